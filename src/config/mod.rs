@@ -1,0 +1,1 @@
+//! Configuration: CouchDB's INI files, built-in defaults, changes at run time.

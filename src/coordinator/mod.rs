@@ -1,0 +1,1 @@
+//! One logical operation on a database: which ranges, which copies, what to answer.

@@ -1,0 +1,1 @@
+//! Document ids and their rules.

@@ -1,0 +1,1 @@
+//! A stored revision as JSON text for a client.

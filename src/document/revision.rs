@@ -1,0 +1,1 @@
+//! Revision ids: parsing, order, and the deterministic hash that equals CouchDB's bit for bit.

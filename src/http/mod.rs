@@ -1,0 +1,1 @@
+//! Bytes to typed requests, answers to bytes. No decisions are taken here.

@@ -1,0 +1,42 @@
+//! settee: a clustered document database that speaks CouchDB's HTTP interface.
+//!
+//! The modules stand in the order in which a request travels; none uses one that stands above it.
+//!
+//! ```text
+//!   client ──► http         bytes to typed requests, answers to bytes; no decisions
+//!              auth         who is asking, and may they
+//!              coordinator  one logical operation over all ranges of a database
+//!              shard        one copy of one range: the place where documents live
+//!              storage      bytes that survive: ordered store, group commit, blobs
+//!              document     JSON, revisions, revision trees: pure
+//!              config       files, defaults, changes at run time
+//!              wire         framing and codecs shared by disk and network
+//!              world        all that is not ours: clock, randomness, network, disk, tasks
+//! ```
+//!
+//! `limits`, `error` and `observe` may be used by every module. [`node`] puts the layers together for `main` and for
+//! the simulator. `tests/tidy.rs` enforces the order.
+
+pub mod node;
+
+pub mod http;
+
+pub mod auth;
+
+pub mod coordinator;
+
+pub mod shard;
+
+pub mod storage;
+
+pub mod document;
+
+pub mod config;
+
+pub mod wire;
+
+pub mod world;
+
+pub mod limits;
+
+pub mod observe;

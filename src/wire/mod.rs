@@ -1,0 +1,1 @@
+//! Codecs shared by disk and network: compact, versioned, written by hand.

@@ -1,0 +1,272 @@
+//! The seam to all that is not ours: clock, randomness, network, disk, tasks.
+//!
+//! Everything else in the crate reaches the outside through an [`Env`]. Two hosts implement it: [`tokio_host`] for
+//! production and the simulated host of the `settee-sim` crate. Both live in one test binary, hence dyn traits.
+//!
+//! Rules for callers: async code touches memory only; whatever may block (disk, password hashing, compression of large
+//! data) is a bounded step given to [`Env::blocking`] with the pool class it belongs to. `select!` must be `biased`.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::oneshot;
+
+pub mod tokio_host;
+
+/// A boxed future that a host returns.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A bidirectional byte stream: a TCP connection, real or simulated.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Stream for T {}
+
+/// A boxed [`Stream`].
+pub type BoxStream = Box<dyn Stream>;
+
+/// A listening socket.
+pub trait Listener: Send + 'static {
+    /// Waits for the next connection; yields the stream and the peer's address.
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<(BoxStream, SocketAddr)>>;
+    /// The address that it listens on, with the real port when 0 was asked for.
+    fn local_addr(&self) -> io::Result<SocketAddr>;
+}
+
+/// Which threads run a blocking job, so that one stalled disk cannot hold all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pool {
+    /// Commits and syncs.
+    Journal,
+    /// Reads that a client waits for, password checks.
+    Foreground,
+    /// Compaction, flushes, index builds, clean-up.
+    Background,
+}
+
+/// A point on the node's monotonic clock, counted from an arbitrary origin of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(pub Duration);
+
+impl Instant {
+    /// Time passed since `earlier`; zero if `earlier` is later.
+    pub fn since(self, earlier: Instant) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// Ends a spawned task. Dropping the handle leaves the task running.
+pub trait Abort: Send + Sync {
+    /// Stops the task at its next await point.
+    fn abort(&self);
+}
+
+/// What a host must give. Implemented twice: tokio and the simulator.
+pub trait Host: Send + Sync + 'static {
+    /// Opens a connection. May hang as long as a real one would: callers bring a timeout.
+    fn connect(&self, to: SocketAddr) -> BoxFuture<'static, io::Result<BoxStream>>;
+    /// Starts to listen.
+    fn listen(&self, at: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn Listener>>>;
+    /// Completes after `duration` of monotonic time. Dropping the future cancels the timer.
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
+    /// The monotonic clock.
+    fn monotonic(&self) -> Instant;
+    /// The wall clock as time since the Unix epoch; it may jump and be wrong.
+    fn wall(&self) -> Duration;
+    /// Runs a task to its end, or until the node stops.
+    fn spawn(&self, task: BoxFuture<'static, ()>) -> Box<dyn Abort>;
+    /// Runs a blocking job on the threads of `pool`.
+    fn run_blocking(&self, pool: Pool, job: Box<dyn FnOnce() + Send>);
+    /// Fills `buffer` with random bytes fit for secrets (seeded in the simulator).
+    fn random(&self, buffer: &mut [u8]);
+    /// The disk.
+    fn disk(&self) -> Arc<dyn Disk>;
+}
+
+/// How [`Disk::open`] treats a file that is missing or present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Must exist; read only.
+    Read,
+    /// Must exist; read and write.
+    Write,
+    /// Read and write; made if missing, content kept if present.
+    Create,
+    /// Read and write; must not exist.
+    CreateNew,
+}
+
+/// What is known of a directory entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The last path component.
+    pub name: String,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+    /// Size in bytes (0 for directories).
+    pub len: u64,
+}
+
+/// A file system. All calls block: make them inside [`Env::blocking`].
+///
+/// Durability is that of POSIX: file content survives power loss after [`File::sync`], a name (created, renamed or
+/// removed) after [`Disk::sync_dir`] of its directory. Errors are the operating system's.
+pub trait Disk: Send + Sync + 'static {
+    /// Opens a file.
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
+    /// Makes a directory and its parents; fine if it is there.
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Renames a file over whatever is at `to`.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Removes a directory with all that is in it; fine if it is missing.
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Lists a directory, sorted by name.
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>>;
+    /// Whether something is at `path`.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+    /// Makes the directory's entries durable.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Takes an exclusive lock on `path` (made if missing) that lasts as long as the returned guard, or as the process.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>>;
+}
+
+/// An open file. All calls block.
+pub trait File: Send + Sync + std::fmt::Debug + 'static {
+    /// Size in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Whether the file has no bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Fills `buffer` from `offset`; `UnexpectedEof` when the file ends before.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+    /// Writes all of `data` at `offset`, growing the file as needed.
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+    /// Cuts or extends (with zeros) the file.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Makes content and size durable (fdatasync).
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// The handle through which all code reaches its host. Cheap to clone.
+#[derive(Clone)]
+pub struct Env(Arc<dyn Host>);
+
+impl std::fmt::Debug for Env {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Env")
+    }
+}
+
+/// A deadline passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elapsed;
+
+impl Env {
+    /// Wraps a host.
+    pub fn new(host: Arc<dyn Host>) -> Self {
+        Env(host)
+    }
+
+    /// The host itself, for calls that need no typing.
+    pub fn host(&self) -> &Arc<dyn Host> {
+        &self.0
+    }
+
+    /// See [`Host::monotonic`].
+    pub fn now(&self) -> Instant {
+        self.0.monotonic()
+    }
+
+    /// See [`Host::wall`].
+    pub fn wall(&self) -> Duration {
+        self.0.wall()
+    }
+
+    /// See [`Host::disk`].
+    pub fn disk(&self) -> Arc<dyn Disk> {
+        self.0.disk()
+    }
+
+    /// See [`Host::sleep`].
+    pub async fn sleep(&self, duration: Duration) {
+        self.0.sleep(duration).await;
+    }
+
+    /// Runs `future` for at most `limit`; the future is dropped when the time is over.
+    pub async fn timeout<F: Future>(
+        &self,
+        limit: Duration,
+        future: F,
+    ) -> Result<F::Output, Elapsed> {
+        tokio::select! {
+            biased;
+            out = future => Ok(out),
+            () = self.0.sleep(limit) => Err(Elapsed),
+        }
+    }
+
+    /// Starts a task that nobody waits for.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Box<dyn Abort> {
+        self.0.spawn(Box::pin(task))
+    }
+
+    /// Starts a task and returns its result later; `None` when it was aborted or panicked.
+    pub fn spawn_with<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = Option<T>> + Send + 'static {
+        let (tx, rx) = oneshot::channel();
+        self.0.spawn(Box::pin(async move {
+            let _ = tx.send(task.await);
+        }));
+        async move { rx.await.ok() }
+    }
+
+    /// Runs a blocking job to its end, also when the returned future is dropped.
+    ///
+    /// # Panics
+    /// When the job panicked: a bug of ours that must not be taken for an answer.
+    pub async fn blocking<T: Send + 'static>(
+        &self,
+        pool: Pool,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
+        let (tx, rx) = oneshot::channel();
+        self.0.run_blocking(
+            pool,
+            Box::new(move || {
+                let _ = tx.send(job());
+            }),
+        );
+        match rx.await {
+            Ok(value) => value,
+            Err(_) => panic!("a blocking job panicked or its node stopped"),
+        }
+    }
+
+    /// Random bytes.
+    pub fn random_bytes<const N: usize>(&self) -> [u8; N] {
+        let mut out = [0; N];
+        self.0.random(&mut out);
+        out
+    }
+
+    /// A random number.
+    pub fn random_u64(&self) -> u64 {
+        u64::from_le_bytes(self.random_bytes())
+    }
+}
+
+/// Joins `parts` to a path under `root`.
+pub fn path(root: &Path, parts: &[&str]) -> PathBuf {
+    let mut out = root.to_path_buf();
+    out.extend(parts);
+    out
+}
