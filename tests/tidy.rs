@@ -1,3 +1,312 @@
-//! House rules that a machine can check.
+//! House rules that a machine can check: layer order, seams, sizes, orphans, words that must not be committed.
+//!
+//! Each rule is one test and lists every breach, with the rule's reason, so that one run shows all that is to mend.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The layers from top to bottom: a module may use those after it, never one before it (docs/architecture.md).
+const LAYERS: &[&str] =
+    &["node", "http", "auth", "coordinator", "shard", "storage", "document", "config", "wire", "world"];
+/// Modules that every layer may use.
+const COMMON: &[&str] = &["limits", "observe"];
+
+const FILE_LINES_MAX: usize = 800;
+const FUNCTION_LINES_MAX: usize = 80;
+const COLUMNS_MAX: usize = 120;
+
+/// What reaches around the `world` seam: real time, randomness, network, disk, threads and tasks.
+const AROUND_THE_SEAM: &[&str] = &[
+    "std::fs",
+    "std::net::Tcp",
+    "std::net::Udp",
+    "std::thread",
+    "SystemTime::now",
+    "Instant::now",
+    "tokio::spawn",
+    "tokio::time",
+    "tokio::fs",
+    "tokio::net",
+    "tokio::task",
+    "JoinSet",
+    "spawn_blocking",
+    "rand::rng(",
+    "thread_rng",
+    "thread_local!",
+    "static mut",
+    "lazy_static",
+    "OnceLock<",
+    "axum::serve",
+];
+
+/// A source file: its path from the root, its lines, and the line at which its tests begin.
+struct Source {
+    path: String,
+    lines: Vec<String>,
+    tests_from: usize,
+}
+
+impl Source {
+    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.lines[..self.tests_from].iter().enumerate().map(|(n, l)| (n + 1, l.as_str()))
+    }
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn walk(dir: &Path, out: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    let mut entries: Vec<_> = entries.map(|e| e.expect("a readable directory").path()).collect();
+    entries.sort();
+    for path in entries {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() && !["target", "node_modules", ".git"].contains(&name.as_str()) {
+            walk(&path, out);
+        } else if path.is_file() {
+            out.push(path);
+        }
+    }
+}
+
+fn relative(path: &Path) -> String {
+    path.strip_prefix(root()).expect("below the root").to_string_lossy().replace('\\', "/")
+}
+
+fn sources(dirs: &[&str]) -> Vec<Source> {
+    let mut paths = Vec::new();
+    for dir in dirs {
+        walk(&root().join(dir), &mut paths);
+    }
+    let rust = paths.into_iter().filter(|p| p.extension().is_some_and(|e| e == "rs"));
+    rust.map(|p| {
+        let path = relative(&p);
+        let lines: Vec<String> = fs::read_to_string(&p).expect("UTF-8 source").lines().map(str::to_owned).collect();
+        let is_test = path.contains("/tests/") || path.starts_with("tests/") || path.ends_with("tests.rs");
+        let first = lines.iter().position(|l| l.trim_start().starts_with("#[cfg(test)]"));
+        let tests_from = if is_test { 0 } else { first.unwrap_or(lines.len()) };
+        Source { path, lines, tests_from }
+    })
+    .collect()
+}
+
+fn report(rule: &str, breaches: &[String]) {
+    assert!(breaches.is_empty(), "{rule}\n  {}", breaches.join("\n  "));
+}
+
+fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with("//")
+}
+
+/// The first path segment after each `crate::` of a line.
+fn crate_uses(line: &str) -> Vec<String> {
+    let after = |p: &str| p.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    line.match_indices("crate::").map(|(at, m)| after(&line[at + m.len()..])).collect()
+}
+
 #[test]
-fn placeholder() {}
+fn no_layer_uses_one_above_it() {
+    let rank = |module: &str| LAYERS.iter().position(|l| *l == module);
+    let mut breaches = Vec::new();
+    for source in sources(&["src"]) {
+        let own = source.path["src/".len()..].split(['/', '.']).next().unwrap_or_default().to_owned();
+        if ["lib", "main", "cli"].contains(&own.as_str()) || COMMON.contains(&own.as_str()) {
+            continue;
+        }
+        let Some(own_rank) = rank(&own) else {
+            breaches.push(format!("{}: module `{own}` has no place in LAYERS", source.path));
+            continue;
+        };
+        for (n, line) in source.code().filter(|(_, l)| !is_comment(l)) {
+            for used in crate_uses(line) {
+                if rank(&used).is_some_and(|r| r < own_rank) {
+                    breaches.push(format!("{}:{n}: {own} uses {used}, a layer above it", source.path));
+                }
+            }
+        }
+    }
+    report("layers: lower ones get what they need from above as traits or values", &breaches);
+}
+
+#[test]
+fn nothing_reaches_around_the_world_seam() {
+    let mut breaches = Vec::new();
+    for source in sources(&["src"]) {
+        if source.path.starts_with("src/world/") || source.path == "src/main.rs" {
+            continue;
+        }
+        for (n, line) in source.code().filter(|(_, l)| !is_comment(l)) {
+            for word in AROUND_THE_SEAM.iter().filter(|w| line.contains(**w)) {
+                breaches.push(format!("{}:{n}: {word}", source.path));
+            }
+            if line.contains("select! {") && line.contains("tokio") && !source.lines[n].contains("biased") {
+                breaches.push(format!("{}:{n}: select! must be biased: its fairness is not seeded", source.path));
+            }
+        }
+    }
+    report("seam: time, randomness, network, disk and tasks go through world::Env", &breaches);
+}
+
+#[test]
+fn files_functions_and_lines_fit_a_reader() {
+    let mut breaches = Vec::new();
+    for source in sources(&["src", "sim", "conformance/src", "tests"]) {
+        if source.lines.len() > FILE_LINES_MAX {
+            breaches.push(format!("{}: {} lines, at most {FILE_LINES_MAX}", source.path, source.lines.len()));
+        }
+        for (n, line) in source.lines.iter().enumerate() {
+            let columns = line.chars().count();
+            if columns > COLUMNS_MAX && !line.contains("\"") {
+                breaches.push(format!("{}:{}: {columns} columns", source.path, n + 1));
+            }
+        }
+        breaches.extend(long_functions(&source));
+    }
+    report("sizes: a file is read in one sitting, a function on one screen", &breaches);
+}
+
+/// Functions (outside tests) whose body is longer than a screen, found by rustfmt's indentation.
+fn long_functions(source: &Source) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut open: Option<(usize, usize, String)> = None;
+    for (n, line) in source.code() {
+        let indent = line.len() - line.trim_start().len();
+        let words: Vec<&str> = line.split_whitespace().take(5).collect();
+        let starts = words.contains(&"fn") && !is_comment(line) && !line.trim_end().ends_with(';');
+        if open.is_none() && starts {
+            open = Some((n, indent, line.trim().to_owned()));
+        }
+        if let Some((from, at, name)) = &open {
+            let closes = indent == *at && (line.trim_start().starts_with('}') || (*from == n && line.ends_with('}')));
+            if closes {
+                if n - from > FUNCTION_LINES_MAX {
+                    out.push(format!("{}:{from}: {} lines: {name}", source.path, n - from));
+                }
+                open = None;
+            }
+        }
+    }
+    out
+}
+
+#[test]
+fn every_module_says_what_it_is() {
+    let heads = |s: &Source| s.lines.first().is_some_and(|l| l.starts_with("//!"));
+    let breaches: Vec<String> = sources(&["src", "sim", "conformance/src", "tests"])
+        .iter()
+        .filter(|s| !heads(s))
+        .map(|s| s.path.clone())
+        .collect();
+    report("module heads: the first line of a file is `//!`", &breaches);
+}
+
+#[test]
+fn no_unfinished_or_unguarded_code() {
+    let unfinished = ["todo!(", "unimplemented!(", "FIXME", "XXX", "dbg!(", "#[ignore", "allow(dead_code"];
+    let mut breaches = Vec::new();
+    for source in sources(&["src", "sim/src", "conformance/src"]) {
+        for (n, line) in source.code() {
+            for word in unfinished.iter().filter(|w| line.contains(**w)) {
+                breaches.push(format!("{}:{n}: {word}", source.path));
+            }
+            let unguarded = (line.contains(".unwrap()") || line.contains(".expect(")) && !is_comment(line);
+            let from = n.saturating_sub(4);
+            let excused = source.lines[from..n].iter().any(|l| l.contains("Invariant:"));
+            if source.path.starts_with("src/") && unguarded && !excused {
+                breaches.push(format!("{}:{n}: unwrap or expect without `// Invariant:`", source.path));
+            }
+        }
+    }
+    report("finished: no placeholder stays, no panic without its reason", &breaches);
+}
+
+#[test]
+fn every_rust_file_is_part_of_a_crate() {
+    let mut breaches = Vec::new();
+    for (dir, roots) in
+        [("src", ["lib.rs", "main.rs"]), ("sim/src", ["lib.rs", "main.rs"]), ("conformance/src", ["lib.rs", "main.rs"])]
+    {
+        for source in sources(&[dir]) {
+            let within = &source.path[dir.len() + 1..];
+            if roots.contains(&within) || within.starts_with("bin/") {
+                continue;
+            }
+            let path = Path::new(&source.path);
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let folder = path.parent().unwrap_or(Path::new(""));
+            let (name, home) = if stem == "mod" {
+                (
+                    folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+                    folder.parent().unwrap_or(folder),
+                )
+            } else {
+                (stem, folder)
+            };
+            let parents = [home.join("mod.rs"), home.join("lib.rs"), home.join("main.rs"), home.with_extension("rs")];
+            let declared = parents.iter().any(|p| {
+                let text = fs::read_to_string(root().join(p)).unwrap_or_default();
+                text.lines()
+                    .any(|l| l.trim_end().ends_with(&format!("mod {name};")) || l.contains(&format!("{within}\"")))
+            });
+            if !declared {
+                breaches.push(source.path.clone());
+            }
+        }
+    }
+    report("orphans: a Rust file that no `mod` names is dead", &breaches);
+}
+
+#[test]
+fn scripts_and_docs_are_named_somewhere() {
+    let mut paths = Vec::new();
+    for dir in ["scripts", "docs"] {
+        walk(&root().join(dir), &mut paths);
+    }
+    let mut texts: BTreeMap<String, String> = BTreeMap::new();
+    let mut all = vec![root().join("README.md"), root().join(".ci/run")];
+    for dir in ["docs", "scripts", "tests", "src", "sim", "conformance/src"] {
+        walk(&root().join(dir), &mut all);
+    }
+    for path in all {
+        if let Ok(text) = fs::read_to_string(&path) {
+            texts.insert(relative(&path), text);
+        }
+    }
+    let mut breaches = Vec::new();
+    for path in paths {
+        let own = relative(&path);
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if !texts.iter().any(|(other, text)| *other != own && text.contains(&name)) {
+            breaches.push(own);
+        }
+    }
+    report("orphans: a script or page that nothing mentions will not be found", &breaches);
+}
+
+#[test]
+fn no_path_of_a_machine_and_no_registry_host() {
+    // Put together here, so that this file does not hold the words itself.
+    let words = [
+        format!("..{}shared", "/"),
+        format!("/work{}", "/"),
+        format!("registry.{}", "npmjs"),
+        format!("crates{}io/", "."),
+        format!("pypi{}org", "."),
+        format!("deb{}debian.org", "."),
+    ];
+    let mut paths = Vec::new();
+    for dir in ["src", "sim", "conformance", "scripts", "tests", "docs", ".ci", ".cargo"] {
+        walk(&root().join(dir), &mut paths);
+    }
+    paths.extend([root().join("README.md"), root().join("Cargo.toml")]);
+    let mut breaches = Vec::new();
+    for path in paths {
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        for word in words.iter().filter(|w| text.contains(w.as_str())) {
+            breaches.push(format!("{}: {word}", relative(&path)));
+        }
+    }
+    report("stands alone: nothing committed needs a place outside the repository", &breaches);
+}

@@ -200,11 +200,7 @@ impl Env {
     }
 
     /// Runs `future` for at most `limit`; the future is dropped when the time is over.
-    pub async fn timeout<F: Future>(
-        &self,
-        limit: Duration,
-        future: F,
-    ) -> Result<F::Output, Elapsed> {
+    pub async fn timeout<F: Future>(&self, limit: Duration, future: F) -> Result<F::Output, Elapsed> {
         tokio::select! {
             biased;
             out = future => Ok(out),
@@ -233,11 +229,7 @@ impl Env {
     ///
     /// # Panics
     /// When the job panicked: a bug of ours that must not be taken for an answer.
-    pub async fn blocking<T: Send + 'static>(
-        &self,
-        pool: Pool,
-        job: impl FnOnce() -> T + Send + 'static,
-    ) -> T {
+    pub async fn blocking<T: Send + 'static>(&self, pool: Pool, job: impl FnOnce() -> T + Send + 'static) -> T {
         let (tx, rx) = oneshot::channel();
         self.0.run_blocking(
             pool,
