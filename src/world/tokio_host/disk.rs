@@ -1,0 +1,119 @@
+//! The disk over `std::fs` with positioned IO. Errors are the operating system's, with the path added.
+
+use std::fs::{self, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::world::{Disk, Entry, File, OpenMode};
+
+/// [`Disk`] over the operating system's file system.
+pub(super) struct OsDisk;
+
+#[derive(Debug)]
+struct OsFile(fs::File);
+
+fn at<T>(path: &Path, result: io::Result<T>) -> io::Result<T> {
+    result.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+impl Disk for OsDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        match mode {
+            OpenMode::Read => {}
+            OpenMode::Write => drop(options.write(true)),
+            OpenMode::Create => drop(options.write(true).create(true).truncate(false)),
+            OpenMode::CreateNew => drop(options.write(true).create_new(true)),
+        }
+        let file = at(path, options.open(path))?;
+        Ok(Arc::new(OsFile(file)))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        at(path, fs::create_dir_all(path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        at(from, fs::rename(from, to))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        at(path, fs::remove_file(path))
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => at(path, other),
+        }
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for entry in at(path, fs::read_dir(path))? {
+            let entry = at(path, entry)?;
+            let meta = match entry.metadata() {
+                Ok(meta) => meta,
+                // Removed since the directory was read.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return at(path, Err(error)),
+            };
+            let is_dir = meta.is_dir();
+            let len = if is_dir { 0 } else { meta.len() };
+            let name = entry.file_name().to_string_lossy().into_owned();
+            entries.push(Entry { name, is_dir, len });
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        at(path, path.try_exists())
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        at(path, fs::File::open(path).and_then(|dir| dir.sync_all()))
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
+        let opened = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path);
+        let file = at(path, opened)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(file)),
+            Err(TryLockError::WouldBlock) => {
+                let text = format!("{}: locked by another process", path.display());
+                Err(io::Error::new(io::ErrorKind::WouldBlock, text))
+            }
+            Err(TryLockError::Error(error)) => at(path, Err(error)),
+        }
+    }
+}
+
+impl File for OsFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(buffer, offset)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(data, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}

@@ -1,0 +1,126 @@
+//! The production host: tokio for sockets, timers and tasks, `std::fs` for the disk, own threads for blocking jobs.
+//!
+//! Assumes a tokio runtime with IO and time enabled that outlives the host. Promises what [`Host`] asks: dropped
+//! sleeps are cancelled, connections have `TCP_NODELAY`, `Pool` classes never share a thread.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rand::TryRng;
+use rand::rngs::SysRng;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+
+use super::{Abort, BoxFuture, BoxStream, Disk, Env, Host, Instant, Listener, Pool};
+
+mod disk;
+mod pools;
+#[cfg(test)]
+mod tests;
+
+use disk::OsDisk;
+use pools::ThreadPools;
+
+/// [`Host`] over the operating system.
+pub struct TokioHost {
+    handle: Handle,
+    origin: std::time::Instant,
+    pools: ThreadPools,
+    disk: Arc<OsDisk>,
+}
+
+impl TokioHost {
+    /// A host whose tasks, sockets and timers belong to the runtime of `handle`. Starts its blocking threads at once.
+    pub fn new(handle: Handle) -> Arc<Self> {
+        Arc::new(TokioHost {
+            handle,
+            origin: std::time::Instant::now(),
+            pools: ThreadPools::start(),
+            disk: Arc::new(OsDisk),
+        })
+    }
+}
+
+/// An [`Env`] over a new [`TokioHost`].
+pub fn env(handle: Handle) -> Env {
+    Env::new(TokioHost::new(handle))
+}
+
+impl Host for TokioHost {
+    fn connect(&self, to: SocketAddr) -> BoxFuture<'static, io::Result<BoxStream>> {
+        Box::pin(async move {
+            let stream = TcpStream::connect(to).await?;
+            stream.set_nodelay(true)?;
+            Ok(Box::new(stream) as BoxStream)
+        })
+    }
+
+    fn listen(&self, at: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn Listener>>> {
+        Box::pin(async move {
+            let listener = TcpListener::bind(at).await?;
+            Ok(Box::new(TcpDoor(listener)) as Box<dyn Listener>)
+        })
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        let _inside = self.handle.enter();
+        Box::pin(tokio::time::sleep(duration))
+    }
+
+    fn monotonic(&self) -> Instant {
+        Instant(self.origin.elapsed())
+    }
+
+    fn wall(&self) -> Duration {
+        // A clock before 1970 counts as 1970.
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) -> Box<dyn Abort> {
+        Box::new(TaskAbort(self.handle.spawn(task).abort_handle()))
+    }
+
+    fn run_blocking(&self, pool: Pool, job: Box<dyn FnOnce() + Send>) {
+        self.pools.submit(pool, job);
+    }
+
+    fn random(&self, buffer: &mut [u8]) {
+        // Without entropy no secret and no unique id can be made: stopping is the only safe answer.
+        if let Err(error) = SysRng.try_fill_bytes(buffer) {
+            panic!("the operating system gives no random bytes: {error}");
+        }
+    }
+
+    fn disk(&self) -> Arc<dyn Disk> {
+        self.disk.clone()
+    }
+}
+
+struct TaskAbort(tokio::task::AbortHandle);
+
+impl Abort for TaskAbort {
+    fn abort(&self) {
+        self.0.abort();
+    }
+}
+
+struct TcpDoor(TcpListener);
+
+impl Listener for TcpDoor {
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<(BoxStream, SocketAddr)>> {
+        Box::pin(async move {
+            let (stream, peer) = self.0.accept().await?;
+            // Fails only for a connection that is already gone; its reader will learn so.
+            let _ = stream.set_nodelay(true);
+            Ok((Box::new(stream) as BoxStream, peer))
+        })
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+}

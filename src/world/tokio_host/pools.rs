@@ -1,0 +1,112 @@
+//! Small thread pools, one per [`Pool`] class, so that one stalled class cannot hold the others.
+//!
+//! Jobs run in the order given, each to its end. A job that panics ends only itself: its caller sees the result
+//! channel closed. Queues have no bound of their own; callers wait for their jobs, so the bound is theirs.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::Pool;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads per class and the prefix of their names (the kernel shows at most 15 bytes of a name).
+const CLASSES: [(Pool, &str, usize); 3] = [
+    (Pool::Journal, "journal", 2),
+    (Pool::Foreground, "foreground", 8),
+    (Pool::Background, "background", 2),
+];
+
+#[derive(Default)]
+struct Queue {
+    state: Mutex<State>,
+    ready: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    closed: bool,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Jobs run outside the lock, so a poisoned one still holds a whole state.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Option<Job> {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                return Some(job);
+            }
+            if state.closed {
+                return None;
+            }
+            state = self
+                .ready
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// The threads of all classes. Dropping lets queued jobs finish and does not wait for them.
+pub(super) struct ThreadPools {
+    journal: Arc<Queue>,
+    foreground: Arc<Queue>,
+    background: Arc<Queue>,
+}
+
+impl ThreadPools {
+    pub(super) fn start() -> Self {
+        let pools = ThreadPools {
+            journal: Arc::default(),
+            foreground: Arc::default(),
+            background: Arc::default(),
+        };
+        for (pool, name, threads) in CLASSES {
+            for index in 0..threads {
+                let queue = Arc::clone(pools.queue(pool));
+                let started = std::thread::Builder::new()
+                    .name(format!("{name}-{index}"))
+                    .spawn(move || {
+                        while let Some(job) = queue.take() {
+                            // The panic message is already on stderr; the caller sees the closed channel.
+                            let _ = catch_unwind(AssertUnwindSafe(job));
+                        }
+                    });
+                if let Err(error) = started {
+                    panic!("cannot start the thread {name}-{index}: {error}");
+                }
+            }
+        }
+        pools
+    }
+
+    fn queue(&self, pool: Pool) -> &Arc<Queue> {
+        match pool {
+            Pool::Journal => &self.journal,
+            Pool::Foreground => &self.foreground,
+            Pool::Background => &self.background,
+        }
+    }
+
+    pub(super) fn submit(&self, pool: Pool, job: Job) {
+        let queue = self.queue(pool);
+        queue.lock().jobs.push_back(job);
+        queue.ready.notify_one();
+    }
+}
+
+impl Drop for ThreadPools {
+    fn drop(&mut self) {
+        for (pool, _, _) in CLASSES {
+            let queue = self.queue(pool);
+            queue.lock().closed = true;
+            queue.ready.notify_all();
+        }
+    }
+}

@@ -1,0 +1,202 @@
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::mpsc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::*;
+use crate::world::OpenMode;
+
+/// Far beyond what any step here needs; only a hang reaches it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn with_env<T, F: Future<Output = T>>(scenario: impl FnOnce(Env) -> F) -> T {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let env = env(runtime.handle().clone());
+    runtime.block_on(scenario(env))
+}
+
+#[test]
+fn streams_carry_bytes_and_half_close() {
+    with_env(|env| async move {
+        let mut door = env
+            .host()
+            .listen("127.0.0.1:0".parse().unwrap())
+            .await
+            .unwrap();
+        let at = door.local_addr().unwrap();
+        let server = env.spawn_with(async move {
+            let (mut stream, _) = door.accept().await.unwrap();
+            let mut all = Vec::new();
+            stream.read_to_end(&mut all).await.unwrap();
+            stream.write_all(&all).await.unwrap();
+            all.len()
+        });
+        let mut client = env.host().connect(at).await.unwrap();
+        client.write_all(b"hello").await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut back = Vec::new();
+        client.read_to_end(&mut back).await.unwrap();
+        assert_eq!(back, b"hello");
+        assert_eq!(server.await, Some(5));
+    });
+}
+
+#[test]
+fn nobody_listens_is_refused() {
+    with_env(|env| async move {
+        let door = env
+            .host()
+            .listen("127.0.0.1:0".parse().unwrap())
+            .await
+            .unwrap();
+        let at = door.local_addr().unwrap();
+        drop(door);
+        let error = env.host().connect(at).await.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+    });
+}
+
+#[test]
+fn timers_and_tasks() {
+    with_env(|env| async move {
+        let before = env.now();
+        env.sleep(Duration::from_millis(5)).await;
+        assert!(env.now().since(before) >= Duration::from_millis(5));
+        assert!(
+            env.timeout(Duration::from_millis(1), std::future::pending::<()>())
+                .await
+                .is_err()
+        );
+        let (tx, rx) = tokio::sync::oneshot::channel::<()>();
+        let task = env.spawn(async move {
+            let _held = tx;
+            std::future::pending::<()>().await;
+        });
+        task.abort();
+        assert!(rx.await.is_err(), "an aborted task drops what it holds");
+        assert!(env.wall() > Duration::from_secs(1_700_000_000));
+    });
+}
+
+#[test]
+fn pools_do_not_share_threads_and_survive_panics() {
+    with_env(|env| async move {
+        let (release, gate) = mpsc::channel::<()>();
+        let gate = Arc::new(std::sync::Mutex::new(gate));
+        for _ in 0..2 {
+            let gate = gate.clone();
+            env.host().run_blocking(
+                Pool::Journal,
+                Box::new(move || {
+                    let _ = gate.lock().unwrap().recv_timeout(PATIENCE);
+                    panic!("a planned panic");
+                }),
+            );
+        }
+        let thread = || {
+            std::thread::current()
+                .name()
+                .unwrap_or_default()
+                .to_string()
+        };
+        let foreground = env
+            .timeout(PATIENCE, env.blocking(Pool::Foreground, thread))
+            .await
+            .unwrap();
+        assert!(foreground.starts_with("foreground-"), "{foreground}");
+        drop(release);
+        // Both journal threads panicked and still work: they may be poisoned, but not lost.
+        for _ in 0..4 {
+            let journal = env
+                .timeout(PATIENCE, env.blocking(Pool::Journal, thread))
+                .await
+                .unwrap();
+            assert!(journal.starts_with("journal-"), "{journal}");
+        }
+    });
+}
+
+#[test]
+fn random_bytes_differ() {
+    with_env(|env| async move {
+        assert_ne!(env.random_bytes::<32>(), env.random_bytes::<32>());
+    });
+}
+
+#[test]
+fn disk_keeps_content_and_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    let disk = OsDisk;
+    let sub = root.join("a/b");
+    disk.create_dir_all(&sub).unwrap();
+    disk.create_dir_all(&sub).unwrap();
+    let path = sub.join("file");
+    assert_eq!(
+        disk.open(&path, OpenMode::Read).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+    assert_eq!(
+        disk.open(&path, OpenMode::Write).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+    let file = disk.open(&path, OpenMode::CreateNew).unwrap();
+    assert_eq!(
+        disk.open(&path, OpenMode::CreateNew).unwrap_err().kind(),
+        ErrorKind::AlreadyExists
+    );
+    file.write_at(3, b"abc").unwrap();
+    file.sync().unwrap();
+    assert_eq!(file.len().unwrap(), 6);
+    let mut buffer = [9; 6];
+    file.read_at(0, &mut buffer).unwrap();
+    assert_eq!(&buffer, b"\0\0\0abc");
+    assert_eq!(
+        file.read_at(1, &mut buffer).unwrap_err().kind(),
+        ErrorKind::UnexpectedEof
+    );
+    file.set_len(4).unwrap();
+    assert_eq!(
+        disk.open(&path, OpenMode::Create).unwrap().len().unwrap(),
+        4
+    );
+    disk.sync_dir(&sub).unwrap();
+    disk.rename(&path, &sub.join("other")).unwrap();
+    assert!(!disk.exists(&path).unwrap());
+    disk.create_dir_all(&sub.join("dir")).unwrap();
+    let names: Vec<_> = disk
+        .list(&sub)
+        .unwrap()
+        .into_iter()
+        .map(|e| (e.name, e.is_dir, e.len))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            ("dir".to_string(), true, 0),
+            ("other".to_string(), false, 4)
+        ]
+    );
+    disk.remove(&sub.join("other")).unwrap();
+    assert_eq!(
+        disk.remove(&sub.join("other")).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
+    disk.remove_dir_all(&sub).unwrap();
+    disk.remove_dir_all(&sub).unwrap();
+    assert!(!disk.exists(&sub).unwrap());
+}
+
+#[test]
+fn a_lock_is_exclusive_until_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let path: &Path = &dir.path().join("lock");
+    let held = OsDisk.lock(path).unwrap();
+    assert_eq!(
+        OsDisk.lock(path).err().unwrap().kind(),
+        ErrorKind::WouldBlock
+    );
+    drop(held);
+    assert!(OsDisk.lock(path).is_ok());
+}
