@@ -1,0 +1,100 @@
+//! Configuration files on the disk: reading the chain, rewriting one file atomically and durably. All calls block.
+
+use std::path::{Path, PathBuf};
+
+use super::{ConfigError, Sections, Sources, directory, ini};
+use crate::limits;
+use crate::world::{Disk, OpenMode};
+
+/// Reads all files of the chain, in order: the named ones (or the fallback), then `local.d/*.ini` beside the last.
+pub(super) fn read_chain(disk: &dyn Disk, sources: &Sources) -> Result<Vec<(PathBuf, Sections)>, ConfigError> {
+    let mut chain = Vec::new();
+    for path in &sources.files {
+        chain.push((path.clone(), ini::settings(&read(disk, path)?)));
+    }
+    if let (true, Some(path)) = (chain.is_empty(), &sources.fallback) {
+        let there = disk.exists(path).map_err(|e| io_error(path, &e))?;
+        let sections = if there { ini::settings(&read(disk, path)?) } else { Sections::new() };
+        chain.push((path.clone(), sections));
+    }
+    let Some((last, _)) = chain.last() else { return Ok(chain) };
+    let folder = directory(last).join("local.d");
+    if !disk.exists(&folder).map_err(|e| io_error(&folder, &e))? {
+        return Ok(chain);
+    }
+    for entry in disk.list(&folder).map_err(|e| io_error(&folder, &e))? {
+        if !entry.is_dir && entry.name.ends_with(".ini") {
+            let path = folder.join(&entry.name);
+            let sections = ini::settings(&read(disk, &path)?);
+            chain.push((path, sections));
+        }
+    }
+    Ok(chain)
+}
+
+/// Lays `over` on top: an empty value deletes what earlier files have set.
+pub(super) fn merge(merged: &mut Sections, over: &Sections) {
+    for (section, entries) in over {
+        for (key, value) in entries {
+            let value = (!value.is_empty()).then(|| value.clone());
+            apply(merged, section, key, value);
+        }
+    }
+}
+
+/// Sets or removes one value and answers the old one. A section without keys is none.
+pub(super) fn apply(sections: &mut Sections, section: &str, key: &str, value: Option<String>) -> Option<String> {
+    if let Some(value) = value {
+        return sections.entry(section.to_owned()).or_default().insert(key.to_owned(), value);
+    }
+    let entries = sections.get_mut(section)?;
+    let old = entries.remove(key);
+    if entries.is_empty() {
+        sections.remove(section);
+    }
+    old
+}
+
+/// Changes one setting in a file (made if missing): the file is read afresh, so that edits by hand are kept, and
+/// replaced by a synced copy. `None` removes the setting.
+pub(super) fn rewrite(
+    disk: &dyn Disk,
+    path: &Path,
+    (section, key): (&str, &str),
+    value: Option<&str>,
+) -> Result<(), ConfigError> {
+    let there = disk.exists(path).map_err(|e| io_error(path, &e))?;
+    let text = if there { read(disk, path)? } else { String::new() };
+    let text = ini::edit(&text, section, key, value);
+    replace(disk, path, text.as_bytes()).map_err(|e| io_error(path, &e))
+}
+
+fn replace(disk: &dyn Disk, path: &Path, content: &[u8]) -> std::io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".new");
+    let fresh = path.with_file_name(name);
+    let file = disk.open(&fresh, OpenMode::Create)?;
+    file.set_len(0)?;
+    file.write_at(0, content)?;
+    file.sync()?;
+    disk.rename(&fresh, path)?;
+    disk.sync_dir(directory(path))
+}
+
+fn read(disk: &dyn Disk, path: &Path) -> Result<String, ConfigError> {
+    let error = |e: std::io::Error| io_error(path, &e);
+    let file = disk.open(path, OpenMode::Read).map_err(error)?;
+    let len = file.len().map_err(error)?;
+    if len > limits::CONFIG_FILE_BYTES_MAX {
+        let reason = format!("larger than {} bytes", limits::CONFIG_FILE_BYTES_MAX);
+        return Err(ConfigError::Io { path: path.to_owned(), reason });
+    }
+    // Invariant: the length is at most CONFIG_FILE_BYTES_MAX, which fits usize on every target.
+    let mut bytes = vec![0; usize::try_from(len).expect("a small file")];
+    file.read_at(0, &mut bytes).map_err(error)?;
+    String::from_utf8(bytes).map_err(|_| ConfigError::NotText(path.to_owned()))
+}
+
+fn io_error(path: &Path, error: &std::io::Error) -> ConfigError {
+    ConfigError::Io { path: path.to_owned(), reason: error.to_string() }
+}
