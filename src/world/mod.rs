@@ -65,6 +65,13 @@ pub trait Abort: Send + Sync {
     fn abort(&self);
 }
 
+/// Tells the waiting task that a blocking job is done and with what.
+pub type Report = Box<dyn FnOnce() + Send>;
+
+/// A blocking job. It yields its report instead of sending it, so that the simulator can let time pass (or the node
+/// die) between an effect and the news of it.
+pub type Job = Box<dyn FnOnce() -> Report + Send>;
+
 /// What a host must give. Implemented twice: tokio and the simulator.
 pub trait Host: Send + Sync + 'static {
     /// Opens a connection. May hang as long as a real one would: callers bring a timeout.
@@ -79,8 +86,8 @@ pub trait Host: Send + Sync + 'static {
     fn wall(&self) -> Duration;
     /// Runs a task to its end, or until the node stops.
     fn spawn(&self, task: BoxFuture<'static, ()>) -> Box<dyn Abort>;
-    /// Runs a blocking job on the threads of `pool`.
-    fn run_blocking(&self, pool: Pool, job: Box<dyn FnOnce() + Send>);
+    /// Runs a blocking job on the threads of `pool`, then its report.
+    fn run_blocking(&self, pool: Pool, job: Job);
     /// Fills `buffer` with random bytes fit for secrets (seeded in the simulator).
     fn random(&self, buffer: &mut [u8]);
     /// The disk.
@@ -231,12 +238,13 @@ impl Env {
     /// When the job panicked: a bug of ours that must not be taken for an answer.
     pub async fn blocking<T: Send + 'static>(&self, pool: Pool, job: impl FnOnce() -> T + Send + 'static) -> T {
         let (tx, rx) = oneshot::channel();
-        self.0.run_blocking(
-            pool,
+        let job: Job = Box::new(move || {
+            let value = job();
             Box::new(move || {
-                let _ = tx.send(job());
-            }),
-        );
+                let _ = tx.send(value);
+            })
+        });
+        self.0.run_blocking(pool, job);
         match rx.await {
             Ok(value) => value,
             Err(_) => panic!("a blocking job panicked or its node stopped"),

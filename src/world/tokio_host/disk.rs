@@ -79,11 +79,7 @@ impl Disk for OsDisk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
-        let opened = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path);
+        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
         let file = at(path, opened)?;
         match file.try_lock() {
             Ok(()) => Ok(Box::new(file)),

@@ -13,7 +13,7 @@ use rand::rngs::SysRng;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 
-use super::{Abort, BoxFuture, BoxStream, Disk, Env, Host, Instant, Listener, Pool};
+use super::{Abort, BoxFuture, BoxStream, Disk, Env, Host, Instant, Job, Listener, Pool};
 
 mod disk;
 mod pools;
@@ -75,16 +75,14 @@ impl Host for TokioHost {
 
     fn wall(&self) -> Duration {
         // A clock before 1970 counts as 1970.
-        SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) -> Box<dyn Abort> {
         Box::new(TaskAbort(self.handle.spawn(task).abort_handle()))
     }
 
-    fn run_blocking(&self, pool: Pool, job: Box<dyn FnOnce() + Send>) {
+    fn run_blocking(&self, pool: Pool, job: Job) {
         self.pools.submit(pool, job);
     }
 

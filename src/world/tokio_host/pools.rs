@@ -7,16 +7,11 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::Pool;
-
-type Job = Box<dyn FnOnce() + Send>;
+use crate::world::{Job, Pool};
 
 /// Threads per class and the prefix of their names (the kernel shows at most 15 bytes of a name).
-const CLASSES: [(Pool, &str, usize); 3] = [
-    (Pool::Journal, "journal", 2),
-    (Pool::Foreground, "foreground", 8),
-    (Pool::Background, "background", 2),
-];
+const CLASSES: [(Pool, &str, usize); 3] =
+    [(Pool::Journal, "journal", 2), (Pool::Foreground, "foreground", 8), (Pool::Background, "background", 2)];
 
 #[derive(Default)]
 struct Queue {
@@ -45,10 +40,7 @@ impl Queue {
             if state.closed {
                 return None;
             }
-            state = self
-                .ready
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -62,22 +54,16 @@ pub(super) struct ThreadPools {
 
 impl ThreadPools {
     pub(super) fn start() -> Self {
-        let pools = ThreadPools {
-            journal: Arc::default(),
-            foreground: Arc::default(),
-            background: Arc::default(),
-        };
+        let pools = ThreadPools { journal: Arc::default(), foreground: Arc::default(), background: Arc::default() };
         for (pool, name, threads) in CLASSES {
             for index in 0..threads {
                 let queue = Arc::clone(pools.queue(pool));
-                let started = std::thread::Builder::new()
-                    .name(format!("{name}-{index}"))
-                    .spawn(move || {
-                        while let Some(job) = queue.take() {
-                            // The panic message is already on stderr; the caller sees the closed channel.
-                            let _ = catch_unwind(AssertUnwindSafe(job));
-                        }
-                    });
+                let started = std::thread::Builder::new().name(format!("{name}-{index}")).spawn(move || {
+                    while let Some(job) = queue.take() {
+                        // The panic message is already on stderr; the caller sees the closed channel.
+                        let _ = catch_unwind(AssertUnwindSafe(|| job()()));
+                    }
+                });
                 if let Err(error) = started {
                     panic!("cannot start the thread {name}-{index}: {error}");
                 }

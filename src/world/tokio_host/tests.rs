@@ -19,11 +19,7 @@ fn with_env<T, F: Future<Output = T>>(scenario: impl FnOnce(Env) -> F) -> T {
 #[test]
 fn streams_carry_bytes_and_half_close() {
     with_env(|env| async move {
-        let mut door = env
-            .host()
-            .listen("127.0.0.1:0".parse().unwrap())
-            .await
-            .unwrap();
+        let mut door = env.host().listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let at = door.local_addr().unwrap();
         let server = env.spawn_with(async move {
             let (mut stream, _) = door.accept().await.unwrap();
@@ -45,11 +41,7 @@ fn streams_carry_bytes_and_half_close() {
 #[test]
 fn nobody_listens_is_refused() {
     with_env(|env| async move {
-        let door = env
-            .host()
-            .listen("127.0.0.1:0".parse().unwrap())
-            .await
-            .unwrap();
+        let door = env.host().listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let at = door.local_addr().unwrap();
         drop(door);
         let error = env.host().connect(at).await.err().unwrap();
@@ -63,11 +55,7 @@ fn timers_and_tasks() {
         let before = env.now();
         env.sleep(Duration::from_millis(5)).await;
         assert!(env.now().since(before) >= Duration::from_millis(5));
-        assert!(
-            env.timeout(Duration::from_millis(1), std::future::pending::<()>())
-                .await
-                .is_err()
-        );
+        assert!(env.timeout(Duration::from_millis(1), std::future::pending::<()>()).await.is_err());
         let (tx, rx) = tokio::sync::oneshot::channel::<()>();
         let task = env.spawn(async move {
             let _held = tx;
@@ -94,24 +82,13 @@ fn pools_do_not_share_threads_and_survive_panics() {
                 }),
             );
         }
-        let thread = || {
-            std::thread::current()
-                .name()
-                .unwrap_or_default()
-                .to_string()
-        };
-        let foreground = env
-            .timeout(PATIENCE, env.blocking(Pool::Foreground, thread))
-            .await
-            .unwrap();
+        let thread = || std::thread::current().name().unwrap_or_default().to_string();
+        let foreground = env.timeout(PATIENCE, env.blocking(Pool::Foreground, thread)).await.unwrap();
         assert!(foreground.starts_with("foreground-"), "{foreground}");
         drop(release);
         // Both journal threads panicked and still work: they may be poisoned, but not lost.
         for _ in 0..4 {
-            let journal = env
-                .timeout(PATIENCE, env.blocking(Pool::Journal, thread))
-                .await
-                .unwrap();
+            let journal = env.timeout(PATIENCE, env.blocking(Pool::Journal, thread)).await.unwrap();
             assert!(journal.starts_with("journal-"), "{journal}");
         }
     });
@@ -133,56 +110,27 @@ fn disk_keeps_content_and_names() {
     disk.create_dir_all(&sub).unwrap();
     disk.create_dir_all(&sub).unwrap();
     let path = sub.join("file");
-    assert_eq!(
-        disk.open(&path, OpenMode::Read).unwrap_err().kind(),
-        ErrorKind::NotFound
-    );
-    assert_eq!(
-        disk.open(&path, OpenMode::Write).unwrap_err().kind(),
-        ErrorKind::NotFound
-    );
+    assert_eq!(disk.open(&path, OpenMode::Read).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(disk.open(&path, OpenMode::Write).unwrap_err().kind(), ErrorKind::NotFound);
     let file = disk.open(&path, OpenMode::CreateNew).unwrap();
-    assert_eq!(
-        disk.open(&path, OpenMode::CreateNew).unwrap_err().kind(),
-        ErrorKind::AlreadyExists
-    );
+    assert_eq!(disk.open(&path, OpenMode::CreateNew).unwrap_err().kind(), ErrorKind::AlreadyExists);
     file.write_at(3, b"abc").unwrap();
     file.sync().unwrap();
     assert_eq!(file.len().unwrap(), 6);
     let mut buffer = [9; 6];
     file.read_at(0, &mut buffer).unwrap();
     assert_eq!(&buffer, b"\0\0\0abc");
-    assert_eq!(
-        file.read_at(1, &mut buffer).unwrap_err().kind(),
-        ErrorKind::UnexpectedEof
-    );
+    assert_eq!(file.read_at(1, &mut buffer).unwrap_err().kind(), ErrorKind::UnexpectedEof);
     file.set_len(4).unwrap();
-    assert_eq!(
-        disk.open(&path, OpenMode::Create).unwrap().len().unwrap(),
-        4
-    );
+    assert_eq!(disk.open(&path, OpenMode::Create).unwrap().len().unwrap(), 4);
     disk.sync_dir(&sub).unwrap();
     disk.rename(&path, &sub.join("other")).unwrap();
     assert!(!disk.exists(&path).unwrap());
     disk.create_dir_all(&sub.join("dir")).unwrap();
-    let names: Vec<_> = disk
-        .list(&sub)
-        .unwrap()
-        .into_iter()
-        .map(|e| (e.name, e.is_dir, e.len))
-        .collect();
-    assert_eq!(
-        names,
-        [
-            ("dir".to_string(), true, 0),
-            ("other".to_string(), false, 4)
-        ]
-    );
+    let names: Vec<_> = disk.list(&sub).unwrap().into_iter().map(|e| (e.name, e.is_dir, e.len)).collect();
+    assert_eq!(names, [("dir".to_string(), true, 0), ("other".to_string(), false, 4)]);
     disk.remove(&sub.join("other")).unwrap();
-    assert_eq!(
-        disk.remove(&sub.join("other")).unwrap_err().kind(),
-        ErrorKind::NotFound
-    );
+    assert_eq!(disk.remove(&sub.join("other")).unwrap_err().kind(), ErrorKind::NotFound);
     disk.remove_dir_all(&sub).unwrap();
     disk.remove_dir_all(&sub).unwrap();
     assert!(!disk.exists(&sub).unwrap());
@@ -193,10 +141,7 @@ fn a_lock_is_exclusive_until_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let path: &Path = &dir.path().join("lock");
     let held = OsDisk.lock(path).unwrap();
-    assert_eq!(
-        OsDisk.lock(path).err().unwrap().kind(),
-        ErrorKind::WouldBlock
-    );
+    assert_eq!(OsDisk.lock(path).err().unwrap().kind(), ErrorKind::WouldBlock);
     drop(held);
     assert!(OsDisk.lock(path).is_ok());
 }
