@@ -2,6 +2,8 @@
 //!
 //! Limits that users may change have a configuration key beside them; the value here is the default.
 
+use std::time::Duration;
+
 // ---- configuration ----
 
 /// Bytes of one configuration file: it is held in memory whole. CouchDB's own are below 100 kB.
@@ -21,3 +23,14 @@ pub const PASSWORD_CHECKS_AT_ONCE: usize = 2;
 pub const PASSWORD_CHECKS_WAITING_MAX: usize = 64;
 /// Bytes of a base64 Basic credential; longer ones are taken for unreadable.
 pub const BASIC_CREDENTIAL_BYTES_MAX: usize = 8192;
+
+// ---- the node ----
+
+/// The address that a node listens on (`chttpd/bind_address`): reachable from its own machine only.
+pub const BIND_ADDRESS: &str = "127.0.0.1";
+/// The port that a node listens on (`chttpd/port`); CouchDB's.
+pub const PORT: &str = "5984";
+/// A node's name (`settee/node`) when none is given.
+pub const NODE_NAME: &str = "settee@127.0.0.1";
+/// How long a stopping node waits for requests in progress.
+pub const STOP_DRAIN: Duration = Duration::from_secs(30);

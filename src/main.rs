@@ -1,2 +1,145 @@
-//! The `settee` program.
-fn main() {}
+//! The `settee` program: command line, production host, one node, signals. Everything else is in the library.
+//!
+//! What keeps a node from starting is told in one line on standard error, with exit status 1.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use settee::auth::admins;
+use settee::auth::password::StoredHash;
+use settee::config::{Config, Sources};
+use settee::node::Node;
+use settee::world::{Env, Pool, tokio_host};
+use settee::{limits, observe};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+mod cli;
+
+use cli::{Admin, Cli, Command, Serve};
+
+/// One line that says why the program ends.
+struct Failure(String);
+
+fn failure(what: impl Display) -> Failure {
+    Failure(what.to_string())
+}
+
+fn main() -> ExitCode {
+    let Command::Serve(flags) = Cli::parse().command;
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return told(&failure(format_args!("cannot start threads: {error}"))),
+    };
+    let env = tokio_host::env(runtime.handle().clone());
+    let outcome = runtime.block_on(serve(&env, &flags));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => told(&error),
+    }
+}
+
+fn told(error: &Failure) -> ExitCode {
+    eprintln!("settee: {}", error.0);
+    ExitCode::FAILURE
+}
+
+/// Runs a node from its start to its end.
+async fn serve(env: &Env, flags: &Serve) -> Result<(), Failure> {
+    let mut signals = Signals::new()?;
+    make_data_dir(env, flags).await?;
+    let config = load_config(env, flags).await?;
+    let log = observe::start_log(&config);
+    follow_log_level(env, &config, log);
+    settle_admins(env, &config, flags).await?;
+
+    let node = Node::start(env, &config, &flags.data).await.map_err(failure)?;
+    println!("settee {} is ready at http://{}/", env!("CARGO_PKG_VERSION"), node.address());
+    // The line may be gone with its reader; the node serves all the same.
+    let _ = std::io::stdout().flush();
+
+    signals.next().await;
+    tracing::info!("stopping: requests in progress are finished first");
+    let drained = async {
+        tokio::select! {
+            biased;
+            () = node.stop() => true,
+            () = signals.next() => false,
+        }
+    };
+    match env.timeout(limits::STOP_DRAIN, drained).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(failure("stopped by a second signal before all requests were finished")),
+        Err(_) => Err(failure("stopped: some requests were not finished in time")),
+    }
+}
+
+async fn make_data_dir(env: &Env, flags: &Serve) -> Result<(), Failure> {
+    let (disk, dir) = (env.disk(), flags.data.clone());
+    let made = env.blocking(Pool::Foreground, move || disk.create_dir_all(&dir)).await;
+    made.map_err(|e| failure(format_args!("data directory {}: {e}", flags.data.display())))
+}
+
+async fn load_config(env: &Env, flags: &Serve) -> Result<Config, Failure> {
+    let fallback = Some(flags.data.join("local.ini"));
+    let sources = Sources { files: flags.config.clone(), fallback, overrides: flags.overrides() };
+    Config::load(env, sources).await.map_err(failure)
+}
+
+/// Stores the administrator of the command line, hashes plain passwords, and insists on one administrator.
+async fn settle_admins(env: &Env, config: &Config, flags: &Serve) -> Result<(), Failure> {
+    if let Some(Admin { name, password }) = &flags.admin {
+        let stored = config.get(admins::SECTION, name).and_then(|text| StoredHash::parse(&text));
+        let given = password.clone();
+        let check = move || stored.is_some_and(|s| s.matches(given.as_bytes()));
+        // A restart with the same flag leaves the file alone.
+        if !env.blocking(Pool::Foreground, check).await {
+            admins::put(env, config, name, password, true).await.map_err(failure)?;
+        }
+    }
+    for error in admins::hash_plain_passwords(env, config).await {
+        tracing::warn!("a plain password of [admins] could not be replaced by its hash: {error}");
+    }
+    if admins::any(config) {
+        return Ok(());
+    }
+    let file = config.written_file().unwrap_or_default();
+    Err(failure(format_args!(
+        "no server administrator: start with --admin NAME:PASSWORD, or put a line NAME = PASSWORD under [admins] in {}",
+        file.display()
+    )))
+}
+
+/// Follows `log/level` for as long as the node runs.
+fn follow_log_level(env: &Env, config: &Config, log: observe::LogLevel) {
+    let (config, mut changes) = (config.clone(), config.watch());
+    env.spawn(async move {
+        while changes.changed().await.is_ok() {
+            log.follow(&config);
+        }
+    });
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals, Failure> {
+        let listen = |kind| signal(kind).map_err(|e| failure(format_args!("cannot listen for signals: {e}")));
+        Ok(Signals { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            biased;
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

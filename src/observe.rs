@@ -1,1 +1,67 @@
-//! What a node tells of itself: counters and log set-up.
+//! What a node tells of itself: the log, on standard error, with its level from `log/level`.
+//!
+//! Code anywhere logs with `tracing`; only `main` calls [`start_log`]. In the simulator nothing listens.
+
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, reload};
+
+use crate::config::Config;
+
+/// The log's level, which may change while it runs.
+#[derive(Debug)]
+pub struct LogLevel(reload::Handle<LevelFilter, Registry>);
+
+/// Sends log lines of the configured level to standard error. A second call in one process changes nothing.
+pub fn start_log(config: &Config) -> LogLevel {
+    let (filter, handle) = reload::Layer::new(configured(config));
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    // Fails only where a log is running already, and then that one stays.
+    let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
+    LogLevel(handle)
+}
+
+impl LogLevel {
+    /// Takes the level that is configured now.
+    pub fn follow(&self, config: &Config) {
+        // Fails only when the log is gone, at the end of the process.
+        let _ = self.0.reload(configured(config));
+    }
+}
+
+fn configured(config: &Config) -> LevelFilter {
+    level(&config.text("log", "level", "info"))
+}
+
+/// CouchDB's level names; an unknown one counts as `info`.
+fn level(name: &str) -> LevelFilter {
+    match name {
+        "debug" => LevelFilter::DEBUG,
+        "warning" | "warn" => LevelFilter::WARN,
+        "error" | "err" | "critical" | "crit" | "alert" | "emergency" | "emerg" => LevelFilter::ERROR,
+        "none" => LevelFilter::OFF,
+        _ => LevelFilter::INFO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn level_names_are_those_of_couchdb() {
+        let expected = [
+            ("debug", LevelFilter::DEBUG),
+            ("info", LevelFilter::INFO),
+            ("notice", LevelFilter::INFO),
+            ("warning", LevelFilter::WARN),
+            ("critical", LevelFilter::ERROR),
+            ("none", LevelFilter::OFF),
+            ("loud", LevelFilter::INFO),
+        ];
+        for (name, filter) in expected {
+            assert_eq!(level(name), filter, "{name}");
+        }
+    }
+}

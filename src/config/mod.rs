@@ -251,18 +251,32 @@ impl Config {
         self.change(at, None, persist).await
     }
 
+    /// Runs to its end also when the caller goes away: file and memory never part.
     async fn change(
         &self,
         (section, key): (&str, &str),
         value: Option<String>,
         persist: bool,
     ) -> Result<Option<String>, ConfigError> {
+        let (config, section, key) = (self.clone(), section.to_owned(), key.to_owned());
+        let task = async move { config.change_locked(&section, &key, value, persist).await };
+        match self.0.env.spawn_with(task).await {
+            Some(outcome) => outcome,
+            None => panic!("a change of the configuration panicked or its node stopped"),
+        }
+    }
+
+    async fn change_locked(
+        &self,
+        section: &str,
+        key: &str,
+        value: Option<String>,
+        persist: bool,
+    ) -> Result<Option<String>, ConfigError> {
         let _writing = self.0.writing.lock().await;
-        if persist {
-            let last = self.0.chain.lock().unwrap_or_else(PoisonError::into_inner).len().checked_sub(1);
-            if let Some(last) = last {
-                self.write_file(last, section, key, value.clone()).await?;
-            }
+        let last = self.0.chain.lock().unwrap_or_else(PoisonError::into_inner).len().checked_sub(1);
+        if let (true, Some(last)) = (persist, last) {
+            self.write_file(last, section, key, value.clone()).await?;
         }
         let mut next = Sections::clone(&self.sections());
         let old = file::apply(&mut next, section, key, value);
@@ -302,15 +316,15 @@ impl Config {
             (chain[n].0.clone(), chain[..n].iter().any(|(_, sections)| sets(sections)))
         };
         // A key that an earlier file sets is deleted by an empty value, as CouchDB reads it.
-        let text = match (&value, below) {
+        let text = match (value, below) {
             (None, true) => Some(String::new()),
-            _ => value.clone(),
+            (value, _) => value,
         };
-        let (disk, at) = (self.0.env.disk(), (section.to_owned(), key.to_owned()));
-        let job = move || file::rewrite(&*disk, &path, (&at.0, &at.1), text.as_deref());
+        let (disk, at, wanted) = (self.0.env.disk(), (section.to_owned(), key.to_owned()), text.clone());
+        let job = move || file::rewrite(&*disk, &path, (&at.0, &at.1), wanted.as_deref());
         self.0.env.blocking(Pool::Foreground, job).await?;
         let mut chain = self.0.chain.lock().unwrap_or_else(PoisonError::into_inner);
-        file::apply(&mut chain[n].1, section, key, value);
+        file::apply(&mut chain[n].1, section, key, text);
         Ok(())
     }
 }

@@ -1,0 +1,143 @@
+//! The command line (DESIGN 'Command line'): its flags are stable, other tools rely on them. Pure.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use settee::config::Setting;
+
+/// A clustered, CouchDB-compatible document database.
+#[derive(Parser, Debug)]
+#[command(name = "settee", version, propagate_version = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Run a node until SIGTERM or SIGINT.
+    Serve(Serve),
+}
+
+/// Flags of `settee serve`.
+#[derive(Args, Debug)]
+pub struct Serve {
+    /// Directory of the node's data; made if missing.
+    #[arg(long, value_name = "DIR", default_value = "./data")]
+    pub data: PathBuf,
+    /// Configuration file in CouchDB's INI format; may be repeated, later ones win, the last one is written to, and
+    /// local.d/*.ini beside it is read too [default: DIR/local.ini]
+    #[arg(long, value_name = "FILE")]
+    pub config: Vec<PathBuf>,
+    /// Address to listen on [default: chttpd/bind_address, else 127.0.0.1]
+    #[arg(long, value_name = "ADDR")]
+    pub bind: Option<String>,
+    /// Port to listen on [default: chttpd/port, else 5984]
+    #[arg(long, value_name = "N")]
+    pub port: Option<u16>,
+    /// Port for other nodes of a cluster [default: 9100]
+    #[arg(long, value_name = "N")]
+    pub cluster_port: Option<u16>,
+    /// This node's name [default: settee@127.0.0.1]
+    #[arg(long, value_name = "NAME@HOST", value_parser = node_name)]
+    pub node: Option<String>,
+    /// Make a server administrator; the password is stored hashed in the configuration file
+    #[arg(long, value_name = "NAME:PASSWORD", value_parser = admin)]
+    pub admin: Option<Admin>,
+    /// A setting above every file, for this run only; may be repeated
+    #[arg(long, value_name = "SECTION/KEY=VALUE", value_parser = setting)]
+    pub set: Vec<Setting>,
+}
+
+/// A name and a plain password.
+#[derive(Clone)]
+pub struct Admin {
+    /// The name.
+    pub name: String,
+    /// The password as typed.
+    pub password: String,
+}
+
+impl std::fmt::Debug for Admin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Admin({})", self.name)
+    }
+}
+
+impl Serve {
+    /// The settings that the flags stand for; `--bind` and the like win over `--set`.
+    pub fn overrides(&self) -> Vec<Setting> {
+        let flag = |section: &str, key: &str, value: Option<String>| {
+            value.map(|value| Setting { section: section.to_owned(), key: key.to_owned(), value })
+        };
+        let flags = [
+            flag("chttpd", "bind_address", self.bind.clone()),
+            flag("chttpd", "port", self.port.map(|p| p.to_string())),
+            flag("settee", "cluster_port", self.cluster_port.map(|p| p.to_string())),
+            flag("settee", "node", self.node.clone()),
+        ];
+        self.set.iter().cloned().chain(flags.into_iter().flatten()).collect()
+    }
+}
+
+fn setting(text: &str) -> Result<Setting, String> {
+    Setting::parse(text).ok_or_else(|| "expected SECTION/KEY=VALUE".to_owned())
+}
+
+fn admin(text: &str) -> Result<Admin, String> {
+    match text.split_once(':') {
+        Some((name, password)) if !name.trim().is_empty() && !password.trim().is_empty() => {
+            Ok(Admin { name: name.trim().to_owned(), password: password.trim().to_owned() })
+        }
+        _ => Err("expected NAME:PASSWORD, neither empty".to_owned()),
+    }
+}
+
+fn node_name(text: &str) -> Result<String, String> {
+    match text.split_once('@') {
+        Some((name, host)) if !name.is_empty() && !host.is_empty() && !host.contains('@') => Ok(text.to_owned()),
+        _ => Err("expected NAME@HOST".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn serve(args: &[&str]) -> Result<Serve, String> {
+        let all = ["settee", "serve"].iter().chain(args);
+        let Command::Serve(serve) = Cli::try_parse_from(all).map_err(|e| e.to_string())?.command;
+        Ok(serve)
+    }
+
+    #[test]
+    fn every_flag_has_its_default() {
+        let flags = serve(&[]).unwrap();
+        assert_eq!(flags.data, PathBuf::from("./data"));
+        assert!(flags.config.is_empty() && flags.admin.is_none());
+        assert!(flags.overrides().is_empty());
+    }
+
+    #[test]
+    fn flags_become_settings_above_those_of_set() {
+        let args =
+            ["--bind", "::1", "--port", "0", "--node", "a@b", "--set", "chttpd/port=7", "--set", "log/level=debug"];
+        let overrides = serve(&args).unwrap().overrides();
+        let all: Vec<String> = overrides.iter().map(|s| format!("{}/{}={}", s.section, s.key, s.value)).collect();
+        assert_eq!(
+            all,
+            ["chttpd/port=7", "log/level=debug", "chttpd/bind_address=::1", "chttpd/port=0", "settee/node=a@b"]
+        );
+    }
+
+    #[test]
+    fn malformed_values_are_refused() {
+        for args in [["--admin", "adm"], ["--admin", ":p"], ["--admin", "adm:"], ["--set", "a=b"], ["--node", "x"]] {
+            assert!(serve(&args).is_err(), "{args:?}");
+        }
+        let admin = serve(&["--admin", "adm:a:b"]).unwrap().admin.unwrap();
+        assert_eq!((admin.name.as_str(), admin.password.as_str()), ("adm", "a:b"));
+    }
+}
