@@ -9,3 +9,10 @@ pub mod json;
 pub mod render;
 pub mod rev_tree;
 pub mod revision;
+
+pub use draft::{Draft, DraftAttachment, DraftData, DraftError, DraftErrorKind, PreparedBody};
+pub use id::DocId;
+pub use json::{JsonError, Object, Value};
+pub use render::{AttContent, AttView, Attachment, BlobId, Encoding, RenderOptions, RevStatus, StoredRevision};
+pub use rev_tree::{Leaf, Merged, Missing, RevPath, RevTree, RevValue};
+pub use revision::{AttachmentDigest, BadRevision, RevHash, Revision};

@@ -1,1 +1,3 @@
 //! Codecs shared by disk and network: compact, versioned, written by hand.
+
+pub mod codec;
