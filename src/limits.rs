@@ -37,3 +37,34 @@ pub const STOP_DRAIN: Duration = Duration::from_secs(30);
 /// Levels of arrays and objects within a JSON text. Deeper texts are refused: writing and dropping a value walk it
 /// recursively, and this depth fits every stack that the node uses.
 pub const JSON_DEPTH_MAX: usize = 1_000;
+// HTTP.
+
+/// Largest chunk in which an unzipped body is handed on, in bytes: one buffer of a typical connection.
+pub const HTTP_CHUNK_BYTES: usize = 64 * 1024;
+/// Zipped bytes unzipped at once: deflate grows data at most 1032 times, so a step makes at most 1 MB.
+pub const HTTP_INFLATE_STEP_BYTES: usize = 1024;
+/// Time in which some byte of a request body must come, in milliseconds: a slower client only holds a connection.
+pub const HTTP_BODY_IDLE_MS: u64 = 60_000;
+/// Time in which some byte of an answer must be taken by the client, in milliseconds.
+pub const HTTP_WRITE_IDLE_MS: u64 = 120_000;
+/// Time for the whole head of a request, counted from its first wait, in milliseconds: also the life of an idle
+/// connection, chosen above the keep-alive of common clients and proxies.
+pub const HTTP_HEAD_MS: u64 = 90_000;
+/// Bytes of one request's line and headers: room for a URI at its own limit and for large cookies.
+pub const HTTP_HEAD_BYTES: usize = 64 * 1024;
+/// Headers of one request.
+pub const HTTP_HEADERS_MAX: usize = 128;
+/// Default of `chttpd/max_uri_length`, in bytes (CouchDB: 8000).
+pub const HTTP_URI_BYTES: u64 = 8000;
+/// Default of `chttpd/max_http_request_size`, in bytes (CouchDB: 4 GB).
+pub const HTTP_REQUEST_BYTES: u64 = 4 << 30;
+/// Largest JSON body that is held in memory at once, in bytes: a bulk request of 1,000 large documents.
+pub const HTTP_JSON_BODY_BYTES: u64 = 64 << 20;
+/// Connections at the same time; further ones wait in the kernel's queue (`chttpd/max_connections`).
+pub const HTTP_CONNECTIONS_MAX: usize = 2048;
+/// Bytes of an unread request body that are skipped to keep a connection; a longer rest closes it.
+pub const HTTP_SKIP_BYTES: u64 = 1 << 20;
+/// Chunks between the code that makes an answer and the connection: enough to overlap both.
+pub const HTTP_REPLY_CHUNKS: usize = 2;
+/// Time that a stopping node gives running requests, in milliseconds.
+pub const HTTP_DRAIN_MS: u64 = 10_000;

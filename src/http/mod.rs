@@ -1,1 +1,19 @@
 //! Bytes to typed requests, answers to bytes. No decisions are taken here.
+//!
+//! `server` accepts connections, `route` names the endpoint, `request` and `query` read, a handler in `handle` calls one
+//! layer down, `response` and `problem` print. Only `problem` knows which error has which status.
+
+pub mod body;
+pub mod context;
+pub mod handle;
+pub mod problem;
+pub mod query;
+pub mod request;
+pub mod response;
+pub mod route;
+
+pub use context::{Context, UserCtx};
+pub use problem::{Problem, Result};
+pub use query::Query;
+pub use request::{Request, Verb};
+pub use response::{ChunkSink, Reply, ReplyBody};

@@ -1,0 +1,123 @@
+//! A request as handlers see it: method, decoded path, query, headers, user, body.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::HeaderMap;
+
+use super::body::RequestBody;
+use super::context::UserCtx;
+use super::problem::{Problem, Result};
+use super::query::Query;
+use crate::limits;
+
+/// The method of a request, after `X-HTTP-Method-Override`. HEAD reaches handlers as [`Verb::Get`] with
+/// [`Request::head`] set: the server drops the body and keeps the headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// GET, and HEAD.
+    Get,
+    /// PUT
+    Put,
+    /// POST
+    Post,
+    /// DELETE
+    Delete,
+    /// COPY
+    Copy,
+    /// Any other: handlers answer 405.
+    Other,
+}
+
+/// One request.
+#[derive(Debug)]
+pub struct Request {
+    /// The method.
+    pub verb: Verb,
+    /// Whether it is a HEAD request.
+    pub head: bool,
+    /// The method's name as it counts (after the override), for functions that see the request.
+    pub method: String,
+    /// The path as sent, undecoded, without the query.
+    pub raw_path: String,
+    /// Query parameters, decoded.
+    pub query: Query,
+    /// Headers as sent.
+    pub headers: HeaderMap,
+    /// The client's address.
+    pub peer: SocketAddr,
+    /// The request id, own or the client's.
+    pub id: String,
+    /// Who asks.
+    pub user: UserCtx,
+    /// The body, not yet read.
+    pub body: RequestBody,
+}
+
+impl Request {
+    /// A header's text; `None` when absent or not text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The media type of the body in lower case, without parameters.
+    pub fn media_type(&self) -> Option<String> {
+        let value = self.header("content-type")?;
+        Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+    }
+
+    /// Demands `application/json`: 415 for another type and for none, also with an empty body.
+    pub fn require_json(&self) -> Result<()> {
+        match self.media_type().as_deref() {
+            Some("application/json") => Ok(()),
+            _ => Err(Problem::bad_content_type("Content-Type must be application/json")),
+        }
+    }
+
+    /// The whole body, unzipped where the client says so, of at most `limits::HTTP_JSON_BODY_BYTES`.
+    pub async fn bytes(&mut self) -> Result<Bytes> {
+        self.body.bytes(limits::HTTP_JSON_BODY_BYTES).await
+    }
+
+    /// Undoes `Content-Encoding` of the body: gzip, or identity; 415 for another. The server does it for every request
+    /// but uploads of attachments, which are stored as they come.
+    pub fn undo_content_encoding(&mut self) -> Result<()> {
+        match self.header("content-encoding").map(str::trim) {
+            None | Some("" | "identity") => Ok(()),
+            Some("gzip") => {
+                self.body.inflate();
+                Ok(())
+            }
+            Some(other) => {
+                let reason = format!("{other} is not a supported content encoding.");
+                Err(Problem::bad_content_type(reason))
+            }
+        }
+    }
+
+    /// The base of absolute URLs, without a final slash: scheme and host as the client (or its proxy) named them.
+    pub fn base_url(&self) -> String {
+        let https = self.header("x-forwarded-proto") == Some("https") || self.header("x-forwarded-ssl") == Some("on");
+        let host = self.header("x-forwarded-host").or_else(|| self.header("host")).unwrap_or("127.0.0.1");
+        format!("{}://{host}", if https { "https" } else { "http" })
+    }
+
+    /// The absolute URL of `segments`, each percent-encoded in full.
+    pub fn location(&self, segments: &[&str]) -> String {
+        let mut out = self.base_url();
+        for segment in segments {
+            out.push('/');
+            out.push_str(&super::response::encode_segment(segment));
+        }
+        out
+    }
+
+    /// Whether an `If-None-Match` header names `etag` (with its quotes); weak marks are ignored, `*` matches all.
+    pub fn has_current(&self, etag: &str) -> bool {
+        let listed = |tag: &str| {
+            let tag = tag.trim();
+            tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag
+        };
+        self.header("if-none-match").is_some_and(|list| list.split(',').any(listed))
+    }
+}

@@ -1,0 +1,273 @@
+//! Answers: status, headers, and a body that is here or comes as a stream with back pressure.
+//!
+//! A handler returns a [`Reply`]; what is common to all answers (content negotiation, `Cache-Control`, `Date`, `Server`,
+//! request id, `Prefer: return=minimal`) is added by the server in [`finish`](super::finish).
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use http::header::{ETAG, HeaderName, HeaderValue, LOCATION};
+use http::{HeaderMap, StatusCode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::sync::mpsc;
+
+use super::problem::{Problem, Result};
+use super::request::Request;
+use crate::limits;
+
+/// What `Location` leaves as it is: unreserved characters and `:` (as CouchDB 3.5 was measured).
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
+
+/// Percent-encodes one path segment in full, slashes included.
+pub fn encode_segment(segment: &str) -> String {
+    utf8_percent_encode(segment, SEGMENT).to_string()
+}
+
+/// The body of an answer.
+pub enum ReplyBody {
+    /// All of it.
+    Full(Bytes),
+    /// Chunks, made as fast as the client reads them. An error cuts the connection: the status is already sent.
+    Stream(ChunkStream),
+}
+
+impl std::fmt::Debug for ReplyBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ReplyBody::Full(bytes) => write!(f, "Full({} bytes)", bytes.len()),
+            ReplyBody::Stream(_) => f.write_str("Stream"),
+        }
+    }
+}
+
+/// The chunks of a streamed body.
+pub type ChunkStream = Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>;
+
+/// An answer.
+#[derive(Debug)]
+pub struct Reply {
+    /// HTTP status.
+    pub status: StatusCode,
+    /// Headers of the handler. Without a `Content-Type` the body is JSON and its type is negotiated.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: ReplyBody,
+}
+
+impl Reply {
+    /// JSON text; a line end is added, as CouchDB does.
+    pub fn json(status: StatusCode, text: impl Into<Vec<u8>>) -> Reply {
+        let mut text = text.into();
+        text.push(b'\n');
+        Reply { status, headers: HeaderMap::new(), body: ReplyBody::Full(text.into()) }
+    }
+
+    /// JSON made by `serde_json`: for small answers of the server.
+    pub fn value(status: StatusCode, value: &serde_json::Value) -> Reply {
+        Reply::json(status, value.to_string())
+    }
+
+    /// `{"ok":true}`.
+    pub fn ok(status: StatusCode) -> Reply {
+        Reply::json(status, "{\"ok\":true}")
+    }
+
+    /// No body.
+    pub fn empty(status: StatusCode) -> Reply {
+        Reply { status, headers: HeaderMap::new(), body: ReplyBody::Full(Bytes::new()) }
+    }
+
+    /// 304 for `etag` (with its quotes).
+    pub fn not_modified(etag: &str) -> Reply {
+        Reply::empty(StatusCode::NOT_MODIFIED).etag(etag)
+    }
+
+    /// A redirect to a path or URL.
+    pub fn redirect(status: StatusCode, to: &str) -> Reply {
+        Reply::empty(status).header(LOCATION, to)
+    }
+
+    /// Bytes of a type that is not negotiated.
+    pub fn typed(status: StatusCode, content_type: &str, body: impl Into<Bytes>) -> Reply {
+        let reply = Reply { status, headers: HeaderMap::new(), body: ReplyBody::Full(body.into()) };
+        reply.header(http::header::CONTENT_TYPE, content_type)
+    }
+
+    /// A stream of chunks, 200 unless changed.
+    pub fn stream(chunks: impl Stream<Item = Result<Bytes>> + Send + 'static) -> Reply {
+        Reply { status: StatusCode::OK, headers: HeaderMap::new(), body: ReplyBody::Stream(Box::pin(chunks)) }
+    }
+
+    /// A body written by `make` into a [`ChunkSink`] while the client reads: `make` waits when the client is slow and is
+    /// dropped when the client is gone. It runs inside the connection's own task.
+    pub fn generate<F, Fut>(make: F) -> Reply
+    where
+        F: FnOnce(ChunkSink) -> Fut,
+        Fut: Future<Output = Result<()>> + Send + 'static,
+    {
+        let (sender, receiver) = mpsc::channel(limits::HTTP_REPLY_CHUNKS);
+        let gathered = Arc::new(Mutex::new(Vec::new()));
+        let future = make(ChunkSink { sender, gathered: gathered.clone() });
+        Reply::stream(Generated { future: Some(Box::pin(future)), receiver, gathered })
+    }
+
+    /// Sets a header; a value that no header can hold is left out.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: &str) -> Reply {
+        if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
+            self.headers.insert(name, value);
+        }
+        self
+    }
+
+    /// Sets `ETag`; `etag` has its quotes.
+    #[must_use]
+    pub fn etag(self, etag: &str) -> Reply {
+        self.header(ETAG, etag)
+    }
+
+    /// Sets `Location` to the absolute URL of `segments`.
+    #[must_use]
+    pub fn location(self, request: &Request, segments: &[&str]) -> Reply {
+        let url = request.location(segments);
+        self.header(LOCATION, &url)
+    }
+
+    /// Changes the status.
+    #[must_use]
+    pub fn status(mut self, status: StatusCode) -> Reply {
+        self.status = status;
+        self
+    }
+}
+
+impl From<Problem> for Reply {
+    fn from(problem: Problem) -> Reply {
+        let body = ReplyBody::Full(problem.body());
+        Reply { status: problem.status, headers: problem.headers, body }
+    }
+}
+
+/// Where a generated body is written to. Small writes are gathered into chunks; what is gathered when the making ends is
+/// sent as the last chunk.
+#[derive(Debug)]
+pub struct ChunkSink {
+    sender: mpsc::Sender<Bytes>,
+    gathered: Arc<Mutex<Vec<u8>>>,
+}
+
+impl ChunkSink {
+    /// Adds bytes; waits when the client has not taken what was written before.
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let full = {
+            let mut gathered = lock(&self.gathered);
+            gathered.extend_from_slice(bytes);
+            gathered.len() >= limits::HTTP_CHUNK_BYTES
+        };
+        if full { self.flush().await } else { Ok(()) }
+    }
+
+    /// Sends what is gathered at once: for feeds whose rows must not wait.
+    pub async fn flush(&mut self) -> Result<()> {
+        let chunk = std::mem::take(&mut *lock(&self.gathered));
+        if chunk.is_empty() { Ok(()) } else { self.sender.send(chunk.into()).await.map_err(|_| gone()) }
+    }
+
+    /// Sends a chunk as it is, after what was gathered.
+    pub async fn send(&mut self, chunk: Bytes) -> Result<()> {
+        self.flush().await?;
+        if chunk.is_empty() { Ok(()) } else { self.sender.send(chunk).await.map_err(|_| gone()) }
+    }
+}
+
+fn gone() -> Problem {
+    Problem::unavailable("The client is gone.")
+}
+
+fn lock(gathered: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+    gathered.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Drives a generating future and yields what it writes.
+struct Generated {
+    future: Option<Pin<Box<dyn Future<Output = Result<()>> + Send>>>,
+    receiver: mpsc::Receiver<Bytes>,
+    gathered: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Stream for Generated {
+    type Item = Result<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Poll::Ready(Some(chunk)) = self.receiver.poll_recv(cx) {
+            return Poll::Ready(Some(Ok(chunk)));
+        }
+        if let Some(future) = &mut self.future
+            && let Poll::Ready(done) = future.as_mut().poll(cx)
+        {
+            self.future = None;
+            if let Err(problem) = done {
+                self.receiver.close();
+                lock(&self.gathered).clear();
+                return Poll::Ready(Some(Err(problem)));
+            }
+        }
+        match self.receiver.poll_recv(cx) {
+            Poll::Ready(None) => {
+                let last = std::mem::take(&mut *lock(&self.gathered));
+                Poll::Ready((!last.is_empty()).then(|| Ok(last.into())))
+            }
+            other => other.map(|chunk| chunk.map(Ok)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use futures_util::{FutureExt, StreamExt};
+
+    use super::{Problem, Reply, ReplyBody, encode_segment};
+
+    fn chunks(reply: Reply) -> Vec<super::Result<Bytes>> {
+        let ReplyBody::Stream(stream) = reply.body else { panic!("a stream") };
+        stream.collect::<Vec<_>>().now_or_never().expect("nothing to wait for")
+    }
+
+    #[test]
+    fn a_generated_body_arrives_whole_and_in_order() {
+        let reply = Reply::generate(|mut out| async move {
+            for n in 0..50_000 {
+                out.write(format!("{n},").as_bytes()).await?;
+            }
+            out.send(Bytes::from_static(b"end,")).await?;
+            out.write(b"tail").await
+        });
+        let all: Vec<u8> = chunks(reply).into_iter().flat_map(|c| c.unwrap().to_vec()).collect();
+        let expected: String = (0..50_000).map(|n| format!("{n},")).collect::<String>() + "end,tail";
+        assert_eq!(all, expected.as_bytes());
+    }
+
+    #[test]
+    fn a_failure_cuts_the_body() {
+        let reply = Reply::generate(|mut out| async move {
+            out.write(b"some").await?;
+            out.flush().await?;
+            out.write(b"lost").await?;
+            Err(Problem::internal("broken"))
+        });
+        let all = chunks(reply);
+        assert_eq!(all.len(), 2);
+        assert_eq!(all[0], Ok(Bytes::from_static(b"some")));
+        assert!(all[1].is_err());
+    }
+
+    #[test]
+    fn locations_are_encoded_in_full() {
+        assert_eq!(encode_segment("_design/d x+_$():"), "_design%2Fd%20x%2B_%24%28%29:");
+    }
+}

@@ -1,0 +1,240 @@
+//! Method and path to [`Endpoint`]: one match over all paths.
+//!
+//! Segments are split at raw slashes, then decoded, so that `%2F` stays inside its segment; empty ones are dropped.
+//! What no row names is read as a document or an attachment, as CouchDB does: the document layer then refuses the name.
+
+use super::query::decode;
+
+/// Which of the three built-in lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListKind {
+    /// `_all_docs`
+    All,
+    /// `_design_docs`
+    Design,
+    /// `_local_docs`
+    Local,
+}
+
+/// What a path names. Strings are decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// `/`
+    Root,
+    /// `/_up`
+    Up,
+    /// `/_uuids`
+    Uuids,
+    /// `/_all_dbs`
+    AllDbs,
+    /// `/_dbs_info`
+    DbsInfo,
+    /// `/_db_updates`
+    DbUpdates,
+    /// `/_active_tasks`
+    ActiveTasks,
+    /// `/_membership`
+    Membership,
+    /// `/_cluster_setup`
+    ClusterSetup,
+    /// `/_session`
+    Session,
+    /// `/favicon.ico`
+    Favicon,
+    /// `/_utils` and what is below; the path behind it, `None` without a slash.
+    Utils(Option<String>),
+    /// `/_replicate`
+    Replicate,
+    /// `/_scheduler/..`
+    Scheduler(Vec<String>),
+    /// `/_reshard/..`
+    Reshard(Vec<String>),
+    /// `/_search_analyze`, `/_nouveau_analyze`
+    SearchAnalyze,
+    /// `/_node` and below: the segments behind it.
+    Node(Vec<String>),
+    /// An unknown `/_x` of the server.
+    Unknown,
+    /// Something in a database.
+    In(String, InDatabase),
+}
+
+/// What a path names inside a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InDatabase {
+    /// `/{db}`
+    Database,
+    /// `_all_docs`, `_design_docs`, `_local_docs`
+    List(ListKind),
+    /// `_all_docs/queries` and so on
+    Queries(ListKind),
+    /// `_bulk_docs`
+    BulkDocs,
+    /// `_bulk_get`
+    BulkGet,
+    /// `_changes`
+    Changes,
+    /// `_compact`, `_compact/{ddoc}`
+    Compact(Option<String>),
+    /// `_view_cleanup`
+    ViewCleanup,
+    /// `_ensure_full_commit`
+    EnsureFullCommit,
+    /// `_security`
+    Security,
+    /// `_revs_limit`
+    RevsLimit,
+    /// `_purge`
+    Purge,
+    /// `_purged_infos`
+    PurgedInfos,
+    /// `_purged_infos_limit`
+    PurgedInfosLimit,
+    /// `_revs_diff`
+    RevsDiff,
+    /// `_missing_revs`
+    MissingRevs,
+    /// `_shards`
+    Shards,
+    /// `_shards/{docid}`
+    ShardsOf(String),
+    /// `_sync_shards`
+    SyncShards,
+    /// `_temp_view`
+    TempView,
+    /// `_find`, `_explain`, `_index` and below
+    Mango(String),
+    /// `_partition/..`: the segments behind it
+    Partition(Vec<String>),
+    /// `_design/{ddoc}/_view/..` and the other functions of a design document: document id, segments behind it
+    DesignFunction(String, Vec<String>),
+    /// A document; the id has its `_design/`.
+    Document(String),
+    /// `GET _design%2Fx`: to be sent on to `_design/x`
+    EncodedDesign(String),
+    /// An attachment; slashes in its name are kept.
+    Attachment(String, String),
+    /// `_local/{docid}`; the id without `_local/`.
+    Local(String),
+    /// `_local` without an id
+    LocalWithoutId,
+    /// Something below a local document
+    LocalAttachment,
+    /// An id or a name that is not UTF-8
+    NotText,
+}
+
+/// Functions that a design document's path can name.
+const DESIGN_FUNCTIONS: &[&str] = &[
+    "_view",
+    "_show",
+    "_list",
+    "_update",
+    "_rewrite",
+    "_info",
+    "_search",
+    "_search_info",
+    "_search_disk_size",
+    "_nouveau",
+    "_nouveau_info",
+    "_geo",
+];
+
+/// Splits a raw path into its raw segments; empty ones are dropped.
+pub fn segments(path: &str) -> Vec<&str> {
+    path.split('/').filter(|s| !s.is_empty()).collect()
+}
+
+/// What a raw path names. The caller has checked its percent escapes.
+pub fn route(path: &str) -> Endpoint {
+    let raw = segments(path);
+    let decoded: Vec<Result<String, _>> = raw.iter().map(|s| String::from_utf8(decode(s))).collect();
+    let Some(first) = decoded.first() else { return Endpoint::Root };
+    let Ok(first) = first else { return Endpoint::Unknown };
+    let mut rest = Vec::with_capacity(decoded.len());
+    for segment in &decoded[1..] {
+        match segment {
+            Ok(text) => rest.push(text.clone()),
+            Err(_) => return Endpoint::In(first.clone(), InDatabase::NotText),
+        }
+    }
+    match (first.as_str(), rest.len()) {
+        ("_up", 0) => Endpoint::Up,
+        ("_uuids", 0) => Endpoint::Uuids,
+        ("_all_dbs", 0) => Endpoint::AllDbs,
+        ("_dbs_info", 0) => Endpoint::DbsInfo,
+        ("_db_updates", 0) => Endpoint::DbUpdates,
+        ("_active_tasks", 0) => Endpoint::ActiveTasks,
+        ("_membership", 0) => Endpoint::Membership,
+        ("_cluster_setup", 0) => Endpoint::ClusterSetup,
+        ("_session", 0) => Endpoint::Session,
+        ("_replicate", 0) => Endpoint::Replicate,
+        ("favicon.ico", 0) => Endpoint::Favicon,
+        ("_utils", 0) => Endpoint::Utils(path.ends_with('/').then(String::new)),
+        ("_utils", _) => Endpoint::Utils(Some(rest.join("/"))),
+        ("_scheduler", _) => Endpoint::Scheduler(rest),
+        ("_reshard", _) => Endpoint::Reshard(rest),
+        ("_search_analyze" | "_nouveau_analyze", 0) => Endpoint::SearchAnalyze,
+        ("_node", _) => Endpoint::Node(rest),
+        ("_users" | "_replicator" | "_global_changes" | "_metadata", _) => {
+            Endpoint::In(first.clone(), in_database(&rest))
+        }
+        (name, _) if name.starts_with('_') => Endpoint::Unknown,
+        _ => Endpoint::In(first.clone(), in_database(&rest)),
+    }
+}
+
+fn in_database(rest: &[String]) -> InDatabase {
+    let parts: Vec<&str> = rest.iter().map(String::as_str).collect();
+    match parts.as_slice() {
+        [] => InDatabase::Database,
+        ["_all_docs"] => InDatabase::List(ListKind::All),
+        ["_design_docs"] => InDatabase::List(ListKind::Design),
+        ["_local_docs"] => InDatabase::List(ListKind::Local),
+        ["_all_docs", "queries"] => InDatabase::Queries(ListKind::All),
+        ["_design_docs", "queries"] => InDatabase::Queries(ListKind::Design),
+        ["_local_docs", "queries"] => InDatabase::Queries(ListKind::Local),
+        ["_bulk_docs"] => InDatabase::BulkDocs,
+        ["_bulk_get"] => InDatabase::BulkGet,
+        ["_changes"] => InDatabase::Changes,
+        ["_compact"] => InDatabase::Compact(None),
+        ["_compact", ddoc] => InDatabase::Compact(Some((*ddoc).to_owned())),
+        ["_view_cleanup"] => InDatabase::ViewCleanup,
+        ["_ensure_full_commit"] => InDatabase::EnsureFullCommit,
+        ["_security"] => InDatabase::Security,
+        ["_revs_limit"] => InDatabase::RevsLimit,
+        ["_purge"] => InDatabase::Purge,
+        ["_purged_infos"] => InDatabase::PurgedInfos,
+        ["_purged_infos_limit"] => InDatabase::PurgedInfosLimit,
+        ["_revs_diff"] => InDatabase::RevsDiff,
+        ["_missing_revs"] => InDatabase::MissingRevs,
+        ["_shards"] => InDatabase::Shards,
+        ["_shards", id @ ..] => InDatabase::ShardsOf(id.join("/")),
+        ["_sync_shards"] => InDatabase::SyncShards,
+        ["_temp_view"] => InDatabase::TempView,
+        ["_find"] => InDatabase::Mango("_find".to_owned()),
+        ["_explain"] => InDatabase::Mango("_explain".to_owned()),
+        ["_index", below @ ..] => {
+            InDatabase::Mango(["_index"].iter().chain(below).copied().collect::<Vec<_>>().join("/"))
+        }
+        ["_partition", below @ ..] => InDatabase::Partition(below.iter().map(|s| (*s).to_owned()).collect()),
+        ["_local"] => InDatabase::LocalWithoutId,
+        ["_local", id] => InDatabase::Local((*id).to_owned()),
+        ["_local", _, ..] => InDatabase::LocalAttachment,
+        ["_design", name] => InDatabase::Document(format!("_design/{name}")),
+        ["_design", name, function, below @ ..] if DESIGN_FUNCTIONS.contains(function) => {
+            let segments = [function].into_iter().chain(below).map(|s| (*s).to_owned()).collect();
+            InDatabase::DesignFunction(format!("_design/{name}"), segments)
+        }
+        ["_design", name, attachment @ ..] => InDatabase::Attachment(format!("_design/{name}"), attachment.join("/")),
+        [id, below @ ..] if id.strip_prefix("_local/").is_some_and(|name| !name.is_empty()) => match below {
+            [] => InDatabase::Local(id["_local/".len()..].to_owned()),
+            _ => InDatabase::LocalAttachment,
+        },
+        [id] if id.strip_prefix("_design/").is_some_and(|name| !name.is_empty()) => {
+            InDatabase::EncodedDesign((*id).to_owned())
+        }
+        [id] => InDatabase::Document((*id).to_owned()),
+        [id, attachment @ ..] => InDatabase::Attachment((*id).to_owned(), attachment.join("/")),
+    }
+}
