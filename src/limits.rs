@@ -37,7 +37,8 @@ pub const STOP_DRAIN: Duration = Duration::from_secs(30);
 /// Levels of arrays and objects within a JSON text. Deeper texts are refused: writing and dropping a value walk it
 /// recursively, and this depth fits every stack that the node uses.
 pub const JSON_DEPTH_MAX: usize = 1_000;
-// HTTP.
+
+// ---- HTTP ----
 
 /// Largest chunk in which an unzipped body is handed on, in bytes: one buffer of a typical connection.
 pub const HTTP_CHUNK_BYTES: usize = 64 * 1024;

@@ -12,7 +12,8 @@ pub mod request;
 pub mod response;
 pub mod route;
 
-pub use context::{Context, UserCtx};
+pub use crate::auth::UserCtx;
+pub use context::Context;
 pub use problem::{Problem, Result};
 pub use query::Query;
 pub use request::{Request, Verb};

@@ -4,6 +4,7 @@
 //! ([`Query::boolean`], [`Query::integer`], [`Query::positive`]). Unknown parameters are nobody's business here.
 
 use super::problem::{Problem, Result};
+use crate::document::json::{self, Value};
 
 /// Decoded query parameters in the order of the request. Bytes that are no UTF-8 are replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,6 +48,11 @@ impl Query {
     /// A checked boolean: 400 `query_parse_error` for anything but `true` and `false` (any case).
     pub fn boolean(&self, name: &str) -> Result<Option<bool>> {
         self.get(name).map(boolean).transpose()
+    }
+
+    /// A parameter that holds JSON: 400 `bad_request`, `invalid UTF-8 JSON` when it does not.
+    pub fn json(&self, name: &str) -> Result<Option<Value>> {
+        self.get(name).map(|text| json::parse(text.as_bytes()).map_err(|_| Problem::invalid_json())).transpose()
     }
 
     /// A checked integer: 400 `query_parse_error`, `Invalid value for integer: "abc"`.

@@ -6,9 +6,10 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use super::body::RequestBody;
-use super::context::UserCtx;
 use super::problem::{Problem, Result};
 use super::query::Query;
+use crate::auth::UserCtx;
+use crate::document::json::{self, Object, Value};
 use crate::limits;
 
 /// The method of a request, after `X-HTTP-Method-Override`. HEAD reaches handlers as [`Verb::Get`] with
@@ -77,6 +78,20 @@ impl Request {
     /// The whole body, unzipped where the client says so, of at most `limits::HTTP_JSON_BODY_BYTES`.
     pub async fn bytes(&mut self) -> Result<Bytes> {
         self.body.bytes(limits::HTTP_JSON_BODY_BYTES).await
+    }
+
+    /// The whole body as JSON: 400 `invalid UTF-8 JSON` when it is not, or is empty.
+    pub async fn json_body(&mut self) -> Result<Value> {
+        let bytes = self.bytes().await?;
+        json::parse(&bytes).map_err(|_| Problem::invalid_json())
+    }
+
+    /// The whole body as a JSON object: 400 `Request body must be a JSON object` when it is JSON of another type.
+    pub async fn json_object(&mut self) -> Result<Object> {
+        match self.json_body().await? {
+            Value::Object(object) => Ok(object),
+            _ => Err(Problem::bad_request("Request body must be a JSON object")),
+        }
     }
 
     /// Undoes `Content-Encoding` of the body: gzip, or identity; 415 for another. The server does it for every request
