@@ -69,3 +69,38 @@ pub const HTTP_SKIP_BYTES: u64 = 1 << 20;
 pub const HTTP_REPLY_CHUNKS: usize = 2;
 /// Time that a stopping node gives running requests, in milliseconds.
 pub const HTTP_DRAIN_MS: u64 = 10_000;
+
+// Coordinator.
+
+/// Characters of a database name (SPEC 'Databases'; as CouchDB 3.5 was measured).
+pub const DATABASE_NAME_MAX: usize = 238;
+/// Ranges of one database: each costs a merge cursor per list and 12 bytes per sequence.
+pub const Q_MAX: u32 = 1024;
+/// Ranges of a new database by default (`[cluster] q`).
+pub const Q_DEFAULT: u32 = 8;
+/// Copies of a new database by default (`[cluster] n`); cut to the number of nodes.
+pub const N_DEFAULT: u32 = 3;
+/// Handles of databases kept open while nobody uses them: about 4 KB each.
+pub const OPEN_DATABASES: usize = 1000;
+/// Events of deleted databases that `_db_updates` remembers.
+pub const DELETED_DATABASE_EVENTS: usize = 1000;
+/// Characters of a sequence behind its number: what `Q_MAX` ranges with the longest numbers need.
+pub const SEQ_TEXT_MAX: usize = 64 << 10;
+/// Bytes of a document's JSON text, attachments not counted (`[couchdb] max_document_size`), as in CouchDB 3.5.
+pub const DOCUMENT_BYTES: u64 = 8_000_000;
+/// Generations of a history that are kept (`_revs_limit`), as in CouchDB.
+pub const REVS_LIMIT: u64 = 1000;
+/// Purges kept on record (`_purged_infos_limit`), as in CouchDB.
+pub const PURGED_INFOS_LIMIT: u64 = 1000;
+/// Documents that one `_purge` may name, as in CouchDB.
+pub const PURGE_DOCS_MAX: usize = 100;
+/// Revisions that one `_purge` may name, as in CouchDB.
+pub const PURGE_REVISIONS_MAX: usize = 1000;
+/// Documents with `batch=ok` that may wait for their commit: bounds memory to this many times the document size.
+pub const BATCH_QUEUE_DOCS: usize = 256;
+/// Edits that go to a range in one step, so that a large request does not hold the committer for long.
+pub const EDITS_PER_STEP: usize = 500;
+/// Rows of one page of a list or feed from one range: bounds memory per request to pages times ranges.
+pub const PAGE_ROWS: usize = 200;
+/// Rows of one page with documents.
+pub const PAGE_DOCS: usize = 50;

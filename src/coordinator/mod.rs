@@ -1,1 +1,37 @@
 //! One logical operation on a database: which ranges, which copies, what to answer.
+//!
+//! [`Coordinator`] knows the databases of the node; [`Database`] is the handle through which everything in one database
+//! is read and written. The operations are spread over files by family: `write`, `attachment`, `read`, `scan`,
+//! `changes`, `maintenance`. Decisions without awaiting live in `shard_map`, `quorum`, `seq` and `names`.
+//!
+//! Assumes: ids and drafts were checked by `document`; who may do what was decided above. Promises: every answer of a
+//! write counts replies in [`quorum`] only; every list is produced in bounded pages.
+
+pub mod attachment;
+pub mod catalogue;
+pub mod changes;
+pub mod database;
+pub mod error;
+pub mod maintenance;
+pub mod names;
+pub mod pending;
+pub mod quorum;
+pub mod read;
+pub mod scan;
+pub mod seq;
+pub mod shard_map;
+pub mod write;
+
+pub use attachment::{Staged, Upload, UploadOptions};
+pub use catalogue::{Coordinator, CreateOptions, DatabaseEvent, EventKind, NamesQuery, Options};
+pub use changes::{Candidate, ChangeRow, Changes, ChangesFilter, ChangesQuery, RowFilter, Since, Style};
+pub use database::{ClusterInfo, Database, DatabaseInfo, PartitionInfo, Sizes};
+pub use error::{ChangesError, DatabaseError, ReadError, SettingError, WriteError};
+pub use maintenance::{PurgeInfo, RevsDiff};
+pub use pending::{Fetched, ShardError, Want};
+pub use quorum::Written;
+pub use read::{AttachmentReader, RowDoc};
+pub use scan::{AllDocs, AllDocsQuery, AllDocsRow, DocSource, KeyBounds};
+pub use seq::Seq;
+pub use shard_map::ShardMap;
+pub use write::{WriteDone, WriteOptions, WriteRequest};

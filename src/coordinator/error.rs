@@ -1,0 +1,185 @@
+//! What can go wrong in each family of operations, with the facts that an answer needs. No status codes here.
+
+use crate::coordinator::pending::ShardError;
+use crate::document::draft::DraftError;
+use crate::document::id::DocId;
+
+/// Creating, finding, listing or deleting a database failed.
+#[derive(Debug)]
+pub enum DatabaseError {
+    /// A database of this name is there already.
+    Exists,
+    /// The client gave a name that no database may have.
+    IllegalName {
+        /// The name as given.
+        name: String,
+    },
+    /// The client's placement rule cannot be read: it wants `zone:n`, several separated by commas.
+    IllegalPlacement,
+    /// `q` or `n` is no positive integer within the limits; names the parameter.
+    IllegalNumber {
+        /// `q` or `n`.
+        parameter: &'static str,
+    },
+    /// The name is longer than `limits::DATABASE_NAME_MAX` characters.
+    NameTooLong {
+        /// The name as given.
+        name: String,
+    },
+    /// There is no such database.
+    NotFound,
+    /// The node could not do it: its disk failed, or it is stopping.
+    Unavailable(ShardError),
+}
+
+/// Reading failed for a reason that is not the client's.
+#[derive(Debug)]
+pub enum ReadError {
+    /// The database was deleted while it was read.
+    DatabaseGone,
+    /// An attachment's bytes are missing or do not match what the document says: damage on disk.
+    DamagedAttachment {
+        /// The attachment's name.
+        name: String,
+    },
+    /// The node could not read: its disk failed, or it is stopping.
+    Unavailable(ShardError),
+}
+
+/// A write was refused or failed.
+#[derive(Debug)]
+pub enum WriteError {
+    /// An attachment is larger than the limit.
+    AttachmentTooLarge {
+        /// The attachment's name.
+        name: String,
+    },
+    /// The given revision is not the current one, or one is missing.
+    Conflict,
+    /// The database was deleted meanwhile.
+    DatabaseGone,
+    /// The bytes of an upload do not have the digest that came with them.
+    DigestMismatch {
+        /// The attachment's name.
+        name: String,
+    },
+    /// The document without its attachments is larger than the limit.
+    DocumentTooLarge {
+        /// The document's id.
+        id: DocId,
+    },
+    /// The draft cannot be a document here; as found by `document`, or by the partition rule.
+    Draft(DraftError),
+    /// The queue for `batch=ok` is full; the client should come back later.
+    Busy,
+    /// An attachment that was to be deleted is not in the document.
+    MissingAttachment,
+    /// The revision named by a standalone attachment write is not in the document (409 `not_found`, `missing_rev`).
+    MissingRev,
+    /// A stub names an attachment that the parent revision does not have.
+    MissingStub {
+        /// The document's id.
+        id: DocId,
+        /// The attachment's name.
+        name: String,
+    },
+    /// The document to delete or copy is not there; `deleted`: its winner is a tombstone.
+    NotFound {
+        /// Whether there was a document once.
+        deleted: bool,
+    },
+    /// `new_edits=false` without a revision.
+    RevisionRequired,
+    /// Nobody can say whether the write took place: the judge of the range did not answer.
+    Unknown,
+    /// The node could not write: its disk failed, or it is stopping. Nothing was written.
+    Unavailable(ShardError),
+}
+
+/// A changes feed was refused or broke off.
+#[derive(Debug)]
+pub enum ChangesError {
+    /// The `since` text is no sequence.
+    MalformedSince,
+    /// The filter failed; error name and reason are its own.
+    Filter {
+        /// The error's name.
+        error: String,
+        /// What to tell the client.
+        reason: String,
+    },
+    /// See [`ReadError`].
+    Read(ReadError),
+}
+
+/// A database setting or a maintenance request was refused.
+#[derive(Debug)]
+pub enum SettingError {
+    /// `_revs_limit` or `_purged_infos_limit` is no positive integer.
+    IllegalLimit,
+    /// The security object has a wrong shape; the reason names the part.
+    IllegalSecurity {
+        /// What to tell the client.
+        reason: &'static str,
+    },
+    /// A purge names more documents than `limits::PURGE_DOCS_MAX`.
+    TooManyDocuments,
+    /// A purge names more revisions than `limits::PURGE_REVISIONS_MAX`.
+    TooManyRevisions,
+    /// The database was deleted meanwhile.
+    DatabaseGone,
+    /// The node could not do it: its disk failed, or it is stopping.
+    Unavailable(ShardError),
+}
+
+impl From<ShardError> for DatabaseError {
+    fn from(error: ShardError) -> Self {
+        DatabaseError::Unavailable(error)
+    }
+}
+
+impl From<ShardError> for ReadError {
+    fn from(error: ShardError) -> Self {
+        ReadError::Unavailable(error)
+    }
+}
+
+impl From<ShardError> for WriteError {
+    fn from(error: ShardError) -> Self {
+        WriteError::Unavailable(error)
+    }
+}
+
+impl From<ShardError> for SettingError {
+    fn from(error: ShardError) -> Self {
+        SettingError::Unavailable(error)
+    }
+}
+
+impl From<DraftError> for WriteError {
+    fn from(error: DraftError) -> Self {
+        WriteError::Draft(error)
+    }
+}
+
+impl From<ReadError> for WriteError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::DatabaseGone => WriteError::DatabaseGone,
+            ReadError::DamagedAttachment { name } => WriteError::DigestMismatch { name },
+            ReadError::Unavailable(error) => WriteError::Unavailable(error),
+        }
+    }
+}
+
+impl From<ReadError> for ChangesError {
+    fn from(error: ReadError) -> Self {
+        ChangesError::Read(error)
+    }
+}
+
+impl From<ShardError> for ChangesError {
+    fn from(error: ShardError) -> Self {
+        ChangesError::Read(ReadError::Unavailable(error))
+    }
+}

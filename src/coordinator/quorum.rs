@@ -1,0 +1,147 @@
+//! The one place that counts the replies of copies.
+//!
+//! Pure: it is told of every reply and says what may be answered. A write is met when `w` copies hold it, accepted when
+//! at least one does, and of unknown outcome when none is known to hold it but one may (DESIGN section 6).
+
+/// How far a write has got when it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Written {
+    /// At least one copy holds it, fewer than were asked for.
+    Accepted,
+    /// As many copies as were asked for hold it.
+    Quorum,
+}
+
+/// The default number of copies that must answer: the majority of `n`.
+pub fn majority(n: u32) -> u32 {
+    n / 2 + 1
+}
+
+/// What the replies so far allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Fewer than wanted hold it, and no more replies will come.
+    Accepted,
+    /// No copy holds it and none may.
+    Failed,
+    /// As many as wanted hold it.
+    Met,
+    /// No copy is known to hold it, but some did not answer.
+    Unknown,
+    /// More replies can change the verdict.
+    Waiting,
+}
+
+/// Counts the replies of the copies of one range to one request.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    copies: u32,
+    wanted: u32,
+    done: u32,
+    refused: u32,
+    silent: u32,
+}
+
+impl Tally {
+    /// For `copies` copies of which `wanted` must hold the write. `wanted` above `copies` can never be met.
+    pub fn new(copies: u32, wanted: u32) -> Tally {
+        Tally { copies, wanted: wanted.max(1), done: 0, refused: 0, silent: 0 }
+    }
+
+    /// A copy holds the write durably.
+    pub fn done(&mut self) {
+        self.done += 1;
+        self.check();
+    }
+
+    /// A copy answered that it does not hold the write and never will.
+    pub fn refused(&mut self) {
+        self.refused += 1;
+        self.check();
+    }
+
+    /// A copy did not answer: it may hold the write or come to hold it.
+    pub fn silent(&mut self) {
+        self.silent += 1;
+        self.check();
+    }
+
+    fn check(&self) {
+        assert!(self.done + self.refused + self.silent <= self.copies, "more replies than copies");
+    }
+
+    /// What may be answered now.
+    pub fn verdict(&self) -> Verdict {
+        let open = self.copies - self.done - self.refused - self.silent;
+        match () {
+            () if self.done >= self.wanted => Verdict::Met,
+            () if open > 0 => Verdict::Waiting,
+            () if self.done > 0 => Verdict::Accepted,
+            () if self.silent > 0 => Verdict::Unknown,
+            () => Verdict::Failed,
+        }
+    }
+
+    /// The verdict as what a successful write reports; `None` when it did not succeed (yet).
+    pub fn written(&self) -> Option<Written> {
+        match self.verdict() {
+            Verdict::Met => Some(Written::Quorum),
+            Verdict::Accepted => Some(Written::Accepted),
+            Verdict::Failed | Verdict::Unknown | Verdict::Waiting => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn majorities() {
+        assert_eq!([1, 2, 3, 4, 5].map(majority), [1, 2, 2, 3, 3]);
+    }
+
+    /// Every combination of replies for up to five copies and every `w`, against the definition.
+    #[test]
+    fn verdicts_of_all_combinations() {
+        for n in 1..=5_u32 {
+            for wanted in 1..=6 {
+                for done in 0..=n {
+                    for refused in 0..=n - done {
+                        for silent in 0..=n - done - refused {
+                            let mut tally = Tally::new(n, wanted);
+                            (0..done).for_each(|_| tally.done());
+                            (0..refused).for_each(|_| tally.refused());
+                            (0..silent).for_each(|_| tally.silent());
+                            let all_in = done + refused + silent == n;
+                            let expected = match (done >= wanted, all_in) {
+                                (true, _) => Verdict::Met,
+                                (false, false) => Verdict::Waiting,
+                                (false, true) if done > 0 => Verdict::Accepted,
+                                (false, true) if silent > 0 => Verdict::Unknown,
+                                (false, true) => Verdict::Failed,
+                            };
+                            assert_eq!(tally.verdict(), expected, "n={n} w={wanted} {done}/{refused}/{silent}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_copy_and_more_wanted_is_accepted() {
+        let mut tally = Tally::new(1, 9);
+        assert_eq!(tally.written(), None);
+        tally.done();
+        assert_eq!(tally.written(), Some(Written::Accepted));
+    }
+
+    #[test]
+    #[should_panic(expected = "more replies than copies")]
+    fn a_copy_answers_once() {
+        let mut tally = Tally::new(1, 1);
+        tally.done();
+        tally.done();
+    }
+}
