@@ -104,3 +104,27 @@ pub const EDITS_PER_STEP: usize = 500;
 pub const PAGE_ROWS: usize = 200;
 /// Rows of one page with documents.
 pub const PAGE_DOCS: usize = 50;
+
+// ---- storage ----
+
+/// Jobs that may wait for the committer before submitters wait themselves: bounds memory when the disk stalls.
+pub const COMMIT_QUEUE_JOBS: usize = 1024;
+/// Jobs in one group commit at most: bounds how long the first waits for the last.
+pub const COMMIT_GROUP_JOBS: usize = 1024;
+/// Bytes after which a group takes no further job: a larger batch gains nothing and holds memory.
+pub const COMMIT_GROUP_BYTES: usize = 8 << 20;
+/// Default size of the store's page cache in bytes (`[settee] memory_mb` gives caches 48 of 160 MB).
+pub const STORE_CACHE_BYTES: usize = 48 << 20;
+/// How long an uploaded blob stays without a committed edit that names it: longer than any request may take.
+pub const BLOB_LEASE: Duration = Duration::from_secs(15 * 60);
+/// Blobs up to this stored size live in the ordered store. A file costs two syncs of its own (0.4 ms as measured) and
+/// a block of 4 KB; the store's group commit carries the bytes for free.
+pub const BLOB_INLINE_BYTES: usize = 4096;
+/// Bytes of uploaded inline blobs that may wait in memory for their edits; beyond, small blobs become files.
+pub const BLOB_INLINE_STAGED_BYTES: usize = 16 << 20;
+/// Bytes of one read or write step of a blob: bounds memory per stream and the time a pool thread is held.
+pub const BLOB_STEP_BYTES: usize = 256 << 10;
+/// Rows of one bounded step of a read.
+pub const STEP_ROWS: usize = 1000;
+/// Bytes of values of one bounded step of a read.
+pub const STEP_BYTES: usize = 1 << 20;

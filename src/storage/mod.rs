@@ -1,3 +1,31 @@
 //! Bytes that survive: an ordered store with atomic durable batches, one group committer per node, and blob files.
 //!
-//! Layers above see [`Store`], [`View`] and [`Committer`] only; engines are exchangeable.
+//! Layers above see [`Storage`], [`View`], [`WriteView`] and [`Committer`] only; engines are exchangeable behind
+//! [`Store`]. All disk work runs as bounded steps on the pools of the [`Env`](crate::world::Env). Promises: what
+//! [`Committer::submit`] answered survives any crash; readers see committed states only; one failed commit stops all
+//! writes of the node for good, because nobody can tell what of it reached the disk.
+
+pub mod blob;
+mod blob_read;
+mod blob_refs;
+mod blob_write;
+mod committer;
+mod kv;
+mod lease;
+pub mod memory;
+mod node_store;
+mod overlay;
+pub mod planted;
+pub mod redb_store;
+#[cfg(test)]
+mod suite;
+
+pub use blob::{BlobStore, StageMode, Staged, compressible};
+pub use blob_read::{BlobReader, ReadAs};
+pub use blob_refs::{BlobGone, add_reference, drop_reference};
+pub use blob_write::BlobWriter;
+pub use committer::{CommitError, Committer};
+pub use kv::{Batch, Direction, KeyRange, StorageError, Store, View};
+pub use lease::BlobKey;
+pub use node_store::{Engine, OpenError, Storage, StorageOptions};
+pub use overlay::WriteView;

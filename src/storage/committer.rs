@@ -1,0 +1,215 @@
+//! One writer per node: takes whatever is queued, runs each job in order, commits once, then answers all.
+//!
+//! It never waits on purpose: a group forms while the commit before it syncs. A job reads through a [`WriteView`], so
+//! it sees what jobs before it wrote, committed or not; readers see committed states only. A job whose future was
+//! dropped still runs once it is queued. After a failed commit, or an I/O error of a job, all writes of the node stop
+//! for good: what reached the disk is unknown, and going on could contradict it. Restarting the node finds out.
+//!
+//! This is the seam at which a journal may replace the store's own durable commit: only `Group::commit` would change.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::kv::{Batch, StorageError, Store};
+use super::overlay::{Hook, WriteView};
+use crate::limits;
+use crate::world::{Env, Pool};
+
+/// Why a write was not confirmed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommitError {
+    /// Writes of this node stopped before this one was tried: it has no effect.
+    Stopped,
+    /// The commit failed or the node stops: the write may or may not survive.
+    Unknown,
+    /// The job could not read what it needed; it has no effect.
+    Storage(StorageError),
+}
+
+impl fmt::Display for CommitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CommitError::Stopped => f.write_str("writes have stopped after a disk error"),
+            CommitError::Unknown => f.write_str("the outcome of the write is unknown"),
+            CommitError::Storage(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CommitError {}
+
+/// The answer that a submitter waits for: commit level outside, the job's own decision inside.
+type Reply<T, E> = oneshot::Sender<Result<Result<T, E>, CommitError>>;
+
+/// A job in the queue with its types erased.
+trait Work: Send {
+    fn run(self: Box<Self>, view: &mut WriteView<'_>) -> Ran;
+    fn refuse(self: Box<Self>, error: CommitError);
+}
+
+/// What a job leaves: whether its writes count, and how to tell its submitter.
+struct Ran {
+    keep: bool,
+    failed: Option<StorageError>,
+    /// Called with `Ok` only after the commit is durable.
+    answer: Box<dyn FnOnce(Result<(), CommitError>) + Send>,
+}
+
+struct Submitted<F, T, E> {
+    job: F,
+    reply: Reply<T, E>,
+}
+
+impl<F, T, E> Work for Submitted<F, T, E>
+where
+    F: FnOnce(&mut WriteView<'_>) -> Result<Result<T, E>, StorageError> + Send,
+    T: Send + 'static,
+    E: Send + 'static,
+{
+    fn run(self: Box<Self>, view: &mut WriteView<'_>) -> Ran {
+        let Submitted { job, reply } = *self;
+        let done = job(view);
+        let keep = matches!(done, Ok(Ok(_)));
+        let failed = done.as_ref().err().cloned();
+        let answer = move |committed: Result<(), CommitError>| {
+            let outcome = committed.and_then(|()| done.map_err(CommitError::Storage));
+            // A submitter that went away is fine: its job has run all the same.
+            let _ = reply.send(outcome);
+        };
+        Ran { keep, failed, answer: Box::new(answer) }
+    }
+
+    fn refuse(self: Box<Self>, error: CommitError) {
+        let _ = self.reply.send(Err(error));
+    }
+}
+
+/// The handle through which all writes go. Cheap to clone.
+#[derive(Clone)]
+pub struct Committer {
+    queue: mpsc::Sender<Box<dyn Work>>,
+    stopped: Arc<AtomicBool>,
+}
+
+impl fmt::Debug for Committer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Committer")
+    }
+}
+
+impl Committer {
+    /// Starts the node's one committer task over `store`; it ends when all handles are gone.
+    pub fn start(env: &Env, store: Arc<dyn Store>) -> Self {
+        let (queue, jobs) = mpsc::channel(limits::COMMIT_QUEUE_JOBS);
+        let stopped = Arc::new(AtomicBool::new(false));
+        env.spawn(drive(env.clone(), store, jobs, Arc::clone(&stopped)));
+        Committer { queue, stopped }
+    }
+
+    /// Queues `job` and waits until its writes are durable. `Ok(Err(e))`: the job decided against itself, none of its
+    /// writes count. Waits for room when the queue is full. Once queued, the job runs even when this future is dropped.
+    pub async fn submit<T, E>(
+        &self,
+        job: impl FnOnce(&mut WriteView<'_>) -> Result<Result<T, E>, StorageError> + Send + 'static,
+    ) -> Result<Result<T, E>, CommitError>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        if self.writes_stopped() {
+            return Err(CommitError::Stopped);
+        }
+        let (reply, answer) = oneshot::channel();
+        if self.queue.send(Box::new(Submitted { job, reply })).await.is_err() {
+            return Err(CommitError::Stopped);
+        }
+        answer.await.unwrap_or(Err(CommitError::Unknown))
+    }
+
+    /// Whether a disk error has stopped all writes of this node until it is restarted.
+    pub fn writes_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+}
+
+async fn drive(env: Env, store: Arc<dyn Store>, mut jobs: mpsc::Receiver<Box<dyn Work>>, stopped: Arc<AtomicBool>) {
+    let mut waiting: VecDeque<Box<dyn Work>> = VecDeque::new();
+    loop {
+        if waiting.is_empty() {
+            match jobs.recv().await {
+                Some(job) => waiting.push_back(job),
+                None => return,
+            }
+        }
+        while let (true, Ok(job)) = (waiting.len() < limits::COMMIT_GROUP_JOBS, jobs.try_recv()) {
+            waiting.push_back(job);
+        }
+        if stopped.load(Ordering::SeqCst) {
+            waiting.drain(..).for_each(|job| job.refuse(CommitError::Stopped));
+            continue;
+        }
+        let (store, flag) = (Arc::clone(&store), Arc::clone(&stopped));
+        waiting = env
+            .blocking(Pool::Journal, move || {
+                run_group(store.as_ref(), &flag, &mut waiting);
+                waiting
+            })
+            .await;
+    }
+}
+
+/// Runs jobs from the front of `waiting` up to the size limit of a group, commits, and answers them.
+fn run_group(store: &dyn Store, stopped: &AtomicBool, waiting: &mut VecDeque<Box<dyn Work>>) {
+    let mut group = Batch::new();
+    let mut hooks: Vec<Hook> = Vec::new();
+    let mut answers = Vec::new();
+    let ran = run_jobs(store, waiting, &mut group, &mut hooks, &mut answers);
+    let outcome = match ran {
+        Ok(()) if group.is_empty() => Ok(()),
+        Ok(()) => store.commit(&group),
+        Err(error) => Err(error),
+    };
+    match outcome {
+        Ok(()) => {
+            hooks.into_iter().for_each(|hook| hook());
+            answers.into_iter().for_each(|answer| answer(Ok(())));
+        }
+        Err(error) => {
+            stopped.store(true, Ordering::SeqCst);
+            tracing::error!(%error, "the store failed: this node takes no more writes until it is restarted");
+            answers.into_iter().for_each(|answer| answer(Err(CommitError::Unknown)));
+        }
+    }
+}
+
+fn run_jobs(
+    store: &dyn Store,
+    waiting: &mut VecDeque<Box<dyn Work>>,
+    group: &mut Batch,
+    hooks: &mut Vec<Hook>,
+    answers: &mut Vec<Box<dyn FnOnce(Result<(), CommitError>) + Send>>,
+) -> Result<(), StorageError> {
+    let base = store.view()?;
+    while group.bytes() < limits::COMMIT_GROUP_BYTES {
+        let Some(job) = waiting.pop_front() else { break };
+        let mut view = WriteView::new(base.as_ref(), group);
+        let ran = job.run(&mut view);
+        let (own, own_hooks) = view.into_parts();
+        answers.push(ran.answer);
+        if let Some(error @ StorageError::Io(_)) = ran.failed {
+            return Err(error);
+        }
+        if ran.keep {
+            group.append(own);
+            hooks.extend(own_hooks);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! The ordered store's interface: keys and values are bytes, keys are ordered as bytes, batches are atomic and durable.
+//!
+//! Engines implement [`Store`] and pass `suite.rs`. All calls block: make them inside `Env::blocking`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::ops::ControlFlow;
+
+/// An ordered map of bytes on disk.
+pub trait Store: Send + Sync + 'static {
+    /// A frozen picture of what is committed. It must live for one bounded step only: engines keep the old pages of an
+    /// open view, so that a forgotten one lets the file grow without bound.
+    fn view(&self) -> Result<Box<dyn View + '_>, StorageError>;
+    /// Applies all of `batch` or nothing; on return it is durable. After an error the outcome is unknown.
+    fn commit(&self, batch: &Batch) -> Result<(), StorageError>;
+    /// Size of the store's files in bytes.
+    fn file_bytes(&self) -> u64;
+}
+
+/// Something that can be read: a committed state, or a state with queued writes on top.
+pub trait View {
+    /// The value of `key`.
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError>;
+    /// Calls `visit` with each key and value of `range` in `direction` until it breaks.
+    fn scan(
+        &self,
+        range: &KeyRange,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), StorageError>;
+}
+
+/// The order of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Ascending keys.
+    Forward,
+    /// Descending keys.
+    Reverse,
+}
+
+/// Keys from `start` up to, not including, `end`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    /// First key of the range.
+    pub start: Vec<u8>,
+    /// First key behind the range; `None` = to the last key.
+    pub end: Option<Vec<u8>>,
+}
+
+impl KeyRange {
+    /// The keys from `start` up to, not including, `end`.
+    pub fn new(start: Vec<u8>, end: Vec<u8>) -> Self {
+        KeyRange { start, end: Some(end) }
+    }
+
+    /// All keys that begin with `prefix`.
+    pub fn prefix(prefix: &[u8]) -> Self {
+        KeyRange { start: prefix.to_vec(), end: after_prefix(prefix) }
+    }
+
+    /// Whether no key can be in it.
+    pub fn is_empty(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| *end <= self.start)
+    }
+}
+
+/// The least key above all keys that begin with `prefix`; `None` when there is none.
+pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let keep = prefix.iter().rposition(|b| *b != 0xff)?;
+    let mut out = prefix[..=keep].to_vec();
+    out[keep] += 1;
+    Some(out)
+}
+
+/// Writes that become visible and durable together; the last write to a key wins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    bytes: usize,
+}
+
+impl Batch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Batch::default()
+    }
+
+    /// Sets `key` to `value`.
+    pub fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        self.set(key, Some(value));
+    }
+
+    /// Removes `key`; fine when it is missing.
+    pub fn delete(&mut self, key: Vec<u8>) {
+        self.set(key, None);
+    }
+
+    fn set(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
+        self.bytes += key.len() + value.as_ref().map_or(0, Vec::len);
+        self.writes.insert(key, value);
+    }
+
+    /// The writes in key order; `None` is a removal.
+    pub fn writes(&self) -> &BTreeMap<Vec<u8>, Option<Vec<u8>>> {
+        &self.writes
+    }
+
+    /// Puts all writes of `later` on top.
+    pub fn append(&mut self, later: Batch) {
+        self.bytes += later.bytes;
+        self.writes.extend(later.writes);
+    }
+
+    /// Whether nothing is written.
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// Bytes written so far, overwritten ones included: an upper bound of its size.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// What can go wrong below the documents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StorageError {
+    /// The disk or the engine failed; carries the message of the system.
+    Io(String),
+    /// Stored bytes are not what was written; carries what was found.
+    Corrupt(String),
+}
+
+impl fmt::Display for StorageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StorageError::Io(text) => write!(f, "disk error: {text}"),
+            StorageError::Corrupt(text) => write!(f, "damaged data: {text}"),
+        }
+    }
+}
+
+impl std::error::Error for StorageError {}
+
+impl From<io::Error> for StorageError {
+    fn from(error: io::Error) -> Self {
+        StorageError::Io(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_prefix_range_skips_bytes_that_cannot_grow() {
+        assert_eq!(after_prefix(b"ab"), Some(b"ac".to_vec()));
+        assert_eq!(after_prefix(b"a\xff\xff"), Some(b"b".to_vec()));
+        assert_eq!(after_prefix(b"\xff"), None);
+        assert_eq!(after_prefix(b""), None);
+    }
+}

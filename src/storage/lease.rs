@@ -1,0 +1,139 @@
+//! Which uploaded blobs must stay although no committed edit names them yet.
+//!
+//! The table is in memory only: after a restart every upload without a committed edit is gone. Rules, which together
+//! make it impossible to remove a blob that an edit names:
+//! - an upload takes its lease before its file gets its final name;
+//! - an edit may name a blob that is leased, or one whose reference count is above zero in its own view; it pins the
+//!   lease until its commit is durable or it is dropped;
+//! - a file is removed only under this table's lock, without a lease, and when the committed count is zero.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use crate::document::render::BlobId;
+use crate::limits;
+use crate::world::Instant;
+
+/// A blob of a shard: the shard's number and the hash of the stored bytes.
+pub type BlobKey = (u64, BlobId);
+
+#[derive(Debug)]
+struct Lease {
+    /// Uploads of these bytes whose edits have not committed.
+    uploads: u32,
+    /// Edits in the committer that name it.
+    pins: u32,
+    /// When the last upload ended.
+    since: Instant,
+    /// The bytes themselves when they go into the ordered store with the edit.
+    inline: Option<Bytes>,
+}
+
+/// The table; see the module head.
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    table: BTreeMap<BlobKey, Lease>,
+    inline_bytes: usize,
+}
+
+/// A shared [`Leases`].
+#[derive(Clone, Debug, Default)]
+pub(super) struct SharedLeases(Arc<Mutex<Leases>>);
+
+impl SharedLeases {
+    /// Locks the table. Only blocking steps may hold it while they touch the disk.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Leases> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Pins a leased blob for an edit; `None` when there is no lease.
+    pub(super) fn pin(&self, key: &BlobKey) -> Option<Pin> {
+        let mut leases = self.lock();
+        let lease = leases.table.get_mut(key)?;
+        lease.pins += 1;
+        Some(Pin { leases: self.clone(), key: *key, inline: lease.inline.clone(), committed: false })
+    }
+}
+
+impl Leases {
+    /// Adds an upload; false when `inline` bytes have no room left, nothing is added then.
+    pub(super) fn add(&mut self, key: BlobKey, inline: Option<Bytes>, now: Instant) -> bool {
+        let size = inline.as_ref().map_or(0, Bytes::len);
+        if self.inline_bytes + size > limits::BLOB_INLINE_STAGED_BYTES {
+            return false;
+        }
+        let lease = self.table.entry(key).or_insert(Lease { uploads: 0, pins: 0, since: now, inline: None });
+        lease.uploads += 1;
+        lease.since = now;
+        if lease.inline.is_none() && inline.is_some() {
+            lease.inline = inline;
+            self.inline_bytes += size;
+        }
+        true
+    }
+
+    /// Whether something holds the blob.
+    pub(super) fn holds(&self, key: &BlobKey) -> bool {
+        self.table.contains_key(key)
+    }
+
+    /// The bytes of a leased inline blob.
+    pub(super) fn inline(&self, key: &BlobKey) -> Option<Bytes> {
+        self.table.get(key)?.inline.clone()
+    }
+
+    /// Takes out and returns what is older than the lease time and not pinned, at most `limit` entries.
+    pub(super) fn expire(&mut self, now: Instant, limit: usize) -> Vec<BlobKey> {
+        let old = |l: &Lease| l.pins == 0 && now.since(l.since) >= limits::BLOB_LEASE;
+        let keys: Vec<BlobKey> = self.table.iter().filter(|(_, l)| old(l)).map(|(k, _)| *k).take(limit).collect();
+        keys.iter().for_each(|key| self.remove(key));
+        keys
+    }
+
+    fn remove(&mut self, key: &BlobKey) {
+        if let Some(lease) = self.table.remove(key) {
+            self.inline_bytes -= lease.inline.map_or(0, |b| b.len());
+        }
+    }
+
+    fn unpin(&mut self, key: &BlobKey, committed: bool) {
+        let Some(lease) = self.table.get_mut(key) else { return };
+        assert!(lease.pins > 0, "a blob was unpinned more often than pinned");
+        lease.pins -= 1;
+        if committed {
+            lease.uploads = lease.uploads.saturating_sub(1);
+        }
+        if lease.uploads == 0 && lease.pins == 0 {
+            self.remove(key);
+        }
+    }
+}
+
+/// Keeps a leased blob until the edit that names it is durable. Dropped unused, it gives the lease back as it was.
+#[derive(Debug)]
+pub struct Pin {
+    leases: SharedLeases,
+    key: BlobKey,
+    inline: Option<Bytes>,
+    committed: bool,
+}
+
+impl Pin {
+    /// The bytes that go into the ordered store with the edit; `None` when the blob is a file.
+    pub fn inline(&self) -> Option<&Bytes> {
+        self.inline.as_ref()
+    }
+
+    /// The edit is durable: one upload is no longer waiting for its edit.
+    pub fn committed(mut self) {
+        self.committed = true;
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.leases.lock().unpin(&self.key, self.committed);
+    }
+}

@@ -1,0 +1,244 @@
+//! What a node opens: the data directory with its lock and format, the ordered store, the committer, the blobs.
+//!
+//! ```text
+//!   DIR/lock            held while the process runs
+//!   DIR/format          "settee-format: 1"; a newer number is refused
+//!   DIR/store/0.redb    the ordered store
+//!   DIR/blobs/..        see blob.rs
+//! ```
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::blob::BlobStore;
+use super::committer::Committer;
+use super::kv::{StorageError, Store, View};
+use super::memory::MemoryStore;
+use super::planted::Planted;
+use super::redb_store::RedbStore;
+use crate::limits;
+use crate::world::{Disk, Env, OpenMode, Pool, path};
+
+/// The version of everything below the data directory that this build writes.
+const FORMAT: u64 = 1;
+const FORMAT_KEY: &str = "settee-format: ";
+
+/// Which ordered store to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// redb: the default.
+    #[default]
+    Redb,
+    /// Nothing survives a restart but blobs and the format file: for tests.
+    Memory,
+}
+
+/// How to open a [`Storage`].
+#[derive(Clone, Copy, Debug)]
+pub struct StorageOptions {
+    /// The ordered store's engine.
+    pub engine: Engine,
+    /// Size of the page cache in bytes.
+    pub cache_bytes: usize,
+    /// Bugs for the simulator to find.
+    pub planted: Planted,
+}
+
+impl Default for StorageOptions {
+    fn default() -> Self {
+        StorageOptions { engine: Engine::default(), cache_bytes: limits::STORE_CACHE_BYTES, planted: Planted::none() }
+    }
+}
+
+/// Why a data directory could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// Another process uses the directory.
+    Locked(PathBuf),
+    /// Written by a newer settee; carries its format number.
+    TooNew(u64),
+    /// The disk or the engine failed.
+    Storage(StorageError),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Locked(dir) => write!(f, "{}: another process uses this data directory", dir.display()),
+            OpenError::TooNew(format) => {
+                write!(f, "the data directory has format {format}, this settee knows up to {FORMAT}")
+            }
+            OpenError::Storage(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<StorageError> for OpenError {
+    fn from(error: StorageError) -> Self {
+        OpenError::Storage(error)
+    }
+}
+
+impl From<io::Error> for OpenError {
+    fn from(error: io::Error) -> Self {
+        OpenError::Storage(error.into())
+    }
+}
+
+struct Inner {
+    env: Env,
+    store: Arc<dyn Store>,
+    committer: Committer,
+    blobs: BlobStore,
+    planted: Planted,
+    _lock: Box<dyn Send + Sync>,
+}
+
+/// An open data directory. A cheap handle; the lock goes with the last one.
+#[derive(Clone)]
+pub struct Storage(Arc<Inner>);
+
+impl fmt::Debug for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Storage")
+    }
+}
+
+struct Opened {
+    store: Arc<dyn Store>,
+    lock: Box<dyn Send + Sync>,
+}
+
+impl Storage {
+    /// Opens `dir`, making it when it is missing, and starts the committer and the clean-up of blobs.
+    pub async fn open(env: Env, dir: &Path, options: StorageOptions) -> Result<Storage, OpenError> {
+        let disk = env.disk();
+        let root = dir.to_path_buf();
+        let opened = env.blocking(Pool::Foreground, move || open_files(disk.as_ref(), &root, options)).await?;
+        let committer = Committer::start(&env, Arc::clone(&opened.store));
+        let blobs = BlobStore::start(&env, dir.join("blobs"), Arc::clone(&opened.store));
+        let Opened { store, lock } = opened;
+        Ok(Storage(Arc::new(Inner { env, store, committer, blobs, planted: options.planted, _lock: lock })))
+    }
+
+    /// The node's host.
+    pub fn env(&self) -> &Env {
+        &self.0.env
+    }
+
+    /// The way to write.
+    pub fn committer(&self) -> &Committer {
+        &self.0.committer
+    }
+
+    /// The attachments' files.
+    pub fn blobs(&self) -> &BlobStore {
+        &self.0.blobs
+    }
+
+    /// Bugs for the simulator to find.
+    pub fn planted(&self) -> Planted {
+        self.0.planted
+    }
+
+    /// Size of the ordered store's files in bytes. Blocks for a moment.
+    pub fn file_bytes(&self) -> u64 {
+        self.0.store.file_bytes()
+    }
+
+    /// Runs one bounded step (at most `limits::STEP_ROWS` rows or `limits::STEP_BYTES` bytes) on a view of what is
+    /// committed; the view ends with the step.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        step: impl FnOnce(&dyn View) -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<T, StorageError> {
+        self.read_on(Pool::Foreground, step).await
+    }
+
+    /// As [`Storage::read`], on the threads of `pool`.
+    pub async fn read_on<T: Send + 'static>(
+        &self,
+        pool: Pool,
+        step: impl FnOnce(&dyn View) -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<T, StorageError> {
+        let store = Arc::clone(&self.0.store);
+        self.0.env.blocking(pool, move || step(store.view()?.as_ref())).await
+    }
+}
+
+fn open_files(disk: &dyn Disk, dir: &Path, options: StorageOptions) -> Result<Opened, OpenError> {
+    disk.create_dir_all(dir)?;
+    let lock = disk.lock(&dir.join("lock")).map_err(|_| OpenError::Locked(dir.to_path_buf()))?;
+    check_format(disk, dir)?;
+    // Uploads that a crash cut off.
+    disk.remove_dir_all(&path(dir, &["blobs", "tmp"]))?;
+    let store: Arc<dyn Store> = match options.engine {
+        Engine::Memory => Arc::new(MemoryStore::new()),
+        Engine::Redb => {
+            disk.create_dir_all(&dir.join("store"))?;
+            disk.sync_dir(dir)?;
+            let file = path(dir, &["store", "0.redb"]);
+            Arc::new(RedbStore::open(disk, &file, options.cache_bytes, options.planted)?)
+        }
+    };
+    Ok(Opened { store, lock })
+}
+
+/// Refuses a directory of a newer settee; marks a new one with this build's format.
+fn check_format(disk: &dyn Disk, dir: &Path) -> Result<(), OpenError> {
+    let name = dir.join("format");
+    if disk.exists(&name)? {
+        let file = disk.open(&name, OpenMode::Read)?;
+        let mut text = vec![0; file.len()?.min(64) as usize];
+        file.read_at(0, &mut text)?;
+        return match read_format(&text) {
+            Some(format) if format <= FORMAT => Ok(()),
+            Some(format) => Err(OpenError::TooNew(format)),
+            None => Err(StorageError::Corrupt(format!("{} has no format number", name.display())).into()),
+        };
+    }
+    let temporary = dir.join("format.new");
+    let file = disk.open(&temporary, OpenMode::Create)?;
+    file.set_len(0)?;
+    file.write_at(0, format!("{FORMAT_KEY}{FORMAT}\n").as_bytes())?;
+    file.sync()?;
+    disk.rename(&temporary, &name)?;
+    Ok(disk.sync_dir(dir)?)
+}
+
+fn read_format(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.strip_prefix(FORMAT_KEY)?.trim_end().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env() -> Env {
+        crate::world::tokio_host::env(tokio::runtime::Handle::current())
+    }
+
+    #[tokio::test]
+    async fn a_directory_of_a_newer_settee_and_one_in_use_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = Storage::open(env(), dir.path(), StorageOptions::default()).await.unwrap();
+        let second = Storage::open(env(), dir.path(), StorageOptions::default()).await;
+        assert!(matches!(second, Err(OpenError::Locked(_))), "{second:?}");
+        drop(storage);
+        let other = tempfile::tempdir().unwrap();
+        std::fs::write(other.path().join("format"), "settee-format: 2\n").unwrap();
+        let newer = Storage::open(env(), other.path(), StorageOptions::default()).await;
+        assert!(matches!(newer, Err(OpenError::TooNew(2))), "{newer:?}");
+    }
+
+    #[test]
+    fn the_format_line_is_read_strictly() {
+        assert_eq!(read_format(b"settee-format: 1\n"), Some(1));
+        assert_eq!(read_format(b"settee-format: x\n"), None);
+        assert_eq!(read_format(b""), None);
+    }
+}

@@ -1,0 +1,40 @@
+//! Bugs that the simulator plants to show that its checks can fail. Only a build with the feature `sim` can switch them on.
+
+/// A bug that can be planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bug {
+    /// The store's sync does nothing: acknowledged writes may be lost by a power failure.
+    SkipFsync,
+    /// A merge into a document with conflicts drops its worst leaf.
+    LoseSibling,
+}
+
+/// The set of planted bugs; empty in every build for users.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Planted(#[cfg(feature = "sim")] u8);
+
+impl Planted {
+    /// No bug.
+    pub fn none() -> Self {
+        Planted::default()
+    }
+
+    /// This set and `bug`.
+    #[cfg(feature = "sim")]
+    #[must_use]
+    pub fn with(self, bug: Bug) -> Self {
+        Planted(self.0 | 1 << bug as u8)
+    }
+
+    /// Whether `bug` is planted.
+    #[cfg(feature = "sim")]
+    pub fn has(self, bug: Bug) -> bool {
+        self.0 & (1 << bug as u8) != 0
+    }
+
+    /// Whether `bug` is planted: never.
+    #[cfg(not(feature = "sim"))]
+    pub fn has(self, _bug: Bug) -> bool {
+        false
+    }
+}
