@@ -1,1 +1,270 @@
 //! One copy of one range of a database: the place where documents live.
+//!
+//! A [`ShardCopy`] judges edits inside the node's committer, so that all edits of all callers share commits and each
+//! sees those before it; it reads from what is committed, in bounded steps. Sequence numbers rise by one with each
+//! change of a document and are never reused. Records are described in `keys.rs` and `record.rs`.
+//!
+//! Costs: an edit reads the document's record and the shard's header; `pending` sums counters of blocks of the sequence
+//! index; [`ShardCopy::count`] still scans the keys of its range, one block of rows per step (bodies are not read).
+
+mod copy;
+mod lifetime;
+mod record;
+
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::document::draft::PreparedBody;
+use crate::document::id::DocId;
+use crate::document::render::{Attachment, StoredRevision};
+use crate::document::rev_tree::{RevPath, RevTree};
+use crate::document::revision::Revision;
+use crate::storage::{CommitError, StorageError};
+
+pub use copy::ShardCopy;
+pub use lifetime::{FIRST_FREE_SHARD, allocate, drop_shard, resume_drops};
+pub use record::RevData;
+
+/// The number of a shard copy on its node; the first 8 bytes of all its keys. Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShardId(pub u64);
+
+/// One edit of one document.
+#[derive(Clone, Debug)]
+pub struct Edit {
+    /// The document.
+    pub id: DocId,
+    /// How it is judged.
+    pub op: EditOp,
+    /// Whether the new revision is a tombstone.
+    pub deleted: bool,
+    /// The new body.
+    pub body: Arc<PreparedBody>,
+    /// The new attachments in document order.
+    pub attachments: Vec<EditAttachment>,
+    /// Generations to keep (`_revs_limit` of the database).
+    pub revs_limit: u64,
+}
+
+/// How an edit is judged.
+#[derive(Clone, Debug)]
+pub enum EditOp {
+    /// A client's edit of `parent`; the revision is computed here.
+    Interactive {
+        /// The revision that the client saw.
+        parent: Option<Revision>,
+    },
+    /// A revision made elsewhere (`new_edits=false`, or judged by another copy): never a conflict.
+    Merge {
+        /// The new revision first, then its ancestors.
+        path: RevPath,
+    },
+}
+
+/// An attachment of an edit.
+#[derive(Clone, Debug)]
+pub enum EditAttachment {
+    /// As in the parent revision.
+    Stub {
+        /// The attachment's name.
+        name: String,
+        /// The generation that the client believes wrote it; checked when given.
+        revpos: Option<u64>,
+    },
+    /// Uploaded to this shard before. Its `revpos` counts for merges only; an interactive edit sets the new generation.
+    New(Attachment),
+}
+
+/// Why an edit was refused; nothing of it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EditError {
+    /// The parent is missing, unknown or outdated.
+    Conflict,
+    /// A stub names an attachment that the parent has not, or of another revpos.
+    MissingStub {
+        /// The document.
+        id: DocId,
+        /// The attachment.
+        name: String,
+    },
+    /// An uploaded attachment is gone: its lease ran out before the edit. Upload it again.
+    UploadGone {
+        /// The attachment.
+        name: String,
+    },
+}
+
+/// What a read wants of a document.
+#[derive(Clone, Debug)]
+pub enum Want {
+    /// The winning revision with its body, tombstone or not.
+    Winner,
+    /// One revision with its body.
+    Revision(Revision),
+    /// All leaves with their bodies, best first.
+    Leaves,
+    /// Revisions by name.
+    Revisions {
+        /// The names.
+        revs: Vec<Revision>,
+        /// Answer the leaves below each instead.
+        latest: bool,
+    },
+    /// The revision tree only.
+    Tree,
+}
+
+/// What a read found of a known document.
+#[derive(Clone, Debug)]
+pub struct Fetched {
+    /// The whole revision tree.
+    pub tree: RevTree<RevData>,
+    /// Sequence of the document's last change within this shard.
+    pub local_seq: u64,
+    /// The wanted revisions in the wanted order; `None` where the body is not there (unknown, or known by name only).
+    pub found: Vec<(Revision, Option<StoredRevision>)>,
+}
+
+/// Which live documents to list.
+#[derive(Clone, Debug)]
+pub struct ListPage {
+    /// Least id.
+    pub start: Bound<DocId>,
+    /// Greatest id.
+    pub end: Bound<DocId>,
+    /// From `end` down instead of from `start` up.
+    pub descending: bool,
+    /// Rows at most. Fewer rows mean that the range has no more.
+    pub limit: usize,
+    /// Whether to read the winners' bodies, too.
+    pub bodies: bool,
+}
+
+/// A live document in a list.
+#[derive(Clone, Debug)]
+pub struct ListRow {
+    /// The document.
+    pub id: DocId,
+    /// All leaves, winner first; true = tombstone.
+    pub leaves: Vec<(Revision, bool)>,
+    /// Sequence of its last change within this shard.
+    pub local_seq: u64,
+    /// The winner with its body, where wanted.
+    pub winner: Option<StoredRevision>,
+}
+
+impl ListRow {
+    /// The winning revision.
+    pub fn rev(&self) -> &Revision {
+        // Invariant: a stored document has at least one leaf; records without are refused when read.
+        &self.leaves[0].0
+    }
+}
+
+/// A page of the changes feed.
+#[derive(Clone, Debug)]
+pub struct ChangesPage {
+    /// The rows in sequence order (descending: reversed). Fewer than asked for: there were no more.
+    pub rows: Vec<ChangeRow>,
+    /// How many changes lie behind the last row in reading direction.
+    pub pending_after: u64,
+    /// Where to go on: the sequence of the last row; with all rows read and ascending order, the shard's last sequence.
+    pub last_seq: u64,
+}
+
+/// The last change of a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangeRow {
+    /// Sequence within the shard.
+    pub seq: u64,
+    /// The document.
+    pub id: DocId,
+    /// All leaves, winner first; true = tombstone.
+    pub leaves: Vec<(Revision, bool)>,
+}
+
+/// Counters of a shard copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShardInfo {
+    /// Live documents, design documents included.
+    pub doc_count: u64,
+    /// Documents whose winner is a tombstone.
+    pub doc_del_count: u64,
+    /// Live design documents.
+    pub design_count: u64,
+    /// The last sequence.
+    pub update_seq: u64,
+    /// The number of the last purge.
+    pub purge_seq: u64,
+    /// Bytes.
+    pub sizes: Sizes,
+}
+
+/// Sizes of a shard copy in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Stored bytes of all leaves: bodies and attachments.
+    pub active: u64,
+    /// The same before compression.
+    pub external: u64,
+    /// Stored bytes including old bodies and records: what compaction can bring near `active`.
+    pub file: u64,
+}
+
+/// An entry of the purge log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PurgeInfo {
+    /// Its number.
+    pub purge_seq: u64,
+    /// The document.
+    pub id: DocId,
+    /// The purged leaves.
+    pub revs: Vec<Revision>,
+}
+
+/// A local document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalDocument {
+    /// The number N of its revision `0-N`.
+    pub rev: u64,
+    /// Canonical JSON text of the body without underscore fields.
+    pub body: Bytes,
+}
+
+/// Why a call on a shard copy failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShardError {
+    /// It could not be read.
+    Storage(StorageError),
+    /// It could not be written; see the kinds for what is known.
+    Commit(CommitError),
+    /// The shard copy was dropped.
+    Dropped,
+}
+
+impl fmt::Display for ShardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ShardError::Storage(error) => error.fmt(f),
+            ShardError::Commit(error) => error.fmt(f),
+            ShardError::Dropped => f.write_str("the shard copy was dropped"),
+        }
+    }
+}
+
+impl std::error::Error for ShardError {}
+
+impl From<StorageError> for ShardError {
+    fn from(error: StorageError) -> Self {
+        ShardError::Storage(error)
+    }
+}
+
+impl From<CommitError> for ShardError {
+    fn from(error: CommitError) -> Self {
+        ShardError::Commit(error)
+    }
+}

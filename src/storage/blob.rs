@@ -228,7 +228,7 @@ impl Inner {
 
     /// The name of a blob's file.
     pub(super) fn file(&self, key: &BlobKey) -> PathBuf {
-        let hash = hex(&key.1.0);
+        let hash = hex(&key.1);
         self.shard_dir(key.0).join(&hash[..2]).join(hash)
     }
 
@@ -268,7 +268,7 @@ impl Inner {
         let mut out = Vec::new();
         for entry in self.disk.list(&self.shard_dir(shard).join(part))? {
             let Some(hash) = unhex(&entry.name) else { continue };
-            let key = (shard, BlobId(hash));
+            let key = (shard, hash);
             if blob_refs::count(view.as_ref(), &key)? == 0 {
                 out.push(key);
             }

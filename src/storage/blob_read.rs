@@ -148,7 +148,7 @@ fn open((blobs, key, stored_length, gunzip, range): Opening) -> Result<Box<dyn R
             source.end = end.min(source.end);
             source.at = start.min(source.end);
         }
-        None => source.check = Some((Box::default(), key.1.0)),
+        None => source.check = Some((Box::default(), key.1)),
     }
     if gunzip {
         return Ok(Box::new(MultiGzDecoder::new(BufReader::with_capacity(64 << 10, source))));

@@ -24,7 +24,7 @@ fn key(kind: u8, blob: &BlobKey) -> Vec<u8> {
     let mut out = Vec::with_capacity(41);
     out.extend_from_slice(&blob.0.to_be_bytes());
     out.push(kind);
-    out.extend_from_slice(&blob.1.0);
+    out.extend_from_slice(&blob.1);
     out
 }
 

@@ -3,7 +3,7 @@
 //! A stream holds at most one step of input and one of output, whatever the upload's size. A writer that is dropped
 //! before [`BlobWriter::finish`] leaves nothing behind but a file for the collector.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use md5::{Digest, Md5};
 
 use super::blob::{BlobStore, StageMode, Staged};
 use super::kv::StorageError;
-use crate::document::render::{BlobId, Encoding};
+use crate::document::render::Encoding;
 use crate::limits;
 use crate::world::{File, OpenMode, Pool};
 
@@ -188,7 +188,7 @@ impl Sink {
     fn staged(&self) -> Staged {
         let compressed = self.mode != StageMode::Plain;
         Staged {
-            blob: BlobId(*self.blake3.finalize().as_bytes()),
+            blob: *self.blake3.finalize().as_bytes(),
             digest: self.md5.clone().finalize().into(),
             length: if self.mode == StageMode::AlreadyGzip { self.stored } else { self.plain },
             stored_length: self.stored,
@@ -231,8 +231,9 @@ fn gzip() -> GzEncoder<Vec<u8>> {
     GzBuilder::new().operating_system(GZIP_SYSTEM_UNIX).write(Vec::new(), Compression::new(GZIP_LEVEL))
 }
 
-/// The stored form of `plain` when it is compressed; for tests and small bodies.
-pub fn compress(plain: &[u8]) -> io::Result<Vec<u8>> {
+/// The stored form of `plain` when it is compressed.
+#[cfg(test)]
+pub(super) fn compress(plain: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut gzip = gzip();
     gzip.write_all(plain)?;
     gzip.finish()
