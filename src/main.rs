@@ -80,7 +80,7 @@ async fn serve(env: &Env, flags: &Serve) -> Result<(), Failure> {
 async fn make_data_dir(env: &Env, flags: &Serve) -> Result<(), Failure> {
     let (disk, dir) = (env.disk(), flags.data.clone());
     let made = env.blocking(Pool::Foreground, move || disk.create_dir_all(&dir)).await;
-    made.map_err(|e| failure(format_args!("data directory {}: {e}", flags.data.display())))
+    made.map_err(|e| failure(format_args!("data directory: {e}")))
 }
 
 async fn load_config(env: &Env, flags: &Serve) -> Result<Config, Failure> {

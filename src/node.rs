@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use crate::auth::Authenticator;
 use crate::config::Config;
 use crate::limits;
-use crate::world::Env;
+use crate::world::{Env, Listener};
 
 /// A running node.
 pub struct Node {
     address: SocketAddr,
+    _listener: Box<dyn Listener>,
 }
 
 /// What kept a node from starting: one line for its operator.
@@ -48,7 +49,7 @@ impl Node {
         let listener = env.host().listen(at).await.map_err(|e| StartError::Listen(at, e))?;
         let address = listener.local_addr().map_err(|e| StartError::Listen(at, e))?;
         let _authenticator = Authenticator::new(env, config);
-        Ok(Node { address })
+        Ok(Node { address, _listener: listener })
     }
 
     /// Where it listens, with the real port when 0 was asked for.

@@ -2,6 +2,8 @@
 //!
 //! Code anywhere logs with `tracing`; only `main` calls [`start_log`]. In the simulator nothing listens.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -16,7 +18,8 @@ pub struct LogLevel(reload::Handle<LevelFilter, Registry>);
 /// Sends log lines of the configured level to standard error. A second call in one process changes nothing.
 pub fn start_log(config: &Config) -> LogLevel {
     let (filter, handle) = reload::Layer::new(configured(config));
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let colours = std::io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours).with_target(false);
     // Fails only where a log is running already, and then that one stays.
     let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
     LogLevel(handle)

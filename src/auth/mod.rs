@@ -19,6 +19,8 @@ pub mod admins;
 mod basic;
 pub mod password;
 pub mod security;
+#[cfg(test)]
+mod tests;
 mod verified;
 
 use verified::Verifier;

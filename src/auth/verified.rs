@@ -133,3 +133,94 @@ impl Drop for Waiting<'_> {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::world::{Abort, BoxFuture, BoxStream, Disk, Host, Instant, Job, Listener, tokio_host};
+
+    /// The production host, counting blocking jobs.
+    struct Counting(Env, AtomicU64);
+
+    impl Host for Counting {
+        fn connect(&self, to: std::net::SocketAddr) -> BoxFuture<'static, std::io::Result<BoxStream>> {
+            self.0.host().connect(to)
+        }
+        fn listen(&self, at: std::net::SocketAddr) -> BoxFuture<'static, std::io::Result<Box<dyn Listener>>> {
+            self.0.host().listen(at)
+        }
+        fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+            self.0.host().sleep(duration)
+        }
+        fn monotonic(&self) -> Instant {
+            self.0.host().monotonic()
+        }
+        fn wall(&self) -> Duration {
+            self.0.host().wall()
+        }
+        fn spawn(&self, task: BoxFuture<'static, ()>) -> Box<dyn Abort> {
+            self.0.host().spawn(task)
+        }
+        fn run_blocking(&self, pool: Pool, job: Job) {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.host().run_blocking(pool, job);
+        }
+        fn random(&self, buffer: &mut [u8]) {
+            self.0.host().random(buffer);
+        }
+        fn disk(&self) -> Arc<dyn Disk> {
+            self.0.disk()
+        }
+    }
+
+    #[test]
+    fn a_right_password_is_hashed_once_and_a_wrong_one_each_time() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let host = Arc::new(Counting(tokio_host::env(runtime.handle().clone()), AtomicU64::new(0)));
+        let verifier = Verifier::new(&Env::new(host.clone()));
+        let (stored, changed) = (StoredHash::create(b"p", [1; 16], 50), StoredHash::create(b"p", [2; 16], 50));
+        let hashes = || host.1.load(Ordering::Relaxed);
+        runtime.block_on(async {
+            let all = (0..20).map(|_| verifier.verify("n", b"p", &stored));
+            assert!(futures_util::future::join_all(all).await.iter().all(|v| *v == Ok(true)));
+            assert_eq!(hashes(), 1, "requests at the same time share one computation");
+            assert_eq!(verifier.verify("n", b"p", &stored).await, Ok(true));
+            assert_eq!(hashes(), 1);
+            assert_eq!(verifier.verify("n", b"x", &stored).await, Ok(false));
+            assert_eq!(verifier.verify("n", b"x", &stored).await, Ok(false));
+            assert_eq!(verifier.verify("np", b"", &stored).await, Ok(false));
+            assert_eq!(hashes(), 4);
+            assert_eq!(verifier.verify("n", b"p", &changed).await, Ok(true));
+            assert_eq!(hashes(), 5, "a changed hash is checked anew");
+            assert_eq!(verifier.lock().checks.len(), 1, "only right pairs are remembered");
+        });
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_oldest_goes() {
+        let mut known = Known::default();
+        let stored = StoredHash::create(b"p", [1; 16], 1);
+        let key = |n: usize| {
+            let mut key = [0; 32];
+            key[..8].copy_from_slice(&n.to_be_bytes());
+            key
+        };
+        for n in 0..=limits::VERIFIED_CREDENTIALS_MAX {
+            known.open(key(n), &stored);
+        }
+        assert_eq!(known.checks.len(), limits::VERIFIED_CREDENTIALS_MAX);
+        assert!(!known.checks.contains_key(&key(0)) && known.checks.contains_key(&key(1)));
+    }
+
+    #[test]
+    fn too_many_waiting_are_turned_away() {
+        let count = AtomicUsize::new(limits::PASSWORD_CHECKS_AT_ONCE + limits::PASSWORD_CHECKS_WAITING_MAX - 1);
+        let last = Waiting::enter(&count);
+        assert!(last.is_some() && Waiting::enter(&count).is_none());
+        drop(last);
+        assert!(Waiting::enter(&count).is_some());
+    }
+}

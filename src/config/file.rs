@@ -96,5 +96,8 @@ fn read(disk: &dyn Disk, path: &Path) -> Result<String, ConfigError> {
 }
 
 fn io_error(path: &Path, error: &std::io::Error) -> ConfigError {
-    ConfigError::Io { path: path.to_owned(), reason: error.to_string() }
+    // Hosts may name the path in their errors; it is told once.
+    let (reason, named) = (error.to_string(), format!("{}: ", path.display()));
+    let reason = reason.strip_prefix(&named).unwrap_or(&reason).to_owned();
+    ConfigError::Io { path: path.to_owned(), reason }
 }

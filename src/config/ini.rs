@@ -92,14 +92,16 @@ pub fn edit(text: &str, section: &str, key: &str, value: Option<&str>) -> String
     let found = locate(&lines, section, key);
     let entry = value.map(|v| format!("{key} = {v}"));
     let mut out = String::with_capacity(text.len() + 64);
-    let replaced = entry.as_ref().and(found.entries.last()).copied();
+    let replaced = found.entries.last().filter(|_| entry.is_some());
     for (n, line) in lines.iter().enumerate() {
-        if let (Some((start, _)), Some(entry)) = (replaced.filter(|(start, _)| *start == n), &entry) {
-            out.push_str(&keep_shape(lines[start], entry, key, value.unwrap_or_default(), newline));
+        if let (true, Some(entry)) = (replaced.is_some_and(|own| own[0] == n), &entry) {
+            out.push_str(&keep_shape(line, entry, key, value.unwrap_or_default(), newline));
             continue;
         }
-        let dropped = found.entries.iter().any(|(from, to)| (*from..*to).contains(&n))
-            && (value.is_none() || replaced.is_some_and(|(from, to)| (from..to).contains(&n)));
+        let dropped = match value {
+            Some(_) => replaced.is_some_and(|own| own.contains(&n)),
+            None => found.entries.iter().any(|own| own.contains(&n)),
+        };
         if !dropped {
             out.push_str(line);
         }
@@ -119,8 +121,8 @@ pub fn edit(text: &str, section: &str, key: &str, value: Option<&str>) -> String
 
 /// Where a setting stands.
 struct Found {
-    /// First line and the line after the last, for each entry of this key in this section.
-    entries: Vec<(usize, usize)>,
+    /// For each entry of this key in this section its line, then those of its continuation: comments may stand between.
+    entries: Vec<Vec<usize>>,
     /// The line after the last entry (or the header) of the section's last occurrence.
     section_end: Option<usize>,
 }
@@ -143,13 +145,13 @@ fn locate(lines: &[&str], section: &str, key: &str) -> Found {
                 open = own == key;
                 found.section_end = Some(n + 1);
                 if open {
-                    found.entries.push((n, n + 1));
+                    found.entries.push(vec![n]);
                 }
             }
             Line::Continuation(_) if inside => {
                 found.section_end = Some(n + 1);
                 if let (true, Some(entry)) = (open, found.entries.last_mut()) {
-                    entry.1 = n + 1;
+                    entry.push(n);
                 }
             }
             _ => {}

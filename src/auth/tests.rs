@@ -1,0 +1,178 @@
+//! Logins over a real configuration, the cache of verified credentials, and the table of rights.
+
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+
+use super::access::{Class, Door, Rank, Refusal, check, enter};
+use super::security::{SecurityError, SecurityObject};
+use super::*;
+use crate::config::{Setting, Sources};
+use crate::world::tokio_host;
+
+fn world() -> (Runtime, Env) {
+    let runtime = Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let env = tokio_host::env(runtime.handle().clone());
+    (runtime, env)
+}
+
+fn in_memory(env: &Env, settings: &[&str]) -> Config {
+    Config::in_memory(env, settings.iter().map(|s| Setting::parse(s).unwrap()).collect())
+}
+
+fn basic(pair: &str) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(http::header::AUTHORIZATION, format!("Basic {}", STANDARD.encode(pair)).parse().unwrap());
+    headers
+}
+
+async fn ask(authenticator: &Authenticator, headers: &HeaderMap) -> Result<UserCtx, AuthError> {
+    authenticator.authenticate(Credentials { headers, peer: None }).await
+}
+
+#[test]
+fn administrators_log_in_by_basic_and_a_new_password_counts_at_once() {
+    let (runtime, env) = world();
+    let config = in_memory(&env, &["chttpd_auth/iterations=10"]);
+    runtime.block_on(async {
+        assert_eq!(admins::put(&env, &config, "adm", " pass ", true).await, Ok(None));
+        let authenticator = Authenticator::new(&env, &config);
+        let (right, wrong) = (basic("adm:pass"), basic("adm:nope"));
+        assert_eq!(ask(&authenticator, &right).await, Ok(UserCtx::server_admin("adm")));
+        assert_eq!(ask(&authenticator, &wrong).await, Err(AuthError::WrongCredentials));
+        assert_eq!(ask(&authenticator, &basic("who:pass")).await, Err(AuthError::WrongCredentials));
+        assert_eq!(ask(&authenticator, &HeaderMap::new()).await, Ok(UserCtx::anonymous()));
+        let old = admins::put(&env, &config, "adm", "nope", true).await.unwrap().unwrap();
+        assert!(old.starts_with("-pbkdf2:sha256-"), "{old}");
+        assert_eq!(ask(&authenticator, &right).await, Err(AuthError::WrongCredentials));
+        assert_eq!(ask(&authenticator, &wrong).await, Ok(UserCtx::server_admin("adm")));
+        config.delete((admins::SECTION, "adm"), false).await.unwrap();
+        assert_eq!(ask(&authenticator, &wrong).await, Err(AuthError::WrongCredentials));
+    });
+}
+
+#[test]
+fn a_ready_hash_is_stored_as_it_is() {
+    let (runtime, env) = world();
+    let config = in_memory(&env, &[]);
+    let hash = "-hashed-8ef45be353db515c2c0d6f36c564030f331be370,thesalt";
+    runtime.block_on(async {
+        admins::put(&env, &config, "old", hash, false).await.unwrap();
+        assert_eq!(config.get("admins", "old").as_deref(), Some(hash));
+        assert!(Authenticator::new(&env, &config).login("old", b"oldie").await.is_ok());
+        assert!(admins::put(&env, &config, "bad = name", "x", false).await.is_err());
+    });
+}
+
+#[test]
+fn plain_passwords_are_hashed_in_the_files_that_hold_them() {
+    let (runtime, env) = world();
+    let dir = TempDir::new().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let first = write("a.ini", "; ours\n[admins]\nanna = plain ; hers\n[chttpd_auth]\niterations = 10\n");
+    let last = write("b.ini", "[admins]\nbob=word\n");
+    let files = vec![first.clone(), last.clone()];
+    runtime.block_on(async {
+        let config = Config::load(&env, Sources { files, ..Sources::default() }).await.unwrap();
+        assert_eq!(admins::hash_plain_passwords(&env, &config).await, []);
+        let authenticator = Authenticator::new(&env, &config);
+        assert!(authenticator.login("anna", b"plain").await.is_ok());
+        config.reload().await.unwrap();
+        assert!(authenticator.login("bob", b"word").await.is_ok());
+    });
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+    let (first, last) = (read(&first), read(&last));
+    assert!(first.starts_with("; ours\n[admins]\nanna = -pbkdf2:sha256-") && first.contains(",10 ; hers\n"), "{first}");
+    assert!(last.starts_with("[admins]\nbob=-pbkdf2:sha256-") && !last.contains("anna"), "{last}");
+}
+
+/// A table row: the class, then what each rank is told; a server admin may do everything.
+type Row = (Class, [Option<Refusal>; 5]);
+
+#[test]
+fn the_table_of_rights_is_the_recorded_one() {
+    use Refusal::{Forbidden, Unauthorized};
+    let admin = Some(Unauthorized("You are not a server admin."));
+    let metrics = Some(Unauthorized("You are not a server admin or read-only metrics user"));
+    let maintainer = Some(Unauthorized("You are not a server or db admin."));
+    let stranger = Some(Unauthorized("You are not authorized to access this db."));
+    let outsider = Some(Forbidden("You are not allowed to access this db."));
+    let member = Some(Forbidden("You are not a db or server admin."));
+    let table: [Row; 6] = [
+        (Class::Open, [None; 5]),
+        (Class::ServerAdmin, [admin, admin, admin, admin, None]),
+        (Class::Metrics, [metrics, metrics, metrics, metrics, None]),
+        (Class::Member, [stranger, outsider, None, None, None]),
+        (Class::DatabaseAdmin, [stranger, outsider, member, None, None]),
+        (Class::Maintenance, [maintainer, maintainer, maintainer, None, None]),
+    ];
+    let object = br#"{"admins":{"names":["dba"]},"members":{"names":["mem"],"roles":["team"]}}"#;
+    let security = SecurityObject::parse(object).unwrap();
+    let named = |name: &str| UserCtx { name: Some(name.to_owned()), ..UserCtx::default() };
+    let callers = [UserCtx::anonymous(), named("joe"), named("mem"), named("dba"), UserCtx::server_admin("adm")];
+    let ranks = [Rank::Anonymous, Rank::User, Rank::Member, Rank::DatabaseAdmin, Rank::ServerAdmin];
+    for (class, row) in table {
+        for ((caller, rank), refusal) in callers.iter().zip(ranks).zip(row) {
+            assert_eq!(Rank::of(caller, Some(&security)), rank);
+            assert_eq!(check(class, caller, Some(&security)).err(), refusal, "{class:?} {rank:?}");
+        }
+    }
+    let by_role = UserCtx { roles: vec!["team".into()], ..named("x") };
+    assert_eq!(check(Class::Member, &by_role, Some(&security)), Ok(()));
+    let watcher = UserCtx { roles: vec![METRICS_ROLE.into()], ..named("x") };
+    assert_eq!(check(Class::Metrics, &watcher, None), Ok(()));
+    assert_eq!(check(Class::ServerAdmin, &watcher, None).err(), admin);
+}
+
+#[test]
+fn an_open_database_has_anonymous_members_who_are_asked_to_log_in_for_more() {
+    let open = SecurityObject::parse(b"{}").unwrap();
+    assert_eq!(check(Class::Member, &UserCtx::anonymous(), Some(&open)), Ok(()));
+    let refusal = check(Class::DatabaseAdmin, &UserCtx::anonymous(), Some(&open));
+    assert_eq!(refusal, Err(Refusal::Unauthorized("You are not a db or server admin.")));
+    let closed = SecurityObject::admin_only();
+    let user = UserCtx { name: Some("joe".into()), ..UserCtx::default() };
+    let refusal = check(Class::Member, &user, Some(&closed));
+    assert_eq!(refusal, Err(Refusal::Forbidden("You are not allowed to access this db.")));
+    assert_eq!(check(Class::Member, &UserCtx::server_admin("a"), Some(&closed)), Ok(()));
+}
+
+#[test]
+fn shapes_of_security_objects_are_checked() {
+    for (text, error) in [
+        ("[1]", SecurityError::NotAnObject),
+        ("{", SecurityError::NotJson),
+        (r#"{"admins":[]}"#, SecurityError::SideNotAnObject),
+        (r#"{"members":{"names":"a"}}"#, SecurityError::Names),
+        (r#"{"members":{"names":[1]}}"#, SecurityError::Names),
+        (r#"{"admins":{"roles":{}}}"#, SecurityError::Roles),
+    ] {
+        assert_eq!(SecurityObject::parse(text.as_bytes()), Err(error), "{text}");
+    }
+    let text = r#"{"readers":{"names":["anna"]},"extra":1}"#;
+    let object = SecurityObject::parse(text.as_bytes()).unwrap();
+    assert_eq!((object.members.names.as_slice(), object.text().as_ref()), (&["anna".to_owned()][..], text.as_bytes()));
+    assert_eq!(SecurityObject::parse(SecurityObject::admin_only().text()).as_ref(), Ok(&SecurityObject::admin_only()));
+}
+
+#[test]
+fn the_outer_door_closes_when_users_are_required() {
+    let (_runtime, env) = world();
+    let nobody = UserCtx::anonymous();
+    let through =
+        |config: &Config| [Door::Up, Door::Login, Door::Other].map(|door| enter(config, door, &nobody).is_ok());
+    assert_eq!(through(&in_memory(&env, &[])), [true, true, true]);
+    assert_eq!(through(&in_memory(&env, &["chttpd/require_valid_user=true"])), [false, true, false]);
+    let but_up = in_memory(&env, &["chttpd/require_valid_user_except_for_up=true"]);
+    assert_eq!(through(&but_up), [true, true, false]);
+    assert_eq!(enter(&but_up, Door::Other, &UserCtx::server_admin("a")), Ok(()));
+    let refusal = enter(&but_up, Door::Other, &nobody);
+    assert_eq!(refusal, Err(Refusal::Unauthorized("Authentication required.")));
+}
