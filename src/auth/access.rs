@@ -10,7 +10,7 @@ use crate::config::Config;
 pub enum Class {
     /// Anyone: `/`, `_up`, `_uuids`, `_session`, `_utils`, `favicon.ico`.
     Open,
-    /// Server administrators: `_node`, `_membership`, `_cluster_setup`, unknown `_x`, creation and deletion of databases,
+    /// Server administrators: `_node`, `_membership`, `_cluster_setup`, unknown `_x`, making and deleting databases,
     /// `_purge`, `_sync_shards`, `_purged_infos_limit`.
     ServerAdmin,
     /// Statistics: server administrators and the role `_metrics`.

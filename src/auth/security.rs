@@ -54,7 +54,7 @@ pub struct SecurityObject {
 }
 
 impl SecurityObject {
-    /// Reads and checks an object. `admins` and `members`, `names` and `roles` may each be absent; `readers` is honoured
+    /// Reads and checks an object. `admins` and `members`, `names` and `roles` may each be absent; `readers` counts
     /// where there is no `members` (as CouchDB 3.5 was measured).
     ///
     /// # Errors

@@ -3,8 +3,8 @@
 //! A [`Config`] is a shared handle; reading is a look into an immutable snapshot, so a setting may be read on every
 //! request. Built-in defaults stand beside their limits in `limits.rs` and are passed to the typed getters: what is
 //! listed here is only what files, the command line or requests have set. Later files win over earlier ones, overrides
-//! over files, a change at run time over both. Persisted changes go to the last file of the chain, durably, and keep its
-//! comments, order and spacing.
+//! over files, a change at run time over both. Persisted changes go to the last file of the chain, durably, and keep
+//! its comments, order and spacing.
 
 use std::collections::BTreeMap;
 use std::fmt;
