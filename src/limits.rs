@@ -34,6 +34,9 @@ pub const PORT: &str = "5984";
 pub const NODE_NAME: &str = "settee@127.0.0.1";
 /// How long a stopping node waits for requests in progress.
 pub const STOP_DRAIN: Duration = Duration::from_secs(30);
+
+// ---- documents ----
+
 /// Levels of arrays and objects within a JSON text. Deeper texts are refused: writing and dropping a value walk it
 /// recursively, and this depth fits every stack that the node uses.
 pub const JSON_DEPTH_MAX: usize = 1_000;

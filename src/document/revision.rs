@@ -7,7 +7,10 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use crate::document::json::Object;
+use md5::{Digest, Md5};
+use num_bigint::Sign;
+
+use crate::document::json::{Object, Value};
 
 /// The hash part of a revision. Order is that of the raw bytes.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -21,6 +24,9 @@ pub enum RevHash {
 /// A text that is no revision; clients are told `Invalid rev format`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadRevision;
+
+/// The highest generation that is believed: far above any real one, and safe to count on from.
+pub const POS_MAX: u64 = 1 << 53;
 
 /// One revision of a document: `pos` is the generation (1 for the first), `hash` tells siblings apart.
 /// Order: generation, then hash bytes.
@@ -53,8 +59,16 @@ impl RevHash {
     }
 
     /// Reads the hash part. A text of 32 bytes must be hexadecimal (either case); any other stands as it is.
-    pub fn parse(_text: &str) -> Result<RevHash, BadRevision> {
-        todo!()
+    pub fn parse(text: &str) -> Result<RevHash, BadRevision> {
+        if text.len() != 32 {
+            return Ok(RevHash::Text(text.into()));
+        }
+        let digit = |at: usize| char::from(text.as_bytes()[at]).to_digit(16).ok_or(BadRevision);
+        let mut bytes = [0; 16];
+        for (n, byte) in bytes.iter_mut().enumerate() {
+            *byte = (digit(2 * n)? << 4 | digit(2 * n + 1)?) as u8;
+        }
+        Ok(RevHash::Md5(bytes))
     }
 }
 
@@ -72,8 +86,19 @@ impl Ord for RevHash {
 }
 
 impl fmt::Display for RevHash {
-    fn fmt(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        todo!()
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RevHash::Text(text) => f.write_str(text),
+            RevHash::Md5(bytes) => {
+                let hex = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
+                let mut digits = [0; 32];
+                for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+                    pair.copy_from_slice(&[hex(byte >> 4), hex(byte & 15)]);
+                }
+                // Invariant: hexadecimal digits are ASCII.
+                f.write_str(std::str::from_utf8(&digits).expect("ASCII"))
+            }
+        }
     }
 }
 
@@ -89,9 +114,17 @@ impl Revision {
         Revision { pos, hash }
     }
 
-    /// Reads `N-hash`.
-    pub fn parse(_text: &str) -> Result<Revision, BadRevision> {
-        todo!()
+    /// Reads `N-hash`: decimal digits, a dash, and what [`RevHash::parse`] takes.
+    pub fn parse(text: &str) -> Result<Revision, BadRevision> {
+        let (pos, hash) = text.split_once('-').ok_or(BadRevision)?;
+        if pos.is_empty() || !pos.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(BadRevision);
+        }
+        let pos: u64 = pos.parse().map_err(|_| BadRevision)?;
+        if pos > POS_MAX {
+            return Err(BadRevision);
+        }
+        Ok(Revision { pos, hash: RevHash::parse(hash)? })
     }
 }
 
@@ -101,18 +134,161 @@ impl fmt::Display for Revision {
     }
 }
 
+// Tags of the external term format.
+const VERSION: u8 = 131;
+const SMALL_INTEGER: u8 = 97;
+const INTEGER: u8 = 98;
+const ATOM: u8 = 100;
+const SMALL_TUPLE: u8 = 104;
+const NIL: u8 = 106;
+const STRING: u8 = 107;
+const LIST: u8 = 108;
+const BINARY: u8 = 109;
+const SMALL_BIG: u8 = 110;
+const LARGE_BIG: u8 = 111;
+const NEW_FLOAT: u8 = 70;
+
 /// A document's body (without reserved members) as an external term, without the leading version byte.
-pub fn encode_body(_body: &Object) -> Vec<u8> {
-    todo!()
+pub fn encode_body(body: &Object) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256);
+    put_object(body, &mut out);
+    out
 }
 
 /// The revision of an edit. `parent` is the revision it replaces, `body_term` comes from [`encode_body`],
 /// `attachments` are in the document's order (reversed inside, as CouchDB does).
 pub fn compute(
-    _deleted: bool,
-    _parent: Option<&Revision>,
-    _body_term: &[u8],
-    _attachments: &[AttachmentDigest<'_>],
+    deleted: bool,
+    parent: Option<&Revision>,
+    body_term: &[u8],
+    attachments: &[AttachmentDigest<'_>],
 ) -> Revision {
-    todo!()
+    let parent_pos = parent.map_or(0, |p| p.pos);
+    let mut head = vec![VERSION, LIST, 0, 0, 0, 5];
+    put_atom(if deleted { "true" } else { "false" }, &mut head);
+    put_big(Sign::NoSign, &parent_pos.to_le_bytes(), &mut head);
+    match parent {
+        Some(parent) => put_binary(parent.hash.as_bytes(), &mut head),
+        None => head.extend_from_slice(&[SMALL_INTEGER, 0]),
+    }
+    let mut tail = Vec::new();
+    if !attachments.is_empty() {
+        put_tag_and_length(LIST, attachments.len(), &mut tail);
+        for attachment in attachments.iter().rev() {
+            tail.extend_from_slice(&[SMALL_TUPLE, 3]);
+            put_binary(attachment.name.as_bytes(), &mut tail);
+            put_binary(attachment.content_type.as_bytes(), &mut tail);
+            put_binary(attachment.md5, &mut tail);
+        }
+    }
+    // The end of the attachment list and of the whole list.
+    tail.extend_from_slice(&[NIL, NIL]);
+    let digest = Md5::new().chain_update(&head).chain_update(body_term).chain_update(&tail).finalize();
+    Revision { pos: parent_pos.saturating_add(1), hash: RevHash::Md5(digest.into()) }
 }
+
+/// A tag with a 32-bit length. Requests are far smaller than 4 GiB.
+fn put_tag_and_length(tag: u8, length: usize, out: &mut Vec<u8>) {
+    out.push(tag);
+    // Invariant: no request body, and so nothing in a document, reaches 4 GiB (limits).
+    out.extend_from_slice(&u32::try_from(length).expect("below 4 GiB").to_be_bytes());
+}
+
+fn put_binary(bytes: &[u8], out: &mut Vec<u8>) {
+    put_tag_and_length(BINARY, bytes.len(), out);
+    out.extend_from_slice(bytes);
+}
+
+fn put_atom(name: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[ATOM, 0, name.len() as u8]);
+    out.extend_from_slice(name.as_bytes());
+}
+
+/// An integer from its sign and little-endian magnitude, in the shortest of the four forms.
+fn put_big(sign: Sign, magnitude: &[u8], out: &mut Vec<u8>) {
+    let used = magnitude.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1);
+    let magnitude = &magnitude[..used];
+    if used <= 8 {
+        let mut bytes = [0; 8];
+        bytes[..used].copy_from_slice(magnitude);
+        let value = i128::from(u64::from_le_bytes(bytes)) * if sign == Sign::Minus { -1 } else { 1 };
+        if let Ok(small) = u8::try_from(value) {
+            out.extend_from_slice(&[SMALL_INTEGER, small]);
+            return;
+        }
+        if let Ok(int) = i32::try_from(value) {
+            out.push(INTEGER);
+            out.extend_from_slice(&int.to_be_bytes());
+            return;
+        }
+    }
+    match u8::try_from(used) {
+        Ok(count) => out.extend_from_slice(&[SMALL_BIG, count]),
+        Err(_) => put_tag_and_length(LARGE_BIG, used, out),
+    }
+    out.push(u8::from(sign == Sign::Minus));
+    out.extend_from_slice(magnitude);
+}
+
+fn put_int(value: i64, out: &mut Vec<u8>) {
+    let sign = if value < 0 { Sign::Minus } else { Sign::Plus };
+    put_big(sign, &value.unsigned_abs().to_le_bytes(), out);
+}
+
+fn put_value(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Null => put_atom("null", out),
+        Value::Bool(true) => put_atom("true", out),
+        Value::Bool(false) => put_atom("false", out),
+        Value::Int(value) => put_int(*value, out),
+        Value::Big(value) => {
+            let (sign, magnitude) = value.to_bytes_le();
+            put_big(sign, &magnitude, out);
+        }
+        Value::Float(value) => {
+            out.push(NEW_FLOAT);
+            out.extend_from_slice(&value.to_be_bytes());
+        }
+        Value::String(text) => put_binary(text.as_bytes(), out),
+        Value::Array(elements) => put_array(elements, out),
+        Value::Object(object) => put_object(object, out),
+    }
+}
+
+/// A list, in the form that Erlang gives to lists that could be text: small integers only, fewer than 65536.
+fn put_array(elements: &[Value], out: &mut Vec<u8>) {
+    let byte = |value: &Value| value.as_i64().and_then(|v| u8::try_from(v).ok());
+    if elements.is_empty() {
+        out.push(NIL);
+        return;
+    }
+    if let Ok(count) = u16::try_from(elements.len())
+        && elements.iter().all(|v| byte(v).is_some())
+    {
+        out.push(STRING);
+        out.extend_from_slice(&count.to_be_bytes());
+        out.extend(elements.iter().filter_map(byte));
+        return;
+    }
+    put_tag_and_length(LIST, elements.len(), out);
+    for element in elements {
+        put_value(element, out);
+    }
+    out.push(NIL);
+}
+
+fn put_object(object: &Object, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[SMALL_TUPLE, 1]);
+    if !object.is_empty() {
+        put_tag_and_length(LIST, object.len(), out);
+        for (name, value) in object.iter() {
+            out.extend_from_slice(&[SMALL_TUPLE, 2]);
+            put_binary(name.as_bytes(), out);
+            put_value(value, out);
+        }
+    }
+    out.push(NIL);
+}
+
+#[cfg(test)]
+mod tests;
