@@ -1,1 +1,12 @@
-//! x
+//! The seeded world of settee: nodes on simulated clocks, networks and disks, all of it a function of one seed.
+//!
+//! Everything stands behind the feature `sim`; without it this crate is empty, so that a plain build never sees madsim.
+
+#[cfg(all(feature = "sim", not(madsim)))]
+compile_error!(
+    "settee-sim needs `--cfg madsim`. It is set in .cargo/config.toml, which the environment variable RUSTFLAGS \
+     overrides: unset RUSTFLAGS or add `--cfg madsim` to it."
+);
+
+#[cfg(all(feature = "sim", madsim))]
+pub mod world;

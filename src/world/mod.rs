@@ -221,10 +221,11 @@ impl Env {
     }
 
     /// Starts a task and returns its result later; `None` when it was aborted or panicked.
-    pub fn spawn_with<T: Send + 'static>(
-        &self,
-        task: impl Future<Output = T> + Send + 'static,
-    ) -> impl Future<Output = Option<T>> + Send + 'static {
+    pub fn spawn_with<T, F>(&self, task: F) -> impl Future<Output = Option<T>> + Send + 'static + use<T, F>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
         let (tx, rx) = oneshot::channel();
         self.0.spawn(Box::pin(async move {
             let _ = tx.send(task.await);
