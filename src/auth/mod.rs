@@ -112,8 +112,8 @@ impl std::error::Error for AuthError {}
 /// What is known of a name that may log in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// The stored password hash.
-    pub password: password::StoredHash,
+    /// The stored password hash, in one of the forms of [`password::StoredHash`].
+    pub password: String,
     /// The roles that a login gives.
     pub roles: Vec<String>,
 }

@@ -38,7 +38,8 @@ struct Known {
 
 #[derive(Clone)]
 struct Check {
-    against: StoredHash,
+    /// The text of the stored hash.
+    against: String,
     verdict: Arc<OnceCell<bool>>,
     order: u64,
 }
@@ -54,8 +55,8 @@ impl Verifier {
         }
     }
 
-    /// Whether `password` is the one that `stored` was made of.
-    pub(super) async fn verify(&self, name: &str, password: &[u8], stored: &StoredHash) -> Result<bool, AuthError> {
+    /// Whether `password` is the one that `stored` was made of; never, when that is no hash.
+    pub(super) async fn verify(&self, name: &str, password: &[u8], stored: &str) -> Result<bool, AuthError> {
         let key = self.pair_key(name, password);
         let check = self.lock().open(key, stored);
         let verdict = check.verdict.get_or_try_init(|| self.compute(password, stored)).await.copied();
@@ -65,10 +66,11 @@ impl Verifier {
         verdict
     }
 
-    async fn compute(&self, password: &[u8], stored: &StoredHash) -> Result<bool, AuthError> {
+    async fn compute(&self, password: &[u8], stored: &str) -> Result<bool, AuthError> {
+        let Some(stored) = StoredHash::parse(stored) else { return Ok(false) };
         let _waiting = Waiting::enter(&self.waiting).ok_or(AuthError::Busy)?;
         let _turn = self.turns.acquire().await.map_err(|_| AuthError::Busy)?;
-        let (password, stored) = (password.to_vec(), stored.clone());
+        let password = password.to_vec();
         Ok(self.env.blocking(Pool::Foreground, move || stored.matches(&password)).await)
     }
 
@@ -88,8 +90,8 @@ impl Verifier {
 
 impl Known {
     /// The check of this pair against this stored hash, new if there is none.
-    fn open(&mut self, key: PairKey, stored: &StoredHash) -> Check {
-        if let Some(check) = self.checks.get(&key).filter(|c| c.against == *stored) {
+    fn open(&mut self, key: PairKey, stored: &str) -> Check {
+        if let Some(check) = self.checks.get(&key).filter(|c| c.against == stored) {
             return check.clone();
         }
         if let Some(outdated) = self.checks.remove(&key) {
@@ -99,7 +101,7 @@ impl Known {
             let Some((_, oldest)) = self.order.pop_first() else { break };
             self.checks.remove(&oldest);
         }
-        let check = Check { against: stored.clone(), verdict: Arc::default(), order: self.next };
+        let check = Check { against: stored.to_owned(), verdict: Arc::default(), order: self.next };
         self.next += 1;
         self.order.insert(check.order, key);
         self.checks.insert(key, check.clone());
@@ -181,7 +183,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
         let host = Arc::new(Counting(tokio_host::env(runtime.handle().clone()), AtomicU64::new(0)));
         let verifier = Verifier::new(&Env::new(host.clone()));
-        let (stored, changed) = (StoredHash::create(b"p", [1; 16], 50), StoredHash::create(b"p", [2; 16], 50));
+        let [stored, changed] = [[1; 16], [2; 16]].map(|salt| StoredHash::create(b"p", salt, 50).to_text());
         let hashes = || host.1.load(Ordering::Relaxed);
         runtime.block_on(async {
             let all = (0..20).map(|_| verifier.verify("n", b"p", &stored));
@@ -202,14 +204,14 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_the_oldest_goes() {
         let mut known = Known::default();
-        let stored = StoredHash::create(b"p", [1; 16], 1);
+        let stored = "-hashed-00,salt";
         let key = |n: usize| {
             let mut key = [0; 32];
             key[..8].copy_from_slice(&n.to_be_bytes());
             key
         };
         for n in 0..=limits::VERIFIED_CREDENTIALS_MAX {
-            known.open(key(n), &stored);
+            known.open(key(n), stored);
         }
         assert_eq!(known.checks.len(), limits::VERIFIED_CREDENTIALS_MAX);
         assert!(!known.checks.contains_key(&key(0)) && known.checks.contains_key(&key(1)));
