@@ -1,7 +1,6 @@
 //! The security object of a database: who is a member, who is an administrator. Pure.
 
 use bytes::Bytes;
-use serde_json::Value;
 
 use super::{ADMIN_ROLE, UserCtx};
 use crate::config::Config;
