@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::{ADMIN_ROLE, UserCtx};
 use crate::config::Config;
+use crate::document::json::{self, Value};
 
 /// What is wrong with a security object: always a bad request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +60,7 @@ impl SecurityObject {
     /// # Errors
     /// Which shape is wrong.
     pub fn parse(text: &[u8]) -> Result<SecurityObject, SecurityError> {
-        let value: Value = serde_json::from_slice(text).map_err(|_| SecurityError::NotJson)?;
+        let value = json::parse(text).map_err(|_| SecurityError::NotJson)?;
         let object = value.as_object().ok_or(SecurityError::NotAnObject)?;
         let admins = principals(object.get("admins"))?;
         let members = principals(object.get("members").or_else(|| object.get("readers")))?;
