@@ -1,34 +1,43 @@
-//! The handle on an open shard copy.
+//! The handle on an open shard copy, and the two ways into its records: a read step, a change in the committer.
 
-use std::ops::Bound;
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::watch;
 
-use super::{
-    ChangesPage, Edit, EditError, Fetched, ListPage, ListRow, LocalDocument, PurgeInfo, ShardError, ShardId, ShardInfo,
-    Want,
-};
-use crate::document::id::DocId;
+use super::record::Header;
+use super::transaction::Transaction;
+use super::{ShardError, ShardId, ShardInfo};
 use crate::document::render::Attachment;
-use crate::document::revision::Revision;
-use crate::storage::{BlobReader, BlobWriter, Direction, ReadAs, StageMode, Storage};
+use crate::storage::planted::Planted;
+use crate::storage::{BlobReader, BlobWriter, ReadAs, StageMode, Storage, StorageError, View, WriteView};
+use crate::world::Pool;
 
 /// An open shard copy; a cheap handle. Open each shard once per node: its watch channel lives here.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ShardCopy(pub(super) Arc<Inner>);
 
-#[derive(Debug)]
 pub(super) struct Inner {
     pub(super) storage: Storage,
     pub(super) shard: ShardId,
-    pub(super) committed: watch::Sender<u64>,
+    committed: watch::Sender<u64>,
+    closed: AtomicBool,
+}
+
+impl fmt::Debug for ShardCopy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ShardCopy({})", self.0.shard.0)
+    }
 }
 
 impl ShardCopy {
     /// Opens a shard; one without any record is empty. Reads its header.
-    pub async fn open(_storage: &Storage, _shard: ShardId) -> Result<ShardCopy, ShardError> {
-        todo!()
+    pub async fn open(storage: &Storage, shard: ShardId) -> Result<ShardCopy, ShardError> {
+        let header = storage.read(move |view| Header::read(view, shard)).await?;
+        let committed = watch::Sender::new(header.update_seq);
+        let storage = storage.clone();
+        Ok(ShardCopy(Arc::new(Inner { storage, shard, committed, closed: AtomicBool::new(false) })))
     }
 
     /// Its number.
@@ -36,102 +45,87 @@ impl ShardCopy {
         self.0.shard
     }
 
-    /// Refuses all further calls with [`ShardError::Dropped`]; edits queued before still count.
+    /// Refuses all further calls with [`ShardError::Dropped`], also edits that are queued but have not run.
     pub fn close(&self) {
-        todo!()
+        self.0.closed.store(true, Ordering::SeqCst);
     }
 
-    /// Judges and stores edits in order, each alone, in one commit; durable on return. Results stand in request order.
-    pub async fn edit(&self, _edits: Vec<Edit>) -> Result<Vec<Result<Revision, EditError>>, ShardError> {
-        todo!()
+    fn check_open(&self) -> Result<(), ShardError> {
+        if self.0.closed.load(Ordering::SeqCst) { Err(ShardError::Dropped) } else { Ok(()) }
     }
 
-    /// Reads documents; results stand in request order, `None` for unknown documents.
-    pub async fn fetch(&self, _wants: Vec<(DocId, Want)>) -> Result<Vec<Option<Fetched>>, ShardError> {
-        todo!()
+    /// Runs one bounded read step on what is committed.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        step: impl FnOnce(&dyn View, ShardId) -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<T, ShardError> {
+        self.read_on(Pool::Foreground, step).await
     }
 
-    /// Live documents in id order.
-    pub async fn list(&self, _page: ListPage) -> Result<Vec<ListRow>, ShardError> {
-        todo!()
+    /// As [`ShardCopy::read`], on the threads of `pool`.
+    pub(super) async fn read_on<T: Send + 'static>(
+        &self,
+        pool: Pool,
+        step: impl FnOnce(&dyn View, ShardId) -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<T, ShardError> {
+        self.check_open()?;
+        let shard = self.0.shard;
+        Ok(self.0.storage.read_on(pool, move |view| step(view, shard)).await?)
     }
 
-    /// How many live documents have ids in the range (for `offset`).
-    pub async fn count(&self, _start: Bound<DocId>, _end: Bound<DocId>) -> Result<u64, ShardError> {
-        todo!()
+    /// Runs `work` in the committer; durable on return. Listeners hear of new sequences only then.
+    pub(super) async fn change<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Transaction<'_, '_>, Planted) -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<T, ShardError> {
+        let inner = Arc::clone(&self.0);
+        let planted = self.0.storage.planted();
+        self.write(move |view| {
+            let mut transaction = Transaction::new(view, inner.shard, inner.storage.blobs())?;
+            let before = transaction.header.update_seq;
+            let done = work(&mut transaction, planted)?;
+            let seq = transaction.finish();
+            assert!(seq >= before, "sequences only grow");
+            if seq > before {
+                view.after_commit(move || inner.announce(seq));
+            }
+            Ok(done)
+        })
+        .await
     }
 
-    /// Changes behind `since`, ascending; or descending those before it (start with `u64::MAX`).
-    pub async fn changes(&self, _since: u64, _direction: Direction, _limit: usize) -> Result<ChangesPage, ShardError> {
-        todo!()
-    }
-
-    /// How many documents changed last behind `seq` (for `pending`). Costs O(blocks).
-    pub async fn count_since(&self, _seq: u64) -> Result<u64, ShardError> {
-        todo!()
+    /// Runs `work` in the committer without a shard header.
+    pub(super) async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut WriteView<'_>) -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<T, ShardError> {
+        self.check_open()?;
+        let inner = Arc::clone(&self.0);
+        let job = move |view: &mut WriteView<'_>| {
+            if inner.closed.load(Ordering::SeqCst) {
+                return Ok(Err(ShardError::Dropped));
+            }
+            work(view).map(Ok)
+        };
+        self.0.storage.committer().submit(job).await?
     }
 
     /// The counters.
     pub async fn info(&self) -> Result<ShardInfo, ShardError> {
-        todo!()
+        let header = self.read(Header::read).await?;
+        Ok(ShardInfo {
+            doc_count: header.doc_count,
+            doc_del_count: header.doc_del_count,
+            design_count: header.design_count,
+            update_seq: header.update_seq,
+            purge_seq: header.purge_seq,
+            sizes: header.sizes(),
+        })
     }
 
     /// The last committed sequence; changes only after the commit is durable.
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.0.committed.subscribe()
-    }
-
-    /// Removes leaves for good, with the history that only they have. Answers per item the leaves removed.
-    pub async fn purge(&self, _items: Vec<(DocId, Vec<Revision>)>) -> Result<Vec<Vec<Revision>>, ShardError> {
-        todo!()
-    }
-
-    /// The purge log behind `since` (0 = from its start), oldest first, at most `limit` entries.
-    pub async fn purge_infos(&self, _since: u64, _limit: usize) -> Result<Vec<PurgeInfo>, ShardError> {
-        todo!()
-    }
-
-    /// Removes bodies of revisions that are no leaves, in bounded steps, and all of the purge log but its last
-    /// `purge_infos_limit` entries. Runs in the background pool; returns when done.
-    pub async fn compact(&self, _purge_infos_limit: u64) -> Result<(), ShardError> {
-        todo!()
-    }
-
-    /// A local document; `id` begins with `_local/`.
-    pub async fn local_get(&self, _id: &DocId) -> Result<Option<LocalDocument>, ShardError> {
-        todo!()
-    }
-
-    /// Stores a local document whatever was there. The caller chooses the revision number (golden facts 'Local
-    /// documents': one more than the given one, 1 without).
-    pub async fn local_put(&self, _id: &DocId, _document: LocalDocument) -> Result<(), ShardError> {
-        todo!()
-    }
-
-    /// Removes a local document; false when there was none.
-    pub async fn local_delete(&self, _id: &DocId) -> Result<bool, ShardError> {
-        todo!()
-    }
-
-    /// Local documents in id order, at most `limit`.
-    pub async fn local_list(
-        &self,
-        _start: Bound<DocId>,
-        _end: Bound<DocId>,
-        _direction: Direction,
-        _limit: usize,
-    ) -> Result<Vec<(DocId, LocalDocument)>, ShardError> {
-        todo!()
-    }
-
-    /// A small value of the shard that is no document, such as its epochs or the database's `_security`.
-    pub async fn meta_get(&self, _name: &str) -> Result<Option<Vec<u8>>, ShardError> {
-        todo!()
-    }
-
-    /// Stores such a value, durable on return; `None` removes it.
-    pub async fn meta_put(&self, _name: &str, _value: Option<Vec<u8>>) -> Result<(), ShardError> {
-        todo!()
     }
 
     /// Starts the upload of an attachment.
@@ -143,5 +137,15 @@ impl ShardCopy {
     /// as plain bytes.
     pub fn blob_reader(&self, attachment: &Attachment, read: ReadAs, range: Option<(u64, u64)>) -> BlobReader {
         self.0.storage.blobs().reader(self.0.shard.0, attachment, read, range)
+    }
+}
+
+impl Inner {
+    fn announce(&self, seq: u64) {
+        self.committed.send_if_modified(|last| {
+            let newer = seq > *last;
+            *last = seq.max(*last);
+            newer
+        });
     }
 }

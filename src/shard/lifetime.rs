@@ -1,23 +1,104 @@
 //! Shard numbers: given out once, and their data removed in the background when a shard goes.
 
+use std::ops::ControlFlow;
+
+use super::keys::{self, Kind, NODE};
+use super::list::bounded_scan;
+use super::sequence::number;
 use super::{ShardError, ShardId};
-use crate::storage::Storage;
+use crate::storage::{Direction, Storage, StorageError, View, WriteView};
+use crate::world::Pool;
 
 /// The first number that [`allocate`] gives; those below are for fixed local ranges (0 belongs to the node itself).
 pub const FIRST_FREE_SHARD: ShardId = ShardId(16);
 
-/// Takes `count` numbers that no shard of this node ever had.
-pub async fn allocate(_storage: &Storage, _count: u64) -> Result<Vec<ShardId>, ShardError> {
-    todo!()
+/// Takes `count` numbers that no shard of this node ever had; durable on return.
+pub async fn allocate(storage: &Storage, count: u64) -> Result<Vec<ShardId>, ShardError> {
+    let first = write(storage, move |view| {
+        let key = keys::key(NODE, Kind::NextShard, b"");
+        let first = view.get(&key)?.map_or(Ok(FIRST_FREE_SHARD.0), |bytes| number(&bytes))?;
+        view.put(key, (first + count).to_be_bytes().to_vec());
+        Ok(first)
+    })
+    .await?;
+    Ok((first..first + count).map(ShardId).collect())
 }
 
-/// Marks a shard as going, durably, and removes its data in the background. Close its [`ShardCopy`](super::ShardCopy)
-/// first: [`ShardCopy::close`](super::ShardCopy::close).
-pub async fn drop_shard(_storage: &Storage, _shard: ShardId) -> Result<(), ShardError> {
-    todo!()
+/// Marks a shard as going, durably, and removes its data in the background, also after a restart. Close its
+/// [`ShardCopy`](super::ShardCopy) first.
+pub async fn drop_shard(storage: &Storage, shard: ShardId) -> Result<(), ShardError> {
+    assert!(shard != NODE, "the node's own records are no shard");
+    write(storage, move |view| {
+        view.put(keys::number_key(NODE, Kind::Going, shard.0), Vec::new());
+        Ok(())
+    })
+    .await?;
+    spawn_removal(storage, shard);
+    Ok(())
 }
 
 /// Goes on with removals that a stop of the node cut off. Call once after opening the storage.
-pub async fn resume_drops(_storage: &Storage) -> Result<(), ShardError> {
-    todo!()
+pub async fn resume_drops(storage: &Storage) -> Result<(), ShardError> {
+    let mut rest = Some(keys::all(NODE, Kind::Going));
+    while let Some(range) = rest.take() {
+        let (shards, next) = storage
+            .read(move |view| {
+                let mut shards = Vec::new();
+                let rest = bounded_scan(view, range, Direction::Forward, |key, _| {
+                    shards.push(ShardId(keys::number_of(key)?));
+                    Ok(ControlFlow::Continue(()))
+                })?;
+                Ok((shards, rest))
+            })
+            .await?;
+        shards.into_iter().for_each(|shard| spawn_removal(storage, shard));
+        rest = next;
+    }
+    Ok(())
+}
+
+fn spawn_removal(storage: &Storage, shard: ShardId) {
+    let storage = storage.clone();
+    let env = storage.env().clone();
+    env.spawn(async move {
+        if let Err(error) = remove(&storage, shard).await {
+            tracing::warn!(%error, shard = shard.0, "a dropped shard's data stays until the next start");
+        }
+    });
+}
+
+/// Removes all keys of a shard, a bounded number per job, then its files, then the mark.
+async fn remove(storage: &Storage, shard: ShardId) -> Result<(), ShardError> {
+    loop {
+        let found = storage.read_on(Pool::Background, move |view| {
+            let mut found = Vec::new();
+            bounded_scan(view, keys::whole_shard(shard), Direction::Forward, |key, _| {
+                found.push(key.to_vec());
+                Ok(ControlFlow::Continue(()))
+            })?;
+            Ok(found)
+        });
+        let found = found.await?;
+        if found.is_empty() {
+            break;
+        }
+        write(storage, move |view| {
+            found.into_iter().for_each(|key| view.delete(key));
+            Ok(())
+        })
+        .await?;
+    }
+    storage.blobs().drop_shard(shard.0).await?;
+    write(storage, move |view| {
+        view.delete(keys::number_key(NODE, Kind::Going, shard.0));
+        Ok(())
+    })
+    .await
+}
+
+async fn write<T: Send + 'static>(
+    storage: &Storage,
+    work: impl FnOnce(&mut WriteView<'_>) -> Result<T, StorageError> + Send + 'static,
+) -> Result<T, ShardError> {
+    storage.committer().submit(move |view| work(view).map(Ok)).await?
 }

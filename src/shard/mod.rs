@@ -7,9 +7,21 @@
 //! Costs: an edit reads the document's record and the shard's header; `pending` sums counters of blocks of the sequence
 //! index; [`ShardCopy::count`] still scans the keys of its range, one block of rows per step (bodies are not read).
 
+mod changes;
 mod copy;
+mod edit;
+mod fetch;
+mod judge;
+mod keys;
 mod lifetime;
+mod list;
+mod local;
+mod purge;
 mod record;
+mod sequence;
+#[cfg(test)]
+mod tests;
+mod transaction;
 
 use std::fmt;
 use std::ops::Bound;

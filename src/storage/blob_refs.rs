@@ -42,12 +42,13 @@ pub(super) fn inline(view: &dyn View, blob: &BlobKey) -> Result<Option<Vec<u8>>,
     view.get(&key(KIND_INLINE, blob))
 }
 
-/// Counts one more stored revision that names `blob`, and stores the bytes of a small upload.
+/// Counts one more stored revision that names `blob`, and stores the bytes of a small upload. Answers whether it is the
+/// first.
 pub fn add_reference(
     view: &mut WriteView<'_>,
     blobs: &BlobStore,
     blob: BlobKey,
-) -> Result<Result<(), BlobGone>, StorageError> {
+) -> Result<Result<bool, BlobGone>, StorageError> {
     let before = count(view, &blob)?;
     match blobs.pin(&blob) {
         Some(pin) => {
@@ -60,22 +61,22 @@ pub fn add_reference(
         None => {}
     }
     view.put(key(KIND_COUNT, &blob), (before + 1).to_be_bytes().to_vec());
-    Ok(Ok(()))
+    Ok(Ok(before == 0))
 }
 
-/// Counts one stored revision less; the blob goes when it was the last.
-pub fn drop_reference(view: &mut WriteView<'_>, blobs: &BlobStore, blob: BlobKey) -> Result<(), StorageError> {
+/// Counts one stored revision less; the blob goes when it was the last. Answers whether it was.
+pub fn drop_reference(view: &mut WriteView<'_>, blobs: &BlobStore, blob: BlobKey) -> Result<bool, StorageError> {
     let before = count(view, &blob)?;
     if before == 0 {
         return Err(StorageError::Corrupt("a blob's reference count fell below zero".into()));
     }
     if before > 1 {
         view.put(key(KIND_COUNT, &blob), (before - 1).to_be_bytes().to_vec());
-        return Ok(());
+        return Ok(false);
     }
     view.delete(key(KIND_COUNT, &blob));
     view.delete(key(KIND_INLINE, &blob));
     let blobs = blobs.clone();
     view.after_commit(move || blobs.released(blob));
-    Ok(())
+    Ok(true)
 }

@@ -30,7 +30,7 @@ async fn read(storage: &Storage, staged: &Staged, read: ReadAs, range: Option<(u
     out
 }
 
-async fn reference(storage: &Storage, staged: &Staged, add: bool) -> Result<Result<(), BlobGone>, CommitError> {
+async fn reference(storage: &Storage, staged: &Staged, add: bool) -> Result<Result<bool, BlobGone>, CommitError> {
     let (blobs, key) = (storage.blobs().clone(), (SHARD, staged.blob));
     let job = move |view: &mut crate::storage::WriteView<'_>| {
         if add { add_reference(view, &blobs, key) } else { drop_reference(view, &blobs, key).map(Ok) }

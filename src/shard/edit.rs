@@ -1,0 +1,162 @@
+//! Edits: judged and stored inside one committer job, so that each sees all edits before it, committed or not.
+
+use super::judge::{self, Conflict};
+use super::record::{BodyRecord, RevData};
+use super::transaction::{Loaded, Transaction};
+use super::{Edit, EditError, EditOp, RevPath, Revision, ShardCopy, ShardError};
+use crate::document::id::DocId;
+use crate::document::render::Attachment;
+use crate::document::rev_tree::{Merged, RevTree};
+use crate::document::revision::{self, AttachmentDigest};
+use crate::storage::StorageError;
+use crate::storage::planted::{Bug, Planted};
+
+/// Inside: the verdict; outside: the disk.
+type Judged<T> = Result<Result<T, EditError>, StorageError>;
+
+/// Unwraps the verdict of a [`Judged`] or returns it.
+macro_rules! verdict {
+    ($judged:expr) => {
+        match $judged {
+            Ok(value) => value,
+            Err(error) => return Ok(Err(error)),
+        }
+    };
+}
+
+impl ShardCopy {
+    /// Judges and stores edits in order, each alone, in one commit; durable on return. Results stand in request order.
+    pub async fn edit(&self, edits: Vec<Edit>) -> Result<Vec<Result<Revision, EditError>>, ShardError> {
+        self.change(move |transaction, planted| {
+            edits.into_iter().map(|edit| apply(transaction, edit, planted)).collect()
+        })
+        .await
+    }
+}
+
+fn apply(transaction: &mut Transaction<'_, '_>, edit: Edit, planted: Planted) -> Judged<Revision> {
+    let loaded = transaction.load(&edit.id)?;
+    match &edit.op {
+        EditOp::Interactive { parent } => interactive(transaction, &edit, parent.as_ref(), loaded),
+        EditOp::Merge { path } => merge(transaction, &edit, path, loaded, planted),
+    }
+}
+
+fn interactive(
+    transaction: &mut Transaction<'_, '_>,
+    edit: &Edit,
+    named: Option<&Revision>,
+    loaded: Loaded,
+) -> Judged<Revision> {
+    let parent = verdict!(judge::parent_of(&loaded.tree, named, edit.deleted).map_err(|Conflict| EditError::Conflict));
+    // Stubs mean the attachments of the revision that the client named: a recreated document begins without any.
+    let base = named.and_then(|rev| loaded.tree.get(rev).flatten()).map(|data| data.body);
+    let generation = parent.as_ref().map_or(0, |parent| parent.pos) + 1;
+    let attachments = verdict!(resolve(transaction, edit, base, Some(generation))?);
+    let digests: Vec<AttachmentDigest<'_>> = attachments.iter().map(digest).collect();
+    let rev = revision::compute(edit.deleted, parent.as_ref(), &edit.body.term, &digests);
+    assert_eq!(rev.pos, generation, "the hash and the tree disagree about the generation");
+    let mut path = RevPath::single(rev.clone());
+    if let Some(ancestors) = parent.and_then(|parent| loaded.tree.path_to(&parent)) {
+        path.ids.extend(ancestors.ids);
+    }
+    store(transaction, edit, &path, &attachments, loaded, Planted::none())
+}
+
+fn digest(attachment: &Attachment) -> AttachmentDigest<'_> {
+    AttachmentDigest { name: &attachment.name, content_type: &attachment.content_type, md5: &attachment.digest }
+}
+
+fn merge(
+    transaction: &mut Transaction<'_, '_>,
+    edit: &Edit,
+    path: &RevPath,
+    loaded: Loaded,
+    planted: Planted,
+) -> Judged<Revision> {
+    assert!(!path.ids.is_empty(), "a merge names its revision");
+    let known = loaded.tree.get(&path.head()).is_some_and(|data| data.is_some());
+    let attachments = if known {
+        Vec::new()
+    } else {
+        let base = judge::stub_base(&loaded.tree, path);
+        verdict!(resolve(transaction, edit, base, None)?)
+    };
+    store(transaction, edit, path, &attachments, loaded, planted)
+}
+
+/// The attachments of the new revision; `base` is the body record whose attachments stubs mean.
+fn resolve(
+    transaction: &Transaction<'_, '_>,
+    edit: &Edit,
+    base: Option<u64>,
+    revpos: Option<u64>,
+) -> Judged<Vec<Attachment>> {
+    let stubs = edit.attachments.iter().any(|a| matches!(a, super::EditAttachment::Stub { .. }));
+    let base = match base.filter(|body| stubs && *body != 0) {
+        Some(body) => BodyRecord::load(transaction.view, transaction.shard, body)?.attachments,
+        None => Vec::new(),
+    };
+    let missing = |name| EditError::MissingStub { id: edit.id.clone(), name };
+    Ok(judge::attachments(&edit.attachments, &base, revpos).map_err(missing))
+}
+
+/// Merges the revision into the tree and stores what that changed.
+fn store(
+    transaction: &mut Transaction<'_, '_>,
+    edit: &Edit,
+    path: &RevPath,
+    attachments: &[Attachment],
+    mut loaded: Loaded,
+    planted: Planted,
+) -> Judged<Revision> {
+    let rev = path.head();
+    // Known before: only its ancestors can be news, its first content stays.
+    let known = loaded.tree.get(&rev).flatten().copied();
+    let data = match known {
+        Some(data) => data,
+        None => {
+            let put = transaction.put_body(edit.deleted, attachments, &edit.body.text)?;
+            verdict!(put.map_err(|name| EditError::UploadGone { name }))
+        }
+    };
+    let merged = loaded.tree.merge(path, data);
+    if merged == Merged::Known {
+        return Ok(Ok(rev));
+    }
+    if merged == Merged::NewBranch && planted.has(Bug::LoseSibling) {
+        lose_sibling(transaction, &mut loaded.tree)?;
+    }
+    for dropped in loaded.tree.stem(edit.revs_limit) {
+        transaction.drop_body(&dropped)?;
+    }
+    transaction.store(&edit.id, loaded)?;
+    Ok(Ok(rev))
+}
+
+/// The planted bug: the worst leaf disappears.
+fn lose_sibling(transaction: &mut Transaction<'_, '_>, tree: &mut RevTree<RevData>) -> Result<(), StorageError> {
+    let worst: Vec<Revision> = tree.leaves().into_iter().skip(1).map(|leaf| leaf.rev).last().into_iter().collect();
+    for dropped in tree.purge(&worst).1 {
+        transaction.drop_body(&dropped)?;
+    }
+    Ok(())
+}
+
+/// What a purge of one document removed.
+pub(super) fn purge_document(
+    transaction: &mut Transaction<'_, '_>,
+    id: &DocId,
+    revs: &[Revision],
+) -> Result<Vec<Revision>, StorageError> {
+    let mut loaded = transaction.load(id)?;
+    let (purged, dropped) = loaded.tree.purge(revs);
+    if purged.is_empty() {
+        return Ok(purged);
+    }
+    for data in dropped {
+        transaction.drop_body(&data)?;
+    }
+    transaction.store(id, loaded)?;
+    Ok(purged)
+}

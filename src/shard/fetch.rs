@@ -1,0 +1,94 @@
+//! Reading documents by id, in bounded steps.
+
+use std::collections::VecDeque;
+
+use super::record::{BodyRecord, DocRecord, RevData};
+use super::{Fetched, Revision, ShardCopy, ShardError, ShardId, Want};
+use crate::document::id::DocId;
+use crate::document::render::StoredRevision;
+use crate::limits;
+use crate::storage::{StorageError, View};
+
+impl ShardCopy {
+    /// Reads documents; results stand in request order, `None` for unknown documents. Each is read in one view; several
+    /// may come from different moments.
+    pub async fn fetch(&self, wants: Vec<(DocId, Want)>) -> Result<Vec<Option<Fetched>>, ShardError> {
+        let mut out = Vec::with_capacity(wants.len());
+        let mut wants = VecDeque::from(wants);
+        while !wants.is_empty() {
+            let (found, rest) = self.read(move |view, shard| step(view, shard, wants)).await?;
+            out.extend(found);
+            wants = rest;
+        }
+        Ok(out)
+    }
+}
+
+type Wants = VecDeque<(DocId, Want)>;
+
+fn step(view: &dyn View, shard: ShardId, mut wants: Wants) -> Result<(Vec<Option<Fetched>>, Wants), StorageError> {
+    let (mut out, mut bytes) = (Vec::new(), 0);
+    while let (true, true, Some((id, want))) =
+        (out.len() < limits::STEP_ROWS, bytes < limits::STEP_BYTES, wants.pop_front())
+    {
+        let fetched = document(view, shard, &id, &want)?;
+        let revisions = fetched.iter().flat_map(|f| &f.found).filter_map(|(_, stored)| stored.as_ref());
+        bytes += revisions.map(|stored| stored.body.len()).sum::<usize>();
+        out.push(fetched);
+    }
+    Ok((out, wants))
+}
+
+fn document(view: &dyn View, shard: ShardId, id: &DocId, want: &Want) -> Result<Option<Fetched>, StorageError> {
+    let Some((record, _)) = DocRecord::load(view, shard, id)? else { return Ok(None) };
+    let mut found = Vec::new();
+    for rev in wanted(&record, want) {
+        let stored = match record.tree.get(&rev).flatten() {
+            Some(data) => read_revision(view, shard, &rev, data)?,
+            None => None,
+        };
+        found.push((rev, stored));
+    }
+    Ok(Some(Fetched { tree: record.tree, local_seq: record.seq, found }))
+}
+
+/// The names of the revisions to read.
+fn wanted(record: &DocRecord, want: &Want) -> Vec<Revision> {
+    let tree = &record.tree;
+    match want {
+        Want::Tree => Vec::new(),
+        Want::Winner => tree.winner().map(|leaf| leaf.rev).into_iter().collect(),
+        Want::Leaves => tree.leaves().into_iter().map(|leaf| leaf.rev).collect(),
+        Want::Revision(rev) => vec![rev.clone()],
+        Want::Revisions { revs, latest: false } => revs.clone(),
+        Want::Revisions { revs, latest: true } => {
+            let mut out: Vec<Revision> = Vec::new();
+            for rev in revs {
+                let below = tree.leaves_below(rev);
+                let names =
+                    if below.is_empty() { vec![rev.clone()] } else { below.into_iter().map(|l| l.rev).collect() };
+                // Two ancestors may lead to the same leaf.
+                names.into_iter().for_each(|name| {
+                    if !out.contains(&name) {
+                        out.push(name);
+                    }
+                });
+            }
+            out
+        }
+    }
+}
+
+/// A revision's content; `None` when compaction has removed it.
+pub(super) fn read_revision(
+    view: &dyn View,
+    shard: ShardId,
+    rev: &Revision,
+    data: &RevData,
+) -> Result<Option<StoredRevision>, StorageError> {
+    if !data.is_available() {
+        return Ok(None);
+    }
+    let body = BodyRecord::load(view, shard, data.body)?;
+    Ok(Some(body.stored(rev.clone(), data.deleted)))
+}

@@ -1,0 +1,116 @@
+//! Live documents in id order, and how many lie in a range.
+//!
+//! Each step re-seeks behind the last row, so that no view outlives it: a document that does not change while a list is
+//! read appears exactly once; a changed one appears as it was or as it is. Counting scans the range's records, reading a
+//! few bytes of each.
+
+use std::ops::{Bound, ControlFlow};
+
+use super::keys::{self, Kind};
+use super::record::{self, BodyRecord, DocHead, Header};
+use super::{ListPage, ListRow, ShardCopy, ShardError, ShardId};
+use crate::document::id::DocId;
+use crate::limits;
+use crate::storage::{Direction, KeyRange, StorageError, View};
+
+impl ShardCopy {
+    /// Live documents in id order. Fewer rows than `page.limit` mean that the range has no more.
+    pub async fn list(&self, page: ListPage) -> Result<Vec<ListRow>, ShardError> {
+        let mut rest = Some(keys::ids(self.0.shard, Kind::Document, &page.start, &page.end));
+        let direction = if page.descending { Direction::Reverse } else { Direction::Forward };
+        let mut out = Vec::new();
+        while let (true, Some(range)) = (out.len() < page.limit, rest.take()) {
+            let (limit, bodies) = (page.limit - out.len(), page.bodies);
+            let step = self.read(move |view, shard| list_step(view, shard, range, direction, limit, bodies)).await?;
+            out.extend(step.0);
+            rest = step.1;
+        }
+        Ok(out)
+    }
+
+    /// How many live documents have ids in the range (for `offset`).
+    pub async fn count(&self, start: Bound<DocId>, end: Bound<DocId>) -> Result<u64, ShardError> {
+        if matches!((&start, &end), (Bound::Unbounded, Bound::Unbounded)) {
+            return Ok(self.read(Header::read).await?.doc_count);
+        }
+        let mut rest = Some(keys::ids(self.0.shard, Kind::Document, &start, &end));
+        let mut total = 0;
+        while let Some(range) = rest.take() {
+            let (live, next) = self.read(move |view, _| count_step(view, range)).await?;
+            total += live;
+            rest = next;
+        }
+        Ok(total)
+    }
+}
+
+/// A scan that ends after a bounded number of rows or bytes and knows where to go on.
+pub(super) fn bounded_scan(
+    view: &dyn View,
+    mut range: KeyRange,
+    direction: Direction,
+    mut row: impl FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StorageError>,
+) -> Result<Option<KeyRange>, StorageError> {
+    let (mut rows, mut bytes) = (0, 0);
+    let mut stopped: Option<Result<Vec<u8>, StorageError>> = None;
+    view.scan(&range, direction, &mut |key, value| {
+        rows += 1;
+        bytes += value.len();
+        let flow = match row(key, value) {
+            Ok(flow) => flow,
+            Err(error) => {
+                stopped = Some(Err(error));
+                return ControlFlow::Break(());
+            }
+        };
+        if flow.is_break() || rows == limits::STEP_ROWS || bytes >= limits::STEP_BYTES {
+            stopped = Some(Ok(key.to_vec()));
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    })?;
+    let Some(last) = stopped.transpose()? else { return Ok(None) };
+    match direction {
+        Direction::Forward => {
+            range.start = last;
+            range.start.push(0);
+        }
+        Direction::Reverse => range.end = Some(last),
+    }
+    Ok(Some(range))
+}
+
+type ListStep = (Vec<ListRow>, Option<KeyRange>);
+
+fn list_step(
+    view: &dyn View,
+    shard: ShardId,
+    range: KeyRange,
+    direction: Direction,
+    limit: usize,
+    bodies: bool,
+) -> Result<ListStep, StorageError> {
+    let (mut out, mut body_bytes) = (Vec::new(), 0);
+    let rest = bounded_scan(view, range, direction, |key, value| {
+        if record::is_deleted(value)? {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let head = DocHead::decode(value)?;
+        let (rev, deleted) = head.leaves[0].clone();
+        let winner = if bodies { Some(BodyRecord::load(view, shard, head.body)?.stored(rev, deleted)) } else { None };
+        body_bytes += winner.as_ref().map_or(0, |winner| winner.body.len());
+        out.push(ListRow { id: keys::id_of(key)?, leaves: head.leaves, local_seq: head.seq, winner });
+        let full = out.len() == limit || body_bytes >= limits::STEP_BYTES;
+        Ok(if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    Ok((out, rest))
+}
+
+fn count_step(view: &dyn View, range: KeyRange) -> Result<(u64, Option<KeyRange>), StorageError> {
+    let mut live = 0;
+    let rest = bounded_scan(view, range, Direction::Forward, |_, value| {
+        live += u64::from(!record::is_deleted(value)?);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok((live, rest))
+}

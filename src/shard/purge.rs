@@ -1,0 +1,139 @@
+//! Purging leaves with their log, and compaction: the two ways in which revisions' content goes for good.
+
+use std::ops::{Bound, ControlFlow};
+
+use super::edit::purge_document;
+use super::keys::{self, Kind};
+use super::list::bounded_scan;
+use super::record::{self, DocRecord, Header, RevData};
+use super::transaction::Transaction;
+use super::{PurgeInfo, RevTree, Revision, ShardCopy, ShardError};
+use crate::document::id::DocId;
+use crate::storage::{Direction, KeyRange, StorageError, View};
+use crate::world::Pool;
+
+/// Documents rewritten in one job of a compaction: edits wait for no more.
+const COMPACT_DOCUMENTS: usize = 50;
+/// Purge log entries removed in one job.
+const COMPACT_PURGES: u64 = 1000;
+
+impl ShardCopy {
+    /// Removes leaves for good, with the history that only they have. Answers per item the leaves removed.
+    pub async fn purge(&self, items: Vec<(DocId, Vec<Revision>)>) -> Result<Vec<Vec<Revision>>, ShardError> {
+        self.change(move |transaction, _| {
+            let mut out = Vec::with_capacity(items.len());
+            for (id, revs) in items {
+                let purged = purge_document(transaction, &id, &revs)?;
+                if !purged.is_empty() {
+                    transaction.header.purge_seq += 1;
+                    let key = keys::number_key(transaction.shard, Kind::Purge, transaction.header.purge_seq);
+                    transaction.view.put(key, record::encode_purge(&id, &purged));
+                }
+                out.push(purged);
+            }
+            Ok(out)
+        })
+        .await
+    }
+
+    /// The purge log behind `since` (0 = from its start), oldest first, at most `limit` entries.
+    pub async fn purge_infos(&self, since: u64, limit: usize) -> Result<Vec<PurgeInfo>, ShardError> {
+        let first = since.saturating_add(1);
+        let mut rest = Some(keys::numbers(self.0.shard, Kind::Purge, first, u64::MAX));
+        let mut out: Vec<PurgeInfo> = Vec::new();
+        while let (true, Some(range)) = (out.len() < limit, rest.take()) {
+            let left = limit - out.len();
+            let (infos, next) = self.read(move |view, _| purge_step(view, range, left)).await?;
+            out.extend(infos);
+            rest = next;
+        }
+        Ok(out)
+    }
+
+    /// Removes bodies of revisions that are no leaves, in bounded steps, and all of the purge log but its last
+    /// `purge_infos_limit` entries. Runs in the background pool; returns when done.
+    pub async fn compact(&self, purge_infos_limit: u64) -> Result<(), ShardError> {
+        let mut rest = Some(keys::ids(self.0.shard, Kind::Document, &Bound::Unbounded, &Bound::Unbounded));
+        while let Some(range) = rest.take() {
+            let (ids, next) = self.read_on(Pool::Background, move |view, _| find_old_bodies(view, range)).await?;
+            if !ids.is_empty() {
+                self.change(move |transaction, _| ids.iter().try_for_each(|id| compact_document(transaction, id)))
+                    .await?;
+            }
+            rest = next;
+        }
+        self.trim_purge_log(purge_infos_limit).await
+    }
+
+    async fn trim_purge_log(&self, keep: u64) -> Result<(), ShardError> {
+        let last = self.read(Header::read).await?.purge_seq.saturating_sub(keep);
+        loop {
+            let oldest = self.purge_infos(0, 1).await?.first().map_or(u64::MAX, |info| info.purge_seq);
+            if oldest > last {
+                return Ok(());
+            }
+            let end = last.min(oldest + COMPACT_PURGES - 1);
+            let shard = self.0.shard;
+            self.write(move |view| {
+                (oldest..=end).for_each(|seq| view.delete(keys::number_key(shard, Kind::Purge, seq)));
+                Ok(())
+            })
+            .await?;
+        }
+    }
+}
+
+fn purge_step(
+    view: &dyn View,
+    range: KeyRange,
+    left: usize,
+) -> Result<(Vec<PurgeInfo>, Option<KeyRange>), StorageError> {
+    let mut infos = Vec::new();
+    let rest = bounded_scan(view, range, Direction::Forward, |key, value| {
+        let (id, revs) = record::decode_purge(value)?;
+        infos.push(PurgeInfo { purge_seq: keys::number_of(key)?, id, revs });
+        Ok(if infos.len() == left { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    Ok((infos, rest))
+}
+
+/// Documents of the range's front that have bodies to lose.
+fn find_old_bodies(view: &dyn View, range: KeyRange) -> Result<(Vec<DocId>, Option<KeyRange>), StorageError> {
+    let mut ids = Vec::new();
+    let rest = bounded_scan(view, range, Direction::Forward, |key, value| {
+        if !old_bodies(&DocRecord::decode(value)?.tree).is_empty() {
+            ids.push(keys::id_of(key)?);
+        }
+        Ok(if ids.len() == COMPACT_DOCUMENTS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    Ok((ids, rest))
+}
+
+/// Revisions with bodies that are no leaves.
+fn old_bodies(tree: &RevTree<RevData>) -> Vec<Revision> {
+    let mut out: Vec<Revision> = Vec::new();
+    for leaf in tree.leaves() {
+        for (rev, data) in tree.revs_info(&leaf.rev).into_iter().skip(1) {
+            if data.is_some_and(RevData::is_available) && !out.contains(&rev) {
+                out.push(rev);
+            }
+        }
+    }
+    out
+}
+
+fn compact_document(transaction: &mut Transaction<'_, '_>, id: &DocId) -> Result<(), StorageError> {
+    let mut loaded = transaction.load(id)?;
+    let old = old_bodies(&loaded.tree);
+    if old.is_empty() {
+        return Ok(());
+    }
+    for rev in old {
+        if let Some(data) = loaded.tree.value_mut(&rev) {
+            let before = *data;
+            *data = RevData { body: 0, active: 0, external: 0, ..before };
+            transaction.drop_body(&before)?;
+        }
+    }
+    transaction.rewrite(id, loaded)
+}
