@@ -4,11 +4,10 @@
 //! only `"`, `\\` and controls escaped, floats in the shortest form that reads back the same, always with a `.` or an
 //! exponent. It is written once when a document comes in, stored, and copied from then on.
 
+#[cfg(test)]
 mod parse;
 #[cfg(test)]
 mod tests;
-
-use std::io::Write;
 
 use num_bigint::BigInt;
 
@@ -98,10 +97,24 @@ fn write_float(value: f64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends what displays as plain ASCII.
-fn write_display(value: &impl std::fmt::Display, out: &mut Vec<u8>) {
-    // Invariant: writing to a vector does not fail.
-    write!(out, "{value}").expect("a vector takes all bytes");
+fn write_int(value: i64, out: &mut Vec<u8>) {
+    // 19 digits and the sign.
+    let mut buffer = [0; 20];
+    let mut at = buffer.len();
+    let mut rest = value.unsigned_abs();
+    loop {
+        at -= 1;
+        buffer[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if value < 0 {
+        at -= 1;
+        buffer[at] = b'-';
+    }
+    out.extend_from_slice(&buffer[at..]);
 }
 
 impl Value {
@@ -111,8 +124,8 @@ impl Value {
             Value::Null => out.extend_from_slice(b"null"),
             Value::Bool(true) => out.extend_from_slice(b"true"),
             Value::Bool(false) => out.extend_from_slice(b"false"),
-            Value::Int(value) => write_display(value, out),
-            Value::Big(value) => write_display(value, out),
+            Value::Int(value) => write_int(*value, out),
+            Value::Big(value) => out.extend_from_slice(value.to_string().as_bytes()),
             Value::Float(value) => write_float(*value, out),
             Value::String(text) => write_string(text, out),
             Value::Array(array) => {
@@ -274,34 +287,47 @@ impl IntoIterator for Object {
 /// Of members with one name the last stays, at its own place.
 impl FromIterator<(String, Value)> for Object {
     fn from_iter<I: IntoIterator<Item = (String, Value)>>(members: I) -> Object {
-        let mut members: Vec<(String, Value)> = members.into_iter().collect();
-        keep_last_of_each_name(&mut members);
+        Object::from_members(members.into_iter().collect())
+    }
+}
+
+impl Object {
+    /// Of members with one name the last stays, at its own place.
+    fn from_members(mut members: Vec<(String, Value)>) -> Object {
+        let twice = if members.len() <= FEW_MEMBERS {
+            members.iter().enumerate().any(|(at, (name, _))| members[at + 1..].iter().any(|(other, _)| other == name))
+        } else {
+            let mut marks: Vec<u64> = members.iter().map(|(name, _)| mark(name)).collect();
+            marks.sort_unstable();
+            marks.windows(2).any(|w| w[0] == w[1])
+        };
+        if twice {
+            keep_last_of_each_name(&mut members);
+        }
         Object(members)
     }
 }
 
-/// Members up to which names are compared one with another; above, they are sorted.
+/// A cheap hash of a name. Equal marks are only a reason to compare the names.
+fn mark(name: &str) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    name.as_bytes().chunks(8).fold(name.len() as u64, |mark, chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        (mark.rotate_left(23) ^ u64::from_le_bytes(word)).wrapping_mul(ODD)
+    })
+}
+
+/// Members up to which names are compared one with another; above, their marks are sorted.
 const FEW_MEMBERS: usize = 12;
 
 /// Drops every member that has a later one of the same name.
 fn keep_last_of_each_name(members: &mut Vec<(String, Value)>) {
-    let count = members.len();
-    let mut dropped = Vec::new();
-    if count <= FEW_MEMBERS {
-        for at in 0..count {
-            if members[at + 1..].iter().any(|(name, _)| *name == members[at].0) {
-                dropped.push(at);
-            }
-        }
-    } else {
-        let mut order: Vec<usize> = (0..count).collect();
-        order.sort_by(|a, b| members[*a].0.cmp(&members[*b].0).then(a.cmp(b)));
-        dropped.extend(order.windows(2).filter(|w| members[w[0]].0 == members[w[1]].0).map(|w| w[0]));
-        dropped.sort_unstable();
-    }
-    if dropped.is_empty() {
-        return;
-    }
+    let mut order: Vec<usize> = (0..members.len()).collect();
+    order.sort_by(|a, b| members[*a].0.cmp(&members[*b].0).then(a.cmp(b)));
+    let same = order.windows(2).filter(|w| members[w[0]].0 == members[w[1]].0);
+    let mut dropped: Vec<usize> = same.map(|w| w[0]).collect();
+    dropped.sort_unstable();
     let (mut at, mut next) = (0, dropped.into_iter().peekable());
     members.retain(|_| {
         let drop = next.next_if_eq(&at).is_some();

@@ -2,8 +2,8 @@
 //!
 //! A tree is a set of revisions and of parent links, each revision with a value (its content is here) or by name only.
 //! Merging is the union of both sets, so that the order in which edits and replicated histories arrive does not matter.
-//! A history that does not meet the tree becomes a second root; a later history that closes the gap joins the two. Parents
-//! are exactly one generation older; a name that claims two parents (only made-up hashes can) keeps both links.
+//! A history that does not meet the tree becomes a second root; a later history that closes the gap joins the two.
+//! Parents are exactly one generation older; a name that claims two parents (only made-up hashes can) keeps both links.
 //! Every leaf has a value. All walks are loops over nodes sorted by revision, never recursion.
 
 #[cfg(test)]
@@ -281,8 +281,8 @@ impl<T: RevValue> RevTree<T> {
         self.leaves_where(|at| below[at])
     }
 
-    /// Forgets every revision that is `limit` or more steps above all leaves: of each branch, `limit` revisions stay (at
-    /// least one). Answers the values dropped.
+    /// Forgets every revision that is `limit` or more steps above all leaves: of each branch, `limit` revisions stay
+    /// (at least one). Answers the values dropped.
     pub fn stem(&mut self, limit: u64) -> Vec<T> {
         let limit = limit.max(1);
         let (Some(oldest), Some(newest)) = (self.nodes.first(), self.nodes.last()) else { return Vec::new() };
@@ -322,8 +322,8 @@ impl<T: RevValue> RevTree<T> {
         dropped
     }
 
-    /// Removes those of `revs` that are leaves, with the ancestors that no other leaf has. Answers the leaves removed and
-    /// all values dropped.
+    /// Removes those of `revs` that are leaves, with the ancestors that no other leaf has. Answers the leaves
+    /// removed and all values dropped.
     pub fn purge(&mut self, revs: &[Revision]) -> (Vec<Revision>, Vec<T>) {
         let is_leaf = self.leaf_flags();
         let mut keep = is_leaf.clone();
@@ -365,8 +365,8 @@ impl<T: RevValue> RevTree<T> {
         self.nodes.iter().filter_map(|n| n.value.as_ref())
     }
 
-    /// Appends the tree; `value` appends one value. Per node: flags, generation (if it is not one above the node before),
-    /// hash, distances to the parents (if it is not just the node before), value.
+    /// Appends the tree; `value` appends one value. Per node: flags, generation (if it is not one above the node
+    /// before), hash, distances to the parents (if it is not just the node before), value.
     pub fn encode(&self, out: &mut Vec<u8>, mut value: impl FnMut(&T, &mut Vec<u8>)) {
         out.push(ENCODING);
         put_varint(out, self.nodes.len() as u64);

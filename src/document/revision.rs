@@ -1,8 +1,8 @@
 //! Revision ids: parsing, order, and the deterministic hash that equals CouchDB's bit for bit.
 //!
 //! A revision is a generation and a hash. The hash of an edit is the MD5 of an Erlang external term (version 131, minor
-//! version 1) of the list `[Deleted, OldPos, OldHash, Body, Attachments]`, as CouchDB 3.5 was measured: the same edit made
-//! in two databases has the same revision and is no conflict when they replicate.
+//! version 1) of the list `[Deleted, OldPos, OldHash, Body, Attachments]`, as CouchDB 3.5 was measured: the same edit
+//! made in two databases has the same revision and is no conflict when they replicate.
 
 use std::cmp::Ordering;
 use std::fmt;

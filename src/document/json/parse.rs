@@ -79,7 +79,7 @@ impl<'a> Parser<'a> {
                     }
                     (b']', Open::Array(elements)) => value = Value::Array(std::mem::take(elements)),
                     (b'}', Open::Object(members, _)) => {
-                        value = Value::Object(std::mem::take(members).into_iter().collect());
+                        value = Value::Object(Object::from_members(std::mem::take(members)));
                     }
                     _ => return Err(JsonError),
                 }
