@@ -1,14 +1,26 @@
 //! The databases of the node: durable records, the cache of names, and the handles of those in use.
+//!
+//! The committer orders all changes: a job judges against the records it sees, and the cache follows in the hook that
+//! runs when the job is durable. So the cache never shows what a crash could take back, and agrees with the store on the
+//! order of two changes of one name. A removed database's shards go in the background, taken up again after a crash.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
+use tokio::sync::{Semaphore, watch};
 
 use crate::config::Config;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::DatabaseError;
-use crate::coordinator::pending::Storage;
-use crate::coordinator::quorum::Written;
+use crate::coordinator::events::{DatabaseEvent, EventKind, Events};
+use crate::coordinator::names;
+use crate::coordinator::quorum::{Tally, Written, majority};
+use crate::coordinator::record::{self, Known, Record, Settings};
+use crate::limits;
+use crate::shard::{self, ShardError, ShardId};
+use crate::storage::{Direction, KeyRange, Storage, StorageError, View};
 use crate::world::Env;
 
 /// What a node's coordinator is started with.
@@ -54,33 +66,34 @@ pub struct NamesQuery {
     pub limit: Option<u64>,
 }
 
-/// A change of the set of databases, for `_db_updates`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DatabaseEvent {
-    /// Position in the node's list of events, from 1.
-    pub seq: u64,
-    /// The database's name.
-    pub name: String,
-    /// What happened.
-    pub kind: EventKind,
+/// What every handle of a database needs of its node.
+pub(super) struct Context {
+    pub env: Env,
+    pub config: Config,
+    pub storage: Storage,
+    pub node: String,
+    pub events: Events,
+    /// One permit per document that waits for its commit with `batch=ok`.
+    pub batch: Arc<Semaphore>,
 }
 
-/// What happened to a database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventKind {
-    /// It was made.
-    Created,
-    /// It was removed.
-    Deleted,
-    /// A document in it changed.
-    Updated,
+struct Entry {
+    known: Arc<Known>,
+    /// The handle, kept as long as the limit of idle handles allows; never dropped while somebody holds it.
+    open: Option<Arc<Database>>,
+}
+
+#[derive(Default)]
+struct Cache {
+    names: BTreeMap<String, Entry>,
+    open: usize,
 }
 
 /// All databases of a node. Shared behind an `Arc`.
 pub struct Coordinator {
-    env: Env,
-    config: Config,
-    storage: Storage,
+    context: Arc<Context>,
+    // A blocking lock: held for map operations only, never across an await.
+    cache: Arc<RwLock<Cache>>,
 }
 
 impl Coordinator {
@@ -94,54 +107,243 @@ impl Coordinator {
         storage: Storage,
         options: Options,
     ) -> Result<Arc<Coordinator>, DatabaseError> {
-        let _ = options;
-        let _ = Coordinator { env, config, storage };
-        todo!()
+        let Options { node, system_databases } = options;
+        let batch = Arc::new(Semaphore::new(limits::BATCH_QUEUE_DOCS));
+        let context = Arc::new(Context { env, config, storage, node, events: Events::new(), batch });
+        let coordinator = Arc::new(Coordinator { context, cache: Arc::default() });
+        coordinator.load().await?;
+        shard::resume_drops(&coordinator.context.storage).await?;
+        if system_databases {
+            for name in ["_replicator", "_users"] {
+                match coordinator.create_database(name, CreateOptions::default()).await {
+                    Ok(_) | Err(DatabaseError::Exists) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(coordinator)
+    }
+
+    /// Fills the cache from the store in bounded steps.
+    async fn load(&self) -> Result<(), ShardError> {
+        let mut from = record::prefix();
+        loop {
+            let start = from.clone();
+            let rows = self.context.storage.read(move |view| read_records(view, start)).await?;
+            let Some((last, _)) = rows.last() else { return Ok(()) };
+            from = record::key(last);
+            from.push(0);
+            let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
+            for (name, record) in rows {
+                cache.names.insert(name, Entry { known: Arc::new(record.into()), open: None });
+            }
+        }
     }
 
     /// Makes a database. Checks in this order: `q`, `n`, `placement`, the name, whether it is there.
     pub async fn create_database(&self, name: &str, options: CreateOptions) -> Result<Written, DatabaseError> {
-        let _ = (name, options, &self.env, &self.storage, &self.config);
-        todo!()
+        let record = self.draft_record(&options)?;
+        names::check(name)?;
+        if self.has_database(name) {
+            return Err(DatabaseError::Exists);
+        }
+        let copies = record.n;
+        let (key, cache, own_name) = (record::key(name), Arc::clone(&self.cache), name.to_owned());
+        let job = move |view: &mut crate::storage::WriteView<'_>| {
+            if view.get(&key)?.is_some() {
+                return Ok(Err(DatabaseError::Exists));
+            }
+            let mut record = record;
+            for _ in 0..record.q {
+                record.shards.push(shard::allocate(view)?.0);
+            }
+            view.put(key, record.encode());
+            view.after_commit(move || {
+                let mut cache = cache.write().unwrap_or_else(PoisonError::into_inner);
+                cache.names.insert(own_name, Entry { known: Arc::new(record.into()), open: None });
+            });
+            Ok(Ok(()))
+        };
+        self.context.storage.committer().submit(job).await.map_err(ShardError::from)??;
+        self.context.events.add(name, EventKind::Created);
+        Ok(held_by_one_copy(copies))
+    }
+
+    /// The record of a new database, without shards yet.
+    fn draft_record(&self, options: &CreateOptions) -> Result<Record, DatabaseError> {
+        let config = &self.context.config;
+        let number = |given: Option<u32>, key: &str, default: u32, parameter| {
+            let value = given.unwrap_or_else(|| config.u64("cluster", key, default.into()).try_into().unwrap_or(0));
+            let fine = (1..=limits::Q_MAX).contains(&value);
+            if fine { Ok(value) } else { Err(DatabaseError::IllegalNumber { parameter }) }
+        };
+        let q = number(options.q, "q", limits::Q_DEFAULT, "q")?;
+        // One node holds at most one copy of a range.
+        let n = number(options.n, "n", limits::N_DEFAULT, "n")?.min(1);
+        if let Some(placement) = &options.placement {
+            names::parse_placement(placement)?;
+        }
+        let security = options.security.as_ref().map(|text| String::from_utf8_lossy(text).into_owned());
+        Ok(Record {
+            instance: format!("{:032x}", u128::from_le_bytes(self.context.env.random_bytes())),
+            q,
+            n,
+            partitioned: options.partitioned,
+            placement: options.placement.clone(),
+            engine: options.engine.clone(),
+            shards: Vec::new(),
+            created_s: self.context.env.wall().as_secs(),
+            settings: Settings { security, ..Settings::default() },
+        })
     }
 
     /// Removes a database: durably at once, its bytes in the background.
     pub async fn delete_database(&self, name: &str) -> Result<Written, DatabaseError> {
-        let _ = name;
-        todo!()
+        let (key, cache, own_name) = (record::key(name), Arc::clone(&self.cache), name.to_owned());
+        let job = move |view: &mut crate::storage::WriteView<'_>| {
+            let Some(bytes) = view.get(&key)? else { return Ok(Err(DatabaseError::NotFound)) };
+            let record = Record::decode(&bytes)?;
+            view.delete(key);
+            for shard in &record.shards {
+                shard::drop_shard(view, ShardId(*shard));
+            }
+            view.after_commit(move || forget(&cache, &own_name));
+            Ok(Ok(record.n))
+        };
+        let copies = self.context.storage.committer().submit(job).await.map_err(ShardError::from)??;
+        self.context.events.add(name, EventKind::Deleted);
+        // The removal itself is on record; should it fail now, the next start takes it up.
+        let storage = self.context.storage.clone();
+        self.context.env.spawn(async move {
+            if let Err(error) = shard::resume_drops(&storage).await {
+                tracing::warn!(%error, "the bytes of a deleted database stay until the next start");
+            }
+        });
+        Ok(held_by_one_copy(copies))
     }
 
     /// The handle of a database. Touches memory only. An illegal name is `NotFound`.
     pub fn database(&self, name: &str) -> Result<Arc<Database>, DatabaseError> {
-        let _ = name;
-        todo!()
+        let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+        let entry = cache.names.get(name).ok_or(DatabaseError::NotFound)?;
+        if let Some(database) = &entry.open {
+            return Ok(Arc::clone(database));
+        }
+        drop(cache);
+        let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
+        cache.open(name, &self.context).ok_or(DatabaseError::NotFound)
     }
 
     /// Whether there is such a database.
     pub fn has_database(&self, name: &str) -> bool {
-        let _ = name;
-        todo!()
+        self.cache.read().unwrap_or_else(PoisonError::into_inner).names.contains_key(name)
     }
 
     /// Names in byte order.
     pub fn database_names(&self, query: &NamesQuery) -> Vec<String> {
-        let _ = query;
-        todo!()
+        let (low, high) = match query.descending {
+            false => (bound(&query.start, false), bound(&query.end, query.end_exclusive)),
+            true => (bound(&query.end, query.end_exclusive), bound(&query.start, false)),
+        };
+        if is_empty(&low, &high) {
+            return Vec::new();
+        }
+        let skip = usize::try_from(query.skip).unwrap_or(usize::MAX);
+        let limit = query.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+        let names = cache.names.range::<str, _>((low, high)).map(|(name, _)| name.clone());
+        match query.descending {
+            false => names.skip(skip).take(limit).collect(),
+            true => names.rev().skip(skip).take(limit).collect(),
+        }
     }
 
-    /// The latest events after `since`, oldest first, with the position reached. Kept in memory, a bounded number.
+    /// The last event of each database that lies after `since`, oldest first, with the position reached. Events live
+    /// in memory: positions start again with the node.
     pub fn events(&self, since: u64) -> (Vec<DatabaseEvent>, u64) {
-        let _ = since;
-        todo!()
+        self.context.events.after(since)
     }
 
     /// Tells the position of the last event whenever there is a new one.
-    pub fn watch_events(&self) -> tokio::sync::watch::Receiver<u64> {
-        todo!()
+    pub fn watch_events(&self) -> watch::Receiver<u64> {
+        self.context.events.watch()
     }
 
     /// The node's name.
     pub fn node(&self) -> &str {
-        todo!()
+        &self.context.node
     }
+}
+
+impl Cache {
+    /// The handle of a database; drops idle handles when there are too many.
+    fn open(&mut self, name: &str, context: &Arc<Context>) -> Option<Arc<Database>> {
+        if self.open >= limits::OPEN_DATABASES {
+            self.close_idle();
+        }
+        let entry = self.names.get_mut(name)?;
+        if let Some(database) = &entry.open {
+            return Some(Arc::clone(database));
+        }
+        let database = Arc::new(Database::new(name, Arc::clone(&entry.known), Arc::clone(context)));
+        entry.open = Some(Arc::clone(&database));
+        self.open += 1;
+        Some(database)
+    }
+
+    /// Two handles of one database must never exist together (they would not see each other's news), so only handles
+    /// that nobody else holds go.
+    fn close_idle(&mut self) {
+        for entry in self.names.values_mut() {
+            if entry.open.as_ref().is_some_and(|database| Arc::strong_count(database) == 1) {
+                entry.open = None;
+            }
+        }
+        self.open = self.names.values().filter(|entry| entry.open.is_some()).count();
+    }
+}
+
+/// Takes a deleted database out of the cache and ends what is reading it.
+fn forget(cache: &RwLock<Cache>, name: &str) {
+    let mut cache = cache.write().unwrap_or_else(PoisonError::into_inner);
+    if let Some(database) = cache.names.remove(name).and_then(|entry| entry.open) {
+        cache.open -= 1;
+        database.mark_gone();
+    }
+}
+
+/// What a change on the only copy of each range reports.
+fn held_by_one_copy(copies: u32) -> Written {
+    let mut tally = Tally::new(1, majority(copies));
+    tally.done();
+    tally.written().unwrap_or(Written::Accepted)
+}
+
+fn bound(name: &Option<String>, exclusive: bool) -> Bound<&str> {
+    match (name.as_deref(), exclusive) {
+        (None, _) => Bound::Unbounded,
+        (Some(name), false) => Bound::Included(name),
+        (Some(name), true) => Bound::Excluded(name),
+    }
+}
+
+/// Whether nothing lies between the bounds; `BTreeMap::range` panics on most of these.
+fn is_empty(low: &Bound<&str>, high: &Bound<&str>) -> bool {
+    match (low, high) {
+        (Bound::Included(a), Bound::Included(b)) => a > b,
+        (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a >= b,
+        _ => false,
+    }
+}
+
+/// One step of records from `start` on.
+fn read_records(view: &dyn View, start: Vec<u8>) -> Result<Vec<(String, Record)>, StorageError> {
+    let prefix = record::prefix();
+    let range = KeyRange { start, end: KeyRange::prefix(&prefix).end };
+    let mut rows = Vec::new();
+    view.scan(&range, Direction::Forward, &mut |key, value| {
+        rows.push((String::from_utf8_lossy(&key[prefix.len()..]).into_owned(), value.to_vec()));
+        if rows.len() < limits::STEP_ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    rows.into_iter().map(|(name, value)| Ok((name, Record::decode(&value)?))).collect()
 }
