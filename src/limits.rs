@@ -131,3 +131,7 @@ pub const BLOB_STEP_BYTES: usize = 256 << 10;
 pub const STEP_ROWS: usize = 1000;
 /// Bytes of values of one bounded step of a read.
 pub const STEP_BYTES: usize = 1 << 20;
+/// Bytes of one attachment (`[couchdb] max_attachment_size`), as in CouchDB 3.5.
+pub const ATTACHMENT_BYTES: u64 = 1 << 30;
+/// Documents of one request whose inline attachments are staged at the same time: each costs a disk sync at worst.
+pub const STAGE_CONCURRENCY: usize = 8;

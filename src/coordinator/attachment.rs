@@ -1,13 +1,25 @@
 //! Attachments on their way in: staged uploads, and the read-modify-write of one attachment.
+//!
+//! Bytes are on the disk of the document's range, under a lease, before the edit that names them is judged.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
+use md5::{Digest as _, Md5};
 
 use crate::coordinator::database::Database;
-use crate::coordinator::error::WriteError;
-use crate::coordinator::write::{WriteDone, WriteOptions};
+use crate::coordinator::error::{ReadError, WriteError};
+use crate::coordinator::write::{WriteDone, WriteOptions, prepare_stored};
+use crate::document::draft::{DraftAttachment, DraftData, PreparedBody};
 use crate::document::id::DocId;
-use crate::document::render::Attachment;
+use crate::document::render::{Attachment, Encoding, StoredRevision};
 use crate::document::revision::Revision;
+use crate::limits;
+use crate::shard::{Edit, EditAttachment, EditOp, Want};
+use crate::storage::{BlobWriter, StageMode, compressible};
+
+/// The content type of an attachment that came without one.
+const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
 
 /// What is known of an upload before its bytes.
 #[derive(Clone, Debug)]
@@ -23,18 +35,35 @@ pub struct UploadOptions {
 }
 
 /// An upload under way, to the range of one document.
-pub struct Upload {}
+pub struct Upload {
+    options: UploadOptions,
+    writer: BlobWriter,
+    md5: Option<Md5>,
+    /// Bytes that may still come.
+    room: u64,
+}
 
 impl Upload {
     /// Takes the next bytes; waits until they are written. Fails once the size limit is passed.
     pub async fn write(&mut self, data: Bytes) -> Result<(), WriteError> {
-        let _ = data;
-        todo!()
+        let Some(room) = self.room.checked_sub(data.len() as u64) else {
+            return Err(WriteError::AttachmentTooLarge { name: self.options.name.clone() });
+        };
+        self.room = room;
+        if let Some(md5) = &mut self.md5 {
+            md5.update(&data);
+        }
+        Ok(self.writer.write(data).await?)
     }
 
     /// Ends the upload. The bytes are on disk, leased, and wait for the document that names them.
     pub async fn finish(self) -> Result<Staged, WriteError> {
-        todo!()
+        let Upload { options, writer, md5, .. } = self;
+        if md5.map(|md5| md5.finalize().into()) != options.md5 {
+            return Err(WriteError::DigestMismatch { name: options.name });
+        }
+        let attachment = writer.finish().await?.attachment(&options.name, &options.content_type, 0);
+        Ok(Staged { attachment })
     }
 }
 
@@ -46,17 +75,101 @@ pub struct Staged {
 }
 
 impl Database {
+    /// Bytes that one attachment may have.
+    pub(super) fn attachment_limit(&self) -> u64 {
+        self.context.config.u64("couchdb", "max_attachment_size", limits::ATTACHMENT_BYTES)
+    }
+
     /// Begins an upload for the document `id`.
     pub async fn upload(&self, id: &DocId, options: UploadOptions) -> Result<Upload, WriteError> {
-        let _ = (id, options);
-        todo!()
+        let mode = match (options.gzip, compressible(&options.content_type)) {
+            (true, _) => StageMode::AlreadyGzip,
+            (false, true) => StageMode::Compress,
+            (false, false) => StageMode::Plain,
+        };
+        let writer = self.copy_of(self.map.index_of(id)).await?.stage(mode);
+        let md5 = options.md5.map(|_| Md5::new());
+        Ok(Upload { options, writer, md5, room: self.attachment_limit() })
+    }
+
+    /// Stages what a draft brings inline and puts it together with its stubs and uploads, in the draft's order.
+    pub(super) async fn stage_all(
+        &self,
+        id: &DocId,
+        drafts: Vec<DraftAttachment>,
+        follows: Vec<Staged>,
+    ) -> Result<Vec<EditAttachment>, WriteError> {
+        let mut follows = follows.into_iter();
+        let mut out = Vec::with_capacity(drafts.len());
+        for draft in drafts {
+            let DraftAttachment { name, content_type, revpos, encoding, data, .. } = draft;
+            let content_type = content_type.unwrap_or_else(|| DEFAULT_CONTENT_TYPE.to_owned());
+            let staged = match data {
+                DraftData::Stub => {
+                    out.push(EditAttachment::Stub { name, revpos });
+                    continue;
+                }
+                DraftData::Inline(bytes) => {
+                    let gzip = encoding.as_deref() == Some("gzip");
+                    let options = UploadOptions { name: name.clone(), content_type, gzip, md5: None };
+                    let mut upload = self.upload(id, options).await?;
+                    upload.write(Bytes::from(bytes)).await?;
+                    upload.finish().await?.attachment
+                }
+                DraftData::Follows { .. } => {
+                    // Invariant: the number of uploads was compared with that of the entries before.
+                    let staged = follows.next().expect("an upload per entry that follows");
+                    Attachment { content_type, ..staged.attachment }
+                }
+            };
+            out.push(EditAttachment::New(Attachment { name, revpos: revpos.unwrap_or(0), ..staged }));
+        }
+        Ok(out)
+    }
+
+    /// Stages the stored bytes of an attachment of `source` for `target`, whose range may be another.
+    pub(super) async fn copy_bytes(
+        &self,
+        source: &DocId,
+        target: &DocId,
+        attachment: &Attachment,
+    ) -> Result<(), WriteError> {
+        let mode = match attachment.encoding {
+            Encoding::Identity => StageMode::Plain,
+            Encoding::Gzip => StageMode::AlreadyGzip,
+        };
+        let mut reader = self.read_attachment(source, attachment, None).await?;
+        let mut writer = self.copy_of(self.map.index_of(target)).await?.stage(mode);
+        while let Some(piece) = reader.next().await? {
+            writer.write(piece).await?;
+        }
+        if writer.finish().await?.blob != attachment.blob {
+            return Err(ReadError::DamagedAttachment { name: attachment.name.clone() }.into());
+        }
+        Ok(())
     }
 
     /// Whether a standalone attachment write with this revision could succeed now: fails with
     /// [`WriteError::Conflict`] or [`WriteError::MissingRev`] before any byte is sent.
     pub async fn check_attachment_write(&self, id: &DocId, rev: Option<&Revision>) -> Result<(), WriteError> {
-        let _ = (id, rev);
-        todo!()
+        self.base_of(id, rev).await.map(|_| ())
+    }
+
+    /// The revision that a standalone attachment write goes on from; `None`: a new document.
+    async fn base_of(&self, id: &DocId, rev: Option<&Revision>) -> Result<Option<StoredRevision>, WriteError> {
+        let want = rev.map_or(Want::Winner, |rev| Want::Revision(rev.clone()));
+        let Some(fetched) = self.fetch(id, want).await? else {
+            return if rev.is_some() { Err(WriteError::MissingRev) } else { Ok(None) };
+        };
+        let stored = fetched.found.into_iter().next().and_then(|(_, stored)| stored);
+        match (rev, stored) {
+            (Some(_), None) => Err(WriteError::MissingRev),
+            (Some(rev), Some(stored)) if fetched.tree.is_leaf(rev) && !stored.deleted => Ok(Some(stored)),
+            (Some(_), Some(_)) => Err(WriteError::Conflict),
+            (None, Some(stored)) if !stored.deleted => Err(WriteError::Conflict),
+            // Over a tombstone the document begins anew.
+            (None, _) => Ok(None),
+        }
     }
 
     /// Adds or replaces one attachment; it becomes the first of the document's.
@@ -68,8 +181,17 @@ impl Database {
         staged: Staged,
         options: WriteOptions,
     ) -> Result<WriteDone, WriteError> {
-        let _ = (id, name, rev, staged, options);
-        todo!()
+        if self.map.partitioned {
+            crate::document::id::partition_of(id.as_str())?;
+        }
+        let base = self.base_of(id, rev.as_ref()).await?;
+        let mut attachments = vec![EditAttachment::New(Attachment { name: name.to_owned(), ..staged.attachment })];
+        let (body, others) = match base {
+            None => (PreparedBody::new(&Default::default()), Vec::new()),
+            Some(stored) => (prepare_stored(stored.body)?, stored.attachments),
+        };
+        attachments.extend(stubs_without(others, name));
+        self.write_attachments(id, rev, body, attachments, options).await
     }
 
     /// Removes one attachment; [`WriteError::MissingAttachment`] is judged before the conflict.
@@ -80,7 +202,39 @@ impl Database {
         rev: Option<Revision>,
         options: WriteOptions,
     ) -> Result<WriteDone, WriteError> {
-        let _ = (id, name, rev, options);
-        todo!()
+        let want = rev.clone().map_or(Want::Winner, Want::Revision);
+        let found = self.fetch(id, want).await?.and_then(|fetched| fetched.found.into_iter().next());
+        let stored = match (&rev, found.and_then(|(_, stored)| stored)) {
+            (Some(_), None) => return Err(WriteError::MissingRev),
+            (None, None) => return Err(WriteError::NotFound { deleted: false }),
+            (None, Some(stored)) if stored.deleted => return Err(WriteError::NotFound { deleted: true }),
+            (_, Some(stored)) => stored,
+        };
+        if !stored.attachments.iter().any(|attachment| attachment.name == name) {
+            return Err(WriteError::MissingAttachment);
+        }
+        let body = prepare_stored(stored.body)?;
+        let attachments = stubs_without(stored.attachments, name).collect();
+        self.write_attachments(id, rev, body, attachments, options).await
     }
+
+    async fn write_attachments(
+        &self,
+        id: &DocId,
+        parent: Option<Revision>,
+        body: PreparedBody,
+        attachments: Vec<EditAttachment>,
+        options: WriteOptions,
+    ) -> Result<WriteDone, WriteError> {
+        let (op, body) = (EditOp::Interactive { parent }, Arc::new(body));
+        let edit =
+            Edit { id: id.clone(), op, deleted: false, body, attachments, revs_limit: self.revs_limit() };
+        self.apply_edit(edit, options).await
+    }
+}
+
+/// All attachments but one, as they are.
+fn stubs_without(attachments: Vec<Attachment>, name: &str) -> impl Iterator<Item = EditAttachment> + use<'_> {
+    let others = attachments.into_iter().filter(move |attachment| attachment.name != name);
+    others.map(|a| EditAttachment::Stub { name: a.name, revpos: Some(a.revpos) })
 }

@@ -9,7 +9,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 
 use crate::config::Config;
 use crate::coordinator::database::Database;
@@ -20,8 +20,11 @@ use crate::coordinator::quorum::{Tally, Written, majority};
 use crate::coordinator::record::{self, Known, Record, Settings};
 use crate::limits;
 use crate::shard::{self, ShardError, ShardId};
-use crate::storage::{Direction, KeyRange, Storage, StorageError, View};
+use crate::storage::{Direction, KeyRange, Storage, StorageError, View, WriteView};
 use crate::world::Env;
+
+/// The security object of a new database unless `[couchdb] default_security` is `everyone`.
+const ADMINS_ONLY: &str = r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#;
 
 /// What a node's coordinator is started with.
 #[derive(Clone, Debug)]
@@ -45,7 +48,7 @@ pub struct CreateOptions {
     pub placement: Option<String>,
     /// The storage engine asked for; `None`: the node's default.
     pub engine: Option<String>,
-    /// The first security object as JSON text; `None`: none set, `{}` (the caller applies `default_security`).
+    /// The first security object as JSON text; `None`: what `[couchdb] default_security` says.
     pub security: Option<Bytes>,
 }
 
@@ -75,7 +78,39 @@ pub(super) struct Context {
     pub events: Events,
     /// One permit per document that waits for its commit with `batch=ok`.
     pub batch: Arc<Semaphore>,
+    /// Held while shards of deleted databases are being dropped.
+    dropping: Mutex<()>,
 }
+
+impl Context {
+    /// Drops the shards that deleted databases left. Should it fail, the next deletion or start takes it up.
+    async fn drop_shards(&self) {
+        if let Err(error) = self.try_drop_shards().await {
+            tracing::warn!(%error, "the bytes of a deleted database stay for now");
+        }
+    }
+
+    async fn try_drop_shards(&self) -> Result<(), ShardError> {
+        let _alone = self.dropping.lock().await;
+        loop {
+            let marks = self.storage.read(read_drop_marks).await?;
+            if marks.is_empty() {
+                return Ok(());
+            }
+            for shard in &marks {
+                shard::drop_shard(&self.storage, ShardId(*shard)).await?;
+            }
+            let job = move |view: &mut WriteView<'_>| {
+                marks.iter().for_each(|shard| view.delete(record::drop_key(*shard)));
+                Ok(Ok::<(), Never>(()))
+            };
+            let Ok(()) = self.storage.committer().submit(job).await?;
+        }
+    }
+}
+
+/// The error of a job that never decides against itself.
+enum Never {}
 
 struct Entry {
     known: Arc<Known>,
@@ -109,10 +144,13 @@ impl Coordinator {
     ) -> Result<Arc<Coordinator>, DatabaseError> {
         let Options { node, system_databases } = options;
         let batch = Arc::new(Semaphore::new(limits::BATCH_QUEUE_DOCS));
-        let context = Arc::new(Context { env, config, storage, node, events: Events::new(), batch });
+        let context = Context { env, config, storage, node, events: Events::new(), batch, dropping: Mutex::default() };
+        let context = Arc::new(context);
         let coordinator = Arc::new(Coordinator { context, cache: Arc::default() });
         coordinator.load().await?;
         shard::resume_drops(&coordinator.context.storage).await?;
+        let resumed = Arc::clone(&coordinator.context);
+        coordinator.context.env.spawn(async move { resumed.drop_shards().await });
         if system_databases {
             for name in ["_replicator", "_users"] {
                 match coordinator.create_database(name, CreateOptions::default()).await {
@@ -142,20 +180,19 @@ impl Coordinator {
 
     /// Makes a database. Checks in this order: `q`, `n`, `placement`, the name, whether it is there.
     pub async fn create_database(&self, name: &str, options: CreateOptions) -> Result<Written, DatabaseError> {
-        let record = self.draft_record(&options)?;
+        let mut record = self.draft_record(&options)?;
         names::check(name)?;
         if self.has_database(name) {
             return Err(DatabaseError::Exists);
         }
+        // Numbers taken for a creation that then fails are never used; there are enough.
+        let shards = shard::allocate(&self.context.storage, record.q.into()).await?;
+        record.shards = shards.into_iter().map(|shard| shard.0).collect();
         let copies = record.n;
         let (key, cache, own_name) = (record::key(name), Arc::clone(&self.cache), name.to_owned());
-        let job = move |view: &mut crate::storage::WriteView<'_>| {
+        let job = move |view: &mut WriteView<'_>| {
             if view.get(&key)?.is_some() {
                 return Ok(Err(DatabaseError::Exists));
-            }
-            let mut record = record;
-            for _ in 0..record.q {
-                record.shards.push(shard::allocate(view)?.0);
             }
             view.put(key, record.encode());
             view.after_commit(move || {
@@ -183,7 +220,9 @@ impl Coordinator {
         if let Some(placement) = &options.placement {
             names::parse_placement(placement)?;
         }
-        let security = options.security.as_ref().map(|text| String::from_utf8_lossy(text).into_owned());
+        let given = options.security.as_ref().map(|text| String::from_utf8_lossy(text).into_owned());
+        let open = config.text("couchdb", "default_security", "admin_only") == "everyone";
+        let security = given.or((!open).then(|| ADMINS_ONLY.to_owned()));
         Ok(Record {
             instance: format!("{:032x}", u128::from_le_bytes(self.context.env.random_bytes())),
             q,
@@ -200,25 +239,20 @@ impl Coordinator {
     /// Removes a database: durably at once, its bytes in the background.
     pub async fn delete_database(&self, name: &str) -> Result<Written, DatabaseError> {
         let (key, cache, own_name) = (record::key(name), Arc::clone(&self.cache), name.to_owned());
-        let job = move |view: &mut crate::storage::WriteView<'_>| {
+        let job = move |view: &mut WriteView<'_>| {
             let Some(bytes) = view.get(&key)? else { return Ok(Err(DatabaseError::NotFound)) };
             let record = Record::decode(&bytes)?;
             view.delete(key);
             for shard in &record.shards {
-                shard::drop_shard(view, ShardId(*shard));
+                view.put(record::drop_key(*shard), Vec::new());
             }
             view.after_commit(move || forget(&cache, &own_name));
             Ok(Ok(record.n))
         };
         let copies = self.context.storage.committer().submit(job).await.map_err(ShardError::from)??;
         self.context.events.add(name, EventKind::Deleted);
-        // The removal itself is on record; should it fail now, the next start takes it up.
-        let storage = self.context.storage.clone();
-        self.context.env.spawn(async move {
-            if let Err(error) = shard::resume_drops(&storage).await {
-                tracing::warn!(%error, "the bytes of a deleted database stay until the next start");
-            }
-        });
+        let context = Arc::clone(&self.context);
+        self.context.env.spawn(async move { context.drop_shards().await });
         Ok(held_by_one_copy(copies))
     }
 
@@ -346,4 +380,14 @@ fn read_records(view: &dyn View, start: Vec<u8>) -> Result<Vec<(String, Record)>
         if rows.len() < limits::STEP_ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     rows.into_iter().map(|(name, value)| Ok((name, Record::decode(&value)?))).collect()
+}
+
+/// One step of the shards that deleted databases left.
+fn read_drop_marks(view: &dyn View) -> Result<Vec<u64>, StorageError> {
+    let mut marks = Vec::new();
+    view.scan(&KeyRange::prefix(&record::drop_prefix()), Direction::Forward, &mut |key, _| {
+        marks.extend(key.last_chunk().map(|number| u64::from_be_bytes(*number)));
+        if marks.len() < limits::STEP_ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    Ok(marks)
 }

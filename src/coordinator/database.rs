@@ -1,10 +1,27 @@
 //! The handle of one database: its ranges and what is known about it as a whole.
 
-use bytes::Bytes;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use tokio::sync::{OnceCell, watch};
+
+use crate::coordinator::catalogue::Context;
 use crate::coordinator::error::{ReadError, SettingError};
-use crate::coordinator::shard_map::ShardMap;
+use crate::coordinator::quorum::majority;
+use crate::coordinator::record::{self, Known, Record, Settings};
+use crate::coordinator::seq::{Seq, SeqEntry};
+use crate::coordinator::shard_map::{Range, ShardMap};
 use crate::document::id::DocId;
+use crate::document::json::{Object, Value};
+use crate::limits;
+use crate::shard::{ListPage, ShardCopy, ShardError, ShardId, ShardInfo};
+use crate::storage::{Direction, View, WriteView};
+
+/// The epoch of every copy as long as there is one: its positions are never taken back.
+pub(super) const EPOCH: u64 = 1;
 
 /// A database that is open. Cheap to share; stays usable until the database is deleted.
 pub struct Database {
@@ -12,6 +29,14 @@ pub struct Database {
     pub name: String,
     /// How it is cut into ranges.
     pub map: ShardMap,
+    pub(super) known: Arc<Known>,
+    pub(super) context: Arc<Context>,
+    /// The copy of each range; opened when it is first needed.
+    copies: Box<[OnceCell<ShardCopy>]>,
+    /// Whether the database was deleted.
+    gone: watch::Sender<bool>,
+    /// Compactions under way.
+    pub(super) compactions: AtomicU32,
 }
 
 /// Bytes that a database takes.
@@ -73,15 +98,124 @@ pub struct PartitionInfo {
 }
 
 impl Database {
-    /// See [`DatabaseInfo`].
-    pub async fn info(&self) -> Result<DatabaseInfo, ReadError> {
-        todo!()
+    pub(super) fn new(name: &str, known: Arc<Known>, context: Arc<Context>) -> Database {
+        let map = ShardMap { q: known.q, n: known.n, partitioned: known.partitioned };
+        let copies = known.shards.iter().map(|_| OnceCell::new()).collect();
+        let compactions = AtomicU32::new(0);
+        Database { name: name.to_owned(), map, known, context, copies, gone: watch::Sender::new(false), compactions }
     }
 
-    /// See [`PartitionInfo`]; zeros for a partition without documents.
+    /// Ends all that reads or writes it; its shards are about to be dropped.
+    pub(super) fn mark_gone(&self) {
+        self.gone.send_replace(true);
+        self.copies.iter().filter_map(OnceCell::get).for_each(ShardCopy::close);
+    }
+
+    /// Whether the database was deleted.
+    pub fn is_gone(&self) -> bool {
+        *self.gone.borrow()
+    }
+
+    pub(super) fn watch_gone(&self) -> watch::Receiver<bool> {
+        self.gone.subscribe()
+    }
+
+    /// The copy of a range, opened if it is not.
+    pub(super) async fn copy_of(&self, index: usize) -> Result<&ShardCopy, ShardError> {
+        let open = || ShardCopy::open(&self.context.storage, ShardId(self.known.shards[index]));
+        let copy = self.copies[index].get_or_try_init(open).await?;
+        // A deletion that came while it was being opened did not find it to close it.
+        if self.is_gone() {
+            copy.close();
+            return Err(ShardError::Dropped);
+        }
+        Ok(copy)
+    }
+
+    /// All copies in ring order.
+    pub(super) async fn all_copies(&self) -> Result<Vec<&ShardCopy>, ShardError> {
+        try_join_all((0..self.copies.len()).map(|index| self.copy_of(index))).await
+    }
+
+    /// A sequence made of one position per range.
+    pub(super) fn seq_at(&self, positions: impl IntoIterator<Item = u64>) -> Seq {
+        let ranges = self.map.ranges().into_iter().zip(&self.known.shards);
+        let entry = |((range, shard), position): ((Range, &u64), u64)| SeqEntry {
+            end: range.end,
+            shard: *shard,
+            epoch: EPOCH,
+            position,
+        };
+        Seq(ranges.zip(positions).map(entry).collect())
+    }
+
+    /// See [`DatabaseInfo`].
+    pub async fn info(&self) -> Result<DatabaseInfo, ReadError> {
+        let copies = self.all_copies().await?;
+        let infos = try_join_all(copies.iter().map(|copy| copy.info())).await?;
+        let sum = |pick: fn(&ShardInfo) -> u64| infos.iter().map(pick).sum();
+        let majority = majority(self.map.n);
+        Ok(DatabaseInfo {
+            doc_count: sum(|i| i.doc_count),
+            doc_del_count: sum(|i| i.doc_del_count),
+            update_seq: self.seq_at(infos.iter().map(|i| i.update_seq)).to_string(),
+            purge_seq: self.seq_at(infos.iter().map(|i| i.purge_seq)).to_string(),
+            sizes: Sizes {
+                active: sum(|i| i.sizes.active),
+                external: sum(|i| i.sizes.external),
+                file: sum(|i| i.sizes.file),
+            },
+            compact_running: self.compactions.load(Ordering::Relaxed) > 0,
+            partitioned: self.map.partitioned,
+            cluster: ClusterInfo { q: self.map.q, n: self.map.n, w: majority, r: majority },
+        })
+    }
+
+    /// See [`PartitionInfo`]; zeros for a partition without documents. Costs a walk over the partition's range.
     pub async fn partition_info(&self, partition: &str) -> Result<PartitionInfo, ReadError> {
-        let _ = partition;
-        todo!()
+        let copy = self.copy_of(self.map.index_of_partition(partition)).await?;
+        let prefix = format!("{partition}:");
+        let mut info = PartitionInfo::default();
+        let mut since = 0;
+        loop {
+            let page = copy.changes(since, Direction::Forward, limits::STEP_ROWS).await?;
+            for row in page.rows.iter().filter(|row| row.id.as_str().starts_with(&prefix)) {
+                match row.leaves.first() {
+                    Some((_, false)) => info.doc_count += 1,
+                    _ => info.doc_del_count += 1,
+                }
+            }
+            since = page.last_seq;
+            if page.rows.len() < limits::STEP_ROWS {
+                break;
+            }
+        }
+        self.add_partition_sizes(copy, &prefix, &mut info).await?;
+        Ok(info)
+    }
+
+    async fn add_partition_sizes(
+        &self,
+        copy: &ShardCopy,
+        prefix: &str,
+        info: &mut PartitionInfo,
+    ) -> Result<(), ReadError> {
+        // ';' follows ':' in the order of bytes.
+        let end = Bound::Excluded(DocId::new(&format!("{};", &prefix[..prefix.len() - 1])));
+        let mut start = Bound::Included(DocId::new(prefix));
+        loop {
+            let page = ListPage { start, end: end.clone(), descending: false, limit: limits::PAGE_DOCS, bodies: true };
+            let rows = copy.list(page).await?;
+            for stored in rows.iter().filter_map(|row| row.winner.as_ref()) {
+                let body = stored.body.len() as u64;
+                info.active += body + stored.attachments.iter().map(|a| a.stored_length).sum::<u64>();
+                info.external += body + stored.attachments.iter().map(|a| a.length).sum::<u64>();
+            }
+            match rows.last() {
+                Some(last) if rows.len() == limits::PAGE_DOCS => start = Bound::Excluded(last.id.clone()),
+                _ => return Ok(()),
+            }
+        }
     }
 
     /// The index of the range of a document.
@@ -89,48 +223,127 @@ impl Database {
         self.map.index_of(id)
     }
 
+    /// Tells apart databases that have the same name one after the other.
+    pub fn instance(&self) -> &str {
+        &self.known.instance
+    }
+
     /// The security object as JSON text; `{}` when never set.
     pub fn security(&self) -> Bytes {
-        todo!()
+        self.known.settings().security.unwrap_or_else(|| Bytes::from_static(b"{}"))
     }
 
     /// Sets the security object after checking its shape: an object whose `admins` and `members`, where present, are
     /// objects whose `names` and `roles`, where present, are arrays of strings.
-    pub async fn set_security(&self, object: &crate::document::json::Object) -> Result<(), SettingError> {
-        let _ = object;
-        todo!()
+    pub async fn set_security(&self, object: &Object) -> Result<(), SettingError> {
+        check_security(object)?;
+        let text = String::from_utf8_lossy(&object.to_vec()).into_owned();
+        self.change_settings(move |settings| settings.security = Some(text)).await
     }
 
     /// How many generations of a history are kept.
     pub fn revs_limit(&self) -> u64 {
-        todo!()
+        self.known.settings().revs_limit
     }
 
     /// Sets [`Database::revs_limit`]; 0 is refused.
     pub async fn set_revs_limit(&self, limit: u64) -> Result<(), SettingError> {
-        let _ = limit;
-        todo!()
+        check_limit(limit)?;
+        self.change_settings(move |settings| settings.revs_limit = limit).await
     }
 
     /// How many purge records are kept.
     pub fn purged_infos_limit(&self) -> u64 {
-        todo!()
+        self.known.settings().purged_infos_limit
     }
 
     /// Sets [`Database::purged_infos_limit`]; 0 is refused.
     pub async fn set_purged_infos_limit(&self, limit: u64) -> Result<(), SettingError> {
-        let _ = limit;
-        todo!()
+        check_limit(limit)?;
+        self.change_settings(move |settings| settings.purged_infos_limit = limit).await
+    }
+
+    /// Changes the record durably; what handles show follows in the order of the commits.
+    async fn change_settings(&self, change: impl FnOnce(&mut Settings) + Send + 'static) -> Result<(), SettingError> {
+        let (key, known) = (record::key(&self.name), Arc::clone(&self.known));
+        let job = move |view: &mut WriteView<'_>| {
+            let Some(bytes) = view.get(&key)? else { return Ok(Err(SettingError::DatabaseGone)) };
+            let mut record = Record::decode(&bytes)?;
+            if record.instance != known.instance {
+                return Ok(Err(SettingError::DatabaseGone));
+            }
+            change(&mut record.settings);
+            view.put(key, record.encode());
+            view.after_commit(move || known.set_settings(record.settings));
+            Ok(Ok(()))
+        };
+        self.context.storage.committer().submit(job).await.map_err(ShardError::from)?
     }
 
     /// The ranges with the names of the nodes that hold them, for `_shards`.
     pub fn shards(&self) -> Vec<(String, Vec<String>)> {
-        todo!()
+        self.map.ranges().iter().map(|range| (range.to_string(), vec![self.context.node.clone()])).collect()
     }
 
     /// The range of one document with the names of its nodes, for `_shards/{docid}`.
     pub fn shard_of(&self, id: &DocId) -> (String, Vec<String>) {
-        let _ = id;
-        todo!()
+        let hash = self.map.hash(id);
+        let range = self.map.ranges()[self.map.index_of_hash(hash)];
+        (range.to_string(), vec![self.context.node.clone()])
+    }
+}
+
+fn check_limit(limit: u64) -> Result<(), SettingError> {
+    if limit == 0 { Err(SettingError::IllegalLimit) } else { Ok(()) }
+}
+
+/// The shape of a security object (SPEC 'Security object'; both parts may be absent, as CouchDB 3.5 was measured).
+pub(super) fn check_security(object: &Object) -> Result<(), SettingError> {
+    let illegal = |reason| Err(SettingError::IllegalSecurity { reason });
+    for (part, must_be_object, names, roles) in [
+        ("admins", "admins must be a JSON object", "admins.names must be an array of strings", ADMIN_ROLES),
+        ("members", "members must be a JSON object", "members.names must be an array of strings", MEMBER_ROLES),
+    ] {
+        let Some(value) = object.get(part) else { continue };
+        let Some(fields) = value.as_object() else { return illegal(must_be_object) };
+        for (field, reason) in [("names", names), ("roles", roles)] {
+            let texts = |value: &Value| value.as_array().is_some_and(|a| a.iter().all(|v| v.as_str().is_some()));
+            if fields.get(field).is_some_and(|value| !texts(value)) {
+                return illegal(reason);
+            }
+        }
+    }
+    Ok(())
+}
+
+const ADMIN_ROLES: &str = "admins.roles must be an array of strings";
+const MEMBER_ROLES: &str = "members.roles must be an array of strings";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::json;
+
+    fn check(text: &str) -> Result<(), SettingError> {
+        check_security(json::parse(text.as_bytes()).unwrap().as_object().unwrap())
+    }
+
+    #[test]
+    fn security_objects_have_lists_of_texts() {
+        for good in [
+            "{}",
+            r#"{"admins":{},"members":{"names":[],"roles":["a"]}}"#,
+            r#"{"members":{"names":["x"]},"other":5}"#,
+        ] {
+            assert!(check(good).is_ok(), "{good}");
+        }
+        for bad in [
+            r#"{"admins":[]}"#,
+            r#"{"members":5}"#,
+            r#"{"members":{"names":"x"}}"#,
+            r#"{"admins":{"roles":[1]}}"#,
+        ] {
+            assert!(matches!(check(bad), Err(SettingError::IllegalSecurity { .. })), "{bad}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What can go wrong in each family of operations, with the facts that an answer needs. No status codes here.
 
-use crate::coordinator::pending::ShardError;
+use crate::shard::ShardError;
+use crate::storage::{CommitError, StorageError};
 use crate::document::draft::DraftError;
 use crate::document::id::DocId;
 
@@ -70,7 +71,7 @@ pub enum WriteError {
     },
     /// The draft cannot be a document here; as found by `document`, or by the partition rule.
     Draft(DraftError),
-    /// The queue for `batch=ok` is full; the client should come back later.
+    /// Too much waits to be written already; the client should come back later.
     Busy,
     /// An attachment that was to be deleted is not in the document.
     MissingAttachment,
@@ -90,6 +91,11 @@ pub enum WriteError {
     },
     /// `new_edits=false` without a revision.
     RevisionRequired,
+    /// An upload waited too long for the document that names it and was removed.
+    UploadGone {
+        /// The attachment's name.
+        name: String,
+    },
     /// Nobody can say whether the write took place: the judge of the range did not answer.
     Unknown,
     /// The node could not write: its disk failed, or it is stopping. Nothing was written.
@@ -140,19 +146,29 @@ impl From<ShardError> for DatabaseError {
 
 impl From<ShardError> for ReadError {
     fn from(error: ShardError) -> Self {
-        ReadError::Unavailable(error)
+        match error {
+            ShardError::Dropped => ReadError::DatabaseGone,
+            _ => ReadError::Unavailable(error),
+        }
     }
 }
 
 impl From<ShardError> for WriteError {
     fn from(error: ShardError) -> Self {
-        WriteError::Unavailable(error)
+        match error {
+            ShardError::Commit(CommitError::Unknown) => WriteError::Unknown,
+            ShardError::Dropped => WriteError::DatabaseGone,
+            _ => WriteError::Unavailable(error),
+        }
     }
 }
 
 impl From<ShardError> for SettingError {
     fn from(error: ShardError) -> Self {
-        SettingError::Unavailable(error)
+        match error {
+            ShardError::Dropped => SettingError::DatabaseGone,
+            _ => SettingError::Unavailable(error),
+        }
     }
 }
 
@@ -180,6 +196,12 @@ impl From<ReadError> for ChangesError {
 
 impl From<ShardError> for ChangesError {
     fn from(error: ShardError) -> Self {
-        ChangesError::Read(ReadError::Unavailable(error))
+        ChangesError::Read(error.into())
+    }
+}
+
+impl From<StorageError> for WriteError {
+    fn from(error: StorageError) -> Self {
+        WriteError::Unavailable(error.into())
     }
 }

@@ -1,11 +1,19 @@
 //! What replication and administrators ask of a database: missing revisions, purges, compaction.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures_util::future::try_join_all;
 
 use crate::coordinator::database::Database;
 use crate::coordinator::error::{ReadError, SettingError};
+use crate::coordinator::events::EventKind;
 use crate::document::id::DocId;
+use crate::document::rev_tree::Missing;
 use crate::document::revision::Revision;
+use crate::limits;
+use crate::shard::{ShardError, Want};
 
 /// Which of some revisions a document lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,33 +39,104 @@ impl Database {
         &self,
         asked: BTreeMap<DocId, Vec<Revision>>,
     ) -> Result<BTreeMap<DocId, RevsDiff>, ReadError> {
-        let _ = asked;
-        todo!()
+        let asked: Vec<(DocId, Vec<Revision>)> = asked.into_iter().collect();
+        let mut out = BTreeMap::new();
+        for page in asked.chunks(limits::STEP_ROWS) {
+            let wants = page.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
+            let found = self.fetch_many(wants).await?;
+            for ((id, revs), fetched) in page.iter().zip(found) {
+                let diff = match fetched {
+                    Some(fetched) => fetched.tree.missing(revs),
+                    None => Missing { missing: revs.clone(), possible_ancestors: Vec::new() },
+                };
+                if !diff.missing.is_empty() {
+                    let Missing { missing, possible_ancestors } = diff;
+                    out.insert(id.clone(), RevsDiff { missing, possible_ancestors });
+                }
+            }
+        }
+        Ok(out)
     }
 
     /// Removes leaf revisions without a trace. Answers per document those removed, in the order given.
-    pub async fn purge(&self, asked: Vec<(DocId, Vec<Revision>)>) -> Result<Vec<(DocId, Vec<Revision>)>, SettingError> {
-        let _ = asked;
-        todo!()
+    pub async fn purge(
+        &self,
+        asked: Vec<(DocId, Vec<Revision>)>,
+    ) -> Result<Vec<(DocId, Vec<Revision>)>, SettingError> {
+        if asked.len() > limits::PURGE_DOCS_MAX {
+            return Err(SettingError::TooManyDocuments);
+        }
+        if asked.iter().map(|(_, revs)| revs.len()).sum::<usize>() > limits::PURGE_REVISIONS_MAX {
+            return Err(SettingError::TooManyRevisions);
+        }
+        let mut by_range: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (at, (id, _)) in asked.iter().enumerate() {
+            by_range.entry(self.map.index_of(id)).or_default().push(at);
+        }
+        let asked = &asked;
+        let purge_range = |(range, places): (usize, Vec<usize>)| async move {
+            let items = places.iter().map(|at| asked[*at].clone()).collect();
+            let removed = self.copy_of(range).await?.purge(items).await?;
+            Ok::<_, ShardError>(places.into_iter().zip(removed).collect::<Vec<_>>())
+        };
+        let removed = try_join_all(by_range.into_iter().map(purge_range)).await?;
+        let removed: BTreeMap<usize, Vec<Revision>> = removed.into_iter().flatten().collect();
+        if removed.values().any(|revs| !revs.is_empty()) {
+            self.context.events.add(&self.name, EventKind::Updated);
+        }
+        Ok(asked.iter().zip(removed.into_values()).map(|((id, _), revs)| (id.clone(), revs)).collect())
     }
 
     /// The purges that are still on record.
     pub async fn purge_infos(&self) -> Result<Vec<PurgeInfo>, ReadError> {
-        todo!()
+        let limit = usize::try_from(self.purged_infos_limit()).unwrap_or(usize::MAX);
+        let mut out = Vec::new();
+        for copy in self.all_copies().await? {
+            let (mut since, mut left) = (0, limit);
+            while left > 0 {
+                let step = left.min(limits::STEP_ROWS);
+                let page = copy.purge_infos(since, step).await?;
+                let Some(last) = page.last() else { break };
+                since = last.purge_seq;
+                left = if page.len() < step { 0 } else { left - step };
+                out.extend(page.into_iter().map(|info| PurgeInfo { id: info.id, revs: info.revs }));
+            }
+        }
+        Ok(out)
     }
 
     /// Starts to remove the bodies of revisions that are no leaves, in the background.
-    pub async fn compact(&self) -> Result<(), SettingError> {
-        todo!()
+    pub async fn compact(self: &Arc<Self>) -> Result<(), SettingError> {
+        self.all_copies().await?;
+        let running = self.compactions.fetch_add(1, Ordering::Relaxed);
+        let database = Arc::clone(self);
+        self.context.env.spawn(async move {
+            // One compaction at a time is enough: a second one would find nothing to do.
+            if running == 0 {
+                if let Err(error) = database.compact_all().await {
+                    tracing::warn!(database = database.name, %error, "compaction ended early");
+                }
+            }
+            database.compactions.fetch_sub(1, Ordering::Relaxed);
+        });
+        Ok(())
+    }
+
+    /// One range after the other, so that compaction takes one background thread.
+    async fn compact_all(&self) -> Result<(), ShardError> {
+        for index in 0..self.map.q as usize {
+            self.copy_of(index).await?.compact(self.purged_infos_limit()).await?;
+        }
+        Ok(())
     }
 
     /// Brings all copies of all ranges together; nothing to do with one copy.
     pub async fn sync_shards(&self) -> Result<(), SettingError> {
-        todo!()
+        if self.is_gone() { Err(SettingError::DatabaseGone) } else { Ok(()) }
     }
 
     /// Every acknowledged write is durable already.
     pub async fn ensure_full_commit(&self) -> Result<(), SettingError> {
-        todo!()
+        if self.is_gone() { Err(SettingError::DatabaseGone) } else { Ok(()) }
     }
 }

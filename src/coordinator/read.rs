@@ -1,15 +1,19 @@
 //! Reading documents and attachments.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 
 use crate::coordinator::database::Database;
 use crate::coordinator::error::ReadError;
-use crate::coordinator::pending::{Fetched, Want};
 use crate::document::id::DocId;
 use crate::document::render::{Attachment, RevStatus, StoredRevision};
-use crate::document::revision::Revision;
+use crate::document::rev_tree::{Leaf, RevTree, RevValue};
+use crate::document::revision::{RevHash, Revision};
+use crate::shard::{Fetched, LocalDocument, RevData, ShardError, Want};
+use crate::storage::{BlobReader, ReadAs, StorageError};
 
 /// A document that goes with a row of a list.
 #[derive(Clone, Debug)]
@@ -22,27 +26,65 @@ pub struct RowDoc {
     pub conflicts: Vec<Revision>,
 }
 
-/// The bytes of an attachment as they are stored, in pieces.
-pub struct AttachmentReader {}
+/// The stored bytes of an attachment, in pieces.
+pub struct AttachmentReader {
+    name: String,
+    inner: BlobReader,
+}
 
 impl AttachmentReader {
     /// The next piece (at most `limits::BLOB_STEP_BYTES`); `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ReadError> {
-        todo!()
+        self.inner.next().await.map_err(|error| match error {
+            StorageError::Corrupt(_) => ReadError::DamagedAttachment { name: self.name.clone() },
+            StorageError::Io(_) => ReadError::Unavailable(error.into()),
+        })
     }
 }
 
 impl Database {
-    /// Reads one document; `None` when its id was never seen. Local documents: `None`, or one revision `0-N` found.
+    /// Reads one document; `None` when its id was never seen.
+    ///
+    /// A local document is found as one live revision `0-N` with an empty tree, whatever is wanted.
     pub async fn fetch(&self, id: &DocId, want: Want) -> Result<Option<Fetched>, ReadError> {
-        let _ = (id, want);
-        todo!()
+        let mut found = self.fetch_many(vec![(id.clone(), want)]).await?;
+        // Invariant: `fetch_many` answers once per want.
+        Ok(found.pop().expect("one answer"))
     }
 
     /// Reads documents, answers in the order of the wants; ranges are read concurrently.
     pub async fn fetch_many(&self, wants: Vec<(DocId, Want)>) -> Result<Vec<Option<Fetched>>, ReadError> {
-        let _ = wants;
-        todo!()
+        let mut answers: Vec<Option<Fetched>> = wants.iter().map(|_| None).collect();
+        let mut by_range: BTreeMap<usize, (Vec<usize>, Vec<(DocId, Want)>)> = BTreeMap::new();
+        let mut local = Vec::new();
+        for (at, (id, want)) in wants.into_iter().enumerate() {
+            if id.is_local() {
+                local.push((at, id));
+            } else {
+                let (places, wants) = by_range.entry(self.map.index_of(&id)).or_default();
+                places.push(at);
+                wants.push((id, want));
+            }
+        }
+        let read_range = |(range, (places, wants)): (usize, (Vec<usize>, Vec<(DocId, Want)>))| async move {
+            let found = self.copy_of(range).await?.fetch(wants).await?;
+            Ok::<Vec<(usize, Option<Fetched>)>, ShardError>(places.into_iter().zip(found).collect())
+        };
+        for (at, found) in try_join_all(by_range.into_iter().map(read_range)).await?.into_iter().flatten() {
+            answers[at] = found;
+        }
+        for (at, id) in local {
+            answers[at] = self.fetch_local(&id).await?;
+        }
+        Ok(answers)
+    }
+
+    async fn fetch_local(&self, id: &DocId) -> Result<Option<Fetched>, ReadError> {
+        let document = self.copy_of(self.map.index_of(id)).await?.local_get(id).await?;
+        Ok(document.map(|document| {
+            let stored = local_revision(document);
+            Fetched { tree: RevTree::new(), local_seq: 0, found: vec![(stored.rev.clone(), Some(stored))] }
+        }))
     }
 
     /// Opens an attachment of a document for reading its stored bytes (gzipped ones stay so); `range` is of them.
@@ -52,8 +94,28 @@ impl Database {
         attachment: &Attachment,
         range: Option<Range<u64>>,
     ) -> Result<AttachmentReader, ReadError> {
-        let _ = (id, attachment, range);
-        todo!()
+        self.reader(id, attachment, ReadAs::Stored, range).await
+    }
+
+    /// Opens an attachment for reading the bytes as a client sees them: gzip of the server's own is undone.
+    pub async fn read_attachment_plain(
+        &self,
+        id: &DocId,
+        attachment: &Attachment,
+    ) -> Result<AttachmentReader, ReadError> {
+        self.reader(id, attachment, ReadAs::Plain, None).await
+    }
+
+    async fn reader(
+        &self,
+        id: &DocId,
+        attachment: &Attachment,
+        read: ReadAs,
+        range: Option<Range<u64>>,
+    ) -> Result<AttachmentReader, ReadError> {
+        let copy = self.copy_of(self.map.index_of(id)).await?;
+        let inner = copy.blob_reader(attachment, read, range.map(|r| (r.start, r.end)));
+        Ok(AttachmentReader { name: attachment.name.clone(), inner })
     }
 
     /// The whole content of an attachment in memory, as a client would see it (gzip undone when `plain`).
@@ -63,26 +125,49 @@ impl Database {
         attachment: &Attachment,
         plain: bool,
     ) -> Result<Vec<u8>, ReadError> {
-        let _ = (id, attachment, plain);
-        todo!()
+        let read = if plain { ReadAs::Plain } else { ReadAs::Stored };
+        let mut reader = self.reader(id, attachment, read, None).await?;
+        let mut out = Vec::new();
+        while let Some(piece) = reader.next().await? {
+            out.extend_from_slice(&piece);
+        }
+        Ok(out)
     }
+}
+
+/// A local document as a revision `0-N`.
+pub(super) fn local_revision(document: LocalDocument) -> StoredRevision {
+    let rev = local_rev(document.rev);
+    StoredRevision { rev, deleted: false, body: document.body, attachments: Vec::new() }
+}
+
+/// The revision `0-N` of a local document.
+pub(super) fn local_rev(number: u64) -> Revision {
+    Revision::new(0, RevHash::Text(number.to_string().into()))
 }
 
 /// Other live leaves and other deleted leaves of a document beside `shown`, best first each.
 pub fn conflicts(fetched: &Fetched, shown: &Revision) -> (Vec<Revision>, Vec<Revision>) {
-    let _ = (fetched, shown);
-    todo!()
+    let others = fetched.tree.leaves().into_iter().filter(|leaf| leaf.rev != *shown);
+    let (live, deleted): (Vec<_>, Vec<_>) = others.partition(|leaf| !leaf.value.is_deleted());
+    let revs = |leaves: Vec<Leaf<'_, RevData>>| leaves.into_iter().map(|leaf| leaf.rev).collect();
+    (revs(live), revs(deleted))
 }
 
 /// `_revs_info`: every revision from `shown` back to its root. What compaction removed is `Missing`.
 pub fn revs_info(fetched: &Fetched, shown: &Revision) -> Vec<(Revision, RevStatus)> {
-    let _ = (fetched, shown);
-    todo!()
+    let status = |data: Option<&RevData>| match data {
+        Some(data) if !data.is_available() => RevStatus::Missing,
+        Some(data) if data.is_deleted() => RevStatus::Deleted,
+        Some(_) => RevStatus::Available,
+        None => RevStatus::Missing,
+    };
+    fetched.tree.revs_info(shown).into_iter().map(|(rev, data)| (rev, status(data))).collect()
 }
 
 /// The generation up to which a reader who has `since` knows the attachments of `shown`: those with a higher `revpos`
-/// are news to it. 0 when none of `since` is an ancestor of `shown` (SPEC 'atts_since').
+/// are news to it. 0 when none of `since` is `shown` or an ancestor of it (SPEC 'atts_since').
 pub fn known_generation(fetched: &Fetched, shown: &Revision, since: &[Revision]) -> u64 {
-    let _ = (fetched, shown, since);
-    todo!()
+    let history = fetched.tree.revs_info(shown);
+    history.iter().find(|(rev, _)| since.contains(rev)).map_or(0, |(rev, _)| rev.pos)
 }

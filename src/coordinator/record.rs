@@ -25,6 +25,20 @@ pub(super) fn key(name: &str) -> Vec<u8> {
     key
 }
 
+/// The key prefix of the shards that deleted databases left to be dropped.
+pub(super) fn drop_prefix() -> Vec<u8> {
+    let mut key = CATALOGUE_SHARD.to_be_bytes().to_vec();
+    key.push(b'x');
+    key
+}
+
+/// The key that says that a shard is to be dropped.
+pub(super) fn drop_key(shard: u64) -> Vec<u8> {
+    let mut key = drop_prefix();
+    key.extend(shard.to_be_bytes());
+    key
+}
+
 /// What may change while a database lives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Settings {
