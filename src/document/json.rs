@@ -4,7 +4,6 @@
 //! only `"`, `\\` and controls escaped, floats in the shortest form that reads back the same, always with a `.` or an
 //! exponent. It is written once when a document comes in, stored, and copied from then on.
 
-#[cfg(test)]
 mod parse;
 #[cfg(test)]
 mod tests;
