@@ -172,6 +172,7 @@ impl Storage {
 
 fn open_files(disk: &dyn Disk, dir: &Path, options: StorageOptions) -> Result<Opened, OpenError> {
     disk.create_dir_all(dir)?;
+    sync_names_above(disk, dir)?;
     let lock = disk.lock(&dir.join("lock")).map_err(|_| OpenError::Locked(dir.to_path_buf()))?;
     check_format(disk, dir)?;
     // Uploads that a crash cut off.
@@ -186,6 +187,19 @@ fn open_files(disk: &dyn Disk, dir: &Path, options: StorageOptions) -> Result<Op
         }
     };
     Ok(Opened { store, lock })
+}
+
+/// Makes the way to `dir` durable: else a power loss could take a new data directory with all that was acknowledged.
+fn sync_names_above(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    for above in dir.ancestors().skip(1) {
+        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        match disk.sync_dir(above) {
+            // A directory that we may not even open is not one that we made.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            other => other?,
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a directory of a newer settee; marks a new one with this build's format.
