@@ -65,7 +65,7 @@ pub const HTTP_REQUEST_BYTES: u64 = 4 << 30;
 /// Largest JSON body that is held in memory at once, in bytes: a bulk request of 1,000 large documents.
 pub const HTTP_JSON_BODY_BYTES: u64 = 64 << 20;
 /// Connections at the same time; further ones wait in the kernel's queue (`chttpd/max_connections`).
-pub const HTTP_CONNECTIONS_MAX: usize = 2048;
+pub const HTTP_CONNECTIONS_MAX: u64 = 2048;
 /// Bytes of an unread request body that are skipped to keep a connection; a longer rest closes it.
 pub const HTTP_SKIP_BYTES: u64 = 1 << 20;
 /// Chunks between the code that makes an answer and the connection: enough to overlap both.
@@ -135,3 +135,7 @@ pub const STEP_BYTES: usize = 1 << 20;
 pub const ATTACHMENT_BYTES: u64 = 1 << 30;
 /// Documents of one request whose inline attachments are staged at the same time: each costs a disk sync at worst.
 pub const STAGE_CONCURRENCY: usize = 8;
+/// Most connections that `chttpd/max_connections` may ask for: each is a file descriptor.
+pub const HTTP_CONNECTIONS_CEILING: u32 = 100_000;
+/// Pause after a failed accept, in milliseconds: long enough not to spin, short enough not to be felt.
+pub const HTTP_ACCEPT_PAUSE_MS: u64 = 50;

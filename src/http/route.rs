@@ -4,6 +4,7 @@
 //! What no row names is read as a document or an attachment, as CouchDB does: the document layer then refuses the name.
 
 use super::query::decode;
+use super::request::Verb;
 
 /// Which of the three built-in lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,5 +237,148 @@ fn in_database(rest: &[String]) -> InDatabase {
         }
         [id] => InDatabase::Document((*id).to_owned()),
         [id, attachment @ ..] => InDatabase::Attachment((*id).to_owned(), attachment.join("/")),
+    }
+}
+
+/// The methods of an endpoint, and the same as CouchDB 3.5 was measured to name them in `Allow`: its lists are fixed and
+/// partly lack HEAD, which works wherever GET does.
+pub fn methods(endpoint: &Endpoint) -> (&'static [Verb], &'static str) {
+    const GET: &[Verb] = &[Verb::Get];
+    const POST: &[Verb] = &[Verb::Post];
+    const GET_POST: &[Verb] = &[Verb::Get, Verb::Post];
+    const ANY: &[Verb] = &[Verb::Get, Verb::Put, Verb::Post, Verb::Delete, Verb::Copy, Verb::Other];
+    match endpoint {
+        Endpoint::Root
+        | Endpoint::Up
+        | Endpoint::AllDbs
+        | Endpoint::ActiveTasks
+        | Endpoint::Utils(_)
+        | Endpoint::Favicon => (GET, "GET,HEAD"),
+        Endpoint::DbsInfo => (GET_POST, "GET,HEAD,POST"),
+        Endpoint::Uuids | Endpoint::Membership | Endpoint::DbUpdates => (GET, "GET"),
+        Endpoint::Session => (&[Verb::Get, Verb::Post, Verb::Delete], "GET,HEAD,POST,DELETE"),
+        Endpoint::ClusterSetup => (GET_POST, "GET,POST"),
+        Endpoint::Replicate => (POST, "POST"),
+        Endpoint::Scheduler(_) => (GET_POST, "GET,HEAD,POST"),
+        Endpoint::Node(rest) => node_methods(rest),
+        Endpoint::Reshard(_) | Endpoint::SearchAnalyze | Endpoint::Unknown => (ANY, ""),
+        Endpoint::In(_, at) => database_methods(at),
+    }
+}
+
+fn node_methods(rest: &[String]) -> (&'static [Verb], &'static str) {
+    let parts: Vec<&str> = rest.iter().map(String::as_str).collect();
+    match parts.as_slice() {
+        [_, "_config", "_reload"] | [_, "_restart"] => (&[Verb::Post], "POST"),
+        [_, "_config", _, _] => (&[Verb::Get, Verb::Put, Verb::Delete], "GET,PUT,DELETE"),
+        [] | [_] | [_, "_config" | "_stats" | "_system" | "_prometheus" | "_versions", ..] => (&[Verb::Get], "GET"),
+        _ => (&[Verb::Get, Verb::Put, Verb::Post, Verb::Delete, Verb::Copy, Verb::Other], ""),
+    }
+}
+
+fn database_methods(at: &InDatabase) -> (&'static [Verb], &'static str) {
+    const GET: &[Verb] = &[Verb::Get];
+    const POST: &[Verb] = &[Verb::Post];
+    const GET_PUT: &[Verb] = &[Verb::Get, Verb::Put];
+    const GET_POST: &[Verb] = &[Verb::Get, Verb::Post];
+    const DOCUMENT: &[Verb] = &[Verb::Get, Verb::Put, Verb::Post, Verb::Delete, Verb::Copy];
+    match at {
+        InDatabase::Database => (&[Verb::Get, Verb::Put, Verb::Post, Verb::Delete], "DELETE,GET,HEAD,POST"),
+        InDatabase::List(_) => (GET_POST, "GET,HEAD,POST"),
+        InDatabase::Changes => (GET_POST, "GET,POST,HEAD"),
+        InDatabase::Queries(_)
+        | InDatabase::BulkDocs
+        | InDatabase::BulkGet
+        | InDatabase::Compact(_)
+        | InDatabase::ViewCleanup
+        | InDatabase::EnsureFullCommit
+        | InDatabase::Purge
+        | InDatabase::RevsDiff
+        | InDatabase::MissingRevs
+        | InDatabase::SyncShards => (POST, "POST"),
+        InDatabase::Security | InDatabase::RevsLimit => (GET_PUT, "PUT,GET"),
+        InDatabase::PurgedInfosLimit => (GET_PUT, "GET,PUT"),
+        InDatabase::Shards | InDatabase::ShardsOf(_) | InDatabase::PurgedInfos => (GET, "GET"),
+        InDatabase::Attachment(..) => (&[Verb::Get, Verb::Put, Verb::Delete], "DELETE,GET,HEAD,PUT"),
+        InDatabase::Mango(path) => match path.as_str() {
+            "_find" | "_explain" | "_index/_bulk_delete" => (POST, "POST"),
+            "_index" => (GET_POST, "GET,POST"),
+            _ => (&[Verb::Delete], "DELETE"),
+        },
+        InDatabase::Partition(rest) => match rest.get(1).map(String::as_str) {
+            None => (GET, "GET"),
+            Some("_all_docs") => (GET_POST, "GET,HEAD,POST"),
+            Some("_find" | "_explain") => (POST, "POST"),
+            Some(_) => (GET_POST, "GET,POST,HEAD"),
+        },
+        InDatabase::DesignFunction(_, path) => match path.first().map(String::as_str) {
+            Some("_info" | "_search_info") => (GET, "GET"),
+            Some("_view") if path.len() > 2 => (POST, "POST"),
+            Some("_view" | "_list") => (GET_POST, "GET,POST,HEAD"),
+            _ => (&[Verb::Get, Verb::Put, Verb::Post, Verb::Delete, Verb::Copy, Verb::Other], ""),
+        },
+        InDatabase::Document(_)
+        | InDatabase::EncodedDesign(_)
+        | InDatabase::Local(_)
+        | InDatabase::LocalWithoutId
+        | InDatabase::LocalAttachment
+        | InDatabase::TempView
+        | InDatabase::NotText => (DOCUMENT, "DELETE,GET,HEAD,POST,PUT,COPY"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Endpoint, InDatabase, ListKind, route};
+
+    fn inside(path: &str) -> InDatabase {
+        match route(path) {
+            Endpoint::In(db, at) => {
+                assert_eq!(db, "db");
+                at
+            }
+            other => panic!("{path} is {other:?}"),
+        }
+    }
+
+    #[test]
+    fn server_paths() {
+        assert_eq!(route("/"), Endpoint::Root);
+        assert_eq!(route("//_up/"), Endpoint::Up);
+        assert_eq!(route("/_utils"), Endpoint::Utils(None));
+        assert_eq!(route("/_utils/"), Endpoint::Utils(Some(String::new())));
+        assert_eq!(route("/_nothing/more"), Endpoint::Unknown);
+        assert_eq!(route("/_up/x"), Endpoint::Unknown);
+        assert_eq!(route("/%ff/x"), Endpoint::Unknown);
+        assert_eq!(route("/_node/_local/_config"), Endpoint::Node(vec!["_local".into(), "_config".into()]));
+        assert_eq!(route("/_users"), Endpoint::In("_users".into(), InDatabase::Database));
+        assert_eq!(route("/a%2Fb"), Endpoint::In("a/b".into(), InDatabase::Database));
+    }
+
+    #[test]
+    fn documents_and_attachments() {
+        assert_eq!(inside("//db///a+b%2B"), InDatabase::Document("a b+".into()));
+        assert_eq!(inside("/db/a%2Fb"), InDatabase::Document("a/b".into()));
+        assert_eq!(inside("/db/a/b/c"), InDatabase::Attachment("a".into(), "b/c".into()));
+        assert_eq!(inside("/db/_design/x"), InDatabase::Document("_design/x".into()));
+        assert_eq!(inside("/db/_design%2Fx"), InDatabase::EncodedDesign("_design/x".into()));
+        assert_eq!(inside("/db/_design/x/att"), InDatabase::Attachment("_design/x".into(), "att".into()));
+        assert_eq!(inside("/db/_design"), InDatabase::Document("_design".into()));
+        assert_eq!(inside("/db/_local/x"), InDatabase::Local("x".into()));
+        assert_eq!(inside("/db/_local/a%2Fb"), InDatabase::Local("a/b".into()));
+        assert_eq!(inside("/db/_local/a/b"), InDatabase::LocalAttachment);
+        assert_eq!(inside("/db/_local/"), InDatabase::LocalWithoutId);
+        assert_eq!(inside("/db/%ff"), InDatabase::NotText);
+        assert_eq!(inside("/db/_unknown"), InDatabase::Document("_unknown".into()));
+    }
+
+    #[test]
+    fn functions_of_databases() {
+        assert_eq!(inside("/db/_all_docs/queries"), InDatabase::Queries(ListKind::All));
+        assert_eq!(inside("/db/_compact/d"), InDatabase::Compact(Some("d".into())));
+        assert_eq!(inside("/db/_shards/a/b"), InDatabase::ShardsOf("a/b".into()));
+        let view = InDatabase::DesignFunction("_design/d".into(), vec!["_view".into(), "v".into()]);
+        assert_eq!(inside("/db/_design/d/_view/v"), view);
+        assert_eq!(inside("/db/_index/ix/json/a"), InDatabase::Mango("_index/ix/json/a".into()));
     }
 }

@@ -1,0 +1,215 @@
+//! Accepts connections and drives each with hyper's HTTP/1: keep-alive, pipelining, limits, timeouts, graceful stop.
+//!
+//! All tasks, timers and sockets are the [`Env`]'s, so that the same code serves real and simulated clients. A slow
+//! client costs its connection and two chunks, no more: reading and writing have idle limits (`limits.rs`).
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context as TaskContext, Poll, ready};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Extension, State};
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use super::Context;
+use super::answer::answer;
+use crate::limits;
+use crate::world::{BoxFuture, BoxStream, Env, Listener};
+
+/// A server that accepts connections until it is stopped.
+pub struct Server {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    context: Arc<Context>,
+    router: Router,
+    stopping: watch::Sender<bool>,
+    /// One permit for each connection.
+    places: Arc<Semaphore>,
+    places_max: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Peer(SocketAddr);
+
+impl Server {
+    /// Starts to accept connections from `listener`.
+    pub fn start(context: Arc<Context>, listener: Box<dyn Listener>) -> Server {
+        let env = context.env.clone();
+        let wanted = context.config.u64("chttpd", "max_connections", limits::HTTP_CONNECTIONS_MAX);
+        let places_max = u32::try_from(wanted).unwrap_or(u32::MAX).clamp(1, limits::HTTP_CONNECTIONS_CEILING);
+        let shared = Arc::new(Shared {
+            router: Router::new().fallback(serve).with_state(context.clone()),
+            context,
+            stopping: watch::Sender::new(false),
+            places: Arc::new(Semaphore::new(places_max as usize)),
+            places_max,
+        });
+        env.spawn(accept(shared.clone(), listener));
+        Server { shared }
+    }
+
+    /// Accepts no more, lets running requests finish for up to `limits::HTTP_DRAIN_MS`, and returns when every connection
+    /// is closed.
+    pub async fn stop(&self) {
+        self.shared.stopping.send_replace(true);
+        // An error would mean a closed semaphore; nobody closes it.
+        let _ = self.shared.places.acquire_many(self.shared.places_max).await;
+    }
+}
+
+async fn serve(
+    State(context): State<Arc<Context>>,
+    Extension(Peer(peer)): Extension<Peer>,
+    request: axum::extract::Request,
+) -> axum::response::Response {
+    answer(context, peer, request).await
+}
+
+async fn accept(shared: Arc<Shared>, mut listener: Box<dyn Listener>) {
+    let env = shared.context.env.clone();
+    let mut stopping = shared.stopping.subscribe();
+    loop {
+        let next = async {
+            let place = shared.places.clone().acquire_owned().await.ok()?;
+            Some((place, listener.accept().await))
+        };
+        let accepted = tokio::select! {
+            biased;
+            _ = stopping.wait_for(|stop| *stop) => return,
+            accepted = next => accepted,
+        };
+        match accepted {
+            Some((place, Ok((stream, peer)))) => {
+                env.spawn(connection(shared.clone(), stream, peer, place));
+            }
+            Some((_, Err(error))) => {
+                // Out of descriptors, most likely: connections that end make room.
+                tracing::warn!("cannot accept a connection: {error}");
+                env.sleep(Duration::from_millis(limits::HTTP_ACCEPT_PAUSE_MS)).await;
+            }
+            None => return,
+        }
+    }
+}
+
+async fn connection(shared: Arc<Shared>, stream: BoxStream, peer: SocketAddr, place: OwnedSemaphorePermit) {
+    let env = shared.context.env.clone();
+    let router = TowerToHyperService::new(shared.router.clone());
+    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(Peer(peer));
+        router.call(request)
+    });
+    let mut builder = hyper::server::conn::http1::Builder::new();
+    builder
+        .timer(EnvTimer(env.clone()))
+        .header_read_timeout(Duration::from_millis(limits::HTTP_HEAD_MS))
+        .max_headers(limits::HTTP_HEADERS_MAX)
+        .max_buf_size(limits::HTTP_HEAD_BYTES)
+        .pipeline_flush(true)
+        .auto_date_header(false);
+    let io = TokioIo::new(Paced { stream, env: env.clone(), waiting: None });
+    let mut serving = std::pin::pin!(builder.serve_connection(io, service));
+    let mut stopping = shared.stopping.subscribe();
+    let ended = tokio::select! {
+        biased;
+        _ = stopping.wait_for(|stop| *stop) => None,
+        ended = serving.as_mut() => Some(ended),
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None => {
+            serving.as_mut().graceful_shutdown();
+            let drain = Duration::from_millis(limits::HTTP_DRAIN_MS);
+            env.timeout(drain, serving).await.unwrap_or(Ok(()))
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!("connection of {peer}: {error}");
+    }
+    drop(place);
+}
+
+/// hyper's timers over the [`Env`]. The only one that hyper sets here is for the head of a request.
+#[derive(Clone)]
+struct EnvTimer(Env);
+
+struct EnvSleep(Mutex<BoxFuture<'static, ()>>);
+
+impl Future for EnvSleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<()> {
+        self.get_mut().0.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut().poll(cx)
+    }
+}
+
+impl hyper::rt::Sleep for EnvSleep {}
+
+impl hyper::rt::Timer for EnvTimer {
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn hyper::rt::Sleep>> {
+        Box::pin(EnvSleep(Mutex::new(self.0.host().sleep(duration))))
+    }
+
+    /// hyper reckons deadlines on a clock that is not the world's. Each is set anew with the one duration that is
+    /// configured, so that duration is what counts.
+    fn sleep_until(&self, _deadline: std::time::Instant) -> Pin<Box<dyn hyper::rt::Sleep>> {
+        self.sleep(Duration::from_millis(limits::HTTP_HEAD_MS))
+    }
+}
+
+/// A stream whose writes fail when the client takes nothing for `limits::HTTP_WRITE_IDLE_MS`.
+struct Paced {
+    stream: BoxStream,
+    env: Env,
+    waiting: Option<BoxFuture<'static, ()>>,
+}
+
+impl Paced {
+    fn pace<T>(&mut self, cx: &mut TaskContext<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.waiting = None;
+            return polled;
+        }
+        let limit = Duration::from_millis(limits::HTTP_WRITE_IDLE_MS);
+        let waiting = self.waiting.get_or_insert_with(|| self.env.host().sleep(limit));
+        ready!(waiting.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Paced {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Paced {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.pace(cx, polled)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_flush(cx);
+        self.pace(cx, polled)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.pace(cx, polled)
+    }
+}
