@@ -139,3 +139,9 @@ pub const STAGE_CONCURRENCY: usize = 8;
 pub const HTTP_CONNECTIONS_CEILING: u32 = 100_000;
 /// Pause after a failed accept, in milliseconds: long enough not to spin, short enough not to be felt.
 pub const HTTP_ACCEPT_PAUSE_MS: u64 = 50;
+/// Time spent on skipping an unread request body, in milliseconds.
+pub const HTTP_SKIP_MS: u64 = 5_000;
+/// Most identifiers that one `_uuids` request makes (`uuids/max_count`).
+pub const UUIDS_MAX: u64 = 1000;
+/// Most databases that one `_dbs_info` request describes (`chttpd/max_db_number_for_dbs_info_req`).
+pub const DBS_INFO_MAX: u64 = 100;

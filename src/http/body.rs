@@ -5,10 +5,12 @@
 
 use std::io::Write;
 use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt};
+use tokio::sync::oneshot;
 
 use super::problem::{Problem, Result};
 use crate::limits;
@@ -19,7 +21,8 @@ pub type ChunkSource = Pin<Box<dyn Stream<Item = std::result::Result<Bytes, Stri
 
 /// The body of a request. Read it once, by chunks or as a whole.
 pub struct RequestBody {
-    source: Option<ChunkSource>,
+    /// Never locked: the mutex lets handlers share a request between threads.
+    source: Option<Mutex<ChunkSource>>,
     env: Option<Env>,
     /// `Content-Length` as sent, before unzipping.
     length: Option<u64>,
@@ -30,6 +33,17 @@ pub struct RequestBody {
     left: BytesMut,
     read_bytes: u64,
     limit_bytes: u64,
+    /// Who gets what was not read.
+    unread: Option<oneshot::Sender<ChunkSource>>,
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        if let (Some(source), Some(unread)) = (self.source.take(), self.unread.take()) {
+            // Nobody waits for it when the request was cancelled.
+            let _ = unread.send(source.into_inner().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
 }
 
 impl std::fmt::Debug for RequestBody {
@@ -41,7 +55,17 @@ impl std::fmt::Debug for RequestBody {
 impl RequestBody {
     /// A body from the connection. `limit_bytes` is that of `chttpd/max_http_request_size`, counted as sent.
     pub fn new(env: Env, source: ChunkSource, length: Option<u64>, limit_bytes: u64) -> RequestBody {
-        RequestBody { source: Some(source), env: Some(env), length, limit_bytes, ..RequestBody::full("") }
+        RequestBody {
+            source: Some(Mutex::new(source)),
+            env: Some(env),
+            length,
+            inflater: None,
+            zipped: Bytes::new(),
+            left: BytesMut::new(),
+            read_bytes: 0,
+            limit_bytes,
+            unread: None,
+        }
     }
 
     /// A body that is already here.
@@ -49,19 +73,32 @@ impl RequestBody {
         let bytes = bytes.into();
         RequestBody {
             length: Some(bytes.len() as u64),
-            source: Some(Box::pin(futures_util::stream::iter([Ok(bytes)]))),
+            source: Some(Mutex::new(Box::pin(futures_util::stream::iter([Ok(bytes)])))),
             env: None,
             inflater: None,
             zipped: Bytes::new(),
             left: BytesMut::new(),
             read_bytes: 0,
             limit_bytes: u64::MAX,
+            unread: None,
         }
     }
 
     /// `Content-Length` as sent; `None` for a chunked body.
     pub fn length(&self) -> Option<u64> {
         self.length
+    }
+
+    /// Largest body as sent, in bytes.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    /// Hands what is left unread to `unread` when the body is dropped.
+    #[must_use]
+    pub fn return_to(mut self, unread: oneshot::Sender<ChunkSource>) -> RequestBody {
+        self.unread = Some(unread);
+        self
     }
 
     /// From now on, chunks are unzipped.
@@ -102,6 +139,7 @@ impl RequestBody {
 
     async fn read_source(&mut self) -> Result<Option<Bytes>> {
         let Some(source) = &mut self.source else { return Ok(None) };
+        let source = source.get_mut().unwrap_or_else(PoisonError::into_inner);
         let read = match &self.env {
             Some(env) => env
                 .timeout(Duration::from_millis(limits::HTTP_BODY_IDLE_MS), source.next())
@@ -113,7 +151,6 @@ impl RequestBody {
             Some(Ok(chunk)) => {
                 self.read_bytes += chunk.len() as u64;
                 if self.read_bytes > self.limit_bytes {
-                    self.source = None;
                     return Err(Problem::body_too_large());
                 }
                 Ok(Some(chunk))
@@ -145,23 +182,6 @@ impl RequestBody {
             }
         }
         Ok(first.unwrap_or_else(|| whole.freeze()))
-    }
-
-    /// Reads and drops what the handler left, so that the connection can carry the next request. True when the body
-    /// ended within `limit_bytes`.
-    pub async fn drain(&mut self, limit_bytes: u64) -> bool {
-        self.inflater = None;
-        let mut dropped = 0;
-        loop {
-            match self.read_source().await {
-                Ok(Some(chunk)) => dropped += chunk.len() as u64,
-                Ok(None) => return true,
-                Err(_) => return false,
-            }
-            if dropped > limit_bytes {
-                return false;
-            }
-        }
     }
 }
 
@@ -202,7 +222,9 @@ mod tests {
 
     fn in_pieces(data: &[u8], size: usize) -> RequestBody {
         let chunks: Vec<_> = data.chunks(size).map(|c| Ok(Bytes::copy_from_slice(c))).collect();
-        RequestBody { source: Some(Box::pin(futures_util::stream::iter(chunks))), ..RequestBody::full("") }
+        let mut body = RequestBody::full("");
+        body.source = Some(Mutex::new(Box::pin(futures_util::stream::iter(chunks))));
+        body
     }
 
     fn whole(body: &mut RequestBody, limit: u64) -> super::Result<Bytes> {
@@ -239,7 +261,8 @@ mod tests {
     fn limits_hold_for_sent_and_for_unzipped_bytes() {
         assert_eq!(whole(&mut in_pieces(b"123456", 2), 5).unwrap_err().error, "too_large");
         assert_eq!(whole(&mut in_pieces(b"123456", 2), 6).unwrap(), "123456");
-        let mut body = RequestBody { limit_bytes: 3, ..in_pieces(b"123456", 2) };
+        let mut body = in_pieces(b"123456", 2);
+        body.limit_bytes = 3;
         assert_eq!(whole(&mut body, 100).unwrap_err().status, 413);
     }
 }

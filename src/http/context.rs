@@ -1,7 +1,15 @@
 //! What handlers may reach: the world, the configuration, the databases.
 
-use crate::auth::Authenticator;
+use std::sync::Arc;
+
+use super::problem::Result;
+use super::stats::Stats;
+use super::uuid::Uuids;
+use crate::auth::access::{self, Class};
+use crate::auth::security::SecurityObject;
+use crate::auth::{Authenticator, UserCtx};
 use crate::config::Config;
+use crate::coordinator::{Coordinator, Database};
 use crate::world::Env;
 
 /// The node as handlers see it. One per node, shared by all requests.
@@ -12,6 +20,33 @@ pub struct Context {
     pub config: Config,
     /// Checks credentials.
     pub authenticator: Authenticator,
+    /// The databases.
+    pub coordinator: Arc<Coordinator>,
+    /// Makes identifiers for `_uuids` and for documents without an id.
+    pub uuids: Uuids,
+    /// Counts what was done.
+    pub stats: Stats,
     /// The node's name, `name@host`.
     pub node_name: String,
+    /// The node's identity, 32 hexadecimal digits: `uuid` of `GET /`.
+    pub node_uuid: String,
+}
+
+impl Context {
+    /// Opens a database for a caller who must be of `class` there.
+    ///
+    /// # Errors
+    /// 404 for a missing database whoever asks, then the refusal of the access table.
+    pub fn open(&self, name: &str, user: &UserCtx, class: Class) -> Result<Arc<Database>> {
+        let database = self.coordinator.database(name)?;
+        self.allow(&database, user, class)?;
+        Ok(database)
+    }
+
+    /// Checks a further right in a database that is open: for instance [`Class::DatabaseAdmin`] for design documents.
+    pub fn allow(&self, database: &Database, user: &UserCtx, class: Class) -> Result<()> {
+        // What was stored was checked; were it broken, only server administrators get in.
+        let security = SecurityObject::parse(&database.security()).unwrap_or_else(|_| SecurityObject::admin_only());
+        Ok(access::check(class, user, Some(&security))?)
+    }
 }

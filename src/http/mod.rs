@@ -3,14 +3,19 @@
 //! `server` accepts connections, `route` names the endpoint, `request` and `query` read, a handler in `handle` calls one
 //! layer down, `response` and `problem` print. Only `problem` knows which error has which status.
 
+mod answer;
 pub mod body;
 pub mod context;
+mod cors;
 pub mod handle;
 pub mod problem;
 pub mod query;
 pub mod request;
 pub mod response;
 pub mod route;
+pub mod server;
+pub mod stats;
+pub mod uuid;
 
 pub use crate::auth::UserCtx;
 pub use context::Context;

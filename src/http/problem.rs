@@ -8,6 +8,15 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
+use crate::auth::AuthError;
+use crate::auth::access::Refusal;
+use crate::auth::security::SecurityError;
+use crate::config::ConfigError;
+use crate::coordinator::{ChangesError, DatabaseError, ReadError, SettingError, ShardError, WriteError};
+use crate::document::draft::DraftError;
+use crate::document::json::JsonError;
+use crate::document::revision::BadRevision;
+
 /// A failed request: becomes an answer `{"error":..,"reason":..}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -134,3 +143,166 @@ impl Problem {
 
 /// What handlers return.
 pub type Result<T> = std::result::Result<T, Problem>;
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}: {}", self.status.as_u16(), self.error, self.reason)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+impl From<AuthError> for Problem {
+    fn from(error: AuthError) -> Problem {
+        match error {
+            AuthError::InvalidBase64 => Problem::bad_request(error.reason()),
+            AuthError::WrongCredentials => Problem::unauthorized(error.reason()),
+            AuthError::Busy => Problem::unavailable(error.reason()),
+        }
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Problem {
+        match refusal {
+            Refusal::Unauthorized(reason) => Problem::unauthorized(reason),
+            Refusal::Forbidden(reason) => Problem::forbidden(reason),
+        }
+    }
+}
+
+impl From<SecurityError> for Problem {
+    fn from(error: SecurityError) -> Problem {
+        Problem::bad_request(error.reason())
+    }
+}
+
+impl From<ConfigError> for Problem {
+    fn from(error: ConfigError) -> Problem {
+        match error {
+            ConfigError::Io { .. } | ConfigError::NotText(_) => {
+                tracing::error!("{error}");
+                Problem::internal("The configuration file could not be used.")
+            }
+            invalid => Problem::bad_request(invalid.to_string()),
+        }
+    }
+}
+
+impl From<DraftError> for Problem {
+    fn from(error: DraftError) -> Problem {
+        Problem::invalid(error.name(), error.reason)
+    }
+}
+
+impl From<JsonError> for Problem {
+    fn from(_: JsonError) -> Problem {
+        Problem::invalid_json()
+    }
+}
+
+impl From<BadRevision> for Problem {
+    fn from(_: BadRevision) -> Problem {
+        Problem::bad_request("Invalid rev format")
+    }
+}
+
+impl From<ShardError> for Problem {
+    fn from(error: ShardError) -> Problem {
+        tracing::error!("a request failed below the coordinator: {error:?}");
+        Problem::unavailable("The node could not reach its data, try again.")
+    }
+}
+
+impl From<DatabaseError> for Problem {
+    fn from(error: DatabaseError) -> Problem {
+        match error {
+            DatabaseError::Exists => Problem::new(
+                StatusCode::PRECONDITION_FAILED,
+                "file_exists",
+                "The database could not be created, the file already exists.",
+            ),
+            DatabaseError::IllegalName { name } => {
+                let rule = "Only lowercase characters (a-z), digits (0-9), and any of the characters _, $, (, ), +, -, \
+                            and / are allowed. Must begin with a letter.";
+                Problem::invalid("illegal_database_name", format!("Name: '{name}'. {rule}"))
+            }
+            DatabaseError::IllegalPlacement => {
+                Problem::bad_request("The `placement` value should be in a format `zone:n`.")
+            }
+            DatabaseError::IllegalNumber { parameter } => {
+                Problem::bad_request(format!("The `{parameter}` value should be a positive integer."))
+            }
+            DatabaseError::NameTooLong { name } => {
+                let reason = format!("At least one path segment of `{name}` is too long.");
+                Problem::invalid("database_name_too_long", reason)
+            }
+            DatabaseError::NotFound => Problem::no_database(),
+            DatabaseError::Unavailable(error) => error.into(),
+        }
+    }
+}
+
+impl From<ReadError> for Problem {
+    fn from(error: ReadError) -> Problem {
+        match error {
+            ReadError::DatabaseGone => Problem::no_database(),
+            ReadError::DamagedAttachment { name } => {
+                Problem::internal(format!("Attachment {name} is damaged on this node."))
+            }
+            ReadError::Unavailable(error) => error.into(),
+        }
+    }
+}
+
+impl From<WriteError> for Problem {
+    fn from(error: WriteError) -> Problem {
+        match error {
+            WriteError::AttachmentTooLarge { name } => Problem::too_large("attachment_too_large", name),
+            WriteError::Conflict => Problem::conflict(),
+            WriteError::DatabaseGone => Problem::no_database(),
+            WriteError::DigestMismatch { name } => {
+                Problem::invalid("md5_mismatch", format!("Attachment {name} does not match its digest."))
+            }
+            WriteError::DocumentTooLarge { id } => Problem::too_large("document_too_large", id.as_str().to_owned()),
+            WriteError::Draft(error) => error.into(),
+            WriteError::Busy => Problem::unavailable("Too many batched documents wait to be written."),
+            WriteError::MissingAttachment => Problem::not_found("Document is missing attachment"),
+            WriteError::MissingRev => Problem::new(StatusCode::CONFLICT, "not_found", "missing_rev"),
+            WriteError::MissingStub { id, name } => Problem::new(
+                StatusCode::PRECONDITION_FAILED,
+                "missing_stub",
+                format!("Invalid attachment stub in {} for {name}", id.as_str()),
+            ),
+            WriteError::NotFound { deleted } => Problem::not_found(if deleted { "deleted" } else { "missing" }),
+            WriteError::RevisionRequired => {
+                Problem::bad_request("When `new_edits: false`, the document needs `_rev` or `_revisions` specified")
+            }
+            WriteError::Unknown => Problem::unavailable("The outcome of the write is not known."),
+            WriteError::Unavailable(error) => error.into(),
+        }
+    }
+}
+
+impl From<SettingError> for Problem {
+    fn from(error: SettingError) -> Problem {
+        match error {
+            SettingError::IllegalLimit => Problem::bad_request("The limit must be a positive integer"),
+            SettingError::IllegalSecurity { reason } => Problem::bad_request(reason),
+            SettingError::TooManyDocuments => Problem::bad_request("Exceeded maximum number of documents."),
+            SettingError::TooManyRevisions => Problem::bad_request("Exceeded maximum number of revisions."),
+            SettingError::DatabaseGone => Problem::no_database(),
+            SettingError::Unavailable(error) => error.into(),
+        }
+    }
+}
+
+impl From<ChangesError> for Problem {
+    fn from(error: ChangesError) -> Problem {
+        match error {
+            ChangesError::MalformedSince => Problem::bad_request("Malformed sequence supplied in 'since' parameter."),
+            ChangesError::Filter { error, reason } => Problem::invalid(error, reason),
+            ChangesError::Read(error) => error.into(),
+        }
+    }
+}

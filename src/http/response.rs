@@ -27,6 +27,20 @@ pub fn encode_segment(segment: &str) -> String {
     utf8_percent_encode(segment, SEGMENT).to_string()
 }
 
+/// An ETag for an answer that stands for a state: its digest in digits of base 36, quoted.
+pub fn state_etag(bytes: &[u8]) -> String {
+    use md5::Digest;
+    let mut rest = u128::from_be_bytes(md5::Md5::digest(bytes).into());
+    let mut digits = Vec::with_capacity(25);
+    for _ in 0..25 {
+        // Invariant: a remainder by 36 is a digit of base 36.
+        digits.push(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[(rest % 36) as usize]);
+        rest /= 36;
+    }
+    digits.reverse();
+    format!("\"{}\"", String::from_utf8_lossy(&digits))
+}
+
 /// The body of an answer.
 pub enum ReplyBody {
     /// All of it.

@@ -54,8 +54,8 @@ pub enum Endpoint {
     SearchAnalyze,
     /// `/_node` and below: the segments behind it.
     Node(Vec<String>),
-    /// An unknown `/_x` of the server.
-    Unknown,
+    /// An unknown `/_x` of the server; its name when nothing follows it.
+    Unknown(Option<String>),
     /// Something in a database.
     In(String, InDatabase),
 }
@@ -151,7 +151,7 @@ pub fn route(path: &str) -> Endpoint {
     let raw = segments(path);
     let decoded: Vec<Result<String, _>> = raw.iter().map(|s| String::from_utf8(decode(s))).collect();
     let Some(first) = decoded.first() else { return Endpoint::Root };
-    let Ok(first) = first else { return Endpoint::Unknown };
+    let Ok(first) = first else { return Endpoint::Unknown(None) };
     let mut rest = Vec::with_capacity(decoded.len());
     for segment in &decoded[1..] {
         match segment {
@@ -180,7 +180,7 @@ pub fn route(path: &str) -> Endpoint {
         ("_users" | "_replicator" | "_global_changes" | "_metadata", _) => {
             Endpoint::In(first.clone(), in_database(&rest))
         }
-        (name, _) if name.starts_with('_') => Endpoint::Unknown,
+        (name, below) if name.starts_with('_') => Endpoint::Unknown((below == 0).then(|| first.clone())),
         _ => Endpoint::In(first.clone(), in_database(&rest)),
     }
 }
@@ -261,7 +261,7 @@ pub fn methods(endpoint: &Endpoint) -> (&'static [Verb], &'static str) {
         Endpoint::Replicate => (POST, "POST"),
         Endpoint::Scheduler(_) => (GET_POST, "GET,HEAD,POST"),
         Endpoint::Node(rest) => node_methods(rest),
-        Endpoint::Reshard(_) | Endpoint::SearchAnalyze | Endpoint::Unknown => (ANY, ""),
+        Endpoint::Reshard(_) | Endpoint::SearchAnalyze | Endpoint::Unknown(_) => (ANY, ""),
         Endpoint::In(_, at) => database_methods(at),
     }
 }
@@ -347,9 +347,10 @@ mod tests {
         assert_eq!(route("//_up/"), Endpoint::Up);
         assert_eq!(route("/_utils"), Endpoint::Utils(None));
         assert_eq!(route("/_utils/"), Endpoint::Utils(Some(String::new())));
-        assert_eq!(route("/_nothing/more"), Endpoint::Unknown);
-        assert_eq!(route("/_up/x"), Endpoint::Unknown);
-        assert_eq!(route("/%ff/x"), Endpoint::Unknown);
+        assert_eq!(route("/_nothing/more"), Endpoint::Unknown(None));
+        assert_eq!(route("/_nothing"), Endpoint::Unknown(Some("_nothing".into())));
+        assert_eq!(route("/_up/x"), Endpoint::Unknown(None));
+        assert_eq!(route("/%ff/x"), Endpoint::Unknown(None));
         assert_eq!(route("/_node/_local/_config"), Endpoint::Node(vec!["_local".into(), "_config".into()]));
         assert_eq!(route("/_users"), Endpoint::In("_users".into(), InDatabase::Database));
         assert_eq!(route("/a%2Fb"), Endpoint::In("a/b".into(), InDatabase::Database));

@@ -1,39 +1,126 @@
 //! One handler per endpoint, chosen by one flat match. Handlers read the request, call one layer down, print the answer.
 
-use super::route::{Endpoint, InDatabase};
+use super::request::Verb;
+use super::route::{Endpoint, InDatabase, methods};
 use super::{Context, Problem, Reply, Request, Result};
+use crate::auth::access::{self, Class, Door};
 
 pub mod all_docs;
 pub mod attachment;
 pub mod bulk;
 pub mod changes;
+mod database;
 pub mod document;
 pub mod local;
+mod node;
+mod not_yet;
 pub mod purge;
 pub mod replication;
+mod security;
+mod server;
 
-/// Answers `request`, which names `endpoint`.
+/// Checks that come before any handler: the outermost door, rights on the server, the method.
+pub(super) fn admit(ctx: &Context, endpoint: &Endpoint, request: &Request) -> Result<()> {
+    let door = match endpoint {
+        Endpoint::Up => Door::Up,
+        Endpoint::Session if request.verb == Verb::Post => Door::Login,
+        _ => Door::Other,
+    };
+    access::enter(&ctx.config, door, &request.user)?;
+    access::check(server_class(ctx, endpoint, request.verb), &request.user, None)?;
+    let (accepted, allow) = methods(endpoint);
+    if accepted.contains(&request.verb) { Ok(()) } else { Err(Problem::method_not_allowed(allow)) }
+}
+
+/// Which rights on the server an endpoint asks for; rights in a database are asked for where it is opened.
+fn server_class(ctx: &Context, endpoint: &Endpoint, verb: Verb) -> Class {
+    match endpoint {
+        Endpoint::Root
+        | Endpoint::Up
+        | Endpoint::Uuids
+        | Endpoint::Session
+        | Endpoint::Utils(_)
+        | Endpoint::Favicon
+        | Endpoint::SearchAnalyze => Class::Open,
+        Endpoint::AllDbs | Endpoint::DbsInfo => access::database_lists(&ctx.config),
+        Endpoint::Node(rest)
+            if matches!(rest.get(1).map(String::as_str), Some("_stats" | "_system" | "_prometheus")) =>
+        {
+            Class::Metrics
+        }
+        Endpoint::DbUpdates
+        | Endpoint::ActiveTasks
+        | Endpoint::Membership
+        | Endpoint::ClusterSetup
+        | Endpoint::Replicate
+        | Endpoint::Scheduler(_)
+        | Endpoint::Reshard(_)
+        | Endpoint::Node(_)
+        | Endpoint::Unknown(_) => Class::ServerAdmin,
+        Endpoint::In(_, InDatabase::Database) if matches!(verb, Verb::Put | Verb::Delete) => Class::ServerAdmin,
+        Endpoint::In(..) => Class::Open,
+    }
+}
+
+/// Answers `request`, which names `endpoint` and was admitted.
 pub async fn handle(ctx: &Context, endpoint: Endpoint, request: Request) -> Result<Reply> {
     match endpoint {
+        Endpoint::Root => Ok(server::welcome(ctx)),
+        Endpoint::Up => Ok(server::up(ctx)),
+        Endpoint::Uuids => server::uuids(ctx, &request),
+        Endpoint::AllDbs => server::all_dbs(ctx, &request),
+        Endpoint::DbsInfo => server::dbs_info(ctx, request).await,
+        Endpoint::ActiveTasks => Ok(Reply::json(http::StatusCode::OK, "[]")),
+        Endpoint::Membership => Ok(server::membership(ctx)),
+        Endpoint::Session => server::session(ctx, &request),
+        Endpoint::Favicon => Ok(server::favicon()),
+        Endpoint::Utils(below) => server::utils(&request, below.as_deref()),
+        Endpoint::Node(rest) => node::handle(ctx, request, &rest).await,
+        Endpoint::Unknown(name) => database::unknown(ctx, &request, name.as_deref()).await,
+        Endpoint::SearchAnalyze => Err(not_yet::search()),
+        Endpoint::DbUpdates => Err(not_yet::endpoint("_db_updates")),
+        Endpoint::ClusterSetup => Err(not_yet::endpoint("_cluster_setup")),
+        Endpoint::Replicate => Err(not_yet::endpoint("_replicate")),
+        Endpoint::Scheduler(_) => Err(not_yet::endpoint("_scheduler")),
+        Endpoint::Reshard(_) => Err(not_yet::endpoint("_reshard")),
         Endpoint::In(db, at) => in_database(ctx, &db, at, request).await,
-        _ => Err(Problem::not_implemented("not yet")),
     }
 }
 
 async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) -> Result<Reply> {
     match at {
+        InDatabase::Database if request.verb == Verb::Post => document::post(ctx, request, db).await,
+        InDatabase::Database => database::handle(ctx, &request, db).await,
         InDatabase::List(kind) => all_docs::list(ctx, request, db, kind).await,
         InDatabase::Queries(kind) => all_docs::queries(ctx, request, db, kind).await,
         InDatabase::BulkDocs => bulk::bulk_docs(ctx, request, db).await,
         InDatabase::BulkGet => bulk::bulk_get(ctx, request, db).await,
         InDatabase::Changes => changes::changes(ctx, request, db).await,
+        InDatabase::Compact(ddoc) => database::compact(ctx, &request, db, ddoc.as_deref()).await,
+        InDatabase::ViewCleanup => database::view_cleanup(ctx, &request, db),
+        InDatabase::EnsureFullCommit => database::ensure_full_commit(ctx, &request, db).await,
+        InDatabase::Security => security::handle(ctx, request, db).await,
+        InDatabase::RevsLimit => database::revs_limit(ctx, request, db).await,
+        InDatabase::PurgedInfosLimit => database::purged_infos_limit(ctx, request, db).await,
         InDatabase::Purge => purge::purge(ctx, request, db).await,
         InDatabase::PurgedInfos => purge::purged_infos(ctx, request, db).await,
         InDatabase::RevsDiff => replication::revs_diff(ctx, request, db).await,
         InDatabase::MissingRevs => replication::missing_revs(ctx, request, db).await,
+        InDatabase::Shards => database::shards(ctx, &request, db),
+        InDatabase::ShardsOf(id) => database::shards_of(ctx, &request, db, &id),
+        InDatabase::SyncShards => database::sync_shards(ctx, &request, db).await,
+        InDatabase::TempView if request.verb == Verb::Post => Err(not_yet::temp_view()),
+        InDatabase::TempView => document::handle(ctx, request, db, "_temp_view").await,
+        InDatabase::Mango(path) => not_yet::in_database(ctx, &request, db, &path),
+        InDatabase::Partition(path) => database::partition(ctx, &request, db, &path).await,
+        InDatabase::DesignFunction(id, path) => not_yet::design_function(ctx, &request, db, &id, &path).await,
         InDatabase::Document(id) => document::handle(ctx, request, db, &id).await,
+        InDatabase::EncodedDesign(id) if request.verb == Verb::Get => Ok(database::to_design(&request, db, &id)),
+        InDatabase::EncodedDesign(id) => document::handle(ctx, request, db, &id).await,
         InDatabase::Attachment(id, name) => attachment::handle(ctx, request, db, &id, &name).await,
         InDatabase::Local(id) => local::handle(ctx, request, db, &id).await,
-        _ => Err(Problem::not_implemented("not yet")),
+        InDatabase::LocalWithoutId | InDatabase::LocalAttachment | InDatabase::NotText => {
+            database::no_such_path(ctx, &request, db, &at)
+        }
     }
 }

@@ -1,0 +1,289 @@
+//! From one HTTP request to its answer: checks that hold for all endpoints, the handler, headers that all answers have.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use axum::body::Body;
+use futures_util::{StreamExt, TryStreamExt};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, DATE, HeaderName, HeaderValue, SERVER};
+use http::{HeaderMap, Method, StatusCode};
+use tokio::sync::oneshot;
+
+use super::Context;
+use super::body::{ChunkSource, RequestBody};
+use super::cors;
+use super::handle::{self, handle};
+use super::problem::{Problem, Result};
+use super::query::{Query, escapes_hold};
+use super::request::{Request, Verb};
+use super::response::{Reply, ReplyBody};
+use super::route::{Endpoint, InDatabase, route};
+use crate::auth::{Credentials, UserCtx};
+use crate::limits;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
+const BODY_TIME: HeaderName = HeaderName::from_static("x-couchdb-body-time");
+const FRAME_OPTIONS: HeaderName = HeaderName::from_static("x-frame-options");
+
+/// Headers that `Prefer: return=minimal` leaves (`chttpd/prefer_minimal`; the default list of CouchDB 3.5).
+const MINIMAL: &str =
+    "Cache-Control, Content-Length, Content-Range, Content-Type, ETag, Server, Transfer-Encoding, Vary, Date";
+
+/// Answers one request. Never fails: what goes wrong becomes an answer.
+pub async fn answer(context: Arc<Context>, peer: SocketAddr, request: axum::extract::Request) -> http::Response<Body> {
+    let began = context.env.now();
+    let (parts, body) = request.into_parts();
+    let id = request_id(&context, &parts.headers);
+    let (unread, mut rest) = oneshot::channel();
+    let body = request_body(&context, &parts.headers, body).return_to(unread);
+    let has_body = body.length() != Some(0);
+    let (verb, head, method) = method(&parts.method, &parts.headers);
+    let counted = method.clone();
+    let request = Request {
+        verb,
+        head,
+        method,
+        raw_path: parts.uri.path().to_owned(),
+        query: Query::parse(parts.uri.query().unwrap_or_default()),
+        headers: parts.headers.clone(),
+        peer,
+        id: id.clone(),
+        user: UserCtx::anonymous(),
+        body,
+    };
+    let location = request.base_url();
+    let mut reply = match cors::preflight(&context.config, &parts.method, &parts.headers) {
+        Some(reply) => reply,
+        None => match checked(&context, &parts.uri, request).await {
+            Ok(reply) => reply,
+            Err(problem) => refusal(&context, &parts, &location, problem),
+        },
+    };
+    if has_body && !parts.headers.contains_key(http::header::EXPECT) {
+        skip_rest(&context, &mut rest).await;
+    }
+    finish(&context, &parts, &id, &mut reply);
+    context.stats.count(&counted, reply.status, context.env.now().since(began));
+    into_response(reply)
+}
+
+/// What is checked before the handler, in this order: the target, credentials, the outermost door, the path, rights on
+/// the server, the method.
+async fn checked(context: &Context, uri: &http::Uri, mut request: Request) -> Result<Reply> {
+    let target_bytes = uri.path_and_query().map_or(0, |target| target.as_str().len() as u64);
+    if target_bytes > context.config.u64("chttpd", "max_uri_length", limits::HTTP_URI_BYTES) {
+        return Err(Problem::new(StatusCode::URI_TOO_LONG, "too_long", "the request uri is too long"));
+    }
+    if !uri.path_and_query().is_none_or(|target| escapes_hold(target.as_str())) {
+        return Err(Problem::bad_request("invalid_url_encoding"));
+    }
+    if request.body.length().is_some_and(|length| length > request.body.limit_bytes()) {
+        return Err(Problem::body_too_large());
+    }
+    let endpoint = route(&request.raw_path);
+    let credentials = Credentials { headers: &request.headers, peer: Some(request.peer.ip()) };
+    request.user = context.authenticator.authenticate(credentials).await?;
+    handle::admit(context, &endpoint, &request)?;
+    if !matches!(endpoint, Endpoint::In(_, InDatabase::Attachment(..))) {
+        request.undo_content_encoding()?;
+    }
+    handle(context, endpoint, request).await
+}
+
+/// The method that counts. An override is heeded on POST only, and only for these exact names.
+fn method(method: &Method, headers: &HeaderMap) -> (Verb, bool, String) {
+    let named = headers.get("x-http-method-override").and_then(|value| value.to_str().ok());
+    let known = ["GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT", "COPY"];
+    let name = match named.filter(|name| method == Method::POST && known.contains(name)) {
+        Some(name) => name,
+        None => method.as_str(),
+    };
+    let verb = match name {
+        "GET" | "HEAD" => Verb::Get,
+        "PUT" => Verb::Put,
+        "POST" => Verb::Post,
+        "DELETE" => Verb::Delete,
+        "COPY" => Verb::Copy,
+        _ => Verb::Other,
+    };
+    (verb, name == "HEAD", name.to_owned())
+}
+
+fn request_body(context: &Context, headers: &HeaderMap, body: Body) -> RequestBody {
+    let limit = context.config.u64("chttpd", "max_http_request_size", limits::HTTP_REQUEST_BYTES);
+    let sent = headers.get(http::header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
+    let chunked = headers.contains_key(http::header::TRANSFER_ENCODING);
+    let length = if chunked { None } else { Some(sent.unwrap_or(0)) };
+    let chunks = body.into_data_stream().map_err(|error| error.to_string());
+    RequestBody::new(context.env.clone(), Box::pin(chunks), length, limit)
+}
+
+/// Takes what the handler left unread, within limits: a client that is still sending would lose the answer when the
+/// connection is closed under it.
+async fn skip_rest(context: &Context, rest: &mut oneshot::Receiver<ChunkSource>) {
+    let Ok(mut source) = rest.try_recv() else { return };
+    let skip = async {
+        let mut skipped = 0;
+        while let Some(Ok(chunk)) = source.next().await {
+            skipped += chunk.len() as u64;
+            if skipped > limits::HTTP_SKIP_BYTES {
+                return;
+            }
+        }
+    };
+    // Over the time or over the limit the connection is closed after the answer.
+    let _ = context.env.timeout(Duration::from_millis(limits::HTTP_SKIP_MS), skip).await;
+}
+
+/// The client's own id when it is harmless, else a new one of ten digits.
+fn request_id(context: &Context, headers: &HeaderMap) -> String {
+    let own = headers.get(&REQUEST_ID).and_then(|value| value.to_str().ok());
+    let harmless = |id: &&str| {
+        (1..=36).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+    };
+    match own.filter(harmless) {
+        Some(id) => id.to_owned(),
+        None => crate::auth::password::to_hex(&context.env.random_bytes::<5>()),
+    }
+}
+
+/// An error's answer. 401 may carry a challenge, and sends a browser to the login page.
+fn refusal(context: &Context, parts: &http::request::Parts, base: &str, problem: Problem) -> Reply {
+    let status = problem.status;
+    let reason = problem.reason.clone();
+    let mut reply = Reply::from(problem);
+    if status != StatusCode::UNAUTHORIZED {
+        return reply;
+    }
+    if prefers_html(&parts.headers) {
+        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+        let (back, why) = (super::response::encode_segment(target), super::response::encode_segment(&reason));
+        let page = context.config.text("chttpd_auth", "authentication_redirect", "/_utils/session.html");
+        let to = format!("{base}{page}?return={back}&reason={why}");
+        return reply.status(StatusCode::FOUND).header(http::header::LOCATION, &to);
+    }
+    if let Some(challenge) = challenge(context, &parts.headers) {
+        reply.headers.insert(http::header::WWW_AUTHENTICATE, challenge);
+    }
+    reply
+}
+
+fn prefers_html(headers: &HeaderMap) -> bool {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    accept.contains("text/html") && !admits_json(Some(accept))
+}
+
+fn challenge(context: &Context, headers: &HeaderMap) -> Option<HeaderValue> {
+    if let Some(wanted) = headers.get("x-couchdb-www-authenticate") {
+        return Some(wanted.clone());
+    }
+    let configured = context.config.get("chttpd", "WWW-Authenticate");
+    let strict = context.config.bool("chttpd", "require_valid_user", false);
+    let text = configured.or_else(|| strict.then(|| "Basic realm=\"server\"".to_owned()))?;
+    HeaderValue::from_str(&text).ok()
+}
+
+/// Whether JSON may be called `application/json` (DESIGN section 1, the first row of the table).
+pub fn admits_json(accept: Option<&str>) -> bool {
+    let json = |range: &str| {
+        let mut parts = range.split(';').map(|part| part.trim().to_ascii_lowercase());
+        let media = parts.next().unwrap_or_default();
+        let refused = parts.any(|p| matches!(p.as_str(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000"));
+        let admits =
+            matches!(media.as_str(), "application/json" | "*/*" | "application/*") || media.starts_with("multipart/");
+        admits && !refused
+    };
+    accept.is_some_and(|accept| accept.split(',').any(json))
+}
+
+/// Adds what all answers have.
+fn finish(context: &Context, parts: &http::request::Parts, id: &str, reply: &mut Reply) {
+    let config = &context.config;
+    let bodiless = matches!(&reply.body, ReplyBody::Full(bytes) if bytes.is_empty());
+    let headers = &mut reply.headers;
+    if !bodiless && !headers.contains_key(CONTENT_TYPE) {
+        let accept = parts.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+        let name = if admits_json(accept) { "application/json" } else { "text/plain;charset=utf-8" };
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(name));
+    }
+    let redirect = reply.status.is_redirection() && reply.status != StatusCode::NOT_MODIFIED;
+    if !redirect && reply.status != StatusCode::NO_CONTENT && !headers.contains_key(CACHE_CONTROL) {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("must-revalidate"));
+    }
+    headers.insert(SERVER, HeaderValue::from_static(concat!("settee/", env!("CARGO_PKG_VERSION"))));
+    let date = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + context.env.wall());
+    if let Ok(date) = HeaderValue::from_str(&date) {
+        headers.insert(DATE, date);
+    }
+    headers.insert(BODY_TIME, HeaderValue::from_static("0"));
+    if let Ok(id) = HeaderValue::from_str(id) {
+        headers.insert(REQUEST_ID, id);
+    }
+    if config.bool("chttpd", "enable_xframe_options", false) {
+        let same = config.bool("x_frame_options", "same_origin", false);
+        headers.insert(FRAME_OPTIONS, HeaderValue::from_static(if same { "SAMEORIGIN" } else { "DENY" }));
+    }
+    if parts.headers.get("prefer").is_some_and(|value| value == "return=minimal") {
+        let kept = config.list("chttpd", "prefer_minimal", MINIMAL);
+        let kept = |name: &HeaderName| kept.iter().any(|k| k.eq_ignore_ascii_case(name.as_str()));
+        let dropped: Vec<HeaderName> = headers.keys().filter(|name| !kept(name)).cloned().collect();
+        for name in dropped {
+            headers.remove(name);
+        }
+    }
+    cors::add(config, &parts.headers, headers);
+}
+
+fn into_response(reply: Reply) -> http::Response<Body> {
+    let body = match reply.body {
+        ReplyBody::Full(bytes) => Body::from(bytes),
+        ReplyBody::Stream(chunks) => Body::from_stream(chunks.inspect_err(|problem| {
+            tracing::warn!("an answer was cut: {problem}");
+        })),
+    };
+    let mut response = http::Response::new(body);
+    *response.status_mut() = reply.status;
+    *response.headers_mut() = reply.headers;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue, Method};
+
+    use super::{Verb, admits_json, method};
+
+    #[test]
+    fn json_is_named_where_the_client_admits_it() {
+        for yes in [
+            "application/json",
+            "*/*",
+            "text/html, application/*;q=0.3",
+            "application/json;q=0.1",
+            "multipart/mixed",
+            "Multipart/Related,text/plain",
+        ] {
+            assert!(admits_json(Some(yes)), "{yes}");
+        }
+        for no in ["", "text/plain", "text/html", "image/png", "application/json;q=0", "text/*"] {
+            assert!(!admits_json(Some(no)), "{no}");
+        }
+        assert!(!admits_json(None));
+    }
+
+    #[test]
+    fn the_method_is_overridden_on_post_only() {
+        let overriding = |m: Method, name: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("x-http-method-override", HeaderValue::from_static(name));
+            method(&m, &headers)
+        };
+        assert_eq!(overriding(Method::POST, "PUT"), (Verb::Put, false, "PUT".to_owned()));
+        assert_eq!(overriding(Method::POST, "HEAD"), (Verb::Get, true, "HEAD".to_owned()));
+        assert_eq!(overriding(Method::POST, "put"), (Verb::Post, false, "POST".to_owned()));
+        assert_eq!(overriding(Method::POST, "PATCH"), (Verb::Post, false, "POST".to_owned()));
+        assert_eq!(overriding(Method::GET, "DELETE"), (Verb::Get, false, "GET".to_owned()));
+        assert_eq!(method(&Method::PATCH, &HeaderMap::new()).0, Verb::Other);
+    }
+}

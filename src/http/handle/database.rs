@@ -1,0 +1,211 @@
+//! `/{db}` itself, its limits, ranges and maintenance.
+
+use http::StatusCode;
+use serde_json::json;
+
+use super::super::request::Verb;
+use super::super::response::encode_segment;
+use super::super::route::InDatabase;
+use super::super::{Context, Problem, Reply, Request, Result};
+use super::not_yet;
+use crate::auth::access::Class;
+use crate::auth::security::SecurityObject;
+use crate::coordinator::{CreateOptions, Database, DatabaseError, Want, Written};
+use crate::document::id::DocId;
+use crate::document::rev_tree::RevValue;
+
+/// The format number of data files that clients see in `GET /{db}`: CouchDB's of 3.x.
+const DISK_FORMAT_VERSION: u32 = 8;
+
+/// GET, PUT and DELETE of a database.
+pub async fn handle(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
+    match request.verb {
+        Verb::Put => create(ctx, request, db).await,
+        Verb::Delete => delete(ctx, request, db).await,
+        _ => {
+            let database = ctx.open(db, &request.user, Class::Member)?;
+            Ok(Reply::value(StatusCode::OK, &info(&database).await?))
+        }
+    }
+}
+
+/// The record of `GET /{db}`.
+pub async fn info(database: &Database) -> Result<serde_json::Value> {
+    let info = database.info().await?;
+    let props = if info.partitioned { json!({"partitioned": true}) } else { json!({}) };
+    Ok(json!({
+        "instance_start_time": "0",
+        "db_name": database.name,
+        "purge_seq": info.purge_seq,
+        "update_seq": info.update_seq,
+        "sizes": {"file": info.sizes.file, "external": info.sizes.external, "active": info.sizes.active},
+        "props": props,
+        "doc_del_count": info.doc_del_count,
+        "doc_count": info.doc_count,
+        "disk_format_version": DISK_FORMAT_VERSION,
+        "compact_running": info.compact_running,
+        "cluster": {"q": info.cluster.q, "n": info.cluster.n, "w": info.cluster.w, "r": info.cluster.r},
+    }))
+}
+
+async fn create(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
+    let partitioned = match request.query.get("partitioned") {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(Problem::bad_request("Invalid `partitioned` parameter")),
+    };
+    let options = CreateOptions {
+        q: positive(request, "q")?,
+        n: positive(request, "n")?,
+        placement: request.query.get("placement").map(str::to_owned),
+        partitioned: partitioned?,
+        security: Some(SecurityObject::default_for(&ctx.config).text().clone()),
+        ..CreateOptions::default()
+    };
+    let written = ctx.coordinator.create_database(db, options).await?;
+    let status = if written == Written::Quorum { StatusCode::CREATED } else { StatusCode::ACCEPTED };
+    Ok(Reply::ok(status).location(request, &[db]))
+}
+
+fn positive(request: &Request, parameter: &'static str) -> Result<Option<u32>> {
+    let number = |text: &str| text.parse().ok().filter(|n| *n > 0);
+    match request.query.get(parameter) {
+        None => Ok(None),
+        Some(text) => Ok(Some(number(text).ok_or(DatabaseError::IllegalNumber { parameter })?)),
+    }
+}
+
+async fn delete(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
+    if request.query.has("rev") {
+        return Err(Problem::bad_request(
+            "You tried to DELETE a database with a ?=rev parameter. Did you mean to DELETE a document instead?",
+        ));
+    }
+    let written = ctx.coordinator.delete_database(db).await?;
+    Ok(Reply::ok(if written == Written::Quorum { StatusCode::OK } else { StatusCode::ACCEPTED }))
+}
+
+/// An unknown `/_x`: no database, and no name for one. `name` is there when the path is just that.
+pub async fn unknown(ctx: &Context, request: &Request, name: Option<&str>) -> Result<Reply> {
+    match name {
+        Some(name) if request.verb == Verb::Put => create(ctx, request, name).await,
+        _ => Err(Problem::no_database()),
+    }
+}
+
+/// `GET _design%2Fx`: to the same path with its slash.
+pub fn to_design(request: &Request, db: &str, id: &str) -> Reply {
+    let name = encode_segment(id.strip_prefix("_design/").unwrap_or(id));
+    let to = format!("{}/{}/_design/{name}", request.base_url(), encode_segment(db));
+    Reply::redirect(StatusCode::MOVED_PERMANENTLY, &to)
+}
+
+/// Paths that cannot name a document.
+pub fn no_such_path(ctx: &Context, request: &Request, db: &str, at: &InDatabase) -> Result<Reply> {
+    ctx.open(db, &request.user, Class::Member)?;
+    Err(match at {
+        InDatabase::LocalWithoutId => Problem::bad_request("Invalid _local document id."),
+        InDatabase::LocalAttachment => Problem::bad_request("_local documents do not accept attachments."),
+        _ if request.verb == Verb::Put => Problem::invalid("illegal_docid", "Document id must be valid UTF-8"),
+        _ => Problem::missing(),
+    })
+}
+
+/// `POST _compact` and `_compact/{ddoc}`.
+pub async fn compact(ctx: &Context, request: &Request, db: &str, ddoc: Option<&str>) -> Result<Reply> {
+    let database = ctx.open(db, &request.user, Class::Maintenance)?;
+    request.require_json()?;
+    match ddoc {
+        None => database.compact().await?,
+        Some(name) => {
+            let found = database.fetch(&DocId::new(&format!("_design/{name}")), Want::Winner).await?;
+            let live = |leaf: &crate::document::rev_tree::Leaf<'_, _>| !RevValue::is_deleted(leaf.value);
+            if !found.is_some_and(|found| found.tree.winner().as_ref().is_some_and(live)) {
+                return Err(Problem::missing());
+            }
+        }
+    }
+    Ok(Reply::ok(StatusCode::ACCEPTED))
+}
+
+/// `POST _view_cleanup`: without indexes there is nothing to clean.
+pub fn view_cleanup(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
+    ctx.open(db, &request.user, Class::Maintenance)?;
+    Ok(Reply::ok(StatusCode::ACCEPTED))
+}
+
+/// `POST _ensure_full_commit`
+pub async fn ensure_full_commit(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
+    let database = ctx.open(db, &request.user, Class::Member)?;
+    request.require_json()?;
+    database.ensure_full_commit().await?;
+    Ok(Reply::value(StatusCode::CREATED, &json!({"ok": true, "instance_start_time": "0"})))
+}
+
+/// GET and PUT `_revs_limit`
+pub async fn revs_limit(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
+    if request.verb == Verb::Get {
+        let database = ctx.open(db, &request.user, Class::Member)?;
+        return Ok(Reply::json(StatusCode::OK, database.revs_limit().to_string()));
+    }
+    let database = ctx.open(db, &request.user, Class::DatabaseAdmin)?;
+    let limit = request.json_body().await?.as_u64().filter(|limit| *limit > 0);
+    let limit = limit.ok_or_else(|| Problem::bad_request("`revs_limit` must be positive integer"))?;
+    database.set_revs_limit(limit).await?;
+    Ok(Reply::ok(StatusCode::OK))
+}
+
+/// GET and PUT `_purged_infos_limit`
+pub async fn purged_infos_limit(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
+    let database = ctx.open(db, &request.user, Class::ServerAdmin)?;
+    if request.verb == Verb::Get {
+        return Ok(Reply::json(StatusCode::OK, database.purged_infos_limit().to_string()));
+    }
+    let limit = request.json_body().await?.as_u64().filter(|limit| *limit > 0);
+    let limit = limit.ok_or_else(|| Problem::bad_request("`purged_infos_limit` must be positive integer"))?;
+    database.set_purged_infos_limit(limit).await?;
+    Ok(Reply::ok(StatusCode::OK))
+}
+
+/// `GET _shards`
+pub fn shards(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
+    let database = ctx.open(db, &request.user, Class::Member)?;
+    let shards: serde_json::Map<String, serde_json::Value> =
+        database.shards().into_iter().map(|(range, nodes)| (range, json!(nodes))).collect();
+    Ok(Reply::value(StatusCode::OK, &json!({ "shards": shards })))
+}
+
+/// `GET _shards/{docid}`
+pub fn shards_of(ctx: &Context, request: &Request, db: &str, id: &str) -> Result<Reply> {
+    let database = ctx.open(db, &request.user, Class::Member)?;
+    let (range, nodes) = database.shard_of(&DocId::new(id));
+    Ok(Reply::value(StatusCode::OK, &json!({"range": range, "nodes": nodes})))
+}
+
+/// `POST _sync_shards`
+pub async fn sync_shards(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
+    let database = ctx.open(db, &request.user, Class::ServerAdmin)?;
+    database.sync_shards().await?;
+    Ok(Reply::ok(StatusCode::ACCEPTED))
+}
+
+/// `GET _partition/{p}`; queries of a partition come with the indexes.
+pub async fn partition(ctx: &Context, request: &Request, db: &str, path: &[String]) -> Result<Reply> {
+    let database = ctx.open(db, &request.user, Class::Member)?;
+    let Some(name) = path.first() else { return Err(Problem::missing()) };
+    if !database.map.partitioned {
+        return Err(Problem::bad_request("database is not partitioned"));
+    }
+    if path.len() > 1 {
+        return Err(not_yet::endpoint("_partition queries"));
+    }
+    let info = database.partition_info(name).await?;
+    let body = json!({
+        "db_name": database.name,
+        "sizes": {"active": info.active, "external": info.external},
+        "partition": name,
+        "doc_count": info.doc_count,
+        "doc_del_count": info.doc_del_count,
+    });
+    Ok(Reply::value(StatusCode::OK, &body))
+}

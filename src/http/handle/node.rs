@@ -1,0 +1,82 @@
+//! `/_node/{name}`: this node's configuration, versions and numbers.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::super::request::Verb;
+use super::super::{Context, Problem, Reply, Request, Result};
+use super::not_yet;
+use crate::auth::admins;
+use crate::config::SECTIONS_CLOSED_TO_REQUESTS;
+
+/// `rest` is the path behind `_node`.
+pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<Reply> {
+    let parts: Vec<&str> = rest.iter().map(String::as_str).collect();
+    let [name, below @ ..] = parts.as_slice() else {
+        return Err(Problem::bad_request("Incomplete path to _node request"));
+    };
+    if *name != "_local" && *name != ctx.node_name {
+        return Err(Problem::not_found(format!("no such node: {name}")));
+    }
+    match below {
+        [] => Ok(Reply::value(StatusCode::OK, &json!({"name": ctx.node_name}))),
+        ["_config"] => Ok(Reply::value(StatusCode::OK, &json!(*ctx.config.sections()))),
+        ["_config", "_reload"] => reload(ctx).await,
+        ["_config", section] => Ok(Reply::value(StatusCode::OK, &json!(ctx.config.section(section)))),
+        ["_config", section, key] => setting(ctx, request, section, key).await,
+        ["_versions"] => Ok(Reply::value(StatusCode::OK, &versions())),
+        ["_system"] => Ok(Reply::value(StatusCode::OK, &ctx.stats.system(&ctx.env))),
+        ["_stats", path @ ..] => stats(ctx, path),
+        ["_prometheus"] => {
+            let text = ctx.stats.prometheus(&ctx.env);
+            Ok(Reply::typed(StatusCode::OK, "text/plain; version=2.0", text))
+        }
+        ["_restart"] => Err(not_yet::endpoint("_restart")),
+        ["_nodes", ..] => Err(not_yet::endpoint("_nodes")),
+        _ => Err(Problem::missing()),
+    }
+}
+
+fn versions() -> Value {
+    json!({"settee": {"version": env!("CARGO_PKG_VERSION")}})
+}
+
+/// The tree of statistics, or what `path` names in it.
+fn stats(ctx: &Context, path: &[&str]) -> Result<Reply> {
+    let tree = ctx.stats.tree(ctx.coordinator.database_names(&Default::default()).len() as u64);
+    let found = path.iter().try_fold(&tree, |at, name| at.get(name));
+    found.map(|value| Reply::value(StatusCode::OK, value)).ok_or_else(Problem::missing)
+}
+
+async fn reload(ctx: &Context) -> Result<Reply> {
+    ctx.config.reload().await?;
+    for error in admins::hash_plain_passwords(&ctx.env, &ctx.config).await {
+        tracing::warn!("a plain password of [admins] could not be replaced by its hash: {error}");
+    }
+    Ok(Reply::ok(StatusCode::OK))
+}
+
+/// One setting. PUT and DELETE answer the old value; PUT of an administrator too (DESIGN section 1).
+async fn setting(ctx: &Context, mut request: Request, section: &str, key: &str) -> Result<Reply> {
+    let unknown = || Problem::not_found("unknown_config_value");
+    if request.verb == Verb::Get {
+        let value = ctx.config.get(section, key).ok_or_else(unknown)?;
+        return Ok(Reply::value(StatusCode::OK, &json!(value)));
+    }
+    if SECTIONS_CLOSED_TO_REQUESTS.contains(&section) {
+        return Err(Problem::forbidden("Config section blacklisted for modification over HTTP API."));
+    }
+    let persist = request.header("x-couch-persist") != Some("false");
+    if request.verb == Verb::Delete {
+        let old = ctx.config.delete((section, key), persist).await?.ok_or_else(unknown)?;
+        return Ok(Reply::value(StatusCode::OK, &json!(old)));
+    }
+    let body = request.json_body().await?;
+    let value = body.as_str().ok_or_else(|| Problem::bad_request("a JSON string expected"))?;
+    let old = if section == admins::SECTION {
+        admins::put(&ctx.env, &ctx.config, key, value, persist).await?
+    } else {
+        ctx.config.set((section, key), value, persist).await?
+    };
+    Ok(Reply::value(StatusCode::OK, &json!(old.unwrap_or_default())))
+}

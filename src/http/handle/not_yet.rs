@@ -1,0 +1,45 @@
+//! Endpoints that this version does not serve: search as CouchDB without its plugin, the others as 501, from one place.
+
+use http::StatusCode;
+
+use super::super::{Context, Problem, Reply, Request, Result};
+use crate::auth::access::Class;
+use crate::coordinator::Want;
+use crate::document::id::DocId;
+
+/// 503, as the reference answers without the search plugin.
+pub fn search() -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "service unavailable", "Search is not available")
+}
+
+/// 501 for an endpoint of a later version.
+pub fn endpoint(name: &str) -> Problem {
+    Problem::not_implemented(format!("{name} is not available in this version."))
+}
+
+/// 410: views by POST were given up long ago.
+pub fn temp_view() -> Problem {
+    Problem::new(StatusCode::GONE, "gone", "Temporary views are not supported in CouchDB")
+}
+
+/// 501 for `_find` and its kin, to those who may read the database.
+pub fn in_database(ctx: &Context, request: &Request, db: &str, path: &str) -> Result<Reply> {
+    ctx.open(db, &request.user, Class::Member)?;
+    Err(endpoint(path.split('/').next().unwrap_or(path)))
+}
+
+/// Functions of a design document: search is 503, a missing design document 404, the rest 501.
+pub async fn design_function(ctx: &Context, request: &Request, db: &str, id: &str, path: &[String]) -> Result<Reply> {
+    let database = ctx.open(db, &request.user, Class::Member)?;
+    let function = path.first().map(String::as_str).unwrap_or_default();
+    if matches!(function, "_search" | "_search_info" | "_search_disk_size" | "_nouveau" | "_nouveau_info") {
+        return Err(search());
+    }
+    let found = database.fetch(&DocId::new(id), Want::Winner).await?;
+    if found
+        .is_none_or(|f| f.tree.winner().is_none_or(|leaf| crate::document::rev_tree::RevValue::is_deleted(leaf.value)))
+    {
+        return Err(Problem::missing());
+    }
+    Err(endpoint(function))
+}

@@ -1,0 +1,189 @@
+//! Endpoints of the server: welcome, health, identifiers, lists of databases, session, the web interface's place.
+
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, EXPIRES, LOCATION, PRAGMA};
+use serde_json::json;
+
+use super::super::request::Verb;
+use super::super::response::state_etag;
+use super::super::{Context, Problem, Query, Reply, Request, Result};
+use super::{database, not_yet};
+use crate::coordinator::NamesQuery;
+use crate::document::json::Value;
+use crate::limits;
+
+/// The interface level that clients test for; settee's own version stands in `vendor`.
+const INTERFACE_VERSION: &str = "3.5.0";
+const FEATURES: [&str; 3] = ["access-ready", "partitioned", "pluggable-storage-engines"];
+
+/// `GET /`
+pub fn welcome(ctx: &Context) -> Reply {
+    let body = json!({
+        "couchdb": "Welcome",
+        "version": INTERFACE_VERSION,
+        "git_sha": option_env!("SETTEE_GIT_SHA").unwrap_or("unknown"),
+        "uuid": ctx.node_uuid,
+        "features": FEATURES,
+        "vendor": {"name": "settee", "version": env!("CARGO_PKG_VERSION")},
+    });
+    Reply::value(StatusCode::OK, &body)
+}
+
+/// `GET /_up`: 404 in maintenance, so that a balancer sends its requests elsewhere.
+pub fn up(ctx: &Context) -> Reply {
+    match ctx.config.text("couchdb", "maintenance_mode", "false").as_str() {
+        "true" => Reply::value(StatusCode::NOT_FOUND, &json!({"status": "maintenance_mode"})),
+        "nolb" => Reply::value(StatusCode::NOT_FOUND, &json!({"status": "nolb"})),
+        _ => Reply::value(StatusCode::OK, &json!({"status": "ok", "seeds": {}})),
+    }
+}
+
+/// `GET /_uuids`
+pub fn uuids(ctx: &Context, request: &Request) -> Result<Reply> {
+    let count = request.query.get("count").unwrap_or("1");
+    if count.is_empty() || !count.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(Problem::bad_request("count must be a positive integer"));
+    }
+    let max = ctx.config.u64("uuids", "max_count", limits::UUIDS_MAX);
+    let count = match count.parse::<u64>() {
+        Ok(count) if count <= max => count,
+        _ => return Err(Problem::bad_request("count parameter too large")),
+    };
+    let uuids: Vec<String> = (0..count).map(|_| ctx.uuids.next()).collect();
+    let body = json!({ "uuids": uuids }).to_string();
+    let etag = state_etag(body.as_bytes());
+    Ok(Reply::json(StatusCode::OK, body)
+        .etag(&etag)
+        .header(CACHE_CONTROL, "no-cache")
+        .header(PRAGMA, "no-cache")
+        .header(EXPIRES, "Mon, 01 Jan 1990 00:00:00 GMT"))
+}
+
+/// `GET /_all_dbs`
+pub fn all_dbs(ctx: &Context, request: &Request) -> Result<Reply> {
+    let names = ctx.coordinator.database_names(&names_query(&request.query)?);
+    let body = json!(names).to_string();
+    let etag = state_etag(body.as_bytes());
+    if request.has_current(&etag) {
+        return Ok(Reply::not_modified(&etag));
+    }
+    Ok(Reply::json(StatusCode::OK, body).etag(&etag))
+}
+
+/// Keys, `limit`, `skip` and `descending` of a list of names. Keys that are no strings bound nothing.
+fn names_query(query: &Query) -> Result<NamesQuery> {
+    let mut out = NamesQuery::default();
+    let text = |value: Option<Value>| value.and_then(|v| v.as_str().map(str::to_owned));
+    for name in ["startkey", "start_key"] {
+        out.start = text(query.json(name)?).or(out.start);
+    }
+    for name in ["endkey", "end_key"] {
+        out.end = text(query.json(name)?).or(out.end);
+    }
+    if let Some(key) = text(query.json("key")?) {
+        (out.start, out.end) = (Some(key.clone()), Some(key));
+    }
+    out.end_exclusive = query.boolean("inclusive_end")? == Some(false);
+    out.descending = query.boolean("descending")?.unwrap_or(false);
+    out.skip = query.positive("skip")?.unwrap_or(0);
+    out.limit = query.positive("limit")?;
+    Ok(out)
+}
+
+/// `GET` and `POST /_dbs_info`
+pub async fn dbs_info(ctx: &Context, mut request: Request) -> Result<Reply> {
+    let max = ctx.config.u64("chttpd", "max_db_number_for_dbs_info_req", limits::DBS_INFO_MAX);
+    let keys: Vec<Value> = if request.verb == Verb::Post {
+        request.require_json()?;
+        let mut body = request.json_object().await?;
+        match body.remove("keys") {
+            Some(Value::Array(keys)) if keys.len() as u64 > max => return Err(Problem::bad_request("too_many_keys")),
+            Some(Value::Array(keys)) => keys,
+            Some(_) => return Err(Problem::bad_request("`keys` member must be an array.")),
+            None => return Err(Problem::bad_request("`keys` member must exist.")),
+        }
+    } else {
+        let mut query = names_query(&request.query)?;
+        query.limit = Some(query.limit.unwrap_or(max).min(max));
+        ctx.coordinator.database_names(&query).into_iter().map(Value::from).collect()
+    };
+    let mut out = String::from("[");
+    for key in keys {
+        if out.len() > 1 {
+            out.push(',');
+        }
+        out.push_str(&described(ctx, &key).await?);
+    }
+    out.push(']');
+    Ok(Reply::json(StatusCode::OK, out))
+}
+
+/// One row: the database's record, or `not_found` for what is no database.
+async fn described(ctx: &Context, key: &Value) -> Result<String> {
+    let shown = String::from_utf8_lossy(&key.to_vec()).into_owned();
+    let info = match key.as_str().map(|name| ctx.coordinator.database(name)) {
+        Some(Ok(database)) => Some(database::info(&database).await?),
+        _ => None,
+    };
+    Ok(match info {
+        Some(info) => format!("{{\"key\":{shown},\"info\":{info}}}"),
+        None => format!("{{\"key\":{shown},\"error\":\"not_found\"}}"),
+    })
+}
+
+/// `GET /_membership`
+pub fn membership(ctx: &Context) -> Reply {
+    let nodes = [&ctx.node_name];
+    Reply::value(StatusCode::OK, &json!({"all_nodes": nodes, "cluster_nodes": nodes}))
+}
+
+/// `GET /_session`, and DELETE, which has nothing to end without cookies.
+pub fn session(ctx: &Context, request: &Request) -> Result<Reply> {
+    match request.verb {
+        Verb::Get => {}
+        Verb::Delete => return Ok(Reply::ok(StatusCode::OK)),
+        _ => return Err(not_yet::endpoint("POST /_session")),
+    }
+    let user = &request.user;
+    if user.name.is_none() && request.query.flag("basic") {
+        return Err(Problem::unauthorized("Please login."));
+    }
+    let handlers: Vec<&str> = ctx.authenticator.handlers().iter().map(|h| h.name()).collect();
+    let users = ctx.config.text("chttpd_auth", "authentication_db", "_users");
+    let mut info = json!({"authentication_db": users, "authentication_handlers": handlers});
+    if let Some(handler) = user.handler {
+        info["authenticated"] = handler.name().into();
+    }
+    let body = json!({"ok": true, "userCtx": {"name": user.name, "roles": user.roles}, "info": info});
+    Ok(Reply::value(StatusCode::OK, &body))
+}
+
+/// `GET /favicon.ico`: a picture of one transparent pixel.
+pub fn favicon() -> Reply {
+    Reply::typed(StatusCode::OK, "image/x-icon", &FAVICON[..])
+}
+
+/// `/_utils`: the web interface's place. Without its final slash it redirects, so that relative links work.
+pub fn utils(request: &Request, below: Option<&str>) -> Result<Reply> {
+    match below {
+        None => {
+            let to = format!("{}/_utils/", request.base_url());
+            Ok(Reply::redirect(StatusCode::MOVED_PERMANENTLY, &to).header(LOCATION, &to))
+        }
+        Some("" | "index.html") => Ok(Reply::typed(StatusCode::OK, "text/html; charset=utf-8", PAGE)),
+        Some(_) => Err(Problem::missing()),
+    }
+}
+
+const PAGE: &str = "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>settee</title>\n\
+    <h1>settee</h1>\n<p>The node is running. A web interface comes with a later version; until then use the HTTP \
+    interface at <a href=\"/\">/</a>.</p>\n</html>\n";
+
+/// An icon file: header, one directory entry, a bitmap of 1 x 1 pixel with 32 bits and its mask.
+const FAVICON: [u8; 70] = {
+    let mut file = [0u8; 70];
+    (file[2], file[4], file[6], file[7]) = (1, 1, 1, 1);
+    (file[10], file[12], file[14], file[18]) = (1, 32, 48, 22);
+    (file[22], file[26], file[30], file[34], file[36], file[42]) = (40, 1, 2, 1, 32, 8);
+    file
+};
