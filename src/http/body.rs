@@ -213,6 +213,7 @@ impl Inflater {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::sync::Mutex;
 
     use bytes::Bytes;
     use flate2::{Compression, write::GzEncoder};
