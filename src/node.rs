@@ -3,16 +3,26 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::auth::Authenticator;
-use crate::config::Config;
+use crate::auth::password::to_hex;
+use crate::auth::security::SecurityObject;
+use crate::config::{Config, ConfigError};
+use crate::coordinator::{Coordinator, CreateOptions, DatabaseError, Options};
+use crate::http::server::Server;
+use crate::http::stats::Stats;
+use crate::http::uuid::Uuids;
+use crate::http::{Context, Problem};
 use crate::limits;
-use crate::world::{Env, Listener};
+use crate::storage::{Storage, StorageOptions};
+use crate::world::Env;
 
 /// A running node.
 pub struct Node {
     address: SocketAddr,
-    _listener: Box<dyn Listener>,
+    server: Server,
+    context: Arc<Context>,
 }
 
 /// What kept a node from starting: one line for its operator.
@@ -44,12 +54,41 @@ impl Node {
     /// # Errors
     /// [`StartError`]; nothing runs then.
     pub async fn start(env: &Env, config: &Config, data_dir: &Path) -> Result<Node, StartError> {
-        let _ = data_dir;
+        Node::start_with(env, config, data_dir, StorageOptions::default()).await
+    }
+
+    /// [`Node::start`] with another engine, cache or planted bugs: for the simulator.
+    ///
+    /// # Errors
+    /// As [`Node::start`].
+    pub async fn start_with(
+        env: &Env,
+        config: &Config,
+        data_dir: &Path,
+        options: StorageOptions,
+    ) -> Result<Node, StartError> {
         let at = listen_address(config)?;
+        let data = |reason: &dyn fmt::Display| StartError::Data(data_dir.to_path_buf(), reason.to_string());
+        let storage = Storage::open(env.clone(), data_dir, options).await.map_err(|e| data(&e))?;
         let listener = env.host().listen(at).await.map_err(|e| StartError::Listen(at, e))?;
         let address = listener.local_addr().map_err(|e| StartError::Listen(at, e))?;
-        let _authenticator = Authenticator::new(env, config);
-        Ok(Node { address, _listener: listener })
+        let node_uuid = identity(env, config).await.map_err(|e| data(&e))?;
+        let settings = Options { node: name(config), system_databases: false };
+        let opened = Coordinator::open(env.clone(), config.clone(), storage, settings).await;
+        let coordinator = opened.map_err(|e| data(&Problem::from(e)))?;
+        make_system_databases(&coordinator).await.map_err(|e| data(&Problem::from(e)))?;
+        let context = Arc::new(Context {
+            env: env.clone(),
+            config: config.clone(),
+            authenticator: Authenticator::new(env, config),
+            coordinator,
+            uuids: Uuids::new(env, config),
+            stats: Stats::new(env),
+            node_name: name(config),
+            node_uuid,
+        });
+        let server = Server::start(Arc::clone(&context), listener);
+        Ok(Node { address, server, context })
     }
 
     /// Where it listens, with the real port when 0 was asked for.
@@ -57,8 +96,36 @@ impl Node {
         self.address
     }
 
+    /// What its requests see, for tools that live in the same process.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
     /// Takes no more requests, finishes those in progress, and returns.
-    pub async fn stop(&self) {}
+    pub async fn stop(&self) {
+        self.server.stop().await;
+    }
+}
+
+/// The node's identity, `couchdb/uuid`: made at the first start and kept in the configuration file.
+async fn identity(env: &Env, config: &Config) -> Result<String, ConfigError> {
+    if let Some(uuid) = config.get("couchdb", "uuid").filter(|uuid| !uuid.is_empty()) {
+        return Ok(uuid);
+    }
+    let uuid = to_hex(&env.random_bytes::<16>());
+    config.set(("couchdb", "uuid"), &uuid, true).await?;
+    Ok(uuid)
+}
+
+/// `_users` and `_replicator` exist from the first start, open to server administrators only.
+async fn make_system_databases(coordinator: &Coordinator) -> Result<(), DatabaseError> {
+    for name in ["_replicator", "_users"] {
+        if !coordinator.has_database(name) {
+            let security = Some(SecurityObject::admin_only().text().clone());
+            coordinator.create_database(name, CreateOptions { security, ..CreateOptions::default() }).await?;
+        }
+    }
+    Ok(())
 }
 
 /// This node's name: `settee/node`.

@@ -278,6 +278,9 @@ impl From<WriteError> for Problem {
             WriteError::RevisionRequired => {
                 Problem::bad_request("When `new_edits: false`, the document needs `_rev` or `_revisions` specified")
             }
+            WriteError::UploadGone { name } => {
+                Problem::unavailable(format!("The upload of attachment {name} took too long, send it again."))
+            }
             WriteError::Unknown => Problem::unavailable("The outcome of the write is not known."),
             WriteError::Unavailable(error) => error.into(),
         }
