@@ -161,7 +161,8 @@ fn refusal(context: &Context, parts: &http::request::Parts, base: &str, problem:
         let (back, why) = (super::response::encode_segment(target), super::response::encode_segment(&reason));
         let page = context.config.text("chttpd_auth", "authentication_redirect", "/_utils/session.html");
         let to = format!("{base}{page}?return={back}&reason={why}");
-        return reply.status(StatusCode::FOUND).header(http::header::LOCATION, &to);
+        let reply = reply.status(StatusCode::FOUND).header(http::header::LOCATION, &to);
+        return reply.header(CACHE_CONTROL, "must-revalidate");
     }
     if let Some(challenge) = challenge(context, &parts.headers) {
         reply.headers.insert(http::header::WWW_AUTHENTICATE, challenge);
