@@ -145,3 +145,14 @@ pub const HTTP_SKIP_MS: u64 = 5_000;
 pub const UUIDS_MAX: u64 = 1000;
 /// Most databases that one `_dbs_info` request describes (`chttpd/max_db_number_for_dbs_info_req`).
 pub const DBS_INFO_MAX: u64 = 100;
+
+// The journal and its memtables.
+
+/// Bytes at which a memtable is closed and flushed: smaller ones cost the engine more writes per document.
+pub const MEMTABLE_FLUSH_BYTES: usize = 16 << 20;
+/// Writers wait when the active memtable is this many times over its size and the one before is not flushed yet.
+pub const MEMTABLE_STALL_FACTOR: usize = 2;
+/// Bytes that a memtable entry costs beside its key and value: tree node, two counted pointers.
+pub const MEMTABLE_ENTRY_BYTES: usize = 96;
+/// Journal files kept to be overwritten: syncing written blocks takes half the time of growing a file.
+pub const JOURNAL_SPARE_SEGMENTS: usize = 2;

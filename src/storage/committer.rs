@@ -148,6 +148,10 @@ async fn drive(env: Env, store: Arc<dyn Store>, mut jobs: mpsc::Receiver<Box<dyn
         while let (true, Ok(job)) = (waiting.len() < limits::COMMIT_GROUP_JOBS, jobs.try_recv()) {
             waiting.push_back(job);
         }
+        if let Some(mut full) = store.full() {
+            // An error means that the store is gone; the commit will say so.
+            let _ = full.wait_for(|full| !full).await;
+        }
         if stopped.load(Ordering::SeqCst) {
             waiting.drain(..).for_each(|job| job.refuse(CommitError::Stopped));
             continue;

@@ -7,6 +7,8 @@ use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
 
+use tokio::sync::watch;
+
 /// An ordered map of bytes on disk.
 pub trait Store: Send + Sync + 'static {
     /// A frozen picture of what is committed. It must live for one bounded step only: engines keep the old pages of an
@@ -16,6 +18,10 @@ pub trait Store: Send + Sync + 'static {
     fn commit(&self, batch: &Batch) -> Result<(), StorageError>;
     /// Size of the store's files in bytes.
     fn file_bytes(&self) -> u64;
+    /// True while the store cannot take more writes without outgrowing its memory; the committer waits meanwhile.
+    fn full(&self) -> Option<watch::Receiver<bool>> {
+        None
+    }
 }
 
 /// Something that can be read: a committed state, or a state with queued writes on top.

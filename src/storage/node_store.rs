@@ -3,7 +3,8 @@
 //! ```text
 //!   DIR/lock            held while the process runs
 //!   DIR/format          "settee-format: 1"; a newer number is refused
-//!   DIR/store/0.redb    the ordered store
+//!   DIR/journal/*.log   what is committed and not yet in the engine, see journal/frame.rs
+//!   DIR/store/0.redb    the engine
 //!   DIR/blobs/..        see blob.rs
 //! ```
 
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use super::blob::BlobStore;
 use super::committer::Committer;
 use super::kv::{StorageError, Store, View};
+use super::layered::LayeredStore;
 use super::memory::MemoryStore;
 use super::planted::Planted;
 use super::redb_store::RedbStore;
@@ -42,13 +44,20 @@ pub struct StorageOptions {
     pub engine: Engine,
     /// Size of the page cache in bytes.
     pub cache_bytes: usize,
+    /// Bytes at which a memtable is flushed to the engine.
+    pub flush_at_bytes: usize,
     /// Bugs for the simulator to find.
     pub planted: Planted,
 }
 
 impl Default for StorageOptions {
     fn default() -> Self {
-        StorageOptions { engine: Engine::default(), cache_bytes: limits::STORE_CACHE_BYTES, planted: Planted::none() }
+        StorageOptions {
+            engine: Engine::default(),
+            cache_bytes: limits::STORE_CACHE_BYTES,
+            flush_at_bytes: limits::MEMTABLE_FLUSH_BYTES,
+            planted: Planted::none(),
+        }
     }
 }
 
@@ -118,7 +127,8 @@ impl Storage {
     pub async fn open(env: Env, dir: &Path, options: StorageOptions) -> Result<Storage, OpenError> {
         let disk = env.disk();
         let root = dir.to_path_buf();
-        let opened = env.blocking(Pool::Foreground, move || open_files(disk.as_ref(), &root, options)).await?;
+        let files = env.clone();
+        let opened = env.blocking(Pool::Foreground, move || open_files(&files, &disk, &root, options)).await?;
         let committer = Committer::start(&env, Arc::clone(&opened.store));
         let blobs = BlobStore::start(&env, dir.join("blobs"), Arc::clone(&opened.store));
         let Opened { store, lock } = opened;
@@ -170,20 +180,26 @@ impl Storage {
     }
 }
 
-fn open_files(disk: &dyn Disk, dir: &Path, options: StorageOptions) -> Result<Opened, OpenError> {
+fn open_files(env: &Env, disk: &Arc<dyn Disk>, dir: &Path, options: StorageOptions) -> Result<Opened, OpenError> {
     disk.create_dir_all(dir)?;
-    sync_names_above(disk, dir)?;
+    sync_names_above(disk.as_ref(), dir)?;
     let lock = disk.lock(&dir.join("lock")).map_err(|_| OpenError::Locked(dir.to_path_buf()))?;
-    check_format(disk, dir)?;
+    check_format(disk.as_ref(), dir)?;
     // Uploads that a crash cut off.
     disk.remove_dir_all(&path(dir, &["blobs", "tmp"]))?;
     let store: Arc<dyn Store> = match options.engine {
         Engine::Memory => Arc::new(MemoryStore::new()),
         Engine::Redb => {
+            let journal = dir.join("journal");
             disk.create_dir_all(&dir.join("store"))?;
+            disk.create_dir_all(&journal)?;
             disk.sync_dir(dir)?;
             let file = path(dir, &["store", "0.redb"]);
-            Arc::new(RedbStore::open(disk, &file, options.cache_bytes, options.planted)?)
+            let engine = Arc::new(RedbStore::open(disk.as_ref(), &file, options.cache_bytes, options.planted)?);
+            let layered =
+                Arc::new(LayeredStore::open(disk, &journal, engine, options.flush_at_bytes, options.planted)?);
+            layered.start_flushing(env);
+            layered
         }
     };
     Ok(Opened { store, lock })

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
 use super::kv::{Batch, Direction, KeyRange, StorageError, View};
+use super::layered::Memtable;
 
 /// A committed view, the writes of the jobs before in the same group, and those of this job. Reads see all three.
 pub struct WriteView<'a> {
@@ -65,18 +66,60 @@ impl View for WriteView<'_> {
     }
 }
 
+/// Writes in key order that lie on top of a view; `None` is a removal.
+pub(super) trait Writes {
+    /// The write to `key`, if there is one.
+    fn find(&self, key: &[u8]) -> Option<Option<&[u8]>>;
+    /// The writes of a range that is not empty, in the order of a scan.
+    fn rows<'t>(&'t self, range: &KeyRange, direction: Direction) -> Rows<'t>;
+}
+
+type Rows<'t> = Box<dyn Iterator<Item = (&'t [u8], Option<&'t [u8]>)> + 't>;
+
+fn bounds(range: &KeyRange) -> (Bound<&[u8]>, Bound<&[u8]>) {
+    (Bound::Included(range.start.as_slice()), range.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded))
+}
+
+impl Writes for BTreeMap<Vec<u8>, Option<Vec<u8>>> {
+    fn find(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        self.get(key).map(Option::as_deref)
+    }
+
+    fn rows<'t>(&'t self, range: &KeyRange, direction: Direction) -> Rows<'t> {
+        let rows = self.range::<[u8], _>(bounds(range)).map(|(k, v)| (k.as_slice(), v.as_deref()));
+        match direction {
+            Direction::Forward => Box::new(rows),
+            Direction::Reverse => Box::new(rows.rev()),
+        }
+    }
+}
+
+impl Writes for Memtable {
+    fn find(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        self.get(key).map(Option::as_deref)
+    }
+
+    fn rows<'t>(&'t self, range: &KeyRange, direction: Direction) -> Rows<'t> {
+        let rows = self.range::<_, [u8]>(bounds(range)).map(|(k, v)| (k.as_ref(), v.as_deref()));
+        match direction {
+            Direction::Forward => Box::new(rows),
+            Direction::Reverse => Box::new(rows.rev()),
+        }
+    }
+}
+
 /// `top` over `base`.
-struct Overlay<'a> {
-    base: &'a dyn View,
-    top: &'a BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+pub(super) struct Overlay<'a, T> {
+    pub base: &'a dyn View,
+    pub top: &'a T,
 }
 
 type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
 
-impl View for Overlay<'_> {
+impl<T: Writes> View for Overlay<'_, T> {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        match self.top.get(key) {
-            Some(value) => Ok(value.clone()),
+        match self.top.find(key) {
+            Some(value) => Ok(value.map(<[u8]>::to_vec)),
             None => self.base.get(key),
         }
     }
@@ -85,21 +128,20 @@ impl View for Overlay<'_> {
         if range.is_empty() {
             return Ok(());
         }
-        let end = range.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let writes = self.top.range::<[u8], _>((Bound::Included(range.start.as_slice()), end));
-        match direction {
-            Direction::Forward => merge(self.base, range, direction, writes, |w, b| w < b, visit),
-            Direction::Reverse => merge(self.base, range, direction, writes.rev(), |w, b| w > b, visit),
-        }
+        let first = |write: &[u8], base: &[u8]| match direction {
+            Direction::Forward => write < base,
+            Direction::Reverse => write > base,
+        };
+        merge(self.base, range, direction, self.top.rows(range, direction), first, visit)
     }
 }
 
 /// Visits the union of `base` and `writes`, both in scan order; `first(write, base)` = the write's key comes first.
-fn merge<'t>(
+fn merge(
     base: &dyn View,
     range: &KeyRange,
     direction: Direction,
-    writes: impl Iterator<Item = (&'t Vec<u8>, &'t Option<Vec<u8>>)>,
+    writes: Rows<'_>,
     first: impl Fn(&[u8], &[u8]) -> bool,
     visit: &mut Visit<'_>,
 ) -> Result<(), StorageError> {
@@ -116,7 +158,7 @@ fn merge<'t>(
                 }
             }
         }
-        match writes.next_if(|(k, _)| k.as_slice() == key) {
+        match writes.next_if(|(k, _)| *k == key) {
             Some((_, Some(value))) => flow = visit(key, value),
             Some((_, None)) => {}
             None => flow = visit(key, value),

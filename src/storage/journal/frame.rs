@@ -1,0 +1,188 @@
+//! The bytes of a journal segment: a header, then frames; pure functions.
+//!
+//! ```text
+//!   header  "settee-j" | version u32 | crc u32 | number u64 | previous u64 | first u64          (40 bytes)
+//!   frame   "sttf" | length u32 | crc u32 | 0 u32 | position u64 | payload, padded to 8 bytes   (24 bytes + payload)
+//! ```
+//!
+//! Numbers are little endian. A header's crc covers what follows it, a frame's crc position and payload. `previous` is
+//! the last position before the segment, `first` the first that it may hold. One frame is one group of writes that was
+//! synced as a whole before the next was written: so a good frame proves every frame before it.
+
+use std::ops::Range;
+
+use crate::storage::kv::Batch;
+use crate::wire::codec::{CodecError, Reader, put_bytes, put_varint};
+
+/// Bytes of a segment's header.
+pub(super) const HEADER_BYTES: usize = 40;
+/// Bytes of a frame before its payload.
+pub(super) const FRAME_HEAD_BYTES: usize = 24;
+const SEGMENT_MAGIC: &[u8; 8] = b"settee-j";
+const FRAME_MAGIC: &[u8; 4] = b"sttf";
+const VERSION: u32 = 1;
+const ALIGN: usize = 8;
+
+/// What the head of a segment says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    /// The segment's number, as in its file name.
+    pub number: u64,
+    /// The last position written before it.
+    pub previous: u64,
+    /// The first position that it may hold.
+    pub first: u64,
+}
+
+impl Header {
+    pub(super) fn encode(self) -> [u8; HEADER_BYTES] {
+        let mut out = [0; HEADER_BYTES];
+        out[..8].copy_from_slice(SEGMENT_MAGIC);
+        out[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        out[16..24].copy_from_slice(&self.number.to_le_bytes());
+        out[24..32].copy_from_slice(&self.previous.to_le_bytes());
+        out[32..40].copy_from_slice(&self.first.to_le_bytes());
+        let crc = crc32fast::hash(&out[16..]);
+        out[12..16].copy_from_slice(&crc.to_le_bytes());
+        out
+    }
+
+    /// The header at the start of a segment; `None` when it is not whole.
+    pub(super) fn decode(segment: &[u8]) -> Option<Header> {
+        let head = segment.get(..HEADER_BYTES)?;
+        let good = &head[..8] == SEGMENT_MAGIC
+            && u32_at(head, 8) == Some(VERSION)
+            && u32_at(head, 12) == Some(crc32fast::hash(&head[16..]));
+        let number = |at| u64_at(head, at);
+        if good { Some(Header { number: number(16)?, previous: number(24)?, first: number(32)? }) } else { None }
+    }
+}
+
+/// A whole frame found in a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub position: u64,
+    /// Where its payload lies.
+    pub payload: Range<usize>,
+    /// Where the next frame begins.
+    pub next: usize,
+}
+
+/// Encodes a batch as the frame of `position`.
+pub(super) fn encode(position: u64, batch: &Batch) -> Vec<u8> {
+    let mut out = vec![0; FRAME_HEAD_BYTES];
+    out.reserve(batch.bytes() + 16 * batch.writes().len());
+    put_varint(&mut out, batch.writes().len() as u64);
+    for (key, value) in batch.writes() {
+        put_bytes(&mut out, key);
+        out.push(u8::from(value.is_some()));
+        if let Some(value) = value {
+            put_bytes(&mut out, value);
+        }
+    }
+    let length = out.len() - FRAME_HEAD_BYTES;
+    // Invariant: the committer's groups are bounded far below 4 GB.
+    let length = u32::try_from(length).expect("a group fits a frame");
+    out[..4].copy_from_slice(FRAME_MAGIC);
+    out[4..8].copy_from_slice(&length.to_le_bytes());
+    out[16..24].copy_from_slice(&position.to_le_bytes());
+    let crc = crc32fast::hash(&out[16..]);
+    out[8..12].copy_from_slice(&crc.to_le_bytes());
+    out.resize(out.len().next_multiple_of(ALIGN), 0);
+    out
+}
+
+/// The frame that begins at `at`; `None` when there is no whole one.
+pub(super) fn frame_at(segment: &[u8], at: usize) -> Option<Frame> {
+    let head = segment.get(at..at + FRAME_HEAD_BYTES)?;
+    if &head[..4] != FRAME_MAGIC {
+        return None;
+    }
+    let end = (at + FRAME_HEAD_BYTES).checked_add(u32_at(head, 4)? as usize)?;
+    let covered = segment.get(at + 16..end)?;
+    if u32_at(head, 8)? != crc32fast::hash(covered) {
+        return None;
+    }
+    let payload = at + FRAME_HEAD_BYTES..end;
+    Some(Frame { position: u64_at(head, 16)?, payload, next: end.next_multiple_of(ALIGN) })
+}
+
+/// The first whole frame behind `at` whose position is above `above`: proof that what stands at `at` was once good.
+pub(super) fn later_frame(segment: &[u8], at: usize, above: u64) -> Option<Frame> {
+    let from = (at + ALIGN).next_multiple_of(ALIGN);
+    (from..segment.len().saturating_sub(FRAME_HEAD_BYTES))
+        .step_by(ALIGN)
+        .filter(|at| segment[*at..].starts_with(FRAME_MAGIC))
+        .find_map(|at| frame_at(segment, at).filter(|f| f.position > above))
+}
+
+/// Decodes a frame's payload.
+pub(super) fn decode(payload: &[u8]) -> Result<Batch, CodecError> {
+    let mut reader = Reader::new(payload);
+    let mut batch = Batch::new();
+    for _ in 0..reader.varint()? {
+        let key = reader.bytes()?.to_vec();
+        if reader.bool()? {
+            batch.put(key, reader.bytes()?.to_vec());
+        } else {
+            batch.delete(key);
+        }
+    }
+    reader.finish()?;
+    Ok(batch)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(value: &[u8]) -> Batch {
+        let mut batch = Batch::new();
+        batch.put(b"key".to_vec(), value.to_vec());
+        batch.delete(b"gone".to_vec());
+        batch
+    }
+
+    #[test]
+    fn headers_and_frames_come_back_as_they_went() {
+        let header = Header { number: 3, previous: 7, first: 9 };
+        assert_eq!(Header::decode(&header.encode()), Some(header));
+        let frame = encode(9, &batch(b"value"));
+        assert_eq!(frame.len() % ALIGN, 0);
+        let found = frame_at(&frame, 0).unwrap();
+        assert_eq!((found.position, found.next), (9, frame.len()));
+        assert_eq!(decode(&frame[found.payload]), Ok(batch(b"value")));
+    }
+
+    #[test]
+    fn no_flipped_bit_and_no_cut_passes_for_a_frame() {
+        let frame = encode(9, &batch(b"some value"));
+        let end = frame_at(&frame, 0).unwrap().payload.end;
+        for bit in 0..end * 8 {
+            let padding = (12 * 8..16 * 8).contains(&bit);
+            let mut torn = frame.clone();
+            torn[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(frame_at(&torn, 0).is_some(), padding, "bit {bit}");
+        }
+        assert!((0..end).all(|len| frame_at(&frame[..len], 0).is_none()));
+    }
+
+    #[test]
+    fn a_good_frame_behind_a_bad_one_is_found_and_a_stale_one_is_not() {
+        let mut segment = encode(4, &batch(b"a"));
+        let second = segment.len();
+        segment.extend(encode(5, &batch(b"b")));
+        segment[20] ^= 1;
+        assert_eq!(later_frame(&segment, 0, 4).map(|f| f.position), Some(5));
+        assert_eq!(later_frame(&segment, 0, 5), None);
+        assert_eq!(later_frame(&segment, second, 4), None);
+    }
+}

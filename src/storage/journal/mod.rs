@@ -1,0 +1,154 @@
+//! The node's journal: every group of writes, in order, one sync per group; the truth until the engine has it.
+//!
+//! Assumes one writer and never two unsynced groups. Promises: what [`Journal::append`] answered survives any crash; at
+//! a restart a torn last group is cut, and anything else that is not whole (a bad frame before a good one, a gap
+//! between segments, a missing segment) is reported as damage and nothing is served. Segments whose positions the
+//! engine holds durably are used again, because overwriting written blocks syncs in half the time of growing a file.
+//! It does not retry: after an error of a write or a sync the node's writes are over (see `committer.rs`).
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::kv::{Batch, StorageError};
+use super::planted::{Bug, Planted};
+use crate::limits;
+use crate::world::{Disk, File, OpenMode};
+
+mod frame;
+mod recovery;
+
+use frame::{HEADER_BYTES, Header};
+
+/// Names a group of writes; grows by at least one from group to group and is never used again.
+pub(super) type Position = u64;
+
+struct Segment {
+    number: u64,
+    /// The last position in it; its `first` minus one while it holds none.
+    last: Position,
+    bytes: u64,
+}
+
+/// The open journal.
+pub(super) struct Journal {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    file: Arc<dyn File>,
+    /// From the oldest that is needed to the one that is written.
+    segments: Vec<Segment>,
+    /// Numbers of files that may be overwritten.
+    spares: Vec<u64>,
+    at: u64,
+    next: Position,
+    planted: Planted,
+}
+
+impl Journal {
+    /// Opens the journal in `dir` (made when missing), gives every group above `flushed` to `each` in order, and starts
+    /// a new segment. Blocks for as long as reading the journal takes.
+    ///
+    /// # Errors
+    /// [`StorageError::Corrupt`] when something that was acknowledged cannot be read any more.
+    pub(super) fn open(
+        disk: &Arc<dyn Disk>,
+        dir: &Path,
+        flushed: Position,
+        planted: Planted,
+        each: &mut dyn FnMut(Position, Batch),
+    ) -> Result<Journal, StorageError> {
+        disk.create_dir_all(dir)?;
+        let found = recovery::read(disk.as_ref(), dir, flushed, each)?;
+        let number = found.next_number;
+        let header = Header { number, previous: found.end, first: found.next };
+        let file = disk.open(&path_of(dir, number), OpenMode::CreateNew)?;
+        begin(disk.as_ref(), dir, file.as_ref(), header)?;
+        let mut segments = found.segments;
+        segments.push(Segment { number, last: found.next - 1, bytes: HEADER_BYTES as u64 });
+        Ok(Journal {
+            disk: Arc::clone(disk),
+            dir: dir.to_path_buf(),
+            file,
+            segments,
+            spares: found.spares,
+            at: HEADER_BYTES as u64,
+            next: found.next,
+            planted,
+        })
+    }
+
+    /// Writes `batch` as one frame and syncs it; answers its position.
+    pub(super) fn append(&mut self, batch: &Batch) -> Result<Position, StorageError> {
+        let position = self.next;
+        let frame = frame::encode(position, batch);
+        self.file.write_at(self.at, &frame)?;
+        if !self.planted.has(Bug::SkipFsync) {
+            self.file.sync()?;
+        }
+        self.at += frame.len() as u64;
+        self.next += 1;
+        let at = self.at;
+        if let Some(open) = self.segments.last_mut() {
+            assert!(open.last < position, "positions grow");
+            open.last = position;
+            open.bytes = at;
+        }
+        Ok(position)
+    }
+
+    /// Goes on in a fresh segment, so that those before it can go once the engine holds them.
+    pub(super) fn rotate(&mut self) -> Result<(), StorageError> {
+        let number = self.segments.last().map_or(1, |s| s.number + 1);
+        let path = path_of(&self.dir, number);
+        let file = match self.spares.pop() {
+            Some(spare) => {
+                self.disk.rename(&path_of(&self.dir, spare), &path)?;
+                self.disk.open(&path, OpenMode::Write)?
+            }
+            None => self.disk.open(&path, OpenMode::CreateNew)?,
+        };
+        begin(self.disk.as_ref(), &self.dir, file.as_ref(), self.header(number))?;
+        self.segments.push(Segment { number, last: self.next - 1, bytes: HEADER_BYTES as u64 });
+        self.file = file;
+        self.at = HEADER_BYTES as u64;
+        Ok(())
+    }
+
+    fn header(&self, number: u64) -> Header {
+        Header { number, previous: self.next - 1, first: self.next }
+    }
+
+    /// Gives up the segments that hold nothing above `flushed`, which the engine must hold durably.
+    pub(super) fn release(&mut self, flushed: Position) -> io::Result<()> {
+        let open = self.segments.len() - 1;
+        let keep = self.segments[..open].iter().position(|s| s.last > flushed).unwrap_or(open);
+        for segment in self.segments.drain(..keep) {
+            if self.spares.len() < limits::JOURNAL_SPARE_SEGMENTS {
+                self.spares.push(segment.number);
+            } else {
+                self.disk.remove(&path_of(&self.dir, segment.number))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of all segments that are needed.
+    pub(super) fn bytes(&self) -> u64 {
+        self.segments.iter().map(|s| s.bytes).sum()
+    }
+}
+
+/// Makes a segment's header, and its name, durable before anything is written behind it.
+fn begin(disk: &dyn Disk, dir: &Path, file: &dyn File, header: Header) -> Result<(), StorageError> {
+    file.write_at(0, &header.encode())?;
+    file.sync()?;
+    disk.sync_dir(dir)?;
+    Ok(())
+}
+
+fn path_of(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:016x}.log"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! The journal on a real disk: what comes back after a restart, what is cut, what is reported.
+
+use super::*;
+
+fn disk() -> Arc<dyn Disk> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    crate::world::tokio_host::env(runtime.handle().clone()).disk()
+}
+
+fn batch(value: u64) -> Batch {
+    let mut batch = Batch::new();
+    batch.put(b"k".to_vec(), value.to_le_bytes().to_vec());
+    batch
+}
+
+/// Opens the journal and lists what it hands on.
+fn open(dir: &Path, flushed: Position) -> Result<(Journal, Vec<(Position, Batch)>), StorageError> {
+    let mut seen = Vec::new();
+    let journal =
+        Journal::open(&disk(), dir, flushed, Planted::none(), &mut |position, batch| seen.push((position, batch)))?;
+    Ok((journal, seen))
+}
+
+fn values(seen: &[(Position, Batch)]) -> Vec<Batch> {
+    seen.iter().map(|(_, batch)| batch.clone()).collect()
+}
+
+/// The one file that holds frames.
+fn written(dir: &Path) -> PathBuf {
+    let files = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
+    files.max_by_key(|p| std::fs::metadata(p).unwrap().len()).unwrap()
+}
+
+#[test]
+fn groups_come_back_in_order_and_positions_are_never_used_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, seen) = open(dir.path(), 0).unwrap();
+    assert!(seen.is_empty());
+    let first: Vec<Position> = (1..=3).map(|n| journal.append(&batch(n)).unwrap()).collect();
+    drop(journal);
+    let (mut journal, seen) = open(dir.path(), 0).unwrap();
+    assert_eq!(values(&seen), [batch(1), batch(2), batch(3)]);
+    assert!(journal.append(&batch(4)).unwrap() > first[2]);
+    drop(journal);
+    let (_, seen) = open(dir.path(), first[1]).unwrap();
+    assert_eq!(values(&seen), [batch(3), batch(4)]);
+}
+
+#[test]
+fn a_torn_last_group_is_cut_wherever_it_is_torn() {
+    for cut in [4, 10, 30, 39] {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut journal, _) = open(dir.path(), 0).unwrap();
+        journal.append(&batch(1)).unwrap();
+        journal.append(&batch(2)).unwrap();
+        let end = journal.at;
+        drop(journal);
+        let file = std::fs::OpenOptions::new().write(true).open(written(dir.path())).unwrap();
+        file.set_len(end - cut).unwrap();
+        let (mut journal, seen) = open(dir.path(), 0).unwrap();
+        assert_eq!(values(&seen), [batch(1)]);
+        journal.append(&batch(3)).unwrap();
+        drop(journal);
+        assert_eq!(values(&open(dir.path(), 0).unwrap().1), [batch(1), batch(3)]);
+    }
+}
+
+#[test]
+fn a_bad_group_before_a_good_one_is_damage_and_nothing_is_served() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(dir.path(), 0).unwrap();
+    journal.append(&batch(1)).unwrap();
+    journal.append(&batch(2)).unwrap();
+    drop(journal);
+    let path = written(dir.path());
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[HEADER_BYTES + 30] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    assert!(matches!(open(dir.path(), 0), Err(StorageError::Corrupt(_))));
+}
+
+#[test]
+fn a_missing_segment_is_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(dir.path(), 0).unwrap();
+    journal.append(&batch(1)).unwrap();
+    journal.rotate().unwrap();
+    journal.append(&batch(2)).unwrap();
+    let first = path_of(dir.path(), journal.segments[0].number);
+    drop(journal);
+    let kept = std::fs::read(&first).unwrap();
+    std::fs::remove_file(&first).unwrap();
+    assert!(matches!(open(dir.path(), 0), Err(StorageError::Corrupt(_))));
+    std::fs::write(&first, kept).unwrap();
+    assert_eq!(values(&open(dir.path(), 0).unwrap().1), [batch(1), batch(2)]);
+}
+
+#[test]
+fn released_segments_are_overwritten_and_their_old_groups_do_not_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(dir.path(), 0).unwrap();
+    let mut flushed = 0;
+    for round in 0..6 {
+        for n in 0..5 {
+            flushed = journal.append(&batch(round * 10 + n)).unwrap();
+        }
+        journal.rotate().unwrap();
+        journal.release(flushed).unwrap();
+    }
+    assert!(std::fs::read_dir(dir.path()).unwrap().count() <= 2 + limits::JOURNAL_SPARE_SEGMENTS);
+    journal.append(&batch(99)).unwrap();
+    drop(journal);
+    assert_eq!(values(&open(dir.path(), flushed).unwrap().1), [batch(99)]);
+}
+
+#[test]
+fn an_engine_that_is_ahead_of_its_journal_is_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(dir.path(), 0).unwrap();
+    let position = journal.append(&batch(1)).unwrap();
+    drop(journal);
+    assert!(matches!(open(dir.path(), position + 5), Err(StorageError::Corrupt(_))));
+}
