@@ -64,6 +64,16 @@ pub const HTTP_URI_BYTES: u64 = 8000;
 pub const HTTP_REQUEST_BYTES: u64 = 4 << 30;
 /// Largest JSON body that is held in memory at once, in bytes: a bulk request of 1,000 large documents.
 pub const HTTP_JSON_BODY_BYTES: u64 = 64 << 20;
+/// Headers of one part of a multipart body, in bytes: also the limit of a form's short fields.
+pub const HTTP_PART_HEAD_BYTES: usize = 16 * 1024;
+/// Byte ranges in one request from which on the whole body is sent (as CouchDB 3.5 was measured).
+pub const BYTE_RANGES_MAX: usize = 10;
+/// Items of a `_bulk_get` that are read at once: their documents are in memory together.
+pub const BULK_GET_GROUP: usize = 50;
+/// Default and maximum of a feed's wait, in milliseconds (`chttpd/changes_timeout`; SPEC 'Changes feed').
+pub const CHANGES_TIMEOUT_MS: u64 = 60_000;
+/// Interval of `heartbeat=true`, in milliseconds (SPEC 'Changes feed').
+pub const CHANGES_HEARTBEAT_MS: u64 = 60_000;
 /// Connections at the same time; further ones wait in the kernel's queue (`chttpd/max_connections`).
 pub const HTTP_CONNECTIONS_MAX: u64 = 2048;
 /// Bytes of an unread request body that are skipped to keep a connection; a longer rest closes it.

@@ -84,6 +84,16 @@ impl RequestBody {
         }
     }
 
+    /// A body that is already here and comes in chunks of this size.
+    #[cfg(test)]
+    pub fn in_chunks(data: &[u8], size: usize) -> RequestBody {
+        let chunks: Vec<_> = data.chunks(size).map(|c| Ok(Bytes::copy_from_slice(c))).collect();
+        let source: ChunkSource = Box::pin(futures_util::stream::iter(chunks));
+        let mut body = RequestBody::full("");
+        body.source = Some(Mutex::new(source));
+        body
+    }
+
     /// `Content-Length` as sent; `None` for a chunked body.
     pub fn length(&self) -> Option<u64> {
         self.length

@@ -8,6 +8,7 @@ pub mod body;
 pub mod context;
 mod cors;
 pub mod handle;
+pub mod multipart;
 pub mod problem;
 pub mod query;
 pub mod request;

@@ -1,14 +1,191 @@
-//! `_all_docs`, `_design_docs`, `_local_docs` and their `/queries`.
+//! `_all_docs`, `_design_docs`, `_local_docs` and their `/queries`, as streamed rows.
 
-use super::super::{Context, Problem, Reply, Request, Result};
+use std::sync::Arc;
+
+use super::document::open;
+use super::local::state_etag;
+use super::shown::{Data, row_doc};
+use super::view_query::ViewArgs;
+use crate::coordinator::{AllDocs, AllDocsQuery, AllDocsRow, Database, DocSource, KeyBounds};
+use crate::document::json::{Value, write_string};
 use crate::http::route::ListKind;
+use crate::http::{ChunkSink, Context, Problem, Reply, Request, Result, Verb};
 
 /// GET and POST of a list.
-pub async fn list(_ctx: &Context, _request: Request, _db: &str, _kind: ListKind) -> Result<Reply> {
-    Err(Problem::not_implemented("_all_docs"))
+///
+/// # Errors
+/// 400 for arguments that make no sense.
+pub async fn list(ctx: &Context, mut request: Request, db: &str, kind: ListKind) -> Result<Reply> {
+    let db = open(ctx, &request, db)?;
+    let args = if request.verb == Verb::Post {
+        request.require_json()?;
+        let body = request.json_object().await?;
+        ViewArgs::from_body(&body, &request.query)?
+    } else {
+        ViewArgs::from_query(&request.query)?
+    };
+    reply(&request, &db, source(kind), args).await
+}
+
+/// The rows of one list, with the ETag of the database's state where the list depends on nothing else.
+///
+/// # Errors
+/// As [`list`].
+pub async fn reply(request: &Request, db: &Arc<Database>, source: DocSource, args: ViewArgs) -> Result<Reply> {
+    check(db, &source, &args)?;
+    let etag = match source {
+        DocSource::Local => None,
+        _ => Some(list_etag(db, request, &args).await?),
+    };
+    if let Some(etag) = &etag
+        && request.verb == Verb::Get
+        && request.has_current(etag)
+    {
+        return Ok(Reply::not_modified(etag));
+    }
+    let rows = db.all_docs(query(source, &args)).await?;
+    let db = Arc::clone(db);
+    let reply = Reply::generate(move |mut sink| async move {
+        write_list(&db, rows, &args, &mut sink).await?;
+        sink.write(b"\n").await?;
+        sink.flush().await
+    });
+    Ok(match etag {
+        Some(etag) => reply.etag(&etag),
+        None => reply,
+    })
+}
+
+async fn list_etag(db: &Database, request: &Request, args: &ViewArgs) -> Result<String> {
+    let seq = db.update_seq().await?.to_string();
+    Ok(state_etag(&[seq.as_bytes(), request.raw_path.as_bytes(), format!("{args:?}").as_bytes()]))
 }
 
 /// POST of several queries on a list.
-pub async fn queries(_ctx: &Context, _request: Request, _db: &str, _kind: ListKind) -> Result<Reply> {
-    Err(Problem::not_implemented("_all_docs"))
+///
+/// # Errors
+/// As [`list`]; one bad query refuses all.
+pub async fn queries(ctx: &Context, mut request: Request, db: &str, kind: ListKind) -> Result<Reply> {
+    let db = open(ctx, &request, db)?;
+    let body = request.json_object().await?;
+    let all = ViewArgs::from_queries(&body, &request.query)?;
+    for args in &all {
+        check(&db, &source(kind), args)?;
+    }
+    Ok(Reply::generate(move |mut sink| async move {
+        sink.write(b"{\"results\":[\r\n").await?;
+        for (at, args) in all.iter().enumerate() {
+            if at > 0 {
+                sink.write(b",\r\n").await?;
+            }
+            let rows = db.all_docs(query(source(kind), args)).await?;
+            write_list(&db, rows, args, &mut sink).await?;
+        }
+        sink.write(b"\r\n]}\n").await?;
+        sink.flush().await
+    }))
+}
+
+fn source(kind: ListKind) -> DocSource {
+    match kind {
+        ListKind::All => DocSource::All,
+        ListKind::Design => DocSource::Design,
+        ListKind::Local => DocSource::Local,
+    }
+}
+
+fn check(db: &Database, source: &DocSource, args: &ViewArgs) -> Result<()> {
+    if args.partition.is_some() && !db.map.partitioned && !matches!(source, DocSource::Partition(_)) {
+        return Err(Problem::query_parse("`partition` parameter is not supported on this db"));
+    }
+    Ok(())
+}
+
+fn query(source: DocSource, args: &ViewArgs) -> AllDocsQuery {
+    let source = match (&args.partition, source) {
+        (Some(partition), DocSource::All) => DocSource::Partition(partition.clone()),
+        (_, source) => source,
+    };
+    let keys = match (&args.keys, &args.key) {
+        (Some(keys), _) => KeyBounds::Keys(keys.clone()),
+        (None, Some(key)) => KeyBounds::Key(key.clone()),
+        (None, None) => KeyBounds::Range {
+            start: args.start_key.clone().or_else(|| args.start_doc_id.clone().map(Value::String)),
+            end: args.end_key.clone().or_else(|| args.end_doc_id.clone().map(Value::String)),
+            inclusive_end: args.inclusive_end,
+        },
+    };
+    AllDocsQuery {
+        source,
+        keys,
+        descending: args.descending,
+        skip: args.skip,
+        limit: Some(args.limit),
+        include_docs: args.include_docs,
+        conflicts: args.include_docs && args.conflicts,
+        update_seq: args.update_seq,
+    }
+}
+
+/// `{"total_rows":..,"offset":..,"rows":[..]}` without a line end.
+async fn write_list(db: &Arc<Database>, mut list: AllDocs, args: &ViewArgs, sink: &mut ChunkSink) -> Result<()> {
+    sink.write(&head(&list)).await?;
+    let mut first = true;
+    while let Some(page) = list.next().await? {
+        for row in page {
+            if !first {
+                sink.write(b",\r\n").await?;
+            }
+            first = false;
+            let text = row_text(db, &row, args).await?;
+            sink.write(&text).await?;
+        }
+    }
+    sink.write(b"\r\n]}").await
+}
+
+fn head(list: &AllDocs) -> Vec<u8> {
+    let number = |n: Option<u64>| n.map_or_else(|| "null".to_owned(), |n| n.to_string());
+    let mut out =
+        format!("{{\"total_rows\":{},\"offset\":{}", number(list.total_rows), number(list.offset)).into_bytes();
+    match &list.update_seq {
+        None => {}
+        Some(None) => out.extend_from_slice(b",\"update_seq\":null"),
+        Some(Some(seq)) => {
+            out.extend_from_slice(b",\"update_seq\":");
+            write_string(seq, &mut out);
+        }
+    }
+    out.extend_from_slice(b",\"rows\":[\r\n");
+    out
+}
+
+async fn row_text(db: &Arc<Database>, row: &AllDocsRow, args: &ViewArgs) -> Result<Vec<u8>> {
+    let (id, rev, deleted, doc) = match row {
+        AllDocsRow::Found { id, rev, deleted, doc } => (id, rev, *deleted, doc),
+        AllDocsRow::Missing { key } => {
+            let mut out = b"{\"key\":".to_vec();
+            key.write(&mut out);
+            out.extend_from_slice(b",\"error\":\"not_found\"}");
+            return Ok(out);
+        }
+    };
+    let mut out = b"{\"id\":".to_vec();
+    write_string(id.as_str(), &mut out);
+    out.extend_from_slice(b",\"key\":");
+    write_string(id.as_str(), &mut out);
+    out.extend_from_slice(b",\"value\":{\"rev\":");
+    write_string(&rev.to_string(), &mut out);
+    out.extend_from_slice(if deleted { b",\"deleted\":true}" } else { b"}" });
+    match doc {
+        None => {}
+        Some(None) => out.extend_from_slice(b",\"doc\":null"),
+        Some(Some(doc)) => {
+            let data = if args.attachments { Data::All } else { Data::None };
+            out.extend_from_slice(b",\"doc\":");
+            out.extend(row_doc(db, doc, data, args.att_encoding_info).await?);
+        }
+    }
+    out.push(b'}');
+    Ok(out)
 }

@@ -1,13 +1,120 @@
-//! `_bulk_docs` and `_bulk_get`.
+//! `_bulk_docs`: many documents in one request (SPEC 'Built-in views and bulk operations', bulk rules).
+//!
+//! What is no document refuses the whole request before anything is written; conflicts are answered per item.
 
-use super::super::{Context, Problem, Reply, Request, Result};
+use http::StatusCode;
+
+use super::document::{checked_id, may_write, open};
+use super::write::options;
+use crate::coordinator::{WriteDone, WriteOptions, WriteRequest, Written};
+use crate::document::draft;
+use crate::document::id::DocId;
+use crate::document::json::{Object, Value, write_string};
+use crate::document::revision::Revision;
+use crate::http::{Context, Problem, Reply, Request, Result};
+
+pub use super::bulk_get::bulk_get;
 
 /// `POST /{db}/_bulk_docs`
-pub async fn bulk_docs(_ctx: &Context, _request: Request, _db: &str) -> Result<Reply> {
-    Err(Problem::not_implemented("_bulk_docs"))
+///
+/// # Errors
+/// As a single write, for the first bad document.
+pub async fn bulk_docs(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
+    let db = open(ctx, &request, db)?;
+    request.require_json()?;
+    let mut body = request.json_object().await?;
+    let docs = match body.remove("docs") {
+        None => return Err(Problem::bad_request("POST body must include `docs` parameter.")),
+        Some(Value::Array(docs)) => docs,
+        Some(_) => return Err(Problem::bad_request("`docs` parameter must be an array.")),
+    };
+    let new_edits = body.get("new_edits").and_then(Value::as_bool) != Some(false);
+    let mut requests: Vec<WriteRequest> = docs.into_iter().map(|doc| write_request(ctx, doc)).collect::<Result<_>>()?;
+    let names: Vec<_> = requests.iter().map(|r| (r.id.clone(), r.draft.rev.clone())).collect();
+    if body.get("all_or_nothing").and_then(Value::as_bool) == Some(true) {
+        return Ok(not_atomic(&names));
+    }
+    let options = WriteOptions { new_edits, ..options(&request.query) };
+    let refused: Vec<Option<Problem>> = requests.iter().map(|r| may_write(ctx, &request, &db, &r.id).err()).collect();
+    let mut at = refused.iter();
+    requests.retain(|_| at.next().is_some_and(Option::is_none));
+    let written = if requests.is_empty() { Vec::new() } else { db.write(requests, with_w(options, &body)).await? };
+    let mut written = written.into_iter();
+    let result = |refused: Option<Problem>| match refused {
+        Some(problem) => Some(Err(problem)),
+        None => written.next().map(|result| result.map_err(Problem::from)),
+    };
+    let results = refused.into_iter().filter_map(result).collect();
+    Ok(answer(&names, results, new_edits))
 }
 
-/// `POST /{db}/_bulk_get`
-pub async fn bulk_get(_ctx: &Context, _request: Request, _db: &str) -> Result<Reply> {
-    Err(Problem::not_implemented("_bulk_get"))
+/// `w` may stand in the body, too.
+fn with_w(options: WriteOptions, body: &Object) -> WriteOptions {
+    let given = body.get("w").and_then(|w| w.as_u64().or_else(|| w.as_str()?.parse().ok()));
+    WriteOptions { w: given.and_then(|w| u32::try_from(w).ok()).or(options.w), ..options }
+}
+
+fn write_request(ctx: &Context, doc: Value) -> Result<WriteRequest> {
+    let draft = draft::parse(doc)?;
+    let id = match &draft.id {
+        Some(id) => checked_id(ctx, id)?,
+        None => DocId::new(&ctx.uuids.next()),
+    };
+    Ok(WriteRequest { id, draft, follows: Vec::new() })
+}
+
+/// One item per document, in order; with `new_edits=false` the failures alone.
+fn answer(names: &[(DocId, Option<Revision>)], results: Vec<Result<WriteDone>>, new_edits: bool) -> Reply {
+    let mut items = Vec::new();
+    let mut status = StatusCode::CREATED;
+    for ((id, rev), result) in names.iter().zip(results) {
+        match result {
+            Ok(done) => {
+                if done.written == Written::Accepted {
+                    status = StatusCode::ACCEPTED;
+                }
+                if new_edits {
+                    items.push(super::document::ok_json(id.as_str(), Some(&done.rev.to_string())));
+                }
+            }
+            Err(problem) => {
+                let rev = if new_edits { None } else { rev.as_ref().map(ToString::to_string) };
+                items.push(failed(id, rev.as_deref(), &problem));
+            }
+        }
+    }
+    Reply::json(status, list(&items))
+}
+
+/// 417 for `all_or_nothing`, which no cluster can promise.
+fn not_atomic(names: &[(DocId, Option<Revision>)]) -> Reply {
+    let problem = Problem::not_implemented("all_or_nothing is not supported");
+    let item = |(id, rev): &(DocId, Option<Revision>)| {
+        let rev = rev.as_ref().map_or_else(|| "0-".to_owned(), ToString::to_string);
+        failed(id, Some(&rev), &problem)
+    };
+    Reply::json(StatusCode::EXPECTATION_FAILED, list(&names.iter().map(item).collect::<Vec<_>>()))
+}
+
+fn failed(id: &DocId, rev: Option<&str>, problem: &Problem) -> Vec<u8> {
+    let mut out = b"{".to_vec();
+    let members = [("id", Some(id.as_str())), ("rev", rev), ("error", Some(&*problem.error))];
+    for (name, value) in members.iter().chain(&[("reason", Some(&*problem.reason))]) {
+        let Some(value) = value else { continue };
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        write_string(name, &mut out);
+        out.push(b':');
+        write_string(value, &mut out);
+    }
+    out.push(b'}');
+    out
+}
+
+fn list(items: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = b"[".to_vec();
+    out.extend_from_slice(&items.join(&b","[..]));
+    out.push(b']');
+    out
 }

@@ -1,8 +1,226 @@
-//! `_changes`.
+//! `_changes`: the feed of a database in its four forms (SPEC 'Changes feed').
 
-use super::super::{Context, Problem, Reply, Request, Result};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+
+use super::changes_query::{self, ChangesArgs, Feed, Filter, Heartbeat};
+use super::document::open;
+use super::local::state_etag;
+use super::shown::{Data, row_doc};
+use crate::coordinator::{ChangeRow, Changes, ChangesFilter, ChangesQuery, Database, Since, Style};
+use crate::document::id::DocId;
+use crate::document::json::{self, Object, Value, write_string};
+use crate::http::{ChunkSink, Context, Problem, Reply, Request, Result, Verb};
+use crate::limits;
+use crate::world::Env;
 
 /// GET and POST `/{db}/_changes`
-pub async fn changes(_ctx: &Context, _request: Request, _db: &str) -> Result<Reply> {
-    Err(Problem::not_implemented("_changes"))
+///
+/// # Errors
+/// 400 for parameters that cannot be read, 501 for filters that come with a later milestone.
+pub async fn changes(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
+    let db = open(ctx, &request, db)?;
+    let body = if request.verb == Verb::Post { Some(body(&mut request).await?) } else { None };
+    let args = ChangesArgs::read(&request.query, request.header("last-event-id"), body.as_ref())?;
+    let etag = state_etag(&[db.update_seq().await?.to_string().as_bytes()]);
+    if args.feed == Feed::Normal && request.verb == Verb::Get && request.has_current(&etag) {
+        return Ok(Reply::not_modified(&etag));
+    }
+    let changes = db.changes(query(&args)?).await?;
+    let writer = Writer { env: ctx.env.clone(), db, waits: Waits::new(ctx, &args), args: args.clone(), rows: 0 };
+    let reply = Reply::generate(move |mut sink| async move { writer.run(changes, &mut sink).await });
+    Ok(match args.feed {
+        Feed::Normal => reply.etag(&etag),
+        Feed::EventSource => reply.header(CONTENT_TYPE, "text/event-stream").header(CACHE_CONTROL, "no-cache"),
+        Feed::LongPoll | Feed::Continuous => reply,
+    })
+}
+
+/// The body of a POST; an empty one is an empty object.
+async fn body(request: &mut Request) -> Result<Object> {
+    request.require_json()?;
+    let bytes = request.bytes().await?;
+    if bytes.is_empty() {
+        return Ok(Object::new());
+    }
+    match json::parse(&bytes) {
+        Ok(Value::Object(body)) => Ok(body),
+        Ok(_) => Err(Problem::bad_request("Request body must be a JSON object")),
+        Err(_) => Err(Problem::invalid_json()),
+    }
+}
+
+fn query(args: &ChangesArgs) -> Result<ChangesQuery> {
+    let since = match &args.since {
+        changes_query::Since::Start => Since::Beginning,
+        changes_query::Since::Now => Since::Now,
+        changes_query::Since::Token(token) => Since::parse(token)?,
+    };
+    let filter = match &args.filter {
+        Filter::None => ChangesFilter::None,
+        Filter::Design => ChangesFilter::Design,
+        Filter::DocIds(ids) => ChangesFilter::DocIds(ids.iter().map(|id| DocId::new(id)).collect()),
+        Filter::Selector | Filter::View(_) | Filter::Function(_) => {
+            return Err(super::not_yet::endpoint("This filter of _changes"));
+        }
+    };
+    Ok(ChangesQuery {
+        since,
+        limit: args.limit,
+        descending: args.descending,
+        style: if args.all_leaves { Style::AllDocs } else { Style::MainOnly },
+        seq_interval: args.seq_interval,
+        filter,
+        include_docs: args.include_docs,
+        conflicts: args.include_docs && args.conflicts,
+    })
+}
+
+/// How long a feed waits, and what it does then.
+struct Waits {
+    interval: Duration,
+    heartbeat: bool,
+}
+
+impl Waits {
+    /// `chttpd/changes_timeout` bounds both; with a heartbeat the feed does not time out.
+    fn new(ctx: &Context, args: &ChangesArgs) -> Waits {
+        let bound = ctx.config.text("chttpd", "changes_timeout", "").parse().unwrap_or(limits::CHANGES_TIMEOUT_MS);
+        let (ms, heartbeat) = match (args.heartbeat, args.timeout_ms) {
+            (Heartbeat::None, timeout) => (timeout.unwrap_or(bound), false),
+            (Heartbeat::Default, _) => (limits::CHANGES_HEARTBEAT_MS, true),
+            (Heartbeat::EveryMs(ms), _) => (ms, true),
+        };
+        Waits { interval: Duration::from_millis(ms.min(bound)), heartbeat }
+    }
+}
+
+/// Prints a feed.
+struct Writer {
+    env: Env,
+    db: Arc<Database>,
+    args: ChangesArgs,
+    waits: Waits,
+    rows: u64,
+}
+
+impl Writer {
+    async fn run(mut self, mut changes: Changes, sink: &mut ChunkSink) -> Result<()> {
+        if self.in_one_body() {
+            sink.write(b"{\"results\":[\n").await?;
+        }
+        loop {
+            while let Some(page) = changes.next().await? {
+                for row in page {
+                    self.row(&row, sink).await?;
+                }
+            }
+            let done = match self.args.feed {
+                Feed::Normal => true,
+                Feed::LongPoll => self.rows > 0,
+                Feed::Continuous | Feed::EventSource => false,
+            };
+            if done || changes.limit_reached() || changes.is_gone() || self.args.descending {
+                break;
+            }
+            sink.flush().await?;
+            if !self.wait(&mut changes, sink).await? {
+                break;
+            }
+        }
+        self.end(&changes, sink).await?;
+        sink.flush().await
+    }
+
+    fn in_one_body(&self) -> bool {
+        matches!(self.args.feed, Feed::Normal | Feed::LongPoll)
+    }
+
+    /// Waits for news, sending signs of life; false when the time is over.
+    async fn wait(&self, changes: &mut Changes, sink: &mut ChunkSink) -> Result<bool> {
+        loop {
+            if self.env.timeout(self.waits.interval, changes.wait()).await.is_ok() {
+                return Ok(true);
+            }
+            if !self.waits.heartbeat {
+                return Ok(false);
+            }
+            let sign: &[u8] = match self.args.feed {
+                Feed::EventSource => b"event: heartbeat\ndata: \n\n",
+                _ => b"\n",
+            };
+            sink.write(sign).await?;
+            sink.flush().await?;
+        }
+    }
+
+    async fn row(&mut self, row: &ChangeRow, sink: &mut ChunkSink) -> Result<()> {
+        let text = self.row_text(row).await?;
+        match self.args.feed {
+            Feed::Normal | Feed::LongPoll => {
+                if self.rows > 0 {
+                    sink.write(b",\r\n").await?;
+                }
+                sink.write(&text).await?;
+            }
+            Feed::Continuous => {
+                sink.write(&text).await?;
+                sink.write(b"\r\n").await?;
+            }
+            Feed::EventSource => {
+                sink.write(b"data: ").await?;
+                sink.write(&text).await?;
+                sink.write(b"\nid: ").await?;
+                sink.write(&seq_json(row.seq.as_deref())).await?;
+                sink.write(b"\n\n").await?;
+            }
+        }
+        self.rows += 1;
+        Ok(())
+    }
+
+    async fn row_text(&self, row: &ChangeRow) -> Result<Vec<u8>> {
+        let mut out = b"{\"seq\":".to_vec();
+        out.extend(seq_json(row.seq.as_deref()));
+        out.extend_from_slice(b",\"id\":");
+        write_string(row.id.as_str(), &mut out);
+        out.extend_from_slice(b",\"changes\":[");
+        for (at, rev) in row.revs.iter().enumerate() {
+            out.extend_from_slice(if at > 0 { b",{\"rev\":" } else { b"{\"rev\":" });
+            write_string(&rev.to_string(), &mut out);
+            out.push(b'}');
+        }
+        out.push(b']');
+        if row.deleted {
+            out.extend_from_slice(b",\"deleted\":true");
+        }
+        if let Some(doc) = &row.doc {
+            let data = if self.args.attachments { Data::All } else { Data::None };
+            out.extend_from_slice(b",\"doc\":");
+            out.extend(row_doc(&self.db, doc, data, self.args.att_encoding_info).await?);
+        }
+        out.push(b'}');
+        Ok(out)
+    }
+
+    async fn end(&self, changes: &Changes, sink: &mut ChunkSink) -> Result<()> {
+        let last = [&b"\"last_seq\":"[..], &seq_json(Some(&changes.last_seq()))].concat();
+        let pending = format!(",\"pending\":{}}}", changes.pending());
+        match self.args.feed {
+            Feed::EventSource => Ok(()),
+            Feed::Continuous => sink.write(&[b"{", &last[..], pending.as_bytes(), b"\r\n"].concat()).await,
+            Feed::Normal | Feed::LongPoll => {
+                sink.write(&[b"\n],\n", &last[..], pending.as_bytes(), b"\n"].concat()).await
+            }
+        }
+    }
+}
+
+fn seq_json(seq: Option<&str>) -> Vec<u8> {
+    let Some(seq) = seq else { return b"null".to_vec() };
+    let mut out = Vec::with_capacity(seq.len() + 2);
+    write_string(seq, &mut out);
+    out
 }

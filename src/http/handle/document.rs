@@ -1,13 +1,83 @@
-//! Documents: `/{db}/{docid}` and `POST /{db}`.
+//! Documents: `/{db}/{docid}` and `POST /{db}`. Each method is one function of `read`, `write` or `form`.
 
-use super::super::{Context, Problem, Reply, Request, Result};
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use super::{form, read, write};
+use crate::auth::access::Class;
+use crate::coordinator::{Database, WriteDone, Written};
+use crate::document::id::DocId;
+use crate::http::{Context, Problem, Reply, Request, Result, Verb};
+
+/// The methods of a document, as CouchDB lists them.
+pub const ALLOWED: &str = "DELETE,GET,HEAD,POST,PUT,COPY";
 
 /// `/{db}/{docid}`, every method. `id` has its `_design/`; its form is not yet checked.
-pub async fn handle(_ctx: &Context, _request: Request, _db: &str, _id: &str) -> Result<Reply> {
-    Err(Problem::not_implemented("documents"))
+pub async fn handle(ctx: &Context, request: Request, db: &str, id: &str) -> Result<Reply> {
+    match request.verb {
+        Verb::Get => read::get(ctx, &request, db, id).await,
+        Verb::Put => write::put(ctx, request, db, id).await,
+        Verb::Delete => write::delete(ctx, &request, db, id).await,
+        Verb::Copy => write::copy(ctx, &request, db, id).await,
+        Verb::Post => form::upload(ctx, request, db, id).await,
+        Verb::Other => Err(Problem::method_not_allowed(ALLOWED)),
+    }
 }
 
 /// `POST /{db}`
-pub async fn post(_ctx: &Context, _request: Request, _db: &str) -> Result<Reply> {
-    Err(Problem::not_implemented("documents"))
+pub async fn post(ctx: &Context, request: Request, db: &str) -> Result<Reply> {
+    write::post(ctx, request, db).await
+}
+
+/// The handle of a database, for those who may read it.
+///
+/// # Errors
+/// 404 without such a database, 401 or 403 for others than members.
+pub fn open(ctx: &Context, request: &Request, db: &str) -> Result<Arc<Database>> {
+    ctx.open(db, &request.user, Class::Member)
+}
+
+/// Whether a member may write this document: design documents ask for more.
+///
+/// # Errors
+/// 401 or 403.
+pub fn may_write(ctx: &Context, request: &Request, db: &Database, id: &DocId) -> Result<()> {
+    if id.is_design() { ctx.allow(db, &request.user, Class::DatabaseAdmin) } else { Ok(()) }
+}
+
+/// An id that a client wants to write under.
+pub fn checked_id(ctx: &Context, id: &str) -> Result<DocId> {
+    Ok(DocId::check(id, id_length_max(ctx))?)
+}
+
+/// `couchdb/max_document_id_length`: the longest id in bytes, `None` for any.
+pub fn id_length_max(ctx: &Context) -> Option<usize> {
+    ctx.config.text("couchdb", "max_document_id_length", "infinity").parse().ok()
+}
+
+/// `{"ok":true,"id":..,"rev":..}`
+pub fn ok_json(id: &str, rev: Option<&str>) -> Vec<u8> {
+    let mut out = b"{\"ok\":true,\"id\":".to_vec();
+    crate::document::json::write_string(id, &mut out);
+    if let Some(rev) = rev {
+        out.extend_from_slice(b",\"rev\":");
+        crate::document::json::write_string(rev, &mut out);
+    }
+    out.push(b'}');
+    out
+}
+
+/// The answer to a write that took place: `full` when enough copies have it, else 202.
+pub fn written(id: &str, done: &WriteDone, full: StatusCode) -> Reply {
+    let status = match done.written {
+        Written::Quorum => full,
+        Written::Accepted => StatusCode::ACCEPTED,
+    };
+    Reply::json(status, ok_json(id, Some(&done.rev.to_string())))
+}
+
+/// The ETag of a revision.
+pub fn rev_etag(rev: &crate::document::revision::Revision) -> String {
+    format!("\"{rev}\"")
 }

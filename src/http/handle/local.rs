@@ -1,8 +1,70 @@
-//! Local documents: `/{db}/_local/{docid}`.
+//! Local documents: `/{db}/_local/{docid}`. They are documents like others, but for their revisions and ETags.
 
-use super::super::{Context, Problem, Reply, Request, Result};
+use md5::{Digest, Md5};
+
+use super::document::{self, open};
+use super::read::one;
+use crate::document::id::DocId;
+use crate::document::render::{RenderOptions, render};
+use crate::document::revision::Revision;
+use crate::http::{Context, Problem, Reply, Request, Result, Verb};
 
 /// GET, PUT, DELETE, COPY of a local document; `id` without `_local/`.
-pub async fn handle(_ctx: &Context, _request: Request, _db: &str, _id: &str) -> Result<Reply> {
-    Err(Problem::not_implemented("_local"))
+pub async fn handle(ctx: &Context, request: Request, db: &str, id: &str) -> Result<Reply> {
+    let id = format!("_local/{id}");
+    match request.verb {
+        Verb::Get => get(ctx, &request, db, &id).await,
+        _ => document::handle(ctx, request, db, &id).await,
+    }
+}
+
+async fn get(ctx: &Context, request: &Request, db: &str, id: &str) -> Result<Reply> {
+    let db = open(ctx, request, db)?;
+    let id = DocId::new(id);
+    let (_, stored) = one(&db, &id, None, false).await.map_err(|_| Problem::missing())?;
+    let etag = etag(&stored.rev, &stored.body);
+    if request.has_current(&etag) {
+        return Ok(Reply::not_modified(&etag));
+    }
+    let json = render(id.as_str(), &stored, &RenderOptions::default());
+    Ok(Reply::json(http::StatusCode::OK, json).etag(&etag))
+}
+
+/// The ETag of a local document. Its revision alone does not tell two states apart, so the body takes part.
+pub fn etag(rev: &Revision, body: &[u8]) -> String {
+    state_etag(&[rev.to_string().as_bytes(), body])
+}
+
+/// An ETag for what has no revision: a hash of `parts` in 25 digits of base 36, the form of CouchDB's.
+pub fn state_etag(parts: &[&[u8]]) -> String {
+    let mut hash = Md5::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let mut number = u128::from_be_bytes(hash.finalize().into());
+    let mut digits = [b'0'; 25];
+    for digit in digits.iter_mut().rev() {
+        // Invariant: a remainder of 36 is a digit of base 36.
+        *digit = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[(number % 36) as usize];
+        number /= 36;
+    }
+    format!("\"{}\"", String::from_utf8_lossy(&digits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{etag, state_etag};
+    use crate::document::revision::Revision;
+
+    #[test]
+    fn etags_differ_by_revision_and_by_body() {
+        let rev = |text: &str| Revision::parse(text).unwrap();
+        let first = etag(&rev("0-1"), b"{}");
+        assert_eq!(first.len(), 27);
+        assert_eq!(first, etag(&rev("0-1"), b"{}"));
+        assert_ne!(first, etag(&rev("0-2"), b"{}"));
+        assert_ne!(first, etag(&rev("0-1"), b"{\"a\":1}"));
+        assert_ne!(state_etag(&[b"ab", b"c"]), state_etag(&[b"a", b"bc"]));
+    }
 }

@@ -5,19 +5,33 @@ use super::route::{Endpoint, InDatabase, methods};
 use super::{Context, Problem, Reply, Request, Result};
 use crate::auth::access::{self, Class, Door};
 
+mod accept;
 pub mod all_docs;
 pub mod attachment;
 pub mod bulk;
+mod bulk_get;
 pub mod changes;
+mod changes_query;
 mod database;
 pub mod document;
+mod form;
+mod gunzip;
 pub mod local;
 mod node;
 mod not_yet;
+mod open_revs;
 pub mod purge;
+mod range;
+mod read;
+mod read_options;
+mod related;
 pub mod replication;
 mod security;
 mod server;
+mod shown;
+mod view_query;
+mod write;
+mod write_options;
 
 /// Checks that come before any handler: the outermost door, rights on the server, the method.
 pub(super) fn admit(ctx: &Context, endpoint: &Endpoint, request: &Request) -> Result<()> {

@@ -1,13 +1,48 @@
 //! `_purge` and `_purged_infos`.
 
-use super::super::{Context, Problem, Reply, Request, Result};
+use http::StatusCode;
+
+use super::document::open;
+use super::read_options::revisions;
+use super::replication::revs_json;
+use crate::auth::access::Class;
+use crate::document::id::DocId;
+use crate::document::json::{Object, Value};
+use crate::http::{Context, Reply, Request, Result};
 
 /// `POST /{db}/_purge`
-pub async fn purge(_ctx: &Context, _request: Request, _db: &str) -> Result<Reply> {
-    Err(Problem::not_implemented("_purge"))
+///
+/// # Errors
+/// 400 for a bad body and for too many documents or revisions.
+pub async fn purge(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
+    let db = ctx.open(db, &request.user, Class::ServerAdmin)?;
+    request.require_json()?;
+    let body = request.json_object().await?;
+    let mut asked = Vec::with_capacity(body.len());
+    for (id, list) in body.iter() {
+        asked.push((DocId::new(id), revisions(list)?));
+    }
+    let purged = db.purge(asked).await?;
+    let purged: Object = purged.iter().map(|(id, revs)| (id.as_str().to_owned(), revs_json(revs))).collect();
+    let mut out = Object::new();
+    out.push("purge_seq", Value::Null);
+    out.push("purged", purged);
+    Ok(Reply::json(StatusCode::CREATED, out.to_vec()))
 }
 
 /// `GET /{db}/_purged_infos`
-pub async fn purged_infos(_ctx: &Context, _request: Request, _db: &str) -> Result<Reply> {
-    Err(Problem::not_implemented("_purged_infos"))
+///
+/// # Errors
+/// Those of reading.
+pub async fn purged_infos(ctx: &Context, request: Request, db: &str) -> Result<Reply> {
+    let infos = open(ctx, &request, db)?.purge_infos().await?;
+    let item = |info: &crate::coordinator::PurgeInfo| {
+        let mut out = Object::new();
+        out.push("id", info.id.as_str());
+        out.push("revs", revs_json(&info.revs));
+        Value::Object(out)
+    };
+    let mut out = Object::new();
+    out.push("purged_infos", infos.iter().map(item).collect::<Vec<Value>>());
+    Ok(Reply::json(StatusCode::OK, out.to_vec()))
 }

@@ -1,13 +1,58 @@
-//! `_revs_diff` and `_missing_revs`.
+//! `_revs_diff` and `_missing_revs`: what a replicator must still send.
 
-use super::super::{Context, Problem, Reply, Request, Result};
+use std::collections::BTreeMap;
+
+use http::StatusCode;
+
+use super::document::open;
+use super::read_options::revisions;
+use crate::coordinator::RevsDiff;
+use crate::document::id::DocId;
+use crate::document::json::{Object, Value};
+use crate::document::revision::Revision;
+use crate::http::{Context, Reply, Request, Result};
 
 /// `POST /{db}/_revs_diff`
-pub async fn revs_diff(_ctx: &Context, _request: Request, _db: &str) -> Result<Reply> {
-    Err(Problem::not_implemented("_revs_diff"))
+///
+/// # Errors
+/// 400 for what is no map of ids to lists of revisions.
+pub async fn revs_diff(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
+    let diffs = diff(ctx, &mut request, db).await?;
+    let entry = |(id, diff): (DocId, RevsDiff)| {
+        let mut out = Object::new();
+        out.push("missing", revs_json(&diff.missing));
+        if !diff.possible_ancestors.is_empty() {
+            out.push("possible_ancestors", revs_json(&diff.possible_ancestors));
+        }
+        (id.as_str().to_owned(), Value::Object(out))
+    };
+    Ok(Reply::json(StatusCode::OK, diffs.into_iter().map(entry).collect::<Object>().to_vec()))
 }
 
 /// `POST /{db}/_missing_revs`
-pub async fn missing_revs(_ctx: &Context, _request: Request, _db: &str) -> Result<Reply> {
-    Err(Problem::not_implemented("_missing_revs"))
+///
+/// # Errors
+/// As [`revs_diff`].
+pub async fn missing_revs(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
+    let diffs = diff(ctx, &mut request, db).await?;
+    let missing: Object = diffs.into_iter().map(|(id, d)| (id.as_str().to_owned(), revs_json(&d.missing))).collect();
+    let mut out = Object::new();
+    out.push("missing_revs", missing);
+    Ok(Reply::json(StatusCode::OK, out.to_vec()))
+}
+
+async fn diff(ctx: &Context, request: &mut Request, db: &str) -> Result<BTreeMap<DocId, RevsDiff>> {
+    let db = open(ctx, request, db)?;
+    request.require_json()?;
+    let body = request.json_object().await?;
+    let mut asked: BTreeMap<DocId, Vec<Revision>> = BTreeMap::new();
+    for (id, list) in body.iter() {
+        asked.insert(DocId::new(id), revisions(list)?);
+    }
+    Ok(db.revs_diff(asked).await?)
+}
+
+/// Revisions as a JSON list.
+pub fn revs_json(revs: &[Revision]) -> Value {
+    Value::Array(revs.iter().map(|rev| Value::String(rev.to_string())).collect())
 }

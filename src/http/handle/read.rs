@@ -1,0 +1,94 @@
+//! GET and HEAD of a document: one revision, or several by `open_revs`.
+
+use std::sync::Arc;
+
+use super::accept::admits;
+use super::document::{open, rev_etag};
+use super::open_revs;
+use super::read_options::ReadOptions;
+use super::shown::{Data, Piece, Shown, length, write_pieces};
+use crate::coordinator::{Database, Fetched, Want};
+use crate::document::id::DocId;
+use crate::document::render::StoredRevision;
+use crate::http::{Context, Problem, Reply, Request, Result};
+
+/// `GET /{db}/{docid}` (SPEC 'Documents').
+///
+/// # Errors
+/// 404 for what is not there, 400 for malformed parameters.
+pub async fn get(ctx: &Context, request: &Request, db: &str, id: &str) -> Result<Reply> {
+    let db = open(ctx, request, db)?;
+    let options = ReadOptions::from_query(&request.query)?;
+    let id = DocId::new(id);
+    if let Some(open_revs) = &options.open_revs {
+        return open_revs::get(ctx, request, db, id, &options, open_revs).await;
+    }
+    let named = options.rev.clone().filter(|_| !options.latest);
+    let (fetched, stored) = one(&db, &id, named.as_ref(), options.deleted).await?;
+    let data = Data::wanted(&options, &fetched, &stored, false);
+    let shown =
+        Shown { db: &db, id: &id, fetched: &fetched, stored: &stored, options: &options, data, meta: named.is_none() };
+    if data.any(&stored) && admits(request.header("accept"), "multipart/related") {
+        let (boundary, etag) = (boundary(ctx), rev_etag(&stored.rev));
+        let (text, pieces) = shown.multipart(&boundary);
+        if !text.has_meta && request.has_current(&etag) {
+            return Ok(Reply::not_modified(&etag));
+        }
+        let content_type = format!("multipart/related; boundary=\"{boundary}\"");
+        let reply = stream(Arc::clone(&db), id.clone(), pieces).header(http::header::CONTENT_TYPE, &content_type);
+        return Ok(if text.has_meta { reply } else { reply.etag(&etag) });
+    }
+    json(request, &shown).await
+}
+
+async fn json(request: &Request, shown: &Shown<'_>) -> Result<Reply> {
+    let etag = rev_etag(&shown.stored.rev);
+    let text = shown.json().await?;
+    if text.has_meta {
+        return Ok(Reply::json(http::StatusCode::OK, text.json));
+    }
+    if request.has_current(&etag) {
+        return Ok(Reply::not_modified(&etag));
+    }
+    Ok(Reply::json(http::StatusCode::OK, text.json).etag(&etag))
+}
+
+/// One revision of a document: the one named, else the winner, which must be live unless `deleted` says otherwise.
+///
+/// # Errors
+/// 404 `missing` or `deleted`.
+pub async fn one(
+    db: &Database,
+    id: &DocId,
+    rev: Option<&crate::document::revision::Revision>,
+    deleted: bool,
+) -> Result<(Fetched, StoredRevision)> {
+    let want = rev.map_or(Want::Winner, |rev| Want::Revision(rev.clone()));
+    let Some(mut fetched) = db.fetch(id, want).await? else { return Err(Problem::missing()) };
+    let found = fetched.found.pop().and_then(|(_, stored)| stored);
+    let Some(stored) = found else { return Err(Problem::missing()) };
+    if stored.deleted && rev.is_none() && !deleted {
+        return Err(Problem::not_found("deleted"));
+    }
+    Ok((fetched, stored))
+}
+
+/// A streamed answer made of pieces, with its length.
+pub fn stream(db: Arc<Database>, id: DocId, pieces: Vec<Piece>) -> Reply {
+    let length = length(&pieces).to_string();
+    let reply = Reply::generate(move |mut sink| async move {
+        write_pieces(&db, &id, pieces, &mut sink).await?;
+        sink.flush().await
+    });
+    reply.header(http::header::CONTENT_LENGTH, &length)
+}
+
+/// A boundary for multipart bodies: 32 hexadecimal digits.
+pub fn boundary(ctx: &Context) -> String {
+    hex(&ctx.env.random_bytes::<16>())
+}
+
+/// Lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -1,0 +1,81 @@
+//! A document with its attachments as `multipart/related`: the body of a PUT (SPEC 'Documents' rule 4).
+//!
+//! The first part is the document; the others hold the bytes of its `follows` entries. A part belongs to the entry that
+//! its file name names, else to the first entry that still waits. Bytes go to disk as they come.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::coordinator::{Database, Staged, UploadOptions};
+use crate::document::draft::{self, Draft, DraftAttachment, DraftData};
+use crate::document::id::DocId;
+use crate::document::json;
+use crate::http::body::RequestBody;
+use crate::http::multipart::{Multipart, PartHead};
+use crate::http::{Problem, Result};
+use crate::limits;
+
+/// Reads the body of a PUT of document `id`.
+///
+/// # Errors
+/// 400 for malformed bodies and for entries without a part.
+pub async fn read(
+    db: &Database,
+    id: &DocId,
+    content_type: &str,
+    body: &mut RequestBody,
+) -> Result<(Draft, Vec<Staged>)> {
+    let mut parts = Multipart::new(body, content_type)?;
+    if parts.next_part().await?.is_none() {
+        return Err(Problem::bad_request("The multipart body has no document."));
+    }
+    let text = parts.bytes(limits::HTTP_JSON_BODY_BYTES).await?;
+    let draft = draft::parse(json::parse(&text).map_err(|_| Problem::invalid_json())?)?;
+    let mut waiting: Vec<&DraftAttachment> = draft.attachments.iter().filter(|a| follows(a)).collect();
+    let mut staged: Vec<(&str, Staged)> = Vec::with_capacity(waiting.len());
+    while !waiting.is_empty() {
+        let Some(head) = parts.next_part().await? else {
+            let reason = format!("The multipart body has no part for attachment {}.", waiting[0].name);
+            return Err(Problem::bad_request(reason));
+        };
+        let entry = waiting.remove(place(&waiting, &head));
+        let mut upload = db.upload(id, options(entry, &head)?).await?;
+        while let Some(chunk) = parts.next_chunk().await? {
+            upload.write(chunk).await?;
+        }
+        staged.push((&entry.name, upload.finish().await?));
+    }
+    let uploads = draft.attachments.iter().filter(|a| follows(a)).filter_map(|entry| {
+        let at = staged.iter().position(|(name, _)| *name == entry.name)?;
+        Some(staged[at].1.clone())
+    });
+    let uploads = uploads.collect();
+    Ok((draft, uploads))
+}
+
+fn follows(entry: &DraftAttachment) -> bool {
+    matches!(entry.data, DraftData::Follows { .. })
+}
+
+/// Which of the waiting entries a part belongs to.
+fn place(waiting: &[&DraftAttachment], head: &PartHead) -> usize {
+    let name = head.disposition("filename");
+    name.and_then(|name| waiting.iter().position(|entry| entry.name == name)).unwrap_or(0)
+}
+
+fn options(entry: &DraftAttachment, head: &PartHead) -> Result<UploadOptions> {
+    let content_type = entry.content_type.as_deref().or_else(|| head.get("content-type"));
+    let md5 = match entry.digest.as_deref().and_then(|digest| digest.strip_prefix("md5-")) {
+        None => None,
+        Some(text) => {
+            let bytes = STANDARD.decode(text).ok().and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
+            Some(bytes.ok_or_else(|| Problem::bad_request(format!("Invalid digest of attachment {}", entry.name)))?)
+        }
+    };
+    Ok(UploadOptions {
+        name: entry.name.clone(),
+        content_type: content_type.unwrap_or("application/octet-stream").to_owned(),
+        gzip: super::attachment::is_gzip(entry.encoding.as_deref())?,
+        md5,
+    })
+}

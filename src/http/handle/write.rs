@@ -1,0 +1,123 @@
+//! PUT, POST, DELETE and COPY of a document (SPEC 'Documents').
+
+use http::StatusCode;
+
+use super::document::{checked_id, may_write, ok_json, open, rev_etag, written};
+use super::local;
+use super::read::one;
+use super::related;
+use super::write_options::{destination, parent_revision, request_revision};
+use crate::coordinator::{Database, Staged, WriteOptions, WriteRequest};
+use crate::document::draft::{self, Draft};
+use crate::document::id::DocId;
+use crate::document::revision::Revision;
+use crate::http::{Context, Problem, Query, Reply, Request, Result};
+
+/// `PUT /{db}/{docid}`: JSON of any content type, or `multipart/related`.
+///
+/// # Errors
+/// 400 for what is no document, 409 for a conflict.
+pub async fn put(ctx: &Context, mut request: Request, db: &str, id: &str) -> Result<Reply> {
+    let database = open(ctx, &request, db)?;
+    let id = checked_id(ctx, id)?;
+    may_write(ctx, &request, &database, &id)?;
+    let (mut draft, follows) = body(&database, &id, &mut request).await?;
+    let rev = parent_revision(draft.rev.as_ref(), request.query.get("rev"), request.header("if-match"))?;
+    draft.rev = rev;
+    let local_text = id.is_local().then(|| draft.body.to_vec());
+    let full = if draft.deleted && !id.is_local() { StatusCode::OK } else { StatusCode::CREATED };
+    let write = WriteRequest { id: id.clone(), draft, follows };
+    if is_batch(&request.query) {
+        database.write_later(write).await?;
+        return Ok(Reply::json(StatusCode::ACCEPTED, ok_json(id.as_str(), None)));
+    }
+    let done = database.write_one(write, options(&request.query)).await.map_err(|error| {
+        let problem = Problem::from(error);
+        // CouchDB names the document in this reason everywhere but here.
+        if problem.error == "document_too_large" { Problem::too_large("document_too_large", "") } else { problem }
+    })?;
+    let etag = local_text.map_or_else(|| rev_etag(&done.rev), |text| local::etag(&done.rev, &text));
+    Ok(written(id.as_str(), &done, full).etag(&etag).location(&request, &[db, id.as_str()]))
+}
+
+/// The document that a PUT carries, with the uploads that its `follows` entries name.
+async fn body(db: &Database, id: &DocId, request: &mut Request) -> Result<(Draft, Vec<Staged>)> {
+    let related = request.header("content-type").filter(|t| t.starts_with("multipart/related;")).map(str::to_owned);
+    match related {
+        Some(content_type) => related::read(db, id, &content_type, &mut request.body).await,
+        None => Ok((draft::parse(request.json_body().await?)?, Vec::new())),
+    }
+}
+
+/// `POST /{db}`: a document under its own id or under a new one.
+///
+/// # Errors
+/// 415 for other content types, then as [`put`].
+pub async fn post(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
+    let database = open(ctx, &request, db)?;
+    request.require_json()?;
+    let draft = draft::parse(request.json_body().await?)?;
+    let id = match &draft.id {
+        Some(id) => checked_id(ctx, id)?,
+        None => DocId::new(&ctx.uuids.next()),
+    };
+    may_write(ctx, &request, &database, &id)?;
+    let write = WriteRequest { id: id.clone(), draft, follows: Vec::new() };
+    if is_batch(&request.query) {
+        database.write_later(write).await?;
+        return Ok(Reply::json(StatusCode::ACCEPTED, ok_json(id.as_str(), None)));
+    }
+    let options = WriteOptions { new_edits: true, ..options(&request.query) };
+    let done = database.write_one(write, options).await?;
+    Ok(written(id.as_str(), &done, StatusCode::CREATED).location(&request, &[db, id.as_str()]))
+}
+
+/// `DELETE /{db}/{docid}`. `batch=ok` does not count (DESIGN section 1).
+///
+/// # Errors
+/// 404 for what is not there or deleted already, before the revision is looked at.
+pub async fn delete(ctx: &Context, request: &Request, db: &str, id: &str) -> Result<Reply> {
+    let database = open(ctx, request, db)?;
+    let id = DocId::new(id);
+    may_write(ctx, request, &database, &id)?;
+    let rev = match named_revision(request) {
+        Ok(rev) => rev,
+        Err(problem) => {
+            one(&database, &id, None, false).await?;
+            return Err(problem);
+        }
+    };
+    let done = database.delete(&id, rev, options(&request.query)).await?;
+    let etag = if id.is_local() { local::etag(&done.rev, b"{}") } else { rev_etag(&done.rev) };
+    Ok(written(id.as_str(), &done, StatusCode::OK).etag(&etag))
+}
+
+/// `COPY /{db}/{docid}` to the id in `Destination`, within the database.
+///
+/// # Errors
+/// 400 for a bad destination, 404 for a missing source, 409 for a conflict.
+pub async fn copy(ctx: &Context, request: &Request, db: &str, id: &str) -> Result<Reply> {
+    let database = open(ctx, request, db)?;
+    let source = DocId::new(id);
+    let source_rev = named_revision(request)?;
+    let (target, target_rev) = destination(request.header("destination"))?;
+    let target = checked_id(ctx, &target)?;
+    may_write(ctx, request, &database, &target)?;
+    let done = database.copy(&source, source_rev, &target, target_rev, options(&request.query)).await?;
+    let reply = written(target.as_str(), &done, StatusCode::CREATED).etag(&rev_etag(&done.rev));
+    Ok(reply.location(request, &[db, target.as_str()]))
+}
+
+/// The revision that `rev` or `If-Match` names.
+pub fn named_revision(request: &Request) -> Result<Option<Revision>> {
+    request_revision(request.query.get("rev"), request.header("if-match"))
+}
+
+/// `new_edits` and `w`; values that make no sense do not count.
+pub fn options(query: &Query) -> WriteOptions {
+    WriteOptions { new_edits: query.get("new_edits") != Some("false"), w: query.get("w").and_then(|w| w.parse().ok()) }
+}
+
+fn is_batch(query: &Query) -> bool {
+    query.get("batch") == Some("ok")
+}
