@@ -360,6 +360,11 @@ impl<T: RevValue> RevTree<T> {
         self.ancestry(from).map(|n| (n.rev.clone(), n.value.as_ref())).collect()
     }
 
+    /// Every revision with its value, oldest generation first.
+    pub fn revisions(&self) -> impl Iterator<Item = (&Revision, Option<&T>)> {
+        self.nodes.iter().map(|n| (&n.rev, n.value.as_ref()))
+    }
+
     /// Every value in the tree, oldest generation first.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.nodes.iter().filter_map(|n| n.value.as_ref())

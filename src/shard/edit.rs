@@ -26,11 +26,25 @@ macro_rules! verdict {
 
 impl ShardCopy {
     /// Judges and stores edits in order, each alone, in one commit; durable on return. Results stand in request order.
-    pub async fn edit(&self, edits: Vec<Edit>) -> Result<Vec<Result<Revision, EditError>>, ShardError> {
+    ///
+    /// # Panics
+    /// When the path of a merge is empty.
+    pub async fn edit(&self, mut edits: Vec<Edit>) -> Result<Vec<Result<Revision, EditError>>, ShardError> {
+        edits.iter_mut().for_each(bound_path);
         self.change(move |transaction, planted| {
             edits.into_iter().map(|edit| apply(transaction, edit, planted)).collect()
         })
         .await
+    }
+}
+
+/// Cuts what a client's history claims from before the first generation. Checked here, in the caller's task: a panic in
+/// the committer would stop the node's writes.
+fn bound_path(edit: &mut Edit) {
+    if let EditOp::Merge { path } = &mut edit.op {
+        assert!(!path.ids.is_empty(), "a merge names its revision");
+        let longest = usize::try_from(path.start.saturating_add(1)).unwrap_or(usize::MAX);
+        path.ids.truncate(longest);
     }
 }
 
@@ -74,7 +88,6 @@ fn merge(
     loaded: Loaded,
     planted: Planted,
 ) -> Judged<Revision> {
-    assert!(!path.ids.is_empty(), "a merge names its revision");
     let known = loaded.tree.get(&path.head()).is_some_and(|data| data.is_some());
     let attachments = if known {
         Vec::new()

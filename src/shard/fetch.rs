@@ -28,9 +28,8 @@ type Wants = VecDeque<(DocId, Want)>;
 
 fn step(view: &dyn View, shard: ShardId, mut wants: Wants) -> Result<(Vec<Option<Fetched>>, Wants), StorageError> {
     let (mut out, mut bytes) = (Vec::new(), 0);
-    while let (true, true, Some((id, want))) =
-        (out.len() < limits::STEP_ROWS, bytes < limits::STEP_BYTES, wants.pop_front())
-    {
+    while out.len() < limits::STEP_ROWS && bytes < limits::STEP_BYTES {
+        let Some((id, want)) = wants.pop_front() else { break };
         let fetched = document(view, shard, &id, &want)?;
         let revisions = fetched.iter().flat_map(|f| &f.found).filter_map(|(_, stored)| stored.as_ref());
         bytes += revisions.map(|stored| stored.body.len()).sum::<usize>();

@@ -1,5 +1,6 @@
 //! Purging leaves with their log, and compaction: the two ways in which revisions' content goes for good.
 
+use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
 
 use super::edit::purge_document;
@@ -111,15 +112,9 @@ fn find_old_bodies(view: &dyn View, range: KeyRange) -> Result<(Vec<DocId>, Opti
 
 /// Revisions with bodies that are no leaves.
 fn old_bodies(tree: &RevTree<RevData>) -> Vec<Revision> {
-    let mut out: Vec<Revision> = Vec::new();
-    for leaf in tree.leaves() {
-        for (rev, data) in tree.revs_info(&leaf.rev).into_iter().skip(1) {
-            if data.is_some_and(RevData::is_available) && !out.contains(&rev) {
-                out.push(rev);
-            }
-        }
-    }
-    out
+    let leaves: BTreeSet<Revision> = tree.leaves().into_iter().map(|leaf| leaf.rev).collect();
+    let readable = tree.revisions().filter(|(_, data)| data.is_some_and(RevData::is_available));
+    readable.map(|(rev, _)| rev).filter(|rev| !leaves.contains(rev)).cloned().collect()
 }
 
 fn compact_document(transaction: &mut Transaction<'_, '_>, id: &DocId) -> Result<(), StorageError> {

@@ -97,9 +97,10 @@ impl<'t, 'v> Transaction<'t, 'v> {
     fn count_out(&mut self, id: &DocId, was: Option<Was>) {
         let Some(was) = was else { return };
         let header = &mut self.header;
-        header.active -= was.active;
-        header.external -= was.external;
-        header.records -= was.record_bytes;
+        // Sizes are for information: a wrong one must not stop the node.
+        header.active = header.active.saturating_sub(was.active);
+        header.external = header.external.saturating_sub(was.external);
+        header.records = header.records.saturating_sub(was.record_bytes);
         match was.deleted {
             true => header.doc_del_count -= 1,
             false => {
@@ -156,7 +157,8 @@ impl<'t, 'v> Transaction<'t, 'v> {
             return Ok(());
         }
         let record = BodyRecord::load(self.view, self.shard, data.body)?;
-        self.header.stored -= BodyRecord::encode(&record.attachments, &record.text).len() as u64;
+        let bytes = BodyRecord::encode(&record.attachments, &record.text).len() as u64;
+        self.header.stored = self.header.stored.saturating_sub(bytes);
         self.view.delete(keys::number_key(self.shard, Kind::Body, data.body));
         self.drop_blobs(&record.attachments)
     }
@@ -164,7 +166,8 @@ impl<'t, 'v> Transaction<'t, 'v> {
     fn drop_blobs(&mut self, attachments: &[Attachment]) -> Result<(), StorageError> {
         for attachment in attachments {
             let last = drop_reference(self.view, &self.blobs, (self.shard.0, attachment.blob))?;
-            self.header.stored -= if last { attachment.stored_length } else { 0 };
+            let bytes = if last { attachment.stored_length } else { 0 };
+            self.header.stored = self.header.stored.saturating_sub(bytes);
         }
         Ok(())
     }

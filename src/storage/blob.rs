@@ -14,7 +14,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -92,7 +92,8 @@ pub(super) struct Inner {
     /// Directories that are known to be durable.
     directories: Mutex<BTreeSet<PathBuf>>,
     waste: Mutex<Waste>,
-    wasted: Notify,
+    /// Wakes the collector; shared with its task, which must not keep the store open while it waits.
+    wasted: Arc<Notify>,
 }
 
 /// What the collector should look at.
@@ -124,17 +125,9 @@ impl BlobStore {
             next_temporary: AtomicU64::new(1),
             directories: Mutex::default(),
             waste: Mutex::default(),
-            wasted: Notify::new(),
+            wasted: Arc::new(Notify::new()),
         });
-        let weak = Arc::downgrade(&inner);
-        env.spawn(async move {
-            if let Some(inner) = weak.upgrade() {
-                BlobStore(inner).sweep().await;
-            }
-            while let Some(inner) = weak.upgrade() {
-                BlobStore(inner).collect().await;
-            }
-        });
+        env.spawn(drive_collector(env.clone(), Arc::downgrade(&inner), Arc::clone(&inner.wasted)));
         BlobStore(inner)
     }
 
@@ -177,14 +170,9 @@ impl BlobStore {
         env.blocking(Pool::Background, move || Ok(inner.disk.remove_dir_all(&inner.shard_dir(shard))?)).await
     }
 
-    /// One round of the collector: waits for work or the period, removes what nobody needs.
+    /// One round of the collector: removes what nobody needs.
     async fn collect(self) {
         let env = self.0.env.clone();
-        tokio::select! {
-            biased;
-            () = self.0.wasted.notified() => {}
-            () = env.sleep(COLLECT_EVERY) => {}
-        }
         loop {
             let now = env.now();
             let store = self.clone();
@@ -218,6 +206,27 @@ impl BlobStore {
                 }
             }
         }
+    }
+}
+
+/// The collector's task; it ends soon after the last handle is gone.
+async fn drive_collector(env: Env, blobs: Weak<Inner>, wasted: Arc<Notify>) {
+    if let Some(inner) = blobs.upgrade() {
+        BlobStore(inner).sweep().await;
+    }
+    while let Some(inner) = blobs.upgrade() {
+        BlobStore(inner).collect().await;
+        tokio::select! {
+            biased;
+            () = wasted.notified() => {}
+            () = env.sleep(COLLECT_EVERY) => {}
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.wasted.notify_one();
     }
 }
 

@@ -125,6 +125,8 @@ impl Committer {
         }
         let (reply, answer) = oneshot::channel();
         if self.queue.send(Box::new(Submitted { job, reply })).await.is_err() {
+            // The committer's task is gone: a job panicked, or the node stops.
+            self.stopped.store(true, Ordering::SeqCst);
             return Err(CommitError::Stopped);
         }
         answer.await.unwrap_or(Err(CommitError::Unknown))
@@ -145,7 +147,8 @@ async fn drive(env: Env, store: Arc<dyn Store>, mut jobs: mpsc::Receiver<Box<dyn
                 None => return,
             }
         }
-        while let (true, Ok(job)) = (waiting.len() < limits::COMMIT_GROUP_JOBS, jobs.try_recv()) {
+        while waiting.len() < limits::COMMIT_GROUP_JOBS {
+            let Ok(job) = jobs.try_recv() else { break };
             waiting.push_back(job);
         }
         if let Some(mut full) = store.full() {

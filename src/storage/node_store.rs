@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::blob::BlobStore;
 use super::committer::Committer;
-use super::kv::{StorageError, Store, View};
+use super::kv::{Batch, StorageError, Store, View};
 use super::layered::LayeredStore;
 use super::memory::MemoryStore;
 use super::planted::Planted;
@@ -104,10 +104,31 @@ struct Inner {
     committer: Committer,
     blobs: BlobStore,
     planted: Planted,
+}
+
+/// An engine that holds the directory's lock. Tasks of a node that is going may hold the engine for a moment longer than
+/// anybody else; a second process must not open the files before the last of them has let go.
+struct LockedStore<S> {
+    store: S,
+    /// Dropped after the store: fields go in this order.
     _lock: Box<dyn Send + Sync>,
 }
 
-/// An open data directory. A cheap handle; the lock goes with the last one.
+impl<S: Store> Store for LockedStore<S> {
+    fn view(&self) -> Result<Box<dyn View + '_>, StorageError> {
+        self.store.view()
+    }
+
+    fn commit(&self, batch: &Batch) -> Result<(), StorageError> {
+        self.store.commit(batch)
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.store.file_bytes()
+    }
+}
+
+/// An open data directory. A cheap handle; files and lock go with the last one, once the node's tasks have ended.
 #[derive(Clone)]
 pub struct Storage(Arc<Inner>);
 
@@ -117,22 +138,16 @@ impl fmt::Debug for Storage {
     }
 }
 
-struct Opened {
-    store: Arc<dyn Store>,
-    lock: Box<dyn Send + Sync>,
-}
-
 impl Storage {
     /// Opens `dir`, making it when it is missing, and starts the committer and the clean-up of blobs.
     pub async fn open(env: Env, dir: &Path, options: StorageOptions) -> Result<Storage, OpenError> {
         let disk = env.disk();
         let root = dir.to_path_buf();
         let files = env.clone();
-        let opened = env.blocking(Pool::Foreground, move || open_files(&files, &disk, &root, options)).await?;
-        let committer = Committer::start(&env, Arc::clone(&opened.store));
-        let blobs = BlobStore::start(&env, dir.join("blobs"), Arc::clone(&opened.store));
-        let Opened { store, lock } = opened;
-        Ok(Storage(Arc::new(Inner { env, store, committer, blobs, planted: options.planted, _lock: lock })))
+        let store = env.blocking(Pool::Foreground, move || open_files(&files, &disk, &root, options)).await?;
+        let committer = Committer::start(&env, Arc::clone(&store));
+        let blobs = BlobStore::start(&env, dir.join("blobs"), Arc::clone(&store));
+        Ok(Storage(Arc::new(Inner { env, store, committer, blobs, planted: options.planted })))
     }
 
     /// The node's host.
@@ -180,7 +195,12 @@ impl Storage {
     }
 }
 
-fn open_files(env: &Env, disk: &Arc<dyn Disk>, dir: &Path, options: StorageOptions) -> Result<Opened, OpenError> {
+fn open_files(
+    env: &Env,
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    options: StorageOptions,
+) -> Result<Arc<dyn Store>, OpenError> {
     disk.create_dir_all(dir)?;
     sync_names_above(disk.as_ref(), dir)?;
     let lock = disk.lock(&dir.join("lock")).map_err(|_| OpenError::Locked(dir.to_path_buf()))?;
@@ -188,21 +208,22 @@ fn open_files(env: &Env, disk: &Arc<dyn Disk>, dir: &Path, options: StorageOptio
     // Uploads that a crash cut off.
     disk.remove_dir_all(&path(dir, &["blobs", "tmp"]))?;
     let store: Arc<dyn Store> = match options.engine {
-        Engine::Memory => Arc::new(MemoryStore::new()),
+        Engine::Memory => Arc::new(LockedStore { store: MemoryStore::new(), _lock: lock }),
         Engine::Redb => {
             let journal = dir.join("journal");
             disk.create_dir_all(&dir.join("store"))?;
             disk.create_dir_all(&journal)?;
             disk.sync_dir(dir)?;
             let file = path(dir, &["store", "0.redb"]);
-            let engine = Arc::new(RedbStore::open(disk.as_ref(), &file, options.cache_bytes, options.planted)?);
+            let store = RedbStore::open(disk.as_ref(), &file, options.cache_bytes, options.planted)?;
+            let engine = Arc::new(LockedStore { store, _lock: lock });
             let layered =
                 Arc::new(LayeredStore::open(disk, &journal, engine, options.flush_at_bytes, options.planted)?);
             layered.start_flushing(env);
             layered
         }
     };
-    Ok(Opened { store, lock })
+    Ok(store)
 }
 
 /// Makes the way to `dir` durable: else a power loss could take a new data directory with all that was acknowledged.
