@@ -23,8 +23,8 @@ const TASKS_PER_SWEEP: u64 = 4096;
 
 /// A machine, for the scenario. Cheap to clone.
 ///
-/// Work of the node belongs into [`SimNode::spawn`]: what runs elsewhere with the node's [`Env`] is not stopped when the
-/// node dies, and panics if it waits for a blocking job then.
+/// Work of the node belongs into [`SimNode::spawn`]: what runs elsewhere with the node's [`Env`] is not stopped when
+/// the node dies, and panics if it waits for a blocking job then.
 #[derive(Clone)]
 pub struct SimNode(pub(super) Arc<NodeInner>);
 

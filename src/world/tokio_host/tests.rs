@@ -1,3 +1,5 @@
+//! Tests of the production host against the operating system itself.
+
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::mpsc;

@@ -123,7 +123,7 @@ impl Inode {
             let fate = match dice.below(8) {
                 0 => Fate::LoseAll,
                 1 => Fate::KeepAll,
-                2 | 3 | 4 => Fate::Cut(dice.below(count as u64) as usize),
+                2..=4 => Fate::Cut(dice.below(count as u64) as usize),
                 _ => Fate::Sectors(10 + dice.below(81)),
             };
             // Sizes are metadata: they survive in order.
