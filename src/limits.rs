@@ -166,3 +166,7 @@ pub const MEMTABLE_STALL_FACTOR: usize = 2;
 pub const MEMTABLE_ENTRY_BYTES: usize = 96;
 /// Journal files kept to be overwritten: syncing written blocks takes half the time of growing a file.
 pub const JOURNAL_SPARE_SEGMENTS: usize = 2;
+/// Documents read at once to go with rows: bounds memory to this many times the document size.
+pub const DOCS_PER_FETCH: usize = 16;
+/// Documents that `_changes` with `_doc_ids` looks up instead of reading the whole feed, as in CouchDB.
+pub const CHANGES_DOC_IDS_LOOKED_UP: usize = 100;

@@ -227,8 +227,7 @@ impl Database {
         options: WriteOptions,
     ) -> Result<WriteDone, WriteError> {
         let (op, body) = (EditOp::Interactive { parent }, Arc::new(body));
-        let edit =
-            Edit { id: id.clone(), op, deleted: false, body, attachments, revs_limit: self.revs_limit() };
+        let edit = Edit { id: id.clone(), op, deleted: false, body, attachments, revs_limit: self.revs_limit() };
         self.apply_edit(edit, options).await
     }
 }

@@ -1,15 +1,26 @@
 //! The changes feed: a merge over the ranges, page by page, that can wait for more.
+//!
+//! A feed reads in rounds. A round ends at the last change of each range that was there when it began; the rows of all
+//! ranges come in the order of their sequences. It promises that a reader who goes on from a sequence misses nothing.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use crate::coordinator::database::Database;
-use crate::coordinator::error::ChangesError;
+use futures_util::future::{select_all, try_join_all};
+use tokio::sync::watch;
+
+use crate::coordinator::database::{Database, EPOCH};
+use crate::coordinator::error::{ChangesError, ReadError};
 use crate::coordinator::read::RowDoc;
 use crate::coordinator::seq::{MalformedSeq, Seq};
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
+use crate::document::rev_tree::RevValue;
 use crate::document::revision::Revision;
+use crate::limits;
+use crate::shard::{self, ChangesPage, Fetched, Want};
+use crate::storage::Direction;
 use crate::world::BoxFuture;
 
 /// Where a feed begins.
@@ -126,49 +137,388 @@ pub struct ChangeRow {
 ///
 /// `normal`: call `next` until `None`. `longpoll`, `continuous`, `eventsource`: at `None`, unless `limit_reached`,
 /// call `wait` and go on with `next`.
-pub struct Changes {}
+pub struct Changes {
+    database: Arc<Database>,
+    query: ChangesQuery,
+    lanes: Vec<Lane>,
+    gone: watch::Receiver<bool>,
+    /// Whether a round is under way: from the first `next` to the `None` that ends it.
+    in_round: bool,
+    /// Rows given out.
+    sent: u64,
+}
+
+/// The feed of one range.
+struct Lane {
+    /// How far it was given out: what the sequence shows.
+    position: u64,
+    /// Where the next page begins.
+    cursor: u64,
+    /// The round ends here, so that a busy writer cannot keep it going for ever.
+    until: u64,
+    /// Read, not yet given out.
+    rows: VecDeque<shard::ChangeRow>,
+    /// Changes behind those.
+    after: u64,
+    /// Whether the round has nothing more to read here.
+    done: bool,
+    news: watch::Receiver<u64>,
+}
+
+impl Lane {
+    fn begin_round(&mut self, descending: bool) {
+        self.until = *self.news.borrow_and_update();
+        self.done = false;
+        if descending {
+            self.cursor = self.until.saturating_add(1);
+            self.position = self.until;
+        }
+    }
+
+    /// Takes a page in. Rows that came after the round began wait for the next one.
+    fn take_page(&mut self, page: ChangesPage, asked: usize, descending: bool) {
+        let ChangesPage { mut rows, pending_after, last_seq } = page;
+        let read = rows.len();
+        if !descending {
+            rows.retain(|row| row.seq <= self.until);
+        }
+        self.after = pending_after + (read - rows.len()) as u64;
+        self.done = read < asked || rows.len() < read;
+        let end = if rows.len() < read { self.until } else { last_seq };
+        self.cursor = if descending { last_seq } else { end.max(self.cursor) };
+        self.rows = rows.into();
+        self.settle(descending);
+    }
+
+    /// When everything was given out the position is that of the end, which may lie behind the last row.
+    fn settle(&mut self, descending: bool) {
+        if self.rows.is_empty() && self.done && !descending {
+            self.position = self.position.max(self.cursor);
+        }
+    }
+}
+
+/// Which lane is next: the one with the lowest sequence (descending: the highest), the first of equal ones.
+fn next_lane(heads: impl Iterator<Item = Option<u64>>, descending: bool) -> Option<usize> {
+    let heads = heads.enumerate().filter_map(|(lane, seq)| Some((seq?, lane)));
+    match descending {
+        false => heads.min(),
+        true => heads.min_by_key(|(seq, lane)| (Reverse(*seq), *lane)),
+    }
+    .map(|(_, lane)| lane)
+}
 
 impl Changes {
     /// The next page (may be empty when a filter left out all of it); `None` when all that is there was read.
     pub async fn next(&mut self) -> Result<Option<Vec<ChangeRow>>, ChangesError> {
-        todo!()
+        if self.limit_reached() {
+            return Ok(None);
+        }
+        if !self.in_round {
+            let descending = self.query.descending;
+            self.lanes.iter_mut().for_each(|lane| lane.begin_round(descending));
+            self.in_round = true;
+        }
+        let batch = self.gather().await?;
+        if batch.is_empty() {
+            self.in_round = false;
+            return Ok(None);
+        }
+        let passed = self.judge(&batch).await?;
+        let mut rows = self.emit(batch, passed);
+        if self.query.include_docs {
+            self.add_docs(&mut rows).await?;
+        }
+        Ok(Some(rows.into_iter().map(|(row, _)| row).collect()))
+    }
+
+    /// Fills the lanes that ran empty and merges up to a page of rows, which stay unsent until `emit`.
+    async fn gather(&mut self) -> Result<Vec<(usize, shard::ChangeRow)>, ChangesError> {
+        let page = if self.query.include_docs || matches!(self.query.filter, ChangesFilter::Rows(_)) {
+            limits::PAGE_DOCS
+        } else {
+            limits::PAGE_ROWS
+        };
+        let mut batch = Vec::new();
+        while batch.len() < page {
+            self.fill().await?;
+            let heads = self.lanes.iter().map(|lane| lane.rows.front().map(|row| row.seq));
+            let Some(lane) = next_lane(heads, self.query.descending) else { break };
+            // Invariant: the lane was chosen for its first row.
+            batch.push((lane, self.lanes[lane].rows.pop_front().expect("a first row")));
+        }
+        Ok(batch)
+    }
+
+    async fn fill(&mut self) -> Result<(), ChangesError> {
+        let empty = |(_, lane): &(usize, &Lane)| lane.rows.is_empty() && !lane.done;
+        let empty: Vec<(usize, u64)> =
+            self.lanes.iter().enumerate().filter(empty).map(|(at, lane)| (at, lane.cursor)).collect();
+        if empty.is_empty() {
+            return Ok(());
+        }
+        let asked = self.page_rows();
+        let (database, query) = (&self.database, &self.query);
+        let read = |(at, cursor): (usize, u64)| async move {
+            let page = match &query.filter {
+                ChangesFilter::DocIds(ids) if ids.len() <= limits::CHANGES_DOC_IDS_LOOKED_UP => {
+                    page_of_ids(database, at, ids, cursor, query.descending).await?
+                }
+                _ => {
+                    let direction = if query.descending { Direction::Reverse } else { Direction::Forward };
+                    database.copy_of(at).await?.changes(cursor, direction, asked).await?
+                }
+            };
+            Ok::<_, ChangesError>((at, page))
+        };
+        for (at, page) in try_join_all(empty.into_iter().map(read)).await? {
+            let looked_up = matches!(&self.query.filter, ChangesFilter::DocIds(ids)
+                if ids.len() <= limits::CHANGES_DOC_IDS_LOOKED_UP);
+            let asked = if looked_up { usize::MAX } else { asked };
+            self.lanes[at].take_page(page, asked, self.query.descending);
+        }
+        Ok(())
+    }
+
+    /// Rows to ask of a range at once: no more than can be sent.
+    fn page_rows(&self) -> usize {
+        match (&self.query.filter, self.query.limit) {
+            (ChangesFilter::None, Some(limit)) => {
+                let left = usize::try_from(limit - self.sent).unwrap_or(usize::MAX);
+                left.clamp(1, limits::PAGE_ROWS)
+            }
+            _ => limits::PAGE_ROWS,
+        }
+    }
+
+    /// For each row the leaves to list; none when the filter leaves it out.
+    async fn judge(&self, batch: &[(usize, shard::ChangeRow)]) -> Result<Vec<Vec<Revision>>, ChangesError> {
+        let style = self.query.style;
+        let listed = |row: &shard::ChangeRow| -> Vec<Revision> {
+            let count = if style == Style::AllDocs { row.leaves.len() } else { 1 };
+            row.leaves.iter().take(count).map(|(rev, _)| rev.clone()).collect()
+        };
+        let by_id = |passes: &dyn Fn(&DocId) -> bool| {
+            batch.iter().map(|(_, row)| if passes(&row.id) { listed(row) } else { Vec::new() }).collect()
+        };
+        match &self.query.filter {
+            ChangesFilter::None => Ok(by_id(&|_| true)),
+            ChangesFilter::Design => Ok(by_id(&DocId::is_design)),
+            ChangesFilter::DocIds(ids) => Ok(by_id(&|id| ids.contains(id))),
+            ChangesFilter::Rows(filter) => {
+                let mut out = Vec::with_capacity(batch.len());
+                for chunk in batch.chunks(limits::DOCS_PER_FETCH) {
+                    let candidates = self.candidates(chunk).await?;
+                    let passed = filter.pass(&candidates).await?;
+                    assert_eq!(passed.len(), candidates.len(), "a filter judges each candidate");
+                    for (candidate, passed) in candidates.into_iter().zip(passed) {
+                        let leaves = candidate.leaves.into_iter().zip(passed);
+                        out.push(leaves.filter(|(_, pass)| *pass).map(|(leaf, _)| leaf.rev).collect());
+                    }
+                }
+                Ok(out)
+            }
+        }
+    }
+
+    async fn candidates(&self, rows: &[(usize, shard::ChangeRow)]) -> Result<Vec<Candidate>, ChangesError> {
+        let want = if self.query.style == Style::AllDocs { Want::Leaves } else { Want::Winner };
+        let wants = rows.iter().map(|(_, row)| (row.id.clone(), want.clone())).collect();
+        let found = self.database.fetch_many(wants).await?;
+        let candidate = |((_, row), fetched): (&(usize, shard::ChangeRow), Option<Fetched>)| {
+            let found = fetched.into_iter().flat_map(|fetched| fetched.found);
+            Candidate { id: row.id.clone(), leaves: found.filter_map(|(_, stored)| stored).collect() }
+        };
+        Ok(rows.iter().zip(found).map(candidate).collect())
+    }
+
+    /// Counts the rows as read and gives out those that passed, up to the limit; what is left goes back to its lane.
+    fn emit(
+        &mut self,
+        batch: Vec<(usize, shard::ChangeRow)>,
+        passed: Vec<Vec<Revision>>,
+    ) -> Vec<(ChangeRow, Revision)> {
+        let mut rows = Vec::new();
+        let mut unread = Vec::new();
+        for ((at, row), revs) in batch.into_iter().zip(passed) {
+            if self.limit_reached() {
+                unread.push((at, row));
+                continue;
+            }
+            self.lanes[at].position = row.seq;
+            if revs.is_empty() {
+                continue;
+            }
+            let shows_seq = self.query.seq_interval.is_none_or(|n| self.sent % n.max(1) == 0);
+            let seq = shows_seq.then(|| self.last_seq());
+            self.sent += 1;
+            // Invariant: a changed document has a leaf.
+            let (winner, deleted) = row.leaves.into_iter().next().expect("a leaf");
+            rows.push((ChangeRow { seq, id: row.id, revs, deleted, doc: None }, winner));
+        }
+        for (at, row) in unread.into_iter().rev() {
+            self.lanes[at].rows.push_front(row);
+        }
+        self.lanes.iter_mut().for_each(|lane| lane.settle(self.query.descending));
+        rows
+    }
+
+    async fn add_docs(&self, rows: &mut [(ChangeRow, Revision)]) -> Result<(), ChangesError> {
+        for chunk in rows.chunks_mut(limits::DOCS_PER_FETCH) {
+            let wants = chunk.iter().map(|(row, winner)| (row.id.clone(), winner.clone())).collect();
+            let docs = self.database.row_docs(wants, self.query.conflicts).await?;
+            chunk.iter_mut().zip(docs).for_each(|((row, _), doc)| row.doc = doc.map(Box::new));
+        }
+        Ok(())
     }
 
     /// Waits until there is something after what was read; also returns when the database is deleted.
     pub async fn wait(&mut self) {
-        todo!()
+        if self.is_gone() || self.lanes.iter().any(|lane| *lane.news.borrow() > lane.cursor) {
+            return;
+        }
+        let mut signals: Vec<BoxFuture<'_, ()>> = Vec::with_capacity(self.lanes.len() + 1);
+        // A dropped sender counts as a signal, too: `next` then tells what is wrong.
+        let gone = &mut self.gone;
+        signals.push(Box::pin(async move { drop(gone.changed().await) }));
+        for lane in &mut self.lanes {
+            let cursor = lane.cursor;
+            let news = &mut lane.news;
+            signals.push(Box::pin(async move { drop(news.wait_for(|seq| *seq > cursor).await) }));
+        }
+        select_all(signals).await;
     }
 
     /// Whether the limit ended the feed.
     pub fn limit_reached(&self) -> bool {
-        todo!()
+        self.query.limit.is_some_and(|limit| self.sent >= limit)
     }
 
     /// How far it was read.
     pub fn last_seq(&self) -> String {
-        todo!()
+        self.database.seq_at(self.lanes.iter().map(|lane| lane.position)).to_string()
     }
 
     /// How many changes are left behind what was read.
     pub fn pending(&self) -> u64 {
-        todo!()
+        self.lanes.iter().map(|lane| lane.rows.len() as u64 + lane.after).sum()
     }
 
     /// Whether the database was deleted: the feed ends.
     pub fn is_gone(&self) -> bool {
-        todo!()
+        *self.gone.borrow()
     }
+}
+
+/// The changes of a few documents of one range, looked up instead of searched for.
+async fn page_of_ids(
+    database: &Database,
+    range: usize,
+    ids: &BTreeSet<DocId>,
+    cursor: u64,
+    descending: bool,
+) -> Result<ChangesPage, ChangesError> {
+    let copy = database.copy_of(range).await?;
+    // Read first: what commits while the documents are read is news.
+    let last_seq = *copy.watch().borrow();
+    let here = ids.iter().filter(|id| !id.is_local() && database.map.index_of(id) == range);
+    let wants: Vec<(DocId, Want)> = here.map(|id| (id.clone(), Want::Tree)).collect();
+    let ids: Vec<DocId> = wants.iter().map(|(id, _)| id.clone()).collect();
+    let mut rows = Vec::new();
+    for (id, fetched) in ids.into_iter().zip(copy.fetch(wants).await?) {
+        let Some(Fetched { tree, local_seq: seq, .. }) = fetched else { continue };
+        if if descending { seq < cursor } else { seq > cursor } {
+            let leaves = tree.leaves().into_iter().map(|leaf| (leaf.rev, leaf.value.is_deleted())).collect();
+            rows.push(shard::ChangeRow { seq, id, leaves });
+        }
+    }
+    rows.sort_by_key(|row| row.seq);
+    if descending {
+        rows.reverse();
+    }
+    Ok(ChangesPage { rows, pending_after: 0, last_seq })
 }
 
 impl Database {
     /// Begins a feed.
     pub async fn changes(self: &Arc<Self>, query: ChangesQuery) -> Result<Changes, ChangesError> {
-        let _ = query;
-        todo!()
+        let mut lanes = Vec::new();
+        for copy in self.all_copies().await? {
+            let news = copy.watch();
+            let last = *news.borrow();
+            let since = match &query.since {
+                Since::Beginning => 0,
+                Since::Now => last,
+                // A position past the end, of a copy that was restored, resumes at the end.
+                Since::Seq(seq) => seq.position_in(copy.id().0, EPOCH).min(last),
+            };
+            lanes.push(Lane {
+                position: since,
+                cursor: since,
+                until: since,
+                rows: VecDeque::new(),
+                after: 0,
+                done: false,
+                news,
+            });
+        }
+        let gone = self.watch_gone();
+        Ok(Changes { database: Arc::clone(self), query, lanes, gone, in_round: false, sent: 0 })
     }
 
     /// The sequence of this moment.
-    pub async fn update_seq(&self) -> Result<Seq, ChangesError> {
-        todo!()
+    pub async fn update_seq(&self) -> Result<Seq, ReadError> {
+        let copies = self.all_copies().await?;
+        Ok(self.seq_at(copies.iter().map(|copy| *copy.watch().borrow())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn merge(mut lanes: Vec<VecDeque<u64>>, descending: bool) -> Vec<(usize, u64)> {
+        let mut out = Vec::new();
+        while let Some(lane) = next_lane(lanes.iter().map(|l| l.front().copied()), descending) {
+            out.push((lane, lanes[lane].pop_front().unwrap()));
+        }
+        out
+    }
+
+    #[test]
+    fn since_is_zero_now_or_a_sequence() {
+        assert_eq!(Since::parse("0").unwrap(), Since::Beginning);
+        assert_eq!(Since::parse("now").unwrap(), Since::Now);
+        let seq = Seq::default();
+        assert_eq!(Since::parse(&seq.to_string()).unwrap(), Since::Seq(seq.clone()));
+        assert_eq!(Since::parse(&format!("\"{seq}\"")).unwrap(), Since::Seq(seq));
+        for bad in ["", "1", "garbage", "1-garbage", "\""] {
+            assert!(matches!(Since::parse(bad), Err(ChangesError::MalformedSince)), "{bad}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+        #[test]
+        fn the_merge_keeps_each_lane_and_orders_all(
+            lanes in prop::collection::vec(prop::collection::btree_set(0_u64..50, 0..8), 1..5), descending: bool,
+        ) {
+            let lanes: Vec<VecDeque<u64>> = lanes
+                .into_iter()
+                .map(|lane| if descending { lane.into_iter().rev().collect() } else { lane.into_iter().collect() })
+                .collect();
+            let merged = merge(lanes.clone(), descending);
+            let in_order = |pair: &[(usize, u64)]| {
+                let (a, b) = (pair[0], pair[1]);
+                a.1 == b.1 && a.0 < b.0 || if descending { a.1 > b.1 } else { a.1 < b.1 }
+            };
+            prop_assert!(merged.windows(2).all(in_order));
+            for (at, lane) in lanes.iter().enumerate() {
+                let own: Vec<u64> = merged.iter().filter(|(l, _)| *l == at).map(|(_, seq)| *seq).collect();
+                prop_assert_eq!(own, lane.iter().copied().collect::<Vec<_>>());
+            }
+        }
     }
 }

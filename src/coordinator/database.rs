@@ -330,19 +330,14 @@ mod tests {
 
     #[test]
     fn security_objects_have_lists_of_texts() {
-        for good in [
-            "{}",
-            r#"{"admins":{},"members":{"names":[],"roles":["a"]}}"#,
-            r#"{"members":{"names":["x"]},"other":5}"#,
-        ] {
+        for good in
+            ["{}", r#"{"admins":{},"members":{"names":[],"roles":["a"]}}"#, r#"{"members":{"names":["x"]},"other":5}"#]
+        {
             assert!(check(good).is_ok(), "{good}");
         }
-        for bad in [
-            r#"{"admins":[]}"#,
-            r#"{"members":5}"#,
-            r#"{"members":{"names":"x"}}"#,
-            r#"{"admins":{"roles":[1]}}"#,
-        ] {
+        for bad in
+            [r#"{"admins":[]}"#, r#"{"members":5}"#, r#"{"members":{"names":"x"}}"#, r#"{"admins":{"roles":[1]}}"#]
+        {
             assert!(matches!(check(bad), Err(SettingError::IllegalSecurity { .. })), "{bad}");
         }
     }

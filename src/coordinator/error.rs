@@ -1,9 +1,9 @@
 //! What can go wrong in each family of operations, with the facts that an answer needs. No status codes here.
 
-use crate::shard::ShardError;
-use crate::storage::{CommitError, StorageError};
 use crate::document::draft::DraftError;
 use crate::document::id::DocId;
+use crate::shard::ShardError;
+use crate::storage::{CommitError, StorageError};
 
 /// Creating, finding, listing or deleting a database failed.
 #[derive(Debug)]

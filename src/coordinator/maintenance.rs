@@ -59,10 +59,7 @@ impl Database {
     }
 
     /// Removes leaf revisions without a trace. Answers per document those removed, in the order given.
-    pub async fn purge(
-        &self,
-        asked: Vec<(DocId, Vec<Revision>)>,
-    ) -> Result<Vec<(DocId, Vec<Revision>)>, SettingError> {
+    pub async fn purge(&self, asked: Vec<(DocId, Vec<Revision>)>) -> Result<Vec<(DocId, Vec<Revision>)>, SettingError> {
         if asked.len() > limits::PURGE_DOCS_MAX {
             return Err(SettingError::TooManyDocuments);
         }

@@ -135,6 +135,25 @@ impl Database {
     }
 }
 
+impl Database {
+    /// The documents that go with rows of a list: each in the revision that its row names, `None` where that is gone.
+    pub(super) async fn row_docs(
+        &self,
+        wanted: Vec<(DocId, Revision)>,
+        with_conflicts: bool,
+    ) -> Result<Vec<Option<RowDoc>>, ReadError> {
+        let wants = wanted.iter().map(|(id, rev)| (id.clone(), Want::Revision(rev.clone()))).collect();
+        let found = self.fetch_many(wants).await?;
+        let doc = |((id, rev), fetched): ((DocId, Revision), Option<Fetched>)| {
+            let mut fetched = fetched?;
+            let (_, stored) = fetched.found.pop()?;
+            let conflicts = if with_conflicts { conflicts(&fetched, &rev).0 } else { Vec::new() };
+            Some(RowDoc { id, stored: stored?, conflicts })
+        };
+        Ok(wanted.into_iter().zip(found).map(doc).collect())
+    }
+}
+
 /// A local document as a revision `0-N`.
 pub(super) fn local_revision(document: LocalDocument) -> StoredRevision {
     let rev = local_rev(document.rev);

@@ -1,11 +1,25 @@
 //! `_all_docs`, `_design_docs` and `_local_docs`: an ordered merge over the ranges, page by page.
+//!
+//! A list holds one page per range and moves on as rows are asked for, so its memory does not grow with the database.
+//! Every page reads what is committed at its time: a row that does not change while the list is read appears once.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
 
 use crate::coordinator::database::Database;
 use crate::coordinator::error::ReadError;
-use crate::coordinator::read::RowDoc;
+use crate::coordinator::read::{RowDoc, conflicts, local_revision};
 use crate::document::id::DocId;
 use crate::document::json::Value;
+use crate::document::render::StoredRevision;
+use crate::document::rev_tree::RevValue;
 use crate::document::revision::Revision;
+use crate::limits;
+use crate::shard::{Fetched, ListPage, ShardError, Want};
+use crate::storage::Direction;
 
 /// Which documents are listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +95,114 @@ pub enum AllDocsRow {
     },
 }
 
+/// The ids from `low` to `high`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Span {
+    low: Bound<DocId>,
+    high: Bound<DocId>,
+}
+
+impl Span {
+    /// All ids of a source.
+    fn of(source: &DocSource) -> Span {
+        let prefix = |first: &str, behind: &str| Span {
+            low: Bound::Included(DocId::new(first)),
+            high: Bound::Excluded(DocId::new(behind)),
+        };
+        match source {
+            DocSource::All => Span { low: Bound::Unbounded, high: Bound::Unbounded },
+            // The byte behind '/' is '0', that behind ':' is ';'.
+            DocSource::Design => prefix("_design/", "_design0"),
+            DocSource::Local => prefix("_local/", "_local0"),
+            DocSource::Partition(name) => prefix(&format!("{name}:"), &format!("{name};")),
+        }
+    }
+
+    /// What both have in common.
+    fn and(&self, other: &Span) -> Span {
+        let low = if starts_later(&self.low, &other.low) { &self.low } else { &other.low };
+        let high = if ends_earlier(&self.high, &other.high) { &self.high } else { &other.high };
+        Span { low: low.clone(), high: high.clone() }
+    }
+
+    fn is_empty(&self) -> bool {
+        match (&self.low, &self.high) {
+            (Bound::Included(low), Bound::Included(high)) => low > high,
+            (Bound::Included(low) | Bound::Excluded(low), Bound::Included(high) | Bound::Excluded(high)) => low >= high,
+            _ => false,
+        }
+    }
+}
+
+fn starts_later(a: &Bound<DocId>, b: &Bound<DocId>) -> bool {
+    match (a, b) {
+        (Bound::Unbounded, _) => false,
+        (_, Bound::Unbounded) => true,
+        (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) if a != b => a > b,
+        _ => matches!(a, Bound::Excluded(_)),
+    }
+}
+
+fn ends_earlier(a: &Bound<DocId>, b: &Bound<DocId>) -> bool {
+    match (a, b) {
+        (Bound::Unbounded, _) => false,
+        (_, Bound::Unbounded) => true,
+        (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) if a != b => a < b,
+        _ => matches!(a, Bound::Excluded(_)),
+    }
+}
+
+/// A bound as an id: what is no text acts as the empty text.
+fn bound_id(value: &Value) -> DocId {
+    DocId::new(value.as_str().unwrap_or(""))
+}
+
+/// What a query lists, and what lies before it in the direction of reading.
+fn spans(keys: &KeyBounds, descending: bool) -> (Span, Span) {
+    let (first, last) = match keys {
+        KeyBounds::Keys(_) => (Bound::Unbounded, Bound::Unbounded),
+        KeyBounds::Key(key) => (Bound::Included(bound_id(key)), Bound::Included(bound_id(key))),
+        KeyBounds::Range { start, end, inclusive_end } => {
+            let first = start.as_ref().map_or(Bound::Unbounded, |key| Bound::Included(bound_id(key)));
+            let last = end.as_ref().map_or(Bound::Unbounded, |key| match inclusive_end {
+                true => Bound::Included(bound_id(key)),
+                false => Bound::Excluded(bound_id(key)),
+            });
+            (first, last)
+        }
+    };
+    let beyond = match &first {
+        Bound::Included(id) => Bound::Excluded(id.clone()),
+        // Nothing lies before the very first row: an empty span.
+        Bound::Unbounded | Bound::Excluded(_) => Bound::Excluded(DocId::new("")),
+    };
+    let is_open = first == Bound::Unbounded;
+    match (descending, is_open) {
+        (false, _) => (Span { low: first, high: last }, Span { low: Bound::Unbounded, high: beyond }),
+        (true, true) => (Span { low: last, high: first }, Span { low: beyond.clone(), high: beyond }),
+        (true, false) => (Span { low: last, high: first }, Span { low: beyond, high: Bound::Unbounded }),
+    }
+}
+
+/// A row before its document is added.
+struct Head {
+    rev: Revision,
+    /// The body of a local document, which comes with the list.
+    local: Option<StoredRevision>,
+}
+
+/// The list of one range.
+struct Lane {
+    rest: Span,
+    rows: VecDeque<(DocId, Head)>,
+    done: bool,
+}
+
+enum Source {
+    Keys(VecDeque<Value>),
+    Lanes(Vec<(usize, Lane)>),
+}
+
 /// A list being read.
 pub struct AllDocs {
     /// Documents that the source has in all; `None` is null.
@@ -89,19 +211,342 @@ pub struct AllDocs {
     pub offset: Option<u64>,
     /// `None`: not asked for; `Some(None)`: null.
     pub update_seq: Option<Option<String>>,
+    database: Arc<Database>,
+    query: AllDocsQuery,
+    source: Source,
+    /// Rows still to be left out.
+    skip: u64,
+    /// Rows still to be given out.
+    left: u64,
 }
 
 impl AllDocs {
     /// The next page, of at least one row; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Vec<AllDocsRow>>, ReadError> {
-        todo!()
+        loop {
+            let (rows, more) = match &mut self.source {
+                Source::Keys(keys) => {
+                    let step = keys.len().min(self.query.page_rows());
+                    let step: Vec<Value> = keys.drain(..step).collect();
+                    let more = !step.is_empty();
+                    (self.database.rows_of_keys(&self.query, step).await?, more)
+                }
+                Source::Lanes(_) if self.left == 0 => (Vec::new(), false),
+                Source::Lanes(_) => {
+                    let heads = self.merge().await?;
+                    let more = !heads.is_empty();
+                    (self.database.rows_of_heads(&self.query, heads).await?, more)
+                }
+            };
+            if !rows.is_empty() || !more {
+                return Ok((!rows.is_empty()).then_some(rows));
+            }
+        }
+    }
+
+    /// Takes the next rows off the lanes in order.
+    async fn merge(&mut self) -> Result<Vec<(DocId, Head)>, ReadError> {
+        let Source::Lanes(lanes) = &mut self.source else { return Ok(Vec::new()) };
+        let (page, descending) = (self.query.page_rows(), self.query.descending);
+        let mut out = Vec::new();
+        let mut heads: BTreeMap<DocId, usize> = BTreeMap::new();
+        fill(&self.database, &self.query, lanes, self.skip.saturating_add(self.left)).await?;
+        for (at, (_, lane)) in lanes.iter().enumerate() {
+            heads.extend(lane.rows.front().map(|(id, _)| (id.clone(), at)));
+        }
+        while out.len() < page && self.left > 0 {
+            let next = if descending { heads.pop_last() } else { heads.pop_first() };
+            let Some((_, at)) = next else { break };
+            // Invariant: the lane stands in `heads` for its first row.
+            let row = lanes[at].1.rows.pop_front().expect("a first row");
+            if self.skip > 0 {
+                self.skip -= 1;
+            } else {
+                self.left -= 1;
+                out.push(row);
+            }
+            if lanes[at].1.rows.is_empty() {
+                fill(&self.database, &self.query, lanes, self.skip.saturating_add(self.left)).await?;
+            }
+            heads.extend(lanes[at].1.rows.front().map(|(id, _)| (id.clone(), at)));
+        }
+        Ok(out)
+    }
+}
+
+/// Reads a page into each lane that ran empty; `wanted` rows are enough.
+async fn fill(
+    database: &Database,
+    query: &AllDocsQuery,
+    lanes: &mut [(usize, Lane)],
+    wanted: u64,
+) -> Result<(), ReadError> {
+    let asked = usize::try_from(wanted).unwrap_or(usize::MAX).clamp(1, limits::PAGE_ROWS);
+    let empty = lanes.iter().enumerate().filter(|(_, (_, lane))| lane.rows.is_empty() && !lane.done);
+    let reads = empty.map(|(at, (range, lane))| async move {
+        let rows = match query.source {
+            DocSource::Local => database.local_page(*range, &lane.rest, query.descending, asked).await?,
+            _ => database.page(*range, &lane.rest, query.descending, asked).await?,
+        };
+        Ok::<_, ReadError>((at, rows))
+    });
+    for (at, rows) in try_join_all(reads).await? {
+        let lane = &mut lanes[at].1;
+        lane.done = rows.len() < asked;
+        if let Some((last, _)) = rows.last() {
+            let beyond = Bound::Excluded(last.clone());
+            if query.descending { lane.rest.high = beyond } else { lane.rest.low = beyond }
+        }
+        lane.rows = rows.into();
+    }
+    Ok(())
+}
+
+impl AllDocsQuery {
+    fn page_rows(&self) -> usize {
+        if self.include_docs { limits::DOCS_PER_FETCH } else { limits::PAGE_ROWS }
     }
 }
 
 impl Database {
     /// Begins a list. Totals and offset are of this moment; the rows are read as they are asked for.
-    pub async fn all_docs(self: &std::sync::Arc<Self>, query: AllDocsQuery) -> Result<AllDocs, ReadError> {
-        let _ = query;
-        todo!()
+    pub async fn all_docs(self: &Arc<Self>, query: AllDocsQuery) -> Result<AllDocs, ReadError> {
+        let all = Span::of(&query.source);
+        let (listed, before) = spans(&query.keys, query.descending);
+        let is_keys = matches!(query.keys, KeyBounds::Keys(_));
+        let total_rows = self.total_rows(&query.source).await?;
+        let offset = match total_rows {
+            Some(total) if !is_keys => {
+                let before = self.count_span(&query.source, &before.and(&all)).await?;
+                Some(before.saturating_add(query.skip).min(total))
+            }
+            _ => None,
+        };
+        let update_seq = match query.update_seq {
+            true if is_keys => Some(None),
+            true => Some(Some(self.update_seq().await?.to_string())),
+            false => None,
+        };
+        let (mut skip, mut left) = (query.skip, query.limit.unwrap_or(u64::MAX));
+        let source = match &query.keys {
+            KeyBounds::Keys(keys) => {
+                let keys = chosen_keys(keys, &query);
+                (skip, left) = (0, left.min(keys.len() as u64));
+                Source::Keys(keys)
+            }
+            _ => Source::Lanes(self.lanes(&query.source, listed.and(&all))),
+        };
+        Ok(AllDocs { total_rows, offset, update_seq, database: Arc::clone(self), query, source, skip, left })
+    }
+
+    /// The ranges that can hold documents of a source.
+    fn ranges_of(&self, source: &DocSource) -> Vec<usize> {
+        match source {
+            DocSource::Partition(name) => vec![self.map.index_of_partition(name)],
+            DocSource::All | DocSource::Design | DocSource::Local => (0..self.map.q as usize).collect(),
+        }
+    }
+
+    fn lanes(&self, source: &DocSource, span: Span) -> Vec<(usize, Lane)> {
+        let done = span.is_empty();
+        let lane = |range| (range, Lane { rest: span.clone(), rows: VecDeque::new(), done });
+        self.ranges_of(source).into_iter().map(lane).collect()
+    }
+
+    async fn total_rows(&self, source: &DocSource) -> Result<Option<u64>, ReadError> {
+        match source {
+            DocSource::Local => Ok(None),
+            DocSource::Partition(_) => Ok(Some(self.count_span(source, &Span::of(source)).await?)),
+            DocSource::All | DocSource::Design => {
+                let copies = self.all_copies().await?;
+                let infos = try_join_all(copies.iter().map(|copy| copy.info())).await?;
+                let is_design = *source == DocSource::Design;
+                Ok(Some(infos.iter().map(|i| if is_design { i.design_count } else { i.doc_count }).sum()))
+            }
+        }
+    }
+
+    async fn count_span(&self, source: &DocSource, span: &Span) -> Result<u64, ReadError> {
+        if span.is_empty() {
+            return Ok(0);
+        }
+        let count = |range| async move {
+            let count = self.copy_of(range).await?.count(span.low.clone(), span.high.clone()).await?;
+            Ok::<u64, ShardError>(count)
+        };
+        Ok(try_join_all(self.ranges_of(source).into_iter().map(count)).await?.into_iter().sum())
+    }
+
+    async fn page(
+        &self,
+        range: usize,
+        span: &Span,
+        descending: bool,
+        limit: usize,
+    ) -> Result<Vec<(DocId, Head)>, ReadError> {
+        if span.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (start, end) = (span.low.clone(), span.high.clone());
+        let page = ListPage { start, end, descending, limit, bodies: false };
+        let rows = self.copy_of(range).await?.list(page).await?;
+        Ok(rows.into_iter().map(|row| (row.id.clone(), Head { rev: row.rev().clone(), local: None })).collect())
+    }
+
+    async fn local_page(
+        &self,
+        range: usize,
+        span: &Span,
+        descending: bool,
+        limit: usize,
+    ) -> Result<Vec<(DocId, Head)>, ReadError> {
+        if span.is_empty() {
+            return Ok(Vec::new());
+        }
+        let direction = if descending { Direction::Reverse } else { Direction::Forward };
+        let copy = self.copy_of(range).await?;
+        let rows = copy.local_list(span.low.clone(), span.high.clone(), direction, limit).await?;
+        let head = |document| {
+            let stored = local_revision(document);
+            Head { rev: stored.rev.clone(), local: Some(stored) }
+        };
+        Ok(rows.into_iter().map(|(id, document)| (id, head(document))).collect())
+    }
+
+    async fn rows_of_heads(
+        &self,
+        query: &AllDocsQuery,
+        heads: Vec<(DocId, Head)>,
+    ) -> Result<Vec<AllDocsRow>, ReadError> {
+        if !query.include_docs {
+            let row = |(id, head): (DocId, Head)| AllDocsRow::Found { id, rev: head.rev, deleted: false, doc: None };
+            return Ok(heads.into_iter().map(row).collect());
+        }
+        let is_local = query.source == DocSource::Local;
+        let wanted =
+            if is_local { Vec::new() } else { heads.iter().map(|(id, h)| (id.clone(), h.rev.clone())).collect() };
+        let mut docs = self.row_docs(wanted, query.conflicts).await?.into_iter();
+        let row = |(id, head): (DocId, Head)| {
+            let local = head.local.map(|stored| RowDoc { id: id.clone(), stored, conflicts: Vec::new() });
+            let doc = if is_local { local } else { docs.next().flatten() };
+            AllDocsRow::Found { id, rev: head.rev, deleted: false, doc: Some(doc.map(Box::new)) }
+        };
+        Ok(heads.into_iter().map(row).collect())
+    }
+
+    async fn rows_of_keys(&self, query: &AllDocsQuery, keys: Vec<Value>) -> Result<Vec<AllDocsRow>, ReadError> {
+        let is_local = query.source == DocSource::Local;
+        let want = if query.include_docs { Want::Winner } else { Want::Tree };
+        let id_of = |key: &Value| key.as_str().map(DocId::new).filter(|id| id.is_local() == is_local);
+        let ids: Vec<Option<DocId>> = keys.iter().map(id_of).collect();
+        let wants = ids.iter().flatten().map(|id| (id.clone(), want.clone())).collect();
+        let mut found = self.fetch_many(wants).await?.into_iter();
+        let rows = keys.into_iter().zip(ids).map(|(key, id)| {
+            let row = id.and_then(|id| row_of_key(query, id, found.next()??));
+            row.unwrap_or(AllDocsRow::Missing { key })
+        });
+        Ok(rows.collect())
+    }
+}
+
+/// The row of a key whose document was found. `None` when it has no revision.
+fn row_of_key(query: &AllDocsQuery, id: DocId, mut fetched: Fetched) -> Option<AllDocsRow> {
+    let (rev, deleted) = match fetched.tree.winner() {
+        Some(leaf) => (leaf.rev, leaf.value.is_deleted()),
+        // A local document has no tree.
+        None => (fetched.found.first()?.0.clone(), false),
+    };
+    if !query.include_docs {
+        return Some(AllDocsRow::Found { id, rev, deleted, doc: None });
+    }
+    let stored = fetched.found.pop().and_then(|(_, stored)| stored).filter(|_| !deleted);
+    let conflicts = if query.conflicts { conflicts(&fetched, &rev).0 } else { Vec::new() };
+    let doc = stored.map(|stored| Box::new(RowDoc { id: id.clone(), stored, conflicts }));
+    Some(AllDocsRow::Found { id, rev, deleted, doc: Some(doc) })
+}
+
+/// The keys that get rows: backwards when descending, without those that the source leaves out silently, and after
+/// skip and limit.
+fn chosen_keys(keys: &[Value], query: &AllDocsQuery) -> VecDeque<Value> {
+    let belongs = |key: &&Value| match (&query.source, key.as_str()) {
+        (DocSource::All | DocSource::Local, _) => true,
+        (DocSource::Design, text) => text.is_some_and(|id| id.starts_with("_design/")),
+        (DocSource::Partition(name), text) => {
+            text.and_then(|id| id.split_once(':')).is_some_and(|(partition, _)| partition == name)
+        }
+    };
+    let skip = usize::try_from(query.skip).unwrap_or(usize::MAX);
+    let limit = query.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let own = keys.iter().filter(belongs);
+    match query.descending {
+        false => own.skip(skip).take(limit).cloned().collect(),
+        true => own.rev().skip(skip).take(limit).cloned().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(id: &str) -> Value {
+        Value::String(id.to_owned())
+    }
+
+    fn range(start: Option<Value>, end: Option<Value>, inclusive_end: bool) -> KeyBounds {
+        KeyBounds::Range { start, end, inclusive_end }
+    }
+
+    /// Which of a few ids a span holds.
+    fn holds(span: &Span) -> String {
+        let has = |id: &&str| {
+            let id = DocId::new(id);
+            let above = match &span.low {
+                Bound::Included(low) => id >= *low,
+                Bound::Excluded(low) => id > *low,
+                Bound::Unbounded => true,
+            };
+            above
+                && match &span.high {
+                    Bound::Included(high) => id <= *high,
+                    Bound::Excluded(high) => id < *high,
+                    Bound::Unbounded => true,
+                }
+        };
+        ["a", "b", "c", "d"].iter().filter(has).copied().collect()
+    }
+
+    #[test]
+    fn spans_in_both_directions() {
+        let cases = [
+            (range(None, None, true), false, "abcd", ""),
+            (range(None, None, true), true, "abcd", ""),
+            (range(Some(text("b")), Some(text("c")), true), false, "bc", "a"),
+            (range(Some(text("b")), Some(text("c")), false), false, "b", "a"),
+            (range(Some(text("c")), Some(text("b")), true), true, "bc", "d"),
+            (range(Some(text("c")), Some(text("b")), false), true, "c", "d"),
+            (range(Some(text("c")), Some(text("b")), true), false, "", "ab"),
+            (range(Some(Value::Int(1)), None, true), false, "abcd", ""),
+            (range(None, Some(Value::Int(1)), true), false, "", ""),
+            (KeyBounds::Key(text("b")), false, "b", "a"),
+            (KeyBounds::Key(text("b")), true, "b", "cd"),
+            (KeyBounds::Key(text("bb")), false, "", "ab"),
+        ];
+        for (keys, descending, listed, before) in cases {
+            let (l, b) = spans(&keys, descending);
+            assert_eq!((holds(&l).as_str(), holds(&b).as_str()), (listed, before), "{keys:?} {descending}");
+        }
+    }
+
+    #[test]
+    fn a_span_is_cut_to_its_source() {
+        let design = Span::of(&DocSource::Design);
+        let (all, _) = spans(&range(None, None, true), false);
+        assert_eq!(design.and(&all), design);
+        let (some, _) = spans(&range(Some(text("_design/b")), Some(text("z")), true), false);
+        let cut = some.and(&design);
+        assert_eq!(cut.low, Bound::Included(DocId::new("_design/b")));
+        assert_eq!(cut.high, Bound::Excluded(DocId::new("_design0")));
+        let (outside, _) = spans(&range(Some(text("a")), None, true), false);
+        assert!(outside.and(&design).is_empty());
     }
 }
