@@ -37,3 +37,6 @@ pub use scan::{AllDocs, AllDocsQuery, AllDocsRow, DocSource, KeyBounds};
 pub use seq::Seq;
 pub use shard_map::ShardMap;
 pub use write::{WriteDone, WriteOptions, WriteRequest};
+
+#[cfg(test)]
+mod tests;

@@ -512,7 +512,7 @@ mod tests {
                     Bound::Unbounded => true,
                 }
         };
-        ["a", "b", "c", "d"].iter().filter(has).copied().collect()
+        ["a", "b", "c", "d"].into_iter().filter(has).collect()
     }
 
     #[test]

@@ -1,0 +1,101 @@
+//! Databases come, go, come back, and survive a restart.
+
+use super::*;
+
+#[tokio::test]
+async fn databases_are_made_once_and_listed_in_byte_order() {
+    let world = World::new().await;
+    let coordinator = world.start().await;
+    for name in ["b", "a/x", "a"] {
+        assert_eq!(coordinator.create_database(name, CreateOptions::default()).await.unwrap(), Written::Quorum);
+    }
+    let again = coordinator.create_database("a", CreateOptions::default()).await;
+    assert!(matches!(again, Err(DatabaseError::Exists)));
+    let all = |query: NamesQuery| coordinator.database_names(&query).join(" ");
+    assert_eq!(all(NamesQuery::default()), "_replicator _users a a/x b");
+    let from_a = NamesQuery { start: Some("a".to_owned()), end: Some("b".to_owned()), ..NamesQuery::default() };
+    assert_eq!(all(from_a.clone()), "a a/x b");
+    assert_eq!(all(NamesQuery { end_exclusive: true, skip: 1, ..from_a.clone() }), "a/x");
+    assert_eq!(all(NamesQuery { descending: true, ..from_a }), "");
+    let down = NamesQuery { start: Some("a/y".to_owned()), descending: true, limit: Some(2), ..NamesQuery::default() };
+    assert_eq!(all(down), "a/x a");
+}
+
+#[tokio::test]
+async fn a_database_made_again_sees_nothing_old() {
+    let (world, coordinator, old) = database(3).await;
+    put(&old, "a", "{}").await;
+    let security = old.security();
+    old.set_revs_limit(5).await.unwrap();
+    coordinator.delete_database("db").await.unwrap();
+    assert!(matches!(coordinator.delete_database("db").await, Err(DatabaseError::NotFound)));
+    assert!(matches!(coordinator.database("db"), Err(DatabaseError::NotFound)));
+    assert!(old.is_gone());
+    assert!(matches!(old.fetch(&id("a"), Want::Winner).await, Err(ReadError::DatabaseGone)));
+    coordinator.create_database("db", CreateOptions { q: Some(3), ..CreateOptions::default() }).await.unwrap();
+    let new = coordinator.database("db").unwrap();
+    assert_eq!(body(&new, "a").await, "!");
+    assert_ne!(new.instance(), old.instance());
+    assert_eq!((new.revs_limit(), new.security()), (1000, security));
+    assert!(matches!(old.set_revs_limit(9).await, Err(SettingError::DatabaseGone)));
+    drop(world);
+}
+
+#[tokio::test]
+async fn databases_and_settings_survive_a_restart() {
+    let (world, coordinator, first) = database(2).await;
+    put(&first, "a", r#"{"v":1}"#).await;
+    first.set_revs_limit(7).await.unwrap();
+    let security = json::parse(br#"{"admins":{"names":["x"]}}"#).unwrap();
+    first.set_security(security.as_object().unwrap()).await.unwrap();
+    let seq = first.update_seq().await.unwrap();
+    drop((first, coordinator));
+    let coordinator = world.start().await;
+    let second = coordinator.database("db").unwrap();
+    assert_eq!(body(&second, "a").await, r#"{"v":1}"#);
+    assert_eq!(second.revs_limit(), 7);
+    assert_eq!(&second.security()[..], br#"{"admins":{"names":["x"]}}"#);
+    assert_eq!(second.update_seq().await.unwrap(), seq);
+    assert_eq!(second.shards().len(), 2);
+}
+
+#[tokio::test]
+async fn what_cannot_be_made() {
+    let world = World::new().await;
+    let coordinator = world.start().await;
+    let make = async |name: &str, options: CreateOptions| coordinator.create_database(name, options).await;
+    let q = CreateOptions { q: Some(0), ..CreateOptions::default() };
+    assert!(matches!(make("X", q).await, Err(DatabaseError::IllegalNumber { parameter: "q" })));
+    let n = CreateOptions { n: Some(0), ..CreateOptions::default() };
+    assert!(matches!(make("x", n).await, Err(DatabaseError::IllegalNumber { parameter: "n" })));
+    let placement = CreateOptions { placement: Some("moon".to_owned()), ..CreateOptions::default() };
+    assert!(matches!(make("x", placement).await, Err(DatabaseError::IllegalPlacement)));
+    assert!(matches!(make("X", CreateOptions::default()).await, Err(DatabaseError::IllegalName { .. })));
+}
+
+#[tokio::test]
+async fn events_tell_what_happened_to_databases() {
+    let (_world, coordinator, database) = database(1).await;
+    let (_, since) = coordinator.events(0);
+    put(&database, "a", "{}").await;
+    let (events, since) = (coordinator.events(since).0, coordinator.events(since).1);
+    assert_eq!((events[0].name.as_str(), events[0].kind), ("db", EventKind::Updated));
+    coordinator.delete_database("db").await.unwrap();
+    assert_eq!(coordinator.events(since).0[0].kind, EventKind::Deleted);
+}
+
+#[tokio::test]
+async fn counts_are_summed_over_the_ranges() {
+    let (_world, _coordinator, database) = database(4).await;
+    for n in 0..10 {
+        put(&database, &format!("d{n}"), r#"{"v":1}"#).await;
+    }
+    put(&database, "_design/x", "{}").await;
+    put(&database, "_local/x", "{}").await;
+    let first = put(&database, "gone", "{}").await;
+    database.delete(&id("gone"), Some(first), WriteOptions::default()).await.unwrap();
+    let info = database.info().await.unwrap();
+    assert_eq!((info.doc_count, info.doc_del_count), (11, 1));
+    assert!(info.update_seq.starts_with("13-") && info.purge_seq.starts_with("0-"));
+    assert_eq!(info.cluster, ClusterInfo { q: 4, n: 1, w: 1, r: 1 });
+}

@@ -1,0 +1,215 @@
+//! Documents, attachments, local documents and maintenance through the coordinator.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::coordinator::read;
+
+#[tokio::test]
+async fn a_request_is_answered_in_its_order() {
+    let (_world, _coordinator, database) = database(5).await;
+    let names = ["c", "a", "b", "a", "_local/l", "e", "d"];
+    let requests = names.iter().map(|name| request(name, "{}")).collect();
+    let results = database.write(requests, WriteOptions::default()).await.unwrap();
+    let shown: Vec<String> = results
+        .iter()
+        .map(|r| match r {
+            Ok(done) => done.rev.to_string(),
+            Err(WriteError::Conflict) => "conflict".to_owned(),
+            Err(error) => format!("{error:?}"),
+        })
+        .collect();
+    let first = "1-967a00dff5e02add41819138abb3284d";
+    assert_eq!(shown, [first, first, first, "conflict", "0-1", first, first]);
+}
+
+#[tokio::test]
+async fn the_number_of_copies_decides_what_a_write_reports() {
+    let (_world, _coordinator, database) = database(1).await;
+    let w = |w| WriteOptions { w: Some(w), ..WriteOptions::default() };
+    assert_eq!(database.write_one(request("a", "{}"), w(1)).await.unwrap().written, Written::Quorum);
+    assert_eq!(database.write_one(request("b", "{}"), w(9)).await.unwrap().written, Written::Accepted);
+}
+
+#[tokio::test]
+async fn deleting_needs_a_live_document_and_its_revision() {
+    let (_world, _coordinator, database) = database(2).await;
+    let delete = async |rev: Option<Revision>| database.delete(&id("a"), rev, WriteOptions::default()).await;
+    assert!(matches!(delete(None).await, Err(WriteError::NotFound { deleted: false })));
+    let first = put(&database, "a", "{}").await;
+    assert!(matches!(delete(None).await, Err(WriteError::Conflict)));
+    assert_eq!(delete(Some(first.clone())).await.unwrap().rev, rev("2-eec205a9d413992850a6e32678485900"));
+    assert!(matches!(delete(Some(first)).await, Err(WriteError::NotFound { deleted: true })));
+    assert_eq!(body(&database, "a").await, "-");
+}
+
+#[tokio::test]
+async fn local_documents_count_from_what_they_are_given() {
+    let (_world, _coordinator, database) = database(2).await;
+    let put = async |text: &str| put(&database, "_local/x", text).await.to_string();
+    assert_eq!(put(r#"{"v":1}"#).await, "0-1");
+    assert_eq!(put(r#"{"_rev":"0-4","v":2}"#).await, "0-5");
+    assert_eq!(put(r#"{"v":3}"#).await, "0-1");
+    assert_eq!(body(&database, "_local/x").await, r#"{"v":3}"#);
+    let junk = database.write_one(request("_local/x", r#"{"_rev":"1-abc"}"#), WriteOptions::default()).await;
+    assert!(matches!(junk, Err(WriteError::Draft(_))));
+    let gone = database.delete(&id("_local/x"), None, WriteOptions::default()).await.unwrap();
+    assert_eq!(gone.rev.to_string(), "0-0");
+    let again = database.delete(&id("_local/x"), None, WriteOptions::default()).await;
+    assert!(matches!(again, Err(WriteError::NotFound { deleted: false })));
+}
+
+#[tokio::test]
+async fn replicated_revisions_keep_their_names() {
+    let (_world, _coordinator, database) = database(2).await;
+    let options = WriteOptions { new_edits: false, ..WriteOptions::default() };
+    let text = r#"{"_revisions":{"start":3,"ids":["c","b","a"]},"v":3}"#;
+    for _ in 0..2 {
+        assert_eq!(database.write_one(request("a", text), options).await.unwrap().rev, rev("3-c"));
+    }
+    let missing = database.write_one(request("a", "{}"), options).await;
+    assert!(matches!(missing, Err(WriteError::RevisionRequired)));
+    let asked = BTreeMap::from([(id("a"), vec![rev("3-c"), rev("4-d"), rev("2-b")]), (id("b"), vec![rev("1-a")])]);
+    let diff = database.revs_diff(asked).await.unwrap();
+    assert_eq!(diff[&id("a")], RevsDiff { missing: vec![rev("4-d")], possible_ancestors: vec![rev("3-c")] });
+    assert_eq!(diff[&id("b")], RevsDiff { missing: vec![rev("1-a")], possible_ancestors: vec![] });
+    database.write_one(request("a", r#"{"_rev":"3-d","v":4}"#), options).await.unwrap();
+    let fetched = database.fetch(&id("a"), Want::Winner).await.unwrap().unwrap();
+    assert_eq!(read::conflicts(&fetched, &rev("3-d")), (vec![rev("3-c")], vec![]));
+    assert_eq!(read::revs_info(&fetched, &rev("3-c")).len(), 3);
+    assert_eq!(read::known_generation(&fetched, &rev("3-c"), &[rev("2-b"), rev("9-x")]), 2);
+    assert_eq!(read::known_generation(&fetched, &rev("3-c"), &[rev("3-d")]), 0);
+}
+
+#[tokio::test]
+async fn one_bad_stub_refuses_the_whole_request() {
+    let (_world, _coordinator, database) = database(2).await;
+    let bad = r#"{"_attachments":{"f":{"stub":true}}}"#;
+    let requests = vec![request("ok", "{}"), request("a", bad)];
+    let refused = database.write(requests, WriteOptions::default()).await;
+    assert!(matches!(refused, Err(WriteError::MissingStub { name, .. }) if name == "f"));
+    assert_eq!(body(&database, "ok").await, "!");
+    // A stale revision is told before the stub is looked at.
+    put(&database, "a", "{}").await;
+    let stale = database.write_one(request("a", bad), WriteOptions::default()).await;
+    assert!(matches!(stale, Err(WriteError::Conflict)));
+}
+
+#[tokio::test]
+async fn a_document_over_the_limit_refuses_the_whole_request() {
+    let world = World::new().await;
+    let setting = crate::config::Setting::parse("couchdb/max_document_size=20").unwrap();
+    let config = Config::in_memory(&world.env, vec![setting]);
+    let options = Options { node: "n".to_owned(), system_databases: false };
+    let coordinator = Coordinator::open(world.env.clone(), config, world.storage.clone(), options).await.unwrap();
+    coordinator.create_database("db", CreateOptions::default()).await.unwrap();
+    let database = coordinator.database("db").unwrap();
+    let big = format!(r#"{{"v":"{}"}}"#, "x".repeat(30));
+    let refused = database.write(vec![request("a", "{}"), request("b", &big)], WriteOptions::default()).await;
+    assert!(matches!(refused, Err(WriteError::DocumentTooLarge { id }) if id.as_str() == "b"));
+    assert_eq!(body(&database, "a").await, "!");
+}
+
+/// Uploads bytes and names them in a standalone write.
+async fn put_file(database: &Database, rev: Option<Revision>, text: &'static str) -> Result<WriteDone, WriteError> {
+    let options = UploadOptions { name: "f".to_owned(), content_type: "text/plain".to_owned(), gzip: false, md5: None };
+    let mut upload = database.upload(&id("a"), options).await?;
+    upload.write(text.into()).await?;
+    let staged = upload.finish().await?;
+    database.put_attachment(&id("a"), "f", rev, staged, WriteOptions::default()).await
+}
+
+#[tokio::test]
+async fn attachments_are_written_read_copied_and_removed() {
+    let (_world, _coordinator, database) = database(8).await;
+    let first = put_file(&database, None, "hello").await.unwrap().rev;
+    assert!(matches!(put_file(&database, None, "x").await, Err(WriteError::Conflict)));
+    assert!(matches!(put_file(&database, Some(rev("1-abc")), "x").await, Err(WriteError::MissingRev)));
+    let second = put_file(&database, Some(first.clone()), "hello hello").await.unwrap().rev;
+    assert!(matches!(put_file(&database, Some(first), "x").await, Err(WriteError::Conflict)));
+
+    let done = database.copy(&id("a"), None, &id("b"), None, WriteOptions::default()).await.unwrap();
+    assert_eq!(done.rev.pos, 1);
+    let fetched = database.fetch(&id("b"), Want::Winner).await.unwrap().unwrap();
+    let attachment = fetched.found[0].1.as_ref().unwrap().attachments[0].clone();
+    assert_eq!((attachment.name.as_str(), attachment.revpos, attachment.length), ("f", 1, 11));
+    assert_eq!(database.attachment_bytes(&id("b"), &attachment, true).await.unwrap(), b"hello hello");
+
+    let remove = async |name: &str, rev: Option<Revision>| {
+        database.delete_attachment(&id("a"), name, rev, WriteOptions::default()).await
+    };
+    assert!(matches!(remove("none", None).await, Err(WriteError::MissingAttachment)));
+    assert!(matches!(remove("f", None).await, Err(WriteError::Conflict)));
+    assert!(matches!(remove("f", Some(rev("1-x"))).await, Err(WriteError::MissingRev)));
+    assert_eq!(remove("f", Some(second)).await.unwrap().rev.pos, 3);
+    assert!(matches!(remove("f", None).await, Err(WriteError::MissingAttachment)));
+}
+
+#[tokio::test]
+async fn inline_attachments_and_stubs_keep_their_order() {
+    let (_world, _coordinator, database) = database(1).await;
+    let first = put(&database, "a", r#"{"_attachments":{"g":{"data":"MQ=="},"f":{"data":"Mg=="}}}"#).await;
+    let text = format!(r#"{{"_rev":"{first}","_attachments":{{"f":{{"stub":true}},"h":{{"data":"Mw=="}}}}}}"#);
+    put(&database, "a", &text).await;
+    let fetched = database.fetch(&id("a"), Want::Winner).await.unwrap().unwrap();
+    let attachments = fetched.found[0].1.clone().unwrap().attachments;
+    let shown: Vec<(&str, u64)> = attachments.iter().map(|a| (a.name.as_str(), a.revpos)).collect();
+    assert_eq!(shown, [("f", 1), ("h", 2)]);
+    assert_eq!(database.attachment_bytes(&id("a"), &attachments[1], true).await.unwrap(), b"3");
+}
+
+#[tokio::test]
+async fn copies_go_between_local_and_plain_documents() {
+    let (_world, _coordinator, database) = database(3).await;
+    put(&database, "_local/l", r#"{"v":1}"#).await;
+    let copy =
+        async |from: &str, to: &str| database.copy(&id(from), None, &id(to), None, WriteOptions::default()).await;
+    assert_eq!(copy("_local/l", "plain").await.unwrap().rev, rev("1-7a7e4b29f3af401e69b6f86e4c26b727"));
+    assert_eq!(copy("plain", "_local/m").await.unwrap().rev.to_string(), "0-1");
+    assert_eq!(body(&database, "_local/m").await, r#"{"v":1}"#);
+    assert!(matches!(copy("_local/l", "plain").await, Err(WriteError::Conflict)));
+    assert!(matches!(copy("none", "x").await, Err(WriteError::NotFound { deleted: false })));
+}
+
+#[tokio::test]
+async fn a_purge_answers_what_it_removed() {
+    let (_world, _coordinator, database) = database(4).await;
+    let first = put(&database, "a", "{}").await;
+    let asked = vec![(id("b"), vec![rev("1-x")]), (id("a"), vec![first.clone(), rev("2-y")]), (id("c"), vec![])];
+    let answered = database.purge(asked).await.unwrap();
+    assert_eq!(answered, [(id("b"), vec![]), (id("a"), vec![first.clone()]), (id("c"), vec![])]);
+    assert_eq!(body(&database, "a").await, "!");
+    assert_eq!(database.purge_infos().await.unwrap(), [PurgeInfo { id: id("a"), revs: vec![first] }]);
+    let many = (0..101).map(|n| (id(&n.to_string()), Vec::new())).collect();
+    assert!(matches!(database.purge(many).await, Err(SettingError::TooManyDocuments)));
+    let revs = (1..1002).map(|n| rev(&format!("{n}-x"))).collect();
+    assert!(matches!(database.purge(vec![(id("a"), revs)]).await, Err(SettingError::TooManyRevisions)));
+}
+
+#[tokio::test]
+async fn a_partitioned_database_wants_partitions() {
+    let world = World::new().await;
+    let coordinator = world.start().await;
+    let options = CreateOptions { partitioned: true, ..CreateOptions::default() };
+    coordinator.create_database("db", options).await.unwrap();
+    let database = coordinator.database("db").unwrap();
+    let refused = database.write_one(request("a", "{}"), WriteOptions::default()).await;
+    assert!(matches!(refused, Err(WriteError::Draft(_))));
+    for name in ["p:1", "p:2", "q:1", "_design/d", "_local/l"] {
+        put(&database, name, "{}").await;
+    }
+    let first = put(&database, "p:3", "{}").await;
+    database.delete(&id("p:3"), Some(first), WriteOptions::default()).await.unwrap();
+    let info = database.partition_info("p").await.unwrap();
+    assert_eq!((info.doc_count, info.doc_del_count), (2, 1));
+    assert_eq!(database.partition_info("none").await.unwrap(), PartitionInfo::default());
+}
+
+#[tokio::test]
+async fn batched_documents_arrive() {
+    let (_world, _coordinator, database) = database(1).await;
+    let mut feed = database.changes(ChangesQuery::default()).await.unwrap();
+    database.write_later(request("a", "{}")).await.unwrap();
+    feed.wait().await;
+    assert_eq!(body(&database, "a").await, "{}");
+}

@@ -1,0 +1,166 @@
+//! The changes feed over several ranges.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::world::BoxFuture;
+
+/// Reads a round to its end.
+async fn drain(feed: &mut Changes) -> Vec<ChangeRow> {
+    let mut rows = Vec::new();
+    while let Some(page) = feed.next().await.unwrap() {
+        rows.extend(page);
+    }
+    rows
+}
+
+async fn read(database: &Arc<Database>, query: ChangesQuery) -> (Vec<ChangeRow>, Changes) {
+    let mut feed = database.changes(query).await.unwrap();
+    (drain(&mut feed).await, feed)
+}
+
+fn ids(rows: &[ChangeRow]) -> String {
+    rows.iter().map(|row| row.id.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+async fn fill(database: &Database, count: usize) {
+    let requests = (0..count).map(|n| request(&format!("d{n}"), "{}")).collect();
+    assert!(database.write(requests, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+}
+
+#[tokio::test]
+async fn going_on_from_any_row_gives_exactly_the_rest() {
+    let (_world, _coordinator, database) = database(3).await;
+    fill(&database, 40).await;
+    let (all, feed) = read(&database, ChangesQuery::default()).await;
+    assert_eq!(all.len(), 40);
+    assert_eq!((feed.pending(), feed.last_seq()), (0, all[39].seq.clone().unwrap()));
+    for (at, row) in all.iter().enumerate() {
+        let since = Since::parse(row.seq.as_ref().unwrap()).unwrap();
+        let (rest, _) = read(&database, ChangesQuery { since, ..ChangesQuery::default() }).await;
+        assert_eq!(ids(&rest), ids(&all[at + 1..]), "after row {at}");
+    }
+}
+
+#[tokio::test]
+async fn the_limit_ends_a_feed_and_the_rest_is_pending() {
+    let (_world, _coordinator, database) = database(3).await;
+    fill(&database, 1000).await;
+    let mut since = Since::Beginning;
+    let mut seen = BTreeSet::new();
+    for left in [700, 400, 100, 0] {
+        let query = ChangesQuery { since: since.clone(), limit: Some(300), ..ChangesQuery::default() };
+        let (rows, feed) = read(&database, query).await;
+        assert_eq!((rows.len() as u64, feed.pending()), (300.min(left + 300).min(1000 - seen.len() as u64), left));
+        assert_eq!(Some(feed.last_seq()), rows.last().unwrap().seq);
+        seen.extend(rows.into_iter().map(|row| row.id));
+        since = Since::parse(&feed.last_seq()).unwrap();
+    }
+    assert_eq!(seen.len(), 1000);
+}
+
+#[tokio::test]
+async fn descending_begins_with_the_newest() {
+    let (_world, _coordinator, database) = database(1).await;
+    for name in ["a", "b", "c"] {
+        put(&database, name, "{}").await;
+    }
+    let query = ChangesQuery { descending: true, since: Since::Now, ..ChangesQuery::default() };
+    let (rows, feed) = read(&database, query.clone()).await;
+    assert_eq!(ids(&rows), "c b a");
+    assert_eq!(Some(feed.last_seq()), rows[2].seq);
+    let (rows, feed) = read(&database, ChangesQuery { limit: Some(1), ..query }).await;
+    assert_eq!((ids(&rows).as_str(), feed.pending()), ("c", 2));
+    assert!(feed.last_seq().starts_with("3-"));
+}
+
+#[tokio::test]
+async fn rows_show_winners_or_all_leaves_and_documents() {
+    let (_world, _coordinator, database) = database(2).await;
+    let options = WriteOptions { new_edits: false, ..WriteOptions::default() };
+    for text in [r#"{"_rev":"2-b","v":"b"}"#, r#"{"_rev":"1-a","v":"a"}"#, r#"{"_rev":"3-c","_deleted":true}"#] {
+        database.write_one(request("x", text), options).await.unwrap();
+    }
+    let shown = |rows: &[ChangeRow]| rows[0].revs.iter().map(Revision::to_string).collect::<Vec<_>>().join(" ");
+    let (rows, _) = read(&database, ChangesQuery::default()).await;
+    assert_eq!((shown(&rows).as_str(), rows[0].deleted), ("2-b", false));
+    let query = ChangesQuery { style: Style::AllDocs, include_docs: true, conflicts: true, ..ChangesQuery::default() };
+    let (rows, _) = read(&database, query).await;
+    assert_eq!(shown(&rows), "2-b 1-a 3-c");
+    let doc = rows[0].doc.as_ref().unwrap();
+    assert_eq!((&doc.stored.body[..], doc.conflicts.clone()), (&br#"{"v":"b"}"#[..], vec![rev("1-a")]));
+}
+
+#[tokio::test]
+async fn sequences_come_at_intervals() {
+    let (_world, _coordinator, database) = database(2).await;
+    fill(&database, 7).await;
+    let query = ChangesQuery { seq_interval: Some(3), ..ChangesQuery::default() };
+    let (rows, _) = read(&database, query).await;
+    assert_eq!(
+        rows.iter().map(|r| r.seq.is_some()).collect::<Vec<_>>(),
+        [true, false, false, true, false, false, true]
+    );
+}
+
+/// Passes every second document by the last digit of its id.
+struct EvenIds;
+
+impl RowFilter for EvenIds {
+    fn pass<'a>(&'a self, page: &'a [Candidate]) -> BoxFuture<'a, Result<Vec<Vec<bool>>, ChangesError>> {
+        let passes = |c: &Candidate| c.id.as_str().ends_with(['0', '2', '4', '6', '8']);
+        Box::pin(async move { Ok(page.iter().map(|c| c.leaves.iter().map(|_| passes(c)).collect()).collect()) })
+    }
+}
+
+#[tokio::test]
+async fn filters_leave_rows_out_and_the_feed_goes_past_them() {
+    let (_world, _coordinator, database) = database(3).await;
+    fill(&database, 120).await;
+    put(&database, "_design/x", "{}").await;
+    let end = read(&database, ChangesQuery::default()).await.1.last_seq();
+    let with = |filter| ChangesQuery { filter, ..ChangesQuery::default() };
+    let few: BTreeSet<DocId> = ["d5", "d99", "none"].map(DocId::new).into();
+    let many: BTreeSet<DocId> = (100..300).map(|n| DocId::new(&format!("d{n}"))).collect();
+    let cases: [(ChangesFilter, usize); 4] = [
+        (ChangesFilter::Design, 1),
+        (ChangesFilter::DocIds(few), 2),
+        (ChangesFilter::DocIds(many), 20),
+        (ChangesFilter::Rows(Arc::new(EvenIds)), 60),
+    ];
+    for (filter, count) in cases {
+        let (rows, feed) = read(&database, with(filter)).await;
+        assert_eq!((rows.len(), feed.last_seq()), (count, end.clone()));
+    }
+    let query = ChangesQuery { limit: Some(5), ..with(ChangesFilter::Rows(Arc::new(EvenIds))) };
+    let (rows, feed) = read(&database, query).await;
+    assert_eq!((rows.len(), rows[4].seq.clone()), (5, Some(feed.last_seq())));
+}
+
+#[tokio::test]
+async fn a_feed_waits_for_news_and_ends_with_the_database() {
+    let (_world, coordinator, database) = database(4).await;
+    fill(&database, 10).await;
+    let mut feed = database.changes(ChangesQuery { since: Since::Now, ..ChangesQuery::default() }).await.unwrap();
+    assert!(drain(&mut feed).await.is_empty());
+    for name in ["x", "y", "z"] {
+        let (_, rev) = tokio::join!(feed.wait(), put(&database, name, "{}"));
+        let rows = drain(&mut feed).await;
+        assert_eq!((ids(&rows).as_str(), rows[0].revs.clone()), (name, vec![rev]));
+    }
+    let (_, gone) = tokio::join!(feed.wait(), coordinator.delete_database("db"));
+    assert!(gone.is_ok() && feed.is_gone());
+    assert!(matches!(feed.next().await, Err(ChangesError::Read(ReadError::DatabaseGone))));
+}
+
+#[tokio::test]
+async fn a_purge_moves_the_sequence_but_leaves_no_row() {
+    let (_world, _coordinator, database) = database(1).await;
+    let first = put(&database, "a", "{}").await;
+    database.purge(vec![(id("a"), vec![first])]).await.unwrap();
+    let (rows, feed) = read(&database, ChangesQuery::default()).await;
+    assert!(rows.is_empty() && feed.pending() == 0);
+    let query = ChangesQuery { since: Since::parse(&feed.last_seq()).unwrap(), ..ChangesQuery::default() };
+    put(&database, "b", "{}").await;
+    assert_eq!(ids(&read(&database, query).await.0), "b");
+}

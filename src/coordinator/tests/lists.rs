@@ -1,0 +1,122 @@
+//! Lists over several ranges against a model: a sorted set.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::document::json::Value;
+
+fn query() -> AllDocsQuery {
+    AllDocsQuery {
+        source: DocSource::All,
+        keys: KeyBounds::Range { start: None, end: None, inclusive_end: true },
+        descending: false,
+        skip: 0,
+        limit: None,
+        include_docs: false,
+        conflicts: false,
+        update_seq: false,
+    }
+}
+
+fn text(id: &str) -> Value {
+    Value::String(id.to_owned())
+}
+
+fn between(start: Option<&str>, end: Option<&str>) -> KeyBounds {
+    KeyBounds::Range { start: start.map(text), end: end.map(text), inclusive_end: true }
+}
+
+/// Total, offset, and the rows as texts.
+async fn list(database: &Arc<Database>, query: AllDocsQuery) -> (Option<u64>, Option<u64>, Vec<String>) {
+    let mut list = database.all_docs(query).await.unwrap();
+    let mut rows = Vec::new();
+    while let Some(page) = list.next().await.unwrap() {
+        assert!(!page.is_empty(), "pages have rows");
+        rows.extend(page.into_iter().map(|row| match row {
+            AllDocsRow::Found { id, deleted, doc, .. } => {
+                let doc = doc.map(|doc| doc.map_or("null".to_owned(), |doc| doc.id.to_string()));
+                format!("{id}{}{}", if deleted { "-" } else { "" }, doc.map_or(String::new(), |d| format!("={d}")))
+            }
+            AllDocsRow::Missing { key } => format!("?{}", String::from_utf8(key.to_vec()).unwrap()),
+        }));
+    }
+    (list.total_rows, list.offset, rows)
+}
+
+#[tokio::test]
+async fn a_long_list_agrees_with_a_sorted_set_in_every_form() {
+    let (_world, _coordinator, database) = database(7).await;
+    let names: BTreeSet<String> = (0..700).map(|n| format!("d{}", n * 7919 % 10_000)).collect();
+    let requests = names.iter().map(|name| request(name, "{}")).collect();
+    assert!(database.write(requests, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+    let sorted: Vec<String> = names.into_iter().collect();
+    for descending in [false, true] {
+        for (skip, limit) in [(0, None), (3, Some(250)), (690, Some(50)), (800, None), (0, Some(0))] {
+            let got = list(&database, AllDocsQuery { descending, skip, limit, ..query() }).await;
+            let take = limit.map_or(usize::MAX, |l| l as usize);
+            let rows = sorted.iter().cloned();
+            let expected: Vec<String> = match descending {
+                false => rows.skip(skip as usize).take(take).collect(),
+                true => rows.rev().skip(skip as usize).take(take).collect(),
+            };
+            assert_eq!(got, (Some(700), Some(skip.min(700)), expected), "{descending} {skip} {limit:?}");
+        }
+    }
+    let docs = list(&database, AllDocsQuery { include_docs: true, ..query() }).await.2;
+    assert_eq!(docs, sorted.iter().map(|id| format!("{id}={id}")).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn ranges_offsets_and_keys() {
+    let (_world, _coordinator, database) = database(3).await;
+    for name in ["a", "b", "c", "d", "_design/x", "_local/l"] {
+        put(&database, name, "{}").await;
+    }
+    let first = put(&database, "gone", "{}").await;
+    database.delete(&id("gone"), Some(first), WriteOptions::default()).await.unwrap();
+    let with = |keys: KeyBounds| AllDocsQuery { keys, ..query() };
+    let rows = |(total, offset, rows): (Option<u64>, Option<u64>, Vec<String>)| (total, offset, rows.join(" "));
+    let is = |offset: u64, rows: &str| (Some(5), Some(offset), rows.to_owned());
+
+    assert_eq!(rows(list(&database, with(between(Some("b"), Some("c")))).await), is(2, "b c"));
+    assert_eq!(rows(list(&database, with(between(Some("c"), Some("b")))).await), is(3, ""));
+    assert_eq!(rows(list(&database, with(KeyBounds::Key(text("cc")))).await), is(4, ""));
+    assert_eq!(rows(list(&database, with(KeyBounds::Key(Value::Int(1)))).await), is(0, ""));
+    let down = AllDocsQuery { descending: true, ..with(between(Some("c"), Some("b"))) };
+    assert_eq!(rows(list(&database, down).await), is(1, "c b"));
+    let key_down = AllDocsQuery { descending: true, ..with(KeyBounds::Key(text("b"))) };
+    assert_eq!(rows(list(&database, key_down).await), is(2, "b"));
+
+    let keys = ["c", "none", "gone", "c"].map(text).into_iter().chain([Value::Int(5)]).collect::<Vec<_>>();
+    let of_keys = AllDocsQuery { update_seq: true, ..with(KeyBounds::Keys(keys.clone())) };
+    let list_of_keys = database.all_docs(of_keys.clone()).await.unwrap();
+    assert_eq!(list_of_keys.update_seq, Some(None));
+    assert_eq!(rows(list(&database, of_keys).await), (Some(5), None, "c ?\"none\" gone- c ?5".to_owned()));
+    let cut =
+        AllDocsQuery { descending: true, skip: 1, limit: Some(2), include_docs: true, ..with(KeyBounds::Keys(keys)) };
+    assert_eq!(rows(list(&database, cut).await), (Some(5), None, "c=c gone-=null".to_owned()));
+}
+
+#[tokio::test]
+async fn design_and_local_documents_have_lists_of_their_own() {
+    let (_world, _coordinator, database) = database(3).await;
+    for name in ["a", "_design/x", "_design/y", "_local/m", "_local/l", "z"] {
+        put(&database, name, "{}").await;
+    }
+    let design = AllDocsQuery { source: DocSource::Design, ..query() };
+    assert_eq!(list(&database, design.clone()).await.2, ["_design/x", "_design/y"]);
+    let from_y = AllDocsQuery { keys: between(Some("_design/y"), None), ..design.clone() };
+    assert_eq!(list(&database, from_y).await, (Some(2), Some(1), vec!["_design/y".to_owned()]));
+    let keys = KeyBounds::Keys(["_design/q", "a", "_design/x"].map(text).to_vec());
+    assert_eq!(list(&database, AllDocsQuery { keys, ..design }).await.2, ["?\"_design/q\"", "_design/x"]);
+    let local = AllDocsQuery { source: DocSource::Local, include_docs: true, ..query() };
+    assert_eq!(
+        list(&database, local.clone()).await,
+        (None, None, vec!["_local/l=_local/l".to_owned(), "_local/m=_local/m".to_owned()])
+    );
+    let down = AllDocsQuery { descending: true, skip: 1, ..local.clone() };
+    assert_eq!(list(&database, down).await.2, ["_local/l=_local/l"]);
+    let keys = KeyBounds::Keys(["_local/m", "_local/zz"].map(text).to_vec());
+    let of_keys = AllDocsQuery { keys, include_docs: false, ..local };
+    assert_eq!(list(&database, of_keys).await.2, ["_local/m", "?\"_local/zz\""]);
+}

@@ -1,0 +1,77 @@
+//! The coordinator over real shards and the memory store.
+
+mod catalogue;
+mod documents;
+mod feeds;
+mod lists;
+
+use std::sync::Arc;
+
+use super::*;
+use crate::config::Config;
+use crate::document::draft::{self, Draft};
+use crate::document::id::DocId;
+use crate::document::json;
+use crate::document::revision::Revision;
+use crate::storage::{Engine, Storage, StorageOptions};
+use crate::world::Env;
+use crate::world::tokio_host;
+
+struct World {
+    env: Env,
+    storage: Storage,
+    _dir: tempfile::TempDir,
+}
+
+impl World {
+    async fn new() -> World {
+        let dir = tempfile::tempdir().unwrap();
+        let env = tokio_host::env(tokio::runtime::Handle::current());
+        let options = StorageOptions { engine: Engine::Memory, ..StorageOptions::default() };
+        let storage = Storage::open(env.clone(), dir.path(), options).await.unwrap();
+        World { env, storage, _dir: dir }
+    }
+
+    async fn start(&self) -> Arc<Coordinator> {
+        let options = Options { node: "n1@localhost".to_owned(), system_databases: true };
+        let config = Config::in_memory(&self.env, Vec::new());
+        Coordinator::open(self.env.clone(), config, self.storage.clone(), options).await.unwrap()
+    }
+}
+
+/// A coordinator with one empty database of `q` ranges.
+async fn database(q: u32) -> (World, Arc<Coordinator>, Arc<Database>) {
+    let world = World::new().await;
+    let coordinator = world.start().await;
+    coordinator.create_database("db", CreateOptions { q: Some(q), ..CreateOptions::default() }).await.unwrap();
+    let database = coordinator.database("db").unwrap();
+    (world, coordinator, database)
+}
+
+fn draft(text: &str) -> Draft {
+    draft::parse(json::parse(text.as_bytes()).unwrap()).unwrap()
+}
+
+fn request(id: &str, text: &str) -> WriteRequest {
+    WriteRequest { id: DocId::new(id), draft: draft(text), follows: Vec::new() }
+}
+
+fn id(text: &str) -> DocId {
+    DocId::new(text)
+}
+
+fn rev(text: &str) -> Revision {
+    Revision::parse(text).unwrap()
+}
+
+/// Writes a document and answers its revision.
+async fn put(database: &Database, name: &str, text: &str) -> Revision {
+    database.write_one(request(name, text), WriteOptions::default()).await.unwrap().rev
+}
+
+/// The winner's text, `-` for a tombstone, `!` for no document.
+async fn body(database: &Database, name: &str) -> String {
+    let Some(fetched) = database.fetch(&id(name), Want::Winner).await.unwrap() else { return "!".to_owned() };
+    let stored = fetched.found[0].1.clone().unwrap();
+    if stored.deleted { "-".to_owned() } else { String::from_utf8(stored.body.to_vec()).unwrap() }
+}
