@@ -115,7 +115,6 @@ async fn connection(shared: Arc<Shared>, stream: BoxStream, peer: SocketAddr, pl
         .header_read_timeout(Duration::from_millis(limits::HTTP_HEAD_MS))
         .max_headers(limits::HTTP_HEADERS_MAX)
         .max_buf_size(limits::HTTP_HEAD_BYTES)
-        .pipeline_flush(true)
         .auto_date_header(false);
     let io = TokioIo::new(Paced { stream, env: env.clone(), waiting: None });
     let mut serving = std::pin::pin!(builder.serve_connection(io, service));
