@@ -9,4 +9,16 @@ compile_error!(
 );
 
 #[cfg(all(feature = "sim", madsim))]
+pub mod client;
+#[cfg(all(feature = "sim", madsim))]
+pub mod model;
+#[cfg(all(feature = "sim", madsim))]
+pub mod plan;
+#[cfg(all(feature = "sim", madsim))]
+pub mod run;
+#[cfg(all(feature = "sim", madsim))]
+pub mod shrink;
+#[cfg(all(feature = "sim", madsim))]
+pub mod workload;
+#[cfg(all(feature = "sim", madsim))]
 pub mod world;

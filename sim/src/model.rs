@@ -1,0 +1,327 @@
+//! The oracle: what the database may hold, judged from the clients' side alone. It shares no code with the node.
+//!
+//! A document is a set of revisions; an edit is invoked and then acknowledged, refused or unknown. Revisions are
+//! deterministic, so the model computes the revision that an edit makes on a given parent by itself and recognizes it
+//! wherever it shows up. From that follow, without any search: nothing acknowledged is missing (I1), nothing refused is
+//! there (I3), the winner is the pure function of the leaves (I5), what was seen once stays (I6), no revision comes
+//! from nowhere (I9, I27), bodies and attachments are those that were sent (I11).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use md5::{Digest, Md5};
+
+/// What became of an edit, as its client knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// 201, 200: this revision is durable.
+    Acknowledged(String),
+    /// 4xx: nothing of it may ever be seen.
+    Refused,
+    /// No answer, or a 5xx: it may be there, or appear, once.
+    Unknown,
+}
+
+/// An attachment as the model keeps it: name, MD5 of its bytes, length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blob {
+    /// Name.
+    pub name: String,
+    /// MD5 of the content (never compressed: the content type is application/octet-stream).
+    pub md5: [u8; 16],
+    /// Size in bytes.
+    pub len: usize,
+}
+
+/// One edit that a client sent.
+#[derive(Clone, Debug)]
+pub struct Edit {
+    /// Document id.
+    pub doc: String,
+    /// The revision that it was to build on; `None` when it named none.
+    pub parent: Option<String>,
+    /// Whether it deletes.
+    pub deleted: bool,
+    /// The body's only member `v`; `None` is an empty body.
+    pub v: Option<u64>,
+    /// Attachments in document order.
+    pub blobs: Vec<Blob>,
+    /// For replicated edits: the revision id that the client chose.
+    pub given: Option<String>,
+    /// What the client knows.
+    pub outcome: Outcome,
+}
+
+/// One revision in a tree that a client was shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaf {
+    /// The path from the leaf to its oldest known ancestor, as full revision ids.
+    pub path: Vec<String>,
+    /// Whether it is a tombstone.
+    pub deleted: bool,
+    /// The body's `v`.
+    pub v: Option<u64>,
+}
+
+/// Everything that clients sent and saw of one database.
+#[derive(Default)]
+pub struct Model {
+    edits: Vec<Edit>,
+    seen: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// A broken promise: the invariant's number and what was expected and found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Number in docs/simulation.md, for example "I1".
+    pub invariant: &'static str,
+    /// A sentence with document and revision.
+    pub what: String,
+}
+
+fn violation(invariant: &'static str, what: String) -> Violation {
+    Violation { invariant, what }
+}
+
+impl Model {
+    /// Records an edit at its invocation; its outcome is unknown until [`Model::settle`].
+    pub fn invoke(&mut self, edit: Edit) -> usize {
+        self.edits.push(edit);
+        self.edits.len() - 1
+    }
+
+    /// Records what the client learned of an edit. An acknowledged revision must be one that the edit can make.
+    pub fn settle(&mut self, edit: usize, outcome: Outcome) -> Result<(), Violation> {
+        if let Outcome::Acknowledged(rev) = &outcome {
+            let fact = &self.edits[edit];
+            let possible = self.possible_revisions(fact);
+            if !possible.contains(rev) {
+                let what = format!("{}: {rev} acknowledged, but {fact:?} makes one of {possible:?}", fact.doc);
+                return Err(violation("I9", what));
+            }
+            self.seen.entry(fact.doc.clone()).or_default().insert(rev.clone());
+        }
+        self.edits[edit].outcome = outcome;
+        Ok(())
+    }
+
+    /// How many edits were acknowledged, refused and left unknown.
+    pub fn outcomes(&self) -> (usize, usize, usize) {
+        let count = |f: fn(&Outcome) -> bool| self.edits.iter().filter(|e| f(&e.outcome)).count();
+        let acknowledged = count(|o| matches!(o, Outcome::Acknowledged(_)));
+        (acknowledged, count(|o| *o == Outcome::Refused), count(|o| *o == Outcome::Unknown))
+    }
+
+    /// Every revision of a document that some client has been shown or promised until now.
+    pub fn seen(&self, doc: &str) -> BTreeSet<String> {
+        self.seen.get(doc).cloned().unwrap_or_default()
+    }
+
+    /// Documents that any edit named.
+    pub fn documents(&self) -> BTreeSet<String> {
+        self.edits.iter().map(|e| e.doc.clone()).collect()
+    }
+
+    /// Attachments of a revision, found by the edit that made it.
+    pub fn blobs_of(&self, doc: &str, rev: &str) -> Vec<Blob> {
+        self.maker(doc, rev).map(|e| e.blobs.clone()).unwrap_or_default()
+    }
+
+    /// The body's `v` of a revision, found by the edit that made it.
+    pub fn value_of(&self, doc: &str, rev: &str) -> Option<u64> {
+        self.maker(doc, rev).and_then(|e| e.v)
+    }
+
+    /// A single revision that an answer showed: it must be one that was sent, with the body that was sent.
+    pub fn saw(&mut self, doc: &str, rev: &str, v: Option<u64>) -> Result<(), Violation> {
+        match self.maker(doc, rev) {
+            None => return Err(violation("I9", format!("{doc}: {rev} was never written"))),
+            Some(edit) if edit.v != v => {
+                return Err(violation("I27", format!("{doc}: {rev} has v={v:?}, {:?} was written", edit.v)));
+            }
+            Some(_) => {}
+        }
+        self.seen.entry(doc.to_owned()).or_default().insert(rev.to_owned());
+        Ok(())
+    }
+
+    /// A whole tree that an answer showed. `before` is what was known when the request was sent: all of it must be there.
+    pub fn saw_tree(&mut self, doc: &str, leaves: &[Leaf], before: &BTreeSet<String>) -> Result<(), Violation> {
+        let shown: BTreeSet<&String> = leaves.iter().flat_map(|l| &l.path).collect();
+        if let Some(lost) = before.iter().find(|r| !shown.contains(r)) {
+            let acknowledged = self.edits.iter().any(|e| e.outcome == Outcome::Acknowledged((*lost).clone()));
+            let number = if acknowledged { "I1" } else { "I6" };
+            return Err(violation(number, format!("{doc}: {lost} is gone; the tree holds {shown:?}")));
+        }
+        // Known before they are explained: an edit that names no parent is found by the tombstones that are known.
+        let all: BTreeSet<String> = leaves.iter().flat_map(|l| l.path.iter().cloned()).collect();
+        self.seen.entry(doc.to_owned()).or_default().extend(all);
+        for leaf in leaves {
+            self.saw(doc, &leaf.path[0], leaf.v)?;
+            for step in leaf.path.windows(2) {
+                self.explain(doc, &step[0], Some(&step[1]))?;
+            }
+            let root = &leaf.path[leaf.path.len() - 1];
+            self.explain(doc, root, None)?;
+        }
+        Ok(())
+    }
+
+    /// A revision on a parent must be the work of an edit that was not refused.
+    fn explain(&self, doc: &str, rev: &str, parent: Option<&str>) -> Result<(), Violation> {
+        let fits = |e: &&Edit| {
+            e.doc == doc
+                && match &e.given {
+                    Some(given) => given == rev && e.parent.as_deref() == parent,
+                    None => revision(e, parent) == rev && self.may_build_on(e, parent),
+                }
+        };
+        let makers: Vec<&Edit> = self.edits.iter().filter(fits).collect();
+        if makers.is_empty() {
+            return Err(violation("I9", format!("{doc}: nobody wrote {rev} on {parent:?}")));
+        }
+        if makers.iter().all(|e| e.outcome == Outcome::Refused) {
+            return Err(violation("I3", format!("{doc}: {rev} was refused, and is there")));
+        }
+        Ok(())
+    }
+
+    /// An edit that names no revision creates, or writes again over a tombstone.
+    fn may_build_on(&self, edit: &Edit, parent: Option<&str>) -> bool {
+        match (&edit.parent, parent) {
+            (Some(named), actual) => Some(named.as_str()) == actual,
+            (None, None) => true,
+            (None, Some(actual)) => self.maker(&edit.doc, actual).is_some_and(|e| e.deleted),
+        }
+    }
+
+    fn possible_revisions(&self, edit: &Edit) -> BTreeSet<String> {
+        if let Some(given) = &edit.given {
+            return BTreeSet::from([given.clone()]);
+        }
+        if let Some(parent) = &edit.parent {
+            return BTreeSet::from([revision(edit, Some(parent))]);
+        }
+        let mut out = BTreeSet::from([revision(edit, None)]);
+        let mut frontier: Vec<String> = vec![];
+        frontier.extend(self.all_revisions(&edit.doc, true));
+        out.extend(frontier.iter().map(|tombstone| revision(edit, Some(tombstone))));
+        out
+    }
+
+    /// Revisions of a document that edits made or may have made; only tombstones if asked.
+    fn all_revisions(&self, doc: &str, tombstones: bool) -> BTreeSet<String> {
+        let mut out: BTreeSet<String> = self.seen.get(doc).cloned().unwrap_or_default();
+        for edit in self.edits.iter().filter(|e| e.doc == doc) {
+            match (&edit.given, &edit.parent) {
+                (Some(given), _) => out.insert(given.clone()),
+                (None, Some(parent)) => out.insert(revision(edit, Some(parent))),
+                (None, None) => out.insert(revision(edit, None)),
+            };
+        }
+        // An edit without a parent on top of a tombstone that itself came so: one more round covers two unknowns.
+        let bare: Vec<&Edit> =
+            self.edits.iter().filter(|e| e.doc == doc && e.parent.is_none() && e.given.is_none()).collect();
+        let known: Vec<String> = out.iter().cloned().collect();
+        for rev in &known {
+            out.extend(bare.iter().map(|e| revision(e, Some(rev))));
+        }
+        if tombstones {
+            out.retain(|rev| self.maker(doc, rev).is_some_and(|e| e.deleted));
+        }
+        out
+    }
+
+    /// The edit that makes `rev`, whatever its parent: values are unique, so the content tells.
+    fn maker(&self, doc: &str, rev: &str) -> Option<&Edit> {
+        let of_doc = || self.edits.iter().filter(|e| e.doc == doc);
+        if let Some(edit) = of_doc().find(|e| e.given.as_deref() == Some(rev)) {
+            return Some(edit);
+        }
+        if let Some(edit) = of_doc().find(|e| e.outcome == Outcome::Acknowledged(rev.to_owned())) {
+            return Some(edit);
+        }
+        let with_parent = of_doc().filter(|e| e.given.is_none());
+        for edit in with_parent {
+            if revision(edit, edit.parent.as_deref()) == rev {
+                return Some(edit);
+            }
+        }
+        let seen = self.seen.get(doc)?;
+        of_doc()
+            .filter(|e| e.given.is_none() && e.parent.is_none())
+            .find(|e| seen.iter().any(|parent| revision(e, Some(parent)) == rev))
+    }
+}
+
+/// The winner among leaves: live before deleted, then generation, then hash (I5).
+pub fn winner(leaves: &[Leaf]) -> Option<&Leaf> {
+    leaves.iter().max_by_key(|l| (!l.deleted, order(&l.path[0])))
+}
+
+/// The order of revisions: generation, then hash.
+pub fn order(rev: &str) -> (u64, String) {
+    let (generation, hash) = rev.split_once('-').unwrap_or(("0", rev));
+    (generation.parse().unwrap_or(0), hash.to_owned())
+}
+
+/// The revision id that an edit makes on a parent: MD5 over the external term format of
+/// `[Deleted, OldPos, OldHash, Body, Atts]`, written for the few shapes that clients send here.
+pub fn revision(edit: &Edit, parent: Option<&str>) -> String {
+    let (generation, hash) = parent.map_or((0, String::new()), order);
+    let mut term = vec![131, 108, 0, 0, 0, 5];
+    atom(&mut term, if edit.deleted { "true" } else { "false" });
+    integer(&mut term, generation);
+    if parent.is_some() {
+        binary(&mut term, &hex(&hash));
+    } else {
+        integer(&mut term, 0);
+    }
+    term.extend([104, 1]);
+    if let Some(v) = edit.v {
+        term.extend([108, 0, 0, 0, 1, 104, 2]);
+        binary(&mut term, b"v");
+        integer(&mut term, v);
+    }
+    term.push(106);
+    if !edit.blobs.is_empty() {
+        term.push(108);
+        term.extend((edit.blobs.len() as u32).to_be_bytes());
+        for blob in edit.blobs.iter().rev() {
+            term.extend([104, 3]);
+            binary(&mut term, blob.name.as_bytes());
+            binary(&mut term, b"application/octet-stream");
+            binary(&mut term, &blob.md5);
+        }
+    }
+    term.extend([106, 106]);
+    let digest = Md5::digest(&term);
+    format!("{}-{}", generation + 1, digest.iter().map(|b| format!("{b:02x}")).collect::<String>())
+}
+
+fn atom(out: &mut Vec<u8>, name: &str) {
+    out.extend([100, 0, name.len() as u8]);
+    out.extend(name.as_bytes());
+}
+
+fn integer(out: &mut Vec<u8>, n: u64) {
+    match u8::try_from(n) {
+        Ok(small) => out.extend([97, small]),
+        Err(_) => {
+            out.push(98);
+            out.extend(i32::try_from(n).expect("plans use small numbers").to_be_bytes());
+        }
+    }
+}
+
+fn binary(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.push(109);
+    out.extend((bytes.len() as u32).to_be_bytes());
+    out.extend(bytes);
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    (0..text.len() / 2).map(|n| u8::from_str_radix(&text[2 * n..2 * n + 2], 16).unwrap_or(0)).collect()
+}
+
+#[cfg(test)]
+mod tests;
