@@ -24,3 +24,6 @@ pub use problem::{Problem, Result};
 pub use query::Query;
 pub use request::{Request, Verb};
 pub use response::{ChunkSink, Reply, ReplyBody};
+
+#[cfg(test)]
+mod tests;

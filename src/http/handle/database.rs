@@ -192,12 +192,15 @@ pub async fn sync_shards(ctx: &Context, request: &Request, db: &str) -> Result<R
 /// `GET _partition/{p}`; queries of a partition come with the indexes.
 pub async fn partition(ctx: &Context, request: &Request, db: &str, path: &[String]) -> Result<Reply> {
     let database = ctx.open(db, &request.user, Class::Member)?;
-    let Some(name) = path.first() else { return Err(Problem::missing()) };
+    let Some(name) = path.first() else { return Err(Problem::bad_request("invalid_partition_req")) };
     if !database.map.partitioned {
         return Err(Problem::bad_request("database is not partitioned"));
     }
-    if path.len() > 1 {
-        return Err(not_yet::endpoint("_partition queries"));
+    check_partition(name)?;
+    match path.get(1).map(String::as_str) {
+        None => {}
+        Some("_all_docs" | "_find" | "_explain" | "_design") => return Err(not_yet::endpoint("_partition queries")),
+        Some(_) => return Err(Problem::missing()),
     }
     let info = database.partition_info(name).await?;
     let body = json!({
@@ -208,4 +211,14 @@ pub async fn partition(ctx: &Context, request: &Request, db: &str, path: &[Strin
         "doc_del_count": info.doc_del_count,
     });
     Ok(Reply::value(StatusCode::OK, &body))
+}
+
+fn check_partition(name: &str) -> Result<()> {
+    let reason = match name {
+        "" => "Partition must not be empty",
+        _ if name.starts_with('_') => "Partition must not start with an underscore",
+        _ if name.contains(':') => "Partition must not contain a colon",
+        _ => return Ok(()),
+    };
+    Err(Problem::invalid("illegal_partition", reason))
 }
