@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, StatusCode};
 
 use crate::auth::AuthError;
 use crate::auth::access::Refusal;
@@ -27,7 +27,7 @@ pub struct Problem {
     /// The text for people.
     pub reason: Cow<'static, str>,
     /// Further headers of the answer, for instance `Allow`.
-    pub headers: HeaderMap,
+    pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Problem {
@@ -37,7 +37,7 @@ impl Problem {
         error: impl Into<Cow<'static, str>>,
         reason: impl Into<Cow<'static, str>>,
     ) -> Problem {
-        Problem { status, error: error.into(), reason: reason.into(), headers: HeaderMap::new() }
+        Problem { status, error: error.into(), reason: reason.into(), headers: Vec::new() }
     }
 
     /// 400 `bad_request`.
@@ -130,7 +130,7 @@ impl Problem {
     /// Adds a header to the answer.
     #[must_use]
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Problem {
-        self.headers.insert(name, value);
+        self.headers.push((name, value));
         self
     }
 

@@ -1,4 +1,5 @@
-//! The query of a request: decoded pairs in their order, and typed reads with the errors CouchDB 3.5 was measured to give.
+//! The query of a request: decoded pairs in their order, and typed reads with the errors that CouchDB 3.5 was measured
+//! to give.
 //!
 //! Flags of documents count only as the exact text `true` ([`Query::flag`]); parameters of views and lists are checked
 //! ([`Query::boolean`], [`Query::integer`], [`Query::positive`]). Unknown parameters are nobody's business here.

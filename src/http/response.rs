@@ -1,7 +1,7 @@
 //! Answers: status, headers, and a body that is here or comes as a stream with back pressure.
 //!
-//! A handler returns a [`Reply`]; what is common to all answers (content negotiation, `Cache-Control`, `Date`, `Server`,
-//! request id, `Prefer: return=minimal`) is added by the server in [`finish`](super::finish).
+//! A handler returns a [`Reply`]; what is common to all answers (content negotiation, `Cache-Control`, `Date`,
+//! `Server`, request id, `Prefer: return=minimal`) is added by `answer`.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -116,8 +116,8 @@ impl Reply {
         Reply { status: StatusCode::OK, headers: HeaderMap::new(), body: ReplyBody::Stream(Box::pin(chunks)) }
     }
 
-    /// A body written by `make` into a [`ChunkSink`] while the client reads: `make` waits when the client is slow and is
-    /// dropped when the client is gone. It runs inside the connection's own task.
+    /// A body written by `make` into a [`ChunkSink`] while the client reads: `make` waits when the client is slow and
+    /// is dropped when the client is gone. It runs inside the connection's own task.
     pub fn generate<F, Fut>(make: F) -> Reply
     where
         F: FnOnce(ChunkSink) -> Fut,
@@ -126,7 +126,7 @@ impl Reply {
         let (sender, receiver) = mpsc::channel(limits::HTTP_REPLY_CHUNKS);
         let gathered = Arc::new(Mutex::new(Vec::new()));
         let future = make(ChunkSink { sender, gathered: gathered.clone() });
-        Reply::stream(Generated { future: Some(Box::pin(future)), receiver, gathered })
+        Reply::stream(Generated { future: Some(Box::pin(future)), receiver, gathered, failure: None })
     }
 
     /// Sets a header; a value that no header can hold is left out.
@@ -162,12 +162,12 @@ impl Reply {
 impl From<Problem> for Reply {
     fn from(problem: Problem) -> Reply {
         let body = ReplyBody::Full(problem.body());
-        Reply { status: problem.status, headers: problem.headers, body }
+        Reply { status: problem.status, headers: problem.headers.into_iter().collect(), body }
     }
 }
 
-/// Where a generated body is written to. Small writes are gathered into chunks; what is gathered when the making ends is
-/// sent as the last chunk.
+/// Where a generated body is written to. Small writes are gathered into chunks; what is gathered when the making ends
+/// is sent as the last chunk.
 #[derive(Debug)]
 pub struct ChunkSink {
     sender: mpsc::Sender<Bytes>,
@@ -211,6 +211,8 @@ struct Generated {
     future: Option<Pin<Box<dyn Future<Output = Result<()>> + Send>>>,
     receiver: mpsc::Receiver<Bytes>,
     gathered: Arc<Mutex<Vec<u8>>>,
+    /// Why the making failed: told after all that was written before.
+    failure: Option<Problem>,
 }
 
 impl Stream for Generated {
@@ -225,12 +227,12 @@ impl Stream for Generated {
         {
             self.future = None;
             if let Err(problem) = done {
-                self.receiver.close();
                 lock(&self.gathered).clear();
-                return Poll::Ready(Some(Err(problem)));
+                self.failure = Some(problem);
             }
         }
         match self.receiver.poll_recv(cx) {
+            Poll::Ready(None) if self.failure.is_some() => Poll::Ready(self.failure.take().map(Err)),
             Poll::Ready(None) => {
                 let last = std::mem::take(&mut *lock(&self.gathered));
                 Poll::Ready((!last.is_empty()).then(|| Ok(last.into())))

@@ -240,8 +240,8 @@ fn in_database(rest: &[String]) -> InDatabase {
     }
 }
 
-/// The methods of an endpoint, and the same as CouchDB 3.5 was measured to name them in `Allow`: its lists are fixed and
-/// partly lack HEAD, which works wherever GET does.
+/// The methods of an endpoint, and the same as CouchDB 3.5 was measured to name them in `Allow`: its lists are fixed
+/// and partly lack HEAD, which works wherever GET does.
 pub fn methods(endpoint: &Endpoint) -> (&'static [Verb], &'static str) {
     const GET: &[Verb] = &[Verb::Get];
     const POST: &[Verb] = &[Verb::Post];

@@ -58,8 +58,8 @@ impl Server {
         Server { shared }
     }
 
-    /// Accepts no more, lets running requests finish for up to `limits::HTTP_DRAIN_MS`, and returns when every connection
-    /// is closed.
+    /// Accepts no more, lets running requests finish for up to `limits::HTTP_DRAIN_MS`, and returns when every
+    /// connection is closed.
     pub async fn stop(&self) {
         self.shared.stopping.send_replace(true);
         // An error would mean a closed semaphore; nobody closes it.

@@ -1,8 +1,8 @@
 //! Identifiers of 32 hexadecimal digits, by the algorithms of `uuids/algorithm`.
 //!
-//! `sequential` (the default): 26 random digits and a counter that grows by random steps, so that ids made one after the
-//! other sort that way; a new prefix when the counter is used up. `random`: all digits. `utc_random`: microseconds since
-//! 1970, then random digits. `utc_id`: microseconds, then `uuids/utc_id_suffix`.
+//! `sequential` (the default): 26 random digits and a counter that grows by random steps, so that ids made one after
+//! the other sort that way; a new prefix when the counter is used up. `random`: all digits. `utc_random`: microseconds
+//! since 1970, then random digits. `utc_id`: microseconds, then `uuids/utc_id_suffix`.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,4 +1,5 @@
-//! One handler per endpoint, chosen by one flat match. Handlers read the request, call one layer down, print the answer.
+//! One handler per endpoint, chosen by one flat match. Handlers read the request, call one layer down, print the
+//! answer.
 
 use super::request::Verb;
 use super::route::{Endpoint, InDatabase, methods};
