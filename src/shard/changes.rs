@@ -1,7 +1,7 @@
 //! The changes of a shard in sequence order.
 //!
-//! Each step re-seeks behind the last row. A document that changes while pages are read moves behind the reader, so that
-//! an ascending reader misses nothing.
+//! Each step re-seeks behind the last row. A document that changes while pages are read moves behind the reader, so
+//! that an ascending reader misses nothing.
 
 use std::ops::ControlFlow;
 

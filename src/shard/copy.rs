@@ -133,8 +133,8 @@ impl ShardCopy {
         self.0.storage.blobs().writer(self.0.shard.0, mode)
     }
 
-    /// Reads an attachment; `range` = first byte and the one behind the last. It must be `None` when stored gzip is read
-    /// as plain bytes.
+    /// Reads an attachment; `range` = first byte and the one behind the last. It must be `None` when stored gzip is
+    /// read as plain bytes.
     pub fn blob_reader(&self, attachment: &Attachment, read: ReadAs, range: Option<(u64, u64)>) -> BlobReader {
         self.0.storage.blobs().reader(self.0.shard.0, attachment, read, range)
     }

@@ -149,7 +149,7 @@ fn store(
 
 /// The planted bug: the worst leaf disappears.
 fn lose_sibling(transaction: &mut Transaction<'_, '_>, tree: &mut RevTree<RevData>) -> Result<(), StorageError> {
-    let worst: Vec<Revision> = tree.leaves().into_iter().skip(1).map(|leaf| leaf.rev).last().into_iter().collect();
+    let worst: Vec<Revision> = tree.leaves().into_iter().skip(1).map(|leaf| leaf.rev).next_back().into_iter().collect();
     for dropped in tree.purge(&worst).1 {
         transaction.drop_body(&dropped)?;
     }

@@ -42,8 +42,8 @@ pub(super) fn stub_base(tree: &RevTree<RevData>, path: &RevPath) -> Option<u64> 
     bodies.next()
 }
 
-/// The attachments of the new revision: stubs taken from `base`, new ones with `revpos` where one is set. Fails with the
-/// name of a stub that `base` has not, or has with another revpos.
+/// The attachments of the new revision: stubs taken from `base`, new ones with `revpos` where one is set. Fails with
+/// the name of a stub that `base` has not, or has with another revpos.
 pub(super) fn attachments(
     wanted: &[EditAttachment],
     base: &[Attachment],

@@ -1,8 +1,8 @@
 //! Live documents in id order, and how many lie in a range.
 //!
 //! Each step re-seeks behind the last row, so that no view outlives it: a document that does not change while a list is
-//! read appears exactly once; a changed one appears as it was or as it is. Counting scans the range's records, reading a
-//! few bytes of each.
+//! read appears exactly once; a changed one appears as it was or as it is. Counting scans the range's records, reading
+//! a few bytes of each.
 
 use std::ops::{Bound, ControlFlow};
 

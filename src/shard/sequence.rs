@@ -92,13 +92,17 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
+    fn seqs() -> impl Strategy<Value = u64> {
+        prop_oneof![0..3000u64, 1_040_000..1_060_000u64, 3_000_000..4_000_000u64]
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn counts_equal_a_count_by_hand(
-            rows in prop::collection::btree_set(prop_oneof![0..3000u64, 1_040_000..1_060_000u64, 3_000_000..4_000_000u64], 0..60),
+            rows in prop::collection::btree_set(seqs(), 0..60),
             gone in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
-            asked in prop::collection::vec(prop_oneof![0..3000u64, 1_040_000..1_060_000u64, any::<u64>()], 1..20),
+            asked in prop::collection::vec(prop_oneof![seqs(), any::<u64>()], 1..20),
         ) {
             let (store, shard, empty) = (MemoryStore::new(), ShardId(5), Batch::new());
             let base = store.view().unwrap();

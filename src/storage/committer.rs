@@ -45,6 +45,9 @@ impl std::error::Error for CommitError {}
 /// The answer that a submitter waits for: commit level outside, the job's own decision inside.
 type Reply<T, E> = oneshot::Sender<Result<Result<T, E>, CommitError>>;
 
+/// Tells a job's submitter how it went; called with `Ok` only after the commit is durable.
+type Answer = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
+
 /// A job in the queue with its types erased.
 trait Work: Send {
     fn run(self: Box<Self>, view: &mut WriteView<'_>) -> Ran;
@@ -55,8 +58,7 @@ trait Work: Send {
 struct Ran {
     keep: bool,
     failed: Option<StorageError>,
-    /// Called with `Ok` only after the commit is durable.
-    answer: Box<dyn FnOnce(Result<(), CommitError>) + Send>,
+    answer: Answer,
 }
 
 struct Submitted<F, T, E> {
@@ -198,7 +200,7 @@ fn run_jobs(
     waiting: &mut VecDeque<Box<dyn Work>>,
     group: &mut Batch,
     hooks: &mut Vec<Hook>,
-    answers: &mut Vec<Box<dyn FnOnce(Result<(), CommitError>) + Send>>,
+    answers: &mut Vec<Answer>,
 ) -> Result<(), StorageError> {
     let base = store.view()?;
     while group.bytes() < limits::COMMIT_GROUP_BYTES {

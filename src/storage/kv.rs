@@ -1,6 +1,6 @@
 //! The ordered store's interface: keys and values are bytes, keys are ordered as bytes, batches are atomic and durable.
 //!
-//! Engines implement [`Store`] and pass `suite.rs`. All calls block: make them inside `Env::blocking`.
+//! Engines implement [`Store`] and pass `suite_tests.rs`. All calls block: make them inside `Env::blocking`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,13 +29,11 @@ pub trait View {
     /// The value of `key`.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError>;
     /// Calls `visit` with each key and value of `range` in `direction` until it breaks.
-    fn scan(
-        &self,
-        range: &KeyRange,
-        direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StorageError>;
+    fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError>;
 }
+
+/// Is called with each key and value of a scan.
+pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
 
 /// The order of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use imbl::OrdMap;
 use tokio::sync::{Notify, watch};
 
 use super::journal::{Journal, Position};
-use super::kv::{Batch, Direction, KeyRange, StorageError, Store, View};
+use super::kv::{Batch, Direction, KeyRange, StorageError, Store, View, Visit};
 use super::overlay::Overlay;
 use super::planted::Planted;
 use crate::limits;
@@ -211,12 +211,7 @@ impl View for LayeredView<'_> {
         }
     }
 
-    fn scan(
-        &self,
-        range: &KeyRange,
-        direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StorageError> {
+    fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
         let below = Overlay { base: &self.engine, top: &self.frozen };
         Overlay { base: &below, top: &self.active }.scan(range, direction, visit)
     }
@@ -230,12 +225,7 @@ impl View for EngineView<'_> {
         if key == FLUSHED_KEY { Ok(None) } else { self.0.get(key) }
     }
 
-    fn scan(
-        &self,
-        range: &KeyRange,
-        direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StorageError> {
+    fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
         self.0.scan(range, direction, &mut |key, value| {
             if key == FLUSHED_KEY { ControlFlow::Continue(()) } else { visit(key, value) }
         })

@@ -1,10 +1,10 @@
 //! An engine that keeps everything in memory and loses it when dropped: for tests and as the suite's second opinion.
 
 use std::collections::BTreeMap;
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::kv::{Batch, Direction, KeyRange, StorageError, Store, View};
+use super::kv::{Batch, Direction, KeyRange, StorageError, Store, View, Visit};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -53,12 +53,7 @@ impl View for MemoryView {
         Ok(self.0.get(key).cloned())
     }
 
-    fn scan(
-        &self,
-        range: &KeyRange,
-        direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StorageError> {
+    fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
         if range.is_empty() {
             return Ok(());
         }

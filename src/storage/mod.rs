@@ -20,7 +20,7 @@ mod overlay;
 pub mod planted;
 pub mod redb_store;
 #[cfg(test)]
-mod suite;
+mod suite_tests;
 
 pub use blob::{BlobStore, StageMode, Staged, compressible};
 pub use blob_read::{BlobReader, ReadAs};

@@ -106,8 +106,8 @@ struct Inner {
     planted: Planted,
 }
 
-/// An engine that holds the directory's lock. Tasks of a node that is going may hold the engine for a moment longer than
-/// anybody else; a second process must not open the files before the last of them has let go.
+/// An engine that holds the directory's lock. Tasks of a node that is going may hold the engine for a moment longer
+/// than anybody else; a second process must not open the files before the last of them has let go.
 struct LockedStore<S> {
     store: S,
     /// Dropped after the store: fields go in this order.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use super::kv::{Batch, Direction, KeyRange, StorageError, View};
+use super::kv::{Batch, Direction, KeyRange, StorageError, View, Visit};
 use super::layered::Memtable;
 
 /// A committed view, the writes of the jobs before in the same group, and those of this job. Reads see all three.
@@ -55,12 +55,7 @@ impl View for WriteView<'_> {
         self.base.get(key)
     }
 
-    fn scan(
-        &self,
-        range: &KeyRange,
-        direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StorageError> {
+    fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
         let below = Overlay { base: self.base, top: self.group.writes() };
         Overlay { base: &below, top: self.own.writes() }.scan(range, direction, visit)
     }
@@ -113,8 +108,6 @@ pub(super) struct Overlay<'a, T> {
     pub base: &'a dyn View,
     pub top: &'a T,
 }
-
-type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
 
 impl<T: Writes> View for Overlay<'_, T> {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {

@@ -1,4 +1,4 @@
-//! Bugs that the simulator plants to show that its checks can fail. Only a build with the feature `sim` can switch them on.
+//! Bugs that the simulator plants to show that its checks can fail. Only the feature `sim` makes them possible.
 
 /// A bug that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,13 +5,13 @@
 //! sync per commit: without it a restart after a kill walks the whole file.
 
 use std::io;
-use std::ops::{Bound, ControlFlow};
-use std::path::{Path, PathBuf};
+use std::ops::Bound;
+use std::path::Path;
 use std::sync::Arc;
 
 use redb::{Builder, Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
 
-use super::kv::{Batch, Direction, KeyRange, StorageError, Store, View};
+use super::kv::{Batch, Direction, KeyRange, StorageError, Store, View, Visit};
 use super::planted::{Bug, Planted};
 use crate::world::{Disk, File, OpenMode};
 
@@ -43,7 +43,7 @@ impl RedbStore {
     }
 }
 
-fn create(disk: &dyn Disk, path: &Path, temporary: &PathBuf, cache_bytes: usize) -> Result<(), StorageError> {
+fn create(disk: &dyn Disk, path: &Path, temporary: &Path, cache_bytes: usize) -> Result<(), StorageError> {
     let file = disk.open(temporary, OpenMode::CreateNew)?;
     let backend = RedbFile { file: Arc::clone(&file), skip_sync: false };
     let database = Builder::new().set_cache_size(cache_bytes).create_with_backend(backend).map_err(engine)?;
@@ -101,12 +101,7 @@ impl View for RedbView {
         Ok(redb::ReadableTable::get(&self.0, key).map_err(engine)?.map(|v| v.value().to_vec()))
     }
 
-    fn scan(
-        &self,
-        range: &KeyRange,
-        direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StorageError> {
+    fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
         if range.is_empty() {
             return Ok(());
         }

@@ -192,3 +192,20 @@ async fn shard_numbers_are_never_given_twice_and_dropped_shards_leave_nothing() 
     let row = fresh.fetch(vec![(DocId::new("a"), Want::Tree)]).await.unwrap();
     assert!(row[0].is_none());
 }
+
+#[cfg(feature = "sim")]
+#[tokio::test]
+async fn the_planted_bug_loses_a_conflicting_leaf() {
+    use crate::storage::planted::{Bug, Planted};
+    let dir = tempfile::tempdir().unwrap();
+    let env = crate::world::tokio_host::env(tokio::runtime::Handle::current());
+    let planted = Planted::none().with(Bug::LoseSibling);
+    let options = StorageOptions { planted, ..Default::default() };
+    let storage = Storage::open(env, dir.path(), options).await.unwrap();
+    let shard = ShardCopy::open(&storage, SHARD).await.unwrap();
+    for name in ["1-aa", "1-bb"] {
+        shard.edit(vec![merge("a", path(&[name]), false, "{}")]).await.unwrap();
+    }
+    let tree = shard.fetch(vec![(DocId::new("a"), Want::Tree)]).await.unwrap().remove(0).unwrap().tree;
+    assert_eq!(tree.leaves().len(), 1);
+}

@@ -198,8 +198,7 @@ async fn compare(w: &World, model: &Model) {
     let found = w.shard.info().await.unwrap();
     info.sizes.file = found.sizes.file;
     assert_eq!(found, info);
-    let mut by_seq: Vec<(u64, &String, Vec<(Revision, bool)>)> =
-        model.documents.iter().map(|(id, d)| (d.changed, id, d.leaves())).collect();
+    let mut by_seq: Vec<_> = model.documents.iter().map(|(id, d)| (d.changed, id, d.leaves())).collect();
     by_seq.sort();
     let rows = w.shard.changes(0, Direction::Forward, 100).await.unwrap().rows;
     let rows: Vec<_> = rows.into_iter().map(|row| (row.seq, row.id.to_string(), row.leaves)).collect();
@@ -238,6 +237,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
     fn a_shard_equals_its_model(steps in prop::collection::vec(step(), 1..25)) {
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap().block_on(run(steps));
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        runtime.block_on(run(steps));
     }
 }

@@ -1,3 +1,5 @@
+//! Uploads, reads and the collector over a real directory.
+
 use std::io::Read;
 
 use super::*;

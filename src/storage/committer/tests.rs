@@ -1,3 +1,5 @@
+//! The committer over a store in memory that counts, and fails on demand.
+
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 
