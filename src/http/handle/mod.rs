@@ -127,6 +127,9 @@ async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) 
         InDatabase::TempView if request.verb == Verb::Post => Err(not_yet::temp_view()),
         InDatabase::TempView => document::handle(ctx, request, db, "_temp_view").await,
         InDatabase::Mango(path) => not_yet::in_database(ctx, &request, db, &path),
+        InDatabase::Partition(path) if matches!(path.as_slice(), [_, list] if list == "_all_docs") => {
+            all_docs::partition(ctx, request, db, &path[0]).await
+        }
         InDatabase::Partition(path) => database::partition(ctx, &request, db, &path).await,
         InDatabase::DesignFunction(id, path) => not_yet::design_function(ctx, &request, db, &id, &path).await,
         InDatabase::Document(id) => document::handle(ctx, request, db, &id).await,
