@@ -9,6 +9,7 @@ pub mod body;
 pub mod context;
 mod cors;
 pub mod handle;
+mod lenient;
 pub mod multipart;
 pub mod problem;
 pub mod query;

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Extension, State};
+use bytes::BytesMut;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
@@ -21,6 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Context;
 use super::answer::answer;
+use super::lenient::Lenient;
 use crate::limits;
 use crate::world::{BoxFuture, BoxStream, Env, Listener};
 
@@ -116,7 +118,7 @@ async fn connection(shared: Arc<Shared>, stream: BoxStream, peer: SocketAddr, pl
         .max_headers(limits::HTTP_HEADERS_MAX)
         .max_buf_size(limits::HTTP_HEAD_BYTES)
         .auto_date_header(false);
-    let io = TokioIo::new(Paced { stream, env: env.clone(), waiting: None });
+    let io = TokioIo::new(Paced::new(stream, &env));
     let mut serving = std::pin::pin!(builder.serve_connection(io, service));
     let mut stopping = shared.stopping.subscribe();
     let ended = tokio::select! {
@@ -166,14 +168,23 @@ impl hyper::rt::Timer for EnvTimer {
     }
 }
 
-/// A stream whose writes fail when the client takes nothing for `limits::HTTP_WRITE_IDLE_MS`.
+/// A client's stream: what it sends is made acceptable ([`Lenient`]), and writes fail when it takes nothing for
+/// `limits::HTTP_WRITE_IDLE_MS`.
 struct Paced {
     stream: BoxStream,
     env: Env,
     waiting: Option<BoxFuture<'static, ()>>,
+    lenient: Lenient,
+    /// Changed bytes for which the reader had no room.
+    ready: BytesMut,
 }
 
 impl Paced {
+    fn new(stream: BoxStream, env: &Env) -> Paced {
+        let (lenient, ready) = (Lenient::default(), BytesMut::new());
+        Paced { stream, env: env.clone(), waiting: None, lenient, ready }
+    }
+
     fn pace<T>(&mut self, cx: &mut TaskContext<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
             self.waiting = None;
@@ -188,7 +199,17 @@ impl Paced {
 
 impl AsyncRead for Paced {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let this = self.as_mut().get_mut();
+        if this.ready.is_empty() {
+            let before = buf.filled().len();
+            ready!(Pin::new(&mut this.stream).poll_read(cx, buf))?;
+            let Some(changed) = this.lenient.pass(&buf.filled()[before..]) else { return Poll::Ready(Ok(())) };
+            buf.set_filled(before);
+            this.ready = BytesMut::from(changed.as_slice());
+        }
+        let size = this.ready.len().min(buf.remaining());
+        buf.put_slice(&this.ready.split_to(size));
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -107,6 +107,13 @@ fn every_answer_has_the_common_headers() {
 }
 
 #[test]
+fn quotes_need_no_escapes_in_a_query() {
+    let served = Served::start(&[]);
+    let answer = served.ask("GET", "/_all_dbs?key=\"_users\"", "", "");
+    assert!(answer.ends_with("\r\n\r\n[\"_users\"]\n"), "{answer}");
+}
+
+#[test]
 fn head_has_the_headers_of_get_and_no_body() {
     let served = Served::start(&[]);
     let get = served.ask("GET", "/_all_dbs", "", "");
