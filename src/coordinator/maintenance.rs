@@ -109,10 +109,10 @@ impl Database {
         let database = Arc::clone(self);
         self.context.env.spawn(async move {
             // One compaction at a time is enough: a second one would find nothing to do.
-            if running == 0 {
-                if let Err(error) = database.compact_all().await {
-                    tracing::warn!(database = database.name, %error, "compaction ended early");
-                }
+            if running == 0
+                && let Err(error) = database.compact_all().await
+            {
+                tracing::warn!(database = database.name, %error, "compaction ended early");
             }
             database.compactions.fetch_sub(1, Ordering::Relaxed);
         });

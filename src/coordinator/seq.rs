@@ -142,9 +142,12 @@ mod tests {
     }
 
     prop_compose! {
-        fn entry()(end: u32, shard in prop_oneof![0..300_u64, any::<u64>()], epoch in 0..9_u64, position in 0..1_u64 << 55)
-            -> SeqEntry
-        {
+        fn entry()(
+            end: u32,
+            shard in prop_oneof![0..300_u64, any::<u64>()],
+            epoch in 0..9_u64,
+            position in 0..1_u64 << 55,
+        ) -> SeqEntry {
             SeqEntry { end, shard, epoch, position }
         }
     }
@@ -158,7 +161,9 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_text_is_malformed(entries in prop::collection::vec(entry(), 1..5), at: usize, to in "[A-Za-z0-9_-]") {
+        fn a_changed_text_is_malformed(
+            entries in prop::collection::vec(entry(), 1..5), at: usize, to in "[A-Za-z0-9_-]",
+        ) {
             let text = Seq(entries).to_string();
             let at = at % text.len();
             let mut changed = text.clone();

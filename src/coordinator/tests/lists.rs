@@ -18,6 +18,10 @@ fn query() -> AllDocsQuery {
     }
 }
 
+fn design_query() -> AllDocsQuery {
+    AllDocsQuery { source: DocSource::Design, ..query() }
+}
+
 fn text(id: &str) -> Value {
     Value::String(id.to_owned())
 }
@@ -103,12 +107,14 @@ async fn design_and_local_documents_have_lists_of_their_own() {
     for name in ["a", "_design/x", "_design/y", "_local/m", "_local/l", "z"] {
         put(&database, name, "{}").await;
     }
-    let design = AllDocsQuery { source: DocSource::Design, ..query() };
+    let design = design_query();
     assert_eq!(list(&database, design.clone()).await.2, ["_design/x", "_design/y"]);
     let from_y = AllDocsQuery { keys: between(Some("_design/y"), None), ..design.clone() };
     assert_eq!(list(&database, from_y).await, (Some(2), Some(1), vec!["_design/y".to_owned()]));
     let keys = KeyBounds::Keys(["_design/q", "a", "_design/x"].map(text).to_vec());
     assert_eq!(list(&database, AllDocsQuery { keys, ..design }).await.2, ["?\"_design/q\"", "_design/x"]);
+    let backwards = AllDocsQuery { descending: true, keys: between(None, None), ..design_query() };
+    assert_eq!(list(&database, backwards).await.1, Some(2), "as the reference counts");
     let local = AllDocsQuery { source: DocSource::Local, include_docs: true, ..query() };
     assert_eq!(
         list(&database, local.clone()).await,
