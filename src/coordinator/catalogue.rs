@@ -2,7 +2,8 @@
 //!
 //! The committer orders all changes: a job judges against the records it sees, and the cache follows in the hook that
 //! runs when the job is durable. So the cache never shows what a crash could take back, and agrees with the store on
-//! the order of two changes of one name. A removed database's shards go in the background, taken up again after a crash.
+//! the order of two changes of one name. A removed database's shards go in the background, taken up again after a
+//! crash.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};

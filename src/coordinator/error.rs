@@ -71,8 +71,6 @@ pub enum WriteError {
     },
     /// The draft cannot be a document here; as found by `document`, or by the partition rule.
     Draft(DraftError),
-    /// Too much waits to be written already; the client should come back later.
-    Busy,
     /// An attachment that was to be deleted is not in the document.
     MissingAttachment,
     /// The revision named by a standalone attachment write is not in the document (409 `not_found`, `missing_rev`).

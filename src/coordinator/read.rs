@@ -55,25 +55,22 @@ impl Database {
     /// Reads documents, answers in the order of the wants; ranges are read concurrently.
     pub async fn fetch_many(&self, wants: Vec<(DocId, Want)>) -> Result<Vec<Option<Fetched>>, ReadError> {
         let mut answers: Vec<Option<Fetched>> = wants.iter().map(|_| None).collect();
-        let mut by_range: BTreeMap<usize, Vec<(usize, (DocId, Want))>> = BTreeMap::new();
-        let mut local = Vec::new();
-        for (at, (id, want)) in wants.into_iter().enumerate() {
+        let mut by_range: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (at, (id, _)) in wants.iter().enumerate() {
             if id.is_local() {
-                local.push((at, id));
+                answers[at] = self.fetch_local(id).await?;
             } else {
-                by_range.entry(self.map.index_of(&id)).or_default().push((at, (id, want)));
+                by_range.entry(self.map.index_of(id)).or_default().push(at);
             }
         }
-        let reads = by_range.into_iter().map(|(range, wants)| async move {
-            let (places, wants): (Vec<usize>, Vec<(DocId, Want)>) = wants.into_iter().unzip();
+        let wants = &wants;
+        let reads = by_range.into_iter().map(|(range, places)| async move {
+            let wants = places.iter().map(|at| wants[*at].clone()).collect();
             let found = self.copy_of(range).await?.fetch(wants).await?;
             Ok::<Vec<(usize, Option<Fetched>)>, ShardError>(places.into_iter().zip(found).collect())
         });
         for (at, found) in try_join_all(reads).await?.into_iter().flatten() {
             answers[at] = found;
-        }
-        for (at, id) in local {
-            answers[at] = self.fetch_local(&id).await?;
         }
         Ok(answers)
     }

@@ -266,7 +266,6 @@ impl From<WriteError> for Problem {
             }
             WriteError::DocumentTooLarge { id } => Problem::too_large("document_too_large", id.as_str().to_owned()),
             WriteError::Draft(error) => error.into(),
-            WriteError::Busy => Problem::unavailable("Too many batched documents wait to be written."),
             WriteError::MissingAttachment => Problem::not_found("Document is missing attachment"),
             WriteError::MissingRev => Problem::new(StatusCode::CONFLICT, "not_found", "missing_rev"),
             WriteError::MissingStub { id, name } => Problem::new(
