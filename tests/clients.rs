@@ -1,0 +1,119 @@
+//! Stock clients against a real settee: `nano` and `pouchdb` from npm, in `tests/clients/*.mjs`.
+//!
+//! Starts the built program on a free loopback port with a directory of its own, installs the clients once
+//! (`npm ci`, from the lock file), and runs each script with Node's own test runner.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
+
+/// How long the node may take to say that it is ready: password hashing in a debug build on a busy machine.
+const START_MAX: Duration = Duration::from_secs(60);
+const WHAT_TO_INSTALL: &str = "the client tests need Node.js 20 or newer and npm on the PATH (Debian: nodejs npm)";
+
+/// One installation at a time: the tests of this file share the folder of packages.
+static INSTALLING: Mutex<()> = Mutex::new(());
+
+/// A running node; killed when dropped.
+struct Node {
+    child: Child,
+    url: String,
+    _data: tempfile::TempDir,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // It may have ended already; there is nobody to tell.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts a node and waits until it says where it listens.
+fn start() -> Node {
+    let data = tempfile::tempdir().expect("a temporary directory");
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_settee"))
+        .args(["serve", "--admin", "adm:pass", "--bind", "127.0.0.1", "--port", &free.to_string(), "--data"])
+        .arg(data.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the built settee starts");
+    let stdout = child.stdout.take().expect("a pipe");
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            // Read to the end even when nobody listens any more: a full pipe would stop the node.
+            let _ = tell.send(line);
+        }
+    });
+    let node = Node { child, url: format!("http://adm:pass@127.0.0.1:{free}"), _data: data };
+    loop {
+        match told.recv_timeout(START_MAX) {
+            Ok(line) if line.contains("is ready at") => return node,
+            Ok(_) => {}
+            Err(e) => panic!("the node did not say that it is ready: {e}"),
+        }
+    }
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join("clients")
+}
+
+/// Runs a program in the clients' folder; its output is shown when it fails.
+fn run(program: &str, arguments: &[&str], url: &str) {
+    let spawned = Command::new(program)
+        .args(arguments)
+        .current_dir(folder())
+        .env("SETTEE_URL", url)
+        .env_remove("http_proxy")
+        .env_remove("HTTP_PROXY")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(e) => panic!("{program} does not start ({e}): {WHAT_TO_INSTALL}"),
+    };
+    let mut errors = child.stderr.take().expect("a pipe");
+    let stderr = std::thread::spawn(move || {
+        let mut text = String::new();
+        errors.read_to_string(&mut text).map(|_| text)
+    });
+    let mut output = String::new();
+    child.stdout.take().expect("a pipe").read_to_string(&mut output).expect("text");
+    let errors = stderr.join().expect("a reader").unwrap_or_default();
+    let status = child.wait().expect("an exit status");
+    assert!(status.success(), "{program} {} ended with {status}\n{output}\n{errors}", arguments.join(" "));
+}
+
+/// Installs what the lock file names, unless exactly that is there.
+fn install() {
+    let _one = INSTALLING.lock().unwrap_or_else(|broken| broken.into_inner());
+    let written = |path: PathBuf| path.metadata().and_then(|m| m.modified()).ok();
+    let installed = written(folder().join("node_modules").join(".package-lock.json"));
+    if installed.is_none() || installed < written(folder().join("package-lock.json")) {
+        run("npm", &["ci", "--no-audit", "--no-fund"], "");
+    }
+}
+
+fn play(script: &str) {
+    install();
+    let node = start();
+    run("node", &["--test", "--test-reporter=spec", script], &node.url);
+}
+
+#[test]
+fn nano_does_its_daily_calls() {
+    play("nano.mjs");
+}
+
+#[test]
+fn pouchdb_works_over_http_and_replicates_both_ways() {
+    play("pouchdb.mjs");
+}
