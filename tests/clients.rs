@@ -70,8 +70,6 @@ fn run(program: &str, arguments: &[&str], url: &str) {
         .args(arguments)
         .current_dir(folder())
         .env("SETTEE_URL", url)
-        .env_remove("http_proxy")
-        .env_remove("HTTP_PROXY")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

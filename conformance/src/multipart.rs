@@ -1,8 +1,8 @@
-//! Bodies that are not one JSON value: multipart messages (RFC 2046, nested too) and server-sent events, as JSON values.
+//! Bodies that are not one JSON value, as JSON values: multipart messages (RFC 2046, nested too), server-sent events.
 //!
-//! A part becomes `{type, content-disposition?, content-length?, content-encoding?, content-range?, json | text | base64}`
-//! or, when it is multipart itself, `{type, parts}`. An event becomes an object of its fields, each read as JSON where
-//! it is JSON.
+//! A part becomes `{type, content-disposition?, content-length?, content-encoding?, content-range?}` with its content
+//! as `json`, `text` or `base64`; or, when it is multipart itself, `{type, parts}`. An event becomes an object of its
+//! fields, each read as JSON where it is JSON.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -106,12 +106,6 @@ test('changes tell of every document once, and go on from where they stopped', a
   assert.equal(new Set(before.results.map((row) => row.id)).size, before.results.length);
 });
 
-test('documents are copied', async () => {
-  await db.insert({ v: 'original' }, 'from');
-  await db.copy('from', 'to');
-  assert.equal((await db.get('to')).v, 'original');
-});
-
 test('a wrong password is refused', async () => {
   const stranger = new URL(url);
   stranger.password = 'wrong';
