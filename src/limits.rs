@@ -170,3 +170,9 @@ pub const JOURNAL_SPARE_SEGMENTS: usize = 2;
 pub const DOCS_PER_FETCH: usize = 16;
 /// Documents that `_changes` with `_doc_ids` looks up instead of reading the whole feed, as in CouchDB.
 pub const CHANGES_DOC_IDS_LOOKED_UP: usize = 100;
+/// Request bodies held in memory at once, of all requests, in bytes: two of the largest.
+pub const HTTP_BODIES_BYTES: u64 = 128 << 20;
+/// What a body of unknown size (chunked or zipped) takes of that at first, in bytes: a typical bulk request.
+pub const HTTP_UNSIZED_BODY_BYTES: u64 = 4 << 20;
+/// Time that a body waits for its share, in milliseconds.
+pub const HTTP_BODY_WAIT_MS: u64 = 10_000;

@@ -83,6 +83,7 @@ impl Node {
             authenticator: Authenticator::new(env, config),
             coordinator,
             uuids: Uuids::new(env, config),
+            bodies: crate::http::body::budget(),
             stats: Stats::new(env),
             node_name: name(config),
             node_uuid,

@@ -116,7 +116,7 @@ fn request_body(context: &Context, headers: &HeaderMap, body: Body) -> RequestBo
     let chunked = headers.contains_key(http::header::TRANSFER_ENCODING);
     let length = if chunked { None } else { Some(sent.unwrap_or(0)) };
     let chunks = body.into_data_stream().map_err(|error| error.to_string());
-    RequestBody::new(context.env.clone(), Box::pin(chunks), length, limit)
+    RequestBody::new(context.env.clone(), Box::pin(chunks), length, limit).within(Arc::clone(&context.bodies))
 }
 
 /// Takes what the handler left unread, within limits: a client that is still sending would lose the answer when the

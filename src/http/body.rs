@@ -5,12 +5,12 @@
 
 use std::io::Write;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::problem::{Problem, Result};
 use crate::limits;
@@ -33,6 +33,9 @@ pub struct RequestBody {
     left: BytesMut,
     read_bytes: u64,
     limit_bytes: u64,
+    /// What bodies held in memory share, in units of `limits::HTTP_CHUNK_BYTES`; and what this one has of it.
+    budget: Option<Arc<Semaphore>>,
+    held: Option<OwnedSemaphorePermit>,
     /// Who gets what was not read.
     unread: Option<oneshot::Sender<ChunkSource>>,
 }
@@ -64,6 +67,8 @@ impl RequestBody {
             left: BytesMut::new(),
             read_bytes: 0,
             limit_bytes,
+            budget: None,
+            held: None,
             unread: None,
         }
     }
@@ -80,6 +85,8 @@ impl RequestBody {
             left: BytesMut::new(),
             read_bytes: 0,
             limit_bytes: u64::MAX,
+            budget: None,
+            held: None,
             unread: None,
         }
     }
@@ -108,6 +115,13 @@ impl RequestBody {
     #[must_use]
     pub fn return_to(mut self, unread: oneshot::Sender<ChunkSource>) -> RequestBody {
         self.unread = Some(unread);
+        self
+    }
+
+    /// Bodies read as a whole share `budget` with those of other requests.
+    #[must_use]
+    pub fn within(mut self, budget: Arc<Semaphore>) -> RequestBody {
+        self.budget = Some(budget);
         self
     }
 
@@ -147,6 +161,35 @@ impl RequestBody {
         }
     }
 
+    /// Takes what the body will need before any of it is read: who waits here holds nothing that others wait for.
+    async fn reserve(&mut self, limit_bytes: u64) -> Result<()> {
+        let (Some(budget), Some(env), None) = (&self.budget, &self.env, &self.held) else { return Ok(()) };
+        let size = match self.length {
+            Some(length) if self.inflater.is_none() => length,
+            _ => limits::HTTP_UNSIZED_BODY_BYTES,
+        };
+        let units = units(size.min(limit_bytes)).min(units(limits::HTTP_BODIES_BYTES));
+        let wait = Duration::from_millis(limits::HTTP_BODY_WAIT_MS);
+        match env.timeout(wait, Arc::clone(budget).acquire_many_owned(units)).await {
+            Ok(Ok(held)) => {
+                self.held = Some(held);
+                Ok(())
+            }
+            _ => Err(Problem::unavailable("Too many large requests at once.")),
+        }
+    }
+
+    /// A body of unknown size has grown to `size`; it must not wait now, since it holds what others may wait for.
+    fn reserve_more(&mut self, size: u64) -> Result<()> {
+        let (Some(budget), Some(held)) = (&self.budget, &mut self.held) else { return Ok(()) };
+        let missing = units(size).saturating_sub(u32::try_from(held.num_permits()).unwrap_or(u32::MAX));
+        if missing > 0 {
+            let more = Arc::clone(budget).try_acquire_many_owned(missing);
+            held.merge(more.map_err(|_| Problem::unavailable("Too many large requests at once."))?);
+        }
+        Ok(())
+    }
+
     async fn read_source(&mut self) -> Result<Option<Bytes>> {
         let Some(source) = &mut self.source else { return Ok(None) };
         let source = source.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -173,8 +216,10 @@ impl RequestBody {
         }
     }
 
-    /// The whole body, of at most `limit_bytes` after unzipping: 413 `too_large` beyond it.
+    /// The whole body, of at most `limit_bytes` after unzipping: 413 `too_large` beyond it, 503 when too much memory is
+    /// taken by other bodies for long.
     pub async fn bytes(&mut self, limit_bytes: u64) -> Result<Bytes> {
+        self.reserve(limit_bytes).await?;
         let mut whole = BytesMut::new();
         let mut first: Option<Bytes> = None;
         while let Some(chunk) = self.next_chunk().await? {
@@ -182,6 +227,7 @@ impl RequestBody {
             if size > limit_bytes {
                 return Err(Problem::body_too_large());
             }
+            self.reserve_more(size)?;
             match first.take() {
                 None if whole.is_empty() => first = Some(chunk),
                 None => whole.extend_from_slice(&chunk),
@@ -193,6 +239,15 @@ impl RequestBody {
         }
         Ok(first.unwrap_or_else(|| whole.freeze()))
     }
+}
+
+/// What bodies in memory share, for [`RequestBody::within`].
+pub fn budget() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(units(limits::HTTP_BODIES_BYTES) as usize))
+}
+
+fn units(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(limits::HTTP_CHUNK_BYTES as u64)).unwrap_or(u32::MAX)
 }
 
 /// Unzips gzip incrementally.
@@ -266,6 +321,33 @@ mod tests {
             let problem = whole(&mut body, 1 << 20).unwrap_err();
             assert_eq!(problem.reason, "Request body is not properly gzipped.");
         }
+    }
+
+    #[test]
+    fn bodies_share_their_memory_and_give_it_back() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let env = crate::world::tokio_host::env(runtime.handle().clone());
+        runtime.block_on(async {
+            let budget = std::sync::Arc::new(tokio::sync::Semaphore::new(3));
+            let body = |size: usize, sized: bool| {
+                let data = vec![b'x'; size];
+                let chunks: Vec<_> = data.chunks(50_000).map(|c| Ok(Bytes::copy_from_slice(c))).collect();
+                let source = Box::pin(futures_util::stream::iter(chunks));
+                let length = sized.then_some(size as u64);
+                RequestBody::new(env.clone(), source, length, u64::MAX).within(budget.clone())
+            };
+            let mut first = body(100_000, true);
+            assert_eq!(first.bytes(1 << 20).await.unwrap().len(), 100_000);
+            assert_eq!(budget.available_permits(), 1);
+            assert!(body(100_000, true).bytes(1 << 20).now_or_never().is_none(), "it waits for its share");
+            assert!(body(60_000, true).bytes(1 << 20).await.is_ok());
+            drop(first);
+            assert_eq!(budget.available_permits(), 3);
+            // One of unknown size takes what it may come to, and is refused what there is no room for.
+            assert!(body(100_000, false).bytes(150_000).await.is_ok());
+            assert_eq!(body(250_000, false).bytes(190_000).await.unwrap_err().status, 413);
+            assert_eq!(budget.available_permits(), 3);
+        });
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
+
 use super::problem::Result;
 use super::stats::Stats;
 use super::uuid::Uuids;
@@ -24,6 +26,8 @@ pub struct Context {
     pub coordinator: Arc<Coordinator>,
     /// Makes identifiers for `_uuids` and for documents without an id.
     pub uuids: Uuids,
+    /// The memory that request bodies share (`body::budget`).
+    pub bodies: Arc<Semaphore>,
     /// Counts what was done.
     pub stats: Stats,
     /// The node's name, `name@host`.
