@@ -18,14 +18,11 @@ use crate::coordinator::error::DatabaseError;
 use crate::coordinator::events::{DatabaseEvent, EventKind, Events};
 use crate::coordinator::names;
 use crate::coordinator::quorum::{Tally, Written, majority};
-use crate::coordinator::record::{self, Known, Record, Settings};
+use crate::coordinator::record::{self, ADMINS_ONLY, Known, Record, Settings};
 use crate::limits;
 use crate::shard::{self, ShardError, ShardId};
 use crate::storage::{Direction, KeyRange, Storage, StorageError, View, WriteView};
 use crate::world::Env;
-
-/// The security object of a new database unless `[couchdb] default_security` is `everyone`.
-const ADMINS_ONLY: &str = r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#;
 
 /// What a node's coordinator is started with.
 #[derive(Clone, Debug)]

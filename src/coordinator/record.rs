@@ -11,6 +11,9 @@ use crate::storage::StorageError;
 /// The reserved shard number below which the catalogue lives; real shards start at `FIRST_FREE_SHARD`.
 const CATALOGUE_SHARD: u64 = 1;
 
+/// The security object of a new database unless `[couchdb] default_security` is `everyone`.
+pub(super) const ADMINS_ONLY: &str = r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#;
+
 /// The key prefix of all records.
 pub(super) fn prefix() -> Vec<u8> {
     let mut key = CATALOGUE_SHARD.to_be_bytes().to_vec();
@@ -116,7 +119,12 @@ pub(super) struct LiveSettings {
 impl From<Settings> for LiveSettings {
     fn from(settings: Settings) -> Self {
         let Settings { security, revs_limit, purged_infos_limit } = settings;
-        LiveSettings { security: security.map(Bytes::from), revs_limit, purged_infos_limit }
+        // Most databases keep the default: one copy of its text serves a hundred thousand of them.
+        let text = |text: String| match text == ADMINS_ONLY {
+            true => Bytes::from_static(ADMINS_ONLY.as_bytes()),
+            false => Bytes::from(text),
+        };
+        LiveSettings { security: security.map(text), revs_limit, purged_infos_limit }
     }
 }
 
