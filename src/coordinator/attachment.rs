@@ -102,7 +102,7 @@ impl Database {
         let mut follows = follows.into_iter();
         let mut out = Vec::with_capacity(drafts.len());
         for draft in drafts {
-            let DraftAttachment { name, content_type, revpos, encoding, data, .. } = draft;
+            let DraftAttachment { name, content_type, revpos, data, .. } = draft;
             let content_type = content_type.unwrap_or_else(|| DEFAULT_CONTENT_TYPE.to_owned());
             let staged = match data {
                 DraftData::Stub => {
@@ -110,16 +110,18 @@ impl Database {
                     continue;
                 }
                 DraftData::Inline(bytes) => {
-                    let gzip = encoding.as_deref() == Some("gzip");
-                    let options = UploadOptions { name: name.clone(), content_type, gzip, md5: None };
+                    // Inline bytes are plain, also where an answer with `encoding` beside them is sent back.
+                    let options = UploadOptions { name: name.clone(), content_type, gzip: false, md5: None };
                     let mut upload = self.upload(id, options).await?;
                     upload.write(Bytes::from(bytes)).await?;
                     upload.finish().await?.attachment
                 }
-                DraftData::Follows { .. } => {
+                DraftData::Follows { plain_length, .. } => {
                     // Invariant: the number of uploads was compared with that of the entries before.
-                    let staged = follows.next().expect("an upload per entry that follows");
-                    Attachment { content_type, ..staged.attachment }
+                    let staged = follows.next().expect("an upload per entry that follows").attachment;
+                    // A replicator sends what another server zipped, and tells the length that it had before.
+                    let length = plain_length.filter(|_| staged.encoding == Encoding::Gzip).unwrap_or(staged.length);
+                    Attachment { content_type, length, ..staged }
                 }
             };
             out.push(EditAttachment::New(Attachment { name, revpos: revpos.unwrap_or(0), ..staged }));

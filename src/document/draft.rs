@@ -114,6 +114,8 @@ pub enum DraftData {
     Follows {
         /// Announced bytes of the part.
         length: Option<u64>,
+        /// Announced plain bytes, where the part is encoded.
+        plain_length: Option<u64>,
     },
 }
 
@@ -234,7 +236,7 @@ fn parse_entry(name: String, value: Value) -> Result<DraftAttachment, DraftError
     } else if follows {
         let plain = members.get("length").and_then(Value::as_u64);
         let encoded = members.get("encoded_length").and_then(Value::as_u64).filter(|_| encoding.is_some());
-        DraftData::Follows { length: encoded.or(plain) }
+        DraftData::Follows { length: encoded.or(plain), plain_length: encoded.and(plain) }
     } else {
         let decoded = match members.remove("data") {
             Some(Value::String(text)) => decode_base64(text),

@@ -102,8 +102,8 @@ fn attachment_entries() {
         DraftData::Stub,
         DraftData::Inline(b"hello".to_vec()),
         DraftData::Inline(Vec::new()),
-        DraftData::Follows { length: Some(5) },
-        DraftData::Follows { length: Some(25) },
+        DraftData::Follows { length: Some(5), plain_length: None },
+        DraftData::Follows { length: Some(25), plain_length: Some(5) },
     ];
     assert_eq!(data, expected);
     assert_eq!((read[0].revpos, read[0].digest.as_deref()), (Some(3), Some("md5-x")));

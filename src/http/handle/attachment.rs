@@ -9,7 +9,6 @@ use http::header::{ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANG
 
 use super::accept::names_gzip;
 use super::document::{checked_id, may_write, open, rev_etag, written};
-use super::gunzip::Gunzip;
 use super::range::{ByteRange, Wanted, wanted};
 use super::read::{boundary, one, stream};
 use super::read_options::revision;
@@ -102,14 +101,10 @@ fn parts(boundary: String, db: Arc<Database>, id: DocId, attachment: &Attachment
 fn unzipped(db: Arc<Database>, id: DocId, attachment: Attachment) -> Reply {
     let stored = attachment.clone();
     let reply = Reply::generate(move |mut sink| async move {
-        let mut reader = db.read_attachment(&id, &stored, None).await?;
-        let mut gunzip = Gunzip::new();
+        let mut reader = db.read_attachment_plain(&id, &stored).await?;
         while let Some(chunk) = reader.next().await? {
-            for step in Gunzip::steps(&chunk) {
-                sink.write(gunzip.push(step)?).await?;
-            }
+            sink.send(chunk).await?;
         }
-        sink.write(&gunzip.finish()?).await?;
         sink.flush().await
     });
     let reply = typed(reply, &attachment);

@@ -55,7 +55,10 @@ pub async fn upload(ctx: &Context, mut request: Request, db: &str, id: &str) -> 
         }
     };
     draft.attachments.retain(|old| fields.files.iter().all(|(name, _)| *name != old.name));
-    let new = fields.files.iter().map(|(name, _)| entry(name, None, DraftData::Follows { length: None }));
+    let new = fields.files.iter().map(|(name, staged)| DraftAttachment {
+        content_type: Some(staged.attachment.content_type.clone()),
+        ..entry(name, None, DraftData::Follows { length: None, plain_length: None })
+    });
     draft.attachments = new.chain(std::mem::take(&mut draft.attachments)).collect();
     let follows = fields.files.into_iter().map(|(_, staged)| staged).collect();
     let write = WriteRequest { id: id.clone(), draft, follows };

@@ -16,7 +16,6 @@ mod changes_query;
 mod database;
 pub mod document;
 mod form;
-mod gunzip;
 pub mod local;
 mod node;
 mod not_yet;
