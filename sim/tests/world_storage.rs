@@ -23,7 +23,8 @@ struct Model {
 }
 
 fn options() -> StorageOptions {
-    StorageOptions { cache_bytes: 1 << 20, ..StorageOptions::default() }
+    // Small memtables, so that flushes and changes of the journal file happen all the time.
+    StorageOptions { cache_bytes: 1 << 20, flush_at_bytes: 20_000, ..StorageOptions::default() }
 }
 
 fn row(commit: u64, index: u64) -> Vec<u8> {
@@ -95,7 +96,7 @@ async fn torture(world: SimWorld, faults: DiskFaults) -> Result<u64, String> {
     node.disk().set_faults(faults);
     for _ in 0..ROUNDS {
         if dice.chance(0.8) {
-            node.disk().set_fuse(Some(1 + dice.below(400)));
+            node.disk().set_fuse(Some(1 + dice.below(250)));
         }
         let life = node.spawn(live(node.env(), model.clone()));
         if let Some(judged) = life.await {
@@ -130,7 +131,7 @@ fn acknowledged_commits_survive_power_loss_whole() {
         fuses += run.counters.get("disk.fuse").copied().unwrap_or_default();
         torn += run.counters.get("disk.torn_writes").copied().unwrap_or_default();
     }
-    assert!(commits > 500 && fuses > 50 && torn > 20, "{commits} {fuses} {torn}");
+    assert!(commits > 500 && fuses > 50 && torn > 10, "{commits} {fuses} {torn}");
 }
 
 #[test]
