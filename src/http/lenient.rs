@@ -235,7 +235,11 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(128))]
         #[test]
-        fn bodies_survive_any_cut(body in prop::collection::vec(any::<u8>(), 0..200), cut in 1usize..64, size in 1usize..50) {
+        fn bodies_survive_any_cut(
+            body in prop::collection::vec(any::<u8>(), 0..200),
+            cut in 1usize..64,
+            size in 1usize..50,
+        ) {
             let mut before = format!("PUT / HTTP/1.1\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
             before.extend_from_slice(&body);
             before.extend_from_slice(b"PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
