@@ -69,6 +69,10 @@ pub enum RevStatus {
     Deleted,
 }
 
+/// The byte that marks where base64 is to be filled in. JSON text written here holds no raw control character, so it
+/// stands nowhere else.
+pub const DATA_GAP: u8 = 0;
+
 /// What is shown of one attachment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AttContent {
@@ -78,6 +82,8 @@ pub enum AttContent {
     Inline(Bytes),
     /// `follows`: the bytes come in a part of a multipart answer.
     Follows,
+    /// `data`, with [`DATA_GAP`] in place of its base64: whoever sends the text fills in the PLAIN bytes.
+    Gap,
 }
 
 /// What is shown of the attachments.
@@ -216,6 +222,7 @@ fn put_attachments(attachments: &[Attachment], options: &RenderOptions<'_>, out:
         match content {
             AttContent::Stub => put(format_args!(",\"length\":{},\"stub\":true", attachment.length), out),
             AttContent::Follows => put(format_args!(",\"length\":{},\"follows\":true", attachment.length), out),
+            AttContent::Gap => out.extend_from_slice(&[&b",\"data\":\""[..], &[DATA_GAP, b'"']].concat()),
             AttContent::Inline(plain) => {
                 out.extend_from_slice(b",\"data\":\"");
                 put_base64(plain, out);
@@ -298,6 +305,9 @@ mod tests {
         let follows = r#""length":5,"follows":true,"encoding":"gzip","encoded_length":25}"#;
         let expected = format!("{head}{digest}\"data\":\"aGVsbG8=\"}},{second}{digest}{follows}}}}}");
         assert_eq!(shown(&doc, &options), expected);
+        let each = [AttContent::Gap, AttContent::Stub];
+        let gap = shown(&doc, &RenderOptions { attachments: AttView::Each(&each), ..RenderOptions::default() });
+        assert_eq!(gap, format!("{head}{digest}\"data\":\"\0\"}},{second}{digest}{stub}}}}}"));
     }
 
     #[test]

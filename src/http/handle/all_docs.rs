@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::document::open;
 use super::local::state_etag;
-use super::shown::{Data, row_doc};
+use super::shown::{Data, row_doc, write_pieces};
 use super::view_query::ViewArgs;
-use crate::coordinator::{AllDocs, AllDocsQuery, AllDocsRow, Database, DocSource, KeyBounds};
+use crate::coordinator::{AllDocs, AllDocsQuery, AllDocsRow, Database, DocSource, KeyBounds, RowDoc};
 use crate::document::id::check_partition;
 use crate::document::json::{Value, write_string};
 use crate::http::route::ListKind;
@@ -162,6 +162,7 @@ fn query(source: DocSource, args: &ViewArgs) -> AllDocsQuery {
 /// `{"total_rows":..,"offset":..,"rows":[..]}` without a line end.
 async fn write_list(db: &Arc<Database>, mut list: AllDocs, args: &ViewArgs, sink: &mut ChunkSink) -> Result<()> {
     sink.write(&head(&list)).await?;
+    let data = if args.attachments { Data::All } else { Data::None };
     let mut first = true;
     while let Some(page) = list.next().await? {
         for row in page {
@@ -169,8 +170,12 @@ async fn write_list(db: &Arc<Database>, mut list: AllDocs, args: &ViewArgs, sink
                 sink.write(b",\r\n").await?;
             }
             first = false;
-            let text = row_text(db, &row, args).await?;
+            let (text, doc) = row_text(&row);
             sink.write(&text).await?;
+            if let Some(doc) = doc {
+                write_pieces(db, &doc.id, row_doc(doc, data, args.att_encoding_info), sink).await?;
+            }
+            sink.write(b"}").await?;
         }
     }
     sink.write(b"\r\n]}").await
@@ -192,14 +197,15 @@ fn head(list: &AllDocs) -> Vec<u8> {
     out
 }
 
-async fn row_text(db: &Arc<Database>, row: &AllDocsRow, args: &ViewArgs) -> Result<Vec<u8>> {
+/// A row without its last brace, and the document that stands before that.
+fn row_text(row: &AllDocsRow) -> (Vec<u8>, Option<&RowDoc>) {
     let (id, rev, deleted, doc) = match row {
         AllDocsRow::Found { id, rev, deleted, doc } => (id, rev, *deleted, doc),
         AllDocsRow::Missing { key } => {
             let mut out = b"{\"key\":".to_vec();
             key.write(&mut out);
-            out.extend_from_slice(b",\"error\":\"not_found\"}");
-            return Ok(out);
+            out.extend_from_slice(b",\"error\":\"not_found\"");
+            return (out, None);
         }
     };
     let mut out = b"{\"id\":".to_vec();
@@ -210,14 +216,14 @@ async fn row_text(db: &Arc<Database>, row: &AllDocsRow, args: &ViewArgs) -> Resu
     write_string(&rev.to_string(), &mut out);
     out.extend_from_slice(if deleted { b",\"deleted\":true}" } else { b"}" });
     match doc {
-        None => {}
-        Some(None) => out.extend_from_slice(b",\"doc\":null"),
+        None => (out, None),
+        Some(None) => {
+            out.extend_from_slice(b",\"doc\":null");
+            (out, None)
+        }
         Some(Some(doc)) => {
-            let data = if args.attachments { Data::All } else { Data::None };
             out.extend_from_slice(b",\"doc\":");
-            out.extend(row_doc(db, doc, data, args.att_encoding_info).await?);
+            (out, Some(doc))
         }
     }
-    out.push(b'}');
-    Ok(out)
 }

@@ -188,9 +188,9 @@ impl Answer {
         match found {
             Found::Revision(fetched, stored) => {
                 let data = Data::wanted(options, fetched, stored, true);
-                let text = self.shown(id, options, fetched, stored, data).json().await?;
+                let text = self.shown(id, options, fetched, stored, data).json();
                 sink.write(b"{\"ok\":").await?;
-                sink.write(&text.json).await?;
+                write_pieces(&self.db, id, text.pieces, sink).await?;
             }
             Found::Missing(rev) => {
                 let id = Value::from(id.as_str());
@@ -262,7 +262,7 @@ impl Answer {
         stored: &'a StoredRevision,
         data: Data,
     ) -> Shown<'a> {
-        Shown { db: &self.db, id, fetched, stored, options, data, meta: false }
+        Shown { id, fetched, stored, options, data, meta: false }
     }
 }
 

@@ -8,7 +8,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use super::changes_query::{self, ChangesArgs, Feed, Filter, Heartbeat};
 use super::document::open;
 use super::local::state_etag;
-use super::shown::{Data, row_doc};
+use super::shown::{Data, Piece, row_doc, write_pieces};
 use crate::coordinator::{ChangeRow, Changes, ChangesFilter, ChangesQuery, Database, Since, Style};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value, write_string};
@@ -157,21 +157,21 @@ impl Writer {
     }
 
     async fn row(&mut self, row: &ChangeRow, sink: &mut ChunkSink) -> Result<()> {
-        let text = self.row_text(row).await?;
+        let pieces = self.row_pieces(row);
         match self.args.feed {
             Feed::Normal | Feed::LongPoll => {
                 if self.rows > 0 {
                     sink.write(b",\r\n").await?;
                 }
-                sink.write(&text).await?;
+                write_pieces(&self.db, &row.id, pieces, sink).await?;
             }
             Feed::Continuous => {
-                sink.write(&text).await?;
+                write_pieces(&self.db, &row.id, pieces, sink).await?;
                 sink.write(b"\r\n").await?;
             }
             Feed::EventSource => {
                 sink.write(b"data: ").await?;
-                sink.write(&text).await?;
+                write_pieces(&self.db, &row.id, pieces, sink).await?;
                 sink.write(b"\nid: ").await?;
                 sink.write(&seq_json(row.seq.as_deref())).await?;
                 sink.write(b"\n\n").await?;
@@ -181,7 +181,7 @@ impl Writer {
         Ok(())
     }
 
-    async fn row_text(&self, row: &ChangeRow) -> Result<Vec<u8>> {
+    fn row_pieces(&self, row: &ChangeRow) -> Vec<Piece> {
         let mut out = b"{\"seq\":".to_vec();
         out.extend(seq_json(row.seq.as_deref()));
         out.extend_from_slice(b",\"id\":");
@@ -196,13 +196,16 @@ impl Writer {
         if row.deleted {
             out.extend_from_slice(b",\"deleted\":true");
         }
-        if let Some(doc) = &row.doc {
-            let data = if self.args.attachments { Data::All } else { Data::None };
-            out.extend_from_slice(b",\"doc\":");
-            out.extend(row_doc(&self.db, doc, data, self.args.att_encoding_info).await?);
-        }
-        out.push(b'}');
-        Ok(out)
+        let Some(doc) = &row.doc else {
+            out.push(b'}');
+            return vec![Piece::Text(out)];
+        };
+        out.extend_from_slice(b",\"doc\":");
+        let data = if self.args.attachments { Data::All } else { Data::None };
+        let mut pieces = vec![Piece::Text(out)];
+        pieces.extend(row_doc(doc, data, self.args.att_encoding_info));
+        pieces.push(Piece::Text(b"}".to_vec()));
+        pieces
     }
 
     async fn end(&self, changes: &Changes, sink: &mut ChunkSink) -> Result<()> {

@@ -56,7 +56,7 @@ pub async fn get(
 
 impl Answers {
     fn shown<'a>(&'a self, fetched: &'a Fetched, stored: &'a StoredRevision, data: Data) -> Shown<'a> {
-        Shown { db: &self.db, id: &self.id, fetched, stored, options: &self.options, data, meta: false }
+        Shown { id: &self.id, fetched, stored, options: &self.options, data, meta: false }
     }
 
     async fn json(&self, sink: &mut ChunkSink) -> Result<()> {
@@ -68,9 +68,9 @@ impl Answers {
             match (&self.fetched, stored) {
                 (Some(fetched), Some(stored)) => {
                     let data = Data::wanted(&self.options, fetched, stored, false);
-                    let text = self.shown(fetched, stored, data).json().await?;
+                    let text = self.shown(fetched, stored, data).json();
                     sink.write(b"{\"ok\":").await?;
-                    sink.write(&text.json).await?;
+                    write_pieces(&self.db, &self.id, text.pieces, sink).await?;
                     sink.write(b"}").await?;
                 }
                 _ => sink.write(&missing(rev)).await?,
@@ -107,15 +107,13 @@ impl Answers {
 /// A revision as a part of a multipart body, from its headers on: JSON, or a nested `multipart/related` when
 /// attachments come with their bytes.
 pub fn part(shown: &Shown<'_>, boundary: &str) -> Vec<Piece> {
-    let (text, pieces) = shown.multipart(boundary);
     if !shown.data.any(shown.stored) {
-        let mut part = b"\r\nContent-Type: application/json\r\n\r\n".to_vec();
-        part.extend_from_slice(&text.json);
-        return vec![Piece::Text(part)];
+        let head = b"\r\nContent-Type: application/json\r\n\r\n".to_vec();
+        return vec![Piece::Text(head), shown.stubs()];
     }
     let head = format!("\r\nContent-Type: multipart/related; boundary=\"{boundary}\"\r\n\r\n");
     let mut out = vec![Piece::Text(head.into_bytes())];
-    out.extend(pieces);
+    out.extend(shown.multipart(boundary).pieces);
     out
 }
 

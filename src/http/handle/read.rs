@@ -26,31 +26,34 @@ pub async fn get(ctx: &Context, request: &Request, db: &str, id: &str) -> Result
     let named = options.rev.clone().filter(|_| !options.latest);
     let (fetched, stored) = one(&db, &id, named.as_ref(), options.deleted).await?;
     let data = Data::wanted(&options, &fetched, &stored, false);
-    let shown =
-        Shown { db: &db, id: &id, fetched: &fetched, stored: &stored, options: &options, data, meta: named.is_none() };
+    let shown = Shown { id: &id, fetched: &fetched, stored: &stored, options: &options, data, meta: named.is_none() };
     if data.any(&stored) && admits(request.header("accept"), "multipart/related") {
         let (boundary, etag) = (boundary(ctx), rev_etag(&stored.rev));
-        let (text, pieces) = shown.multipart(&boundary);
+        let text = shown.multipart(&boundary);
         if !text.has_meta && request.has_current(&etag) {
             return Ok(Reply::not_modified(&etag));
         }
         let content_type = format!("multipart/related; boundary=\"{boundary}\"");
-        let reply = stream(Arc::clone(&db), id.clone(), pieces).header(http::header::CONTENT_TYPE, &content_type);
+        let reply = stream(Arc::clone(&db), id.clone(), text.pieces).header(http::header::CONTENT_TYPE, &content_type);
         return Ok(if text.has_meta { reply } else { reply.etag(&etag) });
     }
-    json(request, &shown).await
+    Ok(json(request, &db, &shown))
 }
 
-async fn json(request: &Request, shown: &Shown<'_>) -> Result<Reply> {
+fn json(request: &Request, db: &Arc<Database>, shown: &Shown<'_>) -> Reply {
     let etag = rev_etag(&shown.stored.rev);
-    let text = shown.json().await?;
-    if text.has_meta {
-        return Ok(Reply::json(http::StatusCode::OK, text.json));
+    let mut text = shown.json();
+    if !text.has_meta && request.has_current(&etag) {
+        return Reply::not_modified(&etag);
     }
-    if request.has_current(&etag) {
-        return Ok(Reply::not_modified(&etag));
-    }
-    Ok(Reply::json(http::StatusCode::OK, text.json).etag(&etag))
+    let reply = match text.pieces.as_mut_slice() {
+        [Piece::Text(json)] => Reply::json(http::StatusCode::OK, std::mem::take(json)),
+        _ => {
+            text.pieces.push(Piece::Text(b"\n".to_vec()));
+            stream(Arc::clone(db), shown.id.clone(), text.pieces)
+        }
+    };
+    if text.has_meta { reply } else { reply.etag(&etag) }
 }
 
 /// One revision of a document: the one named, else the winner, which must be live unless `deleted` says otherwise.
@@ -73,14 +76,17 @@ pub async fn one(
     Ok((fetched, stored))
 }
 
-/// A streamed answer made of pieces, with its length.
+/// A streamed answer made of pieces, with its length where that is known.
 pub fn stream(db: Arc<Database>, id: DocId, pieces: Vec<Piece>) -> Reply {
-    let length = length(&pieces).to_string();
+    let length = length(&pieces);
     let reply = Reply::generate(move |mut sink| async move {
         write_pieces(&db, &id, pieces, &mut sink).await?;
         sink.flush().await
     });
-    reply.header(http::header::CONTENT_LENGTH, &length)
+    match length {
+        Some(length) => reply.header(http::header::CONTENT_LENGTH, &length.to_string()),
+        None => reply,
+    }
 }
 
 /// A boundary for multipart bodies: 32 hexadecimal digits.

@@ -4,12 +4,16 @@
 //! for multipart answers: they are pieces that [`Pieces`] reads while the client takes them.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use crate::coordinator::read::{conflicts, known_generation, revs_info};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::coordinator::{AttachmentReader, Database, Fetched, RowDoc};
 use crate::document::id::DocId;
-use crate::document::render::{AttContent, AttView, Attachment, Encoding, RenderOptions, StoredRevision, render};
+use crate::document::render::{
+    AttContent, AttView, Attachment, DATA_GAP, Encoding, RenderOptions, StoredRevision, render,
+};
 use crate::http::handle::read_options::ReadOptions;
 use crate::http::{ChunkSink, Result};
 
@@ -56,8 +60,6 @@ impl Data {
 /// A document's revision with all that an answer may say about it.
 #[derive(Clone, Copy)]
 pub struct Shown<'a> {
-    /// The database.
-    pub db: &'a Arc<Database>,
     /// The document's id.
     pub id: &'a DocId,
     /// Its tree.
@@ -72,41 +74,42 @@ pub struct Shown<'a> {
     pub meta: bool,
 }
 
-/// A revision as JSON text.
+/// A revision as it is sent.
 pub struct Text {
-    /// The document.
-    pub json: Vec<u8>,
+    /// The document, and what goes with it.
+    pub pieces: Vec<Piece>,
     /// Whether it holds what changes without the revision: such an answer has no ETag (DESIGN section 1).
     pub has_meta: bool,
 }
 
 impl Shown<'_> {
     /// The document as JSON, attachments as stubs or with base64 data.
-    ///
-    /// # Errors
-    /// When an attachment cannot be read.
-    pub async fn json(&self) -> Result<Text> {
-        let contents = contents(self.db, self.id, self.stored, self.data).await?;
-        Ok(self.text(&contents, self.options.att_encoding_info))
+    pub fn json(&self) -> Text {
+        let (json, has_meta) = self.text(AttContent::Gap, self.options.att_encoding_info);
+        Text { pieces: fill(json, covered(self.stored, self.data)), has_meta }
+    }
+
+    /// The document alone as it stands in a multipart body: no attachment comes with its bytes.
+    pub fn stubs(&self) -> Piece {
+        Piece::Text(self.text(AttContent::Stub, true).0)
     }
 
     /// The document as the first part of a multipart body, followed by the bytes of its attachments.
-    pub fn multipart(&self, boundary: &str) -> (Text, Vec<Piece>) {
-        let content = |a: &Attachment| if self.data.covers(a) { AttContent::Follows } else { AttContent::Stub };
-        let contents: Vec<_> = self.stored.attachments.iter().map(content).collect();
-        let text = self.text(&contents, true);
+    pub fn multipart(&self, boundary: &str) -> Text {
+        let (json, has_meta) = self.text(AttContent::Follows, true);
         let mut head = format!("--{boundary}\r\nContent-Type: application/json\r\n\r\n").into_bytes();
-        head.extend_from_slice(&text.json);
+        head.extend(json);
         let mut pieces = vec![Piece::Text(head)];
-        for attachment in self.stored.attachments.iter().filter(|a| self.data.covers(a)) {
+        for attachment in covered(self.stored, self.data) {
             pieces.push(Piece::Text(part_head(boundary, attachment).into_bytes()));
             pieces.push(Piece::Stored(attachment.clone(), None));
         }
         pieces.push(Piece::Text(format!("\r\n--{boundary}--").into_bytes()));
-        (text, pieces)
+        Text { pieces, has_meta }
     }
 
-    fn text(&self, contents: &[AttContent], att_encoding_info: bool) -> Text {
+    fn text(&self, with_data: AttContent, att_encoding_info: bool) -> (Vec<u8>, bool) {
+        let contents = contents(self.stored, self.data, with_data);
         let (fetched, rev, options) = (self.fetched, &self.stored.rev, self.options);
         let path = if options.revs { fetched.tree.path_to(rev) } else { None };
         let infos = if self.meta && options.revs_info { Some(revs_info(fetched, rev)) } else { None };
@@ -128,38 +131,46 @@ impl Shown<'_> {
             conflicts: &live,
             deleted_conflicts: &deleted,
             local_seq,
-            attachments: AttView::Each(contents),
+            attachments: AttView::Each(&contents),
             att_encoding_info,
         };
-        Text { json: render(self.id.as_str(), self.stored, &rendered), has_meta }
+        (render(self.id.as_str(), self.stored, &rendered), has_meta)
     }
 }
 
 /// The document that goes with a row of a list or feed.
-///
-/// # Errors
-/// When an attachment cannot be read.
-pub async fn row_doc(db: &Arc<Database>, doc: &RowDoc, data: Data, att_encoding_info: bool) -> Result<Vec<u8>> {
-    let contents = contents(db, &doc.id, &doc.stored, data).await?;
+pub fn row_doc(doc: &RowDoc, data: Data, att_encoding_info: bool) -> Vec<Piece> {
+    let contents = contents(&doc.stored, data, AttContent::Gap);
     let options = RenderOptions {
         conflicts: &doc.conflicts,
         attachments: AttView::Each(&contents),
         att_encoding_info,
         ..RenderOptions::default()
     };
-    Ok(render(doc.id.as_str(), &doc.stored, &options))
+    fill(render(doc.id.as_str(), &doc.stored, &options), covered(&doc.stored, data))
 }
 
-async fn contents(db: &Arc<Database>, id: &DocId, stored: &StoredRevision, data: Data) -> Result<Vec<AttContent>> {
-    let mut out = Vec::with_capacity(stored.attachments.len());
-    for attachment in &stored.attachments {
-        out.push(if data.covers(attachment) {
-            AttContent::Inline(db.attachment_bytes(id, attachment, true).await?.into())
-        } else {
-            AttContent::Stub
-        });
+fn contents(stored: &StoredRevision, data: Data, with_data: AttContent) -> Vec<AttContent> {
+    let content = |a: &Attachment| if data.covers(a) { with_data.clone() } else { AttContent::Stub };
+    stored.attachments.iter().map(content).collect()
+}
+
+/// The attachments that come with their bytes, in order.
+fn covered(stored: &StoredRevision, data: Data) -> impl Iterator<Item = &Attachment> {
+    stored.attachments.iter().filter(move |attachment| data.covers(attachment))
+}
+
+/// Cuts JSON text at its gaps and puts the attachments between, in order.
+fn fill<'a>(json: Vec<u8>, mut attachments: impl Iterator<Item = &'a Attachment>) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    for text in json.split(|byte| *byte == DATA_GAP) {
+        if !pieces.is_empty() {
+            // Invariant: `render` makes one gap for each attachment that is covered.
+            pieces.push(Piece::Base64(attachments.next().expect("an attachment for each gap").clone()));
+        }
+        pieces.push(Piece::Text(text.to_vec()));
     }
-    Ok(out)
+    pieces
 }
 
 /// Boundary and headers before the bytes of an attachment in a `multipart/related` body (SPEC 'Documents' rule 3).
@@ -184,20 +195,24 @@ pub enum Piece {
     Text(Vec<u8>),
     /// The stored bytes of an attachment, or a range of them.
     Stored(Attachment, Option<Range<u64>>),
+    /// The plain bytes of an attachment in base64.
+    Base64(Attachment),
 }
 
 impl Piece {
-    fn length(&self) -> u64 {
+    /// Bytes in it; `None` where that depends on what is unzipped.
+    fn length(&self) -> Option<u64> {
         match self {
-            Piece::Text(text) => text.len() as u64,
-            Piece::Stored(_, Some(range)) => range.end - range.start,
-            Piece::Stored(attachment, None) => attachment.stored_length,
+            Piece::Text(text) => Some(text.len() as u64),
+            Piece::Stored(_, Some(range)) => Some(range.end - range.start),
+            Piece::Stored(attachment, None) => Some(attachment.stored_length),
+            Piece::Base64(_) => None,
         }
     }
 }
 
-/// Bytes in all pieces.
-pub fn length(pieces: &[Piece]) -> u64 {
+/// Bytes in all pieces, where that is known beforehand.
+pub fn length(pieces: &[Piece]) -> Option<u64> {
     pieces.iter().map(Piece::length).sum()
 }
 
@@ -215,7 +230,21 @@ pub async fn write_pieces(db: &Database, id: &DocId, pieces: Vec<Piece>, sink: &
                     sink.send(chunk).await?;
                 }
             }
+            Piece::Base64(attachment) => write_base64(db, id, &attachment, sink).await?,
         }
     }
     Ok(())
+}
+
+async fn write_base64(db: &Database, id: &DocId, attachment: &Attachment, sink: &mut ChunkSink) -> Result<()> {
+    let mut reader = db.read_attachment_plain(id, attachment).await?;
+    // Bytes that make no whole group of three wait for the next chunk.
+    let mut rest: Vec<u8> = Vec::new();
+    while let Some(chunk) = reader.next().await? {
+        rest.extend_from_slice(&chunk);
+        let whole = rest.len() - rest.len() % 3;
+        sink.write(STANDARD.encode(&rest[..whole]).as_bytes()).await?;
+        rest.drain(..whole);
+    }
+    sink.write(STANDARD.encode(&rest).as_bytes()).await
 }
