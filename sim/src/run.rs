@@ -156,10 +156,11 @@ async fn scenario(world: SimWorld, plan: Plan, bug: Option<Bug>) -> (Shared, u64
     let keeper =
         Keeper { node: node.clone(), options, down_ms: Arc::new(AtomicU64::new(1)), shared: Arc::clone(&shared) };
     keeper.launch();
-    madsim::task::spawn(keeper.clone().watch(world.clone()));
+    let watch = madsim::task::spawn(keeper.clone().watch(world.clone()));
     let judge = world.node("judge", client_ip(0));
     if let Err(violation) = make_database(&judge, plan.world.q).await {
         lock(&shared).violation.get_or_insert(violation);
+        watch.abort();
         return (std::mem::take(&mut *lock(&shared)), node.lives());
     }
 
@@ -185,6 +186,8 @@ async fn scenario(world: SimWorld, plan: Plan, bug: Option<Bug>) -> (Shared, u64
         }
     }
     drop(workers);
+    // Else it would start the node again while the world is taken down.
+    watch.abort();
     (std::mem::take(&mut *lock(&shared)), node.lives())
 }
 
