@@ -144,7 +144,7 @@ impl Model {
         Ok(())
     }
 
-    /// A whole tree that an answer showed. `before` is what was known when the request was sent: all of it must be there.
+    /// A whole tree that an answer showed. `before` is what was known when the request was sent: it must all be there.
     pub fn saw_tree(&mut self, doc: &str, leaves: &[Leaf], before: &BTreeSet<String>) -> Result<(), Violation> {
         let shown: BTreeSet<&String> = leaves.iter().flat_map(|l| &l.path).collect();
         if let Some(lost) = before.iter().find(|r| !shown.contains(r)) {
