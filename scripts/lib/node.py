@@ -1,4 +1,5 @@
-"""What the scripts share: a node of their own, a small HTTP client, loading and reading back. Standard library only.
+"""What scripts/kill9, bench, load-iso-codes and load-million share: a node, an HTTP client, loading and reading back.
+Standard library only.
 
 A script that is given no --url runs the release binary on a free port of loopback, with its data in a new folder.
 """
@@ -23,7 +24,7 @@ PASSWORD = "pass"
 
 
 def binary():
-    """The release binary, built when it is not there; $SETTEE names another."""
+    """The release binary, built from what is there; $SETTEE names another that is taken as it is."""
     if os.environ.get("SETTEE"):
         return pathlib.Path(os.environ["SETTEE"])
     path = ROOT / "target/release/settee"

@@ -1,8 +1,8 @@
 //! Measures a running server: GET, PUT, `_bulk_docs` of 100 and 1000, `_all_docs`, one after another.
 //!
 //! For each: operations a second, latency of a request (p50, p99), CPU of the server for one operation and its resident
-//! memory (with `--pid`, from /proc). Connections are threads with blocking sockets: a load that costs little beside the
-//! server, since both share the machine. A wrong answer ends the run.
+//! memory (with `--pid`, from /proc). Connections are threads with blocking sockets: a load that costs little beside
+//! the server, since both share the machine. A wrong answer ends the run.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
