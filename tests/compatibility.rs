@@ -1,0 +1,159 @@
+//! Every deliberate difference from CouchDB stands in `docs/compatibility.md`, and every row there is true.
+//!
+//! The table's first column is compared with the checks below: a row without a check, or a check without a row, fails.
+//! Requests go over a real socket to a node in this process.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use base64::Engine;
+use settee::config::{Config, Setting};
+use settee::node::Node;
+use settee::world::tokio_host;
+
+/// An answer: its head as text, in lower case, and its body.
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+/// A client that opens a connection for each request.
+struct Client {
+    to: SocketAddr,
+    credentials: String,
+}
+
+impl Client {
+    fn send(&self, method: &str, target: &str, headers: &[&str], body: &str) -> Answer {
+        let mut stream = TcpStream::connect(self.to).expect("the node listens");
+        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
+        let mut request = format!(
+            "{method} {target} HTTP/1.1\r\nHost: settee\r\nConnection: close\r\nAuthorization: Basic {}\r\n",
+            self.credentials
+        );
+        for header in headers {
+            request += &format!("{header}\r\n");
+        }
+        request += &format!("Content-Length: {}\r\n\r\n{body}", body.len());
+        stream.write_all(request.as_bytes()).expect("the node reads");
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).expect("the node answers");
+        let text = String::from_utf8(bytes).expect("text");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+        let head = head.to_lowercase();
+        let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).expect("a status");
+        Answer { status, head, body: body.to_owned() }
+    }
+
+    fn get(&self, target: &str) -> Answer {
+        self.send("GET", target, &["Accept: application/json"], "")
+    }
+
+    fn put(&self, target: &str, body: &str) -> Answer {
+        self.send("PUT", target, &["Accept: application/json"], body)
+    }
+}
+
+fn content_type(c: &Client) -> bool {
+    let kind = |headers: &[&str]| c.send("GET", "/d/a", headers, "").head;
+    kind(&[]).contains("content-type: text/plain;charset=utf-8")
+        && kind(&["Accept: image/png"]).contains("content-type: text/plain;charset=utf-8")
+        && kind(&["Accept: */*"]).contains("content-type: application/json")
+        && kind(&["Accept: application/*"]).contains("content-type: application/json")
+}
+
+fn list_etag(c: &Client) -> bool {
+    let head = c.get("/d/_all_docs").head;
+    let etag = head.lines().find_map(|l| l.strip_prefix("etag: ")).unwrap_or_default().to_uppercase();
+    c.send("GET", "/d/_all_docs", &["Accept: */*", &format!("If-None-Match: {etag}")], "").status == 304
+}
+
+fn feed_lines(c: &Client) -> bool {
+    let feed = c.get("/d/_changes?feed=continuous&timeout=50&heartbeat=false").status == 400;
+    let lines = c.get("/d/_changes?feed=continuous&timeout=50").body;
+    feed && lines.contains("}\r\n")
+}
+
+fn attachment_delete(c: &Client) -> bool {
+    let kind = ["Accept: */*", "Content-Type: image/png"];
+    let put = c.send("PUT", "/d/att/f", &kind, "abc").body;
+    let rev = put.split("\"rev\":\"").nth(1).and_then(|r| r.split('"').next()).unwrap_or_default();
+    c.send("DELETE", &format!("/d/att/f?rev={rev}"), &kind, "").head.contains("etag: \"2-")
+}
+
+fn bad_numbers(c: &Client) -> bool {
+    ["limit=x", "timeout=x", "style=x"].iter().all(|p| c.get(&format!("/d/_changes?{p}")).status == 400)
+        && c.put("/d/_revs_limit", "\"x\"").status == 400
+}
+
+fn bad_multipart(c: &Client) -> bool {
+    let put = |parts: &str| {
+        let kind = ["Accept: */*", "Content-Type: multipart/related;boundary=x"];
+        c.send("PUT", "/d/mp", &kind, parts).status
+    };
+    let document = |more: &str| {
+        format!(
+            "--x\r\nContent-Type: application/json\r\n\r\n{{\"_attachments\":{{\"f\":{{\"follows\":true,{more}\
+             \"length\":3,\"content_type\":\"image/png\"}}}}}}\r\n"
+        )
+    };
+    let without = format!("{}--x--", document(""));
+    let wrong = format!("{}--x\r\n\r\nabc\r\n--x--", document("\"digest\":\"md5-AAAAAAAAAAAAAAAAAAAAAA==\","));
+    put(&without) == 400 && put(&wrong) == 400
+}
+
+fn wrong_md5(c: &Client) -> bool {
+    let headers = ["Accept: */*", "Content-Type: image/png", "Content-MD5: AAAAAAAAAAAAAAAAAAAAAA=="];
+    c.send("PUT", "/d/md5/f", &headers, "abc").status == 400 && c.get("/d/md5").status == 404
+}
+
+/// A row's topic and whether the node behaves as the row says.
+type Check = (&'static str, fn(&Client) -> bool);
+
+const CHECKS: &[Check] = &[
+    ("Content-Type of JSON", content_type),
+    ("ETag of `_all_docs`", list_etag),
+    ("`instance_start_time`", |c| c.get("/d").body.contains("\"instance_start_time\":\"0\"")),
+    ("`_changes?limit=0`", |c| c.get("/d/_changes?limit=0").body.matches("\"id\":").count() == 1),
+    ("default `q`", |c| c.get("/d").body.contains("\"q\":8")),
+    ("`info.authentication_db` of `_session`", |c| c.get("/_session").body.contains("\"authentication_db\":\"_users\"")),
+    ("attachment DELETE", attachment_delete),
+    ("rows of a feed, heartbeats", feed_lines),
+    ("`_rev` on a document that never existed", |c| c.put("/d/never", "{\"_rev\":\"1-abc\"}").status == 409),
+    ("`limit=x`, `timeout=x`, `style=x` of `_changes`; bad `_revs_limit`", bad_numbers),
+    ("a multipart PUT without parts, a wrong digest of a part", bad_multipart),
+    ("Content-MD5 that does not fit", wrong_md5),
+];
+
+/// The topics of the table below the heading 'Deliberate differences'.
+fn rows() -> BTreeSet<String> {
+    let page = include_str!("../docs/compatibility.md");
+    let table = page.split("## Deliberate differences").nth(1).and_then(|t| t.split("\n## ").next()).unwrap_or_default();
+    let rows = table.lines().filter(|l| l.starts_with("| ") && !l.starts_with("| topic"));
+    rows.filter_map(|l| l.split('|').nth(1)).map(|topic| topic.trim().to_owned()).collect()
+}
+
+#[test]
+fn the_table_of_differences_is_complete_and_true() {
+    let checked: BTreeSet<String> = CHECKS.iter().map(|(topic, _)| (*topic).to_owned()).collect();
+    assert_eq!(rows(), checked, "rows of docs/compatibility.md and checks of this test");
+
+    let dir = tempfile::tempdir().expect("a directory");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let env = tokio_host::env(runtime.handle().clone());
+    // SHA-1 of `pass` and the salt `00`: cheap to check.
+    let settings = ["admins/adm=-hashed-58dfc08c75be240db5082eddfbe23a6d5202e77f,00", "chttpd/port=0", "couchdb/uuid=00"];
+    let config = Config::in_memory(&env, settings.into_iter().filter_map(Setting::parse).collect());
+    let node = runtime.block_on(Node::start(&env, &config, dir.path())).expect("the node starts");
+    let credentials = base64::engine::general_purpose::STANDARD.encode("adm:pass");
+    let client = Client { to: node.address(), credentials };
+    assert_eq!(client.put("/d", "").status, 201);
+    assert_eq!(client.put("/d/a", "{\"v\":1}").status, 201);
+
+    let broken: Vec<&str> = CHECKS.iter().filter(|(_, holds)| !holds(&client)).map(|(topic, _)| *topic).collect();
+    runtime.block_on(node.stop());
+    assert!(broken.is_empty(), "docs/compatibility.md says otherwise: {broken:?}");
+}
