@@ -143,6 +143,19 @@ async fn polls_until_the_condition_holds() {
 }
 
 #[tokio::test]
+async fn polls_no_longer_once_the_case_has_failed() {
+    let (target, log) = server(|_| reply(200, "", "{}")).await;
+    let case = case(
+        r#"{"do":"POST /start","response":{"status":202}},
+           {"do":"GET /poll","retry":50,"until":{"equals":{"/n":1}},"response":{"status":200}}"#,
+        "",
+    );
+    let got = Player::new(&target, Duration::from_secs(5)).play(&case).await.expect("answers");
+    assert_eq!(compare(&case, &got, false).len(), 1);
+    assert_eq!(first_lines(&log).iter().filter(|l| l.starts_with("GET /poll")).count(), 1);
+}
+
+#[tokio::test]
 async fn what_a_case_requires_is_probed() {
     let (target, _log) = server(|line| match line.split(' ').nth(1) {
         Some("/_session") => reply(200, "", r#"{"info":{"authentication_handlers":["cookie","default"]}}"#),
