@@ -84,7 +84,9 @@ fn sources(dirs: &[&str]) -> Vec<Source> {
     rust.map(|p| {
         let path = relative(&p);
         let lines: Vec<String> = fs::read_to_string(&p).expect("UTF-8 source").lines().map(str::to_owned).collect();
-        let is_test = path.contains("/tests/") || path.starts_with("tests/") || ["tests.rs", "suite.rs"].iter().any(|t| path.ends_with(t));
+        let is_test = path.contains("/tests/")
+            || path.starts_with("tests/")
+            || ["tests.rs", "suite.rs"].iter().any(|t| path.ends_with(t));
         let first = lines.iter().position(|l| l.trim_start().starts_with("#[cfg(test)]"));
         let tests_from = if is_test { 0 } else { first.unwrap_or(lines.len()) };
         Source { path, lines, tests_from }

@@ -10,7 +10,7 @@ use crate::config::{Config, Setting};
 use crate::node::Node;
 use crate::world::{Env, tokio_host};
 
-struct Served {
+pub(super) struct Served {
     runtime: Runtime,
     node: Node,
     config: Config,
@@ -19,7 +19,7 @@ struct Served {
 
 impl Served {
     /// A node with an administrator `adm` of the password `pass` and cheap hashes.
-    fn start(settings: &[&str]) -> Served {
+    pub(super) fn start(settings: &[&str]) -> Served {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let env: Env = tokio_host::env(runtime.handle().clone());
         let common = ["chttpd/port=0", "chttpd_auth/iterations=1", "admins/adm=pass"];
@@ -33,12 +33,12 @@ impl Served {
         Served { runtime, node, config, _dir: dir }
     }
 
-    fn connect(&self) -> TcpStream {
+    pub(super) fn connect(&self) -> TcpStream {
         connect(self.node.address())
     }
 
     /// Sends bytes on a connection of their own and reads to its end.
-    fn exchange(&self, bytes: &[u8]) -> String {
+    pub(super) fn exchange(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
         stream.write_all(bytes).unwrap();
         let mut out = Vec::new();
@@ -47,7 +47,7 @@ impl Served {
     }
 
     /// One request of the administrator.
-    fn ask(&self, method: &str, target: &str, headers: &str, body: &str) -> String {
+    pub(super) fn ask(&self, method: &str, target: &str, headers: &str, body: &str) -> String {
         let length = body.len();
         self.exchange(
             format!(
@@ -65,12 +65,12 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-fn status(answer: &str) -> u16 {
+pub(super) fn status(answer: &str) -> u16 {
     let code = answer.split(' ').nth(1).unwrap_or_else(|| panic!("no answer: {answer:?}"));
     code.parse().unwrap()
 }
 
-fn header<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn header<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
     let head = answer.split("\r\n\r\n").next().unwrap();
     let line = |l: &'a str| l.split_once(": ").filter(|(n, _)| n.eq_ignore_ascii_case(name));
     head.lines().find_map(line).map(|(_, value)| value)

@@ -141,3 +141,6 @@ async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) 
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -288,7 +288,7 @@ impl Given<'_> {
     }
 }
 
-/// An integer as query strings write it (`+5` and `007` count); `Some(None)` is a negative one. Too large ones saturate.
+/// An integer as query strings write it (`+5` and `007` count); `Some(None)` is a negative one. Large ones saturate.
 fn integer_text(text: &str) -> Option<Option<u64>> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {

@@ -1,3 +1,5 @@
+//! Arguments of lists: values, places, precedence.
+
 use super::{Query, ViewArgs};
 use crate::document::json::{self, Object, Value};
 
