@@ -119,7 +119,9 @@ const CHECKS: &[Check] = &[
     ("`instance_start_time`", |c| c.get("/d").body.contains("\"instance_start_time\":\"0\"")),
     ("`_changes?limit=0`", |c| c.get("/d/_changes?limit=0").body.matches("\"id\":").count() == 1),
     ("default `q`", |c| c.get("/d").body.contains("\"q\":8")),
-    ("`info.authentication_db` of `_session`", |c| c.get("/_session").body.contains("\"authentication_db\":\"_users\"")),
+    ("`info.authentication_db` of `_session`", |c| {
+        c.get("/_session").body.contains("\"authentication_db\":\"_users\"")
+    }),
     ("attachment DELETE", attachment_delete),
     ("rows of a feed, heartbeats", feed_lines),
     ("`_rev` on a document that never existed", |c| c.put("/d/never", "{\"_rev\":\"1-abc\"}").status == 409),
@@ -131,7 +133,8 @@ const CHECKS: &[Check] = &[
 /// The topics of the table below the heading 'Deliberate differences'.
 fn rows() -> BTreeSet<String> {
     let page = include_str!("../docs/compatibility.md");
-    let table = page.split("## Deliberate differences").nth(1).and_then(|t| t.split("\n## ").next()).unwrap_or_default();
+    let table =
+        page.split("## Deliberate differences").nth(1).and_then(|t| t.split("\n## ").next()).unwrap_or_default();
     let rows = table.lines().filter(|l| l.starts_with("| ") && !l.starts_with("| topic"));
     rows.filter_map(|l| l.split('|').nth(1)).map(|topic| topic.trim().to_owned()).collect()
 }
@@ -145,7 +148,8 @@ fn the_table_of_differences_is_complete_and_true() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let env = tokio_host::env(runtime.handle().clone());
     // SHA-1 of `pass` and the salt `00`: cheap to check.
-    let settings = ["admins/adm=-hashed-58dfc08c75be240db5082eddfbe23a6d5202e77f,00", "chttpd/port=0", "couchdb/uuid=00"];
+    let settings =
+        ["admins/adm=-hashed-58dfc08c75be240db5082eddfbe23a6d5202e77f,00", "chttpd/port=0", "couchdb/uuid=00"];
     let config = Config::in_memory(&env, settings.into_iter().filter_map(Setting::parse).collect());
     let node = runtime.block_on(Node::start(&env, &config, dir.path())).expect("the node starts");
     let credentials = base64::engine::general_purpose::STANDARD.encode("adm:pass");
