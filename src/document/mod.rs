@@ -3,6 +3,7 @@
 //! Everything here is pure and property tested. Rules come from SPEC 'Document', 'Attachment info object' and from what
 //! CouchDB 3.5.0 was measured to do.
 
+pub mod collate;
 pub mod draft;
 pub mod id;
 pub mod json;
@@ -10,6 +11,7 @@ pub mod render;
 pub mod rev_tree;
 pub mod revision;
 
+pub use collate::{Collation, Collator};
 pub use draft::{Draft, DraftAttachment, DraftData, DraftError, DraftErrorKind, PreparedBody};
 pub use id::DocId;
 pub use json::{JsonError, Object, Value};
