@@ -176,3 +176,18 @@ pub const HTTP_BODIES_BYTES: u64 = 128 << 20;
 pub const HTTP_UNSIZED_BODY_BYTES: u64 = 4 << 20;
 /// Time that a body waits for its share, in milliseconds.
 pub const HTTP_BODY_WAIT_MS: u64 = 10_000;
+
+// ---- selectors ----
+
+/// Bytes up to which an offending value is printed in an error message.
+pub const ERROR_TERM_BYTES: usize = 4096;
+/// Regular expressions of one selector: each is compiled before anything is read, in up to some milliseconds.
+pub const SELECTOR_PATTERNS: usize = 256;
+/// Bytes of all paths of a selector together: a long name above many conditions is written once for each.
+pub const SELECTOR_PATH_BYTES: usize = 16 << 20;
+/// Bytes of one regular expression, as in the reference's library.
+pub const REGEX_PATTERN_BYTES: usize = 64 << 10;
+/// Bytes of a compiled regular expression, and of the states that searching adds.
+pub const REGEX_PROGRAM_BYTES: usize = 2 << 20;
+/// Steps back that one search may take, some 10 ms; then the text does not match.
+pub const REGEX_STEPS: usize = 200_000;

@@ -10,6 +10,7 @@ pub mod json;
 pub mod render;
 pub mod rev_tree;
 pub mod revision;
+pub mod selector;
 
 pub use collate::{Collation, Collator};
 pub use draft::{Draft, DraftAttachment, DraftData, DraftError, DraftErrorKind, PreparedBody};
@@ -18,3 +19,4 @@ pub use json::{JsonError, Object, Value};
 pub use render::{AttContent, AttView, Attachment, BlobId, Encoding, RenderOptions, RevStatus, StoredRevision};
 pub use rev_tree::{Leaf, Merged, Missing, RevPath, RevTree, RevValue};
 pub use revision::{AttachmentDigest, BadRevision, RevHash, Revision};
+pub use selector::{Selector, SelectorError};

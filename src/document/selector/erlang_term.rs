@@ -1,0 +1,104 @@
+//! JSON values as CouchDB prints them in error messages: `<<120>>` for `"x"`, `{[{<<97>>,1}]}` for `{"a":1}`.
+
+use std::fmt::Write;
+
+use crate::document::json::{Object, Value};
+use crate::limits::ERROR_TERM_BYTES;
+
+/// The text of a value as an Erlang term; what is beyond [`ERROR_TERM_BYTES`] is left out.
+pub fn erlang_term(value: &Value) -> String {
+    let mut out = String::new();
+    write_term(value, &mut out);
+    out
+}
+
+fn write_term(value: &Value, out: &mut String) {
+    if out.len() > ERROR_TERM_BYTES {
+        return;
+    }
+    match value {
+        Value::Null => out.push_str("null"),
+        Value::Bool(true) => out.push_str("true"),
+        Value::Bool(false) => out.push_str("false"),
+        Value::Int(value) => write_display(value, out),
+        Value::Big(value) => write_display(value, out),
+        Value::Float(value) => write_float(*value, out),
+        Value::String(text) => write_binary(text, out),
+        Value::Array(elements) => {
+            out.push('[');
+            for (at, element) in elements.iter().enumerate() {
+                separate(at, out);
+                write_term(element, out);
+            }
+            out.push(']');
+        }
+        Value::Object(object) => write_object(object, out),
+    }
+}
+
+fn write_object(object: &Object, out: &mut String) {
+    out.push_str("{[");
+    for (at, (name, value)) in object.iter().enumerate() {
+        separate(at, out);
+        out.push('{');
+        write_binary(name, out);
+        out.push(',');
+        write_term(value, out);
+        out.push('}');
+    }
+    out.push_str("]}");
+}
+
+fn write_binary(text: &str, out: &mut String) {
+    out.push_str("<<");
+    for (at, byte) in text.bytes().enumerate().take(ERROR_TERM_BYTES) {
+        separate(at, out);
+        write_display(byte, out);
+    }
+    out.push_str(">>");
+}
+
+fn separate(at: usize, out: &mut String) {
+    if at > 0 {
+        out.push(',');
+    }
+}
+
+fn write_display(value: impl std::fmt::Display, out: &mut String) {
+    // Invariant: writing to a String never fails.
+    write!(out, "{value}").expect("text is appended");
+}
+
+/// The shorter of the plain and the scientific form, always with a point.
+fn write_float(value: f64, out: &mut String) {
+    let scientific = format!("{value:e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let point = if mantissa.contains('.') { "" } else { ".0" };
+    let scientific = format!("{mantissa}{point}e{exponent}");
+    let plain = format!("{value:?}");
+    let plain_fits = !plain.contains('e') && plain.len() <= scientific.len();
+    out.push_str(if plain_fits { &plain } else { &scientific });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::erlang_term;
+    use crate::document::json::parse;
+
+    #[test]
+    fn values_as_they_were_measured() {
+        for (json, term) in [
+            ("5", "5"),
+            ("[5.0,0]", "[5.0,0]"),
+            ("null", "null"),
+            ("\"x\"", "<<120>>"),
+            ("\"é\"", "<<195,169>>"),
+            ("{\"a\":1,\"b\":[]}", "{[{<<97>>,1},{<<98>>,[]}]}"),
+            ("[\"\",{}]", "[<<>>,{[]}]"),
+            ("1e22", "1.0e22"),
+            ("-12.5", "-12.5"),
+        ] {
+            assert_eq!(erlang_term(&parse(json.as_bytes()).unwrap()), term, "{json}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! `fields`: which members of a document a client wants (SPEC 'POST /{db}/_find').
+
+use super::error::SelectorError;
+use super::path::{FieldPath, Found};
+use crate::document::json::{Object, Value};
+
+/// The wanted fields; none named means all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fields(Vec<FieldPath>);
+
+impl Fields {
+    /// Reads the list.
+    ///
+    /// # Errors
+    /// `invalid_fields` for something else than a list, `invalid_field` for an element that is no string.
+    pub fn parse(value: &Value) -> Result<Fields, SelectorError> {
+        let elements = value.as_array().ok_or_else(|| SelectorError::invalid_fields(value))?;
+        let path = |element: &Value| match element {
+            Value::String(text) => Ok(FieldPath::of(text.clone())),
+            other => Err(SelectorError::invalid_field(other)),
+        };
+        elements.iter().map(path).collect::<Result<_, _>>().map(Fields)
+    }
+
+    /// The paths in the order of the request.
+    pub fn paths(&self) -> &[FieldPath] {
+        &self.0
+    }
+
+    /// True when whole documents are wanted.
+    pub fn is_all(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What a document has of the wanted fields, objects around them rebuilt; an element of an array becomes the member
+    /// of an object.
+    pub fn cut(&self, document: &Value) -> Value {
+        if self.is_all() {
+            return document.clone();
+        }
+        let mut cut = Object::new();
+        for path in self.0.iter().filter(|path| !path.steps().is_empty()) {
+            if let Found::Value(value) = path.find(document) {
+                place(&mut cut, path.steps(), value);
+            }
+        }
+        Value::Object(cut)
+    }
+}
+
+/// Puts a value at a path, with objects on the way; what another path put there already and is no object stays.
+fn place(object: &mut Object, steps: &[String], value: &Value) {
+    match steps {
+        [] => {}
+        [last] => {
+            object.insert(last.as_str(), value.clone());
+        }
+        [first, rest @ ..] => {
+            if !object.contains(first) {
+                object.push(first.as_str(), Object::new());
+            }
+            if let Some(Value::Object(inner)) = object.get_mut(first) {
+                place(inner, rest, value);
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Whether a value meets a selector.
+//!
+//! Texts are compared by collation, the field `_id` by code points (as CouchDB 3.5 was measured). A condition on a field
+//! that is not there fails, whatever it is, except `$exists: false` on an object without that key.
+
+use std::cmp::Ordering;
+
+use num_bigint::BigInt;
+
+use super::path::{FieldPath, Found};
+use super::{Comparison, Condition, Quantifier, Selector};
+use crate::document::collate::{Collation, Collator};
+use crate::document::json::Value;
+
+impl Selector {
+    /// Judges a value: for a document, the one of [`document_value`](super::document_value).
+    pub fn matches(&self, value: &Value, collator: &Collator) -> bool {
+        Judge { collator, collation: collator.collation() }.selector(self, value)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Judge<'a> {
+    collator: &'a Collator,
+    collation: Collation,
+}
+
+impl Judge<'_> {
+    fn selector(self, selector: &Selector, value: &Value) -> bool {
+        match selector {
+            Selector::Everything | Selector::Text(_) => true,
+            Selector::And(all) => all.iter().all(|one| self.selector(one, value)),
+            Selector::Or(all) => all.is_empty() || all.iter().any(|one| self.selector(one, value)),
+            Selector::Not(inner) => !self.selector(inner, value),
+            Selector::Nor(all) => !all.iter().any(|one| self.selector(one, value)),
+            Selector::Field(path, condition) => self.field(path, condition, value),
+        }
+    }
+
+    fn field(self, path: &FieldPath, condition: &Condition, value: &Value) -> bool {
+        match path.find(value) {
+            Found::Value(value) if path.as_str() == "_id" => {
+                Judge { collation: Collation::Raw, ..self }.condition(condition, value)
+            }
+            Found::Value(value) => self.condition(condition, value),
+            Found::Absent => *condition == Condition::Exists(false),
+            Found::NoPath => false,
+        }
+    }
+
+    fn condition(self, condition: &Condition, value: &Value) -> bool {
+        match condition {
+            Condition::Compare(comparison, argument) => self.compare(*comparison, value, argument),
+            Condition::In(arguments) => self.is_in(value, arguments),
+            Condition::Nin(arguments) => !self.is_in(value, arguments),
+            Condition::Exists(wanted) => *wanted,
+            Condition::Type(name) => type_name(value) == name,
+            Condition::Size(size) => {
+                value.as_array().is_some_and(|elements| size.as_u64() == u64::try_from(elements.len()).ok())
+            }
+            Condition::Mod(divisor, remainder) => leaves(value, divisor, remainder),
+            Condition::Regex(pattern) => value.as_str().is_some_and(|text| pattern.is_found_in(text)),
+            Condition::BeginsWith(prefix) => value.as_str().is_some_and(|text| text.starts_with(prefix.as_str())),
+            Condition::All(wanted) => value.as_array().is_some_and(|elements| self.has_all(elements, wanted, value)),
+            Condition::Each(quantifier, inner) => self.each(*quantifier, inner, value),
+            Condition::Not(inner) => !self.condition(inner, value),
+        }
+    }
+
+    fn compare(self, comparison: Comparison, value: &Value, argument: &Value) -> bool {
+        let order = || self.collator.compare_by(self.collation, value, argument);
+        match comparison {
+            Comparison::Lt => order() == Ordering::Less,
+            Comparison::Lte => order() != Ordering::Greater,
+            Comparison::Eq => self.equal(value, argument),
+            Comparison::Ne => !self.equal(value, argument),
+            Comparison::Gte => order() != Ordering::Less,
+            Comparison::Gt => order() == Ordering::Greater,
+        }
+    }
+
+    fn equal(self, a: &Value, b: &Value) -> bool {
+        self.collator.equal_by(self.collation, a, b)
+    }
+
+    fn is_in(self, value: &Value, arguments: &[Value]) -> bool {
+        let one = |value: &Value| arguments.iter().any(|argument| self.equal(value, argument));
+        match value {
+            Value::Array(elements) => elements.iter().any(one),
+            value => one(value),
+        }
+    }
+
+    /// Elements must be the same, not only equal: 2 is not 2.0. No wanted values: nothing has them.
+    fn has_all(self, elements: &[Value], wanted: &[Value], whole: &Value) -> bool {
+        match wanted {
+            [] => false,
+            [only @ Value::Array(_)] if self.collator.compare_by(Collation::Raw, only, whole).is_eq() => true,
+            wanted => wanted.iter().all(|value| elements.contains(value)),
+        }
+    }
+
+    fn each(self, quantifier: Quantifier, inner: &Selector, value: &Value) -> bool {
+        match (quantifier, value) {
+            (Quantifier::Elem, Value::Array(elements)) => elements.iter().any(|one| self.selector(inner, one)),
+            (Quantifier::All, Value::Array(elements)) => {
+                !elements.is_empty() && elements.iter().all(|one| self.selector(inner, one))
+            }
+            (Quantifier::Key, Value::Object(object)) => {
+                object.iter().any(|(name, _)| self.selector(inner, &Value::String(name.to_owned())))
+            }
+            _ => false,
+        }
+    }
+}
+
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Int(_) | Value::Big(_) | Value::Float(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// Integers only; the remainder has the sign of the dividend.
+fn leaves(value: &Value, divisor: &Value, remainder: &Value) -> bool {
+    if let (Value::Int(value), Value::Int(divisor), Value::Int(remainder)) = (value, divisor, remainder) {
+        // The only overflow is that of the least integer divided by -1, which leaves 0.
+        return value.checked_rem(*divisor).unwrap_or(0) == *remainder;
+    }
+    match (big(value), big(divisor), big(remainder)) {
+        (Some(value), Some(divisor), Some(remainder)) if divisor != BigInt::ZERO => value % divisor == remainder,
+        _ => false,
+    }
+}
+
+fn big(value: &Value) -> Option<BigInt> {
+    match value {
+        Value::Int(value) => Some(BigInt::from(*value)),
+        Value::Big(value) => Some(value.clone()),
+        _ => None,
+    }
+}
