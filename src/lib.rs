@@ -8,6 +8,7 @@
 //!              coordinator  one logical operation over all ranges of a database
 //!              shard        one copy of one range: the place where documents live
 //!              storage      bytes that survive: ordered store, group commit, blobs
+//!              script       functions of design documents, run within limits
 //!              document     JSON, revisions, revision trees: pure
 //!              config       files, defaults, changes at run time
 //!              wire         framing and codecs shared by disk and network
@@ -28,6 +29,8 @@ pub mod coordinator;
 pub mod shard;
 
 pub mod storage;
+
+pub mod script;
 
 pub mod document;
 

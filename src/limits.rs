@@ -191,3 +191,25 @@ pub const REGEX_PATTERN_BYTES: usize = 64 << 10;
 pub const REGEX_PROGRAM_BYTES: usize = 2 << 20;
 /// Steps back that one search may take, some 10 ms; then the text does not match.
 pub const REGEX_STEPS: usize = 200_000;
+// ---- scripts ----
+
+/// Threads that run functions of design documents: with fewer, a function that never returns would stop all others.
+pub const SCRIPT_WORKERS: usize = 4;
+/// Calls of functions that run or wait; more are told to come back.
+pub const SCRIPT_QUEUE: usize = 1024;
+/// Runtimes of design documents that a worker keeps, of about 200 kB each and `SCRIPT_MEMORY_BYTES` at worst.
+pub const SCRIPT_RUNTIMES_KEPT: usize = 4;
+/// Bytes that the functions of one design document may take on one worker; as in CouchDB.
+pub const SCRIPT_MEMORY_BYTES: usize = 64 << 20;
+/// Stack of a worker's thread, in bytes: what functions may use and as much again for the engine around them.
+pub const SCRIPT_STACK_BYTES: usize = 2 << 20;
+/// Stack that functions may use, in bytes: calls of about 1,000 levels.
+pub const SCRIPT_JS_STACK_BYTES: usize = 512 << 10;
+/// Time of one function for one document, in milliseconds (`couchdb/os_process_timeout`, as in CouchDB).
+pub const SCRIPT_TIMEOUT_MS: u64 = 5_000;
+/// Documents given to a worker at once: bounds how long the next caller waits behind honest functions.
+pub const SCRIPT_DOCS_PER_JOB: usize = 50;
+/// Characters of a line that a function logs; the rest is cut.
+pub const SCRIPT_LOG_CHARS: usize = 1000;
+/// How often an edit is validated anew because the revision that it builds on changed in between.
+pub const VALIDATION_ATTEMPTS: usize = 8;

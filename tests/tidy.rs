@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// The layers from top to bottom: a module may use those after it, never one before it (docs/architecture.md).
 const LAYERS: &[&str] =
-    &["node", "http", "auth", "coordinator", "shard", "storage", "document", "config", "wire", "world"];
+    &["node", "http", "auth", "coordinator", "shard", "storage", "script", "document", "config", "wire", "world"];
 /// Modules that every layer may use.
 const COMMON: &[&str] = &["limits", "observe"];
 

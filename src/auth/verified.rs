@@ -142,7 +142,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::world::{Abort, BoxFuture, BoxStream, Disk, Host, Instant, Job, Listener, tokio_host};
+    use crate::world::{Abort, BoxFuture, BoxStream, Budget, Disk, Host, Instant, Job, Listener, Worker, tokio_host};
 
     /// The production host, counting blocking jobs.
     struct Counting(Env, AtomicU64);
@@ -169,6 +169,12 @@ mod tests {
         fn run_blocking(&self, pool: Pool, job: Job) {
             self.1.fetch_add(1, Ordering::Relaxed);
             self.0.host().run_blocking(pool, job);
+        }
+        fn worker(&self, name: &str, stack_bytes: usize) -> Arc<dyn Worker> {
+            self.0.worker(name, stack_bytes)
+        }
+        fn budget(&self, limit: Duration) -> Budget {
+            self.0.budget(limit)
         }
         fn random(&self, buffer: &mut [u8]) {
             self.0.host().random(buffer);

@@ -72,6 +72,16 @@ pub type Report = Box<dyn FnOnce() + Send>;
 /// die) between an effect and the news of it.
 pub type Job = Box<dyn FnOnce() -> Report + Send>;
 
+/// A place of its own for work that takes long and keeps to itself, such as a script runtime. Dropping it lets queued
+/// jobs finish.
+pub trait Worker: Send + Sync + 'static {
+    /// Queues a job. Jobs run one at a time, in the order given, each to its end.
+    fn submit(&self, job: Job);
+}
+
+/// Asked again and again by work that cannot wait: true once its time is over.
+pub type Budget = Box<dyn FnMut() -> bool + Send>;
+
 /// What a host must give. Implemented twice: tokio and the simulator.
 pub trait Host: Send + Sync + 'static {
     /// Opens a connection. May hang as long as a real one would: callers bring a timeout.
@@ -88,6 +98,10 @@ pub trait Host: Send + Sync + 'static {
     fn spawn(&self, task: BoxFuture<'static, ()>) -> Box<dyn Abort>;
     /// Runs a blocking job on the threads of `pool`, then its report.
     fn run_blocking(&self, pool: Pool, job: Job);
+    /// A worker with that much stack: a thread of that name in production, an inline actor in the simulator.
+    fn worker(&self, name: &str, stack_bytes: usize) -> Arc<dyn Worker>;
+    /// Bounds work that cannot wait: by the clock in production, by the number of questions in the simulator.
+    fn budget(&self, limit: Duration) -> Budget;
     /// Fills `buffer` with random bytes fit for secrets (seeded in the simulator).
     fn random(&self, buffer: &mut [u8]);
     /// The disk.
@@ -250,6 +264,32 @@ impl Env {
             Ok(value) => value,
             Err(_) => panic!("a blocking job panicked or its node stopped"),
         }
+    }
+
+    /// See [`Host::worker`].
+    pub fn worker(&self, name: &str, stack_bytes: usize) -> Arc<dyn Worker> {
+        self.0.worker(name, stack_bytes)
+    }
+
+    /// See [`Host::budget`].
+    pub fn budget(&self, limit: Duration) -> Budget {
+        self.0.budget(limit)
+    }
+
+    /// Runs a job on a worker to its end, also when the returned future is dropped; `None` when it panicked.
+    pub async fn run_on<T: Send + 'static>(
+        &self,
+        worker: &dyn Worker,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let (tx, rx) = oneshot::channel();
+        worker.submit(Box::new(move || {
+            let value = job();
+            Box::new(move || {
+                let _ = tx.send(value);
+            })
+        }));
+        rx.await.ok()
     }
 
     /// Random bytes.

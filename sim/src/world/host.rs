@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use madsim::runtime::NodeHandle;
-use settee::world::{Abort, BoxFuture, BoxStream, Disk, Host, Instant, Job, Listener, Pool};
+use settee::world::{Abort, BoxFuture, BoxStream, Budget, Disk, Host, Instant, Job, Listener, Pool, Worker};
 use tokio::sync::Semaphore;
 
 use super::core::{SimSleep, lock};
@@ -19,6 +19,9 @@ use super::trace::hash_bytes;
 
 /// A job waits at most so long for its thread to wake.
 const WAKE_MAX: Duration = Duration::from_millis(2);
+/// Milliseconds of a budget that one question uses up: a script asks about every 10,000 jumps, so that an endless one
+/// costs a run a fraction of a second.
+const BUDGET_MS_PER_POLL: u128 = 10;
 /// Disk time below this is not slept for.
 const DEBT_MIN: Duration = Duration::from_micros(50);
 
@@ -74,12 +77,58 @@ impl SimHost {
         }
     }
 
+    fn threads_of(&self, free: Arc<Semaphore>) -> Threads {
+        let (node, life, spawner) = (self.node.clone(), self.life.clone(), self.spawner.clone());
+        Threads { node, life, spawner, dice: self.dice.clone(), free }
+    }
+
     fn threads(&self, pool: Pool) -> Arc<Semaphore> {
         match pool {
             Pool::Journal => self.journal.clone(),
             Pool::Foreground => self.foreground.clone(),
             Pool::Background => self.background.clone(),
         }
+    }
+}
+
+/// Threads that take jobs from one queue.
+struct Threads {
+    node: Arc<NodeInner>,
+    life: Arc<Life>,
+    spawner: NodeHandle,
+    dice: Arc<Mutex<Dice>>,
+    free: Arc<Semaphore>,
+}
+
+impl Worker for Threads {
+    fn submit(&self, job: Job) {
+        if !self.life.is_alive() {
+            return;
+        }
+        self.node.task_started();
+        let (node, life, dice, free) = (self.node.clone(), self.life.clone(), self.dice.clone(), self.free.clone());
+        self.spawner.spawn(async move {
+            let Ok(_thread) = free.acquire_owned().await else { return };
+            let sleep = |time| SimSleep::new(node.core.clone(), node.ip, time);
+            let wake = {
+                let mut dice = lock(&dice);
+                dice.chance(0.5).then(|| dice.between(Duration::ZERO, WAKE_MAX))
+            };
+            if let Some(time) = wake {
+                sleep(time).await;
+            }
+            node.disk.take_debt();
+            let report = job();
+            let debt = node.disk.take_debt();
+            // The job may have cut its own power: then nobody hears of it.
+            if !life.is_alive() {
+                return;
+            }
+            if debt >= DEBT_MIN {
+                sleep(debt).await;
+            }
+            report();
+        });
     }
 }
 
@@ -123,33 +172,19 @@ impl Host for SimHost {
     }
 
     fn run_blocking(&self, pool: Pool, job: Job) {
-        if !self.life.is_alive() {
-            return;
-        }
-        self.node.task_started();
-        let (node, life, dice, threads) = (self.node.clone(), self.life.clone(), self.dice.clone(), self.threads(pool));
-        self.spawner.spawn(async move {
-            let Ok(_thread) = threads.acquire_owned().await else { return };
-            let sleep = |time| SimSleep::new(node.core.clone(), node.ip, time);
-            let wake = {
-                let mut dice = lock(&dice);
-                dice.chance(0.5).then(|| dice.between(Duration::ZERO, WAKE_MAX))
-            };
-            if let Some(time) = wake {
-                sleep(time).await;
-            }
-            node.disk.take_debt();
-            let report = job();
-            let debt = node.disk.take_debt();
-            // The job may have cut its own power: then nobody hears of it.
-            if !life.is_alive() {
-                return;
-            }
-            if debt >= DEBT_MIN {
-                sleep(debt).await;
-            }
-            report();
-        });
+        self.threads_of(self.threads(pool)).submit(job);
+    }
+
+    fn worker(&self, _name: &str, _stack_bytes: usize) -> Arc<dyn Worker> {
+        Arc::new(self.threads_of(Arc::new(Semaphore::new(1))))
+    }
+
+    fn budget(&self, limit: Duration) -> Budget {
+        let mut left = (limit.as_millis() / BUDGET_MS_PER_POLL).max(1);
+        Box::new(move || {
+            left = left.saturating_sub(1);
+            left == 0
+        })
     }
 
     fn random(&self, buffer: &mut [u8]) {

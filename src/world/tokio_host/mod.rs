@@ -13,7 +13,7 @@ use rand::rngs::SysRng;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 
-use super::{Abort, BoxFuture, BoxStream, Disk, Env, Host, Instant, Job, Listener, Pool};
+use super::{Abort, BoxFuture, BoxStream, Budget, Disk, Env, Host, Instant, Job, Listener, Pool, Worker};
 
 mod disk;
 mod pools;
@@ -21,7 +21,7 @@ mod pools;
 mod tests;
 
 use disk::OsDisk;
-use pools::ThreadPools;
+use pools::{ThreadPools, ThreadWorker};
 
 /// [`Host`] over the operating system.
 pub struct TokioHost {
@@ -84,6 +84,15 @@ impl Host for TokioHost {
 
     fn run_blocking(&self, pool: Pool, job: Job) {
         self.pools.submit(pool, job);
+    }
+
+    fn worker(&self, name: &str, stack_bytes: usize) -> Arc<dyn Worker> {
+        Arc::new(ThreadWorker::start(name, stack_bytes))
+    }
+
+    fn budget(&self, limit: Duration) -> Budget {
+        let begun = std::time::Instant::now();
+        Box::new(move || begun.elapsed() >= limit)
     }
 
     fn random(&self, buffer: &mut [u8]) {

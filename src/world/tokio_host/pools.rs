@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::world::{Job, Pool};
+use crate::world::{Job, Pool, Worker};
 
 /// Threads per class and the prefix of their names (the kernel shows at most 15 bytes of a name).
 const CLASSES: [(Pool, &str, usize); 3] =
@@ -43,6 +43,43 @@ impl Queue {
             state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
+
+    /// The life of a thread.
+    fn work(&self) {
+        while let Some(job) = self.take() {
+            // The panic message is already on stderr; the caller sees the closed channel.
+            let _ = catch_unwind(AssertUnwindSafe(|| job()()));
+        }
+    }
+}
+
+/// A thread of its own. Dropping lets queued jobs finish and does not wait for them.
+pub(super) struct ThreadWorker(Arc<Queue>);
+
+impl ThreadWorker {
+    pub(super) fn start(name: &str, stack_bytes: usize) -> Self {
+        let queue = Arc::new(Queue::default());
+        let own = Arc::clone(&queue);
+        let thread = std::thread::Builder::new().name(name.to_owned()).stack_size(stack_bytes);
+        if let Err(error) = thread.spawn(move || own.work()) {
+            panic!("cannot start the thread {name}: {error}");
+        }
+        ThreadWorker(queue)
+    }
+}
+
+impl Worker for ThreadWorker {
+    fn submit(&self, job: Job) {
+        self.0.lock().jobs.push_back(job);
+        self.0.ready.notify_one();
+    }
+}
+
+impl Drop for ThreadWorker {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.ready.notify_all();
+    }
 }
 
 /// The threads of all classes. Dropping lets queued jobs finish and does not wait for them.
@@ -58,12 +95,8 @@ impl ThreadPools {
         for (pool, name, threads) in CLASSES {
             for index in 0..threads {
                 let queue = Arc::clone(pools.queue(pool));
-                let started = std::thread::Builder::new().name(format!("{name}-{index}")).spawn(move || {
-                    while let Some(job) = queue.take() {
-                        // The panic message is already on stderr; the caller sees the closed channel.
-                        let _ = catch_unwind(AssertUnwindSafe(|| job()()));
-                    }
-                });
+                let thread = std::thread::Builder::new().name(format!("{name}-{index}"));
+                let started = thread.spawn(move || queue.work());
                 if let Err(error) = started {
                     panic!("cannot start the thread {name}-{index}: {error}");
                 }

@@ -1,0 +1,216 @@
+// What stands between the node and the functions of one design document: compiles them, gives them their globals, and
+// turns what they answer or throw into JSON texts. Runs once in a fresh context and leaves one hidden function behind.
+(function (host, designText) {
+    const { parse, stringify } = JSON;
+    const { freeze, keys, hasOwn, defineProperty } = Object;
+    const { isArray } = Array;
+    const { apply } = Reflect;
+    const evaluate = globalThis.eval;
+    const design = parse(designText);
+
+    // ---- time and chance come from the host ----
+
+    const RealDate = Date;
+    const dates = RealDate.prototype;
+    // There is one time zone.
+    for (const part of ['FullYear', 'Month', 'Date', 'Hours', 'Minutes', 'Seconds', 'Milliseconds']) {
+        dates['get' + part] = dates['getUTC' + part];
+        dates['set' + part] = dates['setUTC' + part];
+    }
+    dates.getDay = dates.getUTCDay;
+    dates.getTimezoneOffset = () => 0;
+    RealDate.now = () => host.now();
+    const utc = RealDate.UTC;
+    const Clock = new Proxy(RealDate, {
+        apply: () => new RealDate(host.now()).toString(),
+        construct: (target, given, self) => {
+            const args = given.length === 0 ? [host.now()] : given.length === 1 ? given : [utc(...given)];
+            return Reflect.construct(target, args, self);
+        },
+    });
+    defineProperty(dates, 'constructor', { value: Clock, writable: true, configurable: true });
+    globalThis.Date = Clock;
+    Math.random = () => host.random();
+    for (const name of ['Promise', 'Proxy', 'WeakRef', 'FinalizationRegistry', 'Atomics', 'SharedArrayBuffer',
+        'ArrayBuffer', 'performance', 'queueMicrotask', 'print', 'console', 'navigator', 'DOMException']) {
+        delete globalThis[name];
+    }
+
+    // ---- JSON as the database understands it ----
+
+    const plain = (key, value) => value instanceof Error ? { error: value.name, message: value.message } : value;
+    const text = (value) => {
+        const out = stringify(value, plain);
+        return out === undefined ? 'null' : out;
+    };
+    const deepFreeze = (value) => {
+        if (value !== null && typeof value === 'object') {
+            for (const key of keys(value)) deepFreeze(value[key]);
+            freeze(value);
+        }
+        return value;
+    };
+
+    // ---- compiling ----
+
+    const compiled = new Map();
+    const evaluated = (source) => {
+        try {
+            return evaluate(source);
+        } catch (first) {
+            if (!(first instanceof SyntaxError)) throw first;
+            try {
+                // A bare `function (doc) {..}` is no statement, but it is an expression.
+                return evaluate('0,' + source);
+            } catch (second) {
+                const bare = /^\s*function\s*\(/.test(source);
+                throw bare && second instanceof SyntaxError ? second : first;
+            }
+        }
+    };
+    const compile = (source) => {
+        const known = compiled.get(source);
+        if (known !== undefined) return known;
+        let made;
+        try {
+            made = evaluated(source);
+        } catch (error) {
+            throw { compilation: String(error) + ' (' + source + ')' };
+        }
+        if (typeof made !== 'function') {
+            throw { compilation: 'Expression does not eval to a function. (' + source + ')' };
+        }
+        compiled.set(source, made);
+        return made;
+    };
+
+    // ---- CommonJS: modules are texts within the design document ----
+
+    const requirer = (root, modules, folder) => (path) => {
+        const names = [...folder];
+        const parts = String(path).split('/');
+        if (parts[0] !== '.' && parts[0] !== '..') names.length = 0;
+        for (const part of parts) {
+            if (part === '..') names.pop();
+            else if (part !== '.' && part !== '') names.push(part);
+        }
+        const id = names.join('/');
+        if (modules.has(id)) return modules.get(id).exports;
+        let node = root;
+        for (const name of names) {
+            if (node === null || typeof node !== 'object' || !hasOwn(node, name)) {
+                throw ['error', 'invalid_require_path', 'Object has no property "' + name + '". ' + text({ id })];
+            }
+            node = node[name];
+        }
+        if (typeof node !== 'string') {
+            throw ['error', 'invalid_require_path', 'Must require a JavaScript string, not: ' + typeof node];
+        }
+        const module = { id, exports: {} };
+        modules.set(id, module);
+        try {
+            const body = evaluate('(function (module, exports, require) {' + node + '\n})');
+            apply(body, module.exports, [module, module.exports, requirer(root, modules, names.slice(0, -1))]);
+        } catch (error) {
+            modules.delete(id);
+            throw error instanceof SyntaxError
+                ? ['error', 'compilation_error', "Module require('" + path + "') raised error " + String(error)]
+                : error;
+        }
+        return module.exports;
+    };
+    const lib = design.views !== null && typeof design.views === 'object' ? design.views.lib : undefined;
+    const anywhere = requirer(design, new Map(), []);
+    const withinLib = requirer({ views: { lib } }, new Map(), []);
+
+    // ---- the globals of functions ----
+
+    let rows = null;
+    globalThis.emit = (key, value) => { if (rows !== null) rows.push([key, value]); };
+    globalThis.sum = (values) => {
+        let total = 0;
+        for (const value of values) total += value;
+        return total;
+    };
+    globalThis.log = (message) => host.log(typeof message === 'string' ? message : text(message));
+    globalThis.toJSON = (value) => text(value);
+    globalThis.isArray = isArray;
+    const outside = (name) => () => { throw new Error(name + ' is for show and list functions'); };
+    for (const name of ['provides', 'registerType', 'start', 'send', 'getRow']) globalThis[name] = outside(name);
+
+    // ---- what functions throw ----
+
+    const thrown = (error) => {
+        if (isArray(error) && (error[0] === 'error' || error[0] === 'fatal')) {
+            return { thrown: [String(error[1]), error[2] === undefined ? null : error[2]] };
+        }
+        if (error instanceof Error) return { thrown: [String(error.name), String(error.message)] };
+        if (error === null) return { exhausted: true };
+        if (typeof error !== 'object') return { thrown: ['unknown_error', String(error)] };
+        if (hasOwn(error, 'compilation')) return error;
+        const names = keys(error);
+        return { thrown: ['unknown_error', names.length === 1 ? error[names[0]] : error] };
+    };
+    // Memory and stack ran out: nothing that the function did counts.
+    const isFatal = (error) => error === 'fatal_error' || isArray(error) && error[0] === 'fatal'
+        || error === null || error instanceof InternalError;
+
+    // ---- what the node asks for; each answers a JSON text ----
+
+    let request = { text: null, value: null };
+    const asked = {
+        compile: (source) => {
+            compile(source);
+            return '{}';
+        },
+        validate: (source, args) => {
+            const check = compile(source);
+            globalThis.require = anywhere;
+            try {
+                apply(check, design, parse(args));
+                return '{}';
+            } catch (error) {
+                if (error !== null && typeof error === 'object') {
+                    if (error.forbidden !== undefined) return text({ forbidden: error.forbidden });
+                    if (error.unauthorized !== undefined) return text({ unauthorized: error.unauthorized });
+                }
+                return text(thrown(error));
+            }
+        },
+        filter: (source, doc, req) => {
+            const passes = compile(source);
+            globalThis.require = anywhere;
+            if (request.text !== req) request = { text: req, value: parse(req) };
+            return apply(passes, design, [parse(doc), request.value]) ? '{"pass":true}' : '{"pass":false}';
+        },
+        // One array of rows for each source.
+        map: (sources, doc) => {
+            const functions = parse(sources).map(compile);
+            const frozen = deepFreeze(parse(doc));
+            globalThis.require = withinLib;
+            const out = [];
+            for (const each of functions) {
+                rows = [];
+                try {
+                    apply(each, design, [frozen]);
+                    out.push(text(rows));
+                } catch (error) {
+                    if (isFatal(error)) throw error;
+                    out.push('[]');
+                } finally {
+                    rows = null;
+                }
+            }
+            return '{"rows":[' + out.join(',') + ']}';
+        },
+    };
+    const dispatch = (what, a, b, c) => {
+        try {
+            return asked[what](a, b, c);
+        } catch (error) {
+            if (error === 'fatal_error') return '{"thrown":["map_runtime_error","function raised \'fatal_error\'"]}';
+            return text(thrown(error));
+        }
+    };
+    defineProperty(globalThis, '__settee', { value: dispatch });
+})

@@ -1,0 +1,97 @@
+//! A design document as the source of functions.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::ScriptError;
+use crate::document::id::DocId;
+use crate::document::json::{self, Object, Value};
+use crate::document::render::{self, RenderOptions, StoredRevision};
+
+/// One revision of a design document whose functions can be called. Cheap to clone.
+#[derive(Clone)]
+pub struct Program(Arc<Inner>);
+
+struct Inner {
+    id: DocId,
+    /// Its JSON text, with `_id` and `_rev`: what functions see as `this` and modules are taken from.
+    text: String,
+    body: Object,
+    key: [u8; 32],
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Program({})", self.0.id)
+    }
+}
+
+impl Program {
+    /// The functions of a stored design document. Programs of different owners never share a runtime.
+    pub fn new(owner: &str, id: &DocId, stored: &StoredRevision) -> Program {
+        let text = render::render(id.as_str(), stored, &RenderOptions::default());
+        let body = match json::parse(&stored.body) {
+            Ok(Value::Object(body)) => body,
+            // Only objects are stored.
+            _ => Object::new(),
+        };
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(owner.as_bytes()).update(&[0]).update(text.as_bytes());
+        Program(Arc::new(Inner { id: id.clone(), text, body, key: hasher.finalize().into() }))
+    }
+
+    /// The design document's id.
+    pub fn id(&self) -> &DocId {
+        &self.0.id
+    }
+
+    /// Names the functions and their owner: equal keys may share a runtime.
+    pub(super) fn key(&self) -> [u8; 32] {
+        self.0.key
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.0.text
+    }
+
+    /// [`ScriptError::UnknownLanguage`] unless its functions are JavaScript.
+    pub(super) fn check_language(&self) -> Result<(), ScriptError> {
+        match self.0.body.get("language").and_then(Value::as_str) {
+            None | Some("javascript") => Ok(()),
+            Some(other) => Err(ScriptError::UnknownLanguage { language: other.to_owned() }),
+        }
+    }
+
+    /// The source of `validate_doc_update`, if it has any.
+    pub fn validator(&self) -> Option<&str> {
+        self.0.body.get("validate_doc_update").and_then(Value::as_str)
+    }
+
+    /// The source of `filters.{name}`.
+    ///
+    /// # Errors
+    /// [`ScriptError::MissingKey`] names the first missing member.
+    pub fn filter(&self, name: &str) -> Result<&str, ScriptError> {
+        text_at(&self.0.body, &["filters", name])
+    }
+
+    /// The source of `views.{name}.map`.
+    ///
+    /// # Errors
+    /// [`ScriptError::MissingKey`] names the first missing member.
+    pub fn map(&self, name: &str) -> Result<&str, ScriptError> {
+        text_at(&self.0.body, &["views", name, "map"])
+    }
+}
+
+fn text_at<'a>(body: &'a Object, path: &[&str]) -> Result<&'a str, ScriptError> {
+    let missing = |name: &str| ScriptError::MissingKey { name: name.to_owned() };
+    let mut object = Some(body);
+    let mut found = None;
+    for name in path {
+        let value = object.and_then(|object| object.get(name)).ok_or_else(|| missing(name))?;
+        (found, object) = (value.as_str(), value.as_object());
+    }
+    found.ok_or_else(|| missing(path.last().unwrap_or(&"")))
+}

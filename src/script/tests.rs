@@ -1,0 +1,185 @@
+//! Functions on the production host.
+
+use std::future::Future;
+
+use super::*;
+use crate::config::Setting;
+use crate::document::id::DocId;
+use crate::document::json;
+use crate::document::render::StoredRevision;
+use crate::document::revision::Revision;
+use crate::world::tokio_host;
+
+fn with<T>(work: impl AsyncFnOnce(Scripts) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let env = tokio_host::env(runtime.handle().clone());
+    let settings = vec![Setting::parse("couchdb/os_process_timeout=300").unwrap()];
+    let scripts = Scripts::new(&env, &Config::in_memory(&env, settings));
+    let bounded: std::pin::Pin<Box<dyn Future<Output = T> + '_>> = Box::pin(work(scripts));
+    runtime.block_on(bounded)
+}
+
+fn program(body: &str) -> Program {
+    let rev = Revision::parse("1-967a00dff5e02add41819138abb3284d").unwrap();
+    let body = json::parse(body.as_bytes()).unwrap().to_vec().into();
+    let stored = StoredRevision { rev, deleted: false, body, attachments: Vec::new() };
+    Program::new("db", &DocId::new("_design/d"), &stored)
+}
+
+/// A design document with one map function.
+fn mapper(source: &str) -> Program {
+    program(&format!(r#"{{"views":{{"v":{{"map":{}}}}}}}"#, text(source)))
+}
+
+fn text(source: &str) -> String {
+    String::from_utf8(Value::from(source).to_vec()).unwrap()
+}
+
+async fn map(scripts: &Scripts, source: &str, doc: &str) -> Result<String, ScriptError> {
+    let program = mapper(source);
+    let source = program.map("v").unwrap().to_owned();
+    let mut out = scripts.map(&program, &[&source], vec![doc.to_owned()]).await?;
+    let rows = Value::Array(out.remove(0).remove(0));
+    Ok(String::from_utf8(rows.to_vec()).unwrap())
+}
+
+#[test]
+fn sources_are_functions_in_sloppy_mode() {
+    with(async |scripts| {
+        for source in [
+            "function(doc){ emit(1) }",
+            "doc => { emit(1); }",
+            "// a comment\nfunction(doc){ emit(1); }",
+            "/* c */ function(doc) { emit(1); } // end",
+            "(function(doc){ emit(1); })",
+            "function(doc){ emit(1); }; // end",
+            "var f = function(doc){ emit(1) }; f",
+            "(function(){ var c = 1; return function(doc){ emit(c); }; })()",
+            "function(doc){ undeclared = 1; with ({a: 01}) { emit(a); } doc.x = 5; }",
+        ] {
+            assert_eq!(map(&scripts, source, "{}").await.as_deref(), Ok("[[1,null]]"), "{source}");
+        }
+        for source in ["function f(doc){}", "({map: function(doc){}})", "'function(doc){}'", "null"] {
+            let reason = format!("Expression does not eval to a function. ({source})");
+            assert_eq!(map(&scripts, source, "{}").await, Err(ScriptError::Compilation { reason }));
+        }
+        for source in ["function(", "not js (", "return function(doc){}"] {
+            let Err(ScriptError::Compilation { reason }) = map(&scripts, source, "{}").await else {
+                panic!("{source}")
+            };
+            assert!(reason.starts_with("SyntaxError: ") && reason.ends_with(&format!(" ({source})")), "{reason}");
+        }
+    });
+}
+
+#[test]
+fn what_is_emitted_becomes_json() {
+    with(async |scripts| {
+        for (given, out) in [
+            ("undefined", "null"),
+            ("NaN", "null"),
+            ("emit", "null"),
+            ("/x/", "{}"),
+            ("new Date(0)", "\"1970-01-01T00:00:00.000Z\""),
+            ("new Date(2020, 0, 2, 3).toISOString()", "\"2020-01-02T03:00:00.000Z\""),
+            ("new TypeError('no')", r#"{"error":"TypeError","message":"no"}"#),
+            ("'a\\ud800'", "\"a\u{FFFD}\""),
+            ("{a: undefined, b: [undefined]}", r#"{"b":[null]}"#),
+            (
+                "typeof Promise + typeof Uint8Array + typeof print + typeof performance",
+                "\"undefinedundefinedundefinedundefined\"",
+            ),
+            ("new Date().getTimezoneOffset() + Math.floor(Math.random())", "0"),
+            ("Date.now() > 1600000000000 && new Date().constructor.now() > 1600000000000", "true"),
+            ("(async function () {})() && 1", "1"),
+        ] {
+            let source = format!("function(doc){{ emit({given}); }}");
+            assert_eq!(map(&scripts, &source, "{}").await, Ok(format!("[[{out},null]]")), "{given}");
+        }
+        let frozen = "function(doc){ doc.a = 1; emit(doc.a); doc.l.sort(); emit(2); }";
+        assert_eq!(map(&scripts, frozen, r#"{"l":[2,1]}"#).await.as_deref(), Ok("[]"), "a throw drops all rows");
+        let fatal = map(&scripts, "function(doc){ throw('fatal_error'); }", "{}").await;
+        assert!(matches!(fatal, Err(ScriptError::Thrown { error, .. }) if error == "map_runtime_error"));
+    });
+}
+
+#[test]
+fn modules_come_from_the_design_document() {
+    with(async |scripts| {
+        let design = r#"{"secret":"exports.a = 0","views":{"lib":{"x":{"a":"exports.a = require('./b').b + 1","b":"exports.b = 1"}},
+            "v":{"map":"function(doc){ emit(require('views/lib/x/a').a); }"},
+            "w":{"map":"function(doc){ emit(require('secret').a); }"}}}"#;
+        let program = program(design);
+        let sources = [program.map("v").unwrap(), program.map("w").unwrap()];
+        let rows = scripts.map(&program, &sources, vec!["{}".to_owned()]).await.unwrap();
+        let shown: Vec<Vec<u8>> = rows[0].iter().map(|rows| Value::Array(rows.clone()).to_vec()).collect();
+        assert_eq!(shown, [b"[[2,null]]".to_vec(), b"[]".to_vec()]);
+        assert_eq!(program.map("no"), Err(ScriptError::MissingKey { name: "no".to_owned() }));
+        assert_eq!(program.filter("f"), Err(ScriptError::MissingKey { name: "filters".to_owned() }));
+    });
+}
+
+#[test]
+fn runaways_are_stopped_and_others_go_on() {
+    with(async |scripts| {
+        let endless = ["while (true) {}", "for (;;) { try { throw 1 } catch (e) {} finally { continue } }"];
+        for body in endless {
+            let source = format!("function(doc){{ {body} }}");
+            assert_eq!(map(&scripts, &source, "{}").await, Err(ScriptError::Timeout), "{body}");
+        }
+        let greedy = "function(doc){ var a = []; for (;;) a.push(new Array(1000).join('x' + a.length)); }";
+        assert!(matches!(map(&scripts, greedy, "{}").await, Err(ScriptError::Engine { .. } | ScriptError::Timeout)));
+        let deep = map(&scripts, "function(doc){ function f() { f() } f() }", "{}").await;
+        assert!(matches!(deep.as_deref(), Ok("[]") | Err(ScriptError::Engine { .. })), "{deep:?}");
+        assert_eq!(map(&scripts, "function(doc){ emit(doc.a) }", r#"{"a":1}"#).await.as_deref(), Ok("[[1,null]]"));
+    });
+}
+
+#[test]
+fn validators_and_filters_answer() {
+    with(async |scripts| {
+        let design = r#"{"validate_doc_update":"function(n,o,u,s){ if(n.f) throw({forbidden:n.f}); if(n.u) throw({unauthorized:n.u}); if(n.e) n.a.b; if(n.t) throw(n.t); if(n.dump) throw({forbidden:[o,u,s]}); }",
+            "filters":{"big":"function(doc, req){ return doc.v > req.query.min; }"}}"#;
+        let program = program(design);
+        let edit = |doc: &str| Arc::new(Arguments::new(doc.as_bytes(), b"null", br#"{"name":"x"}"#, b"{}"));
+        let docs = [
+            r#"{"f":"no"}"#,
+            r#"{"u":{"c":1}}"#,
+            "{}",
+            r#"{"e":1}"#,
+            r#"{"t":"text"}"#,
+            r#"{"t":{"other":"x"}}"#,
+            r#"{"dump":1}"#,
+        ];
+        let results = scripts.validate(&program, docs.map(edit).into()).await.unwrap();
+        let json = |text: &str| json::parse(text.as_bytes()).unwrap();
+        assert_eq!(results[0], Ok(Verdict::Forbidden(json("\"no\""))));
+        assert_eq!(results[1], Ok(Verdict::Unauthorized(json(r#"{"c":1}"#))));
+        assert_eq!(results[2], Ok(Verdict::Accepted));
+        assert!(matches!(&results[3], Err(ScriptError::Thrown { error, .. }) if error == "TypeError"));
+        let thrown = |reason| Err(ScriptError::Thrown { error: "unknown_error".to_owned(), reason: json(reason) });
+        assert_eq!(results[4], thrown("\"text\""));
+        assert_eq!(results[5], thrown("\"x\""));
+        assert_eq!(results[6], Ok(Verdict::Forbidden(json(r#"[null,{"name":"x"},{}]"#))));
+        let req: Arc<str> = r#"{"query":{"min":"1"}}"#.into();
+        let passed =
+            scripts.filter(&program, "big", &req, vec![r#"{"v":1}"#.to_owned(), r#"{"v":2}"#.to_owned()]).await;
+        assert_eq!(passed, Ok(vec![false, true]));
+    });
+}
+
+#[test]
+fn design_documents_are_compiled_before_they_are_stored() {
+    with(async |scripts| {
+        let body = json::parse(br#"{"views":{"v":{"map":"function("}}}"#).unwrap();
+        let refused = scripts.check_design(body.as_object().unwrap(), false).await;
+        let Err(DesignError::Compilation { reason }) = refused else { panic!("{refused:?}") };
+        assert!(
+            reason.starts_with("Compilation of the map function in the 'v' view failed: SyntaxError: "),
+            "{reason}"
+        );
+        assert!(reason.ends_with(" (function()"), "{reason}");
+        let body = json::parse(br#"{"views":{"v":{"map":"function(d){}","reduce":"function(k,v,r){}"}}}"#).unwrap();
+        assert_eq!(scripts.check_design(body.as_object().unwrap(), false).await, Ok(()));
+    });
+}
