@@ -10,6 +10,7 @@ use crate::auth::password::to_hex;
 use crate::auth::security::SecurityObject;
 use crate::config::{Config, ConfigError};
 use crate::coordinator::{Coordinator, CreateOptions, DatabaseError, Options};
+use crate::document::collate::Collator;
 use crate::http::server::Server;
 use crate::http::stats::Stats;
 use crate::http::uuid::Uuids;
@@ -82,6 +83,7 @@ impl Node {
             config: config.clone(),
             authenticator: Authenticator::new(env, config),
             coordinator,
+            collator: Collator::new(),
             uuids: Uuids::new(env, config),
             bodies: crate::http::body::budget(),
             stats: Stats::new(env),

@@ -56,6 +56,7 @@ pub enum Style {
 }
 
 /// A document that a filter judges: the winner (style main_only), or all leaves.
+#[derive(Clone)]
 pub struct Candidate {
     /// Its id.
     pub id: DocId,

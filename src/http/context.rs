@@ -12,6 +12,7 @@ use crate::auth::security::SecurityObject;
 use crate::auth::{Authenticator, UserCtx};
 use crate::config::Config;
 use crate::coordinator::{Coordinator, Database};
+use crate::document::collate::Collator;
 use crate::world::Env;
 
 /// The node as handlers see it. One per node, shared by all requests.
@@ -24,6 +25,8 @@ pub struct Context {
     pub authenticator: Authenticator,
     /// The databases.
     pub coordinator: Arc<Coordinator>,
+    /// Compares JSON values: the order of views and queries.
+    pub collator: Collator,
     /// Makes identifiers for `_uuids` and for documents without an id.
     pub uuids: Uuids,
     /// The memory that request bodies share (`body::budget`).

@@ -16,6 +16,7 @@ use crate::coordinator::{ChangesError, DatabaseError, ReadError, SettingError, S
 use crate::document::draft::DraftError;
 use crate::document::json::JsonError;
 use crate::document::revision::BadRevision;
+use crate::document::selector::{SelectorError, SelectorErrorKind};
 
 /// A failed request: becomes an answer `{"error":..,"reason":..}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -185,6 +186,16 @@ impl From<ConfigError> for Problem {
                 Problem::internal("The configuration file could not be used.")
             }
             invalid => Problem::bad_request(invalid.to_string()),
+        }
+    }
+}
+
+impl From<SelectorError> for Problem {
+    fn from(error: SelectorError) -> Problem {
+        match error.kind {
+            SelectorErrorKind::Refused => Problem::invalid(error.name, error.reason),
+            // SPEC 'Selector syntax' rule 3.
+            SelectorErrorKind::ModArgument => Problem::new(StatusCode::NOT_FOUND, error.name, error.reason),
         }
     }
 }

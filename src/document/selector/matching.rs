@@ -3,19 +3,23 @@
 //! Texts are compared by collation, the field `_id` by code points (as CouchDB 3.5 was measured). A condition on a field
 //! that is not there fails, whatever it is, except `$exists: false` on an object without that key.
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 
 use num_bigint::BigInt;
 
 use super::path::{FieldPath, Found};
+use super::pattern::Pattern;
 use super::{Comparison, Condition, Quantifier, Selector};
 use crate::document::collate::{Collation, Collator};
 use crate::document::json::Value;
+use crate::limits::SEARCHES_GIVEN_UP;
 
 impl Selector {
     /// Judges a value: for a document, the one of [`document_value`](super::document_value).
     pub fn matches(&self, value: &Value, collator: &Collator) -> bool {
-        Judge { collator, collation: collator.collation() }.selector(self, value)
+        let given_up = Cell::new(0);
+        Judge { collator, collation: collator.collation(), given_up: &given_up }.selector(self, value)
     }
 }
 
@@ -23,6 +27,8 @@ impl Selector {
 struct Judge<'a> {
     collator: &'a Collator,
     collation: Collation,
+    /// Searches for patterns that took too long, of this value.
+    given_up: &'a Cell<usize>,
 }
 
 impl Judge<'_> {
@@ -59,12 +65,23 @@ impl Judge<'_> {
                 value.as_array().is_some_and(|elements| size.as_u64() == u64::try_from(elements.len()).ok())
             }
             Condition::Mod(divisor, remainder) => leaves(value, divisor, remainder),
-            Condition::Regex(pattern) => value.as_str().is_some_and(|text| pattern.is_found_in(text)),
+            Condition::Regex(pattern) => value.as_str().is_some_and(|text| self.search(pattern, text)),
             Condition::BeginsWith(prefix) => value.as_str().is_some_and(|text| text.starts_with(prefix.as_str())),
             Condition::All(wanted) => value.as_array().is_some_and(|elements| self.has_all(elements, wanted, value)),
             Condition::Each(quantifier, inner) => self.each(*quantifier, inner, value),
             Condition::Not(inner) => !self.condition(inner, value),
         }
+    }
+
+    /// A search that takes too long finds nothing; after some of them a value's other searches are not made.
+    fn search(self, pattern: &Pattern, text: &str) -> bool {
+        if self.given_up.get() >= SEARCHES_GIVEN_UP {
+            return false;
+        }
+        pattern.search(text).unwrap_or_else(|| {
+            self.given_up.set(self.given_up.get() + 1);
+            false
+        })
     }
 
     fn compare(self, comparison: Comparison, value: &Value, argument: &Value) -> bool {

@@ -39,9 +39,9 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether some part of the text matches. A search beyond [`REGEX_STEPS`] finds nothing.
-    pub fn is_found_in(&self, text: &str) -> bool {
-        self.program.is_match(as_characters(text).as_ref()).unwrap_or(false)
+    /// Whether some part of the text matches; `None` when the search was given up after [`REGEX_STEPS`].
+    pub fn search(&self, text: &str) -> Option<bool> {
+        self.program.is_match(as_characters(text).as_ref()).ok()
     }
 }
 

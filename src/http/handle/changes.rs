@@ -9,7 +9,7 @@ use super::changes_query::{self, ChangesArgs, Feed, Filter, Heartbeat};
 use super::document::open;
 use super::local::state_etag;
 use super::shown::{Data, Piece, row_doc, write_pieces};
-use crate::coordinator::{ChangeRow, Changes, ChangesFilter, ChangesQuery, Database, Since, Style};
+use crate::coordinator::{ChangeRow, Changes, ChangesFilter, ChangesQuery, Database, RowDoc, Since, Style};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value, write_string};
 use crate::http::{ChunkSink, Context, Problem, Reply, Request, Result, Verb};
@@ -28,7 +28,7 @@ pub async fn changes(ctx: &Context, mut request: Request, db: &str) -> Result<Re
     if args.feed == Feed::Normal && request.verb == Verb::Get && request.has_current(&etag) {
         return Ok(Reply::not_modified(&etag));
     }
-    let changes = db.changes(query(&args)?).await?;
+    let changes = db.changes(query(ctx, &args)?).await?;
     let writer = Writer { env: ctx.env.clone(), db, waits: Waits::new(ctx, &args), args: args.clone(), rows: 0 };
     let reply = Reply::generate(move |mut sink| async move { writer.run(changes, &mut sink).await });
     Ok(match args.feed {
@@ -52,7 +52,7 @@ async fn body(request: &mut Request) -> Result<Object> {
     }
 }
 
-fn query(args: &ChangesArgs) -> Result<ChangesQuery> {
+fn query(ctx: &Context, args: &ChangesArgs) -> Result<ChangesQuery> {
     let since = match &args.since {
         changes_query::Since::Start => Since::Beginning,
         changes_query::Since::Now => Since::Now,
@@ -62,7 +62,8 @@ fn query(args: &ChangesArgs) -> Result<ChangesQuery> {
         Filter::None => ChangesFilter::None,
         Filter::Design => ChangesFilter::Design,
         Filter::DocIds(ids) => ChangesFilter::DocIds(ids.iter().map(|id| DocId::new(id)).collect()),
-        Filter::Selector | Filter::View(_) | Filter::Function(_) => {
+        Filter::Selector(args) => ChangesFilter::Rows(args.filter(&ctx.env, &ctx.collator)),
+        Filter::View(_) | Filter::Function(_) => {
             return Err(super::not_yet::endpoint("This filter of _changes"));
         }
     };
@@ -157,7 +158,7 @@ impl Writer {
     }
 
     async fn row(&mut self, row: &ChangeRow, sink: &mut ChunkSink) -> Result<()> {
-        let pieces = self.row_pieces(row);
+        let pieces = self.row_pieces(row)?;
         match self.args.feed {
             Feed::Normal | Feed::LongPoll => {
                 if self.rows > 0 {
@@ -181,7 +182,7 @@ impl Writer {
         Ok(())
     }
 
-    fn row_pieces(&self, row: &ChangeRow) -> Vec<Piece> {
+    fn row_pieces(&self, row: &ChangeRow) -> Result<Vec<Piece>> {
         let mut out = b"{\"seq\":".to_vec();
         out.extend(seq_json(row.seq.as_deref()));
         out.extend_from_slice(b",\"id\":");
@@ -198,14 +199,25 @@ impl Writer {
         }
         let Some(doc) = &row.doc else {
             out.push(b'}');
-            return vec![Piece::Text(out)];
+            return Ok(vec![Piece::Text(out)]);
         };
         out.extend_from_slice(b",\"doc\":");
         let data = if self.args.attachments { Data::All } else { Data::None };
         let mut pieces = vec![Piece::Text(out)];
-        pieces.extend(row_doc(doc, data, self.args.att_encoding_info));
+        match self.cut(doc)? {
+            Some(text) => pieces.push(Piece::Text(text)),
+            None => pieces.extend(row_doc(doc, data, self.args.att_encoding_info)),
+        }
         pieces.push(Piece::Text(b"}".to_vec()));
-        pieces
+        Ok(pieces)
+    }
+
+    /// What the `fields` of a selector leave of a document; `None` without such a list.
+    fn cut(&self, doc: &RowDoc) -> Result<Option<Vec<u8>>> {
+        match &self.args.filter {
+            Filter::Selector(args) => args.cut(doc),
+            _ => Ok(None),
+        }
     }
 
     async fn end(&self, changes: &Changes, sink: &mut ChunkSink) -> Result<()> {

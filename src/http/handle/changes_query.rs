@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use super::changes_selector::SelectorArgs;
 use crate::document::json::{self, Object, Value};
 use crate::http::problem::Problem;
 use crate::http::query::Query;
@@ -45,8 +46,8 @@ pub enum Filter {
     DocIds(BTreeSet<String>),
     /// `_design`: design documents.
     Design,
-    /// `_selector`, with the request's body.
-    Selector,
+    /// `_selector`, with what the request's body asks for.
+    Selector(SelectorArgs),
     /// `_view`, with `ddoc/view`.
     View(String),
     /// A filter function, as `ddoc/name`.
@@ -118,7 +119,7 @@ impl ChangesArgs {
         args.filter = match (filter, body) {
             ("", _) => Filter::None,
             ("_design", _) => Filter::Design,
-            ("_selector", _) => Filter::Selector,
+            ("_selector", body) => Filter::Selector(SelectorArgs::read(body)?),
             ("_doc_ids", Some(body)) => Filter::DocIds(ids(body.get("doc_ids"))?),
             ("_doc_ids", None) => {
                 let value = json::parse(doc_ids.unwrap_or("null").as_bytes());

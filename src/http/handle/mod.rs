@@ -13,6 +13,7 @@ pub mod bulk;
 mod bulk_get;
 pub mod changes;
 mod changes_query;
+mod changes_selector;
 mod database;
 pub mod document;
 mod form;

@@ -1,7 +1,7 @@
 use super::Pattern;
 
 fn found(pattern: &str, text: &str) -> bool {
-    Pattern::new(pattern).unwrap_or_else(|| panic!("{pattern} is a pattern")).is_found_in(text)
+    Pattern::new(pattern).unwrap_or_else(|| panic!("{pattern} is a pattern")).search(text) == Some(true)
 }
 
 #[test]
@@ -100,4 +100,19 @@ fn hostile_patterns_come_to_an_end() {
     // Either refused or compiled: not endless.
     let _ = Pattern::new("((a{100}){100}){100}");
     let _ = Pattern::new(&"(".repeat(10_000));
+}
+
+#[test]
+#[ignore = "measures time"]
+fn time_of_hostile_patterns() {
+    for (pattern, text) in [
+        ("^(a+)+\\1$", "a".repeat(10_000) + "b"),
+        ("(x+x+)+y\\b(?!z)", "x".repeat(5_000)),
+        ("(.*)(.*)(.*)\\1\\2\\3$z", "ab".repeat(5_000)),
+    ] {
+        let pattern = Pattern::new(pattern).unwrap();
+        let start = std::time::Instant::now();
+        let found = pattern.search(&text);
+        println!("{pattern:?} {found:?} {:?}", start.elapsed());
+    }
 }
