@@ -1,3 +1,5 @@
+//! The recorded orders, and that keys and comparison agree on random values.
+
 use proptest::prelude::*;
 
 use super::{Collation, Collator, HIGHEST, LOWEST};

@@ -1,7 +1,7 @@
 //! Whether a value meets a selector.
 //!
-//! Texts are compared by collation, the field `_id` by code points (as CouchDB 3.5 was measured). A condition on a field
-//! that is not there fails, whatever it is, except `$exists: false` on an object without that key.
+//! Texts are compared by collation, the field `_id` by code points (as CouchDB 3.5 was measured). A condition on a
+//! field that is not there fails, whatever it is, except `$exists: false` on an object without that key.
 
 use std::cell::Cell;
 use std::cmp::Ordering;

@@ -1,4 +1,4 @@
-//! Regular expressions of `$regex`: Perl's dialect over bytes, searched for anywhere in a text, with a bound on the work.
+//! Regular expressions of `$regex`: Perl's dialect over bytes, found anywhere in a text, with a bound on the work.
 //!
 //! The engine knows characters and a dialect of its own, so patterns are translated ([`dialect`]) and every byte of
 //! pattern and text becomes the character of that number: `.` is one byte, as CouchDB 3.5 was measured to match.

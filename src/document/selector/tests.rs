@@ -1,3 +1,5 @@
+//! Selectors as they were measured: normal forms, refusals, matching, ranges.
+
 use proptest::prelude::*;
 
 use super::{FieldRange, Fields, IndexRange, Selector, SelectorErrorKind, document_value};

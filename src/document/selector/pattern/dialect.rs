@@ -1,8 +1,8 @@
 //! From Perl's dialect to the engine's: what both write alike with another meaning, and what only one of them knows.
 //!
-//! `$` also matches before a final line feed; `{`, `}`, `]` are literal where they close or repeat nothing; classes have
-//! no set operations; unknown escapes mean the letter; `\h`, `\v`, `\R`, `\N`, `\Q..\E`, octal and control escapes exist;
-//! `\d` and `\s` are ASCII.
+//! `$` also matches before a final line feed; `{`, `}`, `]` are literal where they close or repeat nothing; classes
+//! have no set operations; unknown escapes mean the letter; `\h`, `\v`, `\R`, `\N`, `\Q..\E`, octal and control
+//! escapes exist; `\d` and `\s` are ASCII.
 
 /// The dialect's names for characters.
 const DIGIT: &str = "0-9";
@@ -208,14 +208,13 @@ impl Translator<'_> {
         while first || !self.take_if(']') {
             first = false;
             let Some(low) = self.class_item()? else { continue };
-            if let ['-', next, ..] = self.rest {
-                if *next != ']' {
+            match self.rest {
+                ['-', next, ..] if *next != ']' => {
                     self.rest = &self.rest[1..];
                     self.range(low)?;
-                    continue;
                 }
+                _ => self.literal(low),
             }
-            self.literal(low);
         }
         self.out.push(']');
         Some(())
