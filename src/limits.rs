@@ -192,7 +192,8 @@ pub const REGEX_PROGRAM_BYTES: usize = 2 << 20;
 /// Searches given up within one document, after which its other patterns count as not found: bounds a document's time.
 pub const SEARCHES_GIVEN_UP: usize = 2;
 /// Steps back that one search may take, some 10 ms; then the text does not match.
-pub const REGEX_STEPS: usize = 200_000;
+pub const REGEX_STEPS: usize = 100_000;
+
 // ---- scripts ----
 
 /// Threads that run functions of design documents: with fewer, a function that never returns would stop all others.
@@ -215,4 +216,3 @@ pub const SCRIPT_DOCS_PER_JOB: usize = 50;
 pub const SCRIPT_LOG_CHARS: usize = 1000;
 /// How often an edit is validated anew because the revision that it builds on changed in between.
 pub const VALIDATION_ATTEMPTS: usize = 8;
-pub const REGEX_STEPS: usize = 100_000;
