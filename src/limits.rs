@@ -216,3 +216,10 @@ pub const SCRIPT_DOCS_PER_JOB: usize = 50;
 pub const SCRIPT_LOG_CHARS: usize = 1000;
 /// How often an edit is validated anew because the revision that it builds on changed in between.
 pub const VALIDATION_ATTEMPTS: usize = 8;
+/// Pause between two writes of update notes to `_global_changes`: a reader hears of an update within this time, and a
+/// busy node spends at most four commits a second on it.
+pub const GLOBAL_CHANGES_PAUSE: Duration = Duration::from_millis(250);
+/// Time that `add_node` of `_cluster_setup` waits for the other node to answer, in milliseconds.
+pub const CLUSTER_SETUP_CONNECT_MS: u64 = 5_000;
+/// Databases that one `ensure_dbs_exist` may name.
+pub const ENSURE_DATABASES_MAX: usize = 100;

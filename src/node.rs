@@ -107,6 +107,7 @@ impl Node {
     /// Takes no more requests, finishes those in progress, and returns.
     pub async fn stop(&self) {
         self.server.stop().await;
+        self.context.coordinator.note_updates().await;
     }
 }
 

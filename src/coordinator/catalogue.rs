@@ -78,6 +78,8 @@ pub(super) struct Context {
     pub batch: Arc<Semaphore>,
     /// Held while shards of deleted databases are being dropped.
     dropping: Mutex<()>,
+    /// The event up to which updates are noted in `_global_changes`.
+    noted: Mutex<u64>,
 }
 
 impl Context {
@@ -142,8 +144,8 @@ impl Coordinator {
     ) -> Result<Arc<Coordinator>, DatabaseError> {
         let Options { node, system_databases } = options;
         let batch = Arc::new(Semaphore::new(limits::BATCH_QUEUE_DOCS));
-        let context = Context { env, config, storage, node, events: Events::new(), batch, dropping: Mutex::default() };
-        let context = Arc::new(context);
+        let (events, dropping, noted) = (Events::new(), Mutex::default(), Mutex::default());
+        let context = Arc::new(Context { env, config, storage, node, events, batch, dropping, noted });
         let coordinator = Arc::new(Coordinator { context, cache: Arc::default() });
         coordinator.load().await?;
         shard::resume_drops(&coordinator.context.storage).await?;
@@ -157,6 +159,7 @@ impl Coordinator {
                 }
             }
         }
+        coordinator.keep_global_changes();
         Ok(coordinator)
     }
 
@@ -201,6 +204,7 @@ impl Coordinator {
         };
         self.context.storage.committer().submit(job).await.map_err(ShardError::from)??;
         self.context.events.add(name, EventKind::Created);
+        self.note_event(EventKind::Created, name).await;
         Ok(held_by_one_copy(copies))
     }
 
@@ -249,6 +253,7 @@ impl Coordinator {
         };
         let copies = self.context.storage.committer().submit(job).await.map_err(ShardError::from)??;
         self.context.events.add(name, EventKind::Deleted);
+        self.note_event(EventKind::Deleted, name).await;
         let context = Arc::clone(&self.context);
         self.context.env.spawn(async move { context.drop_shards().await });
         Ok(held_by_one_copy(copies))
@@ -299,6 +304,15 @@ impl Coordinator {
     /// Tells the position of the last event whenever there is a new one.
     pub fn watch_events(&self) -> watch::Receiver<u64> {
         self.context.events.watch()
+    }
+
+    pub(super) fn env(&self) -> &Env {
+        &self.context.env
+    }
+
+    /// See `Context::noted`.
+    pub(super) fn noted(&self) -> &Mutex<u64> {
+        &self.context.noted
     }
 
     /// The node's name.

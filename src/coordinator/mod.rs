@@ -13,6 +13,7 @@ pub mod changes;
 pub mod database;
 pub mod error;
 pub mod events;
+pub mod global_changes;
 pub mod maintenance;
 pub mod names;
 pub mod quorum;

@@ -50,8 +50,10 @@ pub enum Endpoint {
     Scheduler(Vec<String>),
     /// `/_reshard/..`
     Reshard(Vec<String>),
-    /// `/_search_analyze`, `/_nouveau_analyze`
+    /// `/_search_analyze`
     SearchAnalyze,
+    /// `/_nouveau_analyze`
+    NouveauAnalyze,
     /// `/_node` and below: the segments behind it.
     Node(Vec<String>),
     /// An unknown `/_x` of the server; its name when nothing follows it.
@@ -175,7 +177,8 @@ pub fn route(path: &str) -> Endpoint {
         ("_utils", _) => Endpoint::Utils(Some(rest.join("/"))),
         ("_scheduler", _) => Endpoint::Scheduler(rest),
         ("_reshard", _) => Endpoint::Reshard(rest),
-        ("_search_analyze" | "_nouveau_analyze", 0) => Endpoint::SearchAnalyze,
+        ("_search_analyze", 0) => Endpoint::SearchAnalyze,
+        ("_nouveau_analyze", 0) => Endpoint::NouveauAnalyze,
         ("_node", _) => Endpoint::Node(rest),
         ("_users" | "_replicator" | "_global_changes" | "_metadata", _) => {
             Endpoint::In(first.clone(), in_database(&rest))
@@ -258,7 +261,7 @@ pub fn methods(endpoint: &Endpoint) -> (&'static [Verb], &'static str) {
         Endpoint::Uuids | Endpoint::Membership | Endpoint::DbUpdates => (GET, "GET"),
         Endpoint::Session => (&[Verb::Get, Verb::Post, Verb::Delete], "GET,HEAD,POST,DELETE"),
         Endpoint::ClusterSetup => (GET_POST, "GET,POST"),
-        Endpoint::Replicate => (POST, "POST"),
+        Endpoint::Replicate | Endpoint::NouveauAnalyze => (POST, "POST"),
         Endpoint::Scheduler(_) => (GET_POST, "GET,HEAD,POST"),
         Endpoint::Node(rest) => node_methods(rest),
         Endpoint::Reshard(_) | Endpoint::SearchAnalyze | Endpoint::Unknown(_) => (ANY, ""),

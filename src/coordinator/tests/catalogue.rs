@@ -99,3 +99,36 @@ async fn counts_are_summed_over_the_ranges() {
     assert!(info.update_seq.starts_with("13-") && info.purge_seq.starts_with("0-"));
     assert_eq!(info.cluster, ClusterInfo { q: 4, n: 1, w: 1, r: 1 });
 }
+
+/// The notes in `_global_changes`, in the order of the feed.
+async fn notes(coordinator: &Coordinator) -> Vec<String> {
+    let database = coordinator.database("_global_changes").unwrap();
+    let mut changes = database.changes(ChangesQuery::default()).await.unwrap();
+    let mut ids = Vec::new();
+    while let Some(page) = changes.next().await.unwrap() {
+        ids.extend(page.into_iter().map(|row| row.id.as_str().to_owned()));
+    }
+    ids
+}
+
+#[tokio::test]
+async fn global_changes_note_what_happened_and_survive_a_restart() {
+    let world = World::new().await;
+    let coordinator = world.start().await;
+    let one_range = CreateOptions { q: Some(1), ..CreateOptions::default() };
+    coordinator.create_database("before", one_range.clone()).await.unwrap();
+    coordinator.create_database("_global_changes", one_range.clone()).await.unwrap();
+    coordinator.create_database("db", one_range.clone()).await.unwrap();
+    let database = coordinator.database("db").unwrap();
+    for n in 0..3 {
+        put(&database, &format!("d{n}"), "{}").await;
+        coordinator.note_updates().await;
+    }
+    assert_eq!(notes(&coordinator).await, ["created:db", "updated:db"]);
+    coordinator.delete_database("db").await.unwrap();
+    assert_eq!(notes(&coordinator).await, ["created:db", "updated:db", "deleted:db"]);
+    coordinator.create_database("db", one_range).await.unwrap();
+    drop((database, coordinator));
+    let again = world.start().await;
+    assert_eq!(notes(&again).await, ["updated:db", "deleted:db", "created:db"]);
+}

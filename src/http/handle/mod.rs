@@ -14,7 +14,9 @@ mod bulk_get;
 pub mod changes;
 mod changes_query;
 mod changes_selector;
+mod cluster_setup;
 mod database;
+mod db_updates;
 pub mod document;
 mod form;
 pub mod local;
@@ -56,7 +58,8 @@ fn server_class(ctx: &Context, endpoint: &Endpoint, verb: Verb) -> Class {
         | Endpoint::Session
         | Endpoint::Utils(_)
         | Endpoint::Favicon
-        | Endpoint::SearchAnalyze => Class::Open,
+        | Endpoint::SearchAnalyze
+        | Endpoint::NouveauAnalyze => Class::Open,
         Endpoint::AllDbs | Endpoint::DbsInfo => access::database_lists(&ctx.config),
         Endpoint::Node(rest)
             if matches!(rest.get(1).map(String::as_str), Some("_stats" | "_system" | "_prometheus")) =>
@@ -93,8 +96,9 @@ pub async fn handle(ctx: &Context, endpoint: Endpoint, request: Request) -> Resu
         Endpoint::Node(rest) => node::handle(ctx, request, &rest).await,
         Endpoint::Unknown(name) => database::unknown(ctx, &request, name.as_deref()).await,
         Endpoint::SearchAnalyze => Err(not_yet::search()),
-        Endpoint::DbUpdates => Err(not_yet::endpoint("_db_updates")),
-        Endpoint::ClusterSetup => Err(not_yet::endpoint("_cluster_setup")),
+        Endpoint::NouveauAnalyze => Err(Problem::missing()),
+        Endpoint::DbUpdates => db_updates::db_updates(ctx, &request).await,
+        Endpoint::ClusterSetup => cluster_setup::handle(ctx, request).await,
         Endpoint::Replicate => Err(not_yet::endpoint("_replicate")),
         Endpoint::Scheduler(_) => Err(not_yet::endpoint("_scheduler")),
         Endpoint::Reshard(_) => Err(not_yet::endpoint("_reshard")),

@@ -31,7 +31,8 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
             let text = ctx.stats.prometheus(&ctx.env);
             Ok(Reply::typed(StatusCode::OK, "text/plain; version=2.0", text))
         }
-        ["_restart"] => Err(not_yet::endpoint("_restart")),
+        // What a restart would show: the settings of the files. The process goes on, as nothing would start it again.
+        ["_restart"] => reload(ctx).await,
         ["_nodes", ..] => Err(not_yet::endpoint("_nodes")),
         _ => Err(Problem::missing()),
     }

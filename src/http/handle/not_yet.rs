@@ -28,18 +28,20 @@ pub fn in_database(ctx: &Context, request: &Request, db: &str, path: &str) -> Re
     Err(endpoint(path.split('/').next().unwrap_or(path)))
 }
 
-/// Functions of a design document: search is 503, a missing design document 404, the rest 501.
+/// Functions of a design document: a missing design document is 404, search 503, search by Nouveau 404 (as CouchDB
+/// answers where neither is installed), the rest 501.
 pub async fn design_function(ctx: &Context, request: &Request, db: &str, id: &str, path: &[String]) -> Result<Reply> {
     let database = ctx.open(db, &request.user, Class::Member)?;
     let function = path.first().map(String::as_str).unwrap_or_default();
-    if matches!(function, "_search" | "_search_info" | "_search_disk_size" | "_nouveau" | "_nouveau_info") {
-        return Err(search());
-    }
     let found = database.fetch(&DocId::new(id), Want::Winner).await?;
     if found
         .is_none_or(|f| f.tree.winner().is_none_or(|leaf| crate::document::rev_tree::RevValue::is_deleted(leaf.value)))
     {
         return Err(Problem::missing());
     }
-    Err(endpoint(function))
+    Err(match function {
+        "_search" | "_search_info" | "_search_disk_size" => search(),
+        "_nouveau" | "_nouveau_info" => Problem::missing(),
+        function => endpoint(function),
+    })
 }
