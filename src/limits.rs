@@ -21,6 +21,26 @@ pub const VERIFIED_CREDENTIALS_MAX: usize = 4096;
 pub const PASSWORD_CHECKS_AT_ONCE: usize = 2;
 /// Password checks that may wait for their turn (about 10 s of work); more are told to come back.
 pub const PASSWORD_CHECKS_WAITING_MAX: usize = 64;
+/// PBKDF2 rounds of a user document that does not name them, as CouchDB reads it.
+pub const PASSWORD_ITERATIONS_UNNAMED: u32 = 10_000;
+/// Seconds that a session lives without a request (`chttpd_auth/timeout`), as in CouchDB.
+pub const SESSION_TIMEOUT_S: u64 = 600;
+/// Longest life of a session in seconds, ten years: its end must be a date that headers can hold.
+pub const SESSION_TIMEOUT_MAX_S: u64 = 10 * 365 * 86_400;
+/// Bytes of a session cookie; longer ones are taken for unreadable.
+pub const COOKIE_BYTES_MAX: usize = 8192;
+/// Failed logins after which a name is locked for an address (`chttpd_auth_lockout/threshold`), as in CouchDB.
+pub const LOCKOUT_THRESHOLD: u64 = 5;
+/// How long failures count, in milliseconds (`chttpd_auth_lockout/max_lifetime`), as in CouchDB.
+pub const LOCKOUT_MS: u64 = 300_000;
+/// Names and addresses whose failures are counted (`chttpd_auth_lockout/max_objects`), as in CouchDB.
+pub const LOCKOUT_ENTRIES_MAX: usize = 10_000;
+/// User records that are cached (`chttpd_auth/auth_cache_size`), as in CouchDB.
+pub const AUTH_CACHE_ENTRIES: u64 = 50;
+/// Most user records that may be cached, each of about 500 bytes.
+pub const AUTH_CACHE_ENTRIES_MAX: usize = 100_000;
+/// Bytes of a login by form or JSON.
+pub const LOGIN_BYTES_MAX: u64 = 64 << 10;
 /// Bytes of a base64 Basic credential; longer ones are taken for unreadable.
 pub const BASIC_CREDENTIAL_BYTES_MAX: usize = 8192;
 

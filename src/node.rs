@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::auth::Authenticator;
+use crate::auth::{self, Authenticator};
 use crate::auth::password::to_hex;
 use crate::auth::security::SecurityObject;
 use crate::config::{Config, ConfigError};
@@ -74,6 +74,7 @@ impl Node {
         let listener = env.host().listen(at).await.map_err(|e| StartError::Listen(at, e))?;
         let address = listener.local_addr().map_err(|e| StartError::Listen(at, e))?;
         let node_uuid = identity(env, config).await.map_err(|e| data(&e))?;
+        auth::ensure_secret(env, config).await.map_err(|e| data(&e))?;
         let settings = Options { node: name(config), system_databases: false };
         let opened = Coordinator::open(env.clone(), config.clone(), storage, settings).await;
         let coordinator = opened.map_err(|e| data(&Problem::from(e)))?;
@@ -81,7 +82,7 @@ impl Node {
         let context = Arc::new(Context {
             env: env.clone(),
             config: config.clone(),
-            authenticator: Authenticator::new(env, config),
+            authenticator: Authenticator::new(env, config, Some(Arc::clone(&coordinator))),
             coordinator,
             collator: Collator::new(),
             uuids: Uuids::new(env, config),

@@ -3,7 +3,8 @@
 //! No plain password stays in memory or in a file for longer than its hash takes to compute.
 
 use super::password::{StoredHash, looks_hashed};
-use super::{ADMIN_ROLE, Account};
+use super::ADMIN_ROLE;
+use super::accounts::Account;
 use crate::config::{Config, ConfigError};
 use crate::limits;
 use crate::world::{Env, Pool};
@@ -12,8 +13,11 @@ use crate::world::{Env, Pool};
 pub const SECTION: &str = "admins";
 
 /// The account of a server administrator.
-pub fn account(config: &Config, name: &str) -> Option<Account> {
-    Some(Account { password: config.get(SECTION, name)?, roles: vec![ADMIN_ROLE.to_owned()] })
+pub(super) fn account(config: &Config, name: &str) -> Option<Account> {
+    let stored = config.get(SECTION, name).filter(|stored| !stored.is_empty())?;
+    let hash = StoredHash::parse(&stored);
+    let salt = hash.as_ref().map(|hash| hash.salt().to_owned()).unwrap_or_default();
+    Some(Account { hash, salt, roles: vec![ADMIN_ROLE.to_owned()], totp: None, document: None })
 }
 
 /// Whether anyone could log in as a server administrator.
@@ -55,9 +59,14 @@ pub async fn hash_plain_passwords(env: &Env, config: &Config) -> Vec<ConfigError
     failed
 }
 
+/// The rounds of new hashes: `chttpd_auth/iterations`.
+pub(super) fn iterations(config: &Config) -> u32 {
+    let wanted = super::options::u64(config, "iterations", u64::from(limits::PASSWORD_ITERATIONS));
+    u32::try_from(wanted).unwrap_or(u32::MAX).clamp(1, limits::PASSWORD_ITERATIONS_MAX)
+}
+
 async fn hash(env: &Env, config: &Config, password: &str) -> String {
-    let wanted = config.u64("chttpd_auth", "iterations", u64::from(limits::PASSWORD_ITERATIONS));
-    let iterations = u32::try_from(wanted).unwrap_or(u32::MAX).clamp(1, limits::PASSWORD_ITERATIONS_MAX);
+    let iterations = iterations(config);
     let (salt, password) = (env.random_bytes::<16>(), password.to_owned());
     let job = move || StoredHash::create(password.as_bytes(), salt, iterations).to_text();
     env.blocking(Pool::Foreground, job).await

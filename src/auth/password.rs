@@ -66,7 +66,7 @@ impl Prf {
         })
     }
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Prf::Sha1 => "sha",
             Prf::Sha224 => "sha224",
@@ -76,7 +76,7 @@ impl Prf {
         }
     }
 
-    fn len(self) -> usize {
+    pub(super) fn len(self) -> usize {
         match self {
             Prf::Sha1 => 20,
             Prf::Sha224 => 28,
@@ -135,6 +135,26 @@ impl StoredHash {
         }
     }
 
+    /// The salt as it counts.
+    pub fn salt(&self) -> &str {
+        match self {
+            StoredHash::Pbkdf2 { salt, .. } | StoredHash::Simple { salt, .. } => salt,
+        }
+    }
+
+    /// The rounds of PBKDF2; `None` for the simple scheme.
+    pub fn iterations(&self) -> Option<u32> {
+        match self {
+            StoredHash::Pbkdf2 { iterations, .. } => Some(*iterations),
+            StoredHash::Simple { .. } => None,
+        }
+    }
+
+    /// Whether a hash made now would be a stronger one: another scheme or function, or fewer than `iterations` rounds.
+    pub fn is_outdated(&self, iterations: u32) -> bool {
+        !matches!(self, StoredHash::Pbkdf2 { prf: Prf::Sha256, iterations: has, .. } if *has >= iterations)
+    }
+
     /// The form in `[admins]`.
     pub fn to_text(&self) -> String {
         match self {
@@ -178,7 +198,7 @@ pub fn to_hex(bytes: &[u8]) -> String {
     })
 }
 
-fn from_hex(text: &str) -> Option<Vec<u8>> {
+pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(2) || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;
     }

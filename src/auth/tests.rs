@@ -10,16 +10,17 @@ use tokio::runtime::{Builder, Runtime};
 use super::access::{Class, Door, Rank, Refusal, check, enter};
 use super::security::{SecurityError, SecurityObject};
 use super::*;
+use crate::world::Env;
 use crate::config::{Setting, Sources};
 use crate::world::tokio_host;
 
-fn world() -> (Runtime, Env) {
+pub(super) fn world() -> (Runtime, Env) {
     let runtime = Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let env = tokio_host::env(runtime.handle().clone());
     (runtime, env)
 }
 
-fn in_memory(env: &Env, settings: &[&str]) -> Config {
+pub(super) fn in_memory(env: &Env, settings: &[&str]) -> Config {
     Config::in_memory(env, settings.iter().map(|s| Setting::parse(s).unwrap()).collect())
 }
 
@@ -30,7 +31,7 @@ fn basic(pair: &str) -> HeaderMap {
 }
 
 async fn ask(authenticator: &Authenticator, headers: &HeaderMap) -> Result<UserCtx, AuthError> {
-    authenticator.authenticate(Credentials { headers, peer: None }).await
+    authenticator.authenticate(Credentials { headers, peer: None }).await.map(|found| found.user)
 }
 
 #[test]
@@ -39,7 +40,7 @@ fn administrators_log_in_by_basic_and_a_new_password_counts_at_once() {
     let config = in_memory(&env, &["chttpd_auth/iterations=10"]);
     runtime.block_on(async {
         assert_eq!(admins::put(&env, &config, "adm", " pass ", true).await, Ok(None));
-        let authenticator = Authenticator::new(&env, &config);
+        let authenticator = Authenticator::new(&env, &config, None);
         let (right, wrong) = (basic("adm:pass"), basic("adm:nope"));
         assert_eq!(ask(&authenticator, &right).await, Ok(UserCtx::server_admin("adm")));
         assert_eq!(ask(&authenticator, &wrong).await, Err(AuthError::WrongCredentials));
@@ -62,7 +63,7 @@ fn a_ready_hash_is_stored_as_it_is() {
     runtime.block_on(async {
         admins::put(&env, &config, "old", hash, false).await.unwrap();
         assert_eq!(config.get("admins", "old").as_deref(), Some(hash));
-        assert!(Authenticator::new(&env, &config).login("old", b"oldie").await.is_ok());
+        assert!(Authenticator::new(&env, &config, None).login(("old", b"oldie"), None).await.is_ok());
         assert!(admins::put(&env, &config, "bad = name", "x", false).await.is_err());
     });
 }
@@ -82,10 +83,10 @@ fn plain_passwords_are_hashed_in_the_files_that_hold_them() {
     runtime.block_on(async {
         let config = Config::load(&env, Sources { files, ..Sources::default() }).await.unwrap();
         assert_eq!(admins::hash_plain_passwords(&env, &config).await, []);
-        let authenticator = Authenticator::new(&env, &config);
-        assert!(authenticator.login("anna", b"plain").await.is_ok());
+        let authenticator = Authenticator::new(&env, &config, None);
+        assert!(authenticator.login(("anna", b"plain"), None).await.is_ok());
         config.reload().await.unwrap();
-        assert!(authenticator.login("bob", b"word").await.is_ok());
+        assert!(authenticator.login(("bob", b"word"), None).await.is_ok());
     });
     let read = |path: &Path| std::fs::read_to_string(path).unwrap();
     let (first, last) = (read(&first), read(&last));

@@ -55,23 +55,37 @@ impl Verifier {
         }
     }
 
-    /// Whether `password` is the one that `stored` was made of; never, when that is no hash.
-    pub(super) async fn verify(&self, name: &str, password: &[u8], stored: &str) -> Result<bool, AuthError> {
+    /// Whether `password` is the one that `stored` was made of.
+    pub(super) async fn verify(&self, name: &str, password: &[u8], stored: &StoredHash) -> Result<bool, AuthError> {
         let key = self.pair_key(name, password);
-        let check = self.lock().open(key, stored);
-        let verdict = check.verdict.get_or_try_init(|| self.compute(password, stored)).await.copied();
+        let check = self.lock().open(key, &stored.to_text());
+        let compute = || {
+            let (stored, password) = (stored.clone(), password.to_vec());
+            self.run(move || stored.matches(&password))
+        };
+        let verdict = check.verdict.get_or_try_init(compute).await.copied();
         if verdict != Ok(true) {
             self.lock().forget(key, &check);
         }
         verdict
     }
 
-    async fn compute(&self, password: &[u8], stored: &str) -> Result<bool, AuthError> {
-        let Some(stored) = StoredHash::parse(stored) else { return Ok(false) };
+    /// Takes as long as checking a password would, so that the time does not tell which names there are.
+    pub(super) async fn verify_nothing(&self, password: &[u8], iterations: u32) -> Result<(), AuthError> {
+        self.hash(password, iterations).await.map(drop)
+    }
+
+    /// Hashes a new password.
+    pub(super) async fn hash(&self, password: &[u8], iterations: u32) -> Result<StoredHash, AuthError> {
+        let (salt, password) = (self.env.random_bytes::<16>(), password.to_vec());
+        self.run(move || StoredHash::create(&password, salt, iterations)).await
+    }
+
+    /// Runs slow work when it is its turn.
+    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, AuthError> {
         let _waiting = Waiting::enter(&self.waiting).ok_or(AuthError::Busy)?;
         let _turn = self.turns.acquire().await.map_err(|_| AuthError::Busy)?;
-        let password = password.to_vec();
-        Ok(self.env.blocking(Pool::Foreground, move || stored.matches(&password)).await)
+        Ok(self.env.blocking(Pool::Foreground, work).await)
     }
 
     fn pair_key(&self, name: &str, password: &[u8]) -> PairKey {
@@ -189,7 +203,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
         let host = Arc::new(Counting(tokio_host::env(runtime.handle().clone()), AtomicU64::new(0)));
         let verifier = Verifier::new(&Env::new(host.clone()));
-        let [stored, changed] = [[1; 16], [2; 16]].map(|salt| StoredHash::create(b"p", salt, 50).to_text());
+        let [stored, changed] = [[1; 16], [2; 16]].map(|salt| StoredHash::create(b"p", salt, 50));
         let hashes = || host.1.load(Ordering::Relaxed);
         runtime.block_on(async {
             let all = (0..20).map(|_| verifier.verify("n", b"p", &stored));

@@ -52,6 +52,14 @@ impl Database {
         Ok(found.pop().expect("one answer"))
     }
 
+    /// A number that changes before any write to the range of `id` is reported: what was read of it while the number
+    /// stood still is no older than that.
+    pub async fn last_change(&self, id: &DocId) -> Result<u64, ReadError> {
+        let copy = self.copy_of(self.map.index_of(id)).await?;
+        let position = *copy.watch().borrow();
+        Ok(position)
+    }
+
     /// Reads documents, answers in the order of the wants; ranges are read concurrently.
     pub async fn fetch_many(&self, wants: Vec<(DocId, Want)>) -> Result<Vec<Option<Fetched>>, ReadError> {
         let mut answers: Vec<Option<Fetched>> = wants.iter().map(|_| None).collect();

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
 use futures_util::{StreamExt, TryStreamExt};
-use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, DATE, HeaderName, HeaderValue, SERVER};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, DATE, HeaderName, HeaderValue, SERVER, SET_COOKIE};
 use http::{HeaderMap, Method, StatusCode};
 use tokio::sync::oneshot;
 
@@ -19,7 +19,7 @@ use super::query::{Query, escapes_hold};
 use super::request::{Request, Verb};
 use super::response::{Reply, ReplyBody};
 use super::route::{Endpoint, InDatabase, route};
-use crate::auth::{Credentials, UserCtx};
+use crate::auth::{Credentials, UserCtx, cookie};
 use crate::limits;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
@@ -53,9 +53,10 @@ pub async fn answer(context: Arc<Context>, peer: SocketAddr, request: axum::extr
         body,
     };
     let location = request.base_url();
+    let mut renewed = None;
     let mut reply = match cors::preflight(&context.config, &parts.method, &parts.headers) {
         Some(reply) => reply,
-        None => match checked(&context, &parts.uri, request).await {
+        None => match checked(&context, &parts.uri, request, &mut renewed).await {
             Ok(reply) => reply,
             Err(problem) => refusal(&context, &parts, &location, problem),
         },
@@ -63,14 +64,23 @@ pub async fn answer(context: Arc<Context>, peer: SocketAddr, request: axum::extr
     if has_body && !parts.headers.contains_key(http::header::EXPECT) {
         skip_rest(&context, &mut rest).await;
     }
+    if let Some(value) = renewed.filter(|_| !reply.headers.contains_key(SET_COOKIE)) {
+        let secure = location.starts_with("https:");
+        reply = reply.header(SET_COOKIE, &cookie::set_cookie(&context.config, &value, secure, context.env.wall()));
+    }
     finish(&context, &parts, &id, &mut reply);
     context.stats.count(&counted, reply.status, context.env.now().since(began));
     into_response(reply)
 }
 
 /// What is checked before the handler, in this order: the target, credentials, the outermost door, the path, rights on
-/// the server, the method.
-async fn checked(context: &Context, uri: &http::Uri, mut request: Request) -> Result<Reply> {
+/// the server, the method. `renewed` becomes the value of a new session cookie, if one is due.
+async fn checked(
+    context: &Context,
+    uri: &http::Uri,
+    mut request: Request,
+    renewed: &mut Option<String>,
+) -> Result<Reply> {
     let target_bytes = uri.path_and_query().map_or(0, |target| target.as_str().len() as u64);
     if target_bytes > context.config.u64("chttpd", "max_uri_length", limits::HTTP_URI_BYTES) {
         return Err(Problem::new(StatusCode::URI_TOO_LONG, "too_long", "the request uri is too long"));
@@ -83,7 +93,8 @@ async fn checked(context: &Context, uri: &http::Uri, mut request: Request) -> Re
     }
     let endpoint = route(&request.raw_path);
     let credentials = Credentials { headers: &request.headers, peer: Some(request.peer.ip()) };
-    request.user = context.authenticator.authenticate(credentials).await?;
+    let identified = context.authenticator.authenticate(credentials).await?;
+    (request.user, *renewed) = (identified.user, identified.renewed);
     handle::admit(context, &endpoint, &request)?;
     if !matches!(endpoint, Endpoint::In(_, InDatabase::Attachment(..))) {
         request.undo_content_encoding()?;

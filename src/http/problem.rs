@@ -11,6 +11,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use crate::auth::AuthError;
 use crate::auth::access::Refusal;
 use crate::auth::security::SecurityError;
+use crate::auth::users::UserError;
 use crate::config::ConfigError;
 use crate::coordinator::{ChangesError, DatabaseError, ReadError, SettingError, ShardError, WriteError};
 use crate::document::draft::DraftError;
@@ -156,9 +157,27 @@ impl std::error::Error for Problem {}
 impl From<AuthError> for Problem {
     fn from(error: AuthError) -> Problem {
         match error {
-            AuthError::InvalidBase64 => Problem::bad_request(error.reason()),
-            AuthError::WrongCredentials => Problem::unauthorized(error.reason()),
-            AuthError::Busy => Problem::unavailable(error.reason()),
+            AuthError::InvalidBase64 | AuthError::MalformedCookie | AuthError::BadToken(_) => {
+                Problem::bad_request(error.reason())
+            }
+            AuthError::WrongCredentials | AuthError::UserConflict | AuthError::UnfitToken(_) => {
+                Problem::unauthorized(error.reason())
+            }
+            AuthError::LockedOut | AuthError::TooFewIterations | AuthError::TooManyIterations => {
+                Problem::forbidden(error.reason())
+            }
+            AuthError::TokenWithout(_) => Problem::not_found(error.reason()),
+            AuthError::Busy | AuthError::Unavailable => Problem::unavailable(error.reason()),
+        }
+    }
+}
+
+impl From<UserError> for Problem {
+    fn from(error: UserError) -> Problem {
+        match error {
+            UserError::Forbidden(reason) => Problem::forbidden(reason),
+            UserError::BadPassword(reason) => Problem::bad_request(reason),
+            UserError::NotFound => Problem::missing(),
         }
     }
 }

@@ -5,6 +5,7 @@
 use http::StatusCode;
 
 use super::document::{checked_id, may_write, open};
+use super::users;
 use super::write::options;
 use crate::coordinator::{WriteDone, WriteOptions, WriteRequest, Written};
 use crate::document::draft;
@@ -35,7 +36,14 @@ pub async fn bulk_docs(ctx: &Context, mut request: Request, db: &str) -> Result<
         return Ok(not_atomic(&names));
     }
     let options = WriteOptions { new_edits, ..options(&request.query) };
-    let refused: Vec<Option<Problem>> = requests.iter().map(|r| may_write(ctx, &request, &db, &r.id).err()).collect();
+    let mut refused: Vec<Option<Problem>> = Vec::with_capacity(requests.len());
+    for write in &mut requests {
+        let checked = match may_write(ctx, &request, &db, &write.id) {
+            Ok(()) => users::prepare(ctx, &request.user, &db, write, new_edits).await,
+            refused => refused,
+        };
+        refused.push(checked.err());
+    }
     let mut at = refused.iter();
     requests.retain(|_| at.next().is_some_and(Option::is_none));
     let written = if requests.is_empty() { Vec::new() } else { db.write(requests, with_w(options, &body)).await? };

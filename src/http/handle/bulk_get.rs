@@ -10,6 +10,7 @@ use super::open_revs::part;
 use super::read::boundary;
 use super::read_options::{ReadOptions, revision};
 use super::shown::{Data, Shown, write_pieces};
+use super::users;
 use crate::coordinator::{Database, Fetched, Want};
 use crate::document::draft::DraftError;
 use crate::document::id::DocId;
@@ -43,7 +44,8 @@ pub async fn bulk_get(ctx: &Context, mut request: Request, db: &str) -> Result<R
         return Err(Problem::bad_request("Missing JSON list of 'docs'."));
     };
     let id_max = id_length_max(ctx);
-    let items: Vec<Item> = docs.iter().map(|doc| item(doc, id_max)).collect();
+    let seen = |item: Item| seen(ctx, &request, &db, item);
+    let items: Vec<Item> = docs.iter().map(|doc| seen(item(doc, id_max))).collect();
     let accept = request.header("accept");
     let kind = match accept {
         _ if admits(accept, "application/json") => None,
@@ -93,6 +95,20 @@ fn item(doc: &Value, id_max: Option<usize>) -> Item {
     match atts_since(members) {
         Ok(atts_since) => Item::Read { id, rev, atts_since },
         Err((value, reason)) => bad(id_value, &value, reason),
+    }
+}
+
+/// The item, or its refusal where the caller may not see the document.
+fn seen(ctx: &Context, request: &Request, db: &Database, item: Item) -> Item {
+    let Item::Read { id, rev, .. } = &item else { return item };
+    match users::must_see_all(ctx, &request.user, db, id) {
+        Ok(()) => item,
+        Err(problem) => Item::Refused {
+            id: id.as_str().into(),
+            rev: rev.as_ref().map_or(Value::Null, |rev| rev.to_string().into()),
+            error: problem.error.into_owned(),
+            reason: problem.reason.into_owned(),
+        },
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
-use super::{form, read, write};
+use super::{form, read, users, write};
 use crate::auth::access::Class;
 use crate::coordinator::{Database, WriteDone, Written};
 use crate::document::id::DocId;
@@ -43,7 +43,10 @@ pub fn open(ctx: &Context, request: &Request, db: &str) -> Result<Arc<Database>>
 /// # Errors
 /// 401 or 403.
 pub fn may_write(ctx: &Context, request: &Request, db: &Database, id: &DocId) -> Result<()> {
-    if id.is_design() { ctx.allow(db, &request.user, Class::DatabaseAdmin) } else { Ok(()) }
+    if id.is_design() {
+        return ctx.allow(db, &request.user, Class::DatabaseAdmin);
+    }
+    users::may_touch(ctx, &request.user, db, id)
 }
 
 /// An id that a client wants to write under.

@@ -31,8 +31,10 @@ mod related;
 pub mod replication;
 mod security;
 mod server;
+mod session;
 mod shown;
 mod view_query;
+mod users;
 mod write;
 mod write_options;
 
@@ -90,7 +92,7 @@ pub async fn handle(ctx: &Context, endpoint: Endpoint, request: Request) -> Resu
         Endpoint::DbsInfo => server::dbs_info(ctx, request).await,
         Endpoint::ActiveTasks => Ok(Reply::json(http::StatusCode::OK, "[]")),
         Endpoint::Membership => Ok(server::membership(ctx)),
-        Endpoint::Session => server::session(ctx, &request),
+        Endpoint::Session => session::handle(ctx, request).await,
         Endpoint::Favicon => Ok(server::favicon()),
         Endpoint::Utils(below) => server::utils(&request, below.as_deref()),
         Endpoint::Node(rest) => node::handle(ctx, request, &rest).await,
@@ -107,6 +109,7 @@ pub async fn handle(ctx: &Context, endpoint: Endpoint, request: Request) -> Resu
 }
 
 async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) -> Result<Reply> {
+    users::check_lists(ctx, &request, db, &at)?;
     match at {
         InDatabase::Database if request.verb == Verb::Post => document::post(ctx, request, db).await,
         InDatabase::Database => database::handle(ctx, &request, db).await,

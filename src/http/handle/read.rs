@@ -7,6 +7,7 @@ use super::document::{open, rev_etag};
 use super::open_revs;
 use super::read_options::ReadOptions;
 use super::shown::{Data, Piece, Shown, length, write_pieces};
+use super::users;
 use crate::coordinator::{Database, Fetched, Want};
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
@@ -20,11 +21,14 @@ pub async fn get(ctx: &Context, request: &Request, db: &str, id: &str) -> Result
     let db = open(ctx, request, db)?;
     let options = ReadOptions::from_query(&request.query)?;
     let id = DocId::new(id);
+    let sight = users::sight(ctx, &request.user, &db, &id)?;
     if let Some(open_revs) = &options.open_revs {
+        users::must_see_all(ctx, &request.user, &db, &id)?;
         return open_revs::get(ctx, request, db, id, &options, open_revs).await;
     }
     let named = options.rev.clone().filter(|_| !options.latest);
-    let (fetched, stored) = one(&db, &id, named.as_ref(), options.deleted).await?;
+    let (fetched, mut stored) = one(&db, &id, named.as_ref(), options.deleted).await?;
+    sight.limit(&mut stored)?;
     let data = Data::wanted(&options, &fetched, &stored, false);
     let shown = Shown { id: &id, fetched: &fetched, stored: &stored, options: &options, data, meta: named.is_none() };
     if data.any(&stored) && admits(request.header("accept"), "multipart/related") {

@@ -1,4 +1,4 @@
-//! Endpoints of the server: welcome, health, identifiers, lists of databases, session, the web interface's place.
+//! Endpoints of the server: welcome, health, identifiers, lists of databases, the web interface's place.
 
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, EXPIRES, LOCATION, PRAGMA};
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::super::request::Verb;
 use super::super::response::state_etag;
 use super::super::{Context, Problem, Query, Reply, Request, Result};
-use super::{database, not_yet};
+use super::{database, session};
 use crate::coordinator::NamesQuery;
 use crate::document::json::Value;
 use crate::limits;
@@ -137,27 +137,6 @@ pub fn membership(ctx: &Context) -> Reply {
     Reply::value(StatusCode::OK, &json!({"all_nodes": nodes, "cluster_nodes": nodes}))
 }
 
-/// `GET /_session`, and DELETE, which has nothing to end without cookies.
-pub fn session(ctx: &Context, request: &Request) -> Result<Reply> {
-    match request.verb {
-        Verb::Get => {}
-        Verb::Delete => return Ok(Reply::ok(StatusCode::OK)),
-        _ => return Err(not_yet::endpoint("POST /_session")),
-    }
-    let user = &request.user;
-    if user.name.is_none() && request.query.flag("basic") {
-        return Err(Problem::unauthorized("Please login."));
-    }
-    let handlers: Vec<&str> = ctx.authenticator.handlers().iter().map(|h| h.name()).collect();
-    let users = ctx.config.text("chttpd_auth", "authentication_db", "_users");
-    let mut info = json!({"authentication_db": users, "authentication_handlers": handlers});
-    if let Some(handler) = user.handler {
-        info["authenticated"] = handler.name().into();
-    }
-    let body = json!({"ok": true, "userCtx": {"name": user.name, "roles": user.roles}, "info": info});
-    Ok(Reply::value(StatusCode::OK, &body))
-}
-
 /// `GET /favicon.ico`: a picture of one transparent pixel.
 pub fn favicon() -> Reply {
     Reply::typed(StatusCode::OK, "image/x-icon", &FAVICON[..])
@@ -171,6 +150,7 @@ pub fn utils(request: &Request, below: Option<&str>) -> Result<Reply> {
             Ok(Reply::redirect(StatusCode::MOVED_PERMANENTLY, &to).header(LOCATION, &to))
         }
         Some("" | "index.html") => Ok(Reply::typed(StatusCode::OK, "text/html; charset=utf-8", PAGE)),
+        Some("session.html") => Ok(session::page(request)),
         Some(_) => Err(Problem::missing()),
     }
 }

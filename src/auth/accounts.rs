@@ -1,0 +1,198 @@
+//! Who may log in: server administrators from the configuration, users from the users database.
+//!
+//! Records of users are cached. A cached record counts only while nothing was written to its range of the database
+//! since it was read, so the cache cannot be behind: neither an edit by a request nor one that was replicated is missed.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::password::StoredHash;
+use super::users::{ID_PREFIX, UserRecord, with_hash};
+use super::{AuthError, admins, options};
+use crate::config::Config;
+use crate::coordinator::{Coordinator, Database, Want, WriteOptions, WriteRequest};
+use crate::document::draft::{Draft, DraftAttachment, DraftData};
+use crate::document::id::DocId;
+use crate::document::json::{self, Object, Value};
+use crate::document::render::StoredRevision;
+use crate::document::rev_tree::RevValue;
+use crate::document::revision::Revision;
+use crate::limits;
+
+/// What is known of a name that may log in.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Account {
+    /// The stored password hash; `None` when it is none that could be checked.
+    pub(super) hash: Option<StoredHash>,
+    /// The salt, which takes part in the key of cookies.
+    pub(super) salt: String,
+    /// The roles that a login gives.
+    pub(super) roles: Vec<String>,
+    /// The second factor that a login asks for.
+    pub(super) totp: Option<Object>,
+    /// The user document that this was read from; `None` for a server administrator.
+    pub(super) document: Option<Revision>,
+}
+
+/// Finds accounts.
+pub(super) struct Accounts {
+    config: Config,
+    coordinator: Option<Arc<Coordinator>>,
+    cache: Mutex<Cache>,
+}
+
+#[derive(Default)]
+struct Cache {
+    records: BTreeMap<String, Cached>,
+    /// The names by the time they came: the oldest goes first.
+    order: BTreeMap<u64, String>,
+    next: u64,
+}
+
+struct Cached {
+    state: State,
+    account: Arc<Account>,
+    order: u64,
+}
+
+/// The state of the users database in which a record was read: its instance, and the last change of the range.
+type State = (String, u64);
+
+impl Accounts {
+    pub(super) fn new(config: &Config, coordinator: Option<Arc<Coordinator>>) -> Accounts {
+        Accounts { config: config.clone(), coordinator, cache: Mutex::default() }
+    }
+
+    /// The account of `name`. A server administrator who is also a user has the roles of both.
+    pub(super) async fn find(&self, name: &str) -> Result<Option<Arc<Account>>, AuthError> {
+        let Some(admin) = admins::account(&self.config, name) else { return self.user(name).await };
+        // A broken user document must not lock an administrator out.
+        match self.user(name).await {
+            Ok(Some(user)) => {
+                let roles = admin.roles.iter().chain(&user.roles).cloned().collect();
+                Ok(Some(Arc::new(Account { roles, ..admin })))
+            }
+            _ => Ok(Some(Arc::new(admin))),
+        }
+    }
+
+    fn database(&self) -> Option<Arc<Database>> {
+        self.coordinator.as_ref()?.database(&options::users_db(&self.config)).ok()
+    }
+
+    async fn user(&self, name: &str) -> Result<Option<Arc<Account>>, AuthError> {
+        let Some(database) = self.database() else { return Ok(None) };
+        let id = DocId::new(&format!("{ID_PREFIX}{name}"));
+        // Read before the document: a write in between makes the record look older than it is, never newer.
+        let position = database.last_change(&id).await.map_err(|_| AuthError::Unavailable)?;
+        let state = (database.instance().to_owned(), position);
+        if let Some(account) = self.cache().get(name, &state) {
+            return Ok(Some(account));
+        }
+        let fetched = database.fetch(&id, Want::Winner).await.map_err(|_| AuthError::Unavailable)?;
+        let Some(mut fetched) = fetched else { return Ok(None) };
+        let Some((rev, Some(stored))) = fetched.found.pop() else { return Ok(None) };
+        if stored.deleted {
+            return Ok(None);
+        }
+        if fetched.tree.leaves().iter().filter(|leaf| !leaf.value.is_deleted()).count() > 1 {
+            return Err(AuthError::UserConflict);
+        }
+        let Some(body) = body_of(&stored) else { return Ok(None) };
+        let UserRecord { hash, salt, roles, totp } = UserRecord::read(&body);
+        let account = Arc::new(Account { hash, salt, roles, totp, document: Some(rev) });
+        let max = usize::try_from(options::u64(&self.config, "auth_cache_size", limits::AUTH_CACHE_ENTRIES));
+        self.cache().insert(name, state, &account, max.unwrap_or(usize::MAX).min(limits::AUTH_CACHE_ENTRIES_MAX));
+        Ok(Some(account))
+    }
+
+    /// Puts a new hash into the user document of `name`, if it still is what the account was read from. Answers whether
+    /// it is there now.
+    pub(super) async fn upgrade(&self, name: &str, account: &Account, hash: &StoredHash) -> bool {
+        let (Some(database), Some(rev)) = (self.database(), &account.document) else { return false };
+        let id = DocId::new(&format!("{ID_PREFIX}{name}"));
+        let Ok(Some(mut fetched)) = database.fetch(&id, Want::Revision(rev.clone())).await else { return false };
+        let Some((_, Some(stored))) = fetched.found.pop() else { return false };
+        let Some(body) = body_of(&stored) else { return false };
+        let draft = Draft {
+            id: None,
+            rev: Some(rev.clone()),
+            revisions: None,
+            deleted: false,
+            body: with_hash(body, hash),
+            attachments: stored.attachments.iter().map(|a| stub(&a.name, a.revpos)).collect(),
+        };
+        let write = WriteRequest { id, draft, follows: Vec::new() };
+        match database.write_one(write, WriteOptions::default()).await {
+            Ok(_) => true,
+            Err(error) => {
+                tracing::warn!(name, ?error, "an old password hash could not be replaced");
+                false
+            }
+        }
+    }
+
+    fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn body_of(stored: &StoredRevision) -> Option<Object> {
+    match json::parse(&stored.body) {
+        Ok(Value::Object(body)) => Some(body),
+        _ => None,
+    }
+}
+
+fn stub(name: &str, revpos: u64) -> DraftAttachment {
+    DraftAttachment {
+        name: name.to_owned(),
+        content_type: None,
+        revpos: Some(revpos),
+        encoding: None,
+        digest: None,
+        data: DraftData::Stub,
+    }
+}
+
+impl Cache {
+    fn get(&self, name: &str, state: &State) -> Option<Arc<Account>> {
+        self.records.get(name).filter(|cached| cached.state == *state).map(|cached| Arc::clone(&cached.account))
+    }
+
+    fn insert(&mut self, name: &str, state: State, account: &Arc<Account>, max: usize) {
+        if let Some(old) = self.records.remove(name) {
+            self.order.remove(&old.order);
+        }
+        while self.records.len() >= max.max(1) {
+            let Some((_, oldest)) = self.order.pop_first() else { break };
+            self.records.remove(&oldest);
+        }
+        let cached = Cached { state, account: Arc::clone(account), order: self.next };
+        self.next += 1;
+        self.order.insert(cached.order, name.to_owned());
+        self.records.insert(name.to_owned(), cached);
+        assert_eq!(self.records.len(), self.order.len(), "each cached record has its place in the order");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cache_is_bounded_and_knows_what_is_outdated() {
+        let mut cache = Cache::default();
+        let account = Account { hash: None, salt: String::new(), roles: Vec::new(), totp: None, document: None };
+        let account = Arc::new(account);
+        let state = |position: u64| ("instance".to_owned(), position);
+        for name in ["a", "b", "c"] {
+            cache.insert(name, state(1), &account, 2);
+        }
+        assert!(cache.get("a", &state(1)).is_none() && cache.get("b", &state(1)).is_some());
+        assert!(cache.get("c", &state(2)).is_none(), "something was written since");
+        assert!(cache.get("c", &("other".to_owned(), 1)).is_none(), "another database of the same name");
+        cache.insert("c", state(2), &account, 2);
+        assert!(cache.get("c", &state(2)).is_some() && cache.records.len() == 2);
+    }
+}

@@ -1,0 +1,84 @@
+//! A trusted proxy names the user in headers (SPEC 'Proxy authentication'). Pure.
+
+use http::HeaderMap;
+
+use super::{UserCtx, keyed_hash, options, password};
+use crate::config::Config;
+
+/// What a header is called by the specification and by CouchDB, while its option is unset.
+type Names = (&'static str, [&'static str; 2]);
+
+const USER_NAME: Names = ("x_auth_username", ["X-Auth-CouchDB-UserName", "X-Auth-Svc-UserName"]);
+const ROLES: Names = ("x_auth_roles", ["X-Auth-CouchDB-Roles", "X-Auth-Svc-Roles"]);
+const TOKEN: Names = ("x_auth_token", ["X-Auth-CouchDB-Token", "X-Auth-Svc-Token"]);
+
+/// The user whom the headers name; `None` without a name, and, with `proxy_use_secret`, without the right token.
+pub(super) fn user(config: &Config, headers: &HeaderMap) -> Option<UserCtx> {
+    let name = header(config, headers, USER_NAME)?;
+    if options::bool(config, "proxy_use_secret", false) {
+        // Without a secret nobody can have made a token with it.
+        let secret = options::get(config, "secret")?;
+        let token = header(config, headers, TOKEN)?;
+        let holds = keyed_hash::algorithms(config).into_iter().any(|algorithm| {
+            let expected = password::to_hex(&algorithm.mac(secret.as_bytes(), name.as_bytes()));
+            password::equal(expected.as_bytes(), token.as_bytes())
+        });
+        if !holds {
+            return None;
+        }
+    }
+    let roles = header(config, headers, ROLES).unwrap_or_default();
+    let roles = roles.split(',').map(str::trim).filter(|role| !role.is_empty()).map(str::to_owned).collect();
+    Some(UserCtx { name: Some(name), roles, handler: None })
+}
+
+fn header(config: &Config, headers: &HeaderMap, (option, defaults): Names) -> Option<String> {
+    let value = match options::get(config, option) {
+        Some(name) => headers.get(name),
+        None => defaults.iter().find_map(|name| headers.get(*name)),
+    };
+    value.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::tests::{in_memory, world};
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs.iter().map(|(name, value)| (name.to_ascii_lowercase().parse().unwrap(), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn names_and_roles_are_read_from_either_family_of_headers() {
+        let (_runtime, env) = world();
+        let config = in_memory(&env, &[]);
+        let read = |pairs: &[(&'static str, &str)]| user(&config, &headers(pairs)).map(|u| (u.name.unwrap(), u.roles));
+        let some = |name: &str, roles: &[&str]| {
+            Some((name.to_owned(), roles.iter().map(|r| (*r).to_owned()).collect::<Vec<_>>()))
+        };
+        let both = [("X-Auth-CouchDB-UserName", "p"), ("X-Auth-CouchDB-Roles", "blogger,  team one,")];
+        assert_eq!(read(&both), some("p", &["blogger", "team one"]));
+        assert_eq!(read(&[("X-Auth-Svc-UserName", "q")]), some("q", &[]));
+        assert_eq!(read(&[("X-Auth-CouchDB-Roles", "x")]), None);
+        let named = in_memory(&env, &["chttpd_auth/x_auth_username=X-Me"]);
+        assert_eq!(user(&named, &headers(&both)), None);
+        assert_eq!(user(&named, &headers(&[("X-Me", "m")])).unwrap().name.as_deref(), Some("m"));
+    }
+
+    #[test]
+    fn with_a_secret_only_its_token_opens() {
+        let (_runtime, env) = world();
+        let config = in_memory(&env, &["chttpd_auth/proxy_use_secret=true", "chttpd_auth/secret=s3"]);
+        let ask = |config: &Config, token: &str| {
+            user(config, &headers(&[("X-Auth-CouchDB-UserName", "p"), ("X-Auth-CouchDB-Token", token)])).is_some()
+        };
+        let token = |algorithm: keyed_hash::HashAlgorithm| password::to_hex(&algorithm.mac(b"s3", b"p"));
+        let (sha1, sha512) = (token(keyed_hash::HashAlgorithm::Sha1), token(keyed_hash::HashAlgorithm::Sha512));
+        assert!(ask(&config, &sha1) && ask(&config, &token(keyed_hash::HashAlgorithm::Sha256)));
+        assert!(!ask(&config, &sha512) && !ask(&config, "") && !ask(&config, "x"));
+        assert_eq!(user(&config, &headers(&[("X-Auth-CouchDB-UserName", "p")])), None);
+        let without = in_memory(&env, &["chttpd_auth/proxy_use_secret=true"]);
+        assert!(!ask(&without, &sha1));
+    }
+}
