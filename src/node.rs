@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::auth::{self, Authenticator};
 use crate::auth::password::to_hex;
 use crate::auth::security::SecurityObject;
+use crate::auth::{self, Authenticator};
 use crate::config::{Config, ConfigError};
 use crate::coordinator::{Coordinator, CreateOptions, DatabaseError, Options};
 use crate::document::collate::Collator;

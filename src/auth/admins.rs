@@ -2,9 +2,9 @@
 //!
 //! No plain password stays in memory or in a file for longer than its hash takes to compute.
 
-use super::password::{StoredHash, looks_hashed};
 use super::ADMIN_ROLE;
 use super::accounts::Account;
+use super::password::{StoredHash, looks_hashed};
 use crate::config::{Config, ConfigError};
 use crate::limits;
 use crate::world::{Env, Pool};

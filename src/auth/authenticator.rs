@@ -141,11 +141,7 @@ impl Authenticator {
     ///
     /// # Errors
     /// [`AuthError::WrongCredentials`], [`AuthError::LockedOut`], the bounds of iterations, [`AuthError::Busy`].
-    pub async fn login(
-        &self,
-        (name, password): (&str, &[u8]),
-        peer: Option<IpAddr>,
-    ) -> Result<Login, AuthError> {
+    pub async fn login(&self, (name, password): (&str, &[u8]), peer: Option<IpAddr>) -> Result<Login, AuthError> {
         let Inner { env, config, accounts, lockout, .. } = &*self.0;
         let account = accounts.find(name).await?;
         let salt = account.as_ref().map(|account| account.salt.clone()).unwrap_or_default();

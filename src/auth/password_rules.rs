@@ -31,7 +31,9 @@ pub fn check(option: &str, password: &str) -> Result<(), UserError> {
         })?;
         if !regex.is_match(password).unwrap_or(false) {
             let reason = reason.filter(|r| !r.is_empty());
-            return Err(UserError::BadPassword(reason.map_or(REQUIREMENT.to_owned(), |r| format!("{REQUIREMENT} {r}"))));
+            return Err(UserError::BadPassword(
+                reason.map_or(REQUIREMENT.to_owned(), |r| format!("{REQUIREMENT} {r}")),
+            ));
         }
     }
     Ok(())
@@ -129,7 +131,10 @@ mod tests {
     fn every_expression_must_match_and_tells_its_reason() {
         let option = r#"[{".{10,}", "Ten characters."}, "[A-Z]+", {"\\d+", ""}]"#;
         assert_eq!(told(option, "LongEnough1"), None);
-        assert_eq!(told(option, "Short1").as_deref(), Some("Password does not conform to requirements. Ten characters."));
+        assert_eq!(
+            told(option, "Short1").as_deref(),
+            Some("Password does not conform to requirements. Ten characters.")
+        );
         assert_eq!(told(option, "longenough1").as_deref(), Some("Password does not conform to requirements."));
         assert_eq!(told(option, "LongEnough").as_deref(), Some("Password does not conform to requirements."));
         for none in ["", "[]", " [ ] "] {

@@ -10,8 +10,8 @@ use tokio::runtime::{Builder, Runtime};
 use super::access::{Class, Door, Rank, Refusal, check, enter};
 use super::security::{SecurityError, SecurityObject};
 use super::*;
-use crate::world::Env;
 use crate::config::{Setting, Sources};
+use crate::world::Env;
 use crate::world::tokio_host;
 
 pub(super) fn world() -> (Runtime, Env) {

@@ -69,7 +69,8 @@ mod tests {
             assert!(verify(&sha1, token, now_s) && verify(&sha1, token, now_s + 30), "{now_s}");
             assert!(!verify(&sha1, token, now_s + 90) && !verify(&sha1, "", now_s));
         }
-        for broken in [r#"{}"#, r#"{"key":"1"}"#, r#"{"key":"GEZD","length":99}"#, r#"{"key":"GEZD","algorithm":"x"}"#] {
+        for broken in [r#"{}"#, r#"{"key":"1"}"#, r#"{"key":"GEZD","length":99}"#, r#"{"key":"GEZD","algorithm":"x"}"#]
+        {
             assert!(!verify(&totp(broken), "000000", 59), "{broken}");
         }
     }

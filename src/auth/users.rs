@@ -140,14 +140,13 @@ fn roles_of(new: &Object) -> Result<Vec<&str>, UserError> {
 
 fn validate_password_fields(new: &Object) -> Result<(), UserError> {
     if truthy(new.get("password_sha")) && !truthy(new.get("salt")) {
-        return forbidden(
-            "Users with password_sha must have a salt.See /_utils/script/couch.js for example code.",
-        );
+        return forbidden("Users with password_sha must have a salt.See /_utils/script/couch.js for example code.");
     }
     let scheme = new.get("password_scheme");
     let known = |scheme: &Value| matches!(scheme.as_str(), Some("simple" | "pbkdf2" | "simple+pbkdf2"));
     if let Some(scheme) = scheme.filter(|scheme| truthy(Some(scheme)) && !known(scheme)) {
-        let shown = scheme.as_str().map_or_else(|| String::from_utf8_lossy(&scheme.to_vec()).into_owned(), str::to_owned);
+        let shown =
+            scheme.as_str().map_or_else(|| String::from_utf8_lossy(&scheme.to_vec()).into_owned(), str::to_owned);
         return forbidden(format!("Password scheme `{shown}` not supported."));
     }
     if scheme.and_then(Value::as_str) == Some("pbkdf2") {

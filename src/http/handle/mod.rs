@@ -33,8 +33,8 @@ mod security;
 mod server;
 mod session;
 mod shown;
-mod view_query;
 mod users;
+mod view_query;
 mod write;
 mod write_options;
 
