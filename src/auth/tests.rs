@@ -4,6 +4,7 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use http::HeaderMap;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
