@@ -234,6 +234,8 @@ pub const SCRIPT_TIMEOUT_MS: u64 = 5_000;
 pub const SCRIPT_DOCS_PER_JOB: usize = 50;
 /// Characters of a line that a function logs; the rest is cut.
 pub const SCRIPT_LOG_CHARS: usize = 1000;
+/// Generations of a document's history that functions see, as in CouchDB (`query_server_config/revs_limit`).
+pub const SCRIPT_REVISIONS: usize = 20;
 /// How often an edit is validated anew because the revision that it builds on changed in between.
 pub const VALIDATION_ATTEMPTS: usize = 8;
 /// Pause between two writes of update notes to `_global_changes`: a reader hears of an update within this time, and a

@@ -10,7 +10,7 @@ use super::password::StoredHash;
 use super::users::{ID_PREFIX, UserRecord, with_hash};
 use super::{AuthError, admins, options};
 use crate::config::Config;
-use crate::coordinator::{Coordinator, Database, Want, WriteOptions, WriteRequest};
+use crate::coordinator::{Caller, Coordinator, Database, Want, WriteOptions, WriteRequest};
 use crate::document::draft::{Draft, DraftAttachment, DraftData};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
@@ -123,7 +123,8 @@ impl Accounts {
             attachments: stored.attachments.iter().map(|a| stub(&a.name, a.revpos)).collect(),
         };
         let write = WriteRequest { id, draft, follows: Vec::new() };
-        match database.write_one(write, WriteOptions::default()).await {
+        let options = WriteOptions { caller: Arc::new(Caller::node()), ..WriteOptions::default() };
+        match database.write_one(write, options).await {
             Ok(_) => true,
             Err(error) => {
                 tracing::warn!(name, ?error, "an old password hash could not be replaced");

@@ -20,6 +20,7 @@ use crate::coordinator::names;
 use crate::coordinator::quorum::{Tally, Written, majority};
 use crate::coordinator::record::{self, ADMINS_ONLY, Known, Record, Settings};
 use crate::limits;
+use crate::script::Scripts;
 use crate::shard::{self, ShardError, ShardId};
 use crate::storage::{Direction, KeyRange, Storage, StorageError, View, WriteView};
 use crate::world::Env;
@@ -74,6 +75,7 @@ pub(super) struct Context {
     pub storage: Storage,
     pub node: String,
     pub events: Events,
+    pub scripts: Scripts,
     /// One permit per document that waits for its commit with `batch=ok`.
     pub batch: Arc<Semaphore>,
     /// Held while shards of deleted databases are being dropped.
@@ -144,8 +146,9 @@ impl Coordinator {
     ) -> Result<Arc<Coordinator>, DatabaseError> {
         let Options { node, system_databases } = options;
         let batch = Arc::new(Semaphore::new(limits::BATCH_QUEUE_DOCS));
-        let (events, dropping, noted) = (Events::new(), Mutex::default(), Mutex::default());
-        let context = Arc::new(Context { env, config, storage, node, events, batch, dropping, noted });
+        let (events, scripts) = (Events::new(), Scripts::new(&env, &config));
+        let (dropping, noted) = (Mutex::default(), Mutex::default());
+        let context = Arc::new(Context { env, config, storage, node, events, scripts, batch, dropping, noted });
         let coordinator = Arc::new(Coordinator { context, cache: Arc::default() });
         coordinator.load().await?;
         shard::resume_drops(&coordinator.context.storage).await?;

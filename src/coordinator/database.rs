@@ -9,6 +9,7 @@ use futures_util::future::try_join_all;
 use tokio::sync::{OnceCell, watch};
 
 use crate::coordinator::catalogue::Context;
+use crate::coordinator::design::Validators;
 use crate::coordinator::error::{ReadError, SettingError};
 use crate::coordinator::quorum::majority;
 use crate::coordinator::record::{self, Known, Record, Settings};
@@ -37,6 +38,7 @@ pub struct Database {
     gone: watch::Sender<bool>,
     /// Compactions under way.
     pub(super) compactions: AtomicU32,
+    pub(super) validators: Validators,
 }
 
 /// Bytes that a database takes.
@@ -102,7 +104,8 @@ impl Database {
         let map = ShardMap { q: known.q, n: known.n, partitioned: known.partitioned };
         let copies = known.shards.iter().map(|_| OnceCell::new()).collect();
         let compactions = AtomicU32::new(0);
-        Database { name: name.to_owned(), map, known, context, copies, gone: watch::Sender::new(false), compactions }
+        let (gone, validators) = (watch::Sender::new(false), Validators::default());
+        Database { name: name.to_owned(), map, known, context, copies, gone, compactions, validators }
     }
 
     /// Ends all that reads or writes it; its shards are about to be dropped.

@@ -2,6 +2,8 @@
 
 use crate::document::draft::DraftError;
 use crate::document::id::DocId;
+use crate::document::json::Value;
+use crate::script::{DesignError, ScriptError};
 use crate::shard::ShardError;
 use crate::storage::{CommitError, StorageError};
 
@@ -59,6 +61,8 @@ pub enum WriteError {
     Conflict,
     /// The database was deleted meanwhile.
     DatabaseGone,
+    /// The document is no design document that can be stored.
+    Design(DesignError),
     /// The bytes of an upload do not have the digest that came with them.
     DigestMismatch {
         /// The attachment's name.
@@ -71,6 +75,11 @@ pub enum WriteError {
     },
     /// The draft cannot be a document here; as found by `document`, or by the partition rule.
     Draft(DraftError),
+    /// A validation function forbids it.
+    Forbidden {
+        /// What it threw.
+        reason: Value,
+    },
     /// An attachment that was to be deleted is not in the document.
     MissingAttachment,
     /// The revision named by a standalone attachment write is not in the document (409 `not_found`, `missing_rev`).
@@ -89,6 +98,13 @@ pub enum WriteError {
     },
     /// `new_edits=false` without a revision.
     RevisionRequired,
+    /// A validation function failed.
+    Script(ScriptError),
+    /// A validation function wants another caller.
+    Unauthorized {
+        /// What it threw.
+        reason: Value,
+    },
     /// An upload waited too long for the document that names it and was removed.
     UploadGone {
         /// The attachment's name.
@@ -112,6 +128,8 @@ pub enum ChangesError {
         /// What to tell the client.
         reason: String,
     },
+    /// A filter function failed.
+    Script(ScriptError),
     /// See [`ReadError`].
     Read(ReadError),
 }

@@ -11,6 +11,7 @@ pub mod attachment;
 pub mod catalogue;
 pub mod changes;
 pub mod database;
+pub mod design;
 pub mod error;
 pub mod events;
 pub mod global_changes;
@@ -22,6 +23,7 @@ mod record;
 pub mod scan;
 pub mod seq;
 pub mod shard_map;
+mod validate;
 pub mod write;
 
 pub use crate::shard::{Fetched, ShardError, Want};
@@ -29,6 +31,7 @@ pub use attachment::{Staged, Upload, UploadOptions};
 pub use catalogue::{Coordinator, CreateOptions, NamesQuery, Options};
 pub use changes::{Candidate, ChangeRow, Changes, ChangesFilter, ChangesQuery, RowFilter, Since, Style};
 pub use database::{ClusterInfo, Database, DatabaseInfo, PartitionInfo, Sizes};
+pub use design::DesignLookupError;
 pub use error::{ChangesError, DatabaseError, ReadError, SettingError, WriteError};
 pub use events::{DatabaseEvent, EventKind};
 pub use maintenance::{PurgeInfo, RevsDiff};
@@ -37,6 +40,7 @@ pub use read::{AttachmentReader, RowDoc};
 pub use scan::{AllDocs, AllDocsQuery, AllDocsRow, DocSource, KeyBounds};
 pub use seq::Seq;
 pub use shard_map::ShardMap;
+pub use validate::Caller;
 pub use write::{WriteDone, WriteOptions, WriteRequest};
 
 #[cfg(test)]

@@ -15,26 +15,29 @@ use crate::coordinator::error::WriteError;
 use crate::coordinator::events::EventKind;
 use crate::coordinator::quorum::{Tally, Written, majority};
 use crate::coordinator::read::local_rev;
+use crate::coordinator::validate::Caller;
 use crate::document::draft::{Draft, DraftData, DraftError, DraftErrorKind, PreparedBody};
 use crate::document::id::{self, DocId};
 use crate::document::render::Attachment;
 use crate::document::rev_tree::{RevPath, RevValue};
 use crate::document::revision::{RevHash, Revision};
 use crate::limits;
-use crate::shard::{Edit, EditAttachment, EditError, EditOp, Fetched, LocalDocument, Want};
+use crate::shard::{Basis, Edit, EditAttachment, EditError, EditOp, Fetched, LocalDocument, ShardError, Want};
 
 /// How the documents of one request are to be written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct WriteOptions {
     /// `false`: store the revisions as they are (`new_edits=false`).
     pub new_edits: bool,
     /// How many copies must hold it for [`Written::Quorum`]; `None`: the majority.
     pub w: Option<u32>,
+    /// Who writes, for validation functions.
+    pub caller: Arc<Caller>,
 }
 
 impl Default for WriteOptions {
     fn default() -> Self {
-        WriteOptions { new_edits: true, w: None }
+        WriteOptions { new_edits: true, w: None, caller: Arc::default() }
     }
 }
 
@@ -87,17 +90,17 @@ impl Database {
         let document_size = self.context.config.u64("couchdb", "max_document_size", limits::DOCUMENT_BYTES);
         let mut bodies = Vec::with_capacity(requests.len());
         for request in &requests {
-            self.check(request, options)?;
+            self.check(request, &options)?;
             let body = PreparedBody::new(&request.draft.body);
             if body.text.len() as u64 > document_size {
                 return Err(WriteError::DocumentTooLarge { id: request.id.clone() });
             }
             bodies.push(Arc::new(body));
         }
-        self.check_stubs(&requests, options).await?;
-        let plans = requests.into_iter().zip(bodies).map(|(request, body)| self.plan(request, body, options));
+        self.check_stubs(&requests, &options).await?;
+        let plans = requests.into_iter().zip(bodies).map(|(request, body)| self.plan(request, body, options.new_edits));
         let plans: Vec<Plan> = stream::iter(plans).buffered(limits::STAGE_CONCURRENCY).try_collect().await?;
-        Ok(self.apply(plans, options.w).await)
+        Ok(self.apply(plans, &options).await)
     }
 
     /// [`Database::write`] for one document.
@@ -109,9 +112,9 @@ impl Database {
 
     /// Checks the document and queues it (`batch=ok`): conflicts and later failures are not reported. With the queue
     /// full it is written before this returns.
-    pub async fn write_later(self: &Arc<Self>, request: WriteRequest) -> Result<(), WriteError> {
-        let options = WriteOptions::default();
-        self.check(&request, options)?;
+    pub async fn write_later(self: &Arc<Self>, request: WriteRequest, caller: Arc<Caller>) -> Result<(), WriteError> {
+        let options = WriteOptions { caller, ..WriteOptions::default() };
+        self.check(&request, &options)?;
         let database = Arc::clone(self);
         let write = async move {
             if let Err(error) = database.write_one(request, options).await {
@@ -131,7 +134,7 @@ impl Database {
     }
 
     /// What can be refused by looking at the request alone.
-    fn check(&self, request: &WriteRequest, options: WriteOptions) -> Result<(), WriteError> {
+    fn check(&self, request: &WriteRequest, options: &WriteOptions) -> Result<(), WriteError> {
         let WriteRequest { id, draft, follows } = request;
         if self.map.partitioned {
             id::partition_of(id.as_str())?;
@@ -159,7 +162,7 @@ impl Database {
 
     /// Refuses the request when a stub names what its parent does not have. The shard checks again when it judges;
     /// this look ahead makes one bad stub fail the whole request, as CouchDB 3.5 was measured.
-    async fn check_stubs(&self, requests: &[WriteRequest], options: WriteOptions) -> Result<(), WriteError> {
+    async fn check_stubs(&self, requests: &[WriteRequest], options: &WriteOptions) -> Result<(), WriteError> {
         let has_stub = |r: &&WriteRequest| r.draft.attachments.iter().any(|a| a.data == DraftData::Stub);
         let with_stubs: Vec<&WriteRequest> = requests.iter().filter(|r| !r.id.is_local()).filter(has_stub).collect();
         let want = |r: &&WriteRequest| (r.id.clone(), stub_source(&r.draft, options));
@@ -173,12 +176,7 @@ impl Database {
     }
 
     /// Stages the inline attachments and turns the request into what the shard takes.
-    async fn plan(
-        &self,
-        request: WriteRequest,
-        body: Arc<PreparedBody>,
-        options: WriteOptions,
-    ) -> Result<Plan, WriteError> {
+    async fn plan(&self, request: WriteRequest, body: Arc<PreparedBody>, new_edits: bool) -> Result<Plan, WriteError> {
         let WriteRequest { id, draft, follows } = request;
         if id.is_local() {
             let change = match draft.deleted {
@@ -191,7 +189,7 @@ impl Database {
             return Ok(Plan { id, change });
         }
         let Draft { rev, revisions, deleted, attachments, .. } = draft;
-        let op = match (options.new_edits, revisions, rev) {
+        let op = match (new_edits, revisions, rev) {
             (true, revisions, rev) => EditOp::Interactive { parent: revisions.map(|p| p.head()).or(rev) },
             (false, Some(path), _) => EditOp::Merge { path },
             (false, None, Some(rev)) => EditOp::Merge { path: RevPath::single(rev) },
@@ -203,7 +201,7 @@ impl Database {
     }
 
     /// Sends the changes to their ranges and answers in the order of the plans.
-    pub(super) async fn apply(&self, plans: Vec<Plan>, w: Option<u32>) -> Vec<Outcome> {
+    pub(super) async fn apply(&self, plans: Vec<Plan>, options: &WriteOptions) -> Vec<Outcome> {
         let mut edits: BTreeMap<usize, Vec<(usize, Edit)>> = BTreeMap::new();
         let mut local = Vec::new();
         let mut outcomes: BTreeMap<usize, Outcome> = BTreeMap::new();
@@ -213,43 +211,95 @@ impl Database {
                 change => local.push((at, id, change)),
             }
         }
-        let ranges = edits.into_iter().map(|(range, edits)| self.apply_to_range(range, edits, w));
+        let ranges = edits.into_iter().map(|(range, edits)| self.apply_to_range(range, edits, options));
         outcomes.extend(join_all(ranges).await.into_iter().flatten());
         if outcomes.values().any(Result::is_ok) {
             self.context.events.add(&self.name, EventKind::Updated);
         }
         for (at, id, change) in local {
-            outcomes.insert(at, self.apply_local(&id, change, w).await);
+            outcomes.insert(at, self.apply_local(&id, change, options.w).await);
         }
         outcomes.into_values().collect()
     }
 
     /// The edits of one range, in steps.
-    async fn apply_to_range(&self, range: usize, edits: Vec<(usize, Edit)>, w: Option<u32>) -> Vec<(usize, Outcome)> {
+    async fn apply_to_range(
+        &self,
+        range: usize,
+        edits: Vec<(usize, Edit)>,
+        options: &WriteOptions,
+    ) -> Vec<(usize, Outcome)> {
         let mut outcomes = Vec::with_capacity(edits.len());
         let mut edits = edits.into_iter().peekable();
         while edits.peek().is_some() {
-            let (places, step): (Vec<usize>, Vec<Edit>) = edits.by_ref().take(limits::EDITS_PER_STEP).unzip();
-            let judged = match self.copy_of(range).await {
-                Ok(copy) => copy.edit(step).await,
-                Err(error) => Err(error),
-            };
-            match judged {
-                Ok(results) => {
-                    assert_eq!(results.len(), places.len(), "one result per edit");
-                    let results = results.into_iter().map(|result| self.outcome(result, w));
-                    outcomes.extend(places.into_iter().zip(results));
+            let mut step: Vec<(usize, Edit)> = edits.by_ref().take(limits::EDITS_PER_STEP).collect();
+            for attempt in 1..=limits::VALIDATION_ATTEMPTS {
+                let places: Vec<usize> = step.iter().map(|(at, _)| *at).collect();
+                let again = attempt < limits::VALIDATION_ATTEMPTS;
+                step = match self.apply_step(range, step, options, again, &mut outcomes).await {
+                    Ok(step) => step,
+                    Err(error) => {
+                        outcomes.extend(places.into_iter().map(|at| (at, Err(error.clone().into()))));
+                        Vec::new()
+                    }
+                };
+                if step.is_empty() {
+                    break;
                 }
-                Err(error) => outcomes.extend(places.into_iter().map(|at| (at, Err(error.clone().into())))),
             }
         }
         outcomes
     }
 
+    /// Validates and judges; answers those to be validated anew, if there is another time (`again`).
+    async fn apply_step(
+        &self,
+        range: usize,
+        step: Vec<(usize, Edit)>,
+        options: &WriteOptions,
+        again: bool,
+        outcomes: &mut Vec<(usize, Outcome)>,
+    ) -> Result<Vec<(usize, Edit)>, ShardError> {
+        let copy = self.copy_of(range).await?;
+        let refs: Vec<&Edit> = step.iter().map(|(_, edit)| edit).collect();
+        let checked = self.validate(&refs, &options.caller).await?;
+        let mut accepted: Vec<(usize, (Edit, Basis))> = Vec::with_capacity(step.len());
+        for ((at, edit), checked) in step.into_iter().zip(checked) {
+            match checked {
+                Ok(basis) => accepted.push((at, (edit, basis))),
+                Err(error) => outcomes.push((at, Err(error))),
+            }
+        }
+        if accepted.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Only edits with a basis of their own can come back; the copies share their bodies.
+        let with_basis = accepted.iter().filter(|(_, (_, basis))| *basis != Basis::Any);
+        let mut kept: BTreeMap<usize, Edit> = with_basis.map(|(at, (edit, _))| (*at, edit.clone())).collect();
+        let (places, edits): (Vec<usize>, Vec<(Edit, Basis)>) = accepted.into_iter().unzip();
+        let results = match copy.edit_validated(edits).await {
+            Ok(results) => results,
+            Err(error) => {
+                outcomes.extend(places.into_iter().map(|at| (at, Err(error.clone().into()))));
+                return Ok(Vec::new());
+            }
+        };
+        assert_eq!(results.len(), places.len(), "one result per edit");
+        let mut changed = Vec::new();
+        for (at, result) in places.into_iter().zip(results) {
+            match (result, kept.remove(&at)) {
+                (Err(EditError::BasisChanged), Some(edit)) if again => changed.push((at, edit)),
+                (result, _) => outcomes.push((at, self.outcome(result, options.w))),
+            }
+        }
+        Ok(changed)
+    }
+
     fn outcome(&self, result: Result<Revision, EditError>, w: Option<u32>) -> Outcome {
         match result {
             Ok(rev) => Ok(WriteDone { rev, written: self.held_by_one_copy(w) }),
-            Err(EditError::Conflict) => Err(WriteError::Conflict),
+            // A basis that changes again and again is one that others write to.
+            Err(EditError::Conflict | EditError::BasisChanged) => Err(WriteError::Conflict),
             Err(EditError::MissingStub { id, name }) => Err(WriteError::MissingStub { id, name }),
             Err(EditError::UploadGone { name }) => Err(WriteError::UploadGone { name }),
         }
@@ -281,7 +331,7 @@ impl Database {
     /// [`Database::apply`] for one edit.
     pub(super) async fn apply_edit(&self, edit: Edit, options: WriteOptions) -> Outcome {
         let plan = Plan { id: edit.id.clone(), change: Change::Edit(edit) };
-        let mut outcomes = self.apply(vec![plan], options.w).await;
+        let mut outcomes = self.apply(vec![plan], &options).await;
         // Invariant: `apply` answers once per plan.
         outcomes.pop().expect("one outcome")
     }
@@ -366,7 +416,7 @@ fn local_number(rev: Option<&Revision>) -> Result<u64, WriteError> {
 }
 
 /// Which revisions a draft's stubs may mean.
-fn stub_source(draft: &Draft, options: WriteOptions) -> Want {
+fn stub_source(draft: &Draft, options: &WriteOptions) -> Want {
     let history = |path: &RevPath| {
         let revs = path.ids.iter().zip((0..=path.start).rev());
         revs.map(|(hash, pos)| Revision::new(pos, hash.clone())).collect()
@@ -381,7 +431,7 @@ fn stub_source(draft: &Draft, options: WriteOptions) -> Want {
 
 /// The first stub that names nothing. `None` also when the edit is going to be a conflict, which is told first, or is
 /// of a revision that is there already.
-fn missing_stub(draft: &Draft, options: WriteOptions, source: Option<&Fetched>) -> Option<String> {
+fn missing_stub(draft: &Draft, options: &WriteOptions, source: Option<&Fetched>) -> Option<String> {
     let parent = source.and_then(|s| s.found.iter().find_map(|(rev, stored)| Some((rev, stored.as_ref()?))));
     let is_conflict = match (source, parent) {
         _ if !options.new_edits => false,

@@ -13,11 +13,14 @@ use crate::auth::access::Refusal;
 use crate::auth::security::SecurityError;
 use crate::auth::users::UserError;
 use crate::config::ConfigError;
-use crate::coordinator::{ChangesError, DatabaseError, ReadError, SettingError, ShardError, WriteError};
+use crate::coordinator::{
+    ChangesError, DatabaseError, DesignLookupError, ReadError, SettingError, ShardError, WriteError,
+};
 use crate::document::draft::DraftError;
-use crate::document::json::JsonError;
+use crate::document::json::{JsonError, Value};
 use crate::document::revision::BadRevision;
 use crate::document::selector::{SelectorError, SelectorErrorKind};
+use crate::script::{DesignError, ScriptError};
 
 /// A failed request: becomes an answer `{"error":..,"reason":..}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub struct Problem {
     pub error: Cow<'static, str>,
     /// The text for people.
     pub reason: Cow<'static, str>,
+    /// The reason as JSON text where it is no text: what a function threw.
+    pub reason_json: Option<String>,
     /// Further headers of the answer, for instance `Allow`.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -39,7 +44,7 @@ impl Problem {
         error: impl Into<Cow<'static, str>>,
         reason: impl Into<Cow<'static, str>>,
     ) -> Problem {
-        Problem { status, error: error.into(), reason: reason.into(), headers: Vec::new() }
+        Problem { status, error: error.into(), reason: reason.into(), reason_json: None, headers: Vec::new() }
     }
 
     /// 400 `bad_request`.
@@ -138,9 +143,27 @@ impl Problem {
 
     /// The body of the answer, with the line end that CouchDB sends.
     pub fn body(&self) -> Bytes {
-        let quoted = |text: &str| serde_json::Value::from(text).to_string();
-        format!("{{\"error\":{},\"reason\":{}}}\n", quoted(&self.error), quoted(&self.reason)).into()
+        format!("{{\"error\":{},\"reason\":{}}}\n", quoted(&self.error), self.reason_text()).into()
     }
+
+    /// The reason as JSON text.
+    pub fn reason_text(&self) -> String {
+        self.reason_json.clone().unwrap_or_else(|| quoted(&self.reason))
+    }
+
+    /// The same with a reason of any JSON type.
+    #[must_use]
+    fn with_reason(mut self, reason: &Value) -> Problem {
+        match reason.as_str() {
+            Some(text) => self.reason = text.to_owned().into(),
+            None => self.reason_json = Some(String::from_utf8_lossy(&reason.to_vec()).into_owned()),
+        }
+        self
+    }
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
 }
 
 /// What handlers return.
@@ -291,11 +314,13 @@ impl From<WriteError> for Problem {
             WriteError::AttachmentTooLarge { name } => Problem::too_large("attachment_too_large", name),
             WriteError::Conflict => Problem::conflict(),
             WriteError::DatabaseGone => Problem::no_database(),
+            WriteError::Design(error) => error.into(),
             WriteError::DigestMismatch { name } => {
                 Problem::invalid("md5_mismatch", format!("Attachment {name} does not match its digest."))
             }
             WriteError::DocumentTooLarge { id } => Problem::too_large("document_too_large", id.as_str().to_owned()),
             WriteError::Draft(error) => error.into(),
+            WriteError::Forbidden { reason } => Problem::forbidden("").with_reason(&reason),
             WriteError::MissingAttachment => Problem::not_found("Document is missing attachment"),
             WriteError::MissingRev => Problem::new(StatusCode::CONFLICT, "not_found", "missing_rev"),
             WriteError::MissingStub { id, name } => Problem::new(
@@ -307,6 +332,8 @@ impl From<WriteError> for Problem {
             WriteError::RevisionRequired => {
                 Problem::bad_request("When `new_edits: false`, the document needs `_rev` or `_revisions` specified")
             }
+            WriteError::Script(error) => error.into(),
+            WriteError::Unauthorized { reason } => Problem::unauthorized("").with_reason(&reason),
             WriteError::UploadGone { name } => {
                 Problem::unavailable(format!("The upload of attachment {name} took too long, send it again."))
             }
@@ -334,7 +361,44 @@ impl From<ChangesError> for Problem {
         match error {
             ChangesError::MalformedSince => Problem::bad_request("Malformed sequence supplied in 'since' parameter."),
             ChangesError::Filter { error, reason } => Problem::invalid(error, reason),
+            ChangesError::Script(error) => error.into(),
             ChangesError::Read(error) => error.into(),
+        }
+    }
+}
+
+impl From<ScriptError> for Problem {
+    fn from(error: ScriptError) -> Problem {
+        let failed = |error: String, reason: String| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error, reason);
+        match error {
+            ScriptError::Busy => Problem::unavailable("Too many functions wait for their turn, try again."),
+            ScriptError::Compilation { reason } => failed("compilation_error".to_owned(), reason),
+            ScriptError::Engine { reason } => failed("os_process_error".to_owned(), reason),
+            ScriptError::MissingKey { name } => Problem::not_found(format!("missing json key: {name}")),
+            ScriptError::Thrown { error, reason } if error == "not_found" => Problem::missing().with_reason(&reason),
+            ScriptError::Thrown { error, reason } => failed(error, String::new()).with_reason(&reason),
+            ScriptError::Timeout => failed("os_process_error".to_owned(), "OS process timed out.".to_owned()),
+            ScriptError::UnknownLanguage { language } => failed("unknown_query_language".to_owned(), language),
+        }
+    }
+}
+
+impl From<DesignError> for Problem {
+    fn from(error: DesignError) -> Problem {
+        match error {
+            DesignError::Compilation { reason } => Problem::invalid("compilation_error", reason),
+            DesignError::Invalid { reason } => Problem::invalid("invalid_design_doc", reason),
+            DesignError::MissingFunction => Problem::not_found("missing function"),
+            DesignError::Script(error) => error.into(),
+        }
+    }
+}
+
+impl From<DesignLookupError> for Problem {
+    fn from(error: DesignLookupError) -> Problem {
+        match error {
+            DesignLookupError::NotFound { deleted } => Problem::not_found(if deleted { "deleted" } else { "missing" }),
+            DesignLookupError::Read(error) => error.into(),
         }
     }
 }

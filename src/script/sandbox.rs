@@ -129,7 +129,8 @@ fn read(text: &str) -> Result<Value, ScriptError> {
     if let Some([error, reason]) = members.get("thrown").and_then(Value::as_array) {
         let error = error.as_str().unwrap_or("unknown_error").to_owned();
         if error == "InternalError" {
-            return Err(engine(reason.as_str().unwrap_or_default().to_owned()));
+            let reason = reason.as_str().filter(|reason| !reason.is_empty());
+            return Err(engine(reason.unwrap_or("out of memory").to_owned()));
         }
         return Err(ScriptError::Thrown { error, reason: reason.clone() });
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::watch;
 
@@ -22,6 +22,8 @@ pub(super) struct Inner {
     pub(super) storage: Storage,
     pub(super) shard: ShardId,
     committed: watch::Sender<u64>,
+    /// Commits that changed a design document, since it was opened.
+    design_commits: AtomicU64,
     closed: AtomicBool,
 }
 
@@ -37,7 +39,8 @@ impl ShardCopy {
         let header = storage.read(move |view| Header::read(view, shard)).await?;
         let committed = watch::Sender::new(header.update_seq);
         let storage = storage.clone();
-        Ok(ShardCopy(Arc::new(Inner { storage, shard, committed, closed: AtomicBool::new(false) })))
+        let (design_commits, closed) = (AtomicU64::new(0), AtomicBool::new(false));
+        Ok(ShardCopy(Arc::new(Inner { storage, shard, committed, design_commits, closed })))
     }
 
     /// Its number.
@@ -84,10 +87,16 @@ impl ShardCopy {
             let mut transaction = Transaction::new(view, inner.shard, inner.storage.blobs())?;
             let before = transaction.header.update_seq;
             let done = work(&mut transaction, planted)?;
+            let changed_design = transaction.changed_design;
             let seq = transaction.finish();
             assert!(seq >= before, "sequences only grow");
             if seq > before {
-                view.after_commit(move || inner.announce(seq));
+                view.after_commit(move || {
+                    if changed_design {
+                        inner.design_commits.fetch_add(1, Ordering::SeqCst);
+                    }
+                    inner.announce(seq);
+                });
             }
             Ok(done)
         })
@@ -126,6 +135,11 @@ impl ShardCopy {
     /// The last committed sequence; changes only after the commit is durable.
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.0.committed.subscribe()
+    }
+
+    /// Changes with each commit that changes a design document: before it is acknowledged, after it can be read.
+    pub fn design_version(&self) -> u64 {
+        self.0.design_commits.load(Ordering::SeqCst)
     }
 
     /// Starts the upload of an attachment.

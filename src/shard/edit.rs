@@ -3,7 +3,7 @@
 use super::judge::{self, Conflict};
 use super::record::{BodyRecord, RevData};
 use super::transaction::{Loaded, Transaction};
-use super::{Edit, EditError, EditOp, RevPath, Revision, ShardCopy, ShardError};
+use super::{Basis, Edit, EditError, EditOp, RevPath, Revision, ShardCopy, ShardError};
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::rev_tree::{Merged, RevTree};
@@ -29,10 +29,21 @@ impl ShardCopy {
     ///
     /// # Panics
     /// When the path of a merge is empty.
-    pub async fn edit(&self, mut edits: Vec<Edit>) -> Result<Vec<Result<Revision, EditError>>, ShardError> {
-        edits.iter_mut().for_each(bound_path);
+    pub async fn edit(&self, edits: Vec<Edit>) -> Result<Vec<Result<Revision, EditError>>, ShardError> {
+        self.edit_validated(edits.into_iter().map(|edit| (edit, Basis::Any)).collect()).await
+    }
+
+    /// As [`ShardCopy::edit`], for edits that were validated: [`EditError::BasisChanged`] when that no longer holds.
+    ///
+    /// # Panics
+    /// When the path of a merge is empty.
+    pub async fn edit_validated(
+        &self,
+        mut edits: Vec<(Edit, Basis)>,
+    ) -> Result<Vec<Result<Revision, EditError>>, ShardError> {
+        edits.iter_mut().for_each(|(edit, _)| bound_path(edit));
         self.change(move |transaction, planted| {
-            edits.into_iter().map(|edit| apply(transaction, edit, planted)).collect()
+            edits.into_iter().map(|(edit, basis)| apply(transaction, edit, &basis, planted)).collect()
         })
         .await
     }
@@ -48,11 +59,18 @@ fn bound_path(edit: &mut Edit) {
     }
 }
 
-fn apply(transaction: &mut Transaction<'_, '_>, edit: Edit, planted: Planted) -> Judged<Revision> {
+fn apply(transaction: &mut Transaction<'_, '_>, edit: Edit, basis: &Basis, planted: Planted) -> Judged<Revision> {
     let loaded = transaction.load(&edit.id)?;
     match &edit.op {
         EditOp::Interactive { parent } => interactive(transaction, &edit, parent.as_ref(), loaded),
-        EditOp::Merge { path } => merge(transaction, &edit, path, loaded, planted),
+        EditOp::Merge { path } => {
+            if let Basis::Ancestor(seen) = basis
+                && judge::ancestor_of(&loaded.tree, path) != *seen
+            {
+                return Ok(Err(EditError::BasisChanged));
+            }
+            merge(transaction, &edit, path, loaded, planted)
+        }
     }
 }
 
@@ -92,7 +110,8 @@ fn merge(
     let attachments = if known {
         Vec::new()
     } else {
-        let base = judge::stub_base(&loaded.tree, path);
+        let ancestor = judge::ancestor_of(&loaded.tree, path);
+        let base = ancestor.and_then(|rev| loaded.tree.get(&rev).flatten()).map(|data| data.body);
         verdict!(resolve(transaction, edit, base, None)?)
     };
     store(transaction, edit, path, &attachments, loaded, planted)

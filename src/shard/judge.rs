@@ -6,7 +6,7 @@ use crate::document::render::Attachment;
 
 /// The edit is outdated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Conflict;
+pub struct Conflict;
 
 /// The revision that a client's edit builds on; `None` for the first of a document.
 ///
@@ -15,7 +15,7 @@ pub(super) struct Conflict;
 /// - a deleted document is written again without naming a parent, builds on the winning tombstone, and cannot be
 ///   deleted again;
 /// - else the parent must be a leaf; edits of losing leaves are allowed.
-pub(super) fn parent_of(
+pub fn parent_of(
     tree: &RevTree<RevData>,
     named: Option<&Revision>,
     deletes: bool,
@@ -32,14 +32,15 @@ pub(super) fn parent_of(
     }
 }
 
-/// The nearest ancestor of a merged revision whose body is there: its stubs mean that one's attachments.
-pub(super) fn stub_base(tree: &RevTree<RevData>, path: &RevPath) -> Option<u64> {
+/// The nearest ancestor of a merged revision whose body is there: its stubs mean that one's attachments, and validation
+/// compares the revision with it.
+pub fn ancestor_of(tree: &RevTree<RevData>, path: &RevPath) -> Option<Revision> {
     let ancestors = path.ids.iter().enumerate().skip(1);
-    let mut bodies = ancestors.filter_map(|(back, hash)| {
+    let mut available = ancestors.filter_map(|(back, hash)| {
         let rev = Revision::new(path.start.checked_sub(back as u64)?, hash.clone());
-        tree.get(&rev).flatten().filter(|data| data.is_available()).map(|data| data.body)
+        tree.get(&rev).flatten().is_some_and(|data| data.is_available()).then_some(rev)
     });
-    bodies.next()
+    available.next()
 }
 
 /// The attachments of the new revision: stubs taken from `base`, new ones with `revpos` where one is set. Fails with

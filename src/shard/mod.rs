@@ -37,6 +37,7 @@ use crate::document::revision::Revision;
 use crate::storage::{CommitError, StorageError};
 
 pub use copy::ShardCopy;
+pub use judge::{Conflict, ancestor_of, parent_of};
 pub use lifetime::{FIRST_FREE_SHARD, allocate, drop_shard, resume_drops};
 pub use record::RevData;
 
@@ -90,9 +91,20 @@ pub enum EditAttachment {
     New(Attachment),
 }
 
+/// What was known of a document when an edit of it was validated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// Nothing that could change the outcome.
+    Any,
+    /// The nearest ancestor with a body of a revision made elsewhere.
+    Ancestor(Option<Revision>),
+}
+
 /// Why an edit was refused; nothing of it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EditError {
+    /// The document is no longer as it was when the edit was validated: validate again.
+    BasisChanged,
     /// The parent is missing, unknown or outdated.
     Conflict,
     /// A stub names an attachment that the parent has not, or of another revpos.

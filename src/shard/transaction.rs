@@ -16,6 +16,8 @@ pub(super) struct Transaction<'t, 'v> {
     pub blobs: BlobStore,
     pub header: Header,
     before: Header,
+    /// Whether a design document was changed.
+    pub changed_design: bool,
 }
 
 /// A document as it was loaded: what its counters were made of.
@@ -35,7 +37,7 @@ struct Was {
 impl<'t, 'v> Transaction<'t, 'v> {
     pub(super) fn new(view: &'t mut WriteView<'v>, shard: ShardId, blobs: &BlobStore) -> Result<Self, StorageError> {
         let header = Header::read(view, shard)?;
-        Ok(Transaction { view, shard, blobs: blobs.clone(), header, before: header })
+        Ok(Transaction { view, shard, blobs: blobs.clone(), header, before: header, changed_design: false })
     }
 
     /// Writes the header; answers the shard's last sequence.
@@ -61,6 +63,7 @@ impl<'t, 'v> Transaction<'t, 'v> {
     /// Stores the changed tree of `loaded` under a new sequence; an empty one removes the document.
     pub(super) fn store(&mut self, id: &DocId, loaded: Loaded) -> Result<(), StorageError> {
         let Loaded { tree, was } = loaded;
+        self.changed_design |= id.is_design();
         self.header.update_seq += 1;
         let record = DocRecord { seq: self.header.update_seq, tree };
         if let Some(was) = &was {

@@ -65,15 +65,15 @@ async fn replicated_revisions_keep_their_names() {
     let options = WriteOptions { new_edits: false, ..WriteOptions::default() };
     let text = r#"{"_revisions":{"start":3,"ids":["c","b","a"]},"v":3}"#;
     for _ in 0..2 {
-        assert_eq!(database.write_one(request("a", text), options).await.unwrap().rev, rev("3-c"));
+        assert_eq!(database.write_one(request("a", text), options.clone()).await.unwrap().rev, rev("3-c"));
     }
-    let missing = database.write_one(request("a", "{}"), options).await;
+    let missing = database.write_one(request("a", "{}"), options.clone()).await;
     assert!(matches!(missing, Err(WriteError::RevisionRequired)));
     let asked = BTreeMap::from([(id("a"), vec![rev("3-c"), rev("4-d"), rev("2-b")]), (id("b"), vec![rev("1-a")])]);
     let diff = database.revs_diff(asked).await.unwrap();
     assert_eq!(diff[&id("a")], RevsDiff { missing: vec![rev("4-d")], possible_ancestors: vec![rev("3-c")] });
     assert_eq!(diff[&id("b")], RevsDiff { missing: vec![rev("1-a")], possible_ancestors: vec![] });
-    database.write_one(request("a", r#"{"_rev":"3-d","v":4}"#), options).await.unwrap();
+    database.write_one(request("a", r#"{"_rev":"3-d","v":4}"#), options.clone()).await.unwrap();
     let fetched = database.fetch(&id("a"), Want::Winner).await.unwrap().unwrap();
     assert_eq!(read::conflicts(&fetched, &rev("3-d")), (vec![rev("3-c")], vec![]));
     assert_eq!(read::revs_info(&fetched, &rev("3-c")).len(), 3);
@@ -209,7 +209,7 @@ async fn a_partitioned_database_wants_partitions() {
 async fn batched_documents_arrive() {
     let (_world, _coordinator, database) = database(1).await;
     let mut feed = database.changes(ChangesQuery::default()).await.unwrap();
-    database.write_later(request("a", "{}")).await.unwrap();
+    database.write_later(request("a", "{}"), Default::default()).await.unwrap();
     feed.wait().await;
     assert_eq!(body(&database, "a").await, "{}");
 }

@@ -79,7 +79,7 @@ async fn rows_show_winners_or_all_leaves_and_documents() {
     let (_world, _coordinator, database) = database(2).await;
     let options = WriteOptions { new_edits: false, ..WriteOptions::default() };
     for text in [r#"{"_rev":"2-b","v":"b"}"#, r#"{"_rev":"1-a","v":"a"}"#, r#"{"_rev":"3-c","_deleted":true}"#] {
-        database.write_one(request("x", text), options).await.unwrap();
+        database.write_one(request("x", text), options.clone()).await.unwrap();
     }
     let shown = |rows: &[ChangeRow]| rows[0].revs.iter().map(Revision::to_string).collect::<Vec<_>>().join(" ");
     let (rows, _) = read(&database, ChangesQuery::default()).await;

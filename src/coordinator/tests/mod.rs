@@ -4,6 +4,7 @@ mod catalogue;
 mod documents;
 mod feeds;
 mod lists;
+mod validation;
 
 use std::sync::Arc;
 

@@ -35,7 +35,7 @@ pub async fn bulk_docs(ctx: &Context, mut request: Request, db: &str) -> Result<
     if body.get("all_or_nothing").and_then(Value::as_bool) == Some(true) {
         return Ok(not_atomic(&names));
     }
-    let options = WriteOptions { new_edits, ..options(&request.query) };
+    let options = WriteOptions { new_edits, ..options(&request) };
     let mut refused: Vec<Option<Problem>> = Vec::with_capacity(requests.len());
     for write in &mut requests {
         let checked = match may_write(ctx, &request, &db, &write.id) {
@@ -106,8 +106,7 @@ fn not_atomic(names: &[(DocId, Option<Revision>)]) -> Reply {
 
 fn failed(id: &DocId, rev: Option<&str>, problem: &Problem) -> Vec<u8> {
     let mut out = b"{".to_vec();
-    let members = [("id", Some(id.as_str())), ("rev", rev), ("error", Some(&*problem.error))];
-    for (name, value) in members.iter().chain(&[("reason", Some(&*problem.reason))]) {
+    for (name, value) in [("id", Some(id.as_str())), ("rev", rev), ("error", Some(&*problem.error))] {
         let Some(value) = value else { continue };
         if out.len() > 1 {
             out.push(b',');
@@ -116,6 +115,8 @@ fn failed(id: &DocId, rev: Option<&str>, problem: &Problem) -> Vec<u8> {
         out.push(b':');
         write_string(value, &mut out);
     }
+    out.extend_from_slice(b",\"reason\":");
+    out.extend_from_slice(problem.reason_text().as_bytes());
     out.push(b'}');
     out
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
+use super::changes_filter;
 use super::changes_query::{self, ChangesArgs, Feed, Filter, Heartbeat};
 use super::document::open;
 use super::local::state_etag;
@@ -19,7 +20,7 @@ use crate::world::Env;
 /// GET and POST `/{db}/_changes`
 ///
 /// # Errors
-/// 400 for parameters that cannot be read, 501 for filters that come with a later milestone.
+/// 400 for parameters that cannot be read, 404 for a filter function that is not there, 500 for one that fails.
 pub async fn changes(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
     let db = open(ctx, &request, db)?;
     let body = if request.verb == Verb::Post { Some(body(&mut request).await?) } else { None };
@@ -28,9 +29,13 @@ pub async fn changes(ctx: &Context, mut request: Request, db: &str) -> Result<Re
     if args.feed == Feed::Normal && request.verb == Verb::Get && request.has_current(&etag) {
         return Ok(Reply::not_modified(&etag));
     }
-    let changes = db.changes(query(ctx, &args)?).await?;
+    let filter = filter(ctx, &request, &db, &args.filter, body.as_ref()).await?;
+    let judged = matches!(filter, ChangesFilter::Rows(_));
+    let mut changes = db.changes(query(&args, filter)?).await?;
+    // Read before the answer begins, so that a filter that fails is an error and not half an answer.
+    let first = if judged { changes.next().await? } else { None };
     let writer = Writer { env: ctx.env.clone(), db, waits: Waits::new(ctx, &args), args: args.clone(), rows: 0 };
-    let reply = Reply::generate(move |mut sink| async move { writer.run(changes, &mut sink).await });
+    let reply = Reply::generate(move |mut sink| async move { writer.run(changes, first, &mut sink).await });
     Ok(match args.feed {
         Feed::Normal => reply.etag(&etag),
         Feed::EventSource => reply.header(CONTENT_TYPE, "text/event-stream").header(CACHE_CONTROL, "no-cache"),
@@ -52,20 +57,28 @@ async fn body(request: &mut Request) -> Result<Object> {
     }
 }
 
-fn query(ctx: &Context, args: &ChangesArgs) -> Result<ChangesQuery> {
+async fn filter(
+    ctx: &Context,
+    request: &Request,
+    db: &Database,
+    filter: &Filter,
+    body: Option<&Object>,
+) -> Result<ChangesFilter> {
+    match filter {
+        Filter::None => Ok(ChangesFilter::None),
+        Filter::Design => Ok(ChangesFilter::Design),
+        Filter::DocIds(ids) => Ok(ChangesFilter::DocIds(ids.iter().map(|id| DocId::new(id)).collect())),
+        Filter::View(place) => changes_filter::view(db, place).await,
+        Filter::Function(place) => changes_filter::function(ctx, request, db, place, body).await,
+        Filter::Selector(args) => Ok(ChangesFilter::Rows(args.filter(&ctx.env, &ctx.collator))),
+    }
+}
+
+fn query(args: &ChangesArgs, filter: ChangesFilter) -> Result<ChangesQuery> {
     let since = match &args.since {
         changes_query::Since::Start => Since::Beginning,
         changes_query::Since::Now => Since::Now,
         changes_query::Since::Token(token) => Since::parse(token)?,
-    };
-    let filter = match &args.filter {
-        Filter::None => ChangesFilter::None,
-        Filter::Design => ChangesFilter::Design,
-        Filter::DocIds(ids) => ChangesFilter::DocIds(ids.iter().map(|id| DocId::new(id)).collect()),
-        Filter::Selector(args) => ChangesFilter::Rows(args.filter(&ctx.env, &ctx.collator)),
-        Filter::View(_) | Filter::Function(_) => {
-            return Err(super::not_yet::endpoint("This filter of _changes"));
-        }
     };
     Ok(ChangesQuery {
         since,
@@ -108,9 +121,13 @@ struct Writer {
 }
 
 impl Writer {
-    async fn run(mut self, mut changes: Changes, sink: &mut ChunkSink) -> Result<()> {
+    /// Sends the feed; `first` is a page that was read ahead.
+    async fn run(mut self, mut changes: Changes, first: Option<Vec<ChangeRow>>, sink: &mut ChunkSink) -> Result<()> {
         if self.in_one_body() {
             sink.write(b"{\"results\":[\n").await?;
+        }
+        for row in first.into_iter().flatten() {
+            self.row(&row, sink).await?;
         }
         loop {
             while let Some(page) = changes.next().await? {

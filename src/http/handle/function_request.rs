@@ -1,0 +1,101 @@
+//! The request object that functions of design documents see as `req`.
+//!
+//! Its members are those that CouchDB 3.5 was measured to give (golden facts 'Show, list, update, rewrite').
+
+use std::sync::Arc;
+
+use super::database::info;
+use crate::coordinator::Database;
+use crate::document::json::{self, Object, Value};
+use crate::http::query::decode;
+use crate::http::{Context, Request, Result};
+
+/// Query parameters that come decoded; all others are texts.
+const DECODED: [&str; 4] = ["key", "startkey", "endkey", "descending"];
+
+/// The JSON text of the object. `id`: the document in question; `body`: the parsed body of a POST.
+///
+/// # Errors
+/// When the database cannot be read.
+pub async fn function_request(
+    ctx: &Context,
+    request: &Request,
+    db: &Database,
+    id: Option<&str>,
+    body: Option<&Object>,
+) -> Result<Arc<str>> {
+    let info = json::parse(info(db).await?.to_string().as_bytes()).unwrap_or(Value::Null);
+    let path: Vec<Value> = request.raw_path.split('/').filter(|segment| !segment.is_empty()).map(segment).collect();
+    let mut out = Object::new();
+    out.push("info", info);
+    out.push("id", id.map_or(Value::Null, Value::from));
+    out.push("uuid", ctx.uuids.next());
+    out.push("method", request.method.as_str());
+    out.push("requested_path", requested(request, path.clone()));
+    out.push("path", path);
+    out.push("raw_path", request.raw_path.as_str());
+    out.push("query", query(request));
+    out.push("headers", headers(request));
+    out.push("body", body.map_or_else(|| Value::from("undefined"), |body| Value::Object(body.clone())));
+    out.push("peer", request.peer.ip().to_string());
+    out.push("form", Object::new());
+    out.push("cookie", cookies(request));
+    out.push("userCtx", user(request, db));
+    out.push("secObj", json::parse(&db.security()).unwrap_or(Value::Null));
+    Ok(String::from_utf8_lossy(&out.to_vec()).into())
+}
+
+fn segment(raw: &str) -> Value {
+    Value::from(String::from_utf8_lossy(&decode(raw)).into_owned())
+}
+
+/// The path whose last segment has the query behind it, as CouchDB 3.5 was measured.
+fn requested(request: &Request, mut path: Vec<Value>) -> Vec<Value> {
+    let pairs: Vec<String> = request.query.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    if let (Some(Value::String(last)), false) = (path.last_mut(), pairs.is_empty()) {
+        last.push('?');
+        last.push_str(&pairs.join("&"));
+    }
+    path
+}
+
+fn query(request: &Request) -> Object {
+    let mut out = Object::new();
+    for (name, text) in request.query.iter() {
+        let decoded = if DECODED.contains(&name) { json::parse(text.as_bytes()).ok() } else { None };
+        out.insert(name, decoded.unwrap_or_else(|| Value::from(text)));
+    }
+    out
+}
+
+/// Header names as clients usually write them: the ones on the wire are of any case.
+fn headers(request: &Request) -> Object {
+    let mut out = Object::new();
+    for (name, value) in &request.headers {
+        let parts: Vec<String> = name.as_str().split('-').map(capitalized).collect();
+        out.insert(parts.join("-"), String::from_utf8_lossy(value.as_bytes()).into_owned());
+    }
+    out
+}
+
+fn capitalized(word: &str) -> String {
+    let (first, rest) = word.split_at(word.chars().next().map_or(0, char::len_utf8));
+    first.to_ascii_uppercase() + rest
+}
+
+fn cookies(request: &Request) -> Object {
+    let pairs = request.header("cookie").unwrap_or("").split(';').filter_map(|pair| pair.trim().split_once('='));
+    let mut out = Object::new();
+    for (name, value) in pairs {
+        out.insert(name, value.trim_matches('"'));
+    }
+    out
+}
+
+fn user(request: &Request, db: &Database) -> Object {
+    let mut out = Object::new();
+    out.push("db", db.name.as_str());
+    out.push("name", request.user.name.as_deref().map_or(Value::Null, Value::from));
+    out.push("roles", request.user.roles.iter().map(|role| Value::from(role.as_str())).collect::<Vec<_>>());
+    out
+}
