@@ -1,8 +1,8 @@
 //! One JavaScript runtime with the functions of one design document.
 //!
-//! Assumes that a [`Sandbox`] is used by one worker at a time. Promises that a call ends within its time (but for single
-//! built-in operations, which cannot be interrupted: the memory limit bounds those), that it takes no more than the
-//! memory and stack limits, and that it reaches neither network, files nor the real clock.
+//! Assumes that a [`Sandbox`] is used by one worker at a time. Promises that a call ends within its time (but for
+//! single built-in operations, which cannot be interrupted: the memory limit bounds those), that it takes no more than
+//! the memory and stack limits, and that it reaches neither network, files nor the real clock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
