@@ -156,7 +156,7 @@ impl Totals {
     fn print(&self, seconds: f64) {
         let simulated_s = self.simulated_ms / 1000;
         println!(
-            "{simulated_s} simulated seconds in {seconds:.1} s, {} node starts, edits acknowledged {} refused {} unknown {}",
+            "{simulated_s} simulated seconds in {seconds:.1} s, {} starts, edits: {} acknowledged, {} refused, {} unknown",
             self.starts, self.edits.0, self.edits.1, self.edits.2
         );
         println!("answers {:?}", self.answers);

@@ -158,6 +158,13 @@ pub enum Fault {
         /// Duration.
         for_ms: u64,
     },
+    /// F11, F13: syncs and writes fail now and then; what a failed sync should have written is lost.
+    DiskErrors {
+        /// Failures per 1,000 operations.
+        per_1000: u32,
+        /// Duration.
+        for_ms: u64,
+    },
     /// F18: the node's wall clock jumps.
     ClockJump {
         /// Milliseconds, either way.
@@ -266,7 +273,7 @@ fn faults(rng: &mut ChaCha8Rng) -> Vec<TimedFault> {
     if rng.random_range(0..5) == 0 {
         return Vec::new();
     }
-    let kinds: Vec<u32> = (0..7).filter(|_| rng.random_range(0..2) == 0).collect();
+    let kinds: Vec<u32> = (0..8).filter(|_| rng.random_range(0..2) == 0).collect();
     if kinds.is_empty() {
         return Vec::new();
     }
@@ -281,6 +288,7 @@ fn faults(rng: &mut ChaCha8Rng) -> Vec<TimedFault> {
                 3 => Fault::Partition { for_ms, answers_only: rng.random_range(0..2) == 0 },
                 4 => Fault::Reset,
                 5 => Fault::SlowDisk { factor: pick(rng, &[10, 100, 1_000]), for_ms },
+                6 => Fault::DiskErrors { per_1000: pick(rng, &[2, 20, 200]), for_ms },
                 _ => Fault::ClockJump { by_ms: rng.random_range(-100_000_000..=100_000_000) },
             };
             TimedFault { at_ms: rng.random_range(0..WORK_MS), fault }
@@ -313,6 +321,6 @@ mod tests {
         assert!(has(|f| matches!(f, Fault::Crash { .. })) && has(|f| matches!(f, Fault::PowerLoss { .. })));
         assert!(has(|f| matches!(f, Fault::Fuse { .. })) && has(|f| matches!(f, Fault::Partition { .. })));
         assert!(has(|f| matches!(f, Fault::Reset)) && has(|f| matches!(f, Fault::SlowDisk { .. })));
-        assert!(has(|f| matches!(f, Fault::ClockJump { .. })));
+        assert!(has(|f| matches!(f, Fault::ClockJump { .. })) && has(|f| matches!(f, Fault::DiskErrors { .. })));
     }
 }

@@ -112,16 +112,22 @@ impl Keeper {
     /// Starts the node's program in the current life of its machine.
     fn launch(&self) {
         let env = self.node.env();
-        let (options, shared) = (self.options, Arc::clone(&self.shared));
+        let (options, shared, disk) = (self.options, Arc::clone(&self.shared), Arc::clone(self.node.disk()));
         env.clone().spawn(async move {
             let port = format!("chttpd/port={PORT}");
             let settings = [ADMIN, "couchdb/uuid=00", "chttpd/bind_address=any", port.as_str()];
             let config = Config::in_memory(&env, settings.into_iter().filter_map(Setting::parse).collect());
-            match Node::start_with(&env, &config, Path::new("/data"), options).await {
-                Ok(_node) => std::future::pending::<()>().await,
-                Err(error) => {
-                    let violation = Violation { invariant: "I27", what: format!("the node does not start: {error}") };
-                    lock(&shared).violation.get_or_insert(violation);
+            loop {
+                match Node::start_with(&env, &config, Path::new("/data"), options).await {
+                    Ok(_node) => std::future::pending::<()>().await,
+                    // An operator tries again; what the disk refused may work then.
+                    Err(_) if fails(&disk.faults()) => env.sleep(Duration::from_millis(300)).await,
+                    Err(error) => {
+                        let violation =
+                            Violation { invariant: "I27", what: format!("the node does not start: {error}") };
+                        lock(&shared).violation.get_or_insert(violation);
+                        return;
+                    }
                 }
             }
         });
@@ -193,6 +199,10 @@ async fn scenario(world: SimWorld, plan: Plan, bug: Option<Bug>) -> (Shared, u64
 
 fn client_ip(n: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 1, n + 1))
+}
+
+fn fails(faults: &DiskFaults) -> bool {
+    faults.sync_error > 0.0 || faults.write_error > 0.0
 }
 
 fn usual_disk(world: &WorldPlan) -> DiskFaults {
@@ -309,6 +319,12 @@ fn apply(world: &SimWorld, keeper: &Keeper, plan: &Plan, clients: &[IpAddr], fau
         Fault::SlowDisk { factor, for_ms } => {
             let (usual, disk) = (usual_disk(&plan.world), Arc::clone(node.disk()));
             disk.set_faults(DiskFaults { slow: *factor, ..usual.clone() });
+            later(for_ms, Box::new(move |_| disk.set_faults(usual)));
+        }
+        Fault::DiskErrors { per_1000, for_ms } => {
+            let (usual, disk) = (usual_disk(&plan.world), Arc::clone(node.disk()));
+            let chance = f64::from(*per_1000) / 1000.0;
+            disk.set_faults(DiskFaults { sync_error: chance, write_error: chance, ..usual.clone() });
             later(for_ms, Box::new(move |_| disk.set_faults(usual)));
         }
         Fault::ClockJump { by_ms } => node.jump_clock(*by_ms),

@@ -1,10 +1,10 @@
 //! Journal, memtables and engine as one store: a commit is one journal sync; the engine follows in large flushes.
 //!
 //! Writes go to the journal, then into the active memtable. A memtable that is full is frozen and its journal segment
-//! closed; a background step writes it to the engine in key order as one durable transaction together with its position,
-//! and only then it is dropped and its segments are released. A view is a picture of both memtables (persistent maps, so
-//! taking it copies nothing) over an engine view that was opened under the same lock. Recovery replays the journal into
-//! the active memtable and serves at once.
+//! closed; a background step writes it to the engine in key order, as one durable transaction together with its
+//! position, and only then it is dropped and its segments are released. A view is a picture of both memtables
+//! (persistent maps, so taking it copies nothing) over an engine view that was opened under the same lock. Recovery
+//! replays the journal into the active memtable and serves at once.
 
 use std::ops::ControlFlow;
 use std::path::Path;
