@@ -26,6 +26,21 @@ fn every_invariant_holds() {
     assert!(acknowledged > 0, "nothing was written: nothing was tested");
 }
 
+/// Plans that once failed, named after what went wrong.
+#[test]
+fn regression_plans_hold() {
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("plans");
+    let mut paths: Vec<_> = std::fs::read_dir(dir).expect("plans").map(|e| e.expect("an entry").path()).collect();
+    paths.sort();
+    assert!(!paths.is_empty());
+    for path in paths {
+        let text = std::fs::read_to_string(&path).expect("a readable plan");
+        let plan: Plan = serde_json::from_str(&text).expect("a plan");
+        let failure = run_plan(plan, None).failure;
+        assert_eq!(failure, None, "{}", path.display());
+    }
+}
+
 /// The trace hash that a process of its own prints for a seed.
 fn hash_of_a_process(seed: u64) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_settee-sim")).args(["replay", &seed.to_string()]).output();

@@ -274,6 +274,11 @@ impl Coordinator {
         cache.open(name, &self.context).ok_or(DatabaseError::NotFound)
     }
 
+    /// Whether a disk error has stopped all writes of this node until it is restarted.
+    pub fn writes_stopped(&self) -> bool {
+        self.context.storage.writes_stopped()
+    }
+
     /// Whether there is such a database.
     pub fn has_database(&self, name: &str) -> bool {
         self.cache.read().unwrap_or_else(PoisonError::into_inner).names.contains_key(name)

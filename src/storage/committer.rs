@@ -5,7 +5,7 @@
 //! dropped still runs once it is queued. After a failed commit, or an I/O error of a job, all writes of the node stop
 //! for good: what reached the disk is unknown, and going on could contradict it. Restarting the node finds out.
 //!
-//! This is the seam at which a journal may replace the store's own durable commit: only `Group::commit` would change.
+//! The store below makes one group one journal frame and one sync (`layered.rs`).
 
 use std::collections::VecDeque;
 use std::fmt;

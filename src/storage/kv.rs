@@ -18,6 +18,10 @@ pub trait Store: Send + Sync + 'static {
     fn commit(&self, batch: &Batch) -> Result<(), StorageError>;
     /// Size of the store's files in bytes.
     fn file_bytes(&self) -> u64;
+    /// Whether work behind earlier commits has failed, so that the next commit will.
+    fn has_failed(&self) -> bool {
+        false
+    }
     /// True while the store cannot take more writes without outgrowing its memory; the committer waits meanwhile.
     fn full(&self) -> Option<watch::Receiver<bool>> {
         None

@@ -18,7 +18,7 @@ use super::kv::{Batch, Direction, KeyRange, StorageError, Store, View, Visit};
 use super::overlay::Overlay;
 use super::planted::Planted;
 use crate::limits;
-use crate::world::{Disk, Env, Pool};
+use crate::world::{Env, Pool};
 
 /// Where the engine keeps the position up to which it holds everything: above all shard numbers in use.
 const FLUSHED_KEY: &[u8] = &[0xff; 9];
@@ -59,7 +59,7 @@ impl LayeredStore {
     /// # Errors
     /// [`StorageError::Corrupt`] when acknowledged groups cannot be read any more.
     pub fn open(
-        disk: &Arc<dyn Disk>,
+        env: &Env,
         dir: &Path,
         engine: Arc<dyn Store>,
         flush_at_bytes: usize,
@@ -67,8 +67,7 @@ impl LayeredStore {
     ) -> Result<LayeredStore, StorageError> {
         let flushed = flushed_position(engine.as_ref())?;
         let mut tables = Tables { last: flushed, ..Tables::default() };
-        let journal =
-            Journal::open(disk, dir, flushed, planted, &mut |position, batch| tables.apply(position, &batch))?;
+        let journal = Journal::open(env, dir, flushed, planted, &mut |position, batch| tables.apply(position, &batch))?;
         let full = watch::Sender::new(false);
         let (journal, tables) = (Mutex::new(journal), Mutex::new(tables));
         let work = Arc::new(Notify::new());
@@ -84,24 +83,24 @@ impl LayeredStore {
     /// Writes the frozen memtable, if there is one, to the engine. Blocks for as long as the engine's commit takes.
     fn flush(&self) {
         let Some((table, last)) = self.lock().frozen.as_ref().map(|f| (f.table.clone(), f.last)) else { return };
+        // Also when the engine panics: writers that wait for room must not wait for ever.
+        let mut outcome = FlushOutcome { store: self, error: Some(StorageError::Io("the engine panicked".into())) };
+        outcome.error = self.write_to_engine(&table, last).err();
+    }
+
+    fn write_to_engine(&self, table: &Memtable, last: Position) -> Result<(), StorageError> {
         let mut batch = Batch::new();
-        for (key, value) in &table {
+        for (key, value) in table {
             match value {
                 Some(value) => batch.put(key.to_vec(), value.to_vec()),
                 None => batch.delete(key.to_vec()),
             }
         }
         batch.put(FLUSHED_KEY.to_vec(), last.to_be_bytes().to_vec());
-        let done = self.engine.commit(&batch).and_then(|()| {
-            self.lock().frozen = None;
-            let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
-            journal.release(last).map_err(StorageError::from)
-        });
-        if let Err(error) = done {
-            tracing::error!(%error, "a flush failed: this node takes no more writes until it is restarted");
-            self.lock().failed = Some(error);
-        }
-        self.full.send_replace(false);
+        self.engine.commit(&batch)?;
+        self.lock().frozen = None;
+        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(journal.release(last)?)
     }
 
     /// Closes the active memtable when it is full and the one before is in the engine.
@@ -129,6 +128,22 @@ impl LayeredStore {
 
     fn lock(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells what came of a flush when it is dropped.
+struct FlushOutcome<'a> {
+    store: &'a LayeredStore,
+    error: Option<StorageError>,
+}
+
+impl Drop for FlushOutcome<'_> {
+    fn drop(&mut self) {
+        if let Some(error) = self.error.take() {
+            tracing::error!(%error, "a flush failed: this node takes no more writes until it is restarted");
+            self.store.lock().failed = Some(error);
+        }
+        self.store.full.send_replace(false);
     }
 }
 
@@ -190,6 +205,10 @@ impl Store for LayeredStore {
     fn file_bytes(&self) -> u64 {
         let journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         self.engine.file_bytes() + journal.bytes()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.lock().failed.is_some()
     }
 
     fn full(&self) -> Option<watch::Receiver<bool>> {

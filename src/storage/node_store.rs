@@ -165,6 +165,11 @@ impl Storage {
         &self.0.blobs
     }
 
+    /// Whether a disk error has stopped all writes of this node until it is restarted.
+    pub fn writes_stopped(&self) -> bool {
+        self.0.committer.writes_stopped() || self.0.store.has_failed()
+    }
+
     /// Bugs for the simulator to find.
     pub fn planted(&self) -> Planted {
         self.0.planted
@@ -217,8 +222,7 @@ fn open_files(
             let file = path(dir, &["store", "0.redb"]);
             let store = RedbStore::open(disk.as_ref(), &file, options.cache_bytes, options.planted)?;
             let engine = Arc::new(LockedStore { store, _lock: lock });
-            let layered =
-                Arc::new(LayeredStore::open(disk, &journal, engine, options.flush_at_bytes, options.planted)?);
+            let layered = Arc::new(LayeredStore::open(env, &journal, engine, options.flush_at_bytes, options.planted)?);
             layered.start_flushing(env);
             layered
         }

@@ -29,8 +29,12 @@ pub fn welcome(ctx: &Context) -> Reply {
     Reply::value(StatusCode::OK, &body)
 }
 
-/// `GET /_up`: 404 in maintenance, so that a balancer sends its requests elsewhere.
+/// `GET /_up`: 404 in maintenance, and once a disk error has stopped all writes, so that a balancer sends its requests
+/// elsewhere.
 pub fn up(ctx: &Context) -> Reply {
+    if ctx.coordinator.writes_stopped() {
+        return Reply::value(StatusCode::NOT_FOUND, &json!({"status": "writes_stopped"}));
+    }
     match ctx.config.text("couchdb", "maintenance_mode", "false").as_str() {
         "true" => Reply::value(StatusCode::NOT_FOUND, &json!({"status": "maintenance_mode"})),
         "nolb" => Reply::value(StatusCode::NOT_FOUND, &json!({"status": "nolb"})),

@@ -1,13 +1,14 @@
 //! The bytes of a journal segment: a header, then frames; pure functions.
 //!
 //! ```text
-//!   header  "settee-j" | version u32 | crc u32 | number u64 | previous u64 | first u64          (40 bytes)
-//!   frame   "sttf" | length u32 | crc u32 | 0 u32 | position u64 | payload, padded to 8 bytes   (24 bytes + payload)
+//!   header  "settee-j" | version u32 | crc u32 | number u64 | previous u64 | first u64 | salt u64   (48 bytes)
+//!   frame   "sttf" | length u32 | crc u32 | salt u32 | position u64 | payload, padded to 8 bytes    (24 bytes + payload)
 //! ```
 //!
-//! Numbers are little endian. A header's crc covers what follows it, a frame's crc position and payload. `previous` is
-//! the last position before the segment, `first` the first that it may hold. One frame is one group of writes that was
-//! synced as a whole before the next was written: so a good frame proves every frame before it.
+//! Numbers are little endian. A header's crc covers what follows it; a frame's covers salt, position and payload.
+//! `previous` is the last position before the segment, `first` the first that it may hold. The salt is drawn for each
+//! segment: stored documents may hold bytes that look like frames, but not like frames of this segment. One frame is one
+//! group of writes that was synced as a whole before the next was written: a good frame proves every frame before it.
 
 use std::ops::Range;
 
@@ -15,7 +16,7 @@ use crate::storage::kv::Batch;
 use crate::wire::codec::{CodecError, Reader, put_bytes, put_varint};
 
 /// Bytes of a segment's header.
-pub(super) const HEADER_BYTES: usize = 40;
+pub(super) const HEADER_BYTES: usize = 48;
 /// Bytes of a frame before its payload.
 pub(super) const FRAME_HEAD_BYTES: usize = 24;
 const SEGMENT_MAGIC: &[u8; 8] = b"settee-j";
@@ -32,6 +33,21 @@ pub(super) struct Header {
     pub previous: u64,
     /// The first position that it may hold.
     pub first: u64,
+    /// What all its frames carry.
+    pub salt: u64,
+}
+
+/// What stands at the start of a segment's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Head {
+    /// Nothing was ever written there.
+    Blank,
+    /// Written by a settee that came later; carries its version.
+    Newer(u32),
+    /// Something that is no whole header.
+    Damaged,
+    /// A header.
+    Whole(Header),
 }
 
 impl Header {
@@ -42,19 +58,27 @@ impl Header {
         out[16..24].copy_from_slice(&self.number.to_le_bytes());
         out[24..32].copy_from_slice(&self.previous.to_le_bytes());
         out[32..40].copy_from_slice(&self.first.to_le_bytes());
+        out[40..48].copy_from_slice(&self.salt.to_le_bytes());
         let crc = crc32fast::hash(&out[16..]);
         out[12..16].copy_from_slice(&crc.to_le_bytes());
         out
     }
 
-    /// The header at the start of a segment; `None` when it is not whole.
-    pub(super) fn decode(segment: &[u8]) -> Option<Header> {
-        let head = segment.get(..HEADER_BYTES)?;
-        let good = &head[..8] == SEGMENT_MAGIC
-            && u32_at(head, 8) == Some(VERSION)
-            && u32_at(head, 12) == Some(crc32fast::hash(&head[16..]));
-        let number = |at| u64_at(head, at);
-        if good { Some(Header { number: number(16)?, previous: number(24)?, first: number(32)? }) } else { None }
+    /// Reads the start of a segment.
+    pub(super) fn decode(segment: &[u8]) -> Head {
+        let head = &segment[..segment.len().min(HEADER_BYTES)];
+        if head.iter().all(|b| *b == 0) {
+            return Head::Blank;
+        }
+        let version = u32_at(head, 8).filter(|_| head.starts_with(SEGMENT_MAGIC));
+        match version {
+            Some(VERSION) if head.len() == HEADER_BYTES && u32_at(head, 12) == Some(crc32fast::hash(&head[16..])) => {
+                let number = |at| u64_at(head, at).unwrap_or_default();
+                Head::Whole(Header { number: number(16), previous: number(24), first: number(32), salt: number(40) })
+            }
+            Some(version) if version > VERSION => Head::Newer(version),
+            _ => Head::Damaged,
+        }
     }
 }
 
@@ -68,8 +92,8 @@ pub(super) struct Frame {
     pub next: usize,
 }
 
-/// Encodes a batch as the frame of `position`.
-pub(super) fn encode(position: u64, batch: &Batch) -> Vec<u8> {
+/// Encodes a batch as the frame of `position` in the segment of `salt`.
+pub(super) fn encode(salt: u64, position: u64, batch: &Batch) -> Vec<u8> {
     let mut out = vec![0; FRAME_HEAD_BYTES];
     out.reserve(batch.bytes() + 16 * batch.writes().len());
     put_varint(&mut out, batch.writes().len() as u64);
@@ -85,22 +109,30 @@ pub(super) fn encode(position: u64, batch: &Batch) -> Vec<u8> {
     let length = u32::try_from(length).expect("a group fits a frame");
     out[..4].copy_from_slice(FRAME_MAGIC);
     out[4..8].copy_from_slice(&length.to_le_bytes());
+    out[12..16].copy_from_slice(&(salt as u32).to_le_bytes());
     out[16..24].copy_from_slice(&position.to_le_bytes());
-    let crc = crc32fast::hash(&out[16..]);
+    let crc = checksum(salt, &out[12..]);
     out[8..12].copy_from_slice(&crc.to_le_bytes());
     out.resize(out.len().next_multiple_of(ALIGN), 0);
     out
 }
 
-/// The frame that begins at `at`; `None` when there is no whole one.
-pub(super) fn frame_at(segment: &[u8], at: usize) -> Option<Frame> {
+fn checksum(salt: u64, covered: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&salt.to_le_bytes());
+    hasher.update(covered);
+    hasher.finalize()
+}
+
+/// The frame of the segment of `salt` that begins at `at`; `None` when there is no whole one.
+pub(super) fn frame_at(segment: &[u8], salt: u64, at: usize) -> Option<Frame> {
     let head = segment.get(at..at + FRAME_HEAD_BYTES)?;
-    if &head[..4] != FRAME_MAGIC {
+    if &head[..4] != FRAME_MAGIC || u32_at(head, 12)? != salt as u32 {
         return None;
     }
     let end = (at + FRAME_HEAD_BYTES).checked_add(u32_at(head, 4)? as usize)?;
-    let covered = segment.get(at + 16..end)?;
-    if u32_at(head, 8)? != crc32fast::hash(covered) {
+    let covered = segment.get(at + 12..end)?;
+    if u32_at(head, 8)? != checksum(salt, covered) {
         return None;
     }
     let payload = at + FRAME_HEAD_BYTES..end;
@@ -108,12 +140,12 @@ pub(super) fn frame_at(segment: &[u8], at: usize) -> Option<Frame> {
 }
 
 /// The first whole frame behind `at` whose position is above `above`: proof that what stands at `at` was once good.
-pub(super) fn later_frame(segment: &[u8], at: usize, above: u64) -> Option<Frame> {
+pub(super) fn later_frame(segment: &[u8], salt: u64, at: usize, above: u64) -> Option<Frame> {
     let from = (at + ALIGN).next_multiple_of(ALIGN);
     (from..segment.len().saturating_sub(FRAME_HEAD_BYTES))
         .step_by(ALIGN)
         .filter(|at| segment[*at..].starts_with(FRAME_MAGIC))
-        .find_map(|at| frame_at(segment, at).filter(|f| f.position > above))
+        .find_map(|at| frame_at(segment, salt, at).filter(|f| f.position > above))
 }
 
 /// Decodes a frame's payload.
@@ -151,38 +183,53 @@ mod tests {
         batch
     }
 
+    const SALT: u64 = 0x1234_5678_9abc_def0;
+
     #[test]
     fn headers_and_frames_come_back_as_they_went() {
-        let header = Header { number: 3, previous: 7, first: 9 };
-        assert_eq!(Header::decode(&header.encode()), Some(header));
-        let frame = encode(9, &batch(b"value"));
+        let header = Header { number: 3, previous: 7, first: 9, salt: SALT };
+        assert_eq!(Header::decode(&header.encode()), Head::Whole(header));
+        let frame = encode(SALT, 9, &batch(b"value"));
         assert_eq!(frame.len() % ALIGN, 0);
-        let found = frame_at(&frame, 0).unwrap();
+        let found = frame_at(&frame, SALT, 0).unwrap();
         assert_eq!((found.position, found.next), (9, frame.len()));
         assert_eq!(decode(&frame[found.payload]), Ok(batch(b"value")));
     }
 
     #[test]
+    fn a_header_is_whole_or_blank_or_damage() {
+        let whole = Header { number: 3, previous: 7, first: 9, salt: SALT }.encode();
+        assert_eq!(Header::decode(&[]), Head::Blank);
+        assert_eq!(Header::decode(&[0; 100]), Head::Blank);
+        for bit in 0..whole.len() * 8 {
+            let mut flipped = whole;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(matches!(Header::decode(&flipped), Head::Damaged | Head::Newer(_)), "bit {bit}");
+        }
+        assert_eq!(Header::decode(&whole[..20]), Head::Damaged);
+    }
+
+    #[test]
     fn no_flipped_bit_and_no_cut_passes_for_a_frame() {
-        let frame = encode(9, &batch(b"some value"));
-        let end = frame_at(&frame, 0).unwrap().payload.end;
+        let frame = encode(SALT, 9, &batch(b"some value"));
+        let end = frame_at(&frame, SALT, 0).unwrap().payload.end;
         for bit in 0..end * 8 {
-            let padding = (12 * 8..16 * 8).contains(&bit);
             let mut torn = frame.clone();
             torn[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(frame_at(&torn, 0).is_some(), padding, "bit {bit}");
+            assert_eq!(frame_at(&torn, SALT, 0), None, "bit {bit}");
         }
-        assert!((0..end).all(|len| frame_at(&frame[..len], 0).is_none()));
+        assert!((0..end).all(|len| frame_at(&frame[..len], SALT, 0).is_none()));
     }
 
     #[test]
     fn a_good_frame_behind_a_bad_one_is_found_and_a_stale_one_is_not() {
-        let mut segment = encode(4, &batch(b"a"));
+        let mut segment = encode(SALT, 4, &batch(b"a"));
         let second = segment.len();
-        segment.extend(encode(5, &batch(b"b")));
+        segment.extend(encode(SALT, 5, &batch(b"b")));
         segment[20] ^= 1;
-        assert_eq!(later_frame(&segment, 0, 4).map(|f| f.position), Some(5));
-        assert_eq!(later_frame(&segment, 0, 5), None);
-        assert_eq!(later_frame(&segment, second, 4), None);
+        assert_eq!(later_frame(&segment, SALT, 0, 4).map(|f| f.position), Some(5));
+        assert_eq!(later_frame(&segment, SALT, 0, 5), None);
+        assert_eq!(later_frame(&segment, SALT, second, 4), None);
+        assert_eq!(later_frame(&segment, SALT + 1, 0, 4), None);
     }
 }

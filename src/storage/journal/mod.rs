@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::kv::{Batch, StorageError};
 use super::planted::{Bug, Planted};
 use crate::limits;
-use crate::world::{Disk, File, OpenMode};
+use crate::world::{Disk, Env, File, OpenMode};
 
 mod frame;
 mod recovery;
@@ -41,6 +41,9 @@ pub(super) struct Journal {
     spares: Vec<u64>,
     at: u64,
     next: Position,
+    /// Of the segment that is written.
+    salt: u64,
+    env: Env,
     planted: Planted,
 }
 
@@ -51,28 +54,32 @@ impl Journal {
     /// # Errors
     /// [`StorageError::Corrupt`] when something that was acknowledged cannot be read any more.
     pub(super) fn open(
-        disk: &Arc<dyn Disk>,
+        env: &Env,
         dir: &Path,
         flushed: Position,
         planted: Planted,
         each: &mut dyn FnMut(Position, Batch),
     ) -> Result<Journal, StorageError> {
+        let disk = env.disk();
         disk.create_dir_all(dir)?;
         let found = recovery::read(disk.as_ref(), dir, flushed, each)?;
         let number = found.next_number;
-        let header = Header { number, previous: found.end, first: found.next };
+        let salt = env.random_u64();
+        let header = Header { number, previous: found.end, first: found.next, salt };
         let file = disk.open(&path_of(dir, number), OpenMode::CreateNew)?;
         begin(disk.as_ref(), dir, file.as_ref(), header)?;
         let mut segments = found.segments;
         segments.push(Segment { number, last: found.next - 1, bytes: HEADER_BYTES as u64 });
         Ok(Journal {
-            disk: Arc::clone(disk),
+            disk,
             dir: dir.to_path_buf(),
             file,
             segments,
             spares: found.spares,
             at: HEADER_BYTES as u64,
             next: found.next,
+            salt,
+            env: env.clone(),
             planted,
         })
     }
@@ -80,7 +87,7 @@ impl Journal {
     /// Writes `batch` as one frame and syncs it; answers its position.
     pub(super) fn append(&mut self, batch: &Batch) -> Result<Position, StorageError> {
         let position = self.next;
-        let frame = frame::encode(position, batch);
+        let frame = frame::encode(self.salt, position, batch);
         self.file.write_at(self.at, &frame)?;
         if !self.planted.has(Bug::SkipFsync) {
             self.file.sync()?;
@@ -107,15 +114,14 @@ impl Journal {
             }
             None => self.disk.open(&path, OpenMode::CreateNew)?,
         };
-        begin(self.disk.as_ref(), &self.dir, file.as_ref(), self.header(number))?;
+        let salt = self.env.random_u64();
+        let header = Header { number, previous: self.next - 1, first: self.next, salt };
+        begin(self.disk.as_ref(), &self.dir, file.as_ref(), header)?;
+        self.salt = salt;
         self.segments.push(Segment { number, last: self.next - 1, bytes: HEADER_BYTES as u64 });
         self.file = file;
         self.at = HEADER_BYTES as u64;
         Ok(())
-    }
-
-    fn header(&self, number: u64) -> Header {
-        Header { number, previous: self.next - 1, first: self.next }
     }
 
     /// Gives up the segments that hold nothing above `flushed`, which the engine must hold durably.

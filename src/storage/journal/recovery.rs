@@ -1,8 +1,9 @@
 //! Reading a journal after a restart: what is whole is handed on, a torn tail is cut, damage is reported.
 
+use std::ops::Range;
 use std::path::Path;
 
-use super::frame::{self, FRAME_HEAD_BYTES, HEADER_BYTES, Header};
+use super::frame::{self, FRAME_HEAD_BYTES, HEADER_BYTES, Head, Header};
 use super::{Position, Segment, path_of};
 use crate::storage::kv::{Batch, StorageError};
 use crate::world::{Disk, OpenMode};
@@ -35,26 +36,25 @@ pub(super) fn read(
     let numbers = numbers(disk, dir)?;
     let mut found = Found { segments: vec![], spares: vec![], end: flushed, next: 0, next_number: 1 };
     let mut before: Option<Position> = None;
-    for number in numbers {
+    for number in &numbers {
         found.next_number = number + 1;
-        let bytes = contents(disk, dir, number)?;
-        let Some(header) = Header::decode(&bytes).filter(|h| h.number == number) else {
-            // A file that was to become the next segment when the power went.
-            found.spares.push(number);
+        let bytes = contents(disk, dir, *number)?;
+        let Some(header) = header(&bytes, *number)? else {
+            found.spares.push(*number);
             continue;
         };
         if header.previous > flushed && before != Some(header.previous) {
             let what =
                 format!("follows position {}, found before it: {before:?}; the engine has {flushed}", header.previous);
-            return Err(corrupt(number, what));
+            return Err(corrupt(*number, what));
         }
-        let (end, rest) = frames(&bytes, number, header, flushed, each)?;
-        erase(disk, dir, number, rest, bytes.len())?;
-        before = Some(end);
-        if end > flushed {
-            found.segments.push(Segment { number, last: end, bytes: bytes.len() as u64 });
+        let whole = frames(&bytes, *number, header, flushed, each)?;
+        settle(disk, dir, *number, &bytes, &whole)?;
+        before = Some(whole.last);
+        if whole.last > flushed {
+            found.segments.push(Segment { number: *number, last: whole.last, bytes: bytes.len() as u64 });
         } else {
-            found.spares.push(number);
+            found.spares.push(*number);
         }
     }
     if let Some(end) = before {
@@ -65,6 +65,17 @@ pub(super) fn read(
     }
     found.next = found.end + 2;
     Ok(found)
+}
+
+/// The header of a segment; `None` for a file that was to become the next segment when the node died: blank still, or
+/// a spare with the header of its last life. A header is written within one sector, so anything else is damage.
+fn header(bytes: &[u8], number: u64) -> Result<Option<Header>, StorageError> {
+    match Header::decode(bytes) {
+        Head::Whole(header) => Ok(Some(header).filter(|h| h.number == number)),
+        Head::Blank => Ok(None),
+        Head::Newer(version) => Err(corrupt(number, format!("of version {version}, which this settee does not know"))),
+        Head::Damaged => Err(corrupt(number, "its header is damaged")),
+    }
 }
 
 fn numbers(disk: &dyn Disk, dir: &Path) -> Result<Vec<u64>, StorageError> {
@@ -82,39 +93,49 @@ fn contents(disk: &dyn Disk, dir: &Path, number: u64) -> Result<Vec<u8>, Storage
     Ok(bytes)
 }
 
-/// Hands on the frames of a segment; answers its last position and where it ends.
+/// What is good of a segment.
+struct Whole {
+    /// The last position in it, or before it.
+    last: Position,
+    /// Where its last frame begins (the header, when there is none), and where it ends.
+    tail: Range<usize>,
+}
+
+/// Hands on the frames of a segment.
 fn frames(
     bytes: &[u8],
     number: u64,
     header: Header,
     flushed: Position,
     each: &mut dyn FnMut(Position, Batch),
-) -> Result<(Position, usize), StorageError> {
-    let mut at = HEADER_BYTES;
-    let mut end = header.previous;
+) -> Result<Whole, StorageError> {
+    let mut whole = Whole { last: header.previous, tail: 0..HEADER_BYTES };
     let mut expected = header.first;
-    while let Some(frame) = frame::frame_at(bytes, at).filter(|f| f.position == expected) {
+    while let Some(frame) = frame::frame_at(bytes, header.salt, whole.tail.end).filter(|f| f.position == expected) {
         if frame.position > flushed {
             let batch = frame::decode(&bytes[frame.payload]).map_err(|e| corrupt(number, e))?;
             each(frame.position, batch);
         }
-        end = frame.position;
-        expected = end + 1;
-        at = frame.next;
+        whole = Whole { last: frame.position, tail: whole.tail.end..frame.next };
+        expected = frame.position + 1;
     }
-    if let Some(later) = frame::later_frame(bytes, at, end.max(flushed)) {
-        return Err(corrupt(number, format!("damaged between positions {end} and {}", later.position)));
+    let above = whole.last.max(flushed);
+    if let Some(later) = frame::later_frame(bytes, header.salt, whole.tail.end, above) {
+        return Err(corrupt(number, format!("damaged between positions {} and {}", whole.last, later.position)));
     }
-    Ok((end, at))
+    Ok(whole)
 }
 
-/// Overwrites the head of whatever stands behind the last whole frame, so that it can never be taken for one.
-fn erase(disk: &dyn Disk, dir: &Path, number: u64, at: usize, end: usize) -> Result<(), StorageError> {
-    let len = end.saturating_sub(at).min(FRAME_HEAD_BYTES);
-    if len > 0 {
-        let file = disk.open(&path_of(dir, number), OpenMode::Write)?;
-        file.write_at(at as u64, &vec![0; len])?;
-        file.sync()?;
-    }
+/// Makes what was read of a segment durable before anything is built on it. Its last frame may be in the system's cache
+/// only: a process that died, or a sync that failed, leaves it readable and not on the disk, and a second sync would not
+/// write it. So it is written again. What stands behind it is overwritten, so that it can never be taken for a frame.
+fn settle(disk: &dyn Disk, dir: &Path, number: u64, bytes: &[u8], whole: &Whole) -> Result<(), StorageError> {
+    let file = disk.open(&path_of(dir, number), OpenMode::Write)?;
+    let end = whole.tail.end.min(bytes.len());
+    file.write_at(0, &bytes[..HEADER_BYTES])?;
+    file.write_at(whole.tail.start as u64, &bytes[whole.tail.start..end])?;
+    let rest = bytes.len().saturating_sub(end).min(FRAME_HEAD_BYTES);
+    file.write_at(end as u64, &vec![0; rest])?;
+    file.sync()?;
     Ok(())
 }

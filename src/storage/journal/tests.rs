@@ -2,9 +2,9 @@
 
 use super::*;
 
-fn disk() -> Arc<dyn Disk> {
+fn env() -> Env {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    crate::world::tokio_host::env(runtime.handle().clone()).disk()
+    crate::world::tokio_host::env(runtime.handle().clone())
 }
 
 fn batch(value: u64) -> Batch {
@@ -17,7 +17,7 @@ fn batch(value: u64) -> Batch {
 fn open(dir: &Path, flushed: Position) -> Result<(Journal, Vec<(Position, Batch)>), StorageError> {
     let mut seen = Vec::new();
     let journal =
-        Journal::open(&disk(), dir, flushed, Planted::none(), &mut |position, batch| seen.push((position, batch)))?;
+        Journal::open(&env(), dir, flushed, Planted::none(), &mut |position, batch| seen.push((position, batch)))?;
     Ok((journal, seen))
 }
 
@@ -120,4 +120,39 @@ fn an_engine_that_is_ahead_of_its_journal_is_damage() {
     let position = journal.append(&batch(1)).unwrap();
     drop(journal);
     assert!(matches!(open(dir.path(), position + 5), Err(StorageError::Corrupt(_))));
+}
+
+#[test]
+fn a_damaged_header_of_the_newest_segment_is_damage_and_a_blank_file_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(dir.path(), 0).unwrap();
+    journal.append(&batch(1)).unwrap();
+    drop(journal);
+    std::fs::write(path_of(dir.path(), 99), [0; 100]).unwrap();
+    assert_eq!(values(&open(dir.path(), 0).unwrap().1), [batch(1)]);
+    let newest = path_of(dir.path(), 100);
+    let mut bytes = std::fs::read(&newest).unwrap();
+    bytes[20] ^= 1;
+    std::fs::write(&newest, bytes).unwrap();
+    assert!(matches!(open(dir.path(), 0), Err(StorageError::Corrupt(_))));
+}
+
+#[test]
+fn a_document_that_looks_like_frames_does_not_keep_the_node_from_starting() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(dir.path(), 0).unwrap();
+    let forged = (0..8).flat_map(|shift| {
+        let mut bytes = vec![0; shift];
+        bytes.extend(frame::encode(0, 1 << 60, &Batch::new()));
+        bytes
+    });
+    let mut hostile = Batch::new();
+    hostile.put(b"k".to_vec(), forged.collect());
+    journal.append(&batch(1)).unwrap();
+    journal.append(&hostile).unwrap();
+    let end = journal.at;
+    drop(journal);
+    let file = std::fs::OpenOptions::new().write(true).open(written(dir.path())).unwrap();
+    file.set_len(end - 20).unwrap();
+    assert_eq!(values(&open(dir.path(), 0).unwrap().1), [batch(1)]);
 }

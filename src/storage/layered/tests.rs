@@ -8,13 +8,13 @@ use proptest::prelude::*;
 use super::*;
 use crate::storage::memory::MemoryStore;
 
-fn disk() -> Arc<dyn Disk> {
+fn env() -> Env {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    crate::world::tokio_host::env(runtime.handle().clone()).disk()
+    crate::world::tokio_host::env(runtime.handle().clone())
 }
 
 fn open(dir: &Path, engine: &Arc<MemoryStore>, flush_at_bytes: usize) -> LayeredStore {
-    LayeredStore::open(&disk(), dir, Arc::clone(engine) as Arc<dyn Store>, flush_at_bytes, Planted::none()).unwrap()
+    LayeredStore::open(&env(), dir, Arc::clone(engine) as Arc<dyn Store>, flush_at_bytes, Planted::none()).unwrap()
 }
 
 fn put(key: u8, value: u64) -> Batch {
@@ -59,6 +59,37 @@ fn writers_are_told_to_wait_while_the_flush_lags_and_released_after_it() {
     assert!(*full.borrow());
     store.flush();
     assert!(!*full.borrow());
+}
+
+/// An engine whose commits panic, as a damaged file makes some do.
+struct Panicking(MemoryStore);
+
+impl Store for Panicking {
+    fn view(&self) -> Result<Box<dyn View + '_>, StorageError> {
+        self.0.view()
+    }
+
+    fn commit(&self, _batch: &Batch) -> Result<(), StorageError> {
+        panic!("damaged")
+    }
+
+    fn file_bytes(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_panic_of_the_engine_stops_writes_and_keeps_nobody_waiting() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Arc::new(Panicking(MemoryStore::new()));
+    let store = LayeredStore::open(&env(), dir.path(), engine, 1, Planted::none()).unwrap();
+    store.commit(&put(1, 1)).unwrap();
+    store.commit(&put(2, 2)).unwrap();
+    assert!(*store.full().unwrap().borrow());
+    let flushed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| store.flush()));
+    assert!(flushed.is_err() && store.has_failed());
+    assert!(!*store.full().unwrap().borrow());
+    assert!(store.commit(&put(3, 3)).is_err());
 }
 
 #[test]
