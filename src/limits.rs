@@ -39,6 +39,10 @@ pub const LOCKOUT_ENTRIES_MAX: usize = 10_000;
 pub const AUTH_CACHE_ENTRIES: u64 = 50;
 /// Most user records that may be cached, each of about 500 bytes.
 pub const AUTH_CACHE_ENTRIES_MAX: usize = 100_000;
+/// Bytes of a JSON Web Token; longer ones are taken for unreadable.
+pub const TOKEN_BYTES_MAX: usize = 16 << 10;
+/// Verified tokens that are remembered, each of about 100 bytes; the oldest goes.
+pub const VERIFIED_TOKENS_MAX: usize = 4096;
 /// Bytes of a login by form or JSON.
 pub const LOGIN_BYTES_MAX: u64 = 64 << 10;
 /// Bytes of a base64 Basic credential; longer ones are taken for unreadable.

@@ -8,6 +8,7 @@ use http::HeaderMap;
 
 use super::accounts::{Account, Accounts};
 use super::cookie::Worth;
+use super::jwt::Tokens;
 use super::lockout::{Lockout, Suspect};
 use super::password::{StoredHash, to_hex};
 use super::verified::Verifier;
@@ -61,6 +62,7 @@ struct Inner {
     verifier: Verifier,
     accounts: Accounts,
     lockout: Lockout,
+    tokens: Tokens,
 }
 
 impl fmt::Debug for Authenticator {
@@ -80,6 +82,7 @@ impl Authenticator {
             verifier: Verifier::new(env),
             accounts: Accounts::new(config, coordinator),
             lockout: Lockout::default(),
+            tokens: Tokens::default(),
         }))
     }
 
@@ -93,11 +96,16 @@ impl Authenticator {
     /// # Errors
     /// When credentials are there and are refused.
     pub async fn authenticate(&self, credentials: Credentials<'_>) -> Result<Identified, AuthError> {
+        let Inner { env, config, tokens, .. } = &*self.0;
         for handler in &self.0.handlers {
             let found = match handler {
                 Handler::Cookie => self.session(credentials.headers).await?,
                 Handler::Proxy => {
-                    proxy::user(&self.0.config, credentials.headers).map(|user| Identified::by(Handler::Proxy, user))
+                    proxy::user(config, credentials.headers).map(|user| Identified::by(Handler::Proxy, user))
+                }
+                Handler::Jwt => {
+                    let user = tokens.user(config, credentials.headers, env.wall().as_secs())?;
+                    user.map(|user| Identified::by(Handler::Jwt, user))
                 }
                 Handler::Default => match basic::credentials(credentials.headers)? {
                     Some((name, password)) => Some(self.basic(&name, &password, credentials.peer).await?),

@@ -15,6 +15,7 @@ mod authenticator;
 mod basic;
 pub mod cookie;
 mod error;
+mod jwt;
 mod keyed_hash;
 mod lockout;
 pub mod options;
@@ -22,6 +23,7 @@ pub mod password;
 pub mod password_rules;
 mod proxy;
 pub mod security;
+mod signature;
 #[cfg(test)]
 mod tests;
 mod totp;
@@ -76,6 +78,8 @@ pub enum Handler {
     Cookie,
     /// Headers of a trusted proxy.
     Proxy,
+    /// A JSON Web Token: `Authorization: Bearer`.
+    Jwt,
     /// `Authorization: Basic`.
     Default,
 }
@@ -89,6 +93,7 @@ impl Handler {
         match self {
             Handler::Cookie => "cookie",
             Handler::Proxy => "proxy",
+            Handler::Jwt => "jwt",
             Handler::Default => "default",
         }
     }
@@ -103,6 +108,7 @@ impl Handler {
             Some(match word.strip_suffix("_authentication_handler")? {
                 "cookie" => Handler::Cookie,
                 "proxy" => Handler::Proxy,
+                "jwt" => Handler::Jwt,
                 "default" => Handler::Default,
                 _ => return None,
             })
