@@ -145,7 +145,8 @@ pub fn page(request: &Request) -> Reply {
     let back = request.query.get("return").filter(|path| path.starts_with('/')).unwrap_or("/");
     let reason = request.query.get("reason").unwrap_or_default();
     let (back, reason) = (encode_segment(back), escape(reason));
-    let again = encode_segment(&format!("/_utils/session.html?return={back}&reason=Name or password is incorrect."));
+    let again = encode_segment("Name or password is incorrect.");
+    let again = encode_segment(&format!("/_utils/session.html?return={back}&reason={again}"));
     let html = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>Log in</title>\n<h1>Log in</h1>\n\
