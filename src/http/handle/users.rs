@@ -148,7 +148,12 @@ async fn predecessor(db: &Database, id: &DocId, draft: &Draft, new_edits: bool) 
         let revs = draft.revisions.as_ref().map(ancestors).unwrap_or_default();
         let Some(fetched) = db.fetch(id, Want::Revisions { revs, latest: false }).await? else { return Ok(None) };
         let newest = fetched.found.iter().find_map(|(_, stored)| stored.as_ref());
-        return newest.map(body_of).transpose();
+        // A branch without a known ancestor is judged against the winner: else anyone could put a conflict beside
+        // another's document and so close the account.
+        return match newest {
+            Some(ancestor) => body_of(ancestor).map(Some),
+            None => stored(db, id, None).await,
+        };
     }
     let parent = draft.revisions.as_ref().map(|path| path.head()).or_else(|| draft.rev.clone());
     let want = parent.clone().map_or(Want::Winner, Want::Revision);
@@ -239,3 +244,6 @@ async fn stored(db: &Database, id: &DocId, rev: Option<&Revision>) -> Result<Opt
     let live = found.and_then(|(_, stored)| stored).filter(|stored| !stored.deleted);
     live.as_ref().map(body_of).transpose()
 }
+
+#[cfg(test)]
+mod tests;
