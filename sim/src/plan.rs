@@ -111,6 +111,13 @@ pub enum Op {
     List,
     /// `GET _changes` since the last answer.
     Changes,
+    /// `PUT` of the client's own local document.
+    Local {
+        /// Value of the body's `v`.
+        v: u64,
+    },
+    /// `POST _compact`: must change no answer.
+    Compact,
 }
 
 /// A fault and its time from the start of the run.
@@ -208,11 +215,11 @@ fn pick<T: Copy>(rng: &mut ChaCha8Rng, from: &[T]) -> T {
 }
 
 /// How likely each kind of operation is in this run; some are off entirely (swarm testing).
-struct Weights([u32; 10]);
+struct Weights([u32; 12]);
 
 impl Weights {
     fn draw(rng: &mut ChaCha8Rng) -> Weights {
-        let mut weights = [0; 10];
+        let mut weights = [0; 12];
         for weight in &mut weights {
             *weight = if rng.random_range(0..4) == 0 { 0 } else { rng.random_range(1..=20) };
         }
@@ -264,6 +271,8 @@ fn draw_op(rng: &mut ChaCha8Rng, weights: &Weights, documents: u32, next_v: &mut
         6 => Op::Read { doc },
         7 => Op::ReadTree { doc },
         8 => Op::List,
+        9 => Op::Local { v },
+        10 => Op::Compact,
         _ => Op::Changes,
     }
 }

@@ -220,7 +220,7 @@ fn start_client(
     shared: &SharedHandle,
 ) -> impl Future<Output = Option<Worker>> + use<> {
     let machine = world.node(&format!("client {ip}"), ip);
-    let mut worker = Worker::new(client(&machine), Arc::clone(shared));
+    let mut worker = Worker::new(&ip.to_string(), client(&machine), Arc::clone(shared));
     let (env, ops) = (machine.env(), ops.to_vec());
     machine.spawn(async move {
         worker.run(&ops, |ms| env.sleep(Duration::from_millis(ms))).await;
@@ -254,7 +254,7 @@ async fn wait_until_up(judge: &SimNode) -> Result<(), Violation> {
 
 async fn judge_at_the_end(judge: &SimNode, shared: &SharedHandle, workers: &mut [Worker]) -> Result<(), Violation> {
     wait_until_up(judge).await?;
-    let mut reader = Worker::new(client(judge), Arc::clone(shared));
+    let mut reader = Worker::new("judge", client(judge), Arc::clone(shared));
     for worker in workers.iter_mut() {
         worker.reconnect();
     }

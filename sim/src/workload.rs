@@ -37,11 +37,21 @@ struct Known {
     blobs: Vec<Blob>,
 }
 
+/// A client's own local document: what was acknowledged last, and what was sent without an answer
+/// (it may take effect late).
+#[derive(Default)]
+struct Local {
+    id: String,
+    acknowledged: Option<u64>,
+    unsure: Vec<u64>,
+}
+
 /// One client at work.
 pub struct Worker {
     client: Client,
     shared: SharedHandle,
     known: BTreeMap<u32, Known>,
+    local: Local,
     since: String,
     feed: BTreeMap<String, (String, bool)>,
 }
@@ -51,9 +61,10 @@ fn id(doc: u32) -> String {
 }
 
 impl Worker {
-    /// A worker that talks through `client`.
-    pub fn new(client: Client, shared: SharedHandle) -> Worker {
-        Worker { client, shared, known: BTreeMap::new(), since: "0".into(), feed: BTreeMap::new() }
+    /// A worker called `name` that talks through `client`.
+    pub fn new(name: &str, client: Client, shared: SharedHandle) -> Worker {
+        let local = Local { id: format!("_local/{name}"), ..Local::default() };
+        Worker { client, shared, known: BTreeMap::new(), local, since: "0".into(), feed: BTreeMap::new() }
     }
 
     /// Does all operations in order. `pause` waits between them.
@@ -111,7 +122,42 @@ impl Worker {
             Op::ReadTree { doc } => self.read_tree(*doc).await,
             Op::List => self.list().await.map(|_| ()),
             Op::Changes => self.changes().await.map(|_| ()),
+            Op::Local { v } => self.put_local(*v).await,
+            Op::Compact => {
+                let answer = self.client.json("POST", &format!("/{DB}/_compact"), &Value::Null).await;
+                self.count(&answer);
+                Ok(())
+            }
         }
+    }
+
+    async fn put_local(&mut self, v: u64) -> Result<(), Violation> {
+        let answer = self.client.json("PUT", &format!("/{DB}/{}", self.local.id), &json!({ "v": v })).await;
+        self.count(&answer);
+        match outcome(&answer) {
+            Outcome::Acknowledged(_) => self.local.acknowledged = Some(v),
+            Outcome::Unknown => self.local.unsure.push(v),
+            Outcome::Refused => {
+                return Err(Violation { invariant: "I1", what: format!("a local document was refused: {answer:?}") });
+            }
+        }
+        Ok(())
+    }
+
+    /// The local document holds what was acknowledged last, or something that was never answered.
+    async fn judge_local(&mut self) -> Result<(), Violation> {
+        let answer = self.client.get(&format!("/{DB}/{}", self.local.id)).await;
+        let stored = match &answer {
+            Ok(a) if a.status == 200 => a.json()["v"].as_u64(),
+            Ok(a) if a.status == 404 => None,
+            other => return Err(Violation { invariant: "I28", what: format!("{}: {other:?}", self.local.id) }),
+        };
+        let unsure = stored.is_some_and(|v| self.local.unsure.contains(&v));
+        if stored == self.local.acknowledged || unsure {
+            return Ok(());
+        }
+        let (id, acknowledged) = (&self.local.id, self.local.acknowledged);
+        Err(Violation { invariant: "I1", what: format!("{id}: {stored:?} stored, {acknowledged:?} acknowledged") })
     }
 
     fn newest(&self, doc: u32) -> Option<Vec<String>> {
@@ -351,6 +397,7 @@ impl Worker {
             return Err(Violation { invariant: "I4", what: format!("counts {counts:?}, trees {winners:?}") });
         }
         for worker in others {
+            worker.judge_local().await?;
             if !worker.changes().await? || worker.feed != winners {
                 let what = format!("a resumed feed ends with {:?}, trees {winners:?}", worker.feed);
                 return Err(Violation { invariant: "I13", what });
