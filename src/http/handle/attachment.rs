@@ -166,7 +166,7 @@ async fn delete(ctx: &Context, request: &Request, db: &str, id: &str, name: &str
     may_write(ctx, request, &db, &id)?;
     let rev = named_revision(request)?;
     users::may_attach(ctx, &request.user, &db, &id, rev.as_ref()).await?;
-    let done = db.delete_attachment(&id, name, rev, options(&request)).await?;
+    let done = db.delete_attachment(&id, name, rev, options(request)).await?;
     Ok(written(id.as_str(), &done, StatusCode::OK).etag(&rev_etag(&done.rev)))
 }
 

@@ -93,7 +93,7 @@ pub async fn delete(ctx: &Context, request: &Request, db: &str, id: &str) -> Res
         }
     };
     users::may_delete(ctx, &request.user, &database, &id, rev.as_ref()).await?;
-    let done = database.delete(&id, rev, options(&request)).await?;
+    let done = database.delete(&id, rev, options(request)).await?;
     let etag = if id.is_local() { local::etag(&done.rev, b"{}") } else { rev_etag(&done.rev) };
     Ok(written(id.as_str(), &done, StatusCode::OK).etag(&etag))
 }
@@ -111,7 +111,7 @@ pub async fn copy(ctx: &Context, request: &Request, db: &str, id: &str) -> Resul
     may_write(ctx, request, &database, &target)?;
     let (from, to) = ((&source, source_rev.as_ref()), (&target, target_rev.as_ref()));
     users::may_copy(ctx, &request.user, &database, from, to).await?;
-    let done = database.copy(&source, source_rev, &target, target_rev, options(&request)).await?;
+    let done = database.copy(&source, source_rev, &target, target_rev, options(request)).await?;
     let reply = written(target.as_str(), &done, StatusCode::CREATED).etag(&rev_etag(&done.rev));
     Ok(reply.location(request, &[db, target.as_str()]))
 }
