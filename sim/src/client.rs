@@ -36,12 +36,15 @@ impl Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoAnswer;
 
+/// The sending side of a connection, and the task that moves its bytes.
+type Connection = (SendRequest<Full<Bytes>>, Box<dyn Abort>);
+
 /// One client with its own address and connection.
 pub struct Client {
     env: Env,
     to: SocketAddr,
     credentials: String,
-    connection: Option<(SendRequest<Full<Bytes>>, Box<dyn Abort>)>,
+    connection: Option<Connection>,
 }
 
 impl Client {
