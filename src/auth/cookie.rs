@@ -117,7 +117,7 @@ pub(super) fn timeout_s(config: &Config) -> u64 {
     options::u64(config, "timeout", limits::SESSION_TIMEOUT_S).min(limits::SESSION_TIMEOUT_MAX_S)
 }
 
-/// The `Set-Cookie` header that sends `value` (empty: a logout) at the time `wall` since 1970. `secure`: the client came
+/// The `Set-Cookie` header that sends `value` (empty: a logout) at the time `wall` since 1970. `secure`: it came
 /// by https. Attributes and their order as CouchDB 3.5 was measured.
 pub fn set_cookie(config: &Config, value: &str, secure: bool, wall: Duration) -> String {
     let mut out = format!("{NAME}={value}; Version=1");

@@ -215,11 +215,16 @@ fn at_path<'a>(claims: &'a Object, path: &str) -> Result<&'a Value, AuthError> {
     let mut names = vec![String::new()];
     let mut letters = path.chars().peekable();
     while let Some(letter) = letters.next() {
-        // Invariant: the list begins with one name and only grows.
-        match letter {
-            '\\' if letters.peek() == Some(&'.') => names.last_mut().expect("a name").extend(letters.next()),
-            '.' => names.push(String::new()),
-            other => names.last_mut().expect("a name").push(other),
+        let letter = match letter {
+            '\\' if letters.peek() == Some(&'.') => letters.next(),
+            '.' => {
+                names.push(String::new());
+                None
+            }
+            other => Some(other),
+        };
+        if let Some(name) = names.last_mut() {
+            name.extend(letter);
         }
     }
     let mut at: Option<&Value> = None;

@@ -215,10 +215,10 @@ mod tests {
     const EC: &str = "-----BEGIN PUBLIC KEY-----\\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEHoK/v4d5vLCoeUkWlahy7loXiNio\\n\
         M9m1VUpLz6J28Q/mWKb2j9fDU8gmwrs973pexF5igKb+dx+vkepmpy/rAQ==\\n-----END PUBLIC KEY-----";
     const RS256: &str = "eyJ0eXAiOiAiSldUIiwgImFsZyI6ICJSUzI1NiIsICJraWQiOiAicjEifQ.eyJzdWIiOiAicnNhIiwgImV4cCI6IDQxMDI0\
-        NDQ4MDB9.B_a3C_8g2t8WC9ZHWIXuqEyHdrHFw0q2S5Vb9Na42s2gbBMrraFfc-XeVCSaiOpPoiNhL6HV1grqQRSjQzVTH8zpEUi2ATyWPtLXhFO7\
-        5MHyRKbIzZQ_QvfsDyA_m70uHOjjqA4Qvpwi_NcXQMB2ZIktVWnT0VoDVMrv58VRHqe7enrBNMYGsm3po2_yFGEjUe4oebp5hOYotnXAUAxid7iU0\
-        iRMANG8RolpILwf6GHCxxjoN8-nWgw3TQXpNsbsCK4Vww4RVwxxyDtxvOZOwnBOduBsWtZ9iHUXGtc3Gqqf0_W1NGirzUZusRPCJs-fW3dEkiZKhn\
-        Z1x8HIcqn0xA";
+        NDQ4MDB9.B_a3C_8g2t8WC9ZHWIXuqEyHdrHFw0q2S5Vb9Na42s2gbBMrraFfc-XeVCSaiOpPoiNhL6HV1grqQRSjQzVTH8zpEUi2ATyWPtLXhFO\
+        75MHyRKbIzZQ_QvfsDyA_m70uHOjjqA4Qvpwi_NcXQMB2ZIktVWnT0VoDVMrv58VRHqe7enrBNMYGsm3po2_yFGEjUe4oebp5hOYotnXAUAxid7iU\
+        0iRMANG8RolpILwf6GHCxxjoN8-nWgw3TQXpNsbsCK4Vww4RVwxxyDtxvOZOwnBOduBsWtZ9iHUXGtc3Gqqf0_W1NGirzUZusRPCJs-fW3dEkiZKh\
+        nZ1x8HIcqn0xA";
     const ES256: &str = "eyJ0eXAiOiAiSldUIiwgImFsZyI6ICJFUzI1NiIsICJraWQiOiAiZTEifQ.eyJzdWIiOiAiZWMiLCAiZXhwIjogNDEwMjQ0\
         NDgwMH0.RJlPYdz589zKpQkwU5VZht812TEsPzVx08AWhHTBz29wpICHHG3et_40mpu7VujjhHwWMO9JKYvQTEYAyyYIhQ";
 

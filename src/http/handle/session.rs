@@ -139,8 +139,8 @@ async fn read_form(request: &mut Request) -> Result<Form> {
     Ok(Form(texts.collect()))
 }
 
-/// `/_utils/session.html`: where a browser that lacks credentials is sent. Without scripts; after the login it goes back
-/// to `return`.
+/// `/_utils/session.html`: where a browser that lacks credentials is sent. Without scripts; after the login it goes
+/// back to `return`.
 pub fn page(request: &Request) -> Reply {
     let back = request.query.get("return").filter(|path| path.starts_with('/')).unwrap_or("/");
     let reason = request.query.get("reason").unwrap_or_default();
