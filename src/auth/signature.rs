@@ -214,13 +214,14 @@ mod tests {
         uF5H54Bfomax07fRHC6hFEHW0Y2M5dPRQqS3pjrF3pjVmqDUv/3NBQGcIfflCHNV\\nowIDAQAB\\n-----END PUBLIC KEY-----";
     const EC: &str = "-----BEGIN PUBLIC KEY-----\\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEHoK/v4d5vLCoeUkWlahy7loXiNio\\n\
         M9m1VUpLz6J28Q/mWKb2j9fDU8gmwrs973pexF5igKb+dx+vkepmpy/rAQ==\\n-----END PUBLIC KEY-----";
-    const RS256: &str = "eyJ0eXAiOiAiSldUIiwgImFsZyI6ICJSUzI1NiIsICJraWQiOiAicjEifQ.eyJzdWIiOiAicnNhIiwgImV4cCI6IDQxMDI0\
-        NDQ4MDB9.B_a3C_8g2t8WC9ZHWIXuqEyHdrHFw0q2S5Vb9Na42s2gbBMrraFfc-XeVCSaiOpPoiNhL6HV1grqQRSjQzVTH8zpEUi2ATyWPtLXhFO\
-        75MHyRKbIzZQ_QvfsDyA_m70uHOjjqA4Qvpwi_NcXQMB2ZIktVWnT0VoDVMrv58VRHqe7enrBNMYGsm3po2_yFGEjUe4oebp5hOYotnXAUAxid7iU\
-        0iRMANG8RolpILwf6GHCxxjoN8-nWgw3TQXpNsbsCK4Vww4RVwxxyDtxvOZOwnBOduBsWtZ9iHUXGtc3Gqqf0_W1NGirzUZusRPCJs-fW3dEkiZKh\
-        nZ1x8HIcqn0xA";
-    const ES256: &str = "eyJ0eXAiOiAiSldUIiwgImFsZyI6ICJFUzI1NiIsICJraWQiOiAiZTEifQ.eyJzdWIiOiAiZWMiLCAiZXhwIjogNDEwMjQ0\
-        NDgwMH0.RJlPYdz589zKpQkwU5VZht812TEsPzVx08AWhHTBz29wpICHHG3et_40mpu7VujjhHwWMO9JKYvQTEYAyyYIhQ";
+    const RS256: &str = "eyJ0eXAiOiAiSldUIiwgImFsZyI6ICJSUzI1NiIsICJraWQiOiAicjEifQ.eyJzdWIiOiAicnNhIiwgImV4cCI6IDQ\
+        xMDI0NDQ4MDB9.B_a3C_8g2t8WC9ZHWIXuqEyHdrHFw0q2S5Vb9Na42s2gbBMrraFfc-XeVCSaiOpPoiNhL6HV1grq\
+        QRSjQzVTH8zpEUi2ATyWPtLXhFO75MHyRKbIzZQ_QvfsDyA_m70uHOjjqA4Qvpwi_NcXQMB2ZIktVWnT0VoDVMrv58\
+        VRHqe7enrBNMYGsm3po2_yFGEjUe4oebp5hOYotnXAUAxid7iU0iRMANG8RolpILwf6GHCxxjoN8-nWgw3TQXpNsbs\
+        CK4Vww4RVwxxyDtxvOZOwnBOduBsWtZ9iHUXGtc3Gqqf0_W1NGirzUZusRPCJs-fW3dEkiZKhnZ1x8HIcqn0xA";
+    const ES256: &str = "eyJ0eXAiOiAiSldUIiwgImFsZyI6ICJFUzI1NiIsICJraWQiOiAiZTEifQ.eyJzdWIiOiAiZWMiLCAiZXhwIjogNDE\
+        wMjQ0NDgwMH0.RJlPYdz589zKpQkwU5VZht812TEsPzVx08AWhHTBz29wpICHHG3et_40mpu7VujjhHwWMO9JKYvQT\
+        EYAyyYIhQ";
 
     fn check(name: &str, key: &str, token: &str, spoil: usize) -> Option<bool> {
         let (message, signature) = token.rsplit_once('.').unwrap();
