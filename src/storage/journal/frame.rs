@@ -7,8 +7,9 @@
 //!
 //! Numbers are little endian. A header's crc covers what follows it; a frame's covers salt, position and payload.
 //! `previous` is the last position before the segment, `first` the first that it may hold. The salt is drawn for each
-//! segment: stored documents may hold bytes that look like frames, but not like frames of this segment. One frame is one
-//! group of writes that was synced as a whole before the next was written: a good frame proves every frame before it.
+//! segment: stored documents may hold bytes that look like frames, but not like frames of this segment. One frame is
+//! one group of writes that was synced as a whole before the next was written: so a good frame proves every frame
+//! before it.
 
 use std::ops::Range;
 
