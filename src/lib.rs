@@ -6,6 +6,7 @@
 //!   client ──► http         bytes to typed requests, answers to bytes; no decisions
 //!              auth         who is asking, and may they
 //!              coordinator  one logical operation over all ranges of a database
+//!              index        rows that functions make of documents, in the order of their keys
 //!              shard        one copy of one range: the place where documents live
 //!              storage      bytes that survive: ordered store, group commit, blobs
 //!              script       functions of design documents, run within limits
@@ -25,6 +26,8 @@ pub mod http;
 pub mod auth;
 
 pub mod coordinator;
+
+pub mod index;
 
 pub mod shard;
 

@@ -249,3 +249,18 @@ pub const GLOBAL_CHANGES_PAUSE: Duration = Duration::from_millis(250);
 pub const CLUSTER_SETUP_CONNECT_MS: u64 = 5_000;
 /// Databases that one `ensure_dbs_exist` may name.
 pub const ENSURE_DATABASES_MAX: usize = 100;
+
+// Views.
+
+/// Documents of one batch of a build: with their rows it is one commit, and what a crash makes the builder repeat.
+pub const INDEX_BATCH_DOCS: usize = 256;
+/// Purges that one step of a build takes in.
+pub const INDEX_PURGES_STEP: usize = 100;
+/// Rows that one call of a script's reduce function takes; more are reduced in turns.
+pub const REDUCE_ROWS_PER_CALL: usize = 1000;
+/// Bytes of keys and values that one such call takes.
+pub const REDUCE_BYTES_PER_CALL: usize = 1 << 20;
+/// Groups of one page of a grouped query: their results are in memory together.
+pub const GROUPS_PER_PAGE: usize = 100;
+/// Characters of a reduce function's result that are always fine; above, it must be less than half of what went in.
+pub const REDUCE_RESULT_CHARS: usize = 4096;

@@ -7,8 +7,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers from top to bottom: a module may use those after it, never one before it (docs/architecture.md).
-const LAYERS: &[&str] =
-    &["node", "http", "auth", "coordinator", "shard", "storage", "script", "document", "config", "wire", "world"];
+const LAYERS: &[&str] = &[
+    "node",
+    "http",
+    "auth",
+    "coordinator",
+    "index",
+    "shard",
+    "storage",
+    "script",
+    "document",
+    "config",
+    "wire",
+    "world",
+];
 /// Modules that every layer may use.
 const COMMON: &[&str] = &["limits", "observe"];
 

@@ -183,6 +183,21 @@
             if (request.text !== req) request = { text: req, value: parse(req) };
             return apply(passes, design, [parse(doc), request.value]) ? '{"pass":true}' : '{"pass":false}';
         },
+        // What a reduce function makes of rows `[[key, id], value]`, or again of results. One that throws gives null.
+        reduce: (source, input, again) => {
+            const reducer = compile(source);
+            const given = parse(input);
+            const rereduce = again !== '';
+            const keys = rereduce ? null : given.map((row) => row[0]);
+            const values = rereduce ? given : given.map((row) => row[1]);
+            globalThis.require = withinLib;
+            try {
+                return '{"value":' + text(apply(reducer, design, [keys, values, rereduce])) + '}';
+            } catch (error) {
+                if (isFatal(error)) throw error;
+                return '{"value":null}';
+            }
+        },
         // One array of rows for each source.
         map: (sources, doc) => {
             const functions = parse(sources).map(compile);

@@ -312,6 +312,23 @@ impl Scripts {
         self.each(program, docs, ask).await?.into_iter().collect()
     }
 
+    /// What a reduce function makes of rows: for each input, the JSON text of an array of `[[key, id], value]`, or of
+    /// earlier results when `again`. One that throws gives null. A fatal failure ends it.
+    pub async fn reduce(
+        &self,
+        program: &Program,
+        source: &str,
+        inputs: Vec<String>,
+        again: bool,
+    ) -> Result<Vec<Value>, ScriptError> {
+        let source = source.to_owned();
+        let ask = move |sandbox: &mut Sandbox, input: String, limit| {
+            let answer = sandbox.call("reduce", [&source, &input, if again { "again" } else { "" }], limit)?;
+            Ok(answer.as_object().and_then(|answer| answer.get("value")).cloned().unwrap_or(Value::Null))
+        };
+        self.each(program, inputs, ask).await?.into_iter().collect()
+    }
+
     /// Whether a body may be stored as a design document: its members and their types, and whether maps and reduces
     /// compile. `partitioned`: whether the database is.
     pub async fn check_design(&self, body: &Object, partitioned: bool) -> Result<(), DesignError> {

@@ -46,6 +46,11 @@ impl Program {
         &self.0.id
     }
 
+    /// The design document's members but reserved ones.
+    pub fn body(&self) -> &Object {
+        &self.0.body
+    }
+
     /// Names the functions and their owner: equal keys may share a runtime.
     pub(super) fn key(&self) -> [u8; 32] {
         self.0.key

@@ -1,18 +1,25 @@
 //! The handle on an open shard copy, and the two ways into its records: a read step, a change in the committer.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::watch;
 
+use super::list::bounded_scan;
 use super::record::Header;
 use super::transaction::Transaction;
 use super::{ShardError, ShardId, ShardInfo};
 use crate::document::render::Attachment;
 use crate::storage::planted::Planted;
-use crate::storage::{BlobReader, BlobWriter, ReadAs, StageMode, Storage, StorageError, View, WriteView};
+use crate::storage::{
+    BlobReader, BlobWriter, Direction, KeyRange, ReadAs, StageMode, Storage, StorageError, View, WriteView,
+};
 use crate::world::Pool;
+
+/// The kind byte of the records of views, see `index/keys.rs`.
+pub const VIEW_KIND: u8 = b'v';
 
 /// An open shard copy; a cheap handle. Open each shard once per node: its watch channel lives here.
 #[derive(Clone)]
@@ -117,6 +124,60 @@ impl ShardCopy {
             work(view).map(Ok)
         };
         self.0.storage.committer().submit(job).await?
+    }
+
+    /// Runs one bounded step on the records that other layers keep in the shard: for indexes.
+    pub async fn read_records<T: Send + 'static>(
+        &self,
+        pool: Pool,
+        step: impl FnOnce(&dyn View, ShardId) -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<T, ShardError> {
+        self.read_on(pool, step).await
+    }
+
+    /// Changes such records in the committer; durable on return. With an inner error nothing is written.
+    pub async fn write_records<T: Send + 'static, E: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut WriteView<'_>) -> Result<Result<T, E>, StorageError> + Send + 'static,
+    ) -> Result<Result<T, E>, ShardError> {
+        self.check_open()?;
+        let inner = Arc::clone(&self.0);
+        let job = move |view: &mut WriteView<'_>| {
+            if inner.closed.load(Ordering::SeqCst) {
+                return Ok(Err(None));
+            }
+            work(view).map(|done| done.map_err(Some))
+        };
+        match self.0.storage.committer().submit(job).await? {
+            Ok(done) => Ok(Ok(done)),
+            Err(Some(error)) => Ok(Err(error)),
+            Err(None) => Err(ShardError::Dropped),
+        }
+    }
+
+    /// Removes such records, a bounded number per commit, from the first on.
+    pub async fn remove_records(&self, range: KeyRange) -> Result<(), ShardError> {
+        assert!(range.start.get(8) == Some(&VIEW_KIND), "only records of upper layers are removed by range");
+        loop {
+            let range = range.clone();
+            let find = move |view: &dyn View, _| {
+                let mut found = Vec::new();
+                bounded_scan(view, range, Direction::Forward, |key, _| {
+                    found.push(key.to_vec());
+                    Ok(ControlFlow::Continue(()))
+                })?;
+                Ok(found)
+            };
+            let found: Vec<Vec<u8>> = self.read_on(Pool::Background, find).await?;
+            if found.is_empty() {
+                return Ok(());
+            }
+            self.write(move |view| {
+                found.into_iter().for_each(|key| view.delete(key));
+                Ok(())
+            })
+            .await?;
+        }
     }
 
     /// The counters.

@@ -14,6 +14,7 @@
 //!   shard 'p' purge sequence u64         document id and purged revisions                 purge.rs
 //!   shard 'r' blob hash                  revisions that name the blob, u64                storage/blob_refs.rs
 //!   shard 'i' blob hash                  content of a small blob                          storage/blob_refs.rs
+//!   shard 'v' ..                         views                                            index/keys.rs
 //!
 //!   0 'n'                                the next shard number, u64                       lifetime.rs
 //!   0 'x' shard u64                      empty: the shard's data is being removed         lifetime.rs

@@ -45,7 +45,10 @@ impl ShardCopy {
 }
 
 /// A scan that ends after a bounded number of rows or bytes and knows where to go on.
-pub(super) fn bounded_scan(
+///
+/// # Errors
+/// Those of the store, and of `row`.
+pub fn bounded_scan(
     view: &dyn View,
     mut range: KeyRange,
     direction: Direction,

@@ -1,0 +1,270 @@
+//! Building a view: follows the shard's sequence in bounded batches.
+//!
+//! Each batch goes through the committer with the position that it reaches, so that the two never part; a batch checks
+//! that the position is still the one it started from. A document is read as it is now, which may be newer than the
+//! change that named it: its rows are then replaced again when the later change comes. Rows go through the journal for
+//! now, like documents.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use super::keys::{self, Part};
+use super::record::{COLLATION_VERSION, DocRows, Header, Row};
+use super::{IndexError, Mapped, Signature, ViewIndex};
+use crate::document::id::DocId;
+use crate::document::render::{RenderOptions, render};
+use crate::document::rev_tree::RevValue;
+use crate::limits;
+use crate::shard::{Fetched, ShardError, ShardId, Want};
+use crate::storage::{Direction, KeyRange, StorageError, View, WriteView};
+use crate::world::Pool;
+
+/// A document of a batch with the rows that it has from now on.
+struct Entry {
+    id: DocId,
+    /// Sort key with partition, key and value as JSON.
+    rows: Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>,
+}
+
+/// The batch does not fit what is stored any more: look again.
+struct Moved;
+
+impl ViewIndex {
+    /// Brings the view up to what is committed now. It goes on when the caller stops waiting. One build at a time:
+    /// others wait for it and then find nothing to do.
+    pub async fn update(&self) -> Result<(), IndexError> {
+        let (target, purges) = self.goal().await?;
+        let header = self.header().await?;
+        if header.position >= target && header.purge_position >= purges {
+            return Ok(());
+        }
+        let index = self.clone();
+        let build = self.env.spawn_with(async move {
+            index.slot.builders.fetch_add(1, Ordering::Relaxed);
+            let done = index.build(target, purges).await;
+            index.slot.builders.fetch_sub(1, Ordering::Relaxed);
+            done
+        });
+        build.await.unwrap_or(Err(IndexError::Stopped))
+    }
+
+    /// Starts [`ViewIndex::update`] and does not wait for it.
+    pub fn update_later(&self) {
+        let index = self.clone();
+        self.env.spawn(async move {
+            if let Err(error) = index.update().await {
+                tracing::debug!(%error, ?index, "an index was not built in the background");
+            }
+        });
+    }
+
+    /// The shard's last sequence and purge.
+    async fn goal(&self) -> Result<(u64, u64), ShardError> {
+        let info = self.copy.info().await?;
+        Ok((info.update_seq, info.purge_seq))
+    }
+
+    async fn build(&self, target: u64, purges: u64) -> Result<(), IndexError> {
+        let _alone = self.slot.writer.lock().await;
+        let stored = self.stored_header().await?.filter(|header| header.collation == COLLATION_VERSION);
+        let mut header = match stored {
+            Some(header) => header,
+            None => {
+                // A removal that a crash cut off may have left rows.
+                self.remove_rows().await?;
+                // What was purged before the first build never had rows.
+                Header { purge_position: purges, ..Header::default() }
+            }
+        };
+        while header.purge_position < purges {
+            header = self.purge_step(header).await?;
+        }
+        while header.position < target {
+            header = self.step(header).await?;
+        }
+        Ok(())
+    }
+
+    /// Indexes the documents of the next changes.
+    async fn step(&self, header: Header) -> Result<Header, IndexError> {
+        let page = self.copy.changes(header.position, Direction::Forward, limits::INDEX_BATCH_DOCS).await?;
+        let changes: Vec<(u64, DocId)> = page.rows.into_iter().map(|row| (row.seq, row.id)).collect();
+        let (entries, read) = self.entries(changes.iter().map(|(_, id)| id.clone()).collect()).await?;
+        let position = if read == changes.len() { page.last_seq } else { changes[read - 1].0 };
+        self.write(header, Header { position, ..header }, entries).await
+    }
+
+    /// Indexes the documents of the next purges anew: some leaves may be left.
+    async fn purge_step(&self, header: Header) -> Result<Header, IndexError> {
+        let infos = self.copy.purge_infos(header.purge_position, limits::INDEX_PURGES_STEP).await?;
+        let reached = infos.last().map(|info| info.purge_seq);
+        let ids: BTreeSet<DocId> = infos.into_iter().map(|info| info.id).collect();
+        let ids: Vec<DocId> = ids.into_iter().collect();
+        // Where the log was cut, the rows of what was purged meanwhile cannot be told: all are made anew.
+        let Some(purge_position) = reached else {
+            self.remove_rows().await?;
+            let purge_position = self.copy.info().await?.purge_seq;
+            return Ok(Header { purge_position, ..Header::default() });
+        };
+        let mut rest = ids;
+        let mut header = header;
+        loop {
+            let (entries, read) = self.entries(rest.clone()).await?;
+            rest.drain(..read);
+            let last = rest.is_empty();
+            let purge_position = if last { purge_position } else { header.purge_position };
+            header = self.write(header, Header { purge_position, ..header }, entries).await?;
+            if last {
+                return Ok(header);
+            }
+        }
+    }
+
+    /// The rows of documents, as many from the first on as fit a batch; and how many those are, at least one of some.
+    async fn entries(&self, ids: Vec<DocId>) -> Result<(Vec<Entry>, usize), IndexError> {
+        let (mut texts, mut mapped_ids, mut entries) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut bytes, mut read) = (0, 0);
+        for group in ids.chunks(limits::DOCS_PER_FETCH) {
+            if bytes >= limits::STEP_BYTES {
+                break;
+            }
+            let wants = group.iter().map(|id| (id.clone(), Want::Winner)).collect();
+            for (id, fetched) in group.iter().zip(self.copy.fetch(wants).await?) {
+                read += 1;
+                match fetched.and_then(|fetched| self.text_of(id, &fetched)) {
+                    Some(text) => {
+                        bytes += text.len();
+                        texts.push(text);
+                        mapped_ids.push(id.clone());
+                    }
+                    None => entries.push(Entry { id: id.clone(), rows: Vec::new() }),
+                }
+            }
+        }
+        let mapped = if texts.is_empty() { Vec::new() } else { self.mapper.map(texts).await? };
+        let index = self.clone();
+        let sorted = self.env.blocking(Pool::Background, move || {
+            let pairs = mapped_ids.into_iter().zip(mapped);
+            pairs.map(|(id, mapped)| index.entry(id, mapped)).collect::<Vec<Entry>>()
+        });
+        entries.extend(sorted.await);
+        Ok((entries, read))
+    }
+
+    /// What map functions see of a document; `None` for documents that they do not see.
+    fn text_of(&self, id: &DocId, fetched: &Fetched) -> Option<String> {
+        if id.is_design() && !self.definition.include_design {
+            return None;
+        }
+        let stored = fetched.found.first()?.1.as_ref().filter(|stored| !stored.deleted)?;
+        let others = fetched.tree.leaves().into_iter().filter(|leaf| leaf.rev != stored.rev);
+        let conflicts: Vec<_> = others.filter(|leaf| !leaf.value.is_deleted()).map(|leaf| leaf.rev).collect();
+        let local_seq = self.definition.local_seq.then_some(fetched.local_seq);
+        let options = RenderOptions { conflicts: &conflicts, local_seq, ..RenderOptions::default() };
+        Some(String::from_utf8_lossy(&render(id.as_str(), stored, &options)).into_owned())
+    }
+
+    fn entry(&self, id: DocId, mapped: Mapped) -> Entry {
+        let partition = id.as_str().split_once(':').map(|(partition, _)| partition);
+        let prefix = keys::partition_prefix(partition.filter(|_| self.definition.partitioned));
+        let row = |(key, value): (crate::document::json::Value, crate::document::json::Value)| {
+            let mut sort = prefix.clone();
+            self.collator.sort_key(&key, &mut sort);
+            (sort, key.to_vec(), value.to_vec())
+        };
+        Entry { rows: mapped.into_iter().map(row).collect(), id }
+    }
+
+    /// Replaces the rows of documents and moves the header on, in one batch.
+    async fn write(&self, from: Header, to: Header, entries: Vec<Entry>) -> Result<Header, IndexError> {
+        let (shard, signature) = (self.copy.id(), self.definition.signature);
+        let written = self.copy.write_records(move |view| {
+            let key = keys::key(shard, signature, Part::Header, b"");
+            let stored = view.get(&key)?.map(|bytes| Header::decode(&bytes)).transpose()?;
+            if stored.is_some_and(|stored| stored != from) {
+                return Ok(Err(Moved));
+            }
+            let mut header = to;
+            for entry in entries {
+                replace(view, shard, signature, &mut header, entry)?;
+            }
+            view.put(key, header.encode());
+            Ok(Ok(header))
+        });
+        match written.await? {
+            Ok(header) => Ok(header),
+            Err(Moved) => Ok(self.header().await?),
+        }
+    }
+
+    /// Removes all records of the view, in bounded steps. The caller holds the writer's lock.
+    pub(super) async fn remove_rows(&self) -> Result<(), ShardError> {
+        remove(&self.copy, self.definition.signature).await
+    }
+
+    async fn stored_header(&self) -> Result<Option<Header>, ShardError> {
+        let signature = self.definition.signature;
+        let read = move |view: &dyn View, shard: ShardId| {
+            let bytes = view.get(&keys::key(shard, signature, Part::Header, b""))?;
+            bytes.map(|bytes| Header::decode(&bytes)).transpose()
+        };
+        self.copy.read_records(Pool::Foreground, read).await
+    }
+
+    /// How far it is built; the default for one that is not. What was built with other sort keys does not count.
+    pub async fn header(&self) -> Result<Header, ShardError> {
+        let header = self.stored_header().await?.filter(|header| header.collation == COLLATION_VERSION);
+        Ok(header.unwrap_or_default())
+    }
+}
+
+/// Removes all records of a view, the header first: a crash in between leaves an index that counts as not built, whose
+/// rows are removed when the build begins.
+pub(super) async fn remove(copy: &crate::shard::ShardCopy, signature: Signature) -> Result<(), ShardError> {
+    let range = KeyRange::prefix(&keys::whole_view(copy.id(), signature));
+    copy.remove_records(range).await
+}
+
+fn replace(
+    view: &mut WriteView<'_>,
+    shard: ShardId,
+    signature: Signature,
+    header: &mut Header,
+    entry: Entry,
+) -> Result<(), StorageError> {
+    let id = entry.id.as_str();
+    let at = |sort: &[u8], n: usize| {
+        // Invariant: what one document emits fits the memory limit of scripts.
+        let n = u32::try_from(n).expect("less than 2^32 rows");
+        keys::key(shard, signature, Part::Row, &keys::place(sort, id, n))
+    };
+    let doc_key = keys::key(shard, signature, Part::Document, id.as_bytes());
+    if let Some(bytes) = view.get(&doc_key)? {
+        let old = DocRows::decode(&bytes)?;
+        header.rows -= old.sorts.len() as u64;
+        header.external -= old.external;
+        header.active -= old.active;
+        for (n, sort) in old.sorts.iter().enumerate() {
+            view.delete(at(sort, n));
+        }
+        if entry.rows.is_empty() {
+            view.delete(doc_key.clone());
+        }
+    }
+    if entry.rows.is_empty() {
+        return Ok(());
+    }
+    let mut new = DocRows::default();
+    for (n, (sort, key, value)) in entry.rows.into_iter().enumerate() {
+        new.external += (key.len() + value.len() + id.len()) as u64;
+        let (place, row) = (at(&sort, n), Row::encode(sort.len(), &key, &value));
+        new.active += (place.len() - keys::PREFIX + row.len()) as u64;
+        view.put(place, row);
+        new.sorts.push(sort);
+    }
+    header.rows += new.sorts.len() as u64;
+    header.external += new.external;
+    header.active += new.active;
+    view.put(doc_key, new.encode());
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! Views: rows that functions make of documents, kept in the order of their keys beside the documents.
+//!
+//! A [`ViewIndex`] is one view on one shard copy. Its rows live in the shard's part of the ordered store (`keys.rs`,
+//! `record.rs`); `build.rs` follows the shard's sequence and writes rows and position in one batch, so that a crash
+//! loses neither; `read.rs` reads pages of rows. Views are told apart by [`Signature`], the hash of all that their rows
+//! depend on: editing one view of a design document leaves the others' rows alone, and `cleanup.rs` removes what no
+//! design document names any more. Which functions make rows is decided above: see [`Mapper`].
+//!
+//! Promises: rows are those of documents as they were at the header's position or later; an index of unknown sort keys
+//! is built anew. Offsets and reductions still cost a scan of their rows.
+
+mod build;
+mod cleanup;
+mod definition;
+mod keys;
+mod mapper;
+mod read;
+mod record;
+pub mod reduce;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use tokio::sync::Mutex as AsyncMutex;
+
+use crate::document::collate::Collator;
+use crate::script::ScriptError;
+use crate::shard::{ShardCopy, ShardError, ShardId};
+use crate::world::Env;
+
+pub use definition::{Definition, JAVASCRIPT, Signature, design_signature};
+pub use keys::{KeyBound, KeySpan, Places, partition_prefix};
+pub use mapper::{Mapped, Mapper, ScriptMapper};
+pub use read::RowPage;
+pub use record::{Header, Row};
+pub use reduce::{Grouping, InvalidValue, Reduce, Reduction};
+
+/// Why an index could not be built or read.
+#[derive(Clone, Debug, PartialEq)]
+pub enum IndexError {
+    /// A map function failed as a whole; what throws for one document only drops that document's rows.
+    Script(ScriptError),
+    /// The shard copy could not be read or written.
+    Shard(ShardError),
+    /// The build ended without saying how: the node stops.
+    Stopped,
+}
+
+impl fmt::Display for IndexError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            IndexError::Script(error) => error.fmt(f),
+            IndexError::Shard(error) => error.fmt(f),
+            IndexError::Stopped => f.write_str("the build of an index was stopped"),
+        }
+    }
+}
+
+impl std::error::Error for IndexError {}
+
+impl From<ScriptError> for IndexError {
+    fn from(error: ScriptError) -> Self {
+        IndexError::Script(error)
+    }
+}
+
+impl From<ShardError> for IndexError {
+    fn from(error: ShardError) -> Self {
+        IndexError::Shard(error)
+    }
+}
+
+/// What all users of one index on this node share.
+#[derive(Default)]
+struct Slot {
+    /// Held by whoever writes rows: one build or removal at a time.
+    writer: AsyncMutex<()>,
+    /// Builds that run or wait.
+    builders: AtomicUsize,
+}
+
+type Slots = BTreeMap<(ShardId, Signature), Weak<Slot>>;
+
+/// The indexes of a node. Cheap to clone.
+#[derive(Clone)]
+pub struct Indexes {
+    env: Env,
+    collator: Collator,
+    // A blocking lock: held for map operations only, never across an await.
+    slots: Arc<Mutex<Slots>>,
+}
+
+impl fmt::Debug for Indexes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Indexes")
+    }
+}
+
+impl Indexes {
+    /// Without any index yet.
+    pub fn new(env: &Env) -> Indexes {
+        Indexes { env: env.clone(), collator: Collator::new(), slots: Arc::default() }
+    }
+
+    /// The collator of a view's keys.
+    pub fn collator(&self, definition: &Definition) -> Collator {
+        self.collator.with(definition.collation)
+    }
+
+    /// A view on a shard copy. Touches memory only.
+    pub fn view(&self, copy: &ShardCopy, definition: &Arc<Definition>, mapper: &Arc<dyn Mapper>) -> ViewIndex {
+        ViewIndex {
+            env: self.env.clone(),
+            copy: copy.clone(),
+            definition: Arc::clone(definition),
+            mapper: Arc::clone(mapper),
+            collator: self.collator(definition),
+            slot: self.slot(copy.id(), definition.signature),
+        }
+    }
+
+    fn slot(&self, shard: ShardId, signature: Signature) -> Arc<Slot> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = slots.get(&(shard, signature)).and_then(Weak::upgrade) {
+            return slot;
+        }
+        // As many entries as there are indexes in use, and those that went since the last new one.
+        slots.retain(|_, slot| slot.strong_count() > 0);
+        let slot = Arc::new(Slot::default());
+        slots.insert((shard, signature), Arc::downgrade(&slot));
+        slot
+    }
+}
+
+/// One view on one shard copy. Cheap to clone.
+#[derive(Clone)]
+pub struct ViewIndex {
+    env: Env,
+    copy: ShardCopy,
+    definition: Arc<Definition>,
+    mapper: Arc<dyn Mapper>,
+    collator: Collator,
+    slot: Arc<Slot>,
+}
+
+impl fmt::Debug for ViewIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ViewIndex({:?}, {:?})", self.copy, self.definition.signature)
+    }
+}
+
+impl ViewIndex {
+    /// Whether it is being built.
+    pub fn is_building(&self) -> bool {
+        self.slot.builders.load(Ordering::Relaxed) > 0
+    }
+}
+
+#[cfg(test)]
+mod tests;

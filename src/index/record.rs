@@ -1,0 +1,171 @@
+//! The records of a view: what stands in the values of the keys of `keys.rs`. Each begins with a version byte.
+
+use bytes::Bytes;
+
+use crate::document::id::DocId;
+use crate::index::keys;
+use crate::storage::StorageError;
+use crate::wire::codec::{CodecError, Reader, put_bytes, put_varint};
+
+const VERSION: u8 = 1;
+/// Changes when the collation library or the sort keys change: an index of another version is built anew.
+pub(super) const COLLATION_VERSION: u64 = 1;
+
+/// How far a view is built, and how large it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The shard's sequence up to which documents are indexed.
+    pub position: u64,
+    /// The shard's purge up to which rows were removed.
+    pub purge_position: u64,
+    /// The version of sort keys.
+    pub collation: u64,
+    /// Rows.
+    pub rows: u64,
+    /// Bytes of keys and values of all rows as JSON, with their documents' ids.
+    pub external: u64,
+    /// Stored bytes of rows and places.
+    pub active: u64,
+}
+
+impl Default for Header {
+    fn default() -> Header {
+        Header { position: 0, purge_position: 0, collation: COLLATION_VERSION, rows: 0, external: 0, active: 0 }
+    }
+}
+
+fn damaged(what: &'static str) -> impl Fn(CodecError) -> StorageError {
+    move |error| StorageError::Corrupt(format!("{what} of a view: {error}"))
+}
+
+fn body<'a>(bytes: &'a [u8]) -> Result<Reader<'a>, CodecError> {
+    let mut reader = Reader::new(bytes);
+    match reader.u8()? {
+        VERSION => Ok(reader),
+        other => Err(CodecError::Version(other)),
+    }
+}
+
+impl Header {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        for number in [self.position, self.purge_position, self.collation, self.rows, self.external, self.active] {
+            put_varint(&mut out, number);
+        }
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Header, StorageError> {
+        let read = || {
+            let mut reader = body(bytes)?;
+            let mut next = || reader.varint();
+            Ok(Header {
+                position: next()?,
+                purge_position: next()?,
+                collation: next()?,
+                rows: next()?,
+                external: next()?,
+                active: next()?,
+            })
+        };
+        read().map_err(damaged("header"))
+    }
+}
+
+/// Where the rows of one document are, so that they can be removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct DocRows {
+    /// The sort keys of its rows, with their partition, in the order emitted.
+    pub sorts: Vec<Vec<u8>>,
+    /// What its rows add to [`Header::external`].
+    pub external: u64,
+    /// What its rows add to [`Header::active`].
+    pub active: u64,
+}
+
+impl DocRows {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        put_varint(&mut out, self.external);
+        put_varint(&mut out, self.active);
+        put_varint(&mut out, self.sorts.len() as u64);
+        self.sorts.iter().for_each(|sort| put_bytes(&mut out, sort));
+        out
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<DocRows, StorageError> {
+        let read = || {
+            let mut reader = body(bytes)?;
+            let (external, active, count) = (reader.varint()?, reader.varint()?, reader.varint()?);
+            let mut sorts = Vec::new();
+            for _ in 0..count {
+                sorts.push(reader.bytes()?.to_vec());
+            }
+            Ok(DocRows { sorts, external, active })
+        };
+        read().map_err(damaged("document"))
+    }
+}
+
+/// A row of a view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its place: see `keys.rs`.
+    pub place: Vec<u8>,
+    /// Where the sort key ends in it; rows with equal keys are equal up to there.
+    pub sort_end: usize,
+    /// The document that emitted it.
+    pub id: DocId,
+    /// The key as JSON text.
+    pub key: Bytes,
+    /// The value as JSON text.
+    pub value: Bytes,
+}
+
+impl Row {
+    /// What rows with the same key have in common.
+    pub fn sort(&self) -> &[u8] {
+        &self.place[..self.sort_end]
+    }
+
+    pub(super) fn encode(sort_end: usize, key: &[u8], value: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(key.len() + value.len() + 8);
+        out.push(VERSION);
+        put_varint(&mut out, sort_end as u64);
+        put_bytes(&mut out, key);
+        out.extend_from_slice(value);
+        out
+    }
+
+    pub(super) fn decode(place: &[u8], bytes: &[u8]) -> Result<Row, StorageError> {
+        let read = || {
+            let mut reader = body(bytes)?;
+            let sort_end = reader.varint_usize()?;
+            let key = Bytes::copy_from_slice(reader.bytes()?);
+            let value = Bytes::copy_from_slice(reader.rest());
+            let id = keys::id_in(place, sort_end).ok_or(CodecError::Invalid("place"))?;
+            Ok(Row { place: place.to_vec(), sort_end, id: DocId::new(id), key, value })
+        };
+        read().map_err(damaged("row"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_back() {
+        let header = Header { position: 9, rows: 3, external: 70, ..Header::default() };
+        assert_eq!(Header::decode(&header.encode()), Ok(header));
+        let rows = DocRows { sorts: vec![b"ab".to_vec(), Vec::new()], external: 5, active: 9 };
+        assert_eq!(DocRows::decode(&rows.encode()), Ok(rows));
+        let place = keys::place(b"sort", "id", 3);
+        let row = Row::decode(&place, &Row::encode(4, b"\"k\"", b"null")).unwrap();
+        assert_eq!(
+            (row.id.as_str(), row.sort(), &row.key[..], &row.value[..]),
+            ("id", &b"sort"[..], &b"\"k\""[..], &b"null"[..])
+        );
+        assert!(Header::decode(b"\x02").is_err() && Row::decode(&place, b"\x01\x7f\x00").is_err());
+    }
+}
