@@ -19,6 +19,7 @@ use crate::coordinator::events::{DatabaseEvent, EventKind, Events};
 use crate::coordinator::names;
 use crate::coordinator::quorum::{Tally, Written, majority};
 use crate::coordinator::record::{self, ADMINS_ONLY, Known, Record, Settings};
+use crate::index::Indexes;
 use crate::limits;
 use crate::script::Scripts;
 use crate::shard::{self, ShardError, ShardId};
@@ -76,6 +77,7 @@ pub(super) struct Context {
     pub node: String,
     pub events: Events,
     pub scripts: Scripts,
+    pub indexes: Indexes,
     /// One permit per document that waits for its commit with `batch=ok`.
     pub batch: Arc<Semaphore>,
     /// Held while shards of deleted databases are being dropped.
@@ -146,9 +148,10 @@ impl Coordinator {
     ) -> Result<Arc<Coordinator>, DatabaseError> {
         let Options { node, system_databases } = options;
         let batch = Arc::new(Semaphore::new(limits::BATCH_QUEUE_DOCS));
-        let (events, scripts) = (Events::new(), Scripts::new(&env, &config));
+        let (events, scripts, indexes) = (Events::new(), Scripts::new(&env, &config), Indexes::new(&env));
         let (dropping, noted) = (Mutex::default(), Mutex::default());
-        let context = Arc::new(Context { env, config, storage, node, events, scripts, batch, dropping, noted });
+        let context =
+            Arc::new(Context { env, config, storage, node, events, scripts, indexes, batch, dropping, noted });
         let coordinator = Arc::new(Coordinator { context, cache: Arc::default() });
         coordinator.load().await?;
         shard::resume_drops(&coordinator.context.storage).await?;

@@ -24,8 +24,11 @@ pub mod scan;
 pub mod seq;
 pub mod shard_map;
 mod validate;
+pub mod view;
+mod view_reduce;
 pub mod write;
 
+pub use crate::index::{Grouping, KeyBound, KeySpan};
 pub use crate::shard::{Fetched, ShardError, Want};
 pub use attachment::{Staged, Upload, UploadOptions};
 pub use catalogue::{Coordinator, CreateOptions, NamesQuery, Options};
@@ -41,6 +44,8 @@ pub use scan::{AllDocs, AllDocsQuery, AllDocsRow, DocSource, KeyBounds};
 pub use seq::Seq;
 pub use shard_map::ShardMap;
 pub use validate::Caller;
+pub use view::{DatabaseView, Update, ViewError, ViewKeys, ViewQuery, ViewRow, ViewRows, ViewsInfo};
+pub use view_reduce::{GroupRow, Overflow};
 pub use write::{WriteDone, WriteOptions, WriteRequest};
 
 #[cfg(test)]

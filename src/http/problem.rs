@@ -14,7 +14,7 @@ use crate::auth::security::SecurityError;
 use crate::auth::users::UserError;
 use crate::config::ConfigError;
 use crate::coordinator::{
-    ChangesError, DatabaseError, DesignLookupError, ReadError, SettingError, ShardError, WriteError,
+    ChangesError, DatabaseError, DesignLookupError, ReadError, SettingError, ShardError, ViewError, WriteError,
 };
 use crate::document::draft::DraftError;
 use crate::document::json::{JsonError, Value};
@@ -33,6 +33,8 @@ pub struct Problem {
     pub reason: Cow<'static, str>,
     /// The reason as JSON text where it is no text: what a function threw.
     pub reason_json: Option<String>,
+    /// A number beside error and reason, by which operators find what failed within the engine.
+    pub reference: Option<u32>,
     /// Further headers of the answer, for instance `Allow`.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -44,7 +46,8 @@ impl Problem {
         error: impl Into<Cow<'static, str>>,
         reason: impl Into<Cow<'static, str>>,
     ) -> Problem {
-        Problem { status, error: error.into(), reason: reason.into(), reason_json: None, headers: Vec::new() }
+        let (error, reason) = (error.into(), reason.into());
+        Problem { status, error, reason, reason_json: None, reference: None, headers: Vec::new() }
     }
 
     /// 400 `bad_request`.
@@ -143,7 +146,16 @@ impl Problem {
 
     /// The body of the answer, with the line end that CouchDB sends.
     pub fn body(&self) -> Bytes {
-        format!("{{\"error\":{},\"reason\":{}}}\n", quoted(&self.error), self.reason_text()).into()
+        let reference = self.reference.map_or_else(String::new, |number| format!(",\"ref\":{number}"));
+        format!("{{\"error\":{},\"reason\":{}{reference}}}\n", quoted(&self.error), self.reason_text()).into()
+    }
+
+    /// The same with a number by which operators find it: equal failures have equal ones.
+    #[must_use]
+    fn with_reference(mut self) -> Problem {
+        let text = format!("{} {}", self.error, self.reason_text());
+        self.reference = Some(crc32fast::hash(text.as_bytes()));
+        self
     }
 
     /// The reason as JSON text.
@@ -390,6 +402,32 @@ impl From<DesignError> for Problem {
             DesignError::Invalid { reason } => Problem::invalid("invalid_design_doc", reason),
             DesignError::MissingFunction => Problem::not_found("missing function"),
             DesignError::Script(error) => error.into(),
+        }
+    }
+}
+
+impl From<ViewError> for Problem {
+    fn from(error: ViewError) -> Problem {
+        match error {
+            ViewError::Design(error) => error.into(),
+            ViewError::ImpossibleRange { descending } => Problem::query_parse(format!(
+                "No rows can match your key range, reverse your start_key and end_key or set descending={}",
+                !descending
+            )),
+            ViewError::InvalidValue(error) => {
+                let failed = Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "invalid_value", error.reason);
+                failed.with_reference()
+            }
+            ViewError::NoView => Problem::not_found("missing_named_view"),
+            ViewError::PartitionNeeded => {
+                Problem::query_parse("`partition` parameter is mandatory for queries to this view.")
+            }
+            ViewError::PartitionUnknown => {
+                Problem::query_parse("`partition` parameter is not supported in this design doc")
+            }
+            ViewError::Read(error) => error.into(),
+            ViewError::Script(error) => Problem::from(error).with_reference(),
+            ViewError::Stopped => Problem::unavailable("The node is stopping."),
         }
     }
 }

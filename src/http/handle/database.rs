@@ -128,9 +128,10 @@ pub async fn compact(ctx: &Context, request: &Request, db: &str, ddoc: Option<&s
     Ok(Reply::ok(StatusCode::ACCEPTED))
 }
 
-/// `POST _view_cleanup`: without indexes there is nothing to clean.
-pub fn view_cleanup(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
-    ctx.open(db, &request.user, Class::Maintenance)?;
+/// `POST _view_cleanup`: rows that no design document's view has any more go.
+pub async fn view_cleanup(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
+    let database = ctx.open(db, &request.user, Class::Maintenance)?;
+    database.clean_up_views().await?;
     Ok(Reply::ok(StatusCode::ACCEPTED))
 }
 

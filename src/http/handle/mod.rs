@@ -36,6 +36,7 @@ mod server;
 mod session;
 mod shown;
 mod users;
+mod view;
 mod view_query;
 mod write;
 mod write_options;
@@ -121,7 +122,7 @@ async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) 
         InDatabase::BulkGet => bulk::bulk_get(ctx, request, db).await,
         InDatabase::Changes => changes::changes(ctx, request, db).await,
         InDatabase::Compact(ddoc) => database::compact(ctx, &request, db, ddoc.as_deref()).await,
-        InDatabase::ViewCleanup => database::view_cleanup(ctx, &request, db),
+        InDatabase::ViewCleanup => database::view_cleanup(ctx, &request, db).await,
         InDatabase::EnsureFullCommit => database::ensure_full_commit(ctx, &request, db).await,
         InDatabase::Security => security::handle(ctx, request, db).await,
         InDatabase::RevsLimit => database::revs_limit(ctx, request, db).await,
@@ -133,14 +134,17 @@ async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) 
         InDatabase::Shards => database::shards(ctx, &request, db),
         InDatabase::ShardsOf(id) => database::shards_of(ctx, &request, db, &id),
         InDatabase::SyncShards => database::sync_shards(ctx, &request, db).await,
-        InDatabase::TempView if request.verb == Verb::Post => Err(not_yet::temp_view()),
+        InDatabase::TempView if matches!(request.verb, Verb::Post | Verb::Get) => Err(not_yet::temp_view()),
         InDatabase::TempView => document::handle(ctx, request, db, "_temp_view").await,
         InDatabase::Mango(path) => not_yet::in_database(ctx, &request, db, &path),
         InDatabase::Partition(path) if matches!(path.as_slice(), [_, list] if list == "_all_docs") => {
             all_docs::partition(ctx, request, db, &path[0]).await
         }
+        InDatabase::Partition(path) if matches!(path.get(1).map(String::as_str), Some("_design")) => {
+            in_partition(ctx, db, &path, request).await
+        }
         InDatabase::Partition(path) => database::partition(ctx, &request, db, &path).await,
-        InDatabase::DesignFunction(id, path) => not_yet::design_function(ctx, &request, db, &id, &path).await,
+        InDatabase::DesignFunction(id, path) => design_function(ctx, db, (&id, &path), None, request).await,
         InDatabase::Document(id) => document::handle(ctx, request, db, &id).await,
         InDatabase::EncodedDesign(id) if request.verb == Verb::Get => Ok(database::to_design(&request, db, &id)),
         InDatabase::EncodedDesign(id) => document::handle(ctx, request, db, &id).await,
@@ -149,6 +153,35 @@ async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) 
         InDatabase::LocalWithoutId | InDatabase::LocalAttachment | InDatabase::NotText => {
             database::no_such_path(ctx, &request, db, &at)
         }
+    }
+}
+
+/// `/{db}/_partition/{name}/_design/..`: `path` begins with the partition's name.
+async fn in_partition(ctx: &Context, db: &str, path: &[String], request: Request) -> Result<Reply> {
+    match path {
+        [name, _, ddoc, function @ ..] if !function.is_empty() => {
+            let id = format!("_design/{ddoc}");
+            design_function(ctx, db, (&id, function), Some(name), request).await
+        }
+        _ => Err(Problem::missing()),
+    }
+}
+
+/// What the path below a design document names: views and their state; the rest is not there yet.
+async fn design_function(
+    ctx: &Context,
+    db: &str,
+    (id, path): (&str, &[String]),
+    partition: Option<&str>,
+    request: Request,
+) -> Result<Reply> {
+    let parts: Vec<&str> = path.iter().map(String::as_str).collect();
+    match parts.as_slice() {
+        ["_view", name] => view::query(ctx, request, db, (id, name), partition).await,
+        ["_view", name, "queries"] => view::queries(ctx, request, db, (id, name), partition).await,
+        ["_view", ..] => Err(Problem::method_not_allowed("GET,POST,HEAD")),
+        ["_info"] if partition.is_none() => view::info(ctx, &request, db, id).await,
+        _ => not_yet::design_function(ctx, &request, db, id, path).await,
     }
 }
 

@@ -1,9 +1,10 @@
-//! Arguments of `_all_docs`, `_design_docs` and `_local_docs`, from query strings and from POST bodies.
+//! Arguments of `_all_docs`, `_design_docs`, `_local_docs` and of views, from query strings and from POST bodies.
 //!
 //! Pure. One parameter is read the same way from both, but for two things that CouchDB 3.5 was measured to do: numbers
 //! in a body must be JSON numbers, and JSON parameters of a query string are decoded first. The last of repeated
 //! parameters counts; unknown names are ignored.
 
+use crate::coordinator::{Grouping, Update};
 use crate::document::json::{self, Object, Value};
 use crate::http::problem::Problem;
 use crate::http::query::Query;
@@ -46,8 +47,14 @@ pub struct ViewArgs {
     pub skip: u64,
     /// `reduce`, when given.
     pub reduce: Option<bool>,
-    /// Whether `group` or `group_level` asks for grouping.
-    pub grouped: bool,
+    /// `group`, when given.
+    pub group: Option<bool>,
+    /// `group_level`; 0 when not given.
+    pub group_level: u64,
+    /// Whether totals are wanted (views only).
+    pub sorted: bool,
+    /// Whether a view is updated, by `update` or `stale`.
+    pub update: Update,
     /// `partition`, when given.
     pub partition: Option<String>,
 }
@@ -71,7 +78,10 @@ impl Default for ViewArgs {
             limit: LIMIT_MAX,
             skip: 0,
             reduce: None,
-            grouped: false,
+            group: None,
+            group_level: 0,
+            sorted: true,
+            update: Update::Before,
             partition: None,
         }
     }
@@ -83,6 +93,8 @@ enum Place {
     Query,
     Body,
     Queries,
+    ViewQuery,
+    ViewBody,
 }
 
 impl ViewArgs {
@@ -92,9 +104,45 @@ impl ViewArgs {
     /// 400 `query_parse_error`, or `bad_request` for what is not JSON.
     pub fn from_query(query: &Query) -> Result<ViewArgs, Problem> {
         let mut args = ViewArgs::default();
-        args.take_query(query)?;
-        args.check()?;
+        args.take_query(query, Place::Query)?;
+        args.check_list()?;
         Ok(args)
+    }
+
+    /// Arguments of a GET of a view. A list of one key is that key.
+    ///
+    /// # Errors
+    /// As [`ViewArgs::from_query`].
+    pub fn of_view(query: &Query) -> Result<ViewArgs, Problem> {
+        let mut args = ViewArgs::default();
+        args.take_query(query, Place::ViewQuery)?;
+        args.check()?;
+        args.unfold_one_key();
+        Ok(args)
+    }
+
+    /// Arguments of a POST to a view.
+    ///
+    /// # Errors
+    /// As [`ViewArgs::from_query`].
+    pub fn of_view_body(body: &Object, query: &Query) -> Result<ViewArgs, Problem> {
+        if body.contains("queries") {
+            return Err(Problem::bad_request("The `queries` parameter is no longer supported at this endpoint"));
+        }
+        let mut args = ViewArgs::default();
+        args.take_members(body, Place::ViewBody)?;
+        args.take_query(query, Place::ViewQuery)?;
+        args.check()?;
+        args.unfold_one_key();
+        Ok(args)
+    }
+
+    /// Arguments of each item of a view's `queries` body.
+    ///
+    /// # Errors
+    /// As [`ViewArgs::from_queries`].
+    pub fn of_view_queries(body: &Object, query: &Query) -> Result<Vec<ViewArgs>, Problem> {
+        queries_of(body)?.iter().map(|item| ViewArgs::of_one_query(item, query)).collect()
     }
 
     /// Arguments of a POST: the body's members, then the query string's, which win.
@@ -104,8 +152,8 @@ impl ViewArgs {
     pub fn from_body(body: &Object, query: &Query) -> Result<ViewArgs, Problem> {
         let mut args = ViewArgs::default();
         args.take_members(body, Place::Body)?;
-        args.take_query(query)?;
-        args.check()?;
+        args.take_query(query, Place::Query)?;
+        args.check_list()?;
         Ok(args)
     }
 
@@ -114,36 +162,40 @@ impl ViewArgs {
     /// # Errors
     /// As [`ViewArgs::from_query`]; one bad query refuses all.
     pub fn from_queries(body: &Object, query: &Query) -> Result<Vec<ViewArgs>, Problem> {
-        let queries = match body.get("queries") {
-            None => return Err(Problem::bad_request("POST body must include `queries` parameter.")),
-            Some(Value::Array(items)) => items,
-            Some(_) => return Err(Problem::bad_request("`queries` member must be an array.")),
+        let one = |item| {
+            let args = ViewArgs::of_one_query(item, query)?;
+            args.check_list()?;
+            Ok(args)
         };
-        queries.iter().map(|item| ViewArgs::from_one_query(item, query)).collect()
+        queries_of(body)?.iter().map(one).collect()
     }
 
-    fn from_one_query(item: &Value, query: &Query) -> Result<ViewArgs, Problem> {
+    fn of_one_query(item: &Value, query: &Query) -> Result<ViewArgs, Problem> {
         let Some(members) = item.as_object() else {
             return Err(Problem::bad_request("Request body must be a JSON object"));
         };
         let mut args = ViewArgs::default();
-        args.take_query(query)?;
+        args.take_query(query, Place::Queries)?;
         args.take_members(members, Place::Queries)?;
         args.check()?;
-        if let Some([_]) = args.keys.as_deref() {
-            args.key = args.keys.take().and_then(|mut keys| keys.pop());
-        }
+        args.unfold_one_key();
         Ok(args)
     }
 
-    fn take_query(&mut self, query: &Query) -> Result<(), Problem> {
+    fn unfold_one_key(&mut self) {
+        if let Some([_]) = self.keys.as_deref() {
+            self.key = self.keys.take().and_then(|mut keys| keys.pop());
+        }
+    }
+
+    fn take_query(&mut self, query: &Query, place: Place) -> Result<(), Problem> {
         for (name, text) in query.iter() {
             match name {
                 "key" | "keys" | "startkey" | "start_key" | "endkey" | "end_key" => {
                     let value = json::parse(text.as_bytes()).map_err(|_| Problem::invalid_json())?;
-                    self.take(name, &Given::Json(&value), Place::Query)?;
+                    self.take(name, &Given::Json(&value), place)?;
                 }
-                _ => self.take(name, &Given::Text(text), Place::Query)?,
+                _ => self.take(name, &Given::Text(text), place)?,
             }
         }
         Ok(())
@@ -174,13 +226,19 @@ impl ViewArgs {
             "att_encoding_info" => self.att_encoding_info = given.boolean()?,
             "update_seq" => self.update_seq = given.boolean()?,
             "reduce" => self.reduce = Some(given.boolean()?),
-            "group" => self.grouped = given.boolean()?,
-            "group_level" => self.grouped = given.integer()? > 0,
+            "group" => self.group = Some(given.boolean()?),
+            "group_level" => self.group_level = given.integer()?,
             "partition" => self.partition = given.string(),
-            "sorted" => drop(given.boolean()?),
+            "sorted" => self.sorted = given.boolean()?,
             "stable" => drop(given.boolean().map_err(|_| Problem::query_parse("Invalid value for `stable`."))?),
-            "stale" => given.one_of(name, &["ok", "update_after"])?,
-            "update" => given.one_of(name, &["true", "false", "lazy"])?,
+            "stale" => {
+                let stale = [("ok", Update::Never), ("update_after", Update::After)];
+                self.update = given.one_of(name, &stale)?;
+            }
+            "update" => {
+                let update = [("true", Update::Before), ("false", Update::Never), ("lazy", Update::After)];
+                self.update = given.one_of(name, &update)?;
+            }
             _ => {}
         }
         Ok(())
@@ -190,13 +248,61 @@ impl ViewArgs {
         if self.keys.is_some() && (self.key.is_some() || self.start_key.is_some() || self.end_key.is_some()) {
             return Err(Problem::query_parse("`keys` is incompatible with `key`, `start_key` and `end_key`"));
         }
-        if self.reduce == Some(true) {
+        if self.group == Some(false) && self.group_level > 0 {
+            let reason = "Can't specify group=false and group_level>0 at the same time";
+            return Err(Problem::query_parse(reason));
+        }
+        Ok(())
+    }
+
+    /// What holds for lists of documents, too.
+    fn check_list(&self) -> Result<(), Problem> {
+        self.check()?;
+        self.check_map(false)
+    }
+
+    /// Whether the arguments fit rows that are not reduced; `can_reduce`: whether the view could.
+    ///
+    /// # Errors
+    /// 400 `query_parse_error`.
+    pub fn check_map(&self, can_reduce: bool) -> Result<(), Problem> {
+        if self.reduce == Some(true) && !can_reduce {
             return Err(Problem::query_parse("Reduce is invalid for map-only views."));
         }
-        if self.grouped {
+        if self.group == Some(true) || self.group_level > 0 {
             return Err(Problem::query_parse("Invalid use of grouping on a map view."));
         }
         Ok(())
+    }
+
+    /// How a reduced query groups its rows, if the arguments fit one.
+    ///
+    /// # Errors
+    /// 400 `query_parse_error`.
+    pub fn grouping(&self) -> Result<Grouping, Problem> {
+        let grouping = match (self.group, self.group_level) {
+            (Some(true), 0) => Grouping::Exact,
+            (_, 0) => Grouping::All,
+            (_, level) => Grouping::Level(usize::try_from(level).unwrap_or(usize::MAX)),
+        };
+        if self.include_docs {
+            return Err(Problem::query_parse("`include_docs` is invalid for reduce"));
+        }
+        if self.conflicts {
+            return Err(Problem::query_parse("`conflicts` is invalid for reduce views."));
+        }
+        if self.keys.is_some() && grouping != Grouping::Exact {
+            return Err(Problem::query_parse("Multi-key fetches for reduce views must use `group=true`"));
+        }
+        Ok(grouping)
+    }
+}
+
+fn queries_of(body: &Object) -> Result<&[Value], Problem> {
+    match body.get("queries") {
+        None => Err(Problem::bad_request("POST body must include `queries` parameter.")),
+        Some(Value::Array(items)) => Ok(items),
+        Some(_) => Err(Problem::bad_request("`queries` member must be an array.")),
     }
 }
 
@@ -206,7 +312,8 @@ fn keys(given: &Given<'_>, place: Place) -> Result<Vec<Value>, Problem> {
         _ => Err(match place {
             Place::Query => Problem::bad_request("`keys` parameter must be an array."),
             Place::Body => Problem::bad_request("`keys` body member must be an array."),
-            Place::Queries => Problem::query_parse("`keys` must be an array of strings."),
+            Place::Queries | Place::ViewQuery => Problem::query_parse("`keys` must be an array of strings."),
+            Place::ViewBody => Problem::bad_request("`keys` member must be an array."),
         }),
     }
 }
@@ -276,7 +383,7 @@ impl Given<'_> {
         }
     }
 
-    fn one_of(&self, name: &str, values: &[&str]) -> Result<(), Problem> {
+    fn one_of(&self, name: &str, values: &[(&str, Update)]) -> Result<Update, Problem> {
         let text = match self {
             Given::Text(text) => text,
             Given::Json(Value::String(text)) => text.as_str(),
@@ -284,7 +391,8 @@ impl Given<'_> {
             Given::Json(Value::Bool(false)) => "false",
             Given::Json(_) => "",
         };
-        if values.contains(&text) { Ok(()) } else { Err(Problem::query_parse(format!("Invalid value for `{name}`."))) }
+        let found = values.iter().find(|(value, _)| *value == text).map(|(_, update)| *update);
+        found.ok_or_else(|| Problem::query_parse(format!("Invalid value for `{name}`.")))
     }
 }
 

@@ -1,0 +1,539 @@
+//! Queries of views: an ordered merge of rows over the ranges, page by page.
+//!
+//! A query brings the view up to date where it asks for that, tells totals, and then hands out rows as they are asked
+//! for: it holds one page of rows per range, whatever the view's size. Reductions add up the merged rows, see
+//! `view_reduce`. Totals and offset are of the query's begin; rows are read as `index/read.rs` promises.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+
+use crate::coordinator::database::Database;
+use crate::coordinator::design::DesignLookupError;
+use crate::coordinator::error::ReadError;
+use crate::coordinator::read::{RowDoc, conflicts};
+use crate::document::collate::Collator;
+use crate::document::id::DocId;
+use crate::document::json::Value;
+use crate::document::revision::Revision;
+use crate::index::{
+    Definition, Grouping, Header, IndexError, InvalidValue, KeySpan, Mapper, Places, Row, ScriptMapper, ViewIndex,
+    partition_prefix, reduce,
+};
+use crate::limits;
+use crate::script::{Program, ScriptError};
+use crate::shard::{Fetched, ShardError, Want};
+use crate::storage::Direction;
+
+/// Whether a query waits for the view to take in what was written before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Update {
+    /// It waits.
+    #[default]
+    Before,
+    /// It takes what is there.
+    Never,
+    /// It takes what is there and has the view updated afterwards.
+    After,
+}
+
+/// Which rows a query reads.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ViewKeys {
+    /// The rows of each key, in this order.
+    Keys(Vec<Value>),
+    /// A range of keys.
+    Span(KeySpan),
+}
+
+/// A query of a view.
+#[derive(Clone, Debug)]
+pub struct ViewQuery {
+    /// Which rows.
+    pub keys: ViewKeys,
+    /// From the last to the first.
+    pub descending: bool,
+    /// How many rows or groups to leave out at first.
+    pub skip: u64,
+    /// How many rows or groups at most.
+    pub limit: u64,
+    /// Reduce the rows of each group.
+    pub grouping: Option<Grouping>,
+    /// Give documents along.
+    pub include_docs: bool,
+    /// Give the conflicts of included documents along.
+    pub conflicts: bool,
+    /// Whether totals are wanted (`sorted`).
+    pub totals: bool,
+    /// Tell the sequence that the view has reached.
+    pub update_seq: bool,
+    /// Whether to update the view.
+    pub update: Update,
+    /// Only rows of documents of this partition.
+    pub partition: Option<String>,
+}
+
+/// Why a query failed.
+#[derive(Debug)]
+pub enum ViewError {
+    /// The design document is missing, or the node cannot read it.
+    Design(DesignLookupError),
+    /// The keys are the wrong way round: no row can match.
+    ImpossibleRange {
+        /// Whether rows are read backwards.
+        descending: bool,
+    },
+    /// A built-in reduce function does not take the values.
+    InvalidValue(InvalidValue),
+    /// The design document has no such view.
+    NoView,
+    /// The view's rows are kept by partition, and the query names none.
+    PartitionNeeded,
+    /// The query names a partition, and the view's rows are not kept so.
+    PartitionUnknown,
+    /// See [`ReadError`].
+    Read(ReadError),
+    /// A function failed.
+    Script(ScriptError),
+    /// The node stops.
+    Stopped,
+}
+
+impl From<DesignLookupError> for ViewError {
+    fn from(error: DesignLookupError) -> Self {
+        ViewError::Design(error)
+    }
+}
+
+impl From<InvalidValue> for ViewError {
+    fn from(error: InvalidValue) -> Self {
+        ViewError::InvalidValue(error)
+    }
+}
+
+impl From<ReadError> for ViewError {
+    fn from(error: ReadError) -> Self {
+        ViewError::Read(error)
+    }
+}
+
+impl From<ScriptError> for ViewError {
+    fn from(error: ScriptError) -> Self {
+        ViewError::Script(error)
+    }
+}
+
+impl From<ShardError> for ViewError {
+    fn from(error: ShardError) -> Self {
+        ViewError::Read(error.into())
+    }
+}
+
+impl From<IndexError> for ViewError {
+    fn from(error: IndexError) -> Self {
+        match error {
+            IndexError::Script(error) => ViewError::Script(error),
+            IndexError::Shard(error) => error.into(),
+            IndexError::Stopped => ViewError::Stopped,
+        }
+    }
+}
+
+/// A view of a database that can be queried.
+pub struct DatabaseView {
+    pub(super) database: Arc<Database>,
+    pub(super) program: Program,
+    /// What the design document says about it.
+    pub definition: Arc<Definition>,
+    mapper: Arc<dyn Mapper>,
+    pub(super) collator: Collator,
+}
+
+/// A row with what a client sees of it.
+#[derive(Clone, Debug)]
+pub struct ViewRow {
+    /// The document that emitted it, the key and the value.
+    pub row: Row,
+    /// `None`: not asked for; `Some(None)`: null.
+    pub doc: Option<Option<Box<RowDoc>>>,
+}
+
+impl Database {
+    /// The view `name` of the design document `id`, as they are now.
+    ///
+    /// # Errors
+    /// [`ViewError::Design`], [`ViewError::NoView`].
+    pub async fn view(self: &Arc<Self>, id: &DocId, name: &str) -> Result<DatabaseView, ViewError> {
+        let program = self.program(id).await?;
+        let found = Definition::find(program.body(), name, self.map.partitioned);
+        let definition = Arc::new(found.ok_or(ViewError::NoView)?);
+        Ok(self.view_of(&program, definition))
+    }
+
+    pub(super) fn view_of(self: &Arc<Self>, program: &Program, definition: Arc<Definition>) -> DatabaseView {
+        let mapper: Arc<dyn Mapper> = Arc::new(ScriptMapper::new(self.scripts(), program, &definition.map));
+        let collator = self.context.indexes.collator(&definition);
+        DatabaseView { database: Arc::clone(self), program: program.clone(), definition, mapper, collator }
+    }
+}
+
+impl DatabaseView {
+    /// The view on each range that `partition` can be in.
+    pub(super) async fn indexes(&self, partition: Option<&str>) -> Result<Vec<ViewIndex>, ShardError> {
+        let copies = match partition {
+            Some(name) => vec![self.database.copy_of(self.database.map.index_of_partition(name)).await?],
+            None => self.database.all_copies().await?,
+        };
+        let indexes = &self.database.context.indexes;
+        Ok(copies.into_iter().map(|copy| indexes.view(copy, &self.definition, &self.mapper)).collect())
+    }
+
+    /// Brings the view up to date as the query wants it, and tells what it has then.
+    ///
+    /// # Errors
+    /// What refuses a query before any row is read.
+    pub async fn begin(self, query: ViewQuery) -> Result<ViewRows, ViewError> {
+        match (&query.partition, self.definition.partitioned) {
+            (None, true) => return Err(ViewError::PartitionNeeded),
+            (Some(_), false) => return Err(ViewError::PartitionUnknown),
+            _ => {}
+        }
+        let descending = query.descending;
+        if let ViewKeys::Span(span) = &query.keys
+            && span.is_impossible(&self.collator, descending)
+        {
+            return Err(ViewError::ImpossibleRange { descending });
+        }
+        let indexes = self.indexes(query.partition.as_deref()).await?;
+        match query.update {
+            Update::Before => drop(try_join_all(indexes.iter().map(ViewIndex::update)).await?),
+            Update::After => indexes.iter().for_each(ViewIndex::update_later),
+            Update::Never => {}
+        }
+        let headers = try_join_all(indexes.iter().map(ViewIndex::header)).await?;
+        let prefix = partition_prefix(query.partition.as_deref());
+        let spans = self.spans(&query, &prefix);
+        let before = spans.before;
+        let mut rows = ViewRows {
+            total_rows: 0,
+            offset: 0,
+            headers,
+            prefix: prefix.len(),
+            spans: spans.places,
+            lanes: Vec::new(),
+            indexes,
+            left: query.limit,
+            skip: query.skip,
+            view: self,
+            query,
+            pending: VecDeque::new(),
+        };
+        if rows.query.totals && rows.query.grouping.is_none() {
+            rows.tell_totals(before, &prefix).await?;
+        }
+        rows.next_span();
+        Ok(rows)
+    }
+
+    fn spans(&self, query: &ViewQuery, prefix: &[u8]) -> Spans {
+        let places = |span: &KeySpan| span.places(&self.collator, query.descending, prefix);
+        match &query.keys {
+            ViewKeys::Span(span) => {
+                let (inside, before) = places(span);
+                Spans { places: VecDeque::from([inside]), before }
+            }
+            ViewKeys::Keys(keys) => {
+                let each = keys.iter().map(|key| places(&KeySpan::of_key(key.clone())).0);
+                // As CouchDB 3.5 was measured: reading backwards turns the list of keys around, but not for groups.
+                let places = match query.descending && query.grouping.is_none() {
+                    true => each.rev().collect(),
+                    false => each.collect(),
+                };
+                Spans { places, before: Places::none() }
+            }
+        }
+    }
+}
+
+struct Spans {
+    places: VecDeque<Places>,
+    before: Places,
+}
+
+/// The rows of one range.
+struct Lane {
+    rows: VecDeque<Row>,
+    rest: Option<Places>,
+}
+
+/// A query being answered.
+pub struct ViewRows {
+    /// Rows that the view has in all.
+    pub total_rows: u64,
+    /// Rows before the first one in the direction of reading.
+    pub offset: u64,
+    pub(super) view: DatabaseView,
+    pub(super) query: ViewQuery,
+    headers: Vec<Header>,
+    /// Bytes of the partition in places.
+    pub(super) prefix: usize,
+    indexes: Vec<ViewIndex>,
+    spans: VecDeque<Places>,
+    /// One per index, for the span being read.
+    lanes: Vec<Lane>,
+    pub(super) skip: u64,
+    pub(super) left: u64,
+    /// A row that was read too far.
+    pending: VecDeque<Row>,
+}
+
+impl ViewRows {
+    /// The sequence that the view had reached, as positions of the ranges read.
+    pub fn positions(&self) -> Vec<u64> {
+        self.headers.iter().map(|header| header.position).collect()
+    }
+
+    /// The sequence that the view had reached, as the changes feed names it; only where all ranges are read.
+    pub fn update_seq(&self) -> String {
+        self.view.database.seq_at(self.positions()).to_string()
+    }
+
+    /// Whether the query asks for [`ViewRows::update_seq`].
+    pub fn wants_update_seq(&self) -> bool {
+        self.query.update_seq
+    }
+
+    /// Whether the query asks for totals.
+    pub fn wants_totals(&self) -> bool {
+        self.query.totals
+    }
+
+    /// Whether rows are reduced.
+    pub fn is_reduced(&self) -> bool {
+        self.query.grouping.is_some()
+    }
+
+    /// The database queried.
+    pub fn database(&self) -> &Arc<Database> {
+        &self.view.database
+    }
+
+    async fn tell_totals(&mut self, before: Places, prefix: &[u8]) -> Result<(), ViewError> {
+        let count = |places: Places| {
+            let counts = self.indexes.iter().map(move |index| index.count(places.clone()));
+            async move { Ok::<u64, ShardError>(try_join_all(counts).await?.into_iter().sum()) }
+        };
+        self.total_rows = match prefix.is_empty() {
+            true => self.headers.iter().map(|header| header.rows).sum(),
+            false => count(Places::all(prefix)).await?,
+        };
+        let before = count(before).await?;
+        self.offset = before.saturating_add(self.query.skip).min(self.total_rows);
+        Ok(())
+    }
+
+    /// The next page of rows, of at least one; `None` at the end.
+    ///
+    /// # Errors
+    /// When the node cannot read.
+    pub async fn next(&mut self) -> Result<Option<Vec<ViewRow>>, ViewError> {
+        let page = if self.query.include_docs { limits::DOCS_PER_FETCH } else { limits::PAGE_ROWS };
+        let mut out = Vec::new();
+        while out.len() < page && self.left > 0 {
+            let Some(row) = self.next_row().await? else {
+                if !self.next_span() {
+                    break;
+                }
+                continue;
+            };
+            if self.skip > 0 {
+                self.skip -= 1;
+            } else {
+                self.left -= 1;
+                out.push(row);
+            }
+        }
+        if out.is_empty() {
+            return Ok(None);
+        }
+        let rows = match self.query.include_docs {
+            true => self.with_docs(out).await?,
+            false => out.into_iter().map(|row| ViewRow { row, doc: None }).collect(),
+        };
+        Ok(Some(rows))
+    }
+
+    /// Goes on to the next of several keys; false when there is none.
+    pub(super) fn next_span(&mut self) -> bool {
+        let Some(places) = self.spans.pop_front() else { return false };
+        let lane = |_: &ViewIndex| Lane { rows: VecDeque::new(), rest: Some(places.clone()) };
+        self.lanes = self.indexes.iter().map(lane).collect();
+        true
+    }
+
+    /// Gives a row back, to be read again.
+    pub(super) fn unread(&mut self, row: Row) {
+        self.pending.push_front(row);
+    }
+
+    /// The next row of the span in the order of places over all ranges.
+    pub(super) async fn next_row(&mut self) -> Result<Option<Row>, ViewError> {
+        if let Some(row) = self.pending.pop_front() {
+            return Ok(Some(row));
+        }
+        if self.lanes.iter().any(|lane| lane.rows.is_empty() && lane.rest.is_some()) {
+            self.fill().await?;
+        }
+        let heads = self.lanes.iter().enumerate().filter_map(|(at, lane)| Some((at, &lane.rows.front()?.place)));
+        let next = match self.query.descending {
+            false => heads.min_by(|a, b| a.1.cmp(b.1)),
+            true => heads.max_by(|a, b| a.1.cmp(b.1)),
+        };
+        let at = next.map(|(at, _)| at);
+        Ok(at.and_then(|at| self.lanes[at].rows.pop_front()))
+    }
+
+    /// Reads a page into each lane that ran empty.
+    async fn fill(&mut self) -> Result<(), ViewError> {
+        let direction = if self.query.descending { Direction::Reverse } else { Direction::Forward };
+        let limit = match self.query.grouping {
+            Some(_) => limits::STEP_ROWS,
+            None => {
+                let wanted = self.skip.saturating_add(self.left);
+                usize::try_from(wanted).unwrap_or(usize::MAX).clamp(1, limits::PAGE_ROWS)
+            }
+        };
+        let empty = self.lanes.iter_mut().zip(&self.indexes).filter(|(lane, _)| lane.rows.is_empty());
+        let reads = empty.filter_map(|(lane, index)| {
+            let places = lane.rest.take()?;
+            Some(async move {
+                let page = index.rows(places, direction, limit).await?;
+                (lane.rows, lane.rest) = (page.rows.into(), page.rest);
+                Ok::<(), ShardError>(())
+            })
+        });
+        try_join_all(reads).await?;
+        Ok(())
+    }
+
+    async fn with_docs(&self, rows: Vec<Row>) -> Result<Vec<ViewRow>, ViewError> {
+        let wanted: Vec<(DocId, Option<Revision>)> = rows.iter().map(linked).collect();
+        let want =
+            |(id, rev): &(DocId, Option<Revision>)| (id.clone(), rev.clone().map_or(Want::Winner, Want::Revision));
+        let found = self.view.database.fetch_many(wanted.iter().map(want).collect()).await?;
+        let doc = |(id, rev): (DocId, Option<Revision>), fetched: Option<Fetched>| {
+            let mut fetched = fetched?;
+            let (_, stored) = fetched.found.pop()?;
+            // A revision that is named is shown whatever it is, the winner only while the document lives.
+            let stored = stored.filter(|stored| rev.is_some() || !stored.deleted)?;
+            let conflicts = if self.query.conflicts { conflicts(&fetched, &stored.rev).0 } else { Vec::new() };
+            Some(Box::new(RowDoc { id, stored, conflicts }))
+        };
+        let docs = wanted.into_iter().zip(found).map(|(wanted, fetched)| doc(wanted, fetched));
+        Ok(rows.into_iter().zip(docs).map(|(row, doc)| ViewRow { row, doc: Some(doc) }).collect())
+    }
+}
+
+/// The document that goes with a row: the one that its value names by `_id`, or its own; the revision that its value
+/// names by `_rev`, or the winner (facts 'Map functions').
+fn linked(row: &Row) -> (DocId, Option<Revision>) {
+    let value = if row.value.first() == Some(&b'{') { reduce::parsed(&row.value) } else { Value::Null };
+    let member = |name| value.as_object().and_then(|value| value.get(name)).and_then(Value::as_str);
+    let id = member("_id").map_or_else(|| row.id.clone(), DocId::new);
+    (id, member("_rev").and_then(|rev| Revision::parse(rev).ok()))
+}
+
+/// What `_info` tells of the views of a design document.
+#[derive(Clone, Debug, Default)]
+pub struct ViewsInfo {
+    /// The hash of its views.
+    pub signature: String,
+    /// The language of its functions.
+    pub language: String,
+    /// Changes of the database that the views have taken in, those of the least advanced one.
+    pub update_seq: u64,
+    /// Purges that they have taken in.
+    pub purge_seq: u64,
+    /// Changes that they have still to take in.
+    pub pending: u64,
+    /// Whether one is being built.
+    pub updating: bool,
+    /// Stored bytes of rows.
+    pub active: u64,
+    /// Bytes of keys, values and ids.
+    pub external: u64,
+}
+
+impl Database {
+    /// See [`ViewsInfo`].
+    ///
+    /// # Errors
+    /// [`ViewError::Design`] when there is no such design document.
+    pub async fn views_info(self: &Arc<Self>, id: &DocId) -> Result<ViewsInfo, ViewError> {
+        let program = self.program(id).await?;
+        let language = program.body().get("language").and_then(Value::as_str).unwrap_or(crate::index::JAVASCRIPT);
+        let signature = crate::index::design_signature(program.body());
+        let mut info = ViewsInfo { signature, language: language.to_owned(), ..ViewsInfo::default() };
+        let mut views = BTreeMap::new();
+        for (_, definition) in Definition::all(program.body(), self.map.partitioned) {
+            views.insert(definition.signature, definition);
+        }
+        let copies = self.all_copies().await?;
+        let seqs: u64 = try_join_all(copies.iter().map(|copy| copy.info())).await?.iter().map(|i| i.update_seq).sum();
+        let mut least: Option<(u64, u64)> = None;
+        for (_, definition) in views {
+            let indexes = self.view_of(&program, Arc::new(definition)).indexes(None).await?;
+            let headers = try_join_all(indexes.iter().map(ViewIndex::header)).await?;
+            let sum = |pick: fn(&Header) -> u64| headers.iter().map(pick).sum::<u64>();
+            let reached = (sum(|header| header.position), sum(|header| header.purge_position));
+            least = Some(least.map_or(reached, |least| least.min(reached)));
+            info.active += sum(|header| header.active);
+            info.external += sum(|header| header.external);
+            info.updating |= indexes.iter().any(ViewIndex::is_building);
+        }
+        (info.update_seq, info.purge_seq) = least.unwrap_or((seqs, 0));
+        info.pending = seqs.saturating_sub(info.update_seq);
+        Ok(info)
+    }
+
+    /// Removes the rows of views that no design document has any more.
+    ///
+    /// # Errors
+    /// When the node cannot read or write.
+    pub async fn clean_up_views(self: &Arc<Self>) -> Result<(), ReadError> {
+        let mut keep = std::collections::BTreeSet::new();
+        for program in self.programs().await? {
+            let views = Definition::all(program.body(), self.map.partitioned);
+            keep.extend(views.into_iter().map(|(_, definition)| definition.signature));
+        }
+        for copy in self.all_copies().await? {
+            self.context.indexes.clean_up(copy, &keep).await?;
+        }
+        Ok(())
+    }
+
+    /// All design documents as they are now.
+    pub(super) async fn programs(&self) -> Result<Vec<Program>, ReadError> {
+        let mut programs = Vec::new();
+        for copy in self.all_copies().await? {
+            let mut start = std::ops::Bound::Included(DocId::new("_design/"));
+            loop {
+                // '0' follows '/' in the order of bytes.
+                let end = std::ops::Bound::Excluded(DocId::new("_design0"));
+                let limit = limits::PAGE_DOCS;
+                let page = crate::shard::ListPage { start, end, descending: false, limit, bodies: true };
+                let rows = copy.list(page).await?;
+                let program = |row: &crate::shard::ListRow| {
+                    row.winner.as_ref().map(|stored| Program::new(self.instance(), &row.id, stored))
+                };
+                programs.extend(rows.iter().filter_map(program));
+                match rows.last() {
+                    Some(last) if rows.len() == limit => start = std::ops::Bound::Excluded(last.id.clone()),
+                    _ => break,
+                }
+            }
+        }
+        Ok(programs)
+    }
+}
