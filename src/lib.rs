@@ -4,6 +4,7 @@
 //!
 //! ```text
 //!   client ──► http         bytes to typed requests, answers to bytes; no decisions
+//!              replicate    copies from one database to another, here or on another server
 //!              auth         who is asking, and may they
 //!              coordinator  one logical operation over all ranges of a database
 //!              index        rows that functions make of documents, in the order of their keys
@@ -22,6 +23,8 @@
 pub mod node;
 
 pub mod http;
+
+pub mod replicate;
 
 pub mod auth;
 

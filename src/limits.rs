@@ -264,3 +264,43 @@ pub const REDUCE_BYTES_PER_CALL: usize = 1 << 20;
 pub const GROUPS_PER_PAGE: usize = 100;
 /// Characters of a reduce function's result that are always fine; above, it must be less than half of what went in.
 pub const REDUCE_RESULT_CHARS: usize = 4096;
+// ---- HTTP client and replication ----
+
+/// First pause before a failed request to another server is repeated, in milliseconds; doubled each time.
+pub const CLIENT_RETRY_MS: u64 = 250;
+/// Longest such pause, in milliseconds.
+pub const CLIENT_RETRY_MAX_MS: u64 = 10_000;
+/// Redirects followed for one request, as common clients do.
+pub const CLIENT_REDIRECTS_MAX: usize = 10;
+/// Connections kept idle to one server by one client: as many as its pipeline uses.
+pub const CLIENT_IDLE_CONNECTIONS: usize = 8;
+/// Default of `replicator/retries_per_request`, as in CouchDB 3.5.
+pub const REPLICATION_RETRIES: u64 = 5;
+/// Most retries that a request may ask for: each waits up to ten seconds.
+pub const REPLICATION_RETRIES_MAX: u64 = 100;
+/// Default of `replicator/connection_timeout` in milliseconds, as in CouchDB: longest silence of a peer.
+pub const REPLICATION_SILENCE_MS: u64 = 30_000;
+/// Default of `replicator/worker_batch_size` in changes, as in CouchDB.
+pub const REPLICATION_BATCH_ROWS: u64 = 500;
+/// Most changes in one batch: bounds what is asked of a target at once.
+pub const REPLICATION_BATCH_ROWS_MAX: u64 = 1000;
+/// Batches of one replication that are worked on at once: enough to hide a round trip behind another's work.
+pub const REPLICATION_PIPELINE: usize = 4;
+/// Documents fetched and written at once: with the batches at work it bounds the documents in memory.
+pub const REPLICATION_FETCH_DOCS: usize = 100;
+/// Bytes of one answer of a peer: some documents at the largest size, or one with its history.
+pub const REPLICATION_ANSWER_BYTES: usize = 64 << 20;
+/// Default of `replicator/checkpoint_interval` in milliseconds, as in CouchDB.
+pub const REPLICATION_CHECKPOINT_MS: u64 = 30_000;
+/// Sessions that a checkpoint remembers, as in CouchDB.
+pub const REPLICATION_HISTORY: usize = 50;
+/// Interval of signs of life asked of a source that has no news, in milliseconds: a third of the longest silence.
+pub const REPLICATION_HEARTBEAT_MS: u64 = 10_000;
+/// Replications running on a node at once; more are refused.
+pub const REPLICATION_JOBS_MAX: usize = 20_000;
+/// First pause of a continuous replication that failed, in milliseconds; doubled each time.
+pub const REPLICATION_BACKOFF_MS: u64 = 5_000;
+/// Longest such pause, in milliseconds: a peer that comes back is noticed within ten minutes.
+pub const REPLICATION_BACKOFF_MAX_MS: u64 = 600_000;
+/// Events kept of a replication for `_scheduler/jobs` (`replicator/max_history` of CouchDB).
+pub const REPLICATION_EVENTS: usize = 20;

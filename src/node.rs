@@ -16,6 +16,7 @@ use crate::http::stats::Stats;
 use crate::http::uuid::Uuids;
 use crate::http::{Context, Problem};
 use crate::limits;
+use crate::replicate::Replicator;
 use crate::storage::{Storage, StorageOptions};
 use crate::world::Env;
 
@@ -79,12 +80,14 @@ impl Node {
         let opened = Coordinator::open(env.clone(), config.clone(), storage, settings).await;
         let coordinator = opened.map_err(|e| data(&Problem::from(e)))?;
         make_system_databases(&coordinator).await.map_err(|e| data(&Problem::from(e)))?;
+        let replicator = Replicator::new(env, config, &coordinator, &node_uuid);
         let context = Arc::new(Context {
             env: env.clone(),
             config: config.clone(),
             authenticator: Authenticator::new(env, config, Some(Arc::clone(&coordinator))),
             coordinator,
             collator: Collator::new(),
+            replicator,
             uuids: Uuids::new(env, config),
             bodies: crate::http::body::budget(),
             stats: Stats::new(env),
@@ -107,6 +110,7 @@ impl Node {
 
     /// Takes no more requests, finishes those in progress, and returns.
     pub async fn stop(&self) {
+        self.context.replicator.stop();
         self.server.stop().await;
         self.context.coordinator.note_updates().await;
     }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&str] = &[
     "node",
     "http",
+    "replicate",
     "auth",
     "coordinator",
     "index",

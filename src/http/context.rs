@@ -13,6 +13,7 @@ use crate::auth::{Authenticator, UserCtx};
 use crate::config::Config;
 use crate::coordinator::{Coordinator, Database};
 use crate::document::collate::Collator;
+use crate::replicate::Replicator;
 use crate::world::Env;
 
 /// The node as handlers see it. One per node, shared by all requests.
@@ -27,6 +28,8 @@ pub struct Context {
     pub coordinator: Arc<Coordinator>,
     /// Compares JSON values: the order of views and queries.
     pub collator: Collator,
+    /// The replications that run here.
+    pub replicator: Arc<Replicator>,
     /// Makes identifiers for `_uuids` and for documents without an id.
     pub uuids: Uuids,
     /// The memory that request bodies share (`body::budget`).

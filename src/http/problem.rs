@@ -20,6 +20,7 @@ use crate::document::draft::DraftError;
 use crate::document::json::{JsonError, Value};
 use crate::document::revision::BadRevision;
 use crate::document::selector::{SelectorError, SelectorErrorKind};
+use crate::replicate::ReplicateError;
 use crate::script::{DesignError, ScriptError};
 
 /// A failed request: becomes an answer `{"error":..,"reason":..}`.
@@ -304,6 +305,31 @@ impl From<DatabaseError> for Problem {
             }
             DatabaseError::NotFound => Problem::no_database(),
             DatabaseError::Unavailable(error) => error.into(),
+        }
+    }
+}
+
+impl From<ReplicateError> for Problem {
+    fn from(error: ReplicateError) -> Problem {
+        let failed = |name: String, reason: String| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, name, reason);
+        let text = error.text();
+        match error {
+            ReplicateError::BadRequest(reason) => Problem::bad_request(reason),
+            ReplicateError::InvalidEndpoint => Problem::invalid("invalid_replication", text),
+            // The statuses of these are odd, and recorded so.
+            ReplicateError::MissingEndpoint | ReplicateError::BadFilterName(_) => failed("error".to_owned(), text),
+            ReplicateError::DatabaseMissing { url } => {
+                failed("db_not_found".to_owned(), format!("could not open {url}"))
+            }
+            ReplicateError::WrongCredentials { .. } => failed("replication_auth_error".to_owned(), text),
+            ReplicateError::Unauthorized { .. } | ReplicateError::NotYours => Problem::unauthorized(text),
+            ReplicateError::NotFound(reason) => Problem::not_found(reason),
+            ReplicateError::NotAvailable(reason) => Problem::not_implemented(reason),
+            ReplicateError::TooMany => Problem::unavailable(text),
+            ReplicateError::Cancelled | ReplicateError::MissingStub | ReplicateError::TooLarge => {
+                failed("replication_failed".to_owned(), text)
+            }
+            ReplicateError::Failed { error, reason } => failed(error, reason),
         }
     }
 }

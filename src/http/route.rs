@@ -262,7 +262,7 @@ pub fn methods(endpoint: &Endpoint) -> (&'static [Verb], &'static str) {
         Endpoint::Session => (&[Verb::Get, Verb::Post, Verb::Delete], "GET,HEAD,POST,DELETE"),
         Endpoint::ClusterSetup => (GET_POST, "GET,POST"),
         Endpoint::Replicate | Endpoint::NouveauAnalyze => (POST, "POST"),
-        Endpoint::Scheduler(_) => (GET_POST, "GET,HEAD,POST"),
+        Endpoint::Scheduler(_) => (GET, "GET,HEAD"),
         Endpoint::Node(rest) => node_methods(rest),
         Endpoint::Reshard(_) | Endpoint::SearchAnalyze | Endpoint::Unknown(_) => (ANY, ""),
         Endpoint::In(_, at) => database_methods(at),

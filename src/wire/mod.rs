@@ -1,3 +1,5 @@
-//! Codecs shared by disk and network: compact, versioned, written by hand.
+//! What goes between machines and to disk: compact codecs written by hand, addresses, the HTTP client.
 
+pub mod client;
 pub mod codec;
+pub mod url;

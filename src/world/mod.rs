@@ -8,7 +8,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -86,6 +86,12 @@ pub type Budget = Box<dyn FnMut() -> bool + Send>;
 pub trait Host: Send + Sync + 'static {
     /// Opens a connection. May hang as long as a real one would: callers bring a timeout.
     fn connect(&self, to: SocketAddr) -> BoxFuture<'static, io::Result<BoxStream>>;
+    /// The addresses of a host name, best first. An address as text, brackets left out, is its own; the default knows
+    /// no names but `localhost`.
+    fn resolve(&self, host: &str, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
+        let found = literal_address(host, port).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "unknown host"));
+        Box::pin(async move { found.map(|address| vec![address]) })
+    }
     /// Starts to listen.
     fn listen(&self, at: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn Listener>>>;
     /// Completes after `duration` of monotonic time. Dropping the future cancels the timer.
@@ -106,6 +112,12 @@ pub trait Host: Send + Sync + 'static {
     fn random(&self, buffer: &mut [u8]);
     /// The disk.
     fn disk(&self) -> Arc<dyn Disk>;
+}
+
+/// The address that a host text names without being looked up.
+pub fn literal_address(host: &str, port: u16) -> Option<SocketAddr> {
+    let ip = if host.eq_ignore_ascii_case("localhost") { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { host.parse().ok()? };
+    Some(SocketAddr::new(ip, port))
 }
 
 /// How [`Disk::open`] treats a file that is missing or present.

@@ -30,6 +30,7 @@ mod range;
 mod read;
 mod read_options;
 mod related;
+mod replicate;
 pub mod replication;
 mod security;
 mod server;
@@ -64,7 +65,8 @@ fn server_class(ctx: &Context, endpoint: &Endpoint, verb: Verb) -> Class {
         | Endpoint::Utils(_)
         | Endpoint::Favicon
         | Endpoint::SearchAnalyze
-        | Endpoint::NouveauAnalyze => Class::Open,
+        | Endpoint::NouveauAnalyze
+        | Endpoint::Replicate => Class::Open,
         Endpoint::AllDbs | Endpoint::DbsInfo => access::database_lists(&ctx.config),
         Endpoint::Node(rest)
             if matches!(rest.get(1).map(String::as_str), Some("_stats" | "_system" | "_prometheus")) =>
@@ -75,7 +77,6 @@ fn server_class(ctx: &Context, endpoint: &Endpoint, verb: Verb) -> Class {
         | Endpoint::ActiveTasks
         | Endpoint::Membership
         | Endpoint::ClusterSetup
-        | Endpoint::Replicate
         | Endpoint::Scheduler(_)
         | Endpoint::Reshard(_)
         | Endpoint::Node(_)
@@ -93,7 +94,7 @@ pub async fn handle(ctx: &Context, endpoint: Endpoint, request: Request) -> Resu
         Endpoint::Uuids => server::uuids(ctx, &request),
         Endpoint::AllDbs => server::all_dbs(ctx, &request),
         Endpoint::DbsInfo => server::dbs_info(ctx, request).await,
-        Endpoint::ActiveTasks => Ok(Reply::json(http::StatusCode::OK, "[]")),
+        Endpoint::ActiveTasks => Ok(replicate::active_tasks(ctx)),
         Endpoint::Membership => Ok(server::membership(ctx)),
         Endpoint::Session => session::handle(ctx, request).await,
         Endpoint::Favicon => Ok(server::favicon()),
@@ -104,8 +105,8 @@ pub async fn handle(ctx: &Context, endpoint: Endpoint, request: Request) -> Resu
         Endpoint::NouveauAnalyze => Err(Problem::missing()),
         Endpoint::DbUpdates => db_updates::db_updates(ctx, &request).await,
         Endpoint::ClusterSetup => cluster_setup::handle(ctx, request).await,
-        Endpoint::Replicate => Err(not_yet::endpoint("_replicate")),
-        Endpoint::Scheduler(_) => Err(not_yet::endpoint("_scheduler")),
+        Endpoint::Replicate => replicate::replicate(ctx, request).await,
+        Endpoint::Scheduler(rest) => replicate::scheduler(ctx, &request, &rest),
         Endpoint::Reshard(_) => Err(not_yet::endpoint("_reshard")),
         Endpoint::In(db, at) => in_database(ctx, &db, at, request).await,
     }

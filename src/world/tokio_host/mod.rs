@@ -57,6 +57,16 @@ impl Host for TokioHost {
         })
     }
 
+    fn resolve(&self, host: &str, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
+        let (literal, host) = (super::literal_address(host, port), host.to_owned());
+        Box::pin(async move {
+            match literal {
+                Some(address) => Ok(vec![address]),
+                None => Ok(tokio::net::lookup_host((host, port)).await?.collect()),
+            }
+        })
+    }
+
     fn listen(&self, at: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn Listener>>> {
         Box::pin(async move {
             let listener = TcpListener::bind(at).await?;

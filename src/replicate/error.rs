@@ -1,0 +1,150 @@
+//! Why a replication was refused, failed, or passed over a document.
+
+use crate::coordinator::{ChangesError, DatabaseError, ReadError, SettingError, WriteError};
+use crate::wire::client::ClientError;
+
+/// A replication was refused or broke off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplicateError {
+    /// The request is wrong; what to tell the client.
+    BadRequest(String),
+    /// An endpoint is no name and no URL.
+    InvalidEndpoint,
+    /// There is no source or no target.
+    MissingEndpoint,
+    /// A filter's name is not `design/name`.
+    BadFilterName(String),
+    /// The database at this address is not there.
+    DatabaseMissing {
+        /// The address without credentials.
+        url: String,
+    },
+    /// The peer wants other credentials, or any.
+    Unauthorized {
+        /// The database's address without credentials.
+        url: String,
+    },
+    /// The peer refused the credentials that it was given.
+    WrongCredentials {
+        /// The server's address.
+        origin: String,
+        /// The name.
+        user: String,
+    },
+    /// Something named in the request is not there; what to tell the client.
+    NotFound(String),
+    /// Somebody else's replication.
+    NotYours,
+    /// The replication was cancelled while the caller waited for it.
+    Cancelled,
+    /// An option that this version does not have.
+    NotAvailable(String),
+    /// Too many replications run already.
+    TooMany,
+    /// A stub of a document names an attachment that the target lacks: it is to be sent in full.
+    MissingStub,
+    /// What was sent or asked for is too large for the peer, or its answer for us.
+    TooLarge,
+    /// Anything else that a peer answers or that happens on the way.
+    Failed {
+        /// The error's name.
+        error: String,
+        /// What happened.
+        reason: String,
+    },
+}
+
+/// What functions of this layer return.
+pub type Result<T> = std::result::Result<T, ReplicateError>;
+
+impl ReplicateError {
+    /// A failure with its name and reason.
+    pub fn failed(error: impl Into<String>, reason: impl Into<String>) -> ReplicateError {
+        ReplicateError::Failed { error: error.into(), reason: reason.into() }
+    }
+
+    /// One line for lists of jobs and for the log.
+    pub fn text(&self) -> String {
+        match self {
+            ReplicateError::BadRequest(reason)
+            | ReplicateError::NotFound(reason)
+            | ReplicateError::NotAvailable(reason) => reason.clone(),
+            ReplicateError::InvalidEndpoint => "endpoint has an invalid url".to_owned(),
+            ReplicateError::MissingEndpoint => "Missing replicator database".to_owned(),
+            ReplicateError::BadFilterName(name) => format!("Invalid filter. Must match `ddocname/filtername`: {name}"),
+            ReplicateError::DatabaseMissing { url } => format!("db_not_found: could not open {url}"),
+            ReplicateError::Unauthorized { url } => format!("unauthorized to access or create database {url}"),
+            // The words that CouchDB 3.5 was measured to send.
+            ReplicateError::WrongCredentials { origin, user } => {
+                format!("{{session_request_unauthorized,\"{origin}/_session\",\"{user}\"}}")
+            }
+            ReplicateError::NotYours => "This replication was started by another user.".to_owned(),
+            ReplicateError::Cancelled => "cancelled".to_owned(),
+            ReplicateError::TooMany => "Too many replications run on this node.".to_owned(),
+            ReplicateError::MissingStub => "A stub names an attachment that the target does not have.".to_owned(),
+            ReplicateError::TooLarge => "An answer or a document is too large.".to_owned(),
+            ReplicateError::Failed { error, reason } => format!("{error}: {reason}"),
+        }
+    }
+}
+
+impl From<ClientError> for ReplicateError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::TooLarge => ReplicateError::TooLarge,
+            ClientError::NoTls => ReplicateError::NotAvailable(error.to_string()),
+            ClientError::Timeout => ReplicateError::failed("timeout", error.to_string()),
+            error => ReplicateError::failed("replication_failed", error.to_string()),
+        }
+    }
+}
+
+fn unavailable(what: &dyn std::fmt::Debug) -> ReplicateError {
+    tracing::warn!("a replication could not use a local database: {what:?}");
+    ReplicateError::failed("replication_failed", "A local database could not be used, try again.")
+}
+
+impl From<ReadError> for ReplicateError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::DamagedAttachment { name } => {
+                ReplicateError::failed("replication_failed", format!("Attachment {name} is damaged on this node."))
+            }
+            error => unavailable(&error),
+        }
+    }
+}
+
+impl From<ChangesError> for ReplicateError {
+    fn from(error: ChangesError) -> Self {
+        match error {
+            ChangesError::MalformedSince => {
+                ReplicateError::BadRequest("Malformed sequence supplied in 'since' parameter.".to_owned())
+            }
+            ChangesError::Filter { error, reason } => ReplicateError::failed(error, reason),
+            ChangesError::Read(error) => error.into(),
+        }
+    }
+}
+
+impl From<DatabaseError> for ReplicateError {
+    fn from(error: DatabaseError) -> Self {
+        unavailable(&error)
+    }
+}
+
+impl From<SettingError> for ReplicateError {
+    fn from(error: SettingError) -> Self {
+        unavailable(&error)
+    }
+}
+
+impl From<WriteError> for ReplicateError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::MissingStub { .. } => ReplicateError::MissingStub,
+            WriteError::DocumentTooLarge { .. } | WriteError::AttachmentTooLarge { .. } => ReplicateError::TooLarge,
+            error => unavailable(&error),
+        }
+    }
+}
