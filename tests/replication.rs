@@ -73,7 +73,8 @@ where
     F: FnOnce(Env, Place, Place) -> Fut,
     Fut: Future<Output = ()>,
 {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let env = tokio_host::env(runtime.handle().clone());
     runtime.block_on(async {
         let (a, b) = (Place::start(&env).await, Place::start(&env).await);
@@ -101,7 +102,8 @@ fn documents_conflicts_deletions_and_attachments_reach_the_other_node() {
         let (status, answer) = b.replicate(&order).await;
         assert_eq!(status, 200, "{answer:?}");
         let entry = member(&answer, "history").as_array().expect("a history")[0].clone();
-        for (name, count) in [("missing_checked", 4), ("docs_read", 4), ("docs_written", 4), ("doc_write_failures", 0)] {
+        for (name, count) in [("missing_checked", 4), ("docs_read", 4), ("docs_written", 4), ("doc_write_failures", 0)]
+        {
             assert_eq!(member(&entry, name).as_u64(), Some(count), "{name}");
         }
         for path in ["c?open_revs=all&revs=true", "gone?open_revs=all&revs=true", "att%2Fä?att_encoding_info=true"] {

@@ -162,10 +162,7 @@ mod tests {
         let entry = |(id, seq): &(&str, i64)| format!(r#"{{"session_id":"{id}","recorded_seq":{seq}}}"#);
         let history: Vec<String> = sessions.iter().map(entry).collect();
         let (id, seq) = sessions[0];
-        object(&format!(
-            r#"{{"session_id":"{id}","source_last_seq":{seq},"history":[{}]}}"#,
-            history.join(",")
-        ))
+        object(&format!(r#"{{"session_id":"{id}","source_last_seq":{seq},"history":[{}]}}"#, history.join(",")))
     }
 
     #[test]

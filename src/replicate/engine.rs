@@ -4,11 +4,11 @@
 //! checkpoint never covers a change that is not on the target. Memory is bounded by the batches at work.
 
 use std::collections::BTreeMap;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use futures_util::stream::{self, TryStreamExt as _};
+use futures_util::stream::{self, Stream, TryStreamExt as _};
 
 use super::checkpoint::{self, Ancestor, Counters, Session};
 use super::error::{ReplicateError, Result};
@@ -116,7 +116,8 @@ impl Run {
         if self.source.has_document(&design).await? {
             return Ok(());
         }
-        let reason = format!("Couldn't open document `{design}` from source database `{}`: missing", self.source.shown());
+        let reason =
+            format!("Couldn't open document `{design}` from source database `{}`: missing", self.source.shown());
         Err(ReplicateError::NotFound(reason))
     }
 
@@ -201,9 +202,7 @@ impl Run {
             Some(page) => Next::Page(page, None),
             None => Next::Read(course.position.clone(), None),
         };
-        let pages = stream::try_unfold(next, |next| self.read(next));
-        let copies = pages.map_ok(|page| self.copied(page));
-        let mut copied = pin!(copies.try_buffered(limits::REPLICATION_PIPELINE));
+        let mut copied = self.pages(next);
         let interval = Duration::from_millis(self.asked.checkpoint_interval_ms);
         while let Some(page) = copied.try_next().await? {
             course.any |= !page.rows.is_empty();
@@ -214,6 +213,12 @@ impl Run {
             }
         }
         Ok(())
+    }
+
+    /// Pages in the order of the feed, each when its documents are on the target. Some are worked on at once.
+    fn pages(&self, next: Next) -> Pin<Box<dyn Stream<Item = Result<ChangesPage>> + Send + '_>> {
+        let pages = stream::try_unfold(next, |next| self.read(next));
+        Box::pin(pages.map_ok(|page| self.copied(page)).try_buffered(limits::REPLICATION_PIPELINE))
     }
 
     /// A page whose documents are on the target.

@@ -122,6 +122,7 @@ impl From<ChangesError> for ReplicateError {
                 ReplicateError::BadRequest("Malformed sequence supplied in 'since' parameter.".to_owned())
             }
             ChangesError::Filter { error, reason } => ReplicateError::failed(error, reason),
+            ChangesError::Script(error) => ReplicateError::failed("filter_failed", format!("{error:?}")),
             ChangesError::Read(error) => error.into(),
         }
     }

@@ -7,14 +7,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::error::{ReplicateError, Result};
-use super::peer::{AttachmentStream, ChangedDoc, ChangesAsk, ChangesPage, Doc, Fetched, Lack, Peer, Refusal, Sent, Want};
+use super::peer::{
+    AttachmentStream, ChangedDoc, ChangesAsk, ChangesPage, Doc, Fetched, Lack, Peer, Refusal, Sent, Want,
+};
 use super::request::Filter;
 use crate::auth::UserCtx;
 use crate::auth::access::{self, Class};
 use crate::auth::security::SecurityObject;
 use crate::config::Config;
 use crate::coordinator::{
-    Candidate, ChangesError, ChangesFilter, ChangesQuery, Coordinator, CreateOptions, Database, DatabaseError,
+    Caller, Candidate, ChangesError, ChangesFilter, ChangesQuery, Coordinator, CreateOptions, Database, DatabaseError,
     RowFilter, Since, Style, UploadOptions, Want as Wanted, WriteError, WriteOptions, WriteRequest,
 };
 use crate::document::collate::Collator;
@@ -22,8 +24,8 @@ use crate::document::draft::{self, Draft};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
 use crate::document::render::{Encoding, RenderOptions, StoredRevision, render};
-use crate::document::revision::Revision;
 use crate::document::rev_tree::RevValue as _;
+use crate::document::revision::Revision;
 use crate::document::selector::{Selector, document_value};
 use crate::world::BoxFuture;
 
@@ -62,6 +64,11 @@ impl LocalPeer {
         access::check(class, &self.user, Some(&security)).is_ok()
     }
 
+    fn write_options(&self) -> WriteOptions {
+        let caller = Caller { name: self.user.name.clone(), roles: self.user.roles.clone() };
+        WriteOptions { new_edits: false, w: None, caller: Arc::new(caller) }
+    }
+
     /// See [`Peer::open`].
     pub async fn open(&self, create: Option<&[(String, String)]>) -> Result<()> {
         if let Some(parameters) = create
@@ -85,9 +92,7 @@ impl LocalPeer {
         let number = |name: &str| match get(name).map(str::parse::<u32>) {
             None => Ok(None),
             Some(Ok(number)) if number > 0 => Ok(Some(number)),
-            Some(_) => {
-                Err(ReplicateError::BadRequest(format!("The `{name}` value should be a positive integer.")))
-            }
+            Some(_) => Err(ReplicateError::BadRequest(format!("The `{name}` value should be a positive integer."))),
         };
         Ok(CreateOptions {
             q: number("q")?,
@@ -206,7 +211,7 @@ impl LocalPeer {
                 Err(refusal) => refused.push(refusal),
             }
         }
-        let options = WriteOptions { new_edits: false, w: None };
+        let options = self.write_options();
         match database.write(requests, options).await {
             Ok(results) => {
                 for (doc, result) in ids.into_iter().zip(results) {
@@ -255,7 +260,7 @@ impl LocalPeer {
                 Err(Uploading::Target(error)) => return refusal(&doc.id, error).map(Some),
             }
         }
-        let options = WriteOptions { new_edits: false, w: None };
+        let options = self.write_options();
         match database.write_one(request, options).await {
             Ok(_) => Ok(None),
             Err(error) => refusal(&doc.id, error).map(Some),
@@ -312,6 +317,8 @@ fn refusal(id: &str, error: WriteError) -> Result<Refusal> {
         WriteError::DocumentTooLarge { .. } => Refusal::new(id, "document_too_large", id),
         WriteError::AttachmentTooLarge { name } => Refusal::new(id, "attachment_too_large", name),
         WriteError::DigestMismatch { name } => Refusal::new(id, "md5_mismatch", name),
+        WriteError::Forbidden { reason } => Refusal::new(id, "forbidden", thrown(&reason)),
+        WriteError::Unauthorized { reason } => Refusal::new(id, "unauthorized", thrown(&reason)),
         WriteError::RevisionRequired | WriteError::Conflict => Refusal::new(id, "conflict", format!("{error:?}")),
         WriteError::DatabaseGone
         | WriteError::MissingStub { .. }
@@ -321,6 +328,11 @@ fn refusal(id: &str, error: WriteError) -> Result<Refusal> {
         // What else refuses a document (a validation function) is the document's own.
         other => Refusal::new(id, "forbidden", format!("{other:?}")),
     })
+}
+
+/// What a validation function threw, as text.
+fn thrown(reason: &Value) -> String {
+    reason.as_str().map_or_else(|| String::from_utf8_lossy(&reason.to_vec()).into_owned(), str::to_owned)
 }
 
 fn revision(text: &str) -> Result<Revision> {
@@ -362,10 +374,7 @@ struct BySelector {
 }
 
 impl RowFilter for BySelector {
-    fn pass<'a>(
-        &'a self,
-        page: &'a [Candidate],
-    ) -> BoxFuture<'a, std::result::Result<Vec<Vec<bool>>, ChangesError>> {
+    fn pass<'a>(&'a self, page: &'a [Candidate]) -> BoxFuture<'a, std::result::Result<Vec<Vec<bool>>, ChangesError>> {
         let matches = |id: &DocId, leaf: &StoredRevision| {
             document_value(id.as_str(), leaf).is_ok_and(|value| self.selector.matches(&value, &self.collator))
         };

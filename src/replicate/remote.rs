@@ -14,7 +14,8 @@ use http_body_util::{BodyExt as _, StreamBody};
 
 use super::error::{ReplicateError, Result};
 use super::peer::{
-    AttachmentStream, ChangedDoc, ChangesAsk, ChangesPage, Doc, Fetched, Lack, Peer, Piece, Refusal, Sent, Want, multipart,
+    AttachmentStream, ChangedDoc, ChangesAsk, ChangesPage, Doc, Fetched, Lack, Peer, Piece, Refusal, Sent, Want,
+    multipart,
 };
 use super::request::{Filter, RemoteEndpoint};
 use crate::auth::password::to_hex;

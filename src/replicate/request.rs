@@ -383,7 +383,9 @@ mod tests {
 
     #[test]
     fn cancel_names_an_id_or_a_body() {
-        assert!(matches!(Order::parse(&body(r#"{"cancel":true,"id":"nope"}"#)), Ok(Order::CancelId(id)) if id == "nope"));
+        assert!(
+            matches!(Order::parse(&body(r#"{"cancel":true,"id":"nope"}"#)), Ok(Order::CancelId(id)) if id == "nope")
+        );
         let cancel = Order::parse(&body(r#"{"cancel":true,"source":"a","target":"b"}"#));
         assert!(matches!(cancel, Ok(Order::Cancel(_))));
     }

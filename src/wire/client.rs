@@ -299,4 +299,3 @@ impl Answer {
         Ok(out.freeze())
     }
 }
-

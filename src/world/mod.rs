@@ -116,7 +116,8 @@ pub trait Host: Send + Sync + 'static {
 
 /// The address that a host text names without being looked up.
 pub fn literal_address(host: &str, port: u16) -> Option<SocketAddr> {
-    let ip = if host.eq_ignore_ascii_case("localhost") { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { host.parse().ok()? };
+    let ip =
+        if host.eq_ignore_ascii_case("localhost") { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { host.parse().ok()? };
     Some(SocketAddr::new(ip, port))
 }
 

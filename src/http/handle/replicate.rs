@@ -62,7 +62,8 @@ pub fn scheduler(ctx: &Context, request: &Request, rest: &[String]) -> Result<Re
             Ok(Reply::json(StatusCode::OK, out.to_vec()))
         }
         ["jobs", id] => {
-            let job = ctx.replicator.job(id).ok_or_else(Problem::missing)?;
+            // A plus sign in a path may be taken for a space on the way.
+            let job = ctx.replicator.job(&id.replace(' ', "+")).ok_or_else(Problem::missing)?;
             Ok(Reply::json(StatusCode::OK, described(ctx, &job).to_vec()))
         }
         ["docs", ..] => Err(super::not_yet::endpoint("_scheduler/docs")),
