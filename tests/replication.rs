@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 use settee::config::{Config, Setting};
 use settee::document::json::{self, Value};
@@ -24,9 +24,10 @@ struct Place {
 impl Place {
     async fn start(env: &Env) -> Place {
         let data = tempfile::tempdir().expect("a temporary directory");
-        let settings = ["chttpd/port=0", "admins/adm=pass", "chttpd_auth/iterations=10"];
+        let settings = ["chttpd/port=0", "admins/adm=pass", "chttpd_auth/iterations=1"];
         let settings = settings.iter().map(|s| Setting::parse(s).expect("a setting")).collect();
         let config = Config::in_memory(env, settings);
+        assert!(settee::auth::admins::hash_plain_passwords(env, &config).await.is_empty());
         let node = Node::start(env, &config, data.path()).await.expect("the node starts");
         let client = Client::new(env, Patience { silence: PATIENCE, retries: 0 });
         Place { node, client, _data: data }
@@ -41,6 +42,7 @@ impl Place {
         let (url, _) = Url::parse(&format!("http://{}{path}", self.node.address())).expect("a URL");
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, HeaderValue::from_static("Basic YWRtOnBhc3M="));
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let call = Call { method, url, headers, body: Bytes::copy_from_slice(body.as_bytes()) };
         let answer = self.client.call(&call).await.expect("an answer");

@@ -62,7 +62,7 @@ fn entries(log: &Object) -> &[Value] {
     log.get("history").and_then(Value::as_array).unwrap_or_default()
 }
 
-fn session<'a>(entry: &'a Object) -> Option<&'a str> {
+fn session(entry: &Object) -> Option<&str> {
     entry.get("session_id").and_then(Value::as_str)
 }
 

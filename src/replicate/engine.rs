@@ -93,9 +93,12 @@ impl Run {
         self.check_filter().await?;
         let mut course = self.begin().await?;
         self.round(&mut course, None).await?;
-        while self.asked.continuous {
-            let page = self.news(&mut course).await?;
-            self.round(&mut course, Some(page)).await?;
+        if self.asked.continuous {
+            // Ends by an error, or when its job is cancelled.
+            loop {
+                let page = self.news(&mut course).await?;
+                self.round(&mut course, Some(page)).await?;
+            }
         }
         if course.any {
             self.checkpoint(&mut course).await?;

@@ -159,7 +159,7 @@ impl Client {
             let answer = self.send(&call.method, &call.url, &call.headers, full(call.body.clone()), None).await?;
             let repeats = matches!(call.method, Method::GET | Method::HEAD);
             let moved = match answer.status.as_u16() {
-                301 | 302 | 303 => repeats,
+                301..=303 => repeats,
                 307 | 308 => true,
                 _ => false,
             };
