@@ -223,6 +223,10 @@ fn finish(context: &Context, parts: &http::request::Parts, id: &str, reply: &mut
     if !redirect && reply.status != StatusCode::NO_CONTENT && !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("must-revalidate"));
     }
+    // An empty one stands for none at all: what functions of design documents answer.
+    if headers.get(CACHE_CONTROL).is_some_and(HeaderValue::is_empty) {
+        headers.remove(CACHE_CONTROL);
+    }
     headers.insert(SERVER, HeaderValue::from_static(concat!("settee/", env!("CARGO_PKG_VERSION"))));
     let date = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + context.env.wall());
     if let Ok(date) = HeaderValue::from_str(&date) {

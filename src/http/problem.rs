@@ -414,6 +414,9 @@ impl From<ScriptError> for Problem {
             ScriptError::Engine { reason } => failed("os_process_error".to_owned(), reason),
             ScriptError::MissingKey { name } => Problem::not_found(format!("missing json key: {name}")),
             ScriptError::Thrown { error, reason } if error == "not_found" => Problem::missing().with_reason(&reason),
+            ScriptError::Thrown { error, reason } if error == "not_acceptable" => {
+                Problem::new(StatusCode::NOT_ACCEPTABLE, error, String::new()).with_reason(&reason)
+            }
             ScriptError::Thrown { error, reason } => failed(error, String::new()).with_reason(&reason),
             ScriptError::Timeout => failed("os_process_error".to_owned(), "OS process timed out.".to_owned()),
             ScriptError::UnknownLanguage { language } => failed("unknown_query_language".to_owned(), language),

@@ -135,8 +135,22 @@
     globalThis.log = (message) => host.log(typeof message === 'string' ? message : text(message));
     globalThis.toJSON = (value) => text(value);
     globalThis.isArray = isArray;
-    const outside = (name) => () => { throw new Error(name + ' is for show and list functions'); };
-    for (const name of ['provides', 'registerType', 'start', 'send', 'getRow']) globalThis[name] = outside(name);
+    // What a show, list or update function said so far beside its return value; null outside of them.
+    let answer = null;
+    const within = (name, act) => {
+        globalThis[name] = (...given) => {
+            if (answer === null) throw new Error(name + ' is for show and list functions');
+            return act(...given);
+        };
+    };
+    within('start', (head) => { answer.head = head === undefined || head === null ? {} : head; });
+    within('send', (chunk) => { answer.chunks.push(String(chunk)); });
+    within('getRow', () => {
+        if (answer.rows === null) throw new Error('getRow is for list functions');
+        return answer.next < answer.rows.length ? answer.rows[answer.next++] : null;
+    });
+    within('registerType', (name, ...types) => { answer.types.set(String(name), types.map(String)); });
+    within('provides', (name, make) => { answer.makers.push([String(name), make]); });
 
     // ---- what functions throw ----
 
@@ -154,6 +168,109 @@
     // Memory and stack ran out: nothing that the function did counts.
     const isFatal = (error) => error === 'fatal_error' || isArray(error) && error[0] === 'fatal'
         || error === null || error instanceof InternalError;
+
+    // ---- answers of show, list and update functions ----
+
+    const mediaTypes = [
+        ['all', '*/*'], ['text', 'text/plain; charset=utf-8', 'txt'], ['html', 'text/html; charset=utf-8'],
+        ['xhtml', 'application/xhtml+xml', 'xhtml'], ['xml', 'application/xml', 'text/xml', 'application/x-xml'],
+        ['js', 'text/javascript', 'application/javascript', 'application/x-javascript'], ['css', 'text/css'],
+        ['ics', 'text/calendar'], ['csv', 'text/csv'], ['rss', 'application/rss+xml'],
+        ['atom', 'application/atom+xml'], ['yaml', 'application/x-yaml', 'text/yaml'],
+        ['multipart_form', 'multipart/form-data'], ['url_encoded_form', 'application/x-www-form-urlencoded'],
+        ['json', 'application/json', 'text/x-json'],
+    ];
+    const begin = (listed) => {
+        const types = new Map(mediaTypes.map(([name, ...of]) => [name, of]));
+        answer = { head: null, chunks: [], rows: listed, next: 0, types, makers: [] };
+    };
+    // How well a media type fits an Accept header: the most exact range counts with its quality.
+    const fit = (type, accept) => {
+        const [kind, sub] = type.split(';')[0].trim().toLowerCase().split('/');
+        let best = [-1, 0];
+        for (const range of accept.split(',')) {
+            const [name, ...params] = range.split(';').map((part) => part.trim().toLowerCase());
+            const [wantedKind, wantedSub] = (name === '*' ? '*/*' : name).split('/');
+            if (wantedKind !== '*' && wantedKind !== kind || wantedSub !== '*' && wantedSub !== sub) continue;
+            const exact = (wantedKind === '*' ? 0 : 100) + (wantedSub === '*' ? 0 : 10);
+            const quality = params.find((param) => param.startsWith('q='));
+            const q = quality === undefined ? 1 : Number(quality.slice(2));
+            if (exact > best[0]) best = [exact, q >= 0 && q <= 1 ? q : 1];
+        }
+        return best;
+    };
+    // The provider that the request asks for: `[content type, function]`.
+    const chosen = (req) => {
+        const offered = [];
+        for (const [name, make] of answer.makers) {
+            for (const type of answer.types.get(name) || []) offered.push([type, make]);
+        }
+        const format = req.query.format;
+        const accept = req.headers.Accept;
+        if (format) {
+            const named = answer.makers.find(([name]) => name === format);
+            if (named !== undefined) return [(answer.types.get(format) || [])[0], named[1]];
+        } else if (accept) {
+            let best = null;
+            for (const [type, make] of offered) {
+                const [exact, q] = fit(type, accept);
+                if (q > 0 && (best === null || exact > best.exact || exact === best.exact && q > best.q)) {
+                    best = { exact, q, found: [type, make] };
+                }
+            }
+            if (best !== null) return best.found;
+        } else if (answer.makers.length > 0) {
+            const [name, make] = answer.makers[0];
+            return [(answer.types.get(name) || [])[0], make];
+        }
+        throw ['error', 'not_acceptable', 'Content-Type ' + (accept || format) + ' not supported, try one of: '
+            + offered.map(([type]) => type).join(', ')];
+    };
+    const wrapped = (value) => typeof value === 'string' ? { body: value } : value;
+    // What `start` was given: `{code, headers}`, or headers alone.
+    const withHead = (made) => {
+        const head = answer.head;
+        if (head === null || typeof head !== 'object') return made;
+        const whole = head.headers !== undefined || head.code !== undefined;
+        const headers = { ...(whole ? head.headers : head), ...made.headers };
+        return { ...(whole && head.code !== undefined ? { code: head.code } : {}), ...made, headers };
+    };
+    const completed = (returned, req, kind) => {
+        let made = wrapped(returned || {});
+        if (typeof made !== 'object' || made === null) {
+            throw ['error', 'render_error', 'undefined response from ' + kind + ' function'];
+        }
+        let provided = '';
+        if (answer.makers.length > 0) {
+            const [type, make] = chosen(req);
+            const given = wrapped(apply(make, design, []) || {});
+            provided = given.body === undefined ? '' : given.body;
+            made = { ...given, ...made };
+            delete made.body;
+            if (type !== undefined) made.headers = { 'Content-Type': type, ...made.headers };
+        }
+        made = withHead(made);
+        if (answer.chunks.length > 0 || provided !== '') {
+            const tail = returned && wrapped(returned).body || '';
+            made.body = answer.chunks.join('') + provided + tail;
+        }
+        return made;
+    };
+    // Runs a function that answers; what it throws but listed errors is a `render_error`.
+    const answering = (listed, run) => {
+        begin(listed);
+        globalThis.require = anywhere;
+        try {
+            return run();
+        } catch (error) {
+            const told = isFatal(error) || isArray(error) && error[0] === 'error';
+            if (told) throw error;
+            if (typeof error === 'object' && error.error && error.reason) throw ['error', error.error, error.reason];
+            throw ['error', 'render_error', 'function raised error: ' + String(error) + ' \nstacktrace: ' + error.stack];
+        } finally {
+            answer = null;
+        }
+    };
 
     // ---- what the node asks for; each answers a JSON text ----
 
@@ -197,6 +314,48 @@
                 if (isFatal(error)) throw error;
                 return '{"value":null}';
             }
+        },
+        show: (source, doc, req) => {
+            const show = compile(source);
+            const [given, asking] = [parse(doc), parse(req)];
+            try {
+                const run = () => completed(apply(show, design, [given, asking]), asking, 'show');
+                return '{"resp":' + text(answering(null, run)) + '}';
+            } catch (error) {
+                if (given !== null || isFatal(error)) throw error;
+                throw isArray(error) && error[1] === 'not_acceptable'
+                    ? error : ['error', 'not_found', 'document not found'];
+            }
+        },
+        update: (source, doc, req) => {
+            const update = compile(source);
+            const asking = parse(req);
+            return answering(null, () => {
+                const made = apply(update, design, [parse(doc), asking]);
+                const resp = isArray(made) ? wrapped(made[1]) : null;
+                if (resp === null || typeof resp !== 'object') {
+                    throw ['error', 'render_error', 'undefined response from update function'];
+                }
+                const kept = made[0] === undefined ? null : made[0];
+                return '{"doc":' + text(kept) + ',"resp":' + text(resp) + '}';
+            });
+        },
+        // `head` has the rows of the view as its member `rows`, which the function gets one by one.
+        list: (source, head, req) => {
+            const list = compile(source);
+            const asking = parse(req);
+            const { rows: listed, ...given } = parse(head);
+            const run = () => {
+                const returned = apply(list, design, [given, asking]);
+                return completed(returned === undefined || returned === null ? '' : String(returned), asking, 'list');
+            };
+            return '{"resp":' + text(answering(listed, run)) + '}';
+        },
+        rewrite: (source, req) => {
+            const rewrite = compile(source);
+            globalThis.require = anywhere;
+            const made = apply(rewrite, design, [parse(req)]);
+            return '{"resp":' + text(made) + '}';
         },
         // One array of rows for each source.
         map: (sources, doc) => {

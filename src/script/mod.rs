@@ -7,6 +7,7 @@
 
 pub mod design;
 mod program;
+mod render;
 mod sandbox;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use crate::world::{Env, Worker};
 
 pub use design::DesignError;
 pub use program::Program;
+pub use render::Rendering;
 use sandbox::Sandbox;
 
 /// A function could not answer.

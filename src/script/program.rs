@@ -88,6 +88,14 @@ impl Program {
     pub fn map(&self, name: &str) -> Result<&str, ScriptError> {
         text_at(&self.0.body, &["views", name, "map"])
     }
+
+    /// The source of `{section}.{name}`: `shows`, `lists`, `updates`.
+    ///
+    /// # Errors
+    /// [`ScriptError::MissingKey`] names the first missing member.
+    pub fn function(&self, section: &str, name: &str) -> Result<&str, ScriptError> {
+        text_at(&self.0.body, &[section, name])
+    }
 }
 
 fn text_at<'a>(body: &'a Object, path: &[&str]) -> Result<&'a str, ScriptError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::function_request::function_request;
 use crate::coordinator::{Candidate, ChangesError, ChangesFilter, Database, RowFilter};
 use crate::document::id::DocId;
-use crate::document::json::Object;
+use crate::document::json::{Object, Value};
 use crate::document::render::{RenderOptions, render};
 use crate::http::{Context, Request, Result};
 use crate::script::{Program, Scripts};
@@ -24,7 +24,7 @@ pub async fn function(
 ) -> Result<ChangesFilter> {
     let (program, name) = program(db, place).await?;
     program.filter(name)?;
-    let req = function_request(ctx, request, db, None, body).await?;
+    let req = function_request(ctx, request, db, None, body.cloned().map(Value::Object)).await?;
     let judge = Judge::Function { name: name.to_owned(), req };
     Ok(ChangesFilter::Rows(Arc::new(Filter { scripts: db.scripts().clone(), program, judge })))
 }

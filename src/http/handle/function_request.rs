@@ -8,12 +8,12 @@ use super::database::info;
 use crate::coordinator::Database;
 use crate::document::json::{self, Object, Value};
 use crate::http::query::decode;
-use crate::http::{Context, Request, Result};
+use crate::http::{Context, Query, Request, Result};
 
 /// Query parameters that come decoded; all others are texts.
 const DECODED: [&str; 4] = ["key", "startkey", "endkey", "descending"];
 
-/// The JSON text of the object. `id`: the document in question; `body`: the parsed body of a POST.
+/// The JSON text of the object. `id`: the document in question; `body`: the parsed body of a POST, or its text.
 ///
 /// # Errors
 /// When the database cannot be read.
@@ -22,7 +22,7 @@ pub async fn function_request(
     request: &Request,
     db: &Database,
     id: Option<&str>,
-    body: Option<&Object>,
+    body: Option<Value>,
 ) -> Result<Arc<str>> {
     let info = json::parse(info(db).await?.to_string().as_bytes()).unwrap_or(Value::Null);
     let path: Vec<Value> = request.raw_path.split('/').filter(|segment| !segment.is_empty()).map(segment).collect();
@@ -36,13 +36,23 @@ pub async fn function_request(
     out.push("raw_path", request.raw_path.as_str());
     out.push("query", query(request));
     out.push("headers", headers(request));
-    out.push("body", body.map_or_else(|| Value::from("undefined"), |body| Value::Object(body.clone())));
+    out.push("body", body.clone().unwrap_or_else(|| Value::from("undefined")));
     out.push("peer", request.peer.ip().to_string());
-    out.push("form", Object::new());
+    out.push("form", form(request, body.as_ref()));
     out.push("cookie", cookies(request));
     out.push("userCtx", user(request, db));
     out.push("secObj", json::parse(&db.security()).unwrap_or(Value::Null));
     Ok(String::from_utf8_lossy(&out.to_vec()).into())
+}
+
+/// The fields of an HTML form that is not multipart.
+fn form(request: &Request, body: Option<&Value>) -> Object {
+    let mut out = Object::new();
+    let is_form = request.media_type().as_deref() == Some("application/x-www-form-urlencoded");
+    if let (true, Some(text)) = (is_form, body.and_then(Value::as_str)) {
+        Query::parse(text).iter().for_each(|(name, value)| drop(out.insert(name, value)));
+    }
+    out
 }
 
 fn segment(raw: &str) -> Value {

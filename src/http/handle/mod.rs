@@ -20,6 +20,7 @@ mod database;
 mod db_updates;
 pub mod document;
 mod form;
+mod function;
 mod function_request;
 pub mod local;
 mod node;
@@ -168,7 +169,7 @@ async fn in_partition(ctx: &Context, db: &str, path: &[String], request: Request
     }
 }
 
-/// What the path below a design document names: views and their state; the rest is not there yet.
+/// What the path below a design document names: views and their state, functions; the rest is not there yet.
 async fn design_function(
     ctx: &Context,
     db: &str,
@@ -182,6 +183,8 @@ async fn design_function(
         ["_view", name, "queries"] => view::queries(ctx, request, db, (id, name), partition).await,
         ["_view", ..] => Err(Problem::method_not_allowed("GET,POST,HEAD")),
         ["_info"] if partition.is_none() => view::info(ctx, &request, db, id).await,
+        ["_show", path @ ..] if partition.is_none() => function::show(ctx, request, db, id, path).await,
+        ["_update", path @ ..] if partition.is_none() => function::update(ctx, request, db, id, path).await,
         _ => not_yet::design_function(ctx, &request, db, id, path).await,
     }
 }
