@@ -304,3 +304,5 @@ pub const REPLICATION_BACKOFF_MS: u64 = 5_000;
 pub const REPLICATION_BACKOFF_MAX_MS: u64 = 600_000;
 /// Events kept of a replication for `_scheduler/jobs` (`replicator/max_history` of CouchDB).
 pub const REPLICATION_EVENTS: usize = 20;
+/// Bytes of a view's answer that a list function is given: its rows are in the function's memory at once.
+pub const LIST_VIEW_BYTES: usize = 4 << 20;

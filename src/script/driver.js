@@ -266,7 +266,8 @@
             const told = isFatal(error) || isArray(error) && error[0] === 'error';
             if (told) throw error;
             if (typeof error === 'object' && error.error && error.reason) throw ['error', error.error, error.reason];
-            throw ['error', 'render_error', 'function raised error: ' + String(error) + ' \nstacktrace: ' + error.stack];
+            const reason = 'function raised error: ' + String(error) + ' \nstacktrace: ' + error.stack;
+            throw ['error', 'render_error', reason];
         } finally {
             answer = null;
         }
@@ -347,7 +348,9 @@
             const { rows: listed, ...given } = parse(head);
             const run = () => {
                 const returned = apply(list, design, [given, asking]);
-                return completed(returned === undefined || returned === null ? '' : String(returned), asking, 'list');
+                const tail = returned === undefined || returned === null ? '' : String(returned);
+                const made = completed(tail, asking, 'list');
+                return { ...made, headers: { 'Content-Type': 'application/json', ...made.headers } };
             };
             return '{"resp":' + text(answering(listed, run)) + '}';
         },

@@ -82,7 +82,7 @@ pub async fn update(ctx: &Context, mut request: Request, db: &str, ddoc: &str, p
 }
 
 /// 404 where the path names no function.
-fn invalid_path(error: &'static str) -> Problem {
+pub fn invalid_path(error: &'static str) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, error, "Invalid path.")
 }
 

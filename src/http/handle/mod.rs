@@ -22,6 +22,7 @@ pub mod document;
 mod form;
 mod function;
 mod function_request;
+mod list;
 pub mod local;
 mod node;
 mod not_yet;
@@ -184,6 +185,7 @@ async fn design_function(
         ["_view", ..] => Err(Problem::method_not_allowed("GET,POST,HEAD")),
         ["_info"] if partition.is_none() => view::info(ctx, &request, db, id).await,
         ["_show", path @ ..] if partition.is_none() => function::show(ctx, request, db, id, path).await,
+        ["_list", path @ ..] if partition.is_none() => list::list(ctx, request, db, id, path).await,
         ["_update", path @ ..] if partition.is_none() => function::update(ctx, request, db, id, path).await,
         _ => not_yet::design_function(ctx, &request, db, id, path).await,
     }
