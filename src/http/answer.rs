@@ -50,6 +50,7 @@ pub async fn answer(context: Arc<Context>, peer: SocketAddr, request: axum::extr
         peer,
         id: id.clone(),
         user: UserCtx::anonymous(),
+        rewrites: 0,
         body,
     };
     let location = request.base_url();

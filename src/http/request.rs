@@ -51,6 +51,8 @@ pub struct Request {
     pub id: String,
     /// Who asks.
     pub user: UserCtx,
+    /// How often it was rewritten.
+    pub rewrites: u32,
     /// The body, not yet read.
     pub body: RequestBody,
 }

@@ -34,6 +34,7 @@ mod read_options;
 mod related;
 mod replicate;
 pub mod replication;
+mod rewrite;
 mod security;
 mod server;
 mod session;
@@ -186,6 +187,7 @@ async fn design_function(
         ["_info"] if partition.is_none() => view::info(ctx, &request, db, id).await,
         ["_show", path @ ..] if partition.is_none() => function::show(ctx, request, db, id, path).await,
         ["_list", path @ ..] if partition.is_none() => list::list(ctx, request, db, id, path).await,
+        ["_rewrite", path @ ..] if partition.is_none() => rewrite::rewrite(ctx, request, db, id, path).await,
         ["_update", path @ ..] if partition.is_none() => function::update(ctx, request, db, id, path).await,
         _ => not_yet::design_function(ctx, &request, db, id, path).await,
     }
