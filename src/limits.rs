@@ -306,5 +306,5 @@ pub const REPLICATION_BACKOFF_MAX_MS: u64 = 600_000;
 pub const REPLICATION_EVENTS: usize = 20;
 /// Bytes of a view's answer that a list function is given: its rows are in the function's memory at once.
 pub const LIST_VIEW_BYTES: usize = 4 << 20;
-/// Rewrites of one request, each of which may lead to the next: a circle of rules ends here.
-pub const REWRITES_MAX: u32 = 16;
+/// Rewrites of one request: a target that is rewritten again is refused, since each nests the handlers on the stack.
+pub const REWRITES_MAX: u32 = 1;
