@@ -19,7 +19,7 @@ use crate::document::json::Value;
 use crate::document::revision::Revision;
 use crate::index::{
     Definition, Grouping, Header, IndexError, InvalidValue, KeySpan, Mapper, Places, Row, ScriptMapper, ViewIndex,
-    partition_prefix, reduce,
+    mango, partition_prefix, reduce,
 };
 use crate::limits;
 use crate::script::{Program, ScriptError};
@@ -172,7 +172,10 @@ impl Database {
     }
 
     pub(super) fn view_of(self: &Arc<Self>, program: &Program, definition: Arc<Definition>) -> DatabaseView {
-        let mapper: Arc<dyn Mapper> = Arc::new(ScriptMapper::new(self.scripts(), program, &definition.map));
+        let mapper: Arc<dyn Mapper> = match definition.language == mango::catalogue::LANGUAGE {
+            true => Arc::new(mango::FieldMapper::new(&self.context.indexes, &definition)),
+            false => Arc::new(ScriptMapper::new(self.scripts(), program, &definition.map)),
+        };
         let collator = self.context.indexes.collator(&definition);
         DatabaseView { database: Arc::clone(self), program: program.clone(), definition, mapper, collator }
     }
@@ -514,7 +517,10 @@ impl Database {
     }
 
     /// All design documents as they are now.
-    pub(super) async fn programs(&self) -> Result<Vec<Program>, ReadError> {
+    ///
+    /// # Errors
+    /// When the node cannot read.
+    pub async fn programs(&self) -> Result<Vec<Program>, ReadError> {
         let mut programs = Vec::new();
         for copy in self.all_copies().await? {
             let mut start = std::ops::Bound::Included(DocId::new("_design/"));

@@ -255,6 +255,12 @@ impl From<SelectorError> for Problem {
     }
 }
 
+impl From<crate::index::mango::MangoError> for Problem {
+    fn from(error: crate::index::mango::MangoError) -> Self {
+        Problem::from(SelectorError { kind: error.kind, name: error.name, reason: error.reason })
+    }
+}
+
 impl From<DraftError> for Problem {
     fn from(error: DraftError) -> Problem {
         Problem::invalid(error.name(), error.reason)

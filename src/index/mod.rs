@@ -13,6 +13,7 @@ mod build;
 mod cleanup;
 mod definition;
 mod keys;
+pub mod mango;
 mod mapper;
 mod read;
 mod record;

@@ -19,11 +19,13 @@ mod cluster_setup;
 mod database;
 mod db_updates;
 pub mod document;
+mod find;
 mod form;
 mod function;
 mod function_request;
 mod list;
 pub mod local;
+mod mango_index;
 mod node;
 mod not_yet;
 mod open_revs;
@@ -54,6 +56,9 @@ pub(super) fn admit(ctx: &Context, endpoint: &Endpoint, request: &Request) -> Re
     };
     access::enter(&ctx.config, door, &request.user)?;
     access::check(server_class(ctx, endpoint, request.verb), &request.user, None)?;
+    if matches!(endpoint, Endpoint::In(_, InDatabase::Mango(path)) if !mango_index::is_path(path)) {
+        return Err(Problem::missing());
+    }
     let (accepted, allow) = methods(endpoint);
     if accepted.contains(&request.verb) { Ok(()) } else { Err(Problem::method_not_allowed(allow)) }
 }
@@ -140,7 +145,17 @@ async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) 
         InDatabase::SyncShards => database::sync_shards(ctx, &request, db).await,
         InDatabase::TempView if matches!(request.verb, Verb::Post | Verb::Get) => Err(not_yet::temp_view()),
         InDatabase::TempView => document::handle(ctx, request, db, "_temp_view").await,
-        InDatabase::Mango(path) => not_yet::in_database(ctx, &request, db, &path),
+        InDatabase::Mango(path) => match path.as_str() {
+            "_find" => find::find(ctx, request, db, None).await,
+            "_explain" => find::explain(ctx, request, db, None).await,
+            _ => mango_index::handle(ctx, request, db, &path).await,
+        },
+        InDatabase::Partition(path) if matches!(path.as_slice(), [_, at] if at == "_find") => {
+            find::find(ctx, request, db, Some(&path[0])).await
+        }
+        InDatabase::Partition(path) if matches!(path.as_slice(), [_, at] if at == "_explain") => {
+            find::explain(ctx, request, db, Some(&path[0])).await
+        }
         InDatabase::Partition(path) if matches!(path.as_slice(), [_, list] if list == "_all_docs") => {
             all_docs::partition(ctx, request, db, &path[0]).await
         }

@@ -22,12 +22,6 @@ pub fn temp_view() -> Problem {
     Problem::new(StatusCode::GONE, "gone", "Temporary views are not supported in CouchDB")
 }
 
-/// 501 for `_find` and its kin, to those who may read the database.
-pub fn in_database(ctx: &Context, request: &Request, db: &str, path: &str) -> Result<Reply> {
-    ctx.open(db, &request.user, Class::Member)?;
-    Err(endpoint(path.split('/').next().unwrap_or(path)))
-}
-
 /// Functions of a design document: a missing design document is 404, search 503, search by Nouveau 404 (as CouchDB
 /// answers where neither is installed), the rest 501.
 pub async fn design_function(ctx: &Context, request: &Request, db: &str, id: &str, path: &[String]) -> Result<Reply> {

@@ -1,0 +1,254 @@
+//! `_index`: listing, making and removing indexes, which live in design documents (facts '_index').
+
+use http::StatusCode;
+use sha1::{Digest, Sha1};
+
+use super::find::indexes;
+use super::write::options;
+use crate::auth::access::Class;
+use crate::coordinator::{Database, Want, WriteError, WriteRequest};
+use crate::document::draft::{self, Draft};
+use crate::document::id::DocId;
+use crate::document::json::{Object, Value};
+use crate::document::revision::Revision;
+use crate::http::request::Verb;
+use crate::http::{Context, Problem, Reply, Request, Result};
+use crate::index::mango::MangoError;
+use crate::index::mango::catalogue::{LANGUAGE, all_docs_value, view_of};
+use crate::index::mango::request::{check_keys, positive};
+
+/// `/{db}/_index` and below; `path` begins with `_index`.
+///
+/// # Errors
+/// 400 for what is wrong with a definition, 404 for what is not there, 503 for kinds that need a search service.
+pub async fn handle(ctx: &Context, request: Request, db: &str, path: &str) -> Result<Reply> {
+    match path {
+        "_index" if request.verb == Verb::Post => create(ctx, request, db).await,
+        "_index" => list(ctx, &request, db).await,
+        "_index/_bulk_delete" => bulk_delete(ctx, request, db).await,
+        path => remove(ctx, &request, db, path).await,
+    }
+}
+
+/// Whether something can be at `path`: indexes are named by design document, type and name.
+pub fn is_path(path: &str) -> bool {
+    let Some(below) = path.strip_prefix("_index/") else { return true };
+    let below = below.strip_prefix("_design/").unwrap_or(below);
+    below == "_bulk_delete" || below.split('/').count() == 3
+}
+
+async fn list(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
+    let db = ctx.open(db, &request.user, Class::Member)?;
+    let mut all = vec![all_docs_value()];
+    all.extend(indexes(&db).await?.iter().map(|index| index.to_value()));
+    let number = |name| request.query.get(name).and_then(|text| text.parse().ok());
+    let (skip, limit) = (number("skip").unwrap_or(0), number("limit").unwrap_or(usize::MAX));
+    let mut answer = Object::new();
+    answer.push("total_rows", all.len() as u64);
+    answer.push("indexes", all.into_iter().skip(skip).take(limit).collect::<Vec<_>>());
+    Ok(Reply::json(StatusCode::OK, answer.to_vec()))
+}
+
+/// The body of a design document as it is, with its revision; empty where there is none.
+async fn design(db: &Database, id: &DocId) -> Result<Option<(Revision, Object)>> {
+    let fetched = db.fetch(id, Want::Winner).await?;
+    let stored = fetched.and_then(|mut fetched| fetched.found.pop()).and_then(|(_, stored)| stored);
+    let Some(stored) = stored.filter(|stored| !stored.deleted) else { return Ok(None) };
+    match crate::document::json::parse(&stored.body)? {
+        Value::Object(body) => Ok(Some((stored.rev, body))),
+        _ => Err(Problem::internal("A stored document is damaged.")),
+    }
+}
+
+struct Creation {
+    view: Value,
+    id: DocId,
+    name: String,
+    partitioned: Option<bool>,
+}
+
+impl Creation {
+    fn parse(body: &Object) -> Result<Creation> {
+        let index =
+            body.get("index").ok_or_else(|| MangoError::new("missing_required_key", "Missing required key: index"))?;
+        let kind = text(body, "type")?.unwrap_or("json");
+        let (name, ddoc) = (text(body, "name")?, text(body, "ddoc")?);
+        if name == Some("") || ddoc == Some("") {
+            return Err(Problem::invalid("invalid_empty_string", "Index name or ddoc cannot be empty string"));
+        }
+        positive(body.get("w"), 2)?;
+        let partitioned = match body.get("partitioned") {
+            None => None,
+            Some(Value::Bool(wanted)) => Some(*wanted),
+            Some(_) => return Err(Problem::invalid("invalid_partitioned_value", "`partitioned` must be a boolean.")),
+        };
+        check_keys(body, &["index", "type", "name", "ddoc", "w", "partitioned"])?;
+        match kind {
+            "json" => {}
+            "text" | "nouveau" => {
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                return Err(Problem::new(status, "required index service unavailable", kind.to_owned()));
+            }
+            other => return Err(Problem::invalid("invalid_index", format!("Invalid type for index: {other}"))),
+        }
+        let view = view_of(index)?;
+        let hash: String = Sha1::digest(index.to_vec()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let ddoc = ddoc.unwrap_or(&hash);
+        let id = DocId::new(&format!("_design/{}", ddoc.strip_prefix("_design/").unwrap_or(ddoc)));
+        Ok(Creation { view, id, name: name.unwrap_or(&hash).to_owned(), partitioned })
+    }
+}
+
+fn text<'a>(body: &'a Object, name: &str) -> Result<Option<&'a str>> {
+    match body.get(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(other) => {
+            let shown = crate::document::selector::erlang_term(other);
+            Err(Problem::invalid("invalid_string", format!("Invalid string: {shown}")))
+        }
+    }
+}
+
+async fn create(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
+    let db = ctx.open(db, &request.user, Class::Member)?;
+    request.require_json()?;
+    let body = request.json_object().await?;
+    let wanted = Creation::parse(&body)?;
+    let existing = design(&db, &wanted.id).await?;
+    let result = match with_view(&db, existing.as_ref().map(|(_, body)| body), &wanted)? {
+        None => "exists",
+        Some(body) => {
+            let refused = |why: &str| saving_failed(&format!("Unknown error while saving the design document: {why}"));
+            ctx.allow(&db, &request.user, Class::DatabaseAdmin).map_err(|_| refused("forbidden"))?;
+            if wanted.partitioned == Some(true) && !db.map.partitioned {
+                return Err(refused("invalid_design_doc"));
+            }
+            save(&db, &wanted.id, existing.map(|(rev, _)| rev), body, &request).await?;
+            "created"
+        }
+    };
+    let mut answer = Object::new();
+    answer.push("result", result);
+    answer.push("id", wanted.id.as_str());
+    answer.push("name", wanted.name.as_str());
+    Ok(Reply::json(StatusCode::OK, answer.to_vec()))
+}
+
+fn saving_failed(reason: &str) -> Problem {
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "error_saving_ddoc", reason.to_owned())
+}
+
+/// The design document with the index; `None` when it has it already.
+fn with_view(db: &Database, existing: Option<&Object>, wanted: &Creation) -> Result<Option<Object>> {
+    let mut body = match existing {
+        None => Object::from_iter([("language".to_owned(), LANGUAGE.into())]),
+        Some(body) if body.get("language").and_then(Value::as_str) != Some(LANGUAGE) => {
+            return Err(Problem::invalid("invalid_ddoc_lang", "Existing design doc has an invalid language"));
+        }
+        Some(body) => {
+            let own = body.get("options").and_then(Value::as_object).and_then(|options| options.get("partitioned"));
+            let has = own.and_then(Value::as_bool).unwrap_or(db.map.partitioned);
+            if wanted.partitioned.is_some_and(|asked| asked != has) {
+                let id = wanted.id.as_str();
+                let reason =
+                    format!("Requested partitioned option does not match existing value on design document {id}");
+                return Err(Problem::invalid("invalid_partitioned_option", reason));
+            }
+            body.clone()
+        }
+    };
+    if !body.contains("views") {
+        body.push("views", Object::new());
+    }
+    let Some(Value::Object(views)) = body.get_mut("views") else {
+        return Err(Problem::invalid("invalid_ddoc_views", "The views of the design document are no object"));
+    };
+    if views.get(&wanted.name) == Some(&wanted.view) {
+        return Ok(None);
+    }
+    views.insert(wanted.name.as_str(), wanted.view.clone());
+    if let (Some(partitioned), None) = (wanted.partitioned, existing) {
+        body.push("options", Object::from_iter([("partitioned".to_owned(), partitioned.into())]));
+    }
+    Ok(Some(body))
+}
+
+async fn save(db: &Database, id: &DocId, rev: Option<Revision>, body: Object, request: &Request) -> Result<()> {
+    let mut draft: Draft = draft::parse(Value::Object(body))?;
+    draft.rev = rev;
+    let write = WriteRequest { id: id.clone(), draft, follows: Vec::new() };
+    db.write_one(write, options(request)).await?;
+    Ok(())
+}
+
+async fn remove(ctx: &Context, request: &Request, db: &str, path: &str) -> Result<Reply> {
+    let db = ctx.open(db, &request.user, Class::Member)?;
+    let path = path.strip_prefix("_index/").unwrap_or(path);
+    let path = path.strip_prefix("_design/").unwrap_or(path);
+    let [ddoc, "json", name] = path.split('/').collect::<Vec<_>>()[..] else { return Err(Problem::missing()) };
+    let id = DocId::new(&format!("_design/{ddoc}"));
+    let (rev, mut body) = design(&db, &id).await?.ok_or_else(Problem::missing)?;
+    if body.get("language").and_then(Value::as_str) != Some(LANGUAGE) {
+        return Err(Problem::missing());
+    }
+    let Some(Value::Object(views)) = body.get_mut("views") else { return Err(Problem::missing()) };
+    views.remove(name).ok_or_else(Problem::missing)?;
+    let is_last = views.is_empty();
+    ctx.allow(&db, &request.user, Class::DatabaseAdmin)?;
+    if is_last {
+        db.delete(&id, Some(rev), options(request)).await?;
+    } else {
+        save(&db, &id, Some(rev), body, request).await?;
+    }
+    Ok(Reply::ok(StatusCode::OK))
+}
+
+async fn bulk_delete(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
+    let db = ctx.open(db, &request.user, Class::Member)?;
+    request.require_json()?;
+    let body = request.json_object().await?;
+    let ids = doc_ids(&body)?;
+    positive(body.get("w"), 2)?;
+    check_keys(&body, &["docids", "w"])?;
+    ctx.allow(&db, &request.user, Class::DatabaseAdmin)?;
+    let (mut success, mut fail) = (Vec::new(), Vec::new());
+    for id in ids.iter().rev() {
+        let mut row = Object::new();
+        row.push("id", id.as_str());
+        let removed = match design(&db, id).await? {
+            Some((rev, _)) => db.delete(id, Some(rev), options(&request)).await.map(drop),
+            None => Err(WriteError::NotFound { deleted: false }),
+        };
+        match removed {
+            Ok(()) => {
+                row.push("ok", true);
+                success.push(Value::Object(row));
+            }
+            Err(error) => {
+                row.push("error", Problem::from(error).error.as_ref());
+                fail.push(Value::Object(row));
+            }
+        }
+    }
+    let mut answer = Object::new();
+    answer.push("success", success);
+    answer.push("fail", fail);
+    Ok(Reply::json(StatusCode::OK, answer.to_vec()))
+}
+
+fn doc_ids(body: &Object) -> Result<Vec<DocId>> {
+    let list =
+        body.get("docids").ok_or_else(|| MangoError::new("missing_required_key", "Missing required key: docids"))?;
+    let list = list
+        .as_array()
+        .ok_or_else(|| Problem::invalid("invalid_bulk_docs", "Bulk Delete requires an array of non-null docids."))?;
+    let id = |value: &Value| match value.as_str() {
+        Some(name) => Ok(DocId::new(&format!("_design/{}", name.strip_prefix("_design/").unwrap_or(name)))),
+        None => {
+            let shown = crate::document::selector::erlang_term(value);
+            Err(Problem::invalid("invalid_index_name", format!("Invalid index name: {shown}")))
+        }
+    };
+    list.iter().map(id).collect()
+}

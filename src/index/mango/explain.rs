@@ -1,0 +1,150 @@
+//! What `_explain` tells of a query (facts '_explain').
+
+use super::catalogue::{FieldIndex, all_docs_value, object};
+use super::planner::{is_covering, is_usable};
+use super::request::FindRequest;
+use crate::document::collate::Collator;
+use crate::document::json::{Object, Value};
+use crate::document::selector::{FieldRange, IndexRange};
+
+/// What stands for a key greater than any.
+const MAX: &str = "<MAX>";
+
+/// What the answer says about the database.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// Its name.
+    pub database: &'a str,
+    /// The partition asked.
+    pub partition: Option<&'a str>,
+}
+
+/// How a query would be answered: `Ok` by an index or (`None`) by all documents, `Err` not at all.
+pub type Choice = Result<Option<FieldIndex>, ()>;
+
+/// The answer.
+pub fn explain(
+    request: &FindRequest,
+    choice: &Choice,
+    indexes: &[FieldIndex],
+    subject: Subject<'_>,
+    collator: &Collator,
+) -> Value {
+    let chosen = match choice {
+        Ok(Some(index)) => index.to_value(),
+        Ok(None) => all_docs_value(),
+        Err(()) => Value::Null,
+    };
+    let mut answer = Object::new();
+    answer.push("dbname", subject.database);
+    answer.push("index", chosen);
+    answer.push("partitioned", subject.partition.is_some());
+    answer.push("selector", request.selector.to_value());
+    answer.push("opts", options(request, subject.partition));
+    answer.push("limit", request.limit);
+    answer.push("skip", request.skip);
+    answer.push("fields", fields(request));
+    answer.push("index_candidates", candidates(request, choice, indexes));
+    answer.push("selector_hints", Value::Array(vec![hints(request)]));
+    if choice.is_ok() {
+        answer.push("mrargs", arguments(request, choice, subject.partition, collator));
+        let covering = matches!(choice, Ok(Some(index)) if is_covering(request, index));
+        answer.push("covering", covering);
+    }
+    Value::Object(answer)
+}
+
+fn fields(request: &FindRequest) -> Value {
+    Value::Array(request.fields.paths().iter().map(|path| path.as_str().into()).collect())
+}
+
+fn options(request: &FindRequest, partition: Option<&str>) -> Value {
+    let use_index = request.use_index.iter().map(|part| part.as_str().into()).collect();
+    let sort = request.sort.fields.iter().map(|name| (name.as_str(), request.sort.direction().into()));
+    object([
+        ("use_index", Value::Array(use_index)),
+        ("bookmark", request.bookmark.as_ref().map_or("nil".into(), |bookmark| bookmark.encode().into())),
+        ("limit", request.limit.into()),
+        ("skip", request.skip.into()),
+        ("sort", object(sort)),
+        ("fields", fields(request)),
+        ("partition", partition.unwrap_or_default().into()),
+        ("r", request.r.into()),
+        ("conflicts", request.conflicts.into()),
+        ("stale", if request.stale { "ok".into() } else { false.into() }),
+        ("update", request.update.into()),
+        ("stable", request.stable.into()),
+        ("execution_stats", request.execution_stats.into()),
+        ("allow_fallback", request.allow_fallback.unwrap_or(true).into()),
+    ])
+}
+
+fn candidates(request: &FindRequest, choice: &Choice, indexes: &[FieldIndex]) -> Value {
+    let chosen = choice.as_ref().ok().and_then(Option::as_ref);
+    let mut list = Vec::new();
+    let mut add = |index: Value, usable: bool, reason: &str, covering: Value| {
+        let analysis = object([
+            ("usable", usable.into()),
+            ("reasons", Value::Array(vec![object([("name", reason.into())])])),
+            ("ranking", (list.len() as u64 + 1).into()),
+            ("covering", covering),
+        ]);
+        list.push(object([("index", index), ("analysis", analysis)]));
+    };
+    for index in indexes.iter().filter(|index| chosen != Some(*index)) {
+        let usable = is_usable(request, index) && !index.is_partial();
+        let reason = match (index.is_partial(), usable) {
+            (true, _) => "is_partial",
+            (_, false) => "field_mismatch",
+            (_, true) => "less_overlap",
+        };
+        add(index.to_value(), usable, reason, is_covering(request, index).into());
+    }
+    if chosen.is_some() || choice.is_err() {
+        let usable = super::planner::can_scan(request);
+        add(all_docs_value(), usable, if usable { "unfavored_type" } else { "field_mismatch" }, Value::Null);
+    }
+    Value::Array(list)
+}
+
+fn hints(request: &FindRequest) -> Value {
+    let list = |names: Vec<&str>| Value::Array(names.into_iter().map(Value::from).collect());
+    let indexable = request.selector.indexable_fields();
+    let others = request.selector.fields().into_iter().filter(|name| !indexable.contains(name)).collect();
+    object([
+        ("type", "json".into()),
+        ("indexable_fields", list(indexable.iter().copied().collect())),
+        ("unindexable_fields", list(others)),
+    ])
+}
+
+fn arguments(request: &FindRequest, choice: &Choice, partition: Option<&str>, collator: &Collator) -> Value {
+    let (low, high) = match choice {
+        Ok(Some(index)) => match request.selector.index_range(&index.names(), collator) {
+            IndexRange::Empty => (Value::Null, Value::Null),
+            IndexRange::Keys { start, mut end } => {
+                end.push(MAX.into());
+                (Value::Array(start), Value::Array(end))
+            }
+        },
+        _ => match request.selector.field_range("_id", collator) {
+            FieldRange::Empty => (Value::Null, Value::Null),
+            FieldRange::Between(low, high) => {
+                (low.map_or(Value::Null, |low| low.value), high.map_or(MAX.into(), |high| high.value))
+            }
+        },
+    };
+    let (start, end) = if request.sort.descending { (high, low) } else { (low, high) };
+    object([
+        ("include_docs", true.into()),
+        ("view_type", "map".into()),
+        ("reduce", false.into()),
+        ("partition", partition.map_or(Value::Null, Value::from)),
+        ("start_key", start),
+        ("end_key", end),
+        ("direction", if request.sort.descending { "rev".into() } else { "fwd".into() }),
+        ("stable", request.stable.into()),
+        ("update", request.update.into()),
+        ("conflicts", if request.conflicts { true.into() } else { "undefined".into() }),
+    ])
+}

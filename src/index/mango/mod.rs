@@ -1,0 +1,48 @@
+//! Declarative queries: requests, indexes of design documents of language `query`, and the choice among them.
+//!
+//! All here is pure but for the [`FieldMapper`], which makes the rows of such an index: the values of its fields as a
+//! list, for documents that have all of them and match the partial filter (facts 'Index choice').
+
+pub mod bookmark;
+pub mod catalogue;
+pub mod explain;
+mod mapper;
+pub mod planner;
+pub mod request;
+
+use crate::document::json::Value;
+use crate::document::selector::{SelectorError, SelectorErrorKind, erlang_term};
+
+pub use mapper::FieldMapper;
+
+/// Why a query or an index definition is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MangoError {
+    /// Which class of failure.
+    pub kind: SelectorErrorKind,
+    /// The identifier for programs.
+    pub name: &'static str,
+    /// The text for people.
+    pub reason: String,
+}
+
+impl MangoError {
+    /// A refusal.
+    pub fn new(name: &'static str, reason: impl Into<String>) -> MangoError {
+        MangoError { kind: SelectorErrorKind::Refused, name, reason: reason.into() }
+    }
+
+    /// A refusal that tells the value.
+    pub(crate) fn about(name: &'static str, text: &str, value: &Value) -> MangoError {
+        MangoError::new(name, format!("{text}{}", erlang_term(value)))
+    }
+}
+
+impl From<SelectorError> for MangoError {
+    fn from(error: SelectorError) -> Self {
+        MangoError { kind: error.kind, name: error.name, reason: error.reason }
+    }
+}
+
+#[cfg(test)]
+mod tests;

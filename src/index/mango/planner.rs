@@ -1,0 +1,161 @@
+//! Which index answers a query (facts 'Index choice'), and what is worth a warning.
+
+use super::MangoError;
+use super::catalogue::FieldIndex;
+use super::request::FindRequest;
+
+/// How a query is answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The index; `None`: all documents are read in the order of their ids.
+    pub index: Option<FieldIndex>,
+    /// Warnings known before any row is read.
+    pub warnings: Vec<String>,
+}
+
+const NO_INDEX: &str = "No matching index found, create an index to optimize query time.";
+const MANY_EXAMINED: &str = "The number of documents examined is high in proportion to the number of results \
+    returned. Consider adding a more specific index to improve this.";
+
+/// Documents examined per result that need no warning.
+const EXAMINED_PER_RESULT: u64 = 10;
+
+/// Whether a database, and a query of it, go by partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partitioning {
+    /// The database is partitioned.
+    pub database: bool,
+    /// The query names a partition.
+    pub query: bool,
+}
+
+/// Chooses the index.
+///
+/// # Errors
+/// `no_usable_index` for a sort that no index has, `invalid_index` when the fallback is refused.
+pub fn plan(request: &FindRequest, indexes: &[FieldIndex], partitioning: Partitioning) -> Result<Plan, MangoError> {
+    let fits = |index: &&FieldIndex| index.partitioned == partitioning.query && is_usable(request, index);
+    let named: Vec<&FieldIndex> = indexes.iter().filter(fits).filter(|index| is_named(request, index)).collect();
+    if let Some(best) = best(request, named) {
+        return Ok(Plan { index: Some(best.clone()), warnings: Vec::new() });
+    }
+    if request.allow_fallback == Some(false) && !request.use_index.is_empty() {
+        let reason = format!("{} specified by `use_index` could not be found or it is not suitable.", asked(request));
+        return Err(MangoError::new("invalid_index", reason));
+    }
+    let others = indexes.iter().filter(fits).filter(|index| !index.is_partial()).collect();
+    let index = best(request, others).cloned();
+    if index.is_none() {
+        check_scan(request, partitioning)?;
+    }
+    let mut warnings = Vec::new();
+    match request.use_index.len() {
+        0 => {}
+        1 => warnings
+            .push(format!("{} was not used because it does not contain a valid index for this query.", asked(request))),
+        _ => warnings.push(format!("{} was not used because it is not a valid index for this query.", asked(request))),
+    }
+    if index.is_none() {
+        warnings.push(NO_INDEX.to_owned());
+    }
+    Ok(Plan { index, warnings })
+}
+
+/// Whether the list of all documents will do.
+fn check_scan(request: &FindRequest, partitioning: Partitioning) -> Result<(), MangoError> {
+    if !can_scan(request) {
+        let kind = match (partitioning.database, partitioning.query) {
+            (false, _) => "",
+            (true, true) => "partitioned ",
+            (true, false) => "global ",
+        };
+        let reason = format!("No {kind}index exists for this sort, try indexing by the sort fields.");
+        return Err(MangoError::new("no_usable_index", reason));
+    }
+    match request.allow_fallback {
+        Some(false) => {
+            Err(MangoError::new("invalid_index", "You must specify an index with the `use_index` parameter."))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The list of all documents has one order only, and CouchDB 3.5 was measured to want a condition on `_id` for it.
+pub fn can_scan(request: &FindRequest) -> bool {
+    match request.sort.fields.as_slice() {
+        [] => true,
+        [id] => id == "_id" && request.selector.indexable_fields().contains("_id"),
+        _ => false,
+    }
+}
+
+fn asked(request: &FindRequest) -> String {
+    let named = request.use_index.join(", ");
+    if named.starts_with("_design/") { named } else { format!("_design/{named}") }
+}
+
+fn is_named(request: &FindRequest, index: &FieldIndex) -> bool {
+    let ddoc = index.ddoc.strip_prefix("_design/").unwrap_or(&index.ddoc);
+    let is_it = |wanted: &str| wanted.strip_prefix("_design/").unwrap_or(wanted) == ddoc;
+    match request.use_index.as_slice() {
+        [] => false,
+        [wanted] => is_it(wanted),
+        [wanted, name, ..] => is_it(wanted) && *name == index.name,
+    }
+}
+
+/// Whether every matching document is in the index, in the order asked for.
+pub fn is_usable(request: &FindRequest, index: &FieldIndex) -> bool {
+    let selector = &request.selector;
+    let required = selector.required_fields();
+    let sort = &request.sort.fields;
+    let has = |name: &&str| {
+        matches!(*name, "_id" | "_rev") || required.contains(*name) || sort.iter().any(|field| field == name)
+    };
+    let columns = index.names();
+    !columns.is_empty() && !selector.has_text() && columns.iter().all(|name| has(name)) && is_sorted(request, &columns)
+}
+
+fn is_sorted(request: &FindRequest, columns: &[&str]) -> bool {
+    let sort: Vec<&str> = request.sort.fields.iter().map(String::as_str).collect();
+    let mut rest = columns;
+    loop {
+        if rest.starts_with(&sort) {
+            return true;
+        }
+        match rest {
+            [first, behind @ ..] if request.selector.is_constant(first) => rest = behind,
+            _ => return false,
+        }
+    }
+}
+
+fn best<'a>(request: &FindRequest, usable: Vec<&'a FieldIndex>) -> Option<&'a FieldIndex> {
+    let narrowing = request.selector.indexable_fields();
+    let rank = |index: &&FieldIndex| {
+        let names = index.names();
+        let taken = names.iter().take_while(|name| narrowing.contains(**name)).count();
+        (usize::MAX - taken, names.len(), index.ddoc.clone(), index.name.clone())
+    };
+    usable.into_iter().min_by_key(rank)
+}
+
+/// Whether the index alone holds all that the query needs.
+pub fn is_covering(request: &FindRequest, index: &FieldIndex) -> bool {
+    let names = index.names();
+    let has = |name: &str| name == "_id" || names.contains(&name);
+    let fields = &request.fields;
+    !fields.is_all()
+        && !request.conflicts
+        && fields.paths().iter().all(|path| has(path.as_str()))
+        && request.selector.fields().into_iter().all(has)
+}
+
+/// The text of `warning`, when there is something to say.
+pub fn warning(plan: &Plan, examined: u64, results: u64) -> Option<String> {
+    let mut lines = plan.warnings.clone();
+    if examined > results.max(1).saturating_mul(EXAMINED_PER_RESULT) {
+        lines.push(MANY_EXAMINED.to_owned());
+    }
+    if lines.is_empty() { None } else { Some(lines.join("\n")) }
+}
