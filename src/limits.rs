@@ -167,6 +167,10 @@ pub const STEP_ROWS: usize = 1000;
 pub const STEP_BYTES: usize = 1 << 20;
 /// Bytes of one attachment (`[couchdb] max_attachment_size`), as in CouchDB 3.5.
 pub const ATTACHMENT_BYTES: u64 = 1 << 30;
+/// Types of attachments stored compressed (`[attachments] compressible_types`), as in CouchDB 3.5.
+pub const ATTACHMENT_COMPRESSIBLE_TYPES: &str = "text/*, application/javascript, application/json, application/xml";
+/// Their gzip level (`[attachments] compression_level`), 1 to 9, 0: none; as in CouchDB 3.5.
+pub const ATTACHMENT_COMPRESSION_LEVEL: u32 = 8;
 /// Documents of one request whose inline attachments are staged at the same time: each costs a disk sync at worst.
 pub const STAGE_CONCURRENCY: usize = 8;
 /// Most connections that `chttpd/max_connections` may ask for: each is a file descriptor.

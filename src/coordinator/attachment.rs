@@ -16,7 +16,7 @@ use crate::document::render::{Attachment, Encoding, StoredRevision};
 use crate::document::revision::Revision;
 use crate::limits;
 use crate::shard::{Edit, EditAttachment, EditOp, Want};
-use crate::storage::{BlobWriter, StageMode, compressible};
+use crate::storage::{BlobWriter, StageMode};
 
 /// The content type of an attachment that came without one.
 const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
@@ -80,12 +80,26 @@ impl Database {
         self.context.config.u64("couchdb", "max_attachment_size", limits::ATTACHMENT_BYTES)
     }
 
+    /// How plain bytes of this type are stored: `[attachments] compressible_types compression_level`, as they are now.
+    fn stage_mode(&self, content_type: &str) -> StageMode {
+        let config = &self.context.config;
+        let default = limits::ATTACHMENT_COMPRESSION_LEVEL;
+        let level = match config.u64("attachments", "compression_level", default.into()) {
+            level @ 0..=9 => level as u32,
+            _ => default,
+        };
+        let types = config.list("attachments", "compressible_types", limits::ATTACHMENT_COMPRESSIBLE_TYPES);
+        match level > 0 && types.iter().any(|pattern| matches_type(pattern, content_type)) {
+            true => StageMode::Compress(level),
+            false => StageMode::Plain,
+        }
+    }
+
     /// Begins an upload for the document `id`.
     pub async fn upload(&self, id: &DocId, options: UploadOptions) -> Result<Upload, WriteError> {
-        let mode = match (options.gzip, compressible(&options.content_type)) {
-            (true, _) => StageMode::AlreadyGzip,
-            (false, true) => StageMode::Compress,
-            (false, false) => StageMode::Plain,
+        let mode = match options.gzip {
+            true => StageMode::AlreadyGzip,
+            false => self.stage_mode(&options.content_type),
         };
         let writer = self.copy_of(self.map.index_of(id)).await?.stage(mode);
         let md5 = options.md5.map(|_| Md5::new());
@@ -234,8 +248,38 @@ impl Database {
     }
 }
 
+/// Whether a content type is one of those that `pattern` names: any case, parameters do not count, one `*` stands for
+/// any text (golden facts 'Attachments').
+fn matches_type(pattern: &str, content_type: &str) -> bool {
+    let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let pattern = pattern.to_ascii_lowercase();
+    match pattern.split_once('*') {
+        None => kind == pattern,
+        Some((start, end)) => kind.strip_prefix(start).is_some_and(|rest| rest.ends_with(end)),
+    }
+}
+
 /// All attachments but one, as they are.
 fn stubs_without(attachments: Vec<Attachment>, name: &str) -> impl Iterator<Item = EditAttachment> + use<'_> {
     let others = attachments.into_iter().filter(move |attachment| attachment.name != name);
     others.map(|a| EditAttachment::Stub { name: a.name, revpos: Some(a.revpos) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_that_are_compressed() {
+        let types: Vec<&str> = limits::ATTACHMENT_COMPRESSIBLE_TYPES.split(", ").collect();
+        let compressed = |kind: &str| types.iter().any(|pattern| matches_type(pattern, kind));
+        for kind in ["text/plain", "TEXT/html; charset=utf-8", "application/json", "application/xml;a=b"] {
+            assert!(compressed(kind), "{kind}");
+        }
+        for kind in ["image/svg+xml", "application/octet-stream", "", "texts/plain", "text"] {
+            assert!(!compressed(kind), "{kind}");
+        }
+        assert!(matches_type("image/*+xml", "image/svg+xml") && !matches_type("image/*+xml", "image/png"));
+        assert!(!matches_type("ab*ba", "aba"), "the two sides of the star do not overlap");
+    }
 }

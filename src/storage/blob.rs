@@ -39,8 +39,8 @@ const COLLECT_STEP: usize = 64;
 pub enum StageMode {
     /// Store as they come.
     Plain,
-    /// Compress: gzip level 8, as CouchDB does it, so that digests agree.
-    Compress,
+    /// Compress with gzip at this level, 1 to 9; level 8 is CouchDB's, so that digests agree.
+    Compress(u32),
     /// They are gzip already: store as they come, marked as compressed.
     AlreadyGzip,
 }
@@ -74,12 +74,6 @@ impl Staged {
             blob: self.blob,
         }
     }
-}
-
-/// Whether attachments of this type are compressed at rest (golden facts 'Attachments'): any case, parameters allowed.
-pub fn compressible(content_type: &str) -> bool {
-    let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    kind.starts_with("text/") || ["application/javascript", "application/json", "application/xml"].contains(&&*kind)
 }
 
 pub(super) struct Inner {

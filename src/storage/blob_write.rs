@@ -19,8 +19,7 @@ use crate::document::render::Encoding;
 use crate::limits;
 use crate::world::{File, OpenMode, Pool};
 
-/// The level and the header byte for the system that CouchDB writes (golden facts 'Attachments').
-const GZIP_LEVEL: u32 = 8;
+/// The header byte for the system that CouchDB writes (golden facts 'Attachments').
 const GZIP_SYSTEM_UNIX: u8 = 3;
 
 /// An upload in progress.
@@ -112,7 +111,7 @@ impl Sink {
             blobs,
             shard,
             mode,
-            gzip: (mode == StageMode::Compress).then(gzip),
+            gzip: if let StageMode::Compress(level) = mode { Some(gzip(level)) } else { None },
             waiting: Vec::new(),
             file: None,
             plain: 0,
@@ -227,14 +226,14 @@ impl Drop for Sink {
 }
 
 /// A compressor whose output equals that of C zlib as CouchDB calls it: header without name and time, memory level 8.
-fn gzip() -> GzEncoder<Vec<u8>> {
-    GzBuilder::new().operating_system(GZIP_SYSTEM_UNIX).write(Vec::new(), Compression::new(GZIP_LEVEL))
+fn gzip(level: u32) -> GzEncoder<Vec<u8>> {
+    GzBuilder::new().operating_system(GZIP_SYSTEM_UNIX).write(Vec::new(), Compression::new(level))
 }
 
 /// The stored form of `plain` when it is compressed.
 #[cfg(test)]
 pub(super) fn compress(plain: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut gzip = gzip();
+    let mut gzip = gzip(limits::ATTACHMENT_COMPRESSION_LEVEL);
     gzip.write_all(plain)?;
     gzip.finish()
 }

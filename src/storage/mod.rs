@@ -22,7 +22,7 @@ pub mod redb_store;
 #[cfg(test)]
 mod suite_tests;
 
-pub use blob::{BlobStore, StageMode, Staged, compressible};
+pub use blob::{BlobStore, StageMode, Staged};
 pub use blob_read::{BlobReader, ReadAs};
 pub use blob_refs::{BlobGone, add_reference, drop_reference};
 pub use blob_write::BlobWriter;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::coordinator::read;
+use crate::document::render::Encoding;
 
 #[tokio::test]
 async fn a_request_is_answered_in_its_order() {
@@ -212,4 +213,24 @@ async fn batched_documents_arrive() {
     database.write_later(request("a", "{}"), Default::default()).await.unwrap();
     feed.wait().await;
     assert_eq!(body(&database, "a").await, "{}");
+}
+
+#[tokio::test]
+async fn attachments_are_compressed_as_the_configuration_says_at_that_moment() {
+    let (_world, _coordinator, database) = database(1).await;
+    let config = &database.context.config;
+    let stored = async |name: &str| {
+        let text = r#"{"_attachments":{"a":{"content_type":"image/svg+xml","data":"PHN2Zz48L3N2Zz4="}}}"#;
+        put(&database, name, text).await;
+        let fetched = database.fetch(&id(name), Want::Winner).await.unwrap().unwrap();
+        fetched.found[0].1.clone().unwrap().attachments[0].clone()
+    };
+    assert_eq!(stored("plain").await.encoding, Encoding::Identity);
+    config.set(("attachments", "compressible_types"), "text/*, image/*+xml", false).await.unwrap();
+    let level_8 = stored("zipped").await;
+    assert_eq!(level_8.encoding, Encoding::Gzip);
+    config.set(("attachments", "compression_level"), "1", false).await.unwrap();
+    assert_ne!(stored("fast").await.digest, level_8.digest, "the header tells the level");
+    config.set(("attachments", "compression_level"), "0", false).await.unwrap();
+    assert_eq!(stored("off").await.encoding, Encoding::Identity);
 }
