@@ -198,8 +198,17 @@ pub const JOURNAL_SPARE_SEGMENTS: usize = 2;
 pub const DOCS_PER_FETCH: usize = 16;
 /// Documents that `_changes` with `_doc_ids` looks up instead of reading the whole feed, as in CouchDB.
 pub const CHANGES_DOC_IDS_LOOKED_UP: usize = 100;
-/// Request bodies held in memory at once, of all requests, in bytes: two of the largest.
-pub const HTTP_BODIES_BYTES: u64 = 128 << 20;
+/// Request bodies held in memory at once, of all requests, with the values made of them, in bytes. A larger one waits
+/// until it is alone.
+pub const HTTP_BODIES_BYTES: u64 = 256 << 20;
+/// What a JSON body takes of that before it is read, times its length: text and tree of usual documents.
+pub const JSON_MEMORY_FACTOR: u64 = 8;
+/// Bytes of memory for each comma, colon or opening bracket of a JSON text: an element of an array is one of them, a
+/// member of an object two.
+pub const JSON_TOKEN_BYTES: u64 = 40;
+/// Commas, colons and opening brackets of one JSON body: what 64 MB of usual documents have. Beyond, a body of tiny
+/// values would take gigabytes.
+pub const JSON_TOKENS_MAX: u64 = 8 << 20;
 /// What a body of unknown size (chunked or zipped) takes of that at first, in bytes: a typical bulk request.
 pub const HTTP_UNSIZED_BODY_BYTES: u64 = 4 << 20;
 /// Time that a body waits for its share, in milliseconds.

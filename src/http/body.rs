@@ -12,6 +12,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use super::json_meter::JsonMeter;
 use super::problem::{Problem, Result};
 use crate::limits;
 use crate::world::Env;
@@ -161,14 +162,18 @@ impl RequestBody {
         }
     }
 
-    /// Takes what the body will need before any of it is read: who waits here holds nothing that others wait for.
-    async fn reserve(&mut self, limit_bytes: u64) -> Result<()> {
+    /// What the whole body will probably take with the values that are made of it; of unknown size: something.
+    fn expected_bytes(&self, limit_bytes: u64, times: u64) -> u64 {
+        match self.length {
+            Some(length) if self.inflater.is_none() => length.min(limit_bytes).saturating_mul(times),
+            _ => limits::HTTP_UNSIZED_BODY_BYTES.min(limit_bytes.saturating_mul(times)),
+        }
+    }
+
+    /// Takes `size` before any of it is read: who waits here holds nothing that others wait for.
+    async fn reserve(&mut self, size: u64) -> Result<()> {
         let (Some(budget), Some(env), None) = (&self.budget, &self.env, &self.held) else { return Ok(()) };
-        let size = match self.length {
-            Some(length) if self.inflater.is_none() => length,
-            _ => limits::HTTP_UNSIZED_BODY_BYTES,
-        };
-        let units = units(size.min(limit_bytes)).min(units(limits::HTTP_BODIES_BYTES));
+        let units = units(size);
         let wait = Duration::from_millis(limits::HTTP_BODY_WAIT_MS);
         match env.timeout(wait, Arc::clone(budget).acquire_many_owned(units)).await {
             Ok(Ok(held)) => {
@@ -179,8 +184,19 @@ impl RequestBody {
         }
     }
 
-    /// A body of unknown size has grown to `size`; it must not wait now, since it holds what others may wait for.
-    fn reserve_more(&mut self, size: u64) -> Result<()> {
+    /// Takes something for a part of the body of unknown size.
+    ///
+    /// # Errors
+    /// 503 when too much memory is taken by other bodies for long.
+    pub(super) async fn reserve_part(&mut self) -> Result<()> {
+        self.reserve(limits::HTTP_UNSIZED_BODY_BYTES).await
+    }
+
+    /// What was read takes `size` now; it must not wait, since it holds what others may wait for.
+    ///
+    /// # Errors
+    /// 503 when that much is not left.
+    pub(super) fn reserve_more(&mut self, size: u64) -> Result<()> {
         let (Some(budget), Some(held)) = (&self.budget, &mut self.held) else { return Ok(()) };
         let missing = units(size).saturating_sub(u32::try_from(held.num_permits()).unwrap_or(u32::MAX));
         if missing > 0 {
@@ -188,6 +204,12 @@ impl RequestBody {
             held.merge(more.map_err(|_| Problem::unavailable("Too many large requests at once."))?);
         }
         Ok(())
+    }
+
+    /// All was read and takes `size`: the rest goes back.
+    pub(super) fn settle(&mut self, size: u64) {
+        let Some(held) = &mut self.held else { return };
+        drop(held.split(held.num_permits().saturating_sub(units(size) as usize)));
     }
 
     async fn read_source(&mut self) -> Result<Option<Bytes>> {
@@ -219,7 +241,28 @@ impl RequestBody {
     /// The whole body, of at most `limit_bytes` after unzipping: 413 `too_large` beyond it, 503 when too much memory is
     /// taken by other bodies for long.
     pub async fn bytes(&mut self, limit_bytes: u64) -> Result<Bytes> {
-        self.reserve(limit_bytes).await?;
+        self.reserve(self.expected_bytes(limit_bytes, 1)).await?;
+        let mut size = 0;
+        let weigh = |chunk: &[u8]| -> Result<u64> {
+            size += chunk.len() as u64;
+            Ok(size)
+        };
+        self.read_whole(limit_bytes, weigh).await
+    }
+
+    /// As [`RequestBody::bytes`], for a JSON text that is going to be parsed: the values count as well.
+    ///
+    /// # Errors
+    /// As those of [`RequestBody::bytes`]; 413 also for more than `limits::JSON_TOKENS_MAX` values.
+    pub async fn json_bytes(&mut self, limit_bytes: u64) -> Result<Bytes> {
+        self.reserve(self.expected_bytes(limit_bytes, limits::JSON_MEMORY_FACTOR)).await?;
+        let mut meter = JsonMeter::default();
+        self.read_whole(limit_bytes, |chunk| meter.push(chunk)).await
+    }
+
+    /// `weigh` gets each chunk and tells what all so far takes in memory.
+    async fn read_whole(&mut self, limit_bytes: u64, mut weigh: impl FnMut(&[u8]) -> Result<u64>) -> Result<Bytes> {
+        let mut taken = 0;
         let mut whole = BytesMut::new();
         let mut first: Option<Bytes> = None;
         while let Some(chunk) = self.next_chunk().await? {
@@ -227,7 +270,8 @@ impl RequestBody {
             if size > limit_bytes {
                 return Err(Problem::body_too_large());
             }
-            self.reserve_more(size)?;
+            taken = weigh(&chunk)?;
+            self.reserve_more(taken)?;
             match first.take() {
                 None if whole.is_empty() => first = Some(chunk),
                 None => whole.extend_from_slice(&chunk),
@@ -237,6 +281,7 @@ impl RequestBody {
                 }
             }
         }
+        self.settle(taken);
         Ok(first.unwrap_or_else(|| whole.freeze()))
     }
 }
@@ -246,8 +291,11 @@ pub fn budget() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(units(limits::HTTP_BODIES_BYTES) as usize))
 }
 
+/// Units of the budget for this many bytes: at most all there are, so that the largest body waits for the others and
+/// then goes alone.
 fn units(bytes: u64) -> u32 {
-    u32::try_from(bytes.div_ceil(limits::HTTP_CHUNK_BYTES as u64)).unwrap_or(u32::MAX)
+    let units = bytes.min(limits::HTTP_BODIES_BYTES).div_ceil(limits::HTTP_CHUNK_BYTES as u64);
+    u32::try_from(units).unwrap_or(u32::MAX)
 }
 
 /// Unzips gzip incrementally.
@@ -347,6 +395,30 @@ mod tests {
             assert!(body(100_000, false).bytes(150_000).await.is_ok());
             assert_eq!(body(250_000, false).bytes(190_000).await.unwrap_err().status, 413);
             assert_eq!(budget.available_permits(), 3);
+        });
+    }
+
+    #[test]
+    fn json_of_many_tiny_values_takes_what_its_values_take() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let env = crate::world::tokio_host::env(runtime.handle().clone());
+        runtime.block_on(async {
+            let budget = super::budget();
+            let all = budget.available_permits();
+            let body = |text: &str| {
+                let source = Box::pin(futures_util::stream::iter([Ok(Bytes::from(text.to_owned()))]));
+                RequestBody::new(env.clone(), source, Some(text.len() as u64), u64::MAX).within(budget.clone())
+            };
+            let mut long = body(&format!("[\"{}\"]", "x,".repeat(500_000)));
+            long.json_bytes(2 << 20).await.unwrap();
+            assert_eq!(all - budget.available_permits(), 16, "a string counts by its length");
+            drop(long);
+            let mut tiny = body(&format!("[{}1]", "1,".repeat(500_000)));
+            tiny.json_bytes(2 << 20).await.unwrap();
+            let taken = (all - budget.available_permits()) * crate::limits::HTTP_CHUNK_BYTES;
+            assert!(taken >= 500_000 * crate::limits::JSON_TOKEN_BYTES as usize, "{taken} bytes");
+            drop(tiny);
+            assert_eq!(budget.available_permits(), all);
         });
     }
 

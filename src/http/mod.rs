@@ -9,6 +9,7 @@ pub mod body;
 pub mod context;
 mod cors;
 pub mod handle;
+mod json_meter;
 mod lenient;
 pub mod multipart;
 pub mod problem;

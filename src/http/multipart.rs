@@ -5,6 +5,7 @@
 use bytes::{Bytes, BytesMut};
 
 use super::body::RequestBody;
+use super::json_meter::JsonMeter;
 use super::problem::{Problem, Result};
 use crate::limits;
 
@@ -150,14 +151,34 @@ impl<'a> Multipart<'a> {
         }
     }
 
-    /// The rest of the part as a whole.
+    /// The rest of a part with a JSON text, as a whole. It takes its share of the memory of all bodies, with the values
+    /// that are made of it, until the body is dropped.
     ///
     /// # Errors
-    /// 413 above `limit_bytes`, and those of [`Multipart::next_chunk`].
-    pub async fn bytes(&mut self, limit_bytes: u64) -> Result<Bytes> {
-        let mut out = BytesMut::new();
+    /// As [`RequestBody::json_bytes`].
+    pub async fn json_bytes(&mut self, limit_bytes: u64) -> Result<Bytes> {
+        self.body.reserve_part().await?;
+        let (mut out, mut meter, mut taken) = (BytesMut::new(), JsonMeter::default(), 0);
         while let Some(chunk) = self.next_chunk().await? {
             if out.len() as u64 + chunk.len() as u64 > limit_bytes {
+                return Err(Problem::body_too_large());
+            }
+            taken = meter.push(&chunk)?;
+            self.body.reserve_more(taken)?;
+            out.extend_from_slice(&chunk);
+        }
+        self.body.settle(taken);
+        Ok(out.freeze())
+    }
+
+    /// The rest of a part with a short text, of at most `limits::HTTP_PART_HEAD_BYTES`.
+    ///
+    /// # Errors
+    /// 413 above that, and those of [`Multipart::next_chunk`].
+    pub async fn short_bytes(&mut self) -> Result<Bytes> {
+        let mut out = BytesMut::new();
+        while let Some(chunk) = self.next_chunk().await? {
+            if out.len() + chunk.len() > limits::HTTP_PART_HEAD_BYTES {
                 return Err(Problem::body_too_large());
             }
             out.extend_from_slice(&chunk);
@@ -195,10 +216,11 @@ fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use futures_util::FutureExt;
+    use futures_util::{FutureExt, StreamExt};
 
     use super::{Multipart, header_parameter};
     use crate::http::body::RequestBody;
+    use crate::limits;
 
     fn parts(text: &[u8], chunk: usize) -> super::Result<Vec<(Option<String>, Bytes)>> {
         let mut body = RequestBody::in_chunks(text, chunk);
@@ -206,7 +228,7 @@ mod tests {
             let mut parts = Multipart::new(&mut body, "multipart/related; boundary=\"b\"")?;
             let mut out = Vec::new();
             while let Some(head) = parts.next_part().await? {
-                out.push((head.disposition("filename"), parts.bytes(1000).await?));
+                out.push((head.disposition("filename"), parts.json_bytes(1000).await?));
             }
             Ok(out)
         };
@@ -234,6 +256,28 @@ mod tests {
         for cut in [&b""[..], b"--b", b"--b\r\nA: b", b"--b\r\nA: b\r\n\r\nx\r\n--"] {
             assert_eq!(parts(cut, 4).unwrap_err().status, 400);
         }
+    }
+
+    #[test]
+    fn a_slow_multipart_document_takes_its_share_of_the_memory_of_bodies() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let env = crate::world::tokio_host::env(runtime.handle().clone());
+        runtime.block_on(async {
+            let (budget, text) = (crate::http::body::budget(), format!("[{}1]", "1,".repeat(500_000)));
+            let all = budget.available_permits();
+            let head = format!("--b\r\nA: b\r\n\r\n{text}\r\n--b\r\nA: b\r\n\r\n");
+            let chunks = futures_util::stream::iter([Ok(Bytes::from(head))]).chain(futures_util::stream::pending());
+            let source: crate::http::body::ChunkSource = Box::pin(chunks);
+            let mut body = RequestBody::new(env, source, Some(1 << 30), u64::MAX).within(budget.clone());
+            let mut parts = Multipart::new(&mut body, "multipart/related; boundary=b").unwrap();
+            parts.next_part().await.unwrap();
+            assert_eq!(parts.json_bytes(2 << 20).await.unwrap(), text);
+            let taken = ((all - budget.available_permits()) * limits::HTTP_CHUNK_BYTES) as u64;
+            let needed = 500_000 * limits::JSON_TOKEN_BYTES;
+            assert!((needed..2 * needed).contains(&taken), "{taken} bytes, the attachments behind do not count");
+            drop(body);
+            assert_eq!(budget.available_permits(), all);
+        });
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub async fn changes(ctx: &Context, mut request: Request, db: &str) -> Result<Re
 /// The body of a POST; an empty one is an empty object.
 async fn body(request: &mut Request) -> Result<Object> {
     request.require_json()?;
-    let bytes = request.bytes().await?;
+    let bytes = request.json_bytes().await?;
     if bytes.is_empty() {
         return Ok(Object::new());
     }

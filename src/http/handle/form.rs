@@ -86,8 +86,12 @@ async fn read_fields(db: &Database, id: &DocId, content_type: &str, request: &mu
     let mut fields = Fields::default();
     while let Some(head) = parts.next_part().await? {
         match head.disposition("name").as_deref() {
-            Some("_rev") => fields.rev = Some(parts.bytes(limits::HTTP_PART_HEAD_BYTES as u64).await?),
-            Some("_doc") => fields.doc = Some(parts.bytes(limits::HTTP_JSON_BODY_BYTES).await?),
+            Some("_rev") => fields.rev = Some(parts.short_bytes().await?),
+            Some("_doc") => {
+                // An earlier one does not count, nor does it take memory beside this one.
+                fields.doc = None;
+                fields.doc = Some(parts.json_bytes(limits::HTTP_JSON_BODY_BYTES).await?);
+            }
             Some("_attachments") => {
                 // A form without a chosen file sends an empty name.
                 let Some(name) = head.disposition("filename").filter(|name| !name.is_empty()) else { continue };

@@ -29,7 +29,7 @@ pub async fn read(
     if parts.next_part().await?.is_none() {
         return Err(Problem::bad_request("The multipart body has no document."));
     }
-    let text = parts.bytes(limits::HTTP_JSON_BODY_BYTES).await?;
+    let text = parts.json_bytes(limits::HTTP_JSON_BODY_BYTES).await?;
     let draft = draft::parse(json::parse(&text).map_err(|_| Problem::invalid_json())?)?;
     let mut waiting: Vec<&DraftAttachment> = draft.attachments.iter().filter(|a| follows(a)).collect();
     let mut staged: Vec<(&str, Staged)> = Vec::with_capacity(waiting.len());
