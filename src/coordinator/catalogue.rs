@@ -128,7 +128,8 @@ struct Cache {
     open: usize,
 }
 
-/// All databases of a node. Shared behind an `Arc`.
+/// All databases of a node. Shared behind an `Arc`; clones are the same coordinator, for tasks of its own.
+#[derive(Clone)]
 pub struct Coordinator {
     context: Arc<Context>,
     // A blocking lock: held for map operations only, never across an await.
@@ -186,30 +187,44 @@ impl Coordinator {
     }
 
     /// Makes a database. Checks in this order: `q`, `n`, `placement`, the name, whether it is there.
+    /// Once these passed it runs to its end, also when the caller goes away.
     pub async fn create_database(&self, name: &str, options: CreateOptions) -> Result<Written, DatabaseError> {
-        let mut record = self.draft_record(&options)?;
+        let record = self.draft_record(&options)?;
         names::check(name)?;
         if self.has_database(name) {
             return Err(DatabaseError::Exists);
         }
+        let (coordinator, name) = (self.clone(), name.to_owned());
+        self.detached(async move { coordinator.create(&name, record).await }).await
+    }
+
+    /// Runs a change of the catalogue in a task of its own: what follows its commit happens whoever waits for it.
+    async fn detached<T: Send + 'static>(&self, change: impl Future<Output = T> + Send + 'static) -> T {
+        match self.context.env.spawn_with(change).await {
+            Some(done) => done,
+            None => panic!("a change of the databases panicked or its node stopped"),
+        }
+    }
+
+    async fn create(&self, name: &str, mut record: Record) -> Result<Written, DatabaseError> {
         // Numbers taken for a creation that then fails are never used; there are enough.
         let shards = shard::allocate(&self.context.storage, record.q.into()).await?;
         record.shards = shards.into_iter().map(|shard| shard.0).collect();
         let copies = record.n;
-        let (key, cache, own_name) = (record::key(name), Arc::clone(&self.cache), name.to_owned());
+        let (key, this, own_name) = (record::key(name), self.clone(), name.to_owned());
         let job = move |view: &mut WriteView<'_>| {
             if view.get(&key)?.is_some() {
                 return Ok(Err(DatabaseError::Exists));
             }
             view.put(key, record.encode());
             view.after_commit(move || {
-                let mut cache = cache.write().unwrap_or_else(PoisonError::into_inner);
-                cache.names.insert(own_name, Entry { known: Arc::new(record.into()), open: None });
+                let entry = Entry { known: Arc::new(record.into()), open: None };
+                this.cache.write().unwrap_or_else(PoisonError::into_inner).names.insert(own_name.clone(), entry);
+                this.context.events.add(&own_name, EventKind::Created);
             });
             Ok(Ok(()))
         };
         self.context.storage.committer().submit(job).await.map_err(ShardError::from)??;
-        self.context.events.add(name, EventKind::Created);
         self.note_event(EventKind::Created, name).await;
         Ok(held_by_one_copy(copies))
     }
@@ -244,9 +259,14 @@ impl Coordinator {
         })
     }
 
-    /// Removes a database: durably at once, its bytes in the background.
+    /// Removes a database: durably at once, its bytes in the background; also when the caller goes away.
     pub async fn delete_database(&self, name: &str) -> Result<Written, DatabaseError> {
-        let (key, cache, own_name) = (record::key(name), Arc::clone(&self.cache), name.to_owned());
+        let (coordinator, name) = (self.clone(), name.to_owned());
+        self.detached(async move { coordinator.delete(&name).await }).await
+    }
+
+    async fn delete(&self, name: &str) -> Result<Written, DatabaseError> {
+        let (key, this, own_name) = (record::key(name), self.clone(), name.to_owned());
         let job = move |view: &mut WriteView<'_>| {
             let Some(bytes) = view.get(&key)? else { return Ok(Err(DatabaseError::NotFound)) };
             let record = Record::decode(&bytes)?;
@@ -254,11 +274,13 @@ impl Coordinator {
             for shard in &record.shards {
                 view.put(record::drop_key(*shard), Vec::new());
             }
-            view.after_commit(move || forget(&cache, &own_name));
+            view.after_commit(move || {
+                forget(&this.cache, &own_name);
+                this.context.events.add(&own_name, EventKind::Deleted);
+            });
             Ok(Ok(record.n))
         };
         let copies = self.context.storage.committer().submit(job).await.map_err(ShardError::from)??;
-        self.context.events.add(name, EventKind::Deleted);
         self.note_event(EventKind::Deleted, name).await;
         let context = Arc::clone(&self.context);
         self.context.env.spawn(async move { context.drop_shards().await });
@@ -349,10 +371,10 @@ impl Cache {
     }
 
     /// Two handles of one database must never exist together (they would not see each other's news), so only handles
-    /// that nobody else holds go.
+    /// that nobody else holds go; an edit whose request went away holds the shard copy that it came through.
     fn close_idle(&mut self) {
         for entry in self.names.values_mut() {
-            if entry.open.as_ref().is_some_and(|database| Arc::strong_count(database) == 1) {
+            if entry.open.as_ref().is_some_and(|database| Arc::strong_count(database) == 1 && database.is_idle()) {
                 entry.open = None;
             }
         }

@@ -11,6 +11,7 @@ use tokio::sync::{OnceCell, watch};
 use crate::coordinator::catalogue::Context;
 use crate::coordinator::design::Validators;
 use crate::coordinator::error::{ReadError, SettingError};
+use crate::coordinator::events::EventKind;
 use crate::coordinator::quorum::majority;
 use crate::coordinator::record::{self, Known, Record, Settings};
 use crate::coordinator::seq::{Seq, SeqEntry};
@@ -18,7 +19,7 @@ use crate::coordinator::shard_map::{Range, ShardMap};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
 use crate::limits;
-use crate::shard::{ListPage, ShardCopy, ShardError, ShardId, ShardInfo};
+use crate::shard::{ListPage, OnChange, ShardCopy, ShardError, ShardId, ShardInfo};
 use crate::storage::{Direction, View, WriteView};
 
 /// The epoch of every copy as long as there is one: its positions are never taken back.
@@ -125,7 +126,10 @@ impl Database {
 
     /// The copy of a range, opened if it is not.
     pub(super) async fn copy_of(&self, index: usize) -> Result<&ShardCopy, ShardError> {
-        let open = || ShardCopy::open(&self.context.storage, ShardId(self.known.shards[index]));
+        let open = || {
+            let shard = ShardId(self.known.shards[index]);
+            ShardCopy::open_with(&self.context.storage, shard, self.tell_updates())
+        };
         let copy = self.copies[index].get_or_try_init(open).await?;
         // A deletion that came while it was being opened did not find it to close it.
         if self.is_gone() {
@@ -133,6 +137,21 @@ impl Database {
             return Err(ShardError::Dropped);
         }
         Ok(copy)
+    }
+
+    /// Adds an event for every change of a document, whoever waits for it; none behind that of the deletion.
+    fn tell_updates(&self) -> OnChange {
+        let (name, context, gone) = (self.name.clone(), Arc::clone(&self.context), self.gone.clone());
+        Box::new(move || {
+            if !*gone.borrow() {
+                context.events.add(&name, EventKind::Updated);
+            }
+        })
+    }
+
+    /// Whether no edit is queued and nobody reads; asked by the only holder of the handle.
+    pub(super) fn is_idle(&self) -> bool {
+        self.copies.iter().filter_map(OnceCell::get).all(ShardCopy::is_idle)
     }
 
     /// All copies in ring order.

@@ -8,7 +8,6 @@ use futures_util::future::try_join_all;
 
 use crate::coordinator::database::Database;
 use crate::coordinator::error::{ReadError, SettingError};
-use crate::coordinator::events::EventKind;
 use crate::document::id::DocId;
 use crate::document::rev_tree::Missing;
 use crate::document::revision::Revision;
@@ -78,9 +77,6 @@ impl Database {
         };
         let removed = try_join_all(by_range.into_iter().map(purge_range)).await?;
         let removed: BTreeMap<usize, Vec<Revision>> = removed.into_iter().flatten().collect();
-        if removed.values().any(|revs| !revs.is_empty()) {
-            self.context.events.add(&self.name, EventKind::Updated);
-        }
         Ok(asked.iter().zip(removed.into_values()).map(|((id, _), revs)| (id.clone(), revs)).collect())
     }
 

@@ -12,7 +12,6 @@ use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use crate::coordinator::attachment::Staged;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::WriteError;
-use crate::coordinator::events::EventKind;
 use crate::coordinator::quorum::{Tally, Written, majority};
 use crate::coordinator::read::local_rev;
 use crate::coordinator::validate::Caller;
@@ -213,9 +212,6 @@ impl Database {
         }
         let ranges = edits.into_iter().map(|(range, edits)| self.apply_to_range(range, edits, options));
         outcomes.extend(join_all(ranges).await.into_iter().flatten());
-        if outcomes.values().any(Result::is_ok) {
-            self.context.events.add(&self.name, EventKind::Updated);
-        }
         for (at, id, change) in local {
             outcomes.insert(at, self.apply_local(&id, change, options.w).await);
         }

@@ -21,6 +21,9 @@ use crate::world::Pool;
 /// The kind byte of the records of views, see `index/keys.rs`.
 pub const VIEW_KIND: u8 = b'v';
 
+/// Called with each commit that gave out sequences, once it is durable. It must not block.
+pub type OnChange = Box<dyn Fn() + Send + Sync>;
+
 /// An open shard copy; a cheap handle. Open each shard once per node: its watch channel lives here.
 #[derive(Clone)]
 pub struct ShardCopy(pub(super) Arc<Inner>);
@@ -31,6 +34,7 @@ pub(super) struct Inner {
     committed: watch::Sender<u64>,
     /// Commits that changed a design document, since it was opened.
     design_commits: AtomicU64,
+    on_change: OnChange,
     closed: AtomicBool,
 }
 
@@ -43,11 +47,16 @@ impl fmt::Debug for ShardCopy {
 impl ShardCopy {
     /// Opens a shard; one without any record is empty. Reads its header.
     pub async fn open(storage: &Storage, shard: ShardId) -> Result<ShardCopy, ShardError> {
+        ShardCopy::open_with(storage, shard, Box::new(|| {})).await
+    }
+
+    /// As [`ShardCopy::open`], with somebody who is told of every change, also when the caller of the edit went away.
+    pub async fn open_with(storage: &Storage, shard: ShardId, on_change: OnChange) -> Result<ShardCopy, ShardError> {
         let header = storage.read(move |view| Header::read(view, shard)).await?;
         let committed = watch::Sender::new(header.update_seq);
         let storage = storage.clone();
         let (design_commits, closed) = (AtomicU64::new(0), AtomicBool::new(false));
-        Ok(ShardCopy(Arc::new(Inner { storage, shard, committed, design_commits, closed })))
+        Ok(ShardCopy(Arc::new(Inner { storage, shard, committed, design_commits, on_change, closed })))
     }
 
     /// Its number.
@@ -58,6 +67,12 @@ impl ShardCopy {
     /// Refuses all further calls with [`ShardError::Dropped`], also edits that are queued but have not run.
     pub fn close(&self) {
         self.0.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether this handle is the only one and no edit of it is queued: only then may it be let go and opened again,
+    /// since an edit tells its news to those who listen to its own handle.
+    pub fn is_idle(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
     }
 
     fn check_open(&self) -> Result<(), ShardError> {
@@ -222,5 +237,7 @@ impl Inner {
             *last = seq.max(*last);
             newer
         });
+        // Afterwards: who hears of it and reads the feed finds the change there.
+        (self.on_change)();
     }
 }

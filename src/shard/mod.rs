@@ -36,7 +36,7 @@ use crate::document::rev_tree::{RevPath, RevTree};
 use crate::document::revision::Revision;
 use crate::storage::{CommitError, StorageError};
 
-pub use copy::{ShardCopy, VIEW_KIND};
+pub use copy::{OnChange, ShardCopy, VIEW_KIND};
 pub use judge::{Conflict, ancestor_of, parent_of};
 pub use lifetime::{FIRST_FREE_SHARD, allocate, drop_shard, resume_drops};
 pub use list::bounded_scan;
