@@ -16,7 +16,7 @@ use crate::document::render::{Attachment, Encoding, StoredRevision};
 use crate::document::revision::Revision;
 use crate::limits;
 use crate::shard::{Edit, EditAttachment, EditOp, Want};
-use crate::storage::{BlobWriter, StageMode};
+use crate::storage::{BlobWriter, Hold, StageMode};
 
 /// The content type of an attachment that came without one.
 const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
@@ -62,8 +62,9 @@ impl Upload {
         if md5.map(|md5| md5.finalize().into()) != options.md5 {
             return Err(WriteError::DigestMismatch { name: options.name });
         }
-        let attachment = writer.finish().await?.attachment(&options.name, &options.content_type, 0);
-        Ok(Staged { attachment })
+        let staged = writer.finish().await?;
+        let attachment = staged.attachment(&options.name, &options.content_type, 0);
+        Ok(Staged { attachment, hold: staged.hold })
     }
 }
 
@@ -72,6 +73,15 @@ impl Upload {
 pub struct Staged {
     /// As it will stand in the document; `revpos` is set when the document is written.
     pub attachment: Attachment,
+    /// Keeps the bytes until the document was judged.
+    pub(super) hold: Hold,
+}
+
+/// The attachments of an edit, with what keeps their bytes until it was judged.
+#[derive(Default)]
+pub(super) struct StagedAll {
+    pub attachments: Vec<EditAttachment>,
+    pub holds: Vec<Hold>,
 }
 
 impl Database {
@@ -112,15 +122,15 @@ impl Database {
         id: &DocId,
         drafts: Vec<DraftAttachment>,
         follows: Vec<Staged>,
-    ) -> Result<Vec<EditAttachment>, WriteError> {
+    ) -> Result<StagedAll, WriteError> {
         let mut follows = follows.into_iter();
-        let mut out = Vec::with_capacity(drafts.len());
+        let mut out = StagedAll::default();
         for draft in drafts {
             let DraftAttachment { name, content_type, revpos, data, .. } = draft;
             let content_type = content_type.unwrap_or_else(|| DEFAULT_CONTENT_TYPE.to_owned());
             let staged = match data {
                 DraftData::Stub => {
-                    out.push(EditAttachment::Stub { name, revpos });
+                    out.attachments.push(EditAttachment::Stub { name, revpos });
                     continue;
                 }
                 DraftData::Inline(bytes) => {
@@ -128,28 +138,32 @@ impl Database {
                     let options = UploadOptions { name: name.clone(), content_type, gzip: false, md5: None };
                     let mut upload = self.upload(id, options).await?;
                     upload.write(Bytes::from(bytes)).await?;
-                    upload.finish().await?.attachment
+                    upload.finish().await?
                 }
                 DraftData::Follows { plain_length, .. } => {
                     // Invariant: the number of uploads was compared with that of the entries before.
-                    let staged = follows.next().expect("an upload per entry that follows").attachment;
+                    let Staged { attachment, hold } = follows.next().expect("an upload per entry that follows");
                     // A replicator sends what another server zipped, and tells the length that it had before.
-                    let length = plain_length.filter(|_| staged.encoding == Encoding::Gzip).unwrap_or(staged.length);
-                    Attachment { content_type, length, ..staged }
+                    let zipped = attachment.encoding == Encoding::Gzip;
+                    let length = plain_length.filter(|_| zipped).unwrap_or(attachment.length);
+                    Staged { attachment: Attachment { content_type, length, ..attachment }, hold }
                 }
             };
-            out.push(EditAttachment::New(Attachment { name, revpos: revpos.unwrap_or(0), ..staged }));
+            let revpos = revpos.unwrap_or(0);
+            out.attachments.push(EditAttachment::New(Attachment { name, revpos, ..staged.attachment }));
+            out.holds.push(staged.hold);
         }
         Ok(out)
     }
 
-    /// Stages the stored bytes of an attachment of `source` for `target`, whose range may be another.
+    /// Stages the stored bytes of an attachment of `source` for `target`, whose range may be another. They stay as long
+    /// as what is answered.
     pub(super) async fn copy_bytes(
         &self,
         source: &DocId,
         target: &DocId,
         attachment: &Attachment,
-    ) -> Result<(), WriteError> {
+    ) -> Result<Hold, WriteError> {
         let mode = match attachment.encoding {
             Encoding::Identity => StageMode::Plain,
             Encoding::Gzip => StageMode::AlreadyGzip,
@@ -159,10 +173,11 @@ impl Database {
         while let Some(piece) = reader.next().await? {
             writer.write(piece).await?;
         }
-        if writer.finish().await?.blob != attachment.blob {
+        let staged = writer.finish().await?;
+        if staged.blob != attachment.blob {
             return Err(ReadError::DamagedAttachment { name: attachment.name.clone() }.into());
         }
-        Ok(())
+        Ok(staged.hold)
     }
 
     /// Whether a standalone attachment write with this revision could succeed now: fails with
@@ -201,7 +216,8 @@ impl Database {
             crate::document::id::partition_of(id.as_str())?;
         }
         let base = self.base_of(id, rev.as_ref()).await?;
-        let mut attachments = vec![EditAttachment::New(Attachment { name: name.to_owned(), ..staged.attachment })];
+        let Staged { attachment, hold: _hold } = staged;
+        let mut attachments = vec![EditAttachment::New(Attachment { name: name.to_owned(), ..attachment })];
         let (body, others) = match base {
             None => (PreparedBody::new(&Default::default()), Vec::new()),
             Some(stored) => (prepare_stored(stored.body)?, stored.attachments),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
-use crate::coordinator::attachment::Staged;
+use crate::coordinator::attachment::{Staged, StagedAll};
 use crate::coordinator::database::Database;
 use crate::coordinator::error::WriteError;
 use crate::coordinator::quorum::{Tally, Written, majority};
@@ -22,6 +22,7 @@ use crate::document::rev_tree::{RevPath, RevValue};
 use crate::document::revision::{RevHash, Revision};
 use crate::limits;
 use crate::shard::{Basis, Edit, EditAttachment, EditError, EditOp, Fetched, LocalDocument, ShardError, Want};
+use crate::storage::Hold;
 
 /// How the documents of one request are to be written.
 #[derive(Clone, Debug)]
@@ -64,6 +65,8 @@ pub struct WriteDone {
 pub(super) struct Plan {
     pub id: DocId,
     pub change: Change,
+    /// What keeps the bytes of its uploads until the edit was judged.
+    pub holds: Vec<Hold>,
 }
 
 /// What is to be done with a document.
@@ -185,7 +188,7 @@ impl Database {
                     Change::LocalPut(LocalDocument { rev, body: body.text.clone() })
                 }
             };
-            return Ok(Plan { id, change });
+            return Ok(Plan { id, change, holds: Vec::new() });
         }
         let Draft { rev, revisions, deleted, attachments, .. } = draft;
         let op = match (new_edits, revisions, rev) {
@@ -194,9 +197,9 @@ impl Database {
             (false, None, Some(rev)) => EditOp::Merge { path: RevPath::single(rev) },
             (false, None, None) => return Err(WriteError::RevisionRequired),
         };
-        let attachments = self.stage_all(&id, attachments, follows).await?;
+        let StagedAll { attachments, holds } = self.stage_all(&id, attachments, follows).await?;
         let edit = Edit { id: id.clone(), op, deleted, body, attachments, revs_limit: self.revs_limit() };
-        Ok(Plan { id, change: Change::Edit(edit) })
+        Ok(Plan { id, change: Change::Edit(edit), holds })
     }
 
     /// Sends the changes to their ranges and answers in the order of the plans.
@@ -204,7 +207,9 @@ impl Database {
         let mut edits: BTreeMap<usize, Vec<(usize, Edit)>> = BTreeMap::new();
         let mut local = Vec::new();
         let mut outcomes: BTreeMap<usize, Outcome> = BTreeMap::new();
-        for (at, Plan { id, change }) in plans.into_iter().enumerate() {
+        let mut until_judged = Vec::new();
+        for (at, Plan { id, change, holds }) in plans.into_iter().enumerate() {
+            until_judged.extend(holds);
             match change {
                 Change::Edit(edit) => edits.entry(self.map.index_of(&id)).or_default().push((at, edit)),
                 change => local.push((at, id, change)),
@@ -212,6 +217,7 @@ impl Database {
         }
         let ranges = edits.into_iter().map(|(range, edits)| self.apply_to_range(range, edits, options));
         outcomes.extend(join_all(ranges).await.into_iter().flatten());
+        drop(until_judged);
         for (at, id, change) in local {
             outcomes.insert(at, self.apply_local(&id, change, options.w).await);
         }
@@ -326,7 +332,7 @@ impl Database {
 
     /// [`Database::apply`] for one edit.
     pub(super) async fn apply_edit(&self, edit: Edit, options: WriteOptions) -> Outcome {
-        let plan = Plan { id: edit.id.clone(), change: Change::Edit(edit) };
+        let plan = Plan { id: edit.id.clone(), change: Change::Edit(edit), holds: Vec::new() };
         let mut outcomes = self.apply(vec![plan], &options).await;
         // Invariant: `apply` answers once per plan.
         outcomes.pop().expect("one outcome")
@@ -381,9 +387,9 @@ impl Database {
             let change = Change::LocalPut(LocalDocument { rev, body: stored.body });
             return self.apply_local(target, change, options.w).await;
         }
-        let mut attachments = Vec::new();
+        let (mut attachments, mut _holds) = (Vec::new(), Vec::new());
         for attachment in &stored.attachments {
-            self.copy_bytes(source, target, attachment).await?;
+            _holds.push(self.copy_bytes(source, target, attachment).await?);
             attachments.push(EditAttachment::New(attachment.clone()));
         }
         let op = EditOp::Interactive { parent: target_rev };

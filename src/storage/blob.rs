@@ -24,7 +24,7 @@ use super::blob_read::{BlobReader, ReadAs, Source};
 use super::blob_refs;
 use super::blob_write::BlobWriter;
 use super::kv::{StorageError, Store};
-use super::lease::{BlobKey, Pin, SharedLeases};
+use super::lease::{BlobKey, Hold, Pin, SharedLeases};
 use crate::document::render::{Attachment, BlobId, Encoding};
 use crate::limits;
 use crate::world::{Disk, Env, Pool};
@@ -46,8 +46,10 @@ pub enum StageMode {
 }
 
 /// A complete upload that waits for the edit that names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Staged {
+    /// Keep it until the edit was judged: without it the bytes stay for `limits::BLOB_LEASE` from the upload's end.
+    pub hold: Hold,
     /// Hash of the stored bytes.
     pub blob: BlobId,
     /// MD5 of the stored bytes.

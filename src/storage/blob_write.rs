@@ -15,7 +15,8 @@ use md5::{Digest, Md5};
 
 use super::blob::{BlobStore, StageMode, Staged};
 use super::kv::StorageError;
-use crate::document::render::Encoding;
+use super::lease::Hold;
+use crate::document::render::{BlobId, Encoding};
 use crate::limits;
 use crate::world::{File, OpenMode, Pool};
 
@@ -57,8 +58,8 @@ impl BlobWriter {
         Ok(())
     }
 
-    /// Ends the upload: on return the bytes are durable, or small enough to travel with the edit, and leased for
-    /// `limits::BLOB_LEASE`.
+    /// Ends the upload: on return the bytes are durable, or small enough to travel with the edit, and leased as long as
+    /// [`Staged::hold`] lives.
     pub async fn finish(mut self) -> Result<Staged, StorageError> {
         self.step(|sink, pieces| {
             sink.absorb(pieces)?;
@@ -167,9 +168,8 @@ impl Sink {
             let bytes = mem::take(&mut self.waiting);
             self.waiting.extend_from_slice(&bytes);
             self.hash();
-            let staged = self.staged();
-            if self.lease(&staged, Some(Bytes::from(bytes.clone()))) {
-                return Ok(staged);
+            if let Some(hold) = self.lease(Some(Bytes::from(bytes.clone()))) {
+                return Ok(self.staged(hold));
             }
             // No room left in memory: it becomes a file, hashed already.
             let path = self.blobs.0.temporary()?;
@@ -179,15 +179,19 @@ impl Sink {
         } else {
             self.flush()?;
         }
-        let staged = self.staged();
-        self.name(&staged)?;
-        Ok(staged)
+        let hold = self.name()?;
+        Ok(self.staged(hold))
     }
 
-    fn staged(&self) -> Staged {
+    fn blob(&self) -> BlobId {
+        *self.blake3.finalize().as_bytes()
+    }
+
+    fn staged(&self, hold: Hold) -> Staged {
         let compressed = self.mode != StageMode::Plain;
         Staged {
-            blob: *self.blake3.finalize().as_bytes(),
+            hold,
+            blob: self.blob(),
             digest: self.md5.clone().finalize().into(),
             length: if self.mode == StageMode::AlreadyGzip { self.stored } else { self.plain },
             stored_length: self.stored,
@@ -195,25 +199,28 @@ impl Sink {
         }
     }
 
-    fn lease(&self, staged: &Staged, inline: Option<Bytes>) -> bool {
+    fn lease(&self, inline: Option<Bytes>) -> Option<Hold> {
         let now = self.blobs.0.env.now();
-        self.blobs.0.leases.lock().add((self.shard, staged.blob), inline, now)
+        self.blobs.0.leases.hold((self.shard, self.blob()), inline, now)
     }
 
     /// Syncs the file and gives it its name. The lease comes first: see `lease.rs`.
-    fn name(&mut self, staged: &Staged) -> Result<(), StorageError> {
-        let Some((temporary, file)) = &self.file else { return Ok(()) };
+    fn name(&mut self) -> Result<Hold, StorageError> {
+        let Some((temporary, file)) = &self.file else {
+            return Err(StorageError::Io("an upload has lost its file".into()));
+        };
         file.sync()?;
-        self.lease(staged, None);
+        // Invariant: only inline bytes can lack room.
+        let hold = self.lease(None).expect("a lease without bytes");
         let inner = &self.blobs.0;
-        let path = inner.file(&(self.shard, staged.blob));
+        let path = inner.file(&(self.shard, self.blob()));
         if let Some(dir) = path.parent() {
             inner.make_durable(dir)?;
             inner.disk.rename(temporary, &path)?;
             inner.disk.sync_dir(dir)?;
         }
         self.file = None;
-        Ok(())
+        Ok(hold)
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! The table is in memory only: after a restart every upload without a committed edit is gone. Rules, which together
 //! make it impossible to remove a blob that an edit names:
-//! - an upload takes its lease before its file gets its final name;
+//! - an upload takes its lease before its file gets its final name; the request holds it until its edit was judged, and
+//!   only from then on its time runs;
 //! - an edit may name a blob that is leased, or one whose reference count is above zero in its own view; it pins the
 //!   lease until its commit is durable or it is dropped;
 //! - a file is removed only under this table's lock, without a lease, and when the committed count is zero.
@@ -23,7 +24,7 @@ pub type BlobKey = (u64, BlobId);
 struct Lease {
     /// Uploads of these bytes whose edits have not committed.
     uploads: u32,
-    /// Edits in the committer that name it.
+    /// Requests that go on with it ([`Hold`]) and edits in the committer that name it ([`Pin`]).
     pins: u32,
     /// When the last upload ended.
     since: Instant,
@@ -46,6 +47,14 @@ impl SharedLeases {
     /// Locks the table. Only blocking steps may hold it while they touch the disk.
     pub(super) fn lock(&self) -> MutexGuard<'_, Leases> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds an upload and holds its lease; `None` when `inline` bytes have no room left, nothing is added then.
+    pub(super) fn hold(&self, key: BlobKey, inline: Option<Bytes>, now: Instant) -> Option<Hold> {
+        if !self.lock().add(key, inline, now) {
+            return None;
+        }
+        self.pin(&key).map(|pin| Hold { _pin: Arc::new(pin) })
     }
 
     /// Pins a leased blob for an edit; `None` when there is no lease.
@@ -84,9 +93,10 @@ impl Leases {
         self.table.get(key)?.inline.clone()
     }
 
-    /// Takes out and returns what is older than the lease time and not pinned, at most `limit` entries.
+    /// Takes out and returns what is not pinned and either older than the lease time or waited for by no upload, at
+    /// most `limit` entries.
     pub(super) fn expire(&mut self, now: Instant, limit: usize) -> Vec<BlobKey> {
-        let old = |l: &Lease| l.pins == 0 && now.since(l.since) >= limits::BLOB_LEASE;
+        let old = |l: &Lease| l.pins == 0 && (l.uploads == 0 || now.since(l.since) >= limits::BLOB_LEASE);
         let keys: Vec<BlobKey> = self.table.iter().filter(|(_, l)| old(l)).map(|(k, _)| *k).take(limit).collect();
         keys.iter().for_each(|key| self.remove(key));
         keys
@@ -105,10 +115,19 @@ impl Leases {
         if committed {
             lease.uploads = lease.uploads.saturating_sub(1);
         }
-        if lease.uploads == 0 && lease.pins == 0 {
+        // Inline bytes take memory and go at once. A file's entry is left for the collector, which looks at the file
+        // again: its last reference may have gone while the lease was held.
+        if lease.uploads == 0 && lease.pins == 0 && lease.inline.is_some() {
             self.remove(key);
         }
     }
+}
+
+/// Keeps the lease of an upload as long as the request goes on that will name it, however slow the rest of it comes.
+/// Clones hold the same lease.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    _pin: Arc<Pin>,
 }
 
 /// Keeps a leased blob until the edit that names it is durable. Dropped unused, it gives the lease back as it was.

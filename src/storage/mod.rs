@@ -28,6 +28,6 @@ pub use blob_refs::{BlobGone, add_reference, drop_reference};
 pub use blob_write::BlobWriter;
 pub use committer::{CommitError, Committer};
 pub use kv::{Batch, Direction, KeyRange, StorageError, Store, View};
-pub use lease::BlobKey;
+pub use lease::{BlobKey, Hold};
 pub use node_store::{Engine, OpenError, Storage, StorageOptions};
 pub use overlay::WriteView;

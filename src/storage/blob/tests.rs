@@ -33,8 +33,8 @@ async fn read(storage: &Storage, staged: &Staged, read: ReadAs, range: Option<(u
     out
 }
 
-async fn reference(storage: &Storage, staged: &Staged, add: bool) -> Result<Result<bool, BlobGone>, CommitError> {
-    let (blobs, key) = (storage.blobs().clone(), (SHARD, staged.blob));
+async fn reference(storage: &Storage, blob: BlobId, add: bool) -> Result<Result<bool, BlobGone>, CommitError> {
+    let (blobs, key) = (storage.blobs().clone(), (SHARD, blob));
     let job = move |view: &mut crate::storage::WriteView<'_>| {
         if add { add_reference(view, &blobs, key) } else { drop_reference(view, &blobs, key).map(Ok) }
     };
@@ -60,7 +60,7 @@ async fn what_was_uploaded_is_read_back_whatever_its_size_and_form() {
         for mode in [StageMode::Plain, COMPRESS] {
             let staged = stage(&storage, mode, &content, 100_001).await;
             assert_eq!(staged.length, len as u64);
-            reference(&storage, &staged, true).await.unwrap().unwrap();
+            reference(&storage, staged.blob, true).await.unwrap().unwrap();
             assert!(read(&storage, &staged, ReadAs::Plain, None).await == content, "{len} {mode:?}");
             let stored = read(&storage, &staged, ReadAs::Stored, None).await;
             assert_eq!(stored.len() as u64, staged.stored_length);
@@ -118,13 +118,14 @@ async fn equal_content_is_stored_once_and_goes_with_its_last_reference() {
         let file = storage.blobs().0.file(&(SHARD, first.blob));
         assert_eq!(file.exists(), len > limits::BLOB_INLINE_BYTES);
         for add in [true, true, false] {
-            reference(&storage, &first, add).await.unwrap().unwrap();
+            reference(&storage, first.blob, add).await.unwrap().unwrap();
         }
         assert!(read(&storage, &first, ReadAs::Stored, None).await == text(len));
-        reference(&storage, &first, false).await.unwrap().unwrap();
+        reference(&storage, first.blob, false).await.unwrap().unwrap();
+        drop((first.hold, second.hold));
         while storage.blobs().0.collect_step(storage.env().now()).unwrap() {}
         assert!(!file.exists());
-        assert_eq!(reference(&storage, &first, true).await, Ok(Err(BlobGone)));
+        assert_eq!(reference(&storage, first.blob, true).await, Ok(Err(BlobGone)));
     }
 }
 
@@ -134,6 +135,7 @@ async fn an_upload_stays_for_its_lease_and_no_longer_unless_an_edit_names_it() {
     let storage = open(&dir).await;
     let named = stage(&storage, StageMode::Plain, &text(9_000), 9_000).await;
     let unnamed = stage(&storage, StageMode::Plain, &text(9_001), 9_001).await;
+    drop((named.hold, unnamed.hold));
     let blobs = &storage.blobs().0;
     let now = storage.env().now();
     blobs.collect_step(now).unwrap();
@@ -144,11 +146,30 @@ async fn an_upload_stays_for_its_lease_and_no_longer_unless_an_edit_names_it() {
     blobs.collect_step(later).unwrap();
     assert!(!blobs.file(&(SHARD, unnamed.blob)).exists());
     assert!(blobs.file(&(SHARD, named.blob)).exists());
-    assert_eq!(reference(&storage, &unnamed, true).await, Ok(Err(BlobGone)));
+    assert_eq!(reference(&storage, unnamed.blob, true).await, Ok(Err(BlobGone)));
     drop(pin);
-    reference(&storage, &named, true).await.unwrap().unwrap();
+    reference(&storage, named.blob, true).await.unwrap().unwrap();
     blobs.collect_step(later).unwrap();
     assert!(blobs.file(&(SHARD, named.blob)).exists());
+}
+
+#[tokio::test]
+async fn an_upload_outlasts_its_lease_while_its_slow_request_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = open(&dir).await;
+    for len in [100, 9_000] {
+        let staged = stage(&storage, StageMode::Plain, &text(len), len).await;
+        let other_handle = staged.hold.clone();
+        let blobs = &storage.blobs().0;
+        let later = crate::world::Instant(storage.env().now().0 + 3 * limits::BLOB_LEASE);
+        blobs.collect_step(later).unwrap();
+        reference(&storage, staged.blob, true).await.unwrap().unwrap();
+        reference(&storage, staged.blob, false).await.unwrap().unwrap();
+        // The edit was judged; the request lets go.
+        drop((staged.hold, other_handle));
+        while blobs.collect_step(later).unwrap() {}
+        assert_eq!(reference(&storage, staged.blob, true).await, Ok(Err(BlobGone)), "{len} bytes");
+    }
 }
 
 #[tokio::test]
@@ -156,12 +177,13 @@ async fn a_restart_finds_what_a_crash_left_and_keeps_what_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let storage = open(&dir).await;
     let named = stage(&storage, StageMode::Plain, &text(9_000), 9_000).await;
-    reference(&storage, &named, true).await.unwrap().unwrap();
+    reference(&storage, named.blob, true).await.unwrap().unwrap();
     let unnamed = stage(&storage, StageMode::Plain, &text(9_001), 9_001).await;
     let mut open_upload = storage.blobs().writer(SHARD, StageMode::Plain);
     open_upload.write(Bytes::from(text(limits::BLOB_STEP_BYTES))).await.unwrap();
     let files = [named.blob, unnamed.blob].map(|blob| storage.blobs().0.file(&(SHARD, blob)));
     std::mem::forget(open_upload);
+    drop((named.hold, unnamed.hold));
     let blobs = storage.blobs().clone();
     drop(storage);
     // As the sweep of a start sees it: the leases of the process before are gone.
