@@ -170,29 +170,37 @@ impl ShardCopy {
         }
     }
 
-    /// Removes such records, a bounded number per commit, from the first on.
+    /// Removes such records, a bounded number per commit, from the first on, until a round finds none.
     pub async fn remove_records(&self, range: KeyRange) -> Result<(), ShardError> {
         assert!(range.start.get(8) == Some(&VIEW_KIND), "only records of upper layers are removed by range");
-        loop {
-            let range = range.clone();
+        while self.remove_round(range.clone()).await? > 0 {}
+        Ok(())
+    }
+
+    /// One round, which goes on behind what it removed; answers how many records that were.
+    async fn remove_round(&self, range: KeyRange) -> Result<usize, ShardError> {
+        let (mut rest, mut removed) = (Some(range), 0);
+        while let Some(range) = rest.take() {
             let find = move |view: &dyn View, _| {
                 let mut found = Vec::new();
-                bounded_scan(view, range, Direction::Forward, |key, _| {
+                let rest = bounded_scan(view, range, Direction::Forward, |key, _| {
                     found.push(key.to_vec());
                     Ok(ControlFlow::Continue(()))
                 })?;
-                Ok(found)
+                Ok((found, rest))
             };
-            let found: Vec<Vec<u8>> = self.read_on(Pool::Background, find).await?;
-            if found.is_empty() {
-                return Ok(());
+            let (found, next): (Vec<Vec<u8>>, _) = self.read_on(Pool::Background, find).await?;
+            rest = next;
+            removed += found.len();
+            if !found.is_empty() {
+                self.write(move |view| {
+                    found.into_iter().for_each(|key| view.delete(key));
+                    Ok(())
+                })
+                .await?;
             }
-            self.write(move |view| {
-                found.into_iter().for_each(|key| view.delete(key));
-                Ok(())
-            })
-            .await?;
         }
+        Ok(removed)
     }
 
     /// The counters.

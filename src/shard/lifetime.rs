@@ -6,7 +6,7 @@ use super::keys::{self, Kind, NODE};
 use super::list::bounded_scan;
 use super::sequence::number;
 use super::{ShardError, ShardId};
-use crate::storage::{Direction, Storage, StorageError, View, WriteView};
+use crate::storage::{Direction, KeyRange, Storage, StorageError, View, WriteView};
 use crate::world::Pool;
 
 /// The first number that [`allocate`] gives; those below are for fixed local ranges (0 belongs to the node itself).
@@ -67,20 +67,36 @@ fn spawn_removal(storage: &Storage, shard: ShardId) {
     });
 }
 
-/// Removes all keys of a shard, a bounded number per job, then its files, then the mark.
+/// Removes all keys of a shard, then its files, then the mark. A late edit may have written behind the place that the
+/// removal had reached, so it goes round again until it finds nothing.
 async fn remove(storage: &Storage, shard: ShardId) -> Result<(), ShardError> {
-    loop {
+    while remove_keys(storage, keys::whole_shard(shard)).await? > 0 {}
+    storage.blobs().drop_shard(shard.0).await?;
+    write(storage, move |view| {
+        view.delete(keys::number_key(NODE, Kind::Going, shard.0));
+        Ok(())
+    })
+    .await
+}
+
+/// Removes the keys of a range once, a bounded number per job; answers how many. It goes on behind those it removed:
+/// from the start it would step over all of their marks again.
+async fn remove_keys(storage: &Storage, range: KeyRange) -> Result<usize, ShardError> {
+    let (mut rest, mut removed) = (Some(range), 0);
+    while let Some(range) = rest.take() {
         let found = storage.read_on(Pool::Background, move |view| {
             let mut found = Vec::new();
-            bounded_scan(view, keys::whole_shard(shard), Direction::Forward, |key, _| {
+            let rest = bounded_scan(view, range, Direction::Forward, |key, _| {
                 found.push(key.to_vec());
                 Ok(ControlFlow::Continue(()))
             })?;
-            Ok(found)
+            Ok((found, rest))
         });
-        let found = found.await?;
+        let (found, next) = found.await?;
+        rest = next;
+        removed += found.len();
         if found.is_empty() {
-            break;
+            continue;
         }
         write(storage, move |view| {
             found.into_iter().for_each(|key| view.delete(key));
@@ -88,12 +104,7 @@ async fn remove(storage: &Storage, shard: ShardId) -> Result<(), ShardError> {
         })
         .await?;
     }
-    storage.blobs().drop_shard(shard.0).await?;
-    write(storage, move |view| {
-        view.delete(keys::number_key(NODE, Kind::Going, shard.0));
-        Ok(())
-    })
-    .await
+    Ok(removed)
 }
 
 async fn write<T: Send + 'static>(

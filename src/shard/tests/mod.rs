@@ -2,6 +2,7 @@
 
 mod attachments;
 mod documents;
+mod lifetime;
 mod model;
 mod reads;
 
