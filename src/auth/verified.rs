@@ -58,16 +58,12 @@ impl Verifier {
     /// Whether `password` is the one that `stored` was made of.
     pub(super) async fn verify(&self, name: &str, password: &[u8], stored: &StoredHash) -> Result<bool, AuthError> {
         let key = self.pair_key(name, password);
-        let check = self.lock().open(key, &stored.to_text());
+        let asked = Asked { verifier: self, key, check: self.lock().open(key, &stored.to_text()) };
         let compute = || {
             let (stored, password) = (stored.clone(), password.to_vec());
             self.run(move || stored.matches(&password))
         };
-        let verdict = check.verdict.get_or_try_init(compute).await.copied();
-        if verdict != Ok(true) {
-            self.lock().forget(key, &check);
-        }
-        verdict
+        asked.check.verdict.get_or_try_init(compute).await.copied()
     }
 
     /// Takes as long as checking a password would, so that the time does not tell which names there are.
@@ -131,6 +127,26 @@ impl Known {
     }
 }
 
+/// A check that a request waits for. Dropped, also with the request's connection, it leaves only what was right in the
+/// memory: pairs that were never verified must not push out those that were.
+struct Asked<'a> {
+    verifier: &'a Verifier,
+    key: PairKey,
+    check: Check,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let mut known = self.verifier.lock();
+        // Given up under the lock, so that exactly one of several finds itself the last: the memory's own and this one.
+        let verdict = std::mem::take(&mut self.check.verdict);
+        if verdict.get() != Some(&true) && Arc::strong_count(&verdict) <= 2 {
+            known.forget(self.key, &self.check);
+        }
+        drop(verdict);
+    }
+}
+
 /// A place in the queue, given back when dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
@@ -154,6 +170,8 @@ impl Drop for Waiting<'_> {
 mod tests {
     use std::sync::atomic::AtomicU64;
     use std::time::Duration;
+
+    use futures_util::FutureExt as _;
 
     use super::*;
     use crate::world::{Abort, BoxFuture, BoxStream, Budget, Disk, Host, Instant, Job, Listener, Worker, tokio_host};
@@ -218,6 +236,25 @@ mod tests {
             assert_eq!(verifier.verify("n", b"p", &changed).await, Ok(true));
             assert_eq!(hashes(), 5, "a changed hash is checked anew");
             assert_eq!(verifier.lock().checks.len(), 1, "only right pairs are remembered");
+        });
+    }
+
+    #[test]
+    fn a_dropped_connection_leaves_no_unverified_pair_and_takes_none_from_others() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let verifier = Verifier::new(&tokio_host::env(runtime.handle().clone()));
+        let stored = StoredHash::create(b"p", [1; 16], 50);
+        runtime.block_on(async {
+            let [mut first, mut second, mut alone] =
+                [b"p", b"p", b"x"].map(|p| Box::pin(verifier.verify("n", p, &stored)));
+            for waiting in [&mut first, &mut second, &mut alone] {
+                assert!(waiting.as_mut().now_or_never().is_none());
+            }
+            drop(alone);
+            assert_eq!(verifier.lock().checks.len(), 1);
+            drop(first);
+            assert_eq!(second.await, Ok(true));
+            assert_eq!(verifier.lock().checks.len(), 1, "the other request's pair is remembered");
         });
     }
 
