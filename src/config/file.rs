@@ -56,13 +56,15 @@ pub(super) fn apply(sections: &mut Sections, section: &str, key: &str, value: Op
 }
 
 /// Changes one setting in a file (made if missing): the file is read afresh, so that edits by hand are kept, and
-/// replaced by a synced copy. `None` removes the setting.
+/// replaced by a synced copy with the same access rights. `None` removes the setting. A symbolic link stays one: what
+/// it names is replaced.
 pub(super) fn rewrite(
     disk: &dyn Disk,
     path: &Path,
     (section, key): (&str, &str),
     value: Option<&str>,
 ) -> Result<(), ConfigError> {
+    let path = &disk.follow(path).map_err(|e| io_error(path, &e))?;
     let there = disk.exists(path).map_err(|e| io_error(path, &e))?;
     let text = if there { read(disk, path)? } else { String::new() };
     let text = ini::edit(&text, section, key, value);
@@ -73,8 +75,7 @@ fn replace(disk: &dyn Disk, path: &Path, content: &[u8]) -> std::io::Result<()> 
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".new");
     let fresh = path.with_file_name(name);
-    let file = disk.open(&fresh, OpenMode::Create)?;
-    file.set_len(0)?;
+    let file = disk.create_like(&fresh, path)?;
     file.write_at(0, content)?;
     file.sync()?;
     disk.rename(&fresh, path)?;

@@ -242,3 +242,27 @@ fn typed_values_fall_back_to_their_default() {
     assert_eq!(config.list("a", "l", ""), ["x", "y", "z"]);
     assert_eq!(config.list("a", "none", "sha256, sha"), ["sha256", "sha"]);
 }
+
+#[test]
+fn a_rewrite_opens_no_secret_to_others_and_keeps_symbolic_links() {
+    use std::os::unix::fs::PermissionsExt;
+    let (runtime, env, dir) = world();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let [real, link, fresh] = ["real.ini", "link.ini", "fresh.ini"].map(|name| dir.path().join(name));
+    std::fs::write(&real, "[admins]\nboss = secret\n").unwrap();
+    std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink("real.ini", &link).unwrap();
+    // What a crash left of an earlier rewrite.
+    std::fs::write(dir.path().join("real.ini.new"), "left").unwrap();
+    runtime.block_on(async {
+        for (file, expected) in [(&link, 0o640), (&fresh, 0o600)] {
+            let sources = Sources { fallback: Some(file.clone()), ..Sources::default() };
+            let config = Config::load(&env, sources).await.unwrap();
+            config.set(("admins", "second"), "hidden", true).await.unwrap();
+            assert_eq!(mode(file), expected, "{}", file.display());
+            assert!(std::fs::read_to_string(file).unwrap().contains("second = hidden"));
+        }
+    });
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(std::fs::read_to_string(&real).unwrap().contains("boss = secret"));
+}

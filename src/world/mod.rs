@@ -152,6 +152,17 @@ pub struct Entry {
 pub trait Disk: Send + Sync + 'static {
     /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
+    /// Makes an empty file in place of any at `path`, with the access rights of `like` where that exists, else for its
+    /// owner alone. For copies that take the place of their original.
+    fn create_like(&self, path: &Path, _like: &Path) -> io::Result<Arc<dyn File>> {
+        let file = self.open(path, OpenMode::Create)?;
+        file.set_len(0)?;
+        Ok(file)
+    }
+    /// The file that `path` stands for, with symbolic links followed; `path` itself when nothing is there.
+    fn follow(&self, path: &Path) -> io::Result<PathBuf> {
+        Ok(path.to_path_buf())
+    }
     /// Makes a directory and its parents; fine if it is there.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
     /// Renames a file over whatever is at `to`.

@@ -2,8 +2,8 @@
 
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::world::{Disk, Entry, File, OpenMode};
@@ -30,6 +30,29 @@ impl Disk for OsDisk {
         }
         let file = at(path, options.open(path))?;
         Ok(Arc::new(OsFile(file)))
+    }
+
+    fn create_like(&self, path: &Path, like: &Path) -> io::Result<Arc<dyn File>> {
+        // What a crash left may be open to others: it goes first.
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return at(path, Err(error)),
+            _ => {}
+        }
+        let opened = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
+        let file = at(path, opened)?;
+        match fs::metadata(like) {
+            Ok(meta) => at(path, file.set_permissions(meta.permissions()))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return at(like, Err(error)),
+        }
+        Ok(Arc::new(OsFile(file)))
+    }
+
+    fn follow(&self, path: &Path) -> io::Result<PathBuf> {
+        match fs::canonicalize(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(path.to_path_buf()),
+            other => at(path, other),
+        }
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
