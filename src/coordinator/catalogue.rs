@@ -18,7 +18,8 @@ use crate::coordinator::error::DatabaseError;
 use crate::coordinator::events::{DatabaseEvent, EventKind, Events};
 use crate::coordinator::names;
 use crate::coordinator::quorum::{Tally, Written, majority};
-use crate::coordinator::record::{self, ADMINS_ONLY, Known, Record, Settings};
+use crate::coordinator::record::{self, Known, Record, Settings};
+use crate::document::security;
 use crate::index::Indexes;
 use crate::limits;
 use crate::script::Scripts;
@@ -244,8 +245,8 @@ impl Coordinator {
             names::parse_placement(placement)?;
         }
         let given = options.security.as_ref().map(|text| String::from_utf8_lossy(text).into_owned());
-        let open = config.text("couchdb", "default_security", "admin_only") == "everyone";
-        let security = given.or((!open).then(|| ADMINS_ONLY.to_owned()));
+        let default = || security::text_of_new(&config.text("couchdb", "default_security", "admin_only")).to_owned();
+        let security = Some(given.unwrap_or_else(default));
         Ok(Record {
             instance: format!("{:032x}", u128::from_le_bytes(self.context.env.random_bytes())),
             q,

@@ -17,7 +17,8 @@ use crate::coordinator::record::{self, Known, Record, Settings};
 use crate::coordinator::seq::{Seq, SeqEntry};
 use crate::coordinator::shard_map::{Range, ShardMap};
 use crate::document::id::DocId;
-use crate::document::json::{Object, Value};
+use crate::document::json::Object;
+use crate::document::security;
 use crate::limits;
 use crate::shard::{ListPage, OnChange, ShardCopy, ShardError, ShardId, ShardInfo};
 use crate::storage::{Direction, View, WriteView};
@@ -255,10 +256,10 @@ impl Database {
         self.known.settings().security.unwrap_or_else(|| Bytes::from_static(b"{}"))
     }
 
-    /// Sets the security object after checking its shape: an object whose `admins` and `members`, where present, are
-    /// objects whose `names` and `roles`, where present, are arrays of strings.
+    /// Sets the security object after checking its shape, see [`security::read`].
     pub async fn set_security(&self, object: &Object) -> Result<(), SettingError> {
-        check_security(object)?;
+        let illegal = |security::IllegalSecurity { reason }| SettingError::IllegalSecurity { reason };
+        security::read(object).map_err(illegal)?;
         let text = String::from_utf8_lossy(&object.to_vec()).into_owned();
         self.change_settings(move |settings| settings.security = Some(text)).await
     }
@@ -317,50 +318,4 @@ impl Database {
 
 fn check_limit(limit: u64) -> Result<(), SettingError> {
     if limit == 0 { Err(SettingError::IllegalLimit) } else { Ok(()) }
-}
-
-/// The shape of a security object (SPEC 'Security object'; both parts may be absent, as CouchDB 3.5 was measured).
-pub(super) fn check_security(object: &Object) -> Result<(), SettingError> {
-    let illegal = |reason| Err(SettingError::IllegalSecurity { reason });
-    for (part, must_be_object, names, roles) in [
-        ("admins", "admins must be a JSON object", "admins.names must be an array of strings", ADMIN_ROLES),
-        ("members", "members must be a JSON object", "members.names must be an array of strings", MEMBER_ROLES),
-    ] {
-        let Some(value) = object.get(part) else { continue };
-        let Some(fields) = value.as_object() else { return illegal(must_be_object) };
-        for (field, reason) in [("names", names), ("roles", roles)] {
-            let texts = |value: &Value| value.as_array().is_some_and(|a| a.iter().all(|v| v.as_str().is_some()));
-            if fields.get(field).is_some_and(|value| !texts(value)) {
-                return illegal(reason);
-            }
-        }
-    }
-    Ok(())
-}
-
-const ADMIN_ROLES: &str = "admins.roles must be an array of strings";
-const MEMBER_ROLES: &str = "members.roles must be an array of strings";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::document::json;
-
-    fn check(text: &str) -> Result<(), SettingError> {
-        check_security(json::parse(text.as_bytes()).unwrap().as_object().unwrap())
-    }
-
-    #[test]
-    fn security_objects_have_lists_of_texts() {
-        for good in
-            ["{}", r#"{"admins":{},"members":{"names":[],"roles":["a"]}}"#, r#"{"members":{"names":["x"]},"other":5}"#]
-        {
-            assert!(check(good).is_ok(), "{good}");
-        }
-        for bad in
-            [r#"{"admins":[]}"#, r#"{"members":5}"#, r#"{"members":{"names":"x"}}"#, r#"{"admins":{"roles":[1]}}"#]
-        {
-            assert!(matches!(check(bad), Err(SettingError::IllegalSecurity { .. })), "{bad}");
-        }
-    }
 }

@@ -5,14 +5,12 @@ use std::sync::{PoisonError, RwLock};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::document::security::ADMINS_ONLY;
 use crate::limits;
 use crate::storage::StorageError;
 
 /// The reserved shard number below which the catalogue lives; real shards start at `FIRST_FREE_SHARD`.
 const CATALOGUE_SHARD: u64 = 1;
-
-/// The security object of a new database unless `[couchdb] default_security` is `everyone`.
-pub(super) const ADMINS_ONLY: &str = r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#;
 
 /// The key prefix of all records.
 pub(super) fn prefix() -> Vec<u8> {

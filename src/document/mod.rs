@@ -10,6 +10,7 @@ pub mod json;
 pub mod render;
 pub mod rev_tree;
 pub mod revision;
+pub mod security;
 pub mod selector;
 
 pub use collate::{Collation, Collator};

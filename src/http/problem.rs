@@ -10,7 +10,6 @@ use http::{HeaderName, HeaderValue, StatusCode};
 
 use crate::auth::AuthError;
 use crate::auth::access::Refusal;
-use crate::auth::security::SecurityError;
 use crate::auth::users::UserError;
 use crate::config::ConfigError;
 use crate::coordinator::{
@@ -224,12 +223,6 @@ impl From<Refusal> for Problem {
             Refusal::Unauthorized(reason) => Problem::unauthorized(reason),
             Refusal::Forbidden(reason) => Problem::forbidden(reason),
         }
-    }
-}
-
-impl From<SecurityError> for Problem {
-    fn from(error: SecurityError) -> Problem {
-        Problem::bad_request(error.reason())
     }
 }
 

@@ -100,7 +100,7 @@ impl LocalPeer {
             partitioned: get("partitioned") == Some("true"),
             placement: get("placement").map(str::to_owned),
             engine: None,
-            security: Some(SecurityObject::default_for(&self.config).text().clone()),
+            security: None,
         })
     }
 

@@ -9,7 +9,6 @@ use super::super::route::InDatabase;
 use super::super::{Context, Problem, Reply, Request, Result};
 use super::not_yet;
 use crate::auth::access::Class;
-use crate::auth::security::SecurityObject;
 use crate::coordinator::{CreateOptions, Database, DatabaseError, Want, Written};
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue;
@@ -59,7 +58,6 @@ async fn create(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
         n: positive(request, "n")?,
         placement: request.query.get("placement").map(str::to_owned),
         partitioned: partitioned?,
-        security: Some(SecurityObject::default_for(&ctx.config).text().clone()),
         ..CreateOptions::default()
     };
     let written = ctx.coordinator.create_database(db, options).await?;
