@@ -10,7 +10,7 @@ use super::accounts::{Account, Accounts};
 use super::cookie::Worth;
 use super::jwt::Tokens;
 use super::lockout::{Lockout, Suspect};
-use super::password::{StoredHash, to_hex};
+use super::password::StoredHash;
 use super::verified::Verifier;
 use super::{AuthError, Handler, UserCtx, admins, basic, cookie, keyed_hash, options, proxy, totp};
 use crate::config::{Config, ConfigError};
@@ -237,7 +237,7 @@ pub async fn ensure_secret(env: &Env, config: &Config) -> Result<String, ConfigE
     if let Some(secret) = options::get(config, "secret") {
         return Ok(secret);
     }
-    let secret = to_hex(&env.random_bytes::<16>());
+    let secret = crate::wire::hex::encode(&env.random_bytes::<16>());
     config.set(("chttpd_auth", "secret"), &secret, true).await?;
     Ok(secret)
 }

@@ -74,7 +74,9 @@ mod tests {
 
     #[test]
     fn macs_agree_with_rfc_2202_and_rfc_4231() {
-        let hex = |algorithm: HashAlgorithm| password::to_hex(&algorithm.mac(b"Jefe", b"what do ya want for nothing?"));
+        let hex = |algorithm: HashAlgorithm| {
+            crate::wire::hex::encode(&algorithm.mac(b"Jefe", b"what do ya want for nothing?"))
+        };
         assert_eq!(hex(HashAlgorithm::Md5), "750c783e6ab0b503eaa86e310a5db738");
         assert_eq!(hex(HashAlgorithm::Sha1), "effcdf6ae5eb2fa2d27416d5f184df9c259a7c79");
         assert_eq!(hex(HashAlgorithm::Sha256), "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");

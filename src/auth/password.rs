@@ -1,13 +1,12 @@
 //! Password hashes in the forms that CouchDB stores. Pure; computing one takes up to a second: use the blocking pool.
 
-use std::fmt::Write as _;
-
 use hmac::Hmac;
 use sha1::Sha1;
 use sha2::digest::Digest;
 use sha2::{Sha224, Sha256, Sha384, Sha512};
 
 use crate::limits;
+use crate::wire::hex;
 
 /// A stored password hash. Salts count as their text, not as decoded hex (as CouchDB 3.5 was measured).
 #[derive(Clone, PartialEq, Eq)]
@@ -97,7 +96,7 @@ impl StoredHash {
     pub fn parse(text: &str) -> Option<StoredHash> {
         if let Some(rest) = text.strip_prefix("-hashed-") {
             let (digest, salt) = rest.split_once(',')?;
-            return Some(StoredHash::Simple { digest: from_hex(digest)?, salt: salt.to_owned() });
+            return Some(StoredHash::Simple { digest: hex::decode(digest)?, salt: salt.to_owned() });
         }
         let rest = text.strip_prefix("-pbkdf2")?;
         let (prf, rest) = match rest.strip_prefix(':') {
@@ -109,7 +108,7 @@ impl StoredHash {
         };
         let mut parts = rest.split(',');
         let (derived, salt, iterations) = (parts.next()?, parts.next()?, parts.next()?.trim());
-        let derived = from_hex(derived)?;
+        let derived = hex::decode(derived)?;
         let iterations = iterations.parse().ok()?;
         let sane = (1..=limits::PASSWORD_ITERATIONS_MAX).contains(&iterations) && derived.len() == prf.len();
         let known = sane && parts.next().is_none();
@@ -118,7 +117,7 @@ impl StoredHash {
 
     /// Hashes a new password with PBKDF2-SHA256; the salt is 32 hex digits of `salt`.
     pub fn create(password: &[u8], salt: [u8; 16], iterations: u32) -> StoredHash {
-        let (prf, salt) = (Prf::Sha256, to_hex(&salt));
+        let (prf, salt) = (Prf::Sha256, hex::encode(&salt));
         let derived = pbkdf2(prf, password, salt.as_bytes(), iterations);
         StoredHash::Pbkdf2 { prf, derived, salt, iterations }
     }
@@ -159,12 +158,12 @@ impl StoredHash {
     pub fn to_text(&self) -> String {
         match self {
             StoredHash::Pbkdf2 { prf: Prf::Sha1, derived, salt, iterations } => {
-                format!("-pbkdf2-{},{salt},{iterations}", to_hex(derived))
+                format!("-pbkdf2-{},{salt},{iterations}", hex::encode(derived))
             }
             StoredHash::Pbkdf2 { prf, derived, salt, iterations } => {
-                format!("-pbkdf2:{}-{},{salt},{iterations}", prf.name(), to_hex(derived))
+                format!("-pbkdf2:{}-{},{salt},{iterations}", prf.name(), hex::encode(derived))
             }
-            StoredHash::Simple { digest, salt } => format!("-hashed-{},{salt}", to_hex(digest)),
+            StoredHash::Simple { digest, salt } => format!("-hashed-{},{salt}", hex::encode(digest)),
         }
     }
 }
@@ -189,22 +188,6 @@ pub fn equal(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && differing == 0
 }
 
-/// Lower-case hex.
-pub fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
-}
-
-pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(2) || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,9 +209,9 @@ mod tests {
     #[test]
     fn pbkdf2_agrees_with_rfc_6070_and_rfc_7914() {
         let sha1 = pbkdf2(Prf::Sha1, b"password", b"salt", 4096);
-        assert_eq!(to_hex(&sha1), "4b007901b765489abead49d926f721d065a429c1");
+        assert_eq!(hex::encode(&sha1), "4b007901b765489abead49d926f721d065a429c1");
         let sha256 = pbkdf2(Prf::Sha256, b"passwd", b"salt", 1);
-        assert_eq!(to_hex(&sha256), "55ac046e56e3089fec1691c22544b605f94185216dde0465e68b9d57c20dacbc");
+        assert_eq!(hex::encode(&sha256), "55ac046e56e3089fec1691c22544b605f94185216dde0465e68b9d57c20dacbc");
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) fn user(config: &Config, headers: &HeaderMap) -> Option<UserCtx> {
         let secret = options::get(config, "secret")?;
         let token = header(config, headers, TOKEN)?;
         let holds = keyed_hash::algorithms(config).into_iter().any(|algorithm| {
-            let expected = password::to_hex(&algorithm.mac(secret.as_bytes(), name.as_bytes()));
+            let expected = crate::wire::hex::encode(&algorithm.mac(secret.as_bytes(), name.as_bytes()));
             password::equal(expected.as_bytes(), token.as_bytes())
         });
         if !holds {
@@ -73,7 +73,7 @@ mod tests {
         let ask = |config: &Config, token: &str| {
             user(config, &headers(&[("X-Auth-CouchDB-UserName", "p"), ("X-Auth-CouchDB-Token", token)])).is_some()
         };
-        let token = |algorithm: keyed_hash::HashAlgorithm| password::to_hex(&algorithm.mac(b"s3", b"p"));
+        let token = |algorithm: keyed_hash::HashAlgorithm| crate::wire::hex::encode(&algorithm.mac(b"s3", b"p"));
         let (sha1, sha512) = (token(keyed_hash::HashAlgorithm::Sha1), token(keyed_hash::HashAlgorithm::Sha512));
         assert!(ask(&config, &sha1) && ask(&config, &token(keyed_hash::HashAlgorithm::Sha256)));
         assert!(!ask(&config, &sha512) && !ask(&config, "") && !ask(&config, "x"));

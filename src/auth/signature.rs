@@ -258,13 +258,13 @@ mod tests {
     fn ed25519_agrees_with_rfc_8032() {
         let der = [
             &[0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00][..],
-            &password::from_hex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a").unwrap(),
+            &crate::wire::hex::decode("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a").unwrap(),
         ]
         .concat();
         let pem = format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----", STANDARD.encode(der));
         let signature = "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46bd2\
                          5bf5f0595bbe24655141438e7a100b";
-        let signature = password::from_hex(signature).unwrap();
+        let signature = crate::wire::hex::decode(signature).unwrap();
         let algorithm = Algorithm::from_name("EdDSA").unwrap();
         assert_eq!(algorithm.verify(&pem, b"", &signature), Some(true));
         assert_eq!(algorithm.verify(&pem, b"x", &signature), Some(false));

@@ -214,12 +214,12 @@ pub fn with_hash(body: Object, hash: &StoredHash) -> Object {
             out.push("pbkdf2_prf", prf.name());
             out.push("salt", salt.as_str());
             out.push("iterations", u64::from(*iterations));
-            out.push("derived_key", super::password::to_hex(derived));
+            out.push("derived_key", crate::wire::hex::encode(derived));
         }
         StoredHash::Simple { digest, salt } => {
             out.push("password_scheme", "simple");
             out.push("salt", salt.as_str());
-            out.push("password_sha", super::password::to_hex(digest));
+            out.push("password_sha", crate::wire::hex::encode(digest));
         }
     }
     for (name, value) in body {
@@ -268,7 +268,7 @@ fn read_hash(body: &Object) -> Option<StoredHash> {
     let salt = text("salt").unwrap_or_default().to_owned();
     match text("password_scheme").unwrap_or("simple") {
         "simple" => {
-            let digest = super::password::from_hex(text("password_sha")?)?;
+            let digest = crate::wire::hex::decode(text("password_sha")?)?;
             Some(StoredHash::Simple { digest, salt })
         }
         "pbkdf2" => {
@@ -277,7 +277,7 @@ fn read_hash(body: &Object) -> Option<StoredHash> {
                 None => u64::from(limits::PASSWORD_ITERATIONS_UNNAMED),
                 Some(number) => number.as_u64().filter(|n| *n > 0)?,
             };
-            let derived = super::password::from_hex(text("derived_key")?)?;
+            let derived = crate::wire::hex::decode(text("derived_key")?)?;
             let iterations = u32::try_from(iterations).unwrap_or(u32::MAX);
             (derived.len() == prf.len()).then_some(StoredHash::Pbkdf2 { prf, derived, salt, iterations })
         }

@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::limits;
+use crate::wire::codec::{CodecError, Reader, put_varint};
 
 /// The version byte of the encoding.
 const VERSION: u8 = 1;
@@ -63,7 +64,7 @@ impl Seq {
         for entry in &self.0 {
             out.extend(entry.end.to_be_bytes());
             for number in [entry.shard, entry.epoch, entry.position] {
-                put_varint(number, &mut out);
+                put_varint(&mut out, number);
             }
         }
         out.extend(crc32fast::hash(&out).to_be_bytes());
@@ -72,20 +73,23 @@ impl Seq {
 
     fn decode(bytes: &[u8]) -> Option<Seq> {
         let (body, check) = bytes.split_last_chunk::<4>()?;
-        let (&version, mut rest) = body.split_first()?;
-        if version != VERSION || crc32fast::hash(body).to_be_bytes() != *check {
+        if crc32fast::hash(body).to_be_bytes() != *check {
             return None;
         }
-        let mut entries = Vec::new();
-        while !rest.is_empty() {
-            let end = u32::from_be_bytes(*rest.split_off(..4)?.first_chunk()?);
-            let shard = take_varint(&mut rest)?;
-            let epoch = take_varint(&mut rest)?;
-            let position = take_varint(&mut rest)?;
-            entries.push(SeqEntry { end, shard, epoch, position });
-        }
+        let entries = Seq::read_entries(Reader::new(body)).ok()?;
         let sum = entries.iter().try_fold(0_u64, |sum, e| sum.checked_add(e.position));
         sum.map(|_| Seq(entries))
+    }
+
+    fn read_entries(mut reader: Reader<'_>) -> Result<Vec<SeqEntry>, CodecError> {
+        reader.version(VERSION)?;
+        let mut entries = Vec::new();
+        while !reader.is_empty() {
+            let end = u32::from_be_bytes(reader.array()?);
+            let (shard, epoch, position) = (reader.varint()?, reader.varint()?, reader.varint()?);
+            entries.push(SeqEntry { end, shard, epoch, position });
+        }
+        Ok(entries)
     }
 }
 
@@ -93,30 +97,6 @@ impl std::fmt::Display for Seq {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}-{}", self.sum(), URL_SAFE_NO_PAD.encode(self.encode()))
     }
-}
-
-fn put_varint(mut number: u64, out: &mut Vec<u8>) {
-    while number >= 0x80 {
-        out.push((number & 0x7f) as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0_u64;
-    for shift in (0..64).step_by(7) {
-        let byte = *bytes.split_off_first()?;
-        let part = u64::from(byte & 0x7f);
-        if shift == 63 && part > 1 {
-            return None;
-        }
-        number |= part << shift;
-        if byte < 0x80 {
-            return Some(number);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

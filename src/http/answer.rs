@@ -156,7 +156,7 @@ fn request_id(context: &Context, headers: &HeaderMap) -> String {
     };
     match own.filter(harmless) {
         Some(id) => id.to_owned(),
-        None => crate::auth::password::to_hex(&context.env.random_bytes::<5>()),
+        None => crate::wire::hex::encode(&context.env.random_bytes::<5>()),
     }
 }
 

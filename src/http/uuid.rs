@@ -7,6 +7,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::config::Config;
+use crate::wire::hex;
 use crate::world::Env;
 
 /// Largest value of the counter of `sequential`, six digits.
@@ -35,8 +36,8 @@ impl Uuids {
     /// A new identifier.
     pub fn next(&self) -> String {
         match self.config.text("uuids", "algorithm", "sequential").as_str() {
-            "random" => hex(&self.env.random_bytes::<16>()),
-            "utc_random" => format!("{:014x}{}", self.micros(), &hex(&self.env.random_bytes::<9>())),
+            "random" => hex::encode(&self.env.random_bytes::<16>()),
+            "utc_random" => format!("{:014x}{}", self.micros(), &hex::encode(&self.env.random_bytes::<9>())),
             "utc_id" => format!("{:014x}{}", self.micros(), self.config.text("uuids", "utc_id_suffix", "")),
             _ => self.sequential(),
         }
@@ -53,16 +54,12 @@ impl Uuids {
             Some(Sequence { prefix, counter }) if counter < COUNTER_MAX => {
                 Sequence { prefix, counter: counter + step() }
             }
-            _ => Sequence { prefix: hex(&self.env.random_bytes::<13>()), counter: step() },
+            _ => Sequence { prefix: hex::encode(&self.env.random_bytes::<13>()), counter: step() },
         };
         let uuid = format!("{}{:06x}", next.prefix, next.counter);
         *sequence = Some(next);
         uuid
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    crate::auth::password::to_hex(bytes)
 }
 
 #[cfg(test)]

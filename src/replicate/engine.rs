@@ -14,9 +14,9 @@ use super::checkpoint::{self, Ancestor, Counters, Session};
 use super::error::{ReplicateError, Result};
 use super::peer::{ChangedDoc, ChangesAsk, ChangesPage, Doc, Peer, Refusal, Sent, Want};
 use super::request::{Filter, Replication};
-use crate::auth::password::to_hex;
 use crate::document::json::{Object, Value};
 use crate::limits;
+use crate::wire::hex;
 use crate::world::{BoxFuture, Env, Instant};
 
 /// How far a replication is.
@@ -136,7 +136,7 @@ impl Run {
         let rev = |log: &Option<Object>| log.as_ref()?.get("_rev")?.as_str().map(str::to_owned);
         let revs = [rev(&logs[0]), rev(&logs[1])];
         let session = Session {
-            id: to_hex(&self.env.random_bytes::<16>()),
+            id: hex::encode(&self.env.random_bytes::<16>()),
             start_time: self.now(),
             start_seq: start.clone(),
             history,

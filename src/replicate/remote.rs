@@ -18,10 +18,10 @@ use super::peer::{
     multipart,
 };
 use super::request::{Filter, RemoteEndpoint};
-use crate::auth::password::to_hex;
 use crate::document::json::{self, Object, Value};
 use crate::limits;
 use crate::wire::client::{Answer, Body, Call, Client};
+use crate::wire::hex;
 use crate::wire::url::{Url, encode};
 use crate::world::Env;
 
@@ -298,7 +298,7 @@ impl RemotePeer {
     }
 
     async fn put_multipart(&self, doc: &Doc, sent: &[Sent], source: &Arc<Peer>) -> Result<Option<Refusal>> {
-        let boundary = to_hex(&self.env.random_bytes::<16>());
+        let boundary = hex::encode(&self.env.random_bytes::<16>());
         let (pieces, length) = multipart(doc, sent, &boundary);
         let mut call = self.request(Method::PUT, &format!("/{}?new_edits=false", path_of(&doc.id)), None);
         let kind = format!("multipart/related; boundary=\"{boundary}\"");

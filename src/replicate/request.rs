@@ -7,9 +7,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use md5::{Digest as _, Md5};
 
 use super::error::{ReplicateError, Result};
-use crate::auth::password::to_hex;
 use crate::document::json::{Object, Value};
 use crate::limits;
+use crate::wire::hex;
 use crate::wire::url::{Login, Url, decode};
 
 /// A database on another server.
@@ -226,7 +226,7 @@ impl Replication {
             filter,
             Value::from(self.winning_revs_only),
         ];
-        to_hex(&Md5::digest(Value::Array(parts).to_vec()))
+        hex::encode(&Md5::digest(Value::Array(parts).to_vec()))
     }
 
     /// The name of the job: the checkpoints' with what else tells jobs apart.

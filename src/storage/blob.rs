@@ -27,6 +27,7 @@ use super::kv::{StorageError, Store};
 use super::lease::{BlobKey, Hold, Pin, SharedLeases};
 use crate::document::render::{Attachment, BlobId, Encoding};
 use crate::limits;
+use crate::wire::hex;
 use crate::world::{Disk, Env, Pool};
 
 /// How often expired uploads are looked for.
@@ -233,7 +234,7 @@ impl Inner {
 
     /// The name of a blob's file.
     pub(super) fn file(&self, key: &BlobKey) -> PathBuf {
-        let hash = hex(&key.1);
+        let hash = hex::encode(&key.1);
         self.shard_dir(key.0).join(&hash[..2]).join(hash)
     }
 
@@ -272,7 +273,7 @@ impl Inner {
         let view = self.store.view()?;
         let mut out = Vec::new();
         for entry in self.disk.list(&self.shard_dir(shard).join(part))? {
-            let Some(hash) = unhex(&entry.name) else { continue };
+            let Some(hash) = hex::decode(&entry.name).and_then(|hash| hash.try_into().ok()) else { continue };
             let key = (shard, hash);
             if blob_refs::count(view.as_ref(), &key)? == 0 {
                 out.push(key);
@@ -335,21 +336,6 @@ impl Inner {
         }
         Ok(Source::file(file, len))
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<[u8; 32]> {
-    let mut out = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
-        return None;
-    }
-    for (n, byte) in out.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * n..2 * n + 2], 16).ok()?;
-    }
-    Some(out)
 }
 
 #[cfg(test)]

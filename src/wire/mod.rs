@@ -2,4 +2,5 @@
 
 pub mod client;
 pub mod codec;
+pub mod hex;
 pub mod url;

@@ -95,10 +95,5 @@ pub fn stream(db: Arc<Database>, id: DocId, pieces: Vec<Piece>) -> Reply {
 
 /// A boundary for multipart bodies: 32 hexadecimal digits.
 pub fn boundary(ctx: &Context) -> String {
-    hex(&ctx.env.random_bytes::<16>())
-}
-
-/// Lower-case hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    crate::wire::hex::encode(&ctx.env.random_bytes::<16>())
 }
