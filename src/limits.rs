@@ -56,8 +56,8 @@ pub const BIND_ADDRESS: &str = "127.0.0.1";
 pub const PORT: &str = "5984";
 /// A node's name (`settee/node`) when none is given.
 pub const NODE_NAME: &str = "settee@127.0.0.1";
-/// How long a stopping node waits for requests in progress.
-pub const STOP_DRAIN: Duration = Duration::from_secs(30);
+/// How long a stopping node waits for requests in progress; then their connections are cut.
+pub const STOP_DRAIN: Duration = Duration::from_secs(10);
 
 // ---- documents ----
 
@@ -104,8 +104,6 @@ pub const HTTP_CONNECTIONS_MAX: u64 = 2048;
 pub const HTTP_SKIP_BYTES: u64 = 1 << 20;
 /// Chunks between the code that makes an answer and the connection: enough to overlap both.
 pub const HTTP_REPLY_CHUNKS: usize = 2;
-/// Time that a stopping node gives running requests, in milliseconds.
-pub const HTTP_DRAIN_MS: u64 = 10_000;
 
 // Coordinator.
 

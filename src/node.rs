@@ -5,7 +5,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::auth::password::to_hex;
 use crate::auth::security::SecurityObject;
 use crate::auth::{self, Authenticator};
 use crate::config::{Config, ConfigError};
@@ -18,6 +17,7 @@ use crate::http::{Context, Problem};
 use crate::limits;
 use crate::replicate::Replicator;
 use crate::storage::{Storage, StorageOptions};
+use crate::wire::hex;
 use crate::world::Env;
 
 /// A running node.
@@ -108,11 +108,13 @@ impl Node {
         &self.context
     }
 
-    /// Takes no more requests, finishes those in progress, and returns.
-    pub async fn stop(&self) {
+    /// Takes no more requests, finishes those in progress, and returns; false when some had to be cut off after
+    /// `limits::STOP_DRAIN`.
+    pub async fn stop(&self) -> bool {
         self.context.replicator.stop();
-        self.server.stop().await;
+        let finished = self.server.stop().await;
         self.context.coordinator.note_updates().await;
+        finished
     }
 }
 
@@ -121,7 +123,7 @@ async fn identity(env: &Env, config: &Config) -> Result<String, ConfigError> {
     if let Some(uuid) = config.get("couchdb", "uuid").filter(|uuid| !uuid.is_empty()) {
         return Ok(uuid);
     }
-    let uuid = to_hex(&env.random_bytes::<16>());
+    let uuid = hex::encode(&env.random_bytes::<16>());
     config.set(("couchdb", "uuid"), &uuid, true).await?;
     Ok(uuid)
 }

@@ -7,6 +7,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Duration;
@@ -38,6 +39,8 @@ struct Shared {
     /// One permit for each connection.
     places: Arc<Semaphore>,
     places_max: u32,
+    /// Whether a request was not finished in time when the node stopped.
+    cut: AtomicBool,
 }
 
 #[derive(Clone, Copy)]
@@ -55,17 +58,19 @@ impl Server {
             stopping: watch::Sender::new(false),
             places: Arc::new(Semaphore::new(places_max as usize)),
             places_max,
+            cut: AtomicBool::new(false),
         });
         env.spawn(accept(shared.clone(), listener));
         Server { shared }
     }
 
-    /// Accepts no more, lets running requests finish for up to `limits::HTTP_DRAIN_MS`, and returns when every
-    /// connection is closed.
-    pub async fn stop(&self) {
+    /// Accepts no more, lets running requests finish for up to `limits::STOP_DRAIN`, and returns when every
+    /// connection is closed. False: some requests were cut off.
+    pub async fn stop(&self) -> bool {
         self.shared.stopping.send_replace(true);
         // An error would mean a closed semaphore; nobody closes it.
         let _ = self.shared.places.acquire_many(self.shared.places_max).await;
+        !self.shared.cut.load(Ordering::Relaxed)
     }
 }
 
@@ -130,8 +135,10 @@ async fn connection(shared: Arc<Shared>, stream: BoxStream, peer: SocketAddr, pl
         Some(ended) => ended,
         None => {
             serving.as_mut().graceful_shutdown();
-            let drain = Duration::from_millis(limits::HTTP_DRAIN_MS);
-            env.timeout(drain, serving).await.unwrap_or(Ok(()))
+            env.timeout(limits::STOP_DRAIN, serving).await.unwrap_or_else(|_| {
+                shared.cut.store(true, Ordering::Relaxed);
+                Ok(())
+            })
         }
     };
     if let Err(error) = ended {

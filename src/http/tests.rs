@@ -186,7 +186,8 @@ fn a_stopping_server_finishes_what_it_began_and_takes_no_more() {
             out
         };
         // The stop is asked for first: the other future blocks its thread.
-        let ((), answer) = futures_util::future::join(stop, finish).await;
+        let (finished, answer) = futures_util::future::join(stop, finish).await;
+        assert!(finished, "nothing was cut off");
         assert_eq!(status(&answer), 200, "{answer}");
     });
     assert!(TcpStream::connect(address).is_err());
