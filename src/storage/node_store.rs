@@ -208,7 +208,10 @@ fn open_files(
 ) -> Result<Arc<dyn Store>, OpenError> {
     disk.create_dir_all(dir)?;
     sync_names_above(disk.as_ref(), dir)?;
-    let lock = disk.lock(&dir.join("lock")).map_err(|_| OpenError::Locked(dir.to_path_buf()))?;
+    let lock = disk.lock(&dir.join("lock")).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => OpenError::Locked(dir.to_path_buf()),
+        _ => error.into(),
+    })?;
     check_format(disk.as_ref(), dir)?;
     // Uploads that a crash cut off.
     disk.remove_dir_all(&path(dir, &["blobs", "tmp"]))?;
@@ -288,6 +291,14 @@ mod tests {
         std::fs::write(other.path().join("format"), "settee-format: 2\n").unwrap();
         let newer = Storage::open(env(), other.path(), StorageOptions::default()).await;
         assert!(matches!(newer, Err(OpenError::TooNew(2))), "{newer:?}");
+    }
+
+    #[tokio::test]
+    async fn a_lock_that_cannot_be_made_is_not_another_process() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("lock")).unwrap();
+        let opened = Storage::open(env(), dir.path(), StorageOptions::default()).await;
+        assert!(matches!(opened, Err(OpenError::Storage(_))), "{opened:?}");
     }
 
     #[test]
