@@ -113,7 +113,7 @@ pub fn is_usable(request: &FindRequest, index: &FieldIndex) -> bool {
         matches!(*name, "_id" | "_rev") || required.contains(*name) || sort.iter().any(|field| field == name)
     };
     let columns = index.names();
-    !columns.is_empty() && !selector.has_text() && columns.iter().all(|name| has(name)) && is_sorted(request, &columns)
+    !columns.is_empty() && !selector.has_text() && columns.iter().all(has) && is_sorted(request, &columns)
 }
 
 fn is_sorted(request: &FindRequest, columns: &[&str]) -> bool {
