@@ -1,3 +1,5 @@
+//! Requests, planner and bookmarks: the fixed order of errors, the choice of an index, pages that go on.
+
 use super::bookmark::Bookmark;
 use super::catalogue::FieldIndex;
 use super::planner::{Partitioning, plan};

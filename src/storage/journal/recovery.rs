@@ -128,7 +128,7 @@ fn frames(
 
 /// Makes what was read of a segment durable before anything is built on it. Its last frame may be in the system's cache
 /// only: a process that died, or a sync that failed, leaves it readable and not on the disk, and a second sync would
-/// not write it. So it is written again. What stands behind it is overwritten, so that it can never be taken for a frame.
+/// not write it. So it is written again. What stands behind it is overwritten: it can never be taken for a frame.
 fn settle(disk: &dyn Disk, dir: &Path, number: u64, bytes: &[u8], whole: &Whole) -> Result<(), StorageError> {
     let file = disk.open(&path_of(dir, number), OpenMode::Write)?;
     let end = whole.tail.end.min(bytes.len());
