@@ -103,7 +103,8 @@ fn the_administrator_of_the_flag_is_stored_hashed_and_once() {
     let config = dir.path().join("my.ini");
     std::fs::write(&config, "; mine\n[chttpd_auth]\niterations = 1000\n").expect("written");
     let data = dir.path().join("data");
-    let args = ["serve", "--data", text(&data), "--config", text(&config), "--port", "0", "--admin", "adm:some:password"];
+    let args =
+        ["serve", "--data", text(&data), "--config", text(&config), "--port", "0", "--admin", "adm:some:password"];
     let mut texts = Vec::new();
     for args in [&args[..], &args[..], &args[..args.len() - 2]] {
         let (child, _) = start(args);
