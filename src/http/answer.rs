@@ -111,15 +111,7 @@ fn method(method: &Method, headers: &HeaderMap) -> (Verb, bool, String) {
         Some(name) => name,
         None => method.as_str(),
     };
-    let verb = match name {
-        "GET" | "HEAD" => Verb::Get,
-        "PUT" => Verb::Put,
-        "POST" => Verb::Post,
-        "DELETE" => Verb::Delete,
-        "COPY" => Verb::Copy,
-        _ => Verb::Other,
-    };
-    (verb, name == "HEAD", name.to_owned())
+    (Verb::of(name), name == "HEAD", name.to_owned())
 }
 
 fn request_body(context: &Context, headers: &HeaderMap, body: Body) -> RequestBody {

@@ -30,6 +30,20 @@ pub enum Verb {
     Other,
 }
 
+impl Verb {
+    /// The verb of a method's name.
+    pub fn of(method: &str) -> Verb {
+        match method {
+            "GET" | "HEAD" => Verb::Get,
+            "PUT" => Verb::Put,
+            "POST" => Verb::Post,
+            "DELETE" => Verb::Delete,
+            "COPY" => Verb::Copy,
+            _ => Verb::Other,
+        }
+    }
+}
+
 /// One request.
 #[derive(Debug)]
 pub struct Request {

@@ -71,7 +71,7 @@ async fn by_function(ctx: &Context, mut request: Request, root: &[String], answe
         request.query = Query::from_pairs(query.iter().map(|(name, value)| (name.to_owned(), plain(value))).collect());
     }
     if let Some(method) = said.get("method").and_then(Value::as_str) {
-        (request.verb, request.head) = (verb(method), method == "HEAD");
+        (request.verb, request.head) = (Verb::of(method), method == "HEAD");
         request.method = method.to_owned();
     }
     if let Some(body) = said.get("body") {
@@ -97,17 +97,6 @@ fn with_query(mut request: Request, path: &str) -> Request {
 fn path_of(path: &str) -> Vec<String> {
     let path = path.split('?').next().unwrap_or_default();
     segments(path).into_iter().map(|raw| String::from_utf8_lossy(&decode(raw)).into_owned()).collect()
-}
-
-fn verb(method: &str) -> Verb {
-    match method {
-        "GET" | "HEAD" => Verb::Get,
-        "PUT" => Verb::Put,
-        "POST" => Verb::Post,
-        "DELETE" => Verb::Delete,
-        "COPY" => Verb::Copy,
-        _ => Verb::Other,
-    }
 }
 
 /// Asks for `target`, relative to `root`: the segments of the design document.
