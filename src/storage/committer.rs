@@ -202,7 +202,7 @@ fn run_jobs(
     hooks: &mut Vec<Hook>,
     answers: &mut Vec<Answer>,
 ) -> Result<(), StorageError> {
-    let base = store.view()?;
+    let base = store.writer_view()?;
     while group.bytes() < limits::COMMIT_GROUP_BYTES {
         let Some(job) = waiting.pop_front() else { break };
         let mut view = WriteView::new(base.as_ref(), group);

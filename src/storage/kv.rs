@@ -14,6 +14,10 @@ pub trait Store: Send + Sync + 'static {
     /// A frozen picture of what is committed. It must live for one bounded step only: engines keep the old pages of an
     /// open view, so that a forgotten one lets the file grow without bound.
     fn view(&self) -> Result<Box<dyn View + '_>, StorageError>;
+    /// The view on which the one writer builds: of all that was committed, whatever bug is planted in those of readers.
+    fn writer_view(&self) -> Result<Box<dyn View + '_>, StorageError> {
+        self.view()
+    }
     /// Applies all of `batch` or nothing; on return it is durable. After an error the outcome is unknown.
     fn commit(&self, batch: &Batch) -> Result<(), StorageError>;
     /// Size of the store's files in bytes.

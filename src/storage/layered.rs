@@ -16,7 +16,7 @@ use tokio::sync::{Notify, watch};
 use super::journal::{Journal, Position};
 use super::kv::{Batch, Direction, KeyRange, StorageError, Store, View, Visit};
 use super::overlay::Overlay;
-use super::planted::Planted;
+use super::planted::{Bug, Planted};
 use crate::limits;
 use crate::world::{Env, Pool};
 
@@ -40,6 +40,9 @@ struct Tables {
     frozen: Option<Frozen>,
     /// Why flushing has ended for good.
     failed: Option<StorageError>,
+    /// For the planted bug `HalfBatch`: the active memtable in the middle of the last group, and views since.
+    half: Option<Memtable>,
+    views: u32,
 }
 
 /// See the module head.
@@ -51,6 +54,7 @@ pub struct LayeredStore {
     work: Arc<Notify>,
     full: watch::Sender<bool>,
     flush_at_bytes: usize,
+    planted: Planted,
 }
 
 impl LayeredStore {
@@ -71,7 +75,7 @@ impl LayeredStore {
         let full = watch::Sender::new(false);
         let (journal, tables) = (Mutex::new(journal), Mutex::new(tables));
         let work = Arc::new(Notify::new());
-        Ok(LayeredStore { engine, journal, tables, work, full, flush_at_bytes })
+        Ok(LayeredStore { engine, journal, tables, work, full, flush_at_bytes, planted })
     }
 
     /// Starts the task that flushes frozen memtables; it ends when the store is dropped.
@@ -96,7 +100,13 @@ impl LayeredStore {
                 None => batch.delete(key.to_vec()),
             }
         }
-        batch.put(FLUSHED_KEY.to_vec(), last.to_be_bytes().to_vec());
+        let mut position = Batch::new();
+        position.put(FLUSHED_KEY.to_vec(), last.to_be_bytes().to_vec());
+        if self.planted.has(Bug::CheckpointFirst) {
+            self.engine.commit(&position)?;
+        } else {
+            batch.append(position);
+        }
         self.engine.commit(&batch)?;
         self.lock().frozen = None;
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,12 +128,23 @@ impl LayeredStore {
         // Only the committer's one thread comes here, so nothing is added between the two locks.
         journal.rotate()?;
         tables = self.lock();
+        if self.planted.has(Bug::DropSegmentEarly) {
+            journal.release(tables.last)?;
+        }
         let table = std::mem::take(&mut tables.active);
-        tables.active_bytes = 0;
+        (tables.active_bytes, tables.half) = (0, None);
         tables.frozen = Some(Frozen { table, last: tables.last });
         drop(tables);
         self.work.notify_one();
         Ok(())
+    }
+
+    /// A view of `active` and what lies below it. The tables' lock is held: a flush that ended between the pictures of
+    /// memtable and engine would be in neither or in both.
+    fn view_with(&self, tables: &Tables, active: Memtable) -> Result<Box<dyn View + '_>, StorageError> {
+        let frozen = tables.frozen.as_ref().map(|f| f.table.clone()).unwrap_or_default();
+        let engine = EngineView(self.engine.view()?);
+        Ok(Box::new(LayeredView { active, frozen, engine }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Tables> {
@@ -175,21 +196,36 @@ impl Tables {
     fn apply(&mut self, position: Position, batch: &Batch) {
         assert!(position > self.last, "groups are applied in order, each once");
         self.last = position;
-        for (key, value) in batch.writes() {
+        for (n, (key, value)) in batch.writes().iter().enumerate() {
+            if cfg!(feature = "sim") && n == batch.writes().len() / 2 {
+                self.half = Some(self.active.clone());
+            }
             self.active_bytes += key.len() + value.as_ref().map_or(0, Vec::len) + limits::MEMTABLE_ENTRY_BYTES;
             self.active.insert(key.as_slice().into(), value.as_deref().map(Into::into));
         }
+    }
+
+    /// What a planted bug shows to every eighth reader.
+    fn half_of_a_group(&mut self, planted: Planted) -> Option<Memtable> {
+        if !planted.has(Bug::HalfBatch) {
+            return None;
+        }
+        self.views += 1;
+        self.half.clone().filter(|_| self.views.is_multiple_of(8))
     }
 }
 
 impl Store for LayeredStore {
     fn view(&self) -> Result<Box<dyn View + '_>, StorageError> {
+        let mut tables = self.lock();
+        let half = tables.half_of_a_group(self.planted);
+        let active = half.unwrap_or_else(|| tables.active.clone());
+        self.view_with(&tables, active)
+    }
+
+    fn writer_view(&self) -> Result<Box<dyn View + '_>, StorageError> {
         let tables = self.lock();
-        let frozen = tables.frozen.as_ref().map(|f| f.table.clone()).unwrap_or_default();
-        let active = tables.active.clone();
-        // Under the lock: a flush that ends between the two pictures would be in neither or in both.
-        let engine = self.engine.view()?;
-        Ok(Box::new(LayeredView { active, frozen, engine: EngineView(engine) }))
+        self.view_with(&tables, tables.active.clone())
     }
 
     fn commit(&self, batch: &Batch) -> Result<(), StorageError> {

@@ -7,11 +7,19 @@ pub enum Bug {
     SkipFsync,
     /// A merge into a document with conflicts drops its worst leaf.
     LoseSibling,
+    /// A flush makes its position durable before its rows: a power failure between the two loses them.
+    CheckpointFirst,
+    /// A journal segment goes when its writes are handed to a flush, not when the flush is durable.
+    DropSegmentEarly,
+    /// Recovery takes what it can read of a torn last group for a group.
+    AcceptTornTail,
+    /// Every eighth snapshot of a reader shows half of the last group.
+    HalfBatch,
 }
 
 /// The set of planted bugs; empty in every build for users.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Planted(#[cfg(feature = "sim")] u8);
+pub struct Planted(#[cfg(feature = "sim")] u32);
 
 impl Planted {
     /// No bug.

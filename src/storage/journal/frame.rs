@@ -153,6 +153,12 @@ pub(super) fn later_frame(segment: &[u8], salt: u64, at: usize, above: u64) -> O
 pub(super) fn decode(payload: &[u8]) -> Result<Batch, CodecError> {
     let mut reader = Reader::new(payload);
     let mut batch = Batch::new();
+    decode_into(&mut reader, &mut batch)?;
+    reader.finish()?;
+    Ok(batch)
+}
+
+fn decode_into(reader: &mut Reader<'_>, batch: &mut Batch) -> Result<(), CodecError> {
     for _ in 0..reader.varint()? {
         let key = reader.bytes()?.to_vec();
         if reader.bool()? {
@@ -161,8 +167,22 @@ pub(super) fn decode(payload: &[u8]) -> Result<Batch, CodecError> {
             batch.delete(key);
         }
     }
-    reader.finish()?;
-    Ok(batch)
+    Ok(())
+}
+
+/// As much of the frame of `position` at `at` as can be decoded, whatever its checksum says: what the planted bug
+/// `AcceptTornTail` takes for a group.
+pub(super) fn torn_at(segment: &[u8], salt: u64, at: usize, position: u64) -> Option<Batch> {
+    let head = segment.get(at..at + FRAME_HEAD_BYTES).filter(|head| head.starts_with(FRAME_MAGIC))?;
+    if (u32_at(head, 12)?, u64_at(head, 16)?) != (salt as u32, position) {
+        return None;
+    }
+    let start = at + FRAME_HEAD_BYTES;
+    let end = start.saturating_add(u32_at(head, 4)? as usize).min(segment.len());
+    let mut reader = Reader::new(&segment[start..end]);
+    let mut batch = Batch::new();
+    let _ = decode_into(&mut reader, &mut batch);
+    Some(batch)
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {

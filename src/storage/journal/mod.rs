@@ -62,7 +62,7 @@ impl Journal {
     ) -> Result<Journal, StorageError> {
         let disk = env.disk();
         disk.create_dir_all(dir)?;
-        let found = recovery::read(disk.as_ref(), dir, flushed, each)?;
+        let found = recovery::read(disk.as_ref(), dir, flushed, planted, each)?;
         let number = found.next_number;
         let salt = env.random_u64();
         let header = Header { number, previous: found.end, first: found.next, salt };
@@ -134,6 +134,10 @@ impl Journal {
             } else {
                 self.disk.remove(&path_of(&self.dir, segment.number))?;
             }
+        }
+        if self.planted.has(Bug::DropSegmentEarly) {
+            // Else the file would stay readable until it is written again, and the bug without effect.
+            self.spares.drain(..).try_for_each(|spare| self.disk.remove(&path_of(&self.dir, spare)))?;
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::frame::{self, FRAME_HEAD_BYTES, HEADER_BYTES, Head, Header};
 use super::{Position, Segment, path_of};
 use crate::storage::kv::{Batch, StorageError};
+use crate::storage::planted::{Bug, Planted};
 use crate::world::{Disk, OpenMode};
 
 /// What is left of a journal.
@@ -21,6 +22,8 @@ pub(super) struct Found {
     pub next: Position,
     /// The number of the segment to go on in.
     pub next_number: u64,
+    /// What a planted bug takes for the last group.
+    torn: Option<Batch>,
 }
 
 fn corrupt(number: u64, what: impl std::fmt::Display) -> StorageError {
@@ -31,10 +34,11 @@ pub(super) fn read(
     disk: &dyn Disk,
     dir: &Path,
     flushed: Position,
+    planted: Planted,
     each: &mut dyn FnMut(Position, Batch),
 ) -> Result<Found, StorageError> {
     let numbers = numbers(disk, dir)?;
-    let mut found = Found { segments: vec![], spares: vec![], end: flushed, next: 0, next_number: 1 };
+    let mut found = Found { segments: vec![], spares: vec![], end: flushed, next: 0, next_number: 1, torn: None };
     let mut before: Option<Position> = None;
     for number in &numbers {
         found.next_number = number + 1;
@@ -49,6 +53,10 @@ pub(super) fn read(
             return Err(corrupt(*number, what));
         }
         let whole = frames(&bytes, *number, header, flushed, each)?;
+        if planted.has(Bug::AcceptTornTail) {
+            let position = header.first.max(whole.last + 1);
+            found.torn = frame::torn_at(&bytes, header.salt, whole.tail.end, position);
+        }
         settle(disk, dir, *number, &bytes, &whole)?;
         before = Some(whole.last);
         if whole.last > flushed {
@@ -62,6 +70,9 @@ pub(super) fn read(
             return Err(StorageError::Corrupt(format!("the journal ends with {end}, the engine has {flushed}")));
         }
         found.end = end;
+    }
+    if let Some(torn) = found.torn.take() {
+        each(found.end + 1, torn);
     }
     found.next = found.end + 2;
     Ok(found)
