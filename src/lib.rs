@@ -7,6 +7,7 @@
 //!              replicate    copies from one database to another, here or on another server
 //!              auth         who is asking, and may they
 //!              coordinator  one logical operation over all ranges of a database
+//!              cluster      the other nodes: members, connections, calls
 //!              index        rows that functions make of documents, in the order of their keys
 //!              shard        one copy of one range: the place where documents live
 //!              storage      bytes that survive: ordered store, group commit, blobs
@@ -29,6 +30,8 @@ pub mod replicate;
 pub mod auth;
 
 pub mod coordinator;
+
+pub mod cluster;
 
 pub mod index;
 

@@ -319,3 +319,12 @@ pub const REPLICATION_EVENTS: usize = 20;
 pub const LIST_VIEW_BYTES: usize = 4 << 20;
 /// Rewrites of one request: a target that is rewritten again is refused, since each nests the handlers on the stack.
 pub const REWRITES_MAX: u32 = 1;
+
+// ---- cluster ----
+
+/// Bytes of one piece of a message between nodes: large enough to be cheap, small enough not to delay a heartbeat.
+pub const CLUSTER_CHUNK_BYTES: usize = 32 << 10;
+/// Bytes of one message between nodes: a group of documents at their largest size. More belongs into several.
+pub const CLUSTER_MESSAGE_BYTES: usize = 64 << 20;
+/// Bytes of one answer that are on the way and not yet taken: what a link of 1 Gb/s carries in 8 ms.
+pub const CLUSTER_STREAM_BYTES: usize = 1 << 20;

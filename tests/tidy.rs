@@ -13,6 +13,7 @@ const LAYERS: &[&str] = &[
     "replicate",
     "auth",
     "coordinator",
+    "cluster",
     "index",
     "shard",
     "storage",
