@@ -1,10 +1,10 @@
 //! The other nodes: who belongs to the cluster, who is there, and calls to them.
 //!
-//! [`Cluster`] is the handle. Every pair of nodes has one connection in each direction; the calls of a node go over the
-//! one that it opened itself, many at a time, in three classes of urgency. A call of a node to itself goes straight to
-//! the handler. Assumes: nodes that know the cluster's secret are honest. Promises: [`CallError::Down`] only when a call
-//! was surely not sent; a node that hangs costs its callers at most `[cluster] suspect_ms`; memory per connection and
-//! call is bounded (`limits.rs`).
+//! [`Cluster`] is the handle. Every pair of nodes has one connection in each direction; the calls of a node go over
+//! the one that it opened itself, many at a time, in three classes of urgency. A call of a node to itself goes straight
+//! to the handler. Assumes: nodes that know the cluster's secret are honest. Promises: [`CallError::Down`] only when a
+//! call was surely not sent; a node that hangs costs its callers at most `[cluster] suspect_ms`; memory per connection
+//! and call is bounded (`limits.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
