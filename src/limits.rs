@@ -137,6 +137,9 @@ pub const BATCH_QUEUE_DOCS: usize = 256;
 pub const EDITS_PER_STEP: usize = 500;
 /// Rows of one page of a list or feed from one range: bounds memory per request to pages times ranges.
 pub const PAGE_ROWS: usize = 200;
+/// Rounds in which the beginning of a list behind `skip` is narrowed down; the rest is read. Each halves the widest
+/// range, so that only a thousand ranges of very different content need as many.
+pub const SKIP_ROUNDS_MAX: usize = 200;
 /// Rows of one page with documents.
 pub const PAGE_DOCS: usize = 50;
 
@@ -163,6 +166,8 @@ pub const BLOB_STEP_BYTES: usize = 256 << 10;
 pub const STEP_ROWS: usize = 1000;
 /// Bytes of values of one bounded step of a read.
 pub const STEP_BYTES: usize = 1 << 20;
+/// Parts into which a range of ids is cut at once to compare copies: each reads some 100 records.
+pub const SUMMARY_PARTS_MAX: usize = 32;
 /// Bytes of one attachment (`[couchdb] max_attachment_size`), as in CouchDB 3.5.
 pub const ATTACHMENT_BYTES: u64 = 1 << 30;
 /// Types of attachments stored compressed (`[attachments] compressible_types`), as in CouchDB 3.5.

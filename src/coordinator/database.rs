@@ -1,6 +1,5 @@
 //! The handle of one database: its ranges and what is known about it as a whole.
 
-use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,14 +13,15 @@ use crate::coordinator::error::{ReadError, SettingError};
 use crate::coordinator::events::EventKind;
 use crate::coordinator::quorum::majority;
 use crate::coordinator::record::{self, Known, Record, Settings};
+use crate::coordinator::scan::DocSource;
 use crate::coordinator::seq::{Seq, SeqEntry};
 use crate::coordinator::shard_map::{Range, ShardMap};
+use crate::coordinator::span::Span;
 use crate::document::id::DocId;
 use crate::document::json::Object;
 use crate::document::security;
-use crate::limits;
-use crate::shard::{ListPage, OnChange, ShardCopy, ShardError, ShardId, ShardInfo};
-use crate::storage::{Direction, View, WriteView};
+use crate::shard::{OnChange, ShardCopy, ShardError, ShardId, ShardInfo, Summary};
+use crate::storage::{View, WriteView};
 
 /// The epoch of every copy as long as there is one: its positions are never taken back.
 pub(super) const EPOCH: u64 = 1;
@@ -194,51 +194,13 @@ impl Database {
         })
     }
 
-    /// See [`PartitionInfo`]; zeros for a partition without documents. Costs a walk over the partition's range.
+    /// See [`PartitionInfo`]; zeros for a partition without documents.
     pub async fn partition_info(&self, partition: &str) -> Result<PartitionInfo, ReadError> {
         let copy = self.copy_of(self.map.index_of_partition(partition)).await?;
-        let prefix = format!("{partition}:");
-        let mut info = PartitionInfo::default();
-        let mut since = 0;
-        loop {
-            let page = copy.changes(since, Direction::Forward, limits::STEP_ROWS).await?;
-            for row in page.rows.iter().filter(|row| row.id.as_str().starts_with(&prefix)) {
-                match row.leaves.first() {
-                    Some((_, false)) => info.doc_count += 1,
-                    _ => info.doc_del_count += 1,
-                }
-            }
-            since = page.last_seq;
-            if page.rows.len() < limits::STEP_ROWS {
-                break;
-            }
-        }
-        self.add_partition_sizes(copy, &prefix, &mut info).await?;
-        Ok(info)
-    }
-
-    async fn add_partition_sizes(
-        &self,
-        copy: &ShardCopy,
-        prefix: &str,
-        info: &mut PartitionInfo,
-    ) -> Result<(), ReadError> {
-        // ';' follows ':' in the order of bytes.
-        let end = Bound::Excluded(DocId::new(&format!("{};", &prefix[..prefix.len() - 1])));
-        let mut start = Bound::Included(DocId::new(prefix));
-        loop {
-            let page = ListPage { start, end: end.clone(), descending: false, limit: limits::PAGE_DOCS, bodies: true };
-            let rows = copy.list(page).await?;
-            for stored in rows.iter().filter_map(|row| row.winner.as_ref()) {
-                let body = stored.body.len() as u64;
-                info.active += body + stored.attachments.iter().map(|a| a.stored_length).sum::<u64>();
-                info.external += body + stored.attachments.iter().map(|a| a.length).sum::<u64>();
-            }
-            match rows.last() {
-                Some(last) if rows.len() == limits::PAGE_DOCS => start = Bound::Excluded(last.id.clone()),
-                _ => return Ok(()),
-            }
-        }
+        let span = Span::of(&DocSource::Partition(partition.to_owned()));
+        let summary = copy.summary(span.low, span.high).await?;
+        let Summary { live: doc_count, deleted: doc_del_count, active, external, .. } = summary;
+        Ok(PartitionInfo { doc_count, doc_del_count, active, external })
     }
 
     /// The index of the range of a document.

@@ -23,6 +23,8 @@ mod record;
 pub mod scan;
 pub mod seq;
 pub mod shard_map;
+mod skip;
+mod span;
 mod validate;
 pub mod view;
 mod view_reduce;

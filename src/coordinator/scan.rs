@@ -12,6 +12,7 @@ use futures_util::future::try_join_all;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::ReadError;
 use crate::coordinator::read::{RowDoc, conflicts, local_revision};
+use crate::coordinator::span::{Span, spans};
 use crate::document::id::DocId;
 use crate::document::json::Value;
 use crate::document::render::StoredRevision;
@@ -93,95 +94,6 @@ pub enum AllDocsRow {
         /// The key as given.
         key: Value,
     },
-}
-
-/// The ids from `low` to `high`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Span {
-    low: Bound<DocId>,
-    high: Bound<DocId>,
-}
-
-impl Span {
-    /// All ids of a source.
-    fn of(source: &DocSource) -> Span {
-        let prefix = |first: &str, behind: &str| Span {
-            low: Bound::Included(DocId::new(first)),
-            high: Bound::Excluded(DocId::new(behind)),
-        };
-        match source {
-            DocSource::All => Span { low: Bound::Unbounded, high: Bound::Unbounded },
-            // The byte behind '/' is '0', that behind ':' is ';'.
-            DocSource::Design => prefix("_design/", "_design0"),
-            DocSource::Local => prefix("_local/", "_local0"),
-            DocSource::Partition(name) => prefix(&format!("{name}:"), &format!("{name};")),
-        }
-    }
-
-    /// What both have in common.
-    fn and(&self, other: &Span) -> Span {
-        let low = if starts_later(&self.low, &other.low) { &self.low } else { &other.low };
-        let high = if ends_earlier(&self.high, &other.high) { &self.high } else { &other.high };
-        Span { low: low.clone(), high: high.clone() }
-    }
-
-    fn is_empty(&self) -> bool {
-        match (&self.low, &self.high) {
-            (Bound::Included(low), Bound::Included(high)) => low > high,
-            (Bound::Included(low) | Bound::Excluded(low), Bound::Included(high) | Bound::Excluded(high)) => low >= high,
-            _ => false,
-        }
-    }
-}
-
-fn starts_later(a: &Bound<DocId>, b: &Bound<DocId>) -> bool {
-    match (a, b) {
-        (Bound::Unbounded, _) => false,
-        (_, Bound::Unbounded) => true,
-        (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) if a != b => a > b,
-        _ => matches!(a, Bound::Excluded(_)),
-    }
-}
-
-fn ends_earlier(a: &Bound<DocId>, b: &Bound<DocId>) -> bool {
-    match (a, b) {
-        (Bound::Unbounded, _) => false,
-        (_, Bound::Unbounded) => true,
-        (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) if a != b => a < b,
-        _ => matches!(a, Bound::Excluded(_)),
-    }
-}
-
-/// A bound as an id: what is no text acts as the empty text.
-fn bound_id(value: &Value) -> DocId {
-    DocId::new(value.as_str().unwrap_or(""))
-}
-
-/// What a query lists, and what lies before it in the direction of reading.
-fn spans(keys: &KeyBounds, descending: bool) -> (Span, Span) {
-    let (first, last) = match keys {
-        KeyBounds::Keys(_) => (Bound::Unbounded, Bound::Unbounded),
-        KeyBounds::Key(key) => (Bound::Included(bound_id(key)), Bound::Included(bound_id(key))),
-        KeyBounds::Range { start, end, inclusive_end } => {
-            let first = start.as_ref().map_or(Bound::Unbounded, |key| Bound::Included(bound_id(key)));
-            let last = end.as_ref().map_or(Bound::Unbounded, |key| match inclusive_end {
-                true => Bound::Included(bound_id(key)),
-                false => Bound::Excluded(bound_id(key)),
-            });
-            (first, last)
-        }
-    };
-    let beyond = match &first {
-        Bound::Included(id) => Bound::Excluded(id.clone()),
-        // Nothing lies before the very first row: an empty span.
-        Bound::Unbounded | Bound::Excluded(_) => Bound::Excluded(DocId::new("")),
-    };
-    let is_open = first == Bound::Unbounded;
-    match (descending, is_open) {
-        (false, _) => (Span { low: first, high: last }, Span { low: Bound::Unbounded, high: beyond }),
-        (true, true) => (Span { low: last, high: first }, Span { low: beyond.clone(), high: beyond }),
-        (true, false) => (Span { low: last, high: first }, Span { low: beyond, high: Bound::Unbounded }),
-    }
 }
 
 /// A row before its document is added.
@@ -335,20 +247,23 @@ impl Database {
             true => Some(Some(self.update_seq().await?.to_string())),
             false => None,
         };
-        let (mut skip, mut left) = (query.skip, query.limit.unwrap_or(u64::MAX));
-        let source = match &query.keys {
+        let mut left = query.limit.unwrap_or(u64::MAX);
+        let (source, skip) = match &query.keys {
             KeyBounds::Keys(keys) => {
                 let keys = chosen_keys(keys, &query);
-                (skip, left) = (0, left.min(keys.len() as u64));
-                Source::Keys(keys)
+                left = left.min(keys.len() as u64);
+                (Source::Keys(keys), 0)
             }
-            _ => Source::Lanes(self.lanes(&query.source, listed.and(&all))),
+            _ => {
+                let (rest, skip) = self.skip_rows(&query, listed.and(&all)).await?;
+                (Source::Lanes(self.lanes(&query.source, rest)), skip)
+            }
         };
         Ok(AllDocs { total_rows, offset, update_seq, database: Arc::clone(self), query, source, skip, left })
     }
 
     /// The ranges that can hold documents of a source.
-    fn ranges_of(&self, source: &DocSource) -> Vec<usize> {
+    pub(super) fn ranges_of(&self, source: &DocSource) -> Vec<usize> {
         match source {
             DocSource::Partition(name) => vec![self.map.index_of_partition(name)],
             DocSource::All | DocSource::Design | DocSource::Local => (0..self.map.q as usize).collect(),
@@ -374,7 +289,7 @@ impl Database {
         }
     }
 
-    async fn count_span(&self, source: &DocSource, span: &Span) -> Result<u64, ReadError> {
+    pub(super) async fn count_span(&self, source: &DocSource, span: &Span) -> Result<u64, ReadError> {
         if span.is_empty() {
             return Ok(0);
         }
@@ -489,72 +404,5 @@ fn chosen_keys(keys: &[Value], query: &AllDocsQuery) -> VecDeque<Value> {
     match query.descending {
         false => own.skip(skip).take(limit).cloned().collect(),
         true => own.rev().skip(skip).take(limit).cloned().collect(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn text(id: &str) -> Value {
-        Value::String(id.to_owned())
-    }
-
-    fn range(start: Option<Value>, end: Option<Value>, inclusive_end: bool) -> KeyBounds {
-        KeyBounds::Range { start, end, inclusive_end }
-    }
-
-    /// Which of a few ids a span holds.
-    fn holds(span: &Span) -> String {
-        let has = |id: &&str| {
-            let id = DocId::new(id);
-            let above = match &span.low {
-                Bound::Included(low) => id >= *low,
-                Bound::Excluded(low) => id > *low,
-                Bound::Unbounded => true,
-            };
-            above
-                && match &span.high {
-                    Bound::Included(high) => id <= *high,
-                    Bound::Excluded(high) => id < *high,
-                    Bound::Unbounded => true,
-                }
-        };
-        ["a", "b", "c", "d"].into_iter().filter(has).collect()
-    }
-
-    #[test]
-    fn spans_in_both_directions() {
-        let cases = [
-            (range(None, None, true), false, "abcd", ""),
-            (range(None, None, true), true, "abcd", ""),
-            (range(Some(text("b")), Some(text("c")), true), false, "bc", "a"),
-            (range(Some(text("b")), Some(text("c")), false), false, "b", "a"),
-            (range(Some(text("c")), Some(text("b")), true), true, "bc", "d"),
-            (range(Some(text("c")), Some(text("b")), false), true, "c", "d"),
-            (range(Some(text("c")), Some(text("b")), true), false, "", "ab"),
-            (range(Some(Value::Int(1)), None, true), false, "abcd", ""),
-            (range(None, Some(Value::Int(1)), true), false, "", ""),
-            (KeyBounds::Key(text("b")), false, "b", "a"),
-            (KeyBounds::Key(text("b")), true, "b", "cd"),
-            (KeyBounds::Key(text("bb")), false, "", "ab"),
-        ];
-        for (keys, descending, listed, before) in cases {
-            let (l, b) = spans(&keys, descending);
-            assert_eq!((holds(&l).as_str(), holds(&b).as_str()), (listed, before), "{keys:?} {descending}");
-        }
-    }
-
-    #[test]
-    fn a_span_is_cut_to_its_source() {
-        let design = Span::of(&DocSource::Design);
-        let (all, _) = spans(&range(None, None, true), false);
-        assert_eq!(design.and(&all), design);
-        let (some, _) = spans(&range(Some(text("_design/b")), Some(text("z")), true), false);
-        let cut = some.and(&design);
-        assert_eq!(cut.low, Bound::Included(DocId::new("_design/b")));
-        assert_eq!(cut.high, Bound::Excluded(DocId::new("_design0")));
-        let (outside, _) = spans(&range(Some(text("a")), None, true), false);
-        assert!(outside.and(&design).is_empty());
     }
 }

@@ -9,7 +9,7 @@ use super::keys::{self, Kind};
 use super::list::bounded_scan;
 use super::record::{Header, SeqRecord};
 use super::sequence;
-use super::{ChangeRow, ChangesPage, ShardCopy, ShardError, ShardId};
+use super::{ChangeRow, ChangesPage, ShardCopy, ShardError, ShardId, Summary};
 use crate::storage::{Direction, KeyRange, StorageError, View};
 
 impl ShardCopy {
@@ -34,9 +34,16 @@ impl ShardCopy {
         }
     }
 
-    /// How many documents changed last behind `seq` (for `pending`). Costs O(blocks).
+    /// How many documents changed last behind `seq` (for `pending`). Reads some 30 records for each digit of the last
+    /// sequence in base 32.
     pub async fn count_since(&self, seq: u64) -> Result<u64, ShardError> {
-        self.read(move |view, shard| sequence::count_above(view, shard, seq)).await
+        self.read(move |view, shard| sequence::count_above(view, shard, &Header::read(view, shard)?, seq)).await
+    }
+
+    /// The summary of the documents that changed last behind `seq`; costs as [`ShardCopy::count_since`], and some 30
+    /// documents.
+    pub async fn summary_since(&self, seq: u64) -> Result<Summary, ShardError> {
+        self.read(move |view, shard| sequence::summary_above(view, shard, &Header::read(view, shard)?, seq)).await
     }
 }
 
@@ -80,11 +87,11 @@ fn end_of_page(
     let header = Header::read(view, shard)?;
     match direction {
         Direction::Forward if exhausted => Ok((0, header.update_seq)),
-        Direction::Forward => Ok((sequence::count_above(view, shard, last)?, last)),
+        Direction::Forward => Ok((sequence::count_above(view, shard, &header, last)?, last)),
         Direction::Reverse => {
-            let all = header.doc_count + header.doc_del_count;
-            let from_last = sequence::count_above(view, shard, last.saturating_sub(1))?;
-            Ok((all - from_last, last.min(header.update_seq)))
+            let from_last = sequence::count_above(view, shard, &header, last.saturating_sub(1))?;
+            let before = header.total.documents().saturating_sub(from_last);
+            Ok((before, last.min(header.update_seq)))
         }
     }
 }

@@ -1,21 +1,19 @@
 //! The handle on an open shard copy, and the two ways into its records: a read step, a change in the committer.
 
 use std::fmt;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::watch;
 
-use super::list::bounded_scan;
 use super::record::Header;
+use super::sweep;
 use super::transaction::Transaction;
+use super::upgrade;
 use super::{ShardError, ShardId, ShardInfo};
 use crate::document::render::Attachment;
 use crate::storage::planted::Planted;
-use crate::storage::{
-    BlobReader, BlobWriter, Direction, KeyRange, ReadAs, StageMode, Storage, StorageError, View, WriteView,
-};
+use crate::storage::{BlobReader, BlobWriter, KeyRange, ReadAs, StageMode, Storage, StorageError, View, WriteView};
 use crate::world::Pool;
 
 /// The kind byte of the records of views, see `index/keys.rs`.
@@ -45,13 +43,15 @@ impl fmt::Debug for ShardCopy {
 }
 
 impl ShardCopy {
-    /// Opens a shard; one without any record is empty. Reads its header.
+    /// Opens a shard; one without any record is empty. Reads its header. One that an older settee wrote gets its
+    /// summaries first, in bounded steps.
     pub async fn open(storage: &Storage, shard: ShardId) -> Result<ShardCopy, ShardError> {
         ShardCopy::open_with(storage, shard, Box::new(|| {})).await
     }
 
     /// As [`ShardCopy::open`], with somebody who is told of every change, also when the caller of the edit went away.
     pub async fn open_with(storage: &Storage, shard: ShardId, on_change: OnChange) -> Result<ShardCopy, ShardError> {
+        upgrade::if_needed(storage, shard).await?;
         let header = storage.read(move |view| Header::read(view, shard)).await?;
         let committed = watch::Sender::new(header.update_seq);
         let storage = storage.clone();
@@ -105,12 +105,13 @@ impl ShardCopy {
     ) -> Result<T, ShardError> {
         let inner = Arc::clone(&self.0);
         let planted = self.0.storage.planted();
+        let salt = self.0.storage.env().random_u64();
         self.write(move |view| {
-            let mut transaction = Transaction::new(view, inner.shard, inner.storage.blobs())?;
+            let mut transaction = Transaction::new(view, inner.shard, inner.storage.blobs(), planted)?;
             let before = transaction.header.update_seq;
             let done = work(&mut transaction, planted)?;
             let changed_design = transaction.changed_design;
-            let seq = transaction.finish();
+            let seq = transaction.finish(salt)?;
             assert!(seq >= before, "sequences only grow");
             if seq > before {
                 view.after_commit(move || {
@@ -173,43 +174,21 @@ impl ShardCopy {
     /// Removes such records, a bounded number per commit, from the first on, until a round finds none.
     pub async fn remove_records(&self, range: KeyRange) -> Result<(), ShardError> {
         assert!(range.start.get(8) == Some(&VIEW_KIND), "only records of upper layers are removed by range");
-        while self.remove_round(range.clone()).await? > 0 {}
-        Ok(())
-    }
-
-    /// One round, which goes on behind what it removed; answers how many records that were.
-    async fn remove_round(&self, range: KeyRange) -> Result<usize, ShardError> {
-        let (mut rest, mut removed) = (Some(range), 0);
-        while let Some(range) = rest.take() {
-            let find = move |view: &dyn View, _| {
-                let mut found = Vec::new();
-                let rest = bounded_scan(view, range, Direction::Forward, |key, _| {
-                    found.push(key.to_vec());
-                    Ok(ControlFlow::Continue(()))
-                })?;
-                Ok((found, rest))
-            };
-            let (found, next): (Vec<Vec<u8>>, _) = self.read_on(Pool::Background, find).await?;
-            rest = next;
-            removed += found.len();
-            if !found.is_empty() {
-                self.write(move |view| {
-                    found.into_iter().for_each(|key| view.delete(key));
-                    Ok(())
-                })
-                .await?;
+        loop {
+            self.check_open()?;
+            if sweep::round(&self.0.storage, range.clone()).await? == 0 {
+                return Ok(());
             }
         }
-        Ok(removed)
     }
 
     /// The counters.
     pub async fn info(&self) -> Result<ShardInfo, ShardError> {
         let header = self.read(Header::read).await?;
         Ok(ShardInfo {
-            doc_count: header.doc_count,
-            doc_del_count: header.doc_del_count,
-            design_count: header.design_count,
+            doc_count: header.total.live,
+            doc_del_count: header.total.deleted,
+            design_count: header.total.design,
             update_seq: header.update_seq,
             purge_seq: header.purge_seq,
             sizes: header.sizes(),

@@ -1,7 +1,8 @@
 //! Edits: judged and stored inside one committer job, so that each sees all edits before it, committed or not.
 
+use super::body::BodyRecord;
 use super::judge::{self, Conflict};
-use super::record::{BodyRecord, RevData};
+use super::record::RevData;
 use super::transaction::{Loaded, Transaction};
 use super::{Basis, Edit, EditError, EditOp, RevPath, Revision, ShardCopy, ShardError};
 use crate::document::id::DocId;

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::record::{BodyRecord, DocRecord, RevData};
+use super::body::BodyRecord;
+use super::record::{DocRecord, RevData};
 use super::{Fetched, Revision, ShardCopy, ShardError, ShardId, Want};
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
@@ -39,7 +40,7 @@ fn step(view: &dyn View, shard: ShardId, mut wants: Wants) -> Result<(Vec<Option
 }
 
 fn document(view: &dyn View, shard: ShardId, id: &DocId, want: &Want) -> Result<Option<Fetched>, StorageError> {
-    let Some((record, _)) = DocRecord::load(view, shard, id)? else { return Ok(None) };
+    let Some((record, ..)) = DocRecord::load(view, shard, id)? else { return Ok(None) };
     let mut found = Vec::new();
     for rev in wanted(&record, want) {
         let stored = match record.tree.get(&rev).flatten() {

@@ -7,8 +7,8 @@
 //!   shard 'd' document id                last sequence, leaves, revision tree             record::DocRecord
 //!   shard 'b' body number u64            attachments and JSON text of one revision        record::BodyRecord
 //!   shard 's' sequence u64               the document that changed last there, leaves     record::SeqRecord
-//!   shard 'c' sequence / 1,024 u64       how many 's' keys the block has, u64             sequence.rs
-//!   shard 'C' sequence / 1,048,576 u64   how many 's' keys the large block has, u64       sequence.rs
+//!   shard 'k' level u8, document id      summary of the documents from there on           levels.rs
+//!   shard 'q' level u8, block u64        summary of the documents that changed last there sequence.rs
 //!   shard 'l' local document id          revision number and JSON text                    local.rs
 //!   shard 'm' name                       values of upper layers (epochs, security)        local.rs
 //!   shard 'p' purge sequence u64         document id and purged revisions                 purge.rs
@@ -37,8 +37,8 @@ pub(super) enum Kind {
     Document = b'd',
     Body = b'b',
     Sequence = b's',
-    Block = b'c',
-    LargeBlock = b'C',
+    Level = b'k',
+    SequenceLevel = b'q',
     Local = b'l',
     Meta = b'm',
     Purge = b'p',

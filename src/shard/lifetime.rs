@@ -4,10 +4,9 @@ use std::ops::ControlFlow;
 
 use super::keys::{self, Kind, NODE};
 use super::list::bounded_scan;
-use super::sequence::number;
+use super::sweep;
 use super::{ShardError, ShardId};
-use crate::storage::{Direction, KeyRange, Storage, StorageError, View, WriteView};
-use crate::world::Pool;
+use crate::storage::{Direction, Storage, StorageError, View, WriteView};
 
 /// The first number that [`allocate`] gives; those below are for fixed local ranges (0 belongs to the node itself).
 pub const FIRST_FREE_SHARD: ShardId = ShardId(16);
@@ -70,7 +69,7 @@ fn spawn_removal(storage: &Storage, shard: ShardId) {
 /// Removes all keys of a shard, then its files, then the mark. A late edit may have written behind the place that the
 /// removal had reached, so it goes round again until it finds nothing.
 async fn remove(storage: &Storage, shard: ShardId) -> Result<(), ShardError> {
-    while remove_keys(storage, keys::whole_shard(shard)).await? > 0 {}
+    while sweep::round(storage, keys::whole_shard(shard)).await? > 0 {}
     storage.blobs().drop_shard(shard.0).await?;
     write(storage, move |view| {
         view.delete(keys::number_key(NODE, Kind::Going, shard.0));
@@ -79,37 +78,14 @@ async fn remove(storage: &Storage, shard: ShardId) -> Result<(), ShardError> {
     .await
 }
 
-/// Removes the keys of a range once, a bounded number per job; answers how many. It goes on behind those it removed:
-/// from the start it would step over all of their marks again.
-async fn remove_keys(storage: &Storage, range: KeyRange) -> Result<usize, ShardError> {
-    let (mut rest, mut removed) = (Some(range), 0);
-    while let Some(range) = rest.take() {
-        let found = storage.read_on(Pool::Background, move |view| {
-            let mut found = Vec::new();
-            let rest = bounded_scan(view, range, Direction::Forward, |key, _| {
-                found.push(key.to_vec());
-                Ok(ControlFlow::Continue(()))
-            })?;
-            Ok((found, rest))
-        });
-        let (found, next) = found.await?;
-        rest = next;
-        removed += found.len();
-        if found.is_empty() {
-            continue;
-        }
-        write(storage, move |view| {
-            found.into_iter().for_each(|key| view.delete(key));
-            Ok(())
-        })
-        .await?;
-    }
-    Ok(removed)
-}
-
 async fn write<T: Send + 'static>(
     storage: &Storage,
     work: impl FnOnce(&mut WriteView<'_>) -> Result<T, StorageError> + Send + 'static,
 ) -> Result<T, ShardError> {
     storage.committer().submit(move |view| work(view).map(Ok)).await?
+}
+
+fn number(bytes: &[u8]) -> Result<u64, StorageError> {
+    let bytes = bytes.try_into().map_err(|_| StorageError::Corrupt("the next shard number is not 8 bytes".into()))?;
+    Ok(u64::from_be_bytes(bytes))
 }

@@ -1,15 +1,14 @@
-//! Live documents in id order, and how many lie in a range.
+//! Live documents in id order.
 //!
 //! Each step re-seeks behind the last row, so that no view outlives it: a document that does not change while a list is
-//! read appears exactly once; a changed one appears as it was or as it is. Counting scans the range's records, reading
-//! a few bytes of each.
+//! read appears exactly once; a changed one appears as it was or as it is.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
+use super::body::BodyRecord;
 use super::keys::{self, Kind};
-use super::record::{self, BodyRecord, DocHead, Header};
+use super::record::{self, DocHead};
 use super::{ListPage, ListRow, ShardCopy, ShardError, ShardId};
-use crate::document::id::DocId;
 use crate::limits;
 use crate::storage::{Direction, KeyRange, StorageError, View};
 
@@ -26,21 +25,6 @@ impl ShardCopy {
             rest = step.1;
         }
         Ok(out)
-    }
-
-    /// How many live documents have ids in the range (for `offset`).
-    pub async fn count(&self, start: Bound<DocId>, end: Bound<DocId>) -> Result<u64, ShardError> {
-        if matches!((&start, &end), (Bound::Unbounded, Bound::Unbounded)) {
-            return Ok(self.read(Header::read).await?.doc_count);
-        }
-        let mut rest = Some(keys::ids(self.0.shard, Kind::Document, &start, &end));
-        let mut total = 0;
-        while let Some(range) = rest.take() {
-            let (live, next) = self.read(move |view, _| count_step(view, range)).await?;
-            total += live;
-            rest = next;
-        }
-        Ok(total)
     }
 }
 
@@ -95,7 +79,7 @@ fn list_step(
 ) -> Result<ListStep, StorageError> {
     let (mut out, mut body_bytes) = (Vec::new(), 0);
     let rest = bounded_scan(view, range, direction, |key, value| {
-        if record::is_deleted(value)? {
+        if record::summary_of(&key[keys::PREFIX..], value)?.live == 0 {
             return Ok(ControlFlow::Continue(()));
         }
         let head = DocHead::decode(value)?;
@@ -107,13 +91,4 @@ fn list_step(
         Ok(if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
     Ok((out, rest))
-}
-
-fn count_step(view: &dyn View, range: KeyRange) -> Result<(u64, Option<KeyRange>), StorageError> {
-    let mut live = 0;
-    let rest = bounded_scan(view, range, Direction::Forward, |_, value| {
-        live += u64::from(!record::is_deleted(value)?);
-        Ok(ControlFlow::Continue(()))
-    })?;
-    Ok((live, rest))
 }

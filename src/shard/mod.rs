@@ -4,24 +4,31 @@
 //! sees those before it; it reads from what is committed, in bounded steps. Sequence numbers rise by one with each
 //! change of a document and are never reused. Records are described in `keys.rs` and `record.rs`.
 //!
-//! Costs: an edit reads the document's record and the shard's header; `pending` sums counters of blocks of the sequence
-//! index; [`ShardCopy::count`] still scans the keys of its range, one block of rows per step (bodies are not read).
+//! Costs: an edit reads the document's record, the shard's header and one summary per level of the two orders, which
+//! are some 32 to the power of the level apart; sums over ranges, ranks and `pending` read some 20 records per level.
+//! No count is ever made by a scan.
 
+mod body;
 mod changes;
 mod copy;
 mod edit;
 mod fetch;
 mod judge;
 mod keys;
+mod levels;
 mod lifetime;
 mod list;
 mod local;
 mod purge;
 mod record;
 mod sequence;
+mod summary;
+mod sums;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod upgrade;
 
 use std::fmt;
 use std::ops::Bound;
@@ -41,6 +48,8 @@ pub use judge::{Conflict, ancestor_of, parent_of};
 pub use lifetime::{FIRST_FREE_SHARD, allocate, drop_shard, resume_drops};
 pub use list::bounded_scan;
 pub use record::RevData;
+pub use summary::Summary;
+pub use sums::{DocumentDigest, Part};
 
 /// The number of a shard copy on its node; the first 8 bytes of all its keys. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

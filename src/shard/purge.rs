@@ -126,7 +126,7 @@ fn compact_document(transaction: &mut Transaction<'_, '_>, id: &DocId) -> Result
     for rev in old {
         if let Some(data) = loaded.tree.value_mut(&rev) {
             let before = *data;
-            *data = RevData { body: 0, active: 0, external: 0, ..before };
+            *data = before.without_body();
             transaction.drop_body(&before)?;
         }
     }

@@ -3,15 +3,17 @@
 use bytes::Bytes;
 
 use super::keys::{self, Kind};
+use super::summary::{self, Summary};
 use super::{ShardId, Sizes};
 use crate::document::id::DocId;
-use crate::document::render::{Attachment, Encoding, StoredRevision};
 use crate::document::rev_tree::{RevTree, RevValue};
 use crate::document::revision::{RevHash, Revision};
 use crate::storage::{StorageError, View, WriteView};
 use crate::wire::codec::{CodecError, Reader, put_bool, put_bytes, put_str, put_varint};
 
 const VERSION: u8 = 1;
+/// Headers and documents of version 1 had no summaries; `upgrade.rs` reads those.
+pub(super) const SUMMARIZED: u8 = 2;
 
 /// What the revision tree of a document keeps for a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +26,44 @@ pub struct RevData {
     pub active: u64,
     /// The same before compression.
     pub external: u64,
+    /// What its attachments add to the document's digest, 0 without any.
+    pub(super) attachments: u128,
 }
+
+/// Flags of a revision in a tree: they are on disk.
+const DELETED: u8 = 1;
+const HAS_ATTACHMENTS: u8 = 2;
 
 impl RevData {
     /// Whether the body can still be read; a revision without is shown as `missing`.
     pub fn is_available(&self) -> bool {
         self.body != 0
+    }
+
+    /// This revision without its body, as compaction leaves it.
+    pub(super) fn without_body(&self) -> RevData {
+        RevData { deleted: self.deleted, body: 0, active: 0, external: 0, attachments: 0 }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        let attachments = if self.attachments != 0 { HAS_ATTACHMENTS } else { 0 };
+        out.push(if self.deleted { DELETED } else { 0 } | attachments);
+        for number in [self.body, self.active, self.external] {
+            put_varint(out, number);
+        }
+        if self.attachments != 0 {
+            out.extend_from_slice(&self.attachments.to_le_bytes());
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<RevData, CodecError> {
+        let flags = reader.u8()?;
+        if flags & !(DELETED | HAS_ATTACHMENTS) != 0 {
+            return Err(CodecError::Invalid("flags of a revision"));
+        }
+        let (body, active, external) = (reader.varint()?, reader.varint()?, reader.varint()?);
+        let attachments = if flags & HAS_ATTACHMENTS == 0 { 0 } else { u128::from_le_bytes(reader.array()?) };
+        Ok(RevData { deleted: flags & DELETED != 0, body, active, external, attachments })
     }
 }
 
@@ -78,7 +112,7 @@ pub(super) fn read_rev(reader: &mut Reader<'_>) -> Result<Revision, CodecError> 
     Ok(Revision::new(pos, hash))
 }
 
-fn read_leaves(reader: &mut Reader<'_>) -> Result<Vec<LeafName>, CodecError> {
+pub(super) fn read_leaves(reader: &mut Reader<'_>) -> Result<Vec<LeafName>, CodecError> {
     let mut out = Vec::new();
     for _ in 0..reader.varint()? {
         let deleted = reader.bool()?;
@@ -93,16 +127,16 @@ pub(super) struct Header {
     pub update_seq: u64,
     pub purge_seq: u64,
     pub last_body: u64,
-    pub doc_count: u64,
-    pub doc_del_count: u64,
-    pub design_count: u64,
-    /// Of all leaves.
-    pub active: u64,
-    pub external: u64,
+    /// Of all documents.
+    pub total: Summary,
     /// Bytes of all body records, old ones too, and of the blobs that they name.
     pub stored: u64,
     /// Bytes of document and sequence records.
     pub records: u64,
+    /// Levels of summaries, see `levels.rs`.
+    pub height: u8,
+    /// What the hashes of ids begin with there; drawn with the first level.
+    pub salt: u64,
 }
 
 impl Header {
@@ -112,32 +146,27 @@ impl Header {
     }
 
     pub(super) fn write(&self, view: &mut WriteView<'_>, shard: ShardId) {
-        let mut out = vec![VERSION];
-        let Header { update_seq, purge_seq, last_body, doc_count, doc_del_count, design_count, .. } = *self;
-        let Header { active, external, stored, records, .. } = *self;
-        for number in [update_seq, purge_seq, last_body, doc_count, doc_del_count, design_count] {
+        let mut out = vec![SUMMARIZED];
+        for number in [self.update_seq, self.purge_seq, self.last_body, self.stored, self.records, self.salt] {
             put_varint(&mut out, number);
         }
-        for number in [active, external, stored, records] {
-            put_varint(&mut out, number);
-        }
+        out.push(self.height);
+        self.total.encode(&mut out);
         view.put(keys::key(shard, Kind::Header, b""), out);
     }
 
     fn decode(bytes: &[u8]) -> Result<Header, CodecError> {
         let mut reader = Reader::new(bytes);
-        reader.version(VERSION)?;
+        reader.version(SUMMARIZED)?;
         let header = Header {
             update_seq: reader.varint()?,
             purge_seq: reader.varint()?,
             last_body: reader.varint()?,
-            doc_count: reader.varint()?,
-            doc_del_count: reader.varint()?,
-            design_count: reader.varint()?,
-            active: reader.varint()?,
-            external: reader.varint()?,
             stored: reader.varint()?,
             records: reader.varint()?,
+            salt: reader.varint()?,
+            height: reader.u8()?,
+            total: Summary::read(&mut reader)?,
         };
         reader.finish()?;
         Ok(header)
@@ -145,8 +174,8 @@ impl Header {
 
     pub(super) fn sizes(&self) -> Sizes {
         // A blob that several leaves name is stored once, so `active` may be the larger sum.
-        let file = (self.stored + self.records).max(self.active);
-        Sizes { active: self.active, external: self.external, file }
+        let file = (self.stored + self.records).max(self.total.active);
+        Sizes { active: self.total.active, external: self.total.external, file }
     }
 }
 
@@ -156,6 +185,8 @@ pub(super) struct DocHead {
     pub seq: u64,
     /// Body record of the winner.
     pub body: u64,
+    /// See [`Summary::digest`].
+    pub digest: u128,
     /// Winner first.
     pub leaves: Vec<LeafName>,
 }
@@ -167,20 +198,26 @@ impl DocHead {
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<DocHead, CodecError> {
-        reader.version(VERSION)?;
-        Ok(DocHead { seq: reader.varint()?, body: reader.varint()?, leaves: read_leaves(reader)? })
+        reader.version(SUMMARIZED)?;
+        let (seq, body) = (reader.varint()?, reader.varint()?);
+        let (_active, _external) = (reader.varint()?, reader.varint()?);
+        let digest = u128::from_le_bytes(reader.array()?);
+        Ok(DocHead { seq, body, digest, leaves: read_leaves(reader)? })
     }
 }
 
-/// Whether the winner of a document record is a tombstone, reading as little of it as possible.
-pub(super) fn is_deleted(bytes: &[u8]) -> Result<bool, StorageError> {
+/// The summary of a document's record, reading as little of it as possible. `id`: its bytes.
+pub(super) fn summary_of(id: &[u8], bytes: &[u8]) -> Result<Summary, StorageError> {
     let peek = || {
         let mut reader = Reader::new(bytes);
-        reader.version(VERSION)?;
-        for _ in 0..3 {
-            reader.varint()?;
-        }
-        reader.bool()
+        reader.version(SUMMARIZED)?;
+        reader.varint()?;
+        reader.varint()?;
+        let (active, external) = (reader.varint()?, reader.varint()?);
+        let digest = u128::from_le_bytes(reader.array()?);
+        reader.varint()?;
+        let deleted = reader.bool()?;
+        Ok(Summary::of_document(id.starts_with(b"_design/"), deleted, active, external, digest))
     };
     peek().map_err(damaged("document record"))
 }
@@ -193,14 +230,15 @@ pub(super) struct DocRecord {
 }
 
 impl DocRecord {
-    /// Reads a document; answers the size of its record, too.
+    /// Reads a document; answers what it was counted with and the size of its record, too.
     pub(super) fn load(
         view: &dyn View,
         shard: ShardId,
         id: &DocId,
-    ) -> Result<Option<(DocRecord, usize)>, StorageError> {
-        let bytes = view.get(&keys::key(shard, Kind::Document, id.as_str().as_bytes()))?;
-        bytes.map(|bytes| Ok((DocRecord::decode(&bytes)?, bytes.len()))).transpose()
+    ) -> Result<Option<(DocRecord, Summary, usize)>, StorageError> {
+        let Some(bytes) = view.get(&keys::key(shard, Kind::Document, id.as_str().as_bytes()))? else { return Ok(None) };
+        let summary = summary_of(id.as_str().as_bytes(), &bytes)?;
+        Ok(Some((DocRecord::decode(&bytes)?, summary, bytes.len())))
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<DocRecord, StorageError> {
@@ -210,14 +248,7 @@ impl DocRecord {
     fn read(bytes: &[u8]) -> Result<DocRecord, CodecError> {
         let mut reader = Reader::new(bytes);
         let head = DocHead::read(&mut reader)?;
-        let tree = RevTree::decode(&mut reader, |reader| {
-            Ok(RevData {
-                deleted: reader.bool()?,
-                body: reader.varint()?,
-                active: reader.varint()?,
-                external: reader.varint()?,
-            })
-        })?;
+        let tree = RevTree::decode(&mut reader, RevData::read)?;
         reader.finish()?;
         Ok(DocRecord { seq: head.seq, tree })
     }
@@ -227,18 +258,18 @@ impl DocRecord {
         self.tree.leaves().into_iter().map(|leaf| (leaf.rev, leaf.value.deleted)).collect()
     }
 
-    pub(super) fn encode(&self, leaves: &[LeafName]) -> Vec<u8> {
-        let mut out = vec![VERSION];
+    /// The record of a document with these leaves, and what it is counted with.
+    pub(super) fn encode(&self, id: &DocId, leaves: &[LeafName]) -> (Vec<u8>, Summary) {
+        let summary = summary::of_tree(id, leaves, &self.tree);
+        let mut out = vec![SUMMARIZED];
         put_varint(&mut out, self.seq);
         put_varint(&mut out, self.tree.winner().map_or(0, |winner| winner.value.body));
+        put_varint(&mut out, summary.active);
+        put_varint(&mut out, summary.external);
+        out.extend_from_slice(&summary.digest.to_le_bytes());
         put_leaves(&mut out, leaves);
-        self.tree.encode(&mut out, |data, out| {
-            put_bool(out, data.deleted);
-            put_varint(out, data.body);
-            put_varint(out, data.active);
-            put_varint(out, data.external);
-        });
-        out
+        self.tree.encode(&mut out, RevData::encode);
+        (out, summary)
     }
 }
 
@@ -267,75 +298,6 @@ impl SeqRecord {
         };
         read().map_err(damaged("sequence record"))
     }
-}
-
-/// The content of a revision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct BodyRecord {
-    pub attachments: Vec<Attachment>,
-    pub text: Bytes,
-}
-
-impl BodyRecord {
-    pub(super) fn load(view: &dyn View, shard: ShardId, number: u64) -> Result<BodyRecord, StorageError> {
-        let Some(bytes) = view.get(&keys::number_key(shard, Kind::Body, number))? else {
-            return Err(StorageError::Corrupt(format!("body {number} of shard {} is missing", shard.0)));
-        };
-        BodyRecord::decode(bytes)
-    }
-
-    pub(super) fn stored(self, rev: Revision, deleted: bool) -> StoredRevision {
-        StoredRevision { rev, deleted, body: self.text, attachments: self.attachments }
-    }
-
-    pub(super) fn encode(attachments: &[Attachment], text: &[u8]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(text.len() + 2 + attachments.len() * 128);
-        out.push(VERSION);
-        put_varint(&mut out, attachments.len() as u64);
-        for attachment in attachments {
-            put_attachment(&mut out, attachment);
-        }
-        out.extend_from_slice(text);
-        out
-    }
-
-    pub(super) fn decode(bytes: Vec<u8>) -> Result<BodyRecord, StorageError> {
-        let read = || {
-            let mut reader = Reader::new(&bytes);
-            reader.version(VERSION)?;
-            let mut attachments = Vec::new();
-            for _ in 0..reader.varint()? {
-                attachments.push(read_attachment(&mut reader)?);
-            }
-            Ok((attachments, bytes.len() - reader.rest().len()))
-        };
-        let (attachments, at) = read().map_err(damaged("body record"))?;
-        Ok(BodyRecord { attachments, text: Bytes::from(bytes).slice(at..) })
-    }
-}
-
-fn put_attachment(out: &mut Vec<u8>, attachment: &Attachment) {
-    put_str(out, &attachment.name);
-    put_str(out, &attachment.content_type);
-    for number in [attachment.revpos, attachment.length, attachment.stored_length] {
-        put_varint(out, number);
-    }
-    put_bool(out, attachment.encoding == Encoding::Gzip);
-    out.extend_from_slice(&attachment.digest);
-    out.extend_from_slice(&attachment.blob);
-}
-
-fn read_attachment(reader: &mut Reader<'_>) -> Result<Attachment, CodecError> {
-    Ok(Attachment {
-        name: reader.str()?.to_owned(),
-        content_type: reader.str()?.to_owned(),
-        revpos: reader.varint()?,
-        length: reader.varint()?,
-        stored_length: reader.varint()?,
-        encoding: if reader.bool()? { Encoding::Gzip } else { Encoding::Identity },
-        digest: reader.array()?,
-        blob: reader.array()?,
-    })
 }
 
 /// Number and bytes, as the local documents keep them.

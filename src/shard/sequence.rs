@@ -1,126 +1,190 @@
-//! The sequence index: one row per document under the sequence of its last change, and counters of its blocks.
+//! The sequence index: one row per document under the sequence of its last change, and summaries in levels above.
 //!
-//! Counters of 1,024 and 1,048,576 sequences change with the rows, so that "how many rows lie behind" reads at most
-//! 1,023 keys of one block, 1,023 counters of blocks, and one counter per million sequences.
+//! A node of level k holds the [`Summary`] of the documents that changed last within one block of 2^(FANOUT_BITS * k)
+//! sequences; a block without any has none. There are as many levels as the last sequence has digits in that base,
+//! less one, so that "how many rows lie behind" reads at most 32 records of each. A shard without levels over its ids
+//! (`levels.rs`) has too few rows to need them here.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use super::ShardId;
-use super::keys::{self, Kind};
-use crate::storage::{Direction, StorageError, View, WriteView};
+use super::keys::{self, Kind, PREFIX};
+use super::levels::{FANOUT_BITS, decode, encode};
+use super::record::{self, Header, SeqRecord};
+use super::summary::Summary;
+use crate::storage::{Direction, KeyRange, StorageError, View, WriteView};
 
-const BLOCK: u64 = 1 << 10;
-const LARGE_BLOCK: u64 = 1 << 20;
+/// How a sum takes a row in.
+type RowSummary<'r> = dyn Fn(&[u8]) -> Result<Summary, StorageError> + 'r;
 
-/// Adds the row of `seq`, which must be new.
-pub(super) fn insert(view: &mut WriteView<'_>, shard: ShardId, seq: u64, row: Vec<u8>) -> Result<(), StorageError> {
-    view.put(keys::number_key(shard, Kind::Sequence, seq), row);
-    adjust(view, shard, seq, |count| count.checked_add(1))
+/// How many levels there are.
+pub(super) fn levels(header: &Header) -> u8 {
+    match header.height {
+        0 => 0,
+        _ => (header.update_seq.checked_ilog2().unwrap_or(0) / FANOUT_BITS) as u8,
+    }
 }
 
-/// Removes the row of `seq`, which must be there.
-pub(super) fn remove(view: &mut WriteView<'_>, shard: ShardId, seq: u64) -> Result<(), StorageError> {
-    view.delete(keys::number_key(shard, Kind::Sequence, seq));
-    adjust(view, shard, seq, |count| count.checked_sub(1))
+fn bits(level: u8) -> u32 {
+    FANOUT_BITS * u32::from(level)
 }
 
-fn adjust(
+/// The key of block `block` of a level; at level 0 that of a row.
+fn key(shard: ShardId, level: u8, block: u64) -> Vec<u8> {
+    if level == 0 {
+        return keys::number_key(shard, Kind::Sequence, block);
+    }
+    let mut key = keys::key(shard, Kind::SequenceLevel, &[level]);
+    key.extend_from_slice(&block.to_be_bytes());
+    key
+}
+
+/// The blocks of a level from `first` up to, not including, `end` (`None`: to the last).
+fn range(shard: ShardId, level: u8, first: u64, end: Option<u64>) -> KeyRange {
+    let end = match end {
+        Some(end) => Some(key(shard, level, end)),
+        None if level == 0 => keys::all(shard, Kind::Sequence).end,
+        None => KeyRange::prefix(&keys::key(shard, Kind::SequenceLevel, &[level])).end,
+    };
+    KeyRange { start: key(shard, level, first), end }
+}
+
+/// All of a level.
+pub(super) fn all(shard: ShardId, level: u8) -> KeyRange {
+    range(shard, level, 0, None)
+}
+
+/// The block one level up that takes in a block, or a row.
+pub(super) fn parent(number: u64) -> u64 {
+    number >> FANOUT_BITS
+}
+
+/// The record of a block.
+pub(super) fn node(shard: ShardId, level: u8, block: u64, sum: &Summary) -> (Vec<u8>, Vec<u8>) {
+    (key(shard, level, block), encode(sum))
+}
+
+/// The number and the summary of what stands at a level.
+pub(super) fn entry(
+    view: &dyn View,
+    shard: ShardId,
+    level: u8,
+    key: &[u8],
+    value: &[u8],
+) -> Result<(u64, Summary), StorageError> {
+    let summary = if level == 0 { of_row(view, shard, value)? } else { decode(value)? };
+    Ok((number_of(level, key)?, summary))
+}
+
+fn number_of(level: u8, key: &[u8]) -> Result<u64, StorageError> {
+    let number = key.get(PREFIX + usize::from(level > 0)..).and_then(|number| number.try_into().ok());
+    number.map(u64::from_be_bytes).ok_or_else(|| StorageError::Corrupt("a sequence's key is cut short".into()))
+}
+
+/// Calls `read` with each key and value of a range until it fails.
+fn scan(
+    view: &dyn View,
+    range: &KeyRange,
+    mut read: impl FnMut(&[u8], &[u8]) -> Result<(), StorageError>,
+) -> Result<(), StorageError> {
+    if range.is_empty() {
+        return Ok(());
+    }
+    let mut outcome = Ok(());
+    view.scan(range, Direction::Forward, &mut |key, value| {
+        outcome = read(key, value);
+        if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    outcome
+}
+
+/// The summary of the document of a row, which is read.
+fn of_row(view: &dyn View, shard: ShardId, row: &[u8]) -> Result<Summary, StorageError> {
+    let id = SeqRecord::decode(row)?.id;
+    let id = id.as_str().as_bytes();
+    match view.get(&keys::key(shard, Kind::Document, id))? {
+        Some(bytes) => record::summary_of(id, &bytes),
+        None => Err(StorageError::Corrupt("a row of the sequence index has no document".into())),
+    }
+}
+
+/// Brings the levels in step with the rows of `view`. `deltas`: what is new at each sequence; `before` and `header`:
+/// the shard before and after that.
+pub(super) fn apply(
     view: &mut WriteView<'_>,
     shard: ShardId,
-    seq: u64,
-    change: impl Fn(u64) -> Option<u64>,
+    (before, header): (&Header, &Header),
+    deltas: &BTreeMap<u64, Summary>,
 ) -> Result<(), StorageError> {
-    for (kind, size) in [(Kind::Block, BLOCK), (Kind::LargeBlock, LARGE_BLOCK)] {
-        let key = keys::number_key(shard, kind, seq / size);
-        let before = view.get(&key)?.map_or(Ok(0), |bytes| number(&bytes))?;
-        match change(before) {
-            Some(0) => view.delete(key),
-            Some(after) => view.put(key, after.to_be_bytes().to_vec()),
-            None => return Err(StorageError::Corrupt("a counter of the sequence index fell below zero".into())),
+    for level in 1..=levels(before) {
+        let mut blocks: BTreeMap<u64, Summary> = BTreeMap::new();
+        for (seq, delta) in deltas {
+            let block = blocks.entry(seq >> bits(level)).or_default();
+            *block = block.plus(*delta);
         }
+        for (block, delta) in blocks.into_iter().filter(|(_, delta)| *delta != Summary::default()) {
+            let key = key(shard, level, block);
+            let sum = view.get(&key)?.map_or(Ok(Summary::default()), |bytes| decode(&bytes))?.plus(delta);
+            put(view, key, sum);
+        }
+    }
+    for level in levels(before) + 1..=levels(header) {
+        let mut blocks: BTreeMap<u64, Summary> = BTreeMap::new();
+        scan(view, &all(shard, level - 1), |key, value| {
+            let (number, summary) = entry(view, shard, level - 1, key, value)?;
+            let block = blocks.entry(parent(number)).or_default();
+            *block = block.plus(summary);
+            Ok(())
+        })?;
+        blocks.into_iter().for_each(|(block, sum)| put(view, key(shard, level, block), sum));
     }
     Ok(())
 }
 
-pub(super) fn number(bytes: &[u8]) -> Result<u64, StorageError> {
-    let bytes = bytes.try_into().map_err(|_| StorageError::Corrupt("a counter is not 8 bytes".into()))?;
-    Ok(u64::from_be_bytes(bytes))
+fn put(view: &mut WriteView<'_>, key: Vec<u8>, sum: Summary) {
+    if sum.documents() == 0 { view.delete(key) } else { view.put(key, encode(&sum)) }
 }
 
 /// How many rows have a sequence above `seq`.
-pub(super) fn count_above(view: &dyn View, shard: ShardId, seq: u64) -> Result<u64, StorageError> {
-    if seq >= u64::MAX - 2 * LARGE_BLOCK {
-        // No shard lives to see such a sequence; it stands for "behind everything".
-        return Ok(0);
+pub(super) fn count_above(view: &dyn View, shard: ShardId, header: &Header, seq: u64) -> Result<u64, StorageError> {
+    Ok(above(view, shard, header, seq, &|_| Ok(Summary { live: 1, ..Summary::default() }))?.documents())
+}
+
+/// The summary of the documents whose last change has a sequence above `seq`.
+pub(super) fn summary_above(
+    view: &dyn View,
+    shard: ShardId,
+    header: &Header,
+    seq: u64,
+) -> Result<Summary, StorageError> {
+    above(view, shard, header, seq, &|row| of_row(view, shard, row))
+}
+
+fn above(
+    view: &dyn View,
+    shard: ShardId,
+    header: &Header,
+    seq: u64,
+    row: &RowSummary<'_>,
+) -> Result<Summary, StorageError> {
+    if seq >= header.update_seq {
+        return Ok(Summary::default());
     }
-    let first = seq + 1;
-    let block_end = first.next_multiple_of(BLOCK);
-    let large_end = first.next_multiple_of(LARGE_BLOCK);
-    let mut rows = 0;
-    if block_end > first {
-        let range = keys::numbers(shard, Kind::Sequence, first, block_end - 1);
-        view.scan(&range, Direction::Forward, &mut |_, _| {
-            rows += 1;
-            ControlFlow::Continue(())
+    let (mut from, mut sum) = (seq + 1, Summary::default());
+    let top = levels(header);
+    for level in 0..=top {
+        // No shard lives to see a sequence whose block has no end.
+        let end = if level < top { from.checked_next_multiple_of(1 << bits(level + 1)) } else { None };
+        let (first, stop) = (from >> bits(level), end.map(|end| end >> bits(level)));
+        scan(view, &range(shard, level, first, stop), |_, value| {
+            sum = sum.plus(if level == 0 { row(value)? } else { decode(value)? });
+            Ok(())
         })?;
-    }
-    if large_end > block_end {
-        rows += sum(view, shard, Kind::Block, block_end / BLOCK, large_end / BLOCK - 1)?;
-    }
-    rows += sum(view, shard, Kind::LargeBlock, large_end / LARGE_BLOCK, u64::MAX)?;
-    Ok(rows)
-}
-
-fn sum(view: &dyn View, shard: ShardId, kind: Kind, first: u64, last: u64) -> Result<u64, StorageError> {
-    let mut total = Ok(0);
-    view.scan(&keys::numbers(shard, kind, first, last), Direction::Forward, &mut |_, value| {
-        match (&mut total, number(value)) {
-            (Ok(total), Ok(count)) => *total += count,
-            (_, Err(error)) => total = Err(error),
-            (Err(_), _) => {}
-        }
-        if total.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    total
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::storage::memory::MemoryStore;
-    use crate::storage::{Batch, Store};
-    use proptest::prelude::*;
-    use std::collections::BTreeSet;
-
-    fn seqs() -> impl Strategy<Value = u64> {
-        prop_oneof![0..3000u64, 1_040_000..1_060_000u64, 3_000_000..4_000_000u64]
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-        #[test]
-        fn counts_equal_a_count_by_hand(
-            rows in prop::collection::btree_set(seqs(), 0..60),
-            gone in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
-            asked in prop::collection::vec(prop_oneof![seqs(), any::<u64>()], 1..20),
-        ) {
-            let (store, shard, empty) = (MemoryStore::new(), ShardId(5), Batch::new());
-            let base = store.view().unwrap();
-            let mut view = WriteView::new(base.as_ref(), &empty);
-            let all: Vec<u64> = rows.iter().copied().collect();
-            let mut left: BTreeSet<u64> = rows;
-            for seq in &all {
-                insert(&mut view, shard, *seq, vec![]).unwrap();
-            }
-            for index in gone {
-                if !all.is_empty() && left.remove(index.get(&all)) {
-                    remove(&mut view, shard, *index.get(&all)).unwrap();
-                }
-            }
-            for seq in asked.into_iter().chain(all.iter().copied()).chain([u64::MAX, u64::MAX - 1]) {
-                let expected = left.iter().filter(|s| **s > seq).count() as u64;
-                prop_assert_eq!(count_above(&view, shard, seq).unwrap(), expected);
-            }
+        match end {
+            Some(end) => from = end,
+            None => break,
         }
     }
+    Ok(sum)
 }

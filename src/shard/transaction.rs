@@ -1,26 +1,38 @@
-//! One committer job's work on a shard: keeps records, indexes and counters of each changed document in step.
+//! One committer job's work on a shard: keeps records, indexes and summaries of each changed document in step.
+//!
+//! Documents and rows are written as they change; the summaries above them once, at the end, for all changes together.
+
+use std::collections::BTreeMap;
 
 use super::ShardId;
+use super::body::BodyRecord;
 use super::keys::{self, Kind};
-use super::record::{BodyRecord, DocRecord, Header, LeafName, RevData, SeqRecord};
+use super::levels::{Change, Levels};
+use super::record::{DocRecord, Header, RevData, SeqRecord};
 use super::sequence;
+use super::summary::{Summary, attachments_digest};
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::rev_tree::RevTree;
+use crate::storage::planted::{Bug, Planted};
 use crate::storage::{BlobGone, BlobStore, StorageError, WriteView, add_reference, drop_reference};
 
-/// A shard's header, and the view that its changes go to. [`Transaction::finish`] writes the header back.
+/// A shard's header, and the view that its changes go to. [`Transaction::finish`] writes header and summaries back.
 pub(super) struct Transaction<'t, 'v> {
     pub view: &'t mut WriteView<'v>,
     pub shard: ShardId,
     pub blobs: BlobStore,
     pub header: Header,
     before: Header,
+    planted: Planted,
     /// Whether a design document was changed.
     pub changed_design: bool,
+    documents: BTreeMap<DocId, Change>,
+    /// What is new at each sequence.
+    sequences: BTreeMap<u64, Summary>,
 }
 
-/// A document as it was loaded: what its counters were made of.
+/// A document as it was loaded: what it was counted with.
 pub(super) struct Loaded {
     pub tree: RevTree<RevData>,
     was: Option<Was>,
@@ -28,36 +40,48 @@ pub(super) struct Loaded {
 
 struct Was {
     seq: u64,
-    deleted: bool,
-    active: u64,
-    external: u64,
+    summary: Summary,
     record_bytes: u64,
 }
 
 impl<'t, 'v> Transaction<'t, 'v> {
-    pub(super) fn new(view: &'t mut WriteView<'v>, shard: ShardId, blobs: &BlobStore) -> Result<Self, StorageError> {
+    pub(super) fn new(
+        view: &'t mut WriteView<'v>,
+        shard: ShardId,
+        blobs: &BlobStore,
+        planted: Planted,
+    ) -> Result<Self, StorageError> {
         let header = Header::read(view, shard)?;
-        Ok(Transaction { view, shard, blobs: blobs.clone(), header, before: header, changed_design: false })
+        let (documents, sequences) = (BTreeMap::new(), BTreeMap::new());
+        let (blobs, before) = (blobs.clone(), header);
+        Ok(Transaction { view, shard, blobs, header, before, planted, changed_design: false, documents, sequences })
     }
 
-    /// Writes the header; answers the shard's last sequence.
-    pub(super) fn finish(self) -> u64 {
+    /// Writes summaries and header; answers the shard's last sequence. `salt` is taken with the first level.
+    pub(super) fn finish(mut self, salt: u64) -> Result<u64, StorageError> {
+        if !self.documents.is_empty() {
+            if self.header.height == 0 {
+                self.header.salt = salt;
+            }
+            let mut levels = Levels::of(self.shard, &self.header);
+            levels.apply(self.view, &self.documents)?;
+            levels.raise(self.view, self.header.total.documents())?;
+            self.header.height = levels.height;
+            sequence::apply(self.view, self.shard, (&self.before, &self.header), &self.sequences)?;
+        }
         if self.header != self.before {
             self.header.write(self.view, self.shard);
         }
-        self.header.update_seq
+        Ok(self.header.update_seq)
     }
 
     /// Reads a document; an unknown one has an empty tree.
     pub(super) fn load(&self, id: &DocId) -> Result<Loaded, StorageError> {
-        let Some((record, bytes)) = DocRecord::load(self.view, self.shard, id)? else {
+        let Some((record, summary, bytes)) = DocRecord::load(self.view, self.shard, id)? else {
             return Ok(Loaded { tree: RevTree::new(), was: None });
         };
-        let leaves = record.leaf_names();
-        let deleted = leaves.first().is_some_and(|leaf| leaf.1);
-        let (active, external) = leaf_sizes(&record.tree);
-        let record_bytes = (bytes + SeqRecord::encode(id, &leaves).len()) as u64;
-        Ok(Loaded { tree: record.tree, was: Some(Was { seq: record.seq, deleted, active, external, record_bytes }) })
+        let record_bytes = (bytes + SeqRecord::encode(id, &record.leaf_names()).len()) as u64;
+        Ok(Loaded { tree: record.tree, was: Some(Was { seq: record.seq, summary, record_bytes }) })
     }
 
     /// Stores the changed tree of `loaded` under a new sequence; an empty one removes the document.
@@ -67,20 +91,23 @@ impl<'t, 'v> Transaction<'t, 'v> {
         self.header.update_seq += 1;
         let record = DocRecord { seq: self.header.update_seq, tree };
         if let Some(was) = &was {
-            sequence::remove(self.view, self.shard, was.seq)?;
+            self.view.delete(keys::number_key(self.shard, Kind::Sequence, was.seq));
+            self.header.records = self.header.records.saturating_sub(was.record_bytes);
         }
-        self.count_out(id, was);
         let leaves = record.leaf_names();
         let key = keys::key(self.shard, Kind::Document, id.as_str().as_bytes());
         if leaves.is_empty() {
             self.view.delete(key);
+            self.count(id, was.as_ref(), None);
             return Ok(());
         }
         let row = SeqRecord::encode(id, &leaves);
-        let bytes = record.encode(&leaves);
-        self.count_in(id, &record.tree, &leaves, bytes.len() + row.len());
+        let (bytes, summary) = record.encode(id, &leaves);
+        self.header.records += (bytes.len() + row.len()) as u64;
+        self.count(id, was.as_ref(), Some(summary));
         self.view.put(key, bytes);
-        sequence::insert(self.view, self.shard, record.seq, row)
+        self.view.put(keys::number_key(self.shard, Kind::Sequence, record.seq), row);
+        Ok(())
     }
 
     /// Stores the changed tree of `loaded` under its old sequence: its leaves must be the same.
@@ -90,41 +117,32 @@ impl<'t, 'v> Transaction<'t, 'v> {
         let record = DocRecord { seq: was.seq, tree };
         let leaves = record.leaf_names();
         let row_bytes = SeqRecord::encode(id, &leaves).len();
-        let bytes = record.encode(&leaves);
-        self.count_out(id, Some(was));
-        self.count_in(id, &record.tree, &leaves, bytes.len() + row_bytes);
+        let (bytes, summary) = record.encode(id, &leaves);
+        assert!(summary == was.summary, "a document's summary is that of its leaves");
+        let header = &mut self.header;
+        header.records = header.records.saturating_sub(was.record_bytes) + (bytes.len() + row_bytes) as u64;
         self.view.put(keys::key(self.shard, Kind::Document, id.as_str().as_bytes()), bytes);
         Ok(())
     }
 
-    fn count_out(&mut self, id: &DocId, was: Option<Was>) {
-        let Some(was) = was else { return };
-        let header = &mut self.header;
-        // Sizes are for information: a wrong one must not stop the node.
-        header.active = header.active.saturating_sub(was.active);
-        header.external = header.external.saturating_sub(was.external);
-        header.records = header.records.saturating_sub(was.record_bytes);
-        match was.deleted {
-            true => header.doc_del_count -= 1,
-            false => {
-                header.doc_count -= 1;
-                header.design_count -= u64::from(id.is_design());
-            }
+    /// Takes a document out of all sums as it was and in as it is, under the new sequence.
+    fn count(&mut self, id: &DocId, was: Option<&Was>, is: Option<Summary>) {
+        let (before, after) = (was.map_or_else(Summary::default, |was| was.summary), is.unwrap_or_default());
+        let delta = match before.live > after.live && self.planted.has(Bug::SummaryNotUpdated) {
+            true => Summary::default(),
+            false => after.minus(before),
+        };
+        self.header.total = self.header.total.plus(delta);
+        let change = self.documents.entry(id.clone()).or_insert(Change { was: was.is_some(), ..Change::default() });
+        change.is = is.is_some();
+        change.delta = change.delta.plus(delta);
+        if let Some(was) = was {
+            let old = self.sequences.entry(was.seq).or_default();
+            *old = old.minus(was.summary);
         }
-    }
-
-    fn count_in(&mut self, id: &DocId, tree: &RevTree<RevData>, leaves: &[LeafName], record_bytes: usize) {
-        let (active, external) = leaf_sizes(tree);
-        let header = &mut self.header;
-        header.active += active;
-        header.external += external;
-        header.records += record_bytes as u64;
-        match leaves.first().is_some_and(|leaf| leaf.1) {
-            true => header.doc_del_count += 1,
-            false => {
-                header.doc_count += 1;
-                header.design_count += u64::from(id.is_design());
-            }
+        if is.is_some() {
+            let new = self.sequences.entry(self.header.update_seq).or_default();
+            *new = new.plus(after);
         }
     }
 
@@ -151,7 +169,7 @@ impl<'t, 'v> Transaction<'t, 'v> {
         self.view.put(keys::number_key(self.shard, Kind::Body, number), record);
         let total = |size: fn(&Attachment) -> u64| text.len() as u64 + attachments.iter().map(size).sum::<u64>();
         let (active, external) = (total(|a| a.stored_length), total(|a| a.length));
-        Ok(Ok(RevData { deleted, body: number, active, external }))
+        Ok(Ok(RevData { deleted, body: number, active, external, attachments: attachments_digest(attachments) }))
     }
 
     /// Removes a revision's content.
@@ -174,11 +192,4 @@ impl<'t, 'v> Transaction<'t, 'v> {
         }
         Ok(())
     }
-}
-
-/// Stored and plain bytes of all leaves.
-fn leaf_sizes(tree: &RevTree<RevData>) -> (u64, u64) {
-    let leaves = tree.leaves();
-    let sum = |size: fn(&RevData) -> u64| leaves.iter().map(|leaf| size(leaf.value)).sum();
-    (sum(|data| data.active), sum(|data| data.external))
 }

@@ -15,6 +15,8 @@ pub enum Bug {
     AcceptTornTail,
     /// Every eighth snapshot of a reader shows half of the last group.
     HalfBatch,
+    /// A document that is deleted is not taken out of counts and digests.
+    SummaryNotUpdated,
 }
 
 /// The set of planted bugs; empty in every build for users.

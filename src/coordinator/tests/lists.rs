@@ -55,7 +55,16 @@ async fn a_long_list_agrees_with_a_sorted_set_in_every_form() {
     assert!(database.write(requests, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
     let sorted: Vec<String> = names.into_iter().collect();
     for descending in [false, true] {
-        for (skip, limit) in [(0, None), (3, Some(250)), (690, Some(50)), (800, None), (0, Some(0))] {
+        for (skip, limit) in [
+            (0, None),
+            (3, Some(250)),
+            (333, None),
+            (690, Some(50)),
+            (699, None),
+            (700, None),
+            (800, None),
+            (0, Some(0)),
+        ] {
             let got = list(&database, AllDocsQuery { descending, skip, limit, ..query() }).await;
             let take = limit.map_or(usize::MAX, |l| l as usize);
             let rows = sorted.iter().cloned();
@@ -125,4 +134,29 @@ async fn design_and_local_documents_have_lists_of_their_own() {
     let keys = KeyBounds::Keys(["_local/m", "_local/zz"].map(text).to_vec());
     let of_keys = AllDocsQuery { keys, include_docs: false, ..local };
     assert_eq!(list(&database, of_keys).await.2, ["_local/m", "?\"_local/zz\""]);
+}
+
+#[tokio::test]
+async fn rows_are_left_out_also_where_each_range_has_ids_of_its_own() {
+    let world = World::new().await;
+    let coordinator = world.start().await;
+    let options = CreateOptions { partitioned: true, q: Some(4), ..CreateOptions::default() };
+    coordinator.create_database("db", options).await.unwrap();
+    let database = coordinator.database("db").unwrap();
+    let names: BTreeSet<String> = (0..1000).map(|n| format!("p{}:{n:04}", n * n % 9)).collect();
+    let requests = names.iter().map(|name| request(name, "{}")).collect();
+    assert!(database.write(requests, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+    let sorted: Vec<String> = names.into_iter().collect();
+    for (descending, skip) in [false, true].into_iter().flat_map(|d| [201, 500, 777, 998].map(|skip| (d, skip))) {
+        let keys = between(Some(&sorted[if descending { 999 } else { 0 }]), None);
+        let query = AllDocsQuery { descending, skip: skip as u64, limit: Some(3), keys, ..query() };
+        let expected: Vec<String> = match descending {
+            false => sorted.iter().skip(skip).take(3).cloned().collect(),
+            true => sorted.iter().rev().skip(skip).take(3).cloned().collect(),
+        };
+        assert_eq!(list(&database, query).await, (Some(1000), Some(skip as u64), expected));
+    }
+    let summed = database.partition_info("p1").await.unwrap();
+    let live = sorted.iter().filter(|name| name.starts_with("p1:")).count() as u64;
+    assert_eq!((summed.doc_count, summed.external), (live, 2 * live));
 }

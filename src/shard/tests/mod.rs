@@ -5,6 +5,7 @@ mod documents;
 mod lifetime;
 mod model;
 mod reads;
+mod sums;
 
 use std::sync::Arc;
 
