@@ -153,6 +153,8 @@ pub const COMMIT_GROUP_JOBS: usize = 1024;
 pub const COMMIT_GROUP_BYTES: usize = 8 << 20;
 /// Default size of the store's page cache in bytes (`[settee] memory_mb` gives caches 48 of 160 MB).
 pub const STORE_CACHE_BYTES: usize = 48 << 20;
+/// Different places of damaged data that a node remembers and tells in its log: the rest is only counted.
+pub const DAMAGE_PLACES: usize = 1000;
 /// How long an uploaded blob stays without a committed edit that names it: longer than any request may take.
 pub const BLOB_LEASE: Duration = Duration::from_secs(15 * 60);
 /// Blobs up to this stored size live in the ordered store. A file costs two syncs of its own (0.4 ms as measured) and

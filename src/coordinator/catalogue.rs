@@ -24,7 +24,7 @@ use crate::index::Indexes;
 use crate::limits;
 use crate::script::Scripts;
 use crate::shard::{self, ShardError, ShardId};
-use crate::storage::{Direction, KeyRange, Storage, StorageError, View, WriteView};
+use crate::storage::{Damage, Direction, KeyRange, Storage, StorageError, View, WriteView};
 use crate::world::Env;
 
 /// What a node's coordinator is started with.
@@ -303,6 +303,11 @@ impl Coordinator {
     /// Whether a disk error has stopped all writes of this node until it is restarted.
     pub fn writes_stopped(&self) -> bool {
         self.context.storage.writes_stopped()
+    }
+
+    /// What of the node's data was found damaged so far.
+    pub fn damage(&self) -> &Damage {
+        self.context.storage.damage()
     }
 
     /// Whether there is such a database.

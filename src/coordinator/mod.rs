@@ -32,6 +32,7 @@ pub mod write;
 
 pub use crate::index::{Grouping, KeyBound, KeySpan};
 pub use crate::shard::{Fetched, ShardError, Want};
+pub use crate::storage::{CommitError, Damage, StorageError};
 pub use attachment::{Staged, Upload, UploadOptions};
 pub use catalogue::{Coordinator, CreateOptions, NamesQuery, Options};
 pub use changes::{Candidate, ChangeRow, Changes, ChangesFilter, ChangesQuery, RowFilter, Since, Style};

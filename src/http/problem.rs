@@ -13,7 +13,8 @@ use crate::auth::access::Refusal;
 use crate::auth::users::UserError;
 use crate::config::ConfigError;
 use crate::coordinator::{
-    ChangesError, DatabaseError, DesignLookupError, ReadError, SettingError, ShardError, ViewError, WriteError,
+    ChangesError, CommitError, DatabaseError, DesignLookupError, ReadError, SettingError, ShardError, StorageError,
+    ViewError, WriteError,
 };
 use crate::document::draft::DraftError;
 use crate::document::json::{JsonError, Value};
@@ -130,6 +131,12 @@ impl Problem {
     /// 500: the node failed, not the client. `reason` goes to the client, so it names no paths or secrets.
     pub fn internal(reason: impl Into<Cow<'static, str>>) -> Problem {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_server_error", reason)
+    }
+
+    /// 500: stored data are damaged here; named as CouchDB names it.
+    pub fn damaged() -> Problem {
+        let reason = "Stored data that this needs are damaged on this node.";
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "file_corruption", reason)
     }
 
     /// 503: too few copies or a node that is stopping; the client may try again.
@@ -274,6 +281,11 @@ impl From<BadRevision> for Problem {
 
 impl From<ShardError> for Problem {
     fn from(error: ShardError) -> Problem {
+        if let ShardError::Storage(StorageError::Corrupt(_))
+        | ShardError::Commit(CommitError::Storage(StorageError::Corrupt(_))) = &error
+        {
+            return Problem::damaged();
+        }
         tracing::error!("a request failed below the coordinator: {error:?}");
         Problem::unavailable("The node could not reach its data, try again.")
     }

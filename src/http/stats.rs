@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
+use crate::coordinator::Damage;
 use crate::world::{Env, Instant};
 
 const METHODS: [&str; 7] = ["COPY", "DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT"];
@@ -82,13 +83,25 @@ impl Stats {
         }})
     }
 
+    /// What the tree tells beyond CouchDB's: damage that was found in the node's data.
+    pub fn of_settee(damage: &Damage) -> Value {
+        json!({
+            "damaged_reads": counter(damage.refused(), "number of operations refused because of damaged data"),
+            "damaged_places": {
+                "value": damage.places().len(),
+                "type": "gauge",
+                "desc": "number of different places of damaged data found since the start",
+            },
+        })
+    }
+
     /// The record of `_system`.
     pub fn system(&self, env: &Env) -> Value {
         json!({"uptime": env.now().since(self.started).as_secs()})
     }
 
     /// The text of `_prometheus`.
-    pub fn prometheus(&self, env: &Env) -> String {
+    pub fn prometheus(&self, env: &Env, damage: &Damage) -> String {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let mut out = String::from("# TYPE couchdb_httpd_requests_total counter\n");
         out.push_str(&format!("couchdb_httpd_requests_total {}\n", counts.requests));
@@ -102,6 +115,9 @@ impl Stats {
         }
         let uptime = env.now().since(self.started).as_secs();
         out.push_str(&format!("# TYPE couchdb_uptime_seconds counter\ncouchdb_uptime_seconds {uptime}\n"));
+        let (reads, places) = (damage.refused(), damage.places().len());
+        out.push_str(&format!("# TYPE settee_damaged_reads_total counter\nsettee_damaged_reads_total {reads}\n"));
+        out.push_str(&format!("# TYPE settee_damaged_places gauge\nsettee_damaged_places {places}\n"));
         out
     }
 }

@@ -5,6 +5,8 @@
 //!   DIR/blobs/SHARD/HH/HASH             SHARD: 16 hex digits, HH: first two of HASH, HASH: BLAKE3 of the stored bytes
 //! ```
 //!
+//! A file's bytes lie in checksummed blocks (`blocks.rs`), so that a range is checked as the whole is.
+//!
 //! A blob's file and directories are synced before [`BlobWriter::finish`](super::BlobWriter::finish) returns, so before
 //! any edit can name it. Small blobs live in the ordered store instead (`blob_refs.rs`). What may be removed, and when,
 //! is decided by the rules of `lease.rs`; this file holds the names, the collector and the shared state.
@@ -23,12 +25,14 @@ use tokio::sync::Notify;
 use super::blob_read::{BlobReader, ReadAs, Source};
 use super::blob_refs;
 use super::blob_write::BlobWriter;
+use super::blocks::{BlockFile, Kind};
+use super::damage::Damage;
 use super::kv::{StorageError, Store};
 use super::lease::{BlobKey, Hold, Pin, SharedLeases};
 use crate::document::render::{Attachment, BlobId, Encoding};
 use crate::limits;
 use crate::wire::hex;
-use crate::world::{Disk, Env, Pool};
+use crate::world::{Disk, Env, File, OpenMode, Pool};
 
 /// How often expired uploads are looked for.
 const COLLECT_EVERY: Duration = Duration::from_secs(60);
@@ -84,6 +88,7 @@ pub(super) struct Inner {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) store: Arc<dyn Store>,
     pub(super) leases: SharedLeases,
+    pub(super) damage: Damage,
     root: PathBuf,
     next_temporary: AtomicU64,
     /// Directories that are known to be durable.
@@ -112,12 +117,13 @@ impl fmt::Debug for BlobStore {
 
 impl BlobStore {
     /// The blobs below `root`; starts the collector, which first looks for what a crash left.
-    pub(super) fn start(env: &Env, root: PathBuf, store: Arc<dyn Store>) -> Self {
+    pub(super) fn start(env: &Env, root: PathBuf, store: Arc<dyn Store>, damage: Damage) -> Self {
         let inner = Arc::new(Inner {
             env: env.clone(),
             disk: env.disk(),
             store,
             leases: SharedLeases::default(),
+            damage,
             root,
             next_temporary: AtomicU64::new(1),
             directories: Mutex::default(),
@@ -329,12 +335,21 @@ impl Inner {
             }
         }
         let path = self.file(key);
-        let file = self.disk.open(&path, crate::world::OpenMode::Read)?;
-        let len = file.len()?;
-        if len != stored_length {
-            return Err(StorageError::Corrupt(format!("{} has {len} bytes, not {stored_length}", path.display())));
+        let corrupt = |what: String| StorageError::Corrupt(format!("attachment file {}: {what}", path.display()));
+        let file = match self.disk.open(&path, OpenMode::Read) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(corrupt("it is missing".into())),
+            other => other?,
+        };
+        // Files of format 1 hold the bytes and nothing else, so their length tells them.
+        if file.len()? == stored_length {
+            return Ok(Source::file(file, stored_length));
         }
-        Ok(Source::file(file, len))
+        let blocks = BlockFile::open(file, Kind::Blob).map_err(|error| corrupt(error.to_string()))?;
+        let len = blocks.len()?;
+        if len != stored_length || !blocks.has_whole_length()? {
+            return Err(corrupt(format!("it holds {len} bytes, not {stored_length}")));
+        }
+        Ok(Source::file(Arc::new(blocks), stored_length))
     }
 }
 

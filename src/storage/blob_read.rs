@@ -1,6 +1,7 @@
 //! Reading a blob in bounded steps, as stored or as plain bytes, whole or a range.
 //!
-//! A stream holds at most one step of output and one read buffer. A whole read checks the content against its hash.
+//! A stream holds at most one step of output and one read buffer. Every block is checked
+//! before it is handed on, and a whole read against the content's hash at its end.
 
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
@@ -118,7 +119,8 @@ impl BlobReader {
         }
         let opening = (self.blobs.clone(), self.key, self.stored_length, self.gunzip, self.range);
         let env = self.blobs.0.env.clone();
-        let (bytes, stage) = env.blocking(Pool::Foreground, move || step(stage, opening)).await?;
+        let read = env.blocking(Pool::Foreground, move || step(stage, opening)).await;
+        let (bytes, stage) = self.blobs.0.damage.noted(read)?;
         self.stage = stage;
         Ok(if bytes.is_empty() { None } else { Some(bytes) })
     }

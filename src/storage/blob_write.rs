@@ -5,7 +5,7 @@
 
 use std::io::Write;
 use std::mem;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use flate2::{Compression, GzBuilder};
 use md5::{Digest, Md5};
 
 use super::blob::{BlobStore, StageMode, Staged};
+use super::blocks::{BlockFile, Kind};
 use super::kv::StorageError;
 use super::lease::Hold;
 use crate::document::render::{BlobId, Encoding};
@@ -144,13 +145,18 @@ impl Sink {
     fn flush(&mut self) -> Result<(), StorageError> {
         if self.file.is_none() {
             let path = self.blobs.0.temporary()?;
-            let file = self.blobs.0.disk.open(&path, OpenMode::CreateNew)?;
+            let file = self.create(&path)?;
             self.file = Some((path, file));
         }
         let Some((_, file)) = &self.file else { return Ok(()) };
         file.write_at(self.stored, &self.waiting)?;
         self.hash();
         Ok(())
+    }
+
+    fn create(&self, path: &Path) -> Result<Arc<dyn File>, StorageError> {
+        let file = self.blobs.0.disk.open(path, OpenMode::CreateNew)?;
+        Ok(Arc::new(BlockFile::create(file, Kind::Blob)?))
     }
 
     fn hash(&mut self) {
@@ -173,7 +179,7 @@ impl Sink {
             }
             // No room left in memory: it becomes a file, hashed already.
             let path = self.blobs.0.temporary()?;
-            let file = self.blobs.0.disk.open(&path, OpenMode::CreateNew)?;
+            let file = self.create(&path)?;
             file.write_at(0, &bytes)?;
             self.file = Some((path, file));
         } else {

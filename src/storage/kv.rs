@@ -158,7 +158,11 @@ impl std::error::Error for StorageError {}
 
 impl From<io::Error> for StorageError {
     fn from(error: io::Error) -> Self {
-        StorageError::Io(error.to_string())
+        match error.kind() {
+            // Bytes that do not fit their checksum, and a file that ends too early.
+            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => StorageError::Corrupt(error.to_string()),
+            _ => StorageError::Io(error.to_string()),
+        }
     }
 }
 

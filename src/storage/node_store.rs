@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   DIR/lock            held while the process runs
-//!   DIR/format          "settee-format: 1"; a newer number is refused
+//!   DIR/format          "settee-format: 2"; a newer number is refused, an older one is read
 //!   DIR/journal/*.log   what is committed and not yet in the engine, see journal/frame.rs
 //!   DIR/store/0.redb    the engine
 //!   DIR/blobs/..        see blob.rs
@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use super::blob::BlobStore;
 use super::committer::Committer;
+use super::damage::Damage;
 use super::kv::{Batch, StorageError, Store, View};
 use super::layered::LayeredStore;
 use super::memory::MemoryStore;
@@ -24,7 +25,7 @@ use crate::limits;
 use crate::world::{Disk, Env, OpenMode, Pool, path};
 
 /// The version of everything below the data directory that this build writes.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 const FORMAT_KEY: &str = "settee-format: ";
 
 /// Which ordered store to use.
@@ -103,6 +104,7 @@ struct Inner {
     store: Arc<dyn Store>,
     committer: Committer,
     blobs: BlobStore,
+    damage: Damage,
     planted: Planted,
 }
 
@@ -146,8 +148,9 @@ impl Storage {
         let files = env.clone();
         let store = env.blocking(Pool::Foreground, move || open_files(&files, &disk, &root, options)).await?;
         let committer = Committer::start(&env, Arc::clone(&store));
-        let blobs = BlobStore::start(&env, dir.join("blobs"), Arc::clone(&store));
-        Ok(Storage(Arc::new(Inner { env, store, committer, blobs, planted: options.planted })))
+        let damage = Damage::default();
+        let blobs = BlobStore::start(&env, dir.join("blobs"), Arc::clone(&store), damage.clone());
+        Ok(Storage(Arc::new(Inner { env, store, committer, blobs, damage, planted: options.planted })))
     }
 
     /// The node's host.
@@ -163,6 +166,11 @@ impl Storage {
     /// The attachments' files.
     pub fn blobs(&self) -> &BlobStore {
         &self.0.blobs
+    }
+
+    /// What of the data was found damaged so far.
+    pub fn damage(&self) -> &Damage {
+        &self.0.damage
     }
 
     /// Whether a disk error has stopped all writes of this node until it is restarted.
@@ -196,7 +204,8 @@ impl Storage {
         step: impl FnOnce(&dyn View) -> Result<T, StorageError> + Send + 'static,
     ) -> Result<T, StorageError> {
         let store = Arc::clone(&self.0.store);
-        self.0.env.blocking(pool, move || step(store.view()?.as_ref())).await
+        let read = self.0.env.blocking(pool, move || step(store.view()?.as_ref())).await;
+        self.0.damage.noted(read)
     }
 }
 
@@ -246,18 +255,23 @@ fn sync_names_above(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses a directory of a newer settee; marks a new one with this build's format.
+/// Refuses a directory of a newer settee; marks a new one, and an older one, with this build's format: what is written
+/// from now on an older settee cannot read.
 fn check_format(disk: &dyn Disk, dir: &Path) -> Result<(), OpenError> {
     let name = dir.join("format");
+    let mut kept = None;
     if disk.exists(&name)? {
         let file = disk.open(&name, OpenMode::Read)?;
         let mut text = vec![0; file.len()?.min(64) as usize];
         file.read_at(0, &mut text)?;
-        return match read_format(&text) {
-            Some(format) if format <= FORMAT => Ok(()),
-            Some(format) => Err(OpenError::TooNew(format)),
-            None => Err(StorageError::Corrupt(format!("{} has no format number", name.display())).into()),
-        };
+        match read_format(&text) {
+            Some(format) if format <= FORMAT => kept = Some(format),
+            Some(format) => return Err(OpenError::TooNew(format)),
+            None => return Err(StorageError::Corrupt(format!("{} has no format number", name.display())).into()),
+        }
+    }
+    if kept == Some(FORMAT) {
+        return Ok(());
     }
     let temporary = dir.join("format.new");
     let file = disk.open(&temporary, OpenMode::Create)?;
@@ -288,9 +302,9 @@ mod tests {
         assert!(matches!(second, Err(OpenError::Locked(_))), "{second:?}");
         drop(storage);
         let other = tempfile::tempdir().unwrap();
-        std::fs::write(other.path().join("format"), "settee-format: 2\n").unwrap();
+        std::fs::write(other.path().join("format"), "settee-format: 99\n").unwrap();
         let newer = Storage::open(env(), other.path(), StorageOptions::default()).await;
-        assert!(matches!(newer, Err(OpenError::TooNew(2))), "{newer:?}");
+        assert!(matches!(newer, Err(OpenError::TooNew(99))), "{newer:?}");
     }
 
     #[tokio::test]

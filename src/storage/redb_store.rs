@@ -3,25 +3,31 @@
 //! A new file is made under a temporary name, committed once, closed, renamed, and its directory synced: a redb file
 //! that loses power while it is being created can never be opened again. Quick-repair is on, at the price of one more
 //! sync per commit: without it a restart after a kill walks the whole file.
+//!
+//! Nothing damaged is served: blocks are checksummed below redb (`redb_file.rs`); a lookup or scan that would need what
+//! is gone fails with [`StorageError::Corrupt`], all others go on.
 
-use std::io;
 use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use redb::{Builder, Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
+use redb::{Builder, Database, ReadOnlyTable, ReadableDatabase, TableDefinition};
 
 use super::kv::{Batch, Direction, KeyRange, StorageError, Store, View, Visit};
 use super::planted::{Bug, Planted};
-use crate::world::{Disk, File, OpenMode};
+use super::redb_file::{Pages, RedbFile};
+use crate::world::Disk;
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("0");
 const TEMPORARY: &str = "new";
 
 /// See the module head.
 pub struct RedbStore {
-    database: Database,
-    file: Arc<dyn File>,
+    /// `None` once the file is damaged where the engine cannot do without it.
+    database: RwLock<Option<Database>>,
+    pages: Arc<Pages>,
+    cache_bytes: usize,
 }
 
 impl RedbStore {
@@ -35,21 +41,33 @@ impl RedbStore {
         if !disk.exists(path)? {
             create(disk, path, &temporary, cache_bytes)?;
         }
-        let file = disk.open(path, OpenMode::Write)?;
-        let skip_sync = planted.has(Bug::SkipFsync);
-        let backend = RedbFile { file: Arc::clone(&file), skip_sync };
-        let database = Builder::new().set_cache_size(cache_bytes).create_with_backend(backend).map_err(engine)?;
-        Ok(RedbStore { database, file })
+        let pages = Pages::open(disk, path, planted.has(Bug::SkipFsync))?;
+        let database = RwLock::new(Some(start(&pages, cache_bytes)?));
+        pages.contain(true);
+        Ok(RedbStore { database, pages, cache_bytes })
+    }
+
+    /// The engine gives up after a failed read: a fresh one serves what is whole, read only. Waits for open views.
+    fn start_again(&self) {
+        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        *database = None;
+        *database = start(&self.pages, self.cache_bytes).ok();
+    }
+}
+
+impl Drop for RedbStore {
+    fn drop(&mut self) {
+        // Closing writes.
+        self.pages.contain(false);
     }
 }
 
 fn create(disk: &dyn Disk, path: &Path, temporary: &Path, cache_bytes: usize) -> Result<(), StorageError> {
-    let file = disk.open(temporary, OpenMode::CreateNew)?;
-    let backend = RedbFile { file: Arc::clone(&file), skip_sync: false };
-    let database = Builder::new().set_cache_size(cache_bytes).create_with_backend(backend).map_err(engine)?;
-    write(&database, &Batch::new())?;
+    let pages = Pages::create(disk, temporary)?;
+    let database = start(&pages, cache_bytes)?;
+    write(&database, &Batch::new(), &pages)?;
     drop(database);
-    file.sync()?;
+    pages.file().sync()?;
     disk.rename(temporary, path)?;
     if let Some(parent) = path.parent() {
         disk.sync_dir(parent)?;
@@ -57,17 +75,28 @@ fn create(disk: &dyn Disk, path: &Path, temporary: &Path, cache_bytes: usize) ->
     Ok(())
 }
 
-fn write(database: &Database, batch: &Batch) -> Result<(), StorageError> {
+fn start(pages: &Arc<Pages>, cache_bytes: usize) -> Result<Database, StorageError> {
+    let backend = RedbFile(Arc::clone(pages));
+    guarded(pages, || Builder::new().set_cache_size(cache_bytes).create_with_backend(backend).map_err(engine))
+}
+
+fn write(database: &Database, batch: &Batch, pages: &Pages) -> Result<(), StorageError> {
     let mut transaction = database.begin_write().map_err(engine)?;
     transaction.set_quick_repair(true);
     {
         let mut table = transaction.open_table(TABLE).map_err(engine)?;
         for (key, value) in batch.writes() {
+            assert!(!key.is_empty(), "the empty key stands for damage");
             match value {
                 Some(value) => table.insert(key.as_slice(), value.as_slice()).map_err(engine)?,
                 None => table.remove(key.as_slice()).map_err(engine)?,
             };
         }
+    }
+    if pages.has_damage() {
+        // The tree may have been changed where a page is missing: nothing of it may get to the file.
+        transaction.abort().map_err(engine)?;
+        return Err(pages.damage());
     }
     transaction.commit().map_err(engine)
 }
@@ -75,78 +104,128 @@ fn write(database: &Database, batch: &Batch) -> Result<(), StorageError> {
 fn engine(error: impl Into<redb::Error>) -> StorageError {
     match error.into() {
         redb::Error::Corrupted(text) => StorageError::Corrupt(text),
+        redb::Error::Io(error) => error.into(),
         other => StorageError::Io(other.to_string()),
+    }
+}
+
+/// Runs a call of the engine, which panics on some damage that it does not look for.
+fn guarded<T>(pages: &Pages, call: impl FnOnce() -> Result<T, StorageError>) -> Result<T, StorageError> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(done) => done,
+        Err(_) => {
+            pages.note(u64::MAX, &"the engine cannot make sense of its file");
+            Err(pages.damage())
+        }
     }
 }
 
 impl Store for RedbStore {
     fn view(&self) -> Result<Box<dyn View + '_>, StorageError> {
-        let table = self.database.begin_read().map_err(engine)?.open_table(TABLE).map_err(engine)?;
-        Ok(Box::new(RedbView(table)))
+        let guard = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(database) = guard.as_ref() else { return Err(self.pages.damage()) };
+        let open = || database.begin_read().map_err(engine)?.open_table(TABLE).map_err(engine);
+        match guarded(&self.pages, open) {
+            Ok(table) => Ok(Box::new(RedbView { table, pages: &self.pages, _database: guard })),
+            Err(_) if self.pages.has_damage() => Err(self.pages.damage()),
+            Err(error) => Err(error),
+        }
     }
 
     fn commit(&self, batch: &Batch) -> Result<(), StorageError> {
-        write(&self.database, batch)
+        if self.pages.has_damage() {
+            return Err(self.pages.damage());
+        }
+        self.pages.contain(false);
+        let guard = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let written = match guard.as_ref() {
+            Some(database) => guarded(&self.pages, || write(database, batch, &self.pages)),
+            None => Err(self.pages.damage()),
+        };
+        drop(guard);
+        if self.pages.has_damage() {
+            self.start_again();
+        }
+        self.pages.contain(true);
+        written
     }
 
     fn file_bytes(&self) -> u64 {
-        self.file.len().unwrap_or(0)
+        self.pages.file().len().unwrap_or(0)
     }
 }
 
-struct RedbView(ReadOnlyTable<&'static [u8], &'static [u8]>);
+type Table = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
-impl View for RedbView {
+struct RedbView<'a> {
+    table: Table,
+    pages: &'a Pages,
+    /// Keeps the engine from being started again under an open view.
+    _database: RwLockReadGuard<'a, Option<Database>>,
+}
+
+impl RedbView<'_> {
+    /// Refuses to answer when the page that would hold `key`, or the one before it, is damaged: it reads as a pair
+    /// with an empty key (`redb_file.rs`).
+    fn check_around(&self, key: &[u8]) -> Result<(), StorageError> {
+        if !self.pages.has_damage() {
+            return Ok(());
+        }
+        let before = guarded(self.pages, || {
+            let up_to: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Included(key));
+            let last = self.table.range::<&[u8]>(up_to).map_err(engine)?.next_back().transpose().map_err(engine)?;
+            Ok(last.is_some_and(|(found, _)| found.value().is_empty()))
+        })?;
+        if before { Err(self.pages.damage()) } else { Ok(()) }
+    }
+}
+
+impl View for RedbView<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        Ok(redb::ReadableTable::get(&self.0, key).map_err(engine)?.map(|v| v.value().to_vec()))
+        let found = guarded(self.pages, || Ok(self.table.get(key).map_err(engine)?.map(|v| v.value().to_vec())))?;
+        if found.is_none() {
+            self.check_around(key)?;
+        }
+        Ok(found)
     }
 
+    /// The range's far end is looked for here, not by redb: a damaged page must be met wherever it lies.
     fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
         if range.is_empty() {
             return Ok(());
         }
         let end = range.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let bounds: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Included(&range.start), end);
-        let mut rows = self.0.range::<&[u8]>(bounds).map_err(engine)?;
+        let bounds: (Bound<&[u8]>, Bound<&[u8]>) = match direction {
+            Direction::Forward => (Bound::Included(&range.start), Bound::Unbounded),
+            Direction::Reverse => (Bound::Unbounded, end),
+        };
+        let mut rows = guarded(self.pages, || self.table.range::<&[u8]>(bounds).map_err(engine))?;
+        let mut first = direction == Direction::Forward;
         loop {
-            let row = match direction {
-                Direction::Forward => rows.next(),
-                Direction::Reverse => rows.next_back(),
+            let row = guarded(self.pages, || {
+                let row = match direction {
+                    Direction::Forward => rows.next(),
+                    Direction::Reverse => rows.next_back(),
+                };
+                row.transpose().map_err(engine)
+            })?;
+            if std::mem::take(&mut first) {
+                self.check_around(&range.start)?;
+            }
+            let Some((key, value)) = row else { return Ok(()) };
+            if key.value().is_empty() {
+                return Err(self.pages.damage());
+            }
+            let outside = match direction {
+                Direction::Forward => range.end.as_deref().is_some_and(|end| key.value() >= end),
+                Direction::Reverse => key.value() < range.start.as_slice(),
             };
-            let Some(row) = row else { return Ok(()) };
-            let (key, value) = row.map_err(engine)?;
-            if visit(key.value(), value.value()).is_break() {
+            if outside || visit(key.value(), value.value()).is_break() {
                 return Ok(());
             }
         }
     }
 }
 
-/// redb's file, forwarded to the seam.
-#[derive(Debug)]
-struct RedbFile {
-    file: Arc<dyn File>,
-    skip_sync: bool,
-}
-
-impl StorageBackend for RedbFile {
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.file.read_at(offset, out)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        if self.skip_sync { Ok(()) } else { self.file.sync() }
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.file.write_at(offset, data)
-    }
-}
+#[cfg(test)]
+mod tests;

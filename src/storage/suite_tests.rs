@@ -95,7 +95,7 @@ fn what_was_committed_is_there_after_reopening_and_leftovers_of_creation_are_not
 }
 
 fn short_key() -> impl Strategy<Value = Vec<u8>> {
-    prop::collection::vec(prop::sample::select(vec![0u8, 1, 0x7f, 0xff]), 0..4)
+    prop::collection::vec(prop::sample::select(vec![0u8, 1, 0x7f, 0xff]), 1..4)
 }
 
 fn batch() -> impl Strategy<Value = Batch> {

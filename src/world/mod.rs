@@ -17,6 +17,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 
+pub mod scratch;
 pub mod tokio_host;
 
 /// A boxed future that a host returns.

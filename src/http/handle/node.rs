@@ -4,6 +4,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::super::request::Verb;
+use super::super::stats::Stats;
 use super::super::{Context, Problem, Reply, Request, Result};
 use super::not_yet;
 use crate::auth::admins;
@@ -28,7 +29,7 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
         ["_system"] => Ok(Reply::value(StatusCode::OK, &ctx.stats.system(&ctx.env))),
         ["_stats", path @ ..] => stats(ctx, path),
         ["_prometheus"] => {
-            let text = ctx.stats.prometheus(&ctx.env);
+            let text = ctx.stats.prometheus(&ctx.env, ctx.coordinator.damage());
             Ok(Reply::typed(StatusCode::OK, "text/plain; version=2.0", text))
         }
         // What a restart would show: the settings of the files. The process goes on, as nothing would start it again.
@@ -44,7 +45,8 @@ fn versions() -> Value {
 
 /// The tree of statistics, or what `path` names in it.
 fn stats(ctx: &Context, path: &[&str]) -> Result<Reply> {
-    let tree = ctx.stats.tree(ctx.coordinator.database_names(&Default::default()).len() as u64);
+    let mut tree = ctx.stats.tree(ctx.coordinator.database_names(&Default::default()).len() as u64);
+    tree["settee"] = Stats::of_settee(ctx.coordinator.damage());
     let found = path.iter().try_fold(&tree, |at, name| at.get(name));
     found.map(|value| Reply::value(StatusCode::OK, value)).ok_or_else(Problem::missing)
 }

@@ -1,0 +1,143 @@
+//! redb's file: over checksummed blocks, and with damage contained to the pages that it hit.
+//!
+//! redb trusts its pages, and after one failed read it refuses all others until it is opened again. So for readers a
+//! page whose blocks do not fit their checksums is a leaf with one pair whose key is empty. No key of ours is empty: a
+//! scan that meets it, or a lookup that finds it beside its key, knows that something is missing there and says so
+//! (`redb_store.rs`). Such a page must not be written back; a store with damage takes no more commits.
+//!
+//! While a store is opened, written or closed, damage is an error: the engine must not build on half of its records.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use redb::StorageBackend;
+
+use super::blocks::{BLOCK_BYTES, BlockFile, Kind};
+use super::kv::StorageError;
+use crate::world::{Disk, File, OpenMode};
+
+/// How redb's files began before they had checksums: format 1 of docs/storage-format.md.
+const PLAIN_MAGIC: &[u8; 4] = b"redb";
+/// A leaf page with one pair, key and value empty: type, pad, pairs u16, end of key u32, end of value u32.
+const MISSING_LEAF: [u8; 12] = [1, 0, 1, 0, 12, 0, 0, 0, 12, 0, 0, 0];
+
+/// What is known of a store's file by those who read through redb.
+#[derive(Debug)]
+pub(super) struct Pages {
+    file: Arc<dyn File>,
+    name: String,
+    skip_sync: bool,
+    /// Whether damage is shown as missing pages instead of failing the read.
+    contain: AtomicBool,
+    any_damage: AtomicBool,
+    damaged: Mutex<BTreeSet<u64>>,
+}
+
+impl Pages {
+    /// Begins a new file at `path`, which must not exist.
+    pub(super) fn create(disk: &dyn Disk, path: &Path) -> Result<Arc<Pages>, StorageError> {
+        let file = BlockFile::create(disk.open(path, OpenMode::CreateNew)?, Kind::Store)?;
+        Ok(Pages::new(Arc::new(file), path, false))
+    }
+
+    /// Opens the file at `path`, of either format. `skip_sync`: a planted bug.
+    pub(super) fn open(disk: &dyn Disk, path: &Path, skip_sync: bool) -> Result<Arc<Pages>, StorageError> {
+        let corrupt = |what: &dyn std::fmt::Display| StorageError::Corrupt(format!("{}: {what}", path.display()));
+        let file = disk.open(path, OpenMode::Write)?;
+        let mut magic = [0; PLAIN_MAGIC.len()];
+        if file.len()? < BLOCK_BYTES as u64 {
+            return Err(corrupt(&"the file is cut short"));
+        }
+        file.read_at(0, &mut magic)?;
+        if &magic == PLAIN_MAGIC {
+            return Ok(Pages::new(file, path, skip_sync));
+        }
+        let blocks = BlockFile::open(file, Kind::Store).map_err(|error| corrupt(&error))?;
+        if !blocks.has_whole_length()? {
+            return Err(corrupt(&"its length is not one of whole blocks: the file is cut short"));
+        }
+        Ok(Pages::new(Arc::new(blocks), path, skip_sync))
+    }
+
+    fn new(file: Arc<dyn File>, path: &Path, skip_sync: bool) -> Arc<Pages> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let (contain, any_damage) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Pages { file, name, skip_sync, contain, any_damage, damaged: Mutex::default() })
+    }
+
+    /// From now on damage is contained, or an error.
+    pub(super) fn contain(&self, contain: bool) {
+        self.contain.store(contain, Ordering::SeqCst);
+    }
+
+    /// The file below.
+    pub(super) fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+
+    /// Whether something was read that is damaged.
+    pub(super) fn has_damage(&self) -> bool {
+        self.any_damage.load(Ordering::SeqCst)
+    }
+
+    /// What a caller is told who would need what is damaged.
+    pub(super) fn damage(&self) -> StorageError {
+        let damaged = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = damaged.first().map_or_else(String::new, |block| format!(", the first is {block}"));
+        StorageError::Corrupt(format!("store file {}: damaged blocks: {}{first}", self.name, damaged.len()))
+    }
+
+    /// Remembers that `block`, or the engine's use of it, was found damaged; told in the log once.
+    pub(super) fn note(&self, block: u64, what: &dyn std::fmt::Display) {
+        let new = self.damaged.lock().unwrap_or_else(PoisonError::into_inner).insert(block);
+        self.any_damage.store(true, Ordering::SeqCst);
+        if new {
+            tracing::error!(file = self.name, block, "damaged data: {what}; what needs it is refused");
+        }
+    }
+}
+
+/// [`Pages`] as redb's backend.
+#[derive(Debug)]
+pub(super) struct RedbFile(pub(super) Arc<Pages>);
+
+impl StorageBackend for RedbFile {
+    fn len(&self) -> io::Result<u64> {
+        self.0.file.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        match self.0.file.read_at(offset, out) {
+            Err(error) if is_damage(&error) => {
+                self.0.note(offset / BLOCK_BYTES as u64, &error);
+                if !self.0.contain.load(Ordering::SeqCst) || out.len() < BLOCK_BYTES {
+                    return Err(error);
+                }
+                out.fill(0);
+                out[..MISSING_LEAF.len()].copy_from_slice(&MISSING_LEAF);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.file.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        if self.0.skip_sync { Ok(()) } else { self.0.file.sync() }
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.file.write_at(offset, data)
+    }
+}
+
+/// Whether the bytes are not what was written, or are not there; a disk that fails is something else.
+fn is_damage(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
+}
