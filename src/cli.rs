@@ -19,6 +19,17 @@ pub struct Cli {
 pub enum Command {
     /// Run a node until SIGTERM or SIGINT.
     Serve(Serve),
+    /// Read everything in a data directory that no node is using and say what is damaged. Changes nothing. Exit status:
+    /// 0 all is whole, 1 something is damaged, 2 it could not be checked
+    Check(Check),
+}
+
+/// Flags of `settee check`.
+#[derive(Args, Debug)]
+pub struct Check {
+    /// The data directory
+    #[arg(value_name = "DIR")]
+    pub data: PathBuf,
 }
 
 /// Flags of `settee serve`.
@@ -108,8 +119,10 @@ mod tests {
 
     fn serve(args: &[&str]) -> Result<Serve, String> {
         let all = ["settee", "serve"].iter().chain(args);
-        let Command::Serve(serve) = Cli::try_parse_from(all).map_err(|e| e.to_string())?.command;
-        Ok(serve)
+        match Cli::try_parse_from(all).map_err(|e| e.to_string())?.command {
+            Command::Serve(serve) => Ok(serve),
+            other => Err(format!("{other:?}")),
+        }
     }
 
     #[test]

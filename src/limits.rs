@@ -153,6 +153,8 @@ pub const COMMIT_GROUP_JOBS: usize = 1024;
 pub const COMMIT_GROUP_BYTES: usize = 8 << 20;
 /// Default size of the store's page cache in bytes (`[settee] memory_mb` gives caches 48 of 160 MB).
 pub const STORE_CACHE_BYTES: usize = 48 << 20;
+/// Findings that `settee check` tells of one shard; the rest is only counted.
+pub const CHECK_FINDINGS: usize = 1000;
 /// Different places of damaged data that a node remembers and tells in its log: the rest is only counted.
 pub const DAMAGE_PLACES: usize = 1000;
 /// How long an uploaded blob stays without a committed edit that names it: longer than any request may take.

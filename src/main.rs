@@ -4,6 +4,7 @@
 
 use std::fmt::Display;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,7 +12,9 @@ use clap::Parser;
 use settee::auth::admins;
 use settee::auth::password::StoredHash;
 use settee::config::{Config, Sources};
+use settee::coordinator::CheckReport;
 use settee::node::Node;
+use settee::node::offline::{self, OfflineError};
 use settee::observe;
 use settee::world::{Env, Pool, tokio_host};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -28,23 +31,48 @@ fn failure(what: impl Display) -> Failure {
 }
 
 fn main() -> ExitCode {
-    let Command::Serve(flags) = Cli::parse().command;
+    let command = Cli::parse().command;
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return told(&failure(format_args!("cannot start threads: {error}"))),
     };
     let env = tokio_host::env(runtime.handle().clone());
-    let outcome = runtime.block_on(serve(&env, &flags));
+    let outcome = runtime.block_on(async {
+        match command {
+            Command::Serve(flags) => serve(&env, &flags).await.map(|()| ExitCode::SUCCESS),
+            Command::Check(flags) => Ok(check(&env, &flags.data).await),
+        }
+    });
     runtime.shutdown_timeout(Duration::from_secs(1));
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => told(&error),
-    }
+    outcome.unwrap_or_else(|error| told(&error))
 }
 
 fn told(error: &Failure) -> ExitCode {
     eprintln!("settee: {}", error.0);
     ExitCode::FAILURE
+}
+
+/// Checks a data directory; see `cli::Check` for the exit status.
+async fn check(env: &Env, dir: &Path) -> ExitCode {
+    let report = match offline::check(env, dir).await {
+        Ok(report) => report,
+        Err(OfflineError::Damaged(what)) => {
+            println!("{what}\n1 problem; the data cannot be opened");
+            return ExitCode::from(1);
+        }
+        Err(error) => {
+            eprintln!("settee: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    report.findings.iter().for_each(|line| println!("{line}"));
+    let CheckReport { databases, shards, documents, revisions, attachments, .. } = &report;
+    println!(
+        "{databases} databases, {shards} shards, {documents} documents, {revisions} revisions, {attachments} attachments \
+         read; {} problems",
+        report.problems()
+    );
+    ExitCode::from(u8::from(report.problems() > 0))
 }
 
 /// Runs a node from its start to its end.

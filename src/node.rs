@@ -1,5 +1,7 @@
 //! One node: all layers put together over an [`Env`]. Used by `main` and by the simulator alike.
 
+pub mod offline;
+
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -116,7 +116,7 @@ impl Database {
     }
 
     /// One range after the other, so that compaction takes one background thread.
-    async fn compact_all(&self) -> Result<(), ShardError> {
+    pub(super) async fn compact_all(&self) -> Result<(), ShardError> {
         for index in 0..self.map.q as usize {
             self.copy_of(index).await?.compact(self.purged_infos_limit()).await?;
         }

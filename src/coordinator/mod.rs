@@ -10,6 +10,7 @@
 pub mod attachment;
 pub mod catalogue;
 pub mod changes;
+pub mod check;
 pub mod database;
 pub mod design;
 pub mod error;
@@ -36,6 +37,7 @@ pub use crate::storage::{CommitError, Damage, StorageError};
 pub use attachment::{Staged, Upload, UploadOptions};
 pub use catalogue::{Coordinator, CreateOptions, NamesQuery, Options};
 pub use changes::{Candidate, ChangeRow, Changes, ChangesFilter, ChangesQuery, RowFilter, Since, Style};
+pub use check::{CheckReport, check};
 pub use database::{ClusterInfo, Database, DatabaseInfo, PartitionInfo, Sizes};
 pub use design::DesignLookupError;
 pub use error::{ChangesError, DatabaseError, ReadError, SettingError, WriteError};

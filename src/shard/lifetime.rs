@@ -56,6 +56,11 @@ pub async fn resume_drops(storage: &Storage) -> Result<(), ShardError> {
     Ok(())
 }
 
+/// Whether a shard's data is being removed.
+pub fn is_going(view: &dyn View, shard: ShardId) -> bool {
+    matches!(view.get(&keys::number_key(NODE, Kind::Going, shard.0)), Ok(Some(_)))
+}
+
 fn spawn_removal(storage: &Storage, shard: ShardId) {
     let storage = storage.clone();
     let env = storage.env().clone();

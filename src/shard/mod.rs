@@ -10,6 +10,7 @@
 
 mod body;
 mod changes;
+mod check;
 mod copy;
 mod edit;
 mod fetch;
@@ -43,9 +44,10 @@ use crate::document::rev_tree::{RevPath, RevTree};
 use crate::document::revision::Revision;
 use crate::storage::{CommitError, StorageError};
 
+pub use check::{Checked, check};
 pub use copy::{OnChange, ShardCopy, VIEW_KIND};
 pub use judge::{Conflict, ancestor_of, parent_of};
-pub use lifetime::{FIRST_FREE_SHARD, allocate, drop_shard, resume_drops};
+pub use lifetime::{FIRST_FREE_SHARD, allocate, drop_shard, is_going, resume_drops};
 pub use list::bounded_scan;
 pub use record::RevData;
 pub use summary::Summary;

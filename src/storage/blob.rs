@@ -334,6 +334,11 @@ impl Inner {
                 return Ok(Source::inline(bytes));
             }
         }
+        self.open_file(key, stored_length)
+    }
+
+    /// Opens a blob that is a file. Blocks.
+    pub(super) fn open_file(&self, key: &BlobKey, stored_length: u64) -> Result<Source, StorageError> {
         let path = self.file(key);
         let corrupt = |what: String| StorageError::Corrupt(format!("attachment file {}: {what}", path.display()));
         let file = match self.disk.open(&path, OpenMode::Read) {

@@ -69,6 +69,25 @@ impl Read for Source {
     }
 }
 
+impl BlobStore {
+    /// Reads all of a blob and compares it with its hash. `small`: what the ordered store has of it. Blocks.
+    pub fn verify(
+        &self,
+        key: &BlobKey,
+        stored_length: u64,
+        small: Result<Option<Vec<u8>>, StorageError>,
+    ) -> Result<(), StorageError> {
+        let mut source = match small? {
+            Some(bytes) if bytes.len() as u64 == stored_length => Source::inline(Bytes::from(bytes)),
+            Some(_) => return Err(StorageError::Corrupt("a small attachment has another length".into())),
+            None => self.0.open_file(key, stored_length)?,
+        };
+        source.check = Some((Box::default(), key.1));
+        io::copy(&mut source, &mut io::sink())?;
+        Ok(())
+    }
+}
+
 enum Stage {
     Unopened,
     Open(Box<dyn Read + Send>),

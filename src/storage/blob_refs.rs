@@ -28,7 +28,8 @@ fn key(kind: u8, blob: &BlobKey) -> Vec<u8> {
     out
 }
 
-pub(super) fn count(view: &dyn View, blob: &BlobKey) -> Result<u64, StorageError> {
+/// How many stored revisions name `blob`.
+pub fn count(view: &dyn View, blob: &BlobKey) -> Result<u64, StorageError> {
     match view.get(&key(KIND_COUNT, blob))? {
         None => Ok(0),
         Some(bytes) => match bytes.try_into() {
@@ -38,7 +39,8 @@ pub(super) fn count(view: &dyn View, blob: &BlobKey) -> Result<u64, StorageError
     }
 }
 
-pub(super) fn inline(view: &dyn View, blob: &BlobKey) -> Result<Option<Vec<u8>>, StorageError> {
+/// The content of a small blob; `None` when it is a file.
+pub fn inline(view: &dyn View, blob: &BlobKey) -> Result<Option<Vec<u8>>, StorageError> {
     view.get(&key(KIND_INLINE, blob))
 }
 

@@ -27,7 +27,7 @@ mod suite_tests;
 
 pub use blob::{BlobStore, StageMode, Staged};
 pub use blob_read::{BlobReader, ReadAs};
-pub use blob_refs::{BlobGone, add_reference, drop_reference};
+pub use blob_refs::{BlobGone, add_reference, count as blob_count, drop_reference, inline as blob_content};
 pub use blob_write::BlobWriter;
 pub use committer::{CommitError, Committer};
 pub use damage::Damage;

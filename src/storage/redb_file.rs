@@ -102,18 +102,31 @@ impl Pages {
 
 /// [`Pages`] as redb's backend.
 #[derive(Debug)]
-pub(super) struct RedbFile(pub(super) Arc<Pages>);
+pub(super) struct RedbFile {
+    pub(super) pages: Arc<Pages>,
+    /// Set once another engine has taken over: this one must not touch the file again, not even to close it.
+    pub(super) replaced: Arc<AtomicBool>,
+}
+
+impl RedbFile {
+    fn file(&self) -> io::Result<&dyn File> {
+        match self.replaced.load(Ordering::SeqCst) {
+            true => Err(io::Error::other("the store was started again")),
+            false => Ok(self.pages.file.as_ref()),
+        }
+    }
+}
 
 impl StorageBackend for RedbFile {
     fn len(&self) -> io::Result<u64> {
-        self.0.file.len()
+        self.file()?.len()
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        match self.0.file.read_at(offset, out) {
+        match self.file()?.read_at(offset, out) {
             Err(error) if is_damage(&error) => {
-                self.0.note(offset / BLOCK_BYTES as u64, &error);
-                if !self.0.contain.load(Ordering::SeqCst) || out.len() < BLOCK_BYTES {
+                self.pages.note(offset / BLOCK_BYTES as u64, &error);
+                if !self.pages.contain.load(Ordering::SeqCst) || out.len() < BLOCK_BYTES {
                     return Err(error);
                 }
                 out.fill(0);
@@ -125,15 +138,15 @@ impl StorageBackend for RedbFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.file.set_len(len)
+        self.file()?.set_len(len)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        if self.0.skip_sync { Ok(()) } else { self.0.file.sync() }
+        if self.pages.skip_sync { Ok(()) } else { self.file()?.sync() }
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.file.write_at(offset, data)
+        self.file()?.write_at(offset, data)
     }
 }
 

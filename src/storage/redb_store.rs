@@ -10,7 +10,8 @@
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use redb::{Builder, Database, ReadOnlyTable, ReadableDatabase, TableDefinition};
 
@@ -22,10 +23,16 @@ use crate::world::Disk;
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("0");
 const TEMPORARY: &str = "new";
 
+/// An open database.
+struct Running {
+    database: Database,
+    replaced: Arc<AtomicBool>,
+}
+
 /// See the module head.
 pub struct RedbStore {
     /// `None` once the file is damaged where the engine cannot do without it.
-    database: RwLock<Option<Database>>,
+    running: Mutex<Option<Arc<Running>>>,
     pages: Arc<Pages>,
     cache_bytes: usize,
 }
@@ -42,16 +49,23 @@ impl RedbStore {
             create(disk, path, &temporary, cache_bytes)?;
         }
         let pages = Pages::open(disk, path, planted.has(Bug::SkipFsync))?;
-        let database = RwLock::new(Some(start(&pages, cache_bytes)?));
+        let running = Mutex::new(Some(Arc::new(start(&pages, cache_bytes)?)));
         pages.contain(true);
-        Ok(RedbStore { database, pages, cache_bytes })
+        Ok(RedbStore { running, pages, cache_bytes })
     }
 
-    /// The engine gives up after a failed read: a fresh one serves what is whole, read only. Waits for open views.
+    fn running(&self) -> Result<Arc<Running>, StorageError> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        running.ok_or_else(|| self.pages.damage())
+    }
+
+    /// The engine gives up after a failed read: a fresh one serves what is whole, read only.
     fn start_again(&self) {
-        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
-        *database = None;
-        *database = start(&self.pages, self.cache_bytes).ok();
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = running.take() {
+            before.replaced.store(true, Ordering::SeqCst);
+        }
+        *running = start(&self.pages, self.cache_bytes).ok().map(Arc::new);
     }
 }
 
@@ -64,9 +78,9 @@ impl Drop for RedbStore {
 
 fn create(disk: &dyn Disk, path: &Path, temporary: &Path, cache_bytes: usize) -> Result<(), StorageError> {
     let pages = Pages::create(disk, temporary)?;
-    let database = start(&pages, cache_bytes)?;
-    write(&database, &Batch::new(), &pages)?;
-    drop(database);
+    let running = start(&pages, cache_bytes)?;
+    write(&running.database, &Batch::new(), &pages)?;
+    drop(running);
     pages.file().sync()?;
     disk.rename(temporary, path)?;
     if let Some(parent) = path.parent() {
@@ -75,9 +89,11 @@ fn create(disk: &dyn Disk, path: &Path, temporary: &Path, cache_bytes: usize) ->
     Ok(())
 }
 
-fn start(pages: &Arc<Pages>, cache_bytes: usize) -> Result<Database, StorageError> {
-    let backend = RedbFile(Arc::clone(pages));
-    guarded(pages, || Builder::new().set_cache_size(cache_bytes).create_with_backend(backend).map_err(engine))
+fn start(pages: &Arc<Pages>, cache_bytes: usize) -> Result<Running, StorageError> {
+    let replaced = Arc::new(AtomicBool::new(false));
+    let backend = RedbFile { pages: Arc::clone(pages), replaced: Arc::clone(&replaced) };
+    let open = || Builder::new().set_cache_size(cache_bytes).create_with_backend(backend).map_err(engine);
+    Ok(Running { database: guarded(pages, open)?, replaced })
 }
 
 fn write(database: &Database, batch: &Batch, pages: &Pages) -> Result<(), StorageError> {
@@ -112,6 +128,8 @@ fn engine(error: impl Into<redb::Error>) -> StorageError {
 /// Runs a call of the engine, which panics on some damage that it does not look for.
 fn guarded<T>(pages: &Pages, call: impl FnOnce() -> Result<T, StorageError>) -> Result<T, StorageError> {
     match catch_unwind(AssertUnwindSafe(call)) {
+        // An engine that was replaced fails in other words; the reason is the same.
+        Ok(Err(_)) if pages.has_damage() => Err(pages.damage()),
         Ok(done) => done,
         Err(_) => {
             pages.note(u64::MAX, &"the engine cannot make sense of its file");
@@ -122,14 +140,10 @@ fn guarded<T>(pages: &Pages, call: impl FnOnce() -> Result<T, StorageError>) -> 
 
 impl Store for RedbStore {
     fn view(&self) -> Result<Box<dyn View + '_>, StorageError> {
-        let guard = self.database.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(database) = guard.as_ref() else { return Err(self.pages.damage()) };
-        let open = || database.begin_read().map_err(engine)?.open_table(TABLE).map_err(engine);
-        match guarded(&self.pages, open) {
-            Ok(table) => Ok(Box::new(RedbView { table, pages: &self.pages, _database: guard })),
-            Err(_) if self.pages.has_damage() => Err(self.pages.damage()),
-            Err(error) => Err(error),
-        }
+        let running = self.running()?;
+        let open = || running.database.begin_read().map_err(engine)?.open_table(TABLE).map_err(engine);
+        let table = guarded(&self.pages, open)?;
+        Ok(Box::new(RedbView { table, pages: Arc::clone(&self.pages), _running: running }))
     }
 
     fn commit(&self, batch: &Batch) -> Result<(), StorageError> {
@@ -137,12 +151,8 @@ impl Store for RedbStore {
             return Err(self.pages.damage());
         }
         self.pages.contain(false);
-        let guard = self.database.read().unwrap_or_else(PoisonError::into_inner);
-        let written = match guard.as_ref() {
-            Some(database) => guarded(&self.pages, || write(database, batch, &self.pages)),
-            None => Err(self.pages.damage()),
-        };
-        drop(guard);
+        let written =
+            self.running().and_then(|running| guarded(&self.pages, || write(&running.database, batch, &self.pages)));
         if self.pages.has_damage() {
             self.start_again();
         }
@@ -157,21 +167,20 @@ impl Store for RedbStore {
 
 type Table = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
-struct RedbView<'a> {
+struct RedbView {
     table: Table,
-    pages: &'a Pages,
-    /// Keeps the engine from being started again under an open view.
-    _database: RwLockReadGuard<'a, Option<Database>>,
+    pages: Arc<Pages>,
+    _running: Arc<Running>,
 }
 
-impl RedbView<'_> {
+impl RedbView {
     /// Refuses to answer when the page that would hold `key`, or the one before it, is damaged: it reads as a pair
     /// with an empty key (`redb_file.rs`).
     fn check_around(&self, key: &[u8]) -> Result<(), StorageError> {
         if !self.pages.has_damage() {
             return Ok(());
         }
-        let before = guarded(self.pages, || {
+        let before = guarded(&self.pages, || {
             let up_to: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Included(key));
             let last = self.table.range::<&[u8]>(up_to).map_err(engine)?.next_back().transpose().map_err(engine)?;
             Ok(last.is_some_and(|(found, _)| found.value().is_empty()))
@@ -180,9 +189,9 @@ impl RedbView<'_> {
     }
 }
 
-impl View for RedbView<'_> {
+impl View for RedbView {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        let found = guarded(self.pages, || Ok(self.table.get(key).map_err(engine)?.map(|v| v.value().to_vec())))?;
+        let found = guarded(&self.pages, || Ok(self.table.get(key).map_err(engine)?.map(|v| v.value().to_vec())))?;
         if found.is_none() {
             self.check_around(key)?;
         }
@@ -199,10 +208,10 @@ impl View for RedbView<'_> {
             Direction::Forward => (Bound::Included(&range.start), Bound::Unbounded),
             Direction::Reverse => (Bound::Unbounded, end),
         };
-        let mut rows = guarded(self.pages, || self.table.range::<&[u8]>(bounds).map_err(engine))?;
+        let mut rows = guarded(&self.pages, || self.table.range::<&[u8]>(bounds).map_err(engine))?;
         let mut first = direction == Direction::Forward;
         loop {
-            let row = guarded(self.pages, || {
+            let row = guarded(&self.pages, || {
                 let row = match direction {
                     Direction::Forward => rows.next(),
                     Direction::Reverse => rows.next_back(),

@@ -1,6 +1,7 @@
 //! The coordinator over real shards and the memory store.
 
 mod catalogue;
+mod check;
 mod documents;
 mod feeds;
 mod lists;

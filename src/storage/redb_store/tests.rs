@@ -85,7 +85,9 @@ fn a_flipped_bit_in_any_block_never_changes_an_answer() {
     assert_eq!(judge(&open(&path).unwrap(), &model), 0);
     let whole = std::fs::read(&path).unwrap();
     let mut contained = 0;
-    for block in 0..(whole.len() - HEAD_BYTES) / BLOCK {
+    // Of the blocks that were never used there are many.
+    let used = |block: &usize| whole[HEAD_BYTES + block * BLOCK..][..BLOCK].iter().any(|byte| *byte != 0);
+    for block in (0..(whole.len() - HEAD_BYTES) / BLOCK).filter(used) {
         let mut bytes = whole.clone();
         bytes[HEAD_BYTES + block * BLOCK + (block * 37) % 500] ^= 4;
         // Found damaged when it is opened, and damaged while it is open and nothing is cached.

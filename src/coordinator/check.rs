@@ -1,0 +1,126 @@
+//! Whether all that is stored on a node is whole: the databases' records, and every shard of each (`shard/check.rs`).
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use crate::coordinator::record::{self, Record};
+use crate::shard::{self, FIRST_FREE_SHARD, ShardCopy, ShardError, ShardId};
+use crate::storage::{Direction, KeyRange, Storage, StorageError, View};
+use crate::world::Pool;
+
+/// What a check has read and found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckReport {
+    /// Databases.
+    pub databases: u64,
+    /// Shards, those of no database included.
+    pub shards: u64,
+    /// Documents, deleted ones included.
+    pub documents: u64,
+    /// Revisions with content.
+    pub revisions: u64,
+    /// Different attachment contents in a shard.
+    pub attachments: u64,
+    /// What is wrong and where, one line each.
+    pub findings: Vec<String>,
+    /// Findings that were only counted.
+    pub more: u64,
+}
+
+impl CheckReport {
+    /// How much is wrong.
+    pub fn problems(&self) -> u64 {
+        self.findings.len() as u64 + self.more
+    }
+}
+
+/// Reads everything in `storage`, which nobody else may be using, in one long step.
+///
+/// # Errors
+/// None for damage, which is what it looks for; those of a disk that cannot be read.
+pub async fn check(storage: &Storage) -> Result<CheckReport, StorageError> {
+    let blobs = storage.blobs().clone();
+    upgrade(storage).await?;
+    storage
+        .read_on(Pool::Background, move |view| {
+            let mut report = CheckReport::default();
+            let mut owned = BTreeSet::new();
+            for (name, record) in databases(view, &mut report) {
+                report.databases += 1;
+                for (range, shard) in record.shards.iter().enumerate() {
+                    if !owned.insert(*shard) {
+                        report.findings.push(format!("database {name:?}: shard {shard} belongs to another one, too"));
+                        continue;
+                    }
+                    let checked = shard::check(view, &blobs, ShardId(*shard));
+                    take_in(&mut report, &format!("database {name:?}, range {range}, shard {shard}"), checked);
+                }
+            }
+            strangers(view, &owned, &mut report);
+            Ok(report)
+        })
+        .await
+}
+
+/// Shards of an older version are brought to the present one, as a node does when it first needs them.
+async fn upgrade(storage: &Storage) -> Result<(), StorageError> {
+    let records = storage.read_on(Pool::Background, |view| Ok(databases(view, &mut CheckReport::default()))).await?;
+    for shard in records.iter().flat_map(|(_, record)| &record.shards) {
+        match ShardCopy::open(storage, ShardId(*shard)).await {
+            Err(ShardError::Storage(error @ StorageError::Io(_))) => return Err(error),
+            // What is damaged is found and told below.
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn take_in(report: &mut CheckReport, place: &str, checked: shard::Checked) {
+    report.shards += 1;
+    report.documents += checked.documents;
+    report.revisions += checked.revisions;
+    report.attachments += checked.attachments;
+    report.more += checked.more;
+    report.findings.extend(checked.findings.into_iter().map(|what| format!("{place}: {what}")));
+}
+
+fn databases(view: &dyn View, report: &mut CheckReport) -> Vec<(String, Record)> {
+    let prefix = record::prefix();
+    let mut found = Vec::new();
+    let scanned = view.scan(&KeyRange::prefix(&prefix), Direction::Forward, &mut |key, value| {
+        let name = String::from_utf8_lossy(&key[prefix.len()..]).into_owned();
+        match Record::decode(value) {
+            Ok(record) => found.push((name, record)),
+            Err(error) => report.findings.push(format!("database {name:?}: {error}")),
+        }
+        ControlFlow::Continue(())
+    });
+    if let Err(error) = scanned {
+        report.findings.push(format!("the list of databases cannot be read to its end: {error}"));
+    }
+    found
+}
+
+/// Shards with records that belong to no database and are not being removed either.
+fn strangers(view: &dyn View, owned: &BTreeSet<u64>, report: &mut CheckReport) {
+    let mut at = FIRST_FREE_SHARD.0;
+    loop {
+        let mut next = None;
+        let range = KeyRange { start: at.to_be_bytes().to_vec(), end: None };
+        let scanned = view.scan(&range, Direction::Forward, &mut |key, _| {
+            next = key.first_chunk().map(|number| u64::from_be_bytes(*number));
+            ControlFlow::Break(())
+        });
+        if let Err(error) = scanned {
+            report.findings.push(format!("records from shard {at} on cannot be read: {error}"));
+        }
+        let Some(shard) = next else { return };
+        let going = shard::is_going(view, ShardId(shard)) || matches!(view.get(&record::drop_key(shard)), Ok(Some(_)));
+        if !owned.contains(&shard) && !going {
+            report.shards += 1;
+            report.findings.push(format!("shard {shard} has records and belongs to no database"));
+        }
+        let Some(after) = shard.checked_add(1) else { return };
+        at = after;
+    }
+}
