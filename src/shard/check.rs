@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::ControlFlow;
 
-use super::keys::{self, Kind};
 use super::body::BodyRecord;
+use super::keys::{self, Kind};
 use super::levels::{self, Builder, Levels};
 use super::record::{self, DocRecord, Header, SeqRecord};
 use super::summary::{self, Summary};

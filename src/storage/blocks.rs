@@ -1,4 +1,4 @@
-//! A file in which every 4 KB carry a checksum, so that nothing that the disk changed is ever taken for what was written.
+//! A file in which every 4 KB carry a checksum, so that what the disk changed is never taken for what was written.
 //!
 //! ```text
 //!   head    "settee-b" | version u32 = 1 | crc u32 | kind u32 | block bytes u32 = 4096 | zeros            512 bytes

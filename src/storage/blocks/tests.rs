@@ -84,7 +84,9 @@ proptest! {
     }
 
     #[test]
-    fn no_flipped_bit_of_a_file_is_served(pieces in prop::collection::vec(1usize..5000, 1..4), at in any::<u32>(), bit in 0u8..8) {
+    fn no_flipped_bit_of_a_file_is_served(
+        pieces in prop::collection::vec(1usize..5000, 1..4), at in any::<u32>(), bit in 0u8..8,
+    ) {
         let (raw, all) = written(Kind::Blob, &pieces);
         let at = at as usize % raw.get().len();
         raw.get()[at] ^= 1 << bit;
