@@ -238,6 +238,17 @@ pub const SEARCHES_GIVEN_UP: usize = 2;
 /// Steps back that one search may take, some 10 ms; then the text does not match.
 pub const REGEX_STEPS: usize = 100_000;
 
+/// Ranges of an index that one query reads, from `$in` and `$or`; with more, one range from the first to the last.
+pub const FIND_RANGES_MAX: usize = 1000;
+/// Documents that one step of a scan judges: bounds the time that it holds a thread, some milliseconds.
+pub const SIFT_DOCS: usize = 2000;
+/// Documents judged together: where they were written together, their bodies are read as one range.
+pub const SIFT_GROUP: usize = 128;
+/// Groups of one query with `group_by`: they are in memory together.
+pub const FIND_GROUPS_MAX: usize = 10_000;
+/// Documents that an index's rows lead to, read and judged together.
+pub const FIND_DOCS_PER_FETCH: usize = 32;
+
 // ---- scripts ----
 
 /// Threads that run functions of design documents: with fewer, a function that never returns would stop all others.
@@ -272,6 +283,8 @@ pub const ENSURE_DATABASES_MAX: usize = 100;
 
 // Views.
 
+/// Indexes of ranges that a node remembers the state of, about 200 bytes each; beyond, those that nobody uses go.
+pub const INDEXES_REMEMBERED: usize = 10_000;
 /// Documents of one batch of a build: with their rows it is one commit, and what a crash makes the builder repeat.
 pub const INDEX_BATCH_DOCS: usize = 256;
 /// Purges that one step of a build takes in.

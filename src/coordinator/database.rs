@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 use tokio::sync::{OnceCell, watch};
 
 use crate::coordinator::catalogue::Context;
-use crate::coordinator::design::Validators;
+use crate::coordinator::design::Designs;
 use crate::coordinator::error::{ReadError, SettingError};
 use crate::coordinator::events::EventKind;
 use crate::coordinator::quorum::majority;
@@ -40,7 +40,7 @@ pub struct Database {
     gone: watch::Sender<bool>,
     /// Compactions under way.
     pub(super) compactions: AtomicU32,
-    pub(super) validators: Validators,
+    pub(super) designs: Designs,
 }
 
 /// Bytes that a database takes.
@@ -106,8 +106,8 @@ impl Database {
         let map = ShardMap { q: known.q, n: known.n, partitioned: known.partitioned };
         let copies = known.shards.iter().map(|_| OnceCell::new()).collect();
         let compactions = AtomicU32::new(0);
-        let (gone, validators) = (watch::Sender::new(false), Validators::default());
-        Database { name: name.to_owned(), map, known, context, copies, gone, compactions, validators }
+        let (gone, designs) = (watch::Sender::new(false), Designs::default());
+        Database { name: name.to_owned(), map, known, context, copies, gone, compactions, designs }
     }
 
     /// Ends all that reads or writes it; its shards are about to be dropped.

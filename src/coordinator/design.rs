@@ -10,16 +10,19 @@ use crate::coordinator::error::ReadError;
 use crate::document::id::DocId;
 use crate::limits;
 use crate::script::{Program, Scripts};
-use crate::shard::{ListPage, ShardCopy, ShardError, Want};
+use crate::shard::{ListPage, ListRow, ShardCopy, ShardError, Want};
 
-/// The validators of a database and the moment that they are of.
+/// The design documents of a database and the moment that they are of.
 #[derive(Default)]
-pub(super) struct Validators(Mutex<Option<Cached>>);
+pub(super) struct Designs(Mutex<Option<Cached>>);
 
+#[derive(Clone)]
 struct Cached {
     /// [`ShardCopy::design_version`] of each range.
     versions: Vec<u64>,
     programs: Arc<[Program]>,
+    /// Those with a validation function.
+    validators: Arc<[Program]>,
 }
 
 /// Why a design document's functions are not to be had.
@@ -42,6 +45,10 @@ impl Database {
 
     /// The functions of the design document `id`, as it is now.
     pub async fn program(&self, id: &DocId) -> Result<Program, DesignLookupError> {
+        let programs = self.programs().await.map_err(DesignLookupError::Read)?;
+        if let Ok(at) = programs.binary_search_by(|program| program.id().cmp(id)) {
+            return Ok(programs[at].clone());
+        }
         let fetched = self.fetch(id, Want::Winner).await.map_err(DesignLookupError::Read)?;
         let stored = fetched.and_then(|f| f.found.into_iter().next()).and_then(|(_, stored)| stored);
         match stored {
@@ -51,27 +58,38 @@ impl Database {
         }
     }
 
-    /// The design documents with a validation function in the order of their ids: as of every write of a design
-    /// document that was acknowledged before the call.
+    /// All design documents in the order of their ids: as of every write of one that was acknowledged before the call.
+    ///
+    /// # Errors
+    /// When the node cannot read.
+    pub async fn programs(&self) -> Result<Arc<[Program]>, ReadError> {
+        Ok(self.designs().await?.programs)
+    }
+
+    /// Those of [`Database::programs`] with a validation function.
     pub(super) async fn validators(&self) -> Result<Arc<[Program]>, ShardError> {
+        Ok(self.designs().await?.validators)
+    }
+
+    async fn designs(&self) -> Result<Cached, ShardError> {
         let copies = self.all_copies().await?;
         // Read before the documents: what changes while they are read is found again by the next call.
         let versions: Vec<u64> = copies.iter().map(|copy| copy.design_version()).collect();
-        if let Some(cached) = &*self.validators.0.lock().unwrap_or_else(PoisonError::into_inner)
+        if let Some(cached) = &*self.designs.0.lock().unwrap_or_else(PoisonError::into_inner)
             && cached.versions == versions
         {
-            return Ok(Arc::clone(&cached.programs));
+            return Ok(cached.clone());
         }
-        let found = try_join_all(copies.into_iter().map(|copy| self.validators_of(copy))).await?;
+        let found = try_join_all(copies.into_iter().map(|copy| self.designs_of(copy))).await?;
         let mut programs: Vec<Program> = found.into_iter().flatten().collect();
         programs.sort_by(|a, b| a.id().cmp(b.id()));
-        let programs: Arc<[Program]> = programs.into();
-        let cached = Cached { versions, programs: Arc::clone(&programs) };
-        *self.validators.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(cached);
-        Ok(programs)
+        let validators = programs.iter().filter(|program| program.validator().is_some()).cloned().collect();
+        let cached = Cached { versions, programs: programs.into(), validators };
+        *self.designs.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(cached.clone());
+        Ok(cached)
     }
 
-    async fn validators_of(&self, copy: &ShardCopy) -> Result<Vec<Program>, ShardError> {
+    async fn designs_of(&self, copy: &ShardCopy) -> Result<Vec<Program>, ShardError> {
         let mut programs = Vec::new();
         let mut start = Bound::Included(DocId::new("_design/"));
         loop {
@@ -79,10 +97,9 @@ impl Database {
             let end = Bound::Excluded(DocId::new("_design0"));
             let page = ListPage { start, end, descending: false, limit: limits::PAGE_DOCS, bodies: true };
             let rows = copy.list(page).await?;
-            for row in &rows {
-                let program = row.winner.as_ref().map(|stored| Program::new(self.instance(), &row.id, stored));
-                programs.extend(program.filter(|program| program.validator().is_some()));
-            }
+            let program =
+                |row: &ListRow| row.winner.as_ref().map(|stored| Program::new(self.instance(), &row.id, stored));
+            programs.extend(rows.iter().filter_map(program));
             match rows.last() {
                 Some(last) if rows.len() == limits::PAGE_DOCS => start = Bound::Excluded(last.id.clone()),
                 _ => return Ok(programs),

@@ -13,6 +13,7 @@ use crate::coordinator::database::Database;
 use crate::coordinator::design::DesignLookupError;
 use crate::coordinator::error::ReadError;
 use crate::coordinator::read::{RowDoc, conflicts};
+use crate::coordinator::sift::share;
 use crate::document::collate::Collator;
 use crate::document::id::DocId;
 use crate::document::json::Value;
@@ -45,6 +46,8 @@ pub enum ViewKeys {
     Keys(Vec<Value>),
     /// A range of keys.
     Span(KeySpan),
+    /// Ranges that share no key, in the direction of reading.
+    Spans(Vec<KeySpan>),
 }
 
 /// A query of a view.
@@ -58,6 +61,8 @@ pub struct ViewQuery {
     pub skip: u64,
     /// How many rows or groups at most.
     pub limit: u64,
+    /// How many rows will probably be read, where that is less: as many are read at first.
+    pub likely: usize,
     /// Reduce the rows of each group.
     pub grouping: Option<Grouping>,
     /// Give documents along.
@@ -224,6 +229,7 @@ impl DatabaseView {
             headers,
             prefix: prefix.len(),
             spans: spans.places,
+            batch: query.likely,
             lanes: Vec::new(),
             indexes,
             left: query.limit,
@@ -244,10 +250,14 @@ impl DatabaseView {
         match &query.keys {
             ViewKeys::Span(span) => {
                 let (inside, before) = places(span);
-                Spans { places: VecDeque::from([inside]), before }
+                Spans { places: VecDeque::from([VecDeque::from([inside])]), before }
+            }
+            ViewKeys::Spans(spans) => {
+                let together = spans.iter().map(|span| places(span).0).collect();
+                Spans { places: VecDeque::from([together]), before: Places::none() }
             }
             ViewKeys::Keys(keys) => {
-                let each = keys.iter().map(|key| places(&KeySpan::of_key(key.clone())).0);
+                let each = keys.iter().map(|key| VecDeque::from([places(&KeySpan::of_key(key.clone())).0]));
                 // As CouchDB 3.5 was measured: reading backwards turns the list of keys around, but not for groups.
                 let places = match query.descending && query.grouping.is_none() {
                     true => each.rev().collect(),
@@ -260,14 +270,15 @@ impl DatabaseView {
 }
 
 struct Spans {
-    places: VecDeque<Places>,
+    /// Each to be merged by itself.
+    places: VecDeque<VecDeque<Places>>,
     before: Places,
 }
 
 /// The rows of one range.
 struct Lane {
     rows: VecDeque<Row>,
-    rest: Option<Places>,
+    rest: VecDeque<Places>,
 }
 
 /// A query being answered.
@@ -282,7 +293,9 @@ pub struct ViewRows {
     /// Bytes of the partition in places.
     pub(super) prefix: usize,
     indexes: Vec<ViewIndex>,
-    spans: VecDeque<Places>,
+    spans: VecDeque<VecDeque<Places>>,
+    /// Rows to read next, of all ranges together.
+    batch: usize,
     /// One per index, for the span being read.
     lanes: Vec<Lane>,
     pub(super) skip: u64,
@@ -342,8 +355,24 @@ impl ViewRows {
     /// When the node cannot read.
     pub async fn next(&mut self) -> Result<Option<Vec<ViewRow>>, ViewError> {
         let page = if self.query.include_docs { limits::DOCS_PER_FETCH } else { limits::PAGE_ROWS };
+        let out = self.take(page).await?;
+        if out.is_empty() {
+            return Ok(None);
+        }
+        let rows = match self.query.include_docs {
+            true => self.with_docs(out).await?,
+            false => out.into_iter().map(|row| ViewRow { row, doc: None }).collect(),
+        };
+        Ok(Some(rows))
+    }
+
+    /// The next rows without documents, `wanted` of them; fewer at the end.
+    ///
+    /// # Errors
+    /// When the node cannot read.
+    pub async fn take(&mut self, wanted: usize) -> Result<Vec<Row>, ViewError> {
         let mut out = Vec::new();
-        while out.len() < page && self.left > 0 {
+        while out.len() < wanted && self.left > 0 {
             let Some(row) = self.next_row().await? else {
                 if !self.next_span() {
                     break;
@@ -357,20 +386,13 @@ impl ViewRows {
                 out.push(row);
             }
         }
-        if out.is_empty() {
-            return Ok(None);
-        }
-        let rows = match self.query.include_docs {
-            true => self.with_docs(out).await?,
-            false => out.into_iter().map(|row| ViewRow { row, doc: None }).collect(),
-        };
-        Ok(Some(rows))
+        Ok(out)
     }
 
     /// Goes on to the next of several keys; false when there is none.
     pub(super) fn next_span(&mut self) -> bool {
         let Some(places) = self.spans.pop_front() else { return false };
-        let lane = |_: &ViewIndex| Lane { rows: VecDeque::new(), rest: Some(places.clone()) };
+        let lane = |_: &ViewIndex| Lane { rows: VecDeque::new(), rest: places.clone() };
         self.lanes = self.indexes.iter().map(lane).collect();
         true
     }
@@ -385,7 +407,7 @@ impl ViewRows {
         if let Some(row) = self.pending.pop_front() {
             return Ok(Some(row));
         }
-        if self.lanes.iter().any(|lane| lane.rows.is_empty() && lane.rest.is_some()) {
+        while self.lanes.iter().any(|lane| lane.rows.is_empty() && !lane.rest.is_empty()) {
             self.fill().await?;
         }
         let heads = self.lanes.iter().enumerate().filter_map(|(at, lane)| Some((at, &lane.rows.front()?.place)));
@@ -403,18 +425,18 @@ impl ViewRows {
         let limit = match self.query.grouping {
             Some(_) => limits::STEP_ROWS,
             None => {
-                let wanted = self.skip.saturating_add(self.left);
-                usize::try_from(wanted).unwrap_or(usize::MAX).clamp(1, limits::PAGE_ROWS)
+                let wanted = usize::try_from(self.skip.saturating_add(self.left)).unwrap_or(usize::MAX);
+                let batch = share(wanted.min(self.batch), self.lanes.len());
+                // Who reads on will read more.
+                self.batch = self.batch.saturating_mul(2);
+                batch
             }
         };
         let empty = self.lanes.iter_mut().zip(&self.indexes).filter(|(lane, _)| lane.rows.is_empty());
-        let reads = empty.filter_map(|(lane, index)| {
-            let places = lane.rest.take()?;
-            Some(async move {
-                let page = index.rows(places, direction, limit).await?;
-                (lane.rows, lane.rest) = (page.rows.into(), page.rest);
-                Ok::<(), ShardError>(())
-            })
+        let reads = empty.filter(|(lane, _)| !lane.rest.is_empty()).map(|(lane, index)| async move {
+            let page = index.rows(std::mem::take(&mut lane.rest), direction, limit).await?;
+            (lane.rows, lane.rest) = (page.rows.into(), page.rest);
+            Ok::<(), ShardError>(())
         });
         try_join_all(reads).await?;
         Ok(())
@@ -506,7 +528,7 @@ impl Database {
     /// When the node cannot read or write.
     pub async fn clean_up_views(self: &Arc<Self>) -> Result<(), ReadError> {
         let mut keep = std::collections::BTreeSet::new();
-        for program in self.programs().await? {
+        for program in self.programs().await?.iter() {
             let views = Definition::all(program.body(), self.map.partitioned);
             keep.extend(views.into_iter().map(|(_, definition)| definition.signature));
         }
@@ -514,32 +536,5 @@ impl Database {
             self.context.indexes.clean_up(copy, &keep).await?;
         }
         Ok(())
-    }
-
-    /// All design documents as they are now.
-    ///
-    /// # Errors
-    /// When the node cannot read.
-    pub async fn programs(&self) -> Result<Vec<Program>, ReadError> {
-        let mut programs = Vec::new();
-        for copy in self.all_copies().await? {
-            let mut start = std::ops::Bound::Included(DocId::new("_design/"));
-            loop {
-                // '0' follows '/' in the order of bytes.
-                let end = std::ops::Bound::Excluded(DocId::new("_design0"));
-                let limit = limits::PAGE_DOCS;
-                let page = crate::shard::ListPage { start, end, descending: false, limit, bodies: true };
-                let rows = copy.list(page).await?;
-                let program = |row: &crate::shard::ListRow| {
-                    row.winner.as_ref().map(|stored| Program::new(self.instance(), &row.id, stored))
-                };
-                programs.extend(rows.iter().filter_map(program));
-                match rows.last() {
-                    Some(last) if rows.len() == limit => start = std::ops::Bound::Excluded(last.id.clone()),
-                    _ => break,
-                }
-            }
-        }
-        Ok(programs)
     }
 }

@@ -5,12 +5,14 @@
 //! exponent. It is written once when a document comes in, stored, and copied from then on.
 
 mod parse;
+mod skim;
 #[cfg(test)]
 mod tests;
 
 use num_bigint::BigInt;
 
 pub use parse::parse;
+pub use skim::{Skimmed, skim};
 
 /// A JSON value.
 #[derive(Clone, PartialEq, Debug)]

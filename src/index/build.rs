@@ -16,6 +16,7 @@ use crate::document::render::{RenderOptions, render};
 use crate::document::rev_tree::RevValue;
 use crate::limits;
 use crate::shard::{Fetched, ShardError, ShardId, Want};
+use crate::storage::planted::Bug;
 use crate::storage::{Direction, KeyRange, StorageError, View, WriteView};
 use crate::world::Pool;
 
@@ -33,9 +34,18 @@ impl ViewIndex {
     /// Brings the view up to what is committed now. It goes on when the caller stops waiting. One build at a time:
     /// others wait for it and then find nothing to do.
     pub async fn update(&self) -> Result<(), IndexError> {
+        if self.slot.known().complete_at >= *self.copy.watch().borrow() {
+            return Ok(());
+        }
+        let removals = self.slot.known().removals;
         let (target, purges) = self.goal().await?;
         let header = self.header().await?;
         if header.position >= target && header.purge_position >= purges {
+            self.slot.change(|known| {
+                if known.removals == removals {
+                    known.complete_at = known.complete_at.max(target);
+                }
+            });
             return Ok(());
         }
         let index = self.clone();
@@ -70,6 +80,7 @@ impl ViewIndex {
         let mut header = match stored {
             Some(header) => header,
             None => {
+                self.slot.forget();
                 // A removal that a crash cut off may have left rows.
                 self.remove_rows().await?;
                 // What was purged before the first build never had rows.
@@ -102,6 +113,7 @@ impl ViewIndex {
         let ids: Vec<DocId> = ids.into_iter().collect();
         // Where the log was cut, the rows of what was purged meanwhile cannot be told: all are made anew.
         let Some(purge_position) = reached else {
+            self.slot.forget();
             self.remove_rows().await?;
             let purge_position = self.copy.info().await?.purge_seq;
             return Ok(Header { purge_position, ..Header::default() });
@@ -178,6 +190,7 @@ impl ViewIndex {
     /// Replaces the rows of documents and moves the header on, in one batch.
     async fn write(&self, from: Header, to: Header, entries: Vec<Entry>) -> Result<Header, IndexError> {
         let (shard, signature) = (self.copy.id(), self.definition.signature);
+        let keeps_old = self.copy.planted().has(Bug::StaleIndexRow);
         let written = self.copy.write_records(move |view| {
             let key = keys::key(shard, signature, Part::Header, b"");
             let stored = view.get(&key)?.map(|bytes| Header::decode(&bytes)).transpose()?;
@@ -186,14 +199,20 @@ impl ViewIndex {
             }
             let mut header = to;
             for entry in entries {
-                replace(view, shard, signature, &mut header, entry)?;
+                replace(view, (shard, signature), &mut header, entry, keeps_old)?;
             }
             view.put(key, header.encode());
             Ok(Ok(header))
         });
         match written.await? {
-            Ok(header) => Ok(header),
-            Err(Moved) => Ok(self.header().await?),
+            Ok(header) => {
+                self.slot.change(|known| known.header = Some(header));
+                Ok(header)
+            }
+            Err(Moved) => {
+                self.slot.forget();
+                Ok(self.header().await?)
+            }
         }
     }
 
@@ -213,7 +232,16 @@ impl ViewIndex {
 
     /// How far it is built; the default for one that is not. What was built with other sort keys does not count.
     pub async fn header(&self) -> Result<Header, ShardError> {
+        let known = self.slot.known();
+        if let Some(header) = known.header {
+            return Ok(header);
+        }
         let header = self.stored_header().await?.filter(|header| header.collation == COLLATION_VERSION);
+        self.slot.change(|now| {
+            if now.removals == known.removals && now.header.is_none() {
+                now.header = header;
+            }
+        });
         Ok(header.unwrap_or_default())
     }
 }
@@ -225,12 +253,13 @@ pub(super) async fn remove(copy: &crate::shard::ShardCopy, signature: Signature)
     copy.remove_records(range).await
 }
 
+/// Puts a document's rows in place of those before; `keeps_old`: a planted bug, the old ones stay.
 fn replace(
     view: &mut WriteView<'_>,
-    shard: ShardId,
-    signature: Signature,
+    (shard, signature): (ShardId, Signature),
     header: &mut Header,
     entry: Entry,
+    keeps_old: bool,
 ) -> Result<(), StorageError> {
     let id = entry.id.as_str();
     let at = |sort: &[u8], n: usize| {
@@ -244,7 +273,7 @@ fn replace(
         header.rows -= old.sorts.len() as u64;
         header.external -= old.external;
         header.active -= old.active;
-        for (n, sort) in old.sorts.iter().enumerate() {
+        for (n, sort) in old.sorts.iter().enumerate().filter(|_| !keeps_old) {
             view.delete(at(sort, n));
         }
         if entry.rows.is_empty() {

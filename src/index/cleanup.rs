@@ -21,7 +21,9 @@ impl Indexes {
             if !keep.contains(&signature) {
                 let slot = self.slot(copy.id(), signature);
                 let _alone = slot.writer.lock().await;
+                slot.forget();
                 build::remove(copy, signature).await?;
+                slot.forget();
             }
             // Invariant: a view's keys begin with the shard number, which is never all ones.
             from = KeyRange::prefix(&keys::whole_view(copy.id(), signature)).end.expect("keys behind a view's");

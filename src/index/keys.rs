@@ -14,7 +14,7 @@ use crate::document::collate::Collator;
 use crate::document::json::Value;
 use crate::index::Signature;
 use crate::shard::{ShardId, VIEW_KIND};
-use crate::storage::KeyRange;
+use crate::storage::{Direction, KeyRange};
 
 /// The parts of a view's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,6 +184,18 @@ impl Places {
     /// Whether nothing can be in it.
     pub fn is_empty(&self) -> bool {
         self.high.as_ref().is_some_and(|high| *high <= self.low)
+    }
+
+    /// What lies behind `last` in the direction of reading.
+    pub(super) fn behind(mut self, last: &[u8], direction: Direction) -> Places {
+        match direction {
+            Direction::Forward => {
+                self.low = last.to_vec();
+                self.low.push(0);
+            }
+            Direction::Reverse => self.high = Some(last.to_vec()),
+        }
+        self
     }
 
     /// The keys of the rows in it.

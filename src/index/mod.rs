@@ -22,11 +22,12 @@ pub mod reduce;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::document::collate::Collator;
+use crate::limits;
 use crate::script::ScriptError;
 use crate::shard::{ShardCopy, ShardError, ShardId};
 use crate::world::Env;
@@ -80,9 +81,36 @@ struct Slot {
     writer: AsyncMutex<()>,
     /// Builds that run or wait.
     builders: AtomicUsize,
+    // A blocking lock: never held across an await.
+    known: Mutex<Known>,
 }
 
-type Slots = BTreeMap<(ShardId, Signature), Weak<Slot>>;
+/// What is known of an index without reading it: all its writers are of this node and say so here.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    header: Option<Header>,
+    /// The shard's sequence up to which it is known to be complete, purges included.
+    complete_at: u64,
+    /// Counts removals: what was read before one does not count.
+    removals: u64,
+}
+
+impl Slot {
+    fn known(&self) -> Known {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Known)) {
+        change(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The index is being removed, or was.
+    fn forget(&self) {
+        self.change(|known| *known = Known { removals: known.removals + 1, ..Known::default() });
+    }
+}
+
+type Slots = BTreeMap<(ShardId, Signature), Arc<Slot>>;
 
 /// The indexes of a node. Cheap to clone.
 #[derive(Clone)]
@@ -124,13 +152,14 @@ impl Indexes {
 
     fn slot(&self, shard: ShardId, signature: Signature) -> Arc<Slot> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slot) = slots.get(&(shard, signature)).and_then(Weak::upgrade) {
-            return slot;
+        if let Some(slot) = slots.get(&(shard, signature)) {
+            return Arc::clone(slot);
         }
-        // As many entries as there are indexes in use, and those that went since the last new one.
-        slots.retain(|_, slot| slot.strong_count() > 0);
+        if slots.len() >= limits::INDEXES_REMEMBERED {
+            slots.retain(|_, slot| Arc::strong_count(slot) > 1);
+        }
         let slot = Arc::new(Slot::default());
-        slots.insert((shard, signature), Arc::downgrade(&slot));
+        slots.insert((shard, signature), Arc::clone(&slot));
         slot
     }
 }

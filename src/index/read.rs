@@ -1,13 +1,14 @@
 //! Reading rows of a view in bounded steps, each from what is committed at its time.
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use super::ViewIndex;
 use super::keys::{self, Places};
 use super::record::Row;
+use super::{Signature, ViewIndex};
 use crate::limits;
-use crate::shard::{ShardError, bounded_scan};
-use crate::storage::Direction;
+use crate::shard::{ShardError, ShardId, bounded_scan};
+use crate::storage::{Direction, StorageError, View};
 use crate::world::Pool;
 
 /// Rows in the order asked for, and whether there are more behind them.
@@ -15,39 +16,27 @@ use crate::world::Pool;
 pub struct RowPage {
     /// The rows.
     pub rows: Vec<Row>,
-    /// What is left to read; `None` at the end.
-    pub rest: Option<Places>,
+    /// What is left to read; nothing at the end.
+    pub rest: VecDeque<Places>,
 }
 
 impl ViewIndex {
-    /// The next rows of `places`: at most `limit` of them and about `limits::STEP_BYTES`.
-    pub async fn rows(&self, places: Places, direction: Direction, limit: usize) -> Result<RowPage, ShardError> {
+    /// The next rows of `places`, which stand in the order of reading and share no row: at most `limit` of them and
+    /// about `limits::STEP_BYTES`. Fewer, even none, do not mean the end.
+    pub async fn rows(
+        &self,
+        mut places: VecDeque<Places>,
+        direction: Direction,
+        limit: usize,
+    ) -> Result<RowPage, ShardError> {
+        places.retain(|places| !places.is_empty());
         if places.is_empty() {
-            return Ok(RowPage { rows: Vec::new(), rest: None });
+            return Ok(RowPage { rows: Vec::new(), rest: places });
         }
         let signature = self.definition.signature;
-        let (limit, mut rest) = (limit.clamp(1, limits::STEP_ROWS), places.clone());
-        let read = move |view: &dyn crate::storage::View, shard| {
-            let mut rows = Vec::new();
-            let range = places.range(shard, signature);
-            let more = bounded_scan(view, range, direction, |key, value| {
-                rows.push(Row::decode(&key[keys::PREFIX..], value)?);
-                Ok(if rows.len() == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-            })?;
-            Ok((rows, more.is_some()))
-        };
-        let (rows, more) = self.copy.read_records(Pool::Foreground, read).await?;
-        let rest = rows.last().filter(|_| more).map(|last| {
-            match direction {
-                Direction::Forward => {
-                    rest.low = last.place.clone();
-                    rest.low.push(0);
-                }
-                Direction::Reverse => rest.high = Some(last.place.clone()),
-            }
-            rest
-        });
-        Ok(RowPage { rows, rest })
+        let limit = limit.clamp(1, limits::STEP_ROWS);
+        let read = move |view: &dyn View, shard| step(view, (shard, signature), places, direction, limit);
+        self.copy.read_records(Pool::Foreground, read).await
     }
 
     /// How many rows there are in `places`. Costs a scan of their keys.
@@ -58,7 +47,7 @@ impl ViewIndex {
         let mut rest = Some(places.range(self.copy.id(), self.definition.signature));
         let mut count = 0;
         while let Some(range) = rest.take() {
-            let step = move |view: &dyn crate::storage::View, _| {
+            let step = move |view: &dyn View, _| {
                 let mut rows = 0;
                 let rest = bounded_scan(view, range, Direction::Forward, |_, _| {
                     rows += 1;
@@ -72,4 +61,31 @@ impl ViewIndex {
         }
         Ok(count)
     }
+}
+
+fn step(
+    view: &dyn View,
+    (shard, signature): (ShardId, Signature),
+    mut places: VecDeque<Places>,
+    direction: Direction,
+    limit: usize,
+) -> Result<RowPage, StorageError> {
+    let (mut rows, mut bytes, mut seeks) = (Vec::new(), 0, 0);
+    while let Some(first) = places.pop_front() {
+        let range = first.range(shard, signature);
+        let more = bounded_scan(view, range, direction, |key, value| {
+            bytes += value.len();
+            rows.push(Row::decode(&key[keys::PREFIX..], value)?);
+            let full = rows.len() == limit || bytes >= limits::STEP_BYTES;
+            Ok(if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        seeks += 1;
+        if let (Some(_), Some(last)) = (more, rows.last()) {
+            places.push_front(first.behind(&last.place, direction));
+        }
+        if rows.len() == limit || bytes >= limits::STEP_BYTES || seeks == limits::FIND_RANGES_MAX {
+            break;
+        }
+    }
+    Ok(RowPage { rows, rest: places })
 }

@@ -1,6 +1,6 @@
 //! Builds over a real store: rows follow their documents, restarts go on, removals remove.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::*;
@@ -66,8 +66,8 @@ async fn put(copy: &ShardCopy, id: &str, body: &str, parent: Option<Revision>, d
 }
 
 async fn shown(index: &ViewIndex, direction: Direction) -> Vec<String> {
-    let page = index.rows(Places::all(b""), direction, 100).await.unwrap();
-    assert!(page.rest.is_none());
+    let page = index.rows([Places::all(b"")].into(), direction, 100).await.unwrap();
+    assert!(page.rest.is_empty());
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     page.rows.iter().map(|row| format!("{}:{}={}", row.id, text(&row.key), text(&row.value))).collect()
 }
@@ -136,9 +136,9 @@ async fn a_build_goes_on_after_a_restart_in_more_than_one_batch() {
     assert_eq!(index.header().await.unwrap().position, position);
     index.update().await.unwrap();
     assert_eq!(index.header().await.unwrap().rows, count as u64 + 1);
-    let (mut rest, mut seen) = (Some(Places::all(b"")), 0);
-    while let Some(places) = rest.take() {
-        let page = index.rows(places, Direction::Reverse, 100).await.unwrap();
+    let (mut rest, mut seen) = (VecDeque::from([Places::all(b"")]), 0);
+    while !rest.is_empty() {
+        let page = index.rows(rest, Direction::Reverse, 100).await.unwrap();
         seen += page.rows.len();
         rest = page.rest;
     }

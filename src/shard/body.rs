@@ -43,8 +43,14 @@ impl BodyRecord {
     }
 
     pub(super) fn decode(bytes: Vec<u8>) -> Result<BodyRecord, StorageError> {
+        let (attachments, at) = BodyRecord::split(&bytes)?;
+        Ok(BodyRecord { attachments, text: Bytes::from(bytes).slice(at..) })
+    }
+
+    /// The attachments of a record, and where its text begins.
+    pub(super) fn split(bytes: &[u8]) -> Result<(Vec<Attachment>, usize), StorageError> {
         let read = || {
-            let mut reader = Reader::new(&bytes);
+            let mut reader = Reader::new(bytes);
             reader.version(VERSION)?;
             let mut attachments = Vec::new();
             for _ in 0..reader.varint()? {
@@ -52,8 +58,7 @@ impl BodyRecord {
             }
             Ok((attachments, bytes.len() - reader.rest().len()))
         };
-        let (attachments, at) = read().map_err(damaged("body record"))?;
-        Ok(BodyRecord { attachments, text: Bytes::from(bytes).slice(at..) })
+        read().map_err(damaged("body record"))
     }
 }
 

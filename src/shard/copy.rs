@@ -64,6 +64,11 @@ impl ShardCopy {
         self.0.shard
     }
 
+    /// The bugs that the simulator planted in the node.
+    pub fn planted(&self) -> Planted {
+        self.0.storage.planted()
+    }
+
     /// Refuses all further calls with [`ShardError::Dropped`], also edits that are queued but have not run.
     pub fn close(&self) {
         self.0.closed.store(true, Ordering::SeqCst);

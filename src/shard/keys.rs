@@ -111,6 +111,11 @@ pub(super) fn number_of(key: &[u8]) -> Result<u64, StorageError> {
     rest.map(u64::from_be_bytes).ok_or_else(|| StorageError::Corrupt("a key does not end in a number".into()))
 }
 
+/// Whether the key is that of a design document.
+pub(super) fn is_design(key: &[u8]) -> bool {
+    key.get(PREFIX..).is_some_and(|id| id.starts_with(b"_design/"))
+}
+
 /// The id at the end of a key.
 pub(super) fn id_of(key: &[u8]) -> Result<DocId, StorageError> {
     let text = key.get(PREFIX..).and_then(|rest| std::str::from_utf8(rest).ok());

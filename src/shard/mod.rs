@@ -26,6 +26,7 @@ mod sequence;
 mod summary;
 mod sums;
 mod sweep;
+mod sift;
 #[cfg(test)]
 mod tests;
 mod transaction;
@@ -52,6 +53,7 @@ pub use list::bounded_scan;
 pub use record::RevData;
 pub use summary::Summary;
 pub use sums::{DocumentDigest, Part};
+pub use sift::{Sift, SiftPage, Sifted};
 
 /// The number of a shard copy on its node; the first 8 bytes of all its keys. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -17,6 +17,10 @@ pub enum Bug {
     HalfBatch,
     /// A document that is deleted is not taken out of counts and digests.
     SummaryNotUpdated,
+    /// `$ne` narrows the range of an index, as if it were `$lt`: queries miss documents.
+    RangeNarrowedOnNe,
+    /// An index keeps the rows of the revision before: a query finds documents by what they were.
+    StaleIndexRow,
 }
 
 /// The set of planted bugs; empty in every build for users.

@@ -4,6 +4,7 @@ mod catalogue;
 mod check;
 mod documents;
 mod feeds;
+mod find;
 mod lists;
 mod validation;
 

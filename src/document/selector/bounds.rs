@@ -206,15 +206,21 @@ impl Condition {
                 Comparison::Gt => range.at_least(bound(value, false), order),
                 Comparison::Ne => range,
             },
-            // Other prefixes may sort after what begins with them: what follows can join their last character.
-            Condition::BeginsWith(prefix) if prefix.is_ascii() => {
-                let last = Value::String(format!("{prefix}{AFTER_ANY_CHARACTER}"));
-                let first = Bound { value: prefix.as_str().into(), inclusive: true };
-                range.at_least(first, order).at_most(Bound { value: last, inclusive: true }, order)
-            }
+            Condition::BeginsWith(prefix) => match of_prefix(prefix) {
+                Some((first, last)) => range.at_least(first, order).at_most(last, order),
+                None => range,
+            },
             _ => range,
         }
     }
+}
+
+/// The first and the last text that begin with a prefix; `None` for prefixes that may sort after what begins with them:
+/// what follows can join their last character.
+pub(super) fn of_prefix(prefix: &str) -> Option<(Bound, Bound)> {
+    let last = Value::String(format!("{prefix}{AFTER_ANY_CHARACTER}"));
+    let bound = |value| Bound { value, inclusive: true };
+    prefix.is_ascii().then(|| (bound(prefix.into()), bound(last)))
 }
 
 fn is_indexable(condition: &Condition) -> bool {

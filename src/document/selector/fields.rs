@@ -1,8 +1,11 @@
 //! `fields`: which members of a document a client wants (SPEC 'POST /{db}/_find').
 
+use std::borrow::Cow;
+
 use super::error::SelectorError;
-use super::path::{FieldPath, Found};
-use crate::document::json::{Object, Value};
+use super::path::FieldPath;
+use super::subject::{Seen, Subject};
+use crate::document::json::{JsonError, Object, Value};
 
 /// The wanted fields; none named means all.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,22 +41,31 @@ impl Fields {
         if self.is_all() {
             return document.clone();
         }
+        // Invariant: to look at a value never fails.
+        self.cut_subject(document).expect("a value is no damaged text")
+    }
+
+    /// The same of whatever has fields; nothing when no field is wanted by name.
+    ///
+    /// # Errors
+    /// What is stored is damaged.
+    pub fn cut_subject(&self, subject: &impl Subject) -> Result<Value, JsonError> {
         let mut cut = Object::new();
         for path in self.0.iter().filter(|path| !path.steps().is_empty()) {
-            if let Found::Value(value) = path.find(document) {
+            if let Seen::Value(value) = subject.see(path)? {
                 place(&mut cut, path.steps(), value);
             }
         }
-        Value::Object(cut)
+        Ok(Value::Object(cut))
     }
 }
 
 /// Puts a value at a path, with objects on the way; what another path put there already and is no object stays.
-fn place(object: &mut Object, steps: &[String], value: &Value) {
+fn place(object: &mut Object, steps: &[String], value: Cow<'_, Value>) {
     match steps {
         [] => {}
         [last] => {
-            object.insert(last.as_str(), value.clone());
+            object.insert(last.as_str(), value.into_owned());
         }
         [first, rest @ ..] => {
             if !object.contains(first) {

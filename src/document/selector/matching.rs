@@ -8,18 +8,28 @@ use std::cmp::Ordering;
 
 use num_bigint::BigInt;
 
-use super::path::{FieldPath, Found};
+use super::path::FieldPath;
 use super::pattern::Pattern;
+use super::subject::{Seen, Subject};
 use super::{Comparison, Condition, Quantifier, Selector};
 use crate::document::collate::{Collation, Collator};
-use crate::document::json::Value;
+use crate::document::json::{JsonError, Value};
 use crate::limits::SEARCHES_GIVEN_UP;
 
 impl Selector {
     /// Judges a value: for a document, the one of [`document_value`](super::document_value).
     pub fn matches(&self, value: &Value, collator: &Collator) -> bool {
+        // Invariant: to look at a value never fails.
+        self.matches_subject(value, collator).expect("a value is no damaged text")
+    }
+
+    /// Judges whatever has fields, for instance a stored document.
+    ///
+    /// # Errors
+    /// What is stored is damaged.
+    pub fn matches_subject(&self, subject: &impl Subject, collator: &Collator) -> Result<bool, JsonError> {
         let given_up = Cell::new(0);
-        Judge { collator, collation: collator.collation(), given_up: &given_up }.selector(self, value)
+        Judge { collator, collation: collator.collation(), given_up: &given_up }.selector(self, subject)
     }
 }
 
@@ -32,26 +42,36 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    fn selector(self, selector: &Selector, value: &Value) -> bool {
-        match selector {
+    fn selector<S: Subject>(self, selector: &Selector, subject: &S) -> Result<bool, JsonError> {
+        Ok(match selector {
             Selector::Everything | Selector::Text(_) => true,
-            Selector::And(all) => all.iter().all(|one| self.selector(one, value)),
-            Selector::Or(all) => all.is_empty() || all.iter().any(|one| self.selector(one, value)),
-            Selector::Not(inner) => !self.selector(inner, value),
-            Selector::Nor(all) => !all.iter().any(|one| self.selector(one, value)),
-            Selector::Field(path, condition) => self.field(path, condition, value),
-        }
+            Selector::And(all) => !self.some(all, subject, false)?,
+            Selector::Or(all) => all.is_empty() || self.some(all, subject, true)?,
+            Selector::Not(inner) => !self.selector(inner, subject)?,
+            Selector::Nor(all) => !self.some(all, subject, true)?,
+            Selector::Field(path, condition) => self.field(path, condition, subject)?,
+        })
     }
 
-    fn field(self, path: &FieldPath, condition: &Condition, value: &Value) -> bool {
-        match path.find(value) {
-            Found::Value(value) if path.as_str() == "_id" => {
-                Judge { collation: Collation::Raw, ..self }.condition(condition, value)
+    /// Whether one of the selectors judges so.
+    fn some<S: Subject>(self, all: &[Selector], subject: &S, wanted: bool) -> Result<bool, JsonError> {
+        for one in all {
+            if self.selector(one, subject)? == wanted {
+                return Ok(true);
             }
-            Found::Value(value) => self.condition(condition, value),
-            Found::Absent => *condition == Condition::Exists(false),
-            Found::NoPath => false,
         }
+        Ok(false)
+    }
+
+    fn field<S: Subject>(self, path: &FieldPath, condition: &Condition, subject: &S) -> Result<bool, JsonError> {
+        Ok(match subject.see(path)? {
+            Seen::Value(value) if path.as_str() == "_id" => {
+                Judge { collation: Collation::Raw, ..self }.condition(condition, &value)
+            }
+            Seen::Value(value) => self.condition(condition, &value),
+            Seen::Absent => *condition == Condition::Exists(false),
+            Seen::NoPath => false,
+        })
     }
 
     fn condition(self, condition: &Condition, value: &Value) -> bool {
@@ -118,13 +138,13 @@ impl Judge<'_> {
     }
 
     fn each(self, quantifier: Quantifier, inner: &Selector, value: &Value) -> bool {
+        // Invariant: to look at a value never fails.
+        let judge = |one: &Value| self.selector(inner, one).expect("a value is no damaged text");
         match (quantifier, value) {
-            (Quantifier::Elem, Value::Array(elements)) => elements.iter().any(|one| self.selector(inner, one)),
-            (Quantifier::All, Value::Array(elements)) => {
-                !elements.is_empty() && elements.iter().all(|one| self.selector(inner, one))
-            }
+            (Quantifier::Elem, Value::Array(elements)) => elements.iter().any(judge),
+            (Quantifier::All, Value::Array(elements)) => !elements.is_empty() && elements.iter().all(judge),
             (Quantifier::Key, Value::Object(object)) => {
-                object.iter().any(|(name, _)| self.selector(inner, &Value::String(name.to_owned())))
+                object.iter().any(|(name, _)| judge(&Value::String(name.to_owned())))
             }
             _ => false,
         }

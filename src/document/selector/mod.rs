@@ -14,6 +14,7 @@ mod parse;
 mod path;
 mod pattern;
 mod print;
+mod ranges;
 mod subject;
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,8 @@ pub use error::{SelectorError, SelectorErrorKind};
 pub use fields::Fields;
 pub use path::{FieldPath, Found};
 pub use pattern::Pattern;
-pub use subject::document_value;
+pub use ranges::{KeysBetween, RangeRules};
+pub use subject::{Seen, StoredDocument, Subject, document_value};
 
 use super::json::Value;
 

@@ -74,7 +74,7 @@ impl FieldPath {
     }
 }
 
-fn follow<'a>(mut value: &'a Value, steps: &[String]) -> Found<'a> {
+pub(super) fn follow<'a>(mut value: &'a Value, steps: &[String]) -> Found<'a> {
     for step in steps {
         value = match value {
             Value::Object(object) => match object.get(step) {

@@ -1,10 +1,110 @@
-//! A stored revision as the value that selectors judge and `fields` cut: the document as a client would see it.
+//! What selectors judge and `fields` cut: a value, or a document as it is stored, of which only what is asked for is
+//! read.
+
+use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::document::json::{self, JsonError, Object, Value};
+use super::path::{FieldPath, Found};
+use crate::document::json::{self, JsonError, Object, Skimmed, Value, skim};
 use crate::document::render::{Attachment, StoredRevision};
+use crate::document::revision::Revision;
+
+/// What is at the end of a path of a [`Subject`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Seen<'a> {
+    /// A value.
+    Value(Cow<'a, Value>),
+    /// An object without that key.
+    Absent,
+    /// As [`Found::NoPath`].
+    NoPath,
+}
+
+impl Seen<'_> {
+    fn of(found: Found<'_>) -> Seen<'_> {
+        match found {
+            Found::Value(value) => Seen::Value(Cow::Borrowed(value)),
+            Found::Absent => Seen::Absent,
+            Found::NoPath => Seen::NoPath,
+        }
+    }
+
+    /// What is at the rest of a path whose first steps led to an owned value.
+    fn within(value: Value, rest: &[String]) -> Seen<'static> {
+        match super::path::follow(&value, rest) {
+            Found::Value(found) => Seen::Value(Cow::Owned(found.clone())),
+            Found::Absent => Seen::Absent,
+            Found::NoPath => Seen::NoPath,
+        }
+    }
+}
+
+/// Something whose fields can be looked at.
+pub trait Subject {
+    /// What is at the end of a path.
+    ///
+    /// # Errors
+    /// What is stored is damaged.
+    fn see(&self, path: &FieldPath) -> Result<Seen<'_>, JsonError>;
+}
+
+impl Subject for Value {
+    fn see(&self, path: &FieldPath) -> Result<Seen<'_>, JsonError> {
+        Ok(Seen::of(path.find(self)))
+    }
+}
+
+/// A stored revision of a document, seen as a client would see it.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredDocument<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// Its revision.
+    pub rev: &'a Revision,
+    /// Whether that is a tombstone.
+    pub deleted: bool,
+    /// Canonical text of the JSON object, without reserved members.
+    pub body: &'a [u8],
+    /// Its attachments.
+    pub attachments: &'a [Attachment],
+}
+
+impl<'a> StoredDocument<'a> {
+    /// The revision `stored` of the document `id`.
+    pub fn of(id: &'a str, stored: &'a StoredRevision) -> StoredDocument<'a> {
+        let StoredRevision { rev, deleted, body, attachments } = stored;
+        StoredDocument { id, rev, deleted: *deleted, body, attachments }
+    }
+}
+
+impl Subject for StoredDocument<'_> {
+    fn see(&self, path: &FieldPath) -> Result<Seen<'_>, JsonError> {
+        self.look(path)
+    }
+}
+
+impl StoredDocument<'_> {
+    /// As [`Subject::see`]; what is seen outlives the document.
+    ///
+    /// # Errors
+    /// What is stored is damaged.
+    pub fn look(&self, path: &FieldPath) -> Result<Seen<'static>, JsonError> {
+        let Some((first, rest)) = path.steps().split_first() else { return Ok(Seen::NoPath) };
+        Ok(match first.as_str() {
+            "_id" => Seen::within(Value::from(self.id), rest),
+            "_rev" => Seen::within(Value::from(self.rev.to_string()), rest),
+            "_deleted" if self.deleted => Seen::within(Value::Bool(true), rest),
+            "_attachments" if !self.attachments.is_empty() => Seen::within(stubs(self.attachments), rest),
+            _ => match skim(self.body, path.steps())? {
+                Skimmed::Text(text) => Seen::Value(Cow::Owned(json::parse(text)?)),
+                Skimmed::Absent => Seen::Absent,
+                Skimmed::NoPath => Seen::NoPath,
+            },
+        })
+    }
+}
 
 /// The document with `_id`, `_rev`, its own members, `_attachments` as stubs and `_deleted`.
 ///
@@ -22,10 +122,13 @@ pub fn document_value(id: &str, revision: &StoredRevision) -> Result<Value, Json
         document.push(name, value);
     }
     if !revision.attachments.is_empty() {
-        let stubs = revision.attachments.iter().map(|attachment| (attachment.name.clone(), stub(attachment)));
-        document.push("_attachments", stubs.collect::<Object>());
+        document.push("_attachments", stubs(&revision.attachments));
     }
     Ok(Value::Object(document))
+}
+
+fn stubs(attachments: &[Attachment]) -> Value {
+    Value::Object(attachments.iter().map(|attachment| (attachment.name.clone(), stub(attachment))).collect())
 }
 
 fn stub(attachment: &Attachment) -> Value {

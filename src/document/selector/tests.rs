@@ -281,6 +281,31 @@ proptest! {
     }
 
     #[test]
+    fn stored_text_is_judged_as_its_value(given in any_selector(), a in any_value(), b in any_value(), deep in any_value()) {
+        let collator = Collator::new();
+        let selector = Selector::parse(&given).unwrap();
+        let inner: crate::document::json::Object = [("q\"\\\n".to_owned(), deep), ("".to_owned(), b.clone())].into_iter().collect();
+        let body: crate::document::json::Object =
+            [("b".to_owned(), b), ("o".to_owned(), Value::Object(inner)), ("a".to_owned(), a)].into_iter().collect();
+        let rev = Revision::parse("1-967a00dff5e02add41819138abb3284d").unwrap();
+        let stored = StoredRevision { rev, deleted: false, body: body.to_vec().into(), attachments: Vec::new() };
+        let document = document_value("id", &stored).unwrap();
+        let text = super::StoredDocument::of("id", &stored);
+        prop_assert_eq!(selector.matches_subject(&text, &collator), Ok(selector.matches(&document, &collator)));
+        for path in ["_id", "_rev", "a", "b.x", "a.0", "b.1", "o.q\"\\\\\n", "o.x", "x", "a.a.b", "o.q\"\\\\\n.0", "_attachments"] {
+            let path = super::FieldPath::parse(path).unwrap();
+            prop_assert_eq!(super::Subject::see(&text, &path), super::Subject::see(&document, &path), "{}", path.as_str());
+        }
+    }
+
+    #[test]
+    fn damaged_text_is_refused_or_skimmed_without_harm(
+        text in prop::collection::vec(prop::sample::select(br#"{}[]",:\ab1"#.to_vec()), 0..24),
+    ) {
+        let _ = crate::document::json::skim(&text, &["a".to_owned(), "1".to_owned()]);
+    }
+
+    #[test]
     fn what_is_required_is_there(given in any_selector(), a in any_value(), has_b in any::<bool>()) {
         let selector = Selector::parse(&given).unwrap();
         let mut document: crate::document::json::Object = [("a".to_owned(), a)].into_iter().collect();

@@ -1,29 +1,24 @@
-//! `_find` and `_explain`: the plan is made by `index::mango`, rows come from an index or from all documents, and the
-//! selector judges each document.
+//! `_find` and `_explain`: the plan is made by `index::mango`, documents come from `coordinator::find`; here requests
+//! are read and answers written.
 
 use std::sync::Arc;
 
 use http::StatusCode;
 
 use crate::auth::access::Class;
-use crate::coordinator::{
-    AllDocs, AllDocsQuery, AllDocsRow, Database, DocSource, KeyBound, KeyBounds, KeySpan, RowDoc, Update, ViewKeys,
-    ViewQuery, ViewRows,
-};
-use crate::document::collate::Collator;
-use crate::document::id::{DocId, check_partition};
+use crate::coordinator::{Database, FindQuery, Hit, Hits};
+use crate::document::id::check_partition;
 use crate::document::json::{self, JsonError, Object, Value};
-use crate::document::selector::{FieldRange, IndexRange, document_value};
+use crate::document::selector::Subject;
 use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::index::mango::bookmark::{Bookmark, NIL};
 use crate::index::mango::catalogue::FieldIndex;
-use crate::index::mango::explain::{Subject, explain as explained};
-use crate::index::mango::planner::{Partitioning, Plan, is_covering, plan, warning};
+use crate::index::mango::explain::{Asked as Explained, explain as explained};
+use crate::index::mango::groups::{GroupBy, Groups};
+use crate::index::mango::planner::{Partitioning, Plan, plan, warning};
 use crate::index::mango::request::FindRequest;
-use crate::world::{Env, Instant, Pool};
-
-/// The name of a member that sorts after all others: such an object ends a range of keys.
-const GREATEST_NAME: &str = "\u{ffff}";
+use crate::limits;
+use crate::world::{Env, Instant};
 
 struct Asked {
     db: Arc<Database>,
@@ -32,7 +27,7 @@ struct Asked {
     indexes: Vec<FieldIndex>,
 }
 
-async fn read(ctx: &Context, mut request: Request, db: &str, partition: Option<&str>) -> Result<Asked> {
+async fn read(ctx: &Context, request: &mut Request, db: &str, partition: Option<&str>) -> Result<Asked> {
     let db = ctx.open(db, &request.user, Class::Member)?;
     if let Some(name) = partition {
         if !db.map.partitioned {
@@ -82,37 +77,50 @@ impl Asked {
     }
 }
 
-/// POST `/{db}/_explain`, also of a partition.
+/// POST `/{db}/_explain`, also of a partition. With `?range=true` the answer has a member `range`, which CouchDB 3.5
+/// has not and SPEC 'POST /{db}/_explain' has.
 ///
 /// # Errors
 /// As [`find`], but for a sort that no index has.
-pub async fn explain(ctx: &Context, request: Request, db: &str, partition: Option<&str>) -> Result<Reply> {
-    let asked = read(ctx, request, db, partition).await?;
+pub async fn explain(ctx: &Context, mut request: Request, db: &str, partition: Option<&str>) -> Result<Reply> {
+    let asked = read(ctx, &mut request, db, partition).await?;
     let choice = match asked.plan() {
         Ok(plan) => Ok(plan.index),
         Err(error) if error.name == "no_usable_index" => Err(()),
         Err(error) => return Err(error.into()),
     };
-    let subject = Subject { database: &asked.db.name, partition: asked.partition.as_deref() };
-    let answer = explained(&asked.request, &choice, &asked.indexes, subject, &ctx.collator);
+    let about = Explained {
+        database: &asked.db.name,
+        partition: asked.partition.as_deref(),
+        with_range: request.query.flag("range"),
+    };
+    let answer = explained(&asked.request, &choice, &asked.indexes, about, &ctx.collator);
     Ok(Reply::json(StatusCode::OK, answer.to_vec()))
 }
 
-/// POST `/{db}/_find`, also of a partition.
+/// POST `/{db}/_find`, also of a partition. Documents are streamed while they are found.
 ///
 /// # Errors
 /// 400 for what is wrong with the request or has no index, 500 when rows cannot be read.
-pub async fn find(ctx: &Context, request: Request, db: &str, partition: Option<&str>) -> Result<Reply> {
-    let asked = read(ctx, request, db, partition).await?;
+pub async fn find(ctx: &Context, mut request: Request, db: &str, partition: Option<&str>) -> Result<Reply> {
+    let asked = read(ctx, &mut request, db, partition).await?;
     let plan = asked.plan()?;
-    let started = ctx.env.now();
-    let rows = begin(ctx, &asked, &plan).await?;
-    let Asked { request, .. } = asked;
-    let (skip, left) = (request.skip, request.limit);
-    let last = request.bookmark.clone();
-    let (env, collator) = (ctx.env.clone(), ctx.collator.clone());
+    let Asked { db, request, partition, .. } = asked;
+    if plan.index.is_some() && request.bookmark.as_ref().is_some_and(|bookmark| bookmark.key.is_none()) {
+        return Err(Problem::invalid("invalid_bookmark", "The bookmark is of another index."));
+    }
+    let (env, started) = (ctx.env.clone(), ctx.env.now());
     let request = Arc::new(request);
-    let mut finder = Finder { env, collator, request, rows, skip, left, last, keys: 0, docs: 0, results: 0 };
+    let (index, collator) = (plan.index.clone(), ctx.collator.clone());
+    let query = FindQuery { request: Arc::clone(&request), index, partition, collator };
+    let hits = db.find(query).await?;
+    let (skip, left, last) = (request.skip, request.limit, request.bookmark.clone());
+    let database = db.name.clone();
+    let mut finder =
+        Finder { env, database, plan, started, hits, skip, left, last, figures: Figures::default(), request };
+    if let Some(by) = finder.request.groups.clone() {
+        return finder.groups(ctx, &by).await;
+    }
     let mut page = finder.next().await?;
     Ok(Reply::generate(move |mut sink| async move {
         sink.write(b"{\"docs\":[").await?;
@@ -125,215 +133,118 @@ pub async fn find(ctx: &Context, request: Request, db: &str, partition: Option<&
             }
             page = finder.next().await?;
         }
-        sink.write(&finder.tail(&plan, started)).await?;
+        sink.write(b"\n],\n").await?;
+        sink.write(&finder.tail()).await?;
         sink.flush().await
     }))
 }
 
-enum Rows {
-    None,
-    All(AllDocs),
-    Index(ViewRows),
+/// What a query cost and gave so far.
+#[derive(Default)]
+struct Figures {
+    keys: u64,
+    docs: u64,
+    results: u64,
+    /// Matches, given out or not.
+    matches: u64,
 }
-
-async fn begin(ctx: &Context, asked: &Asked, plan: &Plan) -> Result<Rows> {
-    let request = &asked.request;
-    if request.selector.is_empty_combination() || request.limit == 0 {
-        return Ok(Rows::None);
-    }
-    match &plan.index {
-        None => scan(ctx, asked).await,
-        Some(index) => {
-            let names = index.names();
-            let IndexRange::Keys { start, mut end } = request.selector.index_range(&names, &ctx.collator) else {
-                return Ok(Rows::None);
-            };
-            end.push(Value::Object(Object::from_iter([(GREATEST_NAME.to_owned(), Value::Null)])));
-            let (mut start, mut end) = (bound(Value::Array(start)), bound(Value::Array(end)));
-            if request.sort.descending {
-                std::mem::swap(&mut start, &mut end);
-            }
-            if let Some(bookmark) = &request.bookmark {
-                let refused = || Problem::invalid("invalid_bookmark", "The bookmark is of another index.");
-                let key = bookmark.key.clone().ok_or_else(refused)?;
-                start = KeyBound { key: Some(key), id: Some(bookmark.id.clone()) };
-            }
-            let query = ViewQuery {
-                keys: ViewKeys::Span(KeySpan { start, end, inclusive_end: true }),
-                descending: request.sort.descending,
-                skip: 0,
-                limit: u64::MAX,
-                grouping: None,
-                include_docs: true,
-                conflicts: request.conflicts,
-                totals: false,
-                update_seq: false,
-                update: if request.update && !request.stale { Update::Before } else { Update::Never },
-                partition: asked.partition.clone(),
-            };
-            let view = asked.db.view(&DocId::new(&index.ddoc), &index.name).await?;
-            Ok(Rows::Index(view.begin(query).await?))
-        }
-    }
-}
-
-fn bound(key: Value) -> KeyBound {
-    KeyBound { key: Some(key), id: None }
-}
-
-/// Reads all documents, from one id to another where the selector says so.
-async fn scan(ctx: &Context, asked: &Asked) -> Result<Rows> {
-    let request = &asked.request;
-    let FieldRange::Between(low, high) = request.selector.field_range("_id", &ctx.collator) else {
-        return Ok(Rows::None);
-    };
-    // What is no text bounds no id here; the selector still judges.
-    let text = |bound: Option<crate::document::selector::Bound>| {
-        bound.map(|bound| bound.value).filter(|value| value.as_str().is_some())
-    };
-    let (mut start, mut end) = (text(low), text(high));
-    if request.sort.descending {
-        std::mem::swap(&mut start, &mut end);
-    }
-    if let Some(bookmark) = &request.bookmark {
-        start = Some(bookmark.id.as_str().into());
-    }
-    let query = AllDocsQuery {
-        source: asked.partition.clone().map_or(DocSource::All, DocSource::Partition),
-        keys: KeyBounds::Range { start, end, inclusive_end: true },
-        descending: request.sort.descending,
-        skip: 0,
-        limit: None,
-        include_docs: true,
-        conflicts: request.conflicts,
-        update_seq: false,
-    };
-    Ok(Rows::All(asked.db.all_docs(query).await?))
-}
-
-/// A row that may match: the key's text in an index, and the document.
-type Candidate = (Option<Vec<u8>>, Box<RowDoc>);
 
 /// A query being answered.
 struct Finder {
     env: Env,
-    collator: Collator,
+    database: String,
     request: Arc<FindRequest>,
-    rows: Rows,
+    plan: Plan,
+    started: Instant,
+    hits: Hits,
     skip: u64,
     left: u64,
     /// The last document given, or where the page before ended.
     last: Option<Bookmark>,
-    keys: u64,
-    docs: u64,
-    results: u64,
+    figures: Figures,
 }
 
 impl Finder {
+    /// The next matches, at most `wanted`; `None` at the end.
+    async fn page(&mut self, wanted: u64) -> Result<Option<Vec<Hit>>> {
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+        let Some(page) = self.hits.next(wanted).await? else { return Ok(None) };
+        self.figures.keys += page.keys;
+        self.figures.docs += page.docs;
+        self.figures.matches += page.hits.len() as u64;
+        Ok(Some(page.hits))
+    }
+
     /// The next documents as JSON texts, perhaps none; `None` at the end.
     async fn next(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
         if self.left == 0 {
+            // Only counted any more.
+            while self.request.count && self.page(u64::MAX).await?.is_some() {}
             return Ok(None);
         }
-        let Some(page) = self.candidates().await? else { return Ok(None) };
-        let (request, collator) = (Arc::clone(&self.request), self.collator.clone());
-        let judged = self.env.blocking(Pool::Foreground, move || judge(&request, &collator, page)).await;
-        let damaged = |JsonError| Problem::internal("A stored document is damaged.");
-        let mut texts = Vec::new();
-        for matched in judged {
-            self.docs += 1;
-            let Some((bookmark, text)) = matched.map_err(damaged)? else { continue };
-            if self.skip > 0 {
-                self.skip -= 1;
-                continue;
-            }
-            self.left -= 1;
-            self.results += 1;
-            self.last = Some(bookmark);
-            texts.push(text);
-            if self.left == 0 {
-                break;
-            }
+        let Some(mut hits) = self.page(self.skip.saturating_add(self.left)).await? else { return Ok(None) };
+        let skipped = usize::try_from(self.skip).unwrap_or(usize::MAX).min(hits.len());
+        hits.drain(..skipped);
+        hits.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
+        self.skip -= skipped as u64;
+        self.left -= hits.len() as u64;
+        self.figures.results += hits.len() as u64;
+        if let Some(last) = hits.last() {
+            self.last = Some(last.bookmark());
         }
-        Ok(Some(texts))
+        Ok(Some(self.hits.texts(hits).await?))
     }
 
-    async fn candidates(&mut self) -> Result<Option<Vec<Candidate>>> {
-        let mut page: Vec<Candidate> = Vec::new();
-        match &mut self.rows {
-            Rows::None => return Ok(None),
-            Rows::All(rows) => {
-                let Some(found) = rows.next().await? else { return Ok(None) };
-                for row in found {
-                    if let AllDocsRow::Found { id, doc: Some(Some(doc)), .. } = row
-                        && !id.is_design()
-                    {
-                        page.push((None, doc));
-                    }
-                }
-            }
-            Rows::Index(rows) => {
-                let Some(found) = rows.next().await? else { return Ok(None) };
-                for row in found {
-                    if let Some(Some(doc)) = row.doc {
-                        page.push((Some(row.row.key.to_vec()), doc));
-                    }
-                }
+    /// The whole answer of a query with `group_by`.
+    async fn groups(mut self, ctx: &Context, by: &GroupBy) -> Result<Reply> {
+        let mut groups = Groups::new(by, &ctx.collator);
+        while let Some(hits) = self.page(u64::MAX).await? {
+            let take =
+                |groups: &mut Groups, hit: &dyn Subject| -> std::result::Result<(), JsonError> { groups.add(hit) };
+            groups = self.hits.each(hits, groups, take).await?;
+            if groups.is_too_many() {
+                let reason = format!("The query makes more than {} groups.", limits::FIND_GROUPS_MAX);
+                return Err(Problem::invalid("too_many_groups", reason));
             }
         }
-        self.keys += page.len() as u64;
-        if let Some(bookmark) = &self.request.bookmark {
-            let key = bookmark.key.as_ref().map(Value::to_vec);
-            let is_it = |(at, doc): &Candidate| doc.id.as_str() == bookmark.id && (at.is_none() || *at == key);
-            page.retain(|candidate| !is_it(candidate));
-        }
-        Ok(Some(page))
+        let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let shown: Vec<Value> = groups.finish().skip(number(self.skip)).take(number(self.left)).collect();
+        self.figures.results = shown.len() as u64;
+        let mut out = b"{\"groups\":".to_vec();
+        Value::Array(shown).write(&mut out);
+        out.push(b',');
+        out.extend_from_slice(&self.tail());
+        out.pop();
+        Ok(Reply::json(StatusCode::OK, out))
     }
 
-    /// What follows the documents.
-    fn tail(&self, plan: &Plan, started: Instant) -> Vec<u8> {
-        let covering = plan.index.as_ref().is_some_and(|index| is_covering(&self.request, index));
-        let examined = if covering { 0 } else { self.docs };
+    /// The members behind the documents, with the last brace and a line end.
+    fn tail(&self) -> Vec<u8> {
+        let figures = &self.figures;
+        let examined = if self.hits.is_covering() { 0 } else { figures.docs };
         let mut tail = Object::new();
         tail.push("bookmark", self.last.as_ref().map_or(NIL.to_owned(), Bookmark::encode));
+        if self.request.count {
+            tail.push("count", figures.matches);
+        }
         if self.request.execution_stats {
             let by_quorum = self.request.r > 1;
             let mut stats = Object::new();
-            stats.push("total_keys_examined", self.keys);
+            stats.push("total_keys_examined", figures.keys);
             stats.push("total_docs_examined", if by_quorum { 0 } else { examined });
             stats.push("total_quorum_docs_examined", if by_quorum { examined } else { 0 });
-            stats.push("results_returned", self.results);
-            let spent_ms = self.env.now().since(started).as_secs_f64() * 1000.0;
+            stats.push("results_returned", figures.results);
+            let spent_ms = self.env.now().since(self.started).as_secs_f64() * 1000.0;
             let number = format!("{spent_ms:.3}");
             stats.push("execution_time_ms", json::parse(number.as_bytes()).unwrap_or(Value::Null));
             tail.push("execution_stats", stats);
         }
-        if let Some(text) = warning(plan, examined, self.results) {
+        if let Some(text) = warning(&self.plan, &self.request, &self.database, examined, figures.results) {
             tail.push("warning", text);
         }
-        let mut out = b"\n],\n".to_vec();
-        out.extend_from_slice(&tail.to_vec()[1..]);
+        let mut out = tail.to_vec();
+        out.remove(0);
         out.push(b'\n');
         out
     }
-}
-
-type Judged = std::result::Result<Option<(Bookmark, Vec<u8>)>, JsonError>;
-
-/// For each candidate its text when it matches.
-fn judge(request: &FindRequest, collator: &Collator, page: Vec<Candidate>) -> Vec<Judged> {
-    let one = |(key, doc): Candidate| {
-        let mut document = document_value(doc.id.as_str(), &doc.stored)?;
-        if !request.selector.matches(&document, collator) {
-            return Ok(None);
-        }
-        if let (Value::Object(object), false) = (&mut document, doc.conflicts.is_empty()) {
-            let conflicts = doc.conflicts.iter().map(|rev| Value::String(rev.to_string()));
-            object.push("_conflicts", conflicts.collect::<Vec<_>>());
-        }
-        let key = key.map(|text| json::parse(&text)).transpose()?;
-        let bookmark = Bookmark { key, id: doc.id.as_str().to_owned() };
-        Ok(Some((bookmark, request.fields.cut(&document).to_vec())))
-    };
-    page.into_iter().map(one).collect()
 }

@@ -160,6 +160,7 @@ fn read(view: &DatabaseView, args: &ViewArgs) -> Result<ViewQuery> {
         descending: args.descending,
         skip: args.skip,
         limit: args.limit,
+        likely: usize::MAX,
         grouping,
         include_docs: args.include_docs,
         conflicts: args.include_docs && args.conflicts,

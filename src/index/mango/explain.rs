@@ -10,13 +10,15 @@ use crate::document::selector::{FieldRange, IndexRange};
 /// What stands for a key greater than any.
 const MAX: &str = "<MAX>";
 
-/// What the answer says about the database.
+/// What the answer is about.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
-    /// Its name.
+pub struct Asked<'a> {
+    /// The database's name.
     pub database: &'a str,
     /// The partition asked.
     pub partition: Option<&'a str>,
+    /// Whether to tell `range`.
+    pub with_range: bool,
 }
 
 /// How a query would be answered: `Ok` by an index or (`None`) by all documents, `Err` not at all.
@@ -27,7 +29,7 @@ pub fn explain(
     request: &FindRequest,
     choice: &Choice,
     indexes: &[FieldIndex],
-    subject: Subject<'_>,
+    asked: Asked<'_>,
     collator: &Collator,
 ) -> Value {
     let chosen = match choice {
@@ -36,18 +38,22 @@ pub fn explain(
         Err(()) => Value::Null,
     };
     let mut answer = Object::new();
-    answer.push("dbname", subject.database);
+    answer.push("dbname", asked.database);
     answer.push("index", chosen);
-    answer.push("partitioned", subject.partition.is_some());
+    answer.push("partitioned", asked.partition.is_some());
     answer.push("selector", request.selector.to_value());
-    answer.push("opts", options(request, subject.partition));
+    answer.push("opts", options(request, asked.partition));
     answer.push("limit", request.limit);
     answer.push("skip", request.skip);
     answer.push("fields", fields(request));
     answer.push("index_candidates", candidates(request, choice, indexes));
     answer.push("selector_hints", Value::Array(vec![hints(request)]));
     if choice.is_ok() {
-        answer.push("mrargs", arguments(request, choice, subject.partition, collator));
+        answer.push("mrargs", arguments(request, choice, asked.partition, collator));
+        if asked.with_range {
+            let (start, end) = ends(request, choice, collator);
+            answer.push("range", object([("start_key", start), ("end_key", end)]));
+        }
         let covering = matches!(choice, Ok(Some(index)) if is_covering(request, index));
         answer.push("covering", covering);
     }
@@ -118,7 +124,8 @@ fn hints(request: &FindRequest) -> Value {
     ])
 }
 
-fn arguments(request: &FindRequest, choice: &Choice, partition: Option<&str>, collator: &Collator) -> Value {
+/// The first and the last key in the direction of reading.
+fn ends(request: &FindRequest, choice: &Choice, collator: &Collator) -> (Value, Value) {
     let (low, high) = match choice {
         Ok(Some(index)) => match request.selector.index_range(&index.names(), collator) {
             IndexRange::Empty => (Value::Null, Value::Null),
@@ -134,7 +141,11 @@ fn arguments(request: &FindRequest, choice: &Choice, partition: Option<&str>, co
             }
         },
     };
-    let (start, end) = if request.sort.descending { (high, low) } else { (low, high) };
+    if request.sort.descending { (high, low) } else { (low, high) }
+}
+
+fn arguments(request: &FindRequest, choice: &Choice, partition: Option<&str>, collator: &Collator) -> Value {
+    let (start, end) = ends(request, choice, collator);
     object([
         ("include_docs", true.into()),
         ("view_type", "map".into()),

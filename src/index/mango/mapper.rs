@@ -14,7 +14,8 @@ pub struct FieldMapper {
     fields: Arc<Fields>,
 }
 
-struct Fields {
+/// What rows are made of.
+pub(super) struct Fields {
     /// None where the definition makes no sense: such an index has no rows.
     columns: Vec<FieldPath>,
     filter: Selector,
@@ -25,9 +26,7 @@ impl FieldMapper {
     /// The mapper of a view whose map is `{"fields":{..},"partial_filter_selector":{..}}`.
     pub fn new(indexes: &Indexes, definition: &Definition) -> FieldMapper {
         let map = json::parse(definition.map.as_bytes()).unwrap_or(Value::Null);
-        let (columns, filter) = read(&map).unwrap_or((Vec::new(), Selector::Everything));
-        let collator = indexes.collator(definition);
-        FieldMapper { env: indexes.env.clone(), fields: Arc::new(Fields { columns, filter, collator }) }
+        FieldMapper { env: indexes.env.clone(), fields: Arc::new(Fields::of(&map, indexes.collator(definition))) }
     }
 }
 
@@ -52,7 +51,14 @@ impl Mapper for FieldMapper {
 }
 
 impl Fields {
-    fn rows(&self, text: &str) -> Mapped {
+    /// Those of the map member of a view.
+    pub(super) fn of(map: &Value, collator: Collator) -> Fields {
+        let (columns, filter) = read(map).unwrap_or((Vec::new(), Selector::Everything));
+        Fields { columns, filter, collator }
+    }
+
+    /// The row of a document, given as JSON text, or none.
+    pub(super) fn rows(&self, text: &str) -> Mapped {
         let Ok(document) = json::parse(text.as_bytes()) else { return Vec::new() };
         if self.columns.is_empty() || !self.filter.matches(&document, &self.collator) {
             return Vec::new();

@@ -5,14 +5,18 @@
 
 pub mod bookmark;
 pub mod catalogue;
+mod covered;
 pub mod explain;
+pub mod groups;
 mod mapper;
 pub mod planner;
 pub mod request;
+pub mod spans;
 
 use crate::document::json::Value;
 use crate::document::selector::{SelectorError, SelectorErrorKind, erlang_term};
 
+pub use covered::CoveredRow;
 pub use mapper::FieldMapper;
 
 /// Why a query or an index definition is refused.

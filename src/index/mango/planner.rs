@@ -3,6 +3,7 @@
 use super::MangoError;
 use super::catalogue::FieldIndex;
 use super::request::FindRequest;
+use crate::document::json::Value;
 
 /// How a query is answered.
 #[derive(Clone, Debug, PartialEq)]
@@ -144,18 +145,50 @@ fn best<'a>(request: &FindRequest, usable: Vec<&'a FieldIndex>) -> Option<&'a Fi
 pub fn is_covering(request: &FindRequest, index: &FieldIndex) -> bool {
     let names = index.names();
     let has = |name: &str| name == "_id" || names.contains(&name);
-    let fields = &request.fields;
-    !fields.is_all()
-        && !request.conflicts
-        && fields.paths().iter().all(|path| has(path.as_str()))
-        && request.selector.fields().into_iter().all(has)
+    let holds_wanted = match &request.groups {
+        Some(groups) => groups.paths().all(|path| has(path.as_str())),
+        None if request.limit == 0 && request.count => true,
+        None => {
+            let fields = &request.fields;
+            !fields.is_all() && !request.conflicts && fields.paths().iter().all(|path| has(path.as_str()))
+        }
+    };
+    holds_wanted && request.selector.fields().into_iter().all(has)
 }
 
-/// The text of `warning`, when there is something to say.
-pub fn warning(plan: &Plan, examined: u64, results: u64) -> Option<String> {
+/// The text of `warning`, when there is something to say. `database` is named where an index is proposed.
+pub fn warning(plan: &Plan, request: &FindRequest, database: &str, examined: u64, results: u64) -> Option<String> {
     let mut lines = plan.warnings.clone();
-    if examined > results.max(1).saturating_mul(EXAMINED_PER_RESULT) {
+    let many = examined > results.max(1).saturating_mul(EXAMINED_PER_RESULT);
+    if many {
         lines.push(MANY_EXAMINED.to_owned());
     }
+    if request.index_hint && (many || plan.index.is_none()) {
+        lines.extend(hint(request, database));
+    }
     if lines.is_empty() { None } else { Some(lines.join("\n")) }
+}
+
+/// An index that would serve the query: the fields fixed by `$eq`, those of the sort, then one that is bounded, since
+/// columns behind a range do not narrow it.
+fn hint(request: &FindRequest, database: &str) -> Option<String> {
+    let selector = &request.selector;
+    let mut names: Vec<&str> =
+        selector.indexable_fields().into_iter().filter(|name| selector.is_constant(name)).collect();
+    for name in request.sort.fields.iter().map(String::as_str) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if request.sort.fields.is_empty() {
+        names.extend(selector.indexable_fields().into_iter().find(|name| !selector.is_constant(name)));
+    }
+    if names.is_empty() {
+        names.extend(selector.required_fields().into_iter().next());
+    }
+    names.retain(|name| *name != "_id");
+    let fields = Value::Array(names.into_iter().map(Value::from).collect());
+    let text = String::from_utf8_lossy(&fields.to_vec()).into_owned();
+    let is_empty = fields.as_array().is_none_or(<[Value]>::is_empty);
+    (!is_empty).then(|| format!("This index would help: POST /{database}/_index {{\"index\":{{\"fields\":{text}}}}}"))
 }

@@ -3,13 +3,14 @@
 
 use super::MangoError;
 use super::bookmark::Bookmark;
+use super::groups::GroupBy;
 use crate::document::json::{Object, Value};
 use crate::document::selector::{Fields, Selector};
 
 /// Results of a page when the request names no `limit`.
 const DEFAULT_LIMIT: u64 = 25;
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 19] = [
     "selector",
     "use_index",
     "bookmark",
@@ -25,6 +26,11 @@ const KEYS: [&str; 15] = [
     "stable",
     "execution_stats",
     "allow_fallback",
+    // Extensions of settee.
+    "count",
+    "group_by",
+    "aggregate",
+    "index_hint",
 ];
 
 /// Fields in one direction.
@@ -115,6 +121,12 @@ pub struct FindRequest {
     pub execution_stats: bool,
     /// Whether another index than the one named may be used; `None`: not said, which allows it.
     pub allow_fallback: Option<bool>,
+    /// Extension: tell how many documents match in all.
+    pub count: bool,
+    /// Extension: groups of documents instead of documents.
+    pub groups: Option<GroupBy>,
+    /// Extension: name the index that would help.
+    pub index_hint: bool,
 }
 
 impl FindRequest {
@@ -142,6 +154,9 @@ impl FindRequest {
             stable: boolean(body.get("stable"), false)?,
             execution_stats: boolean(body.get("execution_stats"), false)?,
             allow_fallback: body.get("allow_fallback").map(|value| boolean(Some(value), true)).transpose()?,
+            count: boolean(body.get("count"), false)?,
+            groups: GroupBy::parse(body)?,
+            index_hint: boolean(body.get("index_hint"), false)?,
         };
         check_keys(body, &KEYS)?;
         Ok(request)

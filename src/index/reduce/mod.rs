@@ -15,8 +15,9 @@ use crate::index::record::Row;
 
 pub use distinct::Distinct;
 use rank::Ranking;
-use stats::Stats;
+pub(in crate::index) use stats::Stats;
 use sum::Sum;
+pub(in crate::index) use sum::{add_numbers, as_float, is_number};
 
 /// A view's reduce function.
 #[derive(Clone, Debug, PartialEq)]

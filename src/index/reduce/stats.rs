@@ -1,7 +1,7 @@
 //! `_stats`: sum, count, least, greatest and sum of squares of numbers, of arrays by position, of earlier results.
 
 use super::InvalidValue;
-use super::sum::{add_numbers, square};
+use super::sum::{add_numbers, is_number, square};
 use crate::document::collate::Collator;
 use crate::document::json::{Object, Value};
 
@@ -26,10 +26,6 @@ struct Figures {
 
 fn shown(value: &Value) -> String {
     String::from_utf8_lossy(&value.to_vec()).into_owned()
-}
-
-fn is_number(value: &Value) -> bool {
-    matches!(value, Value::Int(_) | Value::Big(_) | Value::Float(_))
 }
 
 impl Figures {

@@ -49,7 +49,8 @@ fn refuse(value: Value) -> Failed {
     Failed(builtin_error(REASON, value))
 }
 
-fn is_number(value: &Value) -> bool {
+/// Whether it is a number.
+pub(in crate::index) fn is_number(value: &Value) -> bool {
     matches!(value, Value::Int(_) | Value::Big(_) | Value::Float(_))
 }
 
@@ -101,7 +102,7 @@ fn add_arrays(total: Vec<Value>, more: Vec<Value>) -> Result<Value, Failed> {
 }
 
 /// The sum of two numbers: exact while both are integers.
-pub(super) fn add_numbers(a: &Value, b: &Value) -> Value {
+pub(in crate::index) fn add_numbers(a: &Value, b: &Value) -> Value {
     match (a, b) {
         (Value::Int(x), Value::Int(y)) => match x.checked_add(*y) {
             Some(sum) => Value::Int(sum),
@@ -134,7 +135,8 @@ fn integer(x: BigInt) -> Value {
     i64::try_from(&x).map_or_else(|_| Value::Big(x), Value::Int)
 }
 
-fn as_float(value: &Value) -> f64 {
+/// A number as a float; what is none counts as 0.
+pub(in crate::index) fn as_float(value: &Value) -> f64 {
     match value {
         Value::Int(x) => *x as f64,
         // Texts of integers always read as floats.
