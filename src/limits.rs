@@ -285,6 +285,12 @@ pub const ENSURE_DATABASES_MAX: usize = 100;
 
 /// Indexes of ranges that a node remembers the state of, about 200 bytes each; beyond, those that nobody uses go.
 pub const INDEXES_REMEMBERED: usize = 10_000;
+/// Longest pause of a build that nobody waits for, between two batches; else it pauses as long as a batch takes.
+pub const INDEX_PAUSE_MAX: Duration = Duration::from_millis(200);
+/// Pause between an update of a database and the builds that follow it: a burst of writes is taken in together.
+pub const AUTOUPDATE_PAUSE: Duration = Duration::from_secs(5);
+/// Databases whose views are brought up to date at once, without anybody waiting for them.
+pub const AUTOUPDATE_AT_ONCE: usize = 4;
 /// Documents of one batch of a build: with their rows it is one commit, and what a crash makes the builder repeat.
 pub const INDEX_BATCH_DOCS: usize = 256;
 /// Purges that one step of a build takes in.

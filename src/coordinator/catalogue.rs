@@ -168,6 +168,7 @@ impl Coordinator {
             }
         }
         coordinator.keep_global_changes();
+        coordinator.keep_views();
         Ok(coordinator)
     }
 
@@ -343,6 +344,14 @@ impl Coordinator {
     /// Tells the position of the last event whenever there is a new one.
     pub fn watch_events(&self) -> watch::Receiver<u64> {
         self.context.events.watch()
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.context.config
+    }
+
+    pub(super) fn indexes(&self) -> &Indexes {
+        &self.context.indexes
     }
 
     pub(super) fn env(&self) -> &Env {

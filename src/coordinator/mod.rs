@@ -8,6 +8,7 @@
 //! write counts replies in [`quorum`] only; every list is produced in bounded pages.
 
 pub mod attachment;
+mod autoupdate;
 pub mod catalogue;
 pub mod changes;
 pub mod check;
@@ -33,7 +34,7 @@ pub mod view;
 mod view_reduce;
 pub mod write;
 
-pub use crate::index::{Grouping, KeyBound, KeySpan};
+pub use crate::index::{Grouping, IndexTask, KeyBound, KeySpan};
 pub use crate::shard::{Fetched, ShardError, Want};
 pub use crate::storage::{CommitError, Damage, StorageError};
 pub use attachment::{Staged, Upload, UploadOptions};

@@ -122,7 +122,8 @@ impl SiftRows {
 
 impl Lane {
     async fn fill(&mut self, database: &Database, query: &SiftQuery, limit: usize) -> Result<(), ReadError> {
-        while let (true, Some((start, end))) = (self.rows.is_empty(), self.rest.take()) {
+        while self.rows.is_empty() {
+            let Some((start, end)) = self.rest.take() else { break };
             let (descending, selector, collator) = (query.descending, Arc::clone(&query.selector), &query.collator);
             let (from, to) = (start.clone(), end.clone());
             let sift = Sift { start: from, end: to, descending, selector, collator: collator.clone(), limit };

@@ -19,8 +19,8 @@ use crate::document::id::DocId;
 use crate::document::json::Value;
 use crate::document::revision::Revision;
 use crate::index::{
-    Definition, Grouping, Header, IndexError, InvalidValue, KeySpan, Mapper, Places, Row, ScriptMapper, ViewIndex,
-    mango, partition_prefix, reduce,
+    Definition, Grouping, Header, IndexError, InvalidValue, KeySpan, Mapper, Owner, Places, Row, ScriptMapper,
+    ViewIndex, mango, partition_prefix, reduce,
 };
 use crate::limits;
 use crate::script::{Program, ScriptError};
@@ -189,12 +189,20 @@ impl Database {
 impl DatabaseView {
     /// The view on each range that `partition` can be in.
     pub(super) async fn indexes(&self, partition: Option<&str>) -> Result<Vec<ViewIndex>, ShardError> {
-        let copies = match partition {
-            Some(name) => vec![self.database.copy_of(self.database.map.index_of_partition(name)).await?],
-            None => self.database.all_copies().await?,
+        let ranges = match partition {
+            Some(name) => vec![self.database.map.index_of_partition(name)],
+            None => (0..self.database.map.q as usize).collect(),
         };
-        let indexes = &self.database.context.indexes;
-        Ok(copies.into_iter().map(|copy| indexes.view(copy, &self.definition, &self.mapper)).collect())
+        let (indexes, all) = (&self.database.context.indexes, self.database.map.ranges());
+        let view = |at: usize| {
+            let (range, design) = (all[at].to_string(), self.program.id().as_str().to_owned());
+            let owner = Owner { database: self.database.name.clone(), design, range };
+            async move {
+                let copy = self.database.copy_of(at).await?;
+                Ok::<_, ShardError>(indexes.view(copy, &self.definition, &self.mapper, owner))
+            }
+        };
+        try_join_all(ranges.into_iter().map(view)).await
     }
 
     /// Brings the view up to date as the query wants it, and tells what it has then.

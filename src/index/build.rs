@@ -27,6 +27,15 @@ struct Entry {
     rows: Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>,
 }
 
+/// How a build shares the node with others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    /// Somebody waits for it.
+    Full,
+    /// Nobody does.
+    Gentle,
+}
+
 /// The batch does not fit what is stored any more: look again.
 struct Moved;
 
@@ -34,6 +43,20 @@ impl ViewIndex {
     /// Brings the view up to what is committed now. It goes on when the caller stops waiting. One build at a time:
     /// others wait for it and then find nothing to do.
     pub async fn update(&self) -> Result<(), IndexError> {
+        self.update_at(Pace::Full).await
+    }
+
+    /// As [`ViewIndex::update`], but leaves the node to others half of the time, unless somebody waits for the index.
+    pub async fn update_gently(&self) -> Result<(), IndexError> {
+        self.update_at(Pace::Gentle).await
+    }
+
+    /// Whether it has taken in all that is committed now, as far as is known without reading.
+    pub fn is_current(&self) -> bool {
+        self.slot.known().complete_at >= *self.copy.watch().borrow()
+    }
+
+    async fn update_at(&self, pace: Pace) -> Result<(), IndexError> {
         if self.slot.known().complete_at >= *self.copy.watch().borrow() {
             return Ok(());
         }
@@ -51,18 +74,18 @@ impl ViewIndex {
         let index = self.clone();
         let build = self.env.spawn_with(async move {
             index.slot.builders.fetch_add(1, Ordering::Relaxed);
-            let done = index.build(target, purges).await;
+            let done = index.build(target, purges, pace).await;
             index.slot.builders.fetch_sub(1, Ordering::Relaxed);
             done
         });
         build.await.unwrap_or(Err(IndexError::Stopped))
     }
 
-    /// Starts [`ViewIndex::update`] and does not wait for it.
+    /// Starts [`ViewIndex::update_gently`] and does not wait for it.
     pub fn update_later(&self) {
         let index = self.clone();
         self.env.spawn(async move {
-            if let Err(error) = index.update().await {
+            if let Err(error) = index.update_gently().await {
                 tracing::debug!(%error, ?index, "an index was not built in the background");
             }
         });
@@ -74,7 +97,7 @@ impl ViewIndex {
         Ok((info.update_seq, info.purge_seq))
     }
 
-    async fn build(&self, target: u64, purges: u64) -> Result<(), IndexError> {
+    async fn build(&self, target: u64, purges: u64, pace: Pace) -> Result<(), IndexError> {
         let _alone = self.slot.writer.lock().await;
         let stored = self.stored_header().await?.filter(|header| header.collation == COLLATION_VERSION);
         let mut header = match stored {
@@ -90,15 +113,27 @@ impl ViewIndex {
         while header.purge_position < purges {
             header = self.purge_step(header).await?;
         }
+        let first = header.position;
+        let task = (first < target).then(|| self.tasks.begin(&self.env, &self.owner, target - first));
         while header.position < target {
+            let begun = self.env.now();
             header = self.step(header).await?;
+            if let Some(task) = &task {
+                task.done(header.position.saturating_sub(first));
+            }
+            // One builder is this one: others wait for it.
+            if pace == Pace::Gentle && self.slot.builders.load(Ordering::Relaxed) <= 1 {
+                self.env.sleep(self.env.now().since(begun).min(limits::INDEX_PAUSE_MAX)).await;
+            }
         }
+        self.slot.change(|known| known.complete_at = known.complete_at.max(target));
         Ok(())
     }
 
     /// Indexes the documents of the next changes.
     async fn step(&self, header: Header) -> Result<Header, IndexError> {
-        let page = self.copy.changes(header.position, Direction::Forward, limits::INDEX_BATCH_DOCS).await?;
+        let copy = self.copy.in_background();
+        let page = copy.changes(header.position, Direction::Forward, limits::INDEX_BATCH_DOCS).await?;
         let changes: Vec<(u64, DocId)> = page.rows.into_iter().map(|row| (row.seq, row.id)).collect();
         let (entries, read) = self.entries(changes.iter().map(|(_, id)| id.clone()).collect()).await?;
         let position = if read == changes.len() { page.last_seq } else { changes[read - 1].0 };
@@ -107,7 +142,7 @@ impl ViewIndex {
 
     /// Indexes the documents of the next purges anew: some leaves may be left.
     async fn purge_step(&self, header: Header) -> Result<Header, IndexError> {
-        let infos = self.copy.purge_infos(header.purge_position, limits::INDEX_PURGES_STEP).await?;
+        let infos = self.copy.in_background().purge_infos(header.purge_position, limits::INDEX_PURGES_STEP).await?;
         let reached = infos.last().map(|info| info.purge_seq);
         let ids: BTreeSet<DocId> = infos.into_iter().map(|info| info.id).collect();
         let ids: Vec<DocId> = ids.into_iter().collect();
@@ -136,12 +171,13 @@ impl ViewIndex {
     async fn entries(&self, ids: Vec<DocId>) -> Result<(Vec<Entry>, usize), IndexError> {
         let (mut texts, mut mapped_ids, mut entries) = (Vec::new(), Vec::new(), Vec::new());
         let (mut bytes, mut read) = (0, 0);
+        let copy = self.copy.in_background();
         for group in ids.chunks(limits::DOCS_PER_FETCH) {
             if bytes >= limits::STEP_BYTES {
                 break;
             }
             let wants = group.iter().map(|id| (id.clone(), Want::Winner)).collect();
-            for (id, fetched) in group.iter().zip(self.copy.fetch(wants).await?) {
+            for (id, fetched) in group.iter().zip(copy.fetch(wants).await?) {
                 read += 1;
                 match fetched.and_then(|fetched| self.text_of(id, &fetched)) {
                     Some(text) => {

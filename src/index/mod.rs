@@ -18,6 +18,7 @@ mod mapper;
 mod read;
 mod record;
 pub mod reduce;
+mod tasks;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,6 +32,7 @@ use crate::limits;
 use crate::script::ScriptError;
 use crate::shard::{ShardCopy, ShardError, ShardId};
 use crate::world::Env;
+use tasks::Tasks;
 
 pub use definition::{Definition, JAVASCRIPT, Signature, design_signature};
 pub use keys::{KeyBound, KeySpan, Places, partition_prefix};
@@ -38,6 +40,7 @@ pub use mapper::{Mapped, Mapper, ScriptMapper};
 pub use read::RowPage;
 pub use record::{Header, Row};
 pub use reduce::{Grouping, InvalidValue, Reduce, Reduction};
+pub use tasks::{IndexTask, Owner};
 
 /// Why an index could not be built or read.
 #[derive(Clone, Debug, PartialEq)]
@@ -119,6 +122,7 @@ pub struct Indexes {
     collator: Collator,
     // A blocking lock: held for map operations only, never across an await.
     slots: Arc<Mutex<Slots>>,
+    tasks: Tasks,
 }
 
 impl fmt::Debug for Indexes {
@@ -130,7 +134,7 @@ impl fmt::Debug for Indexes {
 impl Indexes {
     /// Without any index yet.
     pub fn new(env: &Env) -> Indexes {
-        Indexes { env: env.clone(), collator: Collator::new(), slots: Arc::default() }
+        Indexes { env: env.clone(), collator: Collator::new(), slots: Arc::default(), tasks: Tasks::default() }
     }
 
     /// The collator of a view's keys.
@@ -138,9 +142,22 @@ impl Indexes {
         self.collator.with(definition.collation)
     }
 
+    /// The builds that run now, oldest first.
+    pub fn tasks(&self) -> Vec<IndexTask> {
+        self.tasks.list()
+    }
+
     /// A view on a shard copy. Touches memory only.
-    pub fn view(&self, copy: &ShardCopy, definition: &Arc<Definition>, mapper: &Arc<dyn Mapper>) -> ViewIndex {
+    pub fn view(
+        &self,
+        copy: &ShardCopy,
+        definition: &Arc<Definition>,
+        mapper: &Arc<dyn Mapper>,
+        owner: Owner,
+    ) -> ViewIndex {
         ViewIndex {
+            owner: Arc::new(owner),
+            tasks: self.tasks.clone(),
             env: self.env.clone(),
             copy: copy.clone(),
             definition: Arc::clone(definition),
@@ -173,6 +190,8 @@ pub struct ViewIndex {
     mapper: Arc<dyn Mapper>,
     collator: Collator,
     slot: Arc<Slot>,
+    owner: Arc<Owner>,
+    tasks: Tasks,
 }
 
 impl fmt::Debug for ViewIndex {

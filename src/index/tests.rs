@@ -48,7 +48,7 @@ async fn view(storage: &Storage, definition: &Arc<Definition>) -> (Indexes, Shar
     let copy = ShardCopy::open(storage, ShardId(20)).await.unwrap();
     let indexes = Indexes::new(storage.env());
     let mapper: Arc<dyn Mapper> = Arc::new(Keys);
-    let index = indexes.view(&copy, definition, &mapper);
+    let index = indexes.view(&copy, definition, &mapper, Owner::default());
     (indexes, copy, index)
 }
 
@@ -151,7 +151,8 @@ async fn clean_up_keeps_what_is_named() {
     let storage = storage(&dir, Engine::Memory).await;
     let (indexes, copy, kept) = view(&storage, &definition("a")).await;
     let mapper: Arc<dyn Mapper> = Arc::new(Keys);
-    let gone: Vec<ViewIndex> = ["b", "c"].iter().map(|map| indexes.view(&copy, &definition(map), &mapper)).collect();
+    let gone: Vec<ViewIndex> =
+        ["b", "c"].iter().map(|map| indexes.view(&copy, &definition(map), &mapper, Owner::default())).collect();
     put(&copy, "a", r#"{"keys":[1]}"#, None, false).await;
     for index in gone.iter().chain([&kept]) {
         index.update().await.unwrap();

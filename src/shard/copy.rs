@@ -24,7 +24,7 @@ pub type OnChange = Box<dyn Fn() + Send + Sync>;
 
 /// An open shard copy; a cheap handle. Open each shard once per node: its watch channel lives here.
 #[derive(Clone)]
-pub struct ShardCopy(pub(super) Arc<Inner>);
+pub struct ShardCopy(pub(super) Arc<Inner>, Pool);
 
 pub(super) struct Inner {
     pub(super) storage: Storage,
@@ -56,12 +56,18 @@ impl ShardCopy {
         let committed = watch::Sender::new(header.update_seq);
         let storage = storage.clone();
         let (design_commits, closed) = (AtomicU64::new(0), AtomicBool::new(false));
-        Ok(ShardCopy(Arc::new(Inner { storage, shard, committed, design_commits, on_change, closed })))
+        let inner = Inner { storage, shard, committed, design_commits, on_change, closed };
+        Ok(ShardCopy(Arc::new(inner), Pool::Foreground))
     }
 
     /// Its number.
     pub fn id(&self) -> ShardId {
         self.0.shard
+    }
+
+    /// The same copy for work that may wait: its reads run on the threads of the background.
+    pub fn in_background(&self) -> ShardCopy {
+        ShardCopy(Arc::clone(&self.0), Pool::Background)
     }
 
     /// The bugs that the simulator planted in the node.
@@ -89,7 +95,7 @@ impl ShardCopy {
         &self,
         step: impl FnOnce(&dyn View, ShardId) -> Result<T, StorageError> + Send + 'static,
     ) -> Result<T, ShardError> {
-        self.read_on(Pool::Foreground, step).await
+        self.read_on(self.1, step).await
     }
 
     /// As [`ShardCopy::read`], on the threads of `pool`.

@@ -121,7 +121,8 @@ fn heads(view: &dyn View, range: KeyRange, descending: bool, group: usize) -> Re
     let mut entries = Vec::with_capacity(group);
     let mut rest = Some(range);
     // A step without any live document would say nothing of where it ended.
-    while let (true, Some(range)) = (entries.is_empty(), rest.take()) {
+    while entries.is_empty() {
+        let Some(range) = rest.take() else { break };
         rest = super::list::bounded_scan(view, range, direction, |key, value| {
             if record::is_deleted(value)? || keys::is_design(key) {
                 return Ok(ControlFlow::Continue(()));

@@ -239,7 +239,9 @@ impl Finder {
             stats.push("execution_time_ms", json::parse(number.as_bytes()).unwrap_or(Value::Null));
             tail.push("execution_stats", stats);
         }
-        if let Some(text) = warning(&self.plan, &self.request, &self.database, examined, figures.results) {
+        let all = self.request.groups.is_some() || self.request.count;
+        let results = if all { figures.matches } else { figures.results };
+        if let Some(text) = warning(&self.plan, &self.request, &self.database, examined, results) {
             tail.push("warning", text);
         }
         let mut out = tail.to_vec();

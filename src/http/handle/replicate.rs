@@ -6,6 +6,7 @@ use http::StatusCode;
 
 use crate::document::json::{Object, Value};
 use crate::http::{Context, Problem, Reply, Request, Result};
+use crate::index::IndexTask;
 use crate::replicate::{Event, Job, Outcome};
 
 /// `POST /_replicate`
@@ -33,8 +34,28 @@ pub async fn replicate(ctx: &Context, mut request: Request) -> Result<Reply> {
 
 /// `GET /_active_tasks`
 pub fn active_tasks(ctx: &Context) -> Reply {
-    let tasks = ctx.replicator.jobs().iter().map(|job| Value::Object(task(ctx, job))).collect();
+    let replications = ctx.replicator.jobs();
+    let replications = replications.iter().map(|job| task(ctx, job));
+    let indexes = ctx.coordinator.index_tasks();
+    let tasks = replications.chain(indexes.iter().map(|index| index_task(ctx, index))).map(Value::Object).collect();
     Reply::json(StatusCode::OK, Value::Array(tasks).to_vec())
+}
+
+/// A build of an index; `seconds_left` is settee's own.
+fn index_task(ctx: &Context, task: &IndexTask) -> Object {
+    let mut out = Object::new();
+    out.push("type", "indexer");
+    out.push("pid", format!("<0.{}.0>", task.number));
+    out.push("node", ctx.node_name.as_str());
+    out.push("database", format!("shards/{}/{}", task.owner.range, task.owner.database));
+    out.push("design_document", task.owner.design.as_str());
+    out.push("changes_done", task.done);
+    out.push("total_changes", task.total);
+    out.push("progress", task.progress());
+    out.push("started_on", task.started.as_secs());
+    out.push("updated_on", task.updated.as_secs());
+    out.push("seconds_left", task.left().map_or(Value::Null, |left| Value::from(left.as_secs())));
+    out
 }
 
 /// `GET /_scheduler/jobs` and `/_scheduler/jobs/{id}`
