@@ -1,4 +1,4 @@
-//! Declarative queries being answered: rows of an index or all documents, judged by the selector, as they are asked for.
+//! Declarative queries being answered: rows of an index or all documents, judged as they are asked for.
 //!
 //! All documents are judged where they lie ([`super::sift`]). Rows of an index lead to documents, read a few at a time
 //! and judged as they are then; where the index alone holds what is asked for, its rows are judged in their place.

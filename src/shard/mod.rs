@@ -23,10 +23,10 @@ mod local;
 mod purge;
 mod record;
 mod sequence;
+mod sift;
 mod summary;
 mod sums;
 mod sweep;
-mod sift;
 #[cfg(test)]
 mod tests;
 mod transaction;
@@ -51,9 +51,9 @@ pub use judge::{Conflict, ancestor_of, parent_of};
 pub use lifetime::{FIRST_FREE_SHARD, allocate, drop_shard, is_going, resume_drops};
 pub use list::bounded_scan;
 pub use record::RevData;
+pub use sift::{Sift, SiftPage, Sifted};
 pub use summary::Summary;
 pub use sums::{DocumentDigest, Part};
-pub use sift::{Sift, SiftPage, Sifted};
 
 /// The number of a shard copy on its node; the first 8 bytes of all its keys. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

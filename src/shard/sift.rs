@@ -7,9 +7,9 @@
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use super::keys::{self, Kind};
 use super::body::BodyRecord;
-use super::record::{self, DocHead};
+use super::keys::{self, Kind};
+use super::record::DocHead;
 use super::{ShardCopy, ShardError, ShardId};
 use crate::document::collate::Collator;
 use crate::document::id::DocId;
@@ -124,10 +124,11 @@ fn heads(view: &dyn View, range: KeyRange, descending: bool, group: usize) -> Re
     while entries.is_empty() {
         let Some(range) = rest.take() else { break };
         rest = super::list::bounded_scan(view, range, direction, |key, value| {
-            if record::is_deleted(value)? || keys::is_design(key) {
+            let head = DocHead::decode(value)?;
+            if head.leaves[0].1 || keys::is_design(key) {
                 return Ok(ControlFlow::Continue(()));
             }
-            entries.push(Entry { id: keys::id_of(key)?, head: DocHead::decode(value)?, matched: None });
+            entries.push(Entry { id: keys::id_of(key)?, head, matched: None });
             Ok(if entries.len() == group { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
     }

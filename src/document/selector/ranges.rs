@@ -1,7 +1,7 @@
 //! The parts of an index that can hold the documents of a selector, as several ranges: `$in` and `$or` leave gaps.
 //!
 //! The values that each column can have are sets of intervals, sorted and apart. Leading columns of single values are
-//! combined with those behind them. As in `bounds.rs` a range may hold documents that do not match, never leave one out.
+//! combined with those behind them. As in `bounds.rs` a range may hold what does not match, never leave out what does.
 //! No two ranges share a key, so that a reader meets no row twice.
 
 use std::cmp::Ordering;
