@@ -5,9 +5,9 @@
 //!   {"groups": [{"key": ["Berlin"], "value": {"total": 12, "n": 3}}]}
 //! ```
 //!
-//! Documents without a field of `group_by` count as having null there. `sum`, `avg`, `stats` heed numbers only, `min` and
-//! `max` all values, by collation; `count` counts documents, or those that have a field. Groups come in the order
-//! of their keys; `limit` and `skip` are of groups.
+//! Documents without a field of `group_by` count as having null there. `sum`, `avg` and `stats` heed numbers only,
+//! `min` and `max` all values, by collation; `count` counts documents, or those that have a field. Groups come in the
+//! order of their keys; `limit` and `skip` are of groups.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
