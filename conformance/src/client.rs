@@ -117,6 +117,28 @@ impl Answer {
 
 /// Sends one request and reads the answer; the error is a sentence for the report.
 pub async fn send(target: &Target, request: &Request, patience: Patience) -> Result<Answer, String> {
+    let bytes = Written { parts: vec![encode(target, request)], pause: Duration::ZERO };
+    let mut answers = send_written(target, &bytes, patience, 1, request.method == "HEAD").await?;
+    answers.pop().ok_or_else(|| "no answer".to_owned())
+}
+
+/// Bytes that go over one connection as they are, well formed or not.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// What is written, one part after the other.
+    pub parts: Vec<Vec<u8>>,
+    /// The wait between two parts.
+    pub pause: Duration,
+}
+
+/// Writes bytes on a connection of their own and reads `count` answers from it.
+pub async fn send_written(
+    target: &Target,
+    bytes: &Written,
+    patience: Patience,
+    count: usize,
+    head_request: bool,
+) -> Result<Vec<Answer>, String> {
     let place = (target.host.trim_matches(['[', ']']), target.port);
     let stream = match timeout(patience.limit, TcpStream::connect(place)).await {
         Ok(Ok(stream)) => stream,
@@ -126,18 +148,29 @@ pub async fn send(target: &Target, request: &Request, patience: Patience) -> Res
     // Without effect on what is sent, only on when: a failure changes no verdict.
     let _ = stream.set_nodelay(true);
     let (read, mut write) = stream.into_split();
-    let bytes = encode(target, request);
     // A server may answer (413, say) and stop reading before the body is through: reading goes on regardless.
     let writer = async {
-        if write.write_all(&bytes).await.is_ok() {
-            let _ = write.flush().await;
+        for (n, part) in bytes.parts.iter().enumerate() {
+            if n > 0 {
+                tokio::time::sleep(bytes.pause).await;
+            }
+            if write.write_all(part).await.is_err() || write.flush().await.is_err() {
+                break;
+            }
         }
         std::future::pending::<()>().await;
     };
-    let head_request = request.method == "HEAD";
+    let reader = async {
+        let mut wire = Wire::new(read, patience);
+        let mut answers = Vec::new();
+        for _ in 0..count {
+            answers.push(wire.answer(head_request).await?);
+        }
+        Ok(answers)
+    };
     tokio::select! {
         biased;
-        answer = Wire::new(read, patience).answer(head_request) => answer,
+        answers = reader => answers,
         () = writer => Err("unreachable: the writer never ends".to_owned()),
     }
 }
@@ -222,7 +255,7 @@ impl<R: AsyncReadExt + Unpin> Wire<R> {
         }
     }
 
-    async fn answer(mut self, head_request: bool) -> Result<Answer, String> {
+    async fn answer(&mut self, head_request: bool) -> Result<Answer, String> {
         let mut answer = loop {
             let answer = self.head().await.map_err(|stop| self.told(stop, "before the answer's head was complete"))?;
             if !(100..200).contains(&answer.status) {

@@ -42,7 +42,7 @@ pub struct Outcome {
 }
 
 /// All differences between the expected answers of `case` and those received. `own_revs`: hashes must be equal.
-pub fn compare(case: &Case, got: &[Outcome], own_revs: bool) -> Vec<String> {
+pub fn compare<'o>(case: &Case, got: impl IntoIterator<Item = &'o Outcome>, own_revs: bool) -> Vec<String> {
     let mut differences = Vec::new();
     for (n, (step, outcome)) in case.steps.iter().zip(got).enumerate() {
         let path = step.target.split('?').next().unwrap_or_default();
@@ -189,7 +189,7 @@ fn segment_fits(pattern: &str, text: &str) -> bool {
 }
 
 /// What a list without order is sorted by: a name where the item has one, else its text without opaque members.
-fn sort_key(value: &Value) -> String {
+pub fn sort_key(value: &Value) -> String {
     let Some(members) = value.as_object() else { return value.to_text(true) };
     if let Some(name) = ["id", "key", "name", "_id", "doc_id"].iter().find_map(|k| value.get(k)) {
         return Value::Array(vec![name.clone()]).to_text(true);

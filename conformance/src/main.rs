@@ -3,39 +3,46 @@
 //! Cases are data (README.md). Those that work on databases of their own run beside each other; those that see or
 //! change what all share run alone afterwards. Exit status 0: nothing failed; 1: something did; 2: could not run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use clap::Parser;
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use clap::{Parser, Subcommand};
 
 mod client;
 mod compare;
+mod diff;
+mod html;
 mod json;
+mod level;
 mod multipart;
 mod player;
 mod profile;
+mod record;
 mod report;
+mod rows;
+mod run;
 mod transcript;
 
 use client::Target;
-use player::Player;
+use level::Levels;
 use profile::Profile;
-use report::{Row, Verdict};
+use rows::Rows;
+use run::Run;
 use transcript::Case;
 
 /// Runs the conformance suite against a server and prints what differs.
 #[derive(Parser, Clone, Debug)]
-#[command(name = "settee-conformance", version)]
+#[command(name = "settee-conformance", version, args_conflicts_with_subcommands = true)]
 struct Options {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// The server, with an administrator: http://name:password@host:port
-    #[arg(long)]
-    url: String,
+    #[arg(long, required = true)]
+    url: Option<String>,
     /// Folder of cases, one folder a chapter [default: the suite's own]
-    #[arg(long)]
+    #[arg(long, global = true)]
     cases: Option<PathBuf>,
     /// Name of a profile (expected failures) in the folder `profiles` beside the cases
     #[arg(long)]
@@ -46,14 +53,20 @@ struct Options {
     /// Write all verdicts as JSON here
     #[arg(long)]
     json: Option<PathBuf>,
+    /// Write one page with every request and answer here
+    #[arg(long)]
+    html: Option<PathBuf>,
     /// Revision hashes must be the reference's own, not only well formed
     #[arg(long)]
     revs: bool,
     /// Only cases whose chapter/name or title has this text
-    #[arg(long)]
+    #[arg(long, global = true)]
     filter: Option<String>,
+    /// Only cases of this level
+    #[arg(long)]
+    level: Option<String>,
     /// How many cases run beside each other
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 4, global = true)]
     jobs: usize,
     /// Also play cases that change the server's configuration (and change it back)
     #[arg(long)]
@@ -62,16 +75,29 @@ struct Options {
     #[arg(long)]
     lenient: bool,
     /// Seconds of silence after which a request has failed
-    #[arg(long, default_value_t = 20.0)]
+    #[arg(long, default_value_t = 20.0, global = true)]
     timeout: f64,
 }
 
-/// What every case needs to be judged.
-struct Run {
-    options: Options,
-    target: Target,
-    patience: Duration,
-    profile: Profile,
+#[derive(Subcommand, Clone, Debug)]
+enum Command {
+    /// Plays drafts twice against a reference and writes its answers into them, marking what varies
+    Record {
+        /// The reference, with an administrator
+        #[arg(long)]
+        url: String,
+        /// Case files
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Plays every case against two servers and prints where the second answers otherwise
+    Diff {
+        /// Both servers: --url A --url B
+        #[arg(long, num_args = 1, required = true)]
+        url: Vec<String>,
+    },
+    /// Prints which cases name which row of the specification
+    Matrix,
 }
 
 fn main() -> ExitCode {
@@ -83,7 +109,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match runtime.block_on(run(options)) {
+    match runtime.block_on(start(options)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(e) => {
@@ -93,84 +119,84 @@ fn main() -> ExitCode {
     }
 }
 
-/// Plays, prints and writes everything; whether nothing failed.
-async fn run(options: Options) -> Result<bool, String> {
+/// Does what was asked for; whether nothing failed.
+async fn start(options: Options) -> Result<bool, String> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let dir = options.cases.clone().unwrap_or_else(|| root.join("cases"));
-    let all = transcript::load(&dir)?;
+    let patience = Duration::try_from_secs_f64(options.timeout).map_err(|e| format!("--timeout: {e}"))?;
+    match options.command.clone() {
+        Some(Command::Record { url, files }) => {
+            let target = Target::parse(&url)?;
+            for file in &files {
+                record::record(&target, patience, file).await?;
+                println!("recorded {}", file.display());
+            }
+            Ok(true)
+        }
+        Some(Command::Diff { url }) => {
+            let [a, b] = url.as_slice() else { return Err("diff: --url A --url B".to_owned()) };
+            let cases = chosen(&transcript::load(&dir)?, &options, &Levels::default());
+            let servers = (Target::parse(a)?, Target::parse(b)?);
+            let report = diff::diff(servers, patience, cases, options.jobs).await?;
+            print!("{}", report.text);
+            Ok(report.differing == 0)
+        }
+        Some(Command::Matrix) => {
+            let rows = Rows::load(&dir.join("../rows.toml"))?;
+            print!("{}", rows::matrix(&rows, &transcript::load(&dir)?));
+            Ok(true)
+        }
+        None => hold(options, &dir, patience).await,
+    }
+}
+
+/// The cases that the options ask for.
+fn chosen(all: &[Case], options: &Options, levels: &Levels) -> Vec<Case> {
+    let named = |c: &Case| options.filter.as_ref().is_none_or(|f| c.id.contains(f) || c.title.contains(f));
+    let level = |c: &Case| options.level.as_ref().is_none_or(|level| levels.of(c) == *level);
+    all.iter().filter(|c| named(c) && level(c)).cloned().collect()
+}
+
+/// Plays, prints and writes everything; whether nothing failed.
+async fn hold(options: Options, dir: &Path, patience: Duration) -> Result<bool, String> {
+    let all = transcript::load(dir)?;
+    let levels = Levels::load(&dir.join("../levels.toml"))?;
     let profile = match &options.profile {
-        Some(name) => Profile::load(&dir.join("..").join("profiles"), name)?,
+        Some(name) => Profile::load(&dir.join("../profiles"), name)?,
         None => Profile::default(),
     };
     let ids: Vec<&str> = all.iter().map(|c| c.id.as_str()).collect();
     if let Some(stranger) = profile.strangers(&ids).first() {
         return Err(format!("the profile of {} names {stranger}, which is no case", profile.product));
     }
-    let wanted = |c: &Case| options.filter.as_ref().is_none_or(|f| c.id.contains(f) || c.title.contains(f));
-    let cases: Vec<Case> = all.iter().filter(|c| wanted(c)).cloned().collect();
-    let target = Target::parse(&options.url)?;
-    let patience = Duration::try_from_secs_f64(options.timeout).map_err(|e| format!("--timeout: {e}"))?;
-    let run = Arc::new(Run { target, patience, profile, options });
-    let rows = play_all(&run, cases).await?;
-    let lenient = run.options.lenient;
+    let cases = chosen(&all, &options, &levels);
+    let target = Target::parse(options.url.as_deref().unwrap_or_default())?;
+    let server = target.authority();
+    let keep = options.html.is_some();
+    let run = Run {
+        target,
+        patience,
+        profile,
+        levels,
+        keep,
+        own_revs: options.revs,
+        allow_config: options.allow_config,
+        jobs: options.jobs,
+    };
+    let run = Arc::new(run);
+    let rows = run::play_all(&run, cases).await?;
+    let lenient = options.lenient;
     let write =
         |path: &PathBuf, text: String| std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()));
-    if let Some(path) = &run.options.junit {
+    if let Some(path) = &options.junit {
         write(path, report::junit(&rows, lenient))?;
     }
-    if let Some(path) = &run.options.json {
+    if let Some(path) = &options.json {
         write(path, report::json(&rows, lenient))?;
     }
-    print!("{}", report::terminal(&rows, lenient));
+    if let Some(path) = &options.html {
+        write(path, html::page(&rows, &run.levels, &server, lenient))?;
+    }
+    print!("{}", report::terminal(&rows, &run.levels, lenient));
     Ok(report::totals(&rows, lenient).failed == 0)
-}
-
-/// First the cases that mind their own databases, `jobs` at a time, then the others one by one; rows in file order.
-async fn play_all(run: &Arc<Run>, cases: Vec<Case>) -> Result<Vec<Row>, String> {
-    let (alone, beside): (Vec<Case>, Vec<Case>) = cases.into_iter().partition(|c| c.alone);
-    let gate = Arc::new(Semaphore::new(run.options.jobs.max(1)));
-    let mut tasks = JoinSet::new();
-    for case in beside {
-        let (run, gate) = (Arc::clone(run), Arc::clone(&gate));
-        tasks.spawn(async move {
-            let _turn = gate.acquire().await;
-            play_one(&run, &case).await
-        });
-    }
-    let mut rows = Vec::new();
-    while let Some(row) = tasks.join_next().await {
-        rows.push(row.map_err(|e| format!("a case's task: {e}"))?);
-    }
-    for case in &alone {
-        rows.push(play_one(run, case).await);
-    }
-    rows.sort_by(|a, b| a.id.cmp(&b.id));
-    Ok(rows)
-}
-
-async fn play_one(run: &Run, case: &Case) -> Row {
-    let from = Instant::now();
-    let verdict = judge(run, case).await;
-    Row { id: case.id.clone(), chapter: case.chapter.clone(), title: case.title.clone(), verdict, took: from.elapsed() }
-}
-
-async fn judge(run: &Run, case: &Case) -> Verdict {
-    let player = Player::new(&run.target, run.patience);
-    if case.changes_config && !run.options.allow_config && !case.requires.account {
-        return Verdict::Skipped("changes the server's configuration (--allow-config plays it)".to_owned());
-    }
-    let differences = match player.missing(&case.requires).await {
-        Ok(Some(reason)) => return Verdict::Skipped(reason),
-        Ok(None) => match player.play(case).await {
-            Ok(outcomes) => compare::compare(case, &outcomes, run.options.revs),
-            Err(told) => vec![told],
-        },
-        Err(told) => vec![told],
-    };
-    match (run.profile.expected.get(&case.id), differences.is_empty()) {
-        (None, true) => Verdict::Passed,
-        (None, false) => Verdict::Failed(differences),
-        (Some(reason), true) => Verdict::Unexpected(reason.clone()),
-        (Some(reason), false) => Verdict::Expected(reason.clone(), differences),
-    }
 }

@@ -11,9 +11,9 @@ use base64::engine::general_purpose::STANDARD;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::client::{Answer, Patience, Request, Target, send};
+use crate::client::{Answer, Patience, Request, Target, Written, send, send_written};
 use crate::compare::{HEADERS, Outcome, has_part, judge};
-use crate::json::Value;
+use crate::json::{Value, object};
 use crate::multipart;
 use crate::transcript::{Body, Case, Reading, Requires, Step, Until};
 
@@ -29,6 +29,15 @@ const CASE_MAX: Duration = Duration::from_secs(900);
 const DATABASES: [&str; 4] = ["db", "db2", "db3", "db4"];
 /// Variables whose values are written back into answers, longer names before those they begin with.
 const WRITTEN_BACK: [&str; 8] = ["db4", "db3", "db2", "db", "user2", "user", "host", "node"];
+
+/// One step as it was played.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    /// What was sent, as text without credentials.
+    pub request: String,
+    /// What came back.
+    pub outcome: Outcome,
+}
 
 /// One play: its server, its variables.
 #[derive(Clone)]
@@ -85,20 +94,22 @@ impl Player {
     }
 
     /// Plays all steps and tidies up. An error means that a request got no answer, or one that cannot be read.
-    pub async fn play(mut self, case: &Case) -> Result<Vec<Outcome>, String> {
+    pub async fn play(mut self, case: &Case) -> Result<Vec<Exchange>, String> {
         let played = timeout(CASE_MAX, self.steps(case)).await;
         self.tidy(case).await;
         played.unwrap_or_else(|_| Err(format!("not done within {CASE_MAX:?}")))
     }
 
-    async fn steps(&mut self, case: &Case) -> Result<Vec<Outcome>, String> {
+    async fn steps(&mut self, case: &Case) -> Result<Vec<Exchange>, String> {
         let nodes = listed(&self.ask("GET", "/_membership").await?, "/all_nodes");
         if let Some(node) = nodes.into_iter().min() {
             self.variables.insert("node".to_owned(), node);
         }
         let mut outcomes: Vec<Result<Outcome, JoinHandle<Outcome>>> = Vec::new();
+        let mut requests = Vec::new();
         let mut doomed = false;
         for (n, step) in case.steps.iter().enumerate() {
+            requests.push(self.shown(step));
             if step.background {
                 let (player, step) = (self.clone(), step.clone());
                 let pause = step.sleep.unwrap_or(HEAD_START);
@@ -132,7 +143,7 @@ impl Player {
                 },
             });
         }
-        Ok(done)
+        Ok(requests.into_iter().zip(done).map(|(request, outcome)| Exchange { request, outcome }).collect())
     }
 
     /// A step in the background: a failure is told as an outcome, for the other steps go on.
@@ -165,9 +176,33 @@ impl Player {
 
     async fn once(&self, step: &Step) -> Result<(Answer, &'static str, Value), String> {
         let patience = Patience { limit: step.timeout.unwrap_or(self.patience), open: step.open };
-        let answer = send(&self.target, &self.request(step), patience).await?;
-        let (kind, body) = read_body(step, &answer)?;
-        Ok((answer, kind, body))
+        if step.raw.is_empty() {
+            let answer = send(&self.target, &self.request(step), patience).await?;
+            let (kind, body) = read_body(step, &answer)?;
+            return Ok((answer, kind, body));
+        }
+        let parts = step.raw.iter().map(|part| self.fill(part).into_bytes()).collect();
+        let bytes = Written { parts, pause: step.raw_pause };
+        let answers = send_written(&self.target, &bytes, patience, step.answers, step.method == "HEAD").await?;
+        several(step, answers)
+    }
+
+    /// The request of a step as text, for reports; credentials are left out.
+    fn shown(&self, step: &Step) -> String {
+        if !step.raw.is_empty() {
+            return self.write_back(&step.raw.iter().map(|part| self.fill(part)).collect::<String>());
+        }
+        let request = self.request(step);
+        let mut out = format!("{} {}\n", request.method, request.target);
+        for (name, value) in request.headers.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("authorization")) {
+            out.push_str(&format!("{name}: {value}\n"));
+        }
+        match request.body.as_deref().map(std::str::from_utf8) {
+            None => {}
+            Some(Ok(text)) => out.push_str(&format!("\n{text}")),
+            Some(Err(_)) => out.push_str("\n(bytes)"),
+        }
+        self.write_back(&out)
     }
 
     fn request(&self, step: &Step) -> Request {
@@ -302,6 +337,23 @@ fn bound(answer: &Answer, body: &Value, place: &str) -> Option<String> {
         Value::String(text) => text.clone(),
         other => other.to_text(false),
     })
+}
+
+/// The answers of one connection: one alone is read as any answer, more as a list of status and body.
+fn several(step: &Step, mut answers: Vec<Answer>) -> Result<(Answer, &'static str, Value), String> {
+    if answers.len() == 1
+        && let Some(answer) = answers.pop()
+    {
+        let (kind, body) = read_body(step, &answer)?;
+        return Ok((answer, kind, body));
+    }
+    let mut list = Vec::new();
+    for answer in &answers {
+        let (_, body) = read_body(step, answer)?;
+        list.push(object([("status", Value::from(usize::from(answer.status))), ("body", body)]));
+    }
+    let first = answers.into_iter().next().ok_or("no answer")?;
+    Ok((first, "answers", Value::Array(list)))
 }
 
 /// A `Set-Cookie` value without the parts that differ at every call.

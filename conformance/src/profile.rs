@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::json::Value;
+use serde::Deserialize;
 
 /// A product's expected failures.
 #[derive(Clone, Debug, Default)]
@@ -16,29 +16,49 @@ pub struct Profile {
     pub expected: BTreeMap<String, String>,
 }
 
+/// A profile as its file has it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    product: String,
+    /// The version that it was found with: for readers.
+    #[serde(rename = "version")]
+    _version: String,
+    #[serde(default)]
+    expected: Vec<Group>,
+}
+
+/// Cases that fail for one reason.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    reason: String,
+    cases: Vec<String>,
+}
+
 impl Profile {
-    /// Reads `{product, about, expected: [{reason, cases: [..]}]}`.
-    pub fn read(value: &Value) -> Result<Profile, String> {
-        let product = value.get("product").and_then(Value::as_str).ok_or("no product")?.to_owned();
+    /// Reads `product`, `version` and the groups `[[expected]]` of `reason` and `cases`.
+    pub fn read(text: &str) -> Result<Profile, String> {
+        let written: Written = toml::from_str(text).map_err(|e| e.to_string())?;
         let mut expected = BTreeMap::new();
-        for group in value.get("expected").and_then(Value::as_array).ok_or("no expected")? {
-            let reason = group.get("reason").and_then(Value::as_str).filter(|r| !r.is_empty());
-            let reason = reason.ok_or("a group without a reason")?;
-            for case in group.get("cases").and_then(Value::as_array).ok_or("a group without cases")? {
-                let id = case.as_str().ok_or("a case that is no string")?;
-                if expected.insert(id.to_owned(), reason.to_owned()).is_some() {
+        for group in written.expected {
+            if group.reason.is_empty() {
+                return Err("a group without a reason".to_owned());
+            }
+            for id in group.cases {
+                if expected.insert(id.clone(), group.reason.clone()).is_some() {
                     return Err(format!("{id} is listed twice"));
                 }
             }
         }
-        Ok(Profile { product, expected })
+        Ok(Profile { product: written.product, expected })
     }
 
-    /// Reads the profile `name` (a file name without `.json`) in `dir`.
+    /// Reads the profile `name` (a file name without `.toml`) in `dir`.
     pub fn load(dir: &Path, name: &str) -> Result<Profile, String> {
-        let path = dir.join(format!("{name}.json"));
-        let text = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        Value::parse(&text).and_then(|v| Profile::read(&v)).map_err(|e| format!("{}: {e}", path.display()))
+        let path = dir.join(format!("{name}.toml"));
+        let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        Profile::read(&text).map_err(|e| format!("{}: {e}", path.display()))
     }
 
     /// Entries that name no case of `known`.
@@ -52,12 +72,7 @@ mod tests {
     use std::path::Path;
 
     use super::Profile;
-    use crate::json::Value;
     use crate::transcript::load;
-
-    fn read(text: &str) -> Result<Profile, String> {
-        Profile::read(&Value::parse(text.as_bytes()).expect("JSON"))
-    }
 
     #[test]
     fn every_entry_of_every_profile_names_a_case() {
@@ -77,17 +92,14 @@ mod tests {
 
     #[test]
     fn groups_are_read_and_checked() {
-        let profile = read(r#"{"product":"p","expected":[{"reason":"r","cases":["a/b","a/c"]}]}"#).expect("a profile");
+        let head = "product = \"p\"\nversion = \"1\"\n";
+        let group = |rest: &str| Profile::read(&format!("{head}[[expected]]\n{rest}"));
+        let profile = group("reason = \"r\"\ncases = [\"a/b\", \"a/c\"]").expect("a profile");
         assert_eq!(profile.expected["a/c"], "r");
         assert_eq!(profile.strangers(&["a/b"]), ["a/c"]);
-        for bad in [
-            r#"{"expected":[]}"#,
-            r#"{"product":"p"}"#,
-            r#"{"product":"p","expected":[{"cases":["a"]}]}"#,
-            r#"{"product":"p","expected":[{"reason":"","cases":["a"]}]}"#,
-            r#"{"product":"p","expected":[{"reason":"r","cases":["a","a"]}]}"#,
-        ] {
-            assert!(read(bad).is_err(), "{bad}");
+        assert!(Profile::read("version = \"1\"").is_err());
+        for bad in ["cases = [\"a\"]", "reason = \"\"\ncases = [\"a\"]", "reason = \"r\"\ncases = [\"a\", \"a\"]"] {
+            assert!(group(bad).is_err(), "{bad}");
         }
     }
 }

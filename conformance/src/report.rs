@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
+use crate::html::Shown;
 use crate::json::{Value, object};
+use crate::level::Levels;
 
 /// Differences of one case shown on the terminal; the files have all.
 const SHOWN_MAX: usize = 8;
@@ -33,10 +35,14 @@ pub struct Row {
     pub chapter: String,
     /// The behaviour, as a sentence.
     pub title: String,
+    /// The level that it counts for.
+    pub level: String,
     /// What came of it.
     pub verdict: Verdict,
     /// How long it took.
     pub took: Duration,
+    /// What was sent and received, when a page was asked for.
+    pub steps: Vec<Shown>,
 }
 
 /// How many cases passed, failed and were skipped (expected failures are skips).
@@ -53,7 +59,8 @@ pub struct Totals {
 }
 
 impl Verdict {
-    fn counted(&self, lenient: bool) -> Totals {
+    /// What the verdict adds to the totals.
+    pub fn counted(&self, lenient: bool) -> Totals {
         let mut totals = Totals::default();
         match self {
             Verdict::Passed => totals.passed = 1,
@@ -77,7 +84,8 @@ impl Verdict {
 }
 
 impl Totals {
-    fn add(&mut self, other: Totals) {
+    /// Adds what another has.
+    pub fn add(&mut self, other: Totals) {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
@@ -92,8 +100,8 @@ pub fn totals(rows: &[Row], lenient: bool) -> Totals {
     sum
 }
 
-/// The terminal's text: failures, skips by reason, a line per chapter, and the totals as the last line.
-pub fn terminal(rows: &[Row], lenient: bool) -> String {
+/// The terminal's text: failures, skips by reason, a line per chapter, a badge per level, the totals as the last line.
+pub fn terminal(rows: &[Row], levels: &Levels, lenient: bool) -> String {
     let mut out = String::new();
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     let mut chapters: BTreeMap<&str, Totals> = BTreeMap::new();
@@ -125,9 +133,24 @@ pub fn terminal(rows: &[Row], lenient: bool) -> String {
     for (chapter, t) in chapters {
         let _ = writeln!(out, "{chapter:<12} {:>7} {:>7} {:>8} {:>9}", t.passed, t.failed, t.skipped, t.expected);
     }
+    out.push('\n');
+    for (level, rows) in levels.split(rows) {
+        let _ = writeln!(out, "{}", badge(&level.name, &rows, lenient));
+    }
     let sum = totals(rows, lenient);
     let _ = writeln!(out, "{} passed, {} failed, {} skipped", sum.passed, sum.failed, sum.skipped);
     out
+}
+
+/// `[core] 281 of 283, 4 not played`: how many of the level's cases pass, expected failures counted as failures.
+fn badge(level: &str, rows: &[&Row], lenient: bool) -> String {
+    let mut sum = Totals::default();
+    rows.iter().for_each(|row| sum.add(row.verdict.counted(lenient)));
+    let played = sum.passed + sum.failed + sum.expected;
+    let skipped = sum.skipped - sum.expected;
+    let mark = if sum.passed == played { "complete" } else { "incomplete" };
+    let rest = if skipped > 0 { format!(", {skipped} not played") } else { String::new() };
+    format!("[{level}] {mark}: {} of {played}{rest}", sum.passed)
 }
 
 /// One JSON object: the totals and a row per case.
@@ -144,6 +167,7 @@ pub fn json(rows: &[Row], lenient: bool) -> String {
             ("case", Value::from(row.id.as_str())),
             ("chapter", Value::from(row.chapter.as_str())),
             ("title", Value::from(row.title.as_str())),
+            ("level", Value::from(row.level.as_str())),
             ("result", Value::from(row.verdict.name())),
             ("reason", reason),
             ("differences", differences),
@@ -219,6 +243,7 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::{Row, Verdict, json, junit, terminal};
     use crate::json::Value;
+    use crate::level::{Level, Levels};
     use std::time::Duration;
 
     fn rows() -> Vec<Row> {
@@ -226,8 +251,10 @@ mod tests {
             id: id.to_owned(),
             chapter: id.split('/').next().unwrap_or_default().to_owned(),
             title: "a <title>".to_owned(),
+            level: "core".to_owned(),
             verdict,
             took: Duration::from_millis(1_500),
+            steps: Vec::new(),
         };
         vec![
             row("a/1", Verdict::Passed),
@@ -238,12 +265,18 @@ mod tests {
         ]
     }
 
+    fn core() -> Level {
+        Level { name: "core".into(), about: "a".into(), cases: vec![], specs: vec![], chapters: vec![] }
+    }
+
     #[test]
     fn the_last_line_has_the_totals() {
-        let text = terminal(&rows(), false);
+        let levels = Levels { level: vec![core()] };
+        let text = terminal(&rows(), &levels, false);
         assert!(text.ends_with("\n1 passed, 2 failed, 2 skipped\n"), "{text}");
         assert!(text.contains("(+2 more)") && text.contains("SKIP 1: needs more"), "{text}");
-        assert!(terminal(&rows(), true).ends_with("\n2 passed, 1 failed, 2 skipped\n"));
+        assert!(text.contains("[core] incomplete: 1 of 4, 1 not played"), "{text}");
+        assert!(terminal(&rows(), &levels, true).ends_with("\n2 passed, 1 failed, 2 skipped\n"));
     }
 
     #[test]

@@ -11,14 +11,14 @@ use base64::engine::general_purpose::STANDARD;
 use crate::json::Value;
 
 /// Keys of a case file.
-const CASE_KEYS: &[&str] = &["title", "spec", "needs", "requires", "steps", "cleanup"];
+const CASE_KEYS: &[&str] = &["title", "spec", "needs", "requires", "steps", "cleanup", "level"];
 /// Keys of a step.
 #[rustfmt::skip]
 const STEP_KEYS: &[&str] = &[
     "do", "body", "text", "base64", "headers", "no_accept", "as", "bind", "response", "volatile", "unordered", "ignore",
     "optional", "extra_ok", "ignore_headers", "no_body", "volatile_etag", "lines", "events", "number_text", "open",
     "background", "timeout_s", "sleep_s", "retry", "until", "also_headers", "volatile_headers", "match", "contains",
-    "refused", "setup", "by_spec", "on",
+    "refused", "setup", "by_spec", "on", "raw", "raw_pause_s", "answers",
 ];
 /// Server-level paths that neither show nor change what other cases do.
 const HARMLESS_PATHS: &[&str] = &["", "_session", "_up", "_uuids", "_utils", "_membership", "favicon.ico"];
@@ -32,6 +32,10 @@ pub struct Case {
     pub chapter: String,
     /// The behaviour, as a sentence.
     pub title: String,
+    /// The section of the specification that it belongs to.
+    pub spec: String,
+    /// The level that it counts for, where the section does not say.
+    pub level: Option<String>,
     /// What the server must have, else the case is skipped.
     pub requires: Requires,
     /// The requests, in order; empty for an account.
@@ -92,6 +96,12 @@ pub struct Step {
     pub target: String,
     /// The body, if any.
     pub body: Option<Body>,
+    /// What goes over the connection instead of a request made of the above: text, with variables.
+    pub raw: Vec<String>,
+    /// The wait between two parts of `raw`.
+    pub raw_pause: Duration,
+    /// How many answers `raw` is given.
+    pub answers: usize,
     /// Headers, with variables.
     pub headers: Vec<(String, String)>,
     /// Whether `Accept: application/json` is left out.
@@ -215,6 +225,8 @@ impl Case {
             id: format!("{chapter}/{name}"),
             chapter: chapter.to_owned(),
             title: value.get("title").and_then(Value::as_str).ok_or("no title")?.to_owned(),
+            spec: value.get("spec").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            level: value.get("level").and_then(Value::as_str).map(str::to_owned),
             changes_config: all().any(Step::changes_config),
             alone: all().any(Step::is_shared),
             makes_users: value.to_text(false).contains("/_users/"),
@@ -293,6 +305,9 @@ impl Step {
             method: method.to_owned(),
             target: target.to_owned(),
             body,
+            raw: strings(value, "raw"),
+            raw_pause: seconds(value, "raw_pause_s")?.unwrap_or_default(),
+            answers: value.get("answers").and_then(Value::as_f64).map_or(1, |n| n as usize),
             headers: pairs(value, "headers")?,
             no_accept: has("no_accept"),
             who: value.get("as").and_then(Value::as_str).unwrap_or("admin").to_owned(),
