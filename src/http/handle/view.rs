@@ -59,7 +59,7 @@ pub async fn query(
 /// POST `/{db}/_design/{ddoc}/_view/{view}/queries`.
 ///
 /// # Errors
-/// As [`query`]; one bad query refuses all.
+/// As [`query`]; one bad query refuses all, and so does one whose function fails on its first page.
 pub async fn queries(
     ctx: &Context,
     mut request: Request,
@@ -79,7 +79,7 @@ pub async fn queries(
         let view = db.view(&id, name).await?;
         let asked = read(&view, &args)?;
         let rows = view.begin(asked).await?;
-        listings.push(Listing { rows, args, first: None });
+        listings.push(Listing::begin(rows, args).await?);
     }
     Ok(Reply::generate(move |mut sink| async move {
         sink.write(b"{\"results\":[\r\n").await?;
