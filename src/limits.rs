@@ -43,10 +43,37 @@ pub const AUTH_CACHE_ENTRIES_MAX: usize = 100_000;
 pub const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// Verified tokens that are remembered, each of about 100 bytes; the oldest goes.
 pub const VERIFIED_TOKENS_MAX: usize = 4096;
+/// Keys of a published set (`jwt_auth/jwks_url`) that are read: providers have a handful.
+pub const JWKS_KEYS_MAX: usize = 256;
+/// Bytes of a published key set.
+pub const JWKS_BYTES_MAX: usize = 1 << 20;
+/// Age of a key set after which it is fetched again (`jwt_auth/jwks_max_age`), in seconds: a withdrawn key counts no
+/// longer than that.
+pub const JWKS_MAX_AGE_S: u64 = 3_600;
+/// A provider is asked at most this often, however many tokens name keys that it does not have.
+pub const JWKS_PAUSE: Duration = Duration::from_secs(10);
+/// How long a key set serves while its provider cannot be reached.
+pub const JWKS_STALE: Duration = Duration::from_secs(86_400);
+/// Longest silence of a provider: requests with tokens wait for it.
+pub const JWKS_SILENCE: Duration = Duration::from_secs(5);
 /// Bytes of a login by form or JSON.
 pub const LOGIN_BYTES_MAX: u64 = 64 << 10;
 /// Bytes of a base64 Basic credential; longer ones are taken for unreadable.
 pub const BASIC_CREDENTIAL_BYTES_MAX: usize = 8192;
+
+/// Pause before the databases of users (`[couch_peruser]`) are tried again after a failure, in milliseconds.
+pub const PERUSER_PAUSE_MS: u64 = 1_000;
+
+// ---- TLS ----
+
+/// The port of the TLS listener (`ssl/port`); CouchDB's.
+pub const TLS_PORT: &str = "6984";
+/// Bytes of a file of certificates or keys: bundles of systems have about 250 kB.
+pub const TLS_FILE_BYTES_MAX: u64 = 4 << 20;
+/// Time for the handshake of a client, in milliseconds: a few round trips of the slowest links.
+pub const TLS_HANDSHAKE_MS: u64 = 15_000;
+/// How often certificate files are looked at, in milliseconds: renewed ones count within a minute.
+pub const TLS_RELOAD_MS: u64 = 30_000;
 
 // ---- the node ----
 

@@ -3,7 +3,7 @@
 pub mod offline;
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,21 +12,24 @@ use crate::auth::{self, Authenticator};
 use crate::config::{Config, ConfigError};
 use crate::coordinator::{Coordinator, CreateOptions, DatabaseError, Options};
 use crate::document::collate::Collator;
+use crate::http::secure;
 use crate::http::server::Server;
 use crate::http::stats::Stats;
 use crate::http::uuid::Uuids;
-use crate::http::{Context, Problem};
+use crate::http::{self, Context, Problem};
 use crate::limits;
 use crate::replicate::Replicator;
 use crate::storage::{Storage, StorageOptions};
 use crate::wire::hex;
-use crate::world::Env;
+use crate::wire::tls::TlsError;
+use crate::world::{Abort, Env};
 
 /// A running node.
 pub struct Node {
     address: SocketAddr,
     server: Server,
     context: Arc<Context>,
+    peruser: Box<dyn Abort>,
 }
 
 /// What kept a node from starting: one line for its operator.
@@ -36,6 +39,8 @@ pub enum StartError {
     Address(String),
     /// The address cannot be listened on.
     Listen(SocketAddr, std::io::Error),
+    /// `[ssl]` asks for what cannot be done.
+    Tls(TlsError),
     /// The data directory cannot be used.
     Data(PathBuf, String),
 }
@@ -45,6 +50,7 @@ impl fmt::Display for StartError {
         match self {
             StartError::Address(reason) => f.write_str(reason),
             StartError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            StartError::Tls(error) => write!(f, "[ssl] {error}"),
             StartError::Data(dir, reason) => write!(f, "data directory {}: {reason}", dir.display()),
         }
     }
@@ -75,6 +81,7 @@ impl Node {
         let data = |reason: &dyn fmt::Display| StartError::Data(data_dir.to_path_buf(), reason.to_string());
         let storage = Storage::open(env.clone(), data_dir, options).await.map_err(|e| data(&e))?;
         let listener = env.host().listen(at).await.map_err(|e| StartError::Listen(at, e))?;
+        let secured = secure::open(env, config).await.map_err(StartError::Tls)?;
         let address = listener.local_addr().map_err(|e| StartError::Listen(at, e))?;
         let node_uuid = identity(env, config).await.map_err(|e| data(&e))?;
         auth::ensure_secret(env, config).await.map_err(|e| data(&e))?;
@@ -82,6 +89,8 @@ impl Node {
         let opened = Coordinator::open(env.clone(), config.clone(), storage, settings).await;
         let coordinator = opened.map_err(|e| data(&Problem::from(e)))?;
         make_system_databases(&coordinator).await.map_err(|e| data(&Problem::from(e)))?;
+        let ensured = auth::users_design::ensure(config, &coordinator).await;
+        ensured.map_err(|e| data(&Problem::from(e)))?;
         let replicator = Replicator::new(env, config, &coordinator, &node_uuid);
         let context = Arc::new(Context {
             env: env.clone(),
@@ -96,13 +105,19 @@ impl Node {
             node_name: name(config),
             node_uuid,
         });
-        let server = Server::start(Arc::clone(&context), listener);
-        Ok(Node { address, server, context })
+        let peruser = auth::peruser::start(env, config, &context.coordinator);
+        let server = Server::start(Arc::clone(&context), listener, secured);
+        Ok(Node { address, server, context, peruser })
     }
 
     /// Where it listens, with the real port when 0 was asked for.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where it speaks https, if it does.
+    pub fn secure_address(&self) -> Option<SocketAddr> {
+        self.server.secure_address()
     }
 
     /// What its requests see, for tools that live in the same process.
@@ -113,6 +128,7 @@ impl Node {
     /// Takes no more requests, finishes those in progress, and returns; false when some had to be cut off after
     /// `limits::STOP_DRAIN`.
     pub async fn stop(&self) -> bool {
+        self.peruser.abort();
         self.context.replicator.stop();
         let finished = self.server.stop().await;
         self.context.coordinator.note_updates().await;
@@ -146,19 +162,10 @@ pub fn name(config: &Config) -> String {
     config.text("settee", "node", limits::NODE_NAME)
 }
 
-/// `chttpd/bind_address` (`any` is every address) and `chttpd/port`.
+/// `chttpd/bind_address` and `chttpd/port`.
 fn listen_address(config: &Config) -> Result<SocketAddr, StartError> {
-    let text = config.text("chttpd", "bind_address", limits::BIND_ADDRESS);
-    let ip = match text.as_str() {
-        "any" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        text => text
-            .trim_matches(['[', ']'])
-            .parse()
-            .map_err(|_| StartError::Address(format!("chttpd/bind_address `{text}` is no IP address")))?,
-    };
     let port = config.text("chttpd", "port", limits::PORT);
-    let port = port.parse().map_err(|_| StartError::Address(format!("chttpd/port `{port}` is no port number")))?;
-    Ok(SocketAddr::new(ip, port))
+    http::server::listen_address(config, "chttpd", &port).map_err(StartError::Address)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use http::HeaderMap;
 
 use super::accounts::{Account, Accounts};
 use super::cookie::Worth;
+use super::jwks::Jwks;
 use super::jwt::Tokens;
 use super::lockout::{Lockout, Suspect};
 use super::password::StoredHash;
@@ -58,11 +59,11 @@ pub struct Authenticator(Arc<Inner>);
 struct Inner {
     env: Env,
     config: Config,
-    handlers: Vec<Handler>,
     verifier: Verifier,
     accounts: Accounts,
     lockout: Lockout,
     tokens: Tokens,
+    jwks: Jwks,
 }
 
 impl fmt::Debug for Authenticator {
@@ -72,23 +73,22 @@ impl fmt::Debug for Authenticator {
 }
 
 impl Authenticator {
-    /// An authenticator over the node's `[admins]` and, with a coordinator, its users database. Which handlers it has
-    /// is settled here, not per request.
+    /// An authenticator over the node's `[admins]` and, with a coordinator, its users database.
     pub fn new(env: &Env, config: &Config, coordinator: Option<Arc<Coordinator>>) -> Authenticator {
         Authenticator(Arc::new(Inner {
             env: env.clone(),
             config: config.clone(),
-            handlers: Handler::configured(config),
             verifier: Verifier::new(env),
             accounts: Accounts::new(config, coordinator),
             lockout: Lockout::default(),
             tokens: Tokens::default(),
+            jwks: Jwks::new(env, config),
         }))
     }
 
-    /// The handlers in the order in which they are asked.
-    pub fn handlers(&self) -> &[Handler] {
-        &self.0.handlers
+    /// The handlers in the order in which they are asked, as configured now.
+    pub fn handlers(&self) -> Vec<Handler> {
+        Handler::configured(&self.0.config)
     }
 
     /// Who sent the request; anonymous when no handler found credentials of its kind.
@@ -96,15 +96,15 @@ impl Authenticator {
     /// # Errors
     /// When credentials are there and are refused.
     pub async fn authenticate(&self, credentials: Credentials<'_>) -> Result<Identified, AuthError> {
-        let Inner { env, config, tokens, .. } = &*self.0;
-        for handler in &self.0.handlers {
+        let Inner { env, config, tokens, jwks, .. } = &*self.0;
+        for handler in self.handlers() {
             let found = match handler {
                 Handler::Cookie => self.session(credentials.headers).await?,
                 Handler::Proxy => {
                     proxy::user(config, credentials.headers).map(|user| Identified::by(Handler::Proxy, user))
                 }
                 Handler::Jwt => {
-                    let user = tokens.user(config, credentials.headers, env.wall().as_secs())?;
+                    let user = tokens.user(config, jwks, credentials.headers, env.wall().as_secs()).await?;
                     user.map(|user| Identified::by(Handler::Jwt, user))
                 }
                 Handler::Default => match basic::credentials(credentials.headers)? {

@@ -16,7 +16,8 @@ use super::{AuthError, options};
 use crate::config::Config;
 use crate::limits;
 
-const NAME: &str = "AuthSession";
+/// What the cookie is called.
+pub const NAME: &str = "AuthSession";
 
 /// A cookie that could be read; it is not known yet whether it holds.
 #[derive(Debug, PartialEq, Eq)]

@@ -13,6 +13,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use sha2::{Digest, Sha256};
 
+use super::jwks::Jwks;
 use super::signature::{Algorithm, Family};
 use super::{AuthError, UserCtx};
 use crate::config::Config;
@@ -50,10 +51,16 @@ fn bad(reason: impl Into<std::borrow::Cow<'static, str>>) -> AuthError {
 
 impl Tokens {
     /// The caller whom the request's token names; `None` without a token.
-    pub(super) fn user(&self, config: &Config, headers: &HeaderMap, now_s: u64) -> Result<Option<UserCtx>, AuthError> {
+    pub(super) async fn user(
+        &self,
+        config: &Config,
+        jwks: &Jwks,
+        headers: &HeaderMap,
+        now_s: u64,
+    ) -> Result<Option<UserCtx>, AuthError> {
         let Some(token) = bearer(headers) else { return Ok(None) };
         let parsed = parse(token)?;
-        self.verify(config, token, &parsed)?;
+        self.verify(config, jwks, token, &parsed).await?;
         let required = config.text(OPTIONS, "required_claims", "exp");
         check_claims(&parsed.claims, &required_claims(&required), now_s)?;
         let roles = roles(config, &parsed.claims)?;
@@ -63,7 +70,7 @@ impl Tokens {
         }
     }
 
-    fn verify(&self, config: &Config, token: &[u8], parsed: &Token<'_>) -> Result<(), AuthError> {
+    async fn verify(&self, config: &Config, jwks: &Jwks, token: &[u8], parsed: &Token<'_>) -> Result<(), AuthError> {
         let algorithm = parsed.header.get("alg").and_then(Value::as_str).unwrap_or_default();
         let algorithm = Algorithm::from_name(algorithm).ok_or_else(|| bad("Invalid alg header parameter"))?;
         let kid = match parsed.header.get("kid") {
@@ -71,7 +78,12 @@ impl Tokens {
             Some(kid) => kid.as_str().ok_or_else(|| bad("Unknown kid"))?,
         };
         let name = format!("{}:{kid}", algorithm.family().name());
-        let key = config.get(KEYS, &name).ok_or_else(|| bad("Unknown kid"))?;
+        let key = match config.get(KEYS, &name) {
+            Some(key) => key,
+            // Shared keys are never published.
+            None if algorithm.family() == Family::Hmac => return Err(bad("Unknown kid")),
+            None => jwks.key(&name).await.ok_or_else(|| bad("Unknown kid"))?,
+        };
         let digest: [u8; 32] = Sha256::new().chain_update(token).chain_update([0]).chain_update(&key).finalize().into();
         if self.known().digests.contains(&digest) {
             return Ok(());
@@ -256,11 +268,11 @@ mod tests {
     }
 
     fn ask(settings: &[&str], token: &str) -> Result<Option<UserCtx>, AuthError> {
-        let (_runtime, env) = world();
+        let (runtime, env) = world();
         let config = in_memory(&env, settings);
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
-        Tokens::default().user(&config, &headers, NOW_S)
+        runtime.block_on(Tokens::default().user(&config, &Jwks::new(&env, &config), &headers, NOW_S))
     }
 
     fn of_claims(settings: &[&str], claims: &str) -> Result<Vec<String>, String> {
@@ -336,16 +348,16 @@ mod tests {
 
     #[test]
     fn a_changed_key_counts_at_once_and_memory_is_bounded() {
-        let (_runtime, env) = world();
+        let (runtime, env) = world();
         let mut headers = HeaderMap::new();
         let token = token(r#"{"alg":"HS256"}"#, r#"{"sub":"a","exp":4102444800}"#);
         headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
         let tokens = Tokens::default();
+        let user = |config: Config| runtime.block_on(tokens.user(&config, &Jwks::new(&env, &config), &headers, NOW_S));
         for _ in 0..2 {
-            assert!(tokens.user(&in_memory(&env, &[KEY]), &headers, NOW_S).is_ok());
+            assert!(user(in_memory(&env, &[KEY])).is_ok());
         }
-        let changed = in_memory(&env, &["jwt_keys/hmac:_default=b3RoZXI="]);
-        assert!(tokens.user(&changed, &headers, NOW_S).is_err());
+        assert!(user(in_memory(&env, &["jwt_keys/hmac:_default=b3RoZXI="])).is_err());
         let mut known = Known::default();
         for n in 0..=limits::VERIFIED_TOKENS_MAX as u64 {
             known.add(Sha256::digest(n.to_be_bytes()).into());

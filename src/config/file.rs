@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{ConfigError, Sections, Sources, directory, ini};
 use crate::limits;
-use crate::world::{Disk, OpenMode};
+use crate::world::{self, Disk};
 
 /// Reads all files of the chain, in order: the named ones (or the fallback), then `local.d/*.ini` beside the last.
 pub(super) fn read_chain(disk: &dyn Disk, sources: &Sources) -> Result<Vec<(PathBuf, Sections)>, ConfigError> {
@@ -83,16 +83,7 @@ fn replace(disk: &dyn Disk, path: &Path, content: &[u8]) -> std::io::Result<()> 
 }
 
 fn read(disk: &dyn Disk, path: &Path) -> Result<String, ConfigError> {
-    let error = |e: std::io::Error| io_error(path, &e);
-    let file = disk.open(path, OpenMode::Read).map_err(error)?;
-    let len = file.len().map_err(error)?;
-    if len > limits::CONFIG_FILE_BYTES_MAX {
-        let reason = format!("larger than {} bytes", limits::CONFIG_FILE_BYTES_MAX);
-        return Err(ConfigError::Io { path: path.to_owned(), reason });
-    }
-    // Invariant: the length is at most CONFIG_FILE_BYTES_MAX, which fits usize on every target.
-    let mut bytes = vec![0; usize::try_from(len).expect("a small file")];
-    file.read_at(0, &mut bytes).map_err(error)?;
+    let bytes = world::read_whole(disk, path, limits::CONFIG_FILE_BYTES_MAX).map_err(|e| io_error(path, &e))?;
     String::from_utf8(bytes).map_err(|_| ConfigError::NotText(path.to_owned()))
 }
 

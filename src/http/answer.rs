@@ -14,6 +14,7 @@ use super::Context;
 use super::body::{ChunkSource, RequestBody};
 use super::cors;
 use super::handle::{self, handle};
+use super::policy;
 use super::problem::{Problem, Result};
 use super::query::{Query, escapes_hold};
 use super::request::{Request, Verb};
@@ -24,14 +25,19 @@ use crate::limits;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
 const BODY_TIME: HeaderName = HeaderName::from_static("x-couchdb-body-time");
-const FRAME_OPTIONS: HeaderName = HeaderName::from_static("x-frame-options");
 
 /// Headers that `Prefer: return=minimal` leaves (`chttpd/prefer_minimal`; the default list of CouchDB 3.5).
 const MINIMAL: &str =
     "Cache-Control, Content-Length, Content-Range, Content-Type, ETag, Server, Transfer-Encoding, Vary, Date";
 
 /// Answers one request. Never fails: what goes wrong becomes an answer.
-pub async fn answer(context: Arc<Context>, peer: SocketAddr, request: axum::extract::Request) -> http::Response<Body> {
+/// `secure`: it came by TLS.
+pub async fn answer(
+    context: Arc<Context>,
+    peer: SocketAddr,
+    secure: bool,
+    request: axum::extract::Request,
+) -> http::Response<Body> {
     let began = context.env.now();
     let (parts, body) = request.into_parts();
     let id = request_id(&context, &parts.headers);
@@ -50,10 +56,12 @@ pub async fn answer(context: Arc<Context>, peer: SocketAddr, request: axum::extr
         peer,
         id: id.clone(),
         user: UserCtx::anonymous(),
+        secure,
         rewrites: 0,
         body,
     };
     let location = request.base_url();
+    let secure = location.starts_with("https:");
     let mut renewed = None;
     let mut reply = match cors::preflight(&context.config, &parts.method, &parts.headers) {
         Some(reply) => reply,
@@ -66,10 +74,9 @@ pub async fn answer(context: Arc<Context>, peer: SocketAddr, request: axum::extr
         skip_rest(&context, &mut rest).await;
     }
     if let Some(value) = renewed.filter(|_| !reply.headers.contains_key(SET_COOKIE)) {
-        let secure = location.starts_with("https:");
         reply = reply.header(SET_COOKIE, &cookie::set_cookie(&context.config, &value, secure, context.env.wall()));
     }
-    finish(&context, &parts, &id, &mut reply);
+    finish(&context, &parts, (&id, secure), &mut reply);
     context.stats.count(&counted, reply.status, context.env.now().since(began));
     into_response(reply)
 }
@@ -203,7 +210,7 @@ pub fn admits_json(accept: Option<&str>) -> bool {
 }
 
 /// Adds what all answers have.
-fn finish(context: &Context, parts: &http::request::Parts, id: &str, reply: &mut Reply) {
+fn finish(context: &Context, parts: &http::request::Parts, (id, secure): (&str, bool), reply: &mut Reply) {
     let config = &context.config;
     let bodiless = matches!(&reply.body, ReplyBody::Full(bytes) if bytes.is_empty());
     let headers = &mut reply.headers;
@@ -229,10 +236,7 @@ fn finish(context: &Context, parts: &http::request::Parts, id: &str, reply: &mut
     if let Ok(id) = HeaderValue::from_str(id) {
         headers.insert(REQUEST_ID, id);
     }
-    if config.bool("chttpd", "enable_xframe_options", false) {
-        let same = config.bool("x_frame_options", "same_origin", false);
-        headers.insert(FRAME_OPTIONS, HeaderValue::from_static(if same { "SAMEORIGIN" } else { "DENY" }));
-    }
+    policy::harden(config, secure, headers);
     if parts.headers.get("prefer").is_some_and(|value| value == "return=minimal") {
         let kept = config.list("chttpd", "prefer_minimal", MINIMAL);
         let kept = |name: &HeaderName| kept.iter().any(|k| k.eq_ignore_ascii_case(name.as_str()));

@@ -65,6 +65,8 @@ pub struct Request {
     pub id: String,
     /// Who asks.
     pub user: UserCtx,
+    /// Whether it came by TLS.
+    pub secure: bool,
     /// How often it was rewritten.
     pub rewrites: u32,
     /// The body, not yet read.
@@ -133,7 +135,9 @@ impl Request {
 
     /// The base of absolute URLs, without a final slash: scheme and host as the client (or its proxy) named them.
     pub fn base_url(&self) -> String {
-        let https = self.header("x-forwarded-proto") == Some("https") || self.header("x-forwarded-ssl") == Some("on");
+        let forwarded =
+            || self.header("x-forwarded-proto") == Some("https") || self.header("x-forwarded-ssl") == Some("on");
+        let https = self.secure || forwarded();
         let host = self.header("x-forwarded-host").or_else(|| self.header("host")).unwrap_or("127.0.0.1");
         format!("{}://{host}", if https { "https" } else { "http" })
     }

@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +24,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use super::Context;
 use super::answer::answer;
 use super::lenient::Lenient;
+use super::secure::{self, Secured};
+use crate::config::Config;
 use crate::limits;
+use crate::wire::tls::Acceptor;
 use crate::world::{BoxFuture, BoxStream, Env, Listener};
 
 /// A server that accepts connections until it is stopped.
@@ -32,10 +35,12 @@ pub struct Server {
     shared: Arc<Shared>,
 }
 
-struct Shared {
+pub(super) struct Shared {
     context: Arc<Context>,
     router: Router,
     stopping: watch::Sender<bool>,
+    /// Where https is spoken, if it is.
+    secure_address: Mutex<Option<SocketAddr>>,
     /// One permit for each connection.
     places: Arc<Semaphore>,
     places_max: u32,
@@ -43,12 +48,34 @@ struct Shared {
     cut: AtomicBool,
 }
 
+impl Shared {
+    pub(super) fn env(&self) -> &Env {
+        &self.context.env
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.context.config
+    }
+
+    pub(super) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stopping.subscribe()
+    }
+
+    pub(super) fn set_secure_address(&self, address: Option<SocketAddr>) {
+        *self.secure_address.lock().unwrap_or_else(PoisonError::into_inner) = address;
+    }
+}
+
+/// The other end of a connection, and whether it came by TLS.
 #[derive(Clone, Copy)]
-struct Peer(SocketAddr);
+struct Peer {
+    address: SocketAddr,
+    secure: bool,
+}
 
 impl Server {
-    /// Starts to accept connections from `listener`.
-    pub fn start(context: Arc<Context>, listener: Box<dyn Listener>) -> Server {
+    /// Starts to accept connections from `listener`, and TLS connections from `secured`.
+    pub fn start(context: Arc<Context>, listener: Box<dyn Listener>, secured: Option<Secured>) -> Server {
         let env = context.env.clone();
         let wanted = context.config.u64("chttpd", "max_connections", limits::HTTP_CONNECTIONS_MAX);
         let places_max = u32::try_from(wanted).unwrap_or(u32::MAX).clamp(1, limits::HTTP_CONNECTIONS_CEILING);
@@ -56,12 +83,20 @@ impl Server {
             router: Router::new().fallback(serve).with_state(context.clone()),
             context,
             stopping: watch::Sender::new(false),
+            secure_address: Mutex::default(),
             places: Arc::new(Semaphore::new(places_max as usize)),
             places_max,
             cut: AtomicBool::new(false),
         });
-        env.spawn(accept(shared.clone(), listener));
+        shared.set_secure_address(secured.as_ref().map(Secured::address));
+        env.spawn(accept(shared.clone(), listener, None));
+        env.spawn(secure::keep(shared.clone(), secured));
         Server { shared }
+    }
+
+    /// Where https is spoken now, if it is.
+    pub fn secure_address(&self) -> Option<SocketAddr> {
+        *self.shared.secure_address.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Accepts no more, lets running requests finish for up to `limits::STOP_DRAIN`, and returns when every
@@ -74,15 +109,33 @@ impl Server {
     }
 }
 
-async fn serve(
-    State(context): State<Arc<Context>>,
-    Extension(Peer(peer)): Extension<Peer>,
-    request: axum::extract::Request,
-) -> axum::response::Response {
-    answer(context, peer, request).await
+/// Where a section's listener belongs: `chttpd/bind_address` (`any` is every address) and the section's `port`.
+///
+/// # Errors
+/// One line for the operator.
+pub fn listen_address(config: &Config, section: &str, port: &str) -> Result<SocketAddr, String> {
+    let text = config.text("chttpd", "bind_address", limits::BIND_ADDRESS);
+    let ip = match text.as_str() {
+        "any" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        text => text
+            .trim_matches(['[', ']'])
+            .parse()
+            .map_err(|_| format!("chttpd/bind_address `{text}` is no IP address"))?,
+    };
+    let port = port.parse().map_err(|_| format!("{section}/port `{port}` is no port number"))?;
+    Ok(SocketAddr::new(ip, port))
 }
 
-async fn accept(shared: Arc<Shared>, mut listener: Box<dyn Listener>) {
+async fn serve(
+    State(context): State<Arc<Context>>,
+    Extension(Peer { address, secure }): Extension<Peer>,
+    request: axum::extract::Request,
+) -> axum::response::Response {
+    answer(context, address, secure, request).await
+}
+
+/// Accepts connections until the server stops; with `secure` each begins with a handshake.
+pub(super) async fn accept(shared: Arc<Shared>, mut listener: Box<dyn Listener>, secure: Option<secure::Current>) {
     let env = shared.context.env.clone();
     let mut stopping = shared.stopping.subscribe();
     loop {
@@ -97,7 +150,9 @@ async fn accept(shared: Arc<Shared>, mut listener: Box<dyn Listener>) {
         };
         match accepted {
             Some((place, Ok((stream, peer)))) => {
-                env.spawn(connection(shared.clone(), stream, peer, place));
+                let acceptor =
+                    secure.as_ref().map(|current| current.read().unwrap_or_else(PoisonError::into_inner).clone());
+                env.spawn(begin(shared.clone(), (stream, acceptor), peer, place));
             }
             Some((_, Err(error))) => {
                 // Out of descriptors, most likely: connections that end make room.
@@ -109,11 +164,34 @@ async fn accept(shared: Arc<Shared>, mut listener: Box<dyn Listener>) {
     }
 }
 
-async fn connection(shared: Arc<Shared>, stream: BoxStream, peer: SocketAddr, place: OwnedSemaphorePermit) {
+/// Shakes hands, where TLS is spoken, and serves the connection to its end.
+async fn begin(
+    shared: Arc<Shared>,
+    (stream, acceptor): (BoxStream, Option<Acceptor>),
+    address: SocketAddr,
+    place: OwnedSemaphorePermit,
+) {
+    let peer = Peer { address, secure: acceptor.is_some() };
+    let Some(acceptor) = acceptor else { return connection(shared, stream, peer, place).await };
+    let (env, mut stopping) = (shared.context.env.clone(), shared.stopping.subscribe());
+    let limit = Duration::from_millis(limits::TLS_HANDSHAKE_MS);
+    let shaken = tokio::select! {
+        biased;
+        _ = stopping.wait_for(|stop| *stop) => return,
+        shaken = env.timeout(limit, acceptor.accept(stream)) => shaken,
+    };
+    match shaken {
+        Ok(Ok(stream)) => connection(shared, stream, peer, place).await,
+        Ok(Err(error)) => tracing::debug!("handshake of {address}: {error}"),
+        Err(_) => tracing::debug!("handshake of {address}: too slow"),
+    }
+}
+
+async fn connection(shared: Arc<Shared>, stream: BoxStream, peer: Peer, place: OwnedSemaphorePermit) {
     let env = shared.context.env.clone();
     let router = TowerToHyperService::new(shared.router.clone());
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
-        request.extensions_mut().insert(Peer(peer));
+        request.extensions_mut().insert(peer);
         router.call(request)
     });
     let mut builder = hyper::server::conn::http1::Builder::new();
@@ -142,7 +220,7 @@ async fn connection(shared: Arc<Shared>, stream: BoxStream, peer: SocketAddr, pl
         }
     };
     if let Err(error) = ended {
-        tracing::debug!("connection of {peer}: {error}");
+        tracing::debug!("connection of {}: {error}", peer.address);
     }
     drop(place);
 }

@@ -16,6 +16,7 @@ use super::local::LocalPeer;
 use super::peer::Peer;
 use super::remote::RemotePeer;
 use super::request::{Endpoint, Order, Replication};
+use super::trust;
 use crate::auth::UserCtx;
 use crate::config::Config;
 use crate::coordinator::Coordinator;
@@ -152,7 +153,8 @@ impl Replicator {
         if jobs.len() >= limits::REPLICATION_JOBS_MAX {
             return Err(ReplicateError::TooMany);
         }
-        let client = Client::new(&self.env, self.patience(&asked));
+        let tls = trust::connector(&self.env, &self.config);
+        let client = Client::with_tls(&self.env, self.patience(&asked), tls);
         let peer = |endpoint: &Endpoint| match endpoint {
             Endpoint::Remote(remote) => Peer::Remote(RemotePeer::new(&self.env, client.clone(), remote)),
             Endpoint::Local(name) => Peer::Local(LocalPeer {

@@ -14,6 +14,7 @@ mod local;
 mod peer;
 mod remote;
 pub mod request;
+mod trust;
 
 pub use engine::Progress;
 pub use error::ReplicateError;

@@ -2,7 +2,7 @@
 //! wait has a limit, redirects are followed.
 //!
 //! Promises: nothing is sent twice unless the caller says that a request may be repeated ([`Client::call`]); memory per
-//! answer is bounded by the caller. TLS is not there yet: `https` is refused with its own error.
+//! answer is bounded by the caller. `https` needs a client with a connector ([`Client::with_tls`]).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,9 +19,10 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 
+use super::tls::Connector;
 use super::url::Url;
 use crate::limits;
-use crate::world::Env;
+use crate::world::{BoxStream, Env};
 
 /// The body of a request: bytes, or a stream.
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
@@ -34,7 +35,7 @@ pub fn full(bytes: Bytes) -> Body {
 /// Why there is no answer, or no more of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientError {
-    /// The URL asks for TLS.
+    /// The URL asks for TLS, and this client has none.
     NoTls,
     /// No connection could be made; the text is the system's.
     Connect(String),
@@ -58,7 +59,7 @@ impl ClientError {
 impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ClientError::NoTls => f.write_str("https is not available in this version"),
+            ClientError::NoTls => f.write_str("https is not available here"),
             ClientError::Connect(why) => write!(f, "cannot connect: {why}"),
             ClientError::Timeout => f.write_str("no answer in time"),
             ClientError::Broken(why) => write!(f, "the connection broke: {why}"),
@@ -99,6 +100,7 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     env: Env,
     patience: Patience,
+    tls: Option<Connector>,
     /// Connections that wait for their next request, by origin. The lock is held for map operations only.
     idle: Mutex<BTreeMap<String, Vec<SendRequest<Body>>>>,
 }
@@ -124,7 +126,12 @@ pub struct Answer {
 impl Client {
     /// A client without connections.
     pub fn new(env: &Env, patience: Patience) -> Client {
-        Client(Arc::new(Inner { env: env.clone(), patience, idle: Mutex::default() }))
+        Client(Arc::new(Inner { env: env.clone(), patience, tls: None, idle: Mutex::default() }))
+    }
+
+    /// A client that speaks TLS where the URL asks for it.
+    pub fn with_tls(env: &Env, patience: Patience, tls: Connector) -> Client {
+        Client(Arc::new(Inner { env: env.clone(), patience, tls: Some(tls), idle: Mutex::default() }))
     }
 
     /// Sends a request that may be repeated: after a broken connection, silence, 429, or a passing failure of the
@@ -189,7 +196,7 @@ impl Client {
         body: Body,
         length: Option<u64>,
     ) -> Result<Answer, ClientError> {
-        if url.https {
+        if url.https && self.0.tls.is_none() {
             return Err(ClientError::NoTls);
         }
         let mut request = http::Request::new(body);
@@ -231,7 +238,7 @@ impl Client {
             let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
             for address in addresses {
                 match self.0.env.host().connect(address).await {
-                    Ok(stream) => return Ok(stream),
+                    Ok(stream) => return self.secured(url, stream).await,
                     Err(error) => failure = error,
                 }
             }
@@ -247,6 +254,14 @@ impl Client {
         });
         self.within(sender.ready()).await?.map_err(broken)?;
         Ok(sender)
+    }
+
+    /// The stream, within TLS where the URL asks for it.
+    async fn secured(&self, url: &Url, stream: BoxStream) -> io::Result<BoxStream> {
+        match &self.0.tls {
+            Some(tls) if url.https => tls.connect(&url.host, stream).await,
+            _ => Ok(stream),
+        }
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Vec<SendRequest<Body>>>> {

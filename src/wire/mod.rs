@@ -1,6 +1,7 @@
-//! What goes between machines and to disk: compact codecs written by hand, addresses, the HTTP client.
+//! What goes between machines and to disk: compact codecs written by hand, addresses, the HTTP client, TLS.
 
 pub mod client;
 pub mod codec;
 pub mod hex;
+pub mod tls;
 pub mod url;

@@ -330,6 +330,21 @@ impl Env {
     }
 }
 
+/// Reads a small file whole.
+///
+/// # Errors
+/// The system's, and one for a file of more than `limit_bytes`.
+pub fn read_whole(disk: &dyn Disk, path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
+    let file = disk.open(path, OpenMode::Read)?;
+    let len = file.len()?;
+    if len > limit_bytes {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("larger than {limit_bytes} bytes")));
+    }
+    let mut bytes = vec![0; usize::try_from(len).map_err(io::Error::other)?];
+    file.read_at(0, &mut bytes)?;
+    Ok(bytes)
+}
+
 /// Joins `parts` to a path under `root`.
 pub fn path(root: &Path, parts: &[&str]) -> PathBuf {
     let mut out = root.to_path_buf();

@@ -20,12 +20,13 @@ use crate::document::draft::check_attachment_name;
 use crate::document::id::DocId;
 use crate::document::render::{Attachment, Encoding};
 use crate::http::body::RequestBody;
+use crate::http::policy::{self, Content};
 use crate::http::{Context, Problem, Reply, Request, Result, Verb};
 
 /// `/{db}/{docid}/{name}`: GET, PUT, DELETE. The body comes as sent: `Content-Encoding` is not undone.
 pub async fn handle(ctx: &Context, request: Request, db: &str, id: &str, name: &str) -> Result<Reply> {
     match request.verb {
-        Verb::Get => get(ctx, &request, db, id, name).await,
+        Verb::Get => Ok(policy::guard(&ctx.config, Content::Attachments, get(ctx, &request, db, id, name).await?)),
         Verb::Put => put(ctx, request, db, id, name).await,
         Verb::Delete => delete(ctx, &request, db, id, name).await,
         _ => Err(Problem::method_not_allowed("DELETE,GET,HEAD,PUT")),

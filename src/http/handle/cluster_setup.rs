@@ -13,8 +13,8 @@ use serde_json::json;
 use super::super::request::Verb;
 use super::super::{Context, Problem, Reply, Request, Result};
 use super::not_yet;
-use crate::auth::admins;
 use crate::auth::security::SecurityObject;
+use crate::auth::{admins, users_design};
 use crate::config::Config;
 use crate::coordinator::{CreateOptions, DatabaseError};
 use crate::document::json::{Object, Value};
@@ -260,6 +260,7 @@ async fn make_databases(ctx: &Context, names: &[String]) -> Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
+    users_design::ensure(&ctx.config, &ctx.coordinator).await?;
     Ok(())
 }
 

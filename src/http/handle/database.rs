@@ -9,6 +9,7 @@ use super::super::route::InDatabase;
 use super::super::{Context, Problem, Reply, Request, Result};
 use super::not_yet;
 use crate::auth::access::Class;
+use crate::auth::{options, users_design};
 use crate::coordinator::{CreateOptions, Database, DatabaseError, Want, Written};
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue;
@@ -61,6 +62,9 @@ async fn create(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
         ..CreateOptions::default()
     };
     let written = ctx.coordinator.create_database(db, options).await?;
+    if db == options::users_db(&ctx.config) {
+        users_design::ensure(&ctx.config, &ctx.coordinator).await?;
+    }
     let status = if written == Written::Quorum { StatusCode::CREATED } else { StatusCode::ACCEPTED };
     Ok(Reply::ok(status).location(request, &[db]))
 }

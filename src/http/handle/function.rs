@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, VARY};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, VARY};
 use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::document::{checked_id, may_write, open};
@@ -154,7 +154,6 @@ pub fn reply(said: &Object, usual: StatusCode) -> Result<Reply> {
             _ => return Err(wrong()),
         }
     }
-    reply = reply.header(CONTENT_SECURITY_POLICY, "sandbox");
     for (name, value) in headers.into_iter().flat_map(Object::iter) {
         let value = value.as_str().map_or_else(|| String::from_utf8_lossy(&value.to_vec()).into_owned(), str::to_owned);
         let parsed = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value.as_bytes()));

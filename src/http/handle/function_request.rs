@@ -4,7 +4,11 @@
 
 use std::sync::Arc;
 
+use http::HeaderName;
+use http::header::{AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION};
+
 use super::database::info;
+use crate::auth::{cookie, options};
 use crate::coordinator::Database;
 use crate::document::json::{self, Object, Value};
 use crate::http::query::decode;
@@ -35,7 +39,7 @@ pub async fn function_request(
     out.push("path", path);
     out.push("raw_path", request.raw_path.as_str());
     out.push("query", query(request));
-    out.push("headers", headers(request));
+    out.push("headers", headers(ctx, request));
     out.push("body", body.clone().unwrap_or_else(|| Value::from("undefined")));
     out.push("peer", request.peer.ip().to_string());
     out.push("form", form(request, body.as_ref()));
@@ -78,10 +82,20 @@ fn query(request: &Request) -> Object {
     out
 }
 
+/// Headers that show who one is. Functions belong to whoever may write a design document, which is not the caller:
+/// they are told his name and roles, never what would let them act in his place.
+fn is_secret(ctx: &Context, name: &HeaderName) -> bool {
+    let tokens = ["x-auth-couchdb-token", "x-auth-svc-token"];
+    let configured = options::get(&ctx.config, "x_auth_token");
+    [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE].contains(name)
+        || tokens.contains(&name.as_str())
+        || configured.is_some_and(|token| token.eq_ignore_ascii_case(name.as_str()))
+}
+
 /// Header names as clients usually write them: the ones on the wire are of any case.
-fn headers(request: &Request) -> Object {
+fn headers(ctx: &Context, request: &Request) -> Object {
     let mut out = Object::new();
-    for (name, value) in &request.headers {
+    for (name, value) in request.headers.iter().filter(|(name, _)| !is_secret(ctx, name)) {
         let parts: Vec<String> = name.as_str().split('-').map(capitalized).collect();
         out.insert(parts.join("-"), String::from_utf8_lossy(value.as_bytes()).into_owned());
     }
@@ -96,7 +110,7 @@ fn capitalized(word: &str) -> String {
 fn cookies(request: &Request) -> Object {
     let pairs = request.header("cookie").unwrap_or("").split(';').filter_map(|pair| pair.trim().split_once('='));
     let mut out = Object::new();
-    for (name, value) in pairs {
+    for (name, value) in pairs.filter(|(name, _)| *name != cookie::NAME) {
         out.insert(name, value.trim_matches('"'));
     }
     out

@@ -1,6 +1,7 @@
 //! One handler per endpoint, chosen by one flat match. Handlers read the request, call one layer down, print the
 //! answer.
 
+use super::policy::{self, Content};
 use super::request::Verb;
 use super::route::{Endpoint, InDatabase, methods};
 use super::{Context, Problem, Reply, Request, Result};
@@ -106,7 +107,7 @@ pub async fn handle(ctx: &Context, endpoint: Endpoint, request: Request) -> Resu
         Endpoint::Membership => Ok(server::membership(ctx)),
         Endpoint::Session => session::handle(ctx, request).await,
         Endpoint::Favicon => Ok(server::favicon()),
-        Endpoint::Utils(below) => server::utils(&request, below.as_deref()),
+        Endpoint::Utils(below) => server::utils(ctx, &request, below.as_deref()),
         Endpoint::Node(rest) => node::handle(ctx, request, &rest).await,
         Endpoint::Unknown(name) => database::unknown(ctx, &request, name.as_deref()).await,
         Endpoint::SearchAnalyze => Err(not_yet::search()),
@@ -200,10 +201,16 @@ async fn design_function(
         ["_view", name, "queries"] => view::queries(ctx, request, db, (id, name), partition).await,
         ["_view", ..] => Err(Problem::method_not_allowed("GET,POST,HEAD")),
         ["_info"] if partition.is_none() => view::info(ctx, &request, db, id).await,
-        ["_show", path @ ..] if partition.is_none() => function::show(ctx, request, db, id, path).await,
-        ["_list", path @ ..] if partition.is_none() => list::list(ctx, request, db, id, path).await,
+        ["_show", path @ ..] if partition.is_none() => {
+            Ok(policy::guard(&ctx.config, Content::ShowList, function::show(ctx, request, db, id, path).await?))
+        }
+        ["_list", path @ ..] if partition.is_none() => {
+            Ok(policy::guard(&ctx.config, Content::ShowList, list::list(ctx, request, db, id, path).await?))
+        }
         ["_rewrite", path @ ..] if partition.is_none() => rewrite::rewrite(ctx, request, db, id, path).await,
-        ["_update", path @ ..] if partition.is_none() => function::update(ctx, request, db, id, path).await,
+        ["_update", path @ ..] if partition.is_none() => {
+            Ok(policy::guard(&ctx.config, Content::ShowList, function::update(ctx, request, db, id, path).await?))
+        }
         _ => not_yet::design_function(ctx, &request, db, id, path).await,
     }
 }

@@ -14,6 +14,7 @@ use super::function_request::function_request;
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
 use crate::http::body::RequestBody;
+use crate::http::policy::{self, Content};
 use crate::http::query::decode;
 use crate::http::response::encode_segment;
 use crate::http::route::{route, segments};
@@ -64,7 +65,10 @@ async fn by_function(ctx: &Context, mut request: Request, root: &[String], answe
         _ => return Err(invalid_path("rewrite_error")),
     };
     let Some(path) = said.get("path").and_then(Value::as_str) else {
-        return if said.contains("code") { reply(said, StatusCode::OK) } else { Err(invalid_path("rewrite_error")) };
+        if !said.contains("code") {
+            return Err(invalid_path("rewrite_error"));
+        }
+        return Ok(policy::guard(&ctx.config, Content::ShowList, reply(said, StatusCode::OK)?));
     };
     request = with_query(request, path);
     if let Some(query) = said.get("query").and_then(Value::as_object) {

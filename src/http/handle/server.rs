@@ -4,6 +4,7 @@ use http::StatusCode;
 use http::header::{CACHE_CONTROL, EXPIRES, LOCATION, PRAGMA};
 use serde_json::json;
 
+use super::super::policy::{self, Content};
 use super::super::request::Verb;
 use super::super::response::state_etag;
 use super::super::{Context, Problem, Query, Reply, Request, Result};
@@ -147,14 +148,17 @@ pub fn favicon() -> Reply {
 }
 
 /// `/_utils`: the web interface's place. Without its final slash it redirects, so that relative links work.
-pub fn utils(request: &Request, below: Option<&str>) -> Result<Reply> {
+pub fn utils(ctx: &Context, request: &Request, below: Option<&str>) -> Result<Reply> {
     match below {
         None => {
             let to = format!("{}/_utils/", request.base_url());
             Ok(Reply::redirect(StatusCode::MOVED_PERMANENTLY, &to).header(LOCATION, &to))
         }
-        Some("" | "index.html") => Ok(Reply::typed(StatusCode::OK, "text/html; charset=utf-8", PAGE)),
-        Some("session.html") => Ok(session::page(request)),
+        Some("" | "index.html") => {
+            let page = Reply::typed(StatusCode::OK, "text/html; charset=utf-8", PAGE);
+            Ok(policy::guard(&ctx.config, Content::Utils, page))
+        }
+        Some("session.html") => Ok(policy::guard(&ctx.config, Content::Utils, session::page(request))),
         Some(_) => Err(Problem::missing()),
     }
 }

@@ -1,0 +1,211 @@
+//! A database of their own for users: the section `[couch_peruser]`, as in CouchDB.
+//!
+//! While `enable` is `true` a task follows the users database from its beginning: each user gets a database named
+//! `database_prefix` and the hexadecimal name, whose security object names the user on both sides. When the user is
+//! deleted the database goes too with `delete_dbs`, else the user is taken out of its security object. Every step may
+//! be repeated, so that a restart, a failure or a second node only costs a look.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::options;
+use super::users::name_in;
+use crate::config::Config;
+use crate::coordinator::{Changes, ChangesQuery, Coordinator, CreateOptions, DatabaseError, Since};
+use crate::document::json::{self, Object, Value};
+use crate::document::security;
+use crate::limits;
+use crate::world::{Abort, Env};
+
+const SECTION: &str = "couch_peruser";
+/// The prefix of names while `database_prefix` is unset.
+const PREFIX: &str = "userdb-";
+
+/// Why a user's database is not as it should be; it is tried again.
+#[derive(Debug)]
+enum Failure {
+    /// What went wrong, for the log.
+    Failed(String),
+    /// The users database went away; there will be another feed.
+    Gone,
+}
+
+fn failed(error: &dyn std::fmt::Debug) -> Failure {
+    Failure::Failed(format!("{error:?}"))
+}
+
+/// Starts the task; it ends with the coordinator, or when the returned handle says so.
+pub fn start(env: &Env, config: &Config, coordinator: &Arc<Coordinator>) -> Box<dyn Abort> {
+    let task = Task { env: env.clone(), config: config.clone(), coordinator: Arc::downgrade(coordinator) };
+    env.spawn(async move { task.run().await })
+}
+
+struct Task {
+    env: Env,
+    config: Config,
+    coordinator: Weak<Coordinator>,
+}
+
+impl Task {
+    fn enabled(&self) -> bool {
+        self.config.bool(SECTION, "enable", false)
+    }
+
+    /// What decides which databases there should be.
+    fn settings(&self) -> (BTreeMap<String, String>, String) {
+        (self.config.section(SECTION), options::users_db(&self.config))
+    }
+
+    async fn run(&self) {
+        let mut changes = self.config.watch();
+        let (mut since, mut settings) = (Since::Beginning, self.settings());
+        loop {
+            changes.borrow_and_update();
+            let now = self.settings();
+            if now != settings {
+                // Another prefix or users database: all is looked at again.
+                (since, settings) = (Since::Beginning, now);
+            }
+            if !self.enabled() {
+                if changes.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            let Some(coordinator) = self.coordinator.upgrade() else { return };
+            tokio::select! {
+                biased;
+                _ = changes.changed() => continue,
+                () = self.follow(&coordinator, &mut since) => {}
+            }
+            drop(coordinator);
+            self.env.sleep(Duration::from_millis(limits::PERUSER_PAUSE_MS)).await;
+        }
+    }
+
+    /// Follows the users database until something fails; `since` is behind all that was done.
+    async fn follow(&self, coordinator: &Arc<Coordinator>, since: &mut Since) {
+        let Ok(database) = coordinator.database(&options::users_db(&self.config)) else {
+            *since = Since::Beginning;
+            return;
+        };
+        let query = ChangesQuery { since: since.clone(), ..ChangesQuery::default() };
+        let failure = match database.changes(query).await {
+            Ok(mut feed) => self.read(coordinator, &mut feed, since).await,
+            Err(error) => failed(&error),
+        };
+        match failure {
+            Failure::Gone => *since = Since::Beginning,
+            Failure::Failed(why) => tracing::warn!("databases of users, to be tried again: {why}"),
+        }
+    }
+
+    /// Reads to the end and waits for more, until something fails.
+    async fn read(&self, coordinator: &Coordinator, feed: &mut Changes, reached: &mut Since) -> Failure {
+        loop {
+            let rows = match feed.next().await {
+                Ok(Some(rows)) => rows,
+                Ok(None) if feed.is_gone() => return Failure::Gone,
+                Ok(None) => {
+                    feed.wait().await;
+                    continue;
+                }
+                Err(error) => return failed(&error),
+            };
+            for row in rows {
+                let Some(name) = name_in(row.id.as_str()) else { continue };
+                if let Err(error) = self.settle(coordinator, name, row.deleted).await {
+                    return error;
+                }
+            }
+            if let Ok(since) = Since::parse(&feed.last_seq()) {
+                *reached = since;
+            }
+        }
+    }
+
+    /// Makes the database of a user what it should be.
+    async fn settle(&self, coordinator: &Coordinator, user: &str, deleted: bool) -> Result<(), Failure> {
+        let prefix = self.config.text(SECTION, "database_prefix", PREFIX);
+        let name = format!("{prefix}{}", crate::wire::hex::encode(user.as_bytes()));
+        if deleted && self.config.bool(SECTION, "delete_dbs", false) {
+            return match coordinator.delete_database(&name).await {
+                Ok(_) | Err(DatabaseError::NotFound) => Ok(()),
+                Err(error) => Err(failed(&error)),
+            };
+        }
+        if !deleted && !coordinator.has_database(&name) {
+            match coordinator.create_database(&name, self.wanted(user)).await {
+                Ok(_) | Err(DatabaseError::Exists) => {}
+                // No prefix makes such a name legal: trying again would stop all others.
+                Err(error @ (DatabaseError::IllegalName { .. } | DatabaseError::NameTooLong { .. })) => {
+                    tracing::error!(user, ?error, "this user gets no database");
+                    return Ok(());
+                }
+                Err(error) => return Err(failed(&error)),
+            }
+        }
+        let Ok(database) = coordinator.database(&name) else { return Ok(()) };
+        let before = match json::parse(&database.security()) {
+            Ok(Value::Object(object)) => object,
+            _ => Object::new(),
+        };
+        let after = with_user(before.clone(), user, !deleted);
+        if after == before { Ok(()) } else { database.set_security(&after).await.map_err(|e| failed(&e)) }
+    }
+
+    /// The database is closed to others from its first moment.
+    fn wanted(&self, user: &str) -> CreateOptions {
+        let text = security::text_of_new(&self.config.text("couchdb", "default_security", "admin_only"));
+        let object = match json::parse(text.as_bytes()) {
+            Ok(Value::Object(object)) => object,
+            _ => Object::new(),
+        };
+        let q = self.config.get(SECTION, "q").and_then(|q| q.parse().ok());
+        let security = Some(with_user(object, user, true).to_vec().into());
+        CreateOptions { q, security, ..CreateOptions::default() }
+    }
+}
+
+/// A security object with the user among the names of both sides, or with none of it.
+fn with_user(mut object: Object, user: &str, listed: bool) -> Object {
+    for side in ["admins", "members"] {
+        let mut principals = object.get(side).and_then(Value::as_object).cloned().unwrap_or_default();
+        let names = principals.get("names").and_then(Value::as_array).unwrap_or_default();
+        let is_listed = names.iter().any(|name| name.as_str() == Some(user));
+        if is_listed == listed {
+            continue;
+        }
+        let others = names.iter().filter(|name| name.as_str() != Some(user)).cloned();
+        let names: Vec<Value> = listed.then(|| Value::from(user)).into_iter().chain(others).collect();
+        principals.insert("names", names);
+        object.insert(side, principals);
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_named_once_on_both_sides_and_taken_out_again() {
+        let object = |text: &str| match json::parse(text.as_bytes()) {
+            Ok(Value::Object(object)) => object,
+            other => panic!("{other:?}"),
+        };
+        let text = |object: &Object| String::from_utf8(object.to_vec()).unwrap();
+        let new = object(security::ADMINS_ONLY);
+        let with = with_user(new, "ann", true);
+        let expected =
+            r#"{"members":{"roles":["_admin"],"names":["ann"]},"admins":{"roles":["_admin"],"names":["ann"]}}"#;
+        assert_eq!(text(&with), expected);
+        assert_eq!(with_user(with.clone(), "ann", true), with);
+        let both = with_user(with.clone(), "bob", true);
+        assert!(text(&both).contains(r#""names":["bob","ann"]"#));
+        assert_eq!(with_user(both, "bob", false), with);
+        let gone = with_user(object(r#"{"members":{"names":["ann"]},"extra":1}"#), "ann", false);
+        assert_eq!(text(&gone), r#"{"members":{"names":[]},"extra":1}"#);
+    }
+}

@@ -1,0 +1,39 @@
+//! `_design/_auth` of the users database: the rules of user documents as a validation function, for those who read or
+//! replicate it. The node itself holds to `users`, which says the same without a script.
+
+use std::sync::Arc;
+
+use super::options;
+use crate::config::Config;
+use crate::coordinator::{Caller, Coordinator, Want, WriteError, WriteOptions, WriteRequest};
+use crate::document::draft::Draft;
+use crate::document::id::DocId;
+use crate::document::json::Object;
+
+/// The design document's id.
+pub const ID: &str = "_design/_auth";
+/// Its validation function.
+const VALIDATE: &str = include_str!("users_design.js");
+
+/// Puts the design document into the users database, where there is one and it has never had one. The content is the
+/// same everywhere, so that nodes that do so apart from each other make the same revision.
+///
+/// # Errors
+/// When the database cannot be read or written.
+pub async fn ensure(config: &Config, coordinator: &Coordinator) -> Result<(), WriteError> {
+    let Ok(database) = coordinator.database(&options::users_db(config)) else { return Ok(()) };
+    let id = DocId::new(ID);
+    if database.fetch(&id, Want::Winner).await?.is_some() {
+        return Ok(());
+    }
+    let mut body = Object::new();
+    body.push("language", "javascript");
+    body.push("validate_doc_update", VALIDATE.trim_end());
+    let draft = Draft { id: None, rev: None, revisions: None, deleted: false, body, attachments: Vec::new() };
+    let write = WriteRequest { id, draft, follows: Vec::new() };
+    let options = WriteOptions { caller: Arc::new(Caller::node()), ..WriteOptions::default() };
+    match database.write_one(write, options).await {
+        Ok(_) | Err(WriteError::Conflict) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

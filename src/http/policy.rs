@@ -1,0 +1,67 @@
+//! Headers that tell browsers what they may do with an answer: `[csp]`, `X-Frame-Options`, `Strict-Transport-Security`.
+
+use http::HeaderMap;
+use http::header::{
+    CONTENT_SECURITY_POLICY, HeaderValue, STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+
+use super::response::Reply;
+use crate::config::Config;
+
+/// What kind of content a policy is for. The keys of `[csp]` begin with its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Pages of `/_utils`.
+    Utils,
+    /// Attachments: whatever was stored.
+    Attachments,
+    /// What functions of design documents answer.
+    ShowList,
+}
+
+impl Content {
+    /// The two options and the policy while they are unset, as in CouchDB (for pages a stricter one: no `eval`).
+    fn options(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Content::Utils => (
+                "utils_enable",
+                "utils_header_value",
+                "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'self'",
+            ),
+            Content::Attachments => ("attachments_enable", "attachments_header_value", "sandbox"),
+            Content::ShowList => ("showlist_enable", "showlist_header_value", "sandbox"),
+        }
+    }
+}
+
+/// Adds the content security policy that the configuration has for this kind of content, unless the answer has its own.
+pub fn guard(config: &Config, content: Content, mut reply: Reply) -> Reply {
+    let (enable, key, default) = content.options();
+    if config.bool("csp", enable, true)
+        && let Ok(policy) = HeaderValue::from_str(&config.text("csp", key, default))
+    {
+        reply.headers.entry(CONTENT_SECURITY_POLICY).or_insert(policy);
+    }
+    if content == Content::Utils {
+        reply.headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    }
+    reply
+}
+
+/// Adds what answers of every kind may have. `secure`: the client used https.
+pub fn harden(config: &Config, secure: bool, headers: &mut HeaderMap) {
+    if config.bool("chttpd", "enable_xframe_options", false) {
+        let same = config.bool("x_frame_options", "same_origin", false);
+        headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static(if same { "SAMEORIGIN" } else { "DENY" }));
+    }
+    let max_age_s = config.u64("ssl", "hsts_max_age", 0);
+    if secure && max_age_s > 0 {
+        let mut text = format!("max-age={max_age_s}");
+        if config.bool("ssl", "hsts_include_subdomains", false) {
+            text.push_str("; includeSubDomains");
+        }
+        if let Ok(value) = HeaderValue::from_str(&text) {
+            headers.insert(STRICT_TRANSPORT_SECURITY, value);
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! What guards a node and what it tells of itself, over real sockets: TLS, keys, user databases, numbers, secrets.
+
+mod served;
+
+#[path = "guard/jwks.rs"]
+mod jwks;
+#[path = "guard/peruser.rs"]
+mod peruser;
+#[path = "guard/tls.rs"]
+mod tls;
