@@ -4,6 +4,7 @@
 
 use std::fmt::Display;
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -39,12 +40,25 @@ fn main() -> ExitCode {
     let env = tokio_host::env(runtime.handle().clone());
     let outcome = runtime.block_on(async {
         match command {
-            Command::Serve(flags) => serve(&env, &flags).await.map(|()| ExitCode::SUCCESS),
-            Command::Check(flags) => Ok(check(&env, &flags.data).await),
+            Command::Serve(flags) => serve(&env, &flags).await.map(|again| (ExitCode::SUCCESS, again)),
+            Command::Check(flags) => Ok((check(&env, &flags.data).await, false)),
         }
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
-    outcome.unwrap_or_else(|error| told(&error))
+    match outcome {
+        Ok((_, true)) => told(&start_anew()),
+        Ok((status, false)) => status,
+        Err(error) => told(&error),
+    }
+}
+
+/// Puts a fresh run of the program, with the same arguments, in the place of this process: locks and sockets go with
+/// it, whoever watches the process sees it go on. Returns only when that could not be done.
+fn start_anew() -> Failure {
+    let mut arguments = std::env::args_os();
+    let program = arguments.next().unwrap_or_default();
+    let error = std::process::Command::new(program).args(arguments).exec();
+    failure(format_args!("cannot start again: {error}"))
 }
 
 fn told(error: &Failure) -> ExitCode {
@@ -75,12 +89,12 @@ async fn check(env: &Env, dir: &Path) -> ExitCode {
     ExitCode::from(u8::from(report.problems() > 0))
 }
 
-/// Runs a node from its start to its end.
-async fn serve(env: &Env, flags: &Serve) -> Result<(), Failure> {
+/// Runs a node from its start to its end; true: it is to start anew.
+async fn serve(env: &Env, flags: &Serve) -> Result<bool, Failure> {
     let mut signals = Signals::new()?;
     make_data_dir(env, flags).await?;
     let config = load_config(env, flags).await?;
-    let log = observe::start_log(&config);
+    let log = observe::start_log(&config, env.metrics());
     follow_log_level(env, &config, log);
     settle_admins(env, &config, flags).await?;
 
@@ -89,7 +103,11 @@ async fn serve(env: &Env, flags: &Serve) -> Result<(), Failure> {
     // The line may be gone with its reader; the node serves all the same.
     let _ = std::io::stdout().flush();
 
-    signals.next().await;
+    let again = tokio::select! {
+        biased;
+        () = signals.next() => false,
+        () = node.restart_wanted() => true,
+    };
     tracing::info!("stopping: requests in progress are finished first");
     tokio::select! {
         biased;
@@ -97,7 +115,7 @@ async fn serve(env: &Env, flags: &Serve) -> Result<(), Failure> {
             if !finished {
                 tracing::warn!("some requests were not finished in time and were cut off");
             }
-            Ok(())
+            Ok(again)
         }
         () = signals.next() => Err(failure("stopped by a second signal before all requests were finished")),
     }

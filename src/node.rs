@@ -102,6 +102,7 @@ impl Node {
             uuids: Uuids::new(env, config),
             bodies: crate::http::body::budget(),
             stats: Stats::new(env),
+            restart: tokio::sync::Notify::new(),
             node_name: name(config),
             node_uuid,
         });
@@ -123,6 +124,11 @@ impl Node {
     /// What its requests see, for tools that live in the same process.
     pub fn context(&self) -> &Arc<Context> {
         &self.context
+    }
+
+    /// Returns once an administrator has asked for a restart.
+    pub async fn restart_wanted(&self) {
+        self.context.restart.notified().await;
     }
 
     /// Takes no more requests, finishes those in progress, and returns; false when some had to be cut off after

@@ -3,26 +3,46 @@
 //! Code anywhere logs with `tracing`; only `main` calls [`start_log`]. In the simulator nothing listens.
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Registry, reload};
+use tracing_subscriber::{Layer, Registry, reload};
 
 use crate::config::Config;
+
+pub mod metrics;
+
+use metrics::{Counter, Metrics};
 
 /// The log's level, which may change while it runs.
 #[derive(Debug)]
 pub struct LogLevel(reload::Handle<LevelFilter, Registry>);
 
 /// Sends log lines of the configured level to standard error. A second call in one process changes nothing.
-pub fn start_log(config: &Config) -> LogLevel {
+/// Lines are counted by level in `metrics`.
+pub fn start_log(config: &Config, metrics: &Arc<Metrics>) -> LogLevel {
     let (filter, handle) = reload::Layer::new(configured(config));
     let colours = std::io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours).with_target(false);
     // Fails only where a log is running already, and then that one stays.
-    let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
+    let _ = tracing_subscriber::registry().with(filter).with(lines).with(Counting(Arc::clone(metrics))).try_init();
     LogLevel(handle)
+}
+
+/// Counts lines by their level.
+struct Counting(Arc<Metrics>);
+
+impl<S: tracing::Subscriber> Layer<S> for Counting {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        self.0.count(match *event.metadata().level() {
+            tracing::Level::ERROR => Counter::LogErrors,
+            tracing::Level::WARN => Counter::LogWarnings,
+            tracing::Level::INFO => Counter::LogInfos,
+            _ => Counter::LogDebugs,
+        });
+    }
 }
 
 impl LogLevel {

@@ -110,6 +110,25 @@ fn wrong_md5(c: &Client) -> bool {
     c.send("PUT", "/d/md5/f", &headers, "abc").status == 400 && c.get("/d/md5").status == 404
 }
 
+fn handlers_at_run_time(c: &Client) -> bool {
+    let at = "/_node/_local/_config/chttpd/authentication_handlers";
+    let all = "\"{chttpd_auth, jwt_authentication_handler}, {chttpd_auth, default_authentication_handler}\"";
+    let listed = || c.get("/_session").body.contains("[\"jwt\",\"default\"]");
+    let before = listed();
+    let set = c.put(at, all).status == 200;
+    !before && set && listed()
+}
+
+fn secrets_of_requests(c: &Client) -> bool {
+    let design = r#"{"shows":{"h":"function (doc, req) { return JSON.stringify([req.headers, req.cookie]); }"}}"#;
+    let put = c.put("/d/_design/secrets", design).status == 201;
+    let headers = ["Accept: */*", "X-Auth-CouchDB-Token: 77", "X-Mine: 88", "Cookie: a=99; AuthSession="];
+    let seen = c.send("GET", "/d/_design/secrets/_show/h", &headers, "").body;
+    put && seen.contains("88")
+        && seen.contains("99")
+        && !["77", "Basic", "AuthSession"].iter().any(|s| seen.contains(s))
+}
+
 /// A row's topic and whether the node behaves as the row says.
 type Check = (&'static str, fn(&Client) -> bool);
 
@@ -128,6 +147,8 @@ const CHECKS: &[Check] = &[
     ("`limit=x`, `timeout=x`, `style=x` of `_changes`; bad `_revs_limit`", bad_numbers),
     ("a multipart PUT without parts, a wrong digest of a part", bad_multipart),
     ("Content-MD5 that does not fit", wrong_md5),
+    ("`chttpd/authentication_handlers`", handlers_at_run_time),
+    ("request headers that design functions see", secrets_of_requests),
 ];
 
 /// The topics of the table below the heading 'Deliberate differences'.

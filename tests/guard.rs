@@ -4,6 +4,8 @@ mod served;
 
 #[path = "guard/jwks.rs"]
 mod jwks;
+#[path = "guard/metrics.rs"]
+mod metrics;
 #[path = "guard/peruser.rs"]
 mod peruser;
 #[path = "guard/tls.rs"]

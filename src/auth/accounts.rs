@@ -18,6 +18,8 @@ use crate::document::render::StoredRevision;
 use crate::document::rev_tree::RevValue;
 use crate::document::revision::Revision;
 use crate::limits;
+use crate::observe::metrics::Counter;
+use crate::world::Env;
 
 /// What is known of a name that may log in.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +38,7 @@ pub(super) struct Account {
 
 /// Finds accounts.
 pub(super) struct Accounts {
+    env: Env,
     config: Config,
     coordinator: Option<Arc<Coordinator>>,
     cache: Mutex<Cache>,
@@ -59,8 +62,8 @@ struct Cached {
 type State = (String, u64);
 
 impl Accounts {
-    pub(super) fn new(config: &Config, coordinator: Option<Arc<Coordinator>>) -> Accounts {
-        Accounts { config: config.clone(), coordinator, cache: Mutex::default() }
+    pub(super) fn new(env: &Env, config: &Config, coordinator: Option<Arc<Coordinator>>) -> Accounts {
+        Accounts { env: env.clone(), config: config.clone(), coordinator, cache: Mutex::default() }
     }
 
     /// The account of `name`. A server administrator who is also a user has the roles of both.
@@ -87,8 +90,10 @@ impl Accounts {
         let position = database.last_change(&id).await.map_err(|_| AuthError::Unavailable)?;
         let state = (database.instance().to_owned(), position);
         if let Some(account) = self.cache().get(name, &state) {
+            self.env.metrics().count(Counter::AuthCacheHits);
             return Ok(Some(account));
         }
+        self.env.metrics().count(Counter::AuthCacheMisses);
         let fetched = database.fetch(&id, Want::Winner).await.map_err(|_| AuthError::Unavailable)?;
         let Some(mut fetched) = fetched else { return Ok(None) };
         let Some((rev, Some(stored))) = fetched.found.pop() else { return Ok(None) };

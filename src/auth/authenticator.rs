@@ -17,6 +17,7 @@ use super::{AuthError, Handler, UserCtx, admins, basic, cookie, keyed_hash, opti
 use crate::config::{Config, ConfigError};
 use crate::coordinator::Coordinator;
 use crate::limits;
+use crate::observe::metrics::Counter;
 use crate::world::Env;
 
 /// What a handler sees of a request.
@@ -79,7 +80,7 @@ impl Authenticator {
             env: env.clone(),
             config: config.clone(),
             verifier: Verifier::new(env),
-            accounts: Accounts::new(config, coordinator),
+            accounts: Accounts::new(env, config, coordinator),
             lockout: Lockout::default(),
             tokens: Tokens::default(),
             jwks: Jwks::new(env, config),
@@ -156,10 +157,12 @@ impl Authenticator {
         let suspect = Suspect { peer, name: name.to_owned(), salt };
         let now_ms = || u64::try_from(env.wall().as_millis()).unwrap_or(u64::MAX);
         if lockout.is_locked(config, &suspect, now_ms()) {
+            env.metrics().count(Counter::LoginsLockedOut);
             return Err(AuthError::LockedOut);
         }
         let Some(account) = self.checked(name, password, account).await? else {
             lockout.failed(config, suspect, now_ms());
+            env.metrics().count(Counter::LoginsFailed);
             return Err(AuthError::WrongCredentials);
         };
         lockout.succeeded(&suspect);

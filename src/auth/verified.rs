@@ -15,6 +15,7 @@ use tokio::sync::{OnceCell, Semaphore};
 use super::AuthError;
 use super::password::StoredHash;
 use crate::limits;
+use crate::observe::metrics::{Counter, Gauge};
 use crate::world::{Env, Pool};
 
 type PairKey = [u8; 32];
@@ -59,6 +60,9 @@ impl Verifier {
     pub(super) async fn verify(&self, name: &str, password: &[u8], stored: &StoredHash) -> Result<bool, AuthError> {
         let key = self.pair_key(name, password);
         let asked = Asked { verifier: self, key, check: self.lock().open(key, &stored.to_text()) };
+        if asked.check.verdict.get() == Some(&true) {
+            self.env.metrics().count(Counter::PasswordsRemembered);
+        }
         let compute = || {
             let (stored, password) = (stored.clone(), password.to_vec());
             self.run(move || stored.matches(&password))
@@ -79,8 +83,10 @@ impl Verifier {
 
     /// Runs slow work when it is its turn.
     async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, AuthError> {
+        let _counted = self.env.metrics().enter(Gauge::PasswordsWaiting);
         let _waiting = Waiting::enter(&self.waiting).ok_or(AuthError::Busy)?;
         let _turn = self.turns.acquire().await.map_err(|_| AuthError::Busy)?;
+        self.env.metrics().count(Counter::PasswordsComputed);
         Ok(self.env.blocking(Pool::Foreground, work).await)
     }
 

@@ -311,6 +311,11 @@ impl Coordinator {
         self.context.storage.damage()
     }
 
+    /// How many databases have an open handle.
+    pub fn open_databases(&self) -> usize {
+        self.cache.read().unwrap_or_else(PoisonError::into_inner).open
+    }
+
     /// Whether there is such a database.
     pub fn has_database(&self, name: &str) -> bool {
         self.cache.read().unwrap_or_else(PoisonError::into_inner).names.contains_key(name)

@@ -9,6 +9,7 @@ use crate::coordinator::database::Database;
 use crate::coordinator::error::ReadError;
 use crate::document::id::DocId;
 use crate::limits;
+use crate::observe::metrics::Counter;
 use crate::script::{Program, Scripts};
 use crate::shard::{ListPage, ListRow, ShardCopy, ShardError, Want};
 
@@ -78,8 +79,10 @@ impl Database {
         if let Some(cached) = &*self.designs.0.lock().unwrap_or_else(PoisonError::into_inner)
             && cached.versions == versions
         {
+            self.context.env.metrics().count(Counter::ValidatorsCached);
             return Ok(cached.clone());
         }
+        self.context.env.metrics().count(Counter::ValidatorsRead);
         let found = try_join_all(copies.into_iter().map(|copy| self.designs_of(copy))).await?;
         let mut programs: Vec<Program> = found.into_iter().flatten().collect();
         programs.sort_by(|a, b| a.id().cmp(b.id()));

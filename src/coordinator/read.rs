@@ -12,6 +12,7 @@ use crate::document::id::DocId;
 use crate::document::render::{Attachment, RevStatus, StoredRevision};
 use crate::document::rev_tree::{Leaf, RevTree, RevValue};
 use crate::document::revision::{RevHash, Revision};
+use crate::observe::metrics::Counter;
 use crate::shard::{Fetched, LocalDocument, RevData, ShardError, Want};
 use crate::storage::{BlobReader, ReadAs, StorageError};
 
@@ -62,6 +63,7 @@ impl Database {
 
     /// Reads documents, answers in the order of the wants; ranges are read concurrently.
     pub async fn fetch_many(&self, wants: Vec<(DocId, Want)>) -> Result<Vec<Option<Fetched>>, ReadError> {
+        self.context.env.metrics().add(Counter::DatabaseReads, wants.len() as u64);
         let mut answers: Vec<Option<Fetched>> = wants.iter().map(|_| None).collect();
         let mut by_range: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (at, (id, _)) in wants.iter().enumerate() {

@@ -16,6 +16,7 @@ use crate::document::render::{RenderOptions, StoredRevision, render};
 use crate::document::rev_tree::RevPath;
 use crate::document::revision::{RevHash, Revision};
 use crate::limits;
+use crate::observe::metrics::{Counter, Histogram};
 use crate::script::{Arguments, Program, Verdict};
 use crate::shard::{self, Basis, Conflict, Edit, EditAttachment, EditOp, Fetched, ShardError, Want};
 use crate::storage::StorageError;
@@ -73,12 +74,15 @@ impl Database {
 
     /// Asks each validator about those that all before it accepted.
     async fn ask(&self, programs: &[Program], mut asked: Vec<(usize, Arc<Arguments>)>, out: &mut [Checked]) {
+        let env = &self.context.env;
         for program in programs {
+            let begun = env.now();
             let edits: Vec<Arc<Arguments>> = asked.iter().map(|(_, arguments)| Arc::clone(arguments)).collect();
             let answers = match self.scripts().validate(program, edits).await {
                 Ok(answers) => answers,
                 Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
             };
+            env.metrics().record_ms(Histogram::ValidationTime, env.now().since(begun));
             let mut refused = BTreeMap::new();
             for ((at, _), answer) in asked.iter().zip(answers) {
                 let error = match answer {
@@ -89,6 +93,7 @@ impl Database {
                 };
                 refused.insert(*at, error);
             }
+            env.metrics().add(Counter::ValidationRejects, refused.len() as u64);
             asked.retain(|(at, _)| !refused.contains_key(at));
             refused.into_iter().for_each(|(at, error)| out[at] = Err(error));
         }

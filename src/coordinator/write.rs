@@ -21,6 +21,7 @@ use crate::document::render::Attachment;
 use crate::document::rev_tree::{RevPath, RevValue};
 use crate::document::revision::{RevHash, Revision};
 use crate::limits;
+use crate::observe::metrics::Counter;
 use crate::shard::{Basis, Edit, EditAttachment, EditError, EditOp, Fetched, LocalDocument, ShardError, Want};
 use crate::storage::Hold;
 
@@ -207,10 +208,14 @@ impl Database {
         let mut edits: BTreeMap<usize, Vec<(usize, Edit)>> = BTreeMap::new();
         let mut local = Vec::new();
         let mut outcomes: BTreeMap<usize, Outcome> = BTreeMap::new();
-        let mut until_judged = Vec::new();
+        let (mut until_judged, mut fresh) = (Vec::new(), Vec::new());
         for (at, Plan { id, change, holds }) in plans.into_iter().enumerate() {
             until_judged.extend(holds);
             match change {
+                Change::Edit(edit) if matches!(&edit.op, EditOp::Interactive { parent: None }) => {
+                    fresh.push(at);
+                    edits.entry(self.map.index_of(&id)).or_default().push((at, edit));
+                }
                 Change::Edit(edit) => edits.entry(self.map.index_of(&id)).or_default().push((at, edit)),
                 change => local.push((at, id, change)),
             }
@@ -218,10 +223,24 @@ impl Database {
         let ranges = edits.into_iter().map(|(range, edits)| self.apply_to_range(range, edits, options));
         outcomes.extend(join_all(ranges).await.into_iter().flatten());
         drop(until_judged);
+        let locals = local.len() as u64;
         for (at, id, change) in local {
             outcomes.insert(at, self.apply_local(&id, change, options.w).await);
         }
+        self.count(&outcomes, &fresh, locals);
         outcomes.into_values().collect()
+    }
+
+    /// Counts a batch: `fresh` are the places of edits without a parent, `locals` is the number of local documents.
+    fn count(&self, outcomes: &BTreeMap<usize, Outcome>, fresh: &[usize], locals: u64) {
+        let metrics = self.context.env.metrics();
+        metrics.add(Counter::LocalDocumentWrites, locals);
+        metrics.add(Counter::DocumentWrites, outcomes.len() as u64 - locals);
+        let written = |at: &&usize| outcomes.get(at).is_some_and(Result::is_ok);
+        metrics.add(Counter::DocumentInserts, fresh.iter().filter(written).count() as u64);
+        if outcomes.values().any(Result::is_ok) {
+            metrics.count(Counter::DatabaseWrites);
+        }
     }
 
     /// The edits of one range, in steps.

@@ -77,7 +77,7 @@ pub async fn answer(
         reply = reply.header(SET_COOKIE, &cookie::set_cookie(&context.config, &value, secure, context.env.wall()));
     }
     finish(&context, &parts, (&id, secure), &mut reply);
-    context.stats.count(&counted, reply.status, context.env.now().since(began));
+    context.stats.count(context.env.metrics(), &counted, reply.status, context.env.now().since(began));
     into_response(reply)
 }
 

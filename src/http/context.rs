@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use super::problem::Result;
 use super::stats::Stats;
@@ -36,6 +36,8 @@ pub struct Context {
     pub bodies: Arc<Semaphore>,
     /// Counts what was done.
     pub stats: Stats,
+    /// Told when an administrator wants the program to start anew.
+    pub restart: Notify,
     /// The node's name, `name@host`.
     pub node_name: String,
     /// The node's identity, 32 hexadecimal digits: `uuid` of `GET /`.

@@ -27,6 +27,7 @@ use super::lenient::Lenient;
 use super::secure::{self, Secured};
 use crate::config::Config;
 use crate::limits;
+use crate::observe::metrics::{Counter, Gauge};
 use crate::wire::tls::Acceptor;
 use crate::world::{BoxFuture, BoxStream, Env, Listener};
 
@@ -171,6 +172,9 @@ async fn begin(
     address: SocketAddr,
     place: OwnedSemaphorePermit,
 ) {
+    let metrics = shared.context.env.metrics();
+    metrics.count(Counter::ConnectionsAccepted);
+    let _counted = metrics.enter(Gauge::Connections);
     let peer = Peer { address, secure: acceptor.is_some() };
     let Some(acceptor) = acceptor else { return connection(shared, stream, peer, place).await };
     let (env, mut stopping) = (shared.context.env.clone(), shared.stopping.subscribe());
@@ -220,6 +224,10 @@ async fn connection(shared: Arc<Shared>, stream: BoxStream, peer: Peer, place: O
         }
     };
     if let Err(error) = ended {
+        // A client that is silent for too long ends nothing that was begun.
+        if !error.is_timeout() {
+            env.metrics().count(Counter::AbortedRequests);
+        }
         tracing::debug!("connection of {}: {error}", peer.address);
     }
     drop(place);

@@ -1,4 +1,7 @@
-//! Counts of what the HTTP layer has done since the node started, in CouchDB's tree of statistics.
+//! What a node tells of itself in numbers: the tree of `_stats`, the text of `_prometheus`, the record of `_system`.
+//!
+//! All three show one list of readings: requests by method and status, counted here, and the node's
+//! [`Metrics`](crate::observe::metrics::Metrics). Names are CouchDB's where it has them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,14 +10,16 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use crate::coordinator::Damage;
-use crate::world::{Env, Instant};
+use crate::observe::metrics::{Counter, Distribution, Gauge, Histogram, Metrics};
+use crate::world::{Env, Instant, Usage};
 
 const METHODS: [&str; 7] = ["COPY", "DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT"];
-const STATUSES: [u16; 19] =
-    [200, 201, 202, 204, 206, 301, 302, 304, 400, 401, 403, 404, 405, 406, 409, 412, 413, 415, 500];
+const STATUSES: [u16; 22] =
+    [200, 201, 202, 204, 206, 301, 302, 304, 400, 401, 403, 404, 405, 406, 409, 412, 413, 414, 415, 416, 500, 503];
+/// The percentiles of a distribution: CouchDB's name of each, and its share.
+const PERCENTILES: [(u32, f64); 6] = [(50, 0.5), (75, 0.75), (90, 0.9), (95, 0.95), (99, 0.99), (999, 0.999)];
 
-/// The node's counters.
+/// The node's counters of requests.
 pub struct Stats {
     started: Instant,
     counts: Mutex<Counts>,
@@ -25,9 +30,35 @@ struct Counts {
     requests: u64,
     methods: BTreeMap<&'static str, u64>,
     statuses: BTreeMap<u16, u64>,
-    time_sum: Duration,
-    time_min: Option<Duration>,
-    time_max: Duration,
+}
+
+/// What is known only where the node is put together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Levels {
+    /// Databases with an open handle.
+    pub open_databases: u64,
+    /// Replications that run.
+    pub replications: u64,
+    /// Operations refused because of damaged data.
+    pub damaged_reads: u64,
+    /// Different places of damaged data found since the start.
+    pub damaged_places: u64,
+    /// What the process takes of the machine.
+    pub usage: Usage,
+}
+
+/// One number, or one distribution, at the moment of asking.
+struct Reading {
+    /// Segments divided by slashes.
+    path: String,
+    about: String,
+    value: Measured,
+}
+
+enum Measured {
+    Counter(u64),
+    Gauge(u64),
+    Histogram(Distribution),
 }
 
 impl Stats {
@@ -37,104 +68,190 @@ impl Stats {
     }
 
     /// Counts one answer.
-    pub fn count(&self, method: &str, status: StatusCode, took: Duration) {
+    pub fn count(&self, metrics: &Metrics, method: &str, status: StatusCode, took: Duration) {
+        metrics.record_ms(Histogram::RequestTime, took);
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.requests += 1;
         if let Some(method) = METHODS.iter().find(|m| **m == method) {
             *counts.methods.entry(method).or_default() += 1;
         }
         *counts.statuses.entry(status.as_u16()).or_default() += 1;
-        counts.time_sum += took;
-        counts.time_max = counts.time_max.max(took);
-        counts.time_min = Some(counts.time_min.map_or(took, |min| min.min(took)));
     }
 
-    /// The tree of `_stats`.
-    pub fn tree(&self, open_databases: u64) -> Value {
+    fn readings(&self, metrics: &Metrics, levels: &Levels) -> Vec<Reading> {
+        let mut out = self.of_requests();
+        let mut add = |path: &str, about: &str, value: Measured| {
+            out.push(Reading { path: path.to_owned(), about: about.to_owned(), value });
+        };
+        for counter in Counter::ALL {
+            add(counter.path(), counter.about(), Measured::Counter(metrics.counted(*counter)));
+        }
+        for gauge in Gauge::ALL {
+            add(gauge.path(), gauge.about(), Measured::Gauge(metrics.level(*gauge)));
+        }
+        for histogram in Histogram::ALL {
+            add(histogram.path(), histogram.about(), Measured::Histogram(metrics.distribution(*histogram)));
+        }
+        let syncs = metrics.distribution(Histogram::SyncTime).n();
+        add("fsync/count", "number of fsync calls", Measured::Counter(syncs));
+        add("couchdb/open_databases", "number of open databases", Measured::Gauge(levels.open_databases));
+        let files = levels.usage.open_files;
+        add("couchdb/open_os_files", "number of file descriptors CouchDB has open", Measured::Gauge(files));
+        let running = Measured::Gauge(levels.replications);
+        add("couch_replicator/jobs/running", "replicator scheduler running jobs", running);
+        let reads = Measured::Counter(levels.damaged_reads);
+        add("settee/damaged_reads", "number of operations refused because of damaged data", reads);
+        let places = Measured::Gauge(levels.damaged_places);
+        add("settee/damaged_places", "number of different places of damaged data found since the start", places);
+        let memory = Measured::Gauge(levels.usage.memory_bytes);
+        add("settee/memory/resident_bytes", "bytes of memory that the node takes", memory);
+        out
+    }
+
+    fn of_requests(&self) -> Vec<Reading> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let methods: Map<String, Value> = METHODS
-            .iter()
-            .map(|m| {
-                let n = counts.methods.get(m).copied().unwrap_or(0);
-                ((*m).to_owned(), counter(n, &format!("number of HTTP {m} requests")))
-            })
-            .collect();
+        let counter = |path: String, about: String, n: u64| Reading { path, about, value: Measured::Counter(n) };
+        let mut out = vec![counter("couchdb/httpd/requests".into(), "number of HTTP requests".into(), counts.requests)];
+        for method in METHODS {
+            let n = counts.methods.get(method).copied().unwrap_or(0);
+            let path = format!("couchdb/httpd_request_methods/{method}");
+            out.push(counter(path, format!("number of HTTP {method} requests"), n));
+        }
         let mut known: Vec<u16> = STATUSES.iter().chain(counts.statuses.keys()).copied().collect();
         known.sort_unstable();
         known.dedup();
-        let statuses: Map<String, Value> = known
-            .iter()
-            .map(|code| {
-                let n = counts.statuses.get(code).copied().unwrap_or(0);
-                let name = StatusCode::from_u16(*code).ok().and_then(|s| s.canonical_reason()).unwrap_or_default();
-                (code.to_string(), counter(n, &format!("number of HTTP {code} {name} responses")))
-            })
-            .collect();
-        json!({"couchdb": {
-            "httpd": {"requests": counter(counts.requests, "number of HTTP requests")},
-            "httpd_request_methods": methods,
-            "httpd_status_codes": statuses,
-            "open_databases": counter(open_databases, "number of open databases"),
-            "request_time": {
-                "value": counts.times(),
-                "type": "histogram",
-                "desc": "length of a request inside the node, in milliseconds",
-            },
-        }})
+        for code in known {
+            let n = counts.statuses.get(&code).copied().unwrap_or(0);
+            let name = StatusCode::from_u16(code).ok().and_then(|s| s.canonical_reason()).unwrap_or_default();
+            let path = format!("couchdb/httpd_status_codes/{code}");
+            out.push(counter(path, format!("number of HTTP {code} {name} responses"), n));
+        }
+        out
     }
 
-    /// What the tree tells beyond CouchDB's: damage that was found in the node's data.
-    pub fn of_settee(damage: &Damage) -> Value {
-        json!({
-            "damaged_reads": counter(damage.refused(), "number of operations refused because of damaged data"),
-            "damaged_places": {
-                "value": damage.places().len(),
-                "type": "gauge",
-                "desc": "number of different places of damaged data found since the start",
-            },
-        })
+    /// The tree of `_stats`.
+    pub fn tree(&self, metrics: &Metrics, levels: &Levels) -> Value {
+        let mut tree = Map::new();
+        for Reading { path, about, value } in self.readings(metrics, levels) {
+            let (kind, value) = match value {
+                Measured::Counter(n) => ("counter", n.into()),
+                // CouchDB's tree calls a number that goes up and down a counter, too, where it has a history as one.
+                Measured::Gauge(n) => (if path.starts_with("couchdb/") { "counter" } else { "gauge" }, n.into()),
+                Measured::Histogram(values) => ("histogram", distribution(&values)),
+            };
+            let mut segments: Vec<&str> = path.split('/').collect();
+            let last = segments.pop().unwrap_or_default().to_owned();
+            let mut at = &mut tree;
+            for segment in segments {
+                let below = at.entry(segment).or_insert_with(|| Value::Object(Map::new()));
+                // Invariant: no path of a metric lies within another's.
+                at = below.as_object_mut().expect("a branch of the tree");
+            }
+            at.insert(last, json!({"value": value, "type": kind, "desc": about}));
+        }
+        Value::Object(tree)
     }
 
     /// The record of `_system`.
-    pub fn system(&self, env: &Env) -> Value {
-        json!({"uptime": env.now().since(self.started).as_secs()})
+    pub fn system(&self, env: &Env, levels: &Levels) -> Value {
+        let usage = &levels.usage;
+        json!({
+            "uptime": env.now().since(self.started).as_secs(),
+            "memory": {"other": usage.memory_bytes},
+            "memory_peak": usage.memory_peak_bytes,
+            "process_count": usage.threads,
+            "open_files": usage.open_files,
+            "context_switches": usage.context_switches,
+            "io_input": usage.read_bytes,
+            "io_output": usage.written_bytes,
+            "connections": env.metrics().level(Gauge::Connections),
+            "message_queues": {"passwords": env.metrics().level(Gauge::PasswordsWaiting)},
+        })
     }
 
     /// The text of `_prometheus`.
-    pub fn prometheus(&self, env: &Env, damage: &Damage) -> String {
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut out = String::from("# TYPE couchdb_httpd_requests_total counter\n");
-        out.push_str(&format!("couchdb_httpd_requests_total {}\n", counts.requests));
-        out.push_str("# TYPE couchdb_httpd_request_methods counter\n");
-        for (method, n) in &counts.methods {
-            out.push_str(&format!("couchdb_httpd_request_methods{{method=\"{method}\"}} {n}\n"));
-        }
-        out.push_str("# TYPE couchdb_httpd_status_codes counter\n");
-        for (code, n) in &counts.statuses {
-            out.push_str(&format!("couchdb_httpd_status_codes{{code=\"{code}\"}} {n}\n"));
+    pub fn prometheus(&self, env: &Env, levels: &Levels) -> String {
+        let mut out = String::new();
+        let mut family = String::new();
+        for reading in self.readings(env.metrics(), levels) {
+            let (name, labels) = prometheus_name(&reading);
+            let kind = match reading.value {
+                Measured::Counter(_) => "counter",
+                Measured::Gauge(_) => "gauge",
+                Measured::Histogram(_) => "summary",
+            };
+            if name != family {
+                out.push_str(&format!("# TYPE {name} {kind}\n"));
+                family.clone_from(&name);
+            }
+            match &reading.value {
+                Measured::Counter(n) | Measured::Gauge(n) => out.push_str(&format!("{name}{labels} {n}\n")),
+                Measured::Histogram(values) => summary(&mut out, &name, &reading.path, values),
+            }
         }
         let uptime = env.now().since(self.started).as_secs();
         out.push_str(&format!("# TYPE couchdb_uptime_seconds counter\ncouchdb_uptime_seconds {uptime}\n"));
-        let (reads, places) = (damage.refused(), damage.places().len());
-        out.push_str(&format!("# TYPE settee_damaged_reads_total counter\nsettee_damaged_reads_total {reads}\n"));
-        out.push_str(&format!("# TYPE settee_damaged_places gauge\nsettee_damaged_places {places}\n"));
         out
     }
 }
 
-impl Counts {
-    fn times(&self) -> Value {
-        let ms = |d: Duration| d.as_secs_f64() * 1000.0;
-        let mean = if self.requests == 0 { 0.0 } else { ms(self.time_sum) / self.requests as f64 };
-        json!({
-            "min": ms(self.time_min.unwrap_or_default()),
-            "max": ms(self.time_max),
-            "arithmetic_mean": mean,
-            "n": self.requests,
-        })
+/// CouchDB's names: the path with underscores behind `couchdb`, some last segments as labels, times in seconds.
+fn prometheus_name(reading: &Reading) -> (String, String) {
+    let labelled = [
+        ("couchdb/httpd_request_methods/", "couchdb_httpd_request_methods", "method"),
+        ("couchdb/httpd_status_codes/", "couchdb_httpd_status_codes", "code"),
+        ("couch_log/level/", "couchdb_couch_log_requests_total", "level"),
+    ];
+    for (prefix, name, label) in labelled {
+        if let Some(value) = reading.path.strip_prefix(prefix) {
+            return (name.to_owned(), format!("{{{label}=\"{value}\"}}"));
+        }
+    }
+    let path = reading.path.replace('/', "_");
+    let prefix = if path.starts_with("couchdb_") || path.starts_with("settee_") { "" } else { "couchdb_" };
+    let suffix = match (&reading.value, unit_s(&reading.path)) {
+        (Measured::Counter(_), _) => "_total",
+        (Measured::Histogram(_), Some(_)) => "_seconds",
+        _ => "",
+    };
+    (format!("{prefix}{path}{suffix}"), String::new())
+}
+
+/// The seconds of one unit of a distribution; `None` for one that is not of times.
+fn unit_s(path: &str) -> Option<f64> {
+    match path {
+        "couchdb/httpd/bulk_docs" => None,
+        "fsync/time" => Some(1e-6),
+        _ => Some(1e-3),
     }
 }
 
-fn counter(value: u64, what: &str) -> Value {
-    json!({"value": value, "type": "counter", "desc": what})
+fn summary(out: &mut String, name: &str, path: &str, values: &Distribution) {
+    let unit = unit_s(path).unwrap_or(1.0);
+    for (_, share) in PERCENTILES {
+        out.push_str(&format!("{name}{{quantile=\"{share}\"}} {}\n", values.percentile(share) * unit));
+    }
+    out.push_str(&format!("{name}_sum {}\n{name}_count {}\n", values.sum() * unit, values.n()));
+}
+
+/// A distribution as CouchDB prints one.
+fn distribution(values: &Distribution) -> Value {
+    let percentiles: Vec<Value> =
+        PERCENTILES.iter().map(|(name, share)| json!([name, values.percentile(*share)])).collect();
+    let classes: Vec<Value> = values.classes().map(|(upper, count)| json!([upper, count])).collect();
+    json!({
+        "min": values.min(),
+        "max": values.max(),
+        "arithmetic_mean": values.mean(),
+        "geometric_mean": values.geometric_mean(),
+        "harmonic_mean": values.harmonic_mean(),
+        "median": values.percentile(0.5),
+        "variance": values.variance(),
+        "standard_deviation": values.variance().sqrt(),
+        "skewness": values.skewness(),
+        "kurtosis": values.kurtosis(),
+        "percentile": percentiles,
+        "histogram": classes,
+        "n": values.n(),
+    })
 }

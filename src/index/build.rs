@@ -15,6 +15,7 @@ use crate::document::id::DocId;
 use crate::document::render::{RenderOptions, render};
 use crate::document::rev_tree::RevValue;
 use crate::limits;
+use crate::observe::metrics::Counter;
 use crate::shard::{Fetched, ShardError, ShardId, Want};
 use crate::storage::planted::Bug;
 use crate::storage::{Direction, KeyRange, StorageError, View, WriteView};
@@ -190,6 +191,9 @@ impl ViewIndex {
             }
         }
         let mapped = if texts.is_empty() { Vec::new() } else { self.mapper.map(texts).await? };
+        let metrics = self.env.metrics();
+        metrics.add(Counter::DocumentsMapped, mapped.len() as u64);
+        metrics.add(Counter::RowsEmitted, mapped.iter().map(|rows| rows.len() as u64).sum());
         let index = self.clone();
         let sorted = self.env.blocking(Pool::Background, move || {
             let pairs = mapped_ids.into_iter().zip(mapped);

@@ -16,6 +16,7 @@ use super::peer::{ChangedDoc, ChangesAsk, ChangesPage, Doc, Peer, Refusal, Sent,
 use super::request::{Filter, Replication};
 use crate::document::json::{Object, Value};
 use crate::limits;
+use crate::observe::metrics::Counter;
 use crate::wire::hex;
 use crate::world::{BoxFuture, Env, Instant};
 
@@ -352,6 +353,7 @@ impl Run {
         for (peer, rev) in [&self.source, &self.target].into_iter().zip(&mut course.revs) {
             *rev = Some(self.put_log(peer, rev.as_deref(), &log).await?);
         }
+        self.env.metrics().count(Counter::Checkpoints);
         course.recorded = Some(course.position.clone());
         self.progress().checkpointed_seq = Some(course.position.clone());
         course.last_log = Some(log);

@@ -22,6 +22,7 @@ use crate::config::Config;
 use crate::coordinator::Coordinator;
 use crate::document::json::Object;
 use crate::limits;
+use crate::observe::metrics::Counter;
 use crate::wire::client::{Client, Patience};
 use crate::world::Env;
 
@@ -189,6 +190,7 @@ impl Replicator {
             asked,
             progress: Arc::clone(&job.progress),
         };
+        self.env.metrics().count(Counter::ReplicationsAdded);
         jobs.insert(id, Arc::clone(&job));
         drop(jobs);
         self.env.spawn(drive(Arc::clone(self), Arc::clone(&job), run));
@@ -259,7 +261,11 @@ async fn work(job: &Job, run: &Run) -> Result<Object> {
     loop {
         job.add_event("started", run.env.wall(), None);
         let begun = run.env.now();
-        let error = match run.run().await {
+        let outcome = run.run().await;
+        if outcome.is_err() {
+            run.env.metrics().count(Counter::ReplicationsCrashed);
+        }
+        let error = match outcome {
             Err(error) if job.continuous => error,
             outcome => return outcome,
         };

@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::kv::{Batch, StorageError, Store};
 use super::overlay::{Hook, WriteView};
 use crate::limits;
+use crate::observe::metrics::{Counter, Metrics};
 use crate::world::{Env, Pool};
 
 /// Why a write was not confirmed.
@@ -161,10 +162,10 @@ async fn drive(env: Env, store: Arc<dyn Store>, mut jobs: mpsc::Receiver<Box<dyn
             waiting.drain(..).for_each(|job| job.refuse(CommitError::Stopped));
             continue;
         }
-        let (store, flag) = (Arc::clone(&store), Arc::clone(&stopped));
+        let (store, flag, metrics) = (Arc::clone(&store), Arc::clone(&stopped), Arc::clone(env.metrics()));
         waiting = env
             .blocking(Pool::Journal, move || {
-                run_group(store.as_ref(), &flag, &mut waiting);
+                run_group(store.as_ref(), &flag, &metrics, &mut waiting);
                 waiting
             })
             .await;
@@ -172,14 +173,17 @@ async fn drive(env: Env, store: Arc<dyn Store>, mut jobs: mpsc::Receiver<Box<dyn
 }
 
 /// Runs jobs from the front of `waiting` up to the size limit of a group, commits, and answers them.
-fn run_group(store: &dyn Store, stopped: &AtomicBool, waiting: &mut VecDeque<Box<dyn Work>>) {
+fn run_group(store: &dyn Store, stopped: &AtomicBool, metrics: &Metrics, waiting: &mut VecDeque<Box<dyn Work>>) {
     let mut group = Batch::new();
     let mut hooks: Vec<Hook> = Vec::new();
     let mut answers = Vec::new();
     let ran = run_jobs(store, waiting, &mut group, &mut hooks, &mut answers);
     let outcome = match ran {
         Ok(()) if group.is_empty() => Ok(()),
-        Ok(()) => store.commit(&group),
+        Ok(()) => {
+            metrics.count(Counter::Commits);
+            store.commit(&group)
+        }
         Err(error) => Err(error),
     };
     match outcome {

@@ -22,6 +22,7 @@ use hyper_util::rt::TokioIo;
 use super::tls::Connector;
 use super::url::Url;
 use crate::limits;
+use crate::observe::metrics::Counter;
 use crate::world::{BoxStream, Env};
 
 /// The body of a request: bytes, or a stream.
@@ -110,6 +111,8 @@ impl fmt::Debug for Client {
         f.write_str("Client")
     }
 }
+
+type Exchanged = (http::Response<Incoming>, SendRequest<Body>);
 
 /// An answer whose body is still to be read.
 pub struct Answer {
@@ -212,11 +215,21 @@ impl Client {
         if let Some(length) = length {
             request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
-        let mut sender = self.connection(url).await?;
-        let response = self.within(sender.send_request(request)).await?.map_err(broken)?;
+        let metrics = self.0.env.metrics();
+        metrics.count(Counter::ClientRequests);
+        let answered = self.exchange(url, request).await;
+        metrics.count(if answered.is_ok() { Counter::ClientAnswers } else { Counter::ClientFailures });
+        let (response, sender) = answered?;
         let (head, body) = response.into_parts();
         let (client, origin) = (self.clone(), url.origin());
         Ok(Answer { status: head.status, headers: head.headers, body, client, origin, sender: Some(sender) })
+    }
+
+    /// Sends a request over a connection and waits for the head of its answer.
+    async fn exchange(&self, url: &Url, request: http::Request<Body>) -> Result<Exchanged, ClientError> {
+        let mut sender = self.connection(url).await?;
+        let response = self.within(sender.send_request(request)).await?.map_err(broken)?;
+        Ok((response, sender))
     }
 
     async fn within<T>(&self, future: impl Future<Output = T>) -> Result<T, ClientError> {

@@ -222,7 +222,7 @@ fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_slice(pem).map_err(|e| error("private key", e))
 }
 
-/// The authorities of a bundle. Single ones that rustls does not understand are left out, as bundles of systems hold a few.
+/// The authorities of a bundle. Single ones that rustls does not understand are left out: bundles of systems hold some.
 fn roots(pem: &[u8]) -> Result<RootCertStore, TlsError> {
     let mut store = RootCertStore::empty();
     let (added, _) = store.add_parsable_certificates(certificates(pem)?);

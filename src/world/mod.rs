@@ -17,6 +17,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 
+use crate::observe::metrics::Metrics;
+
 pub mod scratch;
 pub mod tokio_host;
 
@@ -113,6 +115,29 @@ pub trait Host: Send + Sync + 'static {
     fn random(&self, buffer: &mut [u8]);
     /// The disk.
     fn disk(&self) -> Arc<dyn Disk>;
+    /// What the process takes of the machine; zeros where nobody knows. Blocks.
+    fn usage(&self) -> Usage {
+        Usage::default()
+    }
+}
+
+/// What a process takes of its machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Resident memory now, in bytes.
+    pub memory_bytes: u64,
+    /// Most resident memory so far, in bytes.
+    pub memory_peak_bytes: u64,
+    /// Open files and sockets.
+    pub open_files: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Switches of threads so far.
+    pub context_switches: u64,
+    /// Bytes read so far, from files and sockets.
+    pub read_bytes: u64,
+    /// Bytes written so far, to files and sockets.
+    pub written_bytes: u64,
 }
 
 /// The address that a host text names without being looked up.
@@ -202,7 +227,10 @@ pub trait File: Send + Sync + std::fmt::Debug + 'static {
 
 /// The handle through which all code reaches its host. Cheap to clone.
 #[derive(Clone)]
-pub struct Env(Arc<dyn Host>);
+pub struct Env {
+    host: Arc<dyn Host>,
+    metrics: Arc<Metrics>,
+}
 
 impl std::fmt::Debug for Env {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -217,32 +245,37 @@ pub struct Elapsed;
 impl Env {
     /// Wraps a host.
     pub fn new(host: Arc<dyn Host>) -> Self {
-        Env(host)
+        Env { host, metrics: Arc::default() }
+    }
+
+    /// What the node counts of itself.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
     }
 
     /// The host itself, for calls that need no typing.
     pub fn host(&self) -> &Arc<dyn Host> {
-        &self.0
+        &self.host
     }
 
     /// See [`Host::monotonic`].
     pub fn now(&self) -> Instant {
-        self.0.monotonic()
+        self.host.monotonic()
     }
 
     /// See [`Host::wall`].
     pub fn wall(&self) -> Duration {
-        self.0.wall()
+        self.host.wall()
     }
 
     /// See [`Host::disk`].
     pub fn disk(&self) -> Arc<dyn Disk> {
-        self.0.disk()
+        self.host.disk()
     }
 
     /// See [`Host::sleep`].
     pub async fn sleep(&self, duration: Duration) {
-        self.0.sleep(duration).await;
+        self.host.sleep(duration).await;
     }
 
     /// Runs `future` for at most `limit`; the future is dropped when the time is over.
@@ -250,13 +283,13 @@ impl Env {
         tokio::select! {
             biased;
             out = future => Ok(out),
-            () = self.0.sleep(limit) => Err(Elapsed),
+            () = self.host.sleep(limit) => Err(Elapsed),
         }
     }
 
     /// Starts a task that nobody waits for.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Box<dyn Abort> {
-        self.0.spawn(Box::pin(task))
+        self.host.spawn(Box::pin(task))
     }
 
     /// Starts a task and returns its result later; `None` when it was aborted or panicked.
@@ -266,7 +299,7 @@ impl Env {
         F: Future<Output = T> + Send + 'static,
     {
         let (tx, rx) = oneshot::channel();
-        self.0.spawn(Box::pin(async move {
+        self.host.spawn(Box::pin(async move {
             let _ = tx.send(task.await);
         }));
         async move { rx.await.ok() }
@@ -284,7 +317,7 @@ impl Env {
                 let _ = tx.send(value);
             })
         });
-        self.0.run_blocking(pool, job);
+        self.host.run_blocking(pool, job);
         match rx.await {
             Ok(value) => value,
             Err(_) => panic!("a blocking job panicked or its node stopped"),
@@ -293,12 +326,12 @@ impl Env {
 
     /// See [`Host::worker`].
     pub fn worker(&self, name: &str, stack_bytes: usize) -> Arc<dyn Worker> {
-        self.0.worker(name, stack_bytes)
+        self.host.worker(name, stack_bytes)
     }
 
     /// See [`Host::budget`].
     pub fn budget(&self, limit: Duration) -> Budget {
-        self.0.budget(limit)
+        self.host.budget(limit)
     }
 
     /// Runs a job on a worker to its end, also when the returned future is dropped; `None` when it panicked.
@@ -320,7 +353,7 @@ impl Env {
     /// Random bytes.
     pub fn random_bytes<const N: usize>(&self) -> [u8; N] {
         let mut out = [0; N];
-        self.0.random(&mut out);
+        self.host.random(&mut out);
         out
     }
 

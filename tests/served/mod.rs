@@ -112,18 +112,23 @@ pub fn request(who: &str, method: &str, target: &str, headers: &[&str], body: &s
 
 /// Sends bytes on a connection of their own and reads the answer to its end.
 pub fn exchange(to: SocketAddr, bytes: &[u8]) -> Answer {
+    parse(&exchange_raw(to, bytes))
+}
+
+/// Reads an answer.
+fn parse(text: &str) -> Answer {
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+    let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).expect("a status");
+    Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+}
+
+/// Sends bytes on a connection of their own and reads the answer as it is.
+#[allow(dead_code, reason = "each test binary uses its own part")]
+pub fn exchange_raw(to: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(to).expect("the node listens");
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
     stream.write_all(bytes).expect("the node reads");
     let mut out = Vec::new();
     stream.read_to_end(&mut out).expect("the node answers");
-    parse(&out)
-}
-
-/// Reads an answer.
-pub fn parse(bytes: &[u8]) -> Answer {
-    let text = String::from_utf8_lossy(bytes);
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
-    let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).expect("a status");
-    Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+    String::from_utf8_lossy(&out).into_owned()
 }

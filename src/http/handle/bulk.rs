@@ -13,6 +13,7 @@ use crate::document::id::DocId;
 use crate::document::json::{Object, Value, write_string};
 use crate::document::revision::Revision;
 use crate::http::{Context, Problem, Reply, Request, Result};
+use crate::observe::metrics::{Counter, Histogram};
 
 pub use super::bulk_get::bulk_get;
 
@@ -29,6 +30,8 @@ pub async fn bulk_docs(ctx: &Context, mut request: Request, db: &str) -> Result<
         Some(Value::Array(docs)) => docs,
         Some(_) => return Err(Problem::bad_request("`docs` parameter must be an array.")),
     };
+    ctx.env.metrics().count(Counter::BulkRequests);
+    ctx.env.metrics().record(Histogram::BulkDocs, docs.len() as f64);
     let new_edits = body.get("new_edits").and_then(Value::as_bool) != Some(false);
     let mut requests: Vec<WriteRequest> = docs.into_iter().map(|doc| write_request(ctx, doc)).collect::<Result<_>>()?;
     let names: Vec<_> = requests.iter().map(|r| (r.id.clone(), r.draft.rev.clone())).collect();

@@ -15,6 +15,7 @@ use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value, write_string};
 use crate::http::{ChunkSink, Context, Problem, Reply, Request, Result, Verb};
 use crate::limits;
+use crate::observe::metrics::Gauge;
 use crate::world::Env;
 
 /// GET and POST `/{db}/_changes`
@@ -35,7 +36,12 @@ pub async fn changes(ctx: &Context, mut request: Request, db: &str) -> Result<Re
     // Read before the answer begins, so that a filter that fails is an error and not half an answer.
     let first = if judged { changes.next().await? } else { None };
     let writer = Writer { env: ctx.env.clone(), db, waits: Waits::new(ctx, &args), args: args.clone(), rows: 0 };
-    let reply = Reply::generate(move |mut sink| async move { writer.run(changes, first, &mut sink).await });
+    let waits = args.feed != Feed::Normal;
+    let counted = waits.then(|| ctx.env.metrics().enter(Gauge::ChangesClients));
+    let reply = Reply::generate(move |mut sink| async move {
+        let _counted = counted;
+        writer.run(changes, first, &mut sink).await
+    });
     Ok(match args.feed {
         Feed::Normal => reply.etag(&etag),
         Feed::EventSource => reply.header(CONTENT_TYPE, "text/event-stream").header(CACHE_CONTROL, "no-cache"),

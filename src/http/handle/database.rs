@@ -13,6 +13,7 @@ use crate::auth::{options, users_design};
 use crate::coordinator::{CreateOptions, Database, DatabaseError, Want, Written};
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue;
+use crate::observe::metrics::Histogram;
 
 /// The format number of data files that clients see in `GET /{db}`: CouchDB's of 3.x.
 const DISK_FORMAT_VERSION: u32 = 8;
@@ -24,7 +25,10 @@ pub async fn handle(ctx: &Context, request: &Request, db: &str) -> Result<Reply>
         Verb::Delete => delete(ctx, request, db).await,
         _ => {
             let database = ctx.open(db, &request.user, Class::Member)?;
-            Ok(Reply::value(StatusCode::OK, &info(&database).await?))
+            let begun = ctx.env.now();
+            let info = info(&database).await?;
+            ctx.env.metrics().record_ms(Histogram::DatabaseInfo, ctx.env.now().since(begun));
+            Ok(Reply::value(StatusCode::OK, &info))
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::index::mango::groups::{GroupBy, Groups};
 use crate::index::mango::planner::{Partitioning, Plan, plan, warning};
 use crate::index::mango::request::FindRequest;
 use crate::limits;
+use crate::observe::metrics::{Counter, Histogram};
 use crate::world::{Env, Instant};
 
 struct Asked {
@@ -110,6 +111,9 @@ pub async fn find(ctx: &Context, mut request: Request, db: &str, partition: Opti
         return Err(Problem::invalid("invalid_bookmark", "The bookmark is of another index."));
     }
     let (env, started) = (ctx.env.clone(), ctx.env.now());
+    if plan.index.is_none() {
+        env.metrics().count(Counter::FindScans);
+    }
     let request = Arc::new(request);
     let (index, collator) = (plan.index.clone(), ctx.collator.clone());
     let query = FindQuery { request: Arc::clone(&request), index, partition, collator };
@@ -169,6 +173,7 @@ impl Finder {
     async fn page(&mut self, wanted: u64) -> Result<Option<Vec<Hit>>> {
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
         let Some(page) = self.hits.next(wanted).await? else { return Ok(None) };
+        self.env.metrics().add(Counter::FindDocuments, page.docs);
         self.figures.keys += page.keys;
         self.figures.docs += page.docs;
         self.figures.matches += page.hits.len() as u64;
@@ -189,6 +194,7 @@ impl Finder {
         self.skip -= skipped as u64;
         self.left -= hits.len() as u64;
         self.figures.results += hits.len() as u64;
+        self.env.metrics().add(Counter::FindResults, hits.len() as u64);
         if let Some(last) = hits.last() {
             self.last = Some(last.bookmark());
         }
@@ -222,6 +228,8 @@ impl Finder {
     fn tail(&self) -> Vec<u8> {
         let figures = &self.figures;
         let examined = if self.hits.is_covering() { 0 } else { figures.docs };
+        let took = self.env.now().since(self.started);
+        self.env.metrics().record_ms(Histogram::FindTime, took);
         let mut tail = Object::new();
         tail.push("bookmark", self.last.as_ref().map_or(NIL.to_owned(), Bookmark::encode));
         if self.request.count {
@@ -234,7 +242,7 @@ impl Finder {
             stats.push("total_docs_examined", if by_quorum { 0 } else { examined });
             stats.push("total_quorum_docs_examined", if by_quorum { examined } else { 0 });
             stats.push("results_returned", figures.results);
-            let spent_ms = self.env.now().since(self.started).as_secs_f64() * 1000.0;
+            let spent_ms = took.as_secs_f64() * 1000.0;
             let number = format!("{spent_ms:.3}");
             stats.push("execution_time_ms", json::parse(number.as_bytes()).unwrap_or(Value::Null));
             tail.push("execution_stats", stats);

@@ -1,14 +1,17 @@
 //! `/_node/{name}`: this node's configuration, versions and numbers.
 
+use std::sync::Arc;
+
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::super::request::Verb;
-use super::super::stats::Stats;
 use super::super::{Context, Problem, Reply, Request, Result};
 use super::not_yet;
 use crate::auth::admins;
 use crate::config::SECTIONS_CLOSED_TO_REQUESTS;
+use crate::http::stats::Levels;
+use crate::world::Pool;
 
 /// `rest` is the path behind `_node`.
 pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<Reply> {
@@ -26,27 +29,48 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
         ["_config", section] => Ok(Reply::value(StatusCode::OK, &json!(ctx.config.section(section)))),
         ["_config", section, key] => setting(ctx, request, section, key).await,
         ["_versions"] => Ok(Reply::value(StatusCode::OK, &versions())),
-        ["_system"] => Ok(Reply::value(StatusCode::OK, &ctx.stats.system(&ctx.env))),
-        ["_stats", path @ ..] => stats(ctx, path),
+        ["_system"] => Ok(Reply::value(StatusCode::OK, &ctx.stats.system(&ctx.env, &levels(ctx).await))),
+        ["_stats", path @ ..] => stats(ctx, path).await,
         ["_prometheus"] => {
-            let text = ctx.stats.prometheus(&ctx.env, ctx.coordinator.damage());
+            let text = ctx.stats.prometheus(&ctx.env, &levels(ctx).await);
             Ok(Reply::typed(StatusCode::OK, "text/plain; version=2.0", text))
         }
-        // What a restart would show: the settings of the files. The process goes on, as nothing would start it again.
-        ["_restart"] => reload(ctx).await,
+        ["_restart"] => restart(ctx).await,
         ["_nodes", ..] => Err(not_yet::endpoint("_nodes")),
         _ => Err(Problem::missing()),
     }
 }
 
 fn versions() -> Value {
-    json!({"settee": {"version": env!("CARGO_PKG_VERSION")}})
+    json!({
+        "settee": {"version": env!("CARGO_PKG_VERSION")},
+        "javascript_engine": {"name": "quickjs-ng"},
+        "collation_driver": {"name": "icu4x"},
+    })
+}
+
+/// The program starts anew once its requests are answered. Settings that it could not start with are told first, and
+/// then it goes on as it is.
+async fn restart(ctx: &Context) -> Result<Reply> {
+    let reply = reload(ctx).await?;
+    ctx.restart.notify_one();
+    Ok(reply)
+}
+
+async fn levels(ctx: &Context) -> Levels {
+    let host = Arc::clone(ctx.env.host());
+    Levels {
+        open_databases: ctx.coordinator.open_databases() as u64,
+        replications: ctx.replicator.jobs().len() as u64,
+        damaged_reads: ctx.coordinator.damage().refused(),
+        damaged_places: ctx.coordinator.damage().places().len() as u64,
+        usage: ctx.env.blocking(Pool::Foreground, move || host.usage()).await,
+    }
 }
 
 /// The tree of statistics, or what `path` names in it.
-fn stats(ctx: &Context, path: &[&str]) -> Result<Reply> {
-    let mut tree = ctx.stats.tree(ctx.coordinator.database_names(&Default::default()).len() as u64);
-    tree["settee"] = Stats::of_settee(ctx.coordinator.damage());
+async fn stats(ctx: &Context, path: &[&str]) -> Result<Reply> {
+    let tree = ctx.stats.tree(ctx.env.metrics(), &levels(ctx).await);
     let found = path.iter().try_fold(&tree, |at, name| at.get(name));
     found.map(|value| Reply::value(StatusCode::OK, value)).ok_or_else(Problem::missing)
 }

@@ -9,6 +9,7 @@ use crate::auth::access::Class;
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
 use crate::http::{Context, Reply, Request, Result};
+use crate::observe::metrics::Counter;
 
 /// `POST /{db}/_purge`
 ///
@@ -22,7 +23,9 @@ pub async fn purge(ctx: &Context, mut request: Request, db: &str) -> Result<Repl
     for (id, list) in body.iter() {
         asked.push((DocId::new(id), revisions(list)?));
     }
+    ctx.env.metrics().count(Counter::PurgeRequests);
     let purged = db.purge(asked).await?;
+    ctx.env.metrics().add(Counter::DocumentPurges, purged.len() as u64);
     let purged: Object = purged.iter().map(|(id, revs)| (id.as_str().to_owned(), revs_json(revs))).collect();
     let mut out = Object::new();
     out.push("purge_seq", Value::Null);

@@ -15,6 +15,7 @@ use crate::coordinator::{Database, DatabaseView, GroupRow, KeyBound, KeySpan, Vi
 use crate::document::id::{DocId, check_partition};
 use crate::document::json::write_string;
 use crate::http::{ChunkSink, Context, Problem, Reply, Request, Result, Verb};
+use crate::observe::metrics::Counter;
 
 /// GET and POST `/{db}/_design/{ddoc}/_view/{view}`; with a partition, below `/{db}/_partition/{partition}`.
 ///
@@ -28,6 +29,7 @@ pub async fn query(
     partition: Option<&str>,
 ) -> Result<Reply> {
     let db = ctx.open(db, &request.user, Class::Member)?;
+    ctx.env.metrics().count(Counter::ViewReads);
     let mut args = match request.verb {
         Verb::Post => {
             request.require_json()?;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::kv::{Batch, StorageError};
 use super::planted::{Bug, Planted};
 use crate::limits;
+use crate::observe::metrics::{Counter, Histogram};
 use crate::world::{Disk, Env, File, OpenMode};
 
 mod frame;
@@ -89,9 +90,13 @@ impl Journal {
         let position = self.next;
         let frame = frame::encode(self.salt, position, batch);
         self.file.write_at(self.at, &frame)?;
+        let begun = self.env.now();
         if !self.planted.has(Bug::SkipFsync) {
             self.file.sync()?;
         }
+        let metrics = self.env.metrics();
+        metrics.record(Histogram::SyncTime, self.env.now().since(begun).as_secs_f64() * 1e6);
+        metrics.add(Counter::JournalBytes, frame.len() as u64);
         self.at += frame.len() as u64;
         self.next += 1;
         let at = self.at;

@@ -13,12 +13,13 @@ use rand::rngs::SysRng;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 
-use super::{Abort, BoxFuture, BoxStream, Budget, Disk, Env, Host, Instant, Job, Listener, Pool, Worker};
+use super::{Abort, BoxFuture, BoxStream, Budget, Disk, Env, Host, Instant, Job, Listener, Pool, Usage, Worker};
 
 mod disk;
 mod pools;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 use disk::OsDisk;
 use pools::{ThreadPools, ThreadWorker};
@@ -110,6 +111,10 @@ impl Host for TokioHost {
         if let Err(error) = SysRng.try_fill_bytes(buffer) {
             panic!("the operating system gives no random bytes: {error}");
         }
+    }
+
+    fn usage(&self) -> Usage {
+        usage::of_this_process()
     }
 
     fn disk(&self) -> Arc<dyn Disk> {
