@@ -100,7 +100,7 @@ fn documented() -> BTreeMap<(String, String), usize> {
 fn every_option_is_on_the_page_once_and_every_one_there_is_read() {
     let (code, page) = (code(), documented());
     let read = read_by_code(&code);
-    assert!(read.len() > 60 && page.len() > 100, "the search finds too little: {} {}", read.len(), page.len());
+    assert!(read.len() > 60 && page.len() > 80, "the search finds too little: {} {}", read.len(), page.len());
     // Kept from start to start, or read as a whole section: no single key stands in the code.
     let whole = [("admins", "NAME"), ("jwt_keys", "family:kid")];
     let missing: Vec<String> = read

@@ -27,11 +27,13 @@ enum Right {
     Member,
     /// Administrators of the database.
     Database,
+    /// Administrators of the database; members are told as CouchDB tells that a design document was not saved.
+    Index,
     /// Administrators of the database, others are told 401 whoever they are.
     Maintenance,
 }
 
-use Right::{Database, Maintenance, Member, Metrics, Named, Open, Server, ServerUntried};
+use Right::{Database, Index, Maintenance, Member, Metrics, Named, Open, Server, ServerUntried};
 
 /// What a caller is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,6 +52,7 @@ const NO_MAINTAINER: (u16, &str) = (401, "You are not a server or db admin.");
 const STRANGER: (u16, &str) = (401, "You are not authorized to access this db.");
 const OUTSIDER: (u16, &str) = (403, "You are not allowed to access this db.");
 const NO_DATABASE: (u16, &str) = (403, "You are not a db or server admin.");
+const NOT_SAVED: (u16, &str) = (500, "Unknown error while saving the design document: forbidden");
 const NO_NAME: (u16, &str) = (401, "You are not an authenticated user");
 
 /// The refusal that a caller is told; `None`: may do it.
@@ -63,7 +66,8 @@ fn refusal(right: Right, rank: Rank) -> Option<(u16, &'static str)> {
         Metrics => (rank != Rank::Watcher).then_some(NO_METRICS),
         Member => (rank < Rank::Member).then_some(stranger),
         Database if rank == Rank::Member => Some(NO_DATABASE),
-        Database => (rank < Rank::Member).then_some(stranger),
+        Index if rank == Rank::Member => Some(NOT_SAVED),
+        Database | Index => (rank < Rank::Member).then_some(stranger),
         Maintenance => (rank < Rank::DatabaseAdmin).then_some(NO_MAINTAINER),
     }
 }
@@ -82,7 +86,7 @@ const SERVER_ROWS: &[Row] = &[
     ("GET", "/_session", "", Open),
     ("POST", "/_session", r#"{"name":"joe","password":"pw"}"#, Open),
     ("DELETE", "/_session", "", Open),
-    ("POST", "/_replicate", r#"{"source":"none","target":"nowhere"}"#, Named),
+    ("POST", "/_replicate", r#"{"replication_id":"none","cancel":true}"#, Named),
     ("POST", "/_search_analyze", r#"{"analyzer":"standard","text":"a"}"#, Open),
     ("GET", "/_all_dbs", "", Server),
     ("GET", "/_dbs_info", "", Server),
@@ -148,8 +152,8 @@ const DATABASE_ROWS: &[Row] = &[
     ("POST", "/{d}/_find", r#"{"selector":{"x":1}}"#, Member),
     ("POST", "/{d}/_explain", r#"{"selector":{"x":1}}"#, Member),
     ("GET", "/{d}/_index", "", Member),
-    ("POST", "/{d}/_index", r#"{"index":{"fields":["x"]},"ddoc":"i","name":"n"}"#, Database),
-    ("DELETE", "/{d}/_index/none/json/none", "", Database),
+    ("POST", "/{d}/_index", r#"{"index":{"fields":["x"]},"ddoc":"i","name":"n"}"#, Index),
+    ("DELETE", "/{d}/_index/i/json/n", "", Database),
     ("GET", "/{d}/_security", "", Member),
     ("GET", "/{d}/_revs_limit", "", Member),
     ("PUT", "/{d}/_revs_limit", "1000", Database),
@@ -264,7 +268,7 @@ const HANDLERS: &str = "chttpd/authentication_handlers={chttpd_auth, cookie_auth
     {chttpd_auth, default_authentication_handler}";
 
 fn start() -> Served {
-    let served = Served::start(&[HANDLERS, "jwt_keys/hmac:_default=a2V5"]);
+    let served = Served::start(&[HANDLERS, "jwt_keys/hmac:_default=a2V5", "chttpd_auth/secret=kept-by-a-reload"]);
     for (name, roles) in [("joe", ""), ("eye", r#""_metrics""#), ("mem", ""), ("rol", r#""team""#), ("dba", "")] {
         let user = format!(r#"{{"name":"{name}","type":"user","roles":[{roles}],"password":"pw"}}"#);
         served.must("PUT", &format!("/_users/org.couchdb.user:{name}"), &user);
