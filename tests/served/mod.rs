@@ -33,6 +33,7 @@ impl Answer {
     }
 }
 
+#[allow(dead_code, reason = "each test binary uses its own part")]
 pub struct Served {
     pub runtime: Runtime,
     pub env: Env,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::document::open;
 use super::local::state_etag;
 use super::shown::{Data, row_doc, write_pieces};
+use super::users::{self, Lister};
 use super::view_query::ViewArgs;
 use crate::coordinator::{AllDocs, AllDocsQuery, AllDocsRow, Database, DocSource, KeyBounds, RowDoc};
 use crate::document::id::check_partition;
@@ -19,7 +20,8 @@ use crate::http::{ChunkSink, Context, Problem, Reply, Request, Result, Verb};
 pub async fn list(ctx: &Context, mut request: Request, db: &str, kind: ListKind) -> Result<Reply> {
     let db = open(ctx, &request, db)?;
     let args = arguments(&mut request).await?;
-    reply(&request, &db, source(kind), args).await
+    let lister = users::lister(ctx, &request.user, &db);
+    reply(&request, &db, source(kind), (args, lister)).await
 }
 
 /// GET and POST `/{db}/_partition/{name}/_all_docs`.
@@ -36,7 +38,7 @@ pub async fn partition(ctx: &Context, mut request: Request, db: &str, name: &str
     if args.partition.take().is_some_and(|given| given != name) {
         return Err(Problem::bad_request("Conflicting value for `partition` in query string"));
     }
-    reply(&request, &db, DocSource::Partition(name.to_owned()), args).await
+    reply(&request, &db, DocSource::Partition(name.to_owned()), (args, None)).await
 }
 
 async fn arguments(request: &mut Request) -> Result<ViewArgs> {
@@ -52,10 +54,17 @@ async fn arguments(request: &mut Request) -> Result<ViewArgs> {
 ///
 /// # Errors
 /// As [`list`].
-async fn reply(request: &Request, db: &Arc<Database>, source: DocSource, args: ViewArgs) -> Result<Reply> {
+async fn reply(
+    request: &Request,
+    db: &Arc<Database>,
+    source: DocSource,
+    (args, lister): (ViewArgs, Option<Lister>),
+) -> Result<Reply> {
     check(db, &source, &args)?;
     let etag = match source {
         DocSource::Local => None,
+        // What is seen depends on who sees it.
+        _ if lister.is_some() => None,
         _ => Some(list_etag(db, request, &args).await?),
     };
     if let Some(etag) = &etag
@@ -67,7 +76,7 @@ async fn reply(request: &Request, db: &Arc<Database>, source: DocSource, args: V
     let rows = begin(db, source, &args).await?;
     let db = Arc::clone(db);
     let reply = Reply::generate(move |mut sink| async move {
-        write_list(&db, rows, &args, &mut sink).await?;
+        write_list(&db, rows, (&args, lister.as_ref()), &mut sink).await?;
         sink.write(b"\n").await?;
         sink.flush().await
     });
@@ -100,7 +109,7 @@ pub async fn queries(ctx: &Context, mut request: Request, db: &str, kind: ListKi
                 sink.write(b",\r\n").await?;
             }
             let rows = begin(&db, source(kind), args).await?;
-            write_list(&db, rows, args, &mut sink).await?;
+            write_list(&db, rows, (args, None), &mut sink).await?;
         }
         sink.write(b"\r\n]}\n").await?;
         sink.flush().await
@@ -160,12 +169,20 @@ fn query(source: DocSource, args: &ViewArgs) -> AllDocsQuery {
 }
 
 /// `{"total_rows":..,"offset":..,"rows":[..]}` without a line end.
-async fn write_list(db: &Arc<Database>, mut list: AllDocs, args: &ViewArgs, sink: &mut ChunkSink) -> Result<()> {
+async fn write_list(
+    db: &Arc<Database>,
+    mut list: AllDocs,
+    (args, lister): (&ViewArgs, Option<&Lister>),
+    sink: &mut ChunkSink,
+) -> Result<()> {
     sink.write(&head(&list)).await?;
     let data = if args.attachments { Data::All } else { Data::None };
     let mut first = true;
     while let Some(page) = list.next().await? {
-        for row in page {
+        for mut row in page {
+            if let Some(lister) = lister {
+                lister.limit(&mut row);
+            }
             if !first {
                 sink.write(b",\r\n").await?;
             }

@@ -1,11 +1,11 @@
 //! The users database: its rules (`auth::users`) put before reads and writes of its documents.
 
-use super::super::route::InDatabase;
+use super::super::route::{InDatabase, ListKind};
 use crate::auth::access::{self, Class, Rank};
 use crate::auth::security::SecurityObject;
 use crate::auth::users::{self, Caller};
 use crate::auth::{UserCtx, options, password_rules};
-use crate::coordinator::{Database, Want, WriteRequest};
+use crate::coordinator::{AllDocsRow, Database, Want, WriteRequest};
 use crate::document::draft::Draft;
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
@@ -24,7 +24,13 @@ fn caller<'a>(db: &Database, user: &'a UserCtx) -> Caller<'a> {
     Caller { user, is_admin: Rank::of(user, Some(&security)) >= Rank::DatabaseAdmin }
 }
 
-/// Lists, feeds and queries of the users database are for server administrators.
+/// Whether those who may read the users database may list it: `chttpd_auth/users_db_public`.
+fn is_public(ctx: &Context) -> bool {
+    options::bool(&ctx.config, "users_db_public", false)
+}
+
+/// Lists, feeds and queries of the users database are for server administrators; `_all_docs` alone is for its members
+/// too, where the database is public.
 ///
 /// # Errors
 /// 404 without such a database, then the refusals of members, then 401.
@@ -42,6 +48,9 @@ pub fn check_lists(ctx: &Context, request: &Request, db: &str, at: &InDatabase) 
         return Ok(());
     }
     ctx.open(db, &request.user, Class::Member)?;
+    if matches!(at, InDatabase::List(ListKind::All)) && is_public(ctx) {
+        return Ok(());
+    }
     Ok(access::check(Class::ServerAdmin, &request.user, None)?)
 }
 
@@ -83,6 +92,37 @@ pub fn must_see_all(ctx: &Context, user: &UserCtx, db: &Database, id: &DocId) ->
     match sight(ctx, user, db, id)? {
         Sight::Whole => Ok(()),
         Sight::Fields(_) => Err(Problem::missing()),
+    }
+}
+
+/// What a caller who is no administrator sees in a list of the users database.
+pub struct Lister {
+    user: UserCtx,
+    fields: Vec<String>,
+}
+
+/// Who lists the users database and may not see all of it; `None`: all may be shown.
+pub fn lister(ctx: &Context, user: &UserCtx, db: &Database) -> Option<Lister> {
+    if !is_users_db(ctx, &db.name) || caller(db, user).is_admin {
+        return None;
+    }
+    Some(Lister { user: user.clone(), fields: options::list(&ctx.config, "public_fields", "") })
+}
+
+impl Lister {
+    /// Takes what may not be seen out of a row.
+    pub fn limit(&self, row: &mut AllDocsRow) {
+        let AllDocsRow::Found { id, doc, .. } = row else { return };
+        let Some(Some(shown)) = doc else { return };
+        let caller = Caller { user: &self.user, is_admin: false };
+        let visible = match caller.sees_all(id.as_str()) {
+            Ok(true) => true,
+            Ok(false) => Sight::Fields(self.fields.clone()).limit(&mut shown.stored).is_ok(),
+            Err(_) => false,
+        };
+        if !visible {
+            *doc = Some(None);
+        }
     }
 }
 

@@ -133,3 +133,24 @@ fn a_document_with_conflicts_opens_nothing() {
     let login = send(&served, "c:pw", "GET", "/", "");
     assert!(status(&login) == 401 && login.contains("conflict must be resolved"), "{login}");
 }
+
+#[test]
+fn a_public_users_database_is_listed_with_public_fields_only() {
+    let served = open(&["chttpd_auth/public_fields=nick"]);
+    for (name, more) in [("ann", r#","nick":"A""#), ("bob", "")] {
+        let doc = user(name, &format!(r#","password":"pw"{more}"#));
+        assert_eq!(status(&send(&served, "", "PUT", &format!("{USER}{name}"), &doc)), 201);
+    }
+    let list = |who: &str| send(&served, who, "GET", "/_users/_all_docs?include_docs=true", "");
+    assert_eq!(status(&list("bob:pw")), 401);
+    let at = "/_node/_local/_config/chttpd_auth/users_db_public";
+    assert_eq!(status(&served.ask("PUT", at, "", "\"true\"")), 200);
+    let seen = list("bob:pw");
+    assert_eq!(status(&seen), 200, "{seen}");
+    assert!(seen.contains("\"nick\":\"A\"") && seen.matches("derived_key").count() == 1, "{seen}");
+    let of = |id: &str| seen.lines().find(|line| line.contains(id)).unwrap_or_default().to_owned();
+    assert!(of("user:bob").contains("derived_key") && of("_design/_auth").contains("\"doc\":null"), "{seen}");
+    let nobody = list("");
+    assert!(status(&nobody) == 200 && !nobody.contains("salt") && header(&nobody, "etag").is_none(), "{nobody}");
+    assert_eq!(status(&send(&served, "bob:pw", "GET", "/_users/_changes?include_docs=true", "")), 401);
+}
