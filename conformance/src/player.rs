@@ -23,8 +23,9 @@ const POLL: Duration = Duration::from_millis(500);
 const HEAD_START: Duration = Duration::from_secs(1);
 /// How much longer than its silence a step in the background may take in all.
 const BACKGROUND_GRACE: Duration = Duration::from_secs(60);
-/// The longest a case may take; a feed that only ever sends heartbeats would never end otherwise.
-const CASE_MAX: Duration = Duration::from_secs(900);
+/// The longest a case may take: a feed that only ever sends heartbeats would never end otherwise. The slowest case
+/// against a healthy server takes 20 s.
+const CASE_MAX: Duration = Duration::from_secs(120);
 /// Names of a play's databases, all of which are deleted at its end.
 const DATABASES: [&str; 4] = ["db", "db2", "db3", "db4"];
 /// Variables whose values are written back into answers, longer names before those they begin with.
