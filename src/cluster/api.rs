@@ -77,6 +77,14 @@ pub enum Service {
     Members = 5,
 }
 
+impl Service {
+    /// The service of a byte on the wire.
+    pub(super) fn of(byte: u8) -> Option<Service> {
+        let all = [Service::Shard, Service::Catalogue, Service::Sync, Service::Http, Service::Members];
+        all.into_iter().find(|service| *service as u8 == byte)
+    }
+}
+
 /// How urgent a call is, its answer included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -87,6 +95,13 @@ pub enum Class {
     Foreground = 1,
     /// Nobody waits: repair, moves.
     Background = 2,
+}
+
+impl Class {
+    /// The class of a byte on the wire.
+    pub(super) fn of(byte: u8) -> Option<Class> {
+        [Class::Control, Class::Foreground, Class::Background].into_iter().find(|class| *class as u8 == byte)
+    }
 }
 
 /// Answers the calls of one service.

@@ -5,21 +5,54 @@
 //! to the handler. Assumes: nodes that know the cluster's secret are honest. Promises: [`CallError::Down`] only when a
 //! call was surely not sent; a node that hangs costs its callers at most `[cluster] suspect_ms`; memory per connection
 //! and call is bounded (`limits.rs`).
+//!
+//! `frame` cuts and seals bytes, `handshake` makes two nodes known to each other, `packet` says what a frame means,
+//! `line` runs a connection, `link` is its calling and `serving` its answering side, `stream` the two ends of a call.
+//! `peer` keeps the connections, `members` the documents of `_nodes`, `gossip` spreads them, `join` takes in a new node.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
-use crate::world::Env;
+use crate::config::Config;
+use crate::document::json::Object;
+use crate::limits;
+use crate::world::{Env, Instant, Listener};
 
-pub mod api;
-pub mod stream;
+mod api;
+mod counters;
+mod frame;
+mod gossip;
+mod handshake;
+mod join;
+mod line;
+mod link;
+mod members;
+mod packet;
+mod peer;
+mod queue;
+mod serving;
+mod start;
+mod stream;
+#[cfg(test)]
+mod tests;
 
 pub use api::{CallError, Class, Handler, Member, NodeName, Service};
+pub use counters::Counted;
+pub use join::make_token;
+pub use members::{MemberError, Record, Records};
+pub use start::StartError;
 pub use stream::{Gone, Incoming, Reply};
+
+use counters::Counters;
+use line::Timing;
+use members::Table;
+use serving::Serving;
 
 /// A node's view of its cluster. Cheap to clone.
 #[derive(Clone)]
@@ -27,9 +60,29 @@ pub struct Cluster(Arc<Inner>);
 
 struct Inner {
     env: Env,
+    config: Config,
     name: NodeName,
-    handlers: RwLock<BTreeMap<Service, Arc<dyn Handler>>>,
+    table: Table,
+    handlers: Arc<Handlers>,
+    counters: Arc<Counters>,
+    /// What large bodies of calls share.
+    bodies: Arc<Semaphore>,
+    peers: peer::Peers,
+    /// The open port, and its listener until it is in use.
+    port: Mutex<(Option<SocketAddr>, Option<Box<dyn Listener>>)>,
+    enabling: tokio::sync::Mutex<()>,
     version: watch::Sender<u64>,
+    stopping: watch::Sender<bool>,
+}
+
+/// Who answers which service.
+#[derive(Default)]
+struct Handlers(RwLock<BTreeMap<Service, Arc<dyn Handler>>>);
+
+impl Handlers {
+    fn get(&self, service: Service) -> Option<Arc<dyn Handler>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&service).cloned()
+    }
 }
 
 impl std::fmt::Debug for Cluster {
@@ -39,14 +92,35 @@ impl std::fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// A node without a cluster port: itself is the only member.
+    /// A node without a cluster port and without a memory: itself is the only member.
     pub fn alone(env: &Env, name: impl Into<NodeName>) -> Cluster {
+        let name = name.into();
+        let own = Record { joined: true, ..Record::fresh() };
+        let table = Table::in_memory(env, Records::from([(name.to_string(), own)]));
+        Cluster::over(env, &Config::in_memory(env, Vec::new()), name, table)
+    }
+
+    fn over(env: &Env, config: &Config, name: NodeName, table: Table) -> Cluster {
         Cluster(Arc::new(Inner {
             env: env.clone(),
-            name: name.into(),
-            handlers: RwLock::default(),
+            config: config.clone(),
+            name,
+            table,
+            handlers: Arc::default(),
+            counters: Arc::default(),
+            bodies: Serving::budget(),
+            peers: Mutex::default(),
+            port: Mutex::default(),
+            enabling: tokio::sync::Mutex::default(),
             version: watch::Sender::new(0),
+            stopping: watch::Sender::new(false),
         }))
+    }
+
+    /// Ends all connections and lets the handlers go. Calls from then on answer [`CallError::Down`].
+    pub fn stop(&self) {
+        self.0.stopping.send_replace(true);
+        self.0.handlers.0.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// This node's name.
@@ -56,12 +130,12 @@ impl Cluster {
 
     /// The members of the cluster (`cluster_nodes`), sorted by name.
     pub fn members(&self) -> Vec<Member> {
-        vec![Member { name: self.0.name.clone(), zone: None, address: None, joined: true }]
+        self.0.table.members()
     }
 
     /// Whether calls reach that node: connected and not suspected. True for this node itself.
     pub fn is_up(&self, node: &NodeName) -> bool {
-        *node == self.0.name
+        *node == self.0.name || self.peer(node).is_some_and(|peer| peer.link().is_some())
     }
 
     /// Changes when members or connections change; the value is a counter without meaning.
@@ -69,10 +143,28 @@ impl Cluster {
         self.0.version.subscribe()
     }
 
+    fn changed(&self) {
+        self.0.version.send_modify(|version| *version += 1);
+    }
+
+    /// What happened on the connections since the start.
+    pub fn counters(&self) -> Vec<Counted> {
+        self.0.counters.all()
+    }
+
+    fn timing(&self) -> Timing {
+        let ms = |key, default, most| Duration::from_millis(self.0.config.u64("cluster", key, default).clamp(10, most));
+        let suspect = ms("suspect_ms", limits::CLUSTER_SUSPECT_MS, limits::CLUSTER_SUSPECT_MAX_MS);
+        // At least three signs of life fall into the time after which silence counts.
+        let heartbeat = ms("heartbeat_ms", limits::CLUSTER_HEARTBEAT_MS, limits::CLUSTER_SUSPECT_MAX_MS);
+        Timing { heartbeat: heartbeat.min(suspect / 3), suspect }
+    }
+
     /// Sends `body` and waits for the one message of the answer, at most until `deadline`.
     ///
     /// # Errors
-    /// [`CallError`]
+    /// [`CallError`]. [`CallError::Down`] also when the time was over before the body was sent: the other side does not
+    /// begin a call whose body is not whole.
     pub async fn call(
         &self,
         to: &NodeName,
@@ -81,15 +173,14 @@ impl Cluster {
         body: Bytes,
         deadline: Duration,
     ) -> Result<Bytes, CallError> {
-        let answer = async {
-            let mut incoming = self.open_until(to, service, class, body, Some(deadline)).await?;
-            match incoming.next().await? {
-                Some(message) => Ok(message),
-                None => Err(CallError::Unknown("the answer is empty".to_owned())),
-            }
-        };
-        match self.0.env.timeout(deadline, answer).await {
-            Ok(answer) => answer,
+        let env = &self.0.env;
+        let until = Instant(env.now().0.saturating_add(deadline));
+        let opened = env.timeout(deadline, self.open_until(to, service, class, body, Some(until))).await;
+        let mut incoming = opened.unwrap_or(Err(CallError::Down))?;
+        match env.timeout(until.since(env.now()), incoming.next()).await {
+            Ok(Ok(Some(message))) => Ok(message),
+            Ok(Ok(None)) => Err(CallError::Unknown("the answer is empty".to_owned())),
+            Ok(Err(error)) => Err(error),
             Err(_) => Err(CallError::Unknown("no answer in time".to_owned())),
         }
     }
@@ -112,57 +203,68 @@ impl Cluster {
         &self,
         to: &NodeName,
         service: Service,
-        _class: Class,
+        class: Class,
         body: Bytes,
-        deadline: Option<Duration>,
+        deadline: Option<Instant>,
     ) -> Result<Incoming, CallError> {
-        if *to != self.0.name {
-            return Err(CallError::Down);
+        if *to == self.0.name {
+            return self.open_here(service, body, deadline);
         }
-        let handlers = self.0.handlers.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(handler) = handlers.get(&service) else {
-            return Err(CallError::Refused(format!("no handler for the service {service:?}")));
+        if body.len() > limits::CLUSTER_MESSAGE_BYTES {
+            return Err(CallError::Refused("the body is beyond the largest message".to_owned()));
+        }
+        let link = self.peer(to).and_then(|peer| peer.link()).ok_or(CallError::Down)?;
+        self.0.counters.calls.fetch_add(1, Ordering::Relaxed);
+        link.open(service, class, body, deadline).await
+    }
+
+    fn open_here(&self, service: Service, body: Bytes, deadline: Option<Instant>) -> Result<Incoming, CallError> {
+        let Some(handler) = self.0.handlers.get(service) else {
+            return Err(CallError::Refused(format!("this node has no service {}", service as u8)));
         };
-        let until = deadline.map(|left| crate::world::Instant(self.0.env.now().0.saturating_add(left)));
-        let (reply, incoming) = stream::local(&self.0.env, until);
+        let (reply, incoming) = stream::local(&self.0.env, deadline);
         self.0.env.spawn(handler.handle(self.0.name.clone(), body, reply));
         Ok(incoming)
     }
 
     /// Answers calls of `service` with `handler` from now on, in place of an earlier one.
     pub fn serve(&self, service: Service, handler: Arc<dyn Handler>) {
-        self.0.handlers.write().unwrap_or_else(PoisonError::into_inner).insert(service, handler);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::world::BoxFuture;
-
-    struct Echo;
-
-    impl Handler for Echo {
-        fn handle(&self, from: NodeName, body: Bytes, reply: Reply) -> BoxFuture<'static, ()> {
-            let left = reply.deadline();
-            Box::pin(async move { reply.answer(Bytes::from(format!("{from} {body:?} {}", left.as_secs()))).await })
-        }
+        self.0.handlers.0.write().unwrap_or_else(PoisonError::into_inner).insert(service, handler);
     }
 
-    #[tokio::test]
-    async fn a_node_alone_calls_itself_and_nobody_else() {
-        let cluster = Cluster::alone(&crate::world::tokio_host::env(tokio::runtime::Handle::current()), "a@h");
-        let (me, other) = (cluster.name().clone(), NodeName::from("b@h"));
-        let call = |to: NodeName, service| {
-            let cluster = cluster.clone();
-            let body = Bytes::from_static(b"x");
-            async move { cluster.call(&to, service, Class::Control, body, Duration::from_secs(100)).await }
-        };
-        cluster.serve(Service::Sync, Arc::new(Echo));
-        assert_eq!(call(me.clone(), Service::Sync).await, Ok(Bytes::from_static(b"a@h b\"x\" 99")));
-        assert!(matches!(call(me.clone(), Service::Shard).await, Err(CallError::Refused(_))));
-        assert_eq!(call(other.clone(), Service::Sync).await, Err(CallError::Down));
-        assert!(cluster.is_up(&me) && !cluster.is_up(&other));
-        assert_eq!(cluster.members().into_iter().map(|m| m.name).collect::<Vec<_>>(), [me]);
+    fn serve_members(&self) {
+        self.serve(Service::Members, Arc::new(gossip::Gossip(self.0.table.clone())));
+    }
+
+    /// The documents of `_nodes` by name, tombstones included.
+    pub fn records(&self) -> Arc<Records> {
+        self.0.table.records()
+    }
+
+    /// Adds or changes a member's document. `rev`: the one that it replaces; none for a new or a removed one.
+    ///
+    /// # Errors
+    /// [`MemberError`]
+    pub async fn put_member(&self, name: &str, body: Object, rev: Option<String>) -> Result<Record, MemberError> {
+        self.0.table.put(name, body, rev).await
+    }
+
+    /// Removes a member. A `rev` that is given must be the current one.
+    ///
+    /// # Errors
+    /// [`MemberError`]
+    pub async fn delete_member(&self, name: &str, rev: Option<String>) -> Result<Record, MemberError> {
+        self.0.table.delete(name, rev).await
+    }
+
+    /// Adds a member whose address is known.
+    ///
+    /// # Errors
+    /// [`MemberError::Conflict`] when it is one already.
+    pub async fn add_member(&self, name: &str, address: &str) -> Result<(), MemberError> {
+        self.0.table.put(name, Object::new(), None).await?;
+        let address = address.to_owned();
+        let tell = move |record: &mut Record| record.contact.address = address;
+        self.0.table.adjust(&name.into(), tell).await
     }
 }

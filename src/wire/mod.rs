@@ -1,5 +1,6 @@
 //! What goes between machines and to disk: compact codecs written by hand, addresses, the HTTP client, TLS.
 
+pub mod address;
 pub mod client;
 pub mod codec;
 pub mod hex;

@@ -1,0 +1,317 @@
+//! How two nodes get to know each other: a mutual challenge over a shared secret.
+//!
+//! ```text
+//!   initiator                                     responder
+//!     hello: versions, names, address, nonce  ->
+//!                                              <-  welcome: version, name, address, nonce
+//!     proof: HMAC(secret, "initiator", both)  ->
+//!                                              <-  proof: HMAC(secret, "responder", both)
+//! ```
+//!
+//! The proofs are over all bytes of both greetings: nonces, names and roles. So nothing can be replayed, reflected or
+//! changed, the secret never travels, and a stranger gets no proof to work on. Frames after it are sealed with keys
+//! made of the secret and the greetings. What travels is not encrypted.
+
+use bytes::{Bytes, BytesMut};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::api::NodeName;
+use super::frame::{FrameError, Opener, Sealer, public_key};
+use crate::limits;
+use crate::wire::codec::{CodecError, Reader, put_str};
+use crate::world::{BoxStream, Env};
+
+/// The first bytes of a greeting.
+const MAGIC: &[u8] = b"settee";
+/// The versions of packets and services that this build speaks.
+const VERSIONS: (u8, u8) = (1, 1);
+
+const HELLO: u8 = 1;
+const WELCOME: u8 = 2;
+const PROOF: u8 = 3;
+const REFUSAL: u8 = 4;
+
+/// Why no session came about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum HandshakeError {
+    /// The connection broke.
+    Io(String),
+    /// What came was no frame.
+    Frame(FrameError),
+    /// What came was no greeting.
+    Malformed(CodecError),
+    /// The other side does not know the secret.
+    Stranger,
+    /// The other side is not who was looked for.
+    OtherName(String),
+    /// The other side speaks other versions only.
+    Versions(u8, u8),
+    /// The other side said no.
+    Refused(String),
+}
+
+impl std::fmt::Display for HandshakeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            HandshakeError::Io(why) => write!(f, "the connection broke: {why}"),
+            HandshakeError::Frame(error) => write!(f, "{error}"),
+            HandshakeError::Malformed(error) => write!(f, "no greeting: {error}"),
+            HandshakeError::Stranger => f.write_str("it does not know the cluster's secret"),
+            HandshakeError::OtherName(name) => write!(f, "the node there is called {name}"),
+            HandshakeError::Versions(min, max) => write!(f, "it speaks versions {min} to {max}"),
+            HandshakeError::Refused(why) => write!(f, "refused: {why}"),
+        }
+    }
+}
+
+impl From<std::io::Error> for HandshakeError {
+    fn from(error: std::io::Error) -> Self {
+        HandshakeError::Io(error.to_string())
+    }
+}
+
+impl From<CodecError> for HandshakeError {
+    fn from(error: CodecError) -> Self {
+        HandshakeError::Malformed(error)
+    }
+}
+
+/// What a node says of itself.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    pub name: NodeName,
+    /// `host:port` at which other nodes reach it; empty when they cannot.
+    pub address: String,
+}
+
+/// A connection whose two sides know each other.
+pub(super) struct Session {
+    pub peer: NodeName,
+    /// Where the peer says that it is reached; may be empty.
+    pub address: String,
+    pub wire: Wire,
+    /// A key that only the two sides have, for what must not be read on the way.
+    pub vault: [u8; 32],
+}
+
+/// A byte stream that carries frames.
+pub(super) struct Wire {
+    pub stream: BoxStream,
+    pub buffer: BytesMut,
+    pub sealer: Sealer,
+    pub opener: Opener,
+}
+
+impl Wire {
+    fn greeting(stream: BoxStream) -> Wire {
+        let largest = limits::CLUSTER_GREETING_BYTES;
+        let (sealer, opener) = (Sealer::new(public_key()), Opener::new(public_key(), largest));
+        Wire { stream, buffer: BytesMut::new(), sealer, opener }
+    }
+
+    /// Sends one payload.
+    pub(super) async fn send(&mut self, payload: &[u8]) -> Result<(), HandshakeError> {
+        let mut out = Vec::new();
+        self.sealer.seal(payload, &[], &mut out);
+        self.stream.write_all(&out).await?;
+        Ok(self.stream.flush().await?)
+    }
+
+    /// Waits for one payload.
+    pub(super) async fn receive(&mut self) -> Result<Bytes, HandshakeError> {
+        loop {
+            if let Some(payload) = self.opener.open(&mut self.buffer).map_err(HandshakeError::Frame)? {
+                return Ok(payload);
+            }
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                return Err(HandshakeError::Io("closed".to_owned()));
+            }
+        }
+    }
+
+    /// Receives a payload of `kind`; a refusal is an error.
+    async fn expect(&mut self, kind: u8) -> Result<Bytes, HandshakeError> {
+        let payload = self.receive().await?;
+        match payload.first() {
+            Some(&found) if found == kind => Ok(payload),
+            Some(&REFUSAL) => {
+                let why = String::from_utf8_lossy(&payload[1..]).into_owned();
+                Err(HandshakeError::Refused(why.chars().filter(|c| !c.is_control()).collect()))
+            }
+            _ => Err(CodecError::Invalid("greeting").into()),
+        }
+    }
+
+    /// Says no; that the other side cannot be told changes nothing.
+    async fn refuse(&mut self, why: &str) {
+        let _ = self.send(&[&[REFUSAL], why.as_bytes()].concat()).await;
+    }
+}
+
+/// What an initiator says first.
+#[derive(Debug)]
+pub(super) struct Hello {
+    /// Which secret it means to know: empty for the cluster's, else the name of a join token.
+    pub key: String,
+    pub name: NodeName,
+    pub address: String,
+    /// Whom it looks for; empty: whoever is there.
+    target: String,
+    versions: (u8, u8),
+}
+
+impl Hello {
+    fn encode(env: &Env, me: &Identity, key: &str, target: &str) -> Vec<u8> {
+        let mut out = vec![HELLO];
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&[VERSIONS.0, VERSIONS.1]);
+        out.extend_from_slice(&env.random_bytes::<32>());
+        [key, me.name.as_str(), &me.address, target].iter().for_each(|text| put_str(&mut out, text));
+        out
+    }
+
+    fn decode(payload: &[u8]) -> Result<Hello, HandshakeError> {
+        let mut reader = Reader::new(payload);
+        if reader.take(1 + MAGIC.len())? != [&[HELLO], MAGIC].concat() {
+            return Err(CodecError::Invalid("greeting").into());
+        }
+        let versions = (reader.u8()?, reader.u8()?);
+        reader.array::<32>()?;
+        let mut text = || reader.str().map(str::to_owned);
+        let (key, name, address, target) = (text()?, text()?, text()?, text()?);
+        // What a later version adds stands behind.
+        Ok(Hello { key, name: name.into(), address, target, versions })
+    }
+}
+
+/// What both sides said, in one number.
+fn transcript(hello: &[u8], welcome: &[u8]) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    for greeting in [hello, welcome] {
+        hasher.update((greeting.len() as u64).to_be_bytes());
+        hasher.update(greeting);
+    }
+    hasher.finalize().into()
+}
+
+/// The HMAC that stands for `label` in this handshake.
+fn derive(secret: &[u8], label: &str, transcript: &[u8; 32]) -> [u8; 32] {
+    mac(secret, &[b"settee/1 ", label.as_bytes(), transcript]).finalize().into_bytes().into()
+}
+
+fn mac(key: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
+    // Invariant: HMAC takes keys of any length.
+    let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key).expect("HMAC takes any key");
+    parts.iter().for_each(|part| mac.update(part));
+    mac
+}
+
+/// Whether `proof` is the one of `label`; takes the same time wherever it differs.
+fn proves(proof: &[u8], secret: &[u8], label: &str, transcript: &[u8; 32]) -> bool {
+    mac(secret, &[b"settee/1 ", label.as_bytes(), transcript]).verify_slice(proof).is_ok()
+}
+
+const INITIATOR: &str = "proof of initiator";
+const RESPONDER: &str = "proof of responder";
+
+/// The session after both proofs; `own` and `other` name the directions.
+fn session(mut wire: Wire, secret: &[u8], transcript: &[u8; 32], initiator: bool, peer: (NodeName, String)) -> Session {
+    let (there, back) = ("frames of initiator", "frames of responder");
+    let (own, other) = if initiator { (there, back) } else { (back, there) };
+    wire.sealer = Sealer::new(derive(secret, own, transcript));
+    wire.opener = Opener::new(derive(secret, other, transcript), limits::CLUSTER_FRAME_BYTES);
+    Session { peer: peer.0, address: peer.1, wire, vault: derive(secret, "vault", transcript) }
+}
+
+/// Greets the node at the other end of `stream`. `target`: whom it must be; empty for whoever is there.
+///
+/// The caller brings a timeout.
+pub(super) async fn initiate(
+    env: &Env,
+    stream: BoxStream,
+    me: &Identity,
+    (key, secret): (&str, &[u8]),
+    target: &str,
+) -> Result<Session, HandshakeError> {
+    let mut wire = Wire::greeting(stream);
+    let hello = Hello::encode(env, me, key, target);
+    wire.send(&hello).await?;
+    let welcome = wire.expect(WELCOME).await?;
+    let mut reader = Reader::new(&welcome[1..]);
+    let version = reader.u8()?;
+    reader.array::<32>()?;
+    let (name, address) = (reader.str()?.to_owned(), reader.str()?.to_owned());
+    if !(VERSIONS.0..=VERSIONS.1).contains(&version) {
+        return Err(HandshakeError::Versions(version, version));
+    }
+    if (!target.is_empty() && name != target) || name == me.name.as_str() {
+        return Err(HandshakeError::OtherName(name));
+    }
+    let transcript = transcript(&hello, &welcome);
+    wire.send(&[&[PROOF][..], &derive(secret, INITIATOR, &transcript)].concat()).await?;
+    let proof = wire.expect(PROOF).await?;
+    if !proves(&proof[1..], secret, RESPONDER, &transcript) {
+        return Err(HandshakeError::Stranger);
+    }
+    Ok(session(wire, secret, &transcript, true, (name.into(), address)))
+}
+
+/// Answers whoever opened `stream`. `secret` finds the secret that a greeting means; none: it is refused.
+///
+/// The caller brings a timeout. The greeting is answered, too: it says which key was used.
+pub(super) async fn respond(
+    env: &Env,
+    stream: BoxStream,
+    me: &Identity,
+    secret: impl Fn(&Hello) -> Result<Vec<u8>, String>,
+) -> Result<(Session, Hello), HandshakeError> {
+    let mut wire = Wire::greeting(stream);
+    let greeting = wire.receive().await?;
+    let hello = Hello::decode(&greeting)?;
+    let version = hello.versions.1.min(VERSIONS.1);
+    if version < hello.versions.0.max(VERSIONS.0) {
+        wire.refuse(&format!("this node speaks versions {} to {}", VERSIONS.0, VERSIONS.1)).await;
+        return Err(HandshakeError::Versions(hello.versions.0, hello.versions.1));
+    }
+    let wanted = hello.target.is_empty() || hello.target == me.name.as_str();
+    if !wanted || hello.name == me.name || hello.name.as_str().is_empty() {
+        wire.refuse(&format!("this node is called {}", me.name)).await;
+        return Err(HandshakeError::OtherName(if wanted { hello.name.to_string() } else { hello.target }));
+    }
+    let secret = match secret(&hello) {
+        Ok(secret) => secret,
+        Err(why) => {
+            wire.refuse(&why).await;
+            return Err(HandshakeError::Stranger);
+        }
+    };
+    let mut welcome = vec![WELCOME, version];
+    welcome.extend_from_slice(&env.random_bytes::<32>());
+    put_str(&mut welcome, me.name.as_str());
+    put_str(&mut welcome, &me.address);
+    wire.send(&welcome).await?;
+    let transcript = transcript(&greeting, &welcome);
+    let proof = wire.expect(PROOF).await?;
+    if !proves(&proof[1..], &secret, INITIATOR, &transcript) {
+        wire.refuse("the secrets differ").await;
+        return Err(HandshakeError::Stranger);
+    }
+    wire.send(&[&[PROOF][..], &derive(&secret, RESPONDER, &transcript)].concat()).await?;
+    let peer = (hello.name.clone(), hello.address.clone());
+    Ok((session(wire, &secret, &transcript, false, peer), hello))
+}
+
+/// Hides or shows `bytes` with a session's vault key. Each key must hide one text only.
+pub(super) fn veil(vault: &[u8; 32], bytes: &mut [u8]) {
+    let mut stream = blake3::Hasher::new_keyed(vault).finalize_xof();
+    for piece in bytes.chunks_mut(64) {
+        let mut pad = [0; 64];
+        stream.fill(&mut pad);
+        piece.iter_mut().zip(pad).for_each(|(byte, pad)| *byte ^= pad);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! Honest greetings, and those who try without the secret.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{DuplexStream, duplex};
+
+use super::*;
+
+fn env() -> Env {
+    crate::world::tokio_host::env(tokio::runtime::Handle::current())
+}
+
+fn node(name: &str) -> Identity {
+    Identity { name: name.into(), address: format!("{name}:9100") }
+}
+
+type Outcome = (Result<Session, HandshakeError>, Result<(Session, Hello), HandshakeError>);
+
+async fn meet(secrets: (&str, &str), target: &str) -> Outcome {
+    let (here, there) = duplex(1 << 16);
+    let (env, second) = (env(), secrets.1.as_bytes().to_vec());
+    let (a, b) = (node("a@x"), node("b@x"));
+    tokio::join!(
+        initiate(&env, Box::new(here), &a, ("", secrets.0.as_bytes()), target),
+        respond(&env, Box::new(there), &b, |_| Ok(second.clone()))
+    )
+}
+
+#[tokio::test]
+async fn two_nodes_with_one_secret_know_each_other_and_share_keys() {
+    let (Ok(mut a), Ok((mut b, hello))) = meet(("s", "s"), "b@x").await else { panic!("they meet") };
+    assert_eq!((a.peer.as_str(), a.address.as_str()), ("b@x", "b@x:9100"));
+    assert_eq!((b.peer.as_str(), b.address.as_str(), hello.key.as_str()), ("a@x", "a@x:9100", ""));
+    a.wire.send(b"one").await.unwrap();
+    assert_eq!(b.wire.receive().await.unwrap(), "one");
+    b.wire.send(b"two").await.unwrap();
+    assert_eq!(a.wire.receive().await.unwrap(), "two");
+    let mut text = b"a text that is longer than one block of the stream, by some ten bytes..".to_vec();
+    let plain = text.clone();
+    veil(&a.vault, &mut text);
+    assert_ne!(text, plain);
+    veil(&b.vault, &mut text);
+    assert_eq!(text, plain);
+}
+
+#[tokio::test]
+async fn a_wrong_secret_gets_no_proof() {
+    let (a, b) = meet(("s", "t"), "b@x").await;
+    assert_eq!(b.err(), Some(HandshakeError::Stranger));
+    assert_eq!(a.err(), Some(HandshakeError::Refused("the secrets differ".to_owned())));
+}
+
+#[tokio::test]
+async fn a_node_at_the_wrong_address_is_told_apart() {
+    let (a, b) = meet(("s", "s"), "c@x").await;
+    assert_eq!(a.err(), Some(HandshakeError::Refused("this node is called b@x".to_owned())));
+    assert_eq!(b.err(), Some(HandshakeError::OtherName("c@x".to_owned())));
+    let (a, b) = meet(("s", "s"), "").await;
+    assert!(a.is_ok() && b.is_ok());
+}
+
+/// Everything that an initiator sends in an honest handshake.
+async fn recorded() -> Vec<u8> {
+    let (mut tap, there) = duplex(1 << 16);
+    let (here, mut wire) = duplex(1 << 16);
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let copy = Arc::clone(&said);
+    let relay = async move {
+        let mut buffer = vec![0; 4096];
+        let mut back = vec![0; 4096];
+        loop {
+            tokio::select! {
+                biased;
+                n = wire.read(&mut buffer) => {
+                    let n = n.unwrap_or(0);
+                    if n == 0 { return; }
+                    copy.lock().unwrap().extend_from_slice(&buffer[..n]);
+                    tap.write_all(&buffer[..n]).await.unwrap();
+                }
+                n = tap.read(&mut back) => {
+                    let n = n.unwrap_or(0);
+                    if n == 0 { return; }
+                    if wire.write_all(&back[..n]).await.is_err() { return; }
+                }
+            }
+        }
+    };
+    let (env, a, b) = (env(), node("a@x"), node("b@x"));
+    let both = async {
+        let (a, b) = tokio::join!(
+            initiate(&env, Box::new(here), &a, ("", b"s"), "b@x"),
+            respond(&env, Box::new(there), &b, |_| Ok(b"s".to_vec()))
+        );
+        assert!(a.is_ok() && b.is_ok());
+    };
+    tokio::join!(relay, both);
+    let said = said.lock().unwrap().clone();
+    said
+}
+
+async fn answered(mut stranger: DuplexStream, there: DuplexStream, says: &[u8]) -> Option<HandshakeError> {
+    stranger.write_all(says).await.unwrap();
+    let (env, b) = (env(), node("b@x"));
+    // The stranger reads nothing and then goes.
+    let respond = async { respond(&env, Box::new(there), &b, |_| Ok(b"s".to_vec())).await.err() };
+    let (error, ()) = tokio::join!(respond, async move { drop(stranger.shutdown().await) });
+    error
+}
+
+#[tokio::test]
+async fn what_was_overheard_opens_no_second_session() {
+    let said = recorded().await;
+    let (stranger, there) = duplex(1 << 16);
+    assert_eq!(answered(stranger, there, &said).await, Some(HandshakeError::Stranger));
+}
+
+#[tokio::test]
+async fn a_node_does_not_prove_itself_by_its_own_echo() {
+    let (here, mut mirror) = duplex(1 << 16);
+    let (env, a) = (env(), node("a@x"));
+    let echo = async move {
+        let mut buffer = vec![0; 4096];
+        while let Ok(n @ 1..) = mirror.read(&mut buffer).await {
+            if mirror.write_all(&buffer[..n]).await.is_err() {
+                return;
+            }
+        }
+    };
+    let (session, ()) = tokio::join!(initiate(&env, Box::new(here), &a, ("", b"s"), ""), echo);
+    assert!(matches!(session.err(), Some(HandshakeError::Malformed(_))));
+}
+
+#[tokio::test]
+async fn other_protocols_and_large_greetings_are_refused_at_once() {
+    let (stranger, there) = duplex(1 << 16);
+    let http = answered(stranger, there, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert_eq!(http, Some(HandshakeError::Frame(FrameError::Version(b'G'))));
+    let (stranger, there) = duplex(1 << 16);
+    let large = answered(stranger, there, &[1, 0, 1, 0, 0]).await;
+    assert_eq!(large, Some(HandshakeError::Frame(FrameError::TooLarge(65536))));
+    let (stranger, there) = duplex(1 << 16);
+    let mut garbage = Vec::new();
+    Sealer::new(public_key()).seal(b"", &[HELLO; 60], &mut garbage);
+    assert!(matches!(answered(stranger, there, &garbage).await, Some(HandshakeError::Malformed(_))));
+}
