@@ -22,6 +22,8 @@ pub enum Command {
     /// Read everything in a data directory that no node is using and say what is damaged. Changes nothing. Exit status:
     /// 0 all is whole, 1 something is damaged, 2 it could not be checked
     Check(Check),
+    /// Print a token with which one new node may join the cluster of a node, within an hour
+    Token(Token),
 }
 
 /// Flags of `settee check`.
@@ -30,6 +32,17 @@ pub struct Check {
     /// The data directory
     #[arg(value_name = "DIR")]
     pub data: PathBuf,
+}
+
+/// Flags of `settee token`.
+#[derive(Args, Debug)]
+pub struct Token {
+    /// The node's data directory
+    #[arg(long, value_name = "DIR", default_value = "./data")]
+    pub data: PathBuf,
+    /// The node's configuration files, as for `settee serve` [default: DIR/local.ini]
+    #[arg(long, value_name = "FILE")]
+    pub config: Vec<PathBuf>,
 }
 
 /// Flags of `settee serve`.
@@ -48,9 +61,16 @@ pub struct Serve {
     /// Port to listen on [default: chttpd/port, else 5984]
     #[arg(long, value_name = "N")]
     pub port: Option<u16>,
-    /// Port for other nodes of a cluster [default: 9100]
+    /// Port for other nodes of a cluster; opened once the node is part of one, at once with this flag [default:
+    /// cluster/port, else 9100]
     #[arg(long, value_name = "N")]
     pub cluster_port: Option<u16>,
+    /// Join the cluster of the node with this cluster port, at the first start; needs --token
+    #[arg(long, value_name = "HOST:PORT", requires = "token")]
+    pub join: Option<String>,
+    /// The join token, from `settee token` or POST /_cluster/join_token
+    #[arg(long, value_name = "TOKEN", requires = "join")]
+    pub token: Option<String>,
     /// This node's name [default: settee@127.0.0.1]
     #[arg(long, value_name = "NAME@HOST", value_parser = node_name)]
     pub node: Option<String>,
@@ -86,8 +106,10 @@ impl Serve {
         let flags = [
             flag("chttpd", "bind_address", self.bind.clone()),
             flag("chttpd", "port", self.port.map(|p| p.to_string())),
-            flag("settee", "cluster_port", self.cluster_port.map(|p| p.to_string())),
+            flag("cluster", "port", self.cluster_port.map(|p| p.to_string())),
             flag("settee", "node", self.node.clone()),
+            flag("cluster", "join", self.join.clone()),
+            flag("cluster", "join_token", self.token.clone()),
         ];
         self.set.iter().cloned().chain(flags.into_iter().flatten()).collect()
     }
@@ -147,7 +169,15 @@ mod tests {
 
     #[test]
     fn malformed_values_are_refused() {
-        for args in [["--admin", "adm"], ["--admin", ":p"], ["--admin", "adm:"], ["--set", "a=b"], ["--node", "x"]] {
+        for args in [
+            ["--join", "h:1"],
+            ["--token", "t"],
+            ["--admin", "adm"],
+            ["--admin", ":p"],
+            ["--admin", "adm:"],
+            ["--set", "a=b"],
+            ["--node", "x"],
+        ] {
             assert!(serve(&args).is_err(), "{args:?}");
         }
         let admin = serve(&["--admin", "adm:a:b"]).unwrap().admin.unwrap();

@@ -433,3 +433,11 @@ pub const CLUSTER_TOKEN_S: u64 = 3600;
 pub const CLUSTER_JOIN_MS: u64 = 30_000;
 /// Bytes of what a node is handed when it joins: settings and all members.
 pub const CLUSTER_WELCOME_BYTES: usize = 16 << 20;
+/// Bytes of a request that is forwarded to another node: settings are small.
+pub const CLUSTER_HTTP_BODY_BYTES: u64 = 4 << 20;
+/// Time that a forwarded request waits for its answer, in milliseconds, as CouchDB's calls between nodes.
+pub const CLUSTER_HTTP_MS: u64 = 60_000;
+/// Time that a set-up waits for another node's answer, in milliseconds: it hashes passwords.
+pub const CLUSTER_SETUP_ANSWER_MS: u64 = 30_000;
+/// Bytes of such an answer.
+pub const CLUSTER_SETUP_ANSWER_BYTES: usize = 64 << 10;

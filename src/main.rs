@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::Parser;
 use settee::auth::admins;
 use settee::auth::password::StoredHash;
+use settee::cluster;
 use settee::config::{Config, Sources};
 use settee::coordinator::CheckReport;
 use settee::node::Node;
@@ -22,7 +23,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 mod cli;
 
-use cli::{Admin, Cli, Command, Serve};
+use cli::{Admin, Cli, Command, Serve, Token};
 
 /// One line that says why the program ends.
 struct Failure(String);
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
     let outcome = runtime.block_on(async {
         match command {
             Command::Serve(flags) => serve(&env, &flags).await.map(|again| (ExitCode::SUCCESS, again)),
+            Command::Token(flags) => token(&env, &flags).await.map(|()| (ExitCode::SUCCESS, false)),
             Command::Check(flags) => Ok((check(&env, &flags.data).await, false)),
         }
     });
@@ -121,6 +123,20 @@ async fn serve(env: &Env, flags: &Serve) -> Result<bool, Failure> {
     }
 }
 
+/// Prints a join token of the node with that data directory, which may be running.
+async fn token(env: &Env, flags: &Token) -> Result<(), Failure> {
+    let fallback = Some(flags.data.join("local.ini"));
+    let sources = Sources { files: flags.config.clone(), fallback, overrides: Vec::new() };
+    let config = Config::load(env, sources).await.map_err(failure)?;
+    match (config.get("cluster", "secret"), config.get("settee", "node")) {
+        (Some(secret), Some(node)) => {
+            println!("{}", cluster::make_token(env, &secret, &node));
+            Ok(())
+        }
+        _ => Err(failure("that node is not ready for others: start it with --cluster-port, or set up a cluster")),
+    }
+}
+
 async fn make_data_dir(env: &Env, flags: &Serve) -> Result<(), Failure> {
     let (disk, dir) = (env.disk(), flags.data.clone());
     let made = env.blocking(Pool::Foreground, move || disk.create_dir_all(&dir)).await;
@@ -147,7 +163,8 @@ async fn settle_admins(env: &Env, config: &Config, flags: &Serve) -> Result<(), 
     for error in admins::hash_plain_passwords(env, config).await {
         tracing::warn!("a plain password of [admins] could not be replaced by its hash: {error}");
     }
-    if admins::any(config) {
+    // A node that joins is given the administrators of its cluster.
+    if admins::any(config) || flags.join.is_some() {
         return Ok(());
     }
     let file = config.written_file().unwrap_or_default();

@@ -9,9 +9,12 @@ use std::sync::Arc;
 
 use crate::auth::security::SecurityObject;
 use crate::auth::{self, Authenticator};
+use crate::cluster::{self, Cluster, Service};
 use crate::config::{Config, ConfigError};
 use crate::coordinator::{Coordinator, CreateOptions, DatabaseError, Options};
 use crate::document::collate::Collator;
+use crate::http::forward::Forwarded;
+use crate::http::handle::cluster_setup;
 use crate::http::secure;
 use crate::http::server::Server;
 use crate::http::stats::Stats;
@@ -43,6 +46,8 @@ pub enum StartError {
     Tls(TlsError),
     /// The data directory cannot be used.
     Data(PathBuf, String),
+    /// The node cannot take its place in the cluster.
+    Cluster(cluster::StartError),
 }
 
 impl fmt::Display for StartError {
@@ -51,6 +56,7 @@ impl fmt::Display for StartError {
             StartError::Address(reason) => f.write_str(reason),
             StartError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
             StartError::Tls(error) => write!(f, "[ssl] {error}"),
+            StartError::Cluster(error) => error.fmt(f),
             StartError::Data(dir, reason) => write!(f, "data directory {}: {reason}", dir.display()),
         }
     }
@@ -83,15 +89,18 @@ impl Node {
         let listener = env.host().listen(at).await.map_err(|e| StartError::Listen(at, e))?;
         let secured = secure::open(env, config).await.map_err(StartError::Tls)?;
         let address = listener.local_addr().map_err(|e| StartError::Listen(at, e))?;
-        let node_uuid = identity(env, config).await.map_err(|e| data(&e))?;
+        let cluster = Cluster::start(env, config, &storage).await.map_err(StartError::Cluster)?;
+        identity(env, config).await.map_err(|e| data(&e))?;
         auth::ensure_secret(env, config).await.map_err(|e| data(&e))?;
         let settings = Options { node: name(config), system_databases: false };
         let opened = Coordinator::open(env.clone(), config.clone(), storage, settings).await;
         let coordinator = opened.map_err(|e| data(&Problem::from(e)))?;
-        make_system_databases(&coordinator).await.map_err(|e| data(&Problem::from(e)))?;
+        if cluster.members().len() <= 1 && !cluster_setup::is_under_way(config) {
+            make_system_databases(&coordinator).await.map_err(|e| data(&Problem::from(e)))?;
+        }
         let ensured = auth::users_design::ensure(config, &coordinator).await;
         ensured.map_err(|e| data(&Problem::from(e)))?;
-        let replicator = Replicator::new(env, config, &coordinator, &node_uuid);
+        let replicator = Replicator::new(env, config, &coordinator);
         let context = Arc::new(Context {
             env: env.clone(),
             config: config.clone(),
@@ -104,8 +113,10 @@ impl Node {
             stats: Stats::new(env),
             restart: tokio::sync::Notify::new(),
             node_name: name(config),
-            node_uuid,
+            cluster: cluster.clone(),
         });
+        cluster.serve(Service::Http, Arc::new(Forwarded::new(&context)));
+        cluster.run();
         let peruser = auth::peruser::start(env, config, &context.coordinator);
         let server = Server::start(Arc::clone(&context), listener, secured);
         Ok(Node { address, server, context, peruser })
@@ -137,22 +148,22 @@ impl Node {
         self.peruser.abort();
         self.context.replicator.stop();
         let finished = self.server.stop().await;
+        self.context.cluster.stop();
         self.context.coordinator.note_updates().await;
         finished
     }
 }
 
 /// The node's identity, `couchdb/uuid`: made at the first start and kept in the configuration file.
-async fn identity(env: &Env, config: &Config) -> Result<String, ConfigError> {
-    if let Some(uuid) = config.get("couchdb", "uuid").filter(|uuid| !uuid.is_empty()) {
-        return Ok(uuid);
+async fn identity(env: &Env, config: &Config) -> Result<(), ConfigError> {
+    if config.get("couchdb", "uuid").is_none_or(|uuid| uuid.is_empty()) {
+        let uuid = hex::encode(&env.random_bytes::<16>());
+        config.set(("couchdb", "uuid"), &uuid, true).await?;
     }
-    let uuid = hex::encode(&env.random_bytes::<16>());
-    config.set(("couchdb", "uuid"), &uuid, true).await?;
-    Ok(uuid)
+    Ok(())
 }
 
-/// `_users` and `_replicator` exist from the first start, open to server administrators only.
+/// `_users` and `_replicator` exist from the first start of a node alone, open to server administrators only.
 async fn make_system_databases(coordinator: &Coordinator) -> Result<(), DatabaseError> {
     for name in ["_replicator", "_users"] {
         if !coordinator.has_database(name) {

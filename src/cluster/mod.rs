@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -71,6 +71,7 @@ struct Inner {
     /// The open port, and its listener until it is in use.
     port: Mutex<(Option<SocketAddr>, Option<Box<dyn Listener>>)>,
     enabling: tokio::sync::Mutex<()>,
+    running: AtomicBool,
     version: watch::Sender<u64>,
     stopping: watch::Sender<bool>,
 }
@@ -112,6 +113,7 @@ impl Cluster {
             peers: Mutex::default(),
             port: Mutex::default(),
             enabling: tokio::sync::Mutex::default(),
+            running: AtomicBool::new(false),
             version: watch::Sender::new(0),
             stopping: watch::Sender::new(false),
         }))

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use super::handshake::Identity;
 use super::members::{Contact, Record, prefix};
@@ -60,8 +61,8 @@ impl From<ConfigError> for StartError {
 }
 
 impl Cluster {
-    /// Takes this node's place: reads whom it knows, listens if it is part of a cluster, joins one if it is told to,
-    /// and keeps connections from then on.
+    /// Takes this node's place: reads whom it knows, opens its port if it is part of a cluster, joins one if it is told
+    /// to. Connections begin with [`Cluster::run`].
     ///
     /// Settings: `settee/node`; `cluster/port bind_address address secret seeds join join_token heartbeat_ms
     /// suspect_ms`.
@@ -87,13 +88,19 @@ impl Cluster {
         for (name, address) in seeds(&config.list("cluster", "seeds", "")) {
             cluster.seed(name, address).await?;
         }
-        cluster.serve_members();
-        env.spawn(cluster.clone().follow_members());
         if cluster.address().is_some() {
             cluster.ensure_secret().await?;
-            cluster.begin_accepting();
         }
         Ok(cluster)
+    }
+
+    /// Opens and accepts connections from now on. To be called once, when the services that this node answers have
+    /// their handlers: the others take it for ready then.
+    pub fn run(&self) {
+        self.serve_members();
+        self.0.running.store(true, Ordering::SeqCst);
+        self.0.env.spawn(self.clone().follow_members());
+        self.begin_accepting();
     }
 
     /// Makes this node ready for others: a secret, an open port.
@@ -137,8 +144,8 @@ impl Cluster {
             let secret = hex::encode(&self.0.env.random_bytes::<32>());
             self.0.config.set(("cluster", "secret"), &secret, true).await?;
         }
-        // The next start is the same node, whatever its flags.
-        if self.0.config.get("settee", "node").as_deref() != Some(self.0.name.as_str()) {
+        // The next start is the same node, whatever its flags; `settee token` reads it, too.
+        if self.0.config.written("settee", "node").as_deref() != Some(self.0.name.as_str()) {
             self.0.config.set(("settee", "node"), self.0.name.as_str(), true).await?;
         }
         Ok(())
@@ -171,7 +178,11 @@ impl Cluster {
         Ok(())
     }
 
+    /// Accepts from the open port, once the node runs.
     fn begin_accepting(&self) {
+        if !self.0.running.load(Ordering::SeqCst) {
+            return;
+        }
         let listener = self.0.port.lock().unwrap_or_else(PoisonError::into_inner).1.take();
         if let Some(listener) = listener {
             self.0.env.spawn(peer::accept(self.clone(), listener));

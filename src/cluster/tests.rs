@@ -38,6 +38,7 @@ async fn start_in(dir: tempfile::TempDir, name: &str, settings: &[&str]) -> Resu
     let options = crate::storage::StorageOptions { engine: crate::storage::Engine::Memory, ..Default::default() };
     let storage = crate::storage::Storage::open(env.clone(), dir.path(), options).await.unwrap();
     let cluster = Cluster::start(&env, &Config::in_memory(&env, all), &storage).await?;
+    cluster.run();
     Ok(TestNode { cluster, _dir: dir })
 }
 

@@ -190,6 +190,12 @@ impl Config {
         self.sections().get(section)?.get(key).cloned()
     }
 
+    /// What the files say of a setting, whatever stands above them.
+    pub fn written(&self, section: &str, key: &str) -> Option<String> {
+        let chain = self.0.chain.lock().unwrap_or_else(PoisonError::into_inner);
+        chain.iter().rev().find_map(|(_, sections)| sections.get(section)?.get(key).cloned())
+    }
+
     /// A setting as text, or `default`.
     pub fn text(&self, section: &str, key: &str, default: &str) -> String {
         self.get(section, key).unwrap_or_else(|| default.to_owned())

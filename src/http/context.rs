@@ -10,6 +10,7 @@ use super::uuid::Uuids;
 use crate::auth::access::{self, Class};
 use crate::auth::security::SecurityObject;
 use crate::auth::{Authenticator, UserCtx};
+use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::coordinator::{Coordinator, Database};
 use crate::document::collate::Collator;
@@ -40,11 +41,16 @@ pub struct Context {
     pub restart: Notify,
     /// The node's name, `name@host`.
     pub node_name: String,
-    /// The node's identity, 32 hexadecimal digits: `uuid` of `GET /`.
-    pub node_uuid: String,
+    /// The other nodes.
+    pub cluster: Cluster,
 }
 
 impl Context {
+    /// The identity of the node, which a cluster's nodes share, 32 hexadecimal digits: `uuid` of `GET /`.
+    pub fn uuid(&self) -> String {
+        self.config.text("couchdb", "uuid", "")
+    }
+
     /// Opens a database for a caller who must be of `class` there.
     ///
     /// # Errors

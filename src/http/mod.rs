@@ -8,6 +8,7 @@ mod answer;
 pub mod body;
 pub mod context;
 mod cors;
+pub mod forward;
 pub mod handle;
 mod json_meter;
 mod lenient;

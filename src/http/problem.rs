@@ -11,6 +11,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use crate::auth::AuthError;
 use crate::auth::access::Refusal;
 use crate::auth::users::UserError;
+use crate::cluster::{CallError, MemberError, NodeName, StartError};
 use crate::config::ConfigError;
 use crate::coordinator::{
     ChangesError, CommitError, DatabaseError, DesignLookupError, ReadError, SettingError, ShardError, StorageError,
@@ -137,6 +138,23 @@ impl Problem {
     pub fn damaged() -> Problem {
         let reason = "Stored data that this needs are damaged on this node.";
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "file_corruption", reason)
+    }
+
+    /// 412 `nodedown`: a node that is known and not connected.
+    pub fn node_down(node: &NodeName) -> Problem {
+        Problem::new(StatusCode::PRECONDITION_FAILED, "nodedown", format!("{node} is down"))
+    }
+
+    /// A request that was forwarded to `node` and has no answer.
+    pub fn of_call(node: &NodeName, error: CallError) -> Problem {
+        match error {
+            CallError::Down => Problem::node_down(node),
+            CallError::Refused(why) => Problem::internal(format!("{node} refused: {why}")),
+            CallError::Unknown(why) => {
+                let reason = format!("{node} did not answer: {why}");
+                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "timeout", reason)
+            }
+        }
     }
 
     /// 503: too few copies or a node that is stopping; the client may try again.
@@ -468,6 +486,28 @@ impl From<ViewError> for Problem {
             ViewError::Read(error) => error.into(),
             ViewError::Script(error) => Problem::from(error).with_reference(),
             ViewError::Stopped => Problem::unavailable("The node is stopping."),
+        }
+    }
+}
+
+impl From<StartError> for Problem {
+    fn from(error: StartError) -> Problem {
+        match error {
+            StartError::Join(_) | StartError::Setting(_) => Problem::bad_request(error.to_string()),
+            StartError::Listen(..) | StartError::Renamed(..) | StartError::Storage(_) => {
+                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "setup_error", error.to_string())
+            }
+        }
+    }
+}
+
+impl From<MemberError> for Problem {
+    fn from(error: MemberError) -> Problem {
+        match error {
+            MemberError::Conflict => Problem::conflict(),
+            MemberError::NotFound { deleted } => Problem::not_found(if deleted { "deleted" } else { "missing" }),
+            MemberError::TooMany => Problem::bad_request(error.to_string()),
+            MemberError::Storage(_) => Problem::unavailable(error.to_string()),
         }
     }
 }

@@ -38,6 +38,8 @@ pub enum Endpoint {
     Membership,
     /// `/_cluster_setup`
     ClusterSetup,
+    /// `/_cluster/..`
+    Cluster(Vec<String>),
     /// `/_session`
     Session,
     /// `/favicon.ico`
@@ -170,6 +172,7 @@ pub fn route(path: &str) -> Endpoint {
         ("_active_tasks", 0) => Endpoint::ActiveTasks,
         ("_membership", 0) => Endpoint::Membership,
         ("_cluster_setup", 0) => Endpoint::ClusterSetup,
+        ("_cluster", 1..) => Endpoint::Cluster(rest),
         ("_session", 0) => Endpoint::Session,
         ("_replicate", 0) => Endpoint::Replicate,
         ("favicon.ico", 0) => Endpoint::Favicon,
@@ -264,7 +267,7 @@ pub fn methods(endpoint: &Endpoint) -> (&'static [Verb], &'static str) {
         Endpoint::Replicate | Endpoint::NouveauAnalyze => (POST, "POST"),
         Endpoint::Scheduler(_) => (GET, "GET,HEAD"),
         Endpoint::Node(rest) => node_methods(rest),
-        Endpoint::Reshard(_) | Endpoint::SearchAnalyze | Endpoint::Unknown(_) => (ANY, ""),
+        Endpoint::Cluster(_) | Endpoint::Reshard(_) | Endpoint::SearchAnalyze | Endpoint::Unknown(_) => (ANY, ""),
         Endpoint::In(_, at) => database_methods(at),
     }
 }

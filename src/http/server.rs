@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,6 +27,7 @@ use super::lenient::Lenient;
 use super::secure::{self, Secured};
 use crate::config::Config;
 use crate::limits;
+use crate::wire::address;
 use crate::observe::metrics::{Counter, Gauge};
 use crate::wire::tls::Acceptor;
 use crate::world::{BoxFuture, BoxStream, Env, Listener};
@@ -116,13 +117,7 @@ impl Server {
 /// One line for the operator.
 pub fn listen_address(config: &Config, section: &str, port: &str) -> Result<SocketAddr, String> {
     let text = config.text("chttpd", "bind_address", limits::BIND_ADDRESS);
-    let ip = match text.as_str() {
-        "any" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        text => text
-            .trim_matches(['[', ']'])
-            .parse()
-            .map_err(|_| format!("chttpd/bind_address `{text}` is no IP address"))?,
-    };
+    let ip = address::bind_ip(&text).ok_or_else(|| format!("chttpd/bind_address `{text}` is no IP address"))?;
     let port = port.parse().map_err(|_| format!("{section}/port `{port}` is no port number"))?;
     Ok(SocketAddr::new(ip, port))
 }

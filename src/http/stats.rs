@@ -10,6 +10,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
+use crate::cluster::Counted;
 use crate::observe::metrics::{Counter, Distribution, Gauge, Histogram, Metrics};
 use crate::world::{Env, Instant, Usage};
 
@@ -33,7 +34,7 @@ struct Counts {
 }
 
 /// What is known only where the node is put together.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Levels {
     /// Databases with an open handle.
     pub open_databases: u64,
@@ -43,6 +44,8 @@ pub struct Levels {
     pub damaged_reads: u64,
     /// Different places of damaged data found since the start.
     pub damaged_places: u64,
+    /// What happened on the connections to other nodes.
+    pub cluster: Vec<Counted>,
     /// What the process takes of the machine.
     pub usage: Usage,
 }
@@ -103,6 +106,9 @@ impl Stats {
         add("settee/damaged_reads", "number of operations refused because of damaged data", reads);
         let places = Measured::Gauge(levels.damaged_places);
         add("settee/damaged_places", "number of different places of damaged data found since the start", places);
+        for counted in &levels.cluster {
+            add(&format!("settee/cluster/{}", counted.name), counted.what, Measured::Counter(counted.value));
+        }
         let memory = Measured::Gauge(levels.usage.memory_bytes);
         add("settee/memory/resident_bytes", "bytes of memory that the node takes", memory);
         out

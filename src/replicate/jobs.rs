@@ -109,22 +109,25 @@ pub struct Replicator {
     env: Env,
     config: Config,
     coordinator: Arc<Coordinator>,
-    cluster_uuid: String,
     jobs: Mutex<BTreeMap<String, Arc<Job>>>,
     started: AtomicU64,
 }
 
 impl Replicator {
-    /// A node's replicator. `cluster_uuid` goes into the ids: nodes that share it share checkpoints.
-    pub fn new(env: &Env, config: &Config, coordinator: &Arc<Coordinator>, cluster_uuid: &str) -> Arc<Replicator> {
+    /// A node's replicator.
+    pub fn new(env: &Env, config: &Config, coordinator: &Arc<Coordinator>) -> Arc<Replicator> {
         Arc::new(Replicator {
             env: env.clone(),
             config: config.clone(),
             coordinator: Arc::clone(coordinator),
-            cluster_uuid: cluster_uuid.to_owned(),
             jobs: Mutex::default(),
             started: AtomicU64::new(0),
         })
+    }
+
+    /// What goes into the ids: nodes that share it share checkpoints. A set-up may change it.
+    fn cluster_uuid(&self) -> String {
+        self.config.text("couchdb", "uuid", "")
     }
 
     /// Does what the body of a `POST /_replicate` asks for, with the rights of `user`. Local databases are shown
@@ -135,7 +138,7 @@ impl Replicator {
     pub async fn order(self: &Arc<Self>, body: &Object, user: &UserCtx, base_url: &str) -> Result<Outcome> {
         match Order::parse(body)? {
             Order::CancelId(id) => self.cancel(&id, user).map(Outcome::Cancelled),
-            Order::Cancel(asked) => self.cancel(&asked.job_id(&self.cluster_uuid), user).map(Outcome::Cancelled),
+            Order::Cancel(asked) => self.cancel(&asked.job_id(&self.cluster_uuid()), user).map(Outcome::Cancelled),
             Order::Start(asked) => {
                 let job = self.start(*asked, user, base_url)?;
                 if job.continuous { Ok(Outcome::Running(job.id.clone())) } else { job.ended().await.map(Outcome::Done) }
@@ -145,7 +148,7 @@ impl Replicator {
 
     /// Starts a replication, or finds the same one running.
     fn start(self: &Arc<Self>, asked: Replication, user: &UserCtx, base_url: &str) -> Result<Arc<Job>> {
-        let id = asked.job_id(&self.cluster_uuid);
+        let id = asked.job_id(&self.cluster_uuid());
         let now = self.env.wall();
         let mut jobs = lock(&self.jobs);
         if let Some(job) = jobs.get(&id) {
@@ -186,7 +189,7 @@ impl Replicator {
             env: self.env.clone(),
             source,
             target,
-            checkpoint_id: asked.checkpoint_id(&self.cluster_uuid),
+            checkpoint_id: asked.checkpoint_id(&self.cluster_uuid()),
             asked,
             progress: Arc::clone(&job.progress),
         };

@@ -1,30 +1,39 @@
-//! `_cluster_setup`: the set-up of a node (SPEC 'Cluster setup rules'), for a node that stands alone.
+//! `_cluster_setup`: from single nodes to a cluster (SPEC 'Cluster setup rules').
 //!
-//! States, actions and refusals as CouchDB 3.5 was measured. One thing differs: the system databases exist from the
-//! first start, so that a cluster counts as finished unless `enable_cluster` was called and `finish_cluster` was not;
-//! that is kept as `settee/cluster_setup`. Addresses and ports take effect with the next start.
+//! States, actions and refusals as CouchDB 3.5 was measured. `add_node` hands the cluster's secret to the new node and
+//! learns its name and cluster port; `finish_cluster` makes all nodes share administrators, `couchdb/uuid` and the
+//! secret of cookies, then makes the system databases. These exist from the first start of a node alone: enabling a
+//! cluster drops them while they are empty, so that they come to lie on all nodes. A set-up under way is remembered as
+//! `settee/cluster_setup`. The address and port of HTTP take effect with the next start.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::json;
 
 use super::super::request::Verb;
-use super::super::{Context, Problem, Reply, Request, Result};
-use super::not_yet;
+use super::super::{Context, Problem, Reply, Request, Result, UserCtx, forward};
+use super::setup_peer;
 use crate::auth::security::SecurityObject;
-use crate::auth::{admins, users_design};
+use crate::auth::{admin_names, admins, users_design};
+use crate::cluster::NodeName;
 use crate::config::Config;
-use crate::coordinator::{CreateOptions, DatabaseError};
+use crate::coordinator::{CreateOptions, DatabaseError, Want};
+use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
 use crate::limits;
+use crate::wire::address;
 
 /// The databases that a finished set-up has, unless the request names others.
 const SYSTEM_DATABASES: [&str; 2] = ["_users", "_replicator"];
 /// Where an unfinished set-up of a cluster is remembered, and with what.
 const PROGRESS: (&str, &str) = ("settee", "cluster_setup");
 const ENABLED: &str = "enabled";
+
+/// Whether a set-up was begun and not finished.
+pub fn is_under_way(config: &Config) -> bool {
+    config.text(PROGRESS.0, PROGRESS.1, "") == ENABLED
+}
 
 /// How far the set-up is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,40 +56,41 @@ impl State {
         }
     }
 
-    /// What the configuration says; `databases`: whether those that must be there are there.
-    fn of(config: &Config, databases: bool) -> State {
+    /// What the configuration says; `members`: how many nodes belong together; `databases`: whether those that must be
+    /// there are there.
+    fn of(config: &Config, members: usize, databases: bool) -> State {
         if config.bool("couchdb", "single_node", false) {
             return State::SingleNodeEnabled;
         }
         if config.text("cluster", "n", "") == "1" {
             return if admins::any(config) && databases { State::SingleNodeEnabled } else { State::SingleNodeDisabled };
         }
-        if !cluster_enabled(config) {
+        if !cluster_enabled(config, members) {
             return State::ClusterDisabled;
         }
-        let under_way = config.text(PROGRESS.0, PROGRESS.1, "") == ENABLED;
-        if databases && !under_way { State::ClusterFinished } else { State::ClusterEnabled }
+        if databases && !is_under_way(config) { State::ClusterFinished } else { State::ClusterEnabled }
     }
 }
 
-/// Whether other nodes could reach this one: it has an administrator and an address of its own.
-fn cluster_enabled(config: &Config) -> bool {
-    admins::any(config) && !is_local(&config.text("chttpd", "bind_address", limits::BIND_ADDRESS))
+/// Whether this node may have others: it has an administrator, and an address of its own or others already.
+fn cluster_enabled(config: &Config, members: usize) -> bool {
+    let local = matches!(config.text("chttpd", "bind_address", limits::BIND_ADDRESS).as_str(), "127.0.0.1" | "::1");
+    admins::any(config) && (!local || members > 1 || is_under_way(config))
 }
 
-fn is_local(address: &str) -> bool {
-    matches!(address, "127.0.0.1" | "::1")
+fn is_enabled(ctx: &Context) -> bool {
+    cluster_enabled(&ctx.config, ctx.cluster.members().len())
 }
 
 /// `GET` and `POST /_cluster_setup`
 ///
 /// # Errors
-/// 400 `bad_request` for what the state does not allow, 500 for an incomplete `enable_cluster` (as measured), 501 for
-/// what needs a second node.
+/// 400 `bad_request` for what the state does not allow, 500 for an incomplete `enable_cluster` and for a
+/// `finish_cluster` that does not reach all nodes (as measured).
 pub async fn handle(ctx: &Context, mut request: Request) -> Result<Reply> {
     if request.verb == Verb::Get {
         let databases = database_names(request.query.json("ensure_dbs_exist")?.as_ref())?;
-        let state = State::of(&ctx.config, missing(ctx, &databases).is_empty());
+        let state = State::of(&ctx.config, ctx.cluster.members().len(), missing(ctx, &databases).is_empty());
         return Ok(Reply::value(StatusCode::OK, &json!({"state": state.name()})));
     }
     request.require_json()?;
@@ -89,7 +99,8 @@ pub async fn handle(ctx: &Context, mut request: Request) -> Result<Reply> {
         Some("enable_single_node") => enable_single_node(ctx, &body).await?,
         Some("enable_cluster") => enable_cluster(ctx, &body).await?,
         Some("add_node") => add_node(ctx, &body).await?,
-        Some("finish_cluster") => finish_cluster(ctx, &body).await?,
+        Some("receive_cookie") => return receive_cookie(ctx, &body).await,
+        Some("finish_cluster") => finish_cluster(ctx, &body, &request.user).await?,
         _ => return Err(Problem::bad_request("Invalid Action'")),
     }
     Ok(Reply::ok(StatusCode::CREATED))
@@ -99,7 +110,8 @@ async fn enable_single_node(ctx: &Context, body: &Object) -> Result<()> {
     let databases = database_names(body.get("ensure_dbs_exist"))?;
     let node = NodeSetup::read(body)?;
     let missing = missing(ctx, &databases);
-    if State::of(&ctx.config, missing.is_empty()) == State::SingleNodeEnabled && missing.is_empty() {
+    let state = State::of(&ctx.config, ctx.cluster.members().len(), missing.is_empty());
+    if state == State::SingleNodeEnabled && missing.is_empty() {
         return Err(Problem::bad_request("Cluster is already finished"));
     }
     make_databases(ctx, &missing).await?;
@@ -110,23 +122,41 @@ async fn enable_single_node(ctx: &Context, body: &Object) -> Result<()> {
 
 async fn enable_cluster(ctx: &Context, body: &Object) -> Result<()> {
     if body.get("remote_node").is_some_and(|value| !value.is_null()) {
-        return Err(not_yet::endpoint("enable_cluster for a remote node"));
+        return setup_peer::enable(ctx, body).await;
     }
-    if cluster_enabled(&ctx.config) {
+    if is_enabled(ctx) {
         return Err(Problem::bad_request("Cluster is already enabled"));
     }
     let node = NodeSetup::read(body)?;
-    let address = node.bind_address.clone();
-    let address = address.unwrap_or_else(|| ctx.config.text("chttpd", "bind_address", limits::BIND_ADDRESS));
-    if is_local(&address) {
+    let bind = node.bind_address.clone();
+    let bind = bind.unwrap_or_else(|| ctx.config.text("chttpd", "bind_address", limits::BIND_ADDRESS));
+    if matches!(bind.as_str(), "127.0.0.1" | "::1") {
         return Err(incomplete("Cluster setup requires a remote bind_address (not 127.0.0.1 nor ::1)"));
     }
     let count = node_count(body.get("node_count"))
         .ok_or_else(|| incomplete("Cluster setup requires node_count to be configured"))?;
-    // First, so that a set-up that breaks off counts as under way.
-    ctx.config.set(PROGRESS, ENABLED, true).await?;
+    begin(ctx).await?;
     node.apply(ctx).await?;
     ctx.config.set(("cluster", "n"), &count.to_string(), true).await?;
+    Ok(ctx.cluster.enable().await?)
+}
+
+/// Marks the set-up as under way and makes room for the system databases of the cluster.
+async fn begin(ctx: &Context) -> Result<()> {
+    // First, so that a set-up that breaks off counts as under way.
+    ctx.config.set(PROGRESS, ENABLED, true).await?;
+    if ctx.cluster.members().len() > 1 {
+        return Ok(());
+    }
+    for name in SYSTEM_DATABASES {
+        let Ok(database) = ctx.coordinator.database(name) else { continue };
+        let info = database.info().await?;
+        // The node's own design document is made again with the database.
+        let own = database.fetch(&DocId::new(users_design::ID), Want::Winner).await?.is_some();
+        if info.doc_count == u64::from(own) && info.doc_del_count == 0 {
+            ctx.coordinator.delete_database(name).await?;
+        }
+    }
     Ok(())
 }
 
@@ -143,51 +173,78 @@ fn incomplete(reason: &'static str) -> Problem {
     Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "error", reason)
 }
 
-async fn finish_cluster(ctx: &Context, body: &Object) -> Result<()> {
+async fn finish_cluster(ctx: &Context, body: &Object, user: &UserCtx) -> Result<()> {
     let databases = database_names(body.get("ensure_dbs_exist"))?;
     let missing = missing(ctx, &databases);
-    if missing.is_empty() && ctx.config.get(PROGRESS.0, PROGRESS.1).as_deref() != Some(ENABLED) {
+    if missing.is_empty() && !is_under_way(&ctx.config) {
         return Err(Problem::bad_request("Cluster is already finished"));
     }
+    let unable = |problem: Problem| {
+        tracing::warn!("finish_cluster: {problem}");
+        let reason = "Cluster setup unable to sync admin passwords";
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "setup_error", reason)
+    };
+    wait_for_members(ctx).await;
+    let others = ctx.cluster.members().into_iter().filter(|member| member.name != *ctx.cluster.name());
+    for member in others {
+        share_settings(ctx, &member.name, user).await.map_err(unable)?;
+    }
     make_databases(ctx, &missing).await?;
+    for member in ctx.cluster.members().iter().filter(|member| member.name != *ctx.cluster.name()) {
+        forward::delete_setting(ctx, &member.name, PROGRESS, user).await.map_err(unable)?;
+    }
     ctx.config.delete(PROGRESS, true).await?;
     Ok(())
 }
 
-/// A host that does not answer is refused; joining one that does is for a later version.
+/// Waits until every member is connected, within limits: those added a moment ago are being dialled.
+async fn wait_for_members(ctx: &Context) {
+    let mut changes = ctx.cluster.watch();
+    let all_up = async {
+        while !ctx.cluster.members().iter().all(|member| ctx.cluster.is_up(&member.name)) {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    // Who is not there after that is reported by what comes next.
+    let _ = ctx.env.timeout(Duration::from_millis(limits::CLUSTER_SETUP_CONNECT_MS), all_up).await;
+}
+
+/// Makes another node know the same administrators, cookies and identity.
+async fn share_settings(ctx: &Context, to: &NodeName, user: &UserCtx) -> Result<()> {
+    for (name, hash) in admin_names(&ctx.config) {
+        forward::put_setting(ctx, to, (admins::SECTION, &name), &hash, user).await?;
+    }
+    for at in [("couchdb", "uuid"), ("chttpd_auth", "secret")] {
+        if let Some(value) = ctx.config.get(at.0, at.1) {
+            forward::put_setting(ctx, to, at, &value, user).await?;
+        }
+    }
+    Ok(())
+}
+
 async fn add_node(ctx: &Context, body: &Object) -> Result<()> {
-    if !cluster_enabled(&ctx.config) {
+    if !is_enabled(ctx) {
         return Err(Problem::bad_request("Cluster is not enabled."));
     }
-    let unreachable = || Problem::bad_request("Add node failed. Invalid Host and/or Port.");
-    let at = node_address(body).ok_or_else(unreachable)?;
-    let wait = Duration::from_millis(limits::CLUSTER_SETUP_CONNECT_MS);
-    match ctx.env.timeout(wait, ctx.env.host().connect(at)).await {
-        Ok(Ok(_)) => Err(not_yet::endpoint("add_node")),
-        _ => Err(unreachable()),
-    }
+    // The port must be open before the other node knocks.
+    ctx.cluster.enable().await?;
+    let found = setup_peer::invite(ctx, body).await?;
+    Ok(ctx.cluster.add_member(&found.name, &found.address).await?)
 }
 
-/// `host` and `port` (5984 without one). Names other than `localhost` are not looked up.
-fn node_address(body: &Object) -> Option<SocketAddr> {
-    let host = match body.get("host").and_then(Value::as_str)? {
-        "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        text => text.trim_matches(['[', ']']).parse().ok()?,
-    };
-    let port = match body.get("port") {
-        None | Some(Value::Null) => limits::PORT.parse().ok()?,
-        Some(value) => port(value)?,
-    };
-    Some(SocketAddr::new(host, port))
-}
-
-/// A port as a number or as text.
-fn port(value: &Value) -> Option<u16> {
-    match value {
-        Value::Int(port) => u16::try_from(*port).ok(),
-        Value::String(text) => text.parse().ok(),
-        _ => None,
+/// What `add_node` of another node asks here: takes over the cluster's secret and tells name and cluster port.
+async fn receive_cookie(ctx: &Context, body: &Object) -> Result<Reply> {
+    let cookie = body.get("cookie").and_then(Value::as_str);
+    let cookie = cookie.ok_or_else(|| Problem::bad_request("`cookie` must be a string."))?;
+    if ctx.cluster.secret().as_deref() != Some(cookie) {
+        begin(ctx).await?;
     }
+    ctx.cluster.adopt(cookie).await?;
+    let port = ctx.cluster.address().map_or(limits::CLUSTER_PORT, |at| at.port());
+    let told = json!({"ok": true, "name": ctx.cluster.name().as_str(), "cluster_port": port});
+    Ok(Reply::value(StatusCode::CREATED, &told))
 }
 
 /// The settings of a node that a set-up action may carry; what is absent stays as it is.
@@ -211,14 +268,15 @@ impl NodeSetup {
             _ => return Err(Problem::bad_request("`username` and `password` belong together.")),
         };
         let bind_address = text("bind_address")?;
-        if let Some(address) = bind_address.as_deref().filter(|address| *address != "any") {
+        if bind_address.as_deref().is_some_and(|text| address::bind_ip(text).is_none()) {
             // A node could not start with it.
-            let parsed: std::result::Result<IpAddr, _> = address.trim_matches(['[', ']']).parse();
-            parsed.map_err(|_| Problem::bad_request("`bind_address` must be an IP address or `any`."))?;
+            return Err(Problem::bad_request("`bind_address` must be an IP address or `any`."));
         }
         let port = match body.get("port") {
             None | Some(Value::Null) => None,
-            Some(value) => Some(port(value).ok_or_else(|| Problem::bad_request("`port` must be a port number."))?),
+            Some(value) => {
+                Some(setup_peer::port(value).ok_or_else(|| Problem::bad_request("`port` must be a port number."))?)
+            }
         };
         Ok(NodeSetup { admin, bind_address, port })
     }
@@ -284,7 +342,7 @@ mod tests {
         let env = tokio_host::env(runtime.handle().clone());
         let state = |settings: &[&str], databases| {
             let overrides = settings.iter().map(|s| Setting::parse(s).unwrap()).collect();
-            State::of(&Config::in_memory(&env, overrides), databases).name()
+            State::of(&Config::in_memory(&env, overrides), 1, databases).name()
         };
         let (admin, bound, n1) = ("admins/a=x", "chttpd/bind_address=0.0.0.0", "cluster/n=1");
         assert_eq!(state(&[admin], true), "cluster_disabled");
@@ -296,6 +354,9 @@ mod tests {
         assert_eq!(state(&[admin, n1], false), "single_node_disabled");
         assert_eq!(state(&[n1], true), "single_node_disabled");
         assert_eq!(state(&["couchdb/single_node=true"], false), "single_node_enabled");
+        assert_eq!(state(&[admin, "settee/cluster_setup=enabled"], true), "cluster_enabled");
+        let joined = [Setting::parse(admin).unwrap()].to_vec();
+        assert_eq!(State::of(&Config::in_memory(&env, joined), 3, true), State::ClusterFinished);
     }
 
     #[test]
@@ -321,16 +382,6 @@ mod tests {
         for wrong in [r#"{"username":"a"}"#, r#"{"bind_address":"here"}"#, r#"{"port":70000}"#, r#"{"password":5}"#] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn nodes_are_reached_by_address() {
-        let at = |text: &str| node_address(&object(text)).map(|at| at.to_string());
-        assert_eq!(at(r#"{"host":"127.0.0.1","port":1}"#), Some("127.0.0.1:1".to_owned()));
-        assert_eq!(at(r#"{"host":"localhost"}"#), Some("127.0.0.1:5984".to_owned()));
-        assert_eq!(at(r#"{"host":"[::1]","port":"7"}"#), Some("[::1]:7".to_owned()));
-        assert_eq!(at(r#"{"port":1}"#), None);
-        assert_eq!(at(r#"{"host":"no.such","port":1}"#), None);
     }
 
     #[test]

@@ -16,7 +16,8 @@ pub mod changes;
 mod changes_filter;
 mod changes_query;
 mod changes_selector;
-mod cluster_setup;
+mod cluster;
+pub mod cluster_setup;
 mod database;
 mod db_updates;
 pub mod document;
@@ -28,6 +29,7 @@ mod list;
 pub mod local;
 mod mango_index;
 mod node;
+mod nodes;
 mod not_yet;
 mod open_revs;
 pub mod purge;
@@ -41,6 +43,7 @@ mod rewrite;
 mod security;
 mod server;
 mod session;
+mod setup_peer;
 mod shown;
 mod users;
 mod view;
@@ -49,7 +52,7 @@ mod write;
 mod write_options;
 
 /// Checks that come before any handler: the outermost door, rights on the server, the method.
-pub(super) fn admit(ctx: &Context, endpoint: &Endpoint, request: &Request) -> Result<()> {
+pub(in crate::http) fn admit(ctx: &Context, endpoint: &Endpoint, request: &Request) -> Result<()> {
     let door = match endpoint {
         Endpoint::Up => Door::Up,
         Endpoint::Session if request.verb == Verb::Post => Door::Login,
@@ -86,6 +89,7 @@ fn server_class(ctx: &Context, endpoint: &Endpoint, verb: Verb) -> Class {
         | Endpoint::ActiveTasks
         | Endpoint::Membership
         | Endpoint::ClusterSetup
+        | Endpoint::Cluster(_)
         | Endpoint::Scheduler(_)
         | Endpoint::Reshard(_)
         | Endpoint::Node(_)
@@ -114,6 +118,7 @@ pub async fn handle(ctx: &Context, endpoint: Endpoint, request: Request) -> Resu
         Endpoint::NouveauAnalyze => Err(Problem::missing()),
         Endpoint::DbUpdates => db_updates::db_updates(ctx, &request).await,
         Endpoint::ClusterSetup => cluster_setup::handle(ctx, request).await,
+        Endpoint::Cluster(rest) => cluster::handle(ctx, &request, &rest),
         Endpoint::Replicate => replicate::replicate(ctx, request).await,
         Endpoint::Scheduler(rest) => replicate::scheduler(ctx, &request, &rest),
         Endpoint::Reshard(_) => Err(not_yet::endpoint("_reshard")),

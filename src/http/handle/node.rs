@@ -6,10 +6,11 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::super::request::Verb;
-use super::super::{Context, Problem, Reply, Request, Result};
-use super::not_yet;
+use super::super::{Context, Problem, Reply, Request, Result, forward};
+use super::nodes;
 use crate::auth::admins;
-use crate::config::SECTIONS_CLOSED_TO_REQUESTS;
+use crate::cluster::NodeName;
+use crate::config::{SECTIONS_CLOSED_TO_REQUESTS, Sections};
 use crate::http::stats::Levels;
 use crate::world::Pool;
 
@@ -20,13 +21,15 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
         return Err(Problem::bad_request("Incomplete path to _node request"));
     };
     if *name != "_local" && *name != ctx.node_name {
-        return Err(Problem::not_found(format!("no such node: {name}")));
+        return elsewhere(ctx, request, &(*name).into()).await;
     }
     match below {
         [] => Ok(Reply::value(StatusCode::OK, &json!({"name": ctx.node_name}))),
-        ["_config"] => Ok(Reply::value(StatusCode::OK, &json!(*ctx.config.sections()))),
+        ["_config"] => Ok(Reply::value(StatusCode::OK, &json!(shown(ctx)))),
         ["_config", "_reload"] => reload(ctx).await,
-        ["_config", section] => Ok(Reply::value(StatusCode::OK, &json!(ctx.config.section(section)))),
+        ["_config", section] => {
+            Ok(Reply::value(StatusCode::OK, &json!(shown(ctx).remove(*section).unwrap_or_default())))
+        }
         ["_config", section, key] => setting(ctx, request, section, key).await,
         ["_versions"] => Ok(Reply::value(StatusCode::OK, &versions())),
         ["_system"] => Ok(Reply::value(StatusCode::OK, &ctx.stats.system(&ctx.env, &levels(ctx).await))),
@@ -36,9 +39,33 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
             Ok(Reply::typed(StatusCode::OK, "text/plain; version=2.0", text))
         }
         ["_restart"] => restart(ctx).await,
-        ["_nodes", ..] => Err(not_yet::endpoint("_nodes")),
+        ["_nodes", path @ ..] => nodes::handle(ctx, request, path).await,
         _ => Err(Problem::missing()),
     }
+}
+
+/// Asks another node: one that is a member, was one, or is connected.
+async fn elsewhere(ctx: &Context, request: Request, node: &NodeName) -> Result<Reply> {
+    let known = ctx.cluster.records().get(node.as_str()).is_some_and(|record| !record.deleted);
+    match ctx.cluster.is_up(node) {
+        true => forward::ask(ctx, node, request).await,
+        false if known => Err(Problem::node_down(node)),
+        false => Err(Problem::not_found(format!("no such node: {node}"))),
+    }
+}
+
+/// Settings that no request may read or change: who knows them is a member of the cluster.
+const SECRET: [(&str, &str); 2] = [("cluster", "secret"), ("cluster", "join_token")];
+
+/// The settings without those of [`SECRET`].
+fn shown(ctx: &Context) -> Sections {
+    let mut sections = Sections::clone(&ctx.config.sections());
+    for (section, key) in SECRET {
+        if let Some(keys) = sections.get_mut(section) {
+            keys.remove(key);
+        }
+    }
+    sections
 }
 
 fn versions() -> Value {
@@ -64,6 +91,7 @@ async fn levels(ctx: &Context) -> Levels {
         replications: ctx.replicator.jobs().len() as u64,
         damaged_reads: ctx.coordinator.damage().refused(),
         damaged_places: ctx.coordinator.damage().places().len() as u64,
+        cluster: ctx.cluster.counters(),
         usage: ctx.env.blocking(Pool::Foreground, move || host.usage()).await,
     }
 }
@@ -87,10 +115,10 @@ async fn reload(ctx: &Context) -> Result<Reply> {
 async fn setting(ctx: &Context, mut request: Request, section: &str, key: &str) -> Result<Reply> {
     let unknown = || Problem::not_found("unknown_config_value");
     if request.verb == Verb::Get {
-        let value = ctx.config.get(section, key).ok_or_else(unknown)?;
+        let value = ctx.config.get(section, key).filter(|_| !SECRET.contains(&(section, key))).ok_or_else(unknown)?;
         return Ok(Reply::value(StatusCode::OK, &json!(value)));
     }
-    if SECTIONS_CLOSED_TO_REQUESTS.contains(&section) {
+    if SECTIONS_CLOSED_TO_REQUESTS.contains(&section) || SECRET.contains(&(section, key)) {
         return Err(Problem::forbidden("Config section blacklisted for modification over HTTP API."));
     }
     let persist = request.header("x-couch-persist") != Some("false");

@@ -23,7 +23,7 @@ pub fn welcome(ctx: &Context) -> Reply {
         "couchdb": "Welcome",
         "version": INTERFACE_VERSION,
         "git_sha": option_env!("SETTEE_GIT_SHA").unwrap_or("unknown"),
-        "uuid": ctx.node_uuid,
+        "uuid": ctx.uuid(),
         "features": FEATURES,
         "vendor": {"name": "settee", "version": env!("CARGO_PKG_VERSION")},
     });
@@ -138,8 +138,9 @@ async fn described(ctx: &Context, key: &Value) -> Result<String> {
 
 /// `GET /_membership`
 pub fn membership(ctx: &Context) -> Reply {
-    let nodes = [&ctx.node_name];
-    Reply::value(StatusCode::OK, &json!({"all_nodes": nodes, "cluster_nodes": nodes}))
+    let connected: Vec<String> = ctx.cluster.connected().iter().map(ToString::to_string).collect();
+    let members: Vec<String> = ctx.cluster.members().iter().map(|member| member.name.to_string()).collect();
+    Reply::value(StatusCode::OK, &json!({"all_nodes": connected, "cluster_nodes": members}))
 }
 
 /// `GET /favicon.ico`: a picture of one transparent pixel.

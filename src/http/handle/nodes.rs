@@ -1,0 +1,105 @@
+//! `/_node/_local/_nodes`: the documents of the cluster's members, as the database that they are in CouchDB.
+
+use http::StatusCode;
+use serde_json::json;
+
+use super::super::request::Verb;
+use super::super::{Context, Problem, Reply, Request, Result};
+use crate::cluster::Record;
+use crate::document::json::{Object, Value};
+
+/// `path` is what stands behind `_nodes`.
+pub async fn handle(ctx: &Context, request: Request, path: &[&str]) -> Result<Reply> {
+    match (path, request.verb) {
+        ([], Verb::Get) => Ok(info(ctx)),
+        (["_all_docs"], Verb::Get) => all_docs(ctx, &request),
+        ([] | ["_all_docs"], _) => Err(Problem::method_not_allowed("GET,HEAD")),
+        ([name], Verb::Get) => get(ctx, name),
+        ([name], Verb::Put) => put(ctx, request, name).await,
+        ([name], Verb::Delete) => {
+            let record = ctx.cluster.delete_member(name, request.query.get("rev").map(str::to_owned)).await?;
+            Ok(changed(StatusCode::OK, name, &record))
+        }
+        ([_], _) => Err(Problem::method_not_allowed("DELETE,GET,HEAD,PUT")),
+        _ => Err(Problem::missing()),
+    }
+}
+
+fn info(ctx: &Context) -> Reply {
+    let records = ctx.cluster.records();
+    let removed = records.values().filter(|record| record.deleted).count();
+    let body = json!({
+        "db_name": "_nodes",
+        "doc_count": records.len() - removed,
+        "doc_del_count": removed,
+        "compact_running": false,
+        "instance_start_time": "0",
+    });
+    Reply::value(StatusCode::OK, &body)
+}
+
+fn all_docs(ctx: &Context, request: &Request) -> Result<Reply> {
+    let with_docs = request.query.boolean("include_docs")? == Some(true);
+    let records = ctx.cluster.records();
+    let live = records.iter().filter(|(_, record)| !record.deleted);
+    let rows: Vec<Value> = live.map(|(name, record)| row(name, record, with_docs)).collect();
+    let mut out = Object::new();
+    out.push("total_rows", rows.len() as u64);
+    out.push("offset", 0u64);
+    out.push("rows", Value::Array(rows));
+    Ok(Reply::json(StatusCode::OK, out.to_vec()))
+}
+
+fn row(name: &str, record: &Record, with_doc: bool) -> Value {
+    let mut value = Object::new();
+    value.push("rev", record.rev.as_str());
+    let mut row = Object::new();
+    row.push("id", name);
+    row.push("key", name);
+    row.push("value", Value::Object(value));
+    if with_doc {
+        row.push("doc", Value::Object(document(name, record)));
+    }
+    Value::Object(row)
+}
+
+fn document(name: &str, record: &Record) -> Object {
+    let mut out = Object::new();
+    out.push("_id", name);
+    out.push("_rev", record.rev.as_str());
+    for (field, value) in record.body().iter() {
+        out.push(field, value.clone());
+    }
+    out
+}
+
+fn get(ctx: &Context, name: &str) -> Result<Reply> {
+    match ctx.cluster.records().get(name) {
+        None => Err(Problem::missing()),
+        Some(record) if record.deleted => Err(Problem::not_found("deleted")),
+        Some(record) => {
+            let etag = format!("\"{}\"", record.rev);
+            Ok(Reply::json(StatusCode::OK, document(name, record).to_vec()).etag(&etag))
+        }
+    }
+}
+
+/// The body may be left out (SPEC): then it is an empty document.
+async fn put(ctx: &Context, mut request: Request, name: &str) -> Result<Reply> {
+    let empty = request.body.length() == Some(0);
+    let mut body = if empty { Object::new() } else { request.json_object().await? };
+    body.remove("_id");
+    let named = body.remove("_rev").and_then(|rev| rev.as_str().map(str::to_owned));
+    let rev = request.query.get("rev").map(str::to_owned).or(named);
+    if let Some((field, _)) = body.iter().find(|(field, _)| field.starts_with('_')) {
+        let reason = format!("Bad special document member: {field}");
+        return Err(Problem::invalid("doc_validation", reason));
+    }
+    let record = ctx.cluster.put_member(name, body, rev).await?;
+    Ok(changed(StatusCode::CREATED, name, &record))
+}
+
+fn changed(status: StatusCode, name: &str, record: &Record) -> Reply {
+    let etag = format!("\"{}\"", record.rev);
+    Reply::value(status, &json!({"ok": true, "id": name, "rev": record.rev})).etag(&etag)
+}
