@@ -1,5 +1,5 @@
-//! A cluster of real processes, as its operator sees it: set-up over HTTP, members, a node that dies, one that hangs, one
-//! that joins by a token.
+//! A cluster of real processes, as its operator sees it: set-up over HTTP, members, a node that dies, one that hangs,
+//! one that joins by a token.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -132,7 +132,7 @@ impl Wire {
     }
 
     /// Receives a payload of `kind`; a refusal is an error.
-    async fn expect(&mut self, kind: u8) -> Result<Bytes, HandshakeError> {
+    async fn take(&mut self, kind: u8) -> Result<Bytes, HandshakeError> {
         let payload = self.receive().await?;
         match payload.first() {
             Some(&found) if found == kind => Ok(payload),
@@ -238,7 +238,7 @@ pub(super) async fn initiate(
     let mut wire = Wire::greeting(stream);
     let hello = Hello::encode(env, me, key, target);
     wire.send(&hello).await?;
-    let welcome = wire.expect(WELCOME).await?;
+    let welcome = wire.take(WELCOME).await?;
     let mut reader = Reader::new(&welcome[1..]);
     let version = reader.u8()?;
     reader.array::<32>()?;
@@ -251,7 +251,7 @@ pub(super) async fn initiate(
     }
     let transcript = transcript(&hello, &welcome);
     wire.send(&[&[PROOF][..], &derive(secret, INITIATOR, &transcript)].concat()).await?;
-    let proof = wire.expect(PROOF).await?;
+    let proof = wire.take(PROOF).await?;
     if !proves(&proof[1..], secret, RESPONDER, &transcript) {
         return Err(HandshakeError::Stranger);
     }
@@ -293,7 +293,7 @@ pub(super) async fn respond(
     put_str(&mut welcome, &me.address);
     wire.send(&welcome).await?;
     let transcript = transcript(&greeting, &welcome);
-    let proof = wire.expect(PROOF).await?;
+    let proof = wire.take(PROOF).await?;
     if !proves(&proof[1..], &secret, INITIATOR, &transcript) {
         wire.refuse("the secrets differ").await;
         return Err(HandshakeError::Stranger);

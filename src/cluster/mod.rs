@@ -8,7 +8,7 @@
 //!
 //! `frame` cuts and seals bytes, `handshake` makes two nodes known to each other, `packet` says what a frame means,
 //! `line` runs a connection, `link` is its calling and `serving` its answering side, `stream` the two ends of a call.
-//! `peer` keeps the connections, `members` the documents of `_nodes`, `gossip` spreads them, `join` takes in a new node.
+//! `peer` keeps the connections, `members` the documents of `_nodes`, `gossip` spreads them, `join` takes in a node.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
