@@ -40,6 +40,7 @@ struct Asked {
     name: Option<String>,
     roles: Vec<String>,
     peer: SocketAddr,
+    secure: bool,
     id: String,
 }
 
@@ -78,6 +79,7 @@ pub async fn ask(ctx: &Context, to: &NodeName, mut request: Request) -> Result<R
         name: request.user.name.clone(),
         roles: request.user.roles.clone(),
         peer: request.peer,
+        secure: request.secure,
         id: request.id.clone(),
     };
     let mut message = Vec::new();
@@ -153,6 +155,7 @@ async fn change_setting(
         query: Query::default(),
         headers: HeaderMap::new(),
         peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+        secure: false,
         id: "setup".to_owned(),
         user: user.clone(),
         rewrites: 0,
@@ -199,6 +202,7 @@ fn read(message: &Bytes) -> Option<Request> {
         query: Query::from_pairs(asked.query),
         headers: header_map(asked.headers),
         peer: asked.peer,
+        secure: asked.secure,
         id: asked.id,
         user: UserCtx { name: asked.name, roles: asked.roles, handler: None },
         rewrites: 0,

@@ -27,8 +27,8 @@ use super::lenient::Lenient;
 use super::secure::{self, Secured};
 use crate::config::Config;
 use crate::limits;
-use crate::wire::address;
 use crate::observe::metrics::{Counter, Gauge};
+use crate::wire::address;
 use crate::wire::tls::Acceptor;
 use crate::world::{BoxFuture, BoxStream, Env, Listener};
 
