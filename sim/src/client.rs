@@ -8,6 +8,7 @@ use std::time::Duration;
 use base64::Engine;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
@@ -23,6 +24,30 @@ pub struct Answer {
     pub status: u16,
     /// Body bytes.
     pub body: Bytes,
+    /// The session cookie that came with it.
+    pub cookie: Option<String>,
+}
+
+/// As whom a request is sent.
+#[derive(Clone, Copy, Debug)]
+pub enum Who<'a> {
+    /// By name and password.
+    Owner,
+    /// By a session cookie.
+    Cookie(&'a str),
+    /// As the user of this name, whom the node believes a proxy.
+    Proxied(&'a str),
+}
+
+/// The part of an answer that came in some time.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Status code.
+    pub status: u16,
+    /// Body bytes.
+    pub body: Vec<u8>,
+    /// Whether that was all.
+    pub whole: bool,
 }
 
 impl Answer {
@@ -64,10 +89,32 @@ impl Client {
         self.send("GET", path, "application/json", Bytes::new()).await
     }
 
+    /// The world as this client sees it.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// Another connection from the same machine to the same node.
+    pub fn another(&self) -> Client {
+        Client { env: self.env.clone(), to: self.to, credentials: self.credentials.clone(), connection: None }
+    }
+
     /// Sends a request and waits for the whole answer; the connection is given up after a failure.
     pub async fn send(&mut self, method: &str, path: &str, kind: &str, body: Bytes) -> Result<Answer, NoAnswer> {
+        self.send_as(Who::Owner, method, path, kind, body).await
+    }
+
+    /// [`Client::send`] as somebody else.
+    pub async fn send_as(
+        &mut self,
+        who: Who<'_>,
+        method: &str,
+        path: &str,
+        kind: &str,
+        body: Bytes,
+    ) -> Result<Answer, NoAnswer> {
         let env = self.env.clone();
-        let answer = env.timeout(PATIENCE, self.exchange(method, path, kind, body)).await;
+        let answer = env.timeout(PATIENCE, self.exchange(who, method, path, kind, body)).await;
         match answer {
             Ok(Some(answer)) => Ok(answer),
             Ok(None) | Err(_) => {
@@ -77,7 +124,22 @@ impl Client {
         }
     }
 
-    async fn exchange(&mut self, method: &str, path: &str, kind: &str, body: Bytes) -> Option<Answer> {
+    async fn exchange(&mut self, who: Who<'_>, method: &str, path: &str, kind: &str, body: Bytes) -> Option<Answer> {
+        let answer = self.ask(who, method, path, kind, body).await?;
+        let status = answer.status().as_u16();
+        let cookie = answer.headers().get("Set-Cookie").and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let body = answer.into_body().collect().await.ok()?.to_bytes();
+        Some(Answer { status, body, cookie })
+    }
+
+    async fn ask(
+        &mut self,
+        who: Who<'_>,
+        method: &str,
+        path: &str,
+        kind: &str,
+        body: Bytes,
+    ) -> Option<http::Response<Incoming>> {
         if self.connection.as_ref().is_none_or(|(sender, _)| sender.is_closed()) {
             self.hang_up();
             let stream = self.env.host().connect(self.to).await.ok()?;
@@ -87,21 +149,41 @@ impl Client {
             });
             self.connection = Some((sender, task));
         }
-        let request = http::Request::builder()
-            .method(method)
-            .uri(path)
-            .header("Host", self.to.to_string())
-            .header("Authorization", &self.credentials)
-            .header("Accept", "application/json")
-            .header("Content-Type", kind)
-            .body(Full::new(body))
-            .ok()?;
+        let request = http::Request::builder().method(method).uri(path).header("Host", self.to.to_string());
+        let request = match who {
+            Who::Owner => request.header("Authorization", &self.credentials),
+            Who::Cookie(value) => request.header("Cookie", value),
+            Who::Proxied(name) => request.header("X-Auth-CouchDB-UserName", name),
+        };
+        let request = request.header("Accept", "application/json").header("Content-Type", kind);
+        let request = request.body(Full::new(body)).ok()?;
         let (sender, _) = self.connection.as_mut()?;
         sender.ready().await.ok()?;
-        let answer = sender.send_request(request).await.ok()?;
-        let status = answer.status().as_u16();
-        let body = answer.into_body().collect().await.ok()?.to_bytes();
-        Some(Answer { status, body })
+        sender.send_request(request).await.ok()
+    }
+
+    /// Reads an answer that does not end by itself for a time; the connection is given up after it.
+    pub async fn listen(&mut self, path: &str, time: Duration) -> Result<Part, NoAnswer> {
+        let (env, mut part) = (self.env.clone(), Part { status: 0, body: Vec::new(), whole: false });
+        let read = async {
+            let Some(answer) = self.ask(Who::Owner, "GET", path, "application/json", Bytes::new()).await else {
+                return;
+            };
+            part.status = answer.status().as_u16();
+            let mut body = answer.into_body();
+            loop {
+                match body.frame().await {
+                    Some(Ok(frame)) => part.body.extend(frame.into_data().unwrap_or_default()),
+                    Some(Err(_)) => return,
+                    None => break,
+                }
+            }
+            part.whole = true;
+        };
+        // Time over: what has come counts.
+        let _ = env.timeout(time, read).await;
+        self.hang_up();
+        if part.status == 0 { Err(NoAnswer) } else { Ok(part) }
     }
 
     /// Gives the connection up; the next request opens another.

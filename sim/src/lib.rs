@@ -9,15 +9,31 @@ compile_error!(
 );
 
 #[cfg(all(feature = "sim", madsim))]
+pub mod apart;
+#[cfg(all(feature = "sim", madsim))]
+pub mod bugs;
+#[cfg(all(feature = "sim", madsim))]
 pub mod client;
+#[cfg(all(feature = "sim", madsim))]
+mod faults;
+#[cfg(all(feature = "sim", madsim))]
+pub mod history;
 #[cfg(all(feature = "sim", madsim))]
 pub mod model;
 #[cfg(all(feature = "sim", madsim))]
 pub mod plan;
 #[cfg(all(feature = "sim", madsim))]
+pub mod private;
+#[cfg(all(feature = "sim", madsim))]
 pub mod run;
 #[cfg(all(feature = "sim", madsim))]
 pub mod shrink;
+#[cfg(all(feature = "sim", madsim))]
+pub mod timeline;
+#[cfg(all(feature = "sim", madsim))]
+pub mod totals;
+#[cfg(all(feature = "sim", madsim))]
+pub mod twice;
 #[cfg(all(feature = "sim", madsim))]
 pub mod workload;
 #[cfg(all(feature = "sim", madsim))]

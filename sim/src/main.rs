@@ -1,8 +1,8 @@
-//! `settee-sim`: runs seeds, replays and shrinks a failing one, proves on planted bugs that the judges bite.
+//! `settee-sim`: runs seeds, replays and shrinks a failing one, draws its timeline, proves on planted bugs that the
+//! judges bite, and tells what was exercised.
 //!
 //! Exit status 0 only when every invariant held (for `planted`: when every planted bug was caught).
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -10,9 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
+use settee_sim::apart::{self, Leave, Summary};
+use settee_sim::bugs::{BOARD, Entry, Plant};
 use settee_sim::plan::Plan;
-use settee_sim::run::{BUGS, Report, run_plan};
+use settee_sim::run::run_plan_logged;
 use settee_sim::shrink::shrink;
+use settee_sim::totals::{Totals, commit};
+use settee_sim::{timeline, twice};
 
 #[derive(Parser)]
 #[command(name = "settee-sim", about = "Runs settee nodes in a seeded world of faults")]
@@ -23,7 +27,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs many seeds; the first failures are saved as plans.
+    /// Runs many seeds; one in twenty a second time in a process of its own, whose events must be the same. The first
+    /// failures are shrunk; all are saved as plans with a timeline.
     Run {
         /// How many seeds.
         #[arg(long, default_value_t = 100)]
@@ -34,60 +39,83 @@ enum Command {
         /// Seeds that run side by side.
         #[arg(long, default_value_t = 2)]
         jobs: u64,
+        /// Leaves failures unshrunk.
+        #[arg(long)]
+        no_shrink: bool,
     },
     /// Runs one seed, or a saved plan, and prints what happened.
     Replay {
-        /// A number, or a path to a plan.
+        /// A number, a path to a plan, or `-` for a plan on standard input.
         what: String,
+        /// Plants this bug of the board.
+        #[arg(long)]
+        bug: Option<String>,
+        /// Writes every event there.
+        #[arg(long)]
+        trace: Option<PathBuf>,
+        /// Writes the timeline there.
+        #[arg(long)]
+        timeline: Option<PathBuf>,
+        /// Prints one line of JSON: what another process wants to know.
+        #[arg(long)]
+        summary: bool,
     },
     /// Finds a smaller plan that fails in the same way and saves it.
     Shrink {
         /// The failing seed, or a path to a plan.
         what: String,
+        /// Plants this bug of the board.
+        #[arg(long)]
+        bug: Option<String>,
     },
-    /// Runs each planted bug until it is caught.
+    /// Runs each planted bug until it is caught; prints the table of docs/simulation.md.
     Planted {
         /// Seeds to try for each bug.
         #[arg(long, default_value_t = 200)]
         seeds: u64,
+        /// Only this bug.
+        #[arg(long)]
+        bug: Option<String>,
     },
-    /// Runs seeds and prints what was exercised: operations, answers, faults.
+    /// Runs seeds and prints what was exercised, and what was not: faults by operations, endpoints and answers, rare
+    /// turns and points of the node's code.
     Report {
         /// How many seeds.
         #[arg(long, default_value_t = 50)]
         seeds: u64,
+        /// The first seed.
+        #[arg(long, default_value_t = 1)]
+        from: u64,
     },
 }
 
 fn main() -> ExitCode {
     let ok = match Arguments::parse().command {
-        Command::Run { seeds, from, jobs } => run(from, seeds, jobs),
-        Command::Replay { what } => replay(&what),
-        Command::Shrink { what } => shrink_to_file(&what),
-        Command::Planted { seeds } => planted(seeds),
-        Command::Report { seeds } => report(seeds),
+        Command::Run { seeds, from, jobs, no_shrink } => run(from, seeds, jobs, !no_shrink),
+        Command::Replay { what, bug, trace, timeline, summary } => {
+            replay(&what, bug.as_deref(), trace, timeline, summary)
+        }
+        Command::Shrink { what, bug } => shrink_to_file(&what, bug.as_deref()),
+        Command::Planted { seeds, bug } => planted(seeds, bug.as_deref()),
+        Command::Report { seeds, from } => report(from, seeds),
     };
     if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Where failing plans are kept.
-fn plan_path(name: &str) -> PathBuf {
+/// Where failing plans and timelines are kept.
+fn save(name: &str, text: &str) -> String {
     let dir = PathBuf::from("target/sim");
-    // A missing directory shows when the plan is written.
+    // A missing directory shows when the file is written.
     let _ = std::fs::create_dir_all(&dir);
-    dir.join(name)
-}
-
-fn save(plan: &Plan, name: &str) -> String {
-    let path = plan_path(name);
-    match std::fs::write(&path, plan.to_json()) {
+    let path = dir.join(name);
+    match std::fs::write(&path, text) {
         Ok(()) => path.display().to_string(),
         Err(error) => format!("(not saved: {error})"),
     }
 }
 
-/// Runs `seeds` seeds on `jobs` threads and gives every report to `each`.
-fn sweep(from: u64, seeds: u64, jobs: u64, each: impl Fn(Report) + Sync) {
+/// Runs `seeds` seeds, `jobs` at a time, and gives every summary to `each`.
+fn sweep(from: u64, seeds: u64, jobs: u64, each: impl Fn(Plan, Summary) + Sync) {
     let next = AtomicU64::new(from);
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
@@ -97,25 +125,52 @@ fn sweep(from: u64, seeds: u64, jobs: u64, each: impl Fn(Report) + Sync) {
                     if seed >= from + seeds {
                         return;
                     }
-                    each(run_plan(Plan::from_seed(seed), None));
+                    let plan = Plan::from_seed(seed);
+                    let summary = summary_of(&plan, None);
+                    each(plan, summary);
                 }
             });
         }
     });
 }
 
-fn run(from: u64, seeds: u64, jobs: u64) -> bool {
+/// The summary of a run; a process that ended without one counts as a panic.
+fn summary_of(plan: &Plan, bug: Option<&str>) -> Summary {
+    let lost = |text| Summary { failure: Some(("P".into(), text)), ..Summary::default() };
+    apart::run(plan, bug).unwrap_or_else(lost)
+}
+
+/// Every so manieth seed is run a second time.
+const TWICE_ONE_IN: u64 = 20;
+/// Failures that are shrunk in one go.
+const SHRUNK_MAX: usize = 3;
+
+fn run(from: u64, seeds: u64, jobs: u64, shrinks: bool) -> bool {
     let started = Instant::now();
     let failures = Mutex::new(Vec::new());
     let totals = Mutex::new(Totals::default());
-    sweep(from, seeds, jobs, |report| {
-        totals.lock().expect("unpoisoned").add(&report);
-        if let Some(failure) = &report.failure {
-            let saved = save(&report.plan, &format!("seed-{}.json", report.plan.seed));
-            println!("seed {} FAILED: {failure}", report.plan.seed);
-            println!("  replay: settee-sim replay {}   plan: {saved}", report.plan.seed);
-            println!("  shrink: settee-sim shrink {}", report.plan.seed);
-            failures.lock().expect("unpoisoned").push(report.plan.seed);
+    sweep(from, seeds, jobs, |plan, summary| {
+        totals.lock().expect("unpoisoned").add(&summary);
+        let seed = plan.seed;
+        if let Some((invariant, what)) = &summary.failure {
+            println!("seed {seed} FAILED at commit {}: {invariant}: {what}", commit());
+            let nth = {
+                let mut failures = failures.lock().expect("unpoisoned");
+                failures.push(seed);
+                failures.len()
+            };
+            keep(&plan);
+            if shrinks && nth <= SHRUNK_MAX {
+                shrink_plan(&plan, None);
+            }
+        } else if seed.is_multiple_of(TWICE_ONE_IN) {
+            match twice::same_again(&plan, &summary) {
+                Ok(()) => totals.lock().expect("unpoisoned").twice += 1,
+                Err(text) => {
+                    println!("seed {seed} DIFFERS the second time: {text}");
+                    failures.lock().expect("unpoisoned").push(seed);
+                }
+            }
         }
     });
     let mut failures = failures.into_inner().expect("unpoisoned");
@@ -126,42 +181,17 @@ fn run(from: u64, seeds: u64, jobs: u64) -> bool {
     failures.is_empty()
 }
 
-#[derive(Default)]
-struct Totals {
-    simulated_ms: u64,
-    starts: u64,
-    edits: (usize, usize, usize),
-    answers: BTreeMap<&'static str, u64>,
-    counters: BTreeMap<&'static str, u64>,
-    hash: u64,
-}
-
-impl Totals {
-    fn add(&mut self, report: &Report) {
-        self.simulated_ms += report.simulated_ms;
-        self.starts += report.starts;
-        self.edits.0 += report.edits.0;
-        self.edits.1 += report.edits.1;
-        self.edits.2 += report.edits.2;
-        for (kind, n) in &report.answers {
-            *self.answers.entry(kind).or_default() += n;
-        }
-        for (kind, n) in &report.counters {
-            *self.counters.entry(kind).or_default() += n;
-        }
-        // Addition, because seeds end in any order.
-        self.hash = self.hash.wrapping_add(report.trace_hash);
-    }
-
-    fn print(&self, seconds: f64) {
-        let simulated_s = self.simulated_ms / 1000;
-        println!(
-            "{simulated_s} simulated seconds in {seconds:.1} s, {} starts, edits: {} acknowledged, {} refused, {} unknown",
-            self.starts, self.edits.0, self.edits.1, self.edits.2
-        );
-        println!("answers {:?}", self.answers);
-        println!("counters {:?}", self.counters);
-        println!("sum of trace hashes {:016x}", self.hash);
+/// Saves a failing plan and its timeline.
+fn keep(plan: &Plan) {
+    let saved = save(&format!("seed-{}.json", plan.seed), &plan.to_json());
+    let page = PathBuf::from("target/sim").join(format!("seed-{}.html", plan.seed));
+    let leave = Leave { timeline: Some(&page), ..Leave::default() };
+    let drawn =
+        std::env::current_exe().map_err(|e| e.to_string()).and_then(|own| apart::run_with(&own, plan, None, leave));
+    println!("  replay: settee-sim replay {}   plan: {saved}", plan.seed);
+    match drawn {
+        Ok(_) => println!("  timeline: {}", page.display()),
+        Err(error) => println!("  no timeline: {error}"),
     }
 }
 
@@ -170,16 +200,45 @@ fn plan_of(what: &str) -> Option<Plan> {
     if let Ok(seed) = what.parse() {
         return Some(Plan::from_seed(seed));
     }
-    let text = std::fs::read_to_string(what).map_err(|e| eprintln!("{what}: {e}")).ok()?;
+    let text = match what {
+        "-" => std::io::read_to_string(std::io::stdin()),
+        path => std::fs::read_to_string(path),
+    };
+    let text = text.map_err(|e| eprintln!("{what}: {e}")).ok()?;
     serde_json::from_str(&text).map_err(|e| eprintln!("{what}: not a plan: {e}")).ok()
 }
 
-fn replay(what: &str) -> bool {
+/// The bug of that name; an unknown name ends the program.
+fn bug_of(name: Option<&str>) -> Option<Plant> {
+    name.map(|name| match Entry::named(name) {
+        Some(entry) => entry.plant,
+        None => {
+            let names: Vec<String> = BOARD.iter().map(Entry::name).collect();
+            eprintln!("no bug is called {name}; there are {}", names.join(", "));
+            std::process::exit(2);
+        }
+    })
+}
+
+fn replay(what: &str, bug: Option<&str>, trace: Option<PathBuf>, page: Option<PathBuf>, brief: bool) -> bool {
     let Some(plan) = plan_of(what) else { return false };
-    println!("{}", plan.to_json());
-    let report = run_plan(plan, None);
+    let report = run_plan_logged(plan, bug_of(bug), trace);
+    if let Some(page) = page
+        && let Err(error) = std::fs::write(&page, timeline::page(&report))
+    {
+        eprintln!("{}: {error}", page.display());
+    }
+    if brief {
+        println!("{}", serde_json::to_string(&Summary::from(&report)).expect("plain data"));
+        return report.failure.is_none();
+    }
+    println!("{}", report.plan.to_json());
+    for event in &report.history.events {
+        let outcome = event.outcome.trim_end().replace('\n', " | ");
+        println!("{:>8} {:>8} {:<7} {} -> {outcome}", event.from_ms, event.to_ms, event.lane, event.text);
+    }
     println!("trace hash {:016x}", report.trace_hash);
-    println!("answers {:?}, counters {:?}", report.answers, report.counters);
+    println!("answers {:?}, counters {:?}", report.answers, report.history.coverage.counters);
     match &report.failure {
         Some(failure) => println!("FAILED: {failure}"),
         None => println!("every invariant held"),
@@ -187,44 +246,65 @@ fn replay(what: &str) -> bool {
     report.failure.is_none()
 }
 
-fn shrink_to_file(what: &str) -> bool {
+fn shrink_to_file(what: &str, bug: Option<&str>) -> bool {
     let Some(plan) = plan_of(what) else { return false };
-    let Some(smaller) = shrink(&plan, None) else {
-        println!("{what} does not fail");
-        return true;
-    };
-    let saved = save(&smaller, &format!("shrunk-{}.json", plan.seed));
-    println!("{} parts instead of {}: settee-sim replay {saved}", smaller.size(), plan.size());
-    false
+    let bug = bug_of(bug).map(|_| bug.unwrap_or_default());
+    if shrink_plan(&plan, bug) {
+        return false;
+    }
+    println!("{what} does not fail");
+    true
 }
 
-fn planted(seeds: u64) -> bool {
-    let mut uncaught = 0;
-    for bug in BUGS {
-        let caught = (1..=seeds).find_map(|seed| {
-            let report = run_plan(Plan::from_seed(seed), Some(bug));
-            report.failure.map(|failure| (seed, failure))
+/// Saves a smaller plan; false when it does not fail.
+fn shrink_plan(plan: &Plan, bug: Option<&str>) -> bool {
+    let started = Instant::now();
+    let Some(smaller) = shrink(plan, bug) else { return false };
+    let saved = save(&format!("shrunk-{}.json", plan.seed), &smaller.to_json());
+    let seconds = started.elapsed().as_secs_f64();
+    println!("  {} parts instead of {} in {seconds:.0} s: settee-sim replay {saved}", smaller.size(), plan.size());
+    true
+}
+
+fn planted(seeds: u64, only: Option<&str>) -> bool {
+    let plant = bug_of(only);
+    let (mut caught, mut uncaught) = (0, 0);
+    println!("| bug | what it does | caught by | seeds it took | seconds |\n|---|---|---|---|---|");
+    for entry in BOARD.iter().filter(|entry| plant.is_none_or(|plant| plant == entry.plant)) {
+        let started = Instant::now();
+        let found = (1..=seeds).find_map(|seed| {
+            summary_of(&Plan::from_seed(seed), Some(&entry.name())).failure.map(|failure| (seed, failure))
         });
-        match caught {
-            Some((seed, failure)) => println!("{bug:?}: caught at seed {seed}: {failure}"),
+        let seconds = started.elapsed().as_secs_f64();
+        match found {
+            Some((seed, (invariant, text))) => {
+                let expected = entry.caught_by.contains(&invariant.as_str());
+                let note = if expected { "" } else { " (unexpected)" };
+                let (name, what) = (entry.name(), entry.what);
+                println!("| `{name}` | {what} | {invariant}{note} | {seed} | {seconds:.0} |");
+                eprintln!("{name} at seed {seed}: {invariant}: {text}");
+                caught += 1;
+            }
             None => {
-                println!("{bug:?}: NOT caught in {seeds} seeds");
+                println!("| `{}` | {} | NOT caught | {seeds} tried | {seconds:.0} |", entry.name(), entry.what);
                 uncaught += 1;
             }
         }
     }
-    println!("{} passed, {uncaught} failed", BUGS.len() - uncaught);
+    println!("{caught} passed, {uncaught} failed");
     uncaught == 0
 }
 
-fn report(seeds: u64) -> bool {
+fn report(from: u64, seeds: u64) -> bool {
     let totals = Mutex::new(Totals::default());
     let failed = AtomicU64::new(0);
     let started = Instant::now();
-    sweep(1, seeds, 2, |report| {
-        failed.fetch_add(u64::from(report.failure.is_some()), Ordering::Relaxed);
-        totals.lock().expect("unpoisoned").add(&report);
+    sweep(from, seeds, 2, |_, summary| {
+        failed.fetch_add(u64::from(summary.failure.is_some()), Ordering::Relaxed);
+        totals.lock().expect("unpoisoned").add(&summary);
     });
-    totals.into_inner().expect("unpoisoned").print(started.elapsed().as_secs_f64());
+    let totals = totals.into_inner().expect("unpoisoned");
+    totals.print(started.elapsed().as_secs_f64());
+    totals.print_coverage();
     failed.into_inner() == 0
 }

@@ -78,6 +78,21 @@ pub struct Violation {
     pub what: String,
 }
 
+/// A revision of a document, for people.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Written {
+    /// The revision.
+    pub rev: String,
+    /// What it builds on.
+    pub parent: Option<String>,
+    /// Whether it is a tombstone.
+    pub deleted: bool,
+    /// The body's `v`.
+    pub v: Option<u64>,
+    /// `acknowledged`, `refused` or `unknown`.
+    pub outcome: &'static str,
+}
+
 fn violation(invariant: &'static str, what: String) -> Violation {
     Violation { invariant, what }
 }
@@ -98,6 +113,19 @@ impl Model {
                 let what = format!("{}: {rev} acknowledged, but {fact:?} makes one of {possible:?}", fact.doc);
                 return Err(violation("I9", what));
             }
+            let rival = |e: &&Edit| {
+                e.doc == fact.doc
+                    && e.parent.is_some()
+                    && e.parent == fact.parent
+                    && e.given.is_none()
+                    && matches!(&e.outcome, Outcome::Acknowledged(other) if other != rev)
+            };
+            if fact.given.is_none()
+                && let Some(other) = self.edits.iter().find(rival)
+            {
+                let what = format!("{}: {rev} and {:?} were both acknowledged on one parent", fact.doc, other.outcome);
+                return Err(violation("I8", what));
+            }
             self.seen.entry(fact.doc.clone()).or_default().insert(rev.clone());
         }
         self.edits[edit].outcome = outcome;
@@ -109,6 +137,21 @@ impl Model {
         let count = |f: fn(&Outcome) -> bool| self.edits.iter().filter(|e| f(&e.outcome)).count();
         let acknowledged = count(|o| matches!(o, Outcome::Acknowledged(_)));
         (acknowledged, count(|o| *o == Outcome::Refused), count(|o| *o == Outcome::Unknown))
+    }
+
+    /// All edits of a document, with the revision that each made or would have made on the parent that it named.
+    pub fn written(&self, doc: &str) -> Vec<Written> {
+        let row = |e: &Edit| {
+            let (rev, outcome) = match &e.outcome {
+                Outcome::Acknowledged(rev) => (rev.clone(), "acknowledged"),
+                other => {
+                    let made = e.given.clone().unwrap_or_else(|| revision(e, e.parent.as_deref()));
+                    (made, if *other == Outcome::Refused { "refused" } else { "unknown" })
+                }
+            };
+            Written { rev, parent: e.parent.clone(), deleted: e.deleted, v: e.v, outcome }
+        };
+        self.edits.iter().filter(|e| e.doc == doc).map(row).collect()
     }
 
     /// Every revision of a document that some client has been shown or promised until now.

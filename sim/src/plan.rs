@@ -4,9 +4,9 @@
 //! documents and values only; which revision they build on is decided when they run, from what the client has seen, so
 //! that a shorter plan still makes sense.
 
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
+
+mod draw;
 
 /// How long clients work, in simulated milliseconds; faults end with it.
 pub const WORK_MS: u64 = 20_000;
@@ -39,6 +39,49 @@ pub struct WorldPlan {
     pub disk_slow: u32,
     /// Bytes at which the node's memtable is flushed: small ones flush all the time.
     pub flush_at_bytes: usize,
+    /// Bytes of the engine's page cache.
+    #[serde(default = "usual_cache")]
+    pub cache_bytes: usize,
+    /// Documents that each client has for itself.
+    #[serde(default = "few")]
+    pub own_documents: u32,
+    /// Whether sites in the node's code take rare turns.
+    #[serde(default)]
+    pub turns: bool,
+    /// F10 while the data directory is being made: power fails at this disk operation of the first start.
+    #[serde(default)]
+    pub first_start_cut: Option<u64>,
+    /// Nodes. Without a cluster the second of two is a server of its own to which the first is replicated.
+    #[serde(default = "one")]
+    pub nodes: u32,
+    /// Copies of each range where the nodes are one cluster; 0: they are not.
+    #[serde(default)]
+    pub n: u32,
+}
+
+fn usual_cache() -> usize {
+    1 << 20
+}
+
+fn few() -> u32 {
+    4
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// How a feed is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum FeedMode {
+    /// One answer.
+    Normal,
+    /// One answer, later if there is nothing yet.
+    Longpoll,
+    /// A line for each change, for a while.
+    Continuous,
+    /// The same as events of the browser's kind.
+    EventSource,
 }
 
 /// A client operation and how long the client waits before it.
@@ -118,6 +161,103 @@ pub enum Op {
     },
     /// `POST _compact`: must change no answer.
     Compact,
+    /// Reads the feed on in some mode.
+    Follow {
+        /// How.
+        mode: FeedMode,
+        /// At most so many rows.
+        limit: Option<u32>,
+    },
+    /// Waits at the end of the feed on a second connection while it writes: must be told.
+    Tail {
+        /// Document.
+        doc: u32,
+        /// Value of the body's `v`.
+        v: u64,
+    },
+    /// `PUT` of a document that only this client writes.
+    OwnPut {
+        /// Document.
+        doc: u32,
+        /// From it follow all members.
+        v: u64,
+    },
+    /// Its deletion.
+    OwnDelete {
+        /// Document.
+        doc: u32,
+    },
+    /// `POST _purge` of its revision.
+    OwnPurge {
+        /// Document.
+        doc: u32,
+    },
+    /// `_bulk_docs` over own documents.
+    OwnBulk {
+        /// Documents and values; value 0 deletes.
+        edits: Vec<(u32, u64)>,
+    },
+    /// `GET`: must be what was written last.
+    OwnRead {
+        /// Document.
+        doc: u32,
+    },
+    /// A view over own documents: must be the map of what was written last.
+    OwnView {
+        /// Which one.
+        view: u32,
+    },
+    /// `_find` over own documents: must be the matching ones.
+    OwnFind {
+        /// Which selector.
+        query: u32,
+        /// A value in it.
+        k: u64,
+        /// Read in pages of two.
+        paged: bool,
+    },
+    /// `_compact/{ddoc}` or `_view_cleanup`, and `_compact` of the database of own documents.
+    OwnCompact {
+        /// The views or the documents.
+        views: bool,
+    },
+    /// Turns a validation function of this client's on or off.
+    Strict {
+        /// On.
+        on: bool,
+    },
+    /// Writes what that function forbids.
+    Marked {
+        /// Makes the document's id.
+        v: u64,
+    },
+    /// Makes a database of this client's own.
+    DbCreate,
+    /// Deletes it.
+    DbDelete,
+    /// Writes a document into it.
+    DbWrite {
+        /// Makes the document's id.
+        v: u64,
+    },
+    /// Reads all of it.
+    DbCheck,
+    /// Opens or closes it for a user who is no administrator.
+    Secure {
+        /// Open to everybody.
+        open: bool,
+    },
+    /// Reads it as that user.
+    Enter,
+    /// Opens a session by password.
+    Login,
+    /// Asks who one is, by the session's cookie or by a forged one.
+    Whoami {
+        /// Forged.
+        forged: bool,
+    },
+    /// Copies the shared database to the second node, once.
+    Replicate,
 }
 
 /// A fault and its time from the start of the run.
@@ -125,11 +265,14 @@ pub enum Op {
 pub struct TimedFault {
     /// Simulated milliseconds from the start.
     pub at_ms: u64,
+    /// The node that it happens to, counted from 0.
+    #[serde(default)]
+    pub node: u32,
     /// What happens.
     pub fault: Fault,
 }
 
-/// Faults of the single-node world (numbers as in docs/simulation.md).
+/// What can happen to a node (numbers as in docs/simulation.md).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Fault {
     /// F9: the process dies and starts again `down_ms` later; what it wrote stays.
@@ -177,159 +320,264 @@ pub enum Fault {
         /// Milliseconds, either way.
         by_ms: i64,
     },
+    /// F6: the ways between the node and its clients stop one by one and go on in another order; nothing is lost.
+    Swizzle {
+        /// Until the last one goes on.
+        for_ms: u64,
+    },
+    /// F12: a bit of a file flips.
+    BitRot {
+        /// Chooses the file.
+        file: u32,
+    },
+    /// F12: some writes of a while reach the disk at another place, or nowhere; their syncs succeed.
+    LostWrites {
+        /// Per 1,000 writes.
+        per_1000: u32,
+        /// They are written elsewhere in the file.
+        misdirected: bool,
+        /// Duration.
+        for_ms: u64,
+    },
+    /// F13: the disk is full.
+    DiskFull {
+        /// Bytes that still fit.
+        spare: u64,
+        /// Duration.
+        for_ms: u64,
+    },
+    /// F13: files cannot be opened, as when the process has too many.
+    NoFiles {
+        /// Per 1,000 operations on names.
+        per_1000: u32,
+        /// Duration.
+        for_ms: u64,
+    },
+    /// F14: one directory stands still, the others do not.
+    Limping {
+        /// The engine's files, else the journal's.
+        store: bool,
+        /// Duration.
+        for_ms: u64,
+    },
+    /// F17: the process stands still and goes on with what it believed.
+    Pause {
+        /// Duration.
+        for_ms: u64,
+    },
+    /// F23: a compaction begins, and power fails within it.
+    CutCompaction {
+        /// Disk operations until the cut.
+        ops: u64,
+        /// Time until it starts again.
+        down_ms: u64,
+    },
+    /// F15: the disk is lost, the node comes back empty.
+    DiskLost {
+        /// Time until it starts again.
+        down_ms: u64,
+    },
+    /// F16: the node comes back with the disk that it had so long before.
+    BackInTime {
+        /// Milliseconds between the copy and its return.
+        back_ms: u64,
+    },
 }
 
-impl Plan {
-    /// Expands a seed. Equal seeds give equal plans.
-    pub fn from_seed(seed: u64) -> Plan {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let world = WorldPlan {
-            q: pick(&mut rng, &[1, 2, 3, 8]),
-            documents: rng.random_range(2..=12),
-            latency_us: pick(&mut rng, &[100, 500, 5_000, 30_000]),
-            loss_per_10k: pick(&mut rng, &[0, 0, 10, 200]),
-            disk_slow: pick(&mut rng, &[1, 1, 10, 50]),
-            flush_at_bytes: pick(&mut rng, &[1_000, 10_000, 100_000, 16 << 20]),
-        };
-        let weights = Weights::draw(&mut rng);
-        let clients = rng.random_range(1..=4);
-        let mut next_v = 1;
-        let clients = (0..clients).map(|_| client_ops(&mut rng, &weights, world.documents, &mut next_v)).collect();
-        let faults = faults(&mut rng);
-        Plan { seed, world, clients, faults }
+impl Fault {
+    /// Its name in reports: its number and kind.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Fault::Crash { .. } => "F9 crash",
+            Fault::PowerLoss { .. } => "F10 power loss",
+            Fault::Fuse { .. } => "F10 cut in a commit",
+            Fault::Partition { answers_only: true, .. } => "F2 answers lost",
+            Fault::Partition { .. } => "F5 partition",
+            Fault::Reset => "F7 reset",
+            Fault::SlowDisk { .. } => "F14 slow disk",
+            Fault::DiskErrors { .. } => "F11 disk errors",
+            Fault::ClockJump { .. } => "F18 clock jump",
+            Fault::Swizzle { .. } => "F6 swizzled clog",
+            Fault::BitRot { .. } => "F12 bit rot",
+            Fault::LostWrites { misdirected: false, .. } => "F12 lost writes",
+            Fault::LostWrites { .. } => "F12 misdirected writes",
+            Fault::DiskFull { .. } => "F13 disk full",
+            Fault::NoFiles { .. } => "F13 no files",
+            Fault::Limping { .. } => "F14 limping disk",
+            Fault::Pause { .. } => "F17 pause",
+            Fault::CutCompaction { .. } => "F23 cut in a compaction",
+            Fault::DiskLost { .. } => "F15 disk lost",
+            Fault::BackInTime { .. } => "F16 back in time",
+        }
     }
 
+    /// How long it is felt, in milliseconds.
+    pub fn lasts_ms(&self) -> u64 {
+        match self {
+            Fault::Crash { down_ms }
+            | Fault::PowerLoss { down_ms }
+            | Fault::Fuse { down_ms, .. }
+            | Fault::CutCompaction { down_ms, .. }
+            | Fault::DiskLost { down_ms } => *down_ms,
+            Fault::Partition { for_ms, .. }
+            | Fault::SlowDisk { for_ms, .. }
+            | Fault::DiskErrors { for_ms, .. }
+            | Fault::Swizzle { for_ms }
+            | Fault::LostWrites { for_ms, .. }
+            | Fault::DiskFull { for_ms, .. }
+            | Fault::NoFiles { for_ms, .. }
+            | Fault::Limping { for_ms, .. }
+            | Fault::Pause { for_ms } => *for_ms,
+            Fault::Reset | Fault::ClockJump { .. } | Fault::BitRot { .. } => 1,
+            Fault::BackInTime { back_ms } => *back_ms,
+        }
+    }
+
+    /// Whether stored bytes are wrong from then on: an error is a right answer, wrong data is not.
+    pub fn damages(&self) -> bool {
+        matches!(self, Fault::BitRot { .. } | Fault::LostWrites { .. })
+    }
+}
+
+impl Op {
+    /// Its name in reports.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Put { .. } => "put",
+            Op::PutStale { .. } => "put stale",
+            Op::Delete { .. } => "delete",
+            Op::Merge { .. } => "merge",
+            Op::Bulk { .. } => "bulk",
+            Op::Attach { .. } => "attach",
+            Op::Read { .. } => "read",
+            Op::ReadTree { .. } => "read tree",
+            Op::List => "list",
+            Op::Changes => "changes",
+            Op::Local { .. } => "local",
+            Op::Compact => "compact",
+            Op::Follow { mode: FeedMode::Normal, .. } => "feed",
+            Op::Follow { mode: FeedMode::Longpoll, .. } => "feed longpoll",
+            Op::Follow { mode: FeedMode::Continuous, .. } => "feed continuous",
+            Op::Follow { mode: FeedMode::EventSource, .. } => "feed eventsource",
+            Op::Tail { .. } => "tail",
+            Op::OwnPut { .. } => "own put",
+            Op::OwnDelete { .. } => "own delete",
+            Op::OwnPurge { .. } => "own purge",
+            Op::OwnBulk { .. } => "own bulk",
+            Op::OwnRead { .. } => "own read",
+            Op::OwnView { .. } => "own view",
+            Op::OwnFind { .. } => "own find",
+            Op::OwnCompact { .. } => "own compact",
+            Op::Strict { .. } => "strict",
+            Op::Marked { .. } => "marked",
+            Op::DbCreate => "db create",
+            Op::DbDelete => "db delete",
+            Op::DbWrite { .. } => "db write",
+            Op::DbCheck => "db check",
+            Op::Secure { .. } => "secure",
+            Op::Enter => "enter",
+            Op::Login => "login",
+            Op::Whoami { .. } => "whoami",
+            Op::Replicate => "replicate",
+        }
+    }
+}
+
+/// Names of all operations and of all faults, for reports on what was never met.
+pub const OPS: [&str; 36] = [
+    "put",
+    "put stale",
+    "delete",
+    "merge",
+    "bulk",
+    "attach",
+    "read",
+    "read tree",
+    "list",
+    "changes",
+    "local",
+    "compact",
+    "feed",
+    "feed longpoll",
+    "feed continuous",
+    "feed eventsource",
+    "tail",
+    "own put",
+    "own delete",
+    "own purge",
+    "own bulk",
+    "own read",
+    "own view",
+    "own find",
+    "own compact",
+    "strict",
+    "marked",
+    "db create",
+    "db delete",
+    "db write",
+    "db check",
+    "secure",
+    "enter",
+    "login",
+    "whoami",
+    "replicate",
+];
+/// See [`OPS`].
+pub const FAULTS: [&str; 20] = [
+    "F2 answers lost",
+    "F5 partition",
+    "F6 swizzled clog",
+    "F7 reset",
+    "F9 crash",
+    "F10 power loss",
+    "F10 cut in a commit",
+    "F11 disk errors",
+    "F12 bit rot",
+    "F12 lost writes",
+    "F12 misdirected writes",
+    "F13 disk full",
+    "F13 no files",
+    "F14 slow disk",
+    "F14 limping disk",
+    "F15 disk lost",
+    "F16 back in time",
+    "F17 pause",
+    "F18 clock jump",
+    "F23 cut in a compaction",
+];
+
+impl Plan {
     /// How many operations and faults the plan has: the measure that shrinking makes smaller.
     pub fn size(&self) -> usize {
         self.clients.iter().map(Vec::len).sum::<usize>() + self.faults.len()
     }
 
+    /// Brings the documents that operations name below the plan's number of documents.
+    pub fn fold_documents(&mut self) {
+        let documents = self.world.documents.max(1);
+        for timed in self.clients.iter_mut().flatten() {
+            match &mut timed.op {
+                Op::Put { doc, .. }
+                | Op::PutStale { doc, .. }
+                | Op::Delete { doc }
+                | Op::Merge { doc, .. }
+                | Op::Attach { doc, .. }
+                | Op::Read { doc }
+                | Op::ReadTree { doc }
+                | Op::Tail { doc, .. } => *doc %= documents,
+                Op::Bulk { edits } => edits.iter_mut().for_each(|(doc, _)| *doc %= documents),
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether stored bytes become wrong.
+    pub fn damages(&self) -> bool {
+        self.faults.iter().any(|f| f.fault.damages())
+    }
+
     /// The plan as a readable file.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a plan is plain data")
-    }
-}
-
-fn pick<T: Copy>(rng: &mut ChaCha8Rng, from: &[T]) -> T {
-    from[rng.random_range(0..from.len())]
-}
-
-/// How likely each kind of operation is in this run; some are off entirely (swarm testing).
-struct Weights([u32; 12]);
-
-impl Weights {
-    fn draw(rng: &mut ChaCha8Rng) -> Weights {
-        let mut weights = [0; 12];
-        for weight in &mut weights {
-            *weight = if rng.random_range(0..4) == 0 { 0 } else { rng.random_range(1..=20) };
-        }
-        weights[0] = weights[0].max(5);
-        Weights(weights)
-    }
-
-    fn index(&self, rng: &mut ChaCha8Rng) -> usize {
-        let mut at = rng.random_range(0..self.0.iter().sum::<u32>());
-        for (n, weight) in self.0.iter().enumerate() {
-            if at < *weight {
-                return n;
-            }
-            at -= weight;
-        }
-        0
-    }
-}
-
-fn client_ops(rng: &mut ChaCha8Rng, weights: &Weights, documents: u32, next_v: &mut u64) -> Vec<TimedOp> {
-    let count = rng.random_range(5..=60);
-    (0..count)
-        .map(|_| {
-            let after_ms = rng.random_range(0..2 * WORK_MS / count);
-            TimedOp { after_ms, op: draw_op(rng, weights, documents, next_v) }
-        })
-        .collect()
-}
-
-fn draw_op(rng: &mut ChaCha8Rng, weights: &Weights, documents: u32, next_v: &mut u64) -> Op {
-    let doc = rng.random_range(0..documents);
-    *next_v += 1;
-    let v = *next_v;
-    match weights.index(rng) {
-        0 => Op::Put { doc, v },
-        1 => Op::PutStale { doc, v },
-        2 => Op::Delete { doc },
-        3 => Op::Merge { doc, v, fork: rng.random_range(0..3) > 0, twice: rng.random_range(0..3) == 0 },
-        4 => {
-            let edits = (0..rng.random_range(1..=10))
-                .map(|_| {
-                    *next_v += 1;
-                    (rng.random_range(0..documents), *next_v)
-                })
-                .collect();
-            Op::Bulk { edits }
-        }
-        5 => Op::Attach { doc, v, bytes: pick(rng, &[0, 1, 700, 5_000, 70_000]) },
-        6 => Op::Read { doc },
-        7 => Op::ReadTree { doc },
-        8 => Op::List,
-        9 => Op::Local { v },
-        10 => Op::Compact,
-        _ => Op::Changes,
-    }
-}
-
-/// One run in five is quiet, so that plain answers are judged too.
-fn faults(rng: &mut ChaCha8Rng) -> Vec<TimedFault> {
-    if rng.random_range(0..5) == 0 {
-        return Vec::new();
-    }
-    let kinds: Vec<u32> = (0..8).filter(|_| rng.random_range(0..2) == 0).collect();
-    if kinds.is_empty() {
-        return Vec::new();
-    }
-    let mut out: Vec<TimedFault> = (0..rng.random_range(1..=8))
-        .map(|_| {
-            let down_ms = rng.random_range(1..=2_000);
-            let for_ms = rng.random_range(10..=4_000);
-            let fault = match pick(rng, &kinds) {
-                0 => Fault::Crash { down_ms },
-                1 => Fault::PowerLoss { down_ms },
-                2 => Fault::Fuse { ops: rng.random_range(1..=200), down_ms },
-                3 => Fault::Partition { for_ms, answers_only: rng.random_range(0..2) == 0 },
-                4 => Fault::Reset,
-                5 => Fault::SlowDisk { factor: pick(rng, &[10, 100, 1_000]), for_ms },
-                6 => Fault::DiskErrors { per_1000: pick(rng, &[2, 20, 200]), for_ms },
-                _ => Fault::ClockJump { by_ms: rng.random_range(-100_000_000..=100_000_000) },
-            };
-            TimedFault { at_ms: rng.random_range(0..WORK_MS), fault }
-        })
-        .collect();
-    out.sort_by_key(|f| f.at_ms);
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_seed_always_expands_to_the_same_plan_and_survives_being_saved() {
-        for seed in 0..50 {
-            let plan = Plan::from_seed(seed);
-            assert_eq!(plan, Plan::from_seed(seed));
-            let back: Plan = serde_json::from_str(&plan.to_json()).expect("readable");
-            assert_eq!(plan, back);
-        }
-        assert_ne!(Plan::from_seed(1), Plan::from_seed(2));
-    }
-
-    #[test]
-    fn quiet_runs_and_every_fault_are_in_the_mix() {
-        let plans: Vec<Plan> = (0..300).map(Plan::from_seed).collect();
-        assert!(plans.iter().any(|p| p.faults.is_empty()));
-        let has = |f: fn(&Fault) -> bool| plans.iter().flat_map(|p| &p.faults).any(|t| f(&t.fault));
-        assert!(has(|f| matches!(f, Fault::Crash { .. })) && has(|f| matches!(f, Fault::PowerLoss { .. })));
-        assert!(has(|f| matches!(f, Fault::Fuse { .. })) && has(|f| matches!(f, Fault::Partition { .. })));
-        assert!(has(|f| matches!(f, Fault::Reset)) && has(|f| matches!(f, Fault::SlowDisk { .. })));
-        assert!(has(|f| matches!(f, Fault::ClockJump { .. })) && has(|f| matches!(f, Fault::DiskErrors { .. })));
     }
 }

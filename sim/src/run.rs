@@ -1,12 +1,15 @@
-//! One run: a plan carried out in a simulated world with one node, judged while it runs and at its end.
+//! One run: a plan carried out in a simulated world, judged while it runs and at its end.
 //!
-//! Phases: the node starts and the database is made in peace; clients work while faults happen; then all faults end,
-//! the power is cut once more, and after the last restart everything is read back and held against the model.
+//! Phases: the nodes start and the databases are made in peace (but for a cut in the very first start); clients work
+//! while faults happen; then all faults end, the power is cut once more, and after the last restart everything is read
+//! back and held against the model. Where the disk was damaged an error is a right answer, wrong data is not.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufWriter;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,26 +18,32 @@ use serde_json::Value;
 use settee::config::{Config, Setting};
 use settee::node::Node;
 use settee::storage::StorageOptions;
-pub use settee::storage::planted::Bug;
 use settee::storage::planted::Planted;
+use settee::world::buggify;
 
+use crate::bugs::Plant;
 use crate::client::Client;
-use crate::model::Violation;
-use crate::plan::{Fault, Plan, TimedFault, WorldPlan};
-use crate::workload::{DB, Shared, SharedHandle, Worker};
-use crate::world::{DiskFaults, Link, Options, SimNode, SimWorld, run_seed_with};
+use crate::faults::{Scene, usual_disk};
+use crate::history::{Event, History};
+use crate::model::{Violation, Written};
+use crate::plan::{Plan, TimedOp, WorldPlan};
+use crate::workload::{DB, Shared, SharedHandle, Worker, lock, set_up_own};
+use crate::world::{Link, Options, SimNode, SimWorld, run_seed_with};
 
-/// Every bug that can be planted.
-pub const BUGS: [Bug; 2] = [Bug::SkipFsync, Bug::LoseSibling];
-
-const NODE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const PORT: u16 = 5984;
 /// A salted SHA-1 of `pass`: cheap to check, as a run has no time for 600,000 rounds.
 const ADMIN: &str = "admins/adm=-hashed-58dfc08c75be240db5082eddfbe23a6d5202e77f,00";
-const USER: &str = "adm";
-const PASSWORD: &str = "pass";
+/// Cookies, a proxy that is believed, and passwords.
+const HANDLERS: &str = "chttpd/authentication_handlers={chttpd_auth, cookie_authentication_handler}, \
+                        {chttpd_auth, proxy_authentication_handler}, {chttpd_auth, default_authentication_handler}";
+/// The administrator.
+pub(crate) const USER: &str = "adm";
+/// Its password.
+pub(crate) const PASSWORD: &str = "pass";
 /// How long the node may take to answer again once all faults have ended.
 const RECOVERY: Duration = Duration::from_secs(120);
+/// How often the set-up is tried: the first start may be cut.
+const SET_UP_TRIES: u32 = 5;
 
 /// What came of a run.
 pub struct Report {
@@ -46,14 +55,16 @@ pub struct Report {
     pub trace_hash: u64,
     /// Virtual time in milliseconds.
     pub simulated_ms: u64,
-    /// Lives of the node.
+    /// Lives of all nodes.
     pub starts: u64,
     /// Edits acknowledged, refused, unknown.
     pub edits: (usize, usize, usize),
     /// Answers by kind.
     pub answers: BTreeMap<&'static str, u64>,
-    /// How often each fault and behaviour was met.
-    pub counters: BTreeMap<&'static str, u64>,
+    /// What happened, and what was exercised.
+    pub history: History,
+    /// Revisions of the document that the failure is about.
+    pub tree: Vec<Written>,
 }
 
 impl std::fmt::Display for Violation {
@@ -62,35 +73,48 @@ impl std::fmt::Display for Violation {
     }
 }
 
-/// Carries a plan out, with a bug planted if asked, on a thread of its own.
-pub fn run_plan(plan: Plan, bug: Option<Bug>) -> Report {
+/// Carries a plan out, with a bug planted if asked, on a thread of its own. `log`: where to write every event.
+pub fn run_plan_logged(plan: Plan, plant: Option<Plant>, log: Option<PathBuf>) -> Report {
     let options = Options { link: link(&plan.world), time_limit: Duration::from_secs(3600) };
     let scene = plan.clone();
+    // Outside, so that a panic leaves the history.
+    let shared: SharedHandle = Arc::new(Mutex::new(Shared::default()));
+    let inside = Arc::clone(&shared);
     let run = catch_unwind(AssertUnwindSafe(|| {
-        run_seed_with(plan.seed, options, move |world| async move { scenario(world, scene, bug).await })
+        run_seed_with(plan.seed, options, move |world| async move { scenario(world, scene, plant, log, inside).await })
     }));
+    let mut shared = std::mem::take(&mut *lock(&shared));
+    shared.world = None;
+    let edits = shared.model.outcomes();
+    let about = |failure: &Option<Violation>| {
+        let names = failure.as_ref().and_then(|f| f.what.split(':').next());
+        names.map(|doc| shared.model.written(doc)).unwrap_or_default()
+    };
+    let tree = about(&shared.violation);
+    let Shared { answers, mut history, violation, .. } = shared;
+    let mut report = |failure, trace_hash, simulated_ms, starts| {
+        let (plan, history) = (plan.clone(), std::mem::take(&mut history));
+        let (answers, tree) = (answers.clone(), tree.clone());
+        Report { plan, failure, trace_hash, simulated_ms, starts, edits, answers, history, tree }
+    };
     match run {
         Ok(run) => {
-            let (shared, starts) = run.value;
-            Report {
-                plan,
-                failure: shared.violation,
-                trace_hash: run.trace_hash,
-                simulated_ms: run.virtual_time.as_millis() as u64,
-                starts,
-                edits: shared.model.outcomes(),
-                answers: shared.answers,
-                counters: run.counters,
-            }
+            let mut report = report(violation, run.trace_hash, run.virtual_time.as_millis() as u64, run.value);
+            let counters = run.counters.into_iter().map(|(name, n)| (name.to_owned(), n));
+            report.history.coverage.counters.extend(counters);
+            report
         }
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|t| (*t).to_owned())).unwrap_or_default();
-            let failure = Some(Violation { invariant: "P", what: format!("panic: {text}") });
-            let (answers, counters) = (BTreeMap::new(), BTreeMap::new());
-            Report { plan, failure, trace_hash: 0, simulated_ms: 0, starts: 0, edits: (0, 0, 0), answers, counters }
+            report(Some(Violation { invariant: "P", what: format!("panic: {text}") }), 0, 0, 0)
         }
     }
+}
+
+/// [`run_plan_logged`] without a log.
+pub fn run_plan(plan: Plan, plant: Option<Plant>) -> Report {
+    run_plan_logged(plan, plant, None)
 }
 
 fn link(world: &WorldPlan) -> Link {
@@ -98,34 +122,84 @@ fn link(world: &WorldPlan) -> Link {
     Link { latency: (latency / 2, latency * 2), loss: f64::from(world.loss_per_10k) / 10_000.0, ..Link::default() }
 }
 
-/// The node and what keeps it running.
+/// The address of a node.
+pub(crate) fn address_of(node: u32) -> SocketAddr {
+    SocketAddr::new(node_ip(node), PORT)
+}
+
+/// The URL of a node with the administrator's credentials.
+pub(crate) fn url_of(node: u32) -> String {
+    format!("http://{USER}:{PASSWORD}@{}", address_of(node))
+}
+
+fn node_ip(node: u32) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, 0, node as u8 + 1))
+}
+
+fn client_ip(n: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, 1, n + 1))
+}
+
+/// A node and what keeps it running.
 #[derive(Clone)]
-struct Keeper {
-    node: SimNode,
+pub(crate) struct Keeper {
+    pub(crate) node: SimNode,
     options: StorageOptions,
+    settings: Arc<Vec<String>>,
     /// How long it stays down the next time, in milliseconds.
     down_ms: Arc<AtomicU64>,
+    usual: crate::world::DiskFaults,
+    /// Whether the plan damages what is stored: not to start is an answer then.
+    damaged: bool,
     shared: SharedHandle,
 }
 
 impl Keeper {
+    fn new(world: &SimWorld, plan: &Plan, number: u32, planted: Planted, shared: &SharedHandle) -> Keeper {
+        let node = world.node(&format!("node{}", number + 1), node_ip(number));
+        let usual = usual_disk(&plan.world);
+        node.disk().set_faults(usual.clone());
+        let options = StorageOptions {
+            cache_bytes: plan.world.cache_bytes,
+            flush_at_bytes: plan.world.flush_at_bytes,
+            planted,
+            ..StorageOptions::default()
+        };
+        Keeper {
+            node,
+            options,
+            settings: Arc::new(settings(&plan.world, number)),
+            down_ms: Arc::new(AtomicU64::new(1)),
+            usual,
+            damaged: plan.damages(),
+            shared: Arc::clone(shared),
+        }
+    }
+
+    /// The next time it goes down, it stays down so long.
+    pub(crate) fn stays_down(&self, ms: u64) {
+        self.down_ms.store(ms, Ordering::Relaxed);
+    }
+
     /// Starts the node's program in the current life of its machine.
     fn launch(&self) {
         let env = self.node.env();
-        let (options, shared, disk) = (self.options, Arc::clone(&self.shared), Arc::clone(self.node.disk()));
+        let keeper = self.clone();
+        self.live("up");
         env.clone().spawn(async move {
-            let port = format!("chttpd/port={PORT}");
-            let settings = [ADMIN, "couchdb/uuid=00", "chttpd/bind_address=any", port.as_str()];
-            let config = Config::in_memory(&env, settings.into_iter().filter_map(Setting::parse).collect());
+            let settings = keeper.settings.iter().filter_map(|text| Setting::parse(text)).collect();
+            let config = Config::in_memory(&env, settings);
             loop {
-                match Node::start_with(&env, &config, Path::new("/data"), options).await {
+                match Node::start_with(&env, &config, Path::new("/data"), keeper.options).await {
                     Ok(_node) => std::future::pending::<()>().await,
                     // An operator tries again; what the disk refused may work then.
-                    Err(_) if fails(&disk.faults()) => env.sleep(Duration::from_millis(300)).await,
+                    Err(_) if keeper.node.disk().faults() != keeper.usual => {
+                        env.sleep(Duration::from_millis(300)).await;
+                    }
+                    Err(error) if keeper.damaged => return keeper.live(&format!("does not start: {error}")),
                     Err(error) => {
-                        let violation =
-                            Violation { invariant: "I27", what: format!("the node does not start: {error}") };
-                        lock(&shared).violation.get_or_insert(violation);
+                        let what = format!("the node does not start: {error}");
+                        lock(&keeper.shared).violation.get_or_insert(Violation { invariant: "I27", what });
                         return;
                     }
                 }
@@ -133,10 +207,21 @@ impl Keeper {
         });
     }
 
+    /// Writes down that the node went up or down.
+    fn live(&self, what: &str) {
+        let mut shared = lock(&self.shared);
+        let now = shared.now_ms();
+        let (lane, text) = (self.node.name().to_owned(), what.to_owned());
+        let name = what.split(':').next().unwrap_or_default().to_owned();
+        let event = Event { lane, from_ms: now, to_ms: now, kind: "life", name, text, outcome: String::new() };
+        shared.history.events.push(event);
+    }
+
     /// Starts the node again whenever it is down.
     async fn watch(self, world: SimWorld) {
         loop {
             self.node.down().await;
+            self.live("down");
             world.sleep(Duration::from_millis(self.down_ms.load(Ordering::Relaxed).max(1))).await;
             self.node.start();
             self.launch();
@@ -144,83 +229,123 @@ impl Keeper {
     }
 }
 
-fn lock(shared: &SharedHandle) -> std::sync::MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+/// The configuration of a node.
+fn settings(world: &WorldPlan, number: u32) -> Vec<String> {
+    let mut out = vec![
+        ADMIN.to_owned(),
+        HANDLERS.to_owned(),
+        format!("couchdb/uuid={number:02}"),
+        "chttpd_auth/secret=sesame".to_owned(),
+        "chttpd/bind_address=any".to_owned(),
+        format!("chttpd/port={PORT}"),
+    ];
+    if world.n > 0 {
+        let seed = |n: u32| format!("settee@{0}={0}:{1}", node_ip(n), PORT + 1);
+        let seeds: Vec<String> = (0..world.nodes).map(seed).collect();
+        out.extend([
+            format!("settee/node=settee@{}", node_ip(number)),
+            format!("cluster/port={}", PORT + 1),
+            "cluster/bind_address=any".to_owned(),
+            "cluster/secret=sesame".to_owned(),
+            format!("cluster/n={}", world.n),
+            format!("cluster/seeds={}", seeds.join(",")),
+        ]);
+    }
+    out
 }
 
-async fn scenario(world: SimWorld, plan: Plan, bug: Option<Bug>) -> (Shared, u64) {
-    let shared: SharedHandle = Arc::new(Mutex::new(Shared::default()));
-    let planted = bug.map_or(Planted::none(), |bug| Planted::none().with(bug));
-    let options = StorageOptions {
-        cache_bytes: 1 << 20,
-        flush_at_bytes: plan.world.flush_at_bytes,
-        planted,
-        ..StorageOptions::default()
-    };
-    let node = world.node("node", NODE);
-    node.disk().set_faults(usual_disk(&plan.world));
-    let keeper =
-        Keeper { node: node.clone(), options, down_ms: Arc::new(AtomicU64::new(1)), shared: Arc::clone(&shared) };
-    keeper.launch();
-    let watch = madsim::task::spawn(keeper.clone().watch(world.clone()));
-    let judge = world.node("judge", client_ip(0));
-    if let Err(violation) = make_database(&judge, plan.world.q).await {
-        lock(&shared).violation.get_or_insert(violation);
-        watch.abort();
-        return (std::mem::take(&mut *lock(&shared)), node.lives());
+async fn scenario(
+    world: SimWorld,
+    plan: Plan,
+    plant: Option<Plant>,
+    log: Option<PathBuf>,
+    shared: SharedHandle,
+) -> u64 {
+    if let Some(file) = log.and_then(|path| File::create(path).ok()) {
+        world.log_to(BufWriter::new(file));
     }
+    let (planted, mutation) = match plant {
+        Some(Plant::Storage(bug)) => (Planted::none().with(bug), None),
+        Some(Plant::Node(mutation)) => (Planted::none(), Some(mutation)),
+        None => (Planted::none(), None),
+    };
+    buggify::enter(plan.seed, plan.world.turns, mutation);
+    lock(&shared).world = Some(world.clone());
+    let keepers: Vec<Keeper> =
+        (0..plan.world.nodes).map(|number| Keeper::new(&world, &plan, number, planted, &shared)).collect();
+    keepers[0].node.disk().set_fuse(plan.world.first_start_cut);
+    keepers.iter().for_each(Keeper::launch);
+    let watches: Vec<_> = keepers.iter().map(|k| madsim::task::spawn(k.clone().watch(world.clone()))).collect();
+    let judge = world.node("judge", client_ip(0));
+    let clients = (1..=plan.clients.len()).map(|n| client_ip(n as u8)).collect();
+    let scene = Scene { world, keepers, clients, judge, shared };
+    act(&scene, &plan).await;
+    // Else they would start nodes again while the world is taken down.
+    watches.iter().for_each(|watch| watch.abort());
+    let met = buggify::leave();
+    let mut shared = lock(&scene.shared);
+    let counters = &mut shared.history.coverage.counters;
+    counters.extend(met.points.iter().map(|(point, n)| (format!("point {point}"), *n)));
+    counters.extend(met.sites.iter().map(|(site, (_, turned))| (format!("site {site}"), *turned)));
+    scene.keepers.iter().map(|k| k.node.lives()).sum()
+}
 
-    let ips: Vec<IpAddr> = (1..=plan.clients.len()).map(|n| client_ip(n as u8)).collect();
+/// All phases of a run.
+async fn act(scene: &Scene, plan: &Plan) {
+    let (world, shared) = (&scene.world, &scene.shared);
+    if let Err(violation) = set_up(&scene.judge, plan).await {
+        lock(shared).violation.get_or_insert(violation);
+        return;
+    }
+    for keeper in &scene.keepers {
+        keeper.node.disk().set_fuse(None);
+    }
+    let started = scene.clients.iter().zip(&plan.clients).enumerate();
+    let nodes = if plan.world.n > 0 { plan.world.nodes } else { 1 };
     let clients: Vec<_> =
-        ips.iter().zip(&plan.clients).map(|(ip, ops)| start_client(&world, *ip, ops, &shared)).collect();
-    inject(&world, &keeper, &plan, &ips).await;
+        started.map(|(n, (ip, ops))| start_client(world, *ip, n as u32 % nodes, ops, shared)).collect();
+    scene.inject(plan).await;
     let mut workers = Vec::new();
     for client in clients {
         workers.extend(client.await);
     }
-
     world.heal_all();
-    node.disk().set_fuse(None);
-    node.disk().set_faults(usual_disk(&plan.world));
-    if !plan.faults.is_empty() && node.is_up() {
-        node.power_off();
-    }
-    if lock(&shared).violation.is_none() {
-        let verdict = judge_at_the_end(&judge, &shared, &mut workers).await;
-        if let Err(violation) = verdict {
-            lock(&shared).violation.get_or_insert(violation);
+    for keeper in &scene.keepers {
+        keeper.node.disk().set_fuse(None);
+        keeper.node.disk().set_faults(keeper.usual.clone());
+        keeper.node.resume();
+        if !plan.faults.is_empty() && keeper.node.is_up() {
+            keeper.node.power_off();
         }
     }
-    drop(workers);
-    // Else it would start the node again while the world is taken down.
-    watch.abort();
-    (std::mem::take(&mut *lock(&shared)), node.lives())
+    if lock(shared).violation.is_none() {
+        let verdict = judge_at_the_end(scene, plan, &mut workers).await;
+        match verdict {
+            // Damage was found: no answer is right, and nothing more can be asked.
+            Err(violation) if plan.damages() && violation.invariant == "I28" => {
+                *lock(shared).history.coverage.counters.entry("damage answered by errors".into()).or_default() += 1;
+            }
+            Err(violation) => drop(lock(shared).violation.get_or_insert(violation)),
+            Ok(()) => {}
+        }
+    }
 }
 
-fn client_ip(n: u8) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(10, 0, 1, n + 1))
-}
-
-fn fails(faults: &DiskFaults) -> bool {
-    faults.sync_error > 0.0 || faults.write_error > 0.0
-}
-
-fn usual_disk(world: &WorldPlan) -> DiskFaults {
-    DiskFaults { slow: world.disk_slow, ..DiskFaults::default() }
-}
-
-fn client(machine: &SimNode) -> Client {
-    Client::new(machine.env(), SocketAddr::new(NODE, PORT), USER, PASSWORD)
+fn client(machine: &SimNode, node: u32) -> Client {
+    Client::new(machine.env(), address_of(node), USER, PASSWORD)
 }
 
 fn start_client(
     world: &SimWorld,
     ip: IpAddr,
-    ops: &[crate::plan::TimedOp],
+    node: u32,
+    ops: &[TimedOp],
     shared: &SharedHandle,
 ) -> impl Future<Output = Option<Worker>> + use<> {
-    let machine = world.node(&format!("client {ip}"), ip);
-    let mut worker = Worker::new(&ip.to_string(), client(&machine), Arc::clone(shared));
+    let IpAddr::V4(v4) = ip else { unreachable!("clients have IPv4 addresses") };
+    let name = format!("c{}", v4.octets()[3] - 1);
+    let machine = world.node(&name, ip);
+    let mut worker = Worker::new(&name, client(&machine, node), Arc::clone(shared));
     let (env, ops) = (machine.env(), ops.to_vec());
     machine.spawn(async move {
         worker.run(&ops, |ms| env.sleep(Duration::from_millis(ms))).await;
@@ -228,105 +353,52 @@ fn start_client(
     })
 }
 
-/// Waits until the node answers and makes the database.
-async fn make_database(judge: &SimNode, q: u32) -> Result<(), Violation> {
-    wait_until_up(judge).await?;
-    let answer = client(judge).json("PUT", &format!("/{DB}?q={q}"), &Value::Null).await;
-    match answer {
-        Ok(a) if a.status == 201 => Ok(()),
-        other => Err(Violation { invariant: "I28", what: format!("the database is not made: {other:?}") }),
+/// Waits until the nodes answer and makes the databases; again, should the first start be cut.
+async fn set_up(judge: &SimNode, plan: &Plan) -> Result<(), Violation> {
+    let mut last = String::new();
+    for _ in 0..SET_UP_TRIES {
+        for node in 0..plan.world.nodes {
+            wait_until_up(judge, node).await?;
+        }
+        let mut client = client(judge, 0);
+        let made = client.json("PUT", &format!("/{DB}?q={}", plan.world.q), &Value::Null).await;
+        match made {
+            Ok(a) if a.status < 300 || a.status == 412 => match set_up_own(&mut client, plan.world.q).await {
+                Ok(()) => return Ok(()),
+                Err(error) => last = error,
+            },
+            other => last = format!("{other:?}"),
+        }
     }
+    Err(Violation { invariant: "I28", what: format!("the databases are not made: {last}") })
 }
 
-async fn wait_until_up(judge: &SimNode) -> Result<(), Violation> {
+async fn wait_until_up(judge: &SimNode, node: u32) -> Result<(), Violation> {
     let env = judge.env();
     let started = env.now();
     while env.now().since(started) < RECOVERY {
         // A connection of its own for each try: an old one may be half open.
-        let answer = env.timeout(Duration::from_secs(5), async { client(judge).get("/_up").await }).await;
+        let answer = env.timeout(Duration::from_secs(5), async { client(judge, node).get("/_up").await }).await;
         if matches!(answer, Ok(Ok(a)) if a.status == 200) {
             return Ok(());
         }
         env.sleep(Duration::from_millis(50)).await;
     }
-    Err(Violation { invariant: "I28", what: "the node does not answer after all faults have ended".into() })
+    Err(Violation { invariant: "I28", what: format!("node {node} does not answer after all faults have ended") })
 }
 
-async fn judge_at_the_end(judge: &SimNode, shared: &SharedHandle, workers: &mut [Worker]) -> Result<(), Violation> {
-    wait_until_up(judge).await?;
-    let mut reader = Worker::new("judge", client(judge), Arc::clone(shared));
+async fn judge_at_the_end(scene: &Scene, plan: &Plan, workers: &mut [Worker]) -> Result<(), Violation> {
+    let judge = &scene.judge;
+    for node in 0..plan.world.nodes {
+        wait_until_up(judge, node).await?;
+    }
+    let mut reader = Worker::new("judge", client(judge, 0), Arc::clone(&scene.shared));
     for worker in workers.iter_mut() {
         worker.reconnect();
     }
-    reader.judge_at_the_end(workers).await
-}
-
-/// Lets the plan's faults happen at their times.
-async fn inject(world: &SimWorld, keeper: &Keeper, plan: &Plan, clients: &[IpAddr]) {
-    let started = world.now();
-    for TimedFault { at_ms, fault } in &plan.faults {
-        let at = started + Duration::from_millis(*at_ms);
-        world.sleep(at.saturating_sub(world.now())).await;
-        apply(world, keeper, plan, clients, fault);
+    reader.judge_at_the_end(workers).await?;
+    if plan.world.nodes == 2 && plan.world.n == 0 {
+        reader.judge_copy(&mut client(judge, 1)).await?;
     }
-}
-
-fn apply(world: &SimWorld, keeper: &Keeper, plan: &Plan, clients: &[IpAddr], fault: &Fault) {
-    let node = &keeper.node;
-    let later = |ms: &u64, then: Box<dyn FnOnce(&SimWorld) + Send>| {
-        let (world, time) = (world.clone(), Duration::from_millis(*ms));
-        madsim::task::spawn(async move {
-            world.sleep(time).await;
-            then(&world);
-        });
-    };
-    match fault {
-        Fault::Crash { down_ms } => {
-            keeper.down_ms.store(*down_ms, Ordering::Relaxed);
-            if node.is_up() {
-                node.kill();
-            }
-        }
-        Fault::PowerLoss { down_ms } => {
-            keeper.down_ms.store(*down_ms, Ordering::Relaxed);
-            node.power_off();
-        }
-        Fault::Fuse { ops, down_ms } => {
-            keeper.down_ms.store(*down_ms, Ordering::Relaxed);
-            node.disk().set_fuse(Some(*ops));
-        }
-        Fault::Partition { for_ms, answers_only } => {
-            let clients = clients.to_vec();
-            world.partition_one_way(&[NODE], &clients);
-            if !answers_only {
-                world.partition_one_way(&clients, &[NODE]);
-            }
-            later(
-                for_ms,
-                Box::new(move |world| {
-                    for client in &clients {
-                        world.heal(NODE, *client);
-                        world.heal(*client, NODE);
-                    }
-                }),
-            );
-        }
-        Fault::Reset => {
-            for client in clients {
-                world.reset_between(NODE, *client);
-            }
-        }
-        Fault::SlowDisk { factor, for_ms } => {
-            let (usual, disk) = (usual_disk(&plan.world), Arc::clone(node.disk()));
-            disk.set_faults(DiskFaults { slow: *factor, ..usual.clone() });
-            later(for_ms, Box::new(move |_| disk.set_faults(usual)));
-        }
-        Fault::DiskErrors { per_1000, for_ms } => {
-            let (usual, disk) = (usual_disk(&plan.world), Arc::clone(node.disk()));
-            let chance = f64::from(*per_1000) / 1000.0;
-            disk.set_faults(DiskFaults { sync_error: chance, write_error: chance, ..usual.clone() });
-            later(for_ms, Box::new(move |_| disk.set_faults(usual)));
-        }
-        Fault::ClockJump { by_ms } => node.jump_clock(*by_ms),
-    }
+    Ok(())
 }

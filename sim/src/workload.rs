@@ -2,15 +2,25 @@
 //! after the faults a last client reads everything back.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use md5::{Digest, Md5};
 use serde_json::{Value, json};
 
-use crate::client::{Answer, Client, NoAnswer};
+use crate::client::{Answer, Client, NoAnswer, Who};
+use crate::history::{Event, History};
 use crate::model::{self, Blob, Edit, Leaf, Model, Outcome, Violation};
 use crate::plan::{Op, TimedOp};
+use crate::private::Own;
+use crate::world::SimWorld;
+
+mod admin;
+mod feed;
+mod own;
+mod pair;
+
+pub use own::set_up as set_up_own;
 
 /// The database that all clients use.
 pub const DB: &str = "sim";
@@ -24,10 +34,26 @@ pub struct Shared {
     pub violation: Option<Violation>,
     /// Answers by kind, for the report: `2xx`, `4xx`, `5xx`, `none`.
     pub answers: BTreeMap<&'static str, u64>,
+    /// What happened.
+    pub history: History,
+    /// Tells the time.
+    pub world: Option<SimWorld>,
+}
+
+impl Shared {
+    /// Simulated milliseconds since the world began.
+    pub fn now_ms(&self) -> u64 {
+        self.world.as_ref().map_or(0, |world| world.now().as_millis() as u64)
+    }
 }
 
 /// A handle on [`Shared`]; locks are never held across an await.
 pub type SharedHandle = Arc<Mutex<Shared>>;
+
+/// Locks, also after a panic: the run is over then, and its record is wanted.
+pub fn lock(shared: &SharedHandle) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Something that a client knows of a document: its newest and first revision, with their paths.
 #[derive(Clone, Default)]
@@ -52,8 +78,17 @@ pub struct Worker {
     shared: SharedHandle,
     known: BTreeMap<u32, Known>,
     local: Local,
-    since: String,
-    feed: BTreeMap<String, (String, bool)>,
+    feed: feed::Position,
+    name: String,
+    own: BTreeMap<u32, Own>,
+    admin: admin::Known,
+    /// What the last answer of the operation under way was.
+    outcome: String,
+}
+
+/// A promise was broken.
+fn broken<T>(invariant: &'static str, what: String) -> Result<T, Violation> {
+    Err(Violation { invariant, what })
 }
 
 fn id(doc: u32) -> String {
@@ -64,7 +99,17 @@ impl Worker {
     /// A worker called `name` that talks through `client`.
     pub fn new(name: &str, client: Client, shared: SharedHandle) -> Worker {
         let local = Local { id: format!("_local/{name}"), ..Local::default() };
-        Worker { client, shared, known: BTreeMap::new(), local, since: "0".into(), feed: BTreeMap::new() }
+        Worker {
+            client,
+            shared,
+            known: BTreeMap::new(),
+            local,
+            feed: feed::Position::default(),
+            name: name.to_owned(),
+            own: BTreeMap::new(),
+            admin: admin::Known::default(),
+            outcome: String::new(),
+        }
     }
 
     /// Does all operations in order. `pause` waits between them.
@@ -78,7 +123,19 @@ impl Worker {
             if self.locked(|s| s.violation.is_some()) {
                 return;
             }
-            if let Err(violation) = self.step(&timed.op).await {
+            let (from_ms, mut met) = self.locked(|s| (s.now_ms(), s.history.active()));
+            self.outcome.clear();
+            let done = self.step(&timed.op).await;
+            let outcome = std::mem::take(&mut self.outcome);
+            let (lane, name) = (self.name.clone(), timed.op.name());
+            let outcome = if let Err(violation) = &done { violation.to_string() } else { outcome };
+            self.locked(|s| {
+                met.extend(s.history.active());
+                s.history.operated(name, &met);
+                let (to_ms, text, name) = (s.now_ms(), format!("{:?}", timed.op), name.to_owned());
+                s.history.events.push(Event { lane, from_ms, to_ms, kind: "op", name, text, outcome });
+            });
+            if let Err(violation) = done {
                 self.locked(|s| s.violation.get_or_insert(violation).clone());
                 return;
             }
@@ -91,17 +148,40 @@ impl Worker {
     }
 
     fn locked<T>(&self, f: impl FnOnce(&mut Shared) -> T) -> T {
-        f(&mut self.shared.lock().expect("no panic while it is held"))
+        f(&mut lock(&self.shared))
     }
 
-    fn count(&self, answer: &Result<Answer, NoAnswer>) {
-        let kind = match answer {
-            Ok(a) if a.status < 300 => "2xx",
-            Ok(a) if a.status < 500 => "4xx",
-            Ok(_) => "5xx",
-            Err(NoAnswer) => "none",
+    /// Sends a request with a JSON body (null: none) as the owner, and counts what came of it.
+    async fn call(&mut self, method: &str, path: &str, body: &Value) -> Result<Answer, NoAnswer> {
+        let bytes = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+        self.call_as(Who::Owner, method, path, "application/json", bytes).await
+    }
+
+    async fn call_as(
+        &mut self,
+        who: Who<'_>,
+        method: &str,
+        path: &str,
+        kind: &str,
+        body: Bytes,
+    ) -> Result<Answer, NoAnswer> {
+        let answer = self.client.send_as(who, method, path, kind, body).await;
+        self.count(method, path, answer.as_ref().map_or(0, |a| a.status));
+        answer
+    }
+
+    fn count(&mut self, method: &str, path: &str, status: u16) {
+        let kind = match status {
+            0 => "none",
+            1..300 => "2xx",
+            300..500 => "4xx",
+            _ => "5xx",
         };
-        self.locked(|s| *s.answers.entry(kind).or_default() += 1);
+        self.outcome.push_str(&format!("{method} {path}: {status}\n"));
+        self.locked(|s| {
+            *s.answers.entry(kind).or_default() += 1;
+            s.history.requested(method, path, status);
+        });
     }
 
     async fn step(&mut self, op: &Op) -> Result<(), Violation> {
@@ -124,16 +204,43 @@ impl Worker {
             Op::Changes => self.changes().await.map(|_| ()),
             Op::Local { v } => self.put_local(*v).await,
             Op::Compact => {
-                let answer = self.client.json("POST", &format!("/{DB}/_compact"), &Value::Null).await;
-                self.count(&answer);
+                let _ = self.call("POST", &format!("/{DB}/_compact"), &Value::Null).await;
                 Ok(())
             }
+            Op::Follow { mode, limit } => self.follow(*mode, *limit).await,
+            Op::Tail { doc, v } => self.tail(*doc, *v).await,
+            Op::Replicate => self.replicate().await,
+            op => self.step_alone(op).await,
+        }
+    }
+
+    /// Operations on what only this client writes.
+    async fn step_alone(&mut self, op: &Op) -> Result<(), Violation> {
+        match op {
+            Op::OwnPut { doc, v } => self.own_put(*doc, *v).await,
+            Op::OwnDelete { doc } => self.own_delete(*doc).await,
+            Op::OwnPurge { doc } => self.own_purge(*doc).await,
+            Op::OwnBulk { edits } => self.own_bulk(edits).await,
+            Op::OwnRead { doc } => self.own_read(*doc).await.map(|_| ()),
+            Op::OwnView { view } => self.own_view(*view as usize).await.map(|_| ()),
+            Op::OwnFind { query, k, paged } => self.own_find(*query, *k, *paged).await.map(|_| ()),
+            Op::OwnCompact { views } => self.own_compact(*views).await,
+            Op::Strict { on } => self.strict(*on).await,
+            Op::Marked { v } => self.marked(*v).await,
+            Op::DbCreate => self.db_create().await,
+            Op::DbDelete => self.db_delete().await,
+            Op::DbWrite { v } => self.db_write(*v).await,
+            Op::DbCheck => self.db_check(false).await,
+            Op::Secure { open } => self.secure(*open).await,
+            Op::Enter => self.enter().await,
+            Op::Login => self.login().await,
+            Op::Whoami { forged } => self.whoami(*forged).await,
+            other => unreachable!("{other:?} is a shared operation"),
         }
     }
 
     async fn put_local(&mut self, v: u64) -> Result<(), Violation> {
-        let answer = self.client.json("PUT", &format!("/{DB}/{}", self.local.id), &json!({ "v": v })).await;
-        self.count(&answer);
+        let answer = self.call("PUT", &format!("/{DB}/{}", self.local.id), &json!({ "v": v })).await;
         match outcome(&answer) {
             Outcome::Acknowledged(_) => self.local.acknowledged = Some(v),
             Outcome::Unknown => self.local.unsure.push(v),
@@ -146,7 +253,7 @@ impl Worker {
 
     /// The local document holds what was acknowledged last, or something that was never answered.
     async fn judge_local(&mut self) -> Result<(), Violation> {
-        let answer = self.client.get(&format!("/{DB}/{}", self.local.id)).await;
+        let answer = self.call("GET", &format!("/{DB}/{}", self.local.id), &Value::Null).await;
         let stored = match &answer {
             Ok(a) if a.status == 200 => a.json()["v"].as_u64(),
             Ok(a) if a.status == 404 => None,
@@ -176,7 +283,7 @@ impl Worker {
             body["_rev"] = json!(parent[0]);
         }
         let at = self.locked(|s| s.model.invoke(edit));
-        let answer = self.client.json("PUT", &format!("/{DB}/{}", id(doc)), &body).await;
+        let answer = self.call("PUT", &format!("/{DB}/{}", id(doc)), &body).await;
         self.after_edit(doc, at, parent, vec![], answer).await
     }
 
@@ -184,7 +291,7 @@ impl Worker {
         let Some(parent) = self.newest(doc) else { return self.read(doc).await };
         let edit = Edit { deleted: true, ..self.edit(doc, Some(&parent)) };
         let at = self.locked(|s| s.model.invoke(edit));
-        let answer = self.client.json("DELETE", &format!("/{DB}/{}?rev={}", id(doc), parent[0]), &Value::Null).await;
+        let answer = self.call("DELETE", &format!("/{DB}/{}?rev={}", id(doc), parent[0]), &Value::Null).await;
         let refresh = answer.is_ok();
         self.after_edit(doc, at, Some(parent), vec![], answer).await?;
         if refresh { self.read(doc).await } else { Ok(()) }
@@ -205,7 +312,7 @@ impl Worker {
         let at = self.locked(|s| s.model.invoke(edit));
         let rev = parent.as_ref().map(|p| format!("?rev={}", p[0])).unwrap_or_default();
         let path = format!("/{DB}/{}/{name}{rev}", id(doc));
-        let answer = self.client.send("PUT", &path, "application/octet-stream", Bytes::from(content)).await;
+        let answer = self.call_as(Who::Owner, "PUT", &path, "application/octet-stream", Bytes::from(content)).await;
         self.after_edit(doc, at, parent, blobs, answer).await
     }
 
@@ -218,8 +325,8 @@ impl Worker {
         blobs: Vec<Blob>,
         answer: Result<Answer, NoAnswer>,
     ) -> Result<(), Violation> {
-        self.count(&answer);
         let outcome = outcome(&answer);
+        self.feed.owed |= matches!(outcome, Outcome::Acknowledged(_));
         self.locked(|s| s.model.settle(edit, outcome.clone()))?;
         match outcome {
             Outcome::Acknowledged(rev) => {
@@ -254,8 +361,7 @@ impl Worker {
         let edit = Edit { v: Some(v), given: Some(rev.clone()), ..self.edit(doc, parent) };
         for _ in 0..=u8::from(twice) {
             let at = self.locked(|s| s.model.invoke(edit.clone()));
-            let answer = self.client.json("PUT", &format!("/{DB}/{}?new_edits=false", id(doc)), &body).await;
-            self.count(&answer);
+            let answer = self.call("PUT", &format!("/{DB}/{}?new_edits=false", id(doc)), &body).await;
             let settled = outcome(&answer);
             if settled == Outcome::Refused {
                 return Err(Violation { invariant: "I9", what: format!("a replicated edit was refused: {answer:?}") });
@@ -278,8 +384,7 @@ impl Worker {
             let edit = Edit { v: Some(*v), ..self.edit(*doc, parent.as_ref()) };
             sent.push((*doc, self.locked(|s| s.model.invoke(edit)), parent));
         }
-        let answer = self.client.json("POST", &format!("/{DB}/_bulk_docs"), &json!({ "docs": docs })).await;
-        self.count(&answer);
+        let answer = self.call("POST", &format!("/{DB}/_bulk_docs"), &json!({ "docs": docs })).await;
         let rows = match &answer {
             Ok(a) if a.status == 201 || a.status == 202 => a.json().as_array().cloned().unwrap_or_default(),
             _ => return Ok(()),
@@ -310,8 +415,8 @@ impl Worker {
     }
 
     async fn read(&mut self, doc: u32) -> Result<(), Violation> {
-        let answer = self.client.get(&format!("/{DB}/{}?conflicts=true&revs=true", id(doc))).await;
-        self.count(&answer);
+        let path = format!("/{DB}/{}?conflicts=true&revs=true", id(doc));
+        let answer = self.call("GET", &path, &Value::Null).await;
         let Ok(answer) = answer else { return Ok(()) };
         let body = answer.json();
         if answer.status == 404 {
@@ -334,8 +439,8 @@ impl Worker {
 
     async fn read_tree(&mut self, doc: u32) -> Result<(), Violation> {
         let before = self.locked(|s| s.model.seen(&id(doc)));
-        let answer = self.client.get(&format!("/{DB}/{}?open_revs=all&revs=true", id(doc))).await;
-        self.count(&answer);
+        let path = format!("/{DB}/{}?open_revs=all&revs=true", id(doc));
+        let answer = self.call("GET", &path, &Value::Null).await;
         let Ok(answer) = answer else { return Ok(()) };
         let leaves = match answer.status {
             200 => leaves(&answer.json()),
@@ -347,8 +452,7 @@ impl Worker {
 
     /// Reads `_all_docs`; the rows' ids and revisions when it answered.
     async fn list(&mut self) -> Result<Option<BTreeMap<String, String>>, Violation> {
-        let answer = self.client.get(&format!("/{DB}/_all_docs")).await;
-        self.count(&answer);
+        let answer = self.call("GET", &format!("/{DB}/_all_docs"), &Value::Null).await;
         let Some(body) = answer.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(None) };
         let rows = body["rows"].as_array().cloned().unwrap_or_default();
         let ids: Vec<&str> = rows.iter().filter_map(|r| r["id"].as_str()).collect();
@@ -357,23 +461,6 @@ impl Worker {
         }
         let pair = |r: &Value| Some((r["id"].as_str()?.to_owned(), r["value"]["rev"].as_str()?.to_owned()));
         Ok(Some(rows.iter().filter_map(pair).collect()))
-    }
-
-    /// Reads the feed on from where it was; whether an answer came.
-    async fn changes(&mut self) -> Result<bool, Violation> {
-        let answer = self.client.get(&format!("/{DB}/_changes?since={}", self.since)).await;
-        self.count(&answer);
-        let Some(body) = answer.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(false) };
-        for row in body["results"].as_array().cloned().unwrap_or_default() {
-            let (Some(doc), Some(rev)) = (row["id"].as_str(), row["changes"][0]["rev"].as_str()) else { continue };
-            let deleted = row["deleted"] == json!(true);
-            self.feed.insert(doc.to_owned(), (rev.to_owned(), deleted));
-        }
-        match body["last_seq"].as_str() {
-            Some(since) => since.clone_into(&mut self.since),
-            None => return Err(Violation { invariant: "I13", what: format!("no last_seq: {body}") }),
-        }
-        Ok(true)
     }
 
     /// After all faults: reads everything, and holds it against the model.
@@ -389,7 +476,8 @@ impl Worker {
             winners.iter().filter(|(_, w)| !w.1).map(|(d, w)| (d.clone(), w.0.clone())).collect();
         match self.list().await? {
             Some(rows) if rows == live => {}
-            other => return Err(Violation { invariant: "I4", what: format!("_all_docs {other:?}, trees {live:?}") }),
+            Some(rows) => return broken("I4", format!("_all_docs {rows:?}, trees {live:?}")),
+            None => return broken("I28", "_all_docs does not answer after all faults".into()),
         }
         let info = self.must("GET", &format!("/{DB}")).await?.json();
         let counts = (info["doc_count"].as_u64(), info["doc_del_count"].as_u64());
@@ -398,10 +486,9 @@ impl Worker {
         }
         for worker in others {
             worker.judge_local().await?;
-            if !worker.changes().await? || worker.feed != winners {
-                let what = format!("a resumed feed ends with {:?}, trees {winners:?}", worker.feed);
-                return Err(Violation { invariant: "I13", what });
-            }
+            worker.judge_feed(&winners).await?;
+            worker.judge_own().await?;
+            worker.judge_admin().await?;
         }
         Ok(())
     }
@@ -409,7 +496,7 @@ impl Worker {
     /// One document: its tree against the model, its winner, its attachments. The winner and whether it is deleted.
     async fn judge_document(&mut self, doc: &str) -> Result<Option<(String, bool)>, Violation> {
         let before: BTreeSet<String> = self.locked(|s| s.model.seen(doc));
-        let answer = self.client.get(&format!("/{DB}/{doc}?open_revs=all&revs=true")).await;
+        let answer = self.call("GET", &format!("/{DB}/{doc}?open_revs=all&revs=true"), &Value::Null).await;
         let leaves = match answer {
             Ok(a) if a.status == 200 => leaves(&a.json()),
             Ok(a) if a.status == 404 => vec![],
@@ -436,7 +523,7 @@ impl Worker {
     }
 
     async fn must(&mut self, method: &str, path: &str) -> Result<Answer, Violation> {
-        let answer = self.client.send(method, path, "application/json", Bytes::new()).await;
+        let answer = self.call(method, path, &Value::Null).await;
         match answer {
             Ok(a) if a.status == 200 => Ok(a),
             other => Err(Violation { invariant: "I28", what: format!("{path}: {other:?} after all faults") }),

@@ -1,13 +1,28 @@
 //! Whole runs: seeds that must hold every invariant, traces that must repeat, planted bugs that must be caught.
 #![cfg(feature = "sim")]
 
-use std::process::Command;
+use std::path::Path;
 
+use settee_sim::apart::{Leave, Summary, run_with};
+use settee_sim::bugs::Entry;
 use settee_sim::plan::Plan;
-use settee_sim::run::{BUGS, run_plan};
+use settee_sim::totals::commit;
 
 /// Seeds of an ordinary test run; `SETTEE_SIM_SEED=N` replays one instead.
-const SEEDS: std::ops::RangeInclusive<u64> = 1..=24;
+const SEEDS: std::ops::RangeInclusive<u64> = 1..=30;
+
+/// A run in a process of its own.
+fn run(plan: &Plan, bug: Option<&str>) -> Summary {
+    run_with(Path::new(env!("CARGO_BIN_EXE_settee-sim")), plan, bug, Leave::default()).expect("a summary")
+}
+
+/// Shrinks a failing plan; the path of what is left.
+fn shrunk(seed: u64) -> String {
+    let shrink = ["shrink", &seed.to_string()];
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_settee-sim")).args(shrink).output();
+    let text = String::from_utf8(output.expect("the simulator runs").stdout).expect("text");
+    text.trim().to_owned()
+}
 
 #[test]
 fn every_invariant_holds() {
@@ -16,10 +31,13 @@ fn every_invariant_holds() {
     let mut failures = Vec::new();
     let mut acknowledged = 0;
     for seed in seeds {
-        let report = run_plan(Plan::from_seed(seed), None);
-        acknowledged += report.edits.0;
-        if let Some(failure) = report.failure {
-            failures.push(format!("seed {seed}: {failure}\n  settee-sim shrink {seed}"));
+        let summary = run(&Plan::from_seed(seed), None);
+        acknowledged += summary.edits.0;
+        if let Some((invariant, what)) = summary.failure {
+            let command = format!("SETTEE_SIM_SEED={seed} cargo test -p settee-sim --features sim --test seeds");
+            let (commit, left) = (commit(), if failures.is_empty() { shrunk(seed) } else { String::new() });
+            failures
+                .push(format!("seed {seed} at commit {commit}: {invariant}: {what}\n  {command}\n  shrunk: {left}"));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
@@ -29,44 +47,37 @@ fn every_invariant_holds() {
 /// Plans that once failed, named after what went wrong.
 #[test]
 fn regression_plans_hold() {
-    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("plans");
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("plans");
     let mut paths: Vec<_> = std::fs::read_dir(dir).expect("plans").map(|e| e.expect("an entry").path()).collect();
     paths.sort();
     assert!(!paths.is_empty());
     for path in paths {
         let text = std::fs::read_to_string(&path).expect("a readable plan");
         let plan: Plan = serde_json::from_str(&text).expect("a plan");
-        let failure = run_plan(plan, None).failure;
-        assert_eq!(failure, None, "{}", path.display());
+        assert_eq!(run(&plan, None).failure, None, "{}", path.display());
     }
-}
-
-/// The trace hash that a process of its own prints for a seed.
-fn hash_of_a_process(seed: u64) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_settee-sim")).args(["replay", &seed.to_string()]).output();
-    let text = String::from_utf8(output.expect("the simulator runs").stdout).expect("text");
-    let line = text.lines().find_map(|l| l.strip_prefix("trace hash "));
-    line.expect("a trace hash").to_owned()
 }
 
 #[test]
-fn equal_seeds_have_equal_traces_in_one_process_and_in_two() {
-    for seed in [3, 11] {
-        let first = run_plan(Plan::from_seed(seed), None).trace_hash;
-        let second = run_plan(Plan::from_seed(seed), None).trace_hash;
-        assert_eq!(first, second, "seed {seed}, twice in this process");
-        let here = format!("{first:016x}");
-        assert_eq!(hash_of_a_process(seed), here, "seed {seed}, in another process");
-        assert_eq!(hash_of_a_process(seed), here, "seed {seed}, in a third process");
-    }
-    let hashes: Vec<u64> = [3, 11].map(|seed| run_plan(Plan::from_seed(seed), None).trace_hash).into();
-    assert_ne!(hashes[0], hashes[1]);
+fn equal_seeds_have_equal_traces() {
+    let hashes = [3, 11, 40].map(|seed| {
+        let plan = Plan::from_seed(seed);
+        let first = run(&plan, None).trace_hash;
+        assert_eq!(first, run(&plan, None).trace_hash, "seed {seed}");
+        first
+    });
+    assert!(hashes[0] != hashes[1] && hashes[1] != hashes[2]);
 }
+
+/// Those of the board that a few seeds catch; `settee-sim planted` runs all.
+const QUICK_BUGS: [&str; 4] = ["SkipFsync", "LoseSibling", "FeedSkipsRange", "ViewRowStays"];
 
 #[test]
 fn planted_bugs_are_caught() {
-    for bug in BUGS {
-        let caught = (1..=100).find(|seed| run_plan(Plan::from_seed(*seed), Some(bug)).failure.is_some());
-        assert!(caught.is_some(), "{bug:?} went unnoticed through 100 seeds");
+    for name in QUICK_BUGS {
+        let entry = Entry::named(name).expect("on the board");
+        let caught = (1..=60).find_map(|seed| run(&Plan::from_seed(seed), Some(name)).failure);
+        let (invariant, what) = caught.unwrap_or_else(|| panic!("{name} went unnoticed through 60 seeds"));
+        assert!(entry.caught_by.contains(&invariant.as_str()), "{name} was taken for {invariant}: {what}");
     }
 }

@@ -26,6 +26,7 @@ use crate::script::Scripts;
 use crate::shard::{self, ShardError, ShardId};
 use crate::storage::{Damage, Direction, KeyRange, Storage, StorageError, View, WriteView};
 use crate::world::Env;
+use crate::world::buggify::{Mutation, mutated};
 
 /// What a node's coordinator is started with.
 #[derive(Clone, Debug)]
@@ -272,7 +273,9 @@ impl Coordinator {
         let job = move |view: &mut WriteView<'_>| {
             let Some(bytes) = view.get(&key)? else { return Ok(Err(DatabaseError::NotFound)) };
             let record = Record::decode(&bytes)?;
-            view.delete(key);
+            if !mutated(Mutation::DeletionForgotten) {
+                view.delete(key);
+            }
             for shard in &record.shards {
                 view.put(record::drop_key(*shard), Vec::new());
             }

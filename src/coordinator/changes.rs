@@ -22,6 +22,7 @@ use crate::limits;
 use crate::shard::{self, ChangesPage, Fetched, Want};
 use crate::storage::Direction;
 use crate::world::BoxFuture;
+use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 
 /// Where a feed begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,10 +189,10 @@ impl Lane {
         let end = if rows.len() < read { self.until } else { last_seq };
         self.cursor = if descending { last_seq } else { end.max(self.cursor) };
         self.rows = rows.into();
-        self.settle(descending);
     }
 
-    /// When everything was given out the position is that of the end, which may lie behind the last row.
+    /// When everything was given out the position is that of the end, which may lie behind the last row. Not while rows
+    /// of the lane are gathered and unsent: a limit may send them back.
     fn settle(&mut self, descending: bool) {
         if self.rows.is_empty() && self.done && !descending {
             self.position = self.position.max(self.cursor);
@@ -218,10 +219,14 @@ impl Changes {
         if !self.in_round {
             let descending = self.query.descending;
             self.lanes.iter_mut().for_each(|lane| lane.begin_round(descending));
+            if let Some(second) = self.lanes.get_mut(1).filter(|_| mutated(Mutation::FeedSkipsRange)) {
+                (second.done, second.cursor) = (true, second.until);
+            }
             self.in_round = true;
         }
         let batch = self.gather().await?;
         if batch.is_empty() {
+            self.lanes.iter_mut().for_each(|lane| lane.settle(self.query.descending));
             self.in_round = false;
             return Ok(None);
         }
@@ -240,6 +245,7 @@ impl Changes {
         } else {
             limits::PAGE_ROWS
         };
+        let page = fewer("changes: a page of one row", page);
         let mut batch = Vec::new();
         while batch.len() < page {
             self.fill().await?;
@@ -258,7 +264,7 @@ impl Changes {
         if empty.is_empty() {
             return Ok(());
         }
-        let asked = self.page_rows();
+        let asked = fewer("changes: a range read row by row", self.page_rows());
         let (database, query) = (&self.database, &self.query);
         let read = |(at, cursor): (usize, u64)| async move {
             let page = match &query.filter {
@@ -358,6 +364,7 @@ impl Changes {
             rows.push((ChangeRow { seq, id: row.id, revs, deleted, doc: None }, winner));
         }
         for (at, row) in unread.into_iter().rev() {
+            sometimes("changes: rows went back to their range");
             self.lanes[at].rows.push_front(row);
         }
         self.lanes.iter_mut().for_each(|lane| lane.settle(self.query.descending));
@@ -375,9 +382,13 @@ impl Changes {
 
     /// Waits until there is something after what was read; also returns when the database is deleted.
     pub async fn wait(&mut self) {
+        if mutated(Mutation::FeedMissesNews) {
+            return drop(self.gone.changed().await);
+        }
         if self.is_gone() || self.lanes.iter().any(|lane| *lane.news.borrow() > lane.cursor) {
             return;
         }
+        sometimes("changes: a feed waited");
         let mut signals: Vec<BoxFuture<'_, ()>> = Vec::with_capacity(self.lanes.len() + 1);
         // A dropped sender counts as a signal, too: `next` then tells what is wrong.
         let gone = &mut self.gone;
@@ -397,7 +408,9 @@ impl Changes {
 
     /// How far it was read.
     pub fn last_seq(&self) -> String {
-        self.database.seq_at(self.lanes.iter().map(|lane| lane.position)).to_string()
+        let ahead = mutated(Mutation::FeedSeqAhead);
+        let position = |lane: &Lane| if ahead { lane.position.max(lane.until) } else { lane.position };
+        self.database.seq_at(self.lanes.iter().map(position)).to_string()
     }
 
     /// How many changes are left behind what was read.

@@ -22,6 +22,7 @@ use crate::document::json::Object;
 use crate::document::security;
 use crate::shard::{OnChange, ShardCopy, ShardError, ShardId, ShardInfo, Summary};
 use crate::storage::{View, WriteView};
+use crate::world::buggify::{Mutation, mutated};
 
 /// The epoch of every copy as long as there is one: its positions are never taken back.
 pub(super) const EPOCH: u64 = 1;
@@ -259,7 +260,9 @@ impl Database {
             }
             change(&mut record.settings);
             view.put(key, record.encode());
-            view.after_commit(move || known.set_settings(record.settings));
+            if !mutated(Mutation::StaleSecurity) {
+                view.after_commit(move || known.set_settings(record.settings));
+            }
             Ok(Ok(()))
         };
         self.context.storage.committer().submit(job).await.map_err(ShardError::from)?

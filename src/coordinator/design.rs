@@ -12,6 +12,7 @@ use crate::limits;
 use crate::observe::metrics::Counter;
 use crate::script::{Program, Scripts};
 use crate::shard::{ListPage, ListRow, ShardCopy, ShardError, Want};
+use crate::world::buggify::{Mutation, buggify, mutated};
 
 /// The design documents of a database and the moment that they are of.
 #[derive(Default)]
@@ -77,7 +78,8 @@ impl Database {
         // Read before the documents: what changes while they are read is found again by the next call.
         let versions: Vec<u64> = copies.iter().map(|copy| copy.design_version()).collect();
         if let Some(cached) = &*self.designs.0.lock().unwrap_or_else(PoisonError::into_inner)
-            && cached.versions == versions
+            && (cached.versions == versions || mutated(Mutation::StaleValidators))
+            && !buggify("design: validators read anew")
         {
             self.context.env.metrics().count(Counter::ValidatorsCached);
             return Ok(cached.clone());

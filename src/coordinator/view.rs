@@ -26,6 +26,7 @@ use crate::limits;
 use crate::script::{Program, ScriptError};
 use crate::shard::{Fetched, ShardError, Want};
 use crate::storage::Direction;
+use crate::world::buggify::fewer;
 
 /// Whether a query waits for the view to take in what was written before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -363,6 +364,7 @@ impl ViewRows {
     /// When the node cannot read.
     pub async fn next(&mut self) -> Result<Option<Vec<ViewRow>>, ViewError> {
         let page = if self.query.include_docs { limits::DOCS_PER_FETCH } else { limits::PAGE_ROWS };
+        let page = fewer("view: a page of one row", page);
         let out = self.take(page).await?;
         if out.is_empty() {
             return Ok(None);

@@ -24,6 +24,7 @@ use crate::limits;
 use crate::observe::metrics::Counter;
 use crate::shard::{Basis, Edit, EditAttachment, EditError, EditOp, Fetched, LocalDocument, ShardError, Want};
 use crate::storage::Hold;
+use crate::world::buggify::{Mutation, mutated, sometimes};
 
 /// How the documents of one request are to be written.
 #[derive(Clone, Debug)]
@@ -228,6 +229,9 @@ impl Database {
             outcomes.insert(at, self.apply_local(&id, change, options.w).await);
         }
         self.count(&outcomes, &fresh, locals);
+        if mutated(Mutation::BulkOutOfOrder) {
+            return outcomes.into_values().rev().collect();
+        }
         outcomes.into_values().collect()
     }
 
@@ -255,6 +259,9 @@ impl Database {
         while edits.peek().is_some() {
             let mut step: Vec<(usize, Edit)> = edits.by_ref().take(limits::EDITS_PER_STEP).collect();
             for attempt in 1..=limits::VALIDATION_ATTEMPTS {
+                if attempt > 1 {
+                    sometimes("write: validated again because the document changed");
+                }
                 let places: Vec<usize> = step.iter().map(|(at, _)| *at).collect();
                 let again = attempt < limits::VALIDATION_ATTEMPTS;
                 step = match self.apply_step(range, step, options, again, &mut outcomes).await {

@@ -20,6 +20,7 @@ use crate::shard::{Fetched, ShardError, ShardId, Want};
 use crate::storage::planted::Bug;
 use crate::storage::{Direction, KeyRange, StorageError, View, WriteView};
 use crate::world::Pool;
+use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 
 /// A document of a batch with the rows that it has from now on.
 struct Entry {
@@ -111,7 +112,7 @@ impl ViewIndex {
                 Header { purge_position: purges, ..Header::default() }
             }
         };
-        while header.purge_position < purges {
+        while header.purge_position < purges && !mutated(Mutation::PurgeNotIndexed) {
             header = self.purge_step(header).await?;
         }
         let first = header.position;
@@ -134,7 +135,8 @@ impl ViewIndex {
     /// Indexes the documents of the next changes.
     async fn step(&self, header: Header) -> Result<Header, IndexError> {
         let copy = self.copy.in_background();
-        let page = copy.changes(header.position, Direction::Forward, limits::INDEX_BATCH_DOCS).await?;
+        let batch = fewer("index: a batch of one document", limits::INDEX_BATCH_DOCS);
+        let page = copy.changes(header.position, Direction::Forward, batch).await?;
         let changes: Vec<(u64, DocId)> = page.rows.into_iter().map(|row| (row.seq, row.id)).collect();
         let (entries, read) = self.entries(changes.iter().map(|(_, id)| id.clone()).collect()).await?;
         let position = if read == changes.len() { page.last_seq } else { changes[read - 1].0 };
@@ -150,10 +152,12 @@ impl ViewIndex {
         // Where the log was cut, the rows of what was purged meanwhile cannot be told: all are made anew.
         let Some(purge_position) = reached else {
             self.slot.forget();
+            sometimes("index: rows made anew because the purge log was cut");
             self.remove_rows().await?;
             let purge_position = self.copy.info().await?.purge_seq;
             return Ok(Header { purge_position, ..Header::default() });
         };
+        sometimes("index: rows of a purged document removed");
         let mut rest = ids;
         let mut header = header;
         loop {
@@ -231,6 +235,7 @@ impl ViewIndex {
     async fn write(&self, from: Header, to: Header, entries: Vec<Entry>) -> Result<Header, IndexError> {
         let (shard, signature) = (self.copy.id(), self.definition.signature);
         let keeps_old = self.copy.planted().has(Bug::StaleIndexRow);
+        let from = if mutated(Mutation::IndexPositionFirst) { self.write_position(to).await? } else { from };
         let written = self.copy.write_records(move |view| {
             let key = keys::key(shard, signature, Part::Header, b"");
             let stored = view.get(&key)?.map(|bytes| Header::decode(&bytes)).transpose()?;
@@ -251,9 +256,20 @@ impl ViewIndex {
             }
             Err(Moved) => {
                 self.slot.forget();
+                sometimes("index: a build found that another was faster");
                 Ok(self.header().await?)
             }
         }
+    }
+
+    /// The planted bug: the position goes before its rows.
+    async fn write_position(&self, to: Header) -> Result<Header, IndexError> {
+        let key = keys::key(self.copy.id(), self.definition.signature, Part::Header, b"");
+        let written = self.copy.write_records(move |view| {
+            view.put(key, to.encode());
+            Ok(Ok::<_, Moved>(to))
+        });
+        Ok(written.await?.unwrap_or(to))
     }
 
     /// Removes all records of the view, in bounded steps. The caller holds the writer's lock.
@@ -313,7 +329,8 @@ fn replace(
         header.rows -= old.sorts.len() as u64;
         header.external -= old.external;
         header.active -= old.active;
-        for (n, sort) in old.sorts.iter().enumerate().filter(|_| !keeps_old) {
+        let stays = keeps_old || (entry.rows.is_empty() && mutated(Mutation::ViewRowStays));
+        for (n, sort) in old.sorts.iter().enumerate().filter(|_| !stays) {
             view.delete(at(sort, n));
         }
         if entry.rows.is_empty() {

@@ -18,6 +18,7 @@ use crate::document::json::{Object, Value};
 use crate::limits;
 use crate::observe::metrics::Counter;
 use crate::wire::hex;
+use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 use crate::world::{BoxFuture, Env, Instant};
 
 /// How far a replication is.
@@ -133,6 +134,9 @@ impl Run {
             logs[1] = self.target.local_get(&self.checkpoint_id).await?;
         }
         let Ancestor { seq, history } = checkpoint::common_ancestor(logs[0].as_ref(), logs[1].as_ref());
+        if !history.is_empty() {
+            sometimes("replicate: a session went on from a checkpoint");
+        }
         let start = self.asked.since.clone().unwrap_or(seq);
         let rev = |log: &Option<Object>| log.as_ref()?.get("_rev")?.as_str().map(str::to_owned);
         let revs = [rev(&logs[0]), rev(&logs[1])];
@@ -269,13 +273,18 @@ impl Run {
             let Some(lack) = lacks.remove(&doc.id) else { continue };
             let ancestors: Arc<[String]> = lack.ancestors.into();
             let want = |rev| Want { id: doc.id.clone(), rev, ancestors: Arc::clone(&ancestors) };
-            wants.extend(lack.missing.into_iter().map(want));
+            if mutated(Mutation::DiffByDocument) && !ancestors.is_empty() {
+                continue;
+            }
+            let most = if mutated(Mutation::ReplicateOneLeaf) { 1 } else { usize::MAX };
+            wants.extend(lack.missing.into_iter().take(most).map(want));
         }
         self.count(|counters| {
             counters.missing_checked += checked as u64;
             counters.missing_found += wants.len() as u64;
         });
-        for wants in wants.chunks(limits::REPLICATION_FETCH_DOCS) {
+        let together = fewer("replicate: one revision at a time", limits::REPLICATION_FETCH_DOCS);
+        for wants in wants.chunks(together) {
             self.copy(wants).await?;
         }
         Ok(())
@@ -347,6 +356,9 @@ impl Run {
         if !self.asked.use_checkpoints || course.recorded.as_ref() == Some(&course.position) {
             return Ok(());
         }
+        if mutated(Mutation::CheckpointEarly) {
+            course.position = self.progress().source_seq.clone().unwrap_or(course.position.clone());
+        }
         self.target.ensure_full_commit().await?;
         let counters = since(&self.progress().counters, &course.before);
         let log = course.session.log(&course.position, &counters, &self.now());
@@ -365,6 +377,7 @@ impl Run {
         match peer.local_put(id, rev, log).await {
             // Another run wrote one meanwhile, or the answer to ours was lost.
             Err(ReplicateError::Failed { error, .. }) if error == "conflict" => {
+                sometimes("replicate: a checkpoint was in conflict");
                 let current = peer.local_get(id).await?;
                 let rev = current.as_ref().and_then(|log| log.get("_rev")?.as_str());
                 peer.local_put(id, rev, log).await

@@ -3,6 +3,7 @@
 use super::record::RevData;
 use super::{EditAttachment, RevPath, RevTree, Revision};
 use crate::document::render::Attachment;
+use crate::world::buggify::{Mutation, mutated};
 
 /// The edit is outdated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,7 @@ pub fn parent_of(
         None => Err(Conflict),
         Some(_) if winner.value.deleted => Err(Conflict),
         Some(parent) if tree.is_leaf(parent) => Ok(Some(parent.clone())),
+        Some(parent) if mutated(Mutation::ForkOnConflict) && tree.get(parent).is_some() => Ok(Some(parent.clone())),
         Some(_) => Err(Conflict),
     }
 }

@@ -12,6 +12,7 @@ use super::{PurgeInfo, RevTree, Revision, ShardCopy, ShardError};
 use crate::document::id::DocId;
 use crate::storage::{Direction, KeyRange, StorageError, View};
 use crate::world::Pool;
+use crate::world::buggify::{Mutation, mutated};
 
 /// Documents rewritten in one job of a compaction: edits wait for no more.
 const COMPACT_DOCUMENTS: usize = 50;
@@ -112,7 +113,8 @@ fn find_old_bodies(view: &dyn View, range: KeyRange) -> Result<(Vec<DocId>, Opti
 
 /// Revisions with bodies that are no leaves.
 fn old_bodies(tree: &RevTree<RevData>) -> Vec<Revision> {
-    let leaves: BTreeSet<Revision> = tree.leaves().into_iter().map(|leaf| leaf.rev).collect();
+    let leaves = if mutated(Mutation::CompactLeaves) { Vec::new() } else { tree.leaves() };
+    let leaves: BTreeSet<Revision> = leaves.into_iter().map(|leaf| leaf.rev).collect();
     let readable = tree.revisions().filter(|(_, data)| data.is_some_and(RevData::is_available));
     readable.map(|(rev, _)| rev).filter(|rev| !leaves.contains(rev)).cloned().collect()
 }

@@ -18,6 +18,7 @@ use super::kv::{Batch, StorageError, Store};
 use super::overlay::{Hook, WriteView};
 use crate::limits;
 use crate::observe::metrics::{Counter, Metrics};
+use crate::world::buggify::{PAUSE, buggify, fewer};
 use crate::world::{Env, Pool};
 
 /// Why a write was not confirmed.
@@ -150,7 +151,11 @@ async fn drive(env: Env, store: Arc<dyn Store>, mut jobs: mpsc::Receiver<Box<dyn
                 None => return,
             }
         }
-        while waiting.len() < limits::COMMIT_GROUP_JOBS {
+        if buggify("commit: a pause before a group") {
+            env.sleep(PAUSE).await;
+        }
+        let group = fewer("commit: a group of one job", limits::COMMIT_GROUP_JOBS);
+        while waiting.len() < group {
             let Ok(job) = jobs.try_recv() else { break };
             waiting.push_back(job);
         }

@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 
 use crate::observe::metrics::Metrics;
 
+pub mod buggify;
 pub mod scratch;
 pub mod tokio_host;
 

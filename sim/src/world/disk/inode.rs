@@ -18,6 +18,14 @@ struct Pending {
     len_after: usize,
 }
 
+/// Where a write really goes. What the process reads comes from the system's cache and is right until the power fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Right,
+    Nowhere,
+    At(usize),
+}
+
 /// A file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inode {
@@ -83,6 +91,23 @@ impl Inode {
         put(&mut self.live, offset, data);
         let change = Change::Write { offset, data: data.to_vec() };
         self.pending.push(Pending { change, len_after: self.live.len() });
+    }
+
+    /// [`Inode::write`] on a disk that may put it elsewhere.
+    pub(super) fn write_to(&mut self, offset: usize, data: &[u8], place: Place) {
+        let at = match place {
+            Place::Right => return self.write(offset, data),
+            Place::Nowhere => None,
+            Place::At(other) => Some(other),
+        };
+        put(&mut self.live, offset, data);
+        let len_after = self.live.len();
+        self.pending.push(Pending { change: Change::SetLen(len_after), len_after });
+        if let Some(offset) = at {
+            let room = len_after.saturating_sub(offset).min(data.len());
+            let change = Change::Write { offset, data: data[..room].to_vec() };
+            self.pending.push(Pending { change, len_after });
+        }
     }
 
     pub(super) fn set_len(&mut self, len: usize) {
@@ -220,6 +245,17 @@ mod tests {
             }
         }
         assert!(torn > 20 && whole > 5 && lost > 5, "{torn} {whole} {lost}");
+    }
+
+    #[test]
+    fn a_stray_write_is_read_back_until_the_power_fails() {
+        let mut file = Inode::of(vec![0; 2048]);
+        file.write_to(0, &[1; 512], Place::Nowhere);
+        file.write_to(512, &[2; 512], Place::At(1536));
+        assert_eq!((file.live()[0], file.live()[512], file.live()[1536]), (1, 2, 0));
+        file.sync();
+        file.crash(&mut Dice::new(1, "crash"));
+        assert_eq!((file.live()[0], file.live()[512], file.live()[1536]), (0, 0, 2));
     }
 
     #[test]

@@ -19,11 +19,13 @@ use super::trace::{hash_bytes, mix};
 mod inode;
 mod names;
 
+use inode::Place;
 pub use names::CrashReport;
 use names::{FileRef, Image, Names, os};
 
 const EIO: i32 = 5;
 const EBADF: i32 = 9;
+const EMFILE: i32 = 24;
 const ENOSPC: i32 = 28;
 const EWOULDBLOCK: i32 = 11;
 
@@ -36,6 +38,12 @@ pub struct DiskFaults {
     pub write_error: f64,
     /// EIO of a sync; what it should have written is lost for good.
     pub sync_error: f64,
+    /// A write below `/data/store` that never reaches the disk, though its sync succeeds.
+    pub lost_write: f64,
+    /// One that reaches the disk at another place of the file.
+    pub misdirected_write: f64,
+    /// EMFILE of an operation on names, opening included.
+    pub name_error: f64,
     /// Bytes that fit; `None` for no limit.
     pub capacity: Option<u64>,
     /// Every operation takes this many times as long (0 and 1 change nothing).
@@ -272,17 +280,43 @@ impl SimDisk {
         let chance = match operation {
             Operation::Read => state.faults.read_error,
             Operation::Write => state.faults.write_error,
-            Operation::Sync | Operation::Name => 0.0,
+            Operation::Name => state.faults.name_error,
+            Operation::Sync => 0.0,
         };
         if state.dice.chance(chance) {
             if operation == Operation::Write && state.dice.chance(0.5) {
                 let _ = work(&mut state);
             }
             drop(state);
-            self.core.count("disk.eio");
-            return Err(os(EIO));
+            let (name, code) = if operation == Operation::Name { ("disk.emfile", EMFILE) } else { ("disk.eio", EIO) };
+            self.core.count(name);
+            return Err(os(code));
         }
         work(&mut state)
+    }
+
+    /// Where a write at `offset` of a file of `len` bytes really goes.
+    fn stray(&self, path: &Path, offset: u64, len: u64) -> Place {
+        let mut state = lock(&self.state);
+        let (lost, elsewhere) = (state.faults.lost_write, state.faults.misdirected_write);
+        if !path.starts_with("/data/store") || (lost <= 0.0 && elsewhere <= 0.0) {
+            return Place::Right;
+        }
+        let place = if state.dice.chance(lost) {
+            Place::Nowhere
+        } else if state.dice.chance(elsewhere) {
+            let other = state.dice.below(len.max(1)) & !511;
+            if other == offset { Place::Right } else { Place::At(other as usize) }
+        } else {
+            Place::Right
+        };
+        drop(state);
+        match place {
+            Place::Right => {}
+            Place::Nowhere => self.core.count("disk.lost_write"),
+            Place::At(_) => self.core.count("disk.misdirected_write"),
+        }
+        place
     }
 
     fn cut_power(&self) {
@@ -463,7 +497,8 @@ impl File for SimFile {
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let end = offset + data.len() as u64;
         let hash = hash_bytes(offset, data);
-        self.change("disk.write", end, hash, |inode| lock(inode).write(offset as usize, data))
+        let place = self.disk.stray(&self.path, offset, lock(&self.inode).len() as u64);
+        self.change("disk.write", end, hash, |inode| lock(inode).write_to(offset as usize, data, place))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

@@ -1,0 +1,76 @@
+//! The board of known bugs: each is planted by a choice at run time, and an invariant must catch it.
+
+use settee::storage::planted::Bug;
+use settee::world::buggify::Mutation;
+
+/// A bug of the storage or of the code above it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// In the storage.
+    Storage(Bug),
+    /// Above it.
+    Node(Mutation),
+}
+
+/// A line of the board.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// What is planted.
+    pub plant: Plant,
+    /// What it does, for readers.
+    pub what: &'static str,
+    /// The invariants that may name it.
+    pub caught_by: &'static [&'static str],
+}
+
+const fn storage(bug: Bug, what: &'static str, caught_by: &'static [&'static str]) -> Entry {
+    Entry { plant: Plant::Storage(bug), what, caught_by }
+}
+
+const fn node(mutation: Mutation, what: &'static str, caught_by: &'static [&'static str]) -> Entry {
+    Entry { plant: Plant::Node(mutation), what, caught_by }
+}
+
+/// Every bug that can be planted.
+pub const BOARD: &[Entry] = &[
+    storage(Bug::SkipFsync, "syncs of journal and store do nothing", &["I1", "I6", "I7", "I27"]),
+    storage(Bug::LoseSibling, "a merge drops a conflicting leaf", &["I1", "I6"]),
+    storage(Bug::CheckpointFirst, "the store's position is durable before its data", &["I1", "I6", "I8", "I27"]),
+    storage(Bug::DropSegmentEarly, "a journal segment goes before the store has it", &["I1", "I6", "I27"]),
+    storage(Bug::AcceptTornTail, "a torn frame at the journal's end is replayed", &["I1", "I3", "I4", "I27", "P"]),
+    storage(Bug::HalfBatch, "a reader sees half of a group", &["I1", "I4", "I6", "I9", "I11", "I13", "I17", "I27"]),
+    node(Mutation::ViewRowStays, "rows of a deleted document stay in its views", &["I17", "I18"]),
+    storage(Bug::StaleIndexRow, "rows of a changed document stay beside the new ones", &["I17", "I18"]),
+    storage(Bug::SummaryNotUpdated, "a deletion is not taken out of counts", &["I4", "I15", "I17"]),
+    node(Mutation::IndexPositionFirst, "an index's position is durable before its rows", &["I17", "I18"]),
+    node(Mutation::PurgeNotIndexed, "rows of a purged document stay", &["I17", "I18", "I28"]),
+    storage(Bug::RangeNarrowedOnNe, "`$ne` narrows the range of an index", &["I18"]),
+    node(Mutation::FeedSkipsRange, "a feed leaves out a range", &["I13", "I16", "I22"]),
+    node(Mutation::FeedSeqAhead, "a feed cut by its limit gives the sequence of the end", &["I13", "I22"]),
+    node(Mutation::FeedMissesNews, "a waiting feed is not woken", &["I16"]),
+    node(Mutation::StaleSecurity, "a replaced security object stays in force", &["I30"]),
+    node(Mutation::StaleValidators, "validation functions are read once", &["I30"]),
+    node(Mutation::ForkOnConflict, "an edit of an old revision makes a branch", &["I8"]),
+    node(Mutation::BulkOutOfOrder, "bulk results stand in another order", &["I1", "I8", "I9", "I11"]),
+    node(Mutation::CompactLeaves, "compaction drops bodies of leaves", &["I1", "I6", "I17", "I26", "I27", "I28", "P"]),
+    node(Mutation::ReplicateOneLeaf, "the replicator copies one leaf of a document", &["I22"]),
+    node(Mutation::CheckpointEarly, "the replicator's checkpoint runs ahead", &["I22"]),
+    node(Mutation::DiffByDocument, "`_revs_diff` by document, not by revision", &["I22"]),
+    node(Mutation::CookieUnsigned, "a cookie's signature is not looked at", &["I30"]),
+    node(Mutation::DeletionForgotten, "a deleted database is back after a start", &["I7", "I1"]),
+];
+
+impl Entry {
+    /// Its name on the board.
+    pub fn name(&self) -> String {
+        match self.plant {
+            Plant::Storage(bug) => format!("{bug:?}"),
+            Plant::Node(mutation) => format!("{mutation:?}"),
+        }
+    }
+
+    /// Finds an entry by its name.
+    pub fn named(name: &str) -> Option<&'static Entry> {
+        BOARD.iter().find(|entry| entry.name().eq_ignore_ascii_case(name))
+    }
+}

@@ -1,0 +1,205 @@
+//! Lets the plan's faults happen at their times, and takes them back.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::history::Event;
+use crate::plan::{Fault, Plan, TimedFault, WorldPlan};
+use crate::run::{Keeper, PASSWORD, USER, address_of};
+use crate::workload::{SharedHandle, lock};
+use crate::world::{DiskFaults, SimNode, SimWorld};
+
+/// What faults happen to.
+pub(crate) struct Scene {
+    pub(crate) world: SimWorld,
+    pub(crate) keepers: Vec<Keeper>,
+    pub(crate) clients: Vec<IpAddr>,
+    pub(crate) judge: SimNode,
+    pub(crate) shared: SharedHandle,
+}
+
+/// How slow a disk stands still.
+const STANDSTILL: u32 = 20_000;
+
+/// The disk of a plan without its faults.
+pub(crate) fn usual_disk(world: &WorldPlan) -> DiskFaults {
+    DiskFaults { slow: world.disk_slow, ..DiskFaults::default() }
+}
+
+impl Scene {
+    /// Carries all faults out; returns at the time of the last one.
+    pub(crate) async fn inject(&self, plan: &Plan) {
+        let started = self.world.now();
+        for TimedFault { at_ms, node, fault } in &plan.faults {
+            let at = started + Duration::from_millis(*at_ms);
+            self.world.sleep(at.saturating_sub(self.world.now())).await;
+            let Some(keeper) = self.keepers.get(*node as usize) else { continue };
+            self.tell(keeper, fault);
+            self.apply(keeper, plan, fault);
+        }
+    }
+
+    /// Writes the fault down for reports.
+    fn tell(&self, keeper: &Keeper, fault: &Fault) {
+        let (name, lane) = (fault.name(), keeper.node.name().to_owned());
+        let mut shared = lock(&self.shared);
+        let from_ms = shared.now_ms();
+        let (to_ms, text) = (from_ms + fault.lasts_ms(), format!("{fault:?}"));
+        let (name_text, outcome) = (name.to_owned(), String::new());
+        shared.history.events.push(Event { lane, from_ms, to_ms, kind: "fault", name: name_text, text, outcome });
+        shared.history.begins(name);
+        drop(shared);
+        let shared = Arc::clone(&self.shared);
+        self.later(fault.lasts_ms().max(1), move |_| lock(&shared).history.ends(name));
+    }
+
+    fn later(&self, ms: u64, then: impl FnOnce(&SimWorld) + Send + 'static) {
+        let (world, time) = (self.world.clone(), Duration::from_millis(ms));
+        madsim::task::spawn(async move {
+            world.sleep(time).await;
+            then(&world);
+        });
+    }
+
+    fn apply(&self, keeper: &Keeper, plan: &Plan, fault: &Fault) {
+        let node = &keeper.node;
+        match fault {
+            Fault::Crash { down_ms } => {
+                keeper.stays_down(*down_ms);
+                if node.is_up() {
+                    node.kill();
+                }
+            }
+            Fault::PowerLoss { down_ms } => {
+                keeper.stays_down(*down_ms);
+                node.power_off();
+            }
+            Fault::Fuse { ops, down_ms } => {
+                keeper.stays_down(*down_ms);
+                node.disk().set_fuse(Some(*ops));
+            }
+            Fault::CutCompaction { ops, down_ms } => {
+                keeper.stays_down(*down_ms);
+                self.compact(node);
+                node.disk().set_fuse(Some(*ops));
+            }
+            Fault::Pause { for_ms } => {
+                node.pause();
+                let node = node.clone();
+                self.later(*for_ms, move |_| node.resume());
+            }
+            Fault::DiskLost { down_ms } => {
+                keeper.stays_down(*down_ms);
+                node.power_off();
+                // An empty tree can always be made.
+                let _ = node.disk().wipe();
+            }
+            Fault::BackInTime { back_ms } => {
+                let (node, image) = (node.clone(), node.disk().image());
+                self.later(*back_ms, move |_| {
+                    node.power_off();
+                    let _ = node.disk().restore(&image);
+                });
+            }
+            Fault::ClockJump { by_ms } => node.jump_clock(*by_ms),
+            Fault::Partition { .. } | Fault::Reset | Fault::Swizzle { .. } => self.disturb(node.ip(), fault),
+            _ => self.spoil(node, plan, fault),
+        }
+    }
+
+    /// Faults of the network between a node and everybody else.
+    fn disturb(&self, node: IpAddr, fault: &Fault) {
+        let mut others = self.clients.clone();
+        others.extend(self.keepers.iter().map(|k| k.node.ip()).filter(|ip| *ip != node));
+        match fault {
+            Fault::Partition { for_ms, answers_only } => {
+                self.world.partition_one_way(&[node], &others);
+                if !answers_only {
+                    self.world.partition_one_way(&others, &[node]);
+                }
+                self.later(*for_ms, move |world| {
+                    for other in &others {
+                        world.heal(node, *other);
+                        world.heal(*other, node);
+                    }
+                });
+            }
+            Fault::Swizzle { for_ms } => {
+                let mut dice = self.world.dice("swizzle");
+                for other in others {
+                    for (from, to) in [(node, other), (other, node)] {
+                        let half = for_ms / 2;
+                        let (starts, ends) = (dice.below(half + 1), half + dice.below(half + 1));
+                        let time = Duration::from_millis(ends - starts);
+                        self.later(starts.max(1), move |world| world.clog(from, to, time));
+                    }
+                }
+            }
+            _ => {
+                for other in &others {
+                    self.world.reset_between(node, *other);
+                }
+            }
+        }
+    }
+
+    /// Faults of a node's disk.
+    fn spoil(&self, node: &SimNode, plan: &Plan, fault: &Fault) {
+        let usual = usual_disk(&plan.world);
+        let disk = Arc::clone(node.disk());
+        let rate = |per_1000: u32| f64::from(per_1000) / 1000.0;
+        let mut faults = disk.faults();
+        match fault {
+            Fault::BitRot { file } => return rot(node, *file),
+            Fault::SlowDisk { factor, .. } => faults.slow = *factor,
+            Fault::DiskErrors { per_1000, .. } => {
+                (faults.sync_error, faults.write_error) = (rate(*per_1000), rate(*per_1000));
+            }
+            Fault::LostWrites { per_1000, misdirected, .. } => {
+                let (lost, elsewhere) = if *misdirected { (0, *per_1000) } else { (*per_1000, 0) };
+                (faults.lost_write, faults.misdirected_write) = (rate(lost), rate(elsewhere));
+            }
+            Fault::DiskFull { spare, .. } => {
+                let used: u64 = disk.files().iter().map(|(_, bytes)| bytes).sum();
+                faults.capacity = Some(used + spare);
+            }
+            Fault::NoFiles { per_1000, .. } => faults.name_error = rate(*per_1000),
+            Fault::Limping { store, .. } => {
+                let place = if *store { "/data/store" } else { "/data/journal" };
+                faults.slow_paths.push((place.into(), STANDSTILL));
+            }
+            _ => return,
+        }
+        disk.set_faults(faults);
+        self.later(fault.lasts_ms(), move |_| disk.set_faults(usual));
+    }
+
+    /// Asks for compactions from the judge's machine.
+    fn compact(&self, node: &SimNode) {
+        let mut client = Client::new(self.judge.env(), address_of_node(node), USER, PASSWORD);
+        drop(self.judge.spawn(async move {
+            for database in ["sim", "own"] {
+                let _ = client.json("POST", &format!("/{database}/_compact"), &Value::Null).await;
+            }
+        }));
+    }
+}
+
+fn address_of_node(node: &SimNode) -> std::net::SocketAddr {
+    std::net::SocketAddr::new(node.ip(), address_of(0).port())
+}
+
+/// Flips a bit of a file of the engine's or of an attachment. Not of the journal: its last frame cannot be told from
+/// one that was torn before it was acknowledged.
+fn rot(node: &SimNode, file: u32) {
+    let kept = |path: &std::path::Path| path.starts_with("/data/store") || path.starts_with("/data/blobs");
+    let files: Vec<_> = node.disk().files().into_iter().filter(|(path, bytes)| kept(path) && *bytes > 0).collect();
+    if let Some((path, _)) = files.get(file as usize % files.len().max(1)) {
+        // The file is there: it was listed just now, and nothing ran in between.
+        let _ = node.disk().rot(path);
+    }
+}

@@ -1,0 +1,131 @@
+//! What happened in a run, for people: operations, faults and lives of nodes in time; and what was exercised at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+/// Something that took time on a lane of the timeline.
+#[derive(Clone, Debug, Serialize)]
+pub struct Event {
+    /// A client's or a node's name.
+    pub lane: String,
+    /// Simulated milliseconds from the start of the world.
+    pub from_ms: u64,
+    /// End.
+    pub to_ms: u64,
+    /// `op`, `fault`, `life` or `check`.
+    pub kind: &'static str,
+    /// The operation's or the fault's name.
+    pub name: String,
+    /// All of it.
+    pub text: String,
+    /// What was answered.
+    pub outcome: String,
+}
+
+/// What was exercised.
+#[derive(Clone, Debug, Default)]
+pub struct Coverage {
+    /// How often each operation met each fault.
+    pub matrix: BTreeMap<(&'static str, &'static str), u64>,
+    /// Requests by endpoint and status; 0 stands for no answer.
+    pub endpoints: BTreeMap<(String, u16), u64>,
+    /// Counts of all kinds: faults, behaviours of the world, turns and points of the node's code.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// The record of a run.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// In order of their ends.
+    pub events: Vec<Event>,
+    /// See [`Coverage`].
+    pub coverage: Coverage,
+    /// Names of the faults that are felt now.
+    active: Vec<&'static str>,
+}
+
+impl History {
+    /// A fault begins.
+    pub fn begins(&mut self, fault: &'static str) {
+        self.active.push(fault);
+        *self.coverage.counters.entry(format!("fault {fault}")).or_default() += 1;
+    }
+
+    /// A fault is over.
+    pub fn ends(&mut self, fault: &'static str) {
+        if let Some(at) = self.active.iter().position(|f| *f == fault) {
+            self.active.swap_remove(at);
+        }
+    }
+
+    /// The faults that are felt now.
+    pub fn active(&self) -> BTreeSet<&'static str> {
+        self.active.iter().copied().collect()
+    }
+
+    /// An operation ended that met these faults.
+    pub fn operated(&mut self, op: &'static str, met: &BTreeSet<&'static str>) {
+        for fault in met.iter().copied().chain(met.is_empty().then_some("none")) {
+            *self.coverage.matrix.entry((fault, op)).or_default() += 1;
+        }
+    }
+
+    /// A request ended.
+    pub fn requested(&mut self, method: &str, path: &str, status: u16) {
+        *self.coverage.endpoints.entry((endpoint(method, path), status)).or_default() += 1;
+    }
+}
+
+/// The endpoint of a request: names of databases, documents and so on are replaced by what they are.
+pub fn endpoint(method: &str, path: &str) -> String {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let mut out = format!("{method} ");
+    let (mut own, mut design) = (false, false);
+    for (depth, part) in path.split('/').skip(1).enumerate() {
+        let name = match (depth, part) {
+            (_, "") => "",
+            (_, part) if part.starts_with('_') && !own => part,
+            (0, _) => "{db}",
+            (1, _) => "{doc}",
+            (_, part) if design && part.starts_with('_') => part,
+            (2, _) if design => "{name}",
+            (2, _) if part.starts_with('_') => part,
+            (2, _) => "{attachment}",
+            _ => "{name}",
+        };
+        own |= name == "{doc}";
+        design |= name == "_design" || name == "_local";
+        out.push('/');
+        out.push_str(name);
+    }
+    let shown = ["feed", "new_edits", "open_revs"];
+    let given = query.split('&').filter(|pair| shown.iter().any(|name| pair.starts_with(&format!("{name}="))));
+    let given: Vec<&str> = given.collect();
+    if !given.is_empty() {
+        out.push('?');
+        out.push_str(&given.join("&"));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_hide_names_and_keep_what_matters() {
+        let cases = [
+            ("/sim/doc-01?rev=1-a", "GET /{db}/{doc}"),
+            ("/sim/doc-01?open_revs=all&revs=true", "GET /{db}/{doc}?open_revs=all"),
+            ("/sim/_changes?feed=longpoll&since=7", "GET /{db}/_changes?feed=longpoll"),
+            ("/own/_design/sim/_view/a", "GET /{db}/_design/{name}/_view/{name}"),
+            ("/sim/doc-01/f1", "GET /{db}/{doc}/{attachment}"),
+            ("/sim/_local/c1", "GET /{db}/_local/{name}"),
+            ("/_session", "GET /_session"),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(endpoint("GET", path), expected);
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! From a seed to a plan. Swarm testing: which operations and faults a run has at all, and how often, is drawn first.
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::{Fault, FeedMode, Op, Plan, TimedFault, TimedOp, WORK_MS, WorldPlan};
+
+/// Kinds of operations that [`draw_op`] knows.
+const KINDS: usize = 35;
+/// Kinds of faults that [`draw_fault`] knows; the last two want a second node.
+const FAULT_KINDS: u32 = 19;
+
+impl Plan {
+    /// Expands a seed. Equal seeds give equal plans.
+    pub fn from_seed(seed: u64) -> Plan {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let world = WorldPlan {
+            q: pick(&mut rng, &[1, 2, 3, 8]),
+            documents: rng.random_range(2..=12),
+            latency_us: pick(&mut rng, &[100, 500, 5_000, 30_000]),
+            loss_per_10k: pick(&mut rng, &[0, 0, 10, 200]),
+            disk_slow: pick(&mut rng, &[1, 1, 10, 50]),
+            flush_at_bytes: pick(&mut rng, &[1_000, 10_000, 100_000, 16 << 20]),
+            cache_bytes: pick(&mut rng, &[0, 64 << 10, 1 << 20]),
+            own_documents: rng.random_range(1..=8),
+            turns: rng.random_range(0..2) == 0,
+            first_start_cut: (rng.random_range(0..4) == 0).then(|| rng.random_range(1..=80)),
+            nodes: if rng.random_range(0..4) == 0 { 2 } else { 1 },
+            n: 0,
+        };
+        let weights = Weights::draw(&mut rng, &world);
+        let clients = rng.random_range(1..=4);
+        let mut draw = Draw { rng, world: &world, next_v: 1 };
+        let clients = (0..clients).map(|_| draw.client(&weights)).collect();
+        let faults = draw.faults();
+        Plan { seed, world, clients, faults }
+    }
+}
+
+fn pick<T: Copy>(rng: &mut ChaCha8Rng, from: &[T]) -> T {
+    from[rng.random_range(0..from.len())]
+}
+
+/// How likely each kind of operation is in this run; about half are off entirely.
+struct Weights([u32; KINDS]);
+
+impl Weights {
+    fn draw(rng: &mut ChaCha8Rng, world: &WorldPlan) -> Weights {
+        let mut weights = [0; KINDS];
+        for weight in &mut weights {
+            *weight = if rng.random_range(0..2) == 0 { 0 } else { rng.random_range(1..=20) };
+        }
+        // Some writes in every run, else nothing is tested.
+        weights[0] = weights[0].max(5);
+        weights[15] = weights[15].max(5);
+        if world.nodes < 2 {
+            weights[KINDS - 1] = 0;
+        }
+        Weights(weights)
+    }
+
+    fn index(&self, rng: &mut ChaCha8Rng) -> usize {
+        let mut at = rng.random_range(0..self.0.iter().sum::<u32>());
+        for (n, weight) in self.0.iter().enumerate() {
+            if at < *weight {
+                return n;
+            }
+            at -= weight;
+        }
+        0
+    }
+}
+
+struct Draw<'a> {
+    rng: ChaCha8Rng,
+    world: &'a WorldPlan,
+    next_v: u64,
+}
+
+impl Draw<'_> {
+    fn client(&mut self, weights: &Weights) -> Vec<TimedOp> {
+        let count = self.rng.random_range(5..=60);
+        (0..count)
+            .map(|_| {
+                let after_ms = self.rng.random_range(0..2 * WORK_MS / count);
+                let kind = weights.index(&mut self.rng);
+                TimedOp { after_ms, op: self.op(kind) }
+            })
+            .collect()
+    }
+
+    fn v(&mut self) -> u64 {
+        self.next_v += 1;
+        self.next_v
+    }
+
+    fn chance(&mut self, one_in: u32) -> bool {
+        self.rng.random_range(0..one_in) == 0
+    }
+
+    fn op(&mut self, kind: usize) -> Op {
+        let doc = self.rng.random_range(0..self.world.documents);
+        let v = self.v();
+        match kind {
+            0 => Op::Put { doc, v },
+            1 => Op::PutStale { doc, v },
+            2 => Op::Delete { doc },
+            3 => Op::Merge { doc, v, fork: !self.chance(3), twice: self.chance(3) },
+            4 => Op::Bulk { edits: self.bulk(self.world.documents, false) },
+            5 => Op::Attach { doc, v, bytes: pick(&mut self.rng, &[0, 1, 700, 5_000, 70_000]) },
+            6 => Op::Read { doc },
+            7 => Op::ReadTree { doc },
+            8 => Op::List,
+            9 => Op::Local { v },
+            10 => Op::Compact,
+            11 => Op::Tail { doc, v },
+            12 => Op::Follow { mode: FeedMode::Longpoll, limit: self.limit() },
+            13 => Op::Follow { mode: FeedMode::Continuous, limit: self.limit() },
+            14 => Op::Follow { mode: FeedMode::EventSource, limit: self.limit() },
+            34 => Op::Replicate,
+            _ => self.own_op(kind, v),
+        }
+    }
+
+    /// Operations on what only this client writes.
+    fn own_op(&mut self, kind: usize, v: u64) -> Op {
+        let doc = self.rng.random_range(0..self.world.own_documents);
+        match kind {
+            15 => Op::OwnPut { doc, v },
+            16 => Op::OwnDelete { doc },
+            17 => Op::OwnPurge { doc },
+            18 => Op::OwnBulk { edits: self.bulk(self.world.own_documents, true) },
+            19 => Op::OwnRead { doc },
+            20 => Op::OwnView { view: self.rng.random_range(0..3) },
+            21 => Op::OwnFind { query: self.rng.random_range(0..10), k: v % 7, paged: self.chance(3) },
+            22 => Op::OwnCompact { views: self.chance(2) },
+            23 => Op::Strict { on: !self.chance(3) },
+            24 => Op::Marked { v },
+            25 => Op::DbCreate,
+            26 => Op::DbDelete,
+            27 => Op::DbWrite { v },
+            28 => Op::DbCheck,
+            29 => Op::Secure { open: self.chance(2) },
+            30 => Op::Enter,
+            31 => Op::Login,
+            32 => Op::Whoami { forged: self.chance(2) },
+            _ => Op::Follow { mode: FeedMode::Normal, limit: self.limit() },
+        }
+    }
+
+    fn limit(&mut self) -> Option<u32> {
+        self.chance(2).then(|| self.rng.random_range(1..=5))
+    }
+
+    fn bulk(&mut self, documents: u32, deletes: bool) -> Vec<(u32, u64)> {
+        let count = self.rng.random_range(1..=10);
+        let mut edits: Vec<(u32, u64)> = (0..count).map(|_| (self.rng.random_range(0..documents), self.v())).collect();
+        if deletes {
+            // Own documents: each once, so that what must come of it is certain.
+            edits.sort_unstable();
+            edits.dedup_by_key(|(doc, _)| *doc);
+            for (_, v) in &mut edits {
+                *v *= u64::from(self.rng.random_range(0..4) > 0);
+            }
+        }
+        edits
+    }
+
+    /// One run in five is quiet, so that plain answers are judged too.
+    fn faults(&mut self) -> Vec<TimedFault> {
+        if self.chance(5) {
+            return Vec::new();
+        }
+        let kinds: Vec<u32> = (0..FAULT_KINDS).filter(|_| self.chance(3)).collect();
+        // Damage drowns what other faults would show: it has runs of its own, without lying disks beside it.
+        let damage = self.chance(6);
+        let kinds: Vec<u32> = kinds.into_iter().filter(|k| damage || !(10..12).contains(k)).collect();
+        let kinds: Vec<u32> = kinds.into_iter().filter(|k| *k < 17 || self.world.nodes == 2).collect();
+        if kinds.is_empty() {
+            return Vec::new();
+        }
+        let count = self.rng.random_range(1..=8);
+        let mut out: Vec<TimedFault> = (0..count).map(|_| self.fault(&kinds)).collect();
+        out.sort_by_key(|f| f.at_ms);
+        out
+    }
+
+    fn fault(&mut self, kinds: &[u32]) -> TimedFault {
+        let kind = pick(&mut self.rng, kinds);
+        // Only what was copied may be lost: the second node's disk.
+        let node = if kind >= 17 { 1 } else { self.rng.random_range(0..self.world.nodes) };
+        let at_ms = self.rng.random_range(0..WORK_MS);
+        TimedFault { at_ms, node, fault: self.fault_of(kind) }
+    }
+
+    fn fault_of(&mut self, kind: u32) -> Fault {
+        let down_ms = self.rng.random_range(1..=2_000);
+        let for_ms = self.rng.random_range(10..=4_000);
+        match kind {
+            0 => Fault::Crash { down_ms },
+            1 => Fault::PowerLoss { down_ms },
+            2 => Fault::Fuse { ops: self.rng.random_range(1..=200), down_ms },
+            3 => Fault::Partition { for_ms, answers_only: self.chance(2) },
+            4 => Fault::Reset,
+            5 => Fault::SlowDisk { factor: pick(&mut self.rng, &[10, 100, 1_000]), for_ms },
+            6 => Fault::DiskErrors { per_1000: pick(&mut self.rng, &[2, 20, 200]), for_ms },
+            7 => Fault::ClockJump { by_ms: self.rng.random_range(-100_000_000..=100_000_000) },
+            8 => Fault::Swizzle { for_ms },
+            9 => Fault::Pause { for_ms },
+            10 => Fault::BitRot { file: self.rng.random_range(0..1_000) },
+            11 => {
+                let per_1000 = pick(&mut self.rng, &[5, 50]);
+                Fault::LostWrites { per_1000, misdirected: self.chance(2), for_ms }
+            }
+            12 => Fault::DiskFull { spare: pick(&mut self.rng, &[0, 4_000, 100_000]), for_ms },
+            13 => Fault::NoFiles { per_1000: pick(&mut self.rng, &[50, 1_000]), for_ms },
+            14 => Fault::Limping { store: self.chance(2), for_ms },
+            15 => Fault::CutCompaction { ops: self.rng.random_range(1..=120), down_ms },
+            16 => Fault::Fuse { ops: self.rng.random_range(1..=20), down_ms },
+            17 => Fault::DiskLost { down_ms },
+            _ => Fault::BackInTime { back_ms: self.rng.random_range(500..=8_000) },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::{FAULTS, OPS};
+    use super::*;
+
+    #[test]
+    fn a_seed_always_expands_to_the_same_plan_and_survives_being_saved() {
+        for seed in 0..50 {
+            let plan = Plan::from_seed(seed);
+            assert_eq!(plan, Plan::from_seed(seed));
+            let back: Plan = serde_json::from_str(&plan.to_json()).expect("readable");
+            assert_eq!(plan, back);
+        }
+        assert_ne!(Plan::from_seed(1), Plan::from_seed(2));
+    }
+
+    #[test]
+    fn quiet_runs_every_operation_and_every_fault_are_in_the_mix() {
+        let plans: Vec<Plan> = (0..1_500).map(Plan::from_seed).collect();
+        assert!(plans.iter().any(|p| p.faults.is_empty()));
+        let faults: BTreeSet<&str> = plans.iter().flat_map(|p| &p.faults).map(|t| t.fault.name()).collect();
+        assert_eq!(faults, BTreeSet::from(FAULTS));
+        let ops: BTreeSet<&str> = plans.iter().flat_map(|p| p.clients.iter().flatten()).map(|t| t.op.name()).collect();
+        // Saved plans only.
+        let drawn: BTreeSet<&str> = OPS.into_iter().filter(|name| *name != "changes").collect();
+        assert_eq!(ops, drawn);
+    }
+}

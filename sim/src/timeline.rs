@@ -1,0 +1,51 @@
+//! A run as one HTML page that needs nothing else: lanes of nodes and clients, faults as bands, operations as bars, the
+//! log, and the revisions of the document that the failure is about.
+
+use serde_json::json;
+
+use crate::run::Report;
+
+/// The page's code and looks; the data is put in at the mark.
+const PAGE: &str = include_str!("timeline.html");
+const MARK: &str = "/*DATA*/null";
+
+/// The page of a run.
+pub fn page(report: &Report) -> String {
+    let failure = report.failure.as_ref().map(ToString::to_string);
+    let mut lanes: Vec<&str> = Vec::new();
+    for event in &report.history.events {
+        if !lanes.contains(&event.lane.as_str()) {
+            lanes.push(&event.lane);
+        }
+    }
+    lanes.sort_by_key(|lane| (!lane.starts_with("node"), *lane));
+    let data = json!({
+        "seed": report.plan.seed,
+        "commit": crate::totals::commit(),
+        "failure": failure,
+        "hash": format!("{:016x}", report.trace_hash),
+        "world": report.plan.world,
+        "lanes": lanes,
+        "events": report.history.events,
+        "tree": report.tree,
+    });
+    // No text of the data may end the script.
+    PAGE.replace(MARK, &data.to_string().replace("</", "<\\/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Plan;
+    use crate::run::run_plan;
+
+    #[test]
+    fn a_page_holds_the_run_and_asks_for_nothing_else() {
+        let page = page(&run_plan(Plan::from_seed(2), None));
+        assert!(page.contains("\"seed\":2") && page.contains("\"kind\":\"op\"") && !page.contains(MARK));
+        for elsewhere in ["http://", "https://", "src=\"", "href=\""] {
+            let outside = page.split("const data =").next().unwrap_or_default();
+            assert!(!outside.contains(elsewhere), "{elsewhere}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Followers of the changes feed: every mode, cut off anywhere, resumed from the last sequence that was given.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{DB, Worker, broken, id};
+use crate::client::PATIENCE;
+use crate::model::Violation;
+use crate::plan::FeedMode;
+
+/// How long a feed that does not end by itself is listened to.
+const LISTEN: Duration = Duration::from_secs(3);
+/// The `timeout` of waiting feeds, in milliseconds.
+const WAIT_MS: u64 = 1_500;
+/// The same while the waiter writes: long enough for a slow write.
+const TAIL_MS: u64 = 20_000;
+
+/// Where a follower is.
+pub(super) struct Position {
+    since: String,
+    /// The last that was told of each document: revision, deleted.
+    told: BTreeMap<String, (String, bool)>,
+    /// Whether this client wrote something since it last read the feed to its end.
+    pub(super) owed: bool,
+}
+
+impl Default for Position {
+    fn default() -> Self {
+        Position { since: "0".into(), told: BTreeMap::new(), owed: false }
+    }
+}
+
+impl Position {
+    fn take(&mut self, row: &Value) {
+        let (Some(doc), Some(rev)) = (row["id"].as_str(), row["changes"][0]["rev"].as_str()) else { return };
+        self.told.insert(doc.to_owned(), (rev.to_owned(), row["deleted"] == json!(true)));
+    }
+}
+
+impl Worker {
+    /// Reads the feed to its end; whether an answer came.
+    pub(super) async fn changes(&mut self) -> Result<bool, Violation> {
+        let path = format!("/{DB}/_changes?since={}", self.feed.since);
+        let answer = self.call("GET", &path, &Value::Null).await;
+        let Some(body) = answer.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(false) };
+        self.took(&body, None)?;
+        Ok(true)
+    }
+
+    /// Takes in a whole answer of the normal kind.
+    fn took(&mut self, body: &Value, limit: Option<u32>) -> Result<(), Violation> {
+        let rows = body["results"].as_array().cloned().unwrap_or_default();
+        if limit.is_some_and(|limit| rows.len() > limit as usize) {
+            return broken("I16", format!("{} rows with limit {limit:?}", rows.len()));
+        }
+        if rows.is_empty() && std::mem::take(&mut self.feed.owed) {
+            return broken("I13", format!("nothing after {}, though this client wrote since", self.feed.since));
+        }
+        rows.iter().for_each(|row| self.feed.take(row));
+        // A limit may have left it for later; then nothing is sure any more.
+        self.feed.owed = false;
+        match (body["last_seq"].as_str(), body["pending"].as_u64()) {
+            (Some(since), Some(pending)) => {
+                // Only what was there when the answer began is left; others may write at the same time.
+                if pending > 0 && limit.is_none_or(|limit| rows.len() < limit as usize) && rows.is_empty() {
+                    return broken("I15", format!("{pending} pending behind an answer without rows"));
+                }
+                since.clone_into(&mut self.feed.since);
+                Ok(())
+            }
+            _ => broken("I13", format!("no last_seq or pending: {body}")),
+        }
+    }
+
+    /// Reads the feed on in some mode.
+    pub(super) async fn follow(&mut self, mode: FeedMode, limit: Option<u32>) -> Result<(), Violation> {
+        let kind = match mode {
+            FeedMode::Normal => "normal",
+            FeedMode::Longpoll => "longpoll",
+            FeedMode::Continuous => "continuous",
+            FeedMode::EventSource => "eventsource",
+        };
+        let limits = limit.map(|n| format!("&limit={n}")).unwrap_or_default();
+        let path = format!("/{DB}/_changes?feed={kind}&timeout={WAIT_MS}&since={}{limits}", self.feed.since);
+        match mode {
+            FeedMode::Normal | FeedMode::Longpoll => {
+                let answer = self.call("GET", &path, &Value::Null).await;
+                match answer.ok().filter(|a| a.status == 200) {
+                    Some(answer) => self.took(&answer.json(), limit),
+                    None => Ok(()),
+                }
+            }
+            FeedMode::Continuous | FeedMode::EventSource => {
+                let part = self.client.listen(&path, LISTEN).await;
+                self.count("GET", &path, part.as_ref().map_or(0, |p| p.status));
+                let Some(part) = part.ok().filter(|p| p.status == 200) else { return Ok(()) };
+                self.took_lines(&part.body, mode == FeedMode::EventSource);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes in what came of an endless answer: whole lines only.
+    fn took_lines(&mut self, body: &[u8], events: bool) {
+        let text = String::from_utf8_lossy(body);
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        self.feed.owed = false;
+        let mut pending: Option<Value> = None;
+        for line in whole.lines() {
+            match (events, line.strip_prefix("data: "), line.strip_prefix("id: ")) {
+                (false, _, _) => {
+                    let row: Value = serde_json::from_str(line).unwrap_or(Value::Null);
+                    self.feed.take(&row);
+                    let seq = row["seq"].as_str().or_else(|| row["last_seq"].as_str());
+                    if let Some(seq) = seq {
+                        seq.clone_into(&mut self.feed.since);
+                    }
+                }
+                (true, Some(data), _) => pending = serde_json::from_str(data).ok(),
+                (true, _, Some(seq)) => {
+                    // A row counts when the line with its sequence came, too.
+                    if let Some(row) = pending.take() {
+                        self.feed.take(&row);
+                        seq.trim_matches('"').clone_into(&mut self.feed.since);
+                    }
+                }
+                (true, None, None) => {}
+            }
+        }
+    }
+
+    /// Waits at the end of the feed while it writes: an acknowledged write must wake the waiter.
+    pub(super) async fn tail(&mut self, doc: u32, v: u64) -> Result<(), Violation> {
+        let mut ear = self.client.another();
+        let path = format!("/{DB}/_changes?feed=longpoll&since=now&timeout={TAIL_MS}");
+        let env = self.client.env().clone();
+        let started = env.now();
+        let waiting = async {
+            let answer = ear.get(&path).await;
+            (answer, env.now())
+        };
+        let mut written = Ok(None);
+        let writing = async {
+            // The waiter is at the end first: both go different ways.
+            env.sleep(Duration::from_secs(2)).await;
+            let parent = self.newest(doc);
+            let before = self.feed.owed;
+            self.feed.owed = false;
+            written = self.put(doc, parent, v).await.map(|()| self.feed.owed.then(|| env.now()));
+            self.feed.owed |= before;
+        };
+        let ((answer, answered), ()) = futures_util::join!(waiting, writing);
+        self.count("GET", &path, answer.as_ref().map_or(0, |a| a.status));
+        let (Some(written), Ok(answer)) = (written?, answer) else { return Ok(()) };
+        let rows = answer.json()["results"].as_array().map_or(0, Vec::len);
+        let in_time = written.since(started) + PATIENCE / 10 < Duration::from_millis(TAIL_MS);
+        if answer.status == 200 && rows == 0 && in_time && answered.since(written) > PATIENCE / 10 {
+            return broken("I16", format!("a waiting feed was not told of {}, which was written meanwhile", id(doc)));
+        }
+        Ok(())
+    }
+
+    /// At the end: the feed that was followed all the time has told every document's winner.
+    pub(super) async fn judge_feed(&mut self, winners: &BTreeMap<String, (String, bool)>) -> Result<(), Violation> {
+        if !self.changes().await? {
+            return broken("I28", "the feed does not answer after all faults".into());
+        }
+        if &self.feed.told != winners {
+            return broken("I13", format!("a resumed feed ends with {:?}, trees {winners:?}", self.feed.told));
+        }
+        Ok(())
+    }
+}

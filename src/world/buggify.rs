@@ -1,0 +1,220 @@
+//! The simulator's hooks in the node's code: rare turns taken on purpose, points that runs must reach, known bugs.
+//!
+//! Without the feature `sim` every question is answered `false` and costs nothing. With it the answers belong to the
+//! thread: a simulated world runs on one, [`enter`] opens it and [`leave`] tells what was met. Outside of a simulated
+//! world nothing is ever turned.
+
+use std::time::Duration;
+
+/// A known bug in the node's code, for the simulator to find (those of the storage: `storage::planted`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mutation {
+    /// Rows of a document that was deleted stay in its views.
+    ViewRowStays,
+    /// An index's position is committed before the rows that it stands for.
+    IndexPositionFirst,
+    /// An index takes no notice of purges.
+    PurgeNotIndexed,
+    /// A feed leaves out the second range.
+    FeedSkipsRange,
+    /// A feed that ends at its limit gives the sequence of its round's end.
+    FeedSeqAhead,
+    /// A waiting feed is not told of changes.
+    FeedMissesNews,
+    /// A security object that was replaced stays in force until the next start.
+    StaleSecurity,
+    /// Validation functions are read once.
+    StaleValidators,
+    /// An edit of a revision that is no leaf makes a branch.
+    ForkOnConflict,
+    /// Results of a bulk request stand in another order.
+    BulkOutOfOrder,
+    /// Compaction drops the bodies of leaves.
+    CompactLeaves,
+    /// The replicator copies one missing revision of each document.
+    ReplicateOneLeaf,
+    /// The replicator records a position before the target has what lies before it.
+    CheckpointEarly,
+    /// The target of a replication lacks nothing of a document that it knows.
+    DiffByDocument,
+    /// A cookie's signature is not looked at.
+    CookieUnsigned,
+    /// A database that was deleted is there again after the next start.
+    DeletionForgotten,
+}
+
+/// Places where the node may take a rare turn that is always allowed: a batch of one, a wait, a cache passed over.
+pub const SITES: &[&str] = &[
+    "changes: a page of one row",
+    "changes: a range read row by row",
+    "commit: a group of one job",
+    "commit: a pause before a group",
+    "design: validators read anew",
+    "index: a batch of one document",
+    "replicate: one revision at a time",
+    "view: a page of one row",
+];
+
+/// Rare things that some run must have met.
+pub const POINTS: &[&str] = &[
+    "changes: a feed waited",
+    "changes: rows went back to their range",
+    "index: a build found that another was faster",
+    "index: rows made anew because the purge log was cut",
+    "index: rows of a purged document removed",
+    "replicate: a checkpoint was in conflict",
+    "replicate: a session went on from a checkpoint",
+    "write: validated again because the document changed",
+];
+
+#[cfg(feature = "sim")]
+mod on {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    use super::Mutation;
+
+    /// What a world met.
+    #[derive(Clone, Debug, Default)]
+    pub struct Met {
+        /// How often each site was passed and turned.
+        pub sites: BTreeMap<&'static str, (u64, u64)>,
+        /// How often each point was reached.
+        pub points: BTreeMap<&'static str, u64>,
+    }
+
+    struct State {
+        seed: u64,
+        draws: u64,
+        turns: bool,
+        mutation: Option<Mutation>,
+        met: Met,
+    }
+
+    thread_local! {
+        static STATE: RefCell<Option<State>> = const { RefCell::new(None) };
+    }
+
+    /// One site in four is active in a run, and turns one time in four.
+    const ODDS: u64 = 4;
+
+    fn mixed(mut z: u64) -> u64 {
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn hash(seed: u64, text: &str) -> u64 {
+        text.bytes().fold(mixed(seed), |hash, byte| mixed(hash ^ u64::from(byte)))
+    }
+
+    /// Opens this thread's world; `turns` lets sites turn.
+    pub fn enter(seed: u64, turns: bool, mutation: Option<Mutation>) {
+        let state = State { seed, draws: 0, turns, mutation, met: Met::default() };
+        STATE.with(|s| *s.borrow_mut() = Some(state));
+    }
+
+    /// Closes it.
+    pub fn leave() -> Met {
+        STATE.with(|s| s.borrow_mut().take()).map(|state| state.met).unwrap_or_default()
+    }
+
+    pub(super) fn turn(site: &'static str) -> bool {
+        debug_assert!(super::SITES.contains(&site), "{site} is on the list");
+        STATE.with(|s| {
+            let mut state = s.borrow_mut();
+            let Some(state) = &mut *state else { return false };
+            let active = state.turns && hash(state.seed, site).is_multiple_of(ODDS);
+            state.draws += u64::from(active);
+            let turned = active && mixed(state.seed ^ state.draws.rotate_left(32)).is_multiple_of(ODDS);
+            let (passed, turns) = state.met.sites.entry(site).or_default();
+            *passed += 1;
+            *turns += u64::from(turned);
+            turned
+        })
+    }
+
+    pub(super) fn reach(point: &'static str) {
+        debug_assert!(super::POINTS.contains(&point), "{point} is on the list");
+        STATE.with(|s| {
+            if let Some(state) = &mut *s.borrow_mut() {
+                *state.met.points.entry(point).or_default() += 1;
+            }
+        });
+    }
+
+    pub(super) fn mutated(mutation: Mutation) -> bool {
+        STATE.with(|s| s.borrow().as_ref().is_some_and(|state| state.mutation == Some(mutation)))
+    }
+}
+
+#[cfg(feature = "sim")]
+pub use on::{Met, enter, leave};
+
+/// Whether to take the rare turn at one of [`SITES`].
+#[cfg(feature = "sim")]
+pub fn buggify(site: &'static str) -> bool {
+    on::turn(site)
+}
+
+/// Whether to take the rare turn at one of [`SITES`]: never.
+#[cfg(not(feature = "sim"))]
+pub fn buggify(_site: &'static str) -> bool {
+    false
+}
+
+/// Counts that one of [`POINTS`] was reached.
+#[cfg(feature = "sim")]
+pub fn sometimes(point: &'static str) {
+    on::reach(point);
+}
+
+/// Counts that one of [`POINTS`] was reached: nowhere.
+#[cfg(not(feature = "sim"))]
+pub fn sometimes(_point: &'static str) {}
+
+/// Whether a known bug is planted.
+#[cfg(feature = "sim")]
+pub fn mutated(mutation: Mutation) -> bool {
+    on::mutated(mutation)
+}
+
+/// Whether a known bug is planted: never.
+#[cfg(not(feature = "sim"))]
+pub fn mutated(_mutation: Mutation) -> bool {
+    false
+}
+
+/// A wait that a site may take.
+pub const PAUSE: Duration = Duration::from_millis(20);
+
+/// `usual`, or 1 at a site that turns.
+pub fn fewer(site: &'static str, usual: usize) -> usize {
+    if buggify(site) { 1 } else { usual }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_turns_outside_of_a_simulated_world() {
+        assert!((0..100).all(|_| !buggify(SITES[0])) && !mutated(Mutation::ViewRowStays));
+        assert_eq!(fewer(SITES[0], 7), 7);
+    }
+
+    #[cfg(feature = "sim")]
+    #[test]
+    fn a_world_turns_some_sites_sometimes_and_tells() {
+        let mut active = 0;
+        for seed in 0..200 {
+            enter(seed, true, Some(Mutation::FeedSeqAhead));
+            let turned = (0..100).filter(|_| buggify(SITES[0])).count();
+            assert!(turned == 0 || (5..60).contains(&turned), "{turned}");
+            assert!(mutated(Mutation::FeedSeqAhead) && !mutated(Mutation::ViewRowStays));
+            active += usize::from(turned > 0);
+            assert_eq!(leave().sites[SITES[0]], (100, turned as u64));
+        }
+        assert!((20..80).contains(&active), "{active}");
+    }
+}
