@@ -17,8 +17,9 @@ pub const PASSWORD_ITERATIONS: u32 = 600_000;
 pub const PASSWORD_ITERATIONS_MAX: u32 = 10_000_000;
 /// Verified credentials that are remembered, in entries of about 200 bytes; the oldest goes.
 pub const VERIFIED_CREDENTIALS_MAX: usize = 4096;
-/// Password hashes computed at once, so that wrong passwords cannot take all threads from readers.
-pub const PASSWORD_CHECKS_AT_ONCE: usize = 2;
+/// Password hashes computed at once, on at most half of the cores, so that wrong passwords take neither the threads nor
+/// the processors from readers.
+pub const PASSWORD_CHECKS_AT_ONCE: usize = 4;
 /// Password checks that may wait for their turn (about 10 s of work); more are told to come back.
 pub const PASSWORD_CHECKS_WAITING_MAX: usize = 64;
 /// PBKDF2 rounds of a user document that does not name them, as CouchDB reads it.
@@ -31,6 +32,8 @@ pub const SESSION_TIMEOUT_MAX_S: u64 = 10 * 365 * 86_400;
 pub const COOKIE_BYTES_MAX: usize = 8192;
 /// Failed logins after which a name is locked for an address (`chttpd_auth_lockout/threshold`), as in CouchDB.
 pub const LOCKOUT_THRESHOLD: u64 = 5;
+/// How long the refusal of one who is locked out is held back, in milliseconds: a client in a loop then costs nothing.
+pub const LOCKOUT_PAUSE_MS: u64 = 200;
 /// How long failures count, in milliseconds (`chttpd_auth_lockout/max_lifetime`), as in CouchDB.
 pub const LOCKOUT_MS: u64 = 300_000;
 /// Names and addresses whose failures are counted (`chttpd_auth_lockout/max_objects`), as in CouchDB.

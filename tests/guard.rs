@@ -8,5 +8,9 @@ mod jwks;
 mod metrics;
 #[path = "guard/peruser.rs"]
 mod peruser;
+#[path = "guard/secrets.rs"]
+mod secrets;
+#[path = "guard/sessions.rs"]
+mod sessions;
 #[path = "guard/tls.rs"]
 mod tls;

@@ -115,3 +115,34 @@ fn the_administrator_of_the_flag_is_stored_hashed_and_once() {
     assert!(!texts[0].contains("some:password"));
     assert!(texts.iter().all(|t| *t == texts[0]), "a restart leaves the file alone");
 }
+
+#[test]
+fn a_restart_asked_for_by_http_starts_the_program_anew_in_its_process() {
+    let dir = TempDir::new().expect("a directory");
+    let data = dir.path().join("data");
+    let args = ["serve", "--data", text(&data), "--port", "0", "--set", READY_ADMIN, "--set", "log/level=info"];
+    let mut child = settee(&args).spawn().expect("the program runs");
+    let mut out = BufReader::new(child.stdout.take().expect("piped"));
+    let mut ready = || {
+        let mut line = String::new();
+        out.read_line(&mut line).expect("a line");
+        let address =
+            line.trim().split_once(" is ready at http://").map(|(_, rest)| rest.trim_end_matches('/').to_owned());
+        address.unwrap_or_else(|| panic!("no line of readiness: {line:?}"))
+    };
+    let ask = |address: &str, request: &str| {
+        let mut stream = TcpStream::connect(address).expect("a connection");
+        // adm:oldie
+        let head = "Host: here\r\nConnection: close\r\nAuthorization: Basic YWRtOm9sZGll\r\nContent-Length: 0\r\n\r\n";
+        std::io::Write::write_all(&mut stream, format!("{request} HTTP/1.1\r\n{head}").as_bytes()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok()).unwrap_or_else(|| panic!("{answer}"))
+    };
+    let first = ready();
+    assert_eq!(ask(&first, "PUT /kept"), 201);
+    assert_eq!(ask(&first, "POST /_node/_local/_restart"), 200);
+    let second = ready();
+    assert_eq!(ask(&second, "GET /kept"), 200);
+    assert_eq!(stop(child, "-TERM").0, Some(0));
+}

@@ -54,8 +54,18 @@ struct Cache {
 
 struct Cached {
     state: State,
-    account: Arc<Account>,
+    /// `None`: there is no such user.
+    account: Option<Arc<Account>>,
     order: u64,
+}
+
+/// What is done with a name that no user has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    /// Looked up each time: strangers must not push users out of the cache.
+    LookedUp,
+    /// Remembered: it is a server administrator's.
+    Remembered,
 }
 
 /// The state of the users database in which a record was read: its instance, and the last change of the range.
@@ -68,9 +78,9 @@ impl Accounts {
 
     /// The account of `name`. A server administrator who is also a user has the roles of both.
     pub(super) async fn find(&self, name: &str) -> Result<Option<Arc<Account>>, AuthError> {
-        let Some(admin) = admins::account(&self.config, name) else { return self.user(name).await };
+        let Some(admin) = admins::account(&self.config, name) else { return self.user(name, Missing::LookedUp).await };
         // A broken user document must not lock an administrator out.
-        match self.user(name).await {
+        match self.user(name, Missing::Remembered).await {
             Ok(Some(user)) => {
                 let roles = admin.roles.iter().chain(&user.roles).cloned().collect();
                 Ok(Some(Arc::new(Account { roles, ..admin })))
@@ -83,7 +93,7 @@ impl Accounts {
         self.coordinator.as_ref()?.database(&options::users_db(&self.config)).ok()
     }
 
-    async fn user(&self, name: &str) -> Result<Option<Arc<Account>>, AuthError> {
+    async fn user(&self, name: &str, missing: Missing) -> Result<Option<Arc<Account>>, AuthError> {
         let Some(database) = self.database() else { return Ok(None) };
         let id = DocId::new(&format!("{ID_PREFIX}{name}"));
         // Read before the document: a write in between makes the record look older than it is, never newer.
@@ -91,24 +101,16 @@ impl Accounts {
         let state = (database.instance().to_owned(), position);
         if let Some(account) = self.cache().get(name, &state) {
             self.env.metrics().count(Counter::AuthCacheHits);
-            return Ok(Some(account));
+            return Ok(account);
         }
         self.env.metrics().count(Counter::AuthCacheMisses);
-        let fetched = database.fetch(&id, Want::Winner).await.map_err(|_| AuthError::Unavailable)?;
-        let Some(mut fetched) = fetched else { return Ok(None) };
-        let Some((rev, Some(stored))) = fetched.found.pop() else { return Ok(None) };
-        if stored.deleted {
-            return Ok(None);
+        let account = read(&database, &id).await?;
+        if account.is_some() || missing == Missing::Remembered {
+            let max = usize::try_from(options::u64(&self.config, "auth_cache_size", limits::AUTH_CACHE_ENTRIES));
+            let max = max.unwrap_or(usize::MAX).min(limits::AUTH_CACHE_ENTRIES_MAX);
+            self.cache().insert(name, state, account.as_ref(), max);
         }
-        if fetched.tree.leaves().iter().filter(|leaf| !leaf.value.is_deleted()).count() > 1 {
-            return Err(AuthError::UserConflict);
-        }
-        let Some(body) = body_of(&stored) else { return Ok(None) };
-        let UserRecord { hash, salt, roles, totp } = UserRecord::read(&body);
-        let account = Arc::new(Account { hash, salt, roles, totp, document: Some(rev) });
-        let max = usize::try_from(options::u64(&self.config, "auth_cache_size", limits::AUTH_CACHE_ENTRIES));
-        self.cache().insert(name, state, &account, max.unwrap_or(usize::MAX).min(limits::AUTH_CACHE_ENTRIES_MAX));
-        Ok(Some(account))
+        Ok(account)
     }
 
     /// Puts a new hash into the user document of `name`, if it still is what the account was read from. Answers whether
@@ -143,6 +145,22 @@ impl Accounts {
     }
 }
 
+/// The account that a user document stands for; `None` where there is none.
+async fn read(database: &Database, id: &DocId) -> Result<Option<Arc<Account>>, AuthError> {
+    let fetched = database.fetch(id, Want::Winner).await.map_err(|_| AuthError::Unavailable)?;
+    let Some(mut fetched) = fetched else { return Ok(None) };
+    let Some((rev, Some(stored))) = fetched.found.pop() else { return Ok(None) };
+    if stored.deleted {
+        return Ok(None);
+    }
+    if fetched.tree.leaves().iter().filter(|leaf| !leaf.value.is_deleted()).count() > 1 {
+        return Err(AuthError::UserConflict);
+    }
+    let Some(body) = body_of(&stored) else { return Ok(None) };
+    let UserRecord { hash, salt, roles, totp } = UserRecord::read(&body);
+    Ok(Some(Arc::new(Account { hash, salt, roles, totp, document: Some(rev) })))
+}
+
 fn body_of(stored: &StoredRevision) -> Option<Object> {
     match json::parse(&stored.body) {
         Ok(Value::Object(body)) => Some(body),
@@ -162,11 +180,11 @@ fn stub(name: &str, revpos: u64) -> DraftAttachment {
 }
 
 impl Cache {
-    fn get(&self, name: &str, state: &State) -> Option<Arc<Account>> {
-        self.records.get(name).filter(|cached| cached.state == *state).map(|cached| Arc::clone(&cached.account))
+    fn get(&self, name: &str, state: &State) -> Option<Option<Arc<Account>>> {
+        self.records.get(name).filter(|cached| cached.state == *state).map(|cached| cached.account.clone())
     }
 
-    fn insert(&mut self, name: &str, state: State, account: &Arc<Account>, max: usize) {
+    fn insert(&mut self, name: &str, state: State, account: Option<&Arc<Account>>, max: usize) {
         if let Some(old) = self.records.remove(name) {
             self.order.remove(&old.order);
         }
@@ -174,7 +192,7 @@ impl Cache {
             let Some((_, oldest)) = self.order.pop_first() else { break };
             self.records.remove(&oldest);
         }
-        let cached = Cached { state, account: Arc::clone(account), order: self.next };
+        let cached = Cached { state, account: account.cloned(), order: self.next };
         self.next += 1;
         self.order.insert(cached.order, name.to_owned());
         self.records.insert(name.to_owned(), cached);
@@ -193,12 +211,12 @@ mod tests {
         let account = Arc::new(account);
         let state = |position: u64| ("instance".to_owned(), position);
         for name in ["a", "b", "c"] {
-            cache.insert(name, state(1), &account, 2);
+            cache.insert(name, state(1), Some(&account), 2);
         }
         assert!(cache.get("a", &state(1)).is_none() && cache.get("b", &state(1)).is_some());
         assert!(cache.get("c", &state(2)).is_none(), "something was written since");
         assert!(cache.get("c", &("other".to_owned(), 1)).is_none(), "another database of the same name");
-        cache.insert("c", state(2), &account, 2);
+        cache.insert("c", state(2), Some(&account), 2);
         assert!(cache.get("c", &state(2)).is_some() && cache.records.len() == 2);
     }
 }

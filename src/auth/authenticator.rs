@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderMap;
 
@@ -158,6 +159,7 @@ impl Authenticator {
         let now_ms = || u64::try_from(env.wall().as_millis()).unwrap_or(u64::MAX);
         if lockout.is_locked(config, &suspect, now_ms()) {
             env.metrics().count(Counter::LoginsLockedOut);
+            env.sleep(Duration::from_millis(limits::LOCKOUT_PAUSE_MS)).await;
             return Err(AuthError::LockedOut);
         }
         let Some(account) = self.checked(name, password, account).await? else {

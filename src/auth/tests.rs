@@ -15,6 +15,8 @@ use crate::config::{Setting, Sources};
 use crate::world::Env;
 use crate::world::tokio_host;
 
+mod fuzz;
+
 pub(super) fn world() -> (Runtime, Env) {
     let runtime = Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let env = tokio_host::env(runtime.handle().clone());

@@ -51,7 +51,7 @@ impl Verifier {
             env: env.clone(),
             key: env.random_bytes(),
             known: Mutex::default(),
-            turns: Semaphore::new(limits::PASSWORD_CHECKS_AT_ONCE),
+            turns: Semaphore::new((env.host().cores() / 2).clamp(1, limits::PASSWORD_CHECKS_AT_ONCE)),
             waiting: AtomicUsize::new(0),
         }
     }

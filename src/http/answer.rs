@@ -20,7 +20,7 @@ use super::query::{Query, escapes_hold};
 use super::request::{Request, Verb};
 use super::response::{Reply, ReplyBody};
 use super::route::{Endpoint, InDatabase, route};
-use crate::auth::{Credentials, UserCtx, cookie};
+use crate::auth::{Credentials, UserCtx, cookie, options};
 use crate::limits;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
@@ -167,16 +167,18 @@ fn refusal(context: &Context, parts: &http::request::Parts, base: &str, problem:
     if status != StatusCode::UNAUTHORIZED {
         return reply;
     }
+    // Who asks for a challenge, or is sent one, is asked by the browser itself.
+    if let Some(challenge) = challenge(context, &parts.headers) {
+        reply.headers.insert(http::header::WWW_AUTHENTICATE, challenge);
+        return reply;
+    }
     if prefers_html(&parts.headers) {
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
         let (back, why) = (super::response::encode_segment(target), super::response::encode_segment(&reason));
-        let page = context.config.text("chttpd_auth", "authentication_redirect", "/_utils/session.html");
+        let page = options::text(&context.config, "authentication_redirect", "/_utils/session.html");
         let to = format!("{base}{page}?return={back}&reason={why}");
         let reply = reply.status(StatusCode::FOUND).header(http::header::LOCATION, &to);
         return reply.header(CACHE_CONTROL, "must-revalidate");
-    }
-    if let Some(challenge) = challenge(context, &parts.headers) {
-        reply.headers.insert(http::header::WWW_AUTHENTICATE, challenge);
     }
     reply
 }

@@ -116,6 +116,10 @@ pub trait Host: Send + Sync + 'static {
     fn random(&self, buffer: &mut [u8]);
     /// The disk.
     fn disk(&self) -> Arc<dyn Disk>;
+    /// Processors of the machine.
+    fn cores(&self) -> usize {
+        2
+    }
     /// What the process takes of the machine; zeros where nobody knows. Blocks.
     fn usage(&self) -> Usage {
         Usage::default()

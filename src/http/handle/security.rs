@@ -5,6 +5,7 @@ use http::StatusCode;
 use super::super::request::Verb;
 use super::super::{Context, Problem, Reply, Request, Result};
 use crate::auth::access::Class;
+use crate::auth::options;
 
 /// GET and PUT of the security object. The content type is not looked at (as CouchDB 3.5 was measured).
 pub async fn handle(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
@@ -13,8 +14,7 @@ pub async fn handle(ctx: &Context, mut request: Request, db: &str) -> Result<Rep
         return Ok(Reply::json(StatusCode::OK, database.security().to_vec()));
     }
     let database = ctx.open(db, &request.user, Class::DatabaseAdmin)?;
-    let users = ctx.config.text("chttpd_auth", "authentication_db", "_users");
-    if db == users && !ctx.config.bool("couchdb", "users_db_security_editable", false) {
+    if db == options::users_db(&ctx.config) && !ctx.config.bool("couchdb", "users_db_security_editable", false) {
         return Err(Problem::forbidden("You can't edit the security object of the user database."));
     }
     let object = request.json_object().await?;

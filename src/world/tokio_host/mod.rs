@@ -113,6 +113,10 @@ impl Host for TokioHost {
         }
     }
 
+    fn cores(&self) -> usize {
+        std::thread::available_parallelism().map_or(1, usize::from)
+    }
+
     fn usage(&self) -> Usage {
         usage::of_this_process()
     }
