@@ -3,7 +3,7 @@
 //! ```text
 //!   head    "settee-b" | version u32 = 1 | crc u32 | kind u32 | block bytes u32 = 4096 | zeros            512 bytes
 //!   block   4,096 bytes | crc u32                                   the last one of a file may be shorter
-//!   root    508 bytes | crc u32 | 3,588 zeros                       block 0 of a store: one sector, always written whole
+//!   root    508 bytes | crc u32 | 3,588 zeros                       block 0 of a store: one sector, written whole
 //! ```
 //!
 //! Numbers are little endian. The head's crc covers what follows it; a block's covers its number and its bytes, so that

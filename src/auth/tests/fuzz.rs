@@ -143,7 +143,8 @@ fn random_headers_open_nothing() {
         let authenticator = Authenticator::new(&env, &config, None);
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let (mut sent, mut known) = (0, 0);
-        for n in 0..tries {
+        while sent < tries {
+            let n = sent;
             let (name, value, must) = given.header(&mut rng);
             let Ok(header) = HeaderValue::from_bytes(&value) else { continue };
             sent += 1;
@@ -157,6 +158,6 @@ fn random_headers_open_nothing() {
             assert!(!opened || given.says(&name, &value), "seed {seed}, try {n}: {found:?} by {name}: {shown}");
         }
         println!("{sent} headers, {known} of them with what was handed out");
-        assert!(sent > tries / 2 && known > tries / 10);
+        assert!(known > tries / 10);
     });
 }
