@@ -196,6 +196,8 @@ pub const BLOB_INLINE_BYTES: usize = 4096;
 pub const BLOB_INLINE_STAGED_BYTES: usize = 16 << 20;
 /// Bytes of one read or write step of a blob: bounds memory per stream and the time a pool thread is held.
 pub const BLOB_STEP_BYTES: usize = 256 << 10;
+/// Bytes from which the text of a document is compressed: below, a block saves next to nothing (`shard/body.rs`).
+pub const BODY_COMPRESSED_FROM: usize = 512;
 /// Rows of one bounded step of a read.
 pub const STEP_ROWS: usize = 1000;
 /// Bytes of values of one bounded step of a read.

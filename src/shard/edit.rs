@@ -127,7 +127,7 @@ fn resolve(
 ) -> Judged<Vec<Attachment>> {
     let stubs = edit.attachments.iter().any(|a| matches!(a, super::EditAttachment::Stub { .. }));
     let base = match base.filter(|body| stubs && *body != 0) {
-        Some(body) => BodyRecord::load(transaction.view, transaction.shard, body)?.attachments,
+        Some(body) => BodyRecord::attachments(transaction.view, transaction.shard, body)?,
         None => Vec::new(),
     };
     let missing = |name| EditError::MissingStub { id: edit.id.clone(), name };

@@ -244,11 +244,11 @@ pub struct ShardInfo {
 /// Sizes of a shard copy in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// Stored bytes of all leaves: bodies and attachments.
+    /// Bytes of what is live: documents and their rows, bodies and attachments of all leaves as they are stored.
     pub active: u64,
-    /// The same before compression.
+    /// Bytes of the texts and attachments of all leaves before compression.
     pub external: u64,
-    /// Stored bytes including old bodies and records: what compaction can bring near `active`.
+    /// `active` and the bytes of old bodies and attachments, which compaction removes.
     pub file: u64,
 }
 

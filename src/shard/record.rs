@@ -6,6 +6,7 @@ use super::keys::{self, Kind};
 use super::summary::{self, Summary};
 use super::{ShardId, Sizes};
 use crate::document::id::DocId;
+use crate::document::render::Attachment;
 use crate::document::rev_tree::{RevTree, RevValue};
 use crate::document::revision::{RevHash, Revision};
 use crate::storage::{StorageError, View, WriteView};
@@ -22,9 +23,9 @@ pub struct RevData {
     pub deleted: bool,
     /// The number of its body record; 0 when compaction has removed the body.
     pub body: u64,
-    /// Stored bytes of body and attachments.
+    /// Bytes of its body record and of its attachments as they are stored.
     pub active: u64,
-    /// The same before compression.
+    /// Bytes of its text and of its attachments before compression.
     pub external: u64,
     /// What its attachments add to the document's digest, 0 without any.
     pub(super) attachments: u128,
@@ -38,6 +39,13 @@ impl RevData {
     /// Whether the body can still be read; a revision without is shown as `missing`.
     pub fn is_available(&self) -> bool {
         self.body != 0
+    }
+
+    /// The same with what is known of its content: its attachments, and the bytes of its body record.
+    pub(super) fn with(&self, attachments: &[Attachment], record_bytes: u64) -> RevData {
+        let blobs: u64 = attachments.iter().map(|attachment| attachment.stored_length).sum();
+        let attachments = summary::attachments_digest(attachments);
+        RevData { active: record_bytes + blobs, attachments, ..*self }
     }
 
     /// This revision without its body, as compaction leaves it.
@@ -173,9 +181,10 @@ impl Header {
     }
 
     pub(super) fn sizes(&self) -> Sizes {
-        // A blob that several leaves name is stored once, so `active` may be the larger sum.
-        let file = (self.stored + self.records).max(self.total.active);
-        Sizes { active: self.total.active, external: self.total.external, file }
+        // A blob that several leaves name is stored once, so the sum over leaves may be the larger one.
+        let active = self.total.active.saturating_add(self.records);
+        let file = self.stored.saturating_add(self.records).max(active);
+        Sizes { active, external: self.total.external, file }
     }
 }
 

@@ -176,13 +176,13 @@ fn take(sift: &Sift, entry: &mut Entry, key: &[u8], value: &[u8]) -> Result<bool
     if keys::number_of(key)? != entry.head.body {
         return Ok(false);
     }
-    let (attachments, at) = BodyRecord::split(value)?;
+    let (attachments, body) = BodyRecord::read(value)?;
     let (rev, deleted) = &entry.head.leaves[0];
-    let body = &value[at..];
-    let document = StoredDocument { id: entry.id.as_str(), rev, deleted: *deleted, body, attachments: &attachments };
+    let (id, text) = (entry.id.as_str(), body.as_ref());
+    let document = StoredDocument { id, rev, deleted: *deleted, body: text, attachments: &attachments };
     let damaged = |_| StorageError::Corrupt(format!("the text of document {}", entry.id));
     if sift.selector.matches_subject(&document, &sift.collator).map_err(damaged)? {
-        let body = bytes::Bytes::copy_from_slice(body);
+        let body = bytes::Bytes::from(body.into_owned());
         entry.matched = Some(StoredRevision { rev: rev.clone(), deleted: *deleted, body, attachments });
     }
     Ok(true)

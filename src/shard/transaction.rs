@@ -10,7 +10,7 @@ use super::keys::{self, Kind};
 use super::levels::{Change, Levels};
 use super::record::{DocRecord, Header, RevData, SeqRecord};
 use super::sequence;
-use super::summary::{Summary, attachments_digest};
+use super::summary::Summary;
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::rev_tree::RevTree;
@@ -165,11 +165,12 @@ impl<'t, 'v> Transaction<'t, 'v> {
         self.header.last_body += 1;
         let number = self.header.last_body;
         let record = BodyRecord::encode(attachments, text);
-        self.header.stored += record.len() as u64;
+        let bytes = record.len() as u64;
+        self.header.stored += bytes;
         self.view.put(keys::number_key(self.shard, Kind::Body, number), record);
-        let total = |size: fn(&Attachment) -> u64| text.len() as u64 + attachments.iter().map(size).sum::<u64>();
-        let (active, external) = (total(|a| a.stored_length), total(|a| a.length));
-        Ok(Ok(RevData { deleted, body: number, active, external, attachments: attachments_digest(attachments) }))
+        let external = text.len() as u64 + attachments.iter().map(|attachment| attachment.length).sum::<u64>();
+        let data = RevData { deleted, body: number, active: 0, external, attachments: 0 };
+        Ok(Ok(data.with(attachments, bytes)))
     }
 
     /// Removes a revision's content.
@@ -177,11 +178,14 @@ impl<'t, 'v> Transaction<'t, 'v> {
         if !data.is_available() {
             return Ok(());
         }
-        let record = BodyRecord::load(self.view, self.shard, data.body)?;
-        let bytes = BodyRecord::encode(&record.attachments, &record.text).len() as u64;
+        // Without attachments nothing of the record is needed, and reading it would be most of the work.
+        let (attachments, bytes) = match data.attachments {
+            0 => (Vec::new(), data.active),
+            _ => BodyRecord::measure(self.view, self.shard, data.body)?,
+        };
         self.header.stored = self.header.stored.saturating_sub(bytes);
         self.view.delete(keys::number_key(self.shard, Kind::Body, data.body));
-        self.drop_blobs(&record.attachments)
+        self.drop_blobs(&attachments)
     }
 
     fn drop_blobs(&mut self, attachments: &[Attachment]) -> Result<(), StorageError> {

@@ -13,11 +13,12 @@ use super::levels::{self, Builder, Levels};
 use super::list::bounded_scan;
 use super::record::{DocRecord, Header, RevData, SUMMARIZED, SeqRecord, damaged, read_leaves};
 use super::sequence;
-use super::summary::{Summary, attachments_digest};
+use super::summary::Summary;
 use super::sweep;
 use super::{ShardError, ShardId};
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevTree;
+use crate::document::revision::Revision;
 use crate::storage::{Direction, KeyRange, Storage, StorageError, View, WriteView};
 use crate::wire::codec::{CodecError, Reader};
 use crate::world::Pool;
@@ -131,11 +132,13 @@ fn document(view: &mut WriteView<'_>, shard: ShardId, id: &DocId) -> Result<(Sum
         _ => old_document(&bytes).map_err(damaged("document record"))?,
     };
     let leaves = record.leaf_names();
-    for (rev, _) in &leaves {
-        if let Some(data) = record.tree.value_mut(rev)
+    let revs: Vec<Revision> = record.tree.revisions().map(|(rev, _)| rev.clone()).collect();
+    for rev in revs {
+        if let Some(data) = record.tree.value_mut(&rev)
             && data.is_available()
         {
-            data.attachments = attachments_digest(&BodyRecord::load(view, shard, data.body)?.attachments);
+            let (attachments, bytes) = BodyRecord::measure(view, shard, data.body)?;
+            *data = data.with(&attachments, bytes);
         }
     }
     let (bytes, summary) = record.encode(id, &leaves);
