@@ -196,6 +196,22 @@ pub const BLOB_INLINE_BYTES: usize = 4096;
 pub const BLOB_INLINE_STAGED_BYTES: usize = 16 << 20;
 /// Bytes of one read or write step of a blob: bounds memory per stream and the time a pool thread is held.
 pub const BLOB_STEP_BYTES: usize = 256 << 10;
+/// Default of `[settee] disk_reserve_mb`: with less free, what adds data is refused. The journal (up to 128 MB), the
+/// memtables on their way to the store files, and deletions need it.
+pub const DISK_RESERVE_MB: u64 = 256;
+/// How often the free bytes are looked at: a fast disk takes as much as the reserve in this time, at most.
+pub const DISK_ROOM_PAUSE: Duration = Duration::from_secs(1);
+/// How often ranges are looked at that may need compaction: reading their headers costs nothing worth saving.
+pub const COMPACTION_PAUSE: Duration = Duration::from_secs(30);
+/// Default of `[settee] compaction_mb_per_s`: bytes that compaction reads and removes, a small part of what a disk
+/// does.
+pub const COMPACTION_MB_PER_S: u64 = 32;
+/// Default of `[smoosh.ratio_dbs] min_priority`, all bytes to live ones, as in CouchDB 3.5.
+pub const COMPACTION_RATIO: f64 = 2.0;
+/// Default of `[smoosh.slack_dbs] min_priority`, dead bytes, as in CouchDB 3.5.
+pub const COMPACTION_SLACK_BYTES: u64 = 536_870_912;
+/// Default of `min_size` of both, in bytes, as in CouchDB 3.5.
+pub const COMPACTION_MIN_BYTES: u64 = 1 << 20;
 /// Bytes from which the text of a document is compressed: below, a block saves next to nothing (`shard/body.rs`).
 pub const BODY_COMPRESSED_FROM: usize = 512;
 /// Rows of one bounded step of a read.

@@ -129,6 +129,16 @@ fn secrets_of_requests(c: &Client) -> bool {
         && !["77", "Basic", "AuthSession"].iter().any(|s| seen.contains(s))
 }
 
+/// The setting takes effect at once, but not before its answer.
+fn full_disk(c: &Client) -> bool {
+    let set = |mb: &str| c.put("/_node/_local/_config/settee/disk_reserve_mb", &format!("\"{mb}\"")).status == 200;
+    let until = |id: &str, wanted: u16| (0..20_000).any(|n| c.put(&format!("/d/{id}{n}"), "{}").status == wanted);
+    let refused = set("999999999999") && until("full", 507);
+    let answer = c.put("/d/fuller", "{}");
+    let told = answer.status == 507 && answer.body.contains("\"insufficient_storage\"");
+    refused && told && set("1") && until("room", 201)
+}
+
 /// A row's topic and whether the node behaves as the row says.
 type Check = (&'static str, fn(&Client) -> bool);
 
@@ -149,6 +159,7 @@ const CHECKS: &[Check] = &[
     ("Content-MD5 that does not fit", wrong_md5),
     ("`chttpd/authentication_handlers`", handlers_at_run_time),
     ("request headers that design functions see", secrets_of_requests),
+    ("a disk that is nearly full", full_disk),
 ];
 
 /// The topics of the table below the heading 'Deliberate differences'.

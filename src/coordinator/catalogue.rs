@@ -170,6 +170,8 @@ impl Coordinator {
         }
         coordinator.keep_global_changes();
         coordinator.keep_views();
+        coordinator.watch_room();
+        coordinator.keep_compacting();
         Ok(coordinator)
     }
 
@@ -364,6 +366,16 @@ impl Coordinator {
 
     pub(super) fn env(&self) -> &Env {
         &self.context.env
+    }
+
+    /// The handles that are open.
+    pub(super) fn handles(&self) -> Vec<Arc<Database>> {
+        let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+        cache.names.values().filter_map(|entry| entry.open.clone()).collect()
+    }
+
+    pub(super) fn storage(&self) -> &Storage {
+        &self.context.storage
     }
 
     /// See `Context::noted`.

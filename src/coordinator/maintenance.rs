@@ -1,8 +1,6 @@
-//! What replication and administrators ask of a database: missing revisions, purges, compaction.
+//! What replication and administrators ask of a database: missing revisions and purges.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use futures_util::future::try_join_all;
 
@@ -96,31 +94,6 @@ impl Database {
             }
         }
         Ok(out)
-    }
-
-    /// Starts to remove the bodies of revisions that are no leaves, in the background.
-    pub async fn compact(self: &Arc<Self>) -> Result<(), SettingError> {
-        self.all_copies().await?;
-        let running = self.compactions.fetch_add(1, Ordering::Relaxed);
-        let database = Arc::clone(self);
-        self.context.env.spawn(async move {
-            // One compaction at a time is enough: a second one would find nothing to do.
-            if running == 0
-                && let Err(error) = database.compact_all().await
-            {
-                tracing::warn!(database = database.name, %error, "compaction ended early");
-            }
-            database.compactions.fetch_sub(1, Ordering::Relaxed);
-        });
-        Ok(())
-    }
-
-    /// One range after the other, so that compaction takes one background thread.
-    pub(super) async fn compact_all(&self) -> Result<(), ShardError> {
-        for index in 0..self.map.q as usize {
-            self.copy_of(index).await?.compact(self.purged_infos_limit()).await?;
-        }
-        Ok(())
     }
 
     /// Brings all copies of all ranges together; nothing to do with one copy.

@@ -38,7 +38,7 @@ impl AttachmentReader {
     pub async fn next(&mut self) -> Result<Option<Bytes>, ReadError> {
         self.inner.next().await.map_err(|error| match error {
             StorageError::Corrupt(_) => ReadError::DamagedAttachment { name: self.name.clone() },
-            StorageError::Io(_) => ReadError::Unavailable(error.into()),
+            StorageError::Io(_) | StorageError::NoRoom => ReadError::Unavailable(error.into()),
         })
     }
 }

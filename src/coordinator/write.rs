@@ -23,7 +23,7 @@ use crate::document::revision::{RevHash, Revision};
 use crate::limits;
 use crate::observe::metrics::Counter;
 use crate::shard::{Basis, Edit, EditAttachment, EditError, EditOp, Fetched, LocalDocument, ShardError, Want};
-use crate::storage::Hold;
+use crate::storage::{Hold, StorageError};
 use crate::world::buggify::{Mutation, mutated, sometimes};
 
 /// How the documents of one request are to be written.
@@ -330,6 +330,7 @@ impl Database {
             Err(EditError::Conflict | EditError::BasisChanged) => Err(WriteError::Conflict),
             Err(EditError::MissingStub { id, name }) => Err(WriteError::MissingStub { id, name }),
             Err(EditError::UploadGone { name }) => Err(WriteError::UploadGone { name }),
+            Err(EditError::NoRoom) => Err(StorageError::NoRoom.into()),
         }
     }
 
@@ -428,7 +429,7 @@ impl Database {
 
 /// A stored body, to be written again.
 pub(super) fn prepare_stored(body: bytes::Bytes) -> Result<PreparedBody, WriteError> {
-    let damaged = || crate::storage::StorageError::Corrupt("a stored body is no JSON object".to_owned());
+    let damaged = || StorageError::Corrupt("a stored body is no JSON object".to_owned());
     PreparedBody::from_text(body).map_err(|_| damaged().into())
 }
 

@@ -304,6 +304,10 @@ impl From<ShardError> for Problem {
         {
             return Problem::damaged();
         }
+        if error.is_no_room() {
+            let reason = "The disk of the node is nearly full: only deletions are accepted.";
+            return Problem::new(StatusCode::INSUFFICIENT_STORAGE, "insufficient_storage", reason);
+        }
         tracing::error!("a request failed below the coordinator: {error:?}");
         Problem::unavailable("The node could not reach its data, try again.")
     }

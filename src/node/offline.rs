@@ -40,7 +40,7 @@ impl From<StorageError> for OfflineError {
     fn from(error: StorageError) -> Self {
         match error {
             StorageError::Corrupt(_) => OfflineError::Damaged(error.to_string()),
-            StorageError::Io(_) => OfflineError::Unusable(error.to_string()),
+            StorageError::Io(_) | StorageError::NoRoom => OfflineError::Unusable(error.to_string()),
         }
     }
 }

@@ -90,6 +90,11 @@ impl ShardCopy {
         if self.0.closed.load(Ordering::SeqCst) { Err(ShardError::Dropped) } else { Ok(()) }
     }
 
+    /// Refuses what adds data while the disk is nearly full.
+    pub(super) fn check_room(&self) -> Result<(), ShardError> {
+        if self.0.storage.has_room() { Ok(()) } else { Err(StorageError::NoRoom.into()) }
+    }
+
     /// Runs one bounded read step on what is committed.
     pub(super) async fn read<T: Send + 'static>(
         &self,
@@ -162,12 +167,14 @@ impl ShardCopy {
         self.read_on(pool, step).await
     }
 
-    /// Changes such records in the committer; durable on return. With an inner error nothing is written.
+    /// Changes such records in the committer; durable on return. With an inner error nothing is written. Refused with
+    /// [`StorageError::NoRoom`] while the disk is nearly full.
     pub async fn write_records<T: Send + 'static, E: Send + 'static>(
         &self,
         work: impl FnOnce(&mut WriteView<'_>) -> Result<Result<T, E>, StorageError> + Send + 'static,
     ) -> Result<Result<T, E>, ShardError> {
         self.check_open()?;
+        self.check_room()?;
         let inner = Arc::clone(&self.0);
         let job = move |view: &mut WriteView<'_>| {
             if inner.closed.load(Ordering::SeqCst) {

@@ -43,8 +43,13 @@ impl ShardCopy {
         mut edits: Vec<(Edit, Basis)>,
     ) -> Result<Vec<Result<Revision, EditError>>, ShardError> {
         edits.iter_mut().for_each(|(edit, _)| bound_path(edit));
+        let has_room = self.0.storage.has_room();
         self.change(move |transaction, planted| {
-            edits.into_iter().map(|(edit, basis)| apply(transaction, edit, &basis, planted)).collect()
+            let judged = edits.into_iter().map(|(edit, basis)| match has_room || edit.deleted {
+                true => apply(transaction, edit, &basis, planted),
+                false => Ok(Err(EditError::NoRoom)),
+            });
+            judged.collect()
         })
         .await
     }

@@ -24,6 +24,7 @@ impl ShardCopy {
     /// Stores a local document whatever was there. The caller chooses the revision number (golden facts 'Local
     /// documents': one more than the given one, 1 without).
     pub async fn local_put(&self, id: &DocId, document: LocalDocument) -> Result<(), ShardError> {
+        self.check_room()?;
         let key = keys::key(self.0.shard, Kind::Local, id.as_str().as_bytes());
         self.write(move |view| {
             view.put(key, encode_numbered(document.rev, &document.body));

@@ -20,6 +20,7 @@ mod levels;
 mod lifetime;
 mod list;
 mod local;
+mod pace;
 mod purge;
 mod record;
 mod sequence;
@@ -50,6 +51,7 @@ pub use copy::{OnChange, ShardCopy, VIEW_KIND};
 pub use judge::{Conflict, ancestor_of, parent_of};
 pub use lifetime::{FIRST_FREE_SHARD, allocate, drop_shard, is_going, resume_drops};
 pub use list::bounded_scan;
+pub use pace::Pace;
 pub use record::RevData;
 pub use sift::{Sift, SiftPage, Sifted};
 pub use summary::Summary;
@@ -133,6 +135,8 @@ pub enum EditError {
         /// The attachment.
         name: String,
     },
+    /// The disk is nearly full: only tombstones are taken.
+    NoRoom,
 }
 
 /// What a read wants of a document.
@@ -281,6 +285,14 @@ pub enum ShardError {
     Commit(CommitError),
     /// The shard copy was dropped.
     Dropped,
+}
+
+impl ShardError {
+    /// Whether it was refused because the disk is nearly full; it had no effect.
+    pub fn is_no_room(&self) -> bool {
+        let commit = CommitError::Storage(StorageError::NoRoom);
+        *self == ShardError::Storage(StorageError::NoRoom) || *self == ShardError::Commit(commit)
+    }
 }
 
 impl fmt::Display for ShardError {

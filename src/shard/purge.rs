@@ -8,7 +8,7 @@ use super::keys::{self, Kind};
 use super::list::bounded_scan;
 use super::record::{self, DocRecord, Header, RevData};
 use super::transaction::Transaction;
-use super::{PurgeInfo, RevTree, Revision, ShardCopy, ShardError};
+use super::{Pace, PurgeInfo, RevTree, Revision, ShardCopy, ShardError, Sizes};
 use crate::document::id::DocId;
 use crate::storage::{Direction, KeyRange, StorageError, View};
 use crate::world::Pool;
@@ -53,18 +53,27 @@ impl ShardCopy {
     }
 
     /// Removes bodies of revisions that are no leaves, in bounded steps, and all of the purge log but its last
-    /// `purge_infos_limit` entries. Runs in the background pool; returns when done.
-    pub async fn compact(&self, purge_infos_limit: u64) -> Result<(), ShardError> {
+    /// `purge_infos_limit` entries. In place: it needs no room for a second copy. Runs in the background pool at
+    /// `pace`; returns when done.
+    pub async fn compact(&self, purge_infos_limit: u64, mut pace: Pace) -> Result<(), ShardError> {
         let mut rest = Some(keys::ids(self.0.shard, Kind::Document, &Bound::Unbounded, &Bound::Unbounded));
         while let Some(range) = rest.take() {
-            let (ids, next) = self.read_on(Pool::Background, move |view, _| find_old_bodies(view, range)).await?;
+            let Found { ids, mut bytes, rest: next } =
+                self.read_on(Pool::Background, move |view, _| find_old_bodies(view, range)).await?;
             if !ids.is_empty() {
+                let before = self.sizes().await?.file;
                 self.change(move |transaction, _| ids.iter().try_for_each(|id| compact_document(transaction, id)))
                     .await?;
+                bytes += before.saturating_sub(self.sizes().await?.file);
             }
             rest = next;
+            pace.spend(bytes).await;
         }
         self.trim_purge_log(purge_infos_limit).await
+    }
+
+    async fn sizes(&self) -> Result<Sizes, ShardError> {
+        Ok(self.read(Header::read).await?.sizes())
     }
 
     async fn trim_purge_log(&self, keep: u64) -> Result<(), ShardError> {
@@ -99,16 +108,25 @@ fn purge_step(
     Ok((infos, rest))
 }
 
-/// Documents of the range's front that have bodies to lose.
-fn find_old_bodies(view: &dyn View, range: KeyRange) -> Result<(Vec<DocId>, Option<KeyRange>), StorageError> {
-    let mut ids = Vec::new();
+/// What a step of a compaction found.
+struct Found {
+    /// Documents that have bodies to lose.
+    ids: Vec<DocId>,
+    /// Bytes read.
+    bytes: u64,
+    rest: Option<KeyRange>,
+}
+
+fn find_old_bodies(view: &dyn View, range: KeyRange) -> Result<Found, StorageError> {
+    let (mut ids, mut bytes) = (Vec::new(), 0);
     let rest = bounded_scan(view, range, Direction::Forward, |key, value| {
+        bytes += value.len() as u64;
         if !old_bodies(&DocRecord::decode(value)?.tree).is_empty() {
             ids.push(keys::id_of(key)?);
         }
         Ok(if ids.len() == COMPACT_DOCUMENTS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
-    Ok((ids, rest))
+    Ok(Found { ids, bytes, rest })
 }
 
 /// Revisions with bodies that are no leaves.

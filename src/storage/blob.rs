@@ -29,6 +29,7 @@ use super::blocks::{BlockFile, Kind};
 use super::damage::Damage;
 use super::kv::{StorageError, Store};
 use super::lease::{BlobKey, Hold, Pin, SharedLeases};
+use super::room::Room;
 use crate::document::render::{Attachment, BlobId, Encoding};
 use crate::limits;
 use crate::wire::hex;
@@ -89,6 +90,7 @@ pub(super) struct Inner {
     pub(super) store: Arc<dyn Store>,
     pub(super) leases: SharedLeases,
     pub(super) damage: Damage,
+    pub(super) room: Arc<Room>,
     root: PathBuf,
     next_temporary: AtomicU64,
     /// Directories that are known to be durable.
@@ -117,13 +119,14 @@ impl fmt::Debug for BlobStore {
 
 impl BlobStore {
     /// The blobs below `root`; starts the collector, which first looks for what a crash left.
-    pub(super) fn start(env: &Env, root: PathBuf, store: Arc<dyn Store>, damage: Damage) -> Self {
+    pub(super) fn start(env: &Env, root: PathBuf, store: Arc<dyn Store>, damage: Damage, room: Arc<Room>) -> Self {
         let inner = Arc::new(Inner {
             env: env.clone(),
             disk: env.disk(),
             store,
             leases: SharedLeases::default(),
             damage,
+            room,
             root,
             next_temporary: AtomicU64::new(1),
             directories: Mutex::default(),

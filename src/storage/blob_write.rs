@@ -124,6 +124,7 @@ impl Sink {
     }
 
     fn absorb(&mut self, pieces: Vec<Bytes>) -> Result<(), StorageError> {
+        self.blobs.0.room.check()?;
         for piece in pieces {
             self.plain += piece.len() as u64;
             match &mut self.gzip {

@@ -143,6 +143,8 @@ pub enum StorageError {
     Io(String),
     /// Stored bytes are not what was written; carries what was found.
     Corrupt(String),
+    /// The disk is nearly full: what adds data is refused, and has no effect.
+    NoRoom,
 }
 
 impl fmt::Display for StorageError {
@@ -150,6 +152,7 @@ impl fmt::Display for StorageError {
         match self {
             StorageError::Io(text) => write!(f, "disk error: {text}"),
             StorageError::Corrupt(text) => write!(f, "damaged data: {text}"),
+            StorageError::NoRoom => f.write_str("the disk is nearly full"),
         }
     }
 }

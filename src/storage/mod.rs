@@ -22,6 +22,7 @@ mod overlay;
 pub mod planted;
 mod redb_file;
 pub mod redb_store;
+mod room;
 #[cfg(test)]
 mod suite_tests;
 

@@ -21,6 +21,7 @@ use super::layered::LayeredStore;
 use super::memory::MemoryStore;
 use super::planted::Planted;
 use super::redb_store::RedbStore;
+use super::room::Room;
 use crate::limits;
 use crate::world::{Disk, Env, OpenMode, Pool, path};
 
@@ -105,6 +106,7 @@ struct Inner {
     committer: Committer,
     blobs: BlobStore,
     damage: Damage,
+    room: Arc<Room>,
     planted: Planted,
 }
 
@@ -148,9 +150,10 @@ impl Storage {
         let files = env.clone();
         let store = env.blocking(Pool::Foreground, move || open_files(&files, &disk, &root, options)).await?;
         let committer = Committer::start(&env, Arc::clone(&store));
-        let damage = Damage::default();
-        let blobs = BlobStore::start(&env, dir.join("blobs"), Arc::clone(&store), damage.clone());
-        Ok(Storage(Arc::new(Inner { env, store, committer, blobs, damage, planted: options.planted })))
+        let (damage, room) = (Damage::default(), Arc::new(Room::new(dir.to_path_buf())));
+        let (shared, root) = (Arc::clone(&store), dir.join("blobs"));
+        let blobs = BlobStore::start(&env, root, shared, damage.clone(), Arc::clone(&room));
+        Ok(Storage(Arc::new(Inner { env, store, committer, blobs, damage, room, planted: options.planted })))
     }
 
     /// The node's host.
@@ -176,6 +179,17 @@ impl Storage {
     /// Whether a disk error has stopped all writes of this node until it is restarted.
     pub fn writes_stopped(&self) -> bool {
         self.0.committer.writes_stopped() || self.0.store.has_failed()
+    }
+
+    /// Looks whether `reserve` bytes are free on the disk; with fewer there is no room from now on.
+    pub async fn measure_room(&self, reserve: u64) {
+        let (room, disk) = (Arc::clone(&self.0.room), self.0.env.disk());
+        self.0.env.blocking(Pool::Background, move || room.measure(disk.as_ref(), reserve)).await;
+    }
+
+    /// Whether there is room for more; without it, what adds data is to be refused with [`StorageError::NoRoom`].
+    pub fn has_room(&self) -> bool {
+        self.0.room.is_left()
     }
 
     /// Bugs for the simulator to find.

@@ -206,6 +206,10 @@ pub trait Disk: Send + Sync + 'static {
     fn list(&self, path: &Path) -> io::Result<Vec<Entry>>;
     /// Whether something is at `path`.
     fn exists(&self, path: &Path) -> io::Result<bool>;
+    /// Bytes that may still be written to the file system of `path`. The default is one that never fills up.
+    fn free_bytes(&self, _path: &Path) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
     /// Makes the directory's entries durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     /// Takes an exclusive lock on `path` (made if missing) that lasts as long as the returned guard, or as the process.

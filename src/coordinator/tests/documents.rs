@@ -234,3 +234,25 @@ async fn attachments_are_compressed_as_the_configuration_says_at_that_moment() {
     config.set(("attachments", "compression_level"), "0", false).await.unwrap();
     assert_eq!(stored("off").await.encoding, Encoding::Identity);
 }
+
+#[tokio::test]
+async fn ranges_with_many_dead_bytes_are_compacted_by_themselves() {
+    let world = World::new().await;
+    let coordinator = world.start().await;
+    let set = async |key: (&str, &str), value: &str| coordinator.config().set(key, value, false).await.unwrap();
+    coordinator.create_database("db", CreateOptions { q: Some(2), ..CreateOptions::default() }).await.unwrap();
+    let database = coordinator.database("db").unwrap();
+    let mut rev = put(&database, "a", "{}").await;
+    for n in 0..30 {
+        rev = put(&database, "a", &format!("{{\"_rev\":\"{rev}\",\"n\":{n},\"x\":\"{}\"}}", "y".repeat(400))).await;
+    }
+    assert_eq!(coordinator.compact_what_is_due().await, 0, "too small");
+    set(("smoosh.ratio_dbs", "min_size"), "100").await;
+    set(("settee", "auto_compaction"), "false").await;
+    assert_eq!(coordinator.compact_what_is_due().await, 0, "turned off");
+    set(("settee", "auto_compaction"), "true").await;
+    assert_eq!(coordinator.compact_what_is_due().await, 1, "the other range is empty");
+    let sizes = database.info().await.unwrap().sizes;
+    assert_eq!(sizes.file, sizes.active);
+    assert_eq!(coordinator.compact_what_is_due().await, 0);
+}

@@ -81,12 +81,12 @@ async fn content_lives_as_long_as_a_stored_revision_names_it() {
         let first = w.edit(with(interactive("a", None, false, "{}"), vec![new])).await.unwrap();
         let kept = w.edit(with(interactive("a", Some(&first), false, "{}"), vec![stub("f", None)])).await.unwrap();
         assert_eq!(w.shard.info().await.unwrap().sizes.external, 2 + size as u64);
-        w.shard.compact(0).await.unwrap();
+        w.compact(0).await;
         let w = w.reopen().await;
         assert_eq!(read(&w, &attachment).await.unwrap(), content);
         w.put("a", Some(&kept), "{}").await.unwrap();
         assert_eq!(read(&w, &attachment).await.unwrap(), content);
-        w.shard.compact(0).await.unwrap();
+        w.compact(0).await;
         while read(&w, &attachment).await.is_ok() {
             tokio::task::yield_now().await;
         }

@@ -5,11 +5,14 @@ mod documents;
 mod lifetime;
 mod model;
 mod reads;
+mod space;
 mod sums;
 
 use std::sync::Arc;
 
-use super::{Edit, EditAttachment, EditError, EditOp, RevPath, Revision, ShardCopy, ShardId, StoredRevision, Want};
+use super::{
+    Edit, EditAttachment, EditError, EditOp, Pace, RevPath, Revision, ShardCopy, ShardId, StoredRevision, Want,
+};
 use crate::document::draft::PreparedBody;
 use crate::document::id::DocId;
 use crate::document::json;
@@ -41,6 +44,10 @@ impl World {
 
     pub(super) async fn edit(&self, edit: Edit) -> Result<Revision, EditError> {
         self.shard.edit(vec![edit]).await.unwrap().remove(0)
+    }
+
+    pub(super) async fn compact(&self, purge_infos_limit: u64) {
+        self.shard.compact(purge_infos_limit, Pace::new(self.storage.env(), 0)).await.unwrap();
     }
 
     pub(super) async fn put(&self, id: &str, parent: Option<&Revision>, body: &str) -> Result<Revision, EditError> {

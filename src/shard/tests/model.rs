@@ -246,7 +246,7 @@ async fn run(steps: Vec<Step>) {
             }
             Step::Purge(d, leaf) => purge(&w, &mut model, &id(d), leaf).await,
             Step::Compact => {
-                w.shard.compact(1000).await.unwrap();
+                w.compact(1000).await;
                 model.documents.values_mut().for_each(Document::compact);
             }
             Step::Reopen => w = w.reopen().await,

@@ -134,7 +134,7 @@ proptest! {
                 match step {
                     Step::Edit(first, count, deleted, length) => edit(&w, first, count, deleted, length).await,
                     Step::Purge(first, count) => purge(&w, first, count).await,
-                    Step::Compact => w.shard.compact(1000).await.unwrap(),
+                    Step::Compact => w.compact(1000).await,
                     Step::Reopen => w = w.reopen().await,
                 }
                 compare(&w, &probes).await;

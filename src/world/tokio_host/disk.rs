@@ -55,6 +55,11 @@ impl Disk for OsDisk {
         }
     }
 
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        let found = at(path, rustix::fs::statvfs(path).map_err(io::Error::from))?;
+        Ok(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         at(path, fs::create_dir_all(path))
     }

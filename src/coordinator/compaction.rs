@@ -1,0 +1,146 @@
+//! Compaction: when it is due, and one range at a time.
+//!
+//! Bodies of revisions that are no leaves stay readable until compaction. It starts by itself for a range whose bytes
+//! are a multiple of the live ones (`[smoosh.ratio_dbs] min_priority`) or that has many dead bytes (`[smoosh.slack_dbs]
+//! min_priority`), as CouchDB's does; ranges below `min_size` are left alone. Looked at are the databases that are
+//! open: dead bytes come from writes, which open them. `[settee] auto_compaction` turns it off, `compaction_mb_per_s`
+//! is the budget of all compaction. It removes records in place, so that it needs no room for a second copy.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::config::Config;
+use crate::coordinator::catalogue::Coordinator;
+use crate::coordinator::database::Database;
+use crate::coordinator::error::SettingError;
+use crate::limits;
+use crate::shard::{self, Pace, ShardError};
+
+/// When a range is due.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Thresholds {
+    ratio: f64,
+    ratio_bytes: u64,
+    slack: u64,
+    slack_bytes: u64,
+}
+
+impl Thresholds {
+    fn of(config: &Config) -> Thresholds {
+        let ratio = config.get("smoosh.ratio_dbs", "min_priority").and_then(|text| text.trim().parse().ok());
+        Thresholds {
+            ratio: ratio.filter(|ratio: &f64| *ratio > 1.0).unwrap_or(limits::COMPACTION_RATIO),
+            ratio_bytes: config.u64("smoosh.ratio_dbs", "min_size", limits::COMPACTION_MIN_BYTES),
+            slack: config.u64("smoosh.slack_dbs", "min_priority", limits::COMPACTION_SLACK_BYTES),
+            slack_bytes: config.u64("smoosh.slack_dbs", "min_size", limits::COMPACTION_MIN_BYTES),
+        }
+    }
+
+    fn is_due(&self, sizes: &shard::Sizes) -> bool {
+        let by_ratio = sizes.file as f64 >= self.ratio * sizes.active as f64 && sizes.file >= self.ratio_bytes;
+        let by_slack = sizes.file - sizes.active >= self.slack && sizes.file >= self.slack_bytes;
+        sizes.file > sizes.active && (by_ratio || by_slack)
+    }
+}
+
+impl Database {
+    /// Starts to remove the bodies of revisions that are no leaves, in the background.
+    pub async fn compact(self: &Arc<Self>) -> Result<(), SettingError> {
+        self.all_copies().await?;
+        let database = Arc::clone(self);
+        self.context.env.spawn(async move {
+            database.compact_ranges(None).await;
+        });
+        Ok(())
+    }
+
+    /// Compacts all of its ranges.
+    #[cfg(test)]
+    pub(super) async fn compact_all(&self) -> Result<(), ShardError> {
+        self.try_compact_ranges(None).await.map(|_| ())
+    }
+
+    /// Compacts its ranges, or those that are due, one after the other; nothing when that is under way already. Answers
+    /// how many it compacted.
+    async fn compact_ranges(&self, due: Option<Thresholds>) -> usize {
+        // One compaction at a time is enough: a second one would find nothing to do.
+        let running = self.compactions.fetch_add(1, Ordering::Relaxed);
+        let done = if running == 0 { self.try_compact_ranges(due).await } else { Ok(0) };
+        self.compactions.fetch_sub(1, Ordering::Relaxed);
+        done.unwrap_or_else(|error| {
+            if error != ShardError::Dropped {
+                tracing::warn!(database = self.name, %error, "compaction ended early");
+            }
+            0
+        })
+    }
+
+    async fn try_compact_ranges(&self, due: Option<Thresholds>) -> Result<usize, ShardError> {
+        let mut done = 0;
+        for index in 0..self.map.q as usize {
+            let copy = self.copy_of(index).await?;
+            if let Some(thresholds) = due
+                && !thresholds.is_due(&copy.info().await?.sizes)
+            {
+                continue;
+            }
+            let budget = self.context.config.u64("settee", "compaction_mb_per_s", limits::COMPACTION_MB_PER_S);
+            copy.compact(self.purged_infos_limit(), Pace::new(&self.context.env, budget)).await?;
+            done += 1;
+        }
+        Ok(done)
+    }
+}
+
+impl Coordinator {
+    /// Starts the task that compacts what is due; it ends with the coordinator.
+    pub(super) fn keep_compacting(self: &Arc<Self>) {
+        let (weak, env) = (Arc::downgrade(self), self.env().clone());
+        self.env().spawn(async move {
+            loop {
+                env.sleep(limits::COMPACTION_PAUSE).await;
+                let Some(coordinator) = weak.upgrade() else { return };
+                coordinator.compact_what_is_due().await;
+            }
+        });
+    }
+
+    /// Compacts those ranges of open databases that are due; answers how many.
+    pub(super) async fn compact_what_is_due(&self) -> usize {
+        let config = self.config();
+        if !config.bool("settee", "auto_compaction", true) {
+            return 0;
+        }
+        let mut done = 0;
+        for database in self.handles() {
+            done += database.compact_ranges(Some(Thresholds::of(config))).await;
+        }
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_due_by_ratio_or_by_slack_and_never_when_it_is_small() {
+        let env = crate::world::tokio_host::env(
+            tokio::runtime::Builder::new_current_thread().build().unwrap().handle().clone(),
+        );
+        let of = |settings: &[&str]| {
+            let settings = settings.iter().map(|s| crate::config::Setting::parse(s).unwrap()).collect();
+            Thresholds::of(&Config::in_memory(&env, settings))
+        };
+        let due = |thresholds: Thresholds, active: u64, file: u64| {
+            thresholds.is_due(&shard::Sizes { active, external: active, file })
+        };
+        let (mb, default) = (1 << 20, of(&[]));
+        assert!(due(default, 2 * mb, 4 * mb) && due(default, 0, 2 * mb));
+        assert!(!due(default, 3 * mb, 4 * mb) && !due(default, 1, mb - 1) && !due(default, 4 * mb, 4 * mb));
+        assert!(due(default, 10_000 * mb, 10_512 * mb) && !due(default, 10_000 * mb, 10_511 * mb));
+        let eager = of(&["smoosh.ratio_dbs/min_priority=1.2", "smoosh.ratio_dbs/min_size=10"]);
+        assert!(due(eager, 100, 120) && !due(eager, 100, 119));
+        assert_eq!(of(&["smoosh.ratio_dbs/min_priority=x"]), default);
+    }
+}
