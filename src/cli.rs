@@ -24,6 +24,57 @@ pub enum Command {
     Check(Check),
     /// Print a token with which one new node may join the cluster of a node, within an hour
     Token(Token),
+    /// Write a database of a data directory that no node is using as one portable stream
+    Dump(Dump),
+    /// Make a database of a data directory that no node is using from such a stream
+    Load(Load),
+    /// Make a database of a data directory that no node is using from a snapshot
+    Restore(Restore),
+}
+
+/// Flags of `settee dump`.
+#[derive(Args, Debug)]
+pub struct Dump {
+    /// The data directory
+    #[arg(value_name = "DIR")]
+    pub data: PathBuf,
+    /// The database
+    #[arg(long, value_name = "NAME")]
+    pub db: String,
+    /// The file to write; must not exist [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// Flags of `settee load`.
+#[derive(Args, Debug)]
+pub struct Load {
+    /// The data directory; made if missing
+    #[arg(value_name = "DIR")]
+    pub data: PathBuf,
+    /// The name of the new database [default: the one that it had]
+    #[arg(long, value_name = "NAME")]
+    pub db: Option<String>,
+    /// The file to read [default: standard input]
+    #[arg(long = "in", value_name = "FILE")]
+    pub input: Option<PathBuf>,
+}
+
+/// Flags of `settee restore`.
+#[derive(Args, Debug)]
+pub struct Restore {
+    /// The folder of the snapshots, or one file below its `databases`
+    #[arg(value_name = "SNAPSHOT")]
+    pub from: PathBuf,
+    /// The data directory; made if missing
+    #[arg(long, value_name = "DIR", default_value = "./data")]
+    pub data: PathBuf,
+    /// The database whose newest snapshot it is
+    #[arg(long, value_name = "NAME")]
+    pub db: String,
+    /// The name of the new database [default: the one that it had]
+    #[arg(long = "as", value_name = "NEW")]
+    pub new_name: Option<String>,
 }
 
 /// Flags of `settee check`.

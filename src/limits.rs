@@ -183,6 +183,10 @@ pub const COMMIT_GROUP_JOBS: usize = 1024;
 pub const COMMIT_GROUP_BYTES: usize = 8 << 20;
 /// Default size of the store's page cache in bytes (`[settee] memory_mb` gives caches 48 of 160 MB).
 pub const STORE_CACHE_BYTES: usize = 48 << 20;
+/// Documents of an object of a snapshot, on average: a changed document copies its object anew.
+pub const SNAPSHOT_OBJECT_DOCS: u32 = 128;
+/// Bytes after which an object of a snapshot ends: it is held in memory.
+pub const SNAPSHOT_OBJECT_BYTES: usize = 4 << 20;
 /// Findings that `settee check` tells of one shard; the rest is only counted.
 pub const CHECK_FINDINGS: usize = 1000;
 /// Different places of damaged data that a node remembers and tells in its log: the rest is only counted.

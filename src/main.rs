@@ -3,7 +3,8 @@
 //! What keeps a node from starting is told in one line on standard error, with exit status 1.
 
 use std::fmt::Display;
-use std::io::Write;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,7 +24,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 mod cli;
 
-use cli::{Admin, Cli, Command, Serve, Token};
+use cli::{Admin, Cli, Command, Dump, Load, Restore, Serve, Token};
 
 /// One line that says why the program ends.
 struct Failure(String);
@@ -44,6 +45,9 @@ fn main() -> ExitCode {
             Command::Serve(flags) => serve(&env, &flags).await.map(|again| (ExitCode::SUCCESS, again)),
             Command::Token(flags) => token(&env, &flags).await.map(|()| (ExitCode::SUCCESS, false)),
             Command::Check(flags) => Ok((check(&env, &flags.data).await, false)),
+            Command::Dump(flags) => dump(&env, &flags).await.map(|code| (code, false)),
+            Command::Load(flags) => load(&env, &flags).await.map(|code| (code, false)),
+            Command::Restore(flags) => restore(&env, &flags).await.map(|code| (code, false)),
         }
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -89,6 +93,44 @@ async fn check(env: &Env, dir: &Path) -> ExitCode {
         report.problems()
     );
     ExitCode::from(u8::from(report.problems() > 0))
+}
+
+/// Exit status 1 when documents had to be left out.
+async fn dump(env: &Env, flags: &Dump) -> Result<ExitCode, Failure> {
+    let mut out: Box<dyn Write + Send> = match &flags.out {
+        Some(path) => Box::new(BufWriter::new(at(path, File::create_new(path))?)),
+        None => Box::new(BufWriter::new(std::io::stdout())),
+    };
+    let mut say = |line: String| eprintln!("settee: {line}");
+    let counts = offline::dump(env, (&flags.data, &flags.db), &mut out, &mut say).await.map_err(failure)?;
+    if let Some(path) = &flags.out {
+        // The stream is a backup: it is on the disk when we say so.
+        drop(out);
+        at(path, File::open(path).and_then(|file| file.sync_all()))?;
+    }
+    eprintln!("{} documents, {} local documents, {} purges", counts.documents, counts.locals, counts.purges);
+    Ok(ExitCode::from(u8::from(counts.skipped > 0)))
+}
+
+async fn load(env: &Env, flags: &Load) -> Result<ExitCode, Failure> {
+    let mut input: Box<dyn Read + Send> = match &flags.input {
+        Some(path) => Box::new(BufReader::new(at(path, File::open(path))?)),
+        None => Box::new(BufReader::new(std::io::stdin())),
+    };
+    let (name, counts) = offline::load(env, &flags.data, flags.db.as_deref(), &mut input).await.map_err(failure)?;
+    println!("{name}: {} documents, {} local documents, {} purges", counts.documents, counts.locals, counts.purges);
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn restore(env: &Env, flags: &Restore) -> Result<ExitCode, Failure> {
+    let names = (flags.db.as_str(), flags.new_name.as_deref());
+    let restored = offline::restore(env, &flags.from, &flags.data, names).await.map_err(failure)?;
+    println!("{}: {} documents, as of {} ms since 1970", restored.name, restored.counts.documents, restored.taken_ms);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn at<T>(path: &Path, result: std::io::Result<T>) -> Result<T, Failure> {
+    result.map_err(|error| failure(format_args!("{}: {error}", path.display())))
 }
 
 /// Runs a node from its start to its end; true: it is to start anew.

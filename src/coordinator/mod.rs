@@ -9,6 +9,7 @@
 
 pub mod attachment;
 mod autoupdate;
+pub mod backup;
 pub mod catalogue;
 pub mod changes;
 pub mod check;

@@ -1,9 +1,14 @@
 //! What can be done with a data directory while no node runs on it. Lines for people go to `say`.
 
 use std::fmt;
-use std::path::Path;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::coordinator::{self, CheckReport};
+use crate::config::{Config, Sources};
+use crate::coordinator::backup::{self, BackupError, Counts, Restored};
+use crate::coordinator::{self, CheckReport, Coordinator, Options};
+use crate::http::Problem;
 use crate::storage::{OpenError, Storage, StorageError, StorageOptions};
 use crate::world::scratch::scratch;
 use crate::world::{Env, Pool};
@@ -50,14 +55,96 @@ impl From<StorageError> for OfflineError {
 /// # Errors
 /// [`OfflineError::Damaged`] when the data cannot even be opened; what is found in data that can is in the report.
 pub async fn check(env: &Env, dir: &Path) -> Result<CheckReport, OfflineError> {
-    let storage = open_unchanged(env, dir).await?;
+    let storage = open_unchanged(env, &scratch(env), dir).await?;
     Ok(coordinator::check(&storage).await?)
 }
 
+impl From<BackupError> for OfflineError {
+    fn from(error: BackupError) -> Self {
+        match error {
+            BackupError::Damaged(_) => OfflineError::Damaged(error.to_string()),
+            BackupError::Shard(crate::coordinator::ShardError::Storage(error)) => error.into(),
+            other => OfflineError::Unusable(other.to_string()),
+        }
+    }
+}
+
+/// Writes the database `name` of `dir` to `out` as one stream, and lines about documents that are damaged and left out
+/// to `say`. Changes nothing in `dir`.
+///
+/// # Errors
+/// [`OfflineError`]; what was written is then no whole stream and will not be loaded.
+pub async fn dump(
+    env: &Env,
+    (dir, name): (&Path, &str),
+    out: &mut (dyn Write + Send),
+    say: &mut (dyn FnMut(String) + Send),
+) -> Result<Counts, OfflineError> {
+    let unchanged = scratch(env);
+    let coordinator = coordinator(&unchanged, dir, open_unchanged(env, &unchanged, dir).await?).await?;
+    let database = coordinator.database(name).map_err(BackupError::from)?;
+    let mut skipped = |id: &crate::document::id::DocId| say(format!("left out, damaged: {:?}", id.as_str()));
+    Ok(backup::dump(&database, out, &mut skipped).await?)
+}
+
+/// Reads a stream of [`dump`] from `input` into a new database of `dir`, which is made when missing. Answers its name.
+///
+/// # Errors
+/// [`OfflineError`]; no database stays then.
+pub async fn load(
+    env: &Env,
+    dir: &Path,
+    name: Option<&str>,
+    input: &mut (dyn Read + Send),
+) -> Result<(String, Counts), OfflineError> {
+    let storage = Storage::open(env.clone(), dir, StorageOptions::default()).await?;
+    let coordinator = coordinator(env, dir, storage).await?;
+    Ok(backup::load(&coordinator, name, input).await?)
+}
+
+/// Makes a database of `dir` from a snapshot: the newest of `name` in the folder `from`, or the one that the file
+/// `from` lists. It gets the name `new_name`, or the one that it had.
+///
+/// # Errors
+/// [`OfflineError`]; no database stays then.
+pub async fn restore(
+    env: &Env,
+    from: &Path,
+    dir: &Path,
+    (name, new_name): (&str, Option<&str>),
+) -> Result<Restored, OfflineError> {
+    let (folder, list) = find_list(env, from, name).await?;
+    let storage = Storage::open(env.clone(), dir, StorageOptions::default()).await?;
+    let coordinator = coordinator(env, dir, storage).await?;
+    let new_name = new_name.or(Some(name));
+    Ok(backup::restore(env, &coordinator, (&folder, &list), new_name).await?)
+}
+
+/// The folder of a snapshot and the file that lists it.
+async fn find_list(env: &Env, from: &Path, name: &str) -> Result<(PathBuf, PathBuf), OfflineError> {
+    let unusable = |what: &str| OfflineError::Unusable(format!("{}: {what}", from.display()));
+    if from.extension().is_some_and(|e| e == "json") {
+        let folder = from.ancestors().nth(3).ok_or_else(|| unusable("it lies in no snapshot folder"))?;
+        return Ok((folder.to_path_buf(), from.to_path_buf()));
+    }
+    let (disk, folder, of) = (env.disk(), from.to_path_buf(), name.to_owned());
+    let latest = env.blocking(Pool::Background, move || backup::latest(disk.as_ref(), &folder, &of)).await?;
+    Ok((from.to_path_buf(), latest.ok_or_else(|| unusable("no snapshot of that database"))?))
+}
+
+/// The databases of an open directory.
+async fn coordinator(env: &Env, dir: &Path, storage: Storage) -> Result<Arc<Coordinator>, OfflineError> {
+    let sources = Sources { fallback: Some(dir.join("local.ini")), ..Sources::default() };
+    let config = Config::load(env, sources).await.map_err(|e| OfflineError::Unusable(e.to_string()))?;
+    let options = Options { node: super::name(&config), system_databases: false };
+    let opened = Coordinator::open(env.clone(), config, storage, options).await;
+    opened.map_err(|error| OfflineError::Unusable(Problem::from(error).to_string()))
+}
+
 /// Opens `dir` as a node would, recovery included, and leaves it as it is.
-async fn open_unchanged(env: &Env, dir: &Path) -> Result<Storage, OfflineError> {
+async fn open_unchanged(env: &Env, unchanged: &Env, dir: &Path) -> Result<Storage, OfflineError> {
     require_data(env, dir).await?;
-    Ok(Storage::open(scratch(env), dir, StorageOptions::default()).await?)
+    Ok(Storage::open(unchanged.clone(), dir, StorageOptions::default()).await?)
 }
 
 /// A mistyped name must not look like an empty directory without faults.

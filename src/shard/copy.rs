@@ -202,15 +202,7 @@ impl ShardCopy {
 
     /// The counters.
     pub async fn info(&self) -> Result<ShardInfo, ShardError> {
-        let header = self.read(Header::read).await?;
-        Ok(ShardInfo {
-            doc_count: header.total.live,
-            doc_del_count: header.total.deleted,
-            design_count: header.total.design,
-            update_seq: header.update_seq,
-            purge_seq: header.purge_seq,
-            sizes: header.sizes(),
-        })
+        Ok(self.read(Header::read).await?.info())
     }
 
     /// The last committed sequence; changes only after the commit is durable.

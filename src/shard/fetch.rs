@@ -39,7 +39,12 @@ fn step(view: &dyn View, shard: ShardId, mut wants: Wants) -> Result<(Vec<Option
     Ok((out, wants))
 }
 
-fn document(view: &dyn View, shard: ShardId, id: &DocId, want: &Want) -> Result<Option<Fetched>, StorageError> {
+pub(super) fn document(
+    view: &dyn View,
+    shard: ShardId,
+    id: &DocId,
+    want: &Want,
+) -> Result<Option<Fetched>, StorageError> {
     let Some((record, ..)) = DocRecord::load(view, shard, id)? else { return Ok(None) };
     let mut found = Vec::new();
     for rev in wanted(&record, want) {

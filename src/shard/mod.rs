@@ -12,6 +12,7 @@ mod body;
 mod changes;
 mod check;
 mod copy;
+mod cut;
 mod edit;
 mod fetch;
 mod judge;
@@ -48,6 +49,7 @@ use crate::storage::{CommitError, StorageError};
 
 pub use check::{Checked, check};
 pub use copy::{OnChange, ShardCopy, VIEW_KIND};
+pub use cut::{Cut, cut};
 pub use judge::{Conflict, ancestor_of, parent_of};
 pub use lifetime::{FIRST_FREE_SHARD, allocate, drop_shard, is_going, resume_drops};
 pub use list::bounded_scan;

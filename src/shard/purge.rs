@@ -38,6 +38,19 @@ impl ShardCopy {
         .await
     }
 
+    /// Adds entries to the purge log without purging anything: for a copy of a database that is being made.
+    pub async fn note_purges(&self, items: Vec<(DocId, Vec<Revision>)>) -> Result<(), ShardError> {
+        self.change(move |transaction, _| {
+            for (id, revs) in items {
+                transaction.header.purge_seq += 1;
+                let key = keys::number_key(transaction.shard, Kind::Purge, transaction.header.purge_seq);
+                transaction.view.put(key, record::encode_purge(&id, &revs));
+            }
+            Ok(())
+        })
+        .await
+    }
+
     /// The purge log behind `since` (0 = from its start), oldest first, at most `limit` entries.
     pub async fn purge_infos(&self, since: u64, limit: usize) -> Result<Vec<PurgeInfo>, ShardError> {
         let first = since.saturating_add(1);

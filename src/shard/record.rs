@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::keys::{self, Kind};
 use super::summary::{self, Summary};
-use super::{ShardId, Sizes};
+use super::{ShardId, ShardInfo, Sizes};
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::rev_tree::{RevTree, RevValue};
@@ -178,6 +178,18 @@ impl Header {
         };
         reader.finish()?;
         Ok(header)
+    }
+
+    /// The counters that others see.
+    pub(super) fn info(&self) -> ShardInfo {
+        ShardInfo {
+            doc_count: self.total.live,
+            doc_del_count: self.total.deleted,
+            design_count: self.total.design,
+            update_seq: self.update_seq,
+            purge_seq: self.purge_seq,
+            sizes: self.sizes(),
+        }
     }
 
     pub(super) fn sizes(&self) -> Sizes {

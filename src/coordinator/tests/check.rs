@@ -6,7 +6,7 @@ use crate::storage::{KeyRange, View};
 
 /// A database with live, deleted, conflicting, design and local documents, attachments of both kinds, purges, and one
 /// that was compacted.
-async fn filled() -> (World, Arc<Coordinator>, Arc<Database>) {
+pub(super) async fn filled() -> (World, Arc<Coordinator>, Arc<Database>) {
     let (world, coordinator, database) = database(2).await;
     for n in 0..40 {
         put(&database, &format!("doc {n:02}"), &format!(r#"{{"n":{n}}}"#)).await;

@@ -1,5 +1,6 @@
 //! The coordinator over real shards and the memory store.
 
+mod backup;
 mod catalogue;
 mod check;
 mod documents;

@@ -45,6 +45,7 @@ mod server;
 mod session;
 mod setup_peer;
 mod shown;
+mod snapshot;
 mod users;
 mod view;
 mod view_query;
@@ -170,6 +171,12 @@ async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) 
         }
         InDatabase::Partition(path) => database::partition(ctx, &request, db, &path).await,
         InDatabase::DesignFunction(id, path) => design_function(ctx, db, (&id, &path), None, request).await,
+        InDatabase::Document(id) if request.verb == Verb::Post && id == "_snapshot" => {
+            snapshot::take(ctx, request, db).await
+        }
+        InDatabase::Document(id) if request.verb == Verb::Post && id == "_restore" => {
+            snapshot::restore(ctx, request, db).await
+        }
         InDatabase::Document(id) => document::handle(ctx, request, db, &id).await,
         InDatabase::EncodedDesign(id) if request.verb == Verb::Get => Ok(database::to_design(&request, db, &id)),
         InDatabase::EncodedDesign(id) => document::handle(ctx, request, db, &id).await,

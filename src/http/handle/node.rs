@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::request::Verb;
 use super::super::{Context, Problem, Reply, Request, Result, forward};
-use super::nodes;
+use super::{nodes, snapshot};
 use crate::auth::admins;
 use crate::cluster::NodeName;
 use crate::config::{SECTIONS_CLOSED_TO_REQUESTS, Sections};
@@ -34,6 +34,7 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
         ["_versions"] => Ok(Reply::value(StatusCode::OK, &versions())),
         ["_system"] => Ok(Reply::value(StatusCode::OK, &ctx.stats.system(&ctx.env, &levels(ctx).await))),
         ["_stats", path @ ..] => stats(ctx, path).await,
+        ["_snapshot"] if request.verb == Verb::Post => snapshot::take_all(ctx, request).await,
         ["_prometheus"] => {
             let text = ctx.stats.prometheus(&ctx.env, &levels(ctx).await);
             Ok(Reply::typed(StatusCode::OK, "text/plain; version=2.0", text))

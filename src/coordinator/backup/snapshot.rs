@@ -1,0 +1,364 @@
+//! Online copies of a database in a folder, each costing only what changed since the one before.
+//!
+//! ```text
+//!   FOLDER/objects/HH/HASH             documents as frames of a dump, or an attachment's stored bytes; HASH: BLAKE3
+//!   FOLDER/databases/NAME/TIME.json    what a snapshot consists of; NAME with '/' as %2F, TIME in ms, 15 digits
+//! ```
+//!
+//! Documents are read in the order of their changes and cut into objects behind ids whose CRC-32 ends in seven zero
+//! bits, so that an object stays the same as long as none of its documents changes. Writes go on meanwhile: what
+//! changes is read again, and the rest of it at last for all ranges in one view. So a snapshot is exactly the state of the
+//! moment of that view, which lies between request and answer; local documents and the purge log are read just before.
+//! Documents that were read twice stand in the `tail`, where the later one counts.
+//!
+//! The file that lists the objects is written last, synced, under its name at once: a snapshot is there or it is not.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::coordinator::backup::item::{self, DocumentItem};
+use crate::coordinator::backup::{BackupError, Counts, damaged, dump, frame, read};
+use crate::coordinator::database::Database;
+use crate::limits;
+use crate::shard::{self, Cut, ShardCopy, ShardError};
+use crate::storage::{ReadAs, StorageError};
+use crate::wire::hex;
+use crate::world::{Disk, Env, File, OpenMode, Pool};
+
+/// The version of the list.
+pub(super) const FORMAT: u32 = 1;
+
+/// What a snapshot consists of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    pub format: u32,
+    /// The settings of the database, as the first frame of a dump holds them.
+    pub settings: String,
+    /// Milliseconds since 1970.
+    pub taken_ms: u64,
+    pub live: u64,
+    pub deleted: u64,
+    pub locals: u64,
+    pub purges: u64,
+    /// Objects of documents that were read once.
+    pub base: Vec<String>,
+    /// Objects of documents of which the last one counts, also before those of `base`.
+    pub tail: Vec<String>,
+    /// Objects of local documents and purges.
+    pub others: Vec<String>,
+    /// Documents of `base` and `tail` that were purged before the end.
+    pub gone: Vec<String>,
+}
+
+/// A snapshot that was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The file that lists it, within the folder.
+    pub file: String,
+    /// What is in it.
+    pub counts: Counts,
+    /// Bytes of objects that were written.
+    pub written_bytes: u64,
+    /// Bytes of objects that were there already.
+    pub kept_bytes: u64,
+}
+
+/// Takes a snapshot of `database` into `folder`, which is made when missing.
+///
+/// # Errors
+/// [`BackupError::Shard`] when something of the database cannot be read: a snapshot is whole or not made.
+pub async fn snapshot(env: &Env, database: &Database, folder: &Path) -> Result<Snapshot, BackupError> {
+    let mut taking = Taking::begin(env, database, folder).await?;
+    for (index, copy) in database.all_copies().await?.into_iter().enumerate() {
+        taking.catch_up(copy, index).await?;
+        let mut rest = Vec::new();
+        taking.manifest.locals += dump::write_locals(copy, &mut rest).await?;
+        taking.manifest.purges += dump::write_purges(copy, &mut rest).await?;
+        if !rest.is_empty() {
+            let name = taking.objects.put(rest).await?;
+            taking.manifest.others.push(name);
+        }
+    }
+    let mut limit = limits::STEP_ROWS;
+    while !taking.finish(limit).await? {
+        for (index, copy) in database.all_copies().await?.into_iter().enumerate() {
+            taking.catch_up(copy, index).await?;
+        }
+        limit *= 2;
+    }
+    taking.write_list().await
+}
+
+/// How far a range was read.
+struct Place {
+    /// The last sequence when the snapshot began: documents up to it are read once, unless they change.
+    begun: u64,
+    since: u64,
+    /// The last purge when the snapshot began.
+    purged: u64,
+}
+
+struct Taking<'d> {
+    database: &'d Database,
+    objects: Objects,
+    manifest: Manifest,
+    places: Vec<Place>,
+    /// Frames of documents for the next object, of `base` or of `tail`.
+    frames: Vec<u8>,
+    in_tail: bool,
+}
+
+impl<'d> Taking<'d> {
+    async fn begin(env: &Env, database: &'d Database, folder: &Path) -> Result<Taking<'d>, BackupError> {
+        let mut places = Vec::new();
+        for copy in database.all_copies().await? {
+            let info = copy.info().await?;
+            places.push(Place { begun: info.update_seq, since: 0, purged: info.purge_seq });
+        }
+        let settings = String::from_utf8_lossy(&dump::settings(database).encode()).into_owned();
+        let manifest = Manifest { format: FORMAT, settings, ..Manifest::default() };
+        let objects = Objects { env: env.clone(), disk: env.disk(), folder: folder.into(), written: 0, kept: 0 };
+        Ok(Taking { database, objects, manifest, places, frames: Vec::new(), in_tail: false })
+    }
+
+    /// Reads what there is of a range, up to the end of its changes.
+    async fn catch_up(&mut self, copy: &ShardCopy, index: usize) -> Result<(), BackupError> {
+        loop {
+            let page = read::page(copy, self.places[index].since).await?;
+            if let Some(id) = page.skipped.first() {
+                let what = format!("document {:?} is damaged: a snapshot needs all of them", id.as_str());
+                return Err(ShardError::Storage(StorageError::Corrupt(what)).into());
+            }
+            for (seq, document) in &page.documents {
+                // One that changed meanwhile comes again, whatever of it could not be read.
+                if !self.contents(copy, document).await? {
+                    continue;
+                }
+                self.set_tail(*seq > self.places[index].begun).await?;
+                self.document(document).await?;
+            }
+            self.places[index].since = page.last_seq;
+            if page.end {
+                return self.cut_object().await;
+            }
+        }
+    }
+
+    /// Reads the rest of all ranges in one view; false when that is too much, or changed before its contents were read.
+    async fn finish(&mut self, limit: usize) -> Result<bool, BackupError> {
+        let shards: Vec<_> = self.database.all_copies().await?.into_iter().map(ShardCopy::id).collect();
+        let from: Vec<(u64, u64)> = self.places.iter().map(|place| (place.since, place.purged)).collect();
+        let cut = move |view: &dyn crate::storage::View| {
+            let ranges = shards.iter().zip(&from).map(|(shard, from)| shard::cut(view, *shard, *from, limit));
+            ranges.collect::<Result<Option<Vec<Cut>>, StorageError>>()
+        };
+        let storage = &self.database.context.storage;
+        let Some(cuts) = storage.read_on(Pool::Background, cut).await? else { return Ok(false) };
+        let mut last = Vec::new();
+        for (index, cut) in cuts.iter().enumerate() {
+            let copy = self.database.copy_of(index).await?;
+            for (id, fetched) in &cut.changed {
+                let document = item::document(id, &fetched.tree, fetched.found.clone());
+                let document = document.ok_or_else(|| damaged(format_args!("{:?} has no body", id.as_str())))?;
+                if !self.contents(copy, &document).await? {
+                    return Ok(false);
+                }
+                last.push(document);
+            }
+        }
+        self.set_tail(true).await?;
+        for document in &last {
+            self.document(document).await?;
+        }
+        self.cut_object().await?;
+        for cut in cuts {
+            self.manifest.live += cut.info.doc_count;
+            self.manifest.deleted += cut.info.doc_del_count;
+            self.manifest.gone.extend(cut.gone.iter().map(|id| id.as_str().to_owned()));
+        }
+        Ok(true)
+    }
+
+    async fn set_tail(&mut self, tail: bool) -> Result<(), BackupError> {
+        if self.in_tail != tail {
+            self.cut_object().await?;
+            self.in_tail = tail;
+        }
+        Ok(())
+    }
+
+    /// Adds a document to the object that is being filled. Small contents travel with it.
+    async fn document(&mut self, document: &DocumentItem) -> Result<(), BackupError> {
+        let copy = self.database.copy_of(self.database.map.index_of(&document.id)).await?;
+        dump::write_contents(copy, document, &mut self.frames, limits::BLOB_INLINE_BYTES as u64).await?;
+        frame::write(&mut self.frames, item::DOCUMENT, &document.encode())?;
+        let boundary = crc32fast::hash(document.id.as_str().as_bytes()) % limits::SNAPSHOT_OBJECT_DOCS == 0;
+        if boundary || self.frames.len() >= limits::SNAPSHOT_OBJECT_BYTES { self.cut_object().await } else { Ok(()) }
+    }
+
+    async fn cut_object(&mut self) -> Result<(), BackupError> {
+        if self.frames.is_empty() {
+            return Ok(());
+        }
+        let name = self.objects.put(std::mem::take(&mut self.frames)).await?;
+        if self.in_tail {
+            self.manifest.tail.push(name)
+        } else {
+            self.manifest.base.push(name)
+        }
+        Ok(())
+    }
+
+    /// Makes objects of a document's large contents; false when one is gone.
+    async fn contents(&mut self, copy: &ShardCopy, document: &DocumentItem) -> Result<bool, BackupError> {
+        let small = limits::BLOB_INLINE_BYTES as u64;
+        for attachment in document.contents().into_iter().filter(|a| a.stored_length > small) {
+            let name = hex::encode(&attachment.blob);
+            if self.objects.has(&name, attachment.stored_length).await? {
+                continue;
+            }
+            let mut reader = copy.blob_reader(attachment, ReadAs::Stored, None);
+            let mut object = self.objects.begin().await?;
+            loop {
+                match reader.next().await {
+                    Ok(Some(bytes)) => object.write(&self.objects.env, bytes.to_vec()).await?,
+                    Ok(None) => break,
+                    Err(StorageError::Corrupt(_)) if self.changed(copy, document).await? => return Ok(false),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            self.objects.name(object, &name).await?;
+        }
+        Ok(true)
+    }
+
+    /// Whether a document has other leaves by now.
+    async fn changed(&self, copy: &ShardCopy, document: &DocumentItem) -> Result<bool, BackupError> {
+        let now = copy.fetch(vec![(document.id.clone(), shard::Want::Tree)]).await?.pop().flatten();
+        let now: Vec<_> = now.iter().flat_map(|found| found.tree.leaves()).map(|leaf| leaf.rev).collect();
+        Ok(now != document.leaves.iter().map(|leaf| leaf.path.head()).collect::<Vec<_>>())
+    }
+
+    async fn write_list(mut self) -> Result<Snapshot, BackupError> {
+        let taken_ms = u64::try_from(self.objects.env.wall().as_millis()).unwrap_or(u64::MAX);
+        self.manifest.taken_ms = taken_ms;
+        let file = format!("databases/{}/{taken_ms:015}.json", file_name(&self.database.name));
+        // Invariant: numbers and texts always serialize.
+        let text = serde_json::to_string(&self.manifest).expect("a list serializes");
+        let text = format!("{text}\n{}\n", blake3::hash(text.as_bytes()).to_hex());
+        self.objects.write_file(&file, text.into_bytes()).await?;
+        let Manifest { live, deleted, locals, purges, .. } = self.manifest;
+        let counts = Counts { documents: live + deleted, locals, purges, skipped: 0 };
+        Ok(Snapshot { file, counts, written_bytes: self.objects.written, kept_bytes: self.objects.kept })
+    }
+}
+
+/// A database's name as that of a folder.
+pub(super) fn file_name(database: &str) -> String {
+    database.replace('/', "%2F")
+}
+
+/// The newest snapshot of a database in `folder`; `None` when there is none. Blocks.
+pub fn latest(disk: &dyn Disk, folder: &Path, database: &str) -> Result<Option<PathBuf>, BackupError> {
+    let dir = folder.join("databases").join(file_name(database));
+    if !disk.exists(&dir)? {
+        return Ok(None);
+    }
+    let names = disk.list(&dir)?.into_iter().map(|entry| entry.name);
+    Ok(names.filter(|name| name.ends_with(".json")).max().map(|name| dir.join(name)))
+}
+
+/// Where the object of that hash lies.
+pub(super) fn object_path(folder: &Path, name: &str) -> PathBuf {
+    folder.join("objects").join(name.get(..2).unwrap_or("xx")).join(name)
+}
+
+/// The files of a snapshot folder.
+struct Objects {
+    env: Env,
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    written: u64,
+    kept: u64,
+}
+
+/// An object whose hash is not known yet.
+struct Unnamed {
+    path: PathBuf,
+    file: Arc<dyn File>,
+    bytes: u64,
+}
+
+impl Unnamed {
+    async fn write(&mut self, env: &Env, bytes: Vec<u8>) -> Result<(), BackupError> {
+        let (file, at) = (Arc::clone(&self.file), self.bytes);
+        self.bytes += bytes.len() as u64;
+        Ok(env.blocking(Pool::Background, move || file.write_at(at, &bytes)).await?)
+    }
+}
+
+impl Objects {
+    /// Stores an object; answers its hash.
+    async fn put(&mut self, bytes: Vec<u8>) -> Result<String, BackupError> {
+        let name = blake3::hash(&bytes).to_hex().to_string();
+        if !self.has(&name, bytes.len() as u64).await? {
+            let mut object = self.begin().await?;
+            object.write(&self.env.clone(), bytes).await?;
+            self.name(object, &name).await?;
+        }
+        Ok(name)
+    }
+
+    /// Whether the object is there already, and counts it then.
+    async fn has(&mut self, name: &str, bytes: u64) -> Result<bool, BackupError> {
+        let (disk, path) = (Arc::clone(&self.disk), object_path(&self.folder, name));
+        let find = move || match disk.exists(&path)? {
+            true => disk.open(&path, OpenMode::Read)?.len().map(Some),
+            false => Ok(None),
+        };
+        let there = self.env.blocking(Pool::Background, find).await? == Some(bytes);
+        self.kept += if there { bytes } else { 0 };
+        Ok(there)
+    }
+
+    async fn begin(&self) -> Result<Unnamed, BackupError> {
+        let (disk, folder) = (Arc::clone(&self.disk), self.folder.clone());
+        let path = folder.join(format!("new-{:016x}", self.env.random_u64()));
+        let open = move || {
+            disk.create_dir_all(&folder)?;
+            let file = disk.open(&path, OpenMode::CreateNew)?;
+            std::io::Result::Ok(Unnamed { path, file, bytes: 0 })
+        };
+        Ok(self.env.blocking(Pool::Background, open).await?)
+    }
+
+    /// Makes an object durable under its name.
+    async fn name(&mut self, object: Unnamed, name: &str) -> Result<(), BackupError> {
+        self.written += object.bytes;
+        let path = object_path(&self.folder, name);
+        self.settle(object, path).await
+    }
+
+    async fn write_file(&self, file: &str, bytes: Vec<u8>) -> Result<(), BackupError> {
+        let mut object = self.begin().await?;
+        object.write(&self.env, bytes).await?;
+        self.settle(object, self.folder.join(file)).await
+    }
+
+    async fn settle(&self, object: Unnamed, path: PathBuf) -> Result<(), BackupError> {
+        let (disk, folder) = (Arc::clone(&self.disk), self.folder.clone());
+        let settle = move || {
+            object.file.sync()?;
+            let dir = path.parent().unwrap_or(&folder);
+            disk.create_dir_all(dir)?;
+            disk.rename(&object.path, &path)?;
+            for above in dir.ancestors().take_while(|above| above.starts_with(&folder)) {
+                disk.sync_dir(above)?;
+            }
+            std::io::Result::Ok(())
+        };
+        Ok(self.env.blocking(Pool::Background, settle).await?)
+    }
+}

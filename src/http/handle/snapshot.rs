@@ -1,0 +1,99 @@
+//! Online copies, an extension for server administrators: `POST /{db}/_snapshot`, `POST /{db}/_restore`,
+//! `POST /_node/{name}/_snapshot`. Folders are named below `[settee] snapshot_dir`, and lie nowhere else.
+
+use std::path::{Component, Path, PathBuf};
+
+use http::StatusCode;
+use serde_json::json;
+
+use super::super::{Context, Problem, Reply, Request, Result};
+use crate::auth::access::Class;
+use crate::coordinator::backup::{self, BackupError, Snapshot};
+use crate::world::Pool;
+
+impl From<BackupError> for Problem {
+    fn from(error: BackupError) -> Problem {
+        match error {
+            BackupError::Damaged(what) => {
+                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "snapshot_damaged", format!("The snapshot: {what}"))
+            }
+            BackupError::Io(what) => {
+                tracing::error!("a snapshot folder could not be used: {what}");
+                Problem::internal("The snapshot folder could not be used.")
+            }
+            BackupError::Database(error) => error.into(),
+            BackupError::Shard(error) => error.into(),
+        }
+    }
+}
+
+/// `POST /{db}/_snapshot` with `{"path": FOLDER}`
+///
+/// # Errors
+/// 403 without `[settee] snapshot_dir`, 400 for a path that leads out of it, and those of reading and writing.
+pub async fn take(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
+    let database = ctx.open(db, &request.user, Class::ServerAdmin)?;
+    let folder = folder(ctx, &mut request).await?.0;
+    let taken = backup::snapshot(&ctx.env, &database, &folder).await?;
+    Ok(Reply::value(StatusCode::CREATED, &told(db, &taken)))
+}
+
+/// `POST /_node/{name}/_snapshot` with `{"path": FOLDER}`: every database of the node, one after the other.
+///
+/// # Errors
+/// As [`take`]. A database that was deleted meanwhile is left out.
+pub async fn take_all(ctx: &Context, mut request: Request) -> Result<Reply> {
+    let folder = folder(ctx, &mut request).await?.0;
+    let mut done = Vec::new();
+    for name in ctx.coordinator.database_names(&Default::default()) {
+        let Ok(database) = ctx.coordinator.database(&name) else { continue };
+        match backup::snapshot(&ctx.env, &database, &folder).await {
+            Ok(taken) => done.push(told(&name, &taken)),
+            Err(_) if database.is_gone() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(Reply::value(StatusCode::CREATED, &json!({"ok": true, "databases": done})))
+}
+
+/// `POST /{db}/_restore` with `{"path": FOLDER, "db": NAME}`: makes `{db}` from the newest snapshot of NAME (default: of
+/// the same name).
+///
+/// # Errors
+/// 412 when there is such a database, 404 when there is no such snapshot, 500 when it is damaged.
+pub async fn restore(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
+    crate::auth::access::check(Class::ServerAdmin, &request.user, None)?;
+    let (folder, of) = folder(ctx, &mut request).await?;
+    let (disk, within, of) = (ctx.env.disk(), folder.clone(), of.unwrap_or_else(|| db.to_owned()));
+    let latest = ctx.env.blocking(Pool::Background, move || backup::latest(disk.as_ref(), &within, &of)).await?;
+    let list = latest.ok_or_else(|| Problem::not_found("no such snapshot"))?;
+    let restored = backup::restore(&ctx.env, &ctx.coordinator, (&folder, &list), Some(db)).await?;
+    let body = json!({"ok": true, "documents": restored.counts.documents, "taken_ms": restored.taken_ms});
+    Ok(Reply::value(StatusCode::CREATED, &body))
+}
+
+fn told(db: &str, taken: &Snapshot) -> serde_json::Value {
+    json!({
+        "ok": true,
+        "db_name": db,
+        "file": taken.file,
+        "documents": taken.counts.documents,
+        "bytes_written": taken.written_bytes,
+        "bytes_kept": taken.kept_bytes,
+    })
+}
+
+/// The folder that a body names, and the member `db` beside it.
+async fn folder(ctx: &Context, request: &mut Request) -> Result<(PathBuf, Option<String>)> {
+    let root = ctx.config.get("settee", "snapshot_dir").filter(|dir| !dir.is_empty());
+    let root = root.ok_or_else(|| Problem::forbidden("No [settee] snapshot_dir is configured on this node."))?;
+    request.require_json()?;
+    let body = request.json_object().await?;
+    let text = |name: &str| body.get(name).and_then(|value| value.as_str()).map(str::to_owned);
+    let path = text("path").ok_or_else(|| Problem::bad_request("`path` must name a folder below the snapshot_dir."))?;
+    let inside = Path::new(&path).components().all(|part| matches!(part, Component::Normal(_)));
+    if path.is_empty() || !inside {
+        return Err(Problem::bad_request("`path` must name a folder below the snapshot_dir."));
+    }
+    Ok((Path::new(&root).join(path), text("db")))
+}
