@@ -1,7 +1,7 @@
 //! Measures settee's storage beside plain redb: rates, latency of a commit, bytes and syncs per document.
 //!
-//! Run by `scripts/bench storage`. A document is three rows, as a shard keeps it: 300 bytes of body under its number, 60
-//! under its id, 60 under its sequence; ids are spread. `batch N`: one writer that commits N documents at a time.
+//! Run by `scripts/bench storage`. A document is three rows, as a shard keeps it: 300 bytes of body under its number,
+//! 60 under its id, 60 under its sequence; ids are spread. `batch N`: one writer that commits N documents at a time.
 //! `S stores`: 64 writers that commit one document at a time to S stores: shards for settee, whose committer groups
 //! them, files for redb. Every commit is durable when it returns. Bytes are those of /proc/self/io; what still waits in
 //! a memtable or in the page cache at the end is not in them, so that runs must be long enough for flushes.

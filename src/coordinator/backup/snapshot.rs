@@ -7,9 +7,9 @@
 //!
 //! Documents are read in the order of their changes and cut into objects behind ids whose CRC-32 ends in seven zero
 //! bits, so that an object stays the same as long as none of its documents changes. Writes go on meanwhile: what
-//! changes is read again, and the rest of it at last for all ranges in one view. So a snapshot is exactly the state of the
-//! moment of that view, which lies between request and answer; local documents and the purge log are read just before.
-//! Documents that were read twice stand in the `tail`, where the later one counts.
+//! changes is read again, and the rest of it at last for all ranges in one view. So a snapshot is exactly the state of
+//! the moment of that view, which lies between request and answer; local documents and the purge log are read just
+//! before. Documents that were read twice stand in the `tail`, where the later one counts.
 //!
 //! The file that lists the objects is written last, synced, under its name at once: a snapshot is there or it is not.
 

@@ -56,8 +56,8 @@ pub async fn take_all(ctx: &Context, mut request: Request) -> Result<Reply> {
     Ok(Reply::value(StatusCode::CREATED, &json!({"ok": true, "databases": done})))
 }
 
-/// `POST /{db}/_restore` with `{"path": FOLDER, "db": NAME}`: makes `{db}` from the newest snapshot of NAME (default: of
-/// the same name).
+/// `POST /{db}/_restore` with `{"path": FOLDER, "db": NAME}`: makes `{db}` from the newest snapshot of NAME (default:
+/// of the same name).
 ///
 /// # Errors
 /// 412 when there is such a database, 404 when there is no such snapshot, 500 when it is damaged.
