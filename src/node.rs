@@ -148,7 +148,7 @@ impl Node {
         self.peruser.abort();
         self.context.replicator.stop();
         let finished = self.server.stop().await;
-        self.context.cluster.stop();
+        self.context.cluster.close().await;
         self.context.coordinator.note_updates().await;
         finished
     }

@@ -142,6 +142,12 @@ fn full_disk(c: &Client) -> bool {
 /// A row's topic and whether the node behaves as the row says.
 type Check = (&'static str, fn(&Client) -> bool);
 
+fn members(c: &Client) -> bool {
+    let at = "/_node/_local/_nodes/ghost@127.0.0.1";
+    let wrong = || c.send("DELETE", &format!("{at}?rev=1-x"), &["Accept: */*"], "").status;
+    c.put(at, "{}").status == 201 && wrong() == 409 && c.send("DELETE", at, &["Accept: */*"], "").status == 200
+}
+
 const CHECKS: &[Check] = &[
     ("Content-Type of JSON", content_type),
     ("ETag of `_all_docs`", list_etag),
@@ -160,6 +166,7 @@ const CHECKS: &[Check] = &[
     ("`chttpd/authentication_handlers`", handlers_at_run_time),
     ("request headers that design functions see", secrets_of_requests),
     ("a disk that is nearly full", full_disk),
+    ("DELETE of `_nodes/{name}`", members),
 ];
 
 /// The topics of the table below the heading 'Deliberate differences'.

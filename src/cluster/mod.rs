@@ -72,6 +72,8 @@ struct Inner {
     port: Mutex<(Option<SocketAddr>, Option<Box<dyn Listener>>)>,
     enabling: tokio::sync::Mutex<()>,
     running: AtomicBool,
+    /// Whether the port is held.
+    accepting: watch::Sender<bool>,
     version: watch::Sender<u64>,
     stopping: watch::Sender<bool>,
 }
@@ -114,6 +116,7 @@ impl Cluster {
             port: Mutex::default(),
             enabling: tokio::sync::Mutex::default(),
             running: AtomicBool::new(false),
+            accepting: watch::Sender::new(false),
             version: watch::Sender::new(0),
             stopping: watch::Sender::new(false),
         }))
@@ -123,6 +126,14 @@ impl Cluster {
     pub fn stop(&self) {
         self.0.stopping.send_replace(true);
         self.0.handlers.0.write().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// As [`Cluster::stop`], and waits until the port is free for the next start.
+    pub async fn close(&self) {
+        self.stop();
+        self.0.port.lock().unwrap_or_else(PoisonError::into_inner).1.take();
+        // An error would mean that the flag's sender is gone; this node holds it.
+        let _ = self.0.accepting.subscribe().wait_for(|accepting| !accepting).await;
     }
 
     /// This node's name.

@@ -107,10 +107,19 @@ impl Cluster {
                 }
             }
             self.changed();
-            tokio::select! {
+            // Another process under this name says so, too: not faster than it can be noticed and mended.
+            let (mistaken, pause) = (self.is_mistaken_for(), Duration::from_millis(limits::CLUSTER_GOSSIP_RETRY_MS));
+            let due = tokio::select! {
                 biased;
                 _ = stopping.wait_for(|stop| *stop) => return,
-                changed = changes.changed() => if changed.is_err() { return },
+                () = self.0.env.sleep(pause), if mistaken => true,
+                changed = changes.changed() => match changed {
+                    Ok(()) => false,
+                    Err(_) => return,
+                },
+            };
+            if due {
+                self.publish_contact().await;
             }
         }
     }
@@ -249,8 +258,12 @@ async fn call_over(cluster: &Cluster, peer: &Arc<Peer>, session: Session) {
 }
 
 /// Accepts connections for as long as the node runs.
-pub(super) async fn accept(cluster: Cluster, mut listener: Box<dyn Listener>) {
+pub(super) async fn accept(cluster: Cluster, listener: Box<dyn Listener>) {
     let mut stopping = cluster.0.stopping.subscribe();
+    cluster.0.accepting.send_replace(true);
+    // Dropped after the listener.
+    let _end = Closed(cluster.clone());
+    let mut listener = listener;
     let places = Arc::new(tokio::sync::Semaphore::new(limits::CLUSTER_GREETINGS_MAX));
     loop {
         let next = async {
@@ -279,6 +292,15 @@ pub(super) async fn accept(cluster: Cluster, mut listener: Box<dyn Listener>) {
             }
             None => return,
         }
+    }
+}
+
+/// Notes that the port is closed, however its task ends.
+struct Closed(Cluster);
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        self.0.0.accepting.send_replace(false);
     }
 }
 

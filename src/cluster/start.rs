@@ -200,13 +200,20 @@ impl Cluster {
         Ok(())
     }
 
+    /// Whether this node is not where the others think.
+    pub(super) fn is_mistaken_for(&self) -> bool {
+        let address = self.contact();
+        let records = self.0.table.records();
+        let known = records.get(self.0.name.as_str()).map(|record| &record.contact.address);
+        !address.is_empty() && known.is_some_and(|known| *known != address)
+    }
+
     /// Tells where this node is, when that is not what the others think.
     pub(super) async fn publish_contact(&self) {
-        let address = self.contact();
-        let known = self.0.table.records().get(self.0.name.as_str()).map(|record| record.contact.address.clone());
-        if address.is_empty() || known.is_none_or(|known| known == address) {
+        if !self.is_mistaken_for() {
             return;
         }
+        let address = self.contact();
         let tell = move |record: &mut Record| {
             record.contact = Contact { address, count: record.contact.count + 1 };
         };
