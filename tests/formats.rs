@@ -1,9 +1,10 @@
-//! Data directories of older formats are read, and the commands that work on a directory: check, dump, load.
+//! Data directories of older formats are read; the commands that work on a directory, and snapshots of a running node.
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use flate2::read::GzDecoder;
 use tempfile::TempDir;
@@ -129,4 +130,90 @@ fn check_tells_damage_and_what_is_no_data_directory_by_its_exit_status() {
     let fresh = dir.path().join("fresh");
     let (status, said) = told(&["load", text(&fresh), "--in", text(&dir.path().join("partial"))]);
     assert_eq!((status, said.trim()), (Some(0), "db: 13 documents, 1 local documents, 1 purges"));
+}
+
+/// `adm` with the password `pass`, quick to check.
+const ADMIN: &str =
+    "admins/adm=-pbkdf2:sha256-129be219469150ccc09b580c633cd7e0b4f6fcaf8aba9efa5106148af327985b,scripts,10";
+
+/// A node; killed when dropped.
+struct Node {
+    child: std::process::Child,
+    address: String,
+}
+
+impl Node {
+    fn start(data: &Path, snapshots: &Path) -> Node {
+        let folder = format!("settee/snapshot_dir={}", text(snapshots));
+        let args = ["serve", "--data", text(data), "--port", "0", "--set", ADMIN, "--set", &folder];
+        let mut child = Command::new(env!("CARGO_BIN_EXE_settee"))
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program runs");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+        let (_, address) = line.trim().split_once("http://").expect("the line of readiness");
+        let address = address.trim_end_matches('/').to_owned();
+        Node { child, address }
+    }
+
+    /// Status and body of an answer to the administrator.
+    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).expect("a connection");
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Basic YWRtOnBhc3M=\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).expect("a request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        let status = answer.get(9..12).and_then(|status| status.parse().ok()).expect("a status");
+        (status, answer.split_once("\r\n\r\n").map_or_else(String::new, |(_, body)| body.to_owned()))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_snapshot_of_a_running_node_is_restored_there_and_elsewhere() {
+    let dir = TempDir::new().expect("a directory");
+    let (data, snapshots) = (dir.path().join("data"), dir.path().join("snapshots"));
+    let node = Node::start(&data, &snapshots);
+    for (method, path, body) in
+        [("PUT", "/db?q=2", ""), ("PUT", "/db/a", r#"{"n":1}"#), ("PUT", "/db/b", "{}"), ("PUT", "/db/_local/l", "{}")]
+    {
+        let (status, answer) = node.ask(method, path, body);
+        assert_eq!(status, 201, "{path}: {answer}");
+    }
+    let (status, answer) = node.ask("POST", "/db/_snapshot", r#"{"path":"daily"}"#);
+    assert!(status == 201 && answer.contains("\"documents\":2"), "{status} {answer}");
+    for path in ["../daily", "/daily", "", "a/../../b"] {
+        let (status, answer) = node.ask("POST", "/db/_snapshot", &format!(r#"{{"path":"{path}"}}"#));
+        assert_eq!(status, 400, "{path}: {answer}");
+    }
+    let (status, answer) = node.ask("POST", "/again/_restore", r#"{"path":"daily","db":"db"}"#);
+    assert_eq!(status, 201, "{answer}");
+    let (_, answer) = node.ask("GET", "/again/a", "");
+    assert!(answer.contains("\"n\":1"), "{answer}");
+    assert_eq!(node.ask("POST", "/again/_restore", r#"{"path":"daily","db":"db"}"#).0, 412);
+    assert_eq!(node.ask("POST", "/other/_restore", r#"{"path":"daily"}"#).0, 404);
+    let (status, answer) = node.ask("POST", "/_node/_local/_snapshot", r#"{"path":"node"}"#);
+    assert!(status == 201 && answer.contains("\"db_name\":\"again\""), "{status} {answer}");
+    drop(node);
+    let fresh = dir.path().join("fresh");
+    let from = snapshots.join("daily");
+    let restored = told(&["restore", text(&from), "--data", text(&fresh), "--db", "db", "--as", "new"]);
+    assert!(restored.0 == Some(0) && restored.1.starts_with("new: 2 documents"), "{restored:?}");
+    let (status, checked) = told(&["check", text(&fresh)]);
+    assert!(status == Some(0) && checked.starts_with("1 databases, 2 shards, 2 documents"), "{checked}");
+    let (status, said) = told(&["restore", text(&from), "--data", text(&fresh), "--db", "missing"]);
+    assert!(status == Some(1) && said.contains("no snapshot of that database"), "{said}");
 }

@@ -13,7 +13,9 @@ use super::upgrade;
 use super::{ShardError, ShardId, ShardInfo};
 use crate::document::render::Attachment;
 use crate::storage::planted::Planted;
-use crate::storage::{BlobReader, BlobWriter, KeyRange, ReadAs, StageMode, Storage, StorageError, View, WriteView};
+use crate::storage::{
+    BlobReader, BlobWriter, CommitError, KeyRange, ReadAs, StageMode, Storage, StorageError, View, WriteView,
+};
 use crate::world::Pool;
 
 /// The kind byte of the records of views, see `index/keys.rs`.
@@ -155,7 +157,11 @@ impl ShardCopy {
             }
             work(view).map(Ok)
         };
-        self.0.storage.committer().submit(job).await?
+        let outcome = self.0.storage.committer().submit(job).await;
+        if let Err(CommitError::Storage(StorageError::Corrupt(what))) = &outcome {
+            self.0.storage.damage().note(what);
+        }
+        outcome?
     }
 
     /// Runs one bounded step on the records that other layers keep in the shard: for indexes.
