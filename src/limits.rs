@@ -319,6 +319,10 @@ pub const SCRIPT_JS_STACK_BYTES: usize = 512 << 10;
 pub const SCRIPT_TIMEOUT_MS: u64 = 5_000;
 /// Documents given to a worker at once: bounds how long the next caller waits behind honest functions.
 pub const SCRIPT_DOCS_PER_JOB: usize = 50;
+/// Bytes of one line of a query server of another language: as much as its functions' memory in our own.
+pub const QUERY_SERVER_LINE_BYTES: usize = 64 << 20;
+/// Jobs of one call that run at once: a build maps on some workers and leaves others for filters and validation.
+pub const SCRIPT_JOBS_PER_CALL: usize = 2;
 /// Characters of a line that a function logs; the rest is cut.
 pub const SCRIPT_LOG_CHARS: usize = 1000;
 /// Generations of a document's history that functions see, as in CouchDB (`query_server_config/revs_limit`).
@@ -343,6 +347,8 @@ pub const INDEX_PAUSE_MAX: Duration = Duration::from_millis(200);
 pub const AUTOUPDATE_PAUSE: Duration = Duration::from_secs(5);
 /// Databases whose views are brought up to date at once, without anybody waiting for them.
 pub const AUTOUPDATE_AT_ONCE: usize = 4;
+/// Reductions of blocks of rows that one index of a range keeps, of about 250 bytes each: some 2 million rows.
+pub const REDUCTIONS_PER_INDEX: usize = 16_384;
 /// Documents of one batch of a build: with their rows it is one commit, and what a crash makes the builder repeat.
 pub const INDEX_BATCH_DOCS: usize = 256;
 /// Purges that one step of a build takes in.

@@ -34,6 +34,7 @@ mod skip;
 mod span;
 mod validate;
 pub mod view;
+mod view_groups;
 mod view_reduce;
 pub mod write;
 

@@ -14,6 +14,7 @@ use crate::coordinator::design::DesignLookupError;
 use crate::coordinator::error::ReadError;
 use crate::coordinator::read::{RowDoc, conflicts};
 use crate::coordinator::sift::share;
+use crate::coordinator::view_groups::GroupLane;
 use crate::document::collate::Collator;
 use crate::document::id::DocId;
 use crate::document::json::Value;
@@ -240,6 +241,7 @@ impl DatabaseView {
             spans: spans.places,
             batch: query.likely,
             lanes: Vec::new(),
+            group_lanes: Vec::new(),
             indexes,
             left: query.limit,
             skip: query.skip,
@@ -301,12 +303,13 @@ pub struct ViewRows {
     headers: Vec<Header>,
     /// Bytes of the partition in places.
     pub(super) prefix: usize,
-    indexes: Vec<ViewIndex>,
+    pub(super) indexes: Vec<ViewIndex>,
     spans: VecDeque<VecDeque<Places>>,
     /// Rows to read next, of all ranges together.
     batch: usize,
     /// One per index, for the span being read.
     lanes: Vec<Lane>,
+    pub(super) group_lanes: Vec<GroupLane>,
     pub(super) skip: u64,
     pub(super) left: u64,
     /// A row that was read too far.
@@ -404,6 +407,7 @@ impl ViewRows {
         let Some(places) = self.spans.pop_front() else { return false };
         let lane = |_: &ViewIndex| Lane { rows: VecDeque::new(), rest: places.clone() };
         self.lanes = self.indexes.iter().map(lane).collect();
+        self.group_lanes = self.indexes.iter().map(|_| GroupLane::new(places.clone())).collect();
         true
     }
 

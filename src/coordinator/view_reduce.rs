@@ -1,6 +1,6 @@
 //! Reduced queries of views: the merged rows added up group by group.
 //!
-//! Built-in functions take rows as they come. A script's function is called with bounded numbers of rows, and then
+//! Built-in functions have parts of their own, see `view_groups`. A script's function is called with bounded numbers of rows, and then
 //! always once more with what it made of them, as CouchDB 3.5 was measured to do; calls of several groups go to the
 //! engine together.
 
@@ -81,20 +81,6 @@ impl ViewRows {
         }
         self.unread(row);
         Ok(None)
-    }
-
-    async fn builtin_groups(&mut self, grouping: Grouping, reduce: &Reduce) -> Result<Vec<GroupRow>, ViewError> {
-        let mut out = Vec::new();
-        while out.len() < limits::GROUPS_PER_PAGE {
-            let Some((first, mark, key)) = self.next_group(grouping).await? else { break };
-            let Some(mut reduction) = reduce.begin(&self.view.collator, self.query.descending) else { break };
-            reduction.add(&first)?;
-            while let Some(row) = self.next_of_group(grouping, &mark).await? {
-                reduction.add(&row)?;
-            }
-            out.push(GroupRow { key, value: Ok(reduction.finish()) });
-        }
-        Ok(out)
     }
 
     async fn script_groups(&mut self, grouping: Grouping, source: &str) -> Result<Vec<GroupRow>, ViewError> {

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 
 use super::keys::{self, Part};
 use super::record::{COLLATION_VERSION, DocRows, Header, Row};
+use super::sums::Sums;
 use super::{IndexError, Mapped, Signature, ViewIndex};
 use crate::document::id::DocId;
 use crate::document::render::{RenderOptions, render};
@@ -236,21 +237,25 @@ impl ViewIndex {
         let (shard, signature) = (self.copy.id(), self.definition.signature);
         let keeps_old = self.copy.planted().has(Bug::StaleIndexRow);
         let from = if mutated(Mutation::IndexPositionFirst) { self.write_position(to).await? } else { from };
+        self.slot.sums(Sums::begin_write);
         let written = self.copy.write_records(move |view| {
             let key = keys::key(shard, signature, Part::Header, b"");
             let stored = view.get(&key)?.map(|bytes| Header::decode(&bytes)).transpose()?;
             if stored.is_some_and(|stored| stored != from) {
                 return Ok(Err(Moved));
             }
-            let mut header = to;
+            let (mut header, mut places) = (to, Vec::new());
             for entry in entries {
-                replace(view, (shard, signature), &mut header, entry, keeps_old)?;
+                replace(view, (shard, signature), (&mut header, &mut places), entry, keeps_old)?;
             }
             view.put(key, header.encode());
-            Ok(Ok(header))
+            Ok(Ok((header, places)))
         });
-        match written.await? {
-            Ok(header) => {
+        let written = written.await;
+        let places = written.as_ref().ok().and_then(|done| done.as_ref().ok()).map(|(_, places)| places.as_slice());
+        self.slot.sums(|sums| sums.end_write(places));
+        match written? {
+            Ok((header, _)) => {
                 self.slot.change(|known| known.header = Some(header));
                 Ok(header)
             }
@@ -309,11 +314,11 @@ pub(super) async fn remove(copy: &crate::shard::ShardCopy, signature: Signature)
     copy.remove_records(range).await
 }
 
-/// Puts a document's rows in place of those before; `keeps_old`: a planted bug, the old ones stay.
+/// Puts a document's rows in place of those before and notes the places that change; `keeps_old`: a planted bug, the old ones stay.
 fn replace(
     view: &mut WriteView<'_>,
     (shard, signature): (ShardId, Signature),
-    header: &mut Header,
+    (header, places): (&mut Header, &mut Vec<Vec<u8>>),
     entry: Entry,
     keeps_old: bool,
 ) -> Result<(), StorageError> {
@@ -331,7 +336,9 @@ fn replace(
         header.active -= old.active;
         let stays = keeps_old || (entry.rows.is_empty() && mutated(Mutation::ViewRowStays));
         for (n, sort) in old.sorts.iter().enumerate().filter(|_| !stays) {
-            view.delete(at(sort, n));
+            let key = at(sort, n);
+            places.push(key[keys::PREFIX..].to_vec());
+            view.delete(key);
         }
         if entry.rows.is_empty() {
             view.delete(doc_key.clone());
@@ -345,6 +352,7 @@ fn replace(
         new.external += (key.len() + value.len() + id.len()) as u64;
         let (place, row) = (at(&sort, n), Row::encode(sort.len(), &key, &value));
         new.active += (place.len() - keys::PREFIX + row.len()) as u64;
+        places.push(place[keys::PREFIX..].to_vec());
         view.put(place, row);
         new.sorts.push(sort);
     }

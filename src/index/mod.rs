@@ -7,17 +7,19 @@
 //! design document names any more. Which functions make rows is decided above: see [`Mapper`].
 //!
 //! Promises: rows are those of documents as they were at the header's position or later; an index of unknown sort keys
-//! is built anew. Offsets and reductions still cost a scan of their rows.
+//! is built anew. Offsets and built-in reductions add up blocks of rows (`sums.rs`, `groups.rs`).
 
 mod build;
 mod cleanup;
 mod definition;
+mod groups;
 mod keys;
 pub mod mango;
 mod mapper;
 mod read;
 mod record;
 pub mod reduce;
+mod sums;
 mod tasks;
 
 use std::collections::BTreeMap;
@@ -32,14 +34,16 @@ use crate::limits;
 use crate::script::ScriptError;
 use crate::shard::{ShardCopy, ShardError, ShardId};
 use crate::world::Env;
+use sums::Sums;
 use tasks::Tasks;
 
 pub use definition::{Definition, JAVASCRIPT, Signature, design_signature};
+pub use groups::{GroupBy, GroupError, GroupPage, GroupPart};
 pub use keys::{KeyBound, KeySpan, Places, partition_prefix};
 pub use mapper::{Mapped, Mapper, ScriptMapper};
 pub use read::RowPage;
 pub use record::{Header, Row};
-pub use reduce::{Grouping, InvalidValue, Reduce, Reduction};
+pub use reduce::{Grouping, InvalidValue, Partial, Reduce, Reduction};
 pub use tasks::{IndexTask, Owner};
 
 /// Why an index could not be built or read.
@@ -84,8 +88,9 @@ struct Slot {
     writer: AsyncMutex<()>,
     /// Builds that run or wait.
     builders: AtomicUsize,
-    // A blocking lock: never held across an await.
+    // Blocking locks: never held across an await.
     known: Mutex<Known>,
+    sums: Mutex<Sums>,
 }
 
 /// What is known of an index without reading it: all its writers are of this node and say so here.
@@ -107,8 +112,13 @@ impl Slot {
         change(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
+    fn sums<T>(&self, work: impl FnOnce(&mut Sums) -> T) -> T {
+        work(&mut self.sums.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// The index is being removed, or was.
     fn forget(&self) {
+        self.sums(Sums::clear);
         self.change(|known| *known = Known { removals: known.removals + 1, ..Known::default() });
     }
 }

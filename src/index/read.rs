@@ -38,29 +38,6 @@ impl ViewIndex {
         let read = move |view: &dyn View, shard| step(view, (shard, signature), places, direction, limit);
         self.copy.read_records(Pool::Foreground, read).await
     }
-
-    /// How many rows there are in `places`. Costs a scan of their keys.
-    pub async fn count(&self, places: Places) -> Result<u64, ShardError> {
-        if places.is_empty() {
-            return Ok(0);
-        }
-        let mut rest = Some(places.range(self.copy.id(), self.definition.signature));
-        let mut count = 0;
-        while let Some(range) = rest.take() {
-            let step = move |view: &dyn View, _| {
-                let mut rows = 0;
-                let rest = bounded_scan(view, range, Direction::Forward, |_, _| {
-                    rows += 1;
-                    Ok(ControlFlow::Continue(()))
-                })?;
-                Ok((rows, rest))
-            };
-            let (rows, more) = self.copy.read_records(Pool::Foreground, step).await?;
-            count += rows;
-            rest = more;
-        }
-        Ok(count)
-    }
 }
 
 fn step(

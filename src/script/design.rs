@@ -5,6 +5,7 @@
 
 use super::ScriptError;
 use crate::document::json::{Object, Value};
+use crate::document::selector::Selector;
 
 /// Why a design document is refused.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,6 +100,9 @@ pub(super) fn check(body: &Object, partitioned: bool) -> Result<Vec<Source>, Des
     each(body, "shows", STRING_OR_OBJECT)?;
     each(body, "updates", STRING_OR_OBJECT)?;
     typed(body, "", "validate_doc_update", if is_query { STRING_OR_OBJECT } else { STRING })?;
+    if let Some(selector @ Value::Object(_)) = body.get("validate_doc_update") {
+        Selector::parse(selector).map_err(|error| invalid(format!("`validate_doc_update`: {}", error.reason)))?;
+    }
     views(body, is_query)
 }
 
@@ -191,6 +195,10 @@ mod tests {
             (r#"{"rewrites":{}}"#, "`rewrites` field must have array or string type"),
             (r#"{"validate_doc_update":{}}"#, "`validate_doc_update` field must have string type"),
             (r#"{"options":{"local_seq":1}}"#, "`options.local_seq` field must have boolean type"),
+            (
+                r#"{"language":"query","validate_doc_update":{"a":{"$no":1}}}"#,
+                "`validate_doc_update`: Invalid operator: $no",
+            ),
             (r#"{"language":7}"#, "`language` field must have string type"),
         ] {
             assert_eq!(checked(text), Err(invalid(reason.to_owned())), "{text}");

@@ -1,11 +1,15 @@
-//! JavaScript functions of design documents: validation, filters, maps.
+//! Functions of design documents: validation, filters, maps. JavaScript runs here, other languages in programs of their
+//! own (`external.rs`).
 //!
 //! [`Scripts`] runs them on a few workers. A call waits for a free worker, then runs to its end there: a function that
 //! never returns costs its own request the time limit and a worker for as long. Each worker keeps the runtimes of the
 //! design documents that it ran last, so that a function is compiled once. What functions see and how their answers are
 //! read is written in `driver.js`; `design` checks design documents before they are stored.
 
+mod declared;
 pub mod design;
+mod engine;
+mod external;
 mod program;
 mod render;
 mod sandbox;
@@ -16,14 +20,17 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::config::Config;
+use crate::document::collate::Collator;
 use crate::document::json::{Object, Value};
 use crate::limits;
-use crate::world::{Env, Worker};
+use crate::world::{Env, Pool, Worker};
 
 pub use design::DesignError;
+use engine::Engine;
 pub use program::Program;
 pub use render::Rendering;
 use sandbox::Sandbox;
@@ -97,6 +104,8 @@ pub struct Scripts(Arc<Inner>);
 struct Inner {
     env: Env,
     config: Config,
+    /// Compares values in selectors.
+    collator: Collator,
     /// One permit per worker.
     free: Arc<Semaphore>,
     /// One permit per call that runs or waits.
@@ -119,7 +128,7 @@ struct Seat {
 
 /// Runtimes, the last used at the end.
 #[derive(Default)]
-struct Shelf(Vec<(Key, Sandbox)>);
+struct Shelf(Vec<(Key, Engine)>);
 
 type Key = [u8; 32];
 
@@ -129,16 +138,17 @@ impl Shelf {
         &mut self,
         env: &Env,
         program: &Program,
-        work: impl FnOnce(&mut Sandbox) -> Result<T, ScriptError>,
+        command: Option<&[String]>,
+        work: impl FnOnce(&mut Engine) -> Result<T, ScriptError>,
     ) -> Result<T, ScriptError> {
         let key = program.key();
-        let mut sandbox = match self.0.iter().position(|(kept, _)| *kept == key) {
+        let mut engine = match self.0.iter().position(|(kept, _)| *kept == key) {
             Some(at) => self.0.remove(at).1,
-            None => Sandbox::new(env, program.text())?,
+            None => Engine::new(env, program, command)?,
         };
-        let done = work(&mut sandbox);
-        if !sandbox.broken {
-            self.0.push((key, sandbox));
+        let done = work(&mut engine);
+        if !engine.is_broken() {
+            self.0.push((key, engine));
         }
         if self.0.len() > limits::SCRIPT_RUNTIMES_KEPT {
             self.0.remove(0);
@@ -167,6 +177,7 @@ impl Scripts {
         Scripts(Arc::new(Inner {
             env: env.clone(),
             config: config.clone(),
+            collator: Collator::new(),
             free: Arc::new(Semaphore::new(limits::SCRIPT_WORKERS)),
             queue: Arc::new(Semaphore::new(limits::SCRIPT_QUEUE)),
             seats: Mutex::default(),
@@ -225,24 +236,26 @@ impl Scripts {
         &self,
         program: &Program,
         docs: Vec<D>,
-        work: impl Fn(&mut Sandbox, D, Duration) -> Result<T, ScriptError> + Clone + Send + 'static,
+        work: impl Fn(&mut Engine, D, Duration) -> Result<T, ScriptError> + Clone + Send + 'static,
     ) -> Result<Vec<Result<T, ScriptError>>, ScriptError>
     where
         D: Send + 'static,
         T: Send + 'static,
     {
-        program.check_language()?;
-        let mut out = Vec::with_capacity(docs.len());
+        let command = self.command(program)?;
         let mut docs = docs.into_iter().peekable();
+        let mut chunks: Vec<Vec<D>> = Vec::new();
         while docs.peek().is_some() {
-            let chunk: Vec<D> = docs.by_ref().take(limits::SCRIPT_DOCS_PER_JOB).collect();
-            let (of_job, work) = (program.clone(), work.clone());
+            chunks.push(docs.by_ref().take(limits::SCRIPT_DOCS_PER_JOB).collect());
+        }
+        let jobs = chunks.into_iter().map(|chunk| {
+            let (of_job, work, command) = (program.clone(), work.clone(), command.clone());
             let job = move |env: &Env, shelf: &mut Shelf, limit: Duration| {
                 let mut cut_off = None;
                 let one = |doc| {
                     let result = match &cut_off {
                         Some(error) => Err(ScriptError::clone(error)),
-                        None => shelf.with(env, &of_job, |sandbox| work(sandbox, doc, limit)),
+                        None => shelf.with(env, &of_job, command.as_deref(), |engine| work(engine, doc, limit)),
                     };
                     if let Err(error @ (ScriptError::Timeout | ScriptError::Engine { .. })) = &result {
                         cut_off = Some(error.clone());
@@ -251,9 +264,20 @@ impl Scripts {
                 };
                 chunk.into_iter().map(one).collect::<Vec<_>>()
             };
-            out.extend(self.run(program.key(), job).await?);
+            self.run(program.key(), job)
+        });
+        let done: Vec<Vec<_>> = stream::iter(jobs).buffered(limits::SCRIPT_JOBS_PER_CALL).try_collect().await?;
+        Ok(done.into_iter().flatten().collect())
+    }
+
+    /// How to start the program for a language that does not run here: `[query_servers]`.
+    fn command(&self, program: &Program) -> Result<Option<Arc<[String]>>, ScriptError> {
+        let Some(language) = program.language() else { return Ok(None) };
+        let command = self.0.config.text("query_servers", language, "");
+        match external::words(&command) {
+            words if words.is_empty() => Err(ScriptError::UnknownLanguage { language: language.to_owned() }),
+            words => Ok(Some(words.into())),
         }
-        Ok(out)
     }
 
     /// Asks `validate_doc_update` of a design document about edits; one answer for each. A design document without
@@ -266,8 +290,13 @@ impl Scripts {
         let Some(source) = program.validator().map(str::to_owned) else {
             return Ok(edits.iter().map(|_| Ok(Verdict::Accepted)).collect());
         };
-        let ask = move |sandbox: &mut Sandbox, edit: Arc<Arguments>, limit| {
-            let answer = sandbox.call("validate", [&source, &edit.0, ""], limit)?;
+        if program.is_declarative() {
+            let collator = self.0.collator.clone();
+            let judge = move || edits.iter().map(|edit| declared::judge(&source, &edit.0, &collator)).collect();
+            return Ok(self.0.env.blocking(Pool::Foreground, judge).await);
+        }
+        let ask = move |engine: &mut Engine, edit: Arc<Arguments>, limit| {
+            let answer = engine.call("validate", [&source, &edit.0, ""], limit)?;
             let member = |name| answer.as_object().and_then(|answer| answer.get(name)).cloned();
             Ok(match (member("forbidden"), member("unauthorized")) {
                 (Some(reason), _) => Verdict::Forbidden(reason),
@@ -288,8 +317,8 @@ impl Scripts {
         docs: Vec<String>,
     ) -> Result<Vec<bool>, ScriptError> {
         let (source, req) = (program.filter(name)?.to_owned(), Arc::clone(req));
-        let ask = move |sandbox: &mut Sandbox, doc: String, limit| {
-            let answer = sandbox.call("filter", [&source, &doc, &req], limit)?;
+        let ask = move |engine: &mut Engine, doc: String, limit| {
+            let answer = engine.call("filter", [&source, &doc, &req], limit)?;
             Ok(answer.as_object().and_then(|answer| answer.get("pass")).and_then(Value::as_bool) == Some(true))
         };
         self.each(program, docs, ask).await?.into_iter().collect()
@@ -305,8 +334,8 @@ impl Scripts {
     ) -> Result<Vec<Vec<Vec<Value>>>, ScriptError> {
         let sources = Value::Array(sources.iter().map(|source| Value::from(*source)).collect()).to_vec();
         let sources = String::from_utf8_lossy(&sources).into_owned();
-        let ask = move |sandbox: &mut Sandbox, doc: String, limit| {
-            let answer = sandbox.call("map", [&sources, &doc, ""], limit)?;
+        let ask = move |engine: &mut Engine, doc: String, limit| {
+            let answer = engine.call("map", [&sources, &doc, ""], limit)?;
             let rows = |of_one: &Value| of_one.as_array().map(<[Value]>::to_vec).unwrap_or_default();
             let lists = answer.as_object().and_then(|answer| answer.get("rows")).and_then(Value::as_array);
             Ok(lists.unwrap_or_default().iter().map(rows).collect())
@@ -324,8 +353,8 @@ impl Scripts {
         again: bool,
     ) -> Result<Vec<Value>, ScriptError> {
         let source = source.to_owned();
-        let ask = move |sandbox: &mut Sandbox, input: String, limit| {
-            let answer = sandbox.call("reduce", [&source, &input, if again { "again" } else { "" }], limit)?;
+        let ask = move |engine: &mut Engine, input: String, limit| {
+            let answer = engine.call("reduce", [&source, &input, if again { "again" } else { "" }], limit)?;
             Ok(answer.as_object().and_then(|answer| answer.get("value")).cloned().unwrap_or(Value::Null))
         };
         self.each(program, inputs, ask).await?.into_iter().collect()
@@ -350,6 +379,12 @@ impl Scripts {
         // No program has this key: the runtime is used once.
         self.run([0; 32], job).await?
     }
+}
+
+/// A line that a function wrote, cut to what a log takes.
+fn log_line(text: &str) -> &str {
+    let end = text.char_indices().nth(limits::SCRIPT_LOG_CHARS).map_or(text.len(), |(at, _)| at);
+    &text[..end]
 }
 
 /// What `validate_doc_update` is called with, as the text of a JSON array: shared by all that are asked.

@@ -17,7 +17,21 @@ struct Inner {
     /// Its JSON text, with `_id` and `_rev`: what functions see as `this` and modules are taken from.
     text: String,
     body: Object,
+    validator: Option<String>,
     key: [u8; 32],
+}
+
+/// The language of design documents that hold selectors and indexes.
+pub(super) const QUERY: &str = "query";
+
+fn validator(body: &Object) -> Option<String> {
+    match body.get("validate_doc_update")? {
+        Value::String(source) => Some(source.clone()),
+        selector @ Value::Object(_) if body.get("language").and_then(Value::as_str) == Some(QUERY) => {
+            Some(String::from_utf8_lossy(&selector.to_vec()).into_owned())
+        }
+        _ => None,
+    }
 }
 
 impl fmt::Debug for Program {
@@ -38,7 +52,8 @@ impl Program {
         let text = String::from_utf8_lossy(&text).into_owned();
         let mut hasher = blake3::Hasher::new();
         hasher.update(owner.as_bytes()).update(&[0]).update(text.as_bytes());
-        Program(Arc::new(Inner { id: id.clone(), text, body, key: hasher.finalize().into() }))
+        let (validator, key) = (validator(&body), hasher.finalize().into());
+        Program(Arc::new(Inner { id: id.clone(), text, body, validator, key }))
     }
 
     /// The design document's id.
@@ -60,17 +75,19 @@ impl Program {
         &self.0.text
     }
 
-    /// [`ScriptError::UnknownLanguage`] unless its functions are JavaScript.
-    pub(super) fn check_language(&self) -> Result<(), ScriptError> {
-        match self.0.body.get("language").and_then(Value::as_str) {
-            None | Some("javascript") => Ok(()),
-            Some(other) => Err(ScriptError::UnknownLanguage { language: other.to_owned() }),
-        }
+    /// The language of its functions; `None`: JavaScript.
+    pub(super) fn language(&self) -> Option<&str> {
+        self.0.body.get("language").and_then(Value::as_str).filter(|language| *language != "javascript")
     }
 
-    /// The source of `validate_doc_update`, if it has any.
+    /// The source of `validate_doc_update`, if it has any; of the language `query`, its selector as JSON text.
     pub fn validator(&self) -> Option<&str> {
-        self.0.body.get("validate_doc_update").and_then(Value::as_str)
+        self.0.validator.as_deref()
+    }
+
+    /// Whether its functions are selectors.
+    pub(super) fn is_declarative(&self) -> bool {
+        self.language() == Some(QUERY)
     }
 
     /// The source of `filters.{name}`.

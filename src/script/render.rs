@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::sandbox::Sandbox;
+use super::engine::Engine;
 use super::{Program, ScriptError, Scripts};
 use crate::document::json::Object;
 
@@ -33,12 +33,12 @@ impl Scripts {
         req: &Arc<str>,
     ) -> Result<Object, ScriptError> {
         let (source, req) = (source.to_owned(), Arc::clone(req));
-        let ask = move |sandbox: &mut Sandbox, given: String, limit| {
+        let ask = move |engine: &mut Engine, given: String, limit| {
             let answer = match kind {
-                Rendering::List => sandbox.call("list", [&source, &given, &req], limit),
-                Rendering::Rewrite => sandbox.call("rewrite", [&source, &req, ""], limit),
-                Rendering::Show => sandbox.call("show", [&source, &given, &req], limit),
-                Rendering::Update => sandbox.call("update", [&source, &given, &req], limit),
+                Rendering::List => engine.call("list", [&source, &given, &req], limit),
+                Rendering::Rewrite => engine.call("rewrite", [&source, &req, ""], limit),
+                Rendering::Show => engine.call("show", [&source, &given, &req], limit),
+                Rendering::Update => engine.call("update", [&source, &given, &req], limit),
             };
             Ok(answer?.as_object().cloned().unwrap_or_default())
         };

@@ -112,10 +112,8 @@ fn install(ctx: &Ctx<'_>, env: &Env, design: &str) -> rquickjs::Result<()> {
     driver.call::<_, ()>((host, design))
 }
 
-/// A line that a function wrote, cut to what a log takes.
 fn log(text: &str) {
-    let end = text.char_indices().nth(limits::SCRIPT_LOG_CHARS).map_or(text.len(), |(at, _)| at);
-    tracing::info!(target: "script", "{}", &text[..end]);
+    tracing::info!(target: "script", "{}", super::log_line(text));
 }
 
 /// The driver's answer, or what it says went wrong.

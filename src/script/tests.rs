@@ -183,3 +183,98 @@ fn design_documents_are_compiled_before_they_are_stored() {
         assert_eq!(scripts.check_design(body.as_object().unwrap(), false).await, Ok(()));
     });
 }
+
+/// A query server with functions in Python.
+const PYTHON: &str = r#"
+import json, sys
+maps, designs = [], {}
+def function(source):
+    scope = {}
+    exec(source, scope)
+    return scope["f"]
+def answer(command):
+    name, rest = command[0], command[1:]
+    if name == "reset":
+        maps.clear()
+        return True
+    if name == "add_fun":
+        maps.append(function(rest[0]))
+        return True
+    if name == "map_doc":
+        print(json.dumps(["log", "a document"]))
+        return [[list(row) for row in made(rest[0])] for made in maps]
+    if name == "reduce":
+        return [True, [function(source)([row[1] for row in rest[1]]) for source in rest[0]]]
+    if name == "rereduce":
+        return [True, [function(source)(rest[1]) for source in rest[0]]]
+    if name == "ddoc" and rest[0] == "new":
+        designs[rest[1]] = rest[2]
+        return True
+    design, path, args = designs[rest[0]], rest[1], rest[2]
+    if path[0] == "validate_doc_update":
+        return function(design["validate_doc_update"])(*args)
+    source = design[path[0]][path[1]]
+    if path[0] == "filters":
+        return [True, [function(source)(doc, args[1]) for doc in args[0]]]
+    return ["resp", function(source)(*args)]
+for line in sys.stdin:
+    try:
+        out = answer(json.loads(line))
+    except Exception as error:
+        out = ["error", type(error).__name__, str(error)]
+    print(json.dumps(out), flush=True)
+"#;
+
+#[test]
+fn functions_of_another_language_run_in_their_query_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = dir.path().join("server.py");
+    std::fs::write(&server, PYTHON).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let env = tokio_host::env(runtime.handle().clone());
+    let command = format!("query_servers/python=python3 '{}'", server.display());
+    let settings = [
+        &command,
+        "query_servers/gone=/no/such/program",
+        "query_servers/mute=sleep 60",
+        "couchdb/os_process_timeout=5000",
+    ];
+    let settings = settings.into_iter().map(|setting| Setting::parse(setting).unwrap()).collect();
+    let config = Config::in_memory(&env, settings);
+    let scripts = Scripts::new(&env, &config);
+    let map = "def f(doc):\n  yield doc['_id'], doc['n'] + 1";
+    let sum = "def f(values): return sum(values)";
+    let design = |language: &str| {
+        program(&format!(
+            r#"{{"language":"{language}","filters":{{"odd":{}}},"validate_doc_update":{},"shows":{{"s":{}}}}}"#,
+            text("def f(doc, req): return doc['n'] % 2 == 1"),
+            text("def f(new, old, user, sec): return 1 if 'n' in new else {'forbidden': 'no n'}"),
+            text("def f(doc, req): return {'body': doc['_id'] + req['x']}"),
+        ))
+    };
+    runtime.block_on(Box::pin(async {
+        let python = design("python");
+        let docs = vec![r#"{"_id":"a","n":1}"#.to_owned(), r#"{"_id":"b","n":2}"#.to_owned()];
+        let rows = scripts.map(&python, &[map], docs.clone()).await.unwrap();
+        let shown = Value::Array(rows.into_iter().flatten().map(Value::Array).collect()).to_vec();
+        assert_eq!(String::from_utf8(shown).unwrap(), r#"[[["a",2]],[["b",3]]]"#);
+        let rows = vec![r#"[[["k","a"],1],[["k","b"],5]]"#.to_owned()];
+        assert_eq!(scripts.reduce(&python, sum, rows, false).await.unwrap(), [Value::Int(6)]);
+        assert_eq!(scripts.reduce(&python, sum, vec!["[6,1]".to_owned()], true).await.unwrap(), [Value::Int(7)]);
+        let req: Arc<str> = r#"{"x":"!"}"#.into();
+        assert_eq!(scripts.filter(&python, "odd", &req, docs.clone()).await.unwrap(), [true, false]);
+        let edit = |new: &str| Arc::new(Arguments::new(new.as_bytes(), b"null", b"{}", b"{}"));
+        let verdicts = scripts.validate(&python, vec![edit(r#"{"n":1}"#), edit("{}")]).await.unwrap();
+        assert_eq!(verdicts, [Ok(Verdict::Accepted), Ok(Verdict::Forbidden("no n".into()))]);
+        let source = python.function("shows", "s").unwrap();
+        let shown = scripts.render(&python, (Rendering::Show, source), docs[0].clone(), &req).await.unwrap();
+        assert_eq!(shown.get("resp").unwrap().to_vec(), br#"{"body":"a!"}"#);
+        let failed = scripts.filter(&python, "odd", &req, vec!["{}".to_owned()]).await;
+        assert!(matches!(failed, Err(ScriptError::Thrown { error, .. }) if error == "KeyError"));
+        let unknown = scripts.map(&design("cobol"), &[map], docs.clone()).await;
+        assert_eq!(unknown, Err(ScriptError::UnknownLanguage { language: "cobol".to_owned() }));
+        assert!(matches!(scripts.map(&design("gone"), &[map], docs.clone()).await, Err(ScriptError::Engine { .. })));
+        config.set(("couchdb", "os_process_timeout"), "100", false).await.unwrap();
+        assert_eq!(scripts.map(&design("mute"), &[map], docs).await, Err(ScriptError::Timeout));
+    }));
+}

@@ -86,6 +86,14 @@ pub trait Worker: Send + Sync + 'static {
 /// Asked again and again by work that cannot wait: true once its time is over.
 pub type Budget = Box<dyn FnMut() -> bool + Send>;
 
+/// A program that is spoken to in lines. Its calls block.
+pub trait Process: Send + 'static {
+    /// Sends a line; its end is added.
+    fn send(&mut self, line: &[u8]) -> io::Result<()>;
+    /// The next line that it writes, without its end; `TimedOut` after `limit`.
+    fn receive(&mut self, limit: Duration) -> io::Result<Vec<u8>>;
+}
+
 /// What a host must give. Implemented twice: tokio and the simulator.
 pub trait Host: Send + Sync + 'static {
     /// Opens a connection. May hang as long as a real one would: callers bring a timeout.
@@ -114,6 +122,11 @@ pub trait Host: Send + Sync + 'static {
     fn budget(&self, limit: Duration) -> Budget;
     /// Fills `buffer` with random bytes fit for secrets (seeded in the simulator).
     fn random(&self, buffer: &mut [u8]);
+    /// Starts a program of its own: the first word names it, the others are its arguments. Ended when it is dropped.
+    /// Hosts without such programs refuse.
+    fn process(&self, _command: &[String]) -> io::Result<Box<dyn Process>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// The disk.
     fn disk(&self) -> Arc<dyn Disk>;
     /// Processors of the machine.

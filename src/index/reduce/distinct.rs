@@ -46,6 +46,23 @@ impl Distinct {
         }
     }
 
+    /// Takes in other keys.
+    pub fn merge(&mut self, more: &Distinct) {
+        match more {
+            Distinct::Few(hashes) => hashes.iter().for_each(|hash| self.add_hash(*hash)),
+            Distinct::Many(runs) => {
+                let mut all = runs.clone();
+                match self {
+                    Distinct::Few(hashes) => hashes.iter().for_each(|hash| note(&mut all, *hash)),
+                    Distinct::Many(own) => {
+                        all.iter_mut().zip(own.iter()).for_each(|(all, own)| *all = (*all).max(*own))
+                    }
+                }
+                *self = Distinct::Many(all);
+            }
+        }
+    }
+
     /// The number of keys, or its estimate.
     pub fn count(&self) -> u64 {
         let registers = match self {

@@ -1,8 +1,7 @@
 //! Reduce functions over rows that come in the order of a view. Pure but for JavaScript ones, which this module names
 //! and does not run.
 //!
-//! Every query adds up the rows that it reads: reductions of whole blocks, which make that O(log n), come later. Values
-//! and errors are those of CouchDB 3.5 as measured (facts 'Reduce').
+//! Rows may be added in any order and in parts ([`Partial`]), so that reductions of blocks can be kept. Values and errors are those of CouchDB 3.5 as measured (facts 'Reduce').
 
 mod distinct;
 mod rank;
@@ -70,15 +69,14 @@ impl Reduce {
     }
 
     /// An empty reduction; `None` for scripts.
-    pub fn begin(&self, collator: &Collator, descending: bool) -> Option<Reduction> {
+    pub fn begin(&self, collator: &Collator) -> Option<Reduction> {
         Some(match self {
             Reduce::Sum => Reduction::Sum(Sum::default()),
             Reduce::Count => Reduction::Count(0),
             Reduce::Stats => Reduction::Stats(Stats::default()),
             Reduce::Distinct => Reduction::Distinct(Box::default()),
-            // Reading backwards does not swap first and last.
-            Reduce::First => Reduction::One { keep_first: !descending, value: None },
-            Reduce::Last => Reduction::One { keep_first: descending, value: None },
+            Reduce::First => Reduction::One { keep_first: true, best: None },
+            Reduce::Last => Reduction::One { keep_first: false, best: None },
             Reduce::Top(n) => Reduction::Ranking(Ranking::highest(*n, collator)),
             Reduce::Bottom(n) => Reduction::Ranking(Ranking::lowest(*n, collator)),
             Reduce::Script(_) => return None,
@@ -97,12 +95,12 @@ pub enum Reduction {
     Stats(Stats),
     /// See `distinct.rs`.
     Distinct(Box<Distinct>),
-    /// The first or last value as JSON text.
+    /// The value of the first or last row, whatever the order in which rows are added.
     One {
-        /// Whether the first of all rows added counts, or the last.
+        /// Whether the first place counts, or the last.
         keep_first: bool,
-        /// The value.
-        value: Option<bytes::Bytes>,
+        /// The place and the value as JSON text.
+        best: Option<(Vec<u8>, bytes::Bytes)>,
     },
     /// See `rank.rs`.
     Ranking(Ranking),
@@ -124,12 +122,24 @@ impl Reduction {
             Reduction::Count(count) => *count += 1,
             Reduction::Stats(stats) => stats.add(&parsed(&row.value))?,
             Reduction::Distinct(distinct) => distinct.add(row.sort()),
-            Reduction::One { keep_first, value } => {
-                if value.is_none() || !*keep_first {
-                    *value = Some(row.value.clone());
-                }
-            }
+            Reduction::One { keep_first, best } => keep(*keep_first, best, (&row.place, &row.value)),
             Reduction::Ranking(ranking) => ranking.add(parsed(&row.value)),
+        }
+        Ok(())
+    }
+
+    /// Takes in the reduction of other rows by the same function; both must be of at least one row.
+    fn merge(&mut self, more: &Reduction) -> Result<(), InvalidValue> {
+        match (self, more) {
+            (Reduction::Sum(sum), Reduction::Sum(more)) => sum.add(more.clone().finish()),
+            (Reduction::Count(count), Reduction::Count(more)) => *count += more,
+            (Reduction::Stats(stats), Reduction::Stats(more)) => stats.add(&more.clone().finish())?,
+            (Reduction::Distinct(distinct), Reduction::Distinct(more)) => distinct.merge(more),
+            (Reduction::One { keep_first, best }, Reduction::One { best: Some((place, value)), .. }) => {
+                keep(*keep_first, best, (place, value));
+            }
+            (Reduction::Ranking(ranking), Reduction::Ranking(more)) => ranking.merge(more),
+            _ => {}
         }
         Ok(())
     }
@@ -141,9 +151,61 @@ impl Reduction {
             Reduction::Count(count) => Value::from(count),
             Reduction::Stats(stats) => stats.finish(),
             Reduction::Distinct(distinct) => Value::from(distinct.count()),
-            Reduction::One { value, .. } => value.map_or(Value::Null, |text| parsed(&text)),
+            Reduction::One { best, .. } => best.map_or(Value::Null, |(_, text)| parsed(&text)),
             Reduction::Ranking(ranking) => Value::Array(ranking.finish()),
         }
+    }
+}
+
+fn keep(first: bool, best: &mut Option<(Vec<u8>, bytes::Bytes)>, (place, value): (&Vec<u8>, &bytes::Bytes)) {
+    let better = best.as_ref().is_none_or(|(own, _)| if first { place < own } else { place > own });
+    if better {
+        *best = Some((place.clone(), value.clone()));
+    }
+}
+
+/// The reduction of some rows, perhaps none.
+#[derive(Clone, Debug)]
+pub struct Partial {
+    /// How many rows.
+    pub rows: u64,
+    reduction: Reduction,
+}
+
+impl Partial {
+    /// Of no rows; `None` for scripts.
+    pub fn empty(reduce: &Reduce, collator: &Collator) -> Option<Partial> {
+        Some(Partial { rows: 0, reduction: reduce.begin(collator)? })
+    }
+
+    /// Takes in a row.
+    ///
+    /// # Errors
+    /// As [`Reduction::add`].
+    pub fn add(&mut self, row: &Row) -> Result<(), InvalidValue> {
+        self.rows += 1;
+        self.reduction.add(row)
+    }
+
+    /// Takes in other rows.
+    ///
+    /// # Errors
+    /// As [`Reduction::add`].
+    pub fn merge(&mut self, more: &Partial) -> Result<(), InvalidValue> {
+        match (self.rows, more.rows) {
+            (_, 0) => {}
+            (0, _) => *self = more.clone(),
+            _ => {
+                self.rows += more.rows;
+                self.reduction.merge(&more.reduction)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The result of at least one row.
+    pub fn finish(self) -> Value {
+        self.reduction.finish()
     }
 }
 

@@ -39,6 +39,11 @@ impl Ranking {
         }
     }
 
+    /// Takes in the best of other values.
+    pub fn merge(&mut self, more: &Ranking) {
+        more.best.values().for_each(|value| self.add(value.clone()));
+    }
+
     /// The values, best first.
     pub fn finish(self) -> Vec<Value> {
         if self.highest { self.best.into_values().rev().collect() } else { self.best.into_values().collect() }

@@ -8,11 +8,15 @@ use crate::document::id::DocId;
 use crate::index::keys;
 
 fn row(key: &str, value: &str) -> Row {
+    nth_row(0, key, value)
+}
+
+fn nth_row(n: usize, key: &str, value: &str) -> Row {
     let mut sort = Vec::new();
     Collator::new().sort_key(&parsed(key.as_bytes()), &mut sort);
     let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
     Row {
-        place: keys::place(&sort, "id", 0),
+        place: keys::place(&sort, "id", n as u32),
         sort_end: sort.len(),
         id: DocId::new("id"),
         key: bytes(key),
@@ -21,11 +25,18 @@ fn row(key: &str, value: &str) -> Row {
 }
 
 fn reduced(reduce: &str, values: &[&str]) -> Result<String, InvalidValue> {
-    let mut reduction = Reduce::parse(reduce).begin(&Collator::new(), false).unwrap();
-    for value in values {
-        reduction.add(&row("1", value))?;
+    // At once, and as two parts put together.
+    let empty = Partial::empty(&Reduce::parse(reduce), &Collator::new()).unwrap();
+    let (mut whole, mut parts) = (empty.clone(), [empty.clone(), empty]);
+    for (n, value) in values.iter().enumerate() {
+        whole.add(&nth_row(n, "1", value))?;
+        parts[usize::from(n >= values.len() / 2)].add(&nth_row(n, "1", value))?;
     }
-    Ok(String::from_utf8(reduction.finish().to_vec()).unwrap())
+    let [mut first, second] = parts;
+    first.merge(&second)?;
+    let (whole, first) = (whole.finish(), first.finish());
+    assert_eq!(whole, first, "{reduce} {values:?}");
+    Ok(String::from_utf8(whole.to_vec()).unwrap())
 }
 
 #[test]
@@ -83,8 +94,8 @@ fn ranks_and_ends() {
     assert_eq!(reduced("_last", &values).unwrap(), "2.5");
     assert_eq!(reduced("_count", &values).unwrap(), "7");
     assert_eq!(reduced("_approx_count_distinct", &values).unwrap(), "1");
-    let mut backwards = Reduce::First.begin(&Collator::new(), true).unwrap();
-    values.iter().for_each(|value| backwards.add(&row("1", value)).unwrap());
+    let mut backwards = Reduce::Last.begin(&Collator::new()).unwrap();
+    values.iter().enumerate().rev().for_each(|(n, value)| backwards.add(&nth_row(n, "1", value)).unwrap());
     assert_eq!(backwards.finish(), Value::Float(2.5));
 }
 

@@ -13,10 +13,13 @@ use rand::rngs::SysRng;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 
-use super::{Abort, BoxFuture, BoxStream, Budget, Disk, Env, Host, Instant, Job, Listener, Pool, Usage, Worker};
+use super::{
+    Abort, BoxFuture, BoxStream, Budget, Disk, Env, Host, Instant, Job, Listener, Pool, Process, Usage, Worker,
+};
 
 mod disk;
 mod pools;
+mod process;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -119,6 +122,10 @@ impl Host for TokioHost {
 
     fn usage(&self) -> Usage {
         usage::of_this_process()
+    }
+
+    fn process(&self, command: &[String]) -> io::Result<Box<dyn Process>> {
+        Ok(Box::new(process::OsProcess::start(command)?))
     }
 
     fn disk(&self) -> Arc<dyn Disk> {

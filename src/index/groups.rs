@@ -1,0 +1,243 @@
+//! Groups of rows of one view on one shard copy with their built-in reductions, in bounded steps; and how many rows lie
+//! in a range, which is such a reduction, too.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use super::keys::{self, Places};
+use super::record::Row;
+use super::reduce::{Grouping, InvalidValue, Partial, Reduce};
+use super::sums::{Walk, levels_at};
+use super::{Slot, ViewIndex};
+use crate::document::collate::{Collator, HIGHEST};
+use crate::document::json::Value;
+use crate::limits;
+use crate::shard::{ShardError, bounded_scan};
+use crate::storage::{Direction, KeyRange, StorageError, View};
+use crate::world::Pool;
+
+/// How rows are grouped and reduced.
+#[derive(Clone, Debug)]
+pub struct GroupBy {
+    /// What makes a group.
+    pub grouping: Grouping,
+    /// A built-in function.
+    pub reduce: Reduce,
+    /// The order in which groups are read.
+    pub direction: Direction,
+    /// Bytes of the partition in places.
+    pub prefix: usize,
+}
+
+/// The rows of a group on one shard copy.
+#[derive(Clone, Debug)]
+pub struct GroupPart {
+    /// Tells groups apart, in their order.
+    pub mark: Vec<u8>,
+    /// The key shown.
+    pub key: Value,
+    /// The place of the first row in the direction of reading.
+    pub first: Vec<u8>,
+    /// The reduction of its rows.
+    pub sum: Partial,
+}
+
+/// Groups in the order asked for, and what is left to read.
+#[derive(Debug)]
+pub struct GroupPage {
+    /// The groups; of each all rows.
+    pub groups: Vec<GroupPart>,
+    /// Nothing at the end.
+    pub rest: VecDeque<Places>,
+}
+
+/// Why a page of groups cannot be made.
+#[derive(Debug)]
+pub enum GroupError {
+    /// The function does not take a value.
+    Invalid(InvalidValue),
+    /// It could not be read.
+    Shard(ShardError),
+}
+
+impl From<ShardError> for GroupError {
+    fn from(error: ShardError) -> Self {
+        GroupError::Shard(error)
+    }
+}
+
+/// What is read and what was read.
+struct Reading {
+    by: GroupBy,
+    collator: Collator,
+    empty: Partial,
+    places: VecDeque<Places>,
+    open: Option<(GroupPart, Walk)>,
+    groups: Vec<GroupPart>,
+    limit: usize,
+    moment: u64,
+    failed: Option<InvalidValue>,
+}
+
+impl ViewIndex {
+    /// The next groups of `places`, which stand in the order of reading: at most `limit`.
+    ///
+    /// # Errors
+    /// See [`GroupError`].
+    pub async fn groups(&self, by: GroupBy, places: VecDeque<Places>, limit: usize) -> Result<GroupPage, GroupError> {
+        let collator = self.collator.clone();
+        let Some(empty) = Partial::empty(&by.reduce, &collator) else {
+            return Ok(GroupPage { groups: Vec::new(), rest: VecDeque::new() });
+        };
+        let moment = self.slot.sums(|sums| sums.moment());
+        let (open, groups, failed) = (None, Vec::new(), None);
+        let mut reading = Reading { by, collator, empty, places, open, groups, limit, moment, failed };
+        while reading.failed.is_none() && !reading.is_done() {
+            let (slot, signature) = (std::sync::Arc::clone(&self.slot), self.definition.signature);
+            let step = move |view: &dyn View, shard| {
+                let row_range = |places: &Places| places.range(shard, signature);
+                reading.step(view, &slot, &row_range)?;
+                Ok(reading)
+            };
+            reading = self.copy.read_records(Pool::Foreground, step).await?;
+        }
+        match reading.failed {
+            Some(error) => Err(GroupError::Invalid(error)),
+            None => Ok(GroupPage { groups: reading.groups, rest: reading.places }),
+        }
+    }
+
+    /// How many rows there are in `places`.
+    pub async fn count(&self, places: Places) -> Result<u64, ShardError> {
+        let by = GroupBy { grouping: Grouping::All, reduce: Reduce::Count, direction: Direction::Forward, prefix: 0 };
+        match self.groups(by, VecDeque::from([places]), 1).await {
+            Ok(page) => Ok(page.groups.first().map_or(0, |group| group.sum.rows)),
+            Err(GroupError::Shard(error)) => Err(error),
+            // Rows are counted whatever they hold.
+            Err(GroupError::Invalid(_)) => Ok(0),
+        }
+    }
+}
+
+/// Turns places into keys of the store.
+type RowRange<'a> = &'a dyn Fn(&Places) -> KeyRange;
+
+impl Reading {
+    fn is_done(&self) -> bool {
+        self.open.is_none() && (self.places.is_empty() || self.groups.len() >= self.limit)
+    }
+
+    /// Reads on until a bound of one step.
+    fn step(&mut self, view: &dyn View, slot: &Slot, range: RowRange<'_>) -> Result<(), StorageError> {
+        let mut left = limits::STEP_ROWS;
+        while left > 0 && self.failed.is_none() && !self.is_done() {
+            left -= 1;
+            match self.open.take() {
+                None => self.begin_group(view, range)?,
+                Some((group, mut walk)) => match self.walk_on(view, slot, range, &mut walk, &mut left)? {
+                    Ok(true) => self.groups.push(GroupPart { sum: walk.sum, ..group }),
+                    Ok(false) => self.open = Some((group, walk)),
+                    Err(error) => self.failed = Some(error),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the first row of the next group and where the group ends.
+    fn begin_group(&mut self, view: &dyn View, range: RowRange<'_>) -> Result<(), StorageError> {
+        let Some(places) = self.places.pop_front() else { return Ok(()) };
+        let mut first = None;
+        if !places.is_empty() {
+            view.scan(&range(&places), self.by.direction, &mut |key, value| {
+                first = Some(Row::decode(&key[keys::PREFIX..], value));
+                ControlFlow::Break(())
+            })?;
+        }
+        let Some(first) = first.transpose()? else { return Ok(()) };
+        let (mark, key) = self.by.grouping.group_of(&first, &self.collator, self.by.prefix);
+        let whole = bounds(&self.by, &first, &key, &self.collator);
+        let low = whole.low.max(places.low.clone());
+        let high = match (whole.high, &places.high) {
+            (Some(a), Some(b)) => Some(a.min(b.clone())),
+            (a, b) => a.or(b.clone()),
+        };
+        let rest = match self.by.direction {
+            Direction::Forward => high.clone().map(|low| Places { low, high: places.high }),
+            Direction::Reverse => Some(Places { low: places.low, high: Some(low.clone()) }),
+        };
+        if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
+            self.places.push_front(rest);
+        }
+        let group = GroupPart { mark, key, first: first.place, sum: self.empty.clone() };
+        self.open = Some((group, Walk::new(low, high, &self.empty, self.moment)));
+        Ok(())
+    }
+
+    /// Goes on from where the walk stands up to the next block; true at the end.
+    fn walk_on(
+        &self,
+        view: &dyn View,
+        slot: &Slot,
+        range: RowRange<'_>,
+        walk: &mut Walk,
+        left: &mut usize,
+    ) -> Result<Result<bool, InvalidValue>, StorageError> {
+        let (reduce, empty) = (&self.by.reduce, &self.empty);
+        match slot.sums(|sums| walk.jump(sums, reduce, empty)) {
+            Ok(Some(())) => {}
+            Ok(None) => return Ok(Ok(true)),
+            Err(error) => return Ok(Err(error)),
+        }
+        let places = Places { low: walk.at.clone(), high: walk.high.clone() };
+        if places.is_empty() {
+            return Ok(Ok(true));
+        }
+        let (mut run, mut stop, mut failed) = (empty.clone(), None, None);
+        let mut last: Option<Vec<u8>> = None;
+        let rest = bounded_scan(view, range(&places), Direction::Forward, |key, value| {
+            let place = &key[keys::PREFIX..];
+            if place > walk.at.as_slice() && levels_at(place) > 0 {
+                stop = Some(place.to_vec());
+                return Ok(ControlFlow::Break(()));
+            }
+            *left = left.saturating_sub(1);
+            failed = run.add(&Row::decode(place, value)?).err();
+            last = Some(place.to_vec());
+            Ok(if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        if let Some(error) = failed {
+            return Ok(Err(error));
+        }
+        let done = match (stop, rest, last) {
+            (Some(place), ..) => slot.sums(|sums| walk.pass(&run, place, (sums, reduce, empty))).map(|()| false),
+            (None, Some(_), Some(mut last)) => {
+                last.push(0);
+                walk.add(&run).map(|()| {
+                    walk.at = last;
+                    false
+                })
+            }
+            _ => walk.add(&run).map(|()| {
+                slot.sums(|sums| walk.finish(sums, reduce));
+                true
+            }),
+        };
+        Ok(done)
+    }
+}
+
+/// The places of all rows of the group that `first` belongs to.
+fn bounds(by: &GroupBy, first: &Row, key: &Value, collator: &Collator) -> Places {
+    let behind = |low: Vec<u8>, after: &[u8]| Places { high: Some([&low, after].concat()), low };
+    match (by.grouping, key) {
+        (Grouping::All, _) => Places { low: Vec::new(), high: None },
+        (Grouping::Level(level), Value::Array(elements)) if elements.len() == level => {
+            let mut low = first.place[..by.prefix.min(first.place.len())].to_vec();
+            collator.array_prefix(elements, &mut low);
+            behind(low, HIGHEST)
+        }
+        // A zero byte follows the sort key in the place of every row with this key.
+        _ => behind(first.sort().to_vec(), &[1]),
+    }
+}

@@ -1,0 +1,219 @@
+//! Reductions of blocks of rows, kept in memory: a reduction over a range adds up blocks and reads rows at its edges.
+//!
+//! Blocks of several levels tile the places of a view. Where one ends is a matter of the hash of a row's place alone, so
+//! that all queries share them. They are made by the first query that reads their rows and forgotten when one of these
+//! changes; then only their rows are read again. A cold view costs a scan once, a warm one O(log n) of its rows.
+//!
+//! Promises: a block is never older than the rows of a write that was reported (`Sums::begin_write`): a reader that began
+//! before a write adds no block behind it.
+
+use std::collections::BTreeMap;
+
+use super::reduce::{InvalidValue, Partial, Reduce};
+use crate::limits;
+
+/// Zero bits of a hash at the beginning of a block, by level: 128 rows, 4,096 rows, 131,072 rows on average. Tests have
+/// few rows.
+const BITS: [u32; LEVELS] = if cfg!(test) { [1, 2, 4] } else { [7, 12, 17] };
+/// Levels of blocks.
+pub(super) const LEVELS: usize = 3;
+
+/// The rows from a place up to another (`None`: to the last).
+#[derive(Clone)]
+pub(super) struct Block {
+    pub end: Option<Vec<u8>>,
+    pub sum: Partial,
+}
+
+type Blocks = BTreeMap<Vec<u8>, Block>;
+
+/// The blocks of one view, for each of the functions that reduce it.
+#[derive(Default)]
+pub(super) struct Sums {
+    trees: Vec<(Reduce, [Blocks; LEVELS])>,
+    /// Odd while rows are being written.
+    writes: u64,
+}
+
+/// How many levels have a block that begins at a place: the first place of a view begins one of each.
+pub(super) fn levels_at(place: &[u8]) -> usize {
+    if place.is_empty() {
+        return LEVELS;
+    }
+    let zeros = crc32fast::hash(place).trailing_zeros();
+    BITS.iter().take_while(|bits| zeros >= **bits).count()
+}
+
+impl Sums {
+    /// Rows are about to change.
+    pub fn begin_write(&mut self) {
+        self.writes += 1;
+    }
+
+    /// Rows at `places` have changed; `None`: nobody knows which.
+    pub fn end_write(&mut self, places: Option<&[Vec<u8>]>) {
+        self.writes += 1;
+        let Some(places) = places else { return self.trees.clear() };
+        for blocks in self.trees.iter_mut().flat_map(|(_, levels)| levels) {
+            for place in places {
+                // What ends just here, too: a row that is gone ends nothing any more.
+                cut(blocks, place, Some(place));
+                blocks.remove(place);
+            }
+        }
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.writes += 2;
+        self.trees.clear();
+    }
+
+    /// What a reader notes before it reads, to give back with what it found.
+    pub fn moment(&self) -> u64 {
+        self.writes
+    }
+
+    /// The largest block that begins at `start` and ends at or before `high`, and its level.
+    pub fn largest(&self, reduce: &Reduce, start: &[u8], high: Option<&[u8]>) -> Option<(usize, Block)> {
+        let (_, levels) = self.trees.iter().find(|(own, _)| own == reduce)?;
+        let fits = |block: &&Block| match (&block.end, high) {
+            (_, None) => true,
+            (Some(end), Some(high)) => end.as_slice() <= high,
+            (None, Some(_)) => false,
+        };
+        (0..LEVELS).rev().find_map(|level| Some((level, levels[level].get(start).filter(fits)?.clone())))
+    }
+
+    /// Keeps a block read at `moment`, unless rows changed since or there are too many.
+    pub fn keep(&mut self, reduce: &Reduce, (level, start): (usize, &[u8]), block: Block, moment: u64) {
+        let most = match reduce {
+            // These are a few kilobytes each.
+            Reduce::Distinct | Reduce::Top(_) | Reduce::Bottom(_) => limits::REDUCTIONS_PER_INDEX / 16,
+            _ => limits::REDUCTIONS_PER_INDEX,
+        };
+        if self.writes != moment || moment % 2 == 1 || self.len() >= most {
+            return;
+        }
+        let at = match self.trees.iter().position(|(own, _)| own == reduce) {
+            Some(at) => at,
+            None => {
+                self.trees.push((reduce.clone(), Default::default()));
+                self.trees.len() - 1
+            }
+        };
+        let blocks = &mut self.trees[at].1[level];
+        let neighbour = blocks.range(..start.to_vec()).next_back().filter(|(_, own)| own.end.as_deref() == Some(start));
+        let neighbour = neighbour.map(|(start, block)| (start.clone(), block.clone()));
+        cut(blocks, start, block.end.as_ref());
+        blocks.extend(neighbour);
+        blocks.insert(start.to_vec(), block);
+    }
+
+    fn len(&self) -> usize {
+        self.trees.iter().flat_map(|(_, levels)| levels).map(Blocks::len).sum()
+    }
+}
+
+/// Removes the block that reaches up to `start` or beyond and those that begin from there up to `end`.
+fn cut(blocks: &mut Blocks, start: &[u8], end: Option<&Vec<u8>>) {
+    let before = blocks.range::<Vec<u8>, _>(..start.to_vec()).next_back();
+    let reaches = before.filter(|(_, block)| block.end.as_ref().is_none_or(|end| end.as_slice() >= start));
+    let mut gone: Vec<Vec<u8>> = reaches.map(|(start, _)| start.clone()).into_iter().collect();
+    let inside = blocks.range(start.to_vec()..).map(|(start, _)| start);
+    gone.extend(inside.take_while(|start| end.is_none_or(|end| *start < end)).cloned());
+    gone.iter().for_each(|start| drop(blocks.remove(start)));
+}
+
+/// A reduction over a range under way.
+pub(super) struct Walk {
+    /// What is left.
+    pub at: Vec<u8>,
+    pub high: Option<Vec<u8>>,
+    /// Of all that lies behind.
+    pub sum: Partial,
+    /// Blocks that began on the way and have not ended, by level.
+    open: [Option<(Vec<u8>, Partial)>; LEVELS],
+    moment: u64,
+}
+
+impl Walk {
+    /// From `at` up to `high`.
+    pub fn new(at: Vec<u8>, high: Option<Vec<u8>>, empty: &Partial, moment: u64) -> Walk {
+        let mut walk = Walk { at, high, sum: empty.clone(), open: Default::default(), moment };
+        // An edge of keys is no row, and only rows begin blocks.
+        if walk.at.is_empty() {
+            walk.open_blocks(empty);
+        }
+        walk
+    }
+
+    fn open_blocks(&mut self, empty: &Partial) {
+        for level in 0..levels_at(&self.at) {
+            self.open[level] = Some((self.at.clone(), empty.clone()));
+        }
+    }
+
+    /// Takes in blocks as long as there are some; `None` in the end: nothing is left.
+    pub fn jump(&mut self, sums: &mut Sums, reduce: &Reduce, empty: &Partial) -> Result<Option<()>, InvalidValue> {
+        while self.high.as_ref().is_none_or(|high| self.at < *high) {
+            let Some((level, block)) = sums.largest(reduce, &self.at, self.high.as_deref()) else {
+                return Ok(Some(()));
+            };
+            self.sum.merge(&block.sum)?;
+            // What began here and is no larger is known already.
+            self.open[..=level].iter_mut().for_each(|open| *open = None);
+            for (_, open) in self.open.iter_mut().flatten() {
+                open.merge(&block.sum)?;
+            }
+            match block.end {
+                Some(end) => self.arrive(end, sums, reduce, empty),
+                None => {
+                    self.finish(sums, reduce);
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes in rows that were read from where it stands up to `end`, where a block begins.
+    pub fn pass(
+        &mut self,
+        run: &Partial,
+        end: Vec<u8>,
+        (sums, reduce, empty): (&mut Sums, &Reduce, &Partial),
+    ) -> Result<(), InvalidValue> {
+        self.add(run)?;
+        self.arrive(end, sums, reduce, empty);
+        Ok(())
+    }
+
+    /// Takes in rows; where it stands then is the caller's to say.
+    pub fn add(&mut self, run: &Partial) -> Result<(), InvalidValue> {
+        self.sum.merge(run)?;
+        self.open.iter_mut().flatten().try_for_each(|(_, open)| open.merge(run))
+    }
+
+    /// Stands at the beginning of blocks: keeps those that end here.
+    fn arrive(&mut self, place: Vec<u8>, sums: &mut Sums, reduce: &Reduce, empty: &Partial) {
+        for level in 0..levels_at(&place) {
+            if let Some((start, sum)) = self.open[level].take() {
+                sums.keep(reduce, (level, &start), Block { end: Some(place.clone()), sum }, self.moment);
+            }
+        }
+        self.at = place;
+        self.open_blocks(empty);
+    }
+
+    /// There are no rows behind: keeps the blocks that reach to the end of the view.
+    pub fn finish(&mut self, sums: &mut Sums, reduce: &Reduce) {
+        if self.high.is_none() {
+            for (level, open) in self.open.iter_mut().enumerate() {
+                if let Some((start, sum)) = open.take() {
+                    sums.keep(reduce, (level, &start), Block { end: None, sum }, self.moment);
+                }
+            }
+        }
+    }
+}
