@@ -35,7 +35,9 @@ mod span;
 mod validate;
 pub mod view;
 mod view_groups;
+mod view_info;
 mod view_reduce;
+mod view_swap;
 pub mod write;
 
 pub use crate::index::{Grouping, IndexTask, KeyBound, KeySpan};
@@ -58,7 +60,8 @@ pub use seq::Seq;
 pub use shard_map::ShardMap;
 pub use sift::{SiftQuery, SiftRows, SiftedPage};
 pub use validate::Caller;
-pub use view::{DatabaseView, Update, ViewError, ViewKeys, ViewQuery, ViewRow, ViewRows, ViewsInfo};
+pub use view::{DatabaseView, Update, ViewError, ViewKeys, ViewQuery, ViewRow, ViewRows};
+pub use view_info::ViewsInfo;
 pub use view_reduce::{GroupRow, Overflow};
 pub use write::{WriteDone, WriteOptions, WriteRequest};
 

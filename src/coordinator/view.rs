@@ -4,7 +4,7 @@
 //! for: it holds one page of rows per range, whatever the view's size. Reductions add up the merged rows, see
 //! `view_reduce`. Totals and offset are of the query's begin; rows are read as `index/read.rs` promises.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
@@ -174,8 +174,8 @@ impl Database {
     pub async fn view(self: &Arc<Self>, id: &DocId, name: &str) -> Result<DatabaseView, ViewError> {
         let program = self.program(id).await?;
         let found = Definition::find(program.body(), name, self.map.partitioned);
-        let definition = Arc::new(found.ok_or(ViewError::NoView)?);
-        Ok(self.view_of(&program, definition))
+        let view = self.view_of(&program, Arc::new(found.ok_or(ViewError::NoView)?));
+        if self.swaps_when_ready() { self.serving(view, name).await } else { Ok(view) }
     }
 
     pub(super) fn view_of(self: &Arc<Self>, program: &Program, definition: Arc<Definition>) -> DatabaseView {
@@ -481,74 +481,4 @@ fn linked(row: &Row) -> (DocId, Option<Revision>) {
     let member = |name| value.as_object().and_then(|value| value.get(name)).and_then(Value::as_str);
     let id = member("_id").map_or_else(|| row.id.clone(), DocId::new);
     (id, member("_rev").and_then(|rev| Revision::parse(rev).ok()))
-}
-
-/// What `_info` tells of the views of a design document.
-#[derive(Clone, Debug, Default)]
-pub struct ViewsInfo {
-    /// The hash of its views.
-    pub signature: String,
-    /// The language of its functions.
-    pub language: String,
-    /// Changes of the database that the views have taken in, those of the least advanced one.
-    pub update_seq: u64,
-    /// Purges that they have taken in.
-    pub purge_seq: u64,
-    /// Changes that they have still to take in.
-    pub pending: u64,
-    /// Whether one is being built.
-    pub updating: bool,
-    /// Stored bytes of rows.
-    pub active: u64,
-    /// Bytes of keys, values and ids.
-    pub external: u64,
-}
-
-impl Database {
-    /// See [`ViewsInfo`].
-    ///
-    /// # Errors
-    /// [`ViewError::Design`] when there is no such design document.
-    pub async fn views_info(self: &Arc<Self>, id: &DocId) -> Result<ViewsInfo, ViewError> {
-        let program = self.program(id).await?;
-        let language = program.body().get("language").and_then(Value::as_str).unwrap_or(crate::index::JAVASCRIPT);
-        let signature = crate::index::design_signature(program.body());
-        let mut info = ViewsInfo { signature, language: language.to_owned(), ..ViewsInfo::default() };
-        let mut views = BTreeMap::new();
-        for (_, definition) in Definition::all(program.body(), self.map.partitioned) {
-            views.insert(definition.signature, definition);
-        }
-        let copies = self.all_copies().await?;
-        let seqs: u64 = try_join_all(copies.iter().map(|copy| copy.info())).await?.iter().map(|i| i.update_seq).sum();
-        let mut least: Option<(u64, u64)> = None;
-        for (_, definition) in views {
-            let indexes = self.view_of(&program, Arc::new(definition)).indexes(None).await?;
-            let headers = try_join_all(indexes.iter().map(ViewIndex::header)).await?;
-            let sum = |pick: fn(&Header) -> u64| headers.iter().map(pick).sum::<u64>();
-            let reached = (sum(|header| header.position), sum(|header| header.purge_position));
-            least = Some(least.map_or(reached, |least| least.min(reached)));
-            info.active += sum(|header| header.active);
-            info.external += sum(|header| header.external);
-            info.updating |= indexes.iter().any(ViewIndex::is_building);
-        }
-        (info.update_seq, info.purge_seq) = least.unwrap_or((seqs, 0));
-        info.pending = seqs.saturating_sub(info.update_seq);
-        Ok(info)
-    }
-
-    /// Removes the rows of views that no design document has any more.
-    ///
-    /// # Errors
-    /// When the node cannot read or write.
-    pub async fn clean_up_views(self: &Arc<Self>) -> Result<(), ReadError> {
-        let mut keep = std::collections::BTreeSet::new();
-        for program in self.programs().await?.iter() {
-            let views = Definition::all(program.body(), self.map.partitioned);
-            keep.extend(views.into_iter().map(|(_, definition)| definition.signature));
-        }
-        for copy in self.all_copies().await? {
-            self.context.indexes.clean_up(copy, &keep).await?;
-        }
-        Ok(())
-    }
 }

@@ -54,9 +54,13 @@ impl ViewIndex {
         self.update_at(Pace::Gentle).await
     }
 
-    /// Whether it has taken in all that is committed now, as far as is known without reading.
-    pub fn is_current(&self) -> bool {
-        self.slot.known().complete_at >= *self.copy.watch().borrow()
+    /// Whether it was complete once, or is now: an index that was is at most a little behind.
+    pub async fn is_ready(&self) -> Result<bool, ShardError> {
+        if self.slot.known().complete_at > 0 {
+            return Ok(true);
+        }
+        let (target, _) = self.goal().await?;
+        Ok(self.header().await?.position >= target)
     }
 
     async fn update_at(&self, pace: Pace) -> Result<(), IndexError> {

@@ -8,6 +8,7 @@ mod feeds;
 mod find;
 mod lists;
 mod validation;
+mod views;
 
 use std::sync::Arc;
 

@@ -1,0 +1,97 @@
+"""`scripts/bench views`: what building and reading views costs the node, in CPU, time, memory and bytes."""
+
+import json
+import threading
+import time
+import urllib.parse
+
+import node
+from bench_find import BATCH, Meter, document, row
+
+QUERIES = 1000
+DESIGN = {
+    "views": {
+        "by_city": {"map": "function (doc) { emit([doc.city, doc.n], doc.price); }", "reduce": "_stats"},
+        "by_n": {"map": "function (doc) { emit(doc.n, null); }"},
+    },
+}
+
+
+class Peak:
+    """The most memory of the node during a block, in MB, and the worst latency of a read beside it, in ms."""
+
+    def __init__(self, own):
+        self.own, self.most_mb, self.waits_ms, self.over = own, 0, [], threading.Event()
+
+    def watch(self):
+        client = node.Client(self.own.url)
+        while not self.over.wait(0.02):
+            self.most_mb = max(self.most_mb, node.usage(self.own.process.pid)[1])
+            begun = time.monotonic()
+            client.must("GET", "/bench/order-00000005")
+            self.waits_ms.append((time.monotonic() - begun) * 1000)
+        client.close()
+
+    def __enter__(self):
+        self.thread = threading.Thread(target=self.watch)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+    def p99_ms(self):
+        waits = sorted(self.waits_ms) or [0]
+        return waits[len(waits) * 99 // 100]
+
+
+def view(client, name, **parameters):
+    text = "&".join(f"{key}={urllib.parse.quote(json.dumps(value))}" for key, value in parameters.items())
+    return client.must("GET", f"/bench/_design/d/_view/{name}?{text}")
+
+
+def expect(found, wanted, what):
+    if found != wanted:
+        raise node.Failure(f"{what}: {found}, not {wanted}")
+
+
+def run(own, args):
+    docs, client = args.docs, node.Client(own.url, timeout=3600)
+    client.must("PUT", f"/bench?q={args.q}")
+    # Built when it is asked for, so that the build can be measured.
+    client.must("PUT", "/bench/_design/d", {**DESIGN, "autoupdate": False})
+
+    def batches(part):
+        for at in range(part * BATCH, docs, 4 * BATCH):
+            yield [document(n) for n in range(at, min(at + BATCH, docs))]
+
+    node.bulk_load(own.url, "bench", batches=[batches(part) for part in range(4)], workers=4)
+    with Peak(own) as idle:
+        time.sleep(2)
+    print("| what | CPU each | time each | rate | of |\n|---|---|---|---|---|")
+    with Peak(own) as peak:
+        for name in ["by_city", "by_n"]:
+            with Meter(own) as meter:
+                expect(len(view(client, name, reduce=False, limit=1)["rows"]), 1, name)
+            row(f"build of `{name}`", meter, docs, f"{docs} documents")
+    with Meter(own) as meter:
+        for at in range(QUERIES):
+            start = at * (docs - 50) // QUERIES
+            expect(len(view(client, "by_n", startkey=start, endkey=start + 49)["rows"]), 50, "a range")
+    row("range of 50 rows", meter, QUERIES, f"{QUERIES} queries")
+    for name, parameters, groups in [
+        ("reduce of everything, cold", {}, 1),
+        ("reduce of everything", {}, 1),
+        ("group_level=1, cold", {"group_level": 1}, 8),
+        ("group_level=1", {"group_level": 1}, 8),
+        ("reduce of a range", {"startkey": ["Lima"], "endkey": ["Oslo", docs // 2]}, 1),
+    ]:
+        count = 1 if name.endswith("cold") else 50
+        with Meter(own) as meter:
+            for _ in range(count):
+                expect(len(view(client, "by_city", **parameters)["rows"]), groups, name)
+        row(name, meter, count, f"{count} queries")
+    info = client.must("GET", "/bench/_design/d/_info")["view_index"]
+    print(f"\nIndexes of {docs} documents: {info['sizes']['file'] / 1e6:.1f} MB. Most memory during the builds: "
+          f"{peak.most_mb:.0f} MB. Reads of a document: p99 {idle.p99_ms():.1f} ms idle, {peak.p99_ms():.1f} ms beside the builds.")
