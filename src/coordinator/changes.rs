@@ -245,7 +245,8 @@ impl Changes {
         } else {
             limits::PAGE_ROWS
         };
-        let page = fewer("changes: a page of one row", page);
+        // Not more than is wanted: a range is asked for no more rows than that at once.
+        let page = fewer("changes: a page of one row", page.min(self.page_rows()));
         let mut batch = Vec::new();
         while batch.len() < page {
             self.fill().await?;

@@ -52,7 +52,7 @@ impl Database {
             let before = counts.iter().sum::<u64>();
             if before <= skip {
                 brackets.iter_mut().zip(counts).for_each(|(b, count)| b.low = count);
-                (rest, settled) = (span.from_on(id, query.descending), before);
+                (rest, settled) = (span.beginning_at(id, query.descending), before);
             } else {
                 brackets.iter_mut().zip(counts).for_each(|(b, count)| b.high = count.min(b.high));
             }

@@ -44,7 +44,7 @@ impl Span {
     }
 
     /// What is left from `id` on in the direction of reading.
-    pub(super) fn from_on(&self, id: DocId, descending: bool) -> Span {
+    pub(super) fn beginning_at(&self, id: DocId, descending: bool) -> Span {
         let bound = Bound::Included(id);
         match descending {
             false => Span { low: bound, high: self.high.clone() },
