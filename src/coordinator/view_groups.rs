@@ -1,5 +1,5 @@
-//! Groups of a view with built-in reductions, merged over the ranges: each reduces its own rows (`index/groups.rs`), and
-//! here the parts of a group are put together.
+//! Groups of a view with built-in reductions, merged over the ranges: each reduces its own rows (`index/groups.rs`),
+//! and here the parts of a group are put together.
 
 use std::collections::VecDeque;
 

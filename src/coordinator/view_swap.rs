@@ -1,5 +1,5 @@
-//! `[settee] index_swap = ready`: while the index of a view whose definition changed is being built, queries are answered
-//! by the index of the definition before. By default they wait for the new one, as in CouchDB.
+//! `[settee] index_swap = ready`: while the index of a view whose definition changed is being built, queries are
+//! answered by the index of the definition before. By default they wait for the new one, as in CouchDB.
 //!
 //! Which definition came before is told by the earlier revisions of the design document, as far as compaction has left
 //! them, and by what is built: the newest of them whose index is ahead of the new one.

@@ -318,7 +318,8 @@ pub(super) async fn remove(copy: &crate::shard::ShardCopy, signature: Signature)
     copy.remove_records(range).await
 }
 
-/// Puts a document's rows in place of those before and notes the places that change; `keeps_old`: a planted bug, the old ones stay.
+/// Puts a document's rows in place of those before and notes the places that change; `keeps_old`: a planted bug, the
+/// old ones stay.
 fn replace(
     view: &mut WriteView<'_>,
     (shard, signature): (ShardId, Signature),

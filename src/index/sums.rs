@@ -1,11 +1,11 @@
 //! Reductions of blocks of rows, kept in memory: a reduction over a range adds up blocks and reads rows at its edges.
 //!
-//! Blocks of several levels tile the places of a view. Where one ends is a matter of the hash of a row's place alone, so
-//! that all queries share them. They are made by the first query that reads their rows and forgotten when one of these
-//! changes; then only their rows are read again. A cold view costs a scan once, a warm one O(log n) of its rows.
+//! Blocks of several levels tile the places of a view. Where one ends is a matter of the hash of a row's place alone,
+//! so that all queries share them. They are made by the first query that reads their rows and forgotten when one of
+//! these changes; then only their rows are read again. A cold view costs a scan once, a warm one O(log n) of its rows.
 //!
-//! Promises: a block is never older than the rows of a write that was reported (`Sums::begin_write`): a reader that began
-//! before a write adds no block behind it.
+//! Promises: a block is never older than the rows of a write that was reported (`Sums::begin_write`): a reader that
+//! began before a write adds no block behind it.
 
 use std::collections::BTreeMap;
 

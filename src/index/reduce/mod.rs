@@ -1,7 +1,8 @@
 //! Reduce functions over rows that come in the order of a view. Pure but for JavaScript ones, which this module names
 //! and does not run.
 //!
-//! Rows may be added in any order and in parts ([`Partial`]), so that reductions of blocks can be kept. Values and errors are those of CouchDB 3.5 as measured (facts 'Reduce').
+//! Rows may be added in any order and in parts ([`Partial`]), so that reductions of blocks can be kept. Values and
+//! errors are those of CouchDB 3.5 as measured (facts 'Reduce').
 
 mod distinct;
 mod rank;
