@@ -403,6 +403,11 @@ pub const REPLICATION_BACKOFF_MS: u64 = 5_000;
 pub const REPLICATION_BACKOFF_MAX_MS: u64 = 600_000;
 /// Events kept of a replication for `_scheduler/jobs` (`replicator/max_history` of CouchDB).
 pub const REPLICATION_EVENTS: usize = 20;
+/// Pause after which the databases that came or went meanwhile are looked at for replicator databases: writes to any
+/// database wake that task.
+pub const REPLICATOR_WATCH_PAUSE: Duration = Duration::from_millis(100);
+/// Pause before a replicator database that could not be read, or a note that could not be written, is tried again.
+pub const REPLICATOR_RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// Bytes of a view's answer that a list function is given: its rows are in the function's memory at once.
 pub const LIST_VIEW_BYTES: usize = 4 << 20;
 /// Rewrites of one request: a target that is rewritten again is refused, since each nests the handlers on the stack.

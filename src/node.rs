@@ -33,6 +33,7 @@ pub struct Node {
     server: Server,
     context: Arc<Context>,
     peruser: Box<dyn Abort>,
+    replications: Box<dyn Abort>,
 }
 
 /// What kept a node from starting: one line for its operator.
@@ -118,8 +119,9 @@ impl Node {
         cluster.serve(Service::Http, Arc::new(Forwarded::new(&context)));
         cluster.run();
         let peruser = auth::peruser::start(env, config, &context.coordinator);
+        let replications = context.replicator.follow_documents(format!("http://{address}"));
         let server = Server::start(Arc::clone(&context), listener, secured);
-        Ok(Node { address, server, context, peruser })
+        Ok(Node { address, server, context, peruser, replications })
     }
 
     /// Where it listens, with the real port when 0 was asked for.
@@ -146,6 +148,7 @@ impl Node {
     /// `limits::STOP_DRAIN`.
     pub async fn stop(&self) -> bool {
         self.peruser.abort();
+        self.replications.abort();
         self.context.replicator.stop();
         let finished = self.server.stop().await;
         self.context.cluster.close().await;

@@ -169,7 +169,11 @@ async fn hold(options: Options, dir: &Path, patience: Duration) -> Result<bool, 
     if let Some(stranger) = profile.strangers(&ids).first() {
         return Err(format!("the profile of {} names {stranger}, which is no case", profile.product));
     }
-    let cases = chosen(&all, &options, &levels);
+    let mut cases = chosen(&all, &options, &levels);
+    cases.iter_mut().for_each(|case| profile.relax(case));
+    for (header, reason) in &profile.ignored_headers {
+        println!("EVERYWHERE header {header} does not count: {reason}");
+    }
     let target = Target::parse(options.url.as_deref().unwrap_or_default())?;
     let server = target.authority();
     let keep = options.html.is_some();

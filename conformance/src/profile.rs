@@ -7,6 +7,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::transcript::Case;
+
 /// A product's expected failures.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
@@ -14,6 +16,8 @@ pub struct Profile {
     pub product: String,
     /// Case (`chapter/name`) and why it is expected to fail.
     pub expected: BTreeMap<String, String>,
+    /// Headers that are not compared in any case, and why: what a product does differently everywhere is told once.
+    pub ignored_headers: Vec<(String, String)>,
 }
 
 /// A profile as its file has it.
@@ -25,7 +29,17 @@ struct Written {
     #[serde(rename = "version")]
     _version: String,
     #[serde(default)]
+    everywhere: Vec<Everywhere>,
+    #[serde(default)]
     expected: Vec<Group>,
+}
+
+/// What is different in every answer.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Everywhere {
+    reason: String,
+    ignore_headers: Vec<String>,
 }
 
 /// Cases that fail for one reason.
@@ -37,7 +51,8 @@ struct Group {
 }
 
 impl Profile {
-    /// Reads `product`, `version` and the groups `[[expected]]` of `reason` and `cases`.
+    /// Reads `product`, `version`, the groups `[[expected]]` of `reason` and `cases`, and `[[everywhere]]` of `reason`
+    /// and `ignore_headers`.
     pub fn read(text: &str) -> Result<Profile, String> {
         let written: Written = toml::from_str(text).map_err(|e| e.to_string())?;
         let mut expected = BTreeMap::new();
@@ -51,7 +66,10 @@ impl Profile {
                 }
             }
         }
-        Ok(Profile { product: written.product, expected })
+        let everywhere = written.everywhere.into_iter();
+        let ignored_headers =
+            everywhere.flat_map(|all| all.ignore_headers.into_iter().map(move |h| (h, all.reason.clone()))).collect();
+        Ok(Profile { product: written.product, expected, ignored_headers })
     }
 
     /// Reads the profile `name` (a file name without `.toml`) in `dir`.
@@ -59,6 +77,13 @@ impl Profile {
         let path = dir.join(format!("{name}.toml"));
         let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         Profile::read(&text).map_err(|e| format!("{}: {e}", path.display()))
+    }
+
+    /// Takes what is different everywhere out of what a case expects.
+    pub fn relax(&self, case: &mut Case) {
+        for step in &mut case.steps {
+            step.expect.ignore_headers.extend(self.ignored_headers.iter().map(|(name, _)| name.clone()));
+        }
     }
 
     /// Entries that name no case of `known`.

@@ -11,7 +11,7 @@ use super::users::{ID_PREFIX, UserRecord, with_hash};
 use super::{AuthError, admins, options};
 use crate::config::Config;
 use crate::coordinator::{Caller, Coordinator, Database, Want, WriteOptions, WriteRequest};
-use crate::document::draft::{Draft, DraftAttachment, DraftData};
+use crate::document::draft::{Draft, DraftAttachment};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
 use crate::document::render::StoredRevision;
@@ -127,7 +127,7 @@ impl Accounts {
             revisions: None,
             deleted: false,
             body: with_hash(body, hash),
-            attachments: stored.attachments.iter().map(|a| stub(&a.name, a.revpos)).collect(),
+            attachments: stored.attachments.iter().map(|a| DraftAttachment::stub(&a.name, a.revpos)).collect(),
         };
         let write = WriteRequest { id, draft, follows: Vec::new() };
         let options = WriteOptions { caller: Arc::new(Caller::node()), ..WriteOptions::default() };
@@ -165,17 +165,6 @@ fn body_of(stored: &StoredRevision) -> Option<Object> {
     match json::parse(&stored.body) {
         Ok(Value::Object(body)) => Some(body),
         _ => None,
-    }
-}
-
-fn stub(name: &str, revpos: u64) -> DraftAttachment {
-    DraftAttachment {
-        name: name.to_owned(),
-        content_type: None,
-        revpos: Some(revpos),
-        encoding: None,
-        digest: None,
-        data: DraftData::Stub,
     }
 }
 

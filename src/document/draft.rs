@@ -103,6 +103,20 @@ pub struct DraftAttachment {
     pub data: DraftData,
 }
 
+impl DraftAttachment {
+    /// An attachment that stays as it is when its document is written anew.
+    pub fn stub(name: &str, revpos: u64) -> DraftAttachment {
+        DraftAttachment {
+            name: name.to_owned(),
+            content_type: None,
+            revpos: Some(revpos),
+            encoding: None,
+            digest: None,
+            data: DraftData::Stub,
+        }
+    }
+}
+
 /// Where the bytes of an attachment are.
 #[derive(Clone, PartialEq, Debug)]
 pub enum DraftData {

@@ -4,5 +4,6 @@ pub mod address;
 pub mod client;
 pub mod codec;
 pub mod hex;
+pub mod iso_time;
 pub mod tls;
 pub mod url;

@@ -39,7 +39,9 @@ mod read_options;
 mod related;
 mod replicate;
 pub mod replication;
+mod replicator_docs;
 mod rewrite;
+mod scheduler;
 mod security;
 mod server;
 mod session;
@@ -121,7 +123,7 @@ pub async fn handle(ctx: &Context, endpoint: Endpoint, request: Request) -> Resu
         Endpoint::ClusterSetup => cluster_setup::handle(ctx, request).await,
         Endpoint::Cluster(rest) => cluster::handle(ctx, &request, &rest),
         Endpoint::Replicate => replicate::replicate(ctx, request).await,
-        Endpoint::Scheduler(rest) => replicate::scheduler(ctx, &request, &rest),
+        Endpoint::Scheduler(rest) => scheduler::scheduler(ctx, &request, &rest).await,
         Endpoint::Reshard(_) => Err(not_yet::endpoint("_reshard")),
         Endpoint::In(db, at) => in_database(ctx, &db, at, request).await,
     }

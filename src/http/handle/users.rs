@@ -1,6 +1,8 @@
-//! The users database: its rules (`auth::users`) put before reads and writes of its documents.
+//! The users database: its rules (`auth::users`) put before reads and writes of its documents. What is asked here for
+//! every database is passed on for replicator databases (`replicator_docs`).
 
 use super::super::route::{InDatabase, ListKind};
+use super::replicator_docs;
 use crate::auth::access::{self, Class, Rank};
 use crate::auth::security::SecurityObject;
 use crate::auth::users::{self, Caller};
@@ -13,6 +15,7 @@ use crate::document::render::StoredRevision;
 use crate::document::rev_tree::RevPath;
 use crate::document::revision::Revision;
 use crate::http::{Context, Problem, Request, Result};
+use crate::replicate::documents::is_replicator_database;
 
 /// Whether this is the users database.
 fn is_users_db(ctx: &Context, name: &str) -> bool {
@@ -44,6 +47,10 @@ pub fn check_lists(ctx: &Context, request: &Request, db: &str, at: &InDatabase) 
             | InDatabase::Partition(_)
             | InDatabase::DesignFunction(..)
     );
+    if lists && is_replicator_database(db) {
+        // Lists show documents whole, with credentials of replications.
+        ctx.open(db, &request.user, Class::DatabaseAdmin)?;
+    }
     if !lists || !is_users_db(ctx, db) {
         return Ok(());
     }
@@ -71,6 +78,8 @@ pub enum Sight {
     Whole,
     /// These fields, where it has any of them.
     Fields(Vec<String>),
+    /// All but the credentials of a replication that is another's.
+    NoCredentials(UserCtx),
 }
 
 /// How much of the document `id` the caller may see.
@@ -78,7 +87,11 @@ pub enum Sight {
 /// # Errors
 /// 403 for design documents of the users database.
 pub fn sight(ctx: &Context, user: &UserCtx, db: &Database, id: &DocId) -> Result<Sight> {
-    if !is_users_db(ctx, &db.name) || caller(db, user).sees_all(id.as_str())? {
+    if !is_users_db(ctx, &db.name) {
+        let all = replicator_docs::sees_credentials(user, db);
+        return Ok(if all { Sight::Whole } else { Sight::NoCredentials(user.clone()) });
+    }
+    if caller(db, user).sees_all(id.as_str())? {
         return Ok(Sight::Whole);
     }
     Ok(Sight::Fields(options::list(&ctx.config, "public_fields", "")))
@@ -91,7 +104,7 @@ pub fn sight(ctx: &Context, user: &UserCtx, db: &Database, id: &DocId) -> Result
 pub fn must_see_all(ctx: &Context, user: &UserCtx, db: &Database, id: &DocId) -> Result<()> {
     match sight(ctx, user, db, id)? {
         Sight::Whole => Ok(()),
-        Sight::Fields(_) => Err(Problem::missing()),
+        Sight::Fields(_) | Sight::NoCredentials(_) => Err(Problem::missing()),
     }
 }
 
@@ -132,10 +145,17 @@ impl Sight {
     /// # Errors
     /// 404 when nothing is left.
     pub fn limit(&self, stored: &mut StoredRevision) -> Result<()> {
-        let Sight::Fields(fields) = self else { return Ok(()) };
-        let shown = users::public_part(&body_of(stored)?, fields).ok_or_else(Problem::missing)?;
-        stored.body = shown.to_vec().into();
-        stored.attachments.clear();
+        match self {
+            Sight::Whole => {}
+            Sight::NoCredentials(user) => {
+                stored.body = replicator_docs::visible(body_of(stored)?, user).to_vec().into();
+            }
+            Sight::Fields(fields) => {
+                let shown = users::public_part(&body_of(stored)?, fields).ok_or_else(Problem::missing)?;
+                stored.body = shown.to_vec().into();
+                stored.attachments.clear();
+            }
+        }
         Ok(())
     }
 }
@@ -147,7 +167,8 @@ fn body_of(stored: &StoredRevision) -> Result<Object> {
     }
 }
 
-/// Checks a document that is to be written into the users database and hashes its password; elsewhere does nothing.
+/// Checks a document that is to be written into the users database and hashes its password; one of a replicator
+/// database is checked by its own rules; elsewhere does nothing.
 ///
 /// # Errors
 /// 403 for a broken rule, 400 for a weak password, 409 for a revision that cannot be extended, 503 when too many
@@ -159,7 +180,10 @@ pub async fn prepare(
     write: &mut WriteRequest,
     new_edits: bool,
 ) -> Result<()> {
-    if !is_users_db(ctx, &db.name) || write.id.is_design() || write.id.is_local() {
+    if !is_users_db(ctx, &db.name) {
+        return replicator_docs::prepare(user, db, write, new_edits).await;
+    }
+    if write.id.is_design() || write.id.is_local() {
         return Ok(());
     }
     let caller = caller(db, user);
@@ -183,7 +207,7 @@ pub async fn prepare(
 /// The document that a write extends; `None` for the first revision, also of one that was deleted.
 ///
 /// A document that is about to be refused as a conflict is refused here: its rules cannot be judged.
-async fn predecessor(db: &Database, id: &DocId, draft: &Draft, new_edits: bool) -> Result<Option<Object>> {
+pub(super) async fn predecessor(db: &Database, id: &DocId, draft: &Draft, new_edits: bool) -> Result<Option<Object>> {
     if !new_edits {
         let revs = draft.revisions.as_ref().map(ancestors).unwrap_or_default();
         let Some(fetched) = db.fetch(id, Want::Revisions { revs, latest: false }).await? else { return Ok(None) };

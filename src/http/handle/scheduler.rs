@@ -1,0 +1,283 @@
+//! `_scheduler`: the replications that run, and the documents that ask for some.
+
+use http::StatusCode;
+
+use crate::coordinator::{AllDocsQuery, AllDocsRow, Database, DocSource, KeyBounds, Want};
+use crate::document::id::DocId;
+use crate::document::json::{self, Object, Value};
+use crate::http::{Context, Problem, Reply, Request, Result};
+use crate::replicate::documents::{DocumentState, is_replicator_database, without_credentials};
+use crate::replicate::{Event, Job, Origin};
+use crate::wire::iso_time::iso_time;
+
+/// Documents that one request without `limit` is shown.
+const LIMIT: u64 = 25;
+/// The states of documents, as CouchDB 3.5 lists them.
+const STATES: [&str; 7] = ["initializing", "error", "running", "pending", "crashing", "completed", "failed"];
+
+/// `GET /_scheduler/..`
+///
+/// # Errors
+/// 404 for unknown jobs, documents and paths; 400 for parameters that make no sense.
+pub async fn scheduler(ctx: &Context, request: &Request, rest: &[String]) -> Result<Reply> {
+    let parts: Vec<&str> = rest.iter().map(String::as_str).collect();
+    match parts.as_slice() {
+        ["jobs"] => jobs(ctx, request),
+        ["jobs", id] => {
+            // A plus sign in a path may be taken for a space on the way.
+            let job = ctx.replicator.job(&id.replace(' ', "+")).ok_or_else(Problem::missing)?;
+            Ok(Reply::json(StatusCode::OK, described(ctx, &job).to_vec()))
+        }
+        ["docs"] => documents(ctx, request, "_replicator").await,
+        ["docs", rest @ ..] => {
+            let (database, id) = named(rest)?;
+            match id {
+                None => documents(ctx, request, &database).await,
+                Some(id) => document(ctx, &database, &id).await,
+            }
+        }
+        _ => Err(Problem::missing()),
+    }
+}
+
+/// Database and document of a path, in which the slash of `X/_replicator` may be escaped or not.
+fn named(parts: &[&str]) -> Result<(String, Option<String>)> {
+    let invalid = || Problem::bad_request("Invalid path");
+    let last = parts.iter().position(|part| is_replicator_database(part)).ok_or_else(invalid)?;
+    let id = parts[last + 1..].join("/");
+    Ok((parts[..=last].join("/"), Some(id).filter(|id| !id.is_empty())))
+}
+
+fn number(request: &Request, name: &str, default: u64) -> Result<u64> {
+    match request.query.get(name) {
+        None => Ok(default),
+        Some(text) => text.parse().map_err(|_| Problem::query_parse(format!("Invalid value for integer: \"{text}\""))),
+    }
+}
+
+fn size(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+fn jobs(ctx: &Context, request: &Request) -> Result<Reply> {
+    let (limit, skip) = (number(request, "limit", LIMIT)?, number(request, "skip", 0)?);
+    let jobs = ctx.replicator.jobs();
+    let shown = jobs.iter().skip(size(skip)).take(size(limit)).map(|job| Value::Object(described(ctx, job)));
+    Ok(page(jobs.len() as u64, skip, "jobs", shown.collect()))
+}
+
+fn page(total: u64, offset: u64, name: &str, items: Vec<Value>) -> Reply {
+    let mut out = Object::new();
+    out.push("total_rows", total);
+    out.push("offset", offset);
+    out.push(name, Value::Array(items));
+    Reply::json(StatusCode::OK, out.to_vec())
+}
+
+/// The states that are asked for; `None`: all.
+fn states(request: &Request) -> Result<Option<Vec<String>>> {
+    let Some(text) = request.query.get("states") else { return Ok(None) };
+    let asked: Vec<String> = text.split(',').map(|state| state.trim().to_ascii_lowercase()).collect();
+    if asked.iter().any(|state| !STATES.contains(&state.as_str())) {
+        let reason = format!("States must be one or more of [{}]", STATES.join(","));
+        return Err(Problem::query_parse(reason));
+    }
+    Ok(Some(asked))
+}
+
+fn open(ctx: &Context, name: &str) -> Result<std::sync::Arc<Database>> {
+    Ok(ctx.coordinator.database(name)?)
+}
+
+async fn documents(ctx: &Context, request: &Request, database: &str) -> Result<Reply> {
+    let (limit, skip) = (number(request, "limit", LIMIT)?, number(request, "skip", 0)?);
+    let states = states(request)?;
+    let db = open(ctx, database)?;
+    let query = AllDocsQuery {
+        source: DocSource::All,
+        keys: KeyBounds::Range { start: None, end: None, inclusive_end: true },
+        descending: false,
+        skip: 0,
+        limit: None,
+        include_docs: true,
+        conflicts: false,
+        update_seq: false,
+    };
+    let mut rows = db.all_docs(query).await?;
+    let (mut total, mut shown) = (0, Vec::new());
+    while let Some(page) = rows.next().await? {
+        for row in page {
+            let AllDocsRow::Found { id, doc: Some(Some(doc)), .. } = row else { continue };
+            if id.is_design() {
+                continue;
+            }
+            let Ok(Value::Object(body)) = json::parse(&doc.stored.body) else { continue };
+            let told = told(ctx, database, id.as_str(), &body);
+            let state = told.get("state").and_then(Value::as_str).unwrap_or_default();
+            if states.as_ref().is_some_and(|asked| !asked.iter().any(|wanted| wanted == state)) {
+                continue;
+            }
+            total += 1;
+            if total > skip && (shown.len() as u64) < limit {
+                shown.push(Value::Object(told));
+            }
+        }
+    }
+    Ok(page(total, skip, "docs", shown))
+}
+
+async fn document(ctx: &Context, database: &str, id: &str) -> Result<Reply> {
+    let db = open(ctx, database)?;
+    let fetched = db.fetch(&DocId::new(id), Want::Winner).await?;
+    let found = fetched.and_then(|mut fetched| fetched.found.pop()).and_then(|(_, stored)| stored);
+    let stored = found.filter(|stored| !stored.deleted).ok_or_else(Problem::missing)?;
+    let Ok(Value::Object(body)) = json::parse(&stored.body) else { return Err(Problem::missing()) };
+    Ok(Reply::json(StatusCode::OK, told(ctx, database, id, &body).to_vec()))
+}
+
+/// What is told of a document.
+fn told(ctx: &Context, database: &str, id: &str, body: &Object) -> Object {
+    let origin = Origin { database: database.to_owned(), doc_id: id.to_owned() };
+    let mut out = Object::new();
+    out.push("database", database);
+    out.push("doc_id", id);
+    match ctx.replicator.document_state(&origin, body) {
+        DocumentState::Active(job) => active(ctx, &job, &mut out),
+        DocumentState::Settled => settled(body, &mut out),
+        DocumentState::Initializing => {
+            out.push("id", Value::Null);
+            endpoints(body, &mut out);
+            out.push("state", "initializing");
+            out.push("error_count", 0_u64);
+            out.push("info", Value::Null);
+            out.push("start_time", Value::Null);
+            out.push("last_updated", Value::Null);
+        }
+    }
+    out
+}
+
+fn active(ctx: &Context, job: &Job, out: &mut Object) {
+    let health = job.health();
+    let mut info = job.info();
+    if let Some(error) = health.error.filter(|_| health.crashing) {
+        info.push("error", error);
+    }
+    out.push("id", job.id.as_str());
+    out.push("node", ctx.node_name.as_str());
+    out.push("source", job.source.as_str());
+    out.push("target", job.target.as_str());
+    out.push("source_proxy", Value::Null);
+    out.push("target_proxy", Value::Null);
+    out.push("state", if health.crashing { "crashing" } else { "running" });
+    out.push("error_count", health.errors);
+    out.push("info", info);
+    out.push("start_time", iso_time(job.started));
+    out.push("last_updated", iso_time(job.progress().updated.max(job.started)));
+}
+
+/// A document that says itself what came of it.
+fn settled(body: &Object, out: &mut Object) {
+    let state = body.get("_replication_state").and_then(Value::as_str).unwrap_or("completed");
+    let time = body.get("_replication_state_time").cloned().unwrap_or(Value::Null);
+    let mut info = body.get("_replication_stats").and_then(Value::as_object).cloned().unwrap_or_default();
+    let start = info.remove("start_time").unwrap_or_else(|| time.clone());
+    if let Some(reason) = body.get("_replication_state_reason") {
+        info.push("error", reason.clone());
+    }
+    out.push("id", Value::Null);
+    endpoints(body, out);
+    out.push("state", state);
+    out.push("error_count", u64::from(state == "failed"));
+    out.push("info", info);
+    out.push("start_time", start);
+    out.push("last_updated", time);
+}
+
+/// Source and target without credentials, with a slash at the end.
+fn endpoints(body: &Object, out: &mut Object) {
+    let bare = without_credentials(body.clone());
+    for side in ["source", "target"] {
+        let url = match bare.get(side) {
+            Some(Value::String(url)) => Some(url.as_str()),
+            Some(Value::Object(endpoint)) => endpoint.get("url").and_then(Value::as_str),
+            _ => None,
+        };
+        out.push(side, url.map_or(Value::Null, |url| Value::from(format!("{}/", url.trim_end_matches('/')))));
+    }
+}
+
+fn text_or_null(text: Option<&str>) -> Value {
+    text.map_or(Value::Null, Value::from)
+}
+
+/// A job as `_scheduler/jobs` shows it.
+fn described(ctx: &Context, job: &Job) -> Object {
+    let event = |event: Event| {
+        let mut out = Object::new();
+        out.push("timestamp", iso_time(event.at));
+        out.push("type", event.kind);
+        if let Some(reason) = event.reason {
+            out.push("reason", reason);
+        }
+        Value::Object(out)
+    };
+    let origin = job.origin.as_ref();
+    let mut out = Object::new();
+    out.push("database", text_or_null(origin.map(|origin| origin.database.as_str())));
+    out.push("id", job.id.as_str());
+    out.push("pid", pid(job));
+    out.push("source", job.source.as_str());
+    out.push("target", job.target.as_str());
+    out.push("user", text_or_null(job.user.as_deref()));
+    out.push("doc_id", text_or_null(origin.map(|origin| origin.doc_id.as_str())));
+    out.push("info", job.info());
+    out.push("history", Value::Array(job.events().into_iter().map(event).collect()));
+    out.push("node", ctx.node_name.as_str());
+    out.push("start_time", iso_time(job.started));
+    out
+}
+
+/// A job as `_active_tasks` shows it.
+pub fn task(ctx: &Context, job: &Job) -> Object {
+    let origin = job.origin.as_ref();
+    let mut out = Object::new();
+    out.push("type", "replication");
+    out.push("pid", pid(job));
+    out.push("node", ctx.node_name.as_str());
+    out.push("replication_id", job.id.as_str());
+    out.push("database", text_or_null(origin.map(|origin| origin.database.as_str())));
+    out.push("doc_id", text_or_null(origin.map(|origin| origin.doc_id.as_str())));
+    out.push("user", text_or_null(job.user.as_deref()));
+    out.push("source", job.source.as_str());
+    out.push("target", job.target.as_str());
+    out.push("continuous", job.continuous);
+    out.push("checkpoint_interval", job.checkpoint_interval_ms);
+    out.push("started_on", job.started.as_secs());
+    out.push("updated_on", job.progress().updated.max(job.started).as_secs());
+    for (name, value) in job.info() {
+        out.push(name, value);
+    }
+    out
+}
+
+/// In the place of a process, which there is none of.
+fn pid(job: &Job) -> String {
+    format!("<0.{}.0>", job.number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_name_a_database_and_a_document() {
+        let of = |parts: &[&str]| named(parts).ok();
+        let some = |db: &str, id: Option<&str>| Some((db.to_owned(), id.map(str::to_owned)));
+        assert_eq!(of(&["_replicator"]), some("_replicator", None));
+        assert_eq!(of(&["_replicator", "a/b"]), some("_replicator", Some("a/b")));
+        assert_eq!(of(&["x/_replicator", "a"]), some("x/_replicator", Some("a")));
+        assert_eq!(of(&["x", "_replicator", "a"]), some("x/_replicator", Some("a")));
+        assert_eq!(of(&["other"]), None);
+    }
+}

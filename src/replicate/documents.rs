@@ -1,0 +1,474 @@
+//! Replications that documents ask for: those of the databases `_replicator` and `X/_replicator`.
+//!
+//! A task follows each such database. A document starts its replication, a changed one starts it anew, a deleted one
+//! ends it. A one-shot replication that is done is noted in its document (`_replication_state` and what belongs to it);
+//! what fails is tried again with growing pauses and leaves the document alone; a document that cannot be understood
+//! is noted as failed. What is noted holds across restarts: such a document does not start again until its state is
+//! taken out of it. As CouchDB 3.5 was measured (golden facts 'Scheduler and replicator databases').
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, Weak};
+
+use super::error::ReplicateError;
+use super::jobs::{Job, Origin, Replicator, lock};
+use super::request::Replication;
+use crate::auth::{self, UserCtx};
+use crate::coordinator::{
+    Caller, Changes, ChangesQuery, Database, EventKind, NamesQuery, Since, Want, WriteOptions, WriteRequest,
+};
+use crate::document::draft::{Draft, DraftAttachment};
+use crate::document::id::DocId;
+use crate::document::json::{self, Object, Value};
+use crate::document::revision::Revision;
+use crate::limits;
+use crate::wire::iso_time::iso_time;
+use crate::world::Abort;
+
+/// Whether documents of the database `name` ask for replications.
+pub fn is_replicator_database(name: &str) -> bool {
+    name == "_replicator" || name.ends_with("/_replicator")
+}
+
+/// What a document must be to be written, with `owner` put in where it is missing. `old` is what it replaces.
+///
+/// # Errors
+/// Why it is refused: it cannot be understood, or belongs to somebody else, or claims rights that the writer lacks.
+pub fn checked(mut body: Object, old: Option<&Object>, user: &UserCtx) -> Result<Object, String> {
+    if !user.is_server_admin() {
+        let owner = |body: &Object| body.get("owner").and_then(Value::as_str).map(str::to_owned);
+        let named = [owner(&body), old.and_then(owner)];
+        if named.into_iter().flatten().any(|name| Some(&name) != user.name.as_ref()) {
+            return Err("Can't update replication documents from other users.".to_owned());
+        }
+        check_user_ctx(&body, user)?;
+    }
+    if !is_settled(&body) {
+        let numbered = |side: &str| matches!(body.get(side), Some(Value::Int(_)));
+        if numbered("source") || numbered("target") {
+            return Err(ReplicateError::InvalidEndpoint.text());
+        }
+        Replication::parse(&body).map_err(|error| error.text())?;
+    }
+    if !body.contains("owner") {
+        body.push("owner", user.name.as_deref().map_or(Value::Null, Value::from));
+    }
+    Ok(body)
+}
+
+/// `user_ctx` may name no other user and no role that the writer lacks.
+fn check_user_ctx(body: &Object, user: &UserCtx) -> Result<(), String> {
+    let Some(claimed) = body.get("user_ctx").filter(|claimed| !claimed.is_null()) else { return Ok(()) };
+    let Some(claimed) = claimed.as_object() else { return Err("The `user_ctx` must be an object.".to_owned()) };
+    let name = claimed.get("name").and_then(Value::as_str);
+    let mut roles = claimed.get("roles").and_then(Value::as_array).unwrap_or_default().iter();
+    if name.is_some_and(|name| Some(name) != user.name.as_deref())
+        || roles.any(|role| role.as_str().is_none_or(|role| !user.has_role(role)))
+    {
+        return Err("The `user_ctx` may only name the user and roles of who writes it.".to_owned());
+    }
+    Ok(())
+}
+
+/// The body as those see it who neither own it nor administer the database: without credentials.
+pub fn without_credentials(mut body: Object) -> Object {
+    for side in ["source", "target"] {
+        match body.get_mut(side) {
+            Some(Value::String(url)) => *url = bare_url(url),
+            Some(Value::Object(endpoint)) => {
+                endpoint.remove("headers");
+                endpoint.remove("auth");
+                if let Some(Value::String(url)) = endpoint.get_mut("url") {
+                    *url = bare_url(url);
+                }
+            }
+            _ => {}
+        }
+    }
+    body
+}
+
+fn bare_url(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{scheme}://{host}{path}")
+}
+
+/// Whether what is noted in the body says that there is nothing to do any more.
+fn is_settled(body: &Object) -> bool {
+    matches!(body.get("_replication_state").and_then(Value::as_str), Some("completed" | "failed"))
+}
+
+/// The body without what this module notes in it: what a replication depends on.
+fn plain(body: &Object) -> Object {
+    let mut out = Object::new();
+    for (name, value) in body.iter().filter(|(name, _)| !name.starts_with("_replication_")) {
+        out.push(name, value.clone());
+    }
+    out
+}
+
+/// A document with a running replication.
+struct Entry {
+    asked: Object,
+    job: Arc<Job>,
+}
+
+/// What is known of the documents of this node's replicator databases.
+#[derive(Default)]
+pub(super) struct Documents {
+    running: Mutex<BTreeMap<Origin, Entry>>,
+}
+
+/// What a document's replication is doing, for `_scheduler/docs`.
+pub enum DocumentState {
+    /// It was not looked at yet.
+    Initializing,
+    /// It runs, or waits after a failure.
+    Active(Arc<Job>),
+    /// It is done or will never be; the document says so.
+    Settled,
+}
+
+impl Replicator {
+    /// What the replication of a document with this body is doing.
+    pub fn document_state(&self, origin: &Origin, body: &Object) -> DocumentState {
+        match lock(&self.documents.running).get(origin) {
+            Some(entry) => DocumentState::Active(Arc::clone(&entry.job)),
+            None if is_settled(body) => DocumentState::Settled,
+            None => DocumentState::Initializing,
+        }
+    }
+
+    /// Follows all replicator databases, also those to come, until the returned handle says otherwise. Local endpoints
+    /// are shown below `base_url`.
+    pub fn follow_documents(self: &Arc<Self>, base_url: String) -> Box<dyn Abort> {
+        let watcher = Watcher { replicator: Arc::downgrade(self), base_url: base_url.into() };
+        self.env.spawn(watcher.run())
+    }
+}
+
+/// Sees replicator databases come and go.
+struct Watcher {
+    replicator: Weak<Replicator>,
+    base_url: Arc<str>,
+}
+
+/// Ends a task with its owner.
+struct Task(Box<dyn Abort>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Watcher {
+    async fn run(self) {
+        let Some(replicator) = self.replicator.upgrade() else { return };
+        let (coordinator, env) = (Arc::clone(&replicator.coordinator), replicator.env.clone());
+        drop(replicator);
+        let mut news = coordinator.watch_events();
+        let (_, mut seen) = coordinator.events(u64::MAX);
+        let names = coordinator.database_names(&NamesQuery::default());
+        let mut followed: BTreeMap<String, Task> = BTreeMap::new();
+        for name in names.into_iter().filter(|name| is_replicator_database(name)) {
+            followed.insert(name.clone(), self.follow(name));
+        }
+        while news.changed().await.is_ok() {
+            let (events, last) = coordinator.events(seen);
+            seen = last;
+            for event in events.into_iter().filter(|event| is_replicator_database(&event.name)) {
+                if event.kind == EventKind::Deleted {
+                    followed.remove(&event.name);
+                    if let Some(replicator) = self.replicator.upgrade() {
+                        replicator.end_all_of(&event.name);
+                    }
+                } else if !followed.contains_key(&event.name) {
+                    followed.insert(event.name.clone(), self.follow(event.name));
+                }
+            }
+            // Writes to any database wake this task: a burst of them is looked at once.
+            env.sleep(limits::REPLICATOR_WATCH_PAUSE).await;
+        }
+    }
+
+    fn follow(&self, name: String) -> Task {
+        let follower = Follower { replicator: self.replicator.clone(), base_url: Arc::clone(&self.base_url), name };
+        let Some(replicator) = self.replicator.upgrade() else { return Task(Box::new(Ended)) };
+        Task(replicator.env.spawn(follower.run()))
+    }
+}
+
+/// A task that never ran.
+struct Ended;
+
+impl Abort for Ended {
+    fn abort(&self) {}
+}
+
+/// Follows one replicator database.
+struct Follower {
+    replicator: Weak<Replicator>,
+    base_url: Arc<str>,
+    name: String,
+}
+
+impl Follower {
+    async fn run(self) {
+        let mut since = Since::Beginning;
+        loop {
+            let Some(replicator) = self.replicator.upgrade() else { return };
+            let env = replicator.env.clone();
+            match replicator.coordinator.database(&self.name) {
+                Ok(database) => {
+                    drop(replicator);
+                    let query = ChangesQuery { since: since.clone(), ..ChangesQuery::default() };
+                    match database.changes(query).await {
+                        Ok(feed) => self.read(&database, feed, &mut since).await,
+                        Err(error) => tracing::warn!(database = self.name, ?error, "no feed of replication documents"),
+                    }
+                }
+                // It was deleted and may be made again.
+                Err(_) => since = Since::Beginning,
+            }
+            env.sleep(limits::REPLICATOR_RETRY_PAUSE).await;
+        }
+    }
+
+    /// Reads to the end and waits for more, until something fails or the database goes away.
+    async fn read(&self, database: &Arc<Database>, mut feed: Changes, reached: &mut Since) {
+        loop {
+            match feed.next().await {
+                Ok(Some(rows)) => {
+                    for row in rows.into_iter().filter(|row| !row.id.is_design()) {
+                        let Some(replicator) = self.replicator.upgrade() else { return };
+                        if let Err(error) = self.look(&replicator, database, &row.id, row.deleted).await {
+                            tracing::warn!(database = self.name, %error, "a replication document, to be tried again");
+                            return;
+                        }
+                    }
+                    if let Ok(since) = Since::parse(&feed.last_seq()) {
+                        *reached = since;
+                    }
+                }
+                Ok(None) if feed.is_gone() => {
+                    *reached = Since::Beginning;
+                    return;
+                }
+                Ok(None) => feed.wait().await,
+                Err(_) if database.is_gone() => {
+                    *reached = Since::Beginning;
+                    return;
+                }
+                Err(error) => {
+                    tracing::warn!(database = self.name, ?error, "a feed of replication documents broke off");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Makes what runs for a document what it asks for.
+    async fn look(
+        &self,
+        replicator: &Arc<Replicator>,
+        database: &Arc<Database>,
+        id: &DocId,
+        deleted: bool,
+    ) -> Result<(), String> {
+        let origin = Origin { database: self.name.clone(), doc_id: id.as_str().to_owned() };
+        let found = if deleted { None } else { winner(database, id).await? };
+        let Some((rev, body)) = found.filter(|(_, body)| !is_settled(body)) else {
+            replicator.end_of(&origin);
+            return Ok(());
+        };
+        let asked = plain(&body);
+        if lock(&replicator.documents.running).get(&origin).is_some_and(|entry| entry.asked == asked) {
+            return Ok(());
+        }
+        replicator.end_of(&origin);
+        let user = caller(replicator, &body);
+        let started = Replication::parse(&body)
+            .and_then(|replication| replicator.start(replication, &user, &self.base_url, Some(origin.clone())));
+        match started {
+            Ok(job) => {
+                lock(&replicator.documents.running).insert(origin.clone(), Entry { asked, job: Arc::clone(&job) });
+                let env = replicator.env.clone();
+                let (replicator, database, id) = (Arc::downgrade(replicator), Arc::clone(database), id.clone());
+                env.spawn(async move { finish(replicator, database, id, origin, rev, job).await });
+                Ok(())
+            }
+            Err(ReplicateError::TooMany) => Err("too many replications run on this node".to_owned()),
+            Err(error) => {
+                let mut notes = Object::new();
+                notes.push("_replication_state", "failed");
+                notes.push("_replication_state_time", iso_time(replicator.env.wall()));
+                notes.push("_replication_state_reason", error.text());
+                note(database, id, &rev, notes).await
+            }
+        }
+    }
+}
+
+impl Replicator {
+    fn end_of(&self, origin: &Origin) {
+        let entry = lock(&self.documents.running).remove(origin);
+        if let Some(entry) = entry {
+            self.end(&entry.job);
+        }
+    }
+
+    fn end_all_of(&self, database: &str) {
+        let of: Vec<Origin> = {
+            let running = lock(&self.documents.running);
+            running.keys().filter(|origin| origin.database == database).cloned().collect()
+        };
+        of.iter().for_each(|origin| self.end_of(origin));
+    }
+}
+
+/// Waits for a document's replication and notes its end.
+async fn finish(
+    replicator: Weak<Replicator>,
+    database: Arc<Database>,
+    id: DocId,
+    origin: Origin,
+    rev: Revision,
+    job: Arc<Job>,
+) {
+    let Ok(_) = job.ended().await else { return };
+    let Some(replicator) = replicator.upgrade() else { return };
+    let mut stats = job.info();
+    stats.remove("source_seq");
+    stats.remove("through_seq");
+    // What is done has nothing to say of what is to come.
+    stats.insert("changes_pending", Value::Null);
+    stats.push("start_time", iso_time(job.started));
+    let mut notes = Object::new();
+    notes.push("_replication_state", "completed");
+    notes.push("_replication_state_time", iso_time(replicator.env.wall()));
+    notes.push("_replication_id", job.id.as_str());
+    notes.push("_replication_stats", stats);
+    while let Err(error) = note(&database, &id, &rev, notes.clone()).await {
+        if database.is_gone() {
+            break;
+        }
+        tracing::warn!(database = origin.database, %error, "the end of a replication could not be noted");
+        replicator.env.sleep(limits::REPLICATOR_RETRY_PAUSE).await;
+    }
+    let mut running = lock(&replicator.documents.running);
+    if running.get(&origin).is_some_and(|entry| Arc::ptr_eq(&entry.job, &job)) {
+        running.remove(&origin);
+    }
+}
+
+/// With whose rights a document's local endpoints are used: those of `user_ctx`, else of its owner.
+fn caller(replicator: &Replicator, body: &Object) -> UserCtx {
+    let claimed = body.get("user_ctx").and_then(Value::as_object);
+    let name = claimed.and_then(|ctx| ctx.get("name")).or_else(|| body.get("owner")).and_then(Value::as_str);
+    let Some(name) = name else { return UserCtx::anonymous() };
+    if auth::admin_names(&replicator.config).contains_key(name) {
+        return UserCtx::server_admin(name);
+    }
+    let roles = claimed.and_then(|ctx| ctx.get("roles")).and_then(Value::as_array).unwrap_or_default();
+    let roles = roles.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    UserCtx { name: Some(name.to_owned()), roles, ..UserCtx::anonymous() }
+}
+
+/// The live winner of a document: revision and body.
+async fn winner(database: &Database, id: &DocId) -> Result<Option<(Revision, Object)>, String> {
+    let fetched = database.fetch(id, Want::Winner).await.map_err(|e| format!("{e:?}"))?;
+    let found = fetched.and_then(|mut fetched| fetched.found.pop());
+    let Some((rev, Some(stored))) = found.filter(|(_, stored)| stored.as_ref().is_some_and(|s| !s.deleted)) else {
+        return Ok(None);
+    };
+    match json::parse(&stored.body) {
+        Ok(Value::Object(body)) => Ok(Some((rev, body))),
+        _ => Err("a stored document cannot be read".to_owned()),
+    }
+}
+
+/// Writes what came of a replication into its document, unless that was changed meanwhile.
+async fn note(database: &Database, id: &DocId, rev: &Revision, notes: Object) -> Result<(), String> {
+    let fetched = database.fetch(id, Want::Winner).await.map_err(|e| format!("{e:?}"))?;
+    let found = fetched.and_then(|mut fetched| fetched.found.pop());
+    let Some((current, Some(stored))) = found else { return Ok(()) };
+    if current != *rev || stored.deleted {
+        return Ok(());
+    }
+    let Ok(Value::Object(body)) = json::parse(&stored.body) else { return Ok(()) };
+    let mut body = plain(&body);
+    notes.into_iter().for_each(|(name, value)| body.push(name, value));
+    let draft = Draft {
+        id: None,
+        rev: Some(rev.clone()),
+        revisions: None,
+        deleted: false,
+        body,
+        attachments: stored.attachments.iter().map(|a| DraftAttachment::stub(&a.name, a.revpos)).collect(),
+    };
+    let write = WriteRequest { id: id.clone(), draft, follows: Vec::new() };
+    let options = WriteOptions { caller: Arc::new(Caller::node()), ..WriteOptions::default() };
+    match database.write_one(write, options).await {
+        Ok(_) | Err(crate::coordinator::WriteError::Conflict) => Ok(()),
+        Err(error) => Err(format!("{error:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(text: &str) -> Object {
+        match json::parse(text.as_bytes()) {
+            Ok(Value::Object(body)) => body,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn text(body: &Object) -> String {
+        String::from_utf8(body.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn names_of_replicator_databases() {
+        assert!(is_replicator_database("_replicator") && is_replicator_database("a/b/_replicator"));
+        assert!(!is_replicator_database("a_replicator") && !is_replicator_database("_replicator/a"));
+    }
+
+    #[test]
+    fn an_owner_is_put_in_and_others_may_not_change_it() {
+        let (ann, admin) = (UserCtx { name: Some("ann".into()), ..UserCtx::anonymous() }, UserCtx::server_admin("adm"));
+        let asked = || body(r#"{"source":"http://h/a","target":"b"}"#);
+        let mine = checked(asked(), None, &ann).unwrap();
+        assert_eq!(text(&mine), r#"{"source":"http://h/a","target":"b","owner":"ann"}"#);
+        let bob = UserCtx { name: Some("bob".into()), ..UserCtx::anonymous() };
+        assert!(checked(mine.clone(), None, &bob).is_err());
+        assert!(checked(asked(), Some(&mine), &bob).is_err());
+        assert_eq!(checked(mine.clone(), Some(&mine), &admin), Ok(mine));
+        assert_eq!(checked(body(r#"{"source":"a"}"#), None, &ann), Err("Missing replicator database".to_owned()));
+    }
+
+    /// A member of the database must not gain the rights of an administrator by claiming them in a document.
+    #[test]
+    fn rights_cannot_be_claimed() {
+        let ann = UserCtx { name: Some("ann".into()), roles: vec!["r".into()], ..UserCtx::anonymous() };
+        let claim =
+            |ctx: &str| checked(body(&format!(r#"{{"source":"a","target":"b","user_ctx":{ctx}}}"#)), None, &ann);
+        assert!(claim(r#"{"name":"ann","roles":["r"]}"#).is_ok());
+        for bad in [r#"{"name":"adm"}"#, r#"{"roles":["_admin"]}"#, r#"{"name":"ann","roles":[1]}"#, "7"] {
+            assert!(claim(bad).is_err(), "{bad}");
+        }
+        assert!(checked(body(r#"{"source":"a","target":"b","owner":"adm"}"#), None, &ann).is_err());
+    }
+
+    #[test]
+    fn credentials_are_not_shown() {
+        let shown = without_credentials(body(
+            r#"{"source":"http://u:p@h:1/a@b","target":{"url":"https://u@h/c","headers":{"x":"y"},"auth":{}},"owner":"o"}"#,
+        ));
+        assert_eq!(text(&shown), r#"{"source":"http://h:1/a@b","target":{"url":"https://h/c"},"owner":"o"}"#);
+    }
+}
