@@ -4,7 +4,8 @@
 //! ends it. A one-shot replication that is done is noted in its document (`_replication_state` and what belongs to it);
 //! what fails is tried again with growing pauses and leaves the document alone; a document that cannot be understood
 //! is noted as failed. What is noted holds across restarts: such a document does not start again until its state is
-//! taken out of it. As CouchDB 3.5 was measured (golden facts 'Scheduler and replicator databases').
+//! taken out of it. In a cluster every node follows the databases and each document belongs to one of the nodes that are
+//! up; when nodes come or go, documents change hands. As CouchDB 3.5 was measured (golden facts 'Scheduler and replicator databases').
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -13,6 +14,7 @@ use super::error::ReplicateError;
 use super::jobs::{Job, Origin, Replicator, lock};
 use super::request::Replication;
 use crate::auth::{self, UserCtx};
+use crate::cluster::{Cluster, NodeName};
 use crate::coordinator::{
     Caller, Changes, ChangesQuery, Database, EventKind, NamesQuery, Since, Want, WriteOptions, WriteRequest,
 };
@@ -115,6 +117,14 @@ struct Entry {
     job: Arc<Job>,
 }
 
+/// The node that a document belongs to: the one that scores highest for it, so that a node that goes away or comes
+/// back moves no documents but its own (rendezvous hashing).
+fn owner_of<'n>(nodes: &'n [NodeName], origin: &Origin) -> Option<&'n NodeName> {
+    let Origin { database, doc_id } = origin;
+    let score = |node: &NodeName| crc32fast::hash(format!("{node}\0{database}\0{doc_id}").as_bytes());
+    nodes.iter().max_by_key(|node| (score(node), node.to_string()))
+}
+
 /// What is known of the documents of this node's replicator databases.
 #[derive(Default)]
 pub(super) struct Documents {
@@ -143,8 +153,9 @@ impl Replicator {
 
     /// Follows all replicator databases, also those to come, until the returned handle says otherwise. Local endpoints
     /// are shown below `base_url`.
-    pub fn follow_documents(self: &Arc<Self>, base_url: String) -> Box<dyn Abort> {
-        let watcher = Watcher { replicator: Arc::downgrade(self), base_url: base_url.into() };
+    pub fn follow_documents(self: &Arc<Self>, cluster: &Cluster, base_url: String) -> Box<dyn Abort> {
+        let cluster = cluster.clone();
+        let watcher = Watcher { replicator: Arc::downgrade(self), cluster, base_url: base_url.into() };
         self.env.spawn(watcher.run())
     }
 }
@@ -152,6 +163,7 @@ impl Replicator {
 /// Sees replicator databases come and go.
 struct Watcher {
     replicator: Weak<Replicator>,
+    cluster: Cluster,
     base_url: Arc<str>,
 }
 
@@ -195,7 +207,8 @@ impl Watcher {
     }
 
     fn follow(&self, name: String) -> Task {
-        let follower = Follower { replicator: self.replicator.clone(), base_url: Arc::clone(&self.base_url), name };
+        let (replicator, cluster) = (self.replicator.clone(), self.cluster.clone());
+        let follower = Follower { replicator, cluster, base_url: Arc::clone(&self.base_url), name };
         let Some(replicator) = self.replicator.upgrade() else { return Task(Box::new(Ended)) };
         Task(replicator.env.spawn(follower.run()))
     }
@@ -211,6 +224,7 @@ impl Abort for Ended {
 /// Follows one replicator database.
 struct Follower {
     replicator: Weak<Replicator>,
+    cluster: Cluster,
     base_url: Arc<str>,
     name: String,
 }
@@ -239,7 +253,14 @@ impl Follower {
 
     /// Reads to the end and waits for more, until something fails or the database goes away.
     async fn read(&self, database: &Arc<Database>, mut feed: Changes, reached: &mut Since) {
+        let mut nodes = self.cluster.watch();
+        nodes.borrow_and_update();
         loop {
+            if nodes.has_changed().unwrap_or(false) {
+                // Documents may belong to other nodes now: all are looked at again.
+                *reached = Since::Beginning;
+                return;
+            }
             match feed.next().await {
                 Ok(Some(rows)) => {
                     for row in rows.into_iter().filter(|row| !row.id.is_design()) {
@@ -257,7 +278,11 @@ impl Follower {
                     *reached = Since::Beginning;
                     return;
                 }
-                Ok(None) => feed.wait().await,
+                Ok(None) => tokio::select! {
+                    biased;
+                    _ = nodes.changed() => nodes.mark_changed(),
+                    () = feed.wait() => {}
+                },
                 Err(_) if database.is_gone() => {
                     *reached = Since::Beginning;
                     return;
@@ -270,6 +295,12 @@ impl Follower {
         }
     }
 
+    /// The nodes that share the work: those that are up.
+    fn nodes(&self) -> Vec<NodeName> {
+        let members = self.cluster.members().into_iter().map(|member| member.name);
+        members.filter(|name| self.cluster.is_up(name)).collect()
+    }
+
     /// Makes what runs for a document what it asks for.
     async fn look(
         &self,
@@ -279,7 +310,8 @@ impl Follower {
         deleted: bool,
     ) -> Result<(), String> {
         let origin = Origin { database: self.name.clone(), doc_id: id.as_str().to_owned() };
-        let found = if deleted { None } else { winner(database, id).await? };
+        let mine = owner_of(&self.nodes(), &origin).is_none_or(|owner| owner == self.cluster.name());
+        let found = if deleted || !mine { None } else { winner(database, id).await? };
         let Some((rev, body)) = found.filter(|(_, body)| !is_settled(body)) else {
             replicator.end_of(&origin);
             return Ok(());
@@ -436,6 +468,23 @@ mod tests {
     fn names_of_replicator_databases() {
         assert!(is_replicator_database("_replicator") && is_replicator_database("a/b/_replicator"));
         assert!(!is_replicator_database("a_replicator") && !is_replicator_database("_replicator/a"));
+    }
+
+    #[test]
+    fn a_document_has_one_node_and_stays_there_while_it_is_up() {
+        let nodes: Vec<NodeName> = ["a@h", "b@h", "c@h"].map(NodeName::from).to_vec();
+        let origin = |n: usize| Origin { database: "_replicator".into(), doc_id: format!("r{n}") };
+        let mut of = [0; 3];
+        for n in 0..300 {
+            let owner = owner_of(&nodes, &origin(n)).unwrap();
+            of[nodes.iter().position(|node| node == owner).unwrap()] += 1;
+            let others: Vec<NodeName> = nodes.iter().filter(|node| node.to_string() != "c@h").cloned().collect();
+            if owner.to_string() != "c@h" {
+                assert_eq!(owner_of(&others, &origin(n)), Some(owner));
+            }
+        }
+        assert!(of.iter().all(|count| *count > 50), "{of:?}");
+        assert_eq!(owner_of(&[], &origin(0)), None);
     }
 
     #[test]
