@@ -68,14 +68,22 @@ struct Inner {
     /// What large bodies of calls share.
     bodies: Arc<Semaphore>,
     peers: peer::Peers,
-    /// The open port, and its listener until it is in use.
-    port: Mutex<(Option<SocketAddr>, Option<Box<dyn Listener>>)>,
+    port: Mutex<Port>,
     enabling: tokio::sync::Mutex<()>,
     running: AtomicBool,
     /// Whether the port is held.
     accepting: watch::Sender<bool>,
     version: watch::Sender<u64>,
     stopping: watch::Sender<bool>,
+}
+
+/// The port for other nodes.
+#[derive(Default)]
+struct Port {
+    /// Where it is open.
+    at: Option<SocketAddr>,
+    /// Its listener, until it is in use.
+    listener: Option<Box<dyn Listener>>,
 }
 
 /// Who answers which service.
@@ -131,7 +139,7 @@ impl Cluster {
     /// As [`Cluster::stop`], and waits until the port is free for the next start.
     pub async fn close(&self) {
         self.stop();
-        self.0.port.lock().unwrap_or_else(PoisonError::into_inner).1.take();
+        self.0.port.lock().unwrap_or_else(PoisonError::into_inner).listener.take();
         // An error would mean that the flag's sender is gone; this node holds it.
         let _ = self.0.accepting.subscribe().wait_for(|accepting| !accepting).await;
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use super::handshake::Identity;
 use super::members::{Contact, Record, prefix};
-use super::{Cluster, MemberError, NodeName, Table, peer};
+use super::{Cluster, MemberError, NodeName, Port, Table, peer};
 use crate::config::{Config, ConfigError};
 use crate::limits;
 use crate::storage::{Storage, WriteView};
@@ -153,7 +153,7 @@ impl Cluster {
 
     /// The address of the open cluster port; `None` while it is closed.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.0.port.lock().unwrap_or_else(PoisonError::into_inner).0
+        self.0.port.lock().unwrap_or_else(PoisonError::into_inner).at
     }
 
     /// `host:port` at which other nodes reach this one; empty while the port is closed.
@@ -174,7 +174,7 @@ impl Cluster {
         let at = listen_address(&self.0.config)?;
         let listener = self.0.env.host().listen(at).await.map_err(|e| StartError::Listen(at, e))?;
         let open = listener.local_addr().map_err(|e| StartError::Listen(at, e))?;
-        *self.0.port.lock().unwrap_or_else(PoisonError::into_inner) = (Some(open), Some(listener));
+        *self.0.port.lock().unwrap_or_else(PoisonError::into_inner) = Port { at: Some(open), listener: Some(listener) };
         Ok(())
     }
 
@@ -183,7 +183,7 @@ impl Cluster {
         if !self.0.running.load(Ordering::SeqCst) {
             return;
         }
-        let listener = self.0.port.lock().unwrap_or_else(PoisonError::into_inner).1.take();
+        let listener = self.0.port.lock().unwrap_or_else(PoisonError::into_inner).listener.take();
         if let Some(listener) = listener {
             self.0.env.spawn(peer::accept(self.clone(), listener));
         }

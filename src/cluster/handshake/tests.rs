@@ -94,8 +94,7 @@ async fn recorded() -> Vec<u8> {
         assert!(a.is_ok() && b.is_ok());
     };
     tokio::join!(relay, both);
-    let said = said.lock().unwrap().clone();
-    said
+    std::mem::take(&mut *said.lock().unwrap())
 }
 
 async fn answered(mut stranger: DuplexStream, there: DuplexStream, says: &[u8]) -> Option<HandshakeError> {
