@@ -181,8 +181,27 @@ pub const COMMIT_QUEUE_JOBS: usize = 1024;
 pub const COMMIT_GROUP_JOBS: usize = 1024;
 /// Bytes after which a group takes no further job: a larger batch gains nothing and holds memory.
 pub const COMMIT_GROUP_BYTES: usize = 8 << 20;
-/// Default size of the store's page cache in bytes (`[settee] memory_mb` gives caches 48 of 160 MB).
-pub const STORE_CACHE_BYTES: usize = 48 << 20;
+/// Default of `[settee] memory_mb`, in MB: memtables take 64 of 160 parts, page caches 48, the rest what is left.
+pub const MEMORY_MB: u64 = 160;
+/// Least `[settee] memory_mb`: below, flushes are too small to be worth their syncs.
+pub const MEMORY_MB_MIN: u64 = 32;
+/// Least page cache of one open store file, in bytes: the tree's upper pages.
+pub const STORE_FILE_CACHE_BYTES: usize = 128 << 10;
+/// Store files kept open at once; others are opened when they are read or flushed. With their caches at the least size
+/// they take a sixth of the caches' share of memory.
+pub const STORE_FILES_OPEN: usize = 64;
+/// Store files that small shards share: enough that a slow flush holds back a part of them only.
+pub const STORE_FILES_COMMON: u64 = 8;
+/// Bytes of a shard above which it gets a store file of its own.
+pub const STORE_FILE_OWN_BYTES: u64 = 16 << 20;
+/// Bytes of one step of the copy into that file: bounds its memory.
+pub const MOVE_STEP_BYTES: usize = 4 << 20;
+/// Reads of one store file at once: fewer than the threads that read, so that a stalled file cannot hold them all.
+pub const STORE_FILE_READS: usize = 6;
+/// Rows that a scan takes from sled at once: bounds what it copies for a caller that wants a few.
+pub const SLED_CHUNK_ROWS: usize = 64;
+/// Read slots that store files share by their numbers.
+pub const STORE_READ_LANES: usize = 64;
 /// Documents of an object of a snapshot, on average: a changed document copies its object anew.
 pub const SNAPSHOT_OBJECT_DOCS: u32 = 128;
 /// Bytes after which an object of a snapshot ends: it is held in memory.
@@ -247,10 +266,24 @@ pub const DBS_INFO_MAX: u64 = 100;
 
 /// Bytes at which a memtable is closed and flushed: smaller ones cost the engine more writes per document.
 pub const MEMTABLE_FLUSH_BYTES: usize = 16 << 20;
-/// Writers wait when the active memtable is this many times over its size and the one before is not flushed yet.
+/// Writers of a file wait when its active memtable is this many times over its size and the one before is not flushed.
 pub const MEMTABLE_STALL_FACTOR: usize = 2;
-/// Bytes that a memtable entry costs beside its key and value: tree node, two counted pointers.
-pub const MEMTABLE_ENTRY_BYTES: usize = 96;
+/// All writers wait when all memtables together are this many times the size at which one is flushed.
+pub const MEMTABLES_FLUSHES: usize = 4;
+/// Bytes that a memtable entry costs beside its key and value: its share of a tree node, count, head, rounding.
+pub const MEMTABLE_ENTRY_BYTES: usize = 72;
+/// Flushes at once: one per two cores of a small machine, and one more so that a stalled disk does not hold all.
+pub const FLUSHES_AT_ONCE: usize = 2;
+/// Bytes of the journal at which writers wait: what replays in about a second. At half of it the memtable that holds it
+/// back is flushed.
+pub const JOURNAL_BYTES: usize = 128 << 20;
+/// The same in memtables, for smaller ones.
+pub const JOURNAL_FLUSHES: usize = 8;
+/// Bytes of a journal segment: the journal grows and goes in steps of it.
+pub const JOURNAL_SEGMENT_BYTES: u64 = 16 << 20;
+/// Segments at a start above which those are given up that nothing needs: a node that only starts and stops makes one
+/// each time.
+pub const JOURNAL_SEGMENTS_AT_START: usize = 8;
 /// Journal files kept to be overwritten: syncing written blocks takes half the time of growing a file.
 pub const JOURNAL_SPARE_SEGMENTS: usize = 2;
 /// Documents read at once to go with rows: bounds memory to this many times the document size.

@@ -162,6 +162,8 @@ impl Keeper {
         let options = StorageOptions {
             cache_bytes: plan.world.cache_bytes,
             flush_at_bytes: plan.world.flush_at_bytes,
+            common_files: 2,
+            own_file_bytes: plan.world.flush_at_bytes as u64 / 2,
             planted,
             ..StorageOptions::default()
         };

@@ -24,7 +24,7 @@ use crate::index::Indexes;
 use crate::limits;
 use crate::script::Scripts;
 use crate::shard::{self, ShardError, ShardId};
-use crate::storage::{Damage, Direction, KeyRange, Storage, StorageError, View, WriteView};
+use crate::storage::{Damage, Direction, KeyRange, ShardEngine, Storage, StorageError, View, WriteView};
 use crate::world::Env;
 use crate::world::buggify::{Mutation, mutated};
 
@@ -213,7 +213,9 @@ impl Coordinator {
 
     async fn create(&self, name: &str, mut record: Record) -> Result<Written, DatabaseError> {
         // Numbers taken for a creation that then fails are never used; there are enough.
-        let shards = shard::allocate(&self.context.storage, record.q.into()).await?;
+        // Invariant: the name was checked when the record was drafted; records of older versions have none.
+        let engine = record.engine.as_deref().and_then(ShardEngine::by_name).unwrap_or_default();
+        let shards = shard::allocate_in(&self.context.storage, engine, record.q.into()).await?;
         record.shards = shards.into_iter().map(|shard| shard.0).collect();
         let copies = record.n;
         let (key, this, own_name) = (record::key(name), self.clone(), name.to_owned());
@@ -257,11 +259,19 @@ impl Coordinator {
             n,
             partitioned: options.partitioned,
             placement: options.placement.clone(),
-            engine: options.engine.clone(),
+            engine: Some(self.engine(options.engine.as_deref())?.name().to_owned()),
             shards: Vec::new(),
             created_s: self.context.env.wall().as_secs(),
             settings: Settings { security, ..Settings::default() },
         })
+    }
+
+    /// The storage engine of that name, or of `[couchdb] default_engine`.
+    fn engine(&self, given: Option<&str>) -> Result<ShardEngine, DatabaseError> {
+        let default = || self.context.config.text("couchdb", "default_engine", ShardEngine::default().name());
+        let name = given.map_or_else(default, str::to_owned);
+        let engine = ShardEngine::by_name(&name).filter(|engine| self.context.storage.has_engine(*engine));
+        engine.ok_or(DatabaseError::IllegalEngine)
     }
 
     /// Removes a database: durably at once, its bytes in the background; also when the caller goes away.

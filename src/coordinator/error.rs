@@ -17,6 +17,8 @@ pub enum DatabaseError {
         /// The name as given.
         name: String,
     },
+    /// The client, or `[couchdb] default_engine`, names a storage engine that this node does not have.
+    IllegalEngine,
     /// The client's placement rule cannot be read: it wants `zone:n`, several separated by commas.
     IllegalPlacement,
     /// `q` or `n` is no positive integer within the limits; names the parameter.

@@ -326,6 +326,7 @@ impl From<DatabaseError> for Problem {
                             and / are allowed. Must begin with a letter.";
                 Problem::invalid("illegal_database_name", format!("Name: '{name}'. {rule}"))
             }
+            DatabaseError::IllegalEngine => Problem::bad_request("invalid_engine_extension"),
             DatabaseError::IllegalPlacement => {
                 Problem::bad_request("The `placement` value should be in a format `zone:n`.")
             }

@@ -113,7 +113,7 @@ impl ShardCopy {
     ) -> Result<T, ShardError> {
         self.check_open()?;
         let shard = self.0.shard;
-        Ok(self.0.storage.read_on(pool, move |view| step(view, shard)).await?)
+        Ok(self.0.storage.read_shard_on(pool, shard.0, move |view| step(view, shard)).await?)
     }
 
     /// Runs `work` in the committer; durable on return. Listeners hear of new sequences only then.
@@ -157,7 +157,7 @@ impl ShardCopy {
             }
             work(view).map(Ok)
         };
-        let outcome = self.0.storage.committer().submit(job).await;
+        let outcome = self.0.storage.committer().submit_to(Some(self.0.shard.0), job).await;
         if let Err(CommitError::Storage(StorageError::Corrupt(what))) = &outcome {
             self.0.storage.damage().note(what);
         }
@@ -188,7 +188,7 @@ impl ShardCopy {
             }
             work(view).map(|done| done.map_err(Some))
         };
-        match self.0.storage.committer().submit(job).await? {
+        match self.0.storage.committer().submit_to(Some(self.0.shard.0), job).await? {
             Ok(done) => Ok(Ok(done)),
             Err(Some(error)) => Ok(Err(error)),
             Err(None) => Err(ShardError::Dropped),

@@ -4,15 +4,19 @@ use std::ops::ControlFlow;
 
 use super::keys::{self, Kind, NODE};
 use super::list::bounded_scan;
-use super::sweep;
 use super::{ShardError, ShardId};
-use crate::storage::{Direction, Storage, StorageError, View, WriteView};
+use crate::storage::{Direction, ShardEngine, Storage, StorageError, View, WriteView};
 
 /// The first number that [`allocate`] gives; those below are for fixed local ranges (0 belongs to the node itself).
 pub const FIRST_FREE_SHARD: ShardId = ShardId(16);
 
 /// Takes `count` numbers that no shard of this node ever had; durable on return.
 pub async fn allocate(storage: &Storage, count: u64) -> Result<Vec<ShardId>, ShardError> {
+    allocate_in(storage, ShardEngine::default(), count).await
+}
+
+/// As [`allocate`], for shards that another engine keeps.
+pub async fn allocate_in(storage: &Storage, engine: ShardEngine, count: u64) -> Result<Vec<ShardId>, ShardError> {
     let first = write(storage, move |view| {
         let key = keys::key(NODE, Kind::NextShard, b"");
         let first = view.get(&key)?.map_or(Ok(FIRST_FREE_SHARD.0), |bytes| number(&bytes))?;
@@ -20,7 +24,7 @@ pub async fn allocate(storage: &Storage, count: u64) -> Result<Vec<ShardId>, Sha
         Ok(first)
     })
     .await?;
-    Ok((first..first + count).map(ShardId).collect())
+    Ok((first..first + count).map(|number| ShardId(engine.shard(number))).collect())
 }
 
 /// Marks a shard as going, durably, and removes its data in the background, also after a restart. Close its
@@ -71,10 +75,14 @@ fn spawn_removal(storage: &Storage, shard: ShardId) {
     });
 }
 
-/// Removes all keys of a shard, then its files, then the mark. A late edit may have written behind the place that the
-/// removal had reached, so it goes round again until it finds nothing.
+/// Voids all keys of a shard, then removes its files, then the mark. Edits that come later are refused by the closed
+/// copy; those before are void with the rest.
 async fn remove(storage: &Storage, shard: ShardId) -> Result<(), ShardError> {
-    while sweep::round(storage, keys::whole_shard(shard)).await? > 0 {}
+    write(storage, move |view| {
+        view.clear_shard(shard.0);
+        Ok(())
+    })
+    .await?;
     storage.blobs().drop_shard(shard.0).await?;
     write(storage, move |view| {
         view.delete(keys::number_key(NODE, Kind::Going, shard.0));

@@ -51,7 +51,7 @@ pub use check::{Checked, check};
 pub use copy::{OnChange, ShardCopy, VIEW_KIND};
 pub use cut::{Cut, cut};
 pub use judge::{Conflict, ancestor_of, parent_of};
-pub use lifetime::{FIRST_FREE_SHARD, allocate, drop_shard, is_going, resume_drops};
+pub use lifetime::{FIRST_FREE_SHARD, allocate, allocate_in, drop_shard, is_going, resume_drops};
 pub use list::bounded_scan;
 pub use pace::Pace;
 pub use record::RevData;

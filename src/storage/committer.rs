@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::kv::{Batch, StorageError, Store};
 use super::overlay::{Hook, WriteView};
@@ -52,6 +52,8 @@ type Answer = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
 
 /// A job in the queue with its types erased.
 trait Work: Send {
+    /// The shard that it writes to; `None`: unknown or several.
+    fn shard(&self) -> Option<u64>;
     fn run(self: Box<Self>, view: &mut WriteView<'_>) -> Ran;
     fn refuse(self: Box<Self>, error: CommitError);
 }
@@ -64,6 +66,7 @@ struct Ran {
 }
 
 struct Submitted<F, T, E> {
+    shard: Option<u64>,
     job: F,
     reply: Reply<T, E>,
 }
@@ -74,8 +77,12 @@ where
     T: Send + 'static,
     E: Send + 'static,
 {
+    fn shard(&self) -> Option<u64> {
+        self.shard
+    }
+
     fn run(self: Box<Self>, view: &mut WriteView<'_>) -> Ran {
-        let Submitted { job, reply } = *self;
+        let Submitted { job, reply, .. } = *self;
         let done = job(view);
         let keep = matches!(done, Ok(Ok(_)));
         let failed = done.as_ref().err().cloned();
@@ -124,11 +131,25 @@ impl Committer {
         T: Send + 'static,
         E: Send + 'static,
     {
+        self.submit_to(None, job).await
+    }
+
+    /// As [`Committer::submit`], for a job that writes to one shard: while that shard's store file lags behind, the job
+    /// waits, and those of others pass it. Jobs of one shard keep their order.
+    pub async fn submit_to<T, E>(
+        &self,
+        shard: Option<u64>,
+        job: impl FnOnce(&mut WriteView<'_>) -> Result<Result<T, E>, StorageError> + Send + 'static,
+    ) -> Result<Result<T, E>, CommitError>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+    {
         if self.writes_stopped() {
             return Err(CommitError::Stopped);
         }
         let (reply, answer) = oneshot::channel();
-        if self.queue.send(Box::new(Submitted { job, reply })).await.is_err() {
+        if self.queue.send(Box::new(Submitted { shard, job, reply })).await.is_err() {
             // The committer's task is gone: a job panicked, or the node stops.
             self.stopped.store(true, Ordering::SeqCst);
             return Err(CommitError::Stopped);
@@ -142,38 +163,89 @@ impl Committer {
     }
 }
 
+/// What is queued: jobs that may run, and jobs whose store file lags behind.
+#[derive(Default)]
+struct Waiting {
+    ready: VecDeque<Box<dyn Work>>,
+    parked: VecDeque<Box<dyn Work>>,
+}
+
+impl Waiting {
+    /// Takes up what is queued.
+    fn fill(&mut self, jobs: &mut mpsc::Receiver<Box<dyn Work>>) {
+        let group = fewer("commit: a group of one job", limits::COMMIT_GROUP_JOBS);
+        while self.ready.len() < group && self.parked.len() < limits::COMMIT_QUEUE_JOBS {
+            let Ok(job) = jobs.try_recv() else { break };
+            self.ready.push_back(job);
+        }
+    }
+
+    /// Puts aside the jobs for which there is no room, in their order; those put aside before come first.
+    fn park(&mut self, store: &dyn Store) {
+        let all_wait = !store.has_room(None);
+        let mut jobs = std::mem::take(&mut self.parked);
+        jobs.append(&mut self.ready);
+        for job in jobs {
+            let waits = all_wait || job.shard().is_some_and(|shard| !store.has_room(Some(shard)));
+            if waits { self.parked.push_back(job) } else { self.ready.push_back(job) }
+        }
+    }
+}
+
 async fn drive(env: Env, store: Arc<dyn Store>, mut jobs: mpsc::Receiver<Box<dyn Work>>, stopped: Arc<AtomicBool>) {
-    let mut waiting: VecDeque<Box<dyn Work>> = VecDeque::new();
+    let mut waiting = Waiting::default();
+    let mut room = store.room();
     loop {
-        if waiting.is_empty() {
-            match jobs.recv().await {
-                Some(job) => waiting.push_back(job),
+        if let Some(room) = room.as_mut() {
+            // Before looking, so that no news is missed.
+            room.mark_unchanged();
+        }
+        waiting.fill(&mut jobs);
+        if stopped.load(Ordering::SeqCst) {
+            waiting.parked.drain(..).for_each(|job| job.refuse(CommitError::Stopped));
+            waiting.ready.drain(..).for_each(|job| job.refuse(CommitError::Stopped));
+        }
+        waiting.park(store.as_ref());
+        if waiting.ready.is_empty() {
+            match wait(&mut jobs, &mut room, waiting.parked.len()).await {
+                Some(job) => waiting.ready.extend(job),
                 None => return,
             }
+            continue;
         }
         if buggify("commit: a pause before a group") {
             env.sleep(PAUSE).await;
         }
-        let group = fewer("commit: a group of one job", limits::COMMIT_GROUP_JOBS);
-        while waiting.len() < group {
-            let Ok(job) = jobs.try_recv() else { break };
-            waiting.push_back(job);
-        }
-        if let Some(mut full) = store.full() {
-            // An error means that the store is gone; the commit will say so.
-            let _ = full.wait_for(|full| !full).await;
-        }
-        if stopped.load(Ordering::SeqCst) {
-            waiting.drain(..).for_each(|job| job.refuse(CommitError::Stopped));
-            continue;
-        }
         let (store, flag, metrics) = (Arc::clone(&store), Arc::clone(&stopped), Arc::clone(env.metrics()));
-        waiting = env
+        let mut ready = std::mem::take(&mut waiting.ready);
+        waiting.ready = env
             .blocking(Pool::Journal, move || {
-                run_group(store.as_ref(), &flag, &metrics, &mut waiting);
-                waiting
+                run_group(store.as_ref(), &flag, &metrics, &mut ready);
+                ready
             })
             .await;
+    }
+}
+
+/// Waits for a job or, while some are put aside, for room; `None` when no job can come any more.
+async fn wait(
+    jobs: &mut mpsc::Receiver<Box<dyn Work>>,
+    room: &mut Option<watch::Receiver<u64>>,
+    parked: usize,
+) -> Option<Option<Box<dyn Work>>> {
+    let room = match room {
+        Some(room) if parked > 0 => room,
+        _ => return jobs.recv().await.map(Some),
+    };
+    if parked >= limits::COMMIT_QUEUE_JOBS {
+        return room.changed().await.ok().map(|()| None);
+    }
+    tokio::select! {
+        biased;
+        changed = room.changed() => changed.ok().map(|()| None),
+        // Nobody waits for jobs that were put aside once all handles are gone, but they were taken.
+        Some(job) = jobs.recv() => Some(Some(job)),
+        else => None,
     }
 }
 

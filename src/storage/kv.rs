@@ -1,6 +1,7 @@
 //! The ordered store's interface: keys and values are bytes, keys are ordered as bytes, batches are atomic and durable.
 //!
-//! Engines implement [`Store`] and pass `suite_tests.rs`. All calls block: make them inside `Env::blocking`.
+//! Engines implement [`StoreFile`] and pass `suite_tests.rs`; each is a [`Store`], too. All calls block: make them inside
+//! `Env::blocking`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,6 +9,8 @@ use std::io;
 use std::ops::ControlFlow;
 
 use tokio::sync::watch;
+
+use super::reserved;
 
 /// An ordered map of bytes on disk.
 pub trait Store: Send + Sync + 'static {
@@ -26,11 +29,50 @@ pub trait Store: Send + Sync + 'static {
     fn has_failed(&self) -> bool {
         false
     }
-    /// True while the store cannot take more writes without outgrowing its memory; the committer waits meanwhile.
-    fn full(&self) -> Option<watch::Receiver<bool>> {
+    /// Whether the store can take writes to `shard` (`None`: to any shard) without outgrowing its memory or its journal.
+    /// Jobs of the committer wait meanwhile.
+    fn has_room(&self, _shard: Option<u64>) -> bool {
+        true
+    }
+    /// Changes whenever there may be room again.
+    fn room(&self) -> Option<watch::Receiver<u64>> {
         None
     }
+    /// Shards with the same number may wait for the same disk.
+    fn lane(&self, _shard: u64) -> usize {
+        0
+    }
 }
+
+/// A file, or whatever an engine keeps, that holds an ordered map of bytes.
+pub trait StoreFile: Send + Sync + 'static {
+    /// A frozen picture of what is in it, for one bounded step: see [`Store::view`].
+    fn snapshot(&self) -> Result<Box<dyn View>, StorageError>;
+    /// Removes all keys of `cleared`, then applies `rows`, which come in key order: all of it or nothing. On return it is
+    /// durable; after an error the outcome is unknown.
+    fn apply(&self, cleared: &[KeyRange], rows: Rows<'_>) -> Result<(), StorageError>;
+    /// Its size in bytes.
+    fn disk_bytes(&self) -> u64;
+}
+
+impl<E: StoreFile> Store for E {
+    fn view(&self) -> Result<Box<dyn View + '_>, StorageError> {
+        self.snapshot()
+    }
+
+    fn commit(&self, batch: &Batch) -> Result<(), StorageError> {
+        let cleared: Vec<KeyRange> = batch.cleared().map(reserved::range_of).collect();
+        let rows = batch.writes().iter().filter(|(key, _)| reserved::cleared_shard(key).is_none());
+        self.apply(&cleared, Box::new(rows.map(|(key, value)| (key.as_slice(), value.as_deref()))))
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.disk_bytes()
+    }
+}
+
+/// Writes in key order; `None` is a removal.
+pub type Rows<'r> = Box<dyn Iterator<Item = (&'r [u8], Option<&'r [u8]>)> + 'r>;
 
 /// Something that can be read: a committed state, or a state with queued writes on top.
 pub trait View {
@@ -109,9 +151,20 @@ impl Batch {
         self.set(key, None);
     }
 
-    fn set(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
+    pub(super) fn set(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
         self.bytes += key.len() + value.as_ref().map_or(0, Vec::len);
         self.writes.insert(key, value);
+    }
+
+    /// Makes all that was written to a shard up to and with this batch void.
+    pub(super) fn clear_shard(&mut self, shard: u64) {
+        self.put(reserved::cleared_key(shard), Vec::new());
+    }
+
+    /// The shards of which nothing stays.
+    pub(super) fn cleared(&self) -> impl Iterator<Item = u64> + '_ {
+        // The marks are the only keys of the store's own that batches have.
+        self.writes.range(reserved::lowest(reserved::SHARD)..).filter_map(|(key, _)| reserved::cleared_shard(key))
     }
 
     /// The writes in key order; `None` is a removal.

@@ -1,170 +1,140 @@
-//! Journal, memtables and engine as one store: a commit is one journal sync; the engine follows in large flushes.
+//! Journal, memtables and store files as one store: a commit is one journal sync; the files follow in large flushes.
 //!
-//! Writes go to the journal, then into the active memtable. A memtable that is full is frozen and its journal segment
-//! closed; a background step writes it to the engine in key order, as one durable transaction together with its
-//! position, and only then it is dropped and its segments are released. A view is a picture of both memtables
-//! (persistent maps, so taking it copies nothing) over an engine view that was opened under the same lock. Recovery
-//! replays the journal into the active memtable and serves at once.
+//! Writes go to the journal, then into the active memtable of the shard's file. A memtable that is due is frozen; a
+//! background step writes it to its file in key order, as one durable transaction together with its position
+//! (`flush.rs`), and only then it is dropped. A journal segment goes once every file holds what is in it. Files flush
+//! side by side: a slow one holds back its own shards, and the others only when memory or journal are used up. A view
+//! is a picture of memtables over a snapshot of the file (`view.rs`). Recovery replays the journal into the memtables
+//! without opening a file, and serves at once.
 
-use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use imbl::OrdMap;
 use tokio::sync::{Notify, watch};
 
-use super::journal::{Journal, Position};
-use super::kv::{Batch, Direction, KeyRange, StorageError, Store, View, Visit};
-use super::overlay::Overlay;
-use super::planted::{Bug, Planted};
+use super::journal::{self, Journal, Notes};
+use super::kv::{Batch, StorageError, Store, View};
+use super::layout::FileId;
+use super::planted::Planted;
+use super::shelf::{Shelf, position_of};
+use super::tables::{Budget, Tables};
+use super::view::LayeredView;
 use crate::limits;
-use crate::world::{Env, Pool};
-
-/// Where the engine keeps the position up to which it holds everything: above all shard numbers in use.
-const FLUSHED_KEY: &[u8] = &[0xff; 9];
-
-/// Committed writes that the engine does not have yet; `None` is a removal.
-pub(super) type Memtable = OrdMap<Arc<[u8]>, Option<Arc<[u8]>>>;
-
-struct Frozen {
-    table: Memtable,
-    /// The last position in it.
-    last: Position,
-}
-
-#[derive(Default)]
-struct Tables {
-    active: Memtable,
-    active_bytes: usize,
-    last: Position,
-    frozen: Option<Frozen>,
-    /// Why flushing has ended for good.
-    failed: Option<StorageError>,
-    /// For the planted bug `HalfBatch`: the active memtable in the middle of the last group, and views since.
-    half: Option<Memtable>,
-    views: u32,
-}
+use crate::world::Env;
 
 /// See the module head.
 pub struct LayeredStore {
-    engine: Arc<dyn Store>,
+    pub(super) shelf: Arc<dyn Shelf>,
+    /// Locked before `tables`, never after.
     journal: Mutex<Journal>,
     tables: Mutex<Tables>,
     /// Wakes the flusher; also when the store is dropped.
-    work: Arc<Notify>,
-    full: watch::Sender<bool>,
-    flush_at_bytes: usize,
-    planted: Planted,
+    pub(super) work: Arc<Notify>,
+    pub(super) room: watch::Sender<u64>,
+    pub(super) budget: Budget,
+    /// A shard above this many bytes gets a file of its own.
+    pub(super) own_file_bytes: u64,
+    pub(super) env: Env,
+    pub(super) planted: Planted,
+}
+
+/// How a [`LayeredStore`] behaves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LayeredOptions {
+    /// Bytes at which a memtable is frozen; the other limits of memory and journal follow from it.
+    pub flush_at_bytes: usize,
+    /// A shard above this many bytes gets a file of its own.
+    pub own_file_bytes: u64,
+    pub planted: Planted,
 }
 
 impl LayeredStore {
-    /// Opens the journal in `dir` over `engine` and replays it. Memtables freeze at `flush_at_bytes`. Blocks.
+    /// Opens the journal in `dir` over the files of `shelf` and replays it. Blocks.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`] when acknowledged groups cannot be read any more.
-    pub fn open(
+    pub(super) fn open(
         env: &Env,
         dir: &Path,
-        engine: Arc<dyn Store>,
-        flush_at_bytes: usize,
-        planted: Planted,
+        shelf: Arc<dyn Shelf>,
+        options: LayeredOptions,
     ) -> Result<LayeredStore, StorageError> {
-        let flushed = flushed_position(engine.as_ref())?;
-        let mut tables = Tables { last: flushed, ..Tables::default() };
-        let journal = Journal::open(env, dir, flushed, planted, &mut |position, batch| tables.apply(position, &batch))?;
-        let full = watch::Sender::new(false);
-        let (journal, tables) = (Mutex::new(journal), Mutex::new(tables));
-        let work = Arc::new(Notify::new());
-        Ok(LayeredStore { engine, journal, tables, work, full, flush_at_bytes, planted })
+        let LayeredOptions { flush_at_bytes, own_file_bytes, planted } = options;
+        env.disk().create_dir_all(dir)?;
+        let notes = match journal::read_notes(env.disk().as_ref(), dir)? {
+            Some(notes) => notes,
+            None => Notes::new(settled_of_format_1(shelf.as_ref())?, std::iter::empty()),
+        };
+        let mut tables = Tables::new(shelf.layout(), &shelf.list()?, notes.settled);
+        let mut journal = Journal::open(env, dir, &notes, planted, &mut |position, key, value| {
+            tables.replay(position, key, value, &notes);
+        })?;
+        shelf.allow(journal.end());
+        tables.last = journal.end();
+        if journal.segments() > limits::JOURNAL_SEGMENTS_AT_START {
+            // Many starts one after the other: each begins a segment.
+            journal.rotate(&tables.notes(tables.settled(journal.end(), planted)))?;
+        }
+        tables.journal_bytes = journal.bytes();
+        Ok(LayeredStore {
+            shelf,
+            journal: Mutex::new(journal),
+            tables: Mutex::new(tables),
+            work: Arc::new(Notify::new()),
+            room: watch::Sender::new(0),
+            budget: Budget::new(flush_at_bytes),
+            own_file_bytes,
+            env: env.clone(),
+            planted,
+        })
     }
 
-    /// Starts the task that flushes frozen memtables; it ends when the store is dropped.
-    pub fn start_flushing(self: &Arc<Self>, env: &Env) {
-        let (work, store) = (Arc::clone(&self.work), Arc::downgrade(self));
-        env.spawn(flush_when_asked(env.clone(), work, store));
+    pub(super) fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the frozen memtable, if there is one, to the engine. Blocks for as long as the engine's commit takes.
-    fn flush(&self) {
-        let Some((table, last)) = self.lock().frozen.as_ref().map(|f| (f.table.clone(), f.last)) else { return };
-        // Also when the engine panics: writers that wait for room must not wait for ever.
-        let mut outcome = FlushOutcome { store: self, error: Some(StorageError::Io("the engine panicked".into())) };
-        outcome.error = self.write_to_engine(&table, last).err();
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write_to_engine(&self, table: &Memtable, last: Position) -> Result<(), StorageError> {
-        let mut batch = Batch::new();
-        for (key, value) in table {
-            match value {
-                Some(value) => batch.put(key.to_vec(), value.to_vec()),
-                None => batch.delete(key.to_vec()),
-            }
-        }
-        let mut position = Batch::new();
-        position.put(FLUSHED_KEY.to_vec(), last.to_be_bytes().to_vec());
-        if self.planted.has(Bug::CheckpointFirst) {
-            self.engine.commit(&position)?;
-        } else {
-            batch.append(position);
-        }
-        self.engine.commit(&batch)?;
-        self.lock().frozen = None;
-        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(journal.release(last)?)
-    }
-
-    /// Closes the active memtable when it is full and the one before is in the engine.
-    fn freeze_if_full(&self, journal: &mut Journal) -> Result<(), StorageError> {
-        let mut tables = self.lock();
-        if tables.active_bytes < self.flush_at_bytes {
-            return Ok(());
-        }
-        if tables.frozen.is_some() {
-            let wait = tables.active_bytes >= self.flush_at_bytes * limits::MEMTABLE_STALL_FACTOR;
-            self.full.send_replace(wait && tables.failed.is_none());
-            return Ok(());
-        }
-        drop(tables);
-        // Only the committer's one thread comes here, so nothing is added between the two locks.
-        journal.rotate()?;
-        tables = self.lock();
-        if self.planted.has(Bug::DropSegmentEarly) {
-            journal.release(tables.last)?;
-        }
-        let table = std::mem::take(&mut tables.active);
-        (tables.active_bytes, tables.half) = (0, None);
-        tables.frozen = Some(Frozen { table, last: tables.last });
-        drop(tables);
-        self.work.notify_one();
+    /// Begins a new journal segment and gives up those that no file needs any more.
+    fn checkpoint(&self, journal: &mut Journal) -> Result<(), StorageError> {
+        let notes = {
+            let tables = self.tables();
+            tables.notes(tables.settled(journal.end(), self.planted))
+        };
+        journal.rotate(&notes)?;
+        self.tables().journal_bytes = journal.bytes();
         Ok(())
     }
 
-    /// A view of `active` and what lies below it. The tables' lock is held: a flush that ended between the pictures of
-    /// memtable and engine would be in neither or in both.
-    fn view_with(&self, tables: &Tables, active: Memtable) -> Result<Box<dyn View + '_>, StorageError> {
-        let frozen = tables.frozen.as_ref().map(|f| f.table.clone()).unwrap_or_default();
-        let engine = EngineView(self.engine.view()?);
-        Ok(Box::new(LayeredView { active, frozen, engine }))
+    /// [`LayeredStore::checkpoint`], if a segment can go.
+    pub(super) fn release_segments(&self) -> Result<(), StorageError> {
+        let mut journal = self.journal();
+        let settled = self.tables().settled(journal.end(), self.planted);
+        if journal.can_release(settled) { self.checkpoint(&mut journal) } else { Ok(()) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Tables> {
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    /// [`LayeredStore::checkpoint`] in any case.
+    pub(super) fn checkpoint_now(&self) -> Result<(), StorageError> {
+        self.checkpoint(&mut self.journal())
     }
-}
 
-/// Tells what came of a flush when it is dropped.
-struct FlushOutcome<'a> {
-    store: &'a LayeredStore,
-    error: Option<StorageError>,
-}
-
-impl Drop for FlushOutcome<'_> {
-    fn drop(&mut self) {
-        if let Some(error) = self.error.take() {
-            tracing::error!(%error, "a flush failed: this node takes no more writes until it is restarted");
-            self.store.lock().failed = Some(error);
+    /// Freezes what is due and wakes the flusher for it.
+    pub(super) fn freeze_due(&self) -> bool {
+        let frozen = self.tables().freeze(&self.budget);
+        if frozen {
+            self.work.notify_one();
         }
-        self.store.full.send_replace(false);
+        frozen
+    }
+}
+
+/// The position of the one store file of a directory of format 1, whose journal notes nothing; 0 for a new directory.
+fn settled_of_format_1(shelf: &dyn Shelf) -> Result<u64, StorageError> {
+    match shelf.open(FileId::Common(0))? {
+        Some(file) => position_of(file.snapshot()?.as_ref()),
+        None => Ok(0),
     }
 }
 
@@ -174,116 +144,57 @@ impl Drop for LayeredStore {
     }
 }
 
-async fn flush_when_asked(env: Env, work: Arc<Notify>, store: Weak<LayeredStore>) {
-    loop {
-        work.notified().await;
-        let Some(store) = store.upgrade() else { return };
-        env.blocking(Pool::Background, move || store.flush()).await;
-    }
-}
-
-fn flushed_position(engine: &dyn Store) -> Result<Position, StorageError> {
-    match engine.view()?.get(FLUSHED_KEY)? {
-        None => Ok(0),
-        Some(bytes) => {
-            let bytes = bytes.as_slice().try_into();
-            bytes.map(u64::from_be_bytes).map_err(|_| StorageError::Corrupt("the engine's position".into()))
-        }
-    }
-}
-
-impl Tables {
-    fn apply(&mut self, position: Position, batch: &Batch) {
-        assert!(position > self.last, "groups are applied in order, each once");
-        self.last = position;
-        for (n, (key, value)) in batch.writes().iter().enumerate() {
-            if cfg!(feature = "sim") && n == batch.writes().len() / 2 {
-                self.half = Some(self.active.clone());
-            }
-            self.active_bytes += key.len() + value.as_ref().map_or(0, Vec::len) + limits::MEMTABLE_ENTRY_BYTES;
-            self.active.insert(key.as_slice().into(), value.as_deref().map(Into::into));
-        }
-    }
-
-    /// What a planted bug shows to every eighth reader.
-    fn half_of_a_group(&mut self, planted: Planted) -> Option<Memtable> {
-        if !planted.has(Bug::HalfBatch) {
-            return None;
-        }
-        self.views += 1;
-        self.half.clone().filter(|_| self.views.is_multiple_of(8))
-    }
-}
-
 impl Store for LayeredStore {
     fn view(&self) -> Result<Box<dyn View + '_>, StorageError> {
-        let mut tables = self.lock();
-        let half = tables.half_of_a_group(self.planted);
-        let active = half.unwrap_or_else(|| tables.active.clone());
-        self.view_with(&tables, active)
+        Ok(Box::new(LayeredView::new(self, Some(self.planted))))
     }
 
     fn writer_view(&self) -> Result<Box<dyn View + '_>, StorageError> {
-        let tables = self.lock();
-        self.view_with(&tables, tables.active.clone())
+        Ok(Box::new(LayeredView::new(self, None)))
     }
 
     fn commit(&self, batch: &Batch) -> Result<(), StorageError> {
-        if let Some(error) = &self.lock().failed {
+        if let Some(error) = &self.tables().failed {
             return Err(error.clone());
         }
-        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut journal = self.journal();
+        if journal.open_bytes() >= self.budget.segment {
+            self.checkpoint(&mut journal)?;
+        }
         let position = journal.append(batch)?;
-        self.lock().apply(position, batch);
-        self.freeze_if_full(&mut journal)
+        {
+            let mut tables = self.tables();
+            tables.apply(position, batch);
+            tables.journal_bytes = journal.bytes();
+        }
+        if self.freeze_due() && self.planted.has(super::planted::Bug::DropSegmentEarly) {
+            self.checkpoint(&mut journal)?;
+        }
+        Ok(())
     }
 
     fn file_bytes(&self) -> u64 {
-        let journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
-        self.engine.file_bytes() + journal.bytes()
+        self.shelf.bytes() + self.tables().journal_bytes
     }
 
     fn has_failed(&self) -> bool {
-        self.lock().failed.is_some()
+        self.tables().failed.is_some()
     }
 
-    fn full(&self) -> Option<watch::Receiver<bool>> {
-        Some(self.full.subscribe())
+    fn has_room(&self, shard: Option<u64>) -> bool {
+        self.tables().has_room(shard, &self.budget)
     }
-}
 
-struct LayeredView<'a> {
-    active: Memtable,
-    frozen: Memtable,
-    engine: EngineView<'a>,
-}
+    fn room(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.room.subscribe())
+    }
 
-impl View for LayeredView<'_> {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        match self.active.get(key).or_else(|| self.frozen.get(key)) {
-            Some(value) => Ok(value.as_deref().map(<[u8]>::to_vec)),
-            None => self.engine.get(key),
+    fn lane(&self, shard: u64) -> usize {
+        match self.tables().home(shard) {
+            FileId::Common(number) => number as usize,
+            FileId::Own(shard) => shard as usize,
+            FileId::Sled => usize::MAX,
         }
-    }
-
-    fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
-        let below = Overlay { base: &self.engine, top: &self.frozen };
-        Overlay { base: &below, top: &self.active }.scan(range, direction, visit)
-    }
-}
-
-/// The engine without the key that is the store's own.
-struct EngineView<'a>(Box<dyn View + 'a>);
-
-impl View for EngineView<'_> {
-    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        if key == FLUSHED_KEY { Ok(None) } else { self.0.get(key) }
-    }
-
-    fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
-        self.0.scan(range, direction, &mut |key, value| {
-            if key == FLUSHED_KEY { ControlFlow::Continue(()) } else { visit(key, value) }
-        })
     }
 }
 

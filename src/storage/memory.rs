@@ -1,10 +1,10 @@
 //! An engine that keeps everything in memory and loses it when dropped: for tests and as the suite's second opinion.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::kv::{Batch, Direction, KeyRange, StorageError, Store, View, Visit};
+use super::kv::{Direction, KeyRange, Rows, StorageError, StoreFile, View, Visit};
+use super::overlay::bounds;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -21,26 +21,30 @@ impl MemoryStore {
     }
 }
 
-impl Store for MemoryStore {
-    fn view(&self) -> Result<Box<dyn View + '_>, StorageError> {
+impl StoreFile for MemoryStore {
+    fn snapshot(&self) -> Result<Box<dyn View>, StorageError> {
         let map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(Box::new(MemoryView(Arc::clone(&map))))
     }
 
-    fn commit(&self, batch: &Batch) -> Result<(), StorageError> {
+    fn apply(&self, cleared: &[KeyRange], rows: Rows<'_>) -> Result<(), StorageError> {
         let mut map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
         // Copies the map only while a view is open.
         let map = Arc::make_mut(&mut map);
-        for (key, value) in batch.writes() {
+        for range in cleared {
+            let keys: Vec<Vec<u8>> = map.range::<[u8], _>(bounds(range)).map(|(key, _)| key.clone()).collect();
+            keys.iter().for_each(|key| drop(map.remove(key)));
+        }
+        for (key, value) in rows {
             match value {
-                Some(value) => map.insert(key.clone(), value.clone()),
+                Some(value) => map.insert(key.to_vec(), value.to_vec()),
                 None => map.remove(key),
             };
         }
         Ok(())
     }
 
-    fn file_bytes(&self) -> u64 {
+    fn disk_bytes(&self) -> u64 {
         let map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
         map.iter().map(|(k, v)| (k.len() + v.len()) as u64).sum()
     }
@@ -57,8 +61,7 @@ impl View for MemoryView {
         if range.is_empty() {
             return Ok(());
         }
-        let end = range.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let mut rows = self.0.range::<[u8], _>((Bound::Included(range.start.as_slice()), end));
+        let mut rows = self.0.range::<[u8], _>(bounds(range));
         loop {
             let row = match direction {
                 Direction::Forward => rows.next(),

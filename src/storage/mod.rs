@@ -1,7 +1,7 @@
 //! Bytes that survive: an ordered store with atomic durable batches, one group committer per node, and blob files.
 //!
 //! Layers above see [`Storage`], [`View`], [`WriteView`] and [`Committer`] only; engines are exchangeable behind
-//! [`Store`]. All disk work runs as bounded steps on the pools of the [`Env`](crate::world::Env). Promises: what
+//! [`StoreFile`]. All disk work runs as bounded steps on the pools of the [`Env`](crate::world::Env). Promises: what
 //! [`Committer::submit`] answered survives any crash; readers see committed states only; one failed commit stops all
 //! writes of the node for good, because nobody can tell what of it reached the disk.
 
@@ -12,19 +12,28 @@ mod blob_write;
 mod blocks;
 mod committer;
 mod damage;
+mod flush;
 mod journal;
 mod kv;
 mod layered;
+mod layout;
 mod lease;
 pub mod memory;
+mod memtable;
 mod node_store;
 mod overlay;
 pub mod planted;
 mod redb_file;
 pub mod redb_store;
+mod reserved;
 mod room;
+mod shelf;
+#[cfg(feature = "sled")]
+pub mod sled_store;
 #[cfg(test)]
 mod suite_tests;
+mod tables;
+mod view;
 
 pub use blob::{BlobStore, StageMode, Staged};
 pub use blob_read::{BlobReader, ReadAs};
@@ -32,7 +41,8 @@ pub use blob_refs::{BlobGone, add_reference, count as blob_count, drop_reference
 pub use blob_write::BlobWriter;
 pub use committer::{CommitError, Committer};
 pub use damage::Damage;
-pub use kv::{Batch, Direction, KeyRange, StorageError, Store, View};
+pub use kv::{Batch, Direction, KeyRange, Rows, StorageError, Store, StoreFile, View};
+pub use layout::ShardEngine;
 pub use lease::{BlobKey, Hold};
 pub use node_store::{Engine, OpenError, Storage, StorageOptions};
 pub use overlay::WriteView;

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   DIR/lock            held while the process runs
-//!   DIR/format          "settee-format: 2"; a newer number is refused, an older one is read
-//!   DIR/journal/*.log   what is committed and not yet in the engine, see journal/frame.rs
-//!   DIR/store/0.redb    the engine
+//!   DIR/format          "settee-format: 2"; a newer number is refused, an older one is taken over
+//!   DIR/journal/*.log   what is committed and not yet in the store files, see journal/frame.rs
+//!   DIR/store/*         the store files, see layout.rs
 //!   DIR/blobs/..        see blob.rs
 //! ```
 
@@ -13,15 +13,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
+
 use super::blob::BlobStore;
 use super::committer::Committer;
 use super::damage::Damage;
 use super::kv::{Batch, StorageError, Store, View};
-use super::layered::LayeredStore;
+use super::layered::{LayeredOptions, LayeredStore};
+use super::layout::ShardEngine;
 use super::memory::MemoryStore;
 use super::planted::Planted;
-use super::redb_store::RedbStore;
 use super::room::Room;
+use super::shelf::DiskShelf;
 use crate::limits;
 use crate::world::{Disk, Env, OpenMode, Pool, path};
 
@@ -29,10 +32,10 @@ use crate::world::{Disk, Env, OpenMode, Pool, path};
 const FORMAT: u64 = 2;
 const FORMAT_KEY: &str = "settee-format: ";
 
-/// Which ordered store to use.
+/// Where the ordered store keeps what it is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// redb: the default.
+    /// In a journal and store files; of redb, but for databases that ask for another.
     #[default]
     Redb,
     /// Nothing survives a restart but blobs and the format file: for tests.
@@ -42,12 +45,16 @@ pub enum Engine {
 /// How to open a [`Storage`].
 #[derive(Clone, Copy, Debug)]
 pub struct StorageOptions {
-    /// The ordered store's engine.
+    /// Where the ordered store keeps its data.
     pub engine: Engine,
-    /// Size of the page cache in bytes.
+    /// Size of all page caches together in bytes.
     pub cache_bytes: usize,
-    /// Bytes at which a memtable is flushed to the engine.
+    /// Bytes at which a memtable is flushed to its store file; the limits of all memtables and of the journal follow.
     pub flush_at_bytes: usize,
+    /// Store files that small shards share: settled when the directory is made.
+    pub common_files: u64,
+    /// Bytes of a shard above which it gets a store file of its own.
+    pub own_file_bytes: u64,
     /// Bugs for the simulator to find.
     pub planted: Planted,
 }
@@ -56,10 +63,23 @@ impl Default for StorageOptions {
     fn default() -> Self {
         StorageOptions {
             engine: Engine::default(),
-            cache_bytes: limits::STORE_CACHE_BYTES,
+            cache_bytes: 0,
             flush_at_bytes: limits::MEMTABLE_FLUSH_BYTES,
+            common_files: limits::STORE_FILES_COMMON,
+            own_file_bytes: limits::STORE_FILE_OWN_BYTES,
             planted: Planted::none(),
         }
+        .with_memory(limits::MEMORY_MB)
+    }
+}
+
+impl StorageOptions {
+    /// Divides a budget of memory, in MB: of 160 parts memtables get 64 and page caches 48; what is left is for requests.
+    #[must_use]
+    pub fn with_memory(self, memory_mb: u64) -> Self {
+        let part = (memory_mb.max(limits::MEMORY_MB_MIN) << 20) as usize / 160;
+        let flush_at_bytes = part * 64 / limits::MEMTABLES_FLUSHES;
+        StorageOptions { cache_bytes: part * 48, flush_at_bytes, ..self }
     }
 }
 
@@ -107,18 +127,19 @@ struct Inner {
     blobs: BlobStore,
     damage: Damage,
     room: Arc<Room>,
+    /// One permit for each read of a store file that may run at once, by [`Store::lane`].
+    lanes: Vec<Semaphore>,
     planted: Planted,
 }
 
-/// An engine that holds the directory's lock. Tasks of a node that is going may hold the engine for a moment longer
-/// than anybody else; a second process must not open the files before the last of them has let go.
-struct LockedStore<S> {
-    store: S,
+/// A store in memory that holds the directory's lock.
+struct LockedStore {
+    store: MemoryStore,
     /// Dropped after the store: fields go in this order.
     _lock: Box<dyn Send + Sync>,
 }
 
-impl<S: Store> Store for LockedStore<S> {
+impl Store for LockedStore {
     fn view(&self) -> Result<Box<dyn View + '_>, StorageError> {
         self.store.view()
     }
@@ -153,7 +174,9 @@ impl Storage {
         let (damage, room) = (Damage::default(), Arc::new(Room::new(dir.to_path_buf())));
         let (shared, root) = (Arc::clone(&store), dir.join("blobs"));
         let blobs = BlobStore::start(&env, root, shared, damage.clone(), Arc::clone(&room));
-        Ok(Storage(Arc::new(Inner { env, store, committer, blobs, damage, room, planted: options.planted })))
+        let lanes = (0..limits::STORE_READ_LANES).map(|_| Semaphore::new(limits::STORE_FILE_READS)).collect();
+        let planted = options.planted;
+        Ok(Storage(Arc::new(Inner { env, store, committer, blobs, damage, room, lanes, planted })))
     }
 
     /// The node's host.
@@ -221,6 +244,28 @@ impl Storage {
         let read = self.0.env.blocking(pool, move || step(store.view()?.as_ref())).await;
         self.0.damage.noted(read)
     }
+
+    /// As [`Storage::read_on`], for a step that reads one shard: a stalled store file holds a few threads and not all.
+    pub async fn read_shard_on<T: Send + 'static>(
+        &self,
+        pool: Pool,
+        shard: u64,
+        step: impl FnOnce(&dyn View) -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<T, StorageError> {
+        let lane = &self.0.lanes[self.0.store.lane(shard) % limits::STORE_READ_LANES];
+        // Invariant: the semaphores are never closed; without a permit the read would only be less fair.
+        let _permit = lane.acquire().await.ok();
+        self.read_on(pool, step).await
+    }
+
+    /// Whether this node can keep databases with that engine.
+    pub fn has_engine(&self, engine: ShardEngine) -> bool {
+        match engine {
+            ShardEngine::Redb => true,
+            // It goes past the seam to the disk, so only where that is the operating system's.
+            ShardEngine::Sled => cfg!(feature = "sled") && self.0.env.disk().is_real(),
+        }
+    }
 }
 
 fn open_files(
@@ -238,22 +283,19 @@ fn open_files(
     check_format(disk.as_ref(), dir)?;
     // Uploads that a crash cut off.
     disk.remove_dir_all(&path(dir, &["blobs", "tmp"]))?;
-    let store: Arc<dyn Store> = match options.engine {
-        Engine::Memory => Arc::new(LockedStore { store: MemoryStore::new(), _lock: lock }),
-        Engine::Redb => {
-            let journal = dir.join("journal");
-            disk.create_dir_all(&dir.join("store"))?;
-            disk.create_dir_all(&journal)?;
-            disk.sync_dir(dir)?;
-            let file = path(dir, &["store", "0.redb"]);
-            let store = RedbStore::open(disk.as_ref(), &file, options.cache_bytes, options.planted)?;
-            let engine = Arc::new(LockedStore { store, _lock: lock });
-            let layered = Arc::new(LayeredStore::open(env, &journal, engine, options.flush_at_bytes, options.planted)?);
-            layered.start_flushing(env);
-            layered
-        }
-    };
-    Ok(store)
+    if options.engine == Engine::Memory {
+        return Ok(Arc::new(LockedStore { store: MemoryStore::new(), _lock: lock }));
+    }
+    let (journal, files) = (dir.join("journal"), dir.join("store"));
+    disk.create_dir_all(&files)?;
+    disk.create_dir_all(&journal)?;
+    disk.sync_dir(dir)?;
+    let StorageOptions { cache_bytes, flush_at_bytes, common_files, own_file_bytes, planted, .. } = options;
+    let shelf = Arc::new(DiskShelf::open(Arc::clone(disk), files, common_files, cache_bytes, planted, lock)?);
+    let layered = LayeredOptions { flush_at_bytes, own_file_bytes, planted };
+    let layered = Arc::new(LayeredStore::open(env, &journal, shelf, layered)?);
+    layered.start_flushing(env);
+    Ok(layered)
 }
 
 /// Makes the way to `dir` durable: else a power loss could take a new data directory with all that was acknowledged.

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use super::kv::{Batch, Direction, KeyRange, StorageError, View, Visit};
-use super::layered::Memtable;
+use super::kv::{Batch, Direction, KeyRange, Rows, StorageError, View, Visit};
 
 /// A committed view, the writes of the jobs before in the same group, and those of this job. Reads see all three.
 pub struct WriteView<'a> {
@@ -31,6 +30,11 @@ impl<'a> WriteView<'a> {
     /// Removes `key`; fine when it is missing.
     pub fn delete(&mut self, key: Vec<u8>) {
         self.own.delete(key);
+    }
+
+    /// Makes all that was written to a shard up to and with this group void. Its number must never be used again.
+    pub fn clear_shard(&mut self, shard: u64) {
+        self.own.clear_shard(shard);
     }
 
     /// Calls `hook` on the committer's thread once the writes are durable, before any job of the group is answered.
@@ -69,9 +73,7 @@ pub(super) trait Writes {
     fn rows<'t>(&'t self, range: &KeyRange, direction: Direction) -> Rows<'t>;
 }
 
-type Rows<'t> = Box<dyn Iterator<Item = (&'t [u8], Option<&'t [u8]>)> + 't>;
-
-fn bounds(range: &KeyRange) -> (Bound<&[u8]>, Bound<&[u8]>) {
+pub(super) fn bounds(range: &KeyRange) -> (Bound<&[u8]>, Bound<&[u8]>) {
     (Bound::Included(range.start.as_slice()), range.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded))
 }
 
@@ -82,20 +84,6 @@ impl Writes for BTreeMap<Vec<u8>, Option<Vec<u8>>> {
 
     fn rows<'t>(&'t self, range: &KeyRange, direction: Direction) -> Rows<'t> {
         let rows = self.range::<[u8], _>(bounds(range)).map(|(k, v)| (k.as_slice(), v.as_deref()));
-        match direction {
-            Direction::Forward => Box::new(rows),
-            Direction::Reverse => Box::new(rows.rev()),
-        }
-    }
-}
-
-impl Writes for Memtable {
-    fn find(&self, key: &[u8]) -> Option<Option<&[u8]>> {
-        self.get(key).map(Option::as_deref)
-    }
-
-    fn rows<'t>(&'t self, range: &KeyRange, direction: Direction) -> Rows<'t> {
-        let rows = self.range::<_, [u8]>(bounds(range)).map(|(k, v)| (k.as_ref(), v.as_deref()));
         match direction {
             Direction::Forward => Box::new(rows),
             Direction::Reverse => Box::new(rows.rev()),

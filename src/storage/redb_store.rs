@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use redb::{Builder, Database, ReadOnlyTable, ReadableDatabase, TableDefinition};
 
-use super::kv::{Batch, Direction, KeyRange, StorageError, Store, View, Visit};
+use super::kv::{Direction, KeyRange, Rows, StorageError, StoreFile, View, Visit};
+use super::overlay::bounds;
 use super::planted::{Bug, Planted};
 use super::redb_file::{Pages, RedbFile};
 use crate::world::Disk;
@@ -41,17 +42,33 @@ impl RedbStore {
     /// Opens the file at `path`, making it when it is missing. `cache_bytes` bounds redb's page cache. Blocks; after a
     /// kill it takes about a millisecond.
     pub fn open(disk: &dyn Disk, path: &Path, cache_bytes: usize, planted: Planted) -> Result<Self, StorageError> {
-        let temporary = path.with_extension(TEMPORARY);
-        if disk.exists(&temporary)? {
-            disk.remove(&temporary)?;
-        }
         if !disk.exists(path)? {
-            create(disk, path, &temporary, cache_bytes)?;
+            RedbStore::create(disk, path, cache_bytes, &mut |_| Ok(()))?;
         }
         let pages = Pages::open(disk, path, planted.has(Bug::SkipFsync))?;
         let running = Mutex::new(Some(Arc::new(start(&pages, cache_bytes)?)));
         pages.contain(true);
         Ok(RedbStore { running, pages, cache_bytes })
+    }
+
+    /// Makes the file at `path` with what `fill` puts into it. A crash leaves all of it or no file of that name.
+    pub(super) fn create(disk: &dyn Disk, path: &Path, cache_bytes: usize, fill: Fill<'_>) -> Result<(), StorageError> {
+        let temporary = path.with_extension(TEMPORARY);
+        if disk.exists(&temporary)? {
+            disk.remove(&temporary)?;
+        }
+        let pages = Pages::create(disk, &temporary)?;
+        let running = Mutex::new(Some(Arc::new(start(&pages, cache_bytes)?)));
+        let store = RedbStore { running, pages: Arc::clone(&pages), cache_bytes };
+        store.apply(&[], Box::new(std::iter::empty()))?;
+        fill(&store)?;
+        drop(store);
+        pages.file().sync()?;
+        disk.rename(&temporary, path)?;
+        if let Some(parent) = path.parent() {
+            disk.sync_dir(parent)?;
+        }
+        Ok(())
     }
 
     fn running(&self) -> Result<Arc<Running>, StorageError> {
@@ -76,18 +93,8 @@ impl Drop for RedbStore {
     }
 }
 
-fn create(disk: &dyn Disk, path: &Path, temporary: &Path, cache_bytes: usize) -> Result<(), StorageError> {
-    let pages = Pages::create(disk, temporary)?;
-    let running = start(&pages, cache_bytes)?;
-    write(&running.database, &Batch::new(), &pages)?;
-    drop(running);
-    pages.file().sync()?;
-    disk.rename(temporary, path)?;
-    if let Some(parent) = path.parent() {
-        disk.sync_dir(parent)?;
-    }
-    Ok(())
-}
+/// Puts the first rows into a new store.
+pub(super) type Fill<'f> = &'f mut dyn FnMut(&dyn StoreFile) -> Result<(), StorageError>;
 
 fn start(pages: &Arc<Pages>, cache_bytes: usize) -> Result<Running, StorageError> {
     let replaced = Arc::new(AtomicBool::new(false));
@@ -96,16 +103,19 @@ fn start(pages: &Arc<Pages>, cache_bytes: usize) -> Result<Running, StorageError
     Ok(Running { database: guarded(pages, open)?, replaced })
 }
 
-fn write(database: &Database, batch: &Batch, pages: &Pages) -> Result<(), StorageError> {
+fn write(database: &Database, cleared: &[KeyRange], rows: Rows<'_>, pages: &Pages) -> Result<(), StorageError> {
     let mut transaction = database.begin_write().map_err(engine)?;
     transaction.set_quick_repair(true);
     {
         let mut table = transaction.open_table(TABLE).map_err(engine)?;
-        for (key, value) in batch.writes() {
+        for range in cleared {
+            table.retain_in::<&[u8], _>(bounds(range), |_, _| false).map_err(engine)?;
+        }
+        for (key, value) in rows {
             assert!(!key.is_empty(), "the empty key stands for damage");
             match value {
-                Some(value) => table.insert(key.as_slice(), value.as_slice()).map_err(engine)?,
-                None => table.remove(key.as_slice()).map_err(engine)?,
+                Some(value) => table.insert(key, value).map_err(engine)?,
+                None => table.remove(key).map_err(engine)?,
             };
         }
     }
@@ -138,21 +148,22 @@ fn guarded<T>(pages: &Pages, call: impl FnOnce() -> Result<T, StorageError>) -> 
     }
 }
 
-impl Store for RedbStore {
-    fn view(&self) -> Result<Box<dyn View + '_>, StorageError> {
+impl StoreFile for RedbStore {
+    fn snapshot(&self) -> Result<Box<dyn View>, StorageError> {
         let running = self.running()?;
         let open = || running.database.begin_read().map_err(engine)?.open_table(TABLE).map_err(engine);
         let table = guarded(&self.pages, open)?;
         Ok(Box::new(RedbView { table, pages: Arc::clone(&self.pages), _running: running }))
     }
 
-    fn commit(&self, batch: &Batch) -> Result<(), StorageError> {
+    fn apply(&self, cleared: &[KeyRange], rows: Rows<'_>) -> Result<(), StorageError> {
         if self.pages.has_damage() {
             return Err(self.pages.damage());
         }
         self.pages.contain(false);
-        let written =
-            self.running().and_then(|running| guarded(&self.pages, || write(&running.database, batch, &self.pages)));
+        let written = self
+            .running()
+            .and_then(|running| guarded(&self.pages, || write(&running.database, cleared, rows, &self.pages)));
         if self.pages.has_damage() {
             self.start_again();
         }
@@ -160,7 +171,7 @@ impl Store for RedbStore {
         written
     }
 
-    fn file_bytes(&self) -> u64 {
+    fn disk_bytes(&self) -> u64 {
         self.pages.file().len().unwrap_or(0)
     }
 }

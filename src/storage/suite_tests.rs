@@ -25,6 +25,27 @@ fn redb(dir: &tempfile::TempDir) -> RedbStore {
     RedbStore::open(disk().as_ref(), &dir.path().join("0.redb"), 1 << 20, Planted::none()).unwrap()
 }
 
+#[cfg(feature = "sled")]
+fn sled(dir: &tempfile::TempDir) -> super::sled_store::SledStore {
+    super::sled_store::SledStore::open(disk(), dir.path().join("sled"), 1 << 20).unwrap()
+}
+
+/// Runs a test on every engine, each in a directory of its own.
+fn on_every_engine(test: impl Fn(&dyn Store)) {
+    test(&MemoryStore::new());
+    test(&redb(&tempfile::tempdir().unwrap()));
+    #[cfg(feature = "sled")]
+    test(&sled(&tempfile::tempdir().unwrap()));
+}
+
+/// Runs a test on every engine that keeps files: the function opens the same one again each time.
+fn on_every_engine_with_files(test: impl Fn(&dyn Fn() -> Box<dyn Store>)) {
+    let dir = tempfile::tempdir().unwrap();
+    test(&|| Box::new(redb(&dir)));
+    #[cfg(feature = "sled")]
+    test(&|| Box::new(sled(&dir)));
+}
+
 fn rows(view: &dyn View, range: &KeyRange, direction: Direction, limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut out = Vec::new();
     let mut visit = |key: &[u8], value: &[u8]| {
@@ -63,35 +84,70 @@ fn compare(view: &dyn View, model: &Model, range: &KeyRange, limit: usize) {
     }
 }
 
-/// A view keeps its picture while the store moves on.
-fn views_are_frozen(store: &dyn Store) {
+fn put(key: &[u8], value: &[u8]) -> Batch {
     let mut batch = Batch::new();
-    batch.put(b"k".to_vec(), b"old".to_vec());
-    store.commit(&batch).unwrap();
-    let view = store.view().unwrap();
-    batch.put(b"k".to_vec(), b"new".to_vec());
-    store.commit(&batch).unwrap();
-    assert_eq!(view.get(b"k").unwrap(), Some(b"old".to_vec()));
-    assert_eq!(store.view().unwrap().get(b"k").unwrap(), Some(b"new".to_vec()));
+    batch.put(key.to_vec(), value.to_vec());
+    batch
 }
 
 #[test]
-fn views_are_frozen_in_every_engine() {
-    views_are_frozen(&MemoryStore::new());
-    views_are_frozen(&redb(&tempfile::tempdir().unwrap()));
+fn a_view_keeps_its_picture_while_the_store_moves_on() {
+    on_every_engine(|store| {
+        let all = KeyRange::prefix(b"");
+        store.commit(&put(b"k", b"old")).unwrap();
+        let view = store.view().unwrap();
+        store.commit(&put(b"k", b"new")).unwrap();
+        store.commit(&put(b"j", b"later")).unwrap();
+        let newer = store.view().unwrap();
+        let mut last = put(b"k", b"last");
+        last.delete(b"j".to_vec());
+        store.commit(&last).unwrap();
+        let row = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
+        for direction in [Direction::Forward, Direction::Reverse] {
+            assert_eq!(rows(view.as_ref(), &all, direction, 9), [row(b"k", b"old")]);
+            assert_eq!(rows(newer.as_ref(), &all, direction, 9).len(), 2);
+        }
+        assert_eq!(view.get(b"k").unwrap(), Some(b"old".to_vec()));
+        assert_eq!(newer.get(b"k").unwrap(), Some(b"new".to_vec()));
+        assert_eq!(newer.get(b"j").unwrap(), Some(b"later".to_vec()));
+        assert_eq!(rows(store.view().unwrap().as_ref(), &all, Direction::Forward, 9), [row(b"k", b"last")]);
+    });
 }
 
 #[test]
-fn what_was_committed_is_there_after_reopening_and_leftovers_of_creation_are_not() {
+fn a_cleared_shard_is_empty_and_its_neighbours_are_not() {
+    on_every_engine(|store| {
+        let key = |shard: u64, rest: u8| [shard.to_be_bytes().as_slice(), &[rest]].concat();
+        let mut batch = Batch::new();
+        for shard in [254, 255, 256] {
+            (0..200).for_each(|rest| batch.put(key(shard, rest), vec![rest]));
+        }
+        store.commit(&batch).unwrap();
+        let mut clear = put(&key(254, 0), b"changed");
+        clear.clear_shard(255);
+        store.commit(&clear).unwrap();
+        let left = rows(store.view().unwrap().as_ref(), &KeyRange::prefix(b""), Direction::Forward, 1000);
+        assert_eq!(left.len(), 400);
+        assert!(left.iter().all(|(key, _)| key[7] != 255));
+    });
+}
+
+#[test]
+fn what_was_committed_is_there_after_reopening() {
+    on_every_engine_with_files(|open| {
+        open().commit(&put(&[7], &vec![8; 100_000])).unwrap();
+        let again = open();
+        assert_eq!(again.view().unwrap().get(&[7]).unwrap(), Some(vec![8; 100_000]));
+        assert!(again.file_bytes() > 0);
+    });
+}
+
+#[test]
+fn leftovers_of_the_creation_of_a_redb_file_go() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("0.new"), b"half a file").unwrap();
-    let mut batch = Batch::new();
-    batch.put(vec![7], vec![8; 100_000]);
-    redb(&dir).commit(&batch).unwrap();
-    let again = redb(&dir);
-    assert_eq!(again.view().unwrap().get(&[7]).unwrap(), Some(vec![8; 100_000]));
+    redb(&dir).commit(&put(&[7], &[8])).unwrap();
     assert!(!dir.path().join("0.new").exists());
-    assert!(again.file_bytes() > 100_000);
 }
 
 fn short_key() -> impl Strategy<Value = Vec<u8>> {
@@ -117,7 +173,7 @@ fn range() -> impl Strategy<Value = KeyRange> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn engines_and_write_views_equal_a_model(
@@ -127,32 +183,35 @@ proptest! {
         range in range(),
         limit in 1usize..20,
     ) {
-        let dir = tempfile::tempdir().unwrap();
         let memory = MemoryStore::new();
-        let mut disk = redb(&dir);
         let mut model = Model::new();
         for batch in &batches {
             memory.commit(batch).unwrap();
-            disk.commit(batch).unwrap();
             apply(&mut model, batch);
         }
-        drop(disk);
-        disk = redb(&dir);
-        let stores: [&dyn Store; 2] = [&memory, &disk];
-        for store in stores {
-            let base = store.view().unwrap();
-            compare(base.as_ref(), &model, &range, limit);
-            let mut top = WriteView::new(base.as_ref(), &group);
-            for (key, value) in own.writes() {
-                match value {
-                    Some(value) => top.put(key.clone(), value.clone()),
-                    None => top.delete(key.clone()),
-                }
-            }
-            let mut on_top = model.clone();
-            apply(&mut on_top, &group);
-            apply(&mut on_top, &own);
-            compare(&top, &on_top, &range, limit);
+        compare_all(&memory, &model, &group, &own, &range, limit);
+        on_every_engine_with_files(|open| {
+            let store = open();
+            batches.iter().for_each(|batch| store.commit(batch).unwrap());
+            drop(store);
+            compare_all(open().as_ref(), &model, &group, &own, &range, limit);
+        });
+    }
+}
+
+/// Compares a store with a model, and again with writes of others and of a job on top of both.
+fn compare_all(store: &dyn Store, model: &Model, group: &Batch, own: &Batch, range: &KeyRange, limit: usize) {
+    let base = store.view().unwrap();
+    compare(base.as_ref(), model, range, limit);
+    let mut top = WriteView::new(base.as_ref(), group);
+    for (key, value) in own.writes() {
+        match value {
+            Some(value) => top.put(key.clone(), value.clone()),
+            None => top.delete(key.clone()),
         }
     }
+    let mut on_top = model.clone();
+    apply(&mut on_top, group);
+    apply(&mut on_top, own);
+    compare(&top, &on_top, range, limit);
 }

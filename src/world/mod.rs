@@ -194,6 +194,10 @@ pub struct Entry {
 /// Durability is that of POSIX: file content survives power loss after [`File::sync`], a name (created, renamed or
 /// removed) after [`Disk::sync_dir`] of its directory. Errors are the operating system's.
 pub trait Disk: Send + Sync + 'static {
+    /// Whether paths are those of the operating system, so that code that does not use this seam finds its files there.
+    fn is_real(&self) -> bool {
+        false
+    }
     /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
     /// Makes an empty file in place of any at `path`, with the access rights of `like` where that exists, else for its

@@ -62,6 +62,7 @@ async fn create(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
         q: positive(request, "q")?,
         n: positive(request, "n")?,
         placement: request.query.get("placement").map(str::to_owned),
+        engine: request.query.get("engine").map(str::to_owned),
         partitioned: partitioned?,
         ..CreateOptions::default()
     };

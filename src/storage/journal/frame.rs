@@ -151,23 +151,25 @@ pub(super) fn later_frame(segment: &[u8], salt: u64, at: usize, above: u64) -> O
 
 /// Decodes a frame's payload.
 pub(super) fn decode(payload: &[u8]) -> Result<Batch, CodecError> {
-    let mut reader = Reader::new(payload);
     let mut batch = Batch::new();
-    decode_into(&mut reader, &mut batch)?;
-    reader.finish()?;
+    visit(payload, &mut |key, value| batch.set(key.to_vec(), value.map(<[u8]>::to_vec)))?;
     Ok(batch)
 }
 
-fn decode_into(reader: &mut Reader<'_>, batch: &mut Batch) -> Result<(), CodecError> {
+/// Calls `each` with the writes of a frame's payload, `None` being a removal.
+pub(super) fn visit(payload: &[u8], each: &mut dyn FnMut(&[u8], Option<&[u8]>)) -> Result<(), CodecError> {
+    let mut reader = Reader::new(payload);
     for _ in 0..reader.varint()? {
-        let key = reader.bytes()?.to_vec();
-        if reader.bool()? {
-            batch.put(key, reader.bytes()?.to_vec());
-        } else {
-            batch.delete(key);
-        }
+        let key = reader.bytes()?;
+        let value = if reader.bool()? { Some(reader.bytes()?) } else { None };
+        each(key, value);
     }
-    Ok(())
+    reader.finish()
+}
+
+/// The length of the payload of the frame that begins with `head`, whole or not.
+pub(super) fn payload_length(head: &[u8]) -> Option<usize> {
+    u32_at(head, 4).filter(|_| head.starts_with(FRAME_MAGIC)).map(|length| length as usize)
 }
 
 /// As much of the frame of `position` at `at` as can be decoded, whatever its checksum says: what the planted bug
@@ -179,9 +181,8 @@ pub(super) fn torn_at(segment: &[u8], salt: u64, at: usize, position: u64) -> Op
     }
     let start = at + FRAME_HEAD_BYTES;
     let end = start.saturating_add(u32_at(head, 4)? as usize).min(segment.len());
-    let mut reader = Reader::new(&segment[start..end]);
     let mut batch = Batch::new();
-    let _ = decode_into(&mut reader, &mut batch);
+    let _ = visit(&segment[start..end], &mut |key, value| batch.set(key.to_vec(), value.map(<[u8]>::to_vec)));
     Some(batch)
 }
 

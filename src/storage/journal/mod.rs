@@ -1,9 +1,9 @@
-//! The node's journal: every group of writes, in order, one sync per group; the truth until the engine has it.
+//! The node's journal: every group of writes, in order, one sync per group; the truth until the store files have it.
 //!
 //! Assumes one writer and never two unsynced groups. Promises: what [`Journal::append`] answered survives any crash; at
 //! a restart a torn last group is cut, and anything else that is not whole (a bad frame before a good one, a gap
-//! between segments, a missing segment) is reported as damage and nothing is served. Segments whose positions the
-//! engine holds durably are used again, because overwriting written blocks syncs in half the time of growing a file.
+//! between segments, a missing segment) is reported as damage and nothing is served. Segments whose positions all store
+//! files hold durably are used again, because overwriting written blocks syncs in half the time of growing a file.
 //! It does not retry: after an error of a write or a sync the node's writes are over (see `committer.rs`).
 
 use std::io;
@@ -17,12 +17,17 @@ use crate::observe::metrics::{Counter, Histogram};
 use crate::world::{Disk, Env, File, OpenMode};
 
 mod frame;
+mod notes;
 mod recovery;
 
 use frame::{HEADER_BYTES, Header};
+pub(super) use notes::{Notes, read as read_notes};
 
 /// Names a group of writes; grows by at least one from group to group and is never used again.
 pub(super) type Position = u64;
+
+/// Is called with the writes of all groups that are left, in order; `None` is a removal.
+pub(super) type Replay<'r> = dyn FnMut(Position, &[u8], Option<&[u8]>) + 'r;
 
 struct Segment {
     number: u64,
@@ -49,21 +54,21 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal in `dir` (made when missing), gives every group above `flushed` to `each` in order, and starts
-    /// a new segment. Blocks for as long as reading the journal takes.
+    /// Opens the journal in `dir` (made when missing), gives every group above what `notes` say is settled to `each` in
+    /// order, and starts a new segment. Blocks for as long as reading the journal takes.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`] when something that was acknowledged cannot be read any more.
     pub(super) fn open(
         env: &Env,
         dir: &Path,
-        flushed: Position,
+        notes: &Notes,
         planted: Planted,
-        each: &mut dyn FnMut(Position, Batch),
+        each: &mut Replay<'_>,
     ) -> Result<Journal, StorageError> {
         let disk = env.disk();
         disk.create_dir_all(dir)?;
-        let found = recovery::read(disk.as_ref(), dir, flushed, planted, each)?;
+        let found = recovery::read(disk.as_ref(), dir, notes.settled, planted, each)?;
         let number = found.next_number;
         let salt = env.random_u64();
         let header = Header { number, previous: found.end, first: found.next, salt };
@@ -71,7 +76,7 @@ impl Journal {
         begin(disk.as_ref(), dir, file.as_ref(), header)?;
         let mut segments = found.segments;
         segments.push(Segment { number, last: found.next - 1, bytes: HEADER_BYTES as u64 });
-        Ok(Journal {
+        let mut journal = Journal {
             disk,
             dir: dir.to_path_buf(),
             file,
@@ -82,7 +87,9 @@ impl Journal {
             salt,
             env: env.clone(),
             planted,
-        })
+        };
+        journal.append(&notes.batch())?;
+        Ok(journal)
     }
 
     /// Writes `batch` as one frame and syncs it; answers its position.
@@ -108,8 +115,8 @@ impl Journal {
         Ok(position)
     }
 
-    /// Goes on in a fresh segment, so that those before it can go once the engine holds them.
-    pub(super) fn rotate(&mut self) -> Result<(), StorageError> {
+    /// Goes on in a fresh segment that begins with `notes`, and gives up the segments that they make superfluous.
+    pub(super) fn rotate(&mut self, notes: &Notes) -> Result<(), StorageError> {
         let number = self.segments.last().map_or(1, |s| s.number + 1);
         let path = path_of(&self.dir, number);
         let file = match self.spares.pop() {
@@ -126,13 +133,15 @@ impl Journal {
         self.segments.push(Segment { number, last: self.next - 1, bytes: HEADER_BYTES as u64 });
         self.file = file;
         self.at = HEADER_BYTES as u64;
-        Ok(())
+        self.append(&notes.batch())?;
+        Ok(self.release(notes.settled)?)
     }
 
-    /// Gives up the segments that hold nothing above `flushed`, which the engine must hold durably.
-    pub(super) fn release(&mut self, flushed: Position) -> io::Result<()> {
+    /// Gives up the segments that hold nothing above `settled`. That position must be noted durably: a restart takes a
+    /// segment that is missing above it for damage.
+    fn release(&mut self, settled: Position) -> io::Result<()> {
         let open = self.segments.len() - 1;
-        let keep = self.segments[..open].iter().position(|s| s.last > flushed).unwrap_or(open);
+        let keep = self.segments[..open].iter().position(|s| s.last > settled).unwrap_or(open);
         for segment in self.segments.drain(..keep) {
             if self.spares.len() < limits::JOURNAL_SPARE_SEGMENTS {
                 self.spares.push(segment.number);
@@ -145,6 +154,26 @@ impl Journal {
             self.spares.drain(..).try_for_each(|spare| self.disk.remove(&path_of(&self.dir, spare)))?;
         }
         Ok(())
+    }
+
+    /// Whether a segment could be given up once everything up to `settled` is durable elsewhere.
+    pub(super) fn can_release(&self, settled: Position) -> bool {
+        self.segments.len() > 1 && self.segments[0].last <= settled
+    }
+
+    /// How many segments are needed.
+    pub(super) fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// The last position given out.
+    pub(super) fn end(&self) -> Position {
+        self.next - 1
+    }
+
+    /// Bytes of the segment that is written.
+    pub(super) fn open_bytes(&self) -> u64 {
+        self.at
     }
 
     /// Bytes of all segments that are needed.

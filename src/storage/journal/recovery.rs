@@ -4,14 +4,14 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::frame::{self, FRAME_HEAD_BYTES, HEADER_BYTES, Head, Header};
-use super::{Position, Segment, path_of};
+use super::{Position, Replay, Segment, path_of};
 use crate::storage::kv::{Batch, StorageError};
 use crate::storage::planted::{Bug, Planted};
 use crate::world::{Disk, OpenMode};
 
 /// What is left of a journal.
 pub(super) struct Found {
-    /// Segments that hold positions above what the engine has.
+    /// Segments that hold positions above what all store files have.
     pub segments: Vec<Segment>,
     /// Files that may be overwritten.
     pub spares: Vec<u64>,
@@ -35,7 +35,7 @@ pub(super) fn read(
     dir: &Path,
     flushed: Position,
     planted: Planted,
-    each: &mut dyn FnMut(Position, Batch),
+    each: &mut Replay<'_>,
 ) -> Result<Found, StorageError> {
     let numbers = numbers(disk, dir)?;
     let mut found = Found { segments: vec![], spares: vec![], end: flushed, next: 0, next_number: 1, torn: None };
@@ -72,7 +72,7 @@ pub(super) fn read(
         found.end = end;
     }
     if let Some(torn) = found.torn.take() {
-        each(found.end + 1, torn);
+        torn.writes().iter().for_each(|(key, value)| each(found.end + 1, key, value.as_deref()));
     }
     found.next = found.end + 2;
     Ok(found)
@@ -89,7 +89,7 @@ fn header(bytes: &[u8], number: u64) -> Result<Option<Header>, StorageError> {
     }
 }
 
-fn numbers(disk: &dyn Disk, dir: &Path) -> Result<Vec<u64>, StorageError> {
+pub(super) fn numbers(disk: &dyn Disk, dir: &Path) -> Result<Vec<u64>, StorageError> {
     let names = disk.list(dir)?;
     let number = |name: &str| u64::from_str_radix(name.strip_suffix(".log")?, 16).ok();
     let mut numbers: Vec<u64> = names.iter().filter_map(|e| number(&e.name)).collect();
@@ -118,14 +118,14 @@ fn frames(
     number: u64,
     header: Header,
     flushed: Position,
-    each: &mut dyn FnMut(Position, Batch),
+    each: &mut Replay<'_>,
 ) -> Result<Whole, StorageError> {
     let mut whole = Whole { last: header.previous, tail: 0..HEADER_BYTES };
     let mut expected = header.first;
     while let Some(frame) = frame::frame_at(bytes, header.salt, whole.tail.end).filter(|f| f.position == expected) {
         if frame.position > flushed {
-            let batch = frame::decode(&bytes[frame.payload]).map_err(|e| corrupt(number, e))?;
-            each(frame.position, batch);
+            let one = &mut |key: &[u8], value: Option<&[u8]>| each(frame.position, key, value);
+            frame::visit(&bytes[frame.payload], one).map_err(|e| corrupt(number, e))?;
         }
         whole = Whole { last: frame.position, tail: whole.tail.end..frame.next };
         expected = frame.position + 1;

@@ -1,6 +1,7 @@
 //! The journal on a real disk: what comes back after a restart, what is cut, what is reported.
 
 use super::*;
+use crate::storage::layout::FileId;
 
 fn env() -> Env {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -13,11 +14,23 @@ fn batch(value: u64) -> Batch {
     batch
 }
 
-/// Opens the journal and lists what it hands on.
+fn settled(position: Position) -> Notes {
+    Notes::new(position, std::iter::empty())
+}
+
+/// Opens the journal and lists the groups that it hands on, but for its own notes.
 fn open(dir: &Path, flushed: Position) -> Result<(Journal, Vec<(Position, Batch)>), StorageError> {
-    let mut seen = Vec::new();
-    let journal =
-        Journal::open(&env(), dir, flushed, Planted::none(), &mut |position, batch| seen.push((position, batch)))?;
+    let mut seen: Vec<(Position, Batch)> = Vec::new();
+    let journal = Journal::open(&env(), dir, &settled(flushed), Planted::none(), &mut |position, key, value| {
+        if crate::storage::reserved::shard_of(key) == u64::MAX {
+            return;
+        }
+        if seen.last().is_none_or(|(last, _)| *last != position) {
+            seen.push((position, Batch::new()));
+        }
+        let (_, batch) = seen.last_mut().unwrap();
+        batch.set(key.to_vec(), value.map(<[u8]>::to_vec));
+    })?;
     Ok((journal, seen))
 }
 
@@ -84,7 +97,7 @@ fn a_missing_segment_is_damage() {
     let dir = tempfile::tempdir().unwrap();
     let (mut journal, _) = open(dir.path(), 0).unwrap();
     journal.append(&batch(1)).unwrap();
-    journal.rotate().unwrap();
+    journal.rotate(&settled(0)).unwrap();
     journal.append(&batch(2)).unwrap();
     let first = path_of(dir.path(), journal.segments[0].number);
     drop(journal);
@@ -104,8 +117,7 @@ fn released_segments_are_overwritten_and_their_old_groups_do_not_come_back() {
         for n in 0..5 {
             flushed = journal.append(&batch(round * 10 + n)).unwrap();
         }
-        journal.rotate().unwrap();
-        journal.release(flushed).unwrap();
+        journal.rotate(&settled(flushed)).unwrap();
     }
     assert!(std::fs::read_dir(dir.path()).unwrap().count() <= 2 + limits::JOURNAL_SPARE_SEGMENTS);
     journal.append(&batch(99)).unwrap();
@@ -114,7 +126,7 @@ fn released_segments_are_overwritten_and_their_old_groups_do_not_come_back() {
 }
 
 #[test]
-fn an_engine_that_is_ahead_of_its_journal_is_damage() {
+fn a_store_that_is_ahead_of_its_journal_is_damage() {
     let dir = tempfile::tempdir().unwrap();
     let (mut journal, _) = open(dir.path(), 0).unwrap();
     let position = journal.append(&batch(1)).unwrap();
@@ -155,4 +167,18 @@ fn a_document_that_looks_like_frames_does_not_keep_the_node_from_starting() {
     let file = std::fs::OpenOptions::new().write(true).open(written(dir.path())).unwrap();
     file.set_len(end - 20).unwrap();
     assert_eq!(values(&open(dir.path(), 0).unwrap().1), [batch(1)]);
+}
+
+#[test]
+fn notes_come_back_with_the_highest_positions_of_all_segments() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(dir.path(), 0).unwrap();
+    let file = FileId::Common(3);
+    let last = journal.append(&batch(1)).unwrap();
+    journal.rotate(&Notes::new(0, [(file, last)].into_iter())).unwrap();
+    journal.rotate(&Notes::new(last, std::iter::empty())).unwrap();
+    drop(journal);
+    let notes = read_notes(env().disk().as_ref(), dir.path()).unwrap().unwrap();
+    assert_eq!((notes.settled, notes.position(file), notes.position(FileId::Sled)), (last, last, last));
+    assert_eq!(read_notes(env().disk().as_ref(), tempfile::tempdir().unwrap().path()).unwrap(), None);
 }

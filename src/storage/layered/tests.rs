@@ -1,25 +1,126 @@
-//! The layered store at every step of freeze, flush, release and restart, against a model.
+//! The layered store at every step of freeze, flush, move, clear, release and restart, against a model.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::storage::kv::{Direction, KeyRange, Rows, StoreFile};
+use crate::storage::layout::Layout;
 use crate::storage::memory::MemoryStore;
+use crate::storage::redb_store::Fill;
+use crate::storage::reserved;
 
 fn env() -> Env {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     crate::world::tokio_host::env(runtime.handle().clone())
 }
 
-fn open(dir: &Path, engine: &Arc<MemoryStore>, flush_at_bytes: usize) -> LayeredStore {
-    LayeredStore::open(&env(), dir, Arc::clone(engine) as Arc<dyn Store>, flush_at_bytes, Planted::none()).unwrap()
+/// Files in memory, which outlive the store. A broken one panics when it is written, as a damaged file makes some do.
+#[derive(Clone, Default)]
+struct MemoryShelf {
+    files: Arc<Mutex<BTreeMap<FileId, Arc<MemoryFile>>>>,
+    opened: Arc<Mutex<Vec<FileId>>>,
+    broken: Arc<AtomicBool>,
 }
 
-fn put(key: u8, value: u64) -> Batch {
+#[derive(Default)]
+struct MemoryFile {
+    store: MemoryStore,
+    broken: Arc<AtomicBool>,
+}
+
+impl StoreFile for MemoryFile {
+    fn snapshot(&self) -> Result<Box<dyn View>, StorageError> {
+        self.store.snapshot()
+    }
+
+    fn apply(&self, cleared: &[KeyRange], rows: Rows<'_>) -> Result<(), StorageError> {
+        assert!(!self.broken.load(Ordering::SeqCst), "damaged");
+        self.store.apply(cleared, rows)
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.store.disk_bytes()
+    }
+}
+
+impl MemoryShelf {
+    fn find(&self, id: FileId) -> Option<Arc<MemoryFile>> {
+        self.files.lock().unwrap().get(&id).cloned()
+    }
+
+    fn rows(&self, id: FileId) -> usize {
+        let file = self.find(id).unwrap();
+        all(file.snapshot().unwrap().as_ref(), Direction::Forward).iter().filter(|(k, _)| k[0] != 0xff).count()
+    }
+}
+
+impl Shelf for MemoryShelf {
+    fn layout(&self) -> Layout {
+        Layout { common: 2, old: 0 }
+    }
+
+    fn list(&self) -> Result<Vec<FileId>, StorageError> {
+        Ok(self.files.lock().unwrap().keys().copied().collect())
+    }
+
+    fn open(&self, id: FileId) -> Result<Option<Arc<dyn StoreFile>>, StorageError> {
+        self.opened.lock().unwrap().push(id);
+        Ok(self.find(id).map(|file| file as Arc<dyn StoreFile>))
+    }
+
+    fn make(&self, id: FileId) -> Result<Arc<dyn StoreFile>, StorageError> {
+        let new = || Arc::new(MemoryFile { broken: Arc::clone(&self.broken), ..MemoryFile::default() });
+        Ok(Arc::clone(self.files.lock().unwrap().entry(id).or_insert_with(new)) as Arc<dyn StoreFile>)
+    }
+
+    fn make_filled(&self, id: FileId, fill: Fill<'_>) -> Result<(), StorageError> {
+        let file = MemoryFile::default();
+        fill(&file)?;
+        self.files.lock().unwrap().insert(id, Arc::new(file));
+        Ok(())
+    }
+
+    fn remove(&self, id: FileId) -> Result<(), StorageError> {
+        self.files.lock().unwrap().remove(&id);
+        Ok(())
+    }
+
+    fn allow(&self, _position: u64) {}
+
+    fn bytes(&self) -> u64 {
+        0
+    }
+}
+
+fn open(dir: &Path, shelf: &MemoryShelf, flush_at_bytes: usize) -> LayeredStore {
+    let options = LayeredOptions { flush_at_bytes, own_file_bytes: 1 << 30, planted: Planted::none() };
+    LayeredStore::open(&env(), dir, Arc::new(shelf.clone()), options).unwrap()
+}
+
+/// Flushes until nothing is frozen.
+fn flush_all(store: &LayeredStore) {
+    loop {
+        let Some(file) = store.tables().next_flush() else { return };
+        store.flush(file);
+    }
+}
+
+/// Shards of two common files, and a database's neighbours.
+const A: u64 = 16;
+const A2: u64 = 17;
+const B: u64 = 24;
+
+fn key(shard: u64, rest: u8) -> Vec<u8> {
+    [shard.to_be_bytes().as_slice(), &[rest]].concat()
+}
+
+fn put(shard: u64, rest: u8, value: u64) -> Batch {
     let mut batch = Batch::new();
-    batch.put(vec![key], value.to_le_bytes().to_vec());
+    batch.put(key(shard, rest), value.to_le_bytes().to_vec());
     batch
 }
 
@@ -34,126 +135,212 @@ fn all(view: &dyn View, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 #[test]
-fn a_view_keeps_its_picture_through_a_freeze_and_a_flush() {
+fn a_view_keeps_its_picture_of_a_shard_through_a_freeze_and_a_flush() {
     let dir = tempfile::tempdir().unwrap();
-    let engine = Arc::new(MemoryStore::new());
-    let store = open(dir.path(), &engine, 1);
-    store.commit(&put(1, 1)).unwrap();
+    let store = open(dir.path(), &MemoryShelf::default(), 1);
+    store.commit(&put(A, 1, 1)).unwrap();
     let view = store.view().unwrap();
-    store.flush();
-    store.commit(&put(1, 2)).unwrap();
-    store.flush();
-    store.commit(&put(2, 3)).unwrap();
-    assert_eq!(all(view.as_ref(), Direction::Forward), [(vec![1], 1u64.to_le_bytes().to_vec())]);
+    assert_eq!(view.get(&key(A, 2)).unwrap(), None);
+    flush_all(&store);
+    store.commit(&put(A, 1, 2)).unwrap();
+    flush_all(&store);
+    store.commit(&put(A, 2, 3)).unwrap();
+    assert_eq!(view.get(&key(A, 1)).unwrap(), Some(1u64.to_le_bytes().to_vec()));
+    assert_eq!(view.get(&key(A, 2)).unwrap(), None);
     assert_eq!(all(store.view().unwrap().as_ref(), Direction::Forward).len(), 2);
 }
 
 #[test]
-fn writers_are_told_to_wait_while_the_flush_lags_and_released_after_it() {
+fn a_slow_file_holds_back_its_own_shards_only() {
     let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path(), &Arc::new(MemoryStore::new()), 1);
-    store.commit(&put(1, 1)).unwrap();
-    let full = store.full().unwrap();
-    assert!(!*full.borrow());
-    store.commit(&put(2, 2)).unwrap();
-    assert!(*full.borrow());
-    store.flush();
-    assert!(!*full.borrow());
-}
-
-/// An engine whose commits panic, as a damaged file makes some do.
-struct Panicking(MemoryStore);
-
-impl Store for Panicking {
-    fn view(&self) -> Result<Box<dyn View + '_>, StorageError> {
-        self.0.view()
+    let store = open(dir.path(), &MemoryShelf::default(), 4000);
+    while store.has_room(Some(A)) {
+        store.commit(&put(A, 1, 1)).unwrap();
+        (0..100).for_each(|rest| store.commit(&put(A, rest, 1)).unwrap());
     }
-
-    fn commit(&self, _batch: &Batch) -> Result<(), StorageError> {
-        panic!("damaged")
-    }
-
-    fn file_bytes(&self) -> u64 {
-        0
-    }
+    assert!(store.has_room(Some(B)) && store.has_room(None));
+    let stalled = store.tables().next_flush().unwrap();
+    assert_eq!(stalled, store.tables().home(A));
+    store.flush(stalled);
+    assert!(store.has_room(Some(A)));
 }
 
 #[test]
 fn a_panic_of_the_engine_stops_writes_and_keeps_nobody_waiting() {
     let dir = tempfile::tempdir().unwrap();
-    let engine = Arc::new(Panicking(MemoryStore::new()));
-    let store = LayeredStore::open(&env(), dir.path(), engine, 1, Planted::none()).unwrap();
-    store.commit(&put(1, 1)).unwrap();
-    store.commit(&put(2, 2)).unwrap();
-    assert!(*store.full().unwrap().borrow());
-    let flushed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| store.flush()));
+    let shelf = MemoryShelf::default();
+    let store = open(dir.path(), &shelf, 1);
+    shelf.broken.store(true, Ordering::SeqCst);
+    store.commit(&put(A, 1, 1)).unwrap();
+    store.commit(&put(A, 2, 2)).unwrap();
+    assert!(!store.has_room(Some(A)));
+    let file = store.tables().next_flush().unwrap();
+    let flushed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| store.flush(file)));
     assert!(flushed.is_err() && store.has_failed());
-    assert!(!*store.full().unwrap().borrow());
-    assert!(store.commit(&put(3, 3)).is_err());
+    assert!(store.has_room(Some(A)));
+    assert!(store.commit(&put(A, 3, 3)).is_err());
 }
 
 #[test]
-fn what_the_journal_holds_is_there_after_a_restart_without_any_flush() {
+fn a_restart_replays_without_opening_any_file() {
     let dir = tempfile::tempdir().unwrap();
-    let engine = Arc::new(MemoryStore::new());
-    open(dir.path(), &engine, 1 << 20).commit(&put(1, 7)).unwrap();
-    assert_eq!(engine.view().unwrap().get(&[1]).unwrap(), None);
-    let again = open(dir.path(), &engine, 1 << 20);
-    assert_eq!(again.view().unwrap().get(&[1]).unwrap(), Some(7u64.to_le_bytes().to_vec()));
+    let shelf = MemoryShelf::default();
+    let store = open(dir.path(), &shelf, 1);
+    store.commit(&put(B, 1, 5)).unwrap();
+    flush_all(&store);
+    drop(store);
+    open(dir.path(), &shelf, 1 << 20).commit(&put(A, 1, 7)).unwrap();
+    shelf.opened.lock().unwrap().clear();
+    let again = open(dir.path(), &shelf, 1 << 20);
+    assert_eq!(*shelf.opened.lock().unwrap(), []);
+    let view = again.view().unwrap();
+    assert_eq!(view.get(&key(A, 1)).unwrap(), Some(7u64.to_le_bytes().to_vec()));
+    assert_eq!(*shelf.opened.lock().unwrap(), [again.tables().home(A)]);
+    assert_eq!(view.get(&key(B, 1)).unwrap(), Some(5u64.to_le_bytes().to_vec()));
+}
+
+#[test]
+fn a_segment_goes_only_when_every_file_holds_what_is_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let shelf = MemoryShelf::default();
+    let store = open(dir.path(), &shelf, 300);
+    store.commit(&put(B, 1, 1)).unwrap();
+    let before = store.tables().home(B);
+    for round in 0..100 {
+        store.commit(&put(A, 1, round)).unwrap();
+        // An idle neighbour is never flushed for its size: only the half full journal asks for it.
+        flush_all(&store);
+        let journal = store.tables().journal_bytes;
+        assert!(journal < store.budget.journal, "{journal}");
+    }
+    assert!(shelf.find(before).is_some(), "the journal's cap flushes what holds it back");
+    drop(store);
+    let again = open(dir.path(), &shelf, 300);
+    assert_eq!(again.view().unwrap().get(&key(B, 1)).unwrap(), Some(1u64.to_le_bytes().to_vec()));
+    assert_eq!(again.view().unwrap().get(&key(A, 1)).unwrap(), Some(99u64.to_le_bytes().to_vec()));
+}
+
+/// A store whose shards move out at a few hundred bytes.
+fn open_growing(dir: &Path, shelf: &MemoryShelf) -> LayeredStore {
+    let options = LayeredOptions { flush_at_bytes: 1, own_file_bytes: 500, planted: Planted::none() };
+    LayeredStore::open(&env(), dir, Arc::new(shelf.clone()), options).unwrap()
+}
+
+#[test]
+fn a_shard_that_grows_gets_a_file_and_is_served_from_there_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let shelf = MemoryShelf::default();
+    let store = open_growing(dir.path(), &shelf);
+    for rest in 0..100 {
+        store.commit(&put(A, rest, 1)).unwrap();
+        flush_all(&store);
+    }
+    store.commit(&put(A2, 1, 1)).unwrap();
+    flush_all(&store);
+    assert_eq!(store.tables().home(A), FileId::Own(A));
+    assert_eq!(shelf.rows(FileId::Own(A)), 100);
+    let common = store.tables().home(A2);
+    assert_eq!(shelf.rows(common), 1, "nothing of it stays in the common file");
+    // What a crash may leave there is not served, and goes with the next flush after a start.
+    let left = shelf.find(common).unwrap();
+    left.apply(&[], Box::new([(key(A, 200).as_slice(), Some(b"old".as_slice()))].into_iter())).unwrap();
+    drop(store);
+    let again = open_growing(dir.path(), &shelf);
+    assert_eq!(again.view().unwrap().get(&key(A, 200)).unwrap(), None);
+    assert_eq!(all(again.view().unwrap().as_ref(), Direction::Reverse).len(), 101);
+    again.commit(&put(A2, 2, 1)).unwrap();
+    flush_all(&again);
+    assert_eq!(shelf.rows(common), 2);
+    // A dropped one takes its file along.
+    let mut clear = Batch::new();
+    clear.clear_shard(A);
+    again.commit(&clear).unwrap();
+    flush_all(&again);
+    assert!(shelf.find(FileId::Own(A)).is_none());
+    assert_eq!(all(again.view().unwrap().as_ref(), Direction::Forward).len(), 2);
 }
 
 /// What may happen to a store.
 #[derive(Clone, Debug)]
 enum Step {
-    Commit(Vec<(u8, Option<u64>)>),
+    Commit(Vec<(usize, u8, Option<u64>)>),
+    Clear(usize),
     Flush,
     Restart,
 }
 
+const SHARDS: [u64; 5] = [1, A, A2, B, 300];
+
 fn step() -> impl Strategy<Value = Step> {
-    let writes = prop::collection::vec((0u8..12, prop::option::of(any::<u64>())), 1..6);
-    prop_oneof![6 => writes.prop_map(Step::Commit), 2 => Just(Step::Flush), 1 => Just(Step::Restart)]
+    let writes = prop::collection::vec((0..SHARDS.len(), 0u8..6, prop::option::of(any::<u64>())), 1..6);
+    prop_oneof![
+        8 => writes.prop_map(Step::Commit),
+        1 => (0..SHARDS.len()).prop_map(Step::Clear),
+        3 => Just(Step::Flush),
+        1 => Just(Step::Restart),
+    ]
+}
+
+fn batch_of(writes: Vec<(usize, u8, Option<u64>)>, model: &mut BTreeMap<Vec<u8>, Vec<u8>>) -> Batch {
+    let mut batch = Batch::new();
+    for (shard, rest, value) in writes {
+        let key = key(SHARDS[shard], rest);
+        match value {
+            Some(value) => {
+                batch.put(key.clone(), value.to_le_bytes().to_vec());
+                model.insert(key, value.to_le_bytes().to_vec());
+            }
+            None => {
+                batch.delete(key.clone());
+                model.remove(&key);
+            }
+        }
+    }
+    batch
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_order_of_commits_flushes_and_restarts_equals_the_model(steps in prop::collection::vec(step(), 1..40)) {
+    fn every_order_of_commits_flushes_moves_and_restarts_equals_the_model(
+        steps in prop::collection::vec(step(), 1..40),
+        own_file_bytes in prop::sample::select(vec![20u64, 100, 1 << 20]),
+        flush_at_bytes in prop::sample::select(vec![100usize, 400]),
+    ) {
         let dir = tempfile::tempdir().unwrap();
-        let engine = Arc::new(MemoryStore::new());
-        let mut store = open(dir.path(), &engine, 300);
+        let shelf = MemoryShelf::default();
+        let options = LayeredOptions { flush_at_bytes, own_file_bytes, planted: Planted::none() };
+        let open = || LayeredStore::open(&env(), dir.path(), Arc::new(shelf.clone()), options).unwrap();
+        let mut store = open();
         let mut model = BTreeMap::new();
+        let mut gone = Vec::new();
         for step in steps {
             match step {
-                Step::Commit(writes) => {
-                    let mut batch = Batch::new();
-                    for (key, value) in writes {
-                        match value {
-                            Some(value) => {
-                                batch.put(vec![key], value.to_le_bytes().to_vec());
-                                model.insert(vec![key], value.to_le_bytes().to_vec());
-                            }
-                            None => {
-                                batch.delete(vec![key]);
-                                model.remove(&vec![key]);
-                            }
-                        }
-                    }
+                Step::Commit(mut writes) => {
+                    writes.retain(|(shard, _, _)| !gone.contains(shard));
+                    let batch = batch_of(writes, &mut model);
                     store.commit(&batch).unwrap();
                 }
-                Step::Flush => store.flush(),
+                Step::Clear(shard) => {
+                    let mut batch = Batch::new();
+                    batch.clear_shard(SHARDS[shard]);
+                    store.commit(&batch).unwrap();
+                    model.retain(|key, _| reserved::shard_of(key) != SHARDS[shard]);
+                    gone.push(shard);
+                }
+                Step::Flush => flush_all(&store),
                 Step::Restart => {
                     drop(store);
-                    store = open(dir.path(), &engine, 300);
+                    store = open();
                 }
             }
             let view = store.view().unwrap();
             let rows: Vec<_> = model.clone().into_iter().collect();
             prop_assert_eq!(all(view.as_ref(), Direction::Forward), rows.clone());
             prop_assert_eq!(all(view.as_ref(), Direction::Reverse), rows.into_iter().rev().collect::<Vec<_>>());
-            for key in 0u8..12 {
-                prop_assert_eq!(view.get(&[key]).unwrap(), model.get(&vec![key]).cloned());
+            for (shard, rest) in SHARDS.into_iter().flat_map(|shard| (0u8..6).map(move |rest| (shard, rest))) {
+                prop_assert_eq!(view.get(&key(shard, rest)).unwrap(), model.get(&key(shard, rest)).cloned());
             }
         }
     }

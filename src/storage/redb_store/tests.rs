@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use super::*;
 use crate::storage::blocks::{BLOCK_BYTES, HEAD_BYTES};
+use crate::storage::{Batch, Store};
 
 const BLOCK: usize = BLOCK_BYTES + 4;
 const ROWS: u32 = 700;

@@ -19,6 +19,10 @@ fn at<T>(path: &Path, result: io::Result<T>) -> io::Result<T> {
 }
 
 impl Disk for OsDisk {
+    fn is_real(&self) -> bool {
+        true
+    }
+
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         let mut options = OpenOptions::new();
         options.read(true);

@@ -11,7 +11,7 @@ use crate::world::{Job, Pool, Worker};
 
 /// Threads per class and the prefix of their names (the kernel shows at most 15 bytes of a name).
 const CLASSES: [(Pool, &str, usize); 3] =
-    [(Pool::Journal, "journal", 2), (Pool::Foreground, "foreground", 8), (Pool::Background, "background", 2)];
+    [(Pool::Journal, "journal", 2), (Pool::Foreground, "foreground", 16), (Pool::Background, "background", 4)];
 
 #[derive(Default)]
 struct Queue {

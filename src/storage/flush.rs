@@ -1,0 +1,232 @@
+//! Flushes: frozen memtables into their files, shards that have grown into files of their own.
+//!
+//! A shard that outgrows its common file is copied into a new file, which gets its name only when it is whole and
+//! durable; from that moment the shard is served from there alone, also after a crash, and what the common file still
+//! has of it is removed. How large a shard is, is counted by drawing lots: each flush adds a sixteenth of the limit with
+//! a chance that fits the bytes it wrote. So counting costs neither memory nor a write for each of many small shards;
+//! before a shard moves it is measured.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Weak};
+
+use tokio::sync::Notify;
+
+use super::journal::Position;
+use super::kv::{Direction, KeyRange, StorageError, StoreFile, View};
+use super::layered::LayeredStore;
+use super::layout::FileId;
+use super::planted::Bug;
+use super::reserved;
+use super::tables::Layer;
+use crate::limits;
+use crate::world::{Env, Pool};
+
+/// Lots that a shard must win to be measured: sixteenths of the limit.
+const LOTS: u64 = 16;
+
+/// Rows of the store's own that go into a file with a flush.
+type OwnRows = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+impl LayeredStore {
+    /// Starts the task that flushes frozen memtables; it ends when the store is dropped.
+    pub fn start_flushing(self: &Arc<Self>, env: &Env) {
+        let (work, store) = (Arc::clone(&self.work), Arc::downgrade(self));
+        env.spawn(flush_when_asked(env.clone(), work, store));
+        // What a restart has replayed may be due at once.
+        self.freeze_due();
+    }
+
+    /// Writes the frozen memtable of a file that [`Tables::next_flush`](super::tables::Tables::next_flush) answered.
+    /// Blocks for as long as the engine's commit takes.
+    pub(super) fn flush(&self, file: FileId) {
+        // Also when the engine panics: writers that wait for room must not wait for ever.
+        let failed = Some(StorageError::Io("the engine panicked".into()));
+        let mut outcome = FlushOutcome { store: self, file, error: failed };
+        outcome.error = self.settle(file).err();
+    }
+
+    fn settle(&self, file: FileId) -> Result<(), StorageError> {
+        let (layer, swept) = {
+            let mut tables = self.tables();
+            let table = tables.file(file);
+            (table.frozen.clone(), table.swept)
+        };
+        let Some(layer) = layer else { return Ok(()) };
+        if self.planted.has(Bug::CheckpointFirst) {
+            self.tables().file(file).position = layer.last;
+            self.checkpoint_now()?;
+        }
+        self.shelf.allow(layer.last);
+        let grown = match file {
+            FileId::Own(shard) if layer.cleared.contains(&shard) => {
+                self.tables().forget_own(shard);
+                self.shelf.remove(file)?;
+                Vec::new()
+            }
+            _ => self.write(file, &layer, swept)?,
+        };
+        for shard in grown {
+            self.move_grown(file, shard)?;
+        }
+        self.release_segments()
+    }
+
+    /// Writes a frozen memtable to its file; answers the shards that seem to have outgrown it.
+    fn write(&self, file: FileId, layer: &Layer, swept: bool) -> Result<Vec<u64>, StorageError> {
+        let engine = self.shelf.make(file)?;
+        let mut own = OwnRows::new();
+        let mut cleared: Vec<KeyRange> = Vec::new();
+        for shard in &layer.cleared {
+            cleared.push(reserved::range_of(*shard));
+            own.insert(reserved::size_key(*shard), None);
+        }
+        let mut grown = Vec::new();
+        if let FileId::Common(_) = file {
+            let view = engine.snapshot()?;
+            if !swept {
+                cleared.extend(self.left_behind(file, view.as_ref())?);
+            }
+            self.draw_lots(layer, view.as_ref(), &mut own, &mut grown)?;
+        }
+        own.insert(reserved::POSITION_KEY.to_vec(), Some(layer.last.to_be_bytes().to_vec()));
+        let own_rows = own.iter().map(|(key, value)| (key.as_slice(), value.as_deref()));
+        engine.apply(&cleared, Box::new(layer.rows.all().chain(own_rows)))?;
+        let mut tables = self.tables();
+        let table = tables.file(file);
+        (table.frozen, table.position, table.swept) = (None, layer.last, true);
+        drop(tables);
+        self.room.send_modify(|n| *n += 1);
+        Ok(grown)
+    }
+
+    /// What shards that have moved out left in a file because of a crash.
+    fn left_behind(&self, file: FileId, view: &dyn View) -> Result<Vec<KeyRange>, StorageError> {
+        let moved = self.tables().moved_out_of(file);
+        let mut left = Vec::new();
+        for range in moved.into_iter().map(reserved::range_of) {
+            let mut any = false;
+            view.scan(&range, Direction::Forward, &mut |_, _| {
+                any = true;
+                ControlFlow::Break(())
+            })?;
+            if any {
+                left.push(range);
+            }
+        }
+        Ok(left)
+    }
+
+    /// Counts what a flush adds to each shard; see the module head.
+    fn draw_lots(
+        &self,
+        layer: &Layer,
+        view: &dyn View,
+        own: &mut OwnRows,
+        grown: &mut Vec<u64>,
+    ) -> Result<(), StorageError> {
+        let lot = (self.own_file_bytes / LOTS).max(1);
+        let mut bytes: BTreeMap<u64, u64> = BTreeMap::new();
+        for (key, value) in layer.rows.all() {
+            *bytes.entry(reserved::shard_of(key)).or_default() += (key.len() + value.map_or(0, <[u8]>::len)) as u64;
+        }
+        for (shard, bytes) in bytes {
+            let won = bytes / lot + u64::from(self.env.random_u64() % lot < bytes % lot);
+            if won == 0 {
+                continue;
+            }
+            let key = reserved::size_key(shard);
+            let before = view.get(&key)?.map_or(Ok(0), |bytes| reserved::number(&bytes))?;
+            if before + won >= LOTS {
+                grown.push(shard);
+            }
+            own.insert(key, Some((before + won).to_be_bytes().to_vec()));
+        }
+        Ok(())
+    }
+
+    /// Gives a shard a file of its own if it is as large as its count says.
+    fn move_grown(&self, from: FileId, shard: u64) -> Result<(), StorageError> {
+        let engine = self.shelf.make(from)?;
+        let view = engine.snapshot()?;
+        let range = reserved::range_of(shard);
+        let bytes = size_of(view.as_ref(), &range)?;
+        let size_key = reserved::size_key(shard);
+        if bytes < self.own_file_bytes {
+            let count = (bytes / (self.own_file_bytes / LOTS).max(1)).to_be_bytes();
+            return engine.apply(&[], Box::new([(size_key.as_slice(), Some(count.as_slice()))].into_iter()));
+        }
+        let position = self.tables().file(from).position;
+        self.shelf.make_filled(FileId::Own(shard), &mut |own| copy(view.as_ref(), &range, own, position))?;
+        drop(view);
+        self.tables().move_out(shard, from);
+        engine.apply(&[range], Box::new([(size_key.as_slice(), None)].into_iter()))
+    }
+}
+
+/// Bytes of keys and values in a range.
+fn size_of(view: &dyn View, range: &KeyRange) -> Result<u64, StorageError> {
+    let mut bytes = 0;
+    view.scan(range, Direction::Forward, &mut |key, value| {
+        bytes += (key.len() + value.len()) as u64;
+        ControlFlow::Continue(())
+    })?;
+    Ok(bytes)
+}
+
+/// Copies a range into a new file, a bounded number of bytes at a time, and then the position that it stands for.
+fn copy(view: &dyn View, range: &KeyRange, to: &dyn StoreFile, position: Position) -> Result<(), StorageError> {
+    let mut rest = Some(range.clone());
+    while let Some(range) = rest.take() {
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        view.scan(&range, Direction::Forward, &mut |key, value| {
+            if bytes > limits::MOVE_STEP_BYTES {
+                rest = Some(KeyRange { start: key.to_vec(), end: range.end.clone() });
+                return ControlFlow::Break(());
+            }
+            bytes += key.len() + value.len();
+            rows.push((key.to_vec(), value.to_vec()));
+            ControlFlow::Continue(())
+        })?;
+        to.apply(&[], Box::new(rows.iter().map(|(key, value)| (key.as_slice(), Some(value.as_slice())))))?;
+    }
+    let position = position.to_be_bytes();
+    to.apply(&[], Box::new([(reserved::POSITION_KEY, Some(position.as_slice()))].into_iter()))
+}
+
+/// Tells what came of a flush when it is dropped.
+struct FlushOutcome<'a> {
+    store: &'a LayeredStore,
+    file: FileId,
+    error: Option<StorageError>,
+}
+
+impl Drop for FlushOutcome<'_> {
+    fn drop(&mut self) {
+        let mut tables = self.store.tables();
+        if let Some(error) = self.error.take() {
+            // The file stays marked: nothing is flushed to it again.
+            tracing::error!(%error, "a flush failed: this node takes no more writes until it is restarted");
+            tables.failed = Some(error);
+        } else {
+            tables.flush_ended(self.file);
+        }
+        drop(tables);
+        self.store.freeze_due();
+        // Another frozen memtable may wait for this flush to end.
+        self.store.work.notify_one();
+        self.store.room.send_modify(|n| *n += 1);
+    }
+}
+
+async fn flush_when_asked(env: Env, work: Arc<Notify>, store: Weak<LayeredStore>) {
+    loop {
+        work.notified().await;
+        let Some(store) = store.upgrade() else { return };
+        loop {
+            let Some(file) = store.tables().next_flush() else { break };
+            let (store, flusher) = (Arc::clone(&store), env.clone());
+            env.spawn(async move { flusher.blocking(Pool::Background, move || store.flush(file)).await });
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Committed writes that a store file does not have yet, in key order; copying one costs nothing.
+//!
+//! An entry is one counted allocation that holds key and value together, so that the tree's nodes hold one pointer for
+//! each: half of the memory of a key and a value of their own.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use imbl::OrdSet;
+
+use super::kv::{Direction, KeyRange, Rows};
+use super::overlay::{Writes, bounds};
+use crate::limits;
+
+/// Length of the key with the mark of a removal, key, value.
+#[derive(Clone)]
+struct Entry(Arc<[u8]>);
+
+const HEAD: usize = 4;
+const REMOVAL: u32 = 1 << 31;
+
+impl Entry {
+    fn new(key: &[u8], value: Option<&[u8]>) -> Entry {
+        // Invariant: a key is at most a document id or a view's key, far below 2 GB.
+        let length = u32::try_from(key.len()).ok().filter(|l| l & REMOVAL == 0).expect("a key fits an entry");
+        let head = if value.is_none() { length | REMOVAL } else { length };
+        let mut bytes = Vec::with_capacity(HEAD + key.len() + value.map_or(0, <[u8]>::len));
+        bytes.extend_from_slice(&head.to_le_bytes());
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(value.unwrap_or_default());
+        Entry(bytes.into())
+    }
+
+    fn head(&self) -> u32 {
+        let mut head = [0; HEAD];
+        head.copy_from_slice(&self.0[..HEAD]);
+        u32::from_le_bytes(head)
+    }
+
+    fn key(&self) -> &[u8] {
+        let length = (self.head() & !REMOVAL) as usize;
+        &self.0[HEAD..HEAD + length]
+    }
+
+    fn row(&self) -> (&[u8], Option<&[u8]>) {
+        let head = self.head();
+        let (key, value) = self.0[HEAD..].split_at((head & !REMOVAL) as usize);
+        (key, (head & REMOVAL == 0).then_some(value))
+    }
+
+    /// Bytes of memory that it takes, with its share of a tree node.
+    fn cost(&self) -> usize {
+        self.0.len() + limits::MEMTABLE_ENTRY_BYTES
+    }
+}
+
+impl Borrow<[u8]> for Entry {
+    fn borrow(&self) -> &[u8] {
+        self.key()
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(other.key())
+    }
+}
+
+/// See the module head.
+#[derive(Clone, Default)]
+pub(super) struct Memtable {
+    rows: OrdSet<Entry>,
+    bytes: usize,
+}
+
+impl Memtable {
+    /// Sets or removes a key.
+    pub(super) fn set(&mut self, key: &[u8], value: Option<&[u8]>) {
+        let entry = Entry::new(key, value);
+        self.bytes += entry.cost();
+        if let Some(old) = self.rows.insert(entry) {
+            self.bytes -= old.cost();
+        }
+    }
+
+    /// Takes all rows of a range out.
+    pub(super) fn take_range(&mut self, range: &KeyRange) -> Memtable {
+        let mut taken = Memtable::default();
+        let inside: Vec<Entry> = self.rows.range::<_, [u8]>(bounds(range)).cloned().collect();
+        for entry in inside {
+            self.rows.remove(entry.key());
+            self.bytes -= entry.cost();
+            taken.bytes += entry.cost();
+            taken.rows.insert(entry);
+        }
+        taken
+    }
+
+    /// Bytes of memory that it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// All rows in key order.
+    pub(super) fn all(&self) -> Rows<'_> {
+        Box::new(self.rows.iter().map(Entry::row))
+    }
+}
+
+impl Writes for Memtable {
+    fn find(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        self.rows.get(key).map(|entry| entry.row().1)
+    }
+
+    fn rows<'t>(&'t self, range: &KeyRange, direction: Direction) -> Rows<'t> {
+        let rows = self.rows.range::<_, [u8]>(bounds(range)).map(Entry::row);
+        match direction {
+            Direction::Forward => Box::new(rows),
+            Direction::Reverse => Box::new(rows.rev()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_its_last_value_and_counts_once() {
+        let mut table = Memtable::default();
+        table.set(b"k", Some(b"first value"));
+        table.set(b"k", Some(b"second"));
+        let once = table.bytes();
+        table.set(b"k", Some(b"second"));
+        assert_eq!(table.bytes(), once);
+        assert_eq!(table.find(b"k"), Some(Some(b"second".as_slice())));
+        table.set(b"k", None);
+        assert_eq!(table.find(b"k"), Some(None));
+        assert_eq!(table.find(b"j"), None);
+        assert_eq!(table.all().count(), 1);
+    }
+
+    #[test]
+    fn a_copy_keeps_its_picture_and_a_range_moves_as_a_whole() {
+        let mut table = Memtable::default();
+        for key in 0u8..100 {
+            table.set(&[key], Some(&[key]));
+        }
+        let (copy, all) = (table.clone(), table.bytes());
+        let taken = table.take_range(&KeyRange::new(vec![10], vec![20]));
+        assert_eq!((taken.all().count(), table.all().count(), copy.all().count()), (10, 90, 100));
+        assert_eq!(taken.bytes() + table.bytes(), all);
+        assert_eq!(table.find(&[10]), None);
+    }
+}

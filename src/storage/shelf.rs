@@ -1,0 +1,277 @@
+//! The store files of a node: opened when they are needed, closed again when too many are open.
+//!
+//! Each redb file has a page cache of its own, fixed when it is opened; a file gets a share of what is left of the
+//! node's budget then. A file that somebody reads or writes is never closed: its engine is counted, and only the last
+//! holder may let it go.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::kv::{StorageError, StoreFile, View};
+use super::layout::{FileId, Layout};
+use super::planted::Planted;
+use super::redb_store::{Fill, RedbStore};
+use super::reserved;
+use crate::limits;
+use crate::world::Disk;
+
+/// Where the files of a [`LayeredStore`](super::layered::LayeredStore) come from. All calls block.
+pub(super) trait Shelf: Send + Sync + 'static {
+    /// How shards are spread over files.
+    fn layout(&self) -> Layout;
+    /// The files that there are.
+    fn list(&self) -> Result<Vec<FileId>, StorageError>;
+    /// Opens a file; `None` when it is not there.
+    fn open(&self, id: FileId) -> Result<Option<Arc<dyn StoreFile>>, StorageError>;
+    /// Opens a file, making it when it is not there.
+    fn make(&self, id: FileId) -> Result<Arc<dyn StoreFile>, StorageError>;
+    /// Makes a file with what `fill` puts into it: as a whole, or not at all.
+    fn make_filled(&self, id: FileId, fill: Fill<'_>) -> Result<(), StorageError>;
+    /// Removes a file, durably.
+    fn remove(&self, id: FileId) -> Result<(), StorageError>;
+    /// No file that is opened from now on may be ahead of this position; it only grows.
+    fn allow(&self, position: u64);
+    /// Size of all files in bytes.
+    fn bytes(&self) -> u64;
+}
+
+/// The position up to which a file holds everything.
+pub(super) fn position_of(view: &dyn View) -> Result<u64, StorageError> {
+    view.get(reserved::POSITION_KEY)?.map_or(Ok(0), |bytes| reserved::number(&bytes))
+}
+
+/// Before anything is known of the journal.
+const ANY: u64 = u64::MAX;
+
+/// The shelf of a data directory.
+pub(super) struct DiskShelf {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    layout: Layout,
+    planted: Planted,
+    slots: Mutex<BTreeMap<FileId, Arc<Slot>>>,
+    cache: Cache,
+    uses: AtomicU64,
+    allowed: AtomicU64,
+    sizes: Mutex<BTreeMap<FileId, u64>>,
+    /// The directory's lock. A second process must not open the files before the last engine is gone: those are held by
+    /// this shelf or by its users.
+    _lock: Box<dyn Send + Sync>,
+}
+
+#[derive(Default)]
+struct Slot {
+    open: Mutex<Option<Open>>,
+    used: AtomicU64,
+}
+
+struct Open {
+    engine: Arc<dyn StoreFile>,
+    cache_bytes: usize,
+}
+
+/// What is left of the budget for page caches.
+struct Cache(Mutex<usize>);
+
+impl Cache {
+    /// An eighth of what is left: the first files opened get most, and there is always something for one more.
+    fn take(&self) -> usize {
+        let mut left = lock(&self.0);
+        let share = (*left / 8).max(limits::STORE_FILE_CACHE_BYTES);
+        *left = left.saturating_sub(share);
+        share
+    }
+
+    fn give_back(&self, bytes: usize) {
+        *lock(&self.0) += bytes;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl DiskShelf {
+    /// The shelf of `dir`, which must exist and is locked by `guard`. Reads the layout, or settles it for a new
+    /// directory with `common` common files; one of format 1 keeps its shards in file 0.
+    pub(super) fn open(
+        disk: Arc<dyn Disk>,
+        dir: PathBuf,
+        common: u64,
+        cache_bytes: usize,
+        planted: Planted,
+        guard: Box<dyn Send + Sync>,
+    ) -> Result<DiskShelf, StorageError> {
+        for entry in disk.list(&dir)? {
+            if entry.name.ends_with(".new") {
+                disk.remove(&dir.join(&entry.name))?;
+            }
+        }
+        let layout = match Layout::read(disk.as_ref(), &dir)? {
+            Some(layout) => layout,
+            None => {
+                let old = first_new_shard(disk.as_ref(), &dir.join(FileId::Common(0).name()), planted)?;
+                let layout = Layout { common, old };
+                layout.write(disk.as_ref(), &dir)?;
+                layout
+            }
+        };
+        let (slots, sizes) = (Mutex::default(), Mutex::default());
+        let (uses, allowed) = (AtomicU64::new(0), AtomicU64::new(ANY));
+        let cache = Cache(Mutex::new(cache_bytes));
+        Ok(DiskShelf { disk, dir, layout, planted, slots, cache, uses, allowed, sizes, _lock: guard })
+    }
+
+    fn path(&self, id: FileId) -> PathBuf {
+        self.dir.join(id.name())
+    }
+
+    fn get(&self, id: FileId, make: bool) -> Result<Option<Arc<dyn StoreFile>>, StorageError> {
+        let slot = Arc::clone(lock(&self.slots).entry(id).or_default());
+        slot.used.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        let mut open = lock(&slot.open);
+        if let Some(open) = open.as_ref() {
+            return Ok(Some(Arc::clone(&open.engine)));
+        }
+        if !make && !self.disk.exists(&self.path(id))? {
+            return Ok(None);
+        }
+        let cache_bytes = self.cache.take();
+        let engine = self.open_engine(id, cache_bytes).inspect_err(|_| self.cache.give_back(cache_bytes))?;
+        lock(&self.sizes).insert(id, engine.disk_bytes());
+        *open = Some(Open { engine: Arc::clone(&engine), cache_bytes });
+        drop(open);
+        self.close_idle();
+        Ok(Some(engine))
+    }
+
+    fn open_engine(&self, id: FileId, cache_bytes: usize) -> Result<Arc<dyn StoreFile>, StorageError> {
+        let engine: Arc<dyn StoreFile> = match id {
+            FileId::Sled => open_sled(&self.disk, self.path(id), cache_bytes)?,
+            _ => Arc::new(RedbStore::open(self.disk.as_ref(), &self.path(id), cache_bytes, self.planted)?),
+        };
+        let (position, allowed) = (position_of(engine.snapshot()?.as_ref())?, self.allowed.load(Ordering::SeqCst));
+        if position > allowed {
+            let text = format!("{} has position {position}, the journal ends with {allowed}", id.name());
+            return Err(StorageError::Corrupt(text));
+        }
+        Ok(engine)
+    }
+
+    /// Closes files that nobody uses, those first that were used longest ago, while too many are open.
+    fn close_idle(&self) {
+        let mut slots: Vec<(u64, Arc<Slot>)> =
+            lock(&self.slots).values().map(|s| (s.used.load(Ordering::Relaxed), Arc::clone(s))).collect();
+        let is_open = |slot: &Slot| slot.open.try_lock().map_or(true, |open| open.is_some());
+        slots.retain(|(_, slot)| is_open(slot));
+        slots.sort_by_key(|(used, _)| *used);
+        let mut surplus = slots.len().saturating_sub(limits::STORE_FILES_OPEN);
+        for (_, slot) in slots {
+            if surplus == 0 {
+                return;
+            }
+            // One that is being opened or closed is in use.
+            let Ok(mut open) = slot.open.try_lock() else { continue };
+            if open.as_ref().is_some_and(|o| Arc::strong_count(&o.engine) == 1)
+                && let Some(closed) = open.take()
+            {
+                // Within the slot's lock: it must not be opened again before it is closed.
+                drop(closed.engine);
+                self.cache.give_back(closed.cache_bytes);
+                surplus -= 1;
+            }
+        }
+    }
+}
+
+/// The first number above all shards that a directory of format 1 has; 0 for a new directory.
+fn first_new_shard(disk: &dyn Disk, file: &std::path::Path, planted: Planted) -> Result<u64, StorageError> {
+    if !disk.exists(file)? {
+        return Ok(0);
+    }
+    let engine = RedbStore::open(disk, file, limits::STORE_FILE_CACHE_BYTES, planted)?;
+    let mut last = None;
+    let shards = super::KeyRange::new(Vec::new(), reserved::lowest(reserved::SHARD));
+    engine.snapshot()?.scan(&shards, super::Direction::Reverse, &mut |key, _| {
+        last = Some(reserved::shard_of(key));
+        std::ops::ControlFlow::Break(())
+    })?;
+    Ok(last.map_or(0, |last| last + 1))
+}
+
+#[cfg(feature = "sled")]
+fn open_sled(disk: &Arc<dyn Disk>, dir: PathBuf, cache_bytes: usize) -> Result<Arc<dyn StoreFile>, StorageError> {
+    Ok(Arc::new(super::sled_store::SledStore::open(Arc::clone(disk), dir, cache_bytes)?))
+}
+
+#[cfg(not(feature = "sled"))]
+fn open_sled(_disk: &Arc<dyn Disk>, dir: PathBuf, _cache_bytes: usize) -> Result<Arc<dyn StoreFile>, StorageError> {
+    Err(StorageError::Io(format!("{}: this settee was built without the engine sled", dir.display())))
+}
+
+impl Shelf for DiskShelf {
+    fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    fn list(&self) -> Result<Vec<FileId>, StorageError> {
+        let mut found = Vec::new();
+        let mut sizes = lock(&self.sizes);
+        for entry in self.disk.list(&self.dir)? {
+            if let Some(id) = FileId::by_name(&entry.name) {
+                found.push(id);
+                sizes.insert(id, entry.len);
+            }
+        }
+        Ok(found)
+    }
+
+    fn open(&self, id: FileId) -> Result<Option<Arc<dyn StoreFile>>, StorageError> {
+        self.get(id, false)
+    }
+
+    fn make(&self, id: FileId) -> Result<Arc<dyn StoreFile>, StorageError> {
+        let engine = self.get(id, true)?;
+        engine.ok_or_else(|| StorageError::Io(format!("{} cannot be made", id.name())))
+    }
+
+    fn make_filled(&self, id: FileId, fill: Fill<'_>) -> Result<(), StorageError> {
+        RedbStore::create(self.disk.as_ref(), &self.path(id), limits::STORE_FILE_CACHE_BYTES, fill)
+    }
+
+    fn remove(&self, id: FileId) -> Result<(), StorageError> {
+        let slot = Arc::clone(lock(&self.slots).entry(id).or_default());
+        let mut open = lock(&slot.open);
+        if let Some(closed) = open.take() {
+            self.cache.give_back(closed.cache_bytes);
+        }
+        if self.disk.exists(&self.path(id))? {
+            self.disk.remove(&self.path(id))?;
+            self.disk.sync_dir(&self.dir)?;
+        }
+        lock(&self.sizes).remove(&id);
+        Ok(())
+    }
+
+    fn allow(&self, position: u64) {
+        let later = |allowed| if allowed == ANY { position } else { position.max(allowed) };
+        // Invariant: the closure always answers.
+        let _ = self.allowed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |allowed| Some(later(allowed)));
+    }
+
+    fn bytes(&self) -> u64 {
+        let open: Vec<(FileId, Arc<Slot>)> = lock(&self.slots).iter().map(|(id, s)| (*id, Arc::clone(s))).collect();
+        let mut sizes = lock(&self.sizes);
+        for (id, slot) in open {
+            // One that is being opened keeps its last known size.
+            if let Ok(open) = slot.open.try_lock()
+                && let Some(open) = open.as_ref()
+            {
+                sizes.insert(id, open.engine.disk_bytes());
+            }
+        }
+        sizes.values().sum()
+    }
+}

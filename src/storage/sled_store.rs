@@ -1,0 +1,277 @@
+//! The second engine: sled 0.34, over the operating system's files and not over the `Disk` seam.
+//!
+//! sled has neither snapshots nor a flush that reaches the drive. Both are made here. Before a change, the old values
+//! of what it touches are kept under the number of the state that they belong to, for as long as views of that state or
+//! an older one are open: a view reads sled first and then lets the kept values correct it. After a change, sled is
+//! asked to write, and then each of its files and their directory are synced through descriptors of our own, before the
+//! change counts as durable. One writer at a time; sled's own threads never write on their own account.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use super::kv::{Direction, KeyRange, Rows, StorageError, StoreFile, View, Visit};
+use super::overlay::{Overlay, bounds};
+use crate::limits;
+use crate::world::{Disk, OpenMode};
+
+type Old = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// See the module head.
+pub struct SledStore {
+    db: sled::Db,
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    writing: Mutex<()>,
+    states: Arc<States>,
+}
+
+/// What views need of states that have passed.
+#[derive(Default)]
+struct States {
+    /// What the change of each state into the next one replaced.
+    kept: RwLock<BTreeMap<u64, Arc<Old>>>,
+    views: Mutex<Views>,
+}
+
+#[derive(Default)]
+struct Views {
+    now: u64,
+    /// The states of open views, and how many there are of each.
+    open: BTreeMap<u64, usize>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn engine(error: sled::Error) -> StorageError {
+    match error {
+        sled::Error::Corruption { .. } => StorageError::Corrupt(error.to_string()),
+        other => StorageError::Io(other.to_string()),
+    }
+}
+
+impl SledStore {
+    /// Opens what sled keeps in `dir`, making it when it is missing. `cache_bytes` bounds sled's page cache. Blocks.
+    ///
+    /// # Errors
+    /// Also where `disk` is not the operating system's: sled would go past it.
+    pub fn open(disk: Arc<dyn Disk>, dir: PathBuf, cache_bytes: usize) -> Result<SledStore, StorageError> {
+        if !disk.is_real() {
+            return Err(StorageError::Io("sled needs files of the operating system".into()));
+        }
+        let config = sled::Config::new().path(&dir).cache_capacity(cache_bytes as u64).flush_every_ms(None);
+        let db = config.open().map_err(engine)?;
+        let store = SledStore { db, disk, dir, writing: Mutex::default(), states: Arc::default() };
+        store.sync()?;
+        if let Some(parent) = store.dir.parent() {
+            store.disk.sync_dir(parent)?;
+        }
+        Ok(store)
+    }
+
+    /// Makes what sled has written durable: its own flush does not reach the drive.
+    fn sync(&self) -> Result<(), StorageError> {
+        self.db.flush().map_err(engine)?;
+        sync_below(self.disk.as_ref(), &self.dir)
+    }
+
+    /// The values that `keys` have now.
+    fn old_values(&self, keys: BTreeSet<Vec<u8>>) -> Result<Old, StorageError> {
+        let value = |key: Vec<u8>| {
+            let value = self.db.get(&key).map_err(engine)?;
+            Ok((key, value.map(|value| value.to_vec())))
+        };
+        keys.into_iter().map(value).collect()
+    }
+}
+
+/// Syncs every file below a directory, then the directory.
+fn sync_below(disk: &dyn Disk, dir: &Path) -> Result<(), StorageError> {
+    for entry in disk.list(dir)? {
+        let path = dir.join(&entry.name);
+        if entry.is_dir {
+            sync_below(disk, &path)?;
+        } else {
+            match disk.open(&path, OpenMode::Read) {
+                Ok(file) => file.sync()?,
+                // sled removes old snapshots and large values from a thread of its own.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(disk.sync_dir(dir)?)
+}
+
+impl StoreFile for SledStore {
+    fn snapshot(&self) -> Result<Box<dyn View>, StorageError> {
+        let mut views = lock(&self.states.views);
+        let state = views.now;
+        *views.open.entry(state).or_default() += 1;
+        Ok(Box::new(SledView { db: self.db.clone(), state, states: Arc::clone(&self.states) }))
+    }
+
+    fn apply(&self, cleared: &[KeyRange], rows: Rows<'_>) -> Result<(), StorageError> {
+        let _one_writer = lock(&self.writing);
+        let mut batch = sled::Batch::default();
+        let mut touched = BTreeSet::new();
+        for range in cleared {
+            for key in self.db.range::<&[u8], _>(bounds(range)).keys() {
+                let key = key.map_err(engine)?;
+                batch.remove(&*key);
+                touched.insert(key.to_vec());
+            }
+        }
+        for (key, value) in rows {
+            match value {
+                Some(value) => batch.insert(key, value),
+                None => batch.remove(key),
+            }
+            touched.insert(key.to_vec());
+        }
+        let old = self.old_values(touched)?;
+        let state = lock(&self.states.views).now;
+        // Before sled changes: whoever reads the new value finds the old one here.
+        self.states.kept_mut().insert(state, Arc::new(old));
+        self.db.apply_batch(batch).map_err(engine)?;
+        let synced = self.sync();
+        lock(&self.states.views).now = state + 1;
+        self.states.forget();
+        synced
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.db.size_on_disk().unwrap_or(0)
+    }
+}
+
+impl States {
+    fn kept_mut(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<u64, Arc<Old>>> {
+        self.kept.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets go what no open view can ask for.
+    fn forget(&self) {
+        let oldest = {
+            let views = lock(&self.views);
+            views.open.keys().next().copied().unwrap_or(views.now)
+        };
+        self.kept_mut().retain(|state, _| *state >= oldest);
+    }
+
+    /// What changes since `state` replaced, the latest first.
+    fn since(&self, state: u64) -> Vec<Arc<Old>> {
+        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+        kept.range(state..).rev().map(|(_, old)| Arc::clone(old)).collect()
+    }
+}
+
+struct SledView {
+    db: sled::Db,
+    state: u64,
+    states: Arc<States>,
+}
+
+impl Drop for SledView {
+    fn drop(&mut self) {
+        let mut views = lock(&self.states.views);
+        if let Some(open) = views.open.get_mut(&self.state) {
+            *open -= 1;
+            if *open == 0 {
+                views.open.remove(&self.state);
+            }
+        }
+    }
+}
+
+/// Rows that were read from sled, for the kept values to lie upon.
+struct Chunk(Vec<(sled::IVec, sled::IVec)>);
+
+impl View for Chunk {
+    fn get(&self, _key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        Ok(None)
+    }
+
+    fn scan(&self, _range: &KeyRange, _direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
+        for (key, value) in &self.0 {
+            if visit(key, value).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SledView {
+    /// The next rows of a range in scan order, and what of the range lies behind them.
+    fn chunk(
+        &self,
+        range: &KeyRange,
+        direction: Direction,
+    ) -> Result<(Chunk, KeyRange, Option<KeyRange>), StorageError> {
+        let mut iter = self.db.range::<&[u8], _>(bounds(range));
+        let mut rows = Vec::new();
+        while rows.len() < limits::SLED_CHUNK_ROWS {
+            let row = match direction {
+                Direction::Forward => iter.next(),
+                Direction::Reverse => iter.next_back(),
+            };
+            let Some(row) = row else { return Ok((Chunk(rows), range.clone(), None)) };
+            rows.push(row.map_err(engine)?);
+        }
+        let last = rows.last().map(|(key, _)| key.to_vec()).unwrap_or_default();
+        let (covered, rest) = match direction {
+            Direction::Forward => {
+                let behind = [last.as_slice(), &[0]].concat();
+                let covered = KeyRange { start: range.start.clone(), end: Some(behind.clone()) };
+                (covered, KeyRange { start: behind, end: range.end.clone() })
+            }
+            Direction::Reverse => {
+                let covered = KeyRange { start: last.clone(), end: range.end.clone() };
+                (covered, KeyRange { start: range.start.clone(), end: Some(last) })
+            }
+        };
+        Ok((Chunk(rows), covered, Some(rest)))
+    }
+}
+
+impl View for SledView {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        let now = self.db.get(key).map_err(engine)?.map(|value| value.to_vec());
+        // The oldest change counts: it replaced what this view's state had.
+        let kept = self.states.since(self.state).into_iter().rev().find_map(|old| old.get(key).cloned());
+        Ok(kept.unwrap_or(now))
+    }
+
+    fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
+        let mut rest = Some(range.clone()).filter(|range| !range.is_empty());
+        while let Some(range) = rest.take() {
+            let (chunk, covered, behind) = self.chunk(&range, direction)?;
+            let mut stopped = false;
+            let mut one = |key: &[u8], value: &[u8]| {
+                let flow = visit(key, value);
+                stopped = flow.is_break();
+                flow
+            };
+            corrected(&chunk, &self.states.since(self.state), &covered, direction, &mut one)?;
+            rest = behind.filter(|range| !stopped && !range.is_empty());
+        }
+        Ok(())
+    }
+}
+
+/// Scans `base` with the values of `kept` on top, the last of them topmost.
+fn corrected(
+    base: &dyn View,
+    kept: &[Arc<Old>],
+    range: &KeyRange,
+    direction: Direction,
+    visit: &mut Visit<'_>,
+) -> Result<(), StorageError> {
+    match kept.split_first() {
+        None => base.scan(range, direction, visit),
+        Some((latest, older)) => corrected(&Overlay { base, top: latest.as_ref() }, older, range, direction, visit),
+    }
+}

@@ -1,0 +1,315 @@
+//! The memtables of a node, one per store file, and the decisions about them: what is frozen, when writers wait.
+//!
+//! Pure: no disk is touched here. A table holds the shards of its file in key order, so a shard's memtable is a range of
+//! it: a hundred thousand small ones cost their rows and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use imbl::OrdSet;
+
+use super::journal::{Notes, Position};
+use super::kv::{Batch, StorageError};
+use super::layout::{FileId, Layout};
+use super::memtable::Memtable;
+use super::planted::{Bug, Planted};
+use super::reserved;
+use crate::limits;
+
+/// The sizes that rule flushes and back pressure, in bytes; all follow from the first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Budget {
+    /// A memtable of this size is frozen and flushed.
+    pub flush_at: usize,
+    /// Writes wait while all memtables together are this large.
+    pub memtables: usize,
+    /// A journal segment of this size is closed.
+    pub segment: u64,
+    /// Writes wait while the journal is this large.
+    pub journal: u64,
+}
+
+impl Budget {
+    pub(super) fn new(flush_at: usize) -> Budget {
+        let journal = (flush_at * limits::JOURNAL_FLUSHES).min(limits::JOURNAL_BYTES);
+        Budget {
+            flush_at,
+            memtables: flush_at * limits::MEMTABLES_FLUSHES,
+            segment: (flush_at as u64).min(limits::JOURNAL_SEGMENT_BYTES),
+            journal: journal as u64,
+        }
+    }
+}
+
+/// Writes of a range of positions. A copy is a picture and costs nothing.
+#[derive(Clone, Default)]
+pub(super) struct Layer {
+    pub rows: Memtable,
+    /// Shards of which nothing below this layer counts.
+    pub cleared: OrdSet<u64>,
+    /// The first and last position in it.
+    pub first: Position,
+    pub last: Position,
+}
+
+impl Layer {
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.cleared.is_empty()
+    }
+
+    fn touch(&mut self, position: Position) {
+        if self.is_empty() {
+            self.first = position;
+        }
+        self.last = position;
+    }
+
+    /// Bytes of memory that it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.rows.bytes() + self.cleared.len() * limits::MEMTABLE_ENTRY_BYTES
+    }
+}
+
+/// What is committed to the shards of one file and not in the file.
+#[derive(Default)]
+pub(super) struct FileTable {
+    pub active: Layer,
+    pub frozen: Option<Layer>,
+    /// A flush of the file runs.
+    pub flushing: bool,
+    /// The file holds all that its shards were given up to this position, durably, as far as known.
+    pub position: Position,
+    /// Changes with each freeze, so that a reader can tell whether the file may have changed under it.
+    pub stamp: u64,
+    /// The file was looked through for shards that have moved out.
+    pub swept: bool,
+    /// For the planted bug `HalfBatch`: the active rows in the middle of the last group.
+    half: Option<Memtable>,
+}
+
+/// A picture of the memtables of a file.
+pub(super) struct Layers {
+    pub active: Layer,
+    pub frozen: Option<Layer>,
+}
+
+/// All memtables of a node.
+pub(super) struct Tables {
+    layout: Layout,
+    /// The shards that have a file of their own.
+    own: BTreeSet<u64>,
+    files: BTreeMap<FileId, FileTable>,
+    /// The last position of a group.
+    pub last: Position,
+    /// Bytes of the journal, kept up to date by its user.
+    pub journal_bytes: u64,
+    /// Why flushing has ended for good.
+    pub failed: Option<StorageError>,
+    stamps: u64,
+    views: u32,
+}
+
+impl Tables {
+    pub(super) fn new(layout: Layout, files: &[FileId], last: Position) -> Tables {
+        let own = files.iter().filter_map(|id| if let FileId::Own(shard) = id { Some(*shard) } else { None });
+        let (own, files) = (own.collect(), BTreeMap::new());
+        Tables { layout, own, files, last, journal_bytes: 0, failed: None, stamps: 0, views: 0 }
+    }
+
+    /// The file that a shard lives in.
+    pub(super) fn home(&self, shard: u64) -> FileId {
+        if self.own.contains(&shard) { FileId::Own(shard) } else { self.layout.shared_home(shard) }
+    }
+
+    /// The first shard from `from` on that has a file of its own, or the last one up to it.
+    pub(super) fn next_own(&self, from: u64, forward: bool) -> Option<u64> {
+        if forward { self.own.range(from..).next().copied() } else { self.own.range(..=from).next_back().copied() }
+    }
+
+    /// The shards that have moved out of a file.
+    pub(super) fn moved_out_of(&self, file: FileId) -> Vec<u64> {
+        self.own.iter().copied().filter(|shard| self.layout.shared_home(*shard) == file).collect()
+    }
+
+    pub(super) fn file(&mut self, file: FileId) -> &mut FileTable {
+        self.files.entry(file).or_default()
+    }
+
+    /// Takes in a group that the journal holds durably.
+    pub(super) fn apply(&mut self, position: Position, batch: &Batch) {
+        assert!(position > self.last, "groups are applied in order, each once");
+        self.last = position;
+        let half = cfg!(feature = "sim").then_some(batch.writes().len() / 2);
+        for (n, (key, value)) in batch.writes().iter().enumerate() {
+            if half == Some(n) {
+                self.files.values_mut().for_each(|table| table.half = Some(table.active.rows.clone()));
+            }
+            self.write(position, key, value.as_deref());
+        }
+    }
+
+    /// Takes in one write of a group; of several of one key the last counts.
+    pub(super) fn write(&mut self, position: Position, key: &[u8], value: Option<&[u8]>) {
+        let shard = reserved::shard_of(key);
+        if shard == reserved::SHARD {
+            if let Some(shard) = reserved::cleared_shard(key) {
+                self.clear(position, shard);
+            }
+            return;
+        }
+        let home = self.home(shard);
+        let active = &mut self.file(home).active;
+        active.touch(position);
+        active.rows.set(key, value);
+    }
+
+    /// Takes in a write of a group that the journal still had at a start, unless its file is known to hold it. What it
+    /// holds without being known to does no harm: the last write of each key is among those replayed.
+    pub(super) fn replay(&mut self, position: Position, key: &[u8], value: Option<&[u8]>, notes: &Notes) {
+        self.last = position;
+        let shard = reserved::cleared_shard(key).unwrap_or_else(|| reserved::shard_of(key));
+        if position > notes.position(self.home(shard)) {
+            self.write(position, key, value);
+        }
+    }
+
+    /// Makes everything written to a shard so far void, in its own file and in the one that it may have come from.
+    fn clear(&mut self, position: Position, shard: u64) {
+        for file in BTreeSet::from([self.home(shard), self.layout.shared_home(shard)]) {
+            let active = &mut self.file(file).active;
+            active.touch(position);
+            active.rows.take_range(&reserved::range_of(shard));
+            active.cleared.insert(shard);
+        }
+    }
+
+    /// Pictures of a file's memtables and the stamp that they were taken at. A planted bug shows half of the last group
+    /// to every eighth reader.
+    pub(super) fn picture(&mut self, file: FileId, planted: Option<Planted>) -> (Layers, u64) {
+        self.views = self.views.wrapping_add(1);
+        let halved = planted.is_some_and(|p| p.has(Bug::HalfBatch)) && self.views.is_multiple_of(8);
+        let Some(table) = self.files.get(&file) else {
+            return (Layers { active: Layer::default(), frozen: None }, 0);
+        };
+        let mut active = table.active.clone();
+        if let Some(half) = table.half.clone().filter(|_| halved) {
+            active.rows = half;
+        }
+        (Layers { active, frozen: table.frozen.clone() }, table.stamp)
+    }
+
+    /// Changes when the file of a reader's picture may have changed since.
+    pub(super) fn stamp(&self, file: FileId) -> u64 {
+        self.files.get(&file).map_or(0, |table| table.stamp)
+    }
+
+    /// Freezes what is due; answers whether anything was.
+    pub(super) fn freeze(&mut self, budget: &Budget) -> bool {
+        let mut any = false;
+        while let Some(file) = self.due(budget) {
+            self.stamps += 1;
+            let stamp = self.stamps;
+            let table = self.file(file);
+            table.frozen = Some(std::mem::take(&mut table.active));
+            (table.half, table.stamp) = (None, stamp);
+            any = true;
+        }
+        any
+    }
+
+    /// The next file whose memtable is to be frozen: a full one; the largest, when all together near their limit; the
+    /// one that holds the journal back, when that is half full.
+    fn due(&self, budget: &Budget) -> Option<FileId> {
+        let ready = || self.files.iter().filter(|(_, t)| t.frozen.is_none() && !t.flushing && !t.active.is_empty());
+        let (largest, table) = ready().max_by_key(|(_, t)| t.active.bytes())?;
+        let unfrozen: usize = self.files.values().map(|t| t.active.bytes()).sum();
+        if table.active.bytes() >= budget.flush_at || unfrozen >= budget.memtables / 4 * 3 {
+            return Some(*largest);
+        }
+        if self.journal_bytes < budget.journal / 2 {
+            return None;
+        }
+        let oldest = self.files.values().filter_map(FileTable::first_unsettled).min()?;
+        ready().find(|(_, t)| t.active.first == oldest).map(|(id, _)| *id)
+    }
+
+    /// A file with a frozen memtable that no flush works on, marked as being flushed; `None` also while enough run.
+    pub(super) fn next_flush(&mut self) -> Option<FileId> {
+        if self.files.values().filter(|t| t.flushing).count() >= limits::FLUSHES_AT_ONCE {
+            return None;
+        }
+        let (id, table) = self.files.iter_mut().find(|(_, t)| t.frozen.is_some() && !t.flushing)?;
+        table.flushing = true;
+        Some(*id)
+    }
+
+    /// Makes a file ready for its next flush.
+    pub(super) fn flush_ended(&mut self, file: FileId) {
+        if let Some(table) = self.files.get_mut(&file) {
+            table.flushing = false;
+        }
+    }
+
+    /// Whether writes to a shard (`None`: to any) may go on. After a failure they may, to be told of it.
+    pub(super) fn has_room(&self, shard: Option<u64>, budget: &Budget) -> bool {
+        if self.failed.is_some() {
+            return true;
+        }
+        let file = shard.and_then(|shard| self.files.get(&self.home(shard)));
+        let file_full = file
+            .is_some_and(|t| t.frozen.is_some() && t.active.bytes() >= budget.flush_at * limits::MEMTABLE_STALL_FACTOR);
+        !file_full && self.bytes() < budget.memtables && self.journal_bytes < budget.journal
+    }
+
+    /// Bytes of memory of all memtables, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.files.values().map(|t| t.active.bytes() + t.frozen.as_ref().map_or(0, Layer::bytes)).sum()
+    }
+
+    /// The position up to which every file holds everything: the journal is needed behind it only. `end`: the journal's
+    /// last position, which is the answer when nothing waits.
+    pub(super) fn settled(&self, end: Position, planted: Planted) -> Position {
+        let first = |table: &FileTable| match planted.has(Bug::DropSegmentEarly) {
+            true => table.active.first_position(),
+            false => table.first_unsettled(),
+        };
+        self.files.values().filter_map(first).min().map_or(end, |first| first - 1)
+    }
+
+    /// What a new segment of the journal notes about the files.
+    pub(super) fn notes(&self, settled: Position) -> Notes {
+        let ahead = self.files.iter().filter(|(_, t)| t.position > settled);
+        Notes::new(settled, ahead.map(|(id, t)| (*id, t.position)))
+    }
+
+    /// Gives a shard a file of its own, which holds it up to the position of the file that it leaves.
+    pub(super) fn move_out(&mut self, shard: u64, from: FileId) {
+        self.stamps += 1;
+        let stamp = self.stamps;
+        let left = self.file(from);
+        let rows = left.active.rows.take_range(&reserved::range_of(shard));
+        let cleared = left.active.cleared.contains(&shard).then_some(shard).into_iter().collect();
+        let active = Layer { rows, cleared, first: left.active.first, last: left.active.last };
+        let position = left.position;
+        let own = self.file(FileId::Own(shard));
+        (own.active, own.position, own.stamp) = (active, position, stamp);
+        self.own.insert(shard);
+    }
+
+    /// Forgets the file of a shard that is gone.
+    pub(super) fn forget_own(&mut self, shard: u64) {
+        self.own.remove(&shard);
+        self.files.remove(&FileId::Own(shard));
+    }
+}
+
+impl FileTable {
+    fn first_unsettled(&self) -> Option<Position> {
+        self.frozen.as_ref().and_then(Layer::first_position).or_else(|| self.active.first_position())
+    }
+}
+
+impl Layer {
+    fn first_position(&self) -> Option<Position> {
+        (!self.is_empty()).then_some(self.first)
+    }
+}

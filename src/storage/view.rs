@@ -1,0 +1,235 @@
+//! Views of the layered store: pictures of memtables over snapshots of store files, taken shard by shard.
+//!
+//! A shard's picture is taken when the view first touches the shard, so a view opens no file that it does not read, and
+//! from then on the shard stays as it was. What belongs together must therefore lie in one shard. Taking a picture
+//! holds no lock while a file is opened or read: should its memtable be frozen meanwhile, the picture is taken again,
+//! since the file might get ahead of it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::kv::{Direction, KeyRange, StorageError, View, Visit};
+use super::layered::LayeredStore;
+use super::layout::FileId;
+use super::overlay::{Overlay, Writes};
+use super::planted::Planted;
+use super::reserved::{self, lowest, shard_of};
+use super::tables::Layers;
+
+/// See the module head.
+pub(super) struct LayeredView<'a> {
+    store: &'a LayeredStore,
+    /// Bugs to show to this reader.
+    planted: Option<Planted>,
+    pictures: RefCell<Pictures>,
+}
+
+#[derive(Default)]
+struct Pictures {
+    shards: BTreeMap<u64, Rc<Picture>>,
+    files: BTreeMap<FileId, Rc<Picture>>,
+}
+
+/// What is committed to the shards of one file.
+struct Picture {
+    layers: Layers,
+    /// `None`: there is no such file yet.
+    file: Option<Box<dyn View>>,
+}
+
+impl<'a> LayeredView<'a> {
+    pub(super) fn new(store: &'a LayeredStore, planted: Option<Planted>) -> Self {
+        LayeredView { store, planted, pictures: RefCell::default() }
+    }
+
+    fn shard(&self, shard: u64) -> Result<Rc<Picture>, StorageError> {
+        if let Some(picture) = self.pictures.borrow().shards.get(&shard) {
+            return Ok(Rc::clone(picture));
+        }
+        loop {
+            let home = self.store.tables().home(shard);
+            let picture = match self.file(home) {
+                Ok(picture) => picture,
+                // The file of a shard that has just been dropped.
+                Err(_) if self.store.tables().home(shard) != home => continue,
+                Err(error) => return Err(error),
+            };
+            if self.store.tables().home(shard) == home {
+                self.pictures.borrow_mut().shards.insert(shard, Rc::clone(&picture));
+                return Ok(picture);
+            }
+        }
+    }
+
+    fn file(&self, id: FileId) -> Result<Rc<Picture>, StorageError> {
+        if let Some(picture) = self.pictures.borrow().files.get(&id) {
+            return Ok(Rc::clone(picture));
+        }
+        loop {
+            let (layers, stamp) = self.store.tables().picture(id, self.planted);
+            let file = match self.store.shelf.open(id)? {
+                Some(engine) => Some(pinned(engine)?),
+                None => None,
+            };
+            if self.store.tables().stamp(id) == stamp {
+                let picture = Rc::new(Picture { layers, file });
+                self.pictures.borrow_mut().files.insert(id, Rc::clone(&picture));
+                return Ok(picture);
+            }
+        }
+    }
+
+    /// The next shard with anything in it, from `from` on in `direction`; those of files that are there for one shard
+    /// only may be empty.
+    fn next_shard(&self, from: u64, direction: Direction) -> Result<Option<u64>, StorageError> {
+        let forward = direction == Direction::Forward;
+        let mut next = self.store.tables().next_own(from, forward);
+        let common = (0..self.store.shelf.layout().common).map(FileId::Common);
+        for id in common.chain([FileId::Sled]) {
+            let picture = self.file(id)?;
+            let range = match direction {
+                Direction::Forward => KeyRange::new(lowest(from), lowest(reserved::SHARD)),
+                Direction::Reverse => KeyRange { start: Vec::new(), end: reserved::range_of(from).end },
+            };
+            let mut found = None;
+            picture.scan(&range, direction, &mut |key, _| {
+                found = Some(shard_of(key));
+                std::ops::ControlFlow::Break(())
+            })?;
+            next = match (next, found) {
+                (Some(a), Some(b)) => Some(if forward { a.min(b) } else { a.max(b) }),
+                (a, b) => a.or(b),
+            };
+        }
+        Ok(next)
+    }
+}
+
+/// A snapshot that keeps its file open.
+fn pinned(engine: std::sync::Arc<dyn super::kv::StoreFile>) -> Result<Box<dyn View>, StorageError> {
+    let view = engine.snapshot()?;
+    Ok(Box::new(Pinned { view, _engine: engine }))
+}
+
+struct Pinned {
+    view: Box<dyn View>,
+    /// Dropped after the snapshot: fields go in this order.
+    _engine: std::sync::Arc<dyn super::kv::StoreFile>,
+}
+
+impl View for Pinned {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        self.view.get(key)
+    }
+
+    fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
+        self.view.scan(range, direction, visit)
+    }
+}
+
+/// Nothing at all.
+struct Nothing;
+
+impl View for Nothing {
+    fn get(&self, _key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        Ok(None)
+    }
+
+    fn scan(&self, _range: &KeyRange, _direction: Direction, _visit: &mut Visit<'_>) -> Result<(), StorageError> {
+        Ok(())
+    }
+}
+
+impl Picture {
+    /// What lies below the active memtable for a shard: the frozen one over the file, unless the shard was cleared.
+    fn get(&self, shard: u64, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        let Layers { active, frozen } = &self.layers;
+        if let Some(value) = active.rows.find(key) {
+            return Ok(value.map(<[u8]>::to_vec));
+        }
+        if active.cleared.contains(&shard) {
+            return Ok(None);
+        }
+        if let Some(frozen) = frozen {
+            if let Some(value) = frozen.rows.find(key) {
+                return Ok(value.map(<[u8]>::to_vec));
+            }
+            if frozen.cleared.contains(&shard) {
+                return Ok(None);
+            }
+        }
+        self.file.as_ref().map_or(Ok(None), |file| file.get(key))
+    }
+
+    /// Scans a range within a shard.
+    fn scan_shard(
+        &self,
+        shard: u64,
+        range: &KeyRange,
+        direction: Direction,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), StorageError> {
+        let Layers { active, frozen } = &self.layers;
+        let cleared = frozen.as_ref().is_some_and(|f| f.cleared.contains(&shard));
+        let file = self.file.as_deref().filter(|_| !cleared).unwrap_or(&Nothing);
+        let frozen = frozen.as_ref().filter(|f| !f.rows.is_empty()).map(|f| Overlay { base: file, top: &f.rows });
+        let below: &dyn View = match &frozen {
+            _ if active.cleared.contains(&shard) => &Nothing,
+            Some(frozen) => frozen,
+            None => file,
+        };
+        match active.rows.is_empty() {
+            true => below.scan(range, direction, visit),
+            false => Overlay { base: below, top: &active.rows }.scan(range, direction, visit),
+        }
+    }
+
+    /// Scans across shards; those that were cleared may show what they had.
+    fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
+        self.scan_shard(reserved::SHARD, range, direction, visit)
+    }
+}
+
+impl View for LayeredView<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        match shard_of(key) {
+            reserved::SHARD => Ok(None),
+            shard => self.shard(shard)?.get(shard, key),
+        }
+    }
+
+    fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let first = shard_of(&range.start);
+        let last = match &range.end {
+            None => reserved::SHARD - 1,
+            Some(end) if *end == lowest(shard_of(end)) => shard_of(end).saturating_sub(1),
+            Some(end) => shard_of(end).min(reserved::SHARD - 1),
+        };
+        if first == last {
+            return self.shard(first)?.scan_shard(first, range, direction, visit);
+        }
+        let forward = direction == Direction::Forward;
+        let mut next = self.next_shard(if forward { first } else { last }, direction)?;
+        while let Some(shard) = next.filter(|shard| (first..=last).contains(shard)) {
+            let own = reserved::range_of(shard);
+            let start = own.start.max(range.start.clone());
+            let end = [own.end, range.end.clone()].into_iter().flatten().min();
+            let mut stopped = false;
+            self.shard(shard)?.scan_shard(shard, &KeyRange { start, end }, direction, &mut |key, value| {
+                let flow = visit(key, value);
+                stopped = flow.is_break();
+                flow
+            })?;
+            let beyond = if forward { shard.checked_add(1) } else { shard.checked_sub(1) };
+            next = match beyond.filter(|_| !stopped) {
+                Some(beyond) => self.next_shard(beyond, direction)?,
+                None => None,
+            };
+        }
+        Ok(())
+    }
+}
