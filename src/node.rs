@@ -71,7 +71,8 @@ impl Node {
     /// # Errors
     /// [`StartError`]; nothing runs then.
     pub async fn start(env: &Env, config: &Config, data_dir: &Path) -> Result<Node, StartError> {
-        Node::start_with(env, config, data_dir, StorageOptions::default()).await
+        let memory_mb = config.u64("settee", "memory_mb", limits::MEMORY_MB);
+        Node::start_with(env, config, data_dir, StorageOptions::default().with_memory(memory_mb)).await
     }
 
     /// [`Node::start`] with another engine, cache or planted bugs: for the simulator.

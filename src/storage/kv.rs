@@ -1,7 +1,7 @@
 //! The ordered store's interface: keys and values are bytes, keys are ordered as bytes, batches are atomic and durable.
 //!
-//! Engines implement [`StoreFile`] and pass `suite_tests.rs`; each is a [`Store`], too. All calls block: make them inside
-//! `Env::blocking`.
+//! Engines implement [`StoreFile`] and pass `suite_tests.rs`; each is a [`Store`], too. All calls block: make them
+//! inside `Env::blocking`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,8 +29,7 @@ pub trait Store: Send + Sync + 'static {
     fn has_failed(&self) -> bool {
         false
     }
-    /// Whether the store can take writes to `shard` (`None`: to any shard) without outgrowing its memory or its journal.
-    /// Jobs of the committer wait meanwhile.
+    /// Whether the store can take writes to `shard` (`None`: to any) without outgrowing its memory or its journal. Jobs of the committer wait meanwhile.
     fn has_room(&self, _shard: Option<u64>) -> bool {
         true
     }
@@ -48,7 +47,7 @@ pub trait Store: Send + Sync + 'static {
 pub trait StoreFile: Send + Sync + 'static {
     /// A frozen picture of what is in it, for one bounded step: see [`Store::view`].
     fn snapshot(&self) -> Result<Box<dyn View>, StorageError>;
-    /// Removes all keys of `cleared`, then applies `rows`, which come in key order: all of it or nothing. On return it is
+    /// Removes all keys of `cleared`, then applies `rows`, which come in key order: all or nothing. On return it is
     /// durable; after an error the outcome is unknown.
     fn apply(&self, cleared: &[KeyRange], rows: Rows<'_>) -> Result<(), StorageError>;
     /// Its size in bytes.

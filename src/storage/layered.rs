@@ -71,18 +71,20 @@ impl LayeredStore {
         })?;
         shelf.allow(journal.end());
         tables.last = journal.end();
-        if journal.segments() > limits::JOURNAL_SEGMENTS_AT_START {
-            // Many starts one after the other: each begins a segment.
+        let budget = Budget::new(flush_at_bytes);
+        if journal.segments() > limits::JOURNAL_SEGMENTS_AT_START || journal.closed_bytes() >= budget.journal / 2 {
+            // Many starts one after the other, each of which begins a segment; or segments that nothing needs any more
+            // and no flush would come to release.
             journal.rotate(&tables.notes(tables.settled(journal.end(), planted)))?;
         }
-        tables.journal_bytes = journal.bytes();
+        tables.journal_bytes = journal.closed_bytes();
         Ok(LayeredStore {
             shelf,
             journal: Mutex::new(journal),
             tables: Mutex::new(tables),
             work: Arc::new(Notify::new()),
             room: watch::Sender::new(0),
-            budget: Budget::new(flush_at_bytes),
+            budget,
             own_file_bytes,
             env: env.clone(),
             planted,
@@ -104,7 +106,7 @@ impl LayeredStore {
             tables.notes(tables.settled(journal.end(), self.planted))
         };
         journal.rotate(&notes)?;
-        self.tables().journal_bytes = journal.bytes();
+        self.tables().journal_bytes = journal.closed_bytes();
         Ok(())
     }
 
@@ -165,7 +167,7 @@ impl Store for LayeredStore {
         {
             let mut tables = self.tables();
             tables.apply(position, batch);
-            tables.journal_bytes = journal.bytes();
+            tables.journal_bytes = journal.closed_bytes();
         }
         if self.freeze_due() && self.planted.has(super::planted::Bug::DropSegmentEarly) {
             self.checkpoint(&mut journal)?;
@@ -174,7 +176,7 @@ impl Store for LayeredStore {
     }
 
     fn file_bytes(&self) -> u64 {
-        self.shelf.bytes() + self.tables().journal_bytes
+        self.shelf.bytes() + self.journal().bytes()
     }
 
     fn has_failed(&self) -> bool {

@@ -74,7 +74,7 @@ impl Default for StorageOptions {
 }
 
 impl StorageOptions {
-    /// Divides a budget of memory, in MB: of 160 parts memtables get 64 and page caches 48; what is left is for requests.
+    /// Divides a budget of memory, in MB: of 160 parts memtables get 64, page caches 48; what is left is for requests.
     #[must_use]
     pub fn with_memory(self, memory_mb: u64) -> Self {
         let part = (memory_mb.max(limits::MEMORY_MB_MIN) << 20) as usize / 160;
@@ -361,6 +361,79 @@ mod tests {
         std::fs::write(other.path().join("format"), "settee-format: 99\n").unwrap();
         let newer = Storage::open(env(), other.path(), StorageOptions::default()).await;
         assert!(matches!(newer, Err(OpenError::TooNew(99))), "{newer:?}");
+    }
+
+    /// A directory as format 1 had it: one plain redb file with its position, one journal segment without notes.
+    fn directory_of_format_1(dir: &Path) {
+        let key = |shard: u64, rest: u8| [shard.to_be_bytes().as_slice(), &[rest]].concat();
+        std::fs::create_dir_all(dir.join("store")).unwrap();
+        std::fs::create_dir_all(dir.join("journal")).unwrap();
+        std::fs::write(dir.join("format"), "settee-format: 1\n").unwrap();
+        let file = redb::Database::create(path(dir, &["store", "0.redb"])).unwrap();
+        let transaction = file.begin_write().unwrap();
+        {
+            let table = redb::TableDefinition::<&[u8], &[u8]>::new("0");
+            let mut table = transaction.open_table(table).unwrap();
+            table.insert(key(16, 1).as_slice(), b"in the file".as_slice()).unwrap();
+            table.insert(key(25, 1).as_slice(), b"in the file".as_slice()).unwrap();
+            table.insert([0xff; 9].as_slice(), 2u64.to_be_bytes().as_slice()).unwrap();
+        }
+        transaction.commit().unwrap();
+        let mut segment = Vec::new();
+        segment.extend(b"settee-j");
+        segment.extend(1u32.to_le_bytes());
+        let head: Vec<u8> = [7u64, 2, 3, 99].iter().flat_map(|n| n.to_le_bytes()).collect();
+        segment.extend(crc32fast::hash(&head).to_le_bytes());
+        segment.extend(head);
+        // One group at position 3: shard 25 changed, shard 40 new.
+        let (mut frame, mut payload) = (Vec::new(), vec![2]);
+        for (shard, value) in [(25, b"replayed"), (40, b"replayed")] {
+            payload.push(9);
+            payload.extend(key(shard, 1));
+            payload.extend([1, 8]);
+            payload.extend(value);
+        }
+        frame.extend([99u32.to_le_bytes().as_slice(), &3u64.to_le_bytes(), &payload].concat());
+        let crc = crc32fast::hash(&[99u64.to_le_bytes().as_slice(), &frame].concat());
+        segment.extend(b"sttf");
+        segment.extend((payload.len() as u32).to_le_bytes());
+        segment.extend(crc.to_le_bytes());
+        segment.extend(frame);
+        segment.resize(segment.len().next_multiple_of(8), 0);
+        std::fs::write(path(dir, &["journal", "0000000000000007.log"]), segment).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_directory_of_format_1_opens_and_goes_on_under_the_new_layout() {
+        let dir = tempfile::tempdir().unwrap();
+        directory_of_format_1(dir.path());
+        let key = |shard: u64, rest: u8| [shard.to_be_bytes().as_slice(), &[rest]].concat();
+        for start in 0..3u8 {
+            let options = StorageOptions { flush_at_bytes: 1, ..StorageOptions::default() };
+            let storage = loop {
+                match Storage::open(env(), dir.path(), options).await {
+                    // Tasks of the storage before may hold the directory for a moment longer.
+                    Err(OpenError::Locked(_)) => tokio::task::yield_now().await,
+                    other => break other.unwrap(),
+                }
+            };
+            let read = move |view: &dyn View| {
+                [(16, 1), (25, 1), (40, 1)].into_iter().map(|(shard, rest)| view.get(&key(shard, rest))).collect()
+            };
+            let found: Vec<Option<Vec<u8>>> = storage.read(read).await.unwrap();
+            let text: Vec<_> =
+                found.iter().map(|v| String::from_utf8_lossy(v.as_deref().unwrap()).into_owned()).collect();
+            assert_eq!(text, ["in the file", "replayed", "replayed"]);
+            let write = move |view: &mut crate::storage::WriteView<'_>| {
+                view.put(key(16, 9), vec![start]);
+                view.put(key(48, 9), vec![start]);
+                Ok(Ok::<(), ()>(()))
+            };
+            storage.committer().submit(write).await.unwrap().unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(dir.path().join("format")).unwrap(), "settee-format: 2\n");
+        let layout = std::fs::read_to_string(path(dir.path(), &["store", "layout"])).unwrap();
+        assert_eq!(layout, "settee-layout: 1 common=8 old=26\n");
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! The memtables of a node, one per store file, and the decisions about them: what is frozen, when writers wait.
 //!
-//! Pure: no disk is touched here. A table holds the shards of its file in key order, so a shard's memtable is a range of
-//! it: a hundred thousand small ones cost their rows and nothing else.
+//! Pure: no disk is touched here. A table holds the shards of its file in key order, so a shard's memtable is a range
+//! of it: a hundred thousand small ones cost their rows and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ pub(super) struct Budget {
     pub memtables: usize,
     /// A journal segment of this size is closed.
     pub segment: u64,
-    /// Writes wait while the journal is this large.
+    /// Writes wait while the journal's closed segments are this large.
     pub journal: u64,
 }
 
@@ -100,7 +100,7 @@ pub(super) struct Tables {
     files: BTreeMap<FileId, FileTable>,
     /// The last position of a group.
     pub last: Position,
-    /// Bytes of the journal, kept up to date by its user.
+    /// Bytes of the journal's closed segments, kept up to date by its user.
     pub journal_bytes: u64,
     /// Why flushing has ended for good.
     pub failed: Option<StorageError>,

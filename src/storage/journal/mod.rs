@@ -176,6 +176,12 @@ impl Journal {
         self.at
     }
 
+    /// Bytes of the segments behind the one that is written: what waits for flushes.
+    pub(super) fn closed_bytes(&self) -> u64 {
+        let closed = &self.segments[..self.segments.len() - 1];
+        closed.iter().map(|s| s.bytes).sum()
+    }
+
     /// Bytes of all segments that are needed.
     pub(super) fn bytes(&self) -> u64 {
         self.segments.iter().map(|s| s.bytes).sum()
