@@ -3,7 +3,7 @@
 //! A shard that outgrows its common file is copied into a new file, which gets its name only when it is whole and
 //! durable; from that moment the shard is served from there alone, also after a crash, and what the common file still
 //! has of it is removed. How large a shard is, is counted by drawing lots: each flush adds a sixteenth of the limit
-//! with a chance that fits the bytes it wrote. So counting costs neither memory nor a write for each of many small shards;
+//! with a chance that fits the bytes it wrote. So counting costs neither memory nor a write for each small shard;
 //! before a shard moves it is measured.
 
 use std::collections::BTreeMap;

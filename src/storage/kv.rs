@@ -29,7 +29,8 @@ pub trait Store: Send + Sync + 'static {
     fn has_failed(&self) -> bool {
         false
     }
-    /// Whether the store can take writes to `shard` (`None`: to any) without outgrowing its memory or its journal. Jobs of the committer wait meanwhile.
+    /// Whether the store can take writes to `shard` (`None`: to any) without outgrowing its memory or its journal. Jobs
+    /// of the committer wait meanwhile.
     fn has_room(&self, _shard: Option<u64>) -> bool {
         true
     }
