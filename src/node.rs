@@ -119,7 +119,7 @@ impl Node {
         });
         cluster.serve(Service::Http, Arc::new(Forwarded::new(&context)));
         cluster.run();
-        let peruser = auth::peruser::start(env, config, &context.coordinator);
+        let peruser = auth::peruser::start(env, config, &cluster, &context.coordinator);
         let replications = context.replicator.follow_documents(&cluster, format!("http://{address}"));
         let server = Server::start(Arc::clone(&context), listener, secured);
         Ok(Node { address, server, context, peruser, replications })

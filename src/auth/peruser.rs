@@ -2,8 +2,9 @@
 //!
 //! While `enable` is `true` a task follows the users database from its beginning: each user gets a database named
 //! `database_prefix` and the hexadecimal name, whose security object names the user on both sides. When the user is
-//! deleted the database goes too with `delete_dbs`, else the user is taken out of its security object. Every step may
-//! be repeated, so that a restart, a failure or a second node only costs a look.
+//! deleted the database goes too with `delete_dbs`, else the user is taken out of its security object. In a cluster the
+//! first of the members that are up does it. Every step may be repeated, so that a restart, a failure or a second node
+//! at work only costs a look.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use super::options;
 use super::users::name_in;
+use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::coordinator::{Changes, ChangesQuery, Coordinator, CreateOptions, DatabaseError, Since};
 use crate::document::json::{self, Object, Value};
@@ -36,20 +38,25 @@ fn failed(error: &dyn std::fmt::Debug) -> Failure {
 }
 
 /// Starts the task; it ends with the coordinator, or when the returned handle says so.
-pub fn start(env: &Env, config: &Config, coordinator: &Arc<Coordinator>) -> Box<dyn Abort> {
-    let task = Task { env: env.clone(), config: config.clone(), coordinator: Arc::downgrade(coordinator) };
+pub fn start(env: &Env, config: &Config, cluster: &Cluster, coordinator: &Arc<Coordinator>) -> Box<dyn Abort> {
+    let coordinator = Arc::downgrade(coordinator);
+    let task = Task { env: env.clone(), config: config.clone(), cluster: cluster.clone(), coordinator };
     env.spawn(async move { task.run().await })
 }
 
 struct Task {
     env: Env,
     config: Config,
+    cluster: Cluster,
     coordinator: Weak<Coordinator>,
 }
 
 impl Task {
-    fn enabled(&self) -> bool {
-        self.config.bool(SECTION, "enable", false)
+    /// Whether it is this node's to do.
+    fn is_ours(&self) -> bool {
+        let first = || self.cluster.members().into_iter().find(|member| self.cluster.is_up(&member.name));
+        let chosen = || first().is_none_or(|member| member.name == *self.cluster.name());
+        self.config.bool(SECTION, "enable", false) && chosen()
     }
 
     /// What decides which databases there should be.
@@ -58,17 +65,25 @@ impl Task {
     }
 
     async fn run(&self) {
-        let mut changes = self.config.watch();
+        let (mut changes, mut members) = (self.config.watch(), self.cluster.watch());
         let (mut since, mut settings) = (Since::Beginning, self.settings());
         loop {
             changes.borrow_and_update();
+            members.borrow_and_update();
             let now = self.settings();
             if now != settings {
                 // Another prefix or users database: all is looked at again.
                 (since, settings) = (Since::Beginning, now);
             }
-            if !self.enabled() {
-                if changes.changed().await.is_err() {
+            if !self.is_ours() {
+                // What another node did meanwhile is looked at again.
+                since = Since::Beginning;
+                let gone = tokio::select! {
+                    biased;
+                    changed = changes.changed() => changed.is_err(),
+                    changed = members.changed() => changed.is_err(),
+                };
+                if gone {
                     return;
                 }
                 continue;
@@ -77,6 +92,7 @@ impl Task {
             tokio::select! {
                 biased;
                 _ = changes.changed() => continue,
+                _ = members.changed() => continue,
                 () = self.follow(&coordinator, &mut since) => {}
             }
             drop(coordinator);
