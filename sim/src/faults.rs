@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::history::Event;
 use crate::plan::{Fault, Plan, TimedFault, WorldPlan};
 use crate::run::{Keeper, PASSWORD, USER, address_of};
-use crate::workload::{SharedHandle, lock};
+use crate::workload::{SharedHandle, lock, order};
 use crate::world::{DiskFaults, SimNode, SimWorld};
 
 /// What faults happen to.
@@ -87,6 +87,16 @@ impl Scene {
                 self.compact(node);
                 node.disk().set_fuse(Some(*ops));
             }
+            Fault::TornJournal { syncs, down_ms } => {
+                keeper.stays_down(*down_ms);
+                node.disk().set_sync_fuse("/data/journal", *syncs);
+            }
+            Fault::CutReplication { after_ms, down_ms } => {
+                keeper.stays_down(*down_ms);
+                self.replicate();
+                let node = node.clone();
+                self.later(*after_ms, move |_| node.power_off());
+            }
             Fault::Pause { for_ms } => {
                 node.pause();
                 let node = node.clone();
@@ -107,6 +117,7 @@ impl Scene {
             }
             Fault::ClockJump { by_ms } => node.jump_clock(*by_ms),
             Fault::Partition { .. } | Fault::Reset | Fault::Swizzle { .. } => self.disturb(node.ip(), fault),
+            Fault::Split { group, one_way, for_ms } => self.split(*group, *one_way, *for_ms),
             _ => self.spoil(node, plan, fault),
         }
     }
@@ -147,6 +158,24 @@ impl Scene {
         }
     }
 
+    /// Cuts a group of nodes off the other nodes.
+    fn split(&self, group: u32, one_way: bool, for_ms: u64) {
+        let nodes = self.keepers.iter().enumerate().map(|(n, keeper)| (group >> n & 1 == 1, keeper.node.ip()));
+        let (inside, outside): (Vec<_>, Vec<_>) = nodes.partition(|(inside, _)| *inside);
+        let ips = |side: Vec<(bool, IpAddr)>| side.into_iter().map(|(_, ip)| ip).collect::<Vec<_>>();
+        let (inside, outside) = (ips(inside), ips(outside));
+        self.world.partition_one_way(&inside, &outside);
+        if !one_way {
+            self.world.partition_one_way(&outside, &inside);
+        }
+        self.later(for_ms, move |world| {
+            for (a, b) in inside.iter().flat_map(|a| outside.iter().map(move |b| (*a, *b))) {
+                world.heal(a, b);
+                world.heal(b, a);
+            }
+        });
+    }
+
     /// Faults of a node's disk.
     fn spoil(&self, node: &SimNode, plan: &Plan, fault: &Fault) {
         let usual = usual_disk(&plan.world);
@@ -185,6 +214,16 @@ impl Scene {
             for database in ["sim", "own"] {
                 let _ = client.json("POST", &format!("/{database}/_compact"), &Value::Null).await;
             }
+        }));
+    }
+}
+
+impl Scene {
+    /// Asks the second node for a replication, from the judge's machine.
+    fn replicate(&self) {
+        let mut client = Client::new(self.judge.env(), address_of(1), USER, PASSWORD);
+        drop(self.judge.spawn(async move {
+            let _ = client.json("POST", "/_replicate", &order()).await;
         }));
     }
 }

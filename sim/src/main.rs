@@ -42,10 +42,13 @@ enum Command {
         /// Leaves failures unshrunk.
         #[arg(long)]
         no_shrink: bool,
+        /// Plans of one cluster of three to seven nodes.
+        #[arg(long)]
+        cluster: bool,
     },
     /// Runs one seed, or a saved plan, and prints what happened.
     Replay {
-        /// A number, a path to a plan, or `-` for a plan on standard input.
+        /// A number (`c` before it: of a cluster), a path to a plan, or `-` for a plan on standard input.
         what: String,
         /// Plants this bug of the board.
         #[arg(long)]
@@ -91,7 +94,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let ok = match Arguments::parse().command {
-        Command::Run { seeds, from, jobs, no_shrink } => run(from, seeds, jobs, !no_shrink),
+        Command::Run { seeds, from, jobs, no_shrink, cluster } => {
+            run((from, seeds, jobs), !no_shrink, if cluster { Plan::cluster_from_seed } else { Plan::from_seed })
+        }
         Command::Replay { what, bug, trace, timeline, summary } => {
             replay(&what, bug.as_deref(), trace, timeline, summary)
         }
@@ -115,7 +120,7 @@ fn save(name: &str, text: &str) -> String {
 }
 
 /// Runs `seeds` seeds, `jobs` at a time, and gives every summary to `each`.
-fn sweep(from: u64, seeds: u64, jobs: u64, each: impl Fn(Plan, Summary) + Sync) {
+fn sweep((from, seeds, jobs): (u64, u64, u64), plan_of: fn(u64) -> Plan, each: impl Fn(Plan, Summary) + Sync) {
     let next = AtomicU64::new(from);
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
@@ -125,7 +130,7 @@ fn sweep(from: u64, seeds: u64, jobs: u64, each: impl Fn(Plan, Summary) + Sync) 
                     if seed >= from + seeds {
                         return;
                     }
-                    let plan = Plan::from_seed(seed);
+                    let plan = plan_of(seed);
                     let summary = summary_of(&plan, None);
                     each(plan, summary);
                 }
@@ -145,15 +150,15 @@ const TWICE_ONE_IN: u64 = 20;
 /// Failures that are shrunk in one go.
 const SHRUNK_MAX: usize = 3;
 
-fn run(from: u64, seeds: u64, jobs: u64, shrinks: bool) -> bool {
+fn run((from, seeds, jobs): (u64, u64, u64), shrinks: bool, plan_of: fn(u64) -> Plan) -> bool {
     let started = Instant::now();
     let failures = Mutex::new(Vec::new());
     let totals = Mutex::new(Totals::default());
-    sweep(from, seeds, jobs, |plan, summary| {
+    sweep((from, seeds, jobs), plan_of, |plan, summary| {
         totals.lock().expect("unpoisoned").add(&summary);
-        let seed = plan.seed;
+        let (seed, name) = (plan.seed, plan.name());
         if let Some((invariant, what)) = &summary.failure {
-            println!("seed {seed} FAILED at commit {}: {invariant}: {what}", commit());
+            println!("seed {name} FAILED at commit {}: {invariant}: {what}", commit());
             let nth = {
                 let mut failures = failures.lock().expect("unpoisoned");
                 failures.push(seed);
@@ -167,7 +172,7 @@ fn run(from: u64, seeds: u64, jobs: u64, shrinks: bool) -> bool {
             match twice::same_again(&plan, &summary) {
                 Ok(()) => totals.lock().expect("unpoisoned").twice += 1,
                 Err(text) => {
-                    println!("seed {seed} DIFFERS the second time: {text}");
+                    println!("seed {name} DIFFERS the second time: {text}");
                     failures.lock().expect("unpoisoned").push(seed);
                 }
             }
@@ -183,12 +188,12 @@ fn run(from: u64, seeds: u64, jobs: u64, shrinks: bool) -> bool {
 
 /// Saves a failing plan and its timeline.
 fn keep(plan: &Plan) {
-    let saved = save(&format!("seed-{}.json", plan.seed), &plan.to_json());
-    let page = PathBuf::from("target/sim").join(format!("seed-{}.html", plan.seed));
+    let saved = save(&format!("seed-{}.json", plan.name()), &plan.to_json());
+    let page = PathBuf::from("target/sim").join(format!("seed-{}.html", plan.name()));
     let leave = Leave { timeline: Some(&page), ..Leave::default() };
     let drawn =
         std::env::current_exe().map_err(|e| e.to_string()).and_then(|own| apart::run_with(&own, plan, None, leave));
-    println!("  replay: settee-sim replay {}   plan: {saved}", plan.seed);
+    println!("  replay: settee-sim replay {}   plan: {saved}", plan.name());
     match drawn {
         Ok(_) => println!("  timeline: {}", page.display()),
         Err(error) => println!("  no timeline: {error}"),
@@ -197,8 +202,8 @@ fn keep(plan: &Plan) {
 
 /// A plan from a seed's number or a file.
 fn plan_of(what: &str) -> Option<Plan> {
-    if let Ok(seed) = what.parse() {
-        return Some(Plan::from_seed(seed));
+    if let Some(plan) = Plan::named(what) {
+        return Some(plan);
     }
     let text = match what {
         "-" => std::io::read_to_string(std::io::stdin()),
@@ -260,7 +265,7 @@ fn shrink_to_file(what: &str, bug: Option<&str>) -> bool {
 fn shrink_plan(plan: &Plan, bug: Option<&str>) -> bool {
     let started = Instant::now();
     let Some(smaller) = shrink(plan, bug) else { return false };
-    let saved = save(&format!("shrunk-{}.json", plan.seed), &smaller.to_json());
+    let saved = save(&format!("shrunk-{}.json", plan.name()), &smaller.to_json());
     let seconds = started.elapsed().as_secs_f64();
     println!("  {} parts instead of {} in {seconds:.0} s: settee-sim replay {saved}", smaller.size(), plan.size());
     true
@@ -299,7 +304,7 @@ fn report(from: u64, seeds: u64) -> bool {
     let totals = Mutex::new(Totals::default());
     let failed = AtomicU64::new(0);
     let started = Instant::now();
-    sweep(from, seeds, 2, |_, summary| {
+    sweep((from, seeds, 2), Plan::from_seed, |_, summary| {
         failed.fetch_add(u64::from(summary.failure.is_some()), Ordering::Relaxed);
         totals.lock().expect("unpoisoned").add(&summary);
     });

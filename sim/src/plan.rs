@@ -301,6 +301,15 @@ pub enum Fault {
     },
     /// F7: every open connection is reset.
     Reset,
+    /// F5 between nodes: one group does not reach the others; clients reach all.
+    Split {
+        /// The group, one bit for each node.
+        group: u32,
+        /// The others still reach the group.
+        one_way: bool,
+        /// Duration.
+        for_ms: u64,
+    },
     /// F14: the disk is slow by a factor.
     SlowDisk {
         /// Factor.
@@ -372,6 +381,20 @@ pub enum Fault {
         /// Time until it starts again.
         down_ms: u64,
     },
+    /// F10: power fails between a write of the journal and its sync.
+    TornJournal {
+        /// Syncs of the journal until the cut.
+        syncs: u64,
+        /// Time until it starts again.
+        down_ms: u64,
+    },
+    /// F9: a replication begins, and the node loses power within it.
+    CutReplication {
+        /// Milliseconds from its begin.
+        after_ms: u64,
+        /// Time until it starts again.
+        down_ms: u64,
+    },
     /// F15: the disk is lost, the node comes back empty.
     DiskLost {
         /// Time until it starts again.
@@ -393,6 +416,8 @@ impl Fault {
             Fault::Fuse { .. } => "F10 cut in a commit",
             Fault::Partition { answers_only: true, .. } => "F2 answers lost",
             Fault::Partition { .. } => "F5 partition",
+            Fault::Split { one_way: true, .. } => "F5 one-way split",
+            Fault::Split { .. } => "F5 split",
             Fault::Reset => "F7 reset",
             Fault::SlowDisk { .. } => "F14 slow disk",
             Fault::DiskErrors { .. } => "F11 disk errors",
@@ -406,6 +431,8 @@ impl Fault {
             Fault::Limping { .. } => "F14 limping disk",
             Fault::Pause { .. } => "F17 pause",
             Fault::CutCompaction { .. } => "F23 cut in a compaction",
+            Fault::TornJournal { .. } => "F10 torn journal",
+            Fault::CutReplication { .. } => "F9 cut in a replication",
             Fault::DiskLost { .. } => "F15 disk lost",
             Fault::BackInTime { .. } => "F16 back in time",
         }
@@ -418,11 +445,14 @@ impl Fault {
             | Fault::PowerLoss { down_ms }
             | Fault::Fuse { down_ms, .. }
             | Fault::CutCompaction { down_ms, .. }
+            | Fault::TornJournal { down_ms, .. }
+            | Fault::CutReplication { down_ms, .. }
             | Fault::DiskLost { down_ms } => *down_ms,
             Fault::Partition { for_ms, .. }
             | Fault::SlowDisk { for_ms, .. }
             | Fault::DiskErrors { for_ms, .. }
             | Fault::Swizzle { for_ms }
+            | Fault::Split { for_ms, .. }
             | Fault::LostWrites { for_ms, .. }
             | Fault::DiskFull { for_ms, .. }
             | Fault::NoFiles { for_ms, .. }
@@ -523,12 +553,16 @@ pub const OPS: [&str; 36] = [
     "replicate",
 ];
 /// See [`OPS`].
-pub const FAULTS: [&str; 20] = [
+pub const FAULTS: [&str; 24] = [
     "F2 answers lost",
     "F5 partition",
+    "F5 split",
+    "F5 one-way split",
     "F6 swizzled clog",
     "F7 reset",
     "F9 crash",
+    "F9 cut in a replication",
+    "F10 torn journal",
     "F10 power loss",
     "F10 cut in a commit",
     "F11 disk errors",
@@ -568,6 +602,19 @@ impl Plan {
                 Op::Bulk { edits } => edits.iter_mut().for_each(|(doc, _)| *doc %= documents),
                 _ => {}
             }
+        }
+    }
+
+    /// The seed's name: its number, behind a `c` for a plan of one cluster.
+    pub fn name(&self) -> String {
+        format!("{}{}", if self.world.n > 0 { "c" } else { "" }, self.seed)
+    }
+
+    /// The plan of a seed's name.
+    pub fn named(name: &str) -> Option<Plan> {
+        match name.strip_prefix('c') {
+            Some(seed) => seed.parse().ok().map(Plan::cluster_from_seed),
+            None => name.parse().ok().map(Plan::from_seed),
         }
     }
 

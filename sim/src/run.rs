@@ -42,6 +42,8 @@ pub(crate) const USER: &str = "adm";
 pub(crate) const PASSWORD: &str = "pass";
 /// How long the node may take to answer again once all faults have ended.
 const RECOVERY: Duration = Duration::from_secs(120);
+/// How long the copies of a cluster may take to become equal once all faults have ended.
+const CONVERGENCE: Duration = Duration::from_secs(60);
 /// How often the set-up is tried: the first start may be cut.
 const SET_UP_TRIES: u32 = 5;
 
@@ -272,7 +274,12 @@ async fn scenario(
         None => (Planted::none(), None),
     };
     buggify::enter(plan.seed, plan.world.turns, mutation);
-    lock(&shared).world = Some(world.clone());
+    {
+        let mut shared = lock(&shared);
+        shared.world = Some(world.clone());
+        shared.several = plan.world.n > 0;
+        shared.model.several = plan.world.n > 0;
+    }
     let keepers: Vec<Keeper> =
         (0..plan.world.nodes).map(|number| Keeper::new(&world, &plan, number, planted, &shared)).collect();
     keepers[0].node.disk().set_fuse(plan.world.first_start_cut);
@@ -327,7 +334,14 @@ async fn act(scene: &Scene, plan: &Plan) {
             Err(violation) if plan.damages() && violation.invariant == "I28" => {
                 *lock(shared).history.coverage.counters.entry("damage answered by errors".into()).or_default() += 1;
             }
-            Err(violation) => drop(lock(shared).violation.get_or_insert(violation)),
+            Err(violation) => {
+                let mut shared = lock(shared);
+                let (from_ms, outcome) = (shared.now_ms(), violation.to_string());
+                let (lane, name, text) = ("judge".to_owned(), "verdict".to_owned(), "reads everything back".to_owned());
+                let event = Event { lane, from_ms, to_ms: from_ms, kind: "check", name, text, outcome };
+                shared.history.events.push(event);
+                shared.violation.get_or_insert(violation);
+            }
             Ok(()) => {}
         }
     }
@@ -363,8 +377,10 @@ async fn set_up(judge: &SimNode, plan: &Plan) -> Result<(), Violation> {
             wait_until_up(judge, node).await?;
         }
         let mut client = client(judge, 0);
-        let made = client.json("PUT", &format!("/{DB}?q={}", plan.world.q), &Value::Null).await;
+        let copies = if plan.world.n > 0 { format!("&n={}", plan.world.n) } else { String::new() };
+        let made = client.json("PUT", &format!("/{DB}?q={}{copies}", plan.world.q), &Value::Null).await;
         match made {
+            Ok(a) if a.status < 300 && plan.world.n > 0 => return Ok(()),
             Ok(a) if a.status < 300 || a.status == 412 => match set_up_own(&mut client, plan.world.q).await {
                 Ok(()) => return Ok(()),
                 Err(error) => last = error,
@@ -398,7 +414,14 @@ async fn judge_at_the_end(scene: &Scene, plan: &Plan, workers: &mut [Worker]) ->
     for worker in workers.iter_mut() {
         worker.reconnect();
     }
+    if plan.world.n > 0 {
+        judge.env().sleep(CONVERGENCE).await;
+    }
     reader.judge_at_the_end(workers).await?;
+    for node in 1..if plan.world.n > 0 { plan.world.nodes } else { 0 } {
+        let mut reader = Worker::new(&format!("judge of node {node}"), client(judge, node), Arc::clone(&scene.shared));
+        reader.judge_at_the_end(&mut []).await?;
+    }
     if plan.world.nodes == 2 && plan.world.n == 0 {
         reader.judge_copy(&mut client(judge, 1)).await?;
     }

@@ -7,8 +7,8 @@ use super::{Fault, FeedMode, Op, Plan, TimedFault, TimedOp, WORK_MS, WorldPlan};
 
 /// Kinds of operations that [`draw_op`] knows.
 const KINDS: usize = 35;
-/// Kinds of faults that [`draw_fault`] knows; the last two want a second node.
-const FAULT_KINDS: u32 = 19;
+/// Kinds of faults that [`draw_fault`] knows; the last three want a second node.
+const FAULT_KINDS: u32 = 21;
 
 impl Plan {
     /// Expands a seed. Equal seeds give equal plans.
@@ -37,6 +37,33 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// Expands a seed to a plan for one cluster of several nodes. Faults stay within what `n` copies promise: nodes
+    /// crash, stand still and are cut off at will, but no disk is lost for good.
+    pub fn cluster_from_seed(seed: u64) -> Plan {
+        let mut plan = Plan::from_seed(seed);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed ^ CLUSTER);
+        let nodes = rng.random_range(3..=7);
+        plan.world = WorldPlan {
+            nodes,
+            n: rng.random_range(1..=3),
+            latency_us: pick(&mut rng, &[100, 500, 5_000]),
+            first_start_cut: None,
+            ..plan.world
+        };
+        let Plan { world, .. } = plan.clone();
+        let weights = Weights::of_cluster(&mut rng);
+        let clients = rng.random_range(2..=5);
+        let mut draw = Draw { rng, world: &world, next_v: 1 };
+        plan.clients = (0..clients).map(|_| draw.client(&weights)).collect();
+        plan.faults = draw.cluster_faults();
+        plan
+    }
+}
+
+/// Makes the draws of a cluster's plan others than those of one node's.
+const CLUSTER: u64 = 0xc1u64 << 56;
+
 fn pick<T: Copy>(rng: &mut ChaCha8Rng, from: &[T]) -> T {
     from[rng.random_range(0..from.len())]
 }
@@ -56,6 +83,19 @@ impl Weights {
         if world.nodes < 2 {
             weights[KINDS - 1] = 0;
         }
+        Weights(weights)
+    }
+
+    /// Of what several nodes promise together: the shared documents.
+    fn of_cluster(rng: &mut ChaCha8Rng) -> Weights {
+        let mut weights = [0; KINDS];
+        for weight in &mut weights[..11] {
+            *weight = if rng.random_range(0..3) == 0 { 0 } else { rng.random_range(1..=20) };
+        }
+        weights[0] = weights[0].max(5);
+        weights[33] = rng.random_range(0..=10);
+        // Local documents are each copy's own until it is caught up.
+        weights[9] = 0;
         Weights(weights)
     }
 
@@ -175,7 +215,7 @@ impl Draw<'_> {
         // Damage drowns what other faults would show: it has runs of its own, without lying disks beside it.
         let damage = self.chance(6);
         let kinds: Vec<u32> = kinds.into_iter().filter(|k| damage || !(10..12).contains(k)).collect();
-        let kinds: Vec<u32> = kinds.into_iter().filter(|k| *k < 17 || self.world.nodes == 2).collect();
+        let kinds: Vec<u32> = kinds.into_iter().filter(|k| *k < 18 || self.world.nodes == 2).collect();
         if kinds.is_empty() {
             return Vec::new();
         }
@@ -185,10 +225,36 @@ impl Draw<'_> {
         out
     }
 
+    fn cluster_faults(&mut self) -> Vec<TimedFault> {
+        if self.chance(5) {
+            return Vec::new();
+        }
+        let usual: Vec<u32> = [0, 1, 2, 3, 4, 5, 7, 8, 9].into_iter().filter(|_| self.chance(2)).collect();
+        let count = self.rng.random_range(1..=10);
+        let mut out: Vec<TimedFault> = (0..count)
+            .map(|_| {
+                let (node, at_ms) = (self.rng.random_range(0..self.world.nodes), self.rng.random_range(0..WORK_MS));
+                let for_ms = self.rng.random_range(100..=6_000);
+                let group = self.rng.random_range(1..(1 << self.world.nodes) - 1);
+                let split = usual.is_empty() || self.chance(3);
+                let fault = match split {
+                    true => Fault::Split { group, one_way: self.chance(2), for_ms },
+                    false => {
+                        let kind = pick(&mut self.rng, &usual);
+                        self.fault_of(kind)
+                    }
+                };
+                TimedFault { at_ms, node, fault }
+            })
+            .collect();
+        out.sort_by_key(|f| f.at_ms);
+        out
+    }
+
     fn fault(&mut self, kinds: &[u32]) -> TimedFault {
         let kind = pick(&mut self.rng, kinds);
         // Only what was copied may be lost: the second node's disk.
-        let node = if kind >= 17 { 1 } else { self.rng.random_range(0..self.world.nodes) };
+        let node = if matches!(kind, 18 | 19) { 1 } else { self.rng.random_range(0..self.world.nodes) };
         let at_ms = self.rng.random_range(0..WORK_MS);
         TimedFault { at_ms, node, fault: self.fault_of(kind) }
     }
@@ -217,8 +283,10 @@ impl Draw<'_> {
             14 => Fault::Limping { store: self.chance(2), for_ms },
             15 => Fault::CutCompaction { ops: self.rng.random_range(1..=120), down_ms },
             16 => Fault::Fuse { ops: self.rng.random_range(1..=20), down_ms },
-            17 => Fault::DiskLost { down_ms },
-            _ => Fault::BackInTime { back_ms: self.rng.random_range(500..=8_000) },
+            17 => Fault::TornJournal { syncs: self.rng.random_range(1..=10), down_ms },
+            18 => Fault::DiskLost { down_ms },
+            19 => Fault::BackInTime { back_ms: self.rng.random_range(500..=8_000) },
+            _ => Fault::CutReplication { after_ms: self.rng.random_range(20..=1_000), down_ms },
         }
     }
 }
@@ -243,7 +311,7 @@ mod tests {
 
     #[test]
     fn quiet_runs_every_operation_and_every_fault_are_in_the_mix() {
-        let plans: Vec<Plan> = (0..1_500).map(Plan::from_seed).collect();
+        let plans: Vec<Plan> = (0..1_500).map(Plan::from_seed).chain((0..100).map(Plan::cluster_from_seed)).collect();
         assert!(plans.iter().any(|p| p.faults.is_empty()));
         let faults: BTreeSet<&str> = plans.iter().flat_map(|p| &p.faults).map(|t| t.fault.name()).collect();
         assert_eq!(faults, BTreeSet::from(FAULTS));

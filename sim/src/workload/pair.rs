@@ -61,7 +61,8 @@ impl Worker {
     }
 }
 
-fn order() -> Value {
+/// What is asked of `_replicate`.
+pub(crate) fn order() -> Value {
     json!({
         "source": format!("{}/{DB}", url_of(0)), "target": format!("{}/{COPY}", url_of(1)),
         "create_target": true, "worker_batch_size": 2, "checkpoint_interval": 1, "retries_per_request": 1,

@@ -86,6 +86,8 @@ struct State {
     faults: DiskFaults,
     /// Operations left until the power is cut.
     fuse: Option<u64>,
+    /// Syncs below a directory left until it is cut.
+    sync_fuse: Option<(PathBuf, u64)>,
     /// Time that the operations since [`SimDisk::take_debt`] would have taken.
     debt: Duration,
     locks: BTreeSet<PathBuf>,
@@ -137,6 +139,7 @@ impl SimDisk {
             dice,
             faults: DiskFaults::default(),
             fuse: None,
+            sync_fuse: None,
             debt: Duration::ZERO,
             locks: BTreeSet::new(),
         };
@@ -172,6 +175,7 @@ impl SimDisk {
         state.locks.clear();
         state.debt = Duration::ZERO;
         state.fuse = None;
+        state.sync_fuse = None;
         let State { names, dice, .. } = &mut *state;
         let report = names.crash(dice);
         drop(state);
@@ -197,7 +201,16 @@ impl SimDisk {
     /// Cuts the power of the machine at the operation number `operations` from now (1 is the next); `None` takes it
     /// back. That operation may or may not take effect.
     pub fn set_fuse(&self, operations: Option<u64>) {
-        lock(&self.state).fuse = operations;
+        let mut state = lock(&self.state);
+        state.fuse = operations;
+        if operations.is_none() {
+            state.sync_fuse = None;
+        }
+    }
+
+    /// Cuts the power at the sync number `syncs` of files below `dir`: what was written before it is at risk.
+    pub fn set_sync_fuse(&self, dir: impl Into<PathBuf>, syncs: u64) {
+        lock(&self.state).sync_fuse = Some((dir.into(), syncs));
     }
 
     /// Flips a bit of a file at a seeded place; yields the offset, `None` for an empty file.
@@ -266,9 +279,10 @@ impl SimDisk {
             return Err(gone());
         }
         state.charge(operation, path);
-        let blown = state.burn_fuse();
+        let unsynced = operation == Operation::Sync && state.burn_sync_fuse(path);
+        let blown = state.burn_fuse() || unsynced;
         if blown {
-            if state.dice.chance(0.5) {
+            if !unsynced && state.dice.chance(0.5) {
                 let _ = work(&mut state);
             }
             drop(state);
@@ -357,6 +371,16 @@ impl State {
                 false
             }
             None => false,
+        }
+    }
+
+    fn burn_sync_fuse(&mut self, path: &Path) -> bool {
+        match &mut self.sync_fuse {
+            Some((dir, left)) if path.starts_with(&*dir) => {
+                *left = left.saturating_sub(1);
+                *left == 0
+            }
+            _ => false,
         }
     }
 
