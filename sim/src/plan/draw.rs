@@ -14,9 +14,11 @@ impl Plan {
     /// Expands a seed. Equal seeds give equal plans.
     pub fn from_seed(seed: u64) -> Plan {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let nodes = if rng.random_range(0..4) == 0 { 2 } else { 1 };
         let world = WorldPlan {
             q: pick(&mut rng, &[1, 2, 3, 8]),
-            documents: rng.random_range(2..=12),
+            // What is replicated fills several pages.
+            documents: rng.random_range(2..=12) + 12 * (nodes - 1),
             latency_us: pick(&mut rng, &[100, 500, 5_000, 30_000]),
             loss_per_10k: pick(&mut rng, &[0, 0, 10, 200]),
             disk_slow: pick(&mut rng, &[1, 1, 10, 50]),
@@ -25,7 +27,7 @@ impl Plan {
             own_documents: rng.random_range(1..=8),
             turns: rng.random_range(0..2) == 0,
             first_start_cut: (rng.random_range(0..4) == 0).then(|| rng.random_range(1..=80)),
-            nodes: if rng.random_range(0..4) == 0 { 2 } else { 1 },
+            nodes,
             n: 0,
         };
         let weights = Weights::draw(&mut rng, &world);
@@ -80,9 +82,7 @@ impl Weights {
         // Some writes in every run, else nothing is tested.
         weights[0] = weights[0].max(5);
         weights[15] = weights[15].max(5);
-        if world.nodes < 2 {
-            weights[KINDS - 1] = 0;
-        }
+        weights[KINDS - 1] = if world.nodes < 2 { 0 } else { weights[KINDS - 1].max(4) };
         Weights(weights)
     }
 
@@ -282,11 +282,10 @@ impl Draw<'_> {
             13 => Fault::NoFiles { per_1000: pick(&mut self.rng, &[50, 1_000]), for_ms },
             14 => Fault::Limping { store: self.chance(2), for_ms },
             15 => Fault::CutCompaction { ops: self.rng.random_range(1..=120), down_ms },
-            16 => Fault::Fuse { ops: self.rng.random_range(1..=20), down_ms },
-            17 => Fault::TornJournal { syncs: self.rng.random_range(1..=10), down_ms },
+            16 | 17 => Fault::TornJournal { syncs: self.rng.random_range(1..=10), down_ms },
             18 => Fault::DiskLost { down_ms },
             19 => Fault::BackInTime { back_ms: self.rng.random_range(500..=8_000) },
-            _ => Fault::CutReplication { after_ms: self.rng.random_range(20..=1_000), down_ms },
+            _ => Fault::CutReplication { after_ms: pick(&mut self.rng, &[10, 20, 40, 80, 200, 600]), down_ms },
         }
     }
 }
