@@ -66,10 +66,9 @@ pub async fn check(storage: &Storage) -> Result<CheckReport, StorageError> {
 async fn upgrade(storage: &Storage) -> Result<(), StorageError> {
     let records = storage.read_on(Pool::Background, |view| Ok(databases(view, &mut CheckReport::default()))).await?;
     for shard in records.iter().flat_map(|(_, record)| &record.shards) {
-        match ShardCopy::open(storage, ShardId(*shard)).await {
-            Err(ShardError::Storage(error @ StorageError::Io(_))) => return Err(error),
-            // What is damaged is found and told below.
-            _ => {}
+        // What is damaged is found and told later.
+        if let Err(ShardError::Storage(error @ StorageError::Io(_))) = ShardCopy::open(storage, ShardId(*shard)).await {
+            return Err(error);
         }
     }
     Ok(())

@@ -194,7 +194,8 @@ impl<'d> Taking<'d> {
         let copy = self.database.copy_of(self.database.map.index_of(&document.id)).await?;
         dump::write_contents(copy, document, &mut self.frames, limits::BLOB_INLINE_BYTES as u64).await?;
         frame::write(&mut self.frames, item::DOCUMENT, &document.encode())?;
-        let boundary = crc32fast::hash(document.id.as_str().as_bytes()) % limits::SNAPSHOT_OBJECT_DOCS == 0;
+        let hash = crc32fast::hash(document.id.as_str().as_bytes());
+        let boundary = hash.is_multiple_of(limits::SNAPSHOT_OBJECT_DOCS);
         if boundary || self.frames.len() >= limits::SNAPSHOT_OBJECT_BYTES { self.cut_object().await } else { Ok(()) }
     }
 
