@@ -512,3 +512,36 @@ pub const CLUSTER_HTTP_MS: u64 = 60_000;
 pub const CLUSTER_SETUP_ANSWER_MS: u64 = 30_000;
 /// Bytes of such an answer.
 pub const CLUSTER_SETUP_ANSWER_BYTES: usize = 64 << 10;
+
+// ---- copies of ranges on several nodes ----
+
+/// Time that a call of a copy on another node may take; one that hangs is given up by its suspicion before.
+pub const COPY_CALL: Duration = Duration::from_secs(60);
+/// Time beyond that after which the caller gives up by itself.
+pub const COPY_CALL_GRACE: Duration = Duration::from_secs(5);
+/// Time that a call about a view may take: it may have to be built first.
+pub const VIEW_CALL: Duration = Duration::from_secs(3600);
+/// Time after which a listener asks a copy on another node again for news: so it notices that the node is gone.
+pub const COPY_WAIT: Duration = Duration::from_secs(20);
+/// Time that a read waits for the copies it asked before it asks one more.
+pub const READ_OVERTAKE: Duration = Duration::from_millis(250);
+/// Copies of a range that a query of a view tries, one after the other.
+pub const COPIES_TRIED: usize = 4;
+/// Epochs of a copy that are remembered: tokens of older ones begin anew.
+pub const EPOCHS_KEPT: usize = 64;
+/// Points kept at which one copy was in step with another: about 50 bytes each.
+pub const SYNC_POINTS_KEPT: usize = 32;
+/// Time between two looks at databases that changed: what a feed that moves to another copy may have to read again.
+pub const SYNC_PERIOD: Duration = Duration::from_secs(30);
+/// Pause between two rounds for databases of which a copy missed something.
+pub const SYNC_PAUSE: Duration = Duration::from_millis(200);
+/// Pause before a node that could not be brought in step is tried again.
+pub const MEET_PAUSE: Duration = Duration::from_secs(1);
+/// Time between two looks at who is there and at what this node is to tell of itself.
+pub const LOOK_AROUND: Duration = Duration::from_secs(1);
+/// Entries in one message about the set of databases: about 100 bytes each.
+pub const CATALOGUE_PAGE: usize = 10_000;
+/// Uploads of other nodes to copies here at one time: each holds a write step of memory.
+pub const REMOTE_UPLOADS: usize = 1024;
+/// Time after which an upload of another node that does not go on is given up.
+pub const UPLOAD_IDLE: Duration = Duration::from_secs(120);

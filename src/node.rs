@@ -11,6 +11,7 @@ use crate::auth::security::SecurityObject;
 use crate::auth::{self, Authenticator};
 use crate::cluster::{self, Cluster, Service};
 use crate::config::{Config, ConfigError};
+use crate::coordinator::peers::{ClusterPeers, Peers};
 use crate::coordinator::{Coordinator, CreateOptions, DatabaseError, Options};
 use crate::document::collate::Collator;
 use crate::http::forward::Forwarded;
@@ -94,7 +95,8 @@ impl Node {
         let cluster = Cluster::start(env, config, &storage).await.map_err(StartError::Cluster)?;
         identity(env, config).await.map_err(|e| data(&e))?;
         auth::ensure_secret(env, config).await.map_err(|e| data(&e))?;
-        let settings = Options { node: name(config), system_databases: false };
+        let peers: Arc<dyn Peers> = Arc::new(ClusterPeers(cluster.clone()));
+        let settings = Options { node: name(config), peers: Some(peers), system_databases: false };
         let opened = Coordinator::open(env.clone(), config.clone(), storage, settings).await;
         let coordinator = opened.map_err(|e| data(&Problem::from(e)))?;
         if cluster.members().len() <= 1 && !cluster_setup::is_under_way(config) {
@@ -152,8 +154,9 @@ impl Node {
         self.replications.abort();
         self.context.replicator.stop();
         let finished = self.server.stop().await;
-        self.context.cluster.close().await;
         self.context.coordinator.note_updates().await;
+        self.context.cluster.close().await;
+        self.context.coordinator.close().await;
         finished
     }
 }

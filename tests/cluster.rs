@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+#[path = "cluster/data.rs"]
+mod data;
+
 /// `adm`, `pass`, with few rounds: what is tested is not PBKDF2.
 const ADMIN: &str =
     "admins/adm=-pbkdf2:sha256-129be219469150ccc09b580c633cd7e0b4f6fcaf8aba9efa5106148af327985b,scripts,10";

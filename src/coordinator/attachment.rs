@@ -7,16 +7,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use md5::{Digest as _, Md5};
 
+use crate::coordinator::copies::no_answer;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::{ReadError, WriteError};
+use crate::coordinator::range_copy::CopyWriter;
 use crate::coordinator::write::{WriteDone, WriteOptions, prepare_stored};
 use crate::document::draft::{DraftAttachment, DraftData, PreparedBody};
 use crate::document::id::DocId;
 use crate::document::render::{Attachment, Encoding, StoredRevision};
 use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{Edit, EditAttachment, EditOp, Want};
-use crate::storage::{BlobWriter, Hold, StageMode};
+use crate::shard::{Edit, EditAttachment, EditOp, ShardError, Want};
+use crate::storage::{Hold, StageMode};
 
 /// The content type of an attachment that came without one.
 const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
@@ -37,7 +39,8 @@ pub struct UploadOptions {
 /// An upload under way, to the range of one document.
 pub struct Upload {
     options: UploadOptions,
-    writer: BlobWriter,
+    writer: CopyWriter,
+    node: Arc<str>,
     md5: Option<Md5>,
     /// Bytes that may still come.
     room: u64,
@@ -58,13 +61,13 @@ impl Upload {
 
     /// Ends the upload. The bytes are on disk, leased, and wait for the document that names them.
     pub async fn finish(self) -> Result<Staged, WriteError> {
-        let Upload { options, writer, md5, .. } = self;
+        let Upload { options, writer, node, md5, .. } = self;
         if md5.map(|md5| md5.finalize().into()) != options.md5 {
             return Err(WriteError::DigestMismatch { name: options.name });
         }
-        let staged = writer.finish().await?;
-        let attachment = staged.attachment(&options.name, &options.content_type, 0);
-        Ok(Staged { attachment, hold: staged.hold })
+        let (staged, hold) = writer.finish().await?;
+        let attachment = Attachment { name: options.name, content_type: options.content_type, ..staged };
+        Ok(Staged { attachment, hold, node })
     }
 }
 
@@ -74,7 +77,9 @@ pub struct Staged {
     /// As it will stand in the document; `revpos` is set when the document is written.
     pub attachment: Attachment,
     /// Keeps the bytes until the document was judged.
-    pub(super) hold: Hold,
+    pub(super) hold: Option<Hold>,
+    /// The node that they went to.
+    pub(super) node: Arc<str>,
 }
 
 /// The attachments of an edit, with what keeps their bytes until it was judged.
@@ -82,6 +87,8 @@ pub struct Staged {
 pub(super) struct StagedAll {
     pub attachments: Vec<EditAttachment>,
     pub holds: Vec<Hold>,
+    /// The node that the bytes went to; `None` without any.
+    pub source: Option<Arc<str>>,
 }
 
 impl Database {
@@ -111,9 +118,27 @@ impl Database {
             true => StageMode::AlreadyGzip,
             false => self.stage_mode(&options.content_type),
         };
-        let writer = self.copy_of(self.map.index_of(id)).await?.stage(mode);
+        let (writer, node) = self.stage(id, mode).await?;
         let md5 = options.md5.map(|_| Md5::new());
-        Ok(Upload { options, writer, md5, room: self.attachment_limit() })
+        Ok(Upload { options, writer, node, md5, room: self.attachment_limit() })
+    }
+
+    /// An upload to a copy of the range of `id`, and the node that it is on: this one where it holds a copy, else the
+    /// one that will judge.
+    pub(super) async fn stage(&self, id: &DocId, mode: StageMode) -> Result<(CopyWriter, Arc<str>), ShardError> {
+        let range = self.map.index_of(id);
+        if let Some(own) = self.own_copy(range).await? {
+            return Ok((CopyWriter::Own(own.shard.stage(mode)), Arc::clone(&self.context.node)));
+        }
+        let mut failed = ShardError::NoCopy { copies: self.copies_of(range) };
+        for copy in self.judges(range).await? {
+            let node = copy.node().unwrap_or(&self.context.node);
+            match copy.stage(mode).await {
+                Ok(writer) => return Ok((writer, Arc::clone(node))),
+                Err(error) => failed = no_answer(failed, error),
+            }
+        }
+        Err(failed)
     }
 
     /// Stages what a draft brings inline and puts it together with its stubs and uploads, in the draft's order.
@@ -142,16 +167,17 @@ impl Database {
                 }
                 DraftData::Follows { plain_length, .. } => {
                     // Invariant: the number of uploads was compared with that of the entries before.
-                    let Staged { attachment, hold } = follows.next().expect("an upload per entry that follows");
+                    let Staged { attachment, hold, node } = follows.next().expect("an upload per entry that follows");
                     // A replicator sends what another server zipped, and tells the length that it had before.
                     let zipped = attachment.encoding == Encoding::Gzip;
                     let length = plain_length.filter(|_| zipped).unwrap_or(attachment.length);
-                    Staged { attachment: Attachment { content_type, length, ..attachment }, hold }
+                    Staged { attachment: Attachment { content_type, length, ..attachment }, hold, node }
                 }
             };
             let revpos = revpos.unwrap_or(0);
             out.attachments.push(EditAttachment::New(Attachment { name, revpos, ..staged.attachment }));
-            out.holds.push(staged.hold);
+            out.holds.extend(staged.hold);
+            out.source = Some(staged.node);
         }
         Ok(out)
     }
@@ -163,21 +189,21 @@ impl Database {
         source: &DocId,
         target: &DocId,
         attachment: &Attachment,
-    ) -> Result<Hold, WriteError> {
+    ) -> Result<(Option<Hold>, Arc<str>), WriteError> {
         let mode = match attachment.encoding {
             Encoding::Identity => StageMode::Plain,
             Encoding::Gzip => StageMode::AlreadyGzip,
         };
         let mut reader = self.read_attachment(source, attachment, None).await?;
-        let mut writer = self.copy_of(self.map.index_of(target)).await?.stage(mode);
+        let (mut writer, node) = self.stage(target, mode).await?;
         while let Some(piece) = reader.next().await? {
             writer.write(piece).await?;
         }
-        let staged = writer.finish().await?;
+        let (staged, hold) = writer.finish().await?;
         if staged.blob != attachment.blob {
             return Err(ReadError::DamagedAttachment { name: attachment.name.clone() }.into());
         }
-        Ok(staged.hold)
+        Ok((hold, node))
     }
 
     /// Whether a standalone attachment write with this revision could succeed now: fails with
@@ -216,14 +242,14 @@ impl Database {
             crate::document::id::partition_of(id.as_str())?;
         }
         let base = self.base_of(id, rev.as_ref()).await?;
-        let Staged { attachment, hold: _hold } = staged;
+        let Staged { attachment, hold: _hold, node } = staged;
         let mut attachments = vec![EditAttachment::New(Attachment { name: name.to_owned(), ..attachment })];
         let (body, others) = match base {
             None => (PreparedBody::new(&Default::default()), Vec::new()),
             Some(stored) => (prepare_stored(stored.body)?, stored.attachments),
         };
         attachments.extend(stubs_without(others, name));
-        self.write_attachments(id, rev, body, attachments, options).await
+        self.write_attachments(id, (rev, body), attachments, Some(node), options).await
     }
 
     /// Removes one attachment; [`WriteError::MissingAttachment`] is judged before the conflict.
@@ -247,20 +273,20 @@ impl Database {
         }
         let body = prepare_stored(stored.body)?;
         let attachments = stubs_without(stored.attachments, name).collect();
-        self.write_attachments(id, rev, body, attachments, options).await
+        self.write_attachments(id, (rev, body), attachments, None, options).await
     }
 
     async fn write_attachments(
         &self,
         id: &DocId,
-        parent: Option<Revision>,
-        body: PreparedBody,
+        (parent, body): (Option<Revision>, PreparedBody),
         attachments: Vec<EditAttachment>,
+        source: Option<Arc<str>>,
         options: WriteOptions,
     ) -> Result<WriteDone, WriteError> {
         let (op, body) = (EditOp::Interactive { parent }, Arc::new(body));
         let edit = Edit { id: id.clone(), op, deleted: false, body, attachments, revs_limit: self.revs_limit() };
-        self.apply_edit(edit, options).await
+        self.apply_edit(edit, source, options).await
     }
 }
 

@@ -13,9 +13,10 @@ use tokio::sync::Semaphore;
 use crate::coordinator::catalogue::Coordinator;
 use crate::coordinator::database::Database;
 use crate::coordinator::events::EventKind;
+use crate::coordinator::range_copy::RangeCopy;
 use crate::coordinator::view::ViewError;
 use crate::document::json::Value;
-use crate::index::{Definition, IndexTask, ViewIndex};
+use crate::index::{Definition, IndexTask};
 use crate::limits;
 
 /// Databases whose views are behind.
@@ -91,8 +92,17 @@ impl Database {
                 continue;
             }
             for (name, definition) in Definition::all(program.body(), self.map.partitioned) {
-                let indexes = self.view_of(program, Arc::new(definition)).indexes(None).await?;
-                if let Err(error) = try_join_all(indexes.iter().map(ViewIndex::update_gently)).await {
+                let view = self.view_of(program, Arc::new(definition));
+                let update = |range: usize| {
+                    let view = &view;
+                    async move {
+                        match self.own_copy(range).await? {
+                            Some(copy) => view.on(range, RangeCopy::Own(copy.clone())).update_gently().await,
+                            None => Ok(()),
+                        }
+                    }
+                };
+                if let Err(error) = try_join_all((0..self.map.q as usize).map(update)).await {
                     tracing::debug!(database = self.name, view = name, %error, "a view was not brought up to date");
                 }
             }

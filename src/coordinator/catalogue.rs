@@ -10,29 +10,35 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
-use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::sync::{Mutex, watch};
 
 use crate::config::Config;
+pub(super) use crate::coordinator::context::Context;
 use crate::coordinator::database::Database;
+use crate::coordinator::epoch::NodeEpochs;
 use crate::coordinator::error::DatabaseError;
-use crate::coordinator::events::{DatabaseEvent, EventKind, Events};
+use crate::coordinator::events::{DatabaseEvent, EventKind};
+use crate::coordinator::message::Created;
 use crate::coordinator::names;
-use crate::coordinator::quorum::{Tally, Written, majority};
+use crate::coordinator::peers::{Alone, Peers};
+use crate::coordinator::placement;
+use crate::coordinator::quorum::Written;
 use crate::coordinator::record::{self, Known, Record, Settings};
 use crate::document::security;
 use crate::index::Indexes;
 use crate::limits;
-use crate::script::Scripts;
 use crate::shard::{self, ShardError, ShardId};
 use crate::storage::{Damage, Direction, KeyRange, ShardEngine, Storage, StorageError, View, WriteView};
 use crate::world::Env;
 use crate::world::buggify::{Mutation, mutated};
 
 /// What a node's coordinator is started with.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Options {
     /// The node's name `name@host`, as `_shards` shows it.
     pub node: String,
+    /// The cluster that it belongs to; `None`: it is alone.
+    pub peers: Option<Arc<dyn Peers>>,
     /// Make `_users` and `_replicator` when they are missing.
     pub system_databases: bool,
 }
@@ -69,23 +75,6 @@ pub struct NamesQuery {
     pub skip: u64,
     /// How many at most.
     pub limit: Option<u64>,
-}
-
-/// What every handle of a database needs of its node.
-pub(super) struct Context {
-    pub env: Env,
-    pub config: Config,
-    pub storage: Storage,
-    pub node: String,
-    pub events: Events,
-    pub scripts: Scripts,
-    pub indexes: Indexes,
-    /// One permit per document that waits for its commit with `batch=ok`.
-    pub batch: Arc<Semaphore>,
-    /// Held while shards of deleted databases are being dropped.
-    dropping: Mutex<()>,
-    /// The event up to which updates are noted in `_global_changes`.
-    noted: Mutex<u64>,
 }
 
 impl Context {
@@ -149,12 +138,10 @@ impl Coordinator {
         storage: Storage,
         options: Options,
     ) -> Result<Arc<Coordinator>, DatabaseError> {
-        let Options { node, system_databases } = options;
-        let batch = Arc::new(Semaphore::new(limits::BATCH_QUEUE_DOCS));
-        let (events, scripts, indexes) = (Events::new(), Scripts::new(&env, &config), Indexes::new(&env));
-        let (dropping, noted) = (Mutex::default(), Mutex::default());
-        let context =
-            Arc::new(Context { env, config, storage, node, events, scripts, indexes, batch, dropping, noted });
+        let Options { node, peers, system_databases } = options;
+        let peers = peers.unwrap_or_else(|| Arc::new(Alone::new(&node)));
+        let epochs = NodeEpochs::open(&env, &storage).await?;
+        let context = Arc::new(Context::new(env, config, storage, peers, &node, epochs));
         let coordinator = Arc::new(Coordinator { context, cache: Arc::default() });
         coordinator.load().await?;
         shard::resume_drops(&coordinator.context.storage).await?;
@@ -172,7 +159,15 @@ impl Coordinator {
         coordinator.keep_views();
         coordinator.watch_room();
         coordinator.keep_compacting();
+        coordinator.join_cluster();
         Ok(coordinator)
+    }
+
+    /// To be called when the node stops in order, after its last write: the next start then goes on in this epoch.
+    pub async fn close(&self) {
+        if let Err(error) = self.context.epochs.close(&self.context.storage).await {
+            tracing::warn!(%error, "the next start of this node begins a new epoch");
+        }
     }
 
     /// Fills the cache from the store in bounded steps.
@@ -211,29 +206,64 @@ impl Coordinator {
         }
     }
 
-    async fn create(&self, name: &str, mut record: Record) -> Result<Written, DatabaseError> {
+    async fn create(&self, name: &str, record: Record) -> Result<Written, DatabaseError> {
+        match self.install(name, record.clone(), None).await? {
+            Created::Done => {}
+            Created::Exists | Created::Gone => return Err(DatabaseError::Exists),
+        }
+        let written = self.create_elsewhere(name, &record).await?;
+        self.note_event(EventKind::Created, name).await;
+        Ok(written)
+    }
+
+    /// Puts a record into the store and the cache, with a new shard for each range that this node is to hold; `other`:
+    /// the instance that it takes the place of.
+    pub(super) async fn install(
+        &self,
+        name: &str,
+        mut record: Record,
+        other: Option<String>,
+    ) -> Result<Created, DatabaseError> {
+        let own = &*self.context.node;
+        let holds = |range: usize| match &record.by_range {
+            Some(by_range) => by_range[range].iter().any(|node| node == own),
+            None => true,
+        };
+        let held: Vec<bool> = (0..record.q as usize).map(holds).collect();
         // Numbers taken for a creation that then fails are never used; there are enough.
         // Invariant: the name was checked when the record was drafted; records of older versions have none.
         let engine = record.engine.as_deref().and_then(ShardEngine::by_name).unwrap_or_default();
-        let shards = shard::allocate_in(&self.context.storage, engine, record.q.into()).await?;
-        record.shards = shards.into_iter().map(|shard| shard.0).collect();
-        let copies = record.n;
+        let count = held.iter().filter(|held| **held).count() as u64;
+        let mut shards = match count {
+            0 => Vec::new(),
+            _ => shard::allocate_in(&self.context.storage, engine, count).await?,
+        }
+        .into_iter();
+        record.shards =
+            held.iter().map(|held| if *held { shards.next().map_or(0, |shard| shard.0) } else { 0 }).collect();
         let (key, this, own_name) = (record::key(name), self.clone(), name.to_owned());
         let job = move |view: &mut WriteView<'_>| {
-            if view.get(&key)?.is_some() {
-                return Ok(Err(DatabaseError::Exists));
+            let old = view.get(&key)?.map(|bytes| Record::decode(&bytes)).transpose()?;
+            if old.as_ref().map(|old| &old.instance) != other.as_ref() {
+                return Ok(Ok(Created::Exists));
+            }
+            if view.get(&record::tomb_key(&own_name, &record.instance))?.is_some() {
+                return Ok(Ok(Created::Gone));
+            }
+            if let Some(old) = old {
+                view.put(record::tomb_key(&own_name, &old.instance), Vec::new());
+                view.put(record::aside_key(&own_name, &old.instance), old.encode());
             }
             view.put(key, record.encode());
             view.after_commit(move || {
+                forget(&this.cache, &own_name);
                 let entry = Entry { known: Arc::new(record.into()), open: None };
                 this.cache.write().unwrap_or_else(PoisonError::into_inner).names.insert(own_name.clone(), entry);
                 this.context.events.add(&own_name, EventKind::Created);
             });
-            Ok(Ok(()))
+            Ok(Ok::<Created, DatabaseError>(Created::Done))
         };
-        self.context.storage.committer().submit(job).await.map_err(ShardError::from)??;
-        self.note_event(EventKind::Created, name).await;
-        Ok(held_by_one_copy(copies))
+        self.context.storage.committer().submit(job).await.map_err(ShardError::from)?
     }
 
     /// The record of a new database, without shards yet.
@@ -245,11 +275,12 @@ impl Coordinator {
             if fine { Ok(value) } else { Err(DatabaseError::IllegalNumber { parameter }) }
         };
         let q = number(options.q, "q", limits::Q_DEFAULT, "q")?;
-        // One node holds at most one copy of a range.
-        let n = number(options.n, "n", limits::N_DEFAULT, "n")?.min(1);
-        if let Some(placement) = &options.placement {
-            names::parse_placement(placement)?;
-        }
+        let n = number(options.n, "n", limits::N_DEFAULT, "n")?;
+        let rule = options.placement.clone().or_else(|| config.get("cluster", "placement"));
+        let zones = rule.as_deref().map(names::parse_placement).transpose()?;
+        let (nodes, start) = (self.context.peers.members(), self.context.env.random_u64() as usize >> 1);
+        let by_range = placement::place(&nodes, q, n, zones.as_deref(), start)?;
+        let n = by_range.iter().map(Vec::len).max().unwrap_or(1) as u32;
         let given = options.security.as_ref().map(|text| String::from_utf8_lossy(text).into_owned());
         let default = || security::text_of_new(&config.text("couchdb", "default_security", "admin_only")).to_owned();
         let security = Some(given.unwrap_or_else(default));
@@ -260,7 +291,8 @@ impl Coordinator {
             partitioned: options.partitioned,
             placement: options.placement.clone(),
             engine: Some(self.engine(options.engine.as_deref())?.name().to_owned()),
-            shards: Vec::new(),
+            shards: vec![0; q as usize],
+            by_range: (nodes.len() > 1).then_some(by_range),
             created_s: self.context.env.wall().as_secs(),
             settings: Settings { security, ..Settings::default() },
         })
@@ -281,27 +313,42 @@ impl Coordinator {
     }
 
     async fn delete(&self, name: &str) -> Result<Written, DatabaseError> {
+        let instance = self.remove(name, None).await?.ok_or(DatabaseError::NotFound)?;
+        let written = self.delete_elsewhere(name, &instance).await;
+        self.note_event(EventKind::Deleted, name).await;
+        Ok(written)
+    }
+
+    /// Removes a database from the store and the cache, only `instance` if given; answers which it was. Its bytes go
+    /// in the background. Other nodes of the cluster may have it still, so its mark stays.
+    pub(super) async fn remove(&self, name: &str, instance: Option<&str>) -> Result<Option<String>, DatabaseError> {
         let (key, this, own_name) = (record::key(name), self.clone(), name.to_owned());
+        let (wanted, has_others) = (instance.map(str::to_owned), !self.context.others().is_empty());
         let job = move |view: &mut WriteView<'_>| {
-            let Some(bytes) = view.get(&key)? else { return Ok(Err(DatabaseError::NotFound)) };
-            let record = Record::decode(&bytes)?;
+            if let Some(wanted) = &wanted {
+                view.put(record::tomb_key(&own_name, wanted), Vec::new());
+            }
+            let found = view.get(&key)?.map(|bytes| Record::decode(&bytes)).transpose()?;
+            let fits = |found: &Record| wanted.as_ref().is_none_or(|wanted| *wanted == found.instance);
+            let Some(record) = found.filter(fits) else { return Ok(Ok(None)) };
             if !mutated(Mutation::DeletionForgotten) {
                 view.delete(key);
             }
-            for shard in &record.shards {
+            if has_others {
+                view.put(record::tomb_key(&own_name, &record.instance), Vec::new());
+            }
+            for shard in record.shards.iter().filter(|shard| **shard != 0) {
                 view.put(record::drop_key(*shard), Vec::new());
             }
             view.after_commit(move || {
                 forget(&this.cache, &own_name);
                 this.context.events.add(&own_name, EventKind::Deleted);
             });
-            Ok(Ok(record.n))
+            Ok(Ok::<_, DatabaseError>(Some(record.instance)))
         };
-        let copies = self.context.storage.committer().submit(job).await.map_err(ShardError::from)??;
-        self.note_event(EventKind::Deleted, name).await;
-        let context = Arc::clone(&self.context);
-        self.context.env.spawn(async move { context.drop_shards().await });
-        Ok(held_by_one_copy(copies))
+        let removed = self.context.storage.committer().submit(job).await.map_err(ShardError::from)??;
+        self.drop_shards_later();
+        Ok(removed)
     }
 
     /// The handle of a database. Touches memory only. An illegal name is `NotFound`.
@@ -374,6 +421,27 @@ impl Coordinator {
         &self.context.indexes
     }
 
+    pub(super) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// What is known of a database, if it is there.
+    pub(super) fn known(&self, name: &str) -> Option<Arc<Known>> {
+        let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+        cache.names.get(name).map(|entry| Arc::clone(&entry.known))
+    }
+
+    pub(super) fn all_known(&self) -> Vec<(String, Arc<Known>)> {
+        let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+        cache.names.iter().map(|(name, entry)| (name.clone(), Arc::clone(&entry.known))).collect()
+    }
+
+    /// Drops the shards that deleted databases left, in the background.
+    pub(super) fn drop_shards_later(&self) {
+        let context = Arc::clone(&self.context);
+        self.context.env.spawn(async move { context.drop_shards().await });
+    }
+
     pub(super) fn env(&self) -> &Env {
         &self.context.env
     }
@@ -434,13 +502,6 @@ fn forget(cache: &RwLock<Cache>, name: &str) {
         cache.open -= 1;
         database.mark_gone();
     }
-}
-
-/// What a change on the only copy of each range reports.
-fn held_by_one_copy(copies: u32) -> Written {
-    let mut tally = Tally::new(1, majority(copies));
-    tally.done();
-    tally.written().unwrap_or(Written::Accepted)
 }
 
 fn bound(name: &Option<String>, exclusive: bool) -> Bound<&str> {

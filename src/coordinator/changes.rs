@@ -7,19 +7,21 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use futures_util::future::{select_all, try_join_all};
+use futures_util::future::{join_all, select_all, try_join_all};
 use tokio::sync::watch;
 
-use crate::coordinator::database::{Database, EPOCH};
+use crate::coordinator::database::{Database, entry};
 use crate::coordinator::error::{ChangesError, ReadError};
+use crate::coordinator::message::Standing;
+use crate::coordinator::range_copy::{RangeCopy, is_away};
 use crate::coordinator::read::RowDoc;
-use crate::coordinator::seq::{MalformedSeq, Seq};
+use crate::coordinator::seq::{MalformedSeq, Seq, SeqEntry};
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
 use crate::document::rev_tree::RevValue;
 use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{self, ChangesPage, Fetched, Want};
+use crate::shard::{self, ChangesPage, Fetched, ShardError, Want};
 use crate::storage::Direction;
 use crate::world::BoxFuture;
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
@@ -150,8 +152,11 @@ pub struct Changes {
     sent: u64,
 }
 
-/// The feed of one range.
+/// The feed of one range, read from one of its copies.
 struct Lane {
+    copy: RangeCopy,
+    /// The copy's number and the epoch that positions are of.
+    standing: Standing,
     /// How far it was given out: what the sequence shows.
     position: u64,
     /// Where the next page begins.
@@ -164,10 +169,16 @@ struct Lane {
     after: u64,
     /// Whether the round has nothing more to read here.
     done: bool,
+    /// Its sender goes when the copy cannot be read any more: the lane then moves to another one.
     news: watch::Receiver<u64>,
 }
 
 impl Lane {
+    /// What the sequence says of the range.
+    fn entry(&self) -> Standing {
+        Standing { position: self.position, ..self.standing }
+    }
+
     fn begin_round(&mut self, descending: bool) {
         self.until = *self.news.borrow_and_update();
         self.done = false;
@@ -217,6 +228,7 @@ impl Changes {
             return Ok(None);
         }
         if !self.in_round {
+            self.leave_lost_copies().await?;
             let descending = self.query.descending;
             self.lanes.iter_mut().for_each(|lane| lane.begin_round(descending));
             if let Some(second) = self.lanes.get_mut(1).filter(|_| mutated(Mutation::FeedSkipsRange)) {
@@ -266,24 +278,66 @@ impl Changes {
             return Ok(());
         }
         let asked = fewer("changes: a range read row by row", self.page_rows());
-        let (database, query) = (&self.database, &self.query);
-        let read = |(at, cursor): (usize, u64)| async move {
-            let page = match &query.filter {
-                ChangesFilter::DocIds(ids) if ids.len() <= limits::CHANGES_DOC_IDS_LOOKED_UP => {
-                    page_of_ids(database, at, ids, cursor, query.descending).await?
-                }
-                _ => {
-                    let direction = if query.descending { Direction::Reverse } else { Direction::Forward };
-                    database.copy_of(at).await?.changes(cursor, direction, asked).await?
-                }
-            };
-            Ok::<_, ChangesError>((at, page))
+        let read = |(at, cursor): (usize, u64)| {
+            let page = self.page(at, cursor, asked);
+            async move { (at, page.await) }
         };
-        for (at, page) in try_join_all(empty.into_iter().map(read)).await? {
-            let looked_up = matches!(&self.query.filter, ChangesFilter::DocIds(ids)
-                if ids.len() <= limits::CHANGES_DOC_IDS_LOOKED_UP);
-            let asked = if looked_up { usize::MAX } else { asked };
-            self.lanes[at].take_page(page, asked, self.query.descending);
+        let mut lost = Vec::new();
+        for (at, page) in join_all(empty.into_iter().map(read)).await {
+            match page {
+                Ok(page) => {
+                    let asked = if self.looks_up() { usize::MAX } else { asked };
+                    self.lanes[at].take_page(page, asked, self.query.descending);
+                }
+                Err(error) if is_away(&error) && self.database.copies_of(at) > 1 && !self.query.descending => {
+                    lost.push(at);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        for at in lost {
+            self.move_lane(at).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the documents are looked up one by one.
+    fn looks_up(&self) -> bool {
+        matches!(&self.query.filter, ChangesFilter::DocIds(ids) if ids.len() <= limits::CHANGES_DOC_IDS_LOOKED_UP)
+    }
+
+    /// The next rows of a lane.
+    async fn page(&self, at: usize, cursor: u64, asked: usize) -> Result<ChangesPage, ShardError> {
+        let (lane, query) = (&self.lanes[at], &self.query);
+        match &query.filter {
+            ChangesFilter::DocIds(ids) if self.looks_up() => {
+                page_of_ids(&self.database, (at, &lane.copy), ids, cursor, query.descending).await
+            }
+            _ => {
+                let direction = if query.descending { Direction::Reverse } else { Direction::Forward };
+                lane.copy.changes(cursor, direction, asked, lane.standing.epoch).await
+            }
+        }
+    }
+
+    /// Goes on with another copy of a range; what was read up to then may be read again, nothing is left out. The round
+    /// of the range ends: it goes on with the next one.
+    async fn move_lane(&mut self, at: usize) -> Result<(), ShardError> {
+        let entries = vec![entry(self.database.map.range(at as u32), self.lanes[at].entry())];
+        let (copy, standing, news, since) = self.database.feed_from(at, &Since::Seq(Seq(entries))).await?;
+        let rows = VecDeque::new();
+        let lane =
+            Lane { copy, standing, position: since, cursor: since, until: since, rows, after: 0, done: true, news };
+        self.lanes[at] = lane;
+        Ok(())
+    }
+
+    /// Moves the lanes whose copies cannot be read any more.
+    async fn leave_lost_copies(&mut self) -> Result<(), ShardError> {
+        for at in 0..self.lanes.len() {
+            if self.lanes[at].news.has_changed().is_err() && self.lanes[at].copy.node().is_some() {
+                self.move_lane(at).await?;
+            }
         }
         Ok(())
     }
@@ -332,7 +386,7 @@ impl Changes {
     async fn candidates(&self, rows: &[(usize, shard::ChangeRow)]) -> Result<Vec<Candidate>, ChangesError> {
         let want = if self.query.style == Style::AllDocs { Want::Leaves } else { Want::Winner };
         let wants = rows.iter().map(|(_, row)| (row.id.clone(), want.clone())).collect();
-        let found = self.database.fetch_many(wants).await?;
+        let found = self.database.fetch_many(wants, Some(1)).await?;
         let candidate = |((_, row), fetched): (&(usize, shard::ChangeRow), Option<Fetched>)| {
             let found = fetched.into_iter().flat_map(|fetched| fetched.found);
             Candidate { id: row.id.clone(), leaves: found.filter_map(|(_, stored)| stored).collect() }
@@ -410,8 +464,11 @@ impl Changes {
     /// How far it was read.
     pub fn last_seq(&self) -> String {
         let ahead = mutated(Mutation::FeedSeqAhead);
-        let position = |lane: &Lane| if ahead { lane.position.max(lane.until) } else { lane.position };
-        self.database.seq_at(self.lanes.iter().map(position)).to_string()
+        let reached = |lane: &Lane| match ahead {
+            true => Standing { position: lane.position.max(lane.until), ..lane.standing },
+            false => lane.entry(),
+        };
+        self.database.seq_at(self.lanes.iter().map(reached)).to_string()
     }
 
     /// How many changes are left behind what was read.
@@ -428,14 +485,13 @@ impl Changes {
 /// The changes of a few documents of one range, looked up instead of searched for.
 async fn page_of_ids(
     database: &Database,
-    range: usize,
+    (range, copy): (usize, &RangeCopy),
     ids: &BTreeSet<DocId>,
     cursor: u64,
     descending: bool,
-) -> Result<ChangesPage, ChangesError> {
-    let copy = database.copy_of(range).await?;
+) -> Result<ChangesPage, ShardError> {
     // Read first: what commits while the documents are read is news.
-    let last_seq = *copy.watch().borrow();
+    let last_seq = copy.standing().await?.position;
     let here = ids.iter().filter(|id| !id.is_local() && database.map.index_of(id) == range);
     let wants: Vec<(DocId, Want)> = here.map(|id| (id.clone(), Want::Tree)).collect();
     let ids: Vec<DocId> = wants.iter().map(|(id, _)| id.clone()).collect();
@@ -457,36 +513,53 @@ async fn page_of_ids(
 impl Database {
     /// Begins a feed.
     pub async fn changes(self: &Arc<Self>, query: ChangesQuery) -> Result<Changes, ChangesError> {
-        let mut lanes = Vec::new();
-        for copy in self.all_copies().await? {
-            let news = copy.watch();
-            let last = *news.borrow();
-            let since = match &query.since {
-                Since::Beginning => 0,
-                Since::Now => last,
-                // A position past the end, of a copy that was restored, resumes at the end.
-                Since::Seq(seq) => seq.position_in(copy.id().0, EPOCH).min(last),
-            };
-            lanes.push(Lane {
-                position: since,
-                cursor: since,
-                until: since,
-                rows: VecDeque::new(),
-                after: 0,
-                done: false,
-                news,
-            });
-        }
+        let begin = |at| self.feed_from(at, &query.since);
+        let begun = try_join_all((0..self.map.q as usize).map(begin)).await?;
+        let lane = |(copy, standing, news, since): Seat| Lane {
+            copy,
+            standing,
+            position: since,
+            cursor: since,
+            until: since,
+            rows: VecDeque::new(),
+            after: 0,
+            done: false,
+            news,
+        };
+        let lanes = begun.into_iter().map(lane).collect();
         let gone = self.watch_gone();
         Ok(Changes { database: Arc::clone(self), query, lanes, gone, in_round: false, sent: 0 })
     }
 
+    /// A copy of a range to read changes from, and the position to begin at.
+    async fn feed_from(&self, range: usize, since: &Since) -> Result<Seat, ShardError> {
+        let end = self.map.range(range as u32).end;
+        let entries: Vec<SeqEntry> = match since {
+            Since::Seq(seq) => seq.0.iter().copied().filter(|entry| entry.end == end).collect(),
+            Since::Beginning | Since::Now => Vec::new(),
+        };
+        let entries = &entries;
+        let begin = |copy: RangeCopy| async move {
+            let (standing, news) = copy.watch().await?;
+            let position = match since {
+                Since::Now => standing.position,
+                // A position past the end, of a copy that was restored, resumes at the end.
+                Since::Beginning | Since::Seq(_) => copy.resume(entries).await?.min(standing.position),
+            };
+            Ok((copy, standing, news, position))
+        };
+        self.on_one(range, begin).await
+    }
+
     /// The sequence of this moment.
     pub async fn update_seq(&self) -> Result<Seq, ReadError> {
-        let copies = self.all_copies().await?;
-        Ok(self.seq_at(copies.iter().map(|copy| *copy.watch().borrow())))
+        let standing = |range| self.on_one(range, |copy| async move { copy.standing().await });
+        Ok(self.seq_at(try_join_all((0..self.map.q as usize).map(standing)).await?))
     }
 }
+
+/// A copy, where it stands, its news, and where to begin.
+type Seat = (RangeCopy, Standing, watch::Receiver<u64>, u64);
 
 #[cfg(test)]
 mod tests {

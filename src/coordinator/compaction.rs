@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::coordinator::catalogue::Coordinator;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::SettingError;
+use crate::coordinator::range_copy::RangeCopy;
 use crate::limits;
 use crate::shard::{self, Pace, ShardError};
 
@@ -46,9 +47,12 @@ impl Thresholds {
 impl Database {
     /// Starts to remove the bodies of revisions that are no leaves, in the background.
     pub async fn compact(self: &Arc<Self>) -> Result<(), SettingError> {
-        self.all_copies().await?;
+        if self.is_gone() {
+            return Err(SettingError::DatabaseGone);
+        }
         let database = Arc::clone(self);
         self.context.env.spawn(async move {
+            database.compact_elsewhere().await;
             database.compact_ranges(None).await;
         });
         Ok(())
@@ -60,8 +64,8 @@ impl Database {
         self.try_compact_ranges(None).await.map(|_| ())
     }
 
-    /// Compacts its ranges, or those that are due, one after the other; nothing when that is under way already. Answers
-    /// how many it compacted.
+    /// Compacts its ranges here, or those that are due, one after the other; nothing when that is under way already.
+    /// Answers how many it compacted.
     async fn compact_ranges(&self, due: Option<Thresholds>) -> usize {
         // One compaction at a time is enough: a second one would find nothing to do.
         let running = self.compactions.fetch_add(1, Ordering::Relaxed);
@@ -78,17 +82,36 @@ impl Database {
     async fn try_compact_ranges(&self, due: Option<Thresholds>) -> Result<usize, ShardError> {
         let mut done = 0;
         for index in 0..self.map.q as usize {
-            let copy = self.copy_of(index).await?;
+            let Some(copy) = self.own_copy(index).await? else { continue };
+            let copy = &copy.shard;
             if let Some(thresholds) = due
                 && !thresholds.is_due(&copy.info().await?.sizes)
             {
                 continue;
             }
-            let budget = self.context.config.u64("settee", "compaction_mb_per_s", limits::COMPACTION_MB_PER_S);
-            copy.compact(self.purged_infos_limit(), Pace::new(&self.context.env, budget)).await?;
+            copy.compact(self.purged_infos_limit(), self.compaction_pace()).await?;
             done += 1;
         }
         Ok(done)
+    }
+
+    /// The budget of a compaction on this node.
+    pub(super) fn compaction_pace(&self) -> Pace {
+        let budget = self.context.config.u64("settee", "compaction_mb_per_s", limits::COMPACTION_MB_PER_S);
+        Pace::new(&self.context.env, budget)
+    }
+
+    /// Has the other nodes begin to compact their copies.
+    async fn compact_elsewhere(&self) {
+        for index in 0..self.map.q as usize {
+            for copy in self.judges(index).await.unwrap_or_default() {
+                if let RangeCopy::Remote(copy) = copy
+                    && let Err(error) = copy.compact().await
+                {
+                    tracing::info!(%error, database = self.name, "a copy is not compacted");
+                }
+            }
+        }
     }
 }
 

@@ -10,22 +10,20 @@ use tokio::sync::{OnceCell, watch};
 use crate::coordinator::catalogue::Context;
 use crate::coordinator::design::Designs;
 use crate::coordinator::error::{ReadError, SettingError};
-use crate::coordinator::events::EventKind;
+use crate::coordinator::message::Standing;
 use crate::coordinator::quorum::majority;
-use crate::coordinator::record::{self, Known, Record, Settings};
+use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
+use crate::coordinator::record::Known;
+use crate::coordinator::remote::Target;
 use crate::coordinator::scan::DocSource;
 use crate::coordinator::seq::{Seq, SeqEntry};
+use crate::coordinator::settings::Part;
 use crate::coordinator::shard_map::{Range, ShardMap};
 use crate::coordinator::span::Span;
 use crate::document::id::DocId;
 use crate::document::json::Object;
 use crate::document::security;
-use crate::shard::{OnChange, ShardCopy, ShardError, ShardId, ShardInfo, Summary};
-use crate::storage::{View, WriteView};
-use crate::world::buggify::{Mutation, mutated};
-
-/// The epoch of every copy as long as there is one: its positions are never taken back.
-pub(super) const EPOCH: u64 = 1;
+use crate::shard::{ShardInfo, Summary};
 
 /// A database that is open. Cheap to share; stays usable until the database is deleted.
 pub struct Database {
@@ -35,10 +33,12 @@ pub struct Database {
     pub map: ShardMap,
     pub(super) known: Arc<Known>,
     pub(super) context: Arc<Context>,
-    /// The copy of each range; opened when it is first needed.
-    copies: Box<[OnceCell<ShardCopy>]>,
+    /// This node's copy of each range that it holds one of; opened when it is first needed.
+    pub(super) own: Box<[OnceCell<OwnCopy>]>,
+    /// How calls to copies on other nodes name it.
+    pub(super) target: Arc<Target>,
     /// Whether the database was deleted.
-    gone: watch::Sender<bool>,
+    pub(super) gone: watch::Sender<bool>,
     /// Compactions under way.
     pub(super) compactions: AtomicU32,
     pub(super) designs: Designs,
@@ -105,16 +105,18 @@ pub struct PartitionInfo {
 impl Database {
     pub(super) fn new(name: &str, known: Arc<Known>, context: Arc<Context>) -> Database {
         let map = ShardMap { q: known.q, n: known.n, partitioned: known.partitioned };
-        let copies = known.shards.iter().map(|_| OnceCell::new()).collect();
+        let own = known.shards.iter().map(|_| OnceCell::new()).collect();
+        let (instance, owned_name) = (known.instance.clone(), name.to_owned());
+        let target = Arc::new(Target { context: Arc::clone(&context), name: owned_name, instance });
         let compactions = AtomicU32::new(0);
         let (gone, designs) = (watch::Sender::new(false), Designs::default());
-        Database { name: name.to_owned(), map, known, context, copies, gone, compactions, designs }
+        Database { name: name.to_owned(), map, known, context, own, target, gone, compactions, designs }
     }
 
     /// Ends all that reads or writes it; its shards are about to be dropped.
     pub(super) fn mark_gone(&self) {
         self.gone.send_replace(true);
-        self.copies.iter().filter_map(OnceCell::get).for_each(ShardCopy::close);
+        self.own.iter().filter_map(OnceCell::get).for_each(|copy| copy.shard.close());
     }
 
     /// Whether the database was deleted.
@@ -126,64 +128,29 @@ impl Database {
         self.gone.subscribe()
     }
 
-    /// The copy of a range, opened if it is not.
-    pub(super) async fn copy_of(&self, index: usize) -> Result<&ShardCopy, ShardError> {
-        let open = || {
-            let shard = ShardId(self.known.shards[index]);
-            ShardCopy::open_with(&self.context.storage, shard, self.tell_updates())
-        };
-        let copy = self.copies[index].get_or_try_init(open).await?;
-        // A deletion that came while it was being opened did not find it to close it.
-        if self.is_gone() {
-            copy.close();
-            return Err(ShardError::Dropped);
-        }
-        Ok(copy)
-    }
-
-    /// Adds an event for every change of a document, whoever waits for it; none behind that of the deletion.
-    fn tell_updates(&self) -> OnChange {
-        let (name, context, gone) = (self.name.clone(), Arc::clone(&self.context), self.gone.clone());
-        Box::new(move || {
-            if !*gone.borrow() {
-                context.events.add(&name, EventKind::Updated);
-            }
-        })
-    }
-
     /// Whether no edit is queued and nobody reads; asked by the only holder of the handle.
     pub(super) fn is_idle(&self) -> bool {
-        self.copies.iter().filter_map(OnceCell::get).all(ShardCopy::is_idle)
+        self.own.iter().filter_map(OnceCell::get).all(|copy| copy.shard.is_idle())
     }
 
-    /// All copies in ring order.
-    pub(super) async fn all_copies(&self) -> Result<Vec<&ShardCopy>, ShardError> {
-        try_join_all((0..self.copies.len()).map(|index| self.copy_of(index))).await
+    /// The sequence of one position in each range, in ring order.
+    pub(super) fn seq_at(&self, standings: impl IntoIterator<Item = Standing>) -> Seq {
+        Seq(self.map.ranges().into_iter().zip(standings).map(|(range, standing)| entry(range, standing)).collect())
     }
 
-    /// A sequence made of one position per range.
-    pub(super) fn seq_at(&self, positions: impl IntoIterator<Item = u64>) -> Seq {
-        let ranges = self.map.ranges().into_iter().zip(&self.known.shards);
-        let entry = |((range, shard), position): ((Range, &u64), u64)| SeqEntry {
-            end: range.end,
-            shard: *shard,
-            epoch: EPOCH,
-            position,
-        };
-        Seq(ranges.zip(positions).map(entry).collect())
-    }
-
-    /// See [`DatabaseInfo`].
+    /// See [`DatabaseInfo`]. Sums over one copy of each range.
     pub async fn info(&self) -> Result<DatabaseInfo, ReadError> {
-        let copies = self.all_copies().await?;
-        let infos = try_join_all(copies.iter().map(|copy| copy.info())).await?;
+        let info = |index| self.on_one(index, |copy| async move { copy.info().await });
+        let (infos, standings): (Vec<ShardInfo>, Vec<Standing>) =
+            try_join_all((0..self.own.len()).map(info)).await?.into_iter().unzip();
         let sum = |pick: fn(&ShardInfo) -> u64| infos.iter().map(pick).sum();
         let majority = majority(self.map.n);
+        let purges = infos.iter().zip(&standings).map(|(i, at)| Standing { position: i.purge_seq, ..*at });
         Ok(DatabaseInfo {
             doc_count: sum(|i| i.doc_count),
             doc_del_count: sum(|i| i.doc_del_count),
-            update_seq: self.seq_at(infos.iter().map(|i| i.update_seq)).to_string(),
-            purge_seq: self.seq_at(infos.iter().map(|i| i.purge_seq)).to_string(),
+            update_seq: self.seq_at(standings.iter().copied()).to_string(),
+            purge_seq: self.seq_at(purges).to_string(),
             sizes: Sizes {
                 active: sum(|i| i.sizes.active),
                 external: sum(|i| i.sizes.external),
@@ -197,9 +164,9 @@ impl Database {
 
     /// See [`PartitionInfo`]; zeros for a partition without documents.
     pub async fn partition_info(&self, partition: &str) -> Result<PartitionInfo, ReadError> {
-        let copy = self.copy_of(self.map.index_of_partition(partition)).await?;
-        let span = Span::of(&DocSource::Partition(partition.to_owned()));
-        let summary = copy.summary(span.low, span.high).await?;
+        let span = &Span::of(&DocSource::Partition(partition.to_owned()));
+        let summary = |copy: RangeCopy| async move { copy.summary(span.low.clone(), span.high.clone()).await };
+        let summary = self.on_one(self.map.index_of_partition(partition), summary).await?;
         let Summary { live: doc_count, deleted: doc_del_count, active, external, .. } = summary;
         Ok(PartitionInfo { doc_count, doc_del_count, active, external })
     }
@@ -224,7 +191,7 @@ impl Database {
         let illegal = |security::IllegalSecurity { reason }| SettingError::IllegalSecurity { reason };
         security::read(object).map_err(illegal)?;
         let text = String::from_utf8_lossy(&object.to_vec()).into_owned();
-        self.change_settings(move |settings| settings.security = Some(text)).await
+        self.change_settings(Part::Security, move |settings| settings.security = Some(text)).await
     }
 
     /// How many generations of a history are kept.
@@ -235,7 +202,7 @@ impl Database {
     /// Sets [`Database::revs_limit`]; 0 is refused.
     pub async fn set_revs_limit(&self, limit: u64) -> Result<(), SettingError> {
         check_limit(limit)?;
-        self.change_settings(move |settings| settings.revs_limit = limit).await
+        self.change_settings(Part::RevsLimit, move |settings| settings.revs_limit = limit).await
     }
 
     /// How many purge records are kept.
@@ -246,39 +213,30 @@ impl Database {
     /// Sets [`Database::purged_infos_limit`]; 0 is refused.
     pub async fn set_purged_infos_limit(&self, limit: u64) -> Result<(), SettingError> {
         check_limit(limit)?;
-        self.change_settings(move |settings| settings.purged_infos_limit = limit).await
-    }
-
-    /// Changes the record durably; what handles show follows in the order of the commits.
-    async fn change_settings(&self, change: impl FnOnce(&mut Settings) + Send + 'static) -> Result<(), SettingError> {
-        let (key, known) = (record::key(&self.name), Arc::clone(&self.known));
-        let job = move |view: &mut WriteView<'_>| {
-            let Some(bytes) = view.get(&key)? else { return Ok(Err(SettingError::DatabaseGone)) };
-            let mut record = Record::decode(&bytes)?;
-            if record.instance != known.instance {
-                return Ok(Err(SettingError::DatabaseGone));
-            }
-            change(&mut record.settings);
-            view.put(key, record.encode());
-            if !mutated(Mutation::StaleSecurity) {
-                view.after_commit(move || known.set_settings(record.settings));
-            }
-            Ok(Ok(()))
-        };
-        self.context.storage.committer().submit(job).await.map_err(ShardError::from)?
+        self.change_settings(Part::PurgedInfosLimit, move |settings| settings.purged_infos_limit = limit).await
     }
 
     /// The ranges with the names of the nodes that hold them, for `_shards`.
     pub fn shards(&self) -> Vec<(String, Vec<String>)> {
-        self.map.ranges().iter().map(|range| (range.to_string(), vec![self.context.node.clone()])).collect()
+        let ranges = self.map.ranges().into_iter().enumerate();
+        ranges.map(|(index, range)| (range.to_string(), self.node_names(index))).collect()
     }
 
     /// The range of one document with the names of its nodes, for `_shards/{docid}`.
     pub fn shard_of(&self, id: &DocId) -> (String, Vec<String>) {
-        let hash = self.map.hash(id);
-        let range = self.map.ranges()[self.map.index_of_hash(hash)];
-        (range.to_string(), vec![self.context.node.clone()])
+        let index = self.map.index_of(id);
+        (self.map.ranges()[index].to_string(), self.node_names(index))
     }
+
+    fn node_names(&self, index: usize) -> Vec<String> {
+        self.known.nodes(index, &self.context.node).iter().map(|node| node.to_string()).collect()
+    }
+}
+
+/// The entry of a range in a sequence.
+pub(super) fn entry(range: Range, standing: Standing) -> SeqEntry {
+    let Standing { shard, epoch, position } = standing;
+    SeqEntry { end: range.end, shard, epoch, position }
 }
 
 fn check_limit(limit: u64) -> Result<(), SettingError> {

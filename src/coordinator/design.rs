@@ -7,11 +7,12 @@ use futures_util::future::try_join_all;
 
 use crate::coordinator::database::Database;
 use crate::coordinator::error::ReadError;
+use crate::coordinator::range_copy::RangeCopy;
 use crate::document::id::DocId;
 use crate::limits;
 use crate::observe::metrics::Counter;
 use crate::script::{Program, Scripts};
-use crate::shard::{ListPage, ListRow, ShardCopy, ShardError, Want};
+use crate::shard::{ListPage, ListRow, ShardError, Want};
 use crate::world::buggify::{Mutation, buggify, mutated};
 
 /// The design documents of a database and the moment that they are of.
@@ -20,8 +21,8 @@ pub(super) struct Designs(Mutex<Option<Cached>>);
 
 #[derive(Clone)]
 struct Cached {
-    /// [`ShardCopy::design_version`] of each range.
-    versions: Vec<u64>,
+    /// What each range said of its design documents, see [`RangeCopy::design_version`], and which copy said it.
+    versions: Vec<(Option<Arc<str>>, u64)>,
     programs: Arc<[Program]>,
     /// Those with a validation function.
     validators: Arc<[Program]>,
@@ -76,7 +77,11 @@ impl Database {
     async fn designs(&self) -> Result<Cached, ShardError> {
         let copies = self.all_copies().await?;
         // Read before the documents: what changes while they are read is found again by the next call.
-        let versions: Vec<u64> = copies.iter().map(|copy| copy.design_version()).collect();
+        let version = |copy: &RangeCopy| {
+            let copy = copy.clone();
+            async move { Ok::<_, ShardError>((copy.node().cloned(), copy.design_version().await?)) }
+        };
+        let versions = try_join_all(copies.iter().map(version)).await?;
         if let Some(cached) = &*self.designs.0.lock().unwrap_or_else(PoisonError::into_inner)
             && (cached.versions == versions || mutated(Mutation::StaleValidators))
             && !buggify("design: validators read anew")
@@ -85,7 +90,7 @@ impl Database {
             return Ok(cached.clone());
         }
         self.context.env.metrics().count(Counter::ValidatorsRead);
-        let found = try_join_all(copies.into_iter().map(|copy| self.designs_of(copy))).await?;
+        let found = try_join_all(copies.iter().map(|copy| self.designs_of(copy))).await?;
         let mut programs: Vec<Program> = found.into_iter().flatten().collect();
         programs.sort_by(|a, b| a.id().cmp(b.id()));
         let validators = programs.iter().filter(|program| program.validator().is_some()).cloned().collect();
@@ -94,7 +99,7 @@ impl Database {
         Ok(cached)
     }
 
-    async fn designs_of(&self, copy: &ShardCopy) -> Result<Vec<Program>, ShardError> {
+    async fn designs_of(&self, copy: &RangeCopy) -> Result<Vec<Program>, ShardError> {
         let mut programs = Vec::new();
         let mut start = Bound::Included(DocId::new("_design/"));
         loop {

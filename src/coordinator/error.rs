@@ -31,6 +31,8 @@ pub enum DatabaseError {
         /// The name as given.
         name: String,
     },
+    /// The placement rule names a zone that has no node.
+    NoNodesInZone,
     /// There is no such database.
     NotFound,
     /// The node could not do it: its disk failed, or it is stopping.
@@ -46,6 +48,13 @@ pub enum ReadError {
     DamagedAttachment {
         /// The attachment's name.
         name: String,
+    },
+    /// Fewer copies answered than the read was to ask, and `[cluster] strict_reads` is on.
+    TooFewCopies {
+        /// How many answered.
+        answered: usize,
+        /// How many were to be asked.
+        wanted: usize,
     },
     /// The node could not read: its disk failed, or it is stopping.
     Unavailable(ShardError),
@@ -146,6 +155,13 @@ pub enum SettingError {
         /// What to tell the client.
         reason: &'static str,
     },
+    /// Too few of the nodes that hold copies answered.
+    NoMajority {
+        /// How many did.
+        answered: usize,
+        /// How many there are.
+        copies: usize,
+    },
     /// A purge names more documents than `limits::PURGE_DOCS_MAX`.
     TooManyDocuments,
     /// A purge names more revisions than `limits::PURGE_REVISIONS_MAX`.
@@ -201,6 +217,7 @@ impl From<ReadError> for WriteError {
         match error {
             ReadError::DatabaseGone => WriteError::DatabaseGone,
             ReadError::DamagedAttachment { name } => WriteError::DigestMismatch { name },
+            ReadError::TooFewCopies { wanted, .. } => WriteError::Unavailable(ShardError::NoCopy { copies: wanted }),
             ReadError::Unavailable(error) => WriteError::Unavailable(error),
         }
     }

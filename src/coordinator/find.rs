@@ -213,7 +213,7 @@ impl Hits {
 
     async fn judge_docs(&self, rows: Vec<Row>) -> Result<(Vec<Hit>, u64), ViewError> {
         let wants = rows.iter().map(|row| (row.id.clone(), Want::Winner)).collect();
-        let found = self.database.fetch_many(wants).await?;
+        let found = self.database.fetch_many(wants, Some(1)).await?;
         let query = self.query.clone();
         let judge = move || {
             let (mut hits, mut docs) = (Vec::with_capacity(rows.len()), 0);

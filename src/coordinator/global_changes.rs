@@ -8,12 +8,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 
 use crate::coordinator::catalogue::Coordinator;
 use crate::coordinator::database::Database;
-use crate::coordinator::error::ReadError;
+use crate::coordinator::error::{ReadError, WriteError};
 use crate::coordinator::events::EventKind;
+use crate::coordinator::validate::Caller;
+use crate::coordinator::write::WriteOptions;
 use crate::document::draft::PreparedBody;
 use crate::document::id::DocId;
 use crate::document::json::Object;
@@ -97,13 +99,17 @@ impl Database {
         let wants = ids.iter().map(|id| (id.clone(), Want::Tree)).collect();
         let body = Arc::new(PreparedBody::new(&Object::new()));
         let mut by_range: BTreeMap<usize, Vec<Edit>> = BTreeMap::new();
-        for (id, found) in ids.iter().zip(self.fetch_many(wants).await?) {
+        for (id, found) in ids.iter().zip(self.fetch_many(wants, None).await?) {
             by_range.entry(self.map.index_of(id)).or_default().push(edit(id, found, &body));
         }
-        let writes =
-            by_range.into_iter().map(|(range, edits)| async move { self.copy_of(range).await?.edit(edits).await });
-        try_join_all(writes).await?;
-        Ok(())
+        let (options, own) =
+            (&WriteOptions { caller: Arc::new(Caller::node()), ..WriteOptions::default() }, &self.context.node);
+        let writes = by_range.into_iter().map(|(range, edits)| self.settle(range, edits, options, own));
+        let failed = join_all(writes).await.into_iter().flatten().find_map(|outcome| match outcome {
+            Err(WriteError::Unavailable(error)) => Some(error),
+            _ => None,
+        });
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 }
 

@@ -1,11 +1,14 @@
 //! What replication and administrators ask of a database: missing revisions and purges.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 
+use crate::coordinator::copies::no_answer;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::{ReadError, SettingError};
+use crate::coordinator::quorum::{Tally, Written, majority};
+use crate::coordinator::range_copy::is_away;
 use crate::document::id::DocId;
 use crate::document::rev_tree::Missing;
 use crate::document::revision::Revision;
@@ -30,6 +33,9 @@ pub struct PurgeInfo {
     pub revs: Vec<Revision>,
 }
 
+/// What a purge removed of each document, and on how many copies.
+pub type Purged = (Vec<(DocId, Vec<Revision>)>, Written);
+
 impl Database {
     /// Which of these revisions the database lacks; documents that lack none are left out.
     pub async fn revs_diff(
@@ -40,7 +46,7 @@ impl Database {
         let mut out = BTreeMap::new();
         for page in asked.chunks(limits::STEP_ROWS) {
             let wants = page.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
-            let found = self.fetch_many(wants).await?;
+            let found = self.fetch_many(wants, None).await?;
             for ((id, revs), fetched) in page.iter().zip(found) {
                 let diff = match fetched {
                     Some(fetched) => fetched.tree.missing(revs),
@@ -55,8 +61,9 @@ impl Database {
         Ok(out)
     }
 
-    /// Removes leaf revisions without a trace. Answers per document those removed, in the order given.
-    pub async fn purge(&self, asked: Vec<(DocId, Vec<Revision>)>) -> Result<Vec<(DocId, Vec<Revision>)>, SettingError> {
+    /// Removes leaf revisions without a trace from all copies. Answers per document those removed, in the order given,
+    /// and how far that got; copies that are away purge when they return.
+    pub async fn purge(&self, asked: Vec<(DocId, Vec<Revision>)>) -> Result<Purged, SettingError> {
         if asked.len() > limits::PURGE_DOCS_MAX {
             return Err(SettingError::TooManyDocuments);
         }
@@ -70,12 +77,51 @@ impl Database {
         let asked = &asked;
         let purge_range = |(range, places): (usize, Vec<usize>)| async move {
             let items = places.iter().map(|at| asked[*at].clone()).collect();
-            let removed = self.copy_of(range).await?.purge(items).await?;
-            Ok::<_, ShardError>(places.into_iter().zip(removed).collect::<Vec<_>>())
+            let (removed, written) = self.purge_range(range, items).await?;
+            Ok::<_, ShardError>((places.into_iter().zip(removed).collect::<Vec<_>>(), written))
         };
-        let removed = try_join_all(by_range.into_iter().map(purge_range)).await?;
-        let removed: BTreeMap<usize, Vec<Revision>> = removed.into_iter().flatten().collect();
-        Ok(asked.iter().zip(removed.into_values()).map(|((id, _), revs)| (id.clone(), revs)).collect())
+        let done = try_join_all(by_range.into_iter().map(purge_range)).await?;
+        let written = done.iter().map(|(_, written)| *written).min().unwrap_or(Written::Quorum);
+        let removed: BTreeMap<usize, Vec<Revision>> = done.into_iter().flat_map(|(removed, _)| removed).collect();
+        let removed = asked.iter().zip(removed.into_values()).map(|((id, _), revs)| (id.clone(), revs)).collect();
+        Ok((removed, written))
+    }
+
+    /// Purges on all copies of a range that can be reached.
+    async fn purge_range(
+        &self,
+        range: usize,
+        items: Vec<(DocId, Vec<Revision>)>,
+    ) -> Result<(Vec<Vec<Revision>>, Written), ShardError> {
+        let copies = self.judges(range).await?;
+        let count = self.copies_of(range);
+        let mut tally = Tally::new(count as u32, majority(self.map.n));
+        for _ in copies.len()..count {
+            tally.refused();
+            self.context.missed(&self.name);
+        }
+        let mut removed: Vec<BTreeSet<Revision>> = vec![BTreeSet::new(); items.len()];
+        let mut failed = ShardError::NoCopy { copies: count };
+        for answer in join_all(copies.iter().map(|copy| copy.purge(items.clone()))).await {
+            match answer {
+                Ok(revs) => {
+                    removed.iter_mut().zip(revs).for_each(|(all, revs)| all.extend(revs));
+                    tally.done();
+                }
+                Err(error) => {
+                    if is_away(&error) {
+                        self.context.missed(&self.name);
+                    }
+                    failed = if error == ShardError::Dropped { error } else { no_answer(failed, error) };
+                    tally.silent();
+                }
+            }
+        }
+        let written = tally.written().ok_or(failed)?;
+        let in_order = |((_, asked), removed): (&(DocId, Vec<Revision>), BTreeSet<Revision>)| {
+            asked.iter().filter(|rev| removed.contains(rev)).cloned().collect()
+        };
+        Ok((items.iter().zip(removed).map(in_order).collect(), written))
     }
 
     /// The purges that are still on record.
@@ -96,9 +142,13 @@ impl Database {
         Ok(out)
     }
 
-    /// Brings all copies of all ranges together; nothing to do with one copy.
+    /// Brings all copies of all ranges together, in the background.
     pub async fn sync_shards(&self) -> Result<(), SettingError> {
-        if self.is_gone() { Err(SettingError::DatabaseGone) } else { Ok(()) }
+        if self.is_gone() {
+            return Err(SettingError::DatabaseGone);
+        }
+        self.context.missed(&self.name);
+        Ok(())
     }
 
     /// Every acknowledged write is durable already.

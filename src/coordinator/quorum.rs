@@ -82,6 +82,21 @@ impl Tally {
         }
     }
 
+    /// Whether more replies can change the verdict.
+    pub fn waits(&self) -> bool {
+        self.verdict() == Verdict::Waiting
+    }
+
+    /// Whether as many copies as wanted hold it.
+    pub fn is_met(&self) -> bool {
+        self.verdict() == Verdict::Met
+    }
+
+    /// How many copies hold it.
+    pub fn held(&self) -> u32 {
+        self.done
+    }
+
     /// The verdict as what a successful write reports; `None` when it did not succeed (yet).
     pub fn written(&self) -> Option<Written> {
         match self.verdict() {
@@ -90,6 +105,12 @@ impl Tally {
             Verdict::Failed | Verdict::Unknown | Verdict::Waiting => None,
         }
     }
+}
+
+/// How many copies a read is to ask: `r` as asked for, else the majority of `n`; never more than there are.
+pub fn copies_to_ask(r: Option<u32>, n: u32, copies: usize) -> usize {
+    let wanted = r.unwrap_or_else(|| majority(n)).max(1);
+    usize::try_from(wanted).unwrap_or(usize::MAX).min(copies)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Reading documents and attachments.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -8,13 +8,14 @@ use futures_util::future::try_join_all;
 
 use crate::coordinator::database::Database;
 use crate::coordinator::error::ReadError;
+use crate::coordinator::range_copy::CopyBlobReader;
 use crate::document::id::DocId;
 use crate::document::render::{Attachment, RevStatus, StoredRevision};
 use crate::document::rev_tree::{Leaf, RevTree, RevValue};
 use crate::document::revision::{RevHash, Revision};
 use crate::observe::metrics::Counter;
 use crate::shard::{Fetched, LocalDocument, RevData, ShardError, Want};
-use crate::storage::{BlobReader, ReadAs, StorageError};
+use crate::storage::{ReadAs, StorageError};
 
 /// A document that goes with a row of a list.
 #[derive(Clone, Debug)]
@@ -30,45 +31,87 @@ pub struct RowDoc {
 /// The stored bytes of an attachment, in pieces.
 pub struct AttachmentReader {
     name: String,
-    inner: BlobReader,
+    inner: CopyBlobReader,
+    /// Readers of the same bytes on other copies, for when the first has none to give.
+    others: VecDeque<CopyBlobReader>,
+    is_begun: bool,
 }
 
 impl AttachmentReader {
     /// The next piece (at most `limits::BLOB_STEP_BYTES`); `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ReadError> {
-        self.inner.next().await.map_err(|error| match error {
-            StorageError::Corrupt(_) => ReadError::DamagedAttachment { name: self.name.clone() },
-            StorageError::Io(_) | StorageError::NoRoom => ReadError::Unavailable(error.into()),
-        })
+        loop {
+            let error = match self.inner.next().await {
+                Ok(piece) => {
+                    self.is_begun = true;
+                    return Ok(piece);
+                }
+                Err(error) => error,
+            };
+            match self.others.pop_front().filter(|_| !self.is_begun) {
+                Some(other) => self.inner = other,
+                None => return Err(self.failed(error)),
+            }
+        }
+    }
+
+    fn failed(&self, error: ShardError) -> ReadError {
+        match error {
+            ShardError::Storage(StorageError::Corrupt(_)) => ReadError::DamagedAttachment { name: self.name.clone() },
+            error => ReadError::Unavailable(error),
+        }
     }
 }
 
 impl Database {
-    /// Reads one document; `None` when its id was never seen.
+    /// Reads one document from the default number of copies; `None` when its id was never seen.
     ///
     /// A local document is found as one live revision `0-N` with an empty tree, whatever is wanted.
     pub async fn fetch(&self, id: &DocId, want: Want) -> Result<Option<Fetched>, ReadError> {
-        let mut found = self.fetch_many(vec![(id.clone(), want)]).await?;
+        self.fetch_from(id, want, None).await
+    }
+
+    /// As [`Database::fetch`] from `r` copies.
+    pub async fn fetch_from(&self, id: &DocId, want: Want, r: Option<u32>) -> Result<Option<Fetched>, ReadError> {
+        let mut found = self.fetch_many(vec![(id.clone(), want)], r).await?;
         // Invariant: `fetch_many` answers once per want.
         Ok(found.pop().expect("one answer"))
     }
 
-    /// A number that changes before any write to the range of `id` is reported: what was read of it while the number
-    /// stood still is no older than that.
-    pub async fn last_change(&self, id: &DocId) -> Result<u64, ReadError> {
-        let copy = self.copy_of(self.map.index_of(id)).await?;
-        let position = *copy.watch().borrow();
-        Ok(position)
+    /// As [`Database::fetch_from`]; tells how many copies have the document just so, too. For local documents: 1.
+    pub async fn fetch_agreed(
+        &self,
+        id: &DocId,
+        want: Want,
+        r: Option<u32>,
+    ) -> Result<(Option<Fetched>, usize), ReadError> {
+        if id.is_local() {
+            return Ok((self.fetch_local(id, r).await?, 1));
+        }
+        let (mut found, agreed) = self.fetch_counted(self.map.index_of(id), vec![(id.clone(), want)], r).await?;
+        Ok((found.pop().flatten(), agreed.first().copied().unwrap_or(0)))
     }
 
-    /// Reads documents, answers in the order of the wants; ranges are read concurrently.
-    pub async fn fetch_many(&self, wants: Vec<(DocId, Want)>) -> Result<Vec<Option<Fetched>>, ReadError> {
+    /// A number that changes before any write to the range of `id` is reported by this node's copy: what was read of it
+    /// while the number stood still is no older than that.
+    pub async fn last_change(&self, id: &DocId) -> Result<u64, ReadError> {
+        let range = self.map.index_of(id);
+        Ok(self.on_one(range, |copy| async move { copy.standing().await }).await?.position)
+    }
+
+    /// Reads documents, answers in the order of the wants; ranges are read concurrently, each from `r` copies (`None`:
+    /// the default number).
+    pub async fn fetch_many(
+        &self,
+        wants: Vec<(DocId, Want)>,
+        r: Option<u32>,
+    ) -> Result<Vec<Option<Fetched>>, ReadError> {
         self.context.env.metrics().add(Counter::DatabaseReads, wants.len() as u64);
         let mut answers: Vec<Option<Fetched>> = wants.iter().map(|_| None).collect();
         let mut by_range: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (at, (id, _)) in wants.iter().enumerate() {
             if id.is_local() {
-                answers[at] = self.fetch_local(id).await?;
+                answers[at] = self.fetch_local(id, r).await?;
             } else {
                 by_range.entry(self.map.index_of(id)).or_default().push(at);
             }
@@ -76,8 +119,8 @@ impl Database {
         let wants = &wants;
         let reads = by_range.into_iter().map(|(range, places)| async move {
             let wants = places.iter().map(|at| wants[*at].clone()).collect();
-            let found = self.copy_of(range).await?.fetch(wants).await?;
-            Ok::<Vec<(usize, Option<Fetched>)>, ShardError>(places.into_iter().zip(found).collect())
+            let found = self.fetch_range(range, wants, r).await?;
+            Ok::<Vec<(usize, Option<Fetched>)>, ReadError>(places.into_iter().zip(found).collect())
         });
         for (at, found) in try_join_all(reads).await?.into_iter().flatten() {
             answers[at] = found;
@@ -85,8 +128,16 @@ impl Database {
         Ok(answers)
     }
 
-    async fn fetch_local(&self, id: &DocId) -> Result<Option<Fetched>, ReadError> {
-        let document = self.copy_of(self.map.index_of(id)).await?.local_get(id).await?;
+    /// Fails when fewer copies answered than were to be asked, where the configuration wants that.
+    pub(super) fn check_quorum(&self, answered: usize, wanted: usize) -> Result<(), ReadError> {
+        match answered >= wanted || !self.context.config.bool("cluster", "strict_reads", false) {
+            true => Ok(()),
+            false => Err(ReadError::TooFewCopies { answered, wanted }),
+        }
+    }
+
+    async fn fetch_local(&self, id: &DocId, r: Option<u32>) -> Result<Option<Fetched>, ReadError> {
+        let document = self.get_local(id, r).await?;
         Ok(document.map(|document| {
             let stored = local_revision(document);
             Fetched { tree: RevTree::new(), local_seq: 0, found: vec![(stored.rev.clone(), Some(stored))] }
@@ -119,9 +170,12 @@ impl Database {
         read: ReadAs,
         range: Option<Range<u64>>,
     ) -> Result<AttachmentReader, ReadError> {
-        let copy = self.copy_of(self.map.index_of(id)).await?;
-        let inner = copy.blob_reader(attachment, read, range.map(|r| (r.start, r.end)));
-        Ok(AttachmentReader { name: attachment.name.clone(), inner })
+        let copies = self.readers(self.map.index_of(id)).await?;
+        let range = range.map(|r| (r.start, r.end));
+        let mut readers = copies.iter().map(|copy| copy.blob_reader(attachment, read, range)).collect::<VecDeque<_>>();
+        let count = self.copies_of(self.map.index_of(id));
+        let inner = readers.pop_front().ok_or(ShardError::NoCopy { copies: count })?;
+        Ok(AttachmentReader { name: attachment.name.clone(), inner, others: readers, is_begun: false })
     }
 
     /// The whole content of an attachment in memory, as a client would see it (gzip undone when `plain`).
@@ -149,7 +203,7 @@ impl Database {
         with_conflicts: bool,
     ) -> Result<Vec<Option<RowDoc>>, ReadError> {
         let wants = wanted.iter().map(|(id, rev)| (id.clone(), Want::Revision(rev.clone()))).collect();
-        let found = self.fetch_many(wants).await?;
+        let found = self.fetch_many(wants, Some(1)).await?;
         let doc = |((id, rev), fetched): ((DocId, Revision), Option<Fetched>)| {
             let mut fetched = fetched?;
             let (_, stored) = fetched.found.pop()?;

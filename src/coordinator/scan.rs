@@ -11,6 +11,7 @@ use futures_util::future::try_join_all;
 
 use crate::coordinator::database::Database;
 use crate::coordinator::error::ReadError;
+use crate::coordinator::range_copy::RangeCopy;
 use crate::coordinator::read::{RowDoc, conflicts, local_revision};
 use crate::coordinator::span::{Span, spans};
 use crate::document::id::DocId;
@@ -19,7 +20,7 @@ use crate::document::render::StoredRevision;
 use crate::document::rev_tree::RevValue;
 use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{Fetched, ListPage, ShardError, Want};
+use crate::shard::{Fetched, ListPage, Want};
 use crate::storage::Direction;
 
 /// Which documents are listed.
@@ -281,10 +282,10 @@ impl Database {
             DocSource::Local => Ok(None),
             DocSource::Partition(_) => Ok(Some(self.count_span(source, &Span::of(source)).await?)),
             DocSource::All | DocSource::Design => {
-                let copies = self.all_copies().await?;
-                let infos = try_join_all(copies.iter().map(|copy| copy.info())).await?;
+                let info = |range| self.on_one(range, |copy| async move { copy.info().await });
+                let infos = try_join_all((0..self.map.q as usize).map(info)).await?;
                 let is_design = *source == DocSource::Design;
-                Ok(Some(infos.iter().map(|i| if is_design { i.design_count } else { i.doc_count }).sum()))
+                Ok(Some(infos.iter().map(|(i, _)| if is_design { i.design_count } else { i.doc_count }).sum()))
             }
         }
     }
@@ -293,10 +294,8 @@ impl Database {
         if span.is_empty() {
             return Ok(0);
         }
-        let count = |range| async move {
-            let count = self.copy_of(range).await?.count(span.low.clone(), span.high.clone()).await?;
-            Ok::<u64, ShardError>(count)
-        };
+        let count_on = |copy: RangeCopy| async move { copy.count(span.low.clone(), span.high.clone()).await };
+        let count = |range| self.on_one(range, count_on);
         Ok(try_join_all(self.ranges_of(source).into_iter().map(count)).await?.into_iter().sum())
     }
 
@@ -312,7 +311,11 @@ impl Database {
         }
         let (start, end) = (span.low.clone(), span.high.clone());
         let page = ListPage { start, end, descending, limit, bodies: false };
-        let rows = self.copy_of(range).await?.list(page).await?;
+        let list = |copy: RangeCopy| {
+            let page = page.clone();
+            async move { copy.list(page).await }
+        };
+        let rows = self.on_one(range, list).await?;
         Ok(rows.into_iter().map(|row| (row.id.clone(), Head { rev: row.rev().clone(), local: None })).collect())
     }
 
@@ -327,8 +330,10 @@ impl Database {
             return Ok(Vec::new());
         }
         let direction = if descending { Direction::Reverse } else { Direction::Forward };
-        let copy = self.copy_of(range).await?;
-        let rows = copy.local_list(span.low.clone(), span.high.clone(), direction, limit).await?;
+        let list = |copy: RangeCopy| async move {
+            copy.local_list(span.low.clone(), span.high.clone(), direction, limit).await
+        };
+        let rows = self.on_one(range, list).await?;
         let head = |document| {
             let stored = local_revision(document);
             Head { rev: stored.rev.clone(), local: Some(stored) }
@@ -363,7 +368,7 @@ impl Database {
         let id_of = |key: &Value| key.as_str().map(DocId::new).filter(|id| id.is_local() == is_local);
         let ids: Vec<Option<DocId>> = keys.iter().map(id_of).collect();
         let wants = ids.iter().flatten().map(|id| (id.clone(), want.clone())).collect();
-        let mut found = self.fetch_many(wants).await?.into_iter();
+        let mut found = self.fetch_many(wants, Some(1)).await?.into_iter();
         let rows = keys.into_iter().zip(ids).map(|(key, id)| {
             let row = id.and_then(|id| row_of_key(query, id, found.next()??));
             row.unwrap_or(AllDocsRow::Missing { key })

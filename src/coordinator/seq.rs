@@ -6,6 +6,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
 
 use crate::limits;
 use crate::wire::codec::{CodecError, Reader, put_varint};
@@ -14,7 +15,7 @@ use crate::wire::codec::{CodecError, Reader, put_varint};
 const VERSION: u8 = 1;
 
 /// How far one range was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeqEntry {
     /// The last hash of the range; the first follows the range before it.
     pub end: u32,
@@ -38,11 +39,6 @@ impl Seq {
     /// The sum of the positions.
     pub fn sum(&self) -> u64 {
         self.0.iter().map(|entry| entry.position).sum()
-    }
-
-    /// The position to resume at in the copy `shard`, epoch `epoch`; 0 when the vector does not know the copy.
-    pub fn position_in(&self, shard: u64, epoch: u64) -> u64 {
-        self.0.iter().find(|e| e.shard == shard && e.epoch == epoch).map_or(0, |e| e.position)
     }
 
     /// Reads a text made by `Display`.
@@ -113,11 +109,8 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_copy_starts_at_zero() {
+    fn the_number_in_front_is_for_human_eyes() {
         let seq = Seq(vec![SeqEntry { end: u32::MAX, shard: 7, epoch: 2, position: 9 }]);
-        assert_eq!(seq.position_in(7, 2), 9);
-        assert_eq!(seq.position_in(8, 2), 0);
-        assert_eq!(seq.position_in(7, 3), 0);
         assert!(seq.to_string().starts_with("9-"));
     }
 

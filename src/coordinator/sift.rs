@@ -11,6 +11,7 @@ use futures_util::future::try_join_all;
 
 use crate::coordinator::database::Database;
 use crate::coordinator::error::ReadError;
+use crate::coordinator::range_copy::RangeCopy;
 use crate::document::collate::Collator;
 use crate::document::id::DocId;
 use crate::document::selector::Selector;
@@ -127,7 +128,11 @@ impl Lane {
             let (descending, selector, collator) = (query.descending, Arc::clone(&query.selector), &query.collator);
             let (from, to) = (start.clone(), end.clone());
             let sift = Sift { start: from, end: to, descending, selector, collator: collator.clone(), limit };
-            let page = database.copy_of(self.range).await?.sift(sift).await?;
+            let on_copy = |copy: RangeCopy| {
+                let sift = sift.clone();
+                async move { copy.sift(sift).await }
+            };
+            let page = database.on_one(self.range, on_copy).await?;
             self.rows = page.rows.into();
             if let Some(first) = self.rows.front_mut() {
                 first.examined += std::mem::take(&mut self.examined);

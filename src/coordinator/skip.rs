@@ -8,6 +8,7 @@ use futures_util::future::try_join_all;
 
 use crate::coordinator::database::Database;
 use crate::coordinator::error::ReadError;
+use crate::coordinator::range_copy::RangeCopy;
 use crate::coordinator::scan::{AllDocsQuery, DocSource};
 use crate::coordinator::span::Span;
 use crate::limits;
@@ -46,7 +47,11 @@ impl Database {
                 break;
             }
             let (start, end) = (span.low.clone(), span.high.clone());
-            let found = self.copy_of(range).await?.select(start, end, direction, low + width / 2).await?;
+            let select = |copy: RangeCopy| {
+                let (start, end) = (start.clone(), end.clone());
+                async move { copy.select(start, end, direction, low + width / 2).await }
+            };
+            let found = self.on_one(range, select).await?;
             let Some(id) = found else { break };
             let counts = self.counts(&ranges, &span.up_to(&id, query.descending)).await?;
             let before = counts.iter().sum::<u64>();
@@ -61,10 +66,7 @@ impl Database {
     }
 
     async fn counts(&self, ranges: &[usize], span: &Span) -> Result<Vec<u64>, ReadError> {
-        let count = |range: usize| async move {
-            let copy = self.copy_of(range).await?;
-            copy.count(span.low.clone(), span.high.clone()).await
-        };
-        Ok(try_join_all(ranges.iter().map(|range| count(*range))).await?)
+        let count = |copy: RangeCopy| async move { copy.count(span.low.clone(), span.high.clone()).await };
+        Ok(try_join_all(ranges.iter().map(|range| self.on_one(*range, count))).await?)
     }
 }

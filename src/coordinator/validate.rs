@@ -9,8 +9,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::coordinator::database::Database;
-use crate::coordinator::error::{ReadError, WriteError};
+use crate::coordinator::error::WriteError;
 use crate::document::json::{self, Object, Value};
 use crate::document::render::{RenderOptions, StoredRevision, render};
 use crate::document::rev_tree::RevPath;
@@ -18,11 +20,10 @@ use crate::document::revision::{RevHash, Revision};
 use crate::limits;
 use crate::observe::metrics::{Counter, Histogram};
 use crate::script::{Arguments, Program, Verdict};
-use crate::shard::{self, Basis, Conflict, Edit, EditAttachment, EditOp, Fetched, ShardError, Want};
-use crate::storage::StorageError;
+use crate::shard::{self, Basis, Conflict, Edit, EditAttachment, EditOp, Fetched, ShardCopy, ShardError, Want};
 
 /// Who writes: what validation functions see of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caller {
     /// The name; `None` for an anonymous caller.
     pub name: Option<String>,
@@ -40,8 +41,13 @@ impl Caller {
 type Checked = Result<Basis, WriteError>;
 
 impl Database {
-    /// Checks the edits of one range: for each what its check rests on, or why it is refused.
-    pub(super) async fn validate(&self, edits: &[&Edit], caller: &Caller) -> Result<Vec<Checked>, ShardError> {
+    /// Checks edits against the copy that judges them: for each what its check rests on, or why it is refused.
+    pub(super) async fn validate(
+        &self,
+        copy: &ShardCopy,
+        edits: &[&Edit],
+        caller: &Caller,
+    ) -> Result<Vec<Checked>, ShardError> {
         let programs = self.validators().await?;
         let concerned = |edit: &Edit| if edit.id.is_design() { !edit.deleted } else { !programs.is_empty() };
         let concerned: Vec<usize> = (0..edits.len()).filter(|at| concerned(edits[*at])).collect();
@@ -50,11 +56,11 @@ impl Database {
             return Ok(out);
         }
         let wants = concerned.iter().map(|at| (edits[*at].id.clone(), want(edits[*at]))).collect();
-        let found = self.fetch_many(wants).await.map_err(unread)?;
+        let found = copy.fetch(wants).await?;
         let mut asked: Vec<(usize, Arc<Arguments>)> = Vec::new();
         for (at, fetched) in concerned.into_iter().zip(found) {
             let edit = edits[at];
-            out[at] = match self.compare(edit, fetched).await? {
+            out[at] = match compare(copy, edit, fetched).await? {
                 Compared::Conflict => Err(WriteError::Conflict),
                 Compared::Known => Ok(Basis::Any),
                 Compared::With { .. } if edit.id.is_design() => {
@@ -99,36 +105,6 @@ impl Database {
         }
     }
 
-    /// What an edit is compared with.
-    async fn compare(&self, edit: &Edit, fetched: Option<Fetched>) -> Result<Compared, ShardError> {
-        let empty = || Fetched { tree: Default::default(), local_seq: 0, found: Vec::new() };
-        let Fetched { tree, found, .. } = fetched.unwrap_or_else(empty);
-        let path = match &edit.op {
-            EditOp::Interactive { parent } => {
-                return Ok(match shard::parent_of(&tree, parent.as_ref(), edit.deleted) {
-                    Err(Conflict) => Compared::Conflict,
-                    Ok(_) => {
-                        let old = found.into_iter().next().and_then(|(_, stored)| stored).filter(|_| parent.is_some());
-                        let old = old.map(|old| (tree.path_to(&old.rev), old));
-                        Compared::With { basis: Basis::Any, old }
-                    }
-                });
-            }
-            EditOp::Merge { path } => path,
-        };
-        if tree.get(&path.head()).is_some_and(|data| data.is_some()) {
-            return Ok(Compared::Known);
-        }
-        let ancestor = shard::ancestor_of(&tree, path);
-        let mut old = None;
-        if let Some(rev) = &ancestor {
-            let fetched = self.fetch(&edit.id, Want::Revision(rev.clone())).await.map_err(unread)?;
-            let stored = fetched.and_then(|f| f.found.into_iter().next()).and_then(|(_, stored)| stored);
-            old = stored.map(|old| (tree.path_to(rev), old));
-        }
-        Ok(Compared::With { basis: Basis::Ancestor(ancestor), old })
-    }
-
     fn arguments(&self, edit: &Edit, old: Option<(Option<RevPath>, StoredRevision)>, caller: &Caller) -> Arguments {
         let new = new_document(edit, old.as_ref().map(|(_, old)| old));
         let old = old.map_or_else(
@@ -143,6 +119,36 @@ impl Database {
     }
 }
 
+/// What an edit is compared with.
+async fn compare(copy: &ShardCopy, edit: &Edit, fetched: Option<Fetched>) -> Result<Compared, ShardError> {
+    let empty = || Fetched { tree: Default::default(), local_seq: 0, found: Vec::new() };
+    let Fetched { tree, found, .. } = fetched.unwrap_or_else(empty);
+    let path = match &edit.op {
+        EditOp::Interactive { parent } => {
+            return Ok(match shard::parent_of(&tree, parent.as_ref(), edit.deleted) {
+                Err(Conflict) => Compared::Conflict,
+                Ok(_) => {
+                    let old = found.into_iter().next().and_then(|(_, stored)| stored).filter(|_| parent.is_some());
+                    let old = old.map(|old| (tree.path_to(&old.rev), old));
+                    Compared::With { basis: Basis::Any, old }
+                }
+            });
+        }
+        EditOp::Merge { path } => path,
+    };
+    if tree.get(&path.head()).is_some_and(|data| data.is_some()) {
+        return Ok(Compared::Known);
+    }
+    let ancestor = shard::ancestor_of(&tree, path);
+    let mut old = None;
+    if let Some(rev) = &ancestor {
+        let fetched = copy.fetch(vec![(edit.id.clone(), Want::Revision(rev.clone()))]).await?.pop().flatten();
+        let stored = fetched.and_then(|f| f.found.into_iter().next()).and_then(|(_, stored)| stored);
+        old = stored.map(|old| (tree.path_to(rev), old));
+    }
+    Ok(Compared::With { basis: Basis::Ancestor(ancestor), old })
+}
+
 enum Compared {
     /// The edit is outdated.
     Conflict,
@@ -153,14 +159,6 @@ enum Compared {
         /// With its history.
         old: Option<(Option<RevPath>, StoredRevision)>,
     },
-}
-
-fn unread(error: ReadError) -> ShardError {
-    match error {
-        ReadError::DatabaseGone => ShardError::Dropped,
-        ReadError::DamagedAttachment { name } => StorageError::Corrupt(format!("attachment {name}")).into(),
-        ReadError::Unavailable(error) => error,
-    }
 }
 
 fn want(edit: &Edit) -> Want {

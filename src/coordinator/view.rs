@@ -9,9 +9,12 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 
+use crate::coordinator::copies::no_answer;
 use crate::coordinator::database::Database;
 use crate::coordinator::design::DesignLookupError;
 use crate::coordinator::error::ReadError;
+use crate::coordinator::message::Standing;
+use crate::coordinator::range_copy::{CopyView, RangeCopy, is_away};
 use crate::coordinator::read::{RowDoc, conflicts};
 use crate::coordinator::sift::share;
 use crate::coordinator::view_groups::GroupLane;
@@ -189,22 +192,70 @@ impl Database {
 }
 
 impl DatabaseView {
-    /// The view on each range that `partition` can be in.
-    pub(super) async fn indexes(&self, partition: Option<&str>) -> Result<Vec<ViewIndex>, ShardError> {
-        let ranges = match partition {
+    /// The ranges that a query of `partition` reads.
+    fn ranges(&self, partition: Option<&str>) -> Vec<usize> {
+        match partition {
             Some(name) => vec![self.database.map.index_of_partition(name)],
             None => (0..self.database.map.q as usize).collect(),
-        };
-        let (indexes, all) = (&self.database.context.indexes, self.database.map.ranges());
-        let view = |at: usize| {
-            let (range, design) = (all[at].to_string(), self.program.id().as_str().to_owned());
-            let owner = Owner { database: self.database.name.clone(), design, range };
-            async move {
-                let copy = self.database.copy_of(at).await?;
-                Ok::<_, ShardError>(indexes.view(copy, &self.definition, &self.mapper, owner))
+        }
+    }
+
+    /// The view on a copy.
+    pub(super) fn on(&self, range: usize, copy: RangeCopy) -> CopyView {
+        match copy {
+            RangeCopy::Own(copy) => {
+                let owner = Owner {
+                    database: self.database.name.clone(),
+                    design: self.program.id().as_str().to_owned(),
+                    range: self.database.map.range(range as u32).to_string(),
+                };
+                CopyView::Own(self.database.context.indexes.view(&copy.shard, &self.definition, &self.mapper, owner))
             }
-        };
-        try_join_all(ranges.into_iter().map(view)).await
+            RangeCopy::Remote(copy) => {
+                let (program, signature) = (self.program.clone(), self.definition.signature);
+                CopyView::Remote { copy, program, signature }
+            }
+        }
+    }
+
+    /// The view on the copies that this node holds.
+    pub(super) async fn own_indexes(&self) -> Result<Vec<ViewIndex>, ShardError> {
+        let mut out = Vec::new();
+        for range in 0..self.database.map.q as usize {
+            if let Some(copy) = self.database.own_copy(range).await?
+                && let CopyView::Own(index) = self.on(range, RangeCopy::Own(copy.clone()))
+            {
+                out.push(index);
+            }
+        }
+        Ok(out)
+    }
+
+    /// The view on one copy of a range, as up to date as `update` wants it.
+    pub(super) async fn seat(&self, range: usize, update: Update) -> Result<Seat, IndexError> {
+        let mut failed = IndexError::Shard(ShardError::NoCopy { copies: self.database.copies_of(range) });
+        for copy in self.database.readers(range).await? {
+            match self.seat_on(range, copy, update).await {
+                Err(IndexError::Shard(error)) if is_away(&error) && !self.database.is_alone(range) => {
+                    if let IndexError::Shard(before) = failed {
+                        failed = IndexError::Shard(no_answer(before, error));
+                    }
+                }
+                done => return done,
+            }
+        }
+        Err(failed)
+    }
+
+    async fn seat_on(&self, range: usize, copy: RangeCopy, update: Update) -> Result<Seat, IndexError> {
+        let view = self.on(range, copy.clone());
+        match update {
+            Update::Before => view.update().await?,
+            Update::After => view.update_later().await?,
+            Update::Never => {}
+        }
+        let ((header, is_building), standing) = (view.header().await?, copy.standing().await?);
+        Ok(Seat { view, header, is_building, standing })
     }
 
     /// Brings the view up to date as the query wants it, and tells what it has then.
@@ -223,26 +274,21 @@ impl DatabaseView {
         {
             return Err(ViewError::ImpossibleRange { descending });
         }
-        let indexes = self.indexes(query.partition.as_deref()).await?;
-        match query.update {
-            Update::Before => drop(try_join_all(indexes.iter().map(ViewIndex::update)).await?),
-            Update::After => indexes.iter().for_each(ViewIndex::update_later),
-            Update::Never => {}
-        }
-        let headers = try_join_all(indexes.iter().map(ViewIndex::header)).await?;
+        let ranges = self.ranges(query.partition.as_deref());
+        let seats = try_join_all(ranges.iter().map(|range| self.seat(*range, query.update))).await?;
         let prefix = partition_prefix(query.partition.as_deref());
         let spans = self.spans(&query, &prefix);
         let before = spans.before;
         let mut rows = ViewRows {
             total_rows: 0,
             offset: 0,
-            headers,
+            seats,
+            ranges,
             prefix: prefix.len(),
             spans: spans.places,
             batch: query.likely,
             lanes: Vec::new(),
             group_lanes: Vec::new(),
-            indexes,
             left: query.limit,
             skip: query.skip,
             view: self,
@@ -286,6 +332,14 @@ struct Spans {
     before: Places,
 }
 
+/// The view on the copy of a range that is read.
+pub(super) struct Seat {
+    pub view: CopyView,
+    pub header: Header,
+    pub is_building: bool,
+    pub standing: Standing,
+}
+
 /// The rows of one range.
 struct Lane {
     rows: VecDeque<Row>,
@@ -300,14 +354,15 @@ pub struct ViewRows {
     pub offset: u64,
     pub(super) view: DatabaseView,
     pub(super) query: ViewQuery,
-    headers: Vec<Header>,
+    /// The copies read, one for each of the ranges.
+    pub(super) seats: Vec<Seat>,
+    pub(super) ranges: Vec<usize>,
     /// Bytes of the partition in places.
     pub(super) prefix: usize,
-    pub(super) indexes: Vec<ViewIndex>,
     spans: VecDeque<VecDeque<Places>>,
     /// Rows to read next, of all ranges together.
     batch: usize,
-    /// One per index, for the span being read.
+    /// One per range, for the span being read.
     lanes: Vec<Lane>,
     pub(super) group_lanes: Vec<GroupLane>,
     pub(super) skip: u64,
@@ -319,12 +374,13 @@ pub struct ViewRows {
 impl ViewRows {
     /// The sequence that the view had reached, as positions of the ranges read.
     pub fn positions(&self) -> Vec<u64> {
-        self.headers.iter().map(|header| header.position).collect()
+        self.seats.iter().map(|seat| seat.header.position).collect()
     }
 
     /// The sequence that the view had reached, as the changes feed names it; only where all ranges are read.
     pub fn update_seq(&self) -> String {
-        self.view.database.seq_at(self.positions()).to_string()
+        let reached = self.seats.iter().map(|seat| Standing { position: seat.header.position, ..seat.standing });
+        self.view.database.seq_at(reached).to_string()
     }
 
     /// Whether the query asks for [`ViewRows::update_seq`].
@@ -349,11 +405,11 @@ impl ViewRows {
 
     async fn tell_totals(&mut self, before: Places, prefix: &[u8]) -> Result<(), ViewError> {
         let count = |places: Places| {
-            let counts = self.indexes.iter().map(move |index| index.count(places.clone()));
-            async move { Ok::<u64, ShardError>(try_join_all(counts).await?.into_iter().sum()) }
+            let counts = self.seats.iter().map(move |seat| seat.view.count(places.clone()));
+            async move { Ok::<u64, IndexError>(try_join_all(counts).await?.into_iter().sum()) }
         };
         self.total_rows = match prefix.is_empty() {
-            true => self.headers.iter().map(|header| header.rows).sum(),
+            true => self.seats.iter().map(|seat| seat.header.rows).sum(),
             false => count(Places::all(prefix)).await?,
         };
         let before = count(before).await?;
@@ -405,9 +461,9 @@ impl ViewRows {
     /// Goes on to the next of several keys; false when there is none.
     pub(super) fn next_span(&mut self) -> bool {
         let Some(places) = self.spans.pop_front() else { return false };
-        let lane = |_: &ViewIndex| Lane { rows: VecDeque::new(), rest: places.clone() };
-        self.lanes = self.indexes.iter().map(lane).collect();
-        self.group_lanes = self.indexes.iter().map(|_| GroupLane::new(places.clone())).collect();
+        let lane = |_: &Seat| Lane { rows: VecDeque::new(), rest: places.clone() };
+        self.lanes = self.seats.iter().map(lane).collect();
+        self.group_lanes = self.seats.iter().map(|_| GroupLane::new(places.clone())).collect();
         true
     }
 
@@ -435,6 +491,16 @@ impl ViewRows {
 
     /// Reads a page into each lane that ran empty.
     async fn fill(&mut self) -> Result<(), ViewError> {
+        for _ in 0..limits::COPIES_TRIED {
+            self.fill_once().await?;
+            if self.lanes.iter().all(|lane| !lane.rows.is_empty() || lane.rest.is_empty()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn fill_once(&mut self) -> Result<(), ViewError> {
         let direction = if self.query.descending { Direction::Reverse } else { Direction::Forward };
         let limit = match self.query.grouping {
             Some(_) => limits::STEP_ROWS,
@@ -446,13 +512,27 @@ impl ViewRows {
                 batch
             }
         };
-        let empty = self.lanes.iter_mut().zip(&self.indexes).filter(|(lane, _)| lane.rows.is_empty());
-        let reads = empty.filter(|(lane, _)| !lane.rest.is_empty()).map(|(lane, index)| async move {
-            let page = index.rows(std::mem::take(&mut lane.rest), direction, limit).await?;
-            (lane.rows, lane.rest) = (page.rows.into(), page.rest);
-            Ok::<(), ShardError>(())
+        let empty = self.lanes.iter_mut().zip(&self.seats).enumerate().filter(|(_, (lane, _))| lane.rows.is_empty());
+        let reads = empty.filter(|(_, (lane, _))| !lane.rest.is_empty()).map(|(at, (lane, seat))| async move {
+            let places = std::mem::take(&mut lane.rest);
+            match seat.view.rows(places.clone(), direction, limit).await {
+                Ok(page) => (lane.rows, lane.rest) = (page.rows.into(), page.rest),
+                Err(IndexError::Shard(error)) if is_away(&error) => {
+                    lane.rest = places;
+                    return Ok(Some((at, error)));
+                }
+                Err(error) => return Err(error),
+            }
+            Ok(None)
         });
-        try_join_all(reads).await?;
+        let lost: Vec<_> = try_join_all(reads).await?.into_iter().flatten().collect();
+        for (at, error) in lost {
+            if self.view.database.copies_of(self.ranges[at]) == 1 {
+                return Err(error.into());
+            }
+            // Places are the same on every copy: another one goes on where this one ended.
+            self.seats[at] = self.view.seat(self.ranges[at], self.query.update).await?;
+        }
         Ok(())
     }
 
@@ -460,7 +540,7 @@ impl ViewRows {
         let wanted: Vec<(DocId, Option<Revision>)> = rows.iter().map(linked).collect();
         let want =
             |(id, rev): &(DocId, Option<Revision>)| (id.clone(), rev.clone().map_or(Want::Winner, Want::Revision));
-        let found = self.view.database.fetch_many(wanted.iter().map(want).collect()).await?;
+        let found = self.view.database.fetch_many(wanted.iter().map(want).collect(), Some(1)).await?;
         let doc = |(id, rev): (DocId, Option<Revision>), fetched: Option<Fetched>| {
             let mut fetched = fetched?;
             let (_, stored) = fetched.found.pop()?;

@@ -85,9 +85,10 @@ impl ViewRows {
         let wanted = usize::try_from(self.skip.saturating_add(self.left)).unwrap_or(usize::MAX);
         // Every range may have a part of every group.
         let limit = share(wanted, 1).min(limits::GROUPS_PER_PAGE);
-        let empty = self.group_lanes.iter_mut().zip(&self.indexes).filter(|(lane, _)| lane.groups.is_empty());
-        let reads = empty.filter(|(lane, _)| !lane.rest.is_empty()).map(|(lane, index)| async move {
-            let page = index.groups(by.clone(), std::mem::take(&mut lane.rest), limit).await?;
+        let empty = self.group_lanes.iter_mut().zip(&self.seats).filter(|(lane, _)| lane.groups.is_empty());
+        let collator = &self.view.collator;
+        let reads = empty.filter(|(lane, _)| !lane.rest.is_empty()).map(|(lane, seat)| async move {
+            let page = seat.view.groups(by.clone(), std::mem::take(&mut lane.rest), limit, collator).await?;
             (lane.groups, lane.rest) = (page.groups.into(), page.rest);
             Ok::<(), ViewError>(())
         });

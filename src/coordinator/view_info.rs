@@ -6,10 +6,11 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 
 use crate::coordinator::database::Database;
-use crate::coordinator::view::ViewError;
+use crate::coordinator::range_copy::RangeCopy;
+use crate::coordinator::view::{Update, ViewError};
 use crate::document::id::DocId;
 use crate::document::json::Value;
-use crate::index::{Definition, Header, ViewIndex};
+use crate::index::{Definition, Header};
 
 /// What `_info` tells of the views of a design document.
 #[derive(Clone, Debug, Default)]
@@ -46,18 +47,17 @@ impl Database {
         for (_, definition) in Definition::all(program.body(), self.map.partitioned) {
             views.insert(definition.signature, definition);
         }
-        let copies = self.all_copies().await?;
-        let seqs: u64 = try_join_all(copies.iter().map(|copy| copy.info())).await?.iter().map(|i| i.update_seq).sum();
+        let seqs = self.update_seq().await?.sum();
         let mut least: Option<(u64, u64)> = None;
         for (_, definition) in views {
-            let indexes = self.view_of(&program, Arc::new(definition)).indexes(None).await?;
-            let headers = try_join_all(indexes.iter().map(ViewIndex::header)).await?;
-            let sum = |pick: fn(&Header) -> u64| headers.iter().map(pick).sum::<u64>();
+            let view = self.view_of(&program, Arc::new(definition));
+            let seats = try_join_all((0..self.map.q as usize).map(|range| view.seat(range, Update::Never))).await?;
+            let sum = |pick: fn(&Header) -> u64| seats.iter().map(|seat| pick(&seat.header)).sum::<u64>();
             let reached = (sum(|header| header.position), sum(|header| header.purge_position));
             least = Some(least.map_or(reached, |least| least.min(reached)));
             info.active += sum(|header| header.active);
             info.external += sum(|header| header.external);
-            info.updating |= indexes.iter().any(ViewIndex::is_building);
+            info.updating |= seats.iter().any(|seat| seat.is_building);
         }
         (info.update_seq, info.purge_seq) = least.unwrap_or((seqs, 0));
         info.pending = seqs.saturating_sub(info.update_seq);
@@ -80,8 +80,17 @@ impl Database {
                 }
             }
         }
-        for copy in self.all_copies().await? {
-            self.context.indexes.clean_up(copy, &keep).await?;
+        for range in 0..self.map.q as usize {
+            for copy in self.judges(range).await? {
+                match copy {
+                    RangeCopy::Own(copy) => self.context.indexes.clean_up(&copy.shard, &keep).await?,
+                    RangeCopy::Remote(copy) => {
+                        if let Err(error) = copy.keep_views(keep.iter().map(|view| view.0).collect()).await {
+                            tracing::info!(%error, database = self.name, "a copy's views are not cleaned up");
+                        }
+                    }
+                }
+            }
         }
         Ok(())
     }

@@ -25,14 +25,14 @@ impl Database {
 
     /// The view that answers queries of `view`, which is `name` of its design document: itself, or the one before it.
     pub(super) async fn serving(self: &Arc<Self>, view: DatabaseView, name: &str) -> Result<DatabaseView, ViewError> {
-        let indexes = view.indexes(None).await?;
+        let indexes = view.own_indexes().await?;
         let ready = try_join_all(indexes.iter().map(ViewIndex::is_ready)).await?;
         if ready.into_iter().all(|ready| ready) {
             return Ok(view);
         }
         let reached = reached(&indexes).await?;
         for before in self.before(view.program.id(), name, &view.definition).await? {
-            if self::reached(&before.indexes(None).await?).await? > reached {
+            if self::reached(&before.own_indexes().await?).await? > reached {
                 indexes.iter().for_each(ViewIndex::update_later);
                 return Ok(before);
             }

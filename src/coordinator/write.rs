@@ -12,7 +12,7 @@ use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use crate::coordinator::attachment::{Staged, StagedAll};
 use crate::coordinator::database::Database;
 use crate::coordinator::error::WriteError;
-use crate::coordinator::quorum::{Tally, Written, majority};
+use crate::coordinator::quorum::Written;
 use crate::coordinator::read::local_rev;
 use crate::coordinator::validate::Caller;
 use crate::document::draft::{Draft, DraftData, DraftError, DraftErrorKind, PreparedBody};
@@ -22,9 +22,9 @@ use crate::document::rev_tree::{RevPath, RevValue};
 use crate::document::revision::{RevHash, Revision};
 use crate::limits;
 use crate::observe::metrics::Counter;
-use crate::shard::{Basis, Edit, EditAttachment, EditError, EditOp, Fetched, LocalDocument, ShardError, Want};
+use crate::shard::{Edit, EditAttachment, EditOp, Fetched, LocalDocument, Want};
 use crate::storage::{Hold, StorageError};
-use crate::world::buggify::{Mutation, mutated, sometimes};
+use crate::world::buggify::{Mutation, mutated};
 
 /// How the documents of one request are to be written.
 #[derive(Clone, Debug)]
@@ -59,8 +59,10 @@ pub struct WriteRequest {
 pub struct WriteDone {
     /// The revision it has now; `0-N` for a local document.
     pub rev: Revision,
-    /// How many copies hold it.
+    /// Whether as many copies hold it as were asked for.
     pub written: Written,
+    /// How many copies were known to hold it when that was certain.
+    pub copies: u32,
 }
 
 /// A checked document whose attachments are staged.
@@ -69,6 +71,15 @@ pub(super) struct Plan {
     pub change: Change,
     /// What keeps the bytes of its uploads until the edit was judged.
     pub holds: Vec<Hold>,
+    /// The node that its uploads went to; `None` without any.
+    pub source: Option<Arc<str>>,
+}
+
+impl Plan {
+    /// For an edit whose uploads, if any, are on `source`.
+    pub fn edit(edit: Edit, source: Option<Arc<str>>) -> Plan {
+        Plan { id: edit.id.clone(), change: Change::Edit(edit), holds: Vec::new(), source }
+    }
 }
 
 /// What is to be done with a document.
@@ -78,7 +89,8 @@ pub(super) enum Change {
     LocalDelete,
 }
 
-type Outcome = Result<WriteDone, WriteError>;
+/// What became of one document.
+pub(super) type Outcome = Result<WriteDone, WriteError>;
 
 impl Database {
     /// Writes documents in request order; ranges are written concurrently.
@@ -170,7 +182,7 @@ impl Database {
         let has_stub = |r: &&WriteRequest| r.draft.attachments.iter().any(|a| a.data == DraftData::Stub);
         let with_stubs: Vec<&WriteRequest> = requests.iter().filter(|r| !r.id.is_local()).filter(has_stub).collect();
         let want = |r: &&WriteRequest| (r.id.clone(), stub_source(&r.draft, options));
-        let sources = self.fetch_many(with_stubs.iter().map(want).collect()).await?;
+        let sources = self.fetch_many(with_stubs.iter().map(want).collect(), None).await?;
         for (request, source) in with_stubs.into_iter().zip(sources) {
             if let Some(name) = missing_stub(&request.draft, options, source.as_ref()) {
                 return Err(WriteError::MissingStub { id: request.id.clone(), name });
@@ -190,7 +202,7 @@ impl Database {
                     Change::LocalPut(LocalDocument { rev, body: body.text.clone() })
                 }
             };
-            return Ok(Plan { id, change, holds: Vec::new() });
+            return Ok(Plan { id, change, holds: Vec::new(), source: None });
         }
         let Draft { rev, revisions, deleted, attachments, .. } = draft;
         let op = match (new_edits, revisions, rev) {
@@ -199,9 +211,9 @@ impl Database {
             (false, None, Some(rev)) => EditOp::Merge { path: RevPath::single(rev) },
             (false, None, None) => return Err(WriteError::RevisionRequired),
         };
-        let StagedAll { attachments, holds } = self.stage_all(&id, attachments, follows).await?;
+        let StagedAll { attachments, holds, source } = self.stage_all(&id, attachments, follows).await?;
         let edit = Edit { id: id.clone(), op, deleted, body, attachments, revs_limit: self.revs_limit() };
-        Ok(Plan { id, change: Change::Edit(edit), holds })
+        Ok(Plan { id, change: Change::Edit(edit), holds, source })
     }
 
     /// Sends the changes to their ranges and answers in the order of the plans.
@@ -210,8 +222,12 @@ impl Database {
         let mut local = Vec::new();
         let mut outcomes: BTreeMap<usize, Outcome> = BTreeMap::new();
         let (mut until_judged, mut fresh) = (Vec::new(), Vec::new());
-        for (at, Plan { id, change, holds }) in plans.into_iter().enumerate() {
+        let mut sources: BTreeMap<usize, Arc<str>> = BTreeMap::new();
+        for (at, Plan { id, change, holds, source }) in plans.into_iter().enumerate() {
             until_judged.extend(holds);
+            if let Some(source) = source {
+                sources.insert(self.map.index_of(&id), source);
+            }
             match change {
                 Change::Edit(edit) if matches!(&edit.op, EditOp::Interactive { parent: None }) => {
                     fresh.push(at);
@@ -221,7 +237,9 @@ impl Database {
                 change => local.push((at, id, change)),
             }
         }
-        let ranges = edits.into_iter().map(|(range, edits)| self.apply_to_range(range, edits, options));
+        let (sources, own) = (&sources, &self.context.node);
+        let to_range = |(range, edits)| self.apply_to_range(range, edits, options, sources.get(&range).unwrap_or(own));
+        let ranges = edits.into_iter().map(to_range);
         outcomes.extend(join_all(ranges).await.into_iter().flatten());
         drop(until_judged);
         let locals = local.len() as u64;
@@ -253,114 +271,30 @@ impl Database {
         range: usize,
         edits: Vec<(usize, Edit)>,
         options: &WriteOptions,
+        source: &Arc<str>,
     ) -> Vec<(usize, Outcome)> {
         let mut outcomes = Vec::with_capacity(edits.len());
         let mut edits = edits.into_iter().peekable();
         while edits.peek().is_some() {
-            let mut step: Vec<(usize, Edit)> = edits.by_ref().take(limits::EDITS_PER_STEP).collect();
-            for attempt in 1..=limits::VALIDATION_ATTEMPTS {
-                if attempt > 1 {
-                    sometimes("write: validated again because the document changed");
-                }
-                let places: Vec<usize> = step.iter().map(|(at, _)| *at).collect();
-                let again = attempt < limits::VALIDATION_ATTEMPTS;
-                step = match self.apply_step(range, step, options, again, &mut outcomes).await {
-                    Ok(step) => step,
-                    Err(error) => {
-                        outcomes.extend(places.into_iter().map(|at| (at, Err(error.clone().into()))));
-                        Vec::new()
-                    }
-                };
-                if step.is_empty() {
-                    break;
-                }
-            }
+            let (places, step): (Vec<usize>, Vec<Edit>) = edits.by_ref().take(limits::EDITS_PER_STEP).unzip();
+            outcomes.extend(places.into_iter().zip(self.settle(range, step, options, source).await));
         }
         outcomes
     }
 
-    /// Validates and judges; answers those to be validated anew, if there is another time (`again`).
-    async fn apply_step(
-        &self,
-        range: usize,
-        step: Vec<(usize, Edit)>,
-        options: &WriteOptions,
-        again: bool,
-        outcomes: &mut Vec<(usize, Outcome)>,
-    ) -> Result<Vec<(usize, Edit)>, ShardError> {
-        let copy = self.copy_of(range).await?;
-        let refs: Vec<&Edit> = step.iter().map(|(_, edit)| edit).collect();
-        let checked = self.validate(&refs, &options.caller).await?;
-        let mut accepted: Vec<(usize, (Edit, Basis))> = Vec::with_capacity(step.len());
-        for ((at, edit), checked) in step.into_iter().zip(checked) {
-            match checked {
-                Ok(basis) => accepted.push((at, (edit, basis))),
-                Err(error) => outcomes.push((at, Err(error))),
-            }
-        }
-        if accepted.is_empty() {
-            return Ok(Vec::new());
-        }
-        // Only edits with a basis of their own can come back; the copies share their bodies.
-        let with_basis = accepted.iter().filter(|(_, (_, basis))| *basis != Basis::Any);
-        let mut kept: BTreeMap<usize, Edit> = with_basis.map(|(at, (edit, _))| (*at, edit.clone())).collect();
-        let (places, edits): (Vec<usize>, Vec<(Edit, Basis)>) = accepted.into_iter().unzip();
-        let results = match copy.edit_validated(edits).await {
-            Ok(results) => results,
-            Err(error) => {
-                outcomes.extend(places.into_iter().map(|at| (at, Err(error.clone().into()))));
-                return Ok(Vec::new());
-            }
-        };
-        assert_eq!(results.len(), places.len(), "one result per edit");
-        let mut changed = Vec::new();
-        for (at, result) in places.into_iter().zip(results) {
-            match (result, kept.remove(&at)) {
-                (Err(EditError::BasisChanged), Some(edit)) if again => changed.push((at, edit)),
-                (result, _) => outcomes.push((at, self.outcome(result, options.w))),
-            }
-        }
-        Ok(changed)
-    }
-
-    fn outcome(&self, result: Result<Revision, EditError>, w: Option<u32>) -> Outcome {
-        match result {
-            Ok(rev) => Ok(WriteDone { rev, written: self.held_by_one_copy(w) }),
-            // A basis that changes again and again is one that others write to.
-            Err(EditError::Conflict | EditError::BasisChanged) => Err(WriteError::Conflict),
-            Err(EditError::MissingStub { id, name }) => Err(WriteError::MissingStub { id, name }),
-            Err(EditError::UploadGone { name }) => Err(WriteError::UploadGone { name }),
-            Err(EditError::NoRoom) => Err(StorageError::NoRoom.into()),
-        }
-    }
-
     async fn apply_local(&self, id: &DocId, change: Change, w: Option<u32>) -> Outcome {
-        let copy = self.copy_of(self.map.index_of(id)).await?;
-        let number = match change {
-            Change::LocalPut(document) => {
-                let number = document.rev;
-                copy.local_put(id, document).await?;
-                number
-            }
-            Change::LocalDelete | Change::Edit(_) => {
-                copy.local_delete(id).await?;
-                0
-            }
+        let document = match change {
+            Change::LocalPut(document) => Some(document),
+            Change::LocalDelete | Change::Edit(_) => None,
         };
-        Ok(WriteDone { rev: local_rev(number), written: self.held_by_one_copy(w) })
-    }
-
-    /// What a write reports that the only copy holds.
-    fn held_by_one_copy(&self, w: Option<u32>) -> Written {
-        let mut tally = Tally::new(1, w.unwrap_or_else(|| majority(self.map.n)));
-        tally.done();
-        tally.written().unwrap_or(Written::Accepted)
+        let number = document.as_ref().map_or(0, |document| document.rev);
+        let (written, copies) = self.set_local(id, document, w).await?;
+        Ok(WriteDone { rev: local_rev(number), written, copies })
     }
 
     /// [`Database::apply`] for one edit.
-    pub(super) async fn apply_edit(&self, edit: Edit, options: WriteOptions) -> Outcome {
-        let plan = Plan { id: edit.id.clone(), change: Change::Edit(edit), holds: Vec::new() };
-        let mut outcomes = self.apply(vec![plan], &options).await;
+    pub(super) async fn apply_edit(&self, edit: Edit, source: Option<Arc<str>>, options: WriteOptions) -> Outcome {
+        let mut outcomes = self.apply(vec![Plan::edit(edit, source)], &options).await;
         // Invariant: `apply` answers once per plan.
         outcomes.pop().expect("one outcome")
     }
@@ -385,7 +319,7 @@ impl Database {
         let op = EditOp::Interactive { parent: rev };
         let revs_limit = self.revs_limit();
         let edit = Edit { id: id.clone(), op, deleted: true, body, attachments: Vec::new(), revs_limit };
-        self.apply_edit(edit, options).await
+        self.apply_edit(edit, None, options).await
     }
 
     /// Copies a document with its attachments, also from and to local documents.
@@ -414,16 +348,18 @@ impl Database {
             let change = Change::LocalPut(LocalDocument { rev, body: stored.body });
             return self.apply_local(target, change, options.w).await;
         }
-        let (mut attachments, mut _holds) = (Vec::new(), Vec::new());
+        let (mut attachments, mut _holds, mut at) = (Vec::new(), Vec::new(), None);
         for attachment in &stored.attachments {
-            _holds.push(self.copy_bytes(source, target, attachment).await?);
+            let (hold, node) = self.copy_bytes(source, target, attachment).await?;
+            _holds.push(hold);
+            at = Some(node);
             attachments.push(EditAttachment::New(attachment.clone()));
         }
         let op = EditOp::Interactive { parent: target_rev };
         let body = Arc::new(prepare_stored(stored.body)?);
         let revs_limit = self.revs_limit();
         let edit = Edit { id: target.clone(), op, deleted: stored.deleted, body, attachments, revs_limit };
-        self.apply_edit(edit, options).await
+        self.apply_edit(edit, at, options).await
     }
 }
 

@@ -8,6 +8,8 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::document::draft::{DraftError, DraftErrorKind};
 
 /// The id of a document within its database. Cheap to clone; ordered by bytes.
@@ -46,6 +48,18 @@ impl DocId {
 impl fmt::Display for DocId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl Serialize for DocId {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for DocId {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<DocId, D::Error> {
+        String::deserialize(from).map(|text| DocId::new(&text))
     }
 }
 

@@ -10,6 +10,8 @@ mod skim;
 mod tests;
 
 use num_bigint::BigInt;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use parse::parse;
 pub use skim::{Skimmed, skim};
@@ -33,6 +35,19 @@ pub enum Value {
     Array(Vec<Value>),
     /// Named members in order.
     Object(Object),
+}
+
+impl Serialize for Value {
+    /// As its text: between nodes a value must keep what no other form keeps (order, sizes of numbers).
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&String::from_utf8_lossy(&self.to_vec()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
+        parse(String::deserialize(from)?.as_bytes()).map_err(|_| D::Error::custom("no JSON text"))
+    }
 }
 
 /// The members of a JSON object: ordered, names unique.

@@ -6,6 +6,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::document::json::write_string;
 
@@ -16,7 +17,7 @@ use crate::document::revision::Revision;
 pub type BlobId = [u8; 32];
 
 /// How the bytes of an attachment are stored.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Encoding {
     /// As they are.
     Identity,
@@ -25,7 +26,7 @@ pub enum Encoding {
 }
 
 /// An attachment of a stored revision.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attachment {
     /// Unique within the document.
     pub name: String,
@@ -46,7 +47,7 @@ pub struct Attachment {
 }
 
 /// A revision with its content.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StoredRevision {
     /// Its name.
     pub rev: Revision,

@@ -9,11 +9,13 @@
 #[cfg(test)]
 mod tests;
 
+use serde::{Deserialize, Serialize};
+
 use crate::document::revision::{RevHash, Revision};
 use crate::wire::codec::{CodecError, Reader, put_bytes, put_varint};
 
 /// A revision with its ancestors as far as they are known: `start` is the generation of the first of `ids`.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RevPath {
     /// Generation of the newest revision.
     pub start: u64,

@@ -9,6 +9,8 @@ use std::fmt;
 
 use md5::{Digest, Md5};
 use num_bigint::Sign;
+use serde::de::{Error as _, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::document::json::{Object, Value};
 
@@ -30,7 +32,7 @@ pub const POS_MAX: u64 = 1 << 53;
 
 /// One revision of a document: `pos` is the generation (1 for the first), `hash` tells siblings apart.
 /// Order: generation, then hash bytes.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Revision {
     /// The generation; 0 only for local documents.
     pub pos: u64,
@@ -47,6 +49,34 @@ pub struct AttachmentDigest<'a> {
     pub content_type: &'a str,
     /// MD5 of the stored bytes (of the gzip bytes when it is stored compressed).
     pub md5: &'a [u8; 16],
+}
+
+impl Serialize for RevHash {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            RevHash::Md5(bytes) => to.serialize_bytes(bytes),
+            RevHash::Text(text) => to.serialize_str(text),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RevHash {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<RevHash, D::Error> {
+        struct Either;
+        impl Visitor<'_> for Either {
+            type Value = RevHash;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a revision's hash")
+            }
+            fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<RevHash, E> {
+                bytes.try_into().map(RevHash::Md5).map_err(|_| E::invalid_length(bytes.len(), &self))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<RevHash, E> {
+                Ok(RevHash::Text(text.into()))
+            }
+        }
+        from.deserialize_any(Either).map_err(D::Error::custom)
+    }
 }
 
 impl RevHash {

@@ -308,8 +308,16 @@ impl From<ShardError> for Problem {
             let reason = "The disk of the node is nearly full: only deletions are accepted.";
             return Problem::new(StatusCode::INSUFFICIENT_STORAGE, "insufficient_storage", reason);
         }
-        tracing::error!("a request failed below the coordinator: {error:?}");
-        Problem::unavailable("The node could not reach its data, try again.")
+        match error {
+            ShardError::NoCopy { copies } => {
+                tracing::warn!("none of {copies} copies answered");
+                Problem::internal("No DB shards could be opened.")
+            }
+            error => {
+                tracing::error!("a request failed below the coordinator: {error:?}");
+                Problem::unavailable("The node could not reach its data, try again.")
+            }
+        }
     }
 }
 
@@ -337,6 +345,7 @@ impl From<DatabaseError> for Problem {
                 let reason = format!("At least one path segment of `{name}` is too long.");
                 Problem::invalid("database_name_too_long", reason)
             }
+            DatabaseError::NoNodesInZone => Problem::internal("no_nodes_in_zone"),
             DatabaseError::NotFound => Problem::no_database(),
             DatabaseError::Unavailable(error) => error.into(),
         }
@@ -374,6 +383,9 @@ impl From<ReadError> for Problem {
             ReadError::DatabaseGone => Problem::no_database(),
             ReadError::DamagedAttachment { name } => {
                 Problem::internal(format!("Attachment {name} is damaged on this node."))
+            }
+            ReadError::TooFewCopies { answered, wanted } => {
+                Problem::unavailable(format!("{answered} of {wanted} copies answered."))
             }
             ReadError::Unavailable(error) => error.into(),
         }
@@ -420,6 +432,7 @@ impl From<SettingError> for Problem {
         match error {
             SettingError::IllegalLimit => Problem::bad_request("The limit must be a positive integer"),
             SettingError::IllegalSecurity { reason } => Problem::bad_request(reason),
+            SettingError::NoMajority { .. } => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "error", "no_majority"),
             SettingError::TooManyDocuments => Problem::bad_request("Exceeded maximum number of documents."),
             SettingError::TooManyRevisions => Problem::bad_request("Exceeded maximum number of revisions."),
             SettingError::DatabaseGone => Problem::no_database(),

@@ -10,6 +10,8 @@
 //! database. No sort key is the beginning of another one, so that the zero byte behind it only keeps its rows together.
 //! `n` (u32, big endian) counts the rows that one document emitted.
 
+use serde::{Deserialize, Serialize};
+
 use crate::document::collate::Collator;
 use crate::document::json::Value;
 use crate::index::Signature;
@@ -162,7 +164,7 @@ impl KeyBound {
 }
 
 /// Places from `low` up to, not including, `high`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Places {
     /// The first.
     pub low: Vec<u8>,

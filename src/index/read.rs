@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
+use serde::{Deserialize, Serialize};
+
 use super::keys::{self, Places};
 use super::record::Row;
 use super::{Signature, ViewIndex};
@@ -12,7 +14,7 @@ use crate::storage::{Direction, StorageError, View};
 use crate::world::Pool;
 
 /// Rows in the order asked for, and whether there are more behind them.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct RowPage {
     /// The rows.
     pub rows: Vec<Row>,

@@ -1,6 +1,7 @@
 //! The records of a view: what stands in the values of the keys of `keys.rs`. Each begins with a version byte.
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::document::id::DocId;
 use crate::index::keys;
@@ -12,7 +13,7 @@ const VERSION: u8 = 1;
 pub(super) const COLLATION_VERSION: u64 = 1;
 
 /// How far a view is built, and how large it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// The shard's sequence up to which documents are indexed.
     pub position: u64,
@@ -108,7 +109,7 @@ impl DocRows {
 }
 
 /// A row of a view.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// Its place: see `keys.rs`.
     pub place: Vec<u8>,

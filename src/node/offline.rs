@@ -136,7 +136,7 @@ async fn find_list(env: &Env, from: &Path, name: &str) -> Result<(PathBuf, PathB
 async fn coordinator(env: &Env, dir: &Path, storage: Storage) -> Result<Arc<Coordinator>, OfflineError> {
     let sources = Sources { fallback: Some(dir.join("local.ini")), ..Sources::default() };
     let config = Config::load(env, sources).await.map_err(|e| OfflineError::Unusable(e.to_string()))?;
-    let options = Options { node: super::name(&config), system_databases: false };
+    let options = Options { node: super::name(&config), peers: None, system_databases: false };
     let opened = Coordinator::open(env.clone(), config, storage, options).await;
     opened.map_err(|error| OfflineError::Unusable(Problem::from(error).to_string()))
 }

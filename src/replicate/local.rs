@@ -166,7 +166,7 @@ impl LocalPeer {
         let ids: Vec<DocId> = by_id.keys().cloned().collect();
         let wanted = by_id.into_iter().map(|(id, revs)| (id, Wanted::Revisions { revs, latest: true })).collect();
         let mut docs: Vec<Doc> = Vec::new();
-        for (id, fetched) in ids.iter().zip(self.database()?.fetch_many(wanted).await?) {
+        for (id, fetched) in ids.iter().zip(self.database()?.fetch_many(wanted, None).await?) {
             let Some(fetched) = fetched else { continue };
             let mut seen = Vec::new();
             for stored in fetched.found.iter().filter_map(|(_, stored)| stored.as_ref()) {

@@ -3,12 +3,14 @@
 //! Wordings and the order of checks are those that CouchDB 3.5 was measured to have (golden facts 'Writing design
 //! documents').
 
+use serde::{Deserialize, Serialize};
+
 use super::ScriptError;
 use crate::document::json::{Object, Value};
 use crate::document::selector::Selector;
 
 /// Why a design document is refused.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum DesignError {
     /// A function does not compile.
     Compilation {

@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::config::Config;
@@ -36,7 +37,7 @@ pub use render::Rendering;
 use sandbox::Sandbox;
 
 /// A function could not answer.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ScriptError {
     /// Too many calls wait already.
     Busy,

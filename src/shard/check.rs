@@ -234,7 +234,7 @@ impl Check<'_> {
     /// Local documents, the purge log, and what upper layers keep: readable at least.
     fn others(&mut self) {
         self.scan("local documents", keys::all(self.shard, Kind::Local), |check, _, value| {
-            check.good("a local document", record::decode_numbered(value.to_vec()));
+            check.good("a local document", record::decode_register(value.to_vec()));
         });
         self.scan("purges", keys::all(self.shard, Kind::Purge), |check, _, value| {
             check.good("an entry of the purge log", record::decode_purge(value));

@@ -4,7 +4,7 @@ use super::body::BodyRecord;
 use super::judge::{self, Conflict};
 use super::record::RevData;
 use super::transaction::{Loaded, Transaction};
-use super::{Basis, Edit, EditError, EditOp, RevPath, Revision, ShardCopy, ShardError};
+use super::{Basis, Edit, EditError, EditOp, Judged, RevPath, Revision, ShardCopy, ShardError};
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::rev_tree::{Merged, RevTree};
@@ -13,9 +13,9 @@ use crate::storage::StorageError;
 use crate::storage::planted::{Bug, Planted};
 
 /// Inside: the verdict; outside: the disk.
-type Judged<T> = Result<Result<T, EditError>, StorageError>;
+type Verdict<T> = Result<Result<T, EditError>, StorageError>;
 
-/// Unwraps the verdict of a [`Judged`] or returns it.
+/// Unwraps a [`Verdict`] or returns it.
 macro_rules! verdict {
     ($judged:expr) => {
         match $judged {
@@ -40,8 +40,17 @@ impl ShardCopy {
     /// When the path of a merge is empty.
     pub async fn edit_validated(
         &self,
-        mut edits: Vec<(Edit, Basis)>,
+        edits: Vec<(Edit, Basis)>,
     ) -> Result<Vec<Result<Revision, EditError>>, ShardError> {
+        let results = self.judge(edits).await?;
+        Ok(results.into_iter().map(|result| result.map(|judged| judged.path.head())).collect())
+    }
+
+    /// As [`ShardCopy::edit_validated`]; answers what other copies need to hold the same.
+    ///
+    /// # Panics
+    /// When the path of a merge is empty.
+    pub async fn judge(&self, mut edits: Vec<(Edit, Basis)>) -> Result<Vec<Result<Judged, EditError>>, ShardError> {
         edits.iter_mut().for_each(|(edit, _)| bound_path(edit));
         let has_room = self.0.storage.has_room();
         self.change(move |transaction, planted| {
@@ -65,13 +74,14 @@ fn bound_path(edit: &mut Edit) {
     }
 }
 
-fn apply(transaction: &mut Transaction<'_, '_>, edit: Edit, basis: &Basis, planted: Planted) -> Judged<Revision> {
+fn apply(transaction: &mut Transaction<'_, '_>, edit: Edit, basis: &Basis, planted: Planted) -> Verdict<Judged> {
     let loaded = transaction.load(&edit.id)?;
     match &edit.op {
         EditOp::Interactive { parent } => interactive(transaction, &edit, parent.as_ref(), loaded),
         EditOp::Merge { path } => {
+            let path = path.clone();
             if let Basis::Ancestor(seen) = basis
-                && judge::ancestor_of(&loaded.tree, path) != *seen
+                && judge::ancestor_of(&loaded.tree, &path) != *seen
             {
                 return Ok(Err(EditError::BasisChanged));
             }
@@ -85,7 +95,7 @@ fn interactive(
     edit: &Edit,
     named: Option<&Revision>,
     loaded: Loaded,
-) -> Judged<Revision> {
+) -> Verdict<Judged> {
     let parent = verdict!(judge::parent_of(&loaded.tree, named, edit.deleted).map_err(|Conflict| EditError::Conflict));
     // Stubs mean the attachments of the revision that the client named: a recreated document begins without any.
     let base = named.and_then(|rev| loaded.tree.get(rev).flatten()).map(|data| data.body);
@@ -98,7 +108,7 @@ fn interactive(
     if let Some(ancestors) = parent.and_then(|parent| loaded.tree.path_to(&parent)) {
         path.ids.extend(ancestors.ids);
     }
-    store(transaction, edit, &path, &attachments, loaded, Planted::none())
+    store(transaction, edit, path, attachments, loaded, Planted::none())
 }
 
 fn digest(attachment: &Attachment) -> AttachmentDigest<'_> {
@@ -108,19 +118,22 @@ fn digest(attachment: &Attachment) -> AttachmentDigest<'_> {
 fn merge(
     transaction: &mut Transaction<'_, '_>,
     edit: &Edit,
-    path: &RevPath,
+    path: RevPath,
     loaded: Loaded,
     planted: Planted,
-) -> Judged<Revision> {
-    let known = loaded.tree.get(&path.head()).is_some_and(|data| data.is_some());
-    let attachments = if known {
-        Vec::new()
-    } else {
-        let ancestor = judge::ancestor_of(&loaded.tree, path);
-        let base = ancestor.and_then(|rev| loaded.tree.get(&rev).flatten()).map(|data| data.body);
-        verdict!(resolve(transaction, edit, base, None)?)
+) -> Verdict<Judged> {
+    let attachments = match loaded.tree.get(&path.head()).flatten() {
+        Some(known) if known.is_available() => {
+            BodyRecord::load(transaction.view, transaction.shard, known.body)?.attachments
+        }
+        Some(_) => Vec::new(),
+        None => {
+            let ancestor = judge::ancestor_of(&loaded.tree, &path);
+            let base = ancestor.and_then(|rev| loaded.tree.get(&rev).flatten()).map(|data| data.body);
+            verdict!(resolve(transaction, edit, base, None)?)
+        }
     };
-    store(transaction, edit, path, &attachments, loaded, planted)
+    store(transaction, edit, path, attachments, loaded, planted)
 }
 
 /// The attachments of the new revision; `base` is the body record whose attachments stubs mean.
@@ -129,7 +142,7 @@ fn resolve(
     edit: &Edit,
     base: Option<u64>,
     revpos: Option<u64>,
-) -> Judged<Vec<Attachment>> {
+) -> Verdict<Vec<Attachment>> {
     let stubs = edit.attachments.iter().any(|a| matches!(a, super::EditAttachment::Stub { .. }));
     let base = match base.filter(|body| stubs && *body != 0) {
         Some(body) => BodyRecord::attachments(transaction.view, transaction.shard, body)?,
@@ -143,24 +156,25 @@ fn resolve(
 fn store(
     transaction: &mut Transaction<'_, '_>,
     edit: &Edit,
-    path: &RevPath,
-    attachments: &[Attachment],
+    path: RevPath,
+    attachments: Vec<Attachment>,
     mut loaded: Loaded,
     planted: Planted,
-) -> Judged<Revision> {
+) -> Verdict<Judged> {
     let rev = path.head();
     // Known before: only its ancestors can be news, its first content stays.
     let known = loaded.tree.get(&rev).flatten().copied();
     let data = match known {
         Some(data) => data,
         None => {
-            let put = transaction.put_body(edit.deleted, attachments, &edit.body.text)?;
+            let put = transaction.put_body(edit.deleted, &attachments, &edit.body.text)?;
             verdict!(put.map_err(|name| EditError::UploadGone { name }))
         }
     };
-    let merged = loaded.tree.merge(path, data);
+    let merged = loaded.tree.merge(&path, data);
+    let judged = Judged { path, attachments };
     if merged == Merged::Known {
-        return Ok(Ok(rev));
+        return Ok(Ok(judged));
     }
     if merged == Merged::NewBranch && planted.has(Bug::LoseSibling) {
         lose_sibling(transaction, &mut loaded.tree)?;
@@ -169,7 +183,7 @@ fn store(
         transaction.drop_body(&dropped)?;
     }
     transaction.store(&edit.id, loaded)?;
-    Ok(Ok(rev))
+    Ok(Ok(judged))
 }
 
 /// The planted bug: the worst leaf disappears.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::body::BodyRecord;
 use super::record::{DocRecord, RevData};
-use super::{Fetched, Revision, ShardCopy, ShardError, ShardId, Want};
+use super::{Fetched, RevTree, Revision, ShardCopy, ShardError, ShardId, Want};
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
 use crate::limits;
@@ -47,7 +47,7 @@ pub(super) fn document(
 ) -> Result<Option<Fetched>, StorageError> {
     let Some((record, ..)) = DocRecord::load(view, shard, id)? else { return Ok(None) };
     let mut found = Vec::new();
-    for rev in wanted(&record, want) {
+    for rev in wanted(&record.tree, want) {
         let stored = match record.tree.get(&rev).flatten() {
             Some(data) => read_revision(view, shard, &rev, data)?,
             None => None,
@@ -57,9 +57,8 @@ pub(super) fn document(
     Ok(Some(Fetched { tree: record.tree, local_seq: record.seq, found }))
 }
 
-/// The names of the revisions to read.
-fn wanted(record: &DocRecord, want: &Want) -> Vec<Revision> {
-    let tree = &record.tree;
+/// The names of the revisions that a read of a document with this tree is to find.
+pub fn wanted(tree: &RevTree<RevData>, want: &Want) -> Vec<Revision> {
     match want {
         Want::Tree => Vec::new(),
         Want::Winner => tree.winner().map(|leaf| leaf.rev).into_iter().collect(),

@@ -4,46 +4,74 @@ use std::ops::{Bound, ControlFlow};
 
 use super::keys::{self, Kind};
 use super::list::bounded_scan;
-use super::record::{decode_numbered, encode_numbered};
-use super::{LocalDocument, ShardCopy, ShardError};
+use super::record::{decode_register, encode_register};
+use super::{LocalDocument, LocalRegister, ShardCopy, ShardError, Stamp};
 use crate::document::id::DocId;
 use crate::storage::{Direction, View};
 
 impl ShardCopy {
     /// A local document; `id` begins with `_local/`.
     pub async fn local_get(&self, id: &DocId) -> Result<Option<LocalDocument>, ShardError> {
-        let key = keys::key(self.0.shard, Kind::Local, id.as_str().as_bytes());
-        self.read(move |view, _| {
-            let Some(bytes) = view.get(&key)? else { return Ok(None) };
-            let (rev, body) = decode_numbered(bytes)?;
-            Ok(Some(LocalDocument { rev, body }))
-        })
-        .await
+        Ok(self.local_register(id).await?.and_then(|register| register.document))
     }
 
-    /// Stores a local document whatever was there. The caller chooses the revision number (golden facts 'Local
-    /// documents': one more than the given one, 1 without).
-    pub async fn local_put(&self, id: &DocId, document: LocalDocument) -> Result<(), ShardError> {
-        self.check_room()?;
+    /// What is kept of a local document, the mark of a deletion included.
+    pub async fn local_register(&self, id: &DocId) -> Result<Option<LocalRegister>, ShardError> {
         let key = keys::key(self.0.shard, Kind::Local, id.as_str().as_bytes());
-        self.write(move |view| {
-            view.put(key, encode_numbered(document.rev, &document.body));
-            Ok(())
-        })
-        .await
+        self.read(move |view, _| view.get(&key)?.map(decode_register).transpose()).await
     }
 
-    /// Removes a local document; false when there was none.
-    pub async fn local_delete(&self, id: &DocId) -> Result<bool, ShardError> {
+    /// Stores a local document whatever was there, or removes it; answers the stamp that this has. The caller chooses
+    /// the revision number (golden facts 'Local documents': one more than the given one, 1 without). `by` names the
+    /// coordinator; with `mark` a deletion leaves its stamp, which the other copies need.
+    pub async fn local_set(
+        &self,
+        id: &DocId,
+        document: Option<LocalDocument>,
+        by: u64,
+        mark: bool,
+    ) -> Result<Stamp, ShardError> {
+        if document.is_some() {
+            self.check_room()?;
+        }
         let key = keys::key(self.0.shard, Kind::Local, id.as_str().as_bytes());
         self.write(move |view| {
-            let there = view.get(&key)?.is_some();
-            if there {
-                view.delete(key);
+            let before = view.get(&key)?.map(decode_register).transpose()?.map_or(0, |register| register.stamp.counter);
+            let stamp = Stamp { counter: before + 1, by };
+            match document.is_some() || mark {
+                true => view.put(key, encode_register(&LocalRegister { stamp, document })),
+                false => view.delete(key),
             }
-            Ok(there)
+            Ok(stamp)
         })
         .await
+    }
+
+    /// Takes in registers of another copy: of each the one with the higher stamp stays. Answers those that stayed.
+    pub async fn local_merge(&self, registers: Vec<(DocId, LocalRegister)>) -> Result<Vec<Stamp>, ShardError> {
+        let shard = self.0.shard;
+        self.write(move |view| {
+            let mut out = Vec::with_capacity(registers.len());
+            for (id, register) in registers {
+                let key = keys::key(shard, Kind::Local, id.as_str().as_bytes());
+                let own = view.get(&key)?.map(decode_register).transpose()?.map(|register| register.stamp);
+                out.push(own.unwrap_or_default().max(register.stamp));
+                if own.is_none_or(|own| own < register.stamp) {
+                    view.put(key, encode_register(&register));
+                }
+            }
+            Ok(out)
+        })
+        .await
+    }
+
+    /// Registers in id order behind `after`, at most `limit`; fewer mean that there are no more.
+    pub async fn local_registers(
+        &self,
+        after: Bound<DocId>,
+        limit: usize,
+    ) -> Result<Vec<(DocId, LocalRegister)>, ShardError> {
+        self.local_scan((after, Bound::Unbounded), Direction::Forward, limit, |id, register| Some((id, register))).await
     }
 
     /// Local documents in id order, at most `limit`; fewer mean that the range has no more.
@@ -54,15 +82,26 @@ impl ShardCopy {
         direction: Direction,
         limit: usize,
     ) -> Result<Vec<(DocId, LocalDocument)>, ShardError> {
+        let live = |id, register: LocalRegister| Some((id, register.document?));
+        self.local_scan((start, end), direction, limit, live).await
+    }
+
+    /// At most `limit` of what `pick` takes of the registers in a range.
+    async fn local_scan<T: Send + 'static>(
+        &self,
+        (start, end): (Bound<DocId>, Bound<DocId>),
+        direction: Direction,
+        limit: usize,
+        pick: impl Fn(DocId, LocalRegister) -> Option<T> + Copy + Send + 'static,
+    ) -> Result<Vec<T>, ShardError> {
         let mut rest = Some(keys::ids(self.0.shard, Kind::Local, &start, &end));
-        let mut out: Vec<(DocId, LocalDocument)> = Vec::new();
+        let mut out: Vec<T> = Vec::new();
         while let (true, Some(range)) = (out.len() < limit, rest.take()) {
             let left = limit - out.len();
             let step = self.read(move |view, _| {
                 let mut rows = Vec::new();
                 let rest = bounded_scan(view, range, direction, |key, value| {
-                    let (rev, body) = decode_numbered(value.to_vec())?;
-                    rows.push((keys::id_of(key)?, LocalDocument { rev, body }));
+                    rows.extend(pick(keys::id_of(key)?, decode_register(value.to_vec())?));
                     Ok(if rows.len() == left { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
                 })?;
                 Ok((rows, rest))

@@ -39,6 +39,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::document::draft::PreparedBody;
 use crate::document::id::DocId;
@@ -50,6 +51,7 @@ use crate::storage::{CommitError, StorageError};
 pub use check::{Checked, check};
 pub use copy::{OnChange, ShardCopy, VIEW_KIND};
 pub use cut::{Cut, cut};
+pub use fetch::wanted;
 pub use judge::{Conflict, ancestor_of, parent_of};
 pub use lifetime::{FIRST_FREE_SHARD, allocate, allocate_in, drop_shard, is_going, resume_drops};
 pub use list::bounded_scan;
@@ -81,7 +83,7 @@ pub struct Edit {
 }
 
 /// How an edit is judged.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum EditOp {
     /// A client's edit of `parent`; the revision is computed here.
     Interactive {
@@ -96,7 +98,7 @@ pub enum EditOp {
 }
 
 /// An attachment of an edit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum EditAttachment {
     /// As in the parent revision.
     Stub {
@@ -116,6 +118,15 @@ pub enum Basis {
     Any,
     /// The nearest ancestor with a body of a revision made elsewhere.
     Ancestor(Option<Revision>),
+}
+
+/// A revision that a copy judged and stored, as the other copies take it in: they merge it, which is never a conflict.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judged {
+    /// The revision first, then its ancestors.
+    pub path: RevPath,
+    /// Its attachments, without stubs.
+    pub attachments: Vec<Attachment>,
 }
 
 /// Why an edit was refused; nothing of it is stored.
@@ -142,7 +153,7 @@ pub enum EditError {
 }
 
 /// What a read wants of a document.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Want {
     /// The winning revision with its body, tombstone or not.
     Winner,
@@ -162,7 +173,7 @@ pub enum Want {
 }
 
 /// What a read found of a known document.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Fetched {
     /// The whole revision tree.
     pub tree: RevTree<RevData>,
@@ -173,7 +184,7 @@ pub struct Fetched {
 }
 
 /// Which live documents to list.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListPage {
     /// Least id.
     pub start: Bound<DocId>,
@@ -188,7 +199,7 @@ pub struct ListPage {
 }
 
 /// A live document in a list.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListRow {
     /// The document.
     pub id: DocId,
@@ -209,7 +220,7 @@ impl ListRow {
 }
 
 /// A page of the changes feed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChangesPage {
     /// The rows in sequence order (descending: reversed). Fewer than asked for: there were no more.
     pub rows: Vec<ChangeRow>,
@@ -220,7 +231,7 @@ pub struct ChangesPage {
 }
 
 /// The last change of a document.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeRow {
     /// Sequence within the shard.
     pub seq: u64,
@@ -231,7 +242,7 @@ pub struct ChangeRow {
 }
 
 /// Counters of a shard copy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardInfo {
     /// Live documents, design documents included.
     pub doc_count: u64,
@@ -248,7 +259,7 @@ pub struct ShardInfo {
 }
 
 /// Sizes of a shard copy in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
     /// Bytes of what is live: documents and their rows, bodies and attachments of all leaves as they are stored.
     pub active: u64,
@@ -259,7 +270,7 @@ pub struct Sizes {
 }
 
 /// An entry of the purge log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PurgeInfo {
     /// Its number.
     pub purge_seq: u64,
@@ -269,8 +280,26 @@ pub struct PurgeInfo {
     pub revs: Vec<Revision>,
 }
 
+/// When a value was set that has no history, such as a local document: of two the higher one counts everywhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Stamp {
+    /// One more than that of the value it replaced.
+    pub counter: u64,
+    /// Tells apart coordinators that replaced the same value.
+    pub by: u64,
+}
+
+/// What a copy keeps of a local document: its text or the mark of its deletion, and when that was set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LocalRegister {
+    /// When it was set.
+    pub stamp: Stamp,
+    /// `None`: deleted.
+    pub document: Option<LocalDocument>,
+}
+
 /// A local document.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalDocument {
     /// The number N of its revision `0-N`.
     pub rev: u64,
@@ -287,6 +316,15 @@ pub enum ShardError {
     Commit(CommitError),
     /// The shard copy was dropped.
     Dropped,
+    /// The copy is on a node that could not be asked, or would not: it did nothing. Carries why.
+    Away(String),
+    /// The copy's node did not answer: it may have done it. Carries why.
+    Silent(String),
+    /// None of the range's copies could be asked.
+    NoCopy {
+        /// How many there are.
+        copies: usize,
+    },
 }
 
 impl ShardError {
@@ -303,6 +341,9 @@ impl fmt::Display for ShardError {
             ShardError::Storage(error) => error.fmt(f),
             ShardError::Commit(error) => error.fmt(f),
             ShardError::Dropped => f.write_str("the shard copy was dropped"),
+            ShardError::Away(why) => write!(f, "a copy could not be asked: {why}"),
+            ShardError::Silent(why) => write!(f, "a copy did not answer: {why}"),
+            ShardError::NoCopy { copies } => write!(f, "none of {copies} copies answered"),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! The records of a shard: what stands in the values of the keys of `keys.rs`. Each begins with a version byte.
 
 use bytes::Bytes;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::keys::{self, Kind};
 use super::summary::{self, Summary};
-use super::{ShardId, ShardInfo, Sizes};
+use super::{LocalDocument, LocalRegister, ShardId, ShardInfo, Sizes, Stamp};
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::rev_tree::{RevTree, RevValue};
@@ -15,6 +17,8 @@ use crate::wire::codec::{CodecError, Reader, put_bool, put_bytes, put_str, put_v
 const VERSION: u8 = 1;
 /// Headers and documents of version 1 had no summaries; `upgrade.rs` reads those.
 pub(super) const SUMMARIZED: u8 = 2;
+/// The version of local documents that carry a stamp.
+const REGISTER_VERSION: u8 = 2;
 
 /// What the revision tree of a document keeps for a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +76,21 @@ impl RevData {
         let (body, active, external) = (reader.varint()?, reader.varint()?, reader.varint()?);
         let attachments = if flags & HAS_ATTACHMENTS == 0 { 0 } else { u128::from_le_bytes(reader.array()?) };
         Ok(RevData { deleted: flags & DELETED != 0, body, active, external, attachments })
+    }
+}
+
+impl Serialize for RevTree<RevData> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut out = Vec::new();
+        self.encode(&mut out, RevData::encode);
+        to.serialize_bytes(&out)
+    }
+}
+
+impl<'de> Deserialize<'de> for RevTree<RevData> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let bytes = Bytes::deserialize(from)?;
+        RevTree::decode(&mut Reader::new(&bytes), RevData::read).map_err(D::Error::custom)
     }
 }
 
@@ -321,23 +340,35 @@ impl SeqRecord {
     }
 }
 
-/// Number and bytes, as the local documents keep them.
-pub(super) fn encode_numbered(number: u64, text: &[u8]) -> Vec<u8> {
-    let mut out = vec![VERSION];
-    put_varint(&mut out, number);
-    out.extend_from_slice(text);
+/// Version, whether there is a document, stamp, number and text. Version 1 had only the last two.
+pub(super) fn encode_register(register: &LocalRegister) -> Vec<u8> {
+    let LocalRegister { stamp, document } = register;
+    let mut out = vec![REGISTER_VERSION];
+    put_bool(&mut out, document.is_some());
+    put_varint(&mut out, stamp.counter);
+    put_varint(&mut out, stamp.by);
+    if let Some(document) = document {
+        put_varint(&mut out, document.rev);
+        out.extend_from_slice(&document.body);
+    }
     out
 }
 
-/// Reads [`encode_numbered`].
-pub(super) fn decode_numbered(bytes: Vec<u8>) -> Result<(u64, Bytes), StorageError> {
+/// Reads [`encode_register`].
+pub(super) fn decode_register(bytes: Vec<u8>) -> Result<LocalRegister, StorageError> {
     let read = || {
         let mut reader = Reader::new(&bytes);
-        reader.version(VERSION)?;
-        Ok((reader.varint()?, bytes.len() - reader.rest().len()))
+        let (is_live, stamp) = match reader.u8()? {
+            VERSION => (true, Stamp::default()),
+            REGISTER_VERSION => (reader.bool()?, Stamp { counter: reader.varint()?, by: reader.varint()? }),
+            other => return Err(CodecError::Version(other)),
+        };
+        let number = if is_live { Some(reader.varint()?) } else { None };
+        Ok((stamp, number, bytes.len() - reader.rest().len()))
     };
-    let (number, at) = read().map_err(damaged("local document"))?;
-    Ok((number, Bytes::from(bytes).slice(at..)))
+    let (stamp, number, at) = read().map_err(damaged("local document"))?;
+    let document = number.map(|rev| LocalDocument { rev, body: Bytes::from(bytes).slice(at..) });
+    Ok(LocalRegister { stamp, document })
 }
 
 /// An entry of the purge log: the document and the purged leaves.

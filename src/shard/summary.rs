@@ -8,6 +8,8 @@
 //! two copies that hold the same documents have the same digest over any range of ids, whatever the order of their
 //! writes.
 
+use serde::{Deserialize, Serialize};
+
 use super::record::{LeafName, RevData, put_rev};
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
@@ -18,7 +20,7 @@ use crate::wire::codec::{CodecError, Reader, put_bool, put_str, put_varint};
 const DIGEST_VERSION: u8 = 1;
 
 /// Counts, sizes and digest of a set of documents.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// Documents whose winner is no tombstone, design documents included.
     pub live: u64,

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use super::blob_read::{BlobReader, ReadAs, Source};
@@ -41,7 +42,7 @@ const COLLECT_EVERY: Duration = Duration::from_secs(60);
 const COLLECT_STEP: usize = 64;
 
 /// What to do with the bytes of an upload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StageMode {
     /// Store as they come.
     Plain,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use flate2::bufread::MultiGzDecoder;
+use serde::{Deserialize, Serialize};
 
 use super::blob::BlobStore;
 use super::kv::StorageError;
@@ -17,7 +18,7 @@ use crate::limits;
 use crate::world::{File, Pool};
 
 /// In which form a reader wants the bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReadAs {
     /// As they are stored: gzip where the attachment is compressed.
     Stored,

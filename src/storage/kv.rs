@@ -8,6 +8,7 @@ use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::reserved;
@@ -86,7 +87,7 @@ pub trait View {
 pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
 
 /// The order of a scan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Direction {
     /// Ascending keys.
     Forward,

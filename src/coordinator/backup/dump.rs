@@ -26,7 +26,7 @@ pub async fn dump(
     frame::write_head(&mut out)?;
     frame::write(&mut out, item::SETTINGS, &settings(database).encode())?;
     for index in 0..database.map.q as usize {
-        let copy = database.copy_of(index).await?;
+        let copy = database.own_shard(index).await?;
         let mut since = 0;
         loop {
             let page = read::page(copy, since).await?;

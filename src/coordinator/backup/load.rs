@@ -150,7 +150,7 @@ impl Loader {
     /// document was left out.
     pub(super) async fn begin_content(&mut self, id: DocId, hash: BlobId, length: u64) -> Result<(), BackupError> {
         let range = self.database.map.index_of(&id);
-        let writer = self.database.copy_of(range).await?.stage(StageMode::Plain);
+        let writer = self.database.own_shard(range).await?.stage(StageMode::Plain);
         self.content = Some((id, hash, length, writer));
         if length == 0 { self.end_content().await } else { Ok(()) }
     }
@@ -211,7 +211,7 @@ impl Loader {
 
     async fn commit(&mut self, range: usize) -> Result<(), BackupError> {
         let Some(waiting) = self.waiting.remove(&range) else { return Ok(()) };
-        let done = self.database.copy_of(range).await?.edit(waiting.edits).await?;
+        let done = self.database.own_shard(range).await?.edit(waiting.edits).await?;
         for outcome in done {
             outcome.map_err(|error| damaged(format_args!("a revision is refused: {error:?}")))?;
         }
@@ -222,13 +222,14 @@ impl Loader {
     async fn local(&mut self, id: &DocId, document: LocalDocument) -> Result<(), BackupError> {
         self.counts.locals += 1;
         let range = self.database.map.index_of(id);
-        Ok(self.database.copy_of(range).await?.local_put(id, document).await?)
+        self.database.own_shard(range).await?.local_set(id, Some(document), 0, false).await?;
+        Ok(())
     }
 
     async fn purge(&mut self, id: DocId, revs: Vec<Revision>) -> Result<(), BackupError> {
         self.counts.purges += 1;
         let range = self.database.map.index_of(&id);
-        Ok(self.database.copy_of(range).await?.note_purges(vec![(id, revs)]).await?)
+        Ok(self.database.own_shard(range).await?.note_purges(vec![(id, revs)]).await?)
     }
 
     /// Commits what is waiting.

@@ -71,7 +71,7 @@ pub struct Snapshot {
 /// [`BackupError::Shard`] when something of the database cannot be read: a snapshot is whole or not made.
 pub async fn snapshot(env: &Env, database: &Database, folder: &Path) -> Result<Snapshot, BackupError> {
     let mut taking = Taking::begin(env, database, folder).await?;
-    for (index, copy) in database.all_copies().await?.into_iter().enumerate() {
+    for (index, copy) in database.own_shards().await?.into_iter().enumerate() {
         taking.catch_up(copy, index).await?;
         let mut rest = Vec::new();
         taking.manifest.locals += dump::write_locals(copy, &mut rest).await?;
@@ -83,7 +83,7 @@ pub async fn snapshot(env: &Env, database: &Database, folder: &Path) -> Result<S
     }
     let mut limit = limits::STEP_ROWS;
     while !taking.finish(limit).await? {
-        for (index, copy) in database.all_copies().await?.into_iter().enumerate() {
+        for (index, copy) in database.own_shards().await?.into_iter().enumerate() {
             taking.catch_up(copy, index).await?;
         }
         limit *= 2;
@@ -113,7 +113,7 @@ struct Taking<'d> {
 impl<'d> Taking<'d> {
     async fn begin(env: &Env, database: &'d Database, folder: &Path) -> Result<Taking<'d>, BackupError> {
         let mut places = Vec::new();
-        for copy in database.all_copies().await? {
+        for copy in database.own_shards().await? {
             let info = copy.info().await?;
             places.push(Place { begun: info.update_seq, since: 0, purged: info.purge_seq });
         }
@@ -148,7 +148,7 @@ impl<'d> Taking<'d> {
 
     /// Reads the rest of all ranges in one view; false when that is too much, or changed before its contents were read.
     async fn finish(&mut self, limit: usize) -> Result<bool, BackupError> {
-        let shards: Vec<_> = self.database.all_copies().await?.into_iter().map(ShardCopy::id).collect();
+        let shards: Vec<_> = self.database.own_shards().await?.into_iter().map(ShardCopy::id).collect();
         let from: Vec<(u64, u64)> = self.places.iter().map(|place| (place.since, place.purged)).collect();
         let cut = move |view: &dyn crate::storage::View| {
             let ranges = shards.iter().zip(&from).map(|(shard, from)| shard::cut(view, *shard, *from, limit));
@@ -158,7 +158,7 @@ impl<'d> Taking<'d> {
         let Some(cuts) = storage.read_on(Pool::Background, cut).await? else { return Ok(false) };
         let mut last = Vec::new();
         for (index, cut) in cuts.iter().enumerate() {
-            let copy = self.database.copy_of(index).await?;
+            let copy = self.database.own_shard(index).await?;
             for (id, fetched) in &cut.changed {
                 let document = item::document(id, &fetched.tree, fetched.found.clone());
                 let document = document.ok_or_else(|| damaged(format_args!("{:?} has no body", id.as_str())))?;
@@ -191,7 +191,7 @@ impl<'d> Taking<'d> {
 
     /// Adds a document to the object that is being filled. Small contents travel with it.
     async fn document(&mut self, document: &DocumentItem) -> Result<(), BackupError> {
-        let copy = self.database.copy_of(self.database.map.index_of(&document.id)).await?;
+        let copy = self.database.own_shard(self.database.map.index_of(&document.id)).await?;
         dump::write_contents(copy, document, &mut self.frames, limits::BLOB_INLINE_BYTES as u64).await?;
         frame::write(&mut self.frames, item::DOCUMENT, &document.encode())?;
         let hash = crc32fast::hash(document.id.as_str().as_bytes());

@@ -13,7 +13,7 @@ use crate::coordinator::{UploadOptions, WriteOptions};
 async fn content(database: &Database) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
     for index in 0..database.map.q as usize {
-        let copy = database.copy_of(index).await.unwrap();
+        let copy = database.own_shard(index).await.unwrap();
         for row in copy.changes(0, crate::storage::Direction::Forward, 10_000).await.unwrap().rows {
             let found = copy.fetch(vec![(row.id.clone(), Want::Leaves)]).await.unwrap().pop().flatten().unwrap();
             let mut text = String::new();

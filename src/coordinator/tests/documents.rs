@@ -101,7 +101,7 @@ async fn a_document_over_the_limit_refuses_the_whole_request() {
     let world = World::new().await;
     let setting = crate::config::Setting::parse("couchdb/max_document_size=20").unwrap();
     let config = Config::in_memory(&world.env, vec![setting]);
-    let options = Options { node: "n".to_owned(), system_databases: false };
+    let options = Options { node: "n".to_owned(), peers: None, system_databases: false };
     let coordinator = Coordinator::open(world.env.clone(), config, world.storage.clone(), options).await.unwrap();
     coordinator.create_database("db", CreateOptions::default()).await.unwrap();
     let database = coordinator.database("db").unwrap();
@@ -177,7 +177,8 @@ async fn a_purge_answers_what_it_removed() {
     let (_world, _coordinator, database) = database(4).await;
     let first = put(&database, "a", "{}").await;
     let asked = vec![(id("b"), vec![rev("1-x")]), (id("a"), vec![first.clone(), rev("2-y")]), (id("c"), vec![])];
-    let answered = database.purge(asked).await.unwrap();
+    let (answered, written) = database.purge(asked).await.unwrap();
+    assert_eq!(written, Written::Quorum);
     assert_eq!(answered, [(id("b"), vec![]), (id("a"), vec![first.clone()]), (id("c"), vec![])]);
     assert_eq!(body(&database, "a").await, "!");
     assert_eq!(database.purge_infos().await.unwrap(), [PurgeInfo { id: id("a"), revs: vec![first] }]);

@@ -3,6 +3,7 @@
 mod backup;
 mod catalogue;
 mod check;
+mod cluster;
 mod documents;
 mod feeds;
 mod find;
@@ -38,7 +39,7 @@ impl World {
     }
 
     async fn start(&self) -> Arc<Coordinator> {
-        let options = Options { node: "n1@localhost".to_owned(), system_databases: true };
+        let options = Options { node: "n1@localhost".to_owned(), peers: None, system_databases: true };
         let config = Config::in_memory(&self.env, Vec::new());
         Coordinator::open(self.env.clone(), config, self.storage.clone(), options).await.unwrap()
     }

@@ -146,7 +146,7 @@ impl Answer {
                 Some((id.clone(), Want::Revisions { revs: vec![rev.clone()], latest }))
             }
         });
-        let mut fetched = self.db.fetch_many(wants.collect()).await?.into_iter();
+        let mut fetched = self.db.fetch_many(wants.collect(), self.options.r).await?.into_iter();
         let is_read = |item: &Item| matches!(item, Item::Read { .. });
         Ok(group.iter().map(|item| if is_read(item) { fetched.next().flatten() } else { None }).collect())
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
+use http::{HeaderName, StatusCode};
 
 use super::{form, read, users, write};
 use crate::auth::access::Class;
@@ -24,6 +24,9 @@ pub async fn handle(ctx: &Context, request: Request, db: &str, id: &str) -> Resu
         Verb::Other => Err(Problem::method_not_allowed(ALLOWED)),
     }
 }
+
+/// How many copies agreed on what an answer says; sent where there are several.
+pub const COPIES: HeaderName = HeaderName::from_static("x-settee-copies");
 
 /// `POST /{db}`
 pub async fn post(ctx: &Context, request: Request, db: &str) -> Result<Reply> {
@@ -77,7 +80,8 @@ pub fn written(id: &str, done: &WriteDone, full: StatusCode) -> Reply {
         Written::Quorum => full,
         Written::Accepted => StatusCode::ACCEPTED,
     };
-    Reply::json(status, ok_json(id, Some(&done.rev.to_string())))
+    let reply = Reply::json(status, ok_json(id, Some(&done.rev.to_string())));
+    if done.copies > 1 { reply.header(COPIES, &done.copies.to_string()) } else { reply }
 }
 
 /// The ETag of a revision.

@@ -38,7 +38,7 @@ pub async fn get(
         OpenRevs::All => Want::Leaves,
         OpenRevs::These(revs) => Want::Revisions { revs: revs.clone(), latest: options.latest },
     };
-    let mut fetched = db.fetch(&id, want).await?;
+    let mut fetched = db.fetch_from(&id, want, options.r).await?;
     let found = match (&mut fetched, open_revs) {
         (Some(fetched), _) => std::mem::take(&mut fetched.found),
         (None, OpenRevs::All) => return Err(Problem::missing()),

@@ -6,6 +6,7 @@ use super::document::open;
 use super::read_options::revisions;
 use super::replication::revs_json;
 use crate::auth::access::Class;
+use crate::coordinator::Written;
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
 use crate::http::{Context, Reply, Request, Result};
@@ -24,13 +25,14 @@ pub async fn purge(ctx: &Context, mut request: Request, db: &str) -> Result<Repl
         asked.push((DocId::new(id), revisions(list)?));
     }
     ctx.env.metrics().count(Counter::PurgeRequests);
-    let purged = db.purge(asked).await?;
+    let (purged, written) = db.purge(asked).await?;
     ctx.env.metrics().add(Counter::DocumentPurges, purged.len() as u64);
     let purged: Object = purged.iter().map(|(id, revs)| (id.as_str().to_owned(), revs_json(revs))).collect();
     let mut out = Object::new();
     out.push("purge_seq", Value::Null);
     out.push("purged", purged);
-    Ok(Reply::json(StatusCode::CREATED, out.to_vec()))
+    let status = if written == Written::Quorum { StatusCode::CREATED } else { StatusCode::ACCEPTED };
+    Ok(Reply::json(status, out.to_vec()))
 }
 
 /// `GET /{db}/_purged_infos`

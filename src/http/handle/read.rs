@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::accept::admits;
-use super::document::{open, rev_etag};
+use super::document::{COPIES, open, rev_etag};
 use super::open_revs;
 use super::read_options::ReadOptions;
 use super::shown::{Data, Piece, Shown, length, write_pieces};
@@ -27,7 +27,7 @@ pub async fn get(ctx: &Context, request: &Request, db: &str, id: &str) -> Result
         return open_revs::get(ctx, request, db, id, &options, open_revs).await;
     }
     let named = options.rev.clone().filter(|_| !options.latest);
-    let (fetched, mut stored) = one(&db, &id, named.as_ref(), options.deleted).await?;
+    let (fetched, mut stored, copies) = agreed(&db, &id, named.as_ref(), &options).await?;
     sight.limit(&mut stored)?;
     let data = Data::wanted(&options, &fetched, &stored, false);
     let shown = Shown { id: &id, fetched: &fetched, stored: &stored, options: &options, data, meta: named.is_none() };
@@ -41,7 +41,8 @@ pub async fn get(ctx: &Context, request: &Request, db: &str, id: &str) -> Result
         let reply = stream(Arc::clone(&db), id.clone(), text.pieces).header(http::header::CONTENT_TYPE, &content_type);
         return Ok(if text.has_meta { reply } else { reply.etag(&etag) });
     }
-    Ok(json(request, &db, &shown))
+    let reply = json(request, &db, &shown);
+    Ok(if db.map.n > 1 { reply.header(COPIES, &copies.to_string()) } else { reply })
 }
 
 fn json(request: &Request, db: &Arc<Database>, shown: &Shown<'_>) -> Reply {
@@ -70,14 +71,27 @@ pub async fn one(
     rev: Option<&crate::document::revision::Revision>,
     deleted: bool,
 ) -> Result<(Fetched, StoredRevision)> {
+    let options = ReadOptions { deleted, ..ReadOptions::default() };
+    let (fetched, stored, _) = agreed(db, id, rev, &options).await?;
+    Ok((fetched, stored))
+}
+
+/// As [`one`]; tells how many copies have it just so, too.
+async fn agreed(
+    db: &Database,
+    id: &DocId,
+    rev: Option<&crate::document::revision::Revision>,
+    options: &ReadOptions,
+) -> Result<(Fetched, StoredRevision, usize)> {
     let want = rev.map_or(Want::Winner, |rev| Want::Revision(rev.clone()));
-    let Some(mut fetched) = db.fetch(id, want).await? else { return Err(Problem::missing()) };
+    let (fetched, copies) = db.fetch_agreed(id, want, options.r).await?;
+    let Some(mut fetched) = fetched else { return Err(Problem::missing()) };
     let found = fetched.found.pop().and_then(|(_, stored)| stored);
     let Some(stored) = found else { return Err(Problem::missing()) };
-    if stored.deleted && rev.is_none() && !deleted {
+    if stored.deleted && rev.is_none() && !options.deleted {
         return Err(Problem::not_found("deleted"));
     }
-    Ok((fetched, stored))
+    Ok((fetched, stored, copies))
 }
 
 /// A streamed answer made of pieces, with its length where that is known.

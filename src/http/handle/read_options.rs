@@ -44,6 +44,8 @@ pub struct ReadOptions {
     pub att_encoding_info: bool,
     /// A tombstone as winner is an answer, not a 404.
     pub deleted: bool,
+    /// How many copies to ask; the default number without it.
+    pub r: Option<u32>,
 }
 
 impl ReadOptions {
@@ -77,6 +79,7 @@ impl ReadOptions {
             ("attachments", "true") => self.attachments = true,
             ("att_encoding_info", "true") => self.att_encoding_info = true,
             ("deleted", "true") => self.deleted = true,
+            ("r", text) => self.r = text.parse().ok(),
             ("meta", "true") => {
                 self.revs_info = true;
                 self.conflicts = true;

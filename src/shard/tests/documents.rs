@@ -1,7 +1,7 @@
 //! Who may write what, and what a write leaves (golden facts 'Reading and writing one document').
 
 use super::*;
-use crate::shard::{LocalDocument, allocate, drop_shard, resume_drops};
+use crate::shard::{LocalDocument, LocalRegister, Stamp, allocate, drop_shard, resume_drops};
 use std::ops::Bound;
 
 #[tokio::test]
@@ -157,11 +157,14 @@ async fn local_documents_and_values_stand_beside() {
     let id = |n: &str| DocId::new(&format!("_local/{n}"));
     let document = |rev: u64| LocalDocument { rev, body: "{}".into() };
     for n in ["a", "b", "c"] {
-        w.shard.local_put(&id(n), document(1)).await.unwrap();
+        w.shard.local_set(&id(n), Some(document(1)), 9, true).await.unwrap();
     }
-    w.shard.local_put(&id("b"), document(7)).await.unwrap();
-    assert!(w.shard.local_delete(&id("a")).await.unwrap());
-    assert!(!w.shard.local_delete(&id("a")).await.unwrap());
+    let stamp = |counter| Stamp { counter, by: 9 };
+    assert_eq!(w.shard.local_set(&id("b"), Some(document(7)), 9, true).await, Ok(stamp(2)));
+    assert_eq!(w.shard.local_set(&id("a"), None, 9, true).await, Ok(stamp(2)));
+    let late = LocalRegister { stamp: Stamp { counter: 1, by: 10 }, document: Some(document(3)) };
+    let merged = w.shard.local_merge(vec![(id("a"), late)]).await;
+    assert_eq!(merged, Ok(vec![stamp(2)]), "what was set before the deletion does not come back");
     w.shard.meta_put("security", Some(b"{}".to_vec())).await.unwrap();
     let w = w.reopen().await;
     assert_eq!(w.shard.local_get(&id("b")).await.unwrap(), Some(document(7)));

@@ -13,11 +13,11 @@ async fn a_disk_that_is_nearly_full_takes_deletions_purges_and_compaction_only()
     let second = w.put("a", Some(&first), "{\"v\":2}").await.unwrap();
     let purged = w.put("b", None, "{}").await.unwrap();
     let local = (DocId::new("_local/x"), LocalDocument { rev: 1, body: "{}".into() });
-    w.shard.local_put(&local.0, local.1.clone()).await.unwrap();
+    w.shard.local_set(&local.0, Some(local.1.clone()), 1, false).await.unwrap();
     w.storage.measure_room(u64::MAX).await;
     assert_eq!(w.put("c", None, "{}").await, Err(EditError::NoRoom));
     assert_eq!(w.put("a", Some(&second), "{}").await, Err(EditError::NoRoom));
-    assert_eq!(w.shard.local_put(&local.0, local.1.clone()).await, Err(NO_ROOM));
+    assert_eq!(w.shard.local_set(&local.0, Some(local.1.clone()), 1, false).await, Err(NO_ROOM));
     let mut writer = w.shard.stage(StageMode::Plain);
     let upload = writer.write(bytes::Bytes::from(vec![7; 1 << 20])).await;
     assert_eq!(upload, Err(StorageError::NoRoom));
@@ -28,7 +28,8 @@ async fn a_disk_that_is_nearly_full_takes_deletions_purges_and_compaction_only()
     let mixed = w.shard.edit(mixed).await.unwrap();
     assert!(mixed[0].is_ok() && mixed[1] == Err(EditError::NoRoom));
     assert_eq!(w.shard.purge(vec![(DocId::new("b"), vec![purged.clone()])]).await.unwrap(), [[purged]]);
-    assert!(w.shard.local_delete(&local.0).await.unwrap());
+    w.shard.local_set(&local.0, None, 1, false).await.unwrap();
+    assert_eq!(w.shard.local_get(&local.0).await, Ok(None));
     let before = w.shard.info().await.unwrap().sizes.file;
     w.compact(0).await;
     assert!(w.shard.info().await.unwrap().sizes.file < before);

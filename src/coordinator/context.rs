@@ -1,0 +1,220 @@
+//! What every handle of a database needs of its node, and what the node knows about the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::{Mutex, Notify, Semaphore, mpsc};
+
+use crate::config::Config;
+use crate::coordinator::epoch::NodeEpochs;
+use crate::coordinator::events::Events;
+use crate::coordinator::message::{CatalogueCall, NodeState, encode};
+use crate::coordinator::peers::{CallError, Peers, Service, Urgency};
+use crate::coordinator::uploads::Uploads;
+use crate::index::Indexes;
+use crate::limits;
+use crate::script::Scripts;
+use crate::storage::Storage;
+use crate::world::Env;
+
+/// See the module head.
+pub(super) struct Context {
+    pub env: Env,
+    pub config: Config,
+    pub storage: Storage,
+    /// The node's name.
+    pub node: Arc<str>,
+    /// Names this node in stamps.
+    pub tag: u64,
+    pub peers: Arc<dyn Peers>,
+    pub epochs: NodeEpochs,
+    pub events: Events,
+    pub scripts: Scripts,
+    pub indexes: Indexes,
+    /// One permit per document that waits for its commit with `batch=ok`.
+    pub batch: Arc<Semaphore>,
+    /// Held while shards of deleted databases are being dropped.
+    pub dropping: Mutex<()>,
+    /// The event up to which updates are noted in `_global_changes`.
+    pub noted: Mutex<u64>,
+    /// The number of the next call to another node.
+    pub calls: AtomicU64,
+    /// Different at each start: what other nodes remember of this one's memory is void then.
+    pub boot: u64,
+    /// Uploads of other nodes to copies here.
+    pub uploads: Uploads,
+    /// What other nodes said of themselves last. A blocking lock: held for map operations only.
+    pub states: BlockingMutex<BTreeMap<Arc<str>, NodeState>>,
+    /// Whether this node's copies hold what the others held when it last met them.
+    pub in_sync: AtomicBool,
+    /// Databases of which a copy missed something. A blocking lock: held for set operations only.
+    /// The value: whether other nodes are to be told.
+    missed: BlockingMutex<BTreeMap<String, bool>>,
+    /// Nodes that this one is connected to and has pulled everything from. A blocking lock, as above.
+    met: BlockingMutex<BTreeSet<Arc<str>>>,
+    /// Held while documents go from one instance of a database to another.
+    pub pouring: Mutex<()>,
+    /// Tells that there are such databases.
+    pub missing: Notify,
+}
+
+impl Context {
+    pub fn new(
+        env: Env,
+        config: Config,
+        storage: Storage,
+        peers: Arc<dyn Peers>,
+        node: &str,
+        epochs: NodeEpochs,
+    ) -> Self {
+        let hash = blake3::hash(node.as_bytes());
+        // Invariant: a hash has 32 bytes.
+        let tag = u64::from_be_bytes(hash.as_bytes()[..8].try_into().expect("eight bytes"));
+        let is_alone = peers.members().len() <= 1;
+        Context {
+            tag,
+            node: node.into(),
+            peers,
+            epochs,
+            events: Events::new(),
+            scripts: Scripts::new(&env, &config),
+            indexes: Indexes::new(&env),
+            batch: Arc::new(Semaphore::new(limits::BATCH_QUEUE_DOCS)),
+            dropping: Mutex::default(),
+            noted: Mutex::default(),
+            calls: AtomicU64::new(env.random_u64()),
+            boot: env.random_u64(),
+            uploads: Uploads::default(),
+            states: BlockingMutex::default(),
+            in_sync: AtomicBool::new(is_alone),
+            missed: BlockingMutex::default(),
+            met: BlockingMutex::default(),
+            pouring: Mutex::default(),
+            missing: Notify::new(),
+            env,
+            config,
+            storage,
+        }
+    }
+
+    /// How well the copies on a node can be used: 0 when they hold what the others do, 1 when they may lack something,
+    /// `None` when they cannot be asked.
+    pub fn rank(&self, node: &Arc<str>) -> Option<u8> {
+        let state = match *node == self.node {
+            true => self.own_state(),
+            false if !self.peers.is_up(node) => return None,
+            false => self.states().get(node).copied().unwrap_or_default(),
+        };
+        match (state.maintenance, state.in_sync) {
+            (true, _) => None,
+            (false, true) => Some(0),
+            (false, false) => Some(1),
+        }
+    }
+
+    /// What this node says of itself.
+    pub fn own_state(&self) -> NodeState {
+        let maintenance = self.is_in_maintenance() || self.storage.writes_stopped() && self.has_others();
+        NodeState { in_sync: self.in_sync.load(Ordering::Relaxed), maintenance }
+    }
+
+    /// Whether the copies of this node take no part (`[couchdb] maintenance_mode`); never when there are no others.
+    pub fn is_in_maintenance(&self) -> bool {
+        self.has_others() && self.config.text("couchdb", "maintenance_mode", "false") == "true"
+    }
+
+    fn has_others(&self) -> bool {
+        self.peers.members().len() > 1
+    }
+
+    fn states(&self) -> std::sync::MutexGuard<'_, BTreeMap<Arc<str>, NodeState>> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in what a node says of itself; `None` when its connection is lost.
+    pub fn set_state(&self, node: &str, state: Option<NodeState>) {
+        match state {
+            Some(state) => drop(self.states().insert(node.into(), state)),
+            None => drop(self.states().remove(node)),
+        }
+    }
+
+    /// All other members.
+    pub fn others(&self) -> Vec<Arc<str>> {
+        self.peers.members().into_iter().map(|peer| peer.name).filter(|name| *name != self.node).collect()
+    }
+
+    /// How many of the nodes are there.
+    pub fn up_of(&self, nodes: &BTreeSet<Arc<str>>) -> usize {
+        nodes.iter().filter(|node| **node == self.node || self.peers.is_up(node)).count()
+    }
+
+    /// Sends a call to nodes; their answers come as they arrive, one from each.
+    pub fn tell_all(
+        self: &Arc<Self>,
+        nodes: &[Arc<str>],
+        call: &CatalogueCall,
+        urgency: Urgency,
+    ) -> mpsc::UnboundedReceiver<(Arc<str>, Result<Bytes, CallError>)> {
+        let (tell, answers) = mpsc::unbounded_channel();
+        let body = encode(call);
+        for node in nodes {
+            let (context, node, body, tell) = (Arc::clone(self), Arc::clone(node), body.clone(), tell.clone());
+            self.env.spawn(async move {
+                let answer = context.call_catalogue(&node, body, urgency).await;
+                // Nobody listens any more once enough nodes have answered.
+                let _ = tell.send((node, answer));
+            });
+        }
+        answers
+    }
+
+    /// Sends a call about the set of databases to a node.
+    pub async fn call_catalogue(&self, node: &str, body: Bytes, urgency: Urgency) -> Result<Bytes, CallError> {
+        if !self.peers.is_up(node) {
+            return Err(CallError::Away(format!("{node} is down")));
+        }
+        self.peers.call(node, Service::Catalogue, urgency, body, limits::COPY_CALL).await
+    }
+
+    /// Notes that a copy of a database missed something: the copies are brought in step soon, on all nodes.
+    pub fn missed(&self, database: &str) {
+        self.note_missed(database, true);
+    }
+
+    /// Notes that a copy here may have missed something of a database.
+    pub fn pull_soon(&self, database: &str) {
+        self.note_missed(database, false);
+    }
+
+    fn note_missed(&self, database: &str, tell: bool) {
+        let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_empty = missed.is_empty();
+        *missed.entry(database.to_owned()).or_default() |= tell;
+        if was_empty {
+            self.missing.notify_one();
+        }
+    }
+
+    /// Takes the names of databases of which a copy missed something.
+    pub fn take_missed(&self) -> BTreeMap<String, bool> {
+        std::mem::take(&mut *self.missed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes that everything was pulled from a node; true when this makes the node in sync: it has met all that are
+    /// there.
+    pub fn met(&self, node: &Arc<str>) -> bool {
+        let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        met.insert(Arc::clone(node));
+        let all = self.others().iter().filter(|node| self.peers.is_up(node)).all(|node| met.contains(node));
+        all && !self.in_sync.swap(true, Ordering::Relaxed)
+    }
+
+    /// Forgets what is known of a node whose connection is lost.
+    pub fn lose(&self, node: &Arc<str>) {
+        self.met.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
+        self.set_state(node, None);
+    }
+}

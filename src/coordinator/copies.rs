@@ -1,0 +1,156 @@
+//! Which copies of a range there are, and which of them to ask first.
+
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+
+use crate::coordinator::database::Database;
+use crate::coordinator::epoch::Epochs;
+use crate::coordinator::events::EventKind;
+use crate::coordinator::range_copy::{OwnCopy, RangeCopy, is_away};
+use crate::coordinator::remote::RemoteCopy;
+use crate::shard::{OnChange, ShardCopy, ShardError, ShardId};
+
+impl Database {
+    /// The nodes that hold a range, in the order in which they are to judge edits: that of the map, begun elsewhere for
+    /// each range, so that the work is spread.
+    pub(super) fn nodes_of(&self, index: usize) -> Vec<Arc<str>> {
+        let nodes = self.known.nodes(index, &self.context.node);
+        (0..nodes.len()).map(|at| Arc::clone(&nodes[(at + index) % nodes.len()])).collect()
+    }
+
+    /// How many copies a range has.
+    pub(super) fn copies_of(&self, index: usize) -> usize {
+        self.known.nodes(index, &self.context.node).len()
+    }
+
+    /// Whether this node holds the only copy of a range: nobody else is to be asked.
+    pub(super) fn is_alone(&self, index: usize) -> bool {
+        self.copies_of(index) == 1 && self.known.shard(index).is_some()
+    }
+
+    /// This node's copy of a range, opened if it is not; `None` when it holds none.
+    pub(super) async fn own_copy(&self, index: usize) -> Result<Option<&OwnCopy>, ShardError> {
+        let Some(shard) = self.known.shard(index) else { return Ok(None) };
+        let open = || async {
+            let shard = ShardCopy::open_with(&self.context.storage, ShardId(shard), self.tell_updates()).await?;
+            let epochs = Arc::new(Epochs::open(&shard, &self.context.epochs).await?);
+            Ok::<OwnCopy, ShardError>(OwnCopy { shard, epochs })
+        };
+        let copy = self.own[index].get_or_try_init(open).await?;
+        // A deletion that came while it was being opened did not find it to close it.
+        if self.is_gone() {
+            copy.shard.close();
+            return Err(ShardError::Dropped);
+        }
+        Ok(Some(copy))
+    }
+
+    /// This node's copy of a range, for tools that work on the data of one node.
+    pub(super) async fn own_shard(&self, index: usize) -> Result<&ShardCopy, ShardError> {
+        let none = || ShardError::NoCopy { copies: self.copies_of(index) };
+        self.own_copy(index).await?.map(|copy| &copy.shard).ok_or_else(none)
+    }
+
+    /// This node's copies of all ranges, in ring order; fails where it holds none of one.
+    pub(super) async fn own_shards(&self) -> Result<Vec<&ShardCopy>, ShardError> {
+        try_join_all((0..self.own.len()).map(|index| self.own_shard(index))).await
+    }
+
+    /// Adds an event for every change of a document, whoever waits for it; none behind that of the deletion.
+    fn tell_updates(&self) -> OnChange {
+        let (name, context, gone) = (self.name.clone(), Arc::clone(&self.context), self.gone.clone());
+        Box::new(move || {
+            if !*gone.borrow() {
+                context.events.add(&name, EventKind::Updated);
+            }
+        })
+    }
+
+    /// A copy on a node, whether or not that can be reached.
+    pub(super) async fn copy_on(&self, index: usize, node: &Arc<str>) -> Result<RangeCopy, ShardError> {
+        match *node == self.context.node {
+            false => Ok(RangeCopy::Remote(RemoteCopy::new(&self.target, index, node))),
+            true => match self.own_copy(index).await? {
+                Some(copy) => Ok(RangeCopy::Own(copy.clone())),
+                None => Err(ShardError::Away("this node holds no copy".to_owned())),
+            },
+        }
+    }
+
+    /// The copies of a range that can be asked now, in the order in which they are to judge: those that hold what the
+    /// others hold first. They may be none.
+    pub(super) async fn judges(&self, index: usize) -> Result<Vec<RangeCopy>, ShardError> {
+        let mut nodes: Vec<(u8, Arc<str>)> = Vec::new();
+        for node in self.nodes_of(index) {
+            nodes.extend(self.context.rank(&node).map(|rank| (rank, node)));
+        }
+        nodes.sort_by_key(|(rank, _)| *rank);
+        let mut out = Vec::with_capacity(nodes.len());
+        for (_, node) in nodes {
+            match self.copy_on(index, &node).await {
+                Ok(copy) => out.push(copy),
+                Err(error) if is_away(&error) => tracing::debug!(%error, "a copy was left out"),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(out)
+    }
+
+    /// The copies of a range that can be asked now, in the order in which to read from them: this node's own first,
+    /// unless it has been away and others have not.
+    pub(super) async fn readers(&self, index: usize) -> Result<Vec<RangeCopy>, ShardError> {
+        if self.is_alone(index) && !self.context.is_in_maintenance() {
+            return Ok(self.own_copy(index).await?.map(|copy| RangeCopy::Own(copy.clone())).into_iter().collect());
+        }
+        let mut copies = self.judges(index).await?;
+        let own = copies.iter().position(|copy| copy.node().is_none());
+        if let Some(own) = own
+            && (self.context.rank(&self.context.node) == Some(0) || !self.any_in_sync(index))
+        {
+            let copy = copies.remove(own);
+            copies.insert(0, copy);
+        }
+        Ok(copies)
+    }
+
+    fn any_in_sync(&self, index: usize) -> bool {
+        self.nodes_of(index).iter().any(|node| self.context.rank(node) == Some(0))
+    }
+
+    /// The copy of a range to read from.
+    pub(super) async fn copy_of(&self, index: usize) -> Result<RangeCopy, ShardError> {
+        let copies = self.readers(index).await?;
+        copies.into_iter().next().ok_or(ShardError::NoCopy { copies: self.copies_of(index) })
+    }
+
+    /// One copy of each range to read from, in ring order.
+    pub(super) async fn all_copies(&self) -> Result<Vec<RangeCopy>, ShardError> {
+        try_join_all((0..self.own.len()).map(|index| self.copy_of(index))).await
+    }
+
+    /// Does something on one copy of a range, on the next one where a copy fails.
+    pub(super) async fn on_one<T, F>(&self, index: usize, op: impl Fn(RangeCopy) -> F) -> Result<T, ShardError>
+    where
+        F: Future<Output = Result<T, ShardError>>,
+    {
+        let mut failed = ShardError::NoCopy { copies: self.copies_of(index) };
+        for copy in self.readers(index).await? {
+            let only = self.is_alone(index);
+            match op(copy).await {
+                Err(error) if is_away(&error) && !only => failed = no_answer(failed, error),
+                done => return done,
+            }
+        }
+        Err(failed)
+    }
+}
+
+/// What to tell when no copy answered: a disk error of one of them tells most.
+pub(super) fn no_answer(before: ShardError, error: ShardError) -> ShardError {
+    match (&before, &error) {
+        (ShardError::NoCopy { .. }, ShardError::Away(_) | ShardError::Silent(_)) => before,
+        (ShardError::NoCopy { .. }, _) => error,
+        _ => before,
+    }
+}

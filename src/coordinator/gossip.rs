@@ -1,0 +1,296 @@
+//! The set of databases as all nodes of the cluster share it.
+//!
+//! Every node keeps the record of every database. A creation or deletion is sent to all nodes that are there; a node
+//! that was away compares what it knows with the others when it meets them. Each database has an instance id: a mark
+//! stays of a deleted one, so that it does not come back, while one of the same name made later does not suffer from
+//! it. Where two instances of one name meet, the older one wins, and the documents of the other are written into it
+//! before its shards go (`pour`).
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::coordinator::catalogue::Coordinator;
+use crate::coordinator::error::DatabaseError;
+use crate::coordinator::message::{CatalogueCall, Created, DatabaseMap, EntryName, decode, encode};
+use crate::coordinator::peers::{Answer, CallError, Urgency};
+use crate::coordinator::quorum::{Written, majority};
+use crate::coordinator::record::{self, Known, Record};
+use crate::limits;
+use crate::shard::ShardError;
+use crate::storage::{Direction, KeyRange, View};
+use crate::world::BoxFuture;
+
+/// Answers calls about the set of databases.
+pub(super) struct CatalogueService(pub Weak<Coordinator>);
+
+impl Answer for CatalogueService {
+    fn answer(&self, from: String, body: Bytes, _: Duration) -> BoxFuture<'static, Result<Bytes, String>> {
+        let coordinator = self.0.upgrade();
+        Box::pin(async move {
+            let coordinator = coordinator.ok_or("this node stops")?;
+            let answered = coordinator.serve_catalogue(&from, decode(&body)?).await;
+            answered.map_err(|error| format!("{error:?}"))
+        })
+    }
+}
+
+/// Whether a database wins the name over another instance.
+fn beats(record: &Record, other: &Known) -> bool {
+    (record.created_s, &record.instance) < (other.created_s, &other.instance)
+}
+
+/// What the settings and places of a database are told apart by.
+fn digest_of(record: &Record) -> [u8; 16] {
+    let hash = blake3::hash(&encode(&(&record.by_range, &record.settings.stamps)));
+    // Invariant: a hash has 32 bytes.
+    hash.as_bytes()[..16].try_into().expect("sixteen bytes")
+}
+
+impl Coordinator {
+    async fn serve_catalogue(&self, from: &str, call: CatalogueCall) -> Result<Bytes, DatabaseError> {
+        let context = self.context();
+        Ok(match call {
+            CatalogueCall::Create(map) => encode(&self.adopt(&map.name, map.record).await?),
+            CatalogueCall::Delete { name, instance } => encode(&self.remove(&name, Some(&instance)).await?.is_some()),
+            CatalogueCall::Set(map) => encode(&(self.adopt(&map.name, map.record).await? == Created::Done)),
+            CatalogueCall::State(state) => {
+                context.set_state(from, Some(state));
+                encode(&context.own_state())
+            }
+            CatalogueCall::Digest => encode(&self.digest().await?),
+            CatalogueCall::Entries { after, limit } => {
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(limits::CATALOGUE_PAGE);
+                let rest = self.entries().await?.into_iter().filter(|entry| {
+                    after.as_ref().is_none_or(|after| (&entry.name, &entry.instance) > (&after.0, &after.1))
+                });
+                encode(&rest.take(limit).collect::<Vec<EntryName>>())
+            }
+            CatalogueCall::Maps(names) => encode(&self.maps(names)),
+            CatalogueCall::Pull(name) => {
+                context.pull_soon(&name);
+                encode(&())
+            }
+        })
+    }
+
+    fn maps(&self, names: Vec<String>) -> Vec<DatabaseMap> {
+        let own = &self.context().node;
+        let map = |name: String| {
+            let record = self.known(&name)?.shared(own);
+            Some(DatabaseMap { name, record })
+        };
+        names.into_iter().filter_map(map).collect()
+    }
+
+    /// Takes in a database that another node knows.
+    pub(super) async fn adopt(&self, name: &str, record: Record) -> Result<Created, DatabaseError> {
+        loop {
+            let done = match self.known(name) {
+                None => self.install(name, record.clone(), None).await?,
+                Some(known) if known.instance == record.instance => {
+                    self.adopt_settings(name, record).await?;
+                    return Ok(Created::Done);
+                }
+                Some(known) if beats(&record, &known) => {
+                    tracing::warn!(database = name, "two databases of this name meet: the older one takes its place");
+                    let done = self.install(name, record.clone(), Some(known.instance.clone())).await?;
+                    self.pour_aside();
+                    done
+                }
+                Some(_) => return Ok(Created::Exists),
+            };
+            // Another change of the name came in between: look again.
+            if done != Created::Exists {
+                return Ok(done);
+            }
+        }
+    }
+
+    async fn adopt_settings(&self, name: &str, record: Record) -> Result<(), DatabaseError> {
+        let Ok(database) = self.database(name) else { return Ok(()) };
+        let stamps = record.settings.stamps;
+        let own = database.known.settings().stamps;
+        let is_news = stamps.security > own.security
+            || stamps.revs_limit > own.revs_limit
+            || stamps.purged_infos_limit > own.purged_infos_limit;
+        if database.instance() == record.instance && is_news {
+            let changed = database.change_record(move |settings| settings.merge(record.settings)).await;
+            if let Err(crate::coordinator::error::SettingError::Unavailable(error)) = changed {
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a new database to the other nodes that are there. A name that one of them knows as an older database
+    /// stays that one's.
+    pub(super) async fn create_elsewhere(&self, name: &str, record: &Record) -> Result<Written, DatabaseError> {
+        let context = self.context();
+        let others = context.others();
+        let Some(by_range) = record.by_range.as_ref().filter(|_| !others.is_empty()) else {
+            return Ok(Written::Quorum);
+        };
+        let map = DatabaseMap { name: name.to_owned(), record: record.clone() };
+        let mut answers = context.tell_all(&others, &CatalogueCall::Create(Box::new(map)), Urgency::Foreground);
+        let (mut done, mut exists) = (vec![Arc::clone(&context.node)], false);
+        while let Some((node, answer)) = answers.recv().await {
+            match answer.map(|bytes| decode::<Created>(&bytes)) {
+                Ok(Ok(Created::Done)) => done.push(node),
+                Ok(Ok(Created::Exists)) => exists = true,
+                other => tracing::info!(%node, ?other, "a node does not know of a new database yet"),
+            }
+        }
+        if exists {
+            self.remove(name, Some(&record.instance)).await?;
+            self.delete_elsewhere(name, &record.instance).await;
+            return Err(DatabaseError::Exists);
+        }
+        let held = |nodes: &Vec<String>| nodes.iter().filter(|node| done.iter().any(|done| **done == ***node)).count();
+        let met = by_range.iter().all(|nodes| held(nodes) as u32 >= majority(nodes.len() as u32));
+        Ok(if met { Written::Quorum } else { Written::Accepted })
+    }
+
+    /// Tells the other nodes of a deletion; those that are away hear of it when they return.
+    pub(super) async fn delete_elsewhere(&self, name: &str, instance: &str) -> Written {
+        let others = self.context().others();
+        let call = CatalogueCall::Delete { name: name.to_owned(), instance: instance.to_owned() };
+        let mut answers = self.context().tell_all(&others, &call, Urgency::Foreground);
+        let mut written = Written::Quorum;
+        while let Some((_, answer)) = answers.recv().await {
+            if answer.is_err() {
+                written = Written::Accepted;
+            }
+        }
+        written
+    }
+
+    /// All databases and marks of deleted ones, in order.
+    async fn entries(&self) -> Result<Vec<EntryName>, DatabaseError> {
+        let own = &self.context().node;
+        let live = |(name, known): (String, Arc<Known>)| EntryName {
+            name,
+            instance: known.instance.clone(),
+            deleted: false,
+            digest: digest_of(&known.shared(own)),
+        };
+        let mut out: Vec<EntryName> = self.all_known().into_iter().map(live).collect();
+        out.extend(self.tombs().await?);
+        out.sort_by(|a, b| (&a.name, &a.instance).cmp(&(&b.name, &b.instance)));
+        Ok(out)
+    }
+
+    async fn tombs(&self) -> Result<Vec<EntryName>, ShardError> {
+        let mut out = Vec::new();
+        let mut range = KeyRange::prefix(&record::tomb_prefix());
+        loop {
+            let step = range.clone();
+            let keys = self.context().storage.read(move |view: &dyn View| {
+                let mut keys: Vec<Vec<u8>> = Vec::new();
+                view.scan(&step, Direction::Forward, &mut |key, _| {
+                    keys.push(key.to_vec());
+                    if keys.len() < limits::STEP_ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                })?;
+                Ok(keys)
+            });
+            let keys = keys.await?;
+            let is_last = keys.len() < limits::STEP_ROWS;
+            if let Some(last) = keys.last() {
+                range.start = last.clone();
+                range.start.push(0);
+            }
+            out.extend(keys.iter().filter_map(|key| tomb(key)));
+            if is_last {
+                return Ok(out);
+            }
+        }
+    }
+
+    async fn digest(&self) -> Result<[u8; 32], DatabaseError> {
+        let mut hash = blake3::Hasher::new();
+        for entry in self.entries().await? {
+            hash.update(&encode(&entry));
+        }
+        Ok(hash.finalize().into())
+    }
+
+    /// Takes in what another node knows of databases.
+    pub(super) async fn learn_from(&self, node: &str) -> Result<(), LearnError> {
+        let theirs: [u8; 32] = self.ask_catalogue(node, &CatalogueCall::Digest).await?;
+        if theirs == self.digest().await? {
+            return Ok(());
+        }
+        let own: std::collections::BTreeMap<(String, String), EntryName> =
+            self.entries().await?.into_iter().map(|e| ((e.name.clone(), e.instance.clone()), e)).collect();
+        let mut after = None;
+        loop {
+            let limit = limits::CATALOGUE_PAGE as u64;
+            let page: Vec<EntryName> = self.ask_catalogue(node, &CatalogueCall::Entries { after, limit }).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some((last.name.clone(), last.instance.clone()));
+            let mut wanted = Vec::new();
+            for entry in page {
+                let known = own.get(&(entry.name.clone(), entry.instance.clone()));
+                match known {
+                    Some(known) if *known == entry || known.deleted => {}
+                    _ if entry.deleted => drop(self.remove(&entry.name, Some(&entry.instance)).await?),
+                    _ => wanted.push(entry.name),
+                }
+            }
+            for names in wanted.chunks(limits::STEP_ROWS) {
+                let maps: Vec<DatabaseMap> = self.ask_catalogue(node, &CatalogueCall::Maps(names.to_vec())).await?;
+                for map in maps {
+                    self.adopt(&map.name, map.record).await?;
+                }
+            }
+        }
+    }
+
+    /// Asks another node about the set of databases.
+    pub(super) async fn ask_catalogue<T: serde::de::DeserializeOwned>(
+        &self,
+        node: &str,
+        call: &CatalogueCall,
+    ) -> Result<T, LearnError> {
+        let answer = self.context().call_catalogue(node, encode(call), Urgency::Background).await;
+        decode(&answer.map_err(LearnError::Call)?).map_err(LearnError::Malformed)
+    }
+}
+
+/// Why nothing more was learned from a node.
+#[derive(Debug)]
+pub(super) enum LearnError {
+    /// It did not answer.
+    Call(CallError),
+    /// Its answer cannot be read.
+    Malformed(String),
+    /// This node could not take it in.
+    Own(DatabaseError),
+}
+
+impl std::fmt::Display for LearnError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            LearnError::Call(CallError::Away(why) | CallError::Silent(why)) | LearnError::Malformed(why) => {
+                f.write_str(why)
+            }
+            LearnError::Own(error) => write!(f, "{error:?}"),
+        }
+    }
+}
+
+impl From<DatabaseError> for LearnError {
+    fn from(error: DatabaseError) -> Self {
+        LearnError::Own(error)
+    }
+}
+
+/// The mark that a key names.
+fn tomb(key: &[u8]) -> Option<EntryName> {
+    let rest = key.get(record::tomb_prefix().len()..)?;
+    let (name, instance) = std::str::from_utf8(rest).ok()?.split_once('\0')?;
+    let (name, instance) = (name.to_owned(), instance.to_owned());
+    Some(EntryName { name, instance, deleted: true, digest: [0; 16] })
+}

@@ -1,0 +1,167 @@
+//! Local documents: registers without history, of which the one with the higher stamp counts on all copies.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use crate::coordinator::database::Database;
+use crate::coordinator::error::{ReadError, WriteError};
+use crate::coordinator::quorum::{Tally, Written, copies_to_ask, majority};
+use crate::coordinator::range_copy::RangeCopy;
+use crate::document::id::DocId;
+use crate::shard::{LocalDocument, LocalRegister, ShardError, Stamp};
+
+impl RangeCopy {
+    async fn local_set(
+        &self,
+        id: &DocId,
+        document: Option<LocalDocument>,
+        by: u64,
+        mark: bool,
+    ) -> Result<Stamp, ShardError> {
+        match self {
+            RangeCopy::Own(copy) => copy.shard.local_set(id, document, by, mark).await,
+            RangeCopy::Remote(copy) => copy.local_set(id, document, by).await,
+        }
+    }
+
+    pub(super) async fn local_merge(&self, registers: Vec<(DocId, LocalRegister)>) -> Result<Vec<Stamp>, ShardError> {
+        match self {
+            RangeCopy::Own(copy) => copy.shard.local_merge(registers).await,
+            RangeCopy::Remote(copy) => copy.local_merge(registers).await,
+        }
+    }
+}
+
+impl Database {
+    /// Sets or removes a local document: on the first copy that answers, which gives the stamp, then on the others.
+    pub(super) async fn set_local(
+        &self,
+        id: &DocId,
+        document: Option<LocalDocument>,
+        w: Option<u32>,
+    ) -> Result<(Written, u32), WriteError> {
+        let range = self.map.index_of(id);
+        let (copies, by) = (self.copies_of(range), self.context.tag);
+        let mut failed = WriteError::Unavailable(ShardError::NoCopy { copies });
+        for copy in self.judges(range).await? {
+            match copy.local_set(id, document.clone(), by, copies > 1).await {
+                Ok(_) if copies == 1 => return Ok((self.held_by_judge(range, w), 1)),
+                Ok(stamp) => {
+                    let first = copy.node().unwrap_or(&self.context.node).clone();
+                    let register = LocalRegister { stamp, document };
+                    return self.spread_local(range, first, (id, register), w).await;
+                }
+                Err(ShardError::Dropped) => return Err(WriteError::DatabaseGone),
+                Err(ShardError::Silent(_)) => failed = WriteError::Unknown,
+                Err(error) => tracing::debug!(%error, "a copy was passed over"),
+            }
+        }
+        Err(failed)
+    }
+
+    /// Sends a register to the copies that do not have it yet. Where one has a higher stamp (the first was behind), it
+    /// goes to all of them again with one above that.
+    async fn spread_local(
+        &self,
+        range: usize,
+        first: Arc<str>,
+        (id, register): (&DocId, LocalRegister),
+        w: Option<u32>,
+    ) -> Result<(Written, u32), WriteError> {
+        let mut register = register;
+        let mut first = Some(first);
+        loop {
+            let mut tally = Tally::new(self.copies_of(range) as u32, w.unwrap_or_else(|| majority(self.map.n)));
+            if first.is_some() {
+                tally.done();
+            }
+            let highest = self.send_local(range, first.take(), (id, &register), &mut tally).await?;
+            if highest <= register.stamp {
+                return Ok((tally.written().ok_or(WriteError::Unknown)?, tally.held()));
+            }
+            register.stamp.counter = highest.counter + 1;
+        }
+    }
+
+    /// Answers the highest stamp that was met.
+    async fn send_local(
+        &self,
+        range: usize,
+        first: Option<Arc<str>>,
+        (id, register): (&DocId, &LocalRegister),
+        tally: &mut Tally,
+    ) -> Result<Stamp, ShardError> {
+        let (tell, mut answers) = mpsc::unbounded_channel();
+        for node in self.nodes_of(range).into_iter().filter(|node| Some(node) != first.as_ref()) {
+            if self.context.rank(&node).is_none() {
+                tally.refused();
+                self.context.missed(&self.name);
+                continue;
+            }
+            let (copy, tell) = (self.copy_on(range, &node).await?, tell.clone());
+            let registers = vec![(id.clone(), register.clone())];
+            let (context, name) = (Arc::clone(&self.context), self.name.clone());
+            self.context.env.spawn(async move {
+                let merged = copy.local_merge(registers).await;
+                if merged.is_err() {
+                    context.missed(&name);
+                }
+                // Nobody listens any more once enough copies have answered.
+                let _ = tell.send(merged);
+            });
+        }
+        drop(tell);
+        let mut highest = register.stamp;
+        while tally.waits()
+            && let Some(answer) = answers.recv().await
+        {
+            match answer {
+                Ok(stamps) => {
+                    highest = stamps.into_iter().fold(highest, Stamp::max);
+                    tally.done();
+                }
+                Err(ShardError::Silent(_)) => tally.silent(),
+                Err(_) => tally.refused(),
+            }
+        }
+        Ok(highest)
+    }
+
+    /// Reads a local document from `r` copies: the one with the highest stamp. Copies that had another get it.
+    pub(super) async fn get_local(&self, id: &DocId, r: Option<u32>) -> Result<Option<LocalDocument>, ReadError> {
+        let range = self.map.index_of(id);
+        let copies = self.readers(range).await?;
+        let ask = copies_to_ask(r, self.map.n, self.copies_of(range));
+        let mut found: Vec<(RangeCopy, Option<LocalRegister>)> = Vec::new();
+        let mut failed = ShardError::NoCopy { copies: self.copies_of(range) };
+        for copy in copies {
+            if found.len() == ask {
+                break;
+            }
+            match copy.local(id).await {
+                Ok(register) => found.push((copy, register)),
+                Err(ShardError::Dropped) => return Err(ReadError::DatabaseGone),
+                Err(error) => failed = super::copies::no_answer(failed, error),
+            }
+        }
+        if found.is_empty() {
+            return Err(failed.into());
+        }
+        self.check_quorum(found.len(), ask)?;
+        let best = found.iter().filter_map(|(_, register)| register.as_ref()).max_by_key(|register| register.stamp);
+        let Some(best) = best.cloned() else { return Ok(None) };
+        let stamp = |register: &Option<LocalRegister>| register.as_ref().map(|register| register.stamp);
+        let behind: Vec<RangeCopy> =
+            found.into_iter().filter(|(_, own)| stamp(own) != Some(best.stamp)).map(|(copy, _)| copy).collect();
+        for copy in behind {
+            let registers = vec![(id.clone(), best.clone())];
+            self.context.env.spawn(async move {
+                if let Err(error) = copy.local_merge(registers).await {
+                    tracing::debug!(%error, "a local document was not repaired");
+                }
+            });
+        }
+        Ok(best.document)
+    }
+}

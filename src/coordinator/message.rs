@@ -1,0 +1,435 @@
+//! What nodes say to each other about copies of ranges and about the set of databases.
+//!
+//! Messages carry the names of their fields (MessagePack maps), so that a field can be added: a node that does not know
+//! it goes on without, one that misses it takes its default. Pure.
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::coordinator::error::WriteError;
+use crate::coordinator::record::Record;
+use crate::coordinator::seq::SeqEntry;
+use crate::coordinator::validate::Caller;
+use crate::document::draft::PreparedBody;
+use crate::document::id::DocId;
+use crate::document::json::Value;
+use crate::document::render::{Attachment, BlobId};
+use crate::document::revision::Revision;
+use crate::index::{IndexError, Places};
+use crate::script::{DesignError, ScriptError};
+use crate::shard::{Edit, EditAttachment, EditOp, ListPage, LocalDocument, LocalRegister, ShardError, Want};
+use crate::storage::{CommitError, Direction, StageMode, StorageError};
+
+/// A call of a copy.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct CopyCall {
+    /// The database's name.
+    pub db: String,
+    /// Which of the databases that had this name.
+    pub instance: String,
+    /// The range, by its place in the ring.
+    pub range: u32,
+    /// The same for a call that is sent twice, different for any two others of a node.
+    pub id: u64,
+    pub op: CopyOp,
+}
+
+/// What is asked of a copy. The type of the answer stands behind each.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum CopyOp {
+    /// `Vec<Option<Fetched>>`
+    Fetch(Vec<(DocId, Want)>),
+    /// `Vec<ListRow>`
+    List(ListPage),
+    /// `Summary`
+    Summary(Bound<DocId>, Bound<DocId>),
+    /// `Option<DocId>`
+    Select { start: Bound<DocId>, end: Bound<DocId>, direction: Direction, place: u64 },
+    /// `ChangesPage`; refused in another epoch than that of the numbers.
+    Changes { since: u64, direction: Direction, limit: u64, epoch: u64 },
+    /// `(ShardInfo, Standing)`
+    Info,
+    /// `Standing`, once the position is beyond the one given or after a while.
+    Wait { beyond: u64 },
+    /// `u64`: the position at which a reader of another copy goes on here.
+    Resume(Vec<SeqEntry>),
+    /// `u64`
+    DesignVersion,
+    /// `Vec<Result<Judged, Refusal>>`
+    Judge(Box<JudgeCall>),
+    /// `Vec<bool>`: whether each is stored.
+    Merge {
+        edits: Vec<EditText>,
+        /// Where uploads that the copy lacks are.
+        source: String,
+        /// Whether they are of another copy and not of a judge: then what was purged here stays away.
+        #[serde(default)]
+        repair: bool,
+    },
+    /// `Option<LocalRegister>`
+    Local(DocId),
+    /// `Vec<(DocId, LocalDocument)>`
+    LocalList { start: Bound<DocId>, end: Bound<DocId>, direction: Direction, limit: u64 },
+    /// `Stamp`
+    LocalSet { id: DocId, document: Option<LocalDocument>, by: u64 },
+    /// `Vec<Stamp>`
+    LocalMerge(Vec<(DocId, LocalRegister)>),
+    /// `Vec<(DocId, LocalRegister)>`
+    LocalRegisters { after: Bound<DocId>, limit: u64 },
+    /// `Vec<Vec<Revision>>`
+    Purge(Vec<(DocId, Vec<Revision>)>),
+    /// `Vec<PurgeInfo>`
+    PurgeInfos { since: u64, limit: u64 },
+    /// `()`, when begun.
+    Compact,
+    /// `Bytes` of the stored form, from the offset on; none at the end.
+    Blob { attachment: Attachment, at: u64 },
+    /// `u64`: names the upload.
+    Stage(StageMode),
+    /// `()`
+    StageWrite { upload: u64, data: Bytes },
+    /// `Attachment` without name and type.
+    StageFinish { upload: u64 },
+    /// As [`ViewOp`] says, or `ViewFailure`.
+    View(Box<ViewCall>),
+    /// `()`: rows of other views than these go.
+    KeepViews(Vec<[u8; 16]>),
+    /// `Option<SyncPoint>`: how far this copy has taken in that of the asking node.
+    SyncPoint,
+    /// `()`: how far the copy of the asking node has taken in this one.
+    SetSyncPoint(SyncPoint),
+}
+
+/// Edits for the judge of their range.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct JudgeCall {
+    pub edits: Vec<EditText>,
+    pub caller: Caller,
+    /// Where uploads that the edits name are.
+    pub source: String,
+    /// Whether another judge was asked before and did not answer.
+    pub doubtful: bool,
+}
+
+/// An edit on its way.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct EditText {
+    pub id: DocId,
+    pub op: EditOp,
+    pub deleted: bool,
+    pub body: Bytes,
+    pub attachments: Vec<EditAttachment>,
+    pub revs_limit: u64,
+}
+
+impl From<&Edit> for EditText {
+    fn from(edit: &Edit) -> EditText {
+        EditText {
+            id: edit.id.clone(),
+            op: edit.op.clone(),
+            deleted: edit.deleted,
+            body: edit.body.text.clone(),
+            attachments: edit.attachments.clone(),
+            revs_limit: edit.revs_limit,
+        }
+    }
+}
+
+impl EditText {
+    /// The edit; an error when its body is no JSON object.
+    pub fn read(self) -> Result<Edit, WireError> {
+        let EditText { id, op, deleted, body, attachments, revs_limit } = self;
+        if matches!(&op, EditOp::Merge { path } if path.ids.is_empty()) {
+            return Err(WireError::Away("a merge without a revision".to_owned()));
+        }
+        let malformed = |_| WireError::Away("an edit's body is no JSON object".to_owned());
+        let body = PreparedBody::from_text(body).map_err(malformed)?.into();
+        Ok(Edit { id, op, deleted, body, attachments, revs_limit })
+    }
+}
+
+/// Where a copy stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Standing {
+    /// The number of the shard on its node.
+    pub shard: u64,
+    pub epoch: u64,
+    /// The last sequence.
+    pub position: u64,
+}
+
+/// How far one copy was taken in by another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SyncPoint {
+    /// The copy that was read: its number, epoch and position.
+    pub from_shard: u64,
+    pub from_epoch: u64,
+    pub from: u64,
+    /// Its purges that were taken in.
+    pub purges: u64,
+    /// The copy that read, then.
+    pub to_shard: u64,
+    pub to_epoch: u64,
+    pub to: u64,
+}
+
+/// A call about a view on a copy.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ViewCall {
+    /// The design document: its id and its text.
+    pub design: (DocId, Bytes),
+    /// Names the view.
+    pub signature: [u8; 16],
+    pub op: ViewOp,
+}
+
+/// What is asked of a view.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum ViewOp {
+    /// `()`
+    Update { wait: bool },
+    /// `(Header, bool)`: whether it is being built, too.
+    Header,
+    /// `RowPage`
+    Rows { places: VecDeque<Places>, direction: Direction, limit: u64 },
+    /// `u64`
+    Count(Places),
+}
+
+/// Why a call of a copy was not done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum WireError {
+    /// The node would not do it: it does not hold the copy, or is in another epoch.
+    Away(String),
+    /// The disk is nearly full.
+    NoRoom,
+    /// The disk failed, and nothing was done.
+    Storage(String),
+    /// It may have been done.
+    Unknown,
+}
+
+/// Why a view could not be used.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum ViewFailure {
+    Copy(WireError),
+    Script(ScriptError),
+    Stopped,
+}
+
+/// Why a judge refused an edit.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Refusal {
+    Conflict,
+    Design(DesignError),
+    Forbidden(Value),
+    MissingStub { id: DocId, name: String },
+    Script(ScriptError),
+    Unauthorized(Value),
+    Unavailable(WireError),
+    Unknown,
+    UploadGone { name: String },
+}
+
+impl From<WriteError> for Refusal {
+    fn from(error: WriteError) -> Refusal {
+        match error {
+            WriteError::Conflict => Refusal::Conflict,
+            WriteError::Design(error) => Refusal::Design(error),
+            WriteError::Forbidden { reason } => Refusal::Forbidden(reason),
+            WriteError::MissingStub { id, name } => Refusal::MissingStub { id, name },
+            WriteError::Script(error) => Refusal::Script(error),
+            WriteError::Unauthorized { reason } => Refusal::Unauthorized(reason),
+            WriteError::UploadGone { name } => Refusal::UploadGone { name },
+            WriteError::Unavailable(error) => Refusal::Unavailable(error.into()),
+            _ => Refusal::Unknown,
+        }
+    }
+}
+
+impl From<Refusal> for WriteError {
+    fn from(refusal: Refusal) -> WriteError {
+        match refusal {
+            Refusal::Conflict => WriteError::Conflict,
+            Refusal::Design(error) => WriteError::Design(error),
+            Refusal::Forbidden(reason) => WriteError::Forbidden { reason },
+            Refusal::MissingStub { id, name } => WriteError::MissingStub { id, name },
+            Refusal::Script(error) => WriteError::Script(error),
+            Refusal::Unauthorized(reason) => WriteError::Unauthorized { reason },
+            Refusal::Unavailable(error) => ShardError::from(error).into(),
+            Refusal::Unknown => WriteError::Unknown,
+            Refusal::UploadGone { name } => WriteError::UploadGone { name },
+        }
+    }
+}
+
+impl From<ShardError> for WireError {
+    fn from(error: ShardError) -> WireError {
+        match error {
+            _ if error.is_no_room() => WireError::NoRoom,
+            ShardError::Storage(error) | ShardError::Commit(CommitError::Storage(error)) => {
+                WireError::Storage(error.to_string())
+            }
+            ShardError::Commit(CommitError::Unknown) | ShardError::Silent(_) => WireError::Unknown,
+            ShardError::Commit(CommitError::Stopped) => WireError::Storage(CommitError::Stopped.to_string()),
+            ShardError::Dropped | ShardError::Away(_) | ShardError::NoCopy { .. } => WireError::Away(error.to_string()),
+        }
+    }
+}
+
+impl From<WireError> for ShardError {
+    fn from(error: WireError) -> ShardError {
+        match error {
+            WireError::Away(why) => ShardError::Away(why),
+            WireError::NoRoom => ShardError::Storage(StorageError::NoRoom),
+            WireError::Storage(why) => ShardError::Storage(StorageError::Io(why)),
+            WireError::Unknown => ShardError::Silent("its outcome is unknown".to_owned()),
+        }
+    }
+}
+
+impl From<IndexError> for ViewFailure {
+    fn from(error: IndexError) -> ViewFailure {
+        match error {
+            IndexError::Script(error) => ViewFailure::Script(error),
+            IndexError::Shard(error) => ViewFailure::Copy(error.into()),
+            IndexError::Stopped => ViewFailure::Stopped,
+        }
+    }
+}
+
+impl From<ShardError> for ViewFailure {
+    fn from(error: ShardError) -> ViewFailure {
+        ViewFailure::Copy(error.into())
+    }
+}
+
+impl From<ViewFailure> for IndexError {
+    fn from(failure: ViewFailure) -> IndexError {
+        match failure {
+            ViewFailure::Copy(error) => IndexError::Shard(error.into()),
+            ViewFailure::Script(error) => IndexError::Script(error),
+            ViewFailure::Stopped => IndexError::Stopped,
+        }
+    }
+}
+
+/// What nodes tell each other about the set of databases.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum CatalogueCall {
+    /// `Created`
+    Create(Box<DatabaseMap>),
+    /// `bool`: whether it was there.
+    Delete { name: String, instance: String },
+    /// `bool`: whether the database is known here.
+    Set(Box<DatabaseMap>),
+    /// `NodeState`; tells that of the caller.
+    State(NodeState),
+    /// `[u8; 32]`: of all that [`CatalogueCall::Entries`] would list.
+    Digest,
+    /// `Vec<EntryName>` in order, behind the given one.
+    Entries { after: Option<(String, String)>, limit: u64 },
+    /// `Vec<DatabaseMap>`: those of the names that live here.
+    Maps(Vec<String>),
+    /// `()`: a copy here may have missed something of the database.
+    Pull(String),
+}
+
+/// A database as all nodes know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct DatabaseMap {
+    pub name: String,
+    /// Without numbers of shards; `by_range` is there.
+    pub record: Record,
+}
+
+/// What became of a creation on one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Created {
+    Done,
+    /// Another database of the name is there.
+    Exists,
+    /// It was deleted already.
+    Gone,
+}
+
+/// How a node takes part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct NodeState {
+    /// Its copies hold what the others held when it last met them.
+    pub in_sync: bool,
+    /// Its copies take no part.
+    pub maintenance: bool,
+}
+
+/// An entry of the list of databases, and the state that it is in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct EntryName {
+    pub name: String,
+    pub instance: String,
+    /// Whether that database is deleted.
+    pub deleted: bool,
+    /// Of its settings and where it lives.
+    pub digest: [u8; 16],
+}
+
+/// A content named by its hash, for edits that bring none.
+pub(super) fn blobs_of(edits: &[Edit]) -> impl Iterator<Item = &Attachment> {
+    let mut seen: std::collections::BTreeSet<BlobId> = Default::default();
+    let new = edits.iter().flat_map(|edit| &edit.attachments).filter_map(|attachment| match attachment {
+        EditAttachment::New(attachment) => Some(attachment),
+        EditAttachment::Stub { .. } => None,
+    });
+    new.filter(move |attachment| seen.insert(attachment.blob))
+}
+
+/// Writes a message.
+pub(super) fn encode(message: &impl Serialize) -> Bytes {
+    // Invariant: messages are made of numbers, texts, lists and bytes, which always serialize.
+    Bytes::from(rmp_serde::to_vec_named(message).expect("a message serializes"))
+}
+
+/// Reads a message.
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    rmp_serde::from_slice(bytes).map_err(|error| format!("a message cannot be read: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::rev_tree::RevPath;
+    use crate::shard::Judged;
+
+    #[test]
+    fn messages_round_trip() {
+        let rev = |text| Revision::parse(text).unwrap();
+        let path = RevPath { start: 2, ids: vec![rev("2-0123456789abcdef0123456789abcdef").hash, rev("1-odd").hash] };
+        let judged: Vec<Result<Judged, Refusal>> = vec![
+            Ok(Judged { path, attachments: Vec::new() }),
+            Err(Refusal::Forbidden(crate::document::json::parse(br#"{"b":1.0,"a":12345678901234567890123}"#).unwrap())),
+        ];
+        let read: Vec<Result<Judged, Refusal>> = decode(&encode(&judged)).unwrap();
+        assert_eq!(format!("{read:?}"), format!("{judged:?}"));
+        let op = CopyOp::Fetch(vec![(DocId::new("a"), Want::Revision(rev("3-x"))), (DocId::new("b"), Want::Tree)]);
+        let call = CopyCall { db: "d".into(), instance: "i".into(), range: 3, id: 9, op };
+        let read: CopyCall = decode(&encode(&call)).unwrap();
+        assert_eq!(format!("{read:?}"), format!("{call:?}"));
+        assert!(decode::<CopyCall>(b"\x93junk").is_err());
+    }
+
+    #[test]
+    fn a_field_that_is_not_known_is_passed_over() {
+        #[derive(Serialize)]
+        struct Newer {
+            in_sync: bool,
+            mood: &'static str,
+            maintenance: bool,
+        }
+        let bytes = encode(&Newer { in_sync: true, mood: "fine", maintenance: false });
+        assert_eq!(decode::<NodeState>(&bytes), Ok(NodeState { in_sync: true, maintenance: false }));
+    }
+}

@@ -1,0 +1,398 @@
+//! A copy of a range, on this node or on another: the coordinator reads and writes through it without asking where.
+//!
+//! A copy on this node is called directly, without any message. Assumes: callers try another copy when one is away
+//! ([`is_away`]). Promises: positions are of the epoch that [`RangeCopy::standing`] told.
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use crate::coordinator::epoch::Epochs;
+use crate::coordinator::message::{Standing, ViewCall, ViewOp};
+use crate::coordinator::remote::RemoteCopy;
+use crate::coordinator::seq::SeqEntry;
+use crate::coordinator::sync_points;
+use crate::coordinator::view::ViewError;
+use crate::document::collate::Collator;
+use crate::document::id::DocId;
+use crate::document::render::Attachment;
+use crate::document::revision::Revision;
+use crate::index::{GroupBy, GroupPage, GroupPart, Header, IndexError, Partial, Places, RowPage, Signature, ViewIndex};
+use crate::limits;
+use crate::script::Program;
+use crate::shard::{
+    ChangesPage, Fetched, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo, ShardCopy, ShardError, ShardInfo,
+    Sift, SiftPage, Summary, Want,
+};
+use crate::storage::{BlobReader, BlobWriter, Direction, ReadAs, StageMode};
+
+/// A copy on this node.
+#[derive(Clone, Debug)]
+pub(super) struct OwnCopy {
+    pub shard: ShardCopy,
+    pub epochs: Arc<Epochs>,
+}
+
+/// A copy of a range. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) enum RangeCopy {
+    Own(OwnCopy),
+    Remote(RemoteCopy),
+}
+
+/// Whether another copy of the range may answer where this one did not.
+pub(super) fn is_away(error: &ShardError) -> bool {
+    !matches!(error, ShardError::Dropped)
+}
+
+impl OwnCopy {
+    /// Where it stands.
+    pub fn standing(&self) -> Standing {
+        let position = *self.shard.watch().borrow();
+        Standing { shard: self.shard.id().0, epoch: self.epochs.current(), position }
+    }
+
+    /// The position at which a reader goes on that read the entries, of which one at most is of this copy's range: its
+    /// own numbers, or those of a copy that this one was in step with at some position, else the beginning.
+    pub async fn resume(&self, entries: &[SeqEntry]) -> Result<u64, ShardError> {
+        let standing = self.standing();
+        let mut best = 0;
+        for entry in entries {
+            let own = self.epochs.resume(entry.epoch, entry.position).filter(|_| entry.shard == standing.shard);
+            let position = match own {
+                Some(position) => position,
+                None => sync_points::resume(&self.shard, entry).await?,
+            };
+            best = best.max(position.min(standing.position));
+        }
+        Ok(best)
+    }
+}
+
+impl RangeCopy {
+    /// The node that it is on; `None`: this one.
+    pub fn node(&self) -> Option<&Arc<str>> {
+        match self {
+            RangeCopy::Own(_) => None,
+            RangeCopy::Remote(copy) => Some(copy.node()),
+        }
+    }
+
+    pub async fn fetch(&self, wants: Vec<(DocId, Want)>) -> Result<Vec<Option<Fetched>>, ShardError> {
+        match self {
+            RangeCopy::Own(copy) => copy.shard.fetch(wants).await,
+            RangeCopy::Remote(copy) => copy.fetch(wants).await,
+        }
+    }
+
+    pub async fn list(&self, page: ListPage) -> Result<Vec<ListRow>, ShardError> {
+        match self {
+            RangeCopy::Own(copy) => copy.shard.list(page).await,
+            RangeCopy::Remote(copy) => copy.list(page).await,
+        }
+    }
+
+    pub async fn summary(&self, start: Bound<DocId>, end: Bound<DocId>) -> Result<Summary, ShardError> {
+        match self {
+            RangeCopy::Own(copy) => copy.shard.summary(start, end).await,
+            RangeCopy::Remote(copy) => copy.summary(start, end).await,
+        }
+    }
+
+    pub async fn count(&self, start: Bound<DocId>, end: Bound<DocId>) -> Result<u64, ShardError> {
+        Ok(self.summary(start, end).await?.live)
+    }
+
+    /// See [`ShardCopy::select`].
+    pub async fn select(
+        &self,
+        start: Bound<DocId>,
+        end: Bound<DocId>,
+        direction: Direction,
+        place: u64,
+    ) -> Result<Option<DocId>, ShardError> {
+        match self {
+            RangeCopy::Own(copy) => copy.shard.select(start, end, direction, place).await,
+            RangeCopy::Remote(copy) => copy.select((start, end), direction, place).await,
+        }
+    }
+
+    /// Changes in the numbers of `epoch`, see [`ShardCopy::changes`].
+    pub async fn changes(
+        &self,
+        since: u64,
+        direction: Direction,
+        limit: usize,
+        epoch: u64,
+    ) -> Result<ChangesPage, ShardError> {
+        match self {
+            RangeCopy::Own(copy) => copy.shard.changes(since, direction, limit).await,
+            RangeCopy::Remote(copy) => copy.changes(since, direction, limit, epoch).await,
+        }
+    }
+
+    /// The next documents that a selector takes, see [`ShardCopy::sift`]; those of another node are judged here.
+    pub async fn sift(&self, sift: Sift) -> Result<SiftPage, ShardError> {
+        match self {
+            RangeCopy::Own(copy) => copy.shard.sift(sift).await,
+            RangeCopy::Remote(copy) => copy.sift(sift).await,
+        }
+    }
+
+    pub async fn info(&self) -> Result<(ShardInfo, Standing), ShardError> {
+        match self {
+            RangeCopy::Own(copy) => {
+                let info = copy.shard.info().await?;
+                Ok((info, Standing { position: info.update_seq, ..copy.standing() }))
+            }
+            RangeCopy::Remote(copy) => copy.info().await,
+        }
+    }
+
+    pub async fn standing(&self) -> Result<Standing, ShardError> {
+        match self {
+            RangeCopy::Own(copy) => Ok(copy.standing()),
+            RangeCopy::Remote(copy) => Ok(copy.info().await?.1),
+        }
+    }
+
+    /// Where it stands, and a receiver of its last sequence. The sender goes when the copy does, or cannot be asked.
+    pub async fn watch(&self) -> Result<(Standing, watch::Receiver<u64>), ShardError> {
+        match self {
+            RangeCopy::Own(copy) => {
+                let news = copy.shard.watch();
+                let position = *news.borrow();
+                Ok((Standing { position, ..copy.standing() }, news))
+            }
+            RangeCopy::Remote(copy) => {
+                let standing = copy.info().await?.1;
+                Ok((standing, copy.follow(standing)))
+            }
+        }
+    }
+
+    pub async fn resume(&self, entries: &[SeqEntry]) -> Result<u64, ShardError> {
+        match self {
+            _ if entries.is_empty() => Ok(0),
+            RangeCopy::Own(copy) => copy.resume(entries).await,
+            RangeCopy::Remote(copy) => copy.resume(entries.to_vec()).await,
+        }
+    }
+
+    /// See [`ShardCopy::design_version`].
+    pub async fn design_version(&self) -> Result<u64, ShardError> {
+        match self {
+            RangeCopy::Own(copy) => Ok(copy.shard.design_version()),
+            RangeCopy::Remote(copy) => copy.design_version().await,
+        }
+    }
+
+    pub async fn local(&self, id: &DocId) -> Result<Option<LocalRegister>, ShardError> {
+        match self {
+            RangeCopy::Own(copy) => copy.shard.local_register(id).await,
+            RangeCopy::Remote(copy) => copy.local(id).await,
+        }
+    }
+
+    pub async fn local_list(
+        &self,
+        start: Bound<DocId>,
+        end: Bound<DocId>,
+        direction: Direction,
+        limit: usize,
+    ) -> Result<Vec<(DocId, LocalDocument)>, ShardError> {
+        match self {
+            RangeCopy::Own(copy) => copy.shard.local_list(start, end, direction, limit).await,
+            RangeCopy::Remote(copy) => copy.local_list((start, end), direction, limit).await,
+        }
+    }
+
+    pub async fn purge(&self, items: Vec<(DocId, Vec<Revision>)>) -> Result<Vec<Vec<Revision>>, ShardError> {
+        match self {
+            RangeCopy::Own(copy) => copy.shard.purge(items).await,
+            RangeCopy::Remote(copy) => copy.purge(items).await,
+        }
+    }
+
+    pub async fn purge_infos(&self, since: u64, limit: usize) -> Result<Vec<PurgeInfo>, ShardError> {
+        match self {
+            RangeCopy::Own(copy) => copy.shard.purge_infos(since, limit).await,
+            RangeCopy::Remote(copy) => copy.purge_infos(since, limit).await,
+        }
+    }
+
+    /// Reads the stored bytes of an attachment or a range of them.
+    pub fn blob_reader(&self, attachment: &Attachment, read: ReadAs, range: Option<(u64, u64)>) -> CopyBlobReader {
+        match self {
+            RangeCopy::Own(copy) => CopyBlobReader::Own(copy.shard.blob_reader(attachment, read, range)),
+            RangeCopy::Remote(copy) => {
+                CopyBlobReader::Remote(crate::coordinator::blob_stream::RemoteBlob::new(copy, attachment, read, range))
+            }
+        }
+    }
+
+    /// Starts the upload of an attachment.
+    pub async fn stage(&self, mode: StageMode) -> Result<CopyWriter, ShardError> {
+        match self {
+            RangeCopy::Own(copy) => Ok(CopyWriter::Own(copy.shard.stage(mode))),
+            RangeCopy::Remote(copy) => Ok(CopyWriter::Remote { upload: copy.stage(mode).await?, copy: copy.clone() }),
+        }
+    }
+}
+
+/// Reads an attachment from a copy.
+#[derive(Debug)]
+pub(super) enum CopyBlobReader {
+    Own(BlobReader),
+    Remote(crate::coordinator::blob_stream::RemoteBlob),
+}
+
+impl CopyBlobReader {
+    pub async fn next(&mut self) -> Result<Option<Bytes>, ShardError> {
+        match self {
+            CopyBlobReader::Own(reader) => Ok(reader.next().await?),
+            CopyBlobReader::Remote(reader) => reader.next().await,
+        }
+    }
+}
+
+/// An upload to a copy.
+#[derive(Debug)]
+pub(super) enum CopyWriter {
+    Own(BlobWriter),
+    Remote { copy: RemoteCopy, upload: u64 },
+}
+
+/// An upload that waits for its edit: the attachment without name and type, and what keeps its bytes.
+pub(super) type StagedBytes = (Attachment, Option<crate::storage::Hold>);
+
+impl CopyWriter {
+    pub async fn write(&mut self, data: Bytes) -> Result<(), ShardError> {
+        match self {
+            CopyWriter::Own(writer) => Ok(writer.write(data).await?),
+            CopyWriter::Remote { copy, upload } => copy.stage_write(*upload, data).await,
+        }
+    }
+
+    pub async fn finish(self) -> Result<StagedBytes, ShardError> {
+        match self {
+            CopyWriter::Own(writer) => {
+                let staged = writer.finish().await?;
+                Ok((staged.attachment("", "", 0), Some(staged.hold)))
+            }
+            CopyWriter::Remote { copy, upload } => Ok((copy.stage_finish(upload).await?, None)),
+        }
+    }
+}
+
+/// A view on a copy.
+#[derive(Clone, Debug)]
+pub(super) enum CopyView {
+    Own(ViewIndex),
+    Remote { copy: RemoteCopy, program: Program, signature: Signature },
+}
+
+impl CopyView {
+    fn call(program: &Program, signature: Signature, op: ViewOp) -> ViewCall {
+        let design = (program.id().clone(), Bytes::from(program.body().to_vec()));
+        ViewCall { design, signature: signature.0, op }
+    }
+
+    /// See [`ViewIndex::update`].
+    pub async fn update(&self) -> Result<(), IndexError> {
+        match self {
+            CopyView::Own(index) => index.update().await,
+            CopyView::Remote { copy, program, signature } => {
+                copy.view(CopyView::call(program, *signature, ViewOp::Update { wait: true })).await
+            }
+        }
+    }
+
+    /// See [`ViewIndex::update_gently`]; other nodes do so by themselves.
+    pub async fn update_gently(&self) -> Result<(), IndexError> {
+        match self {
+            CopyView::Own(index) => index.update_gently().await,
+            CopyView::Remote { .. } => Ok(()),
+        }
+    }
+
+    /// Has it updated and does not wait for that.
+    pub async fn update_later(&self) -> Result<(), IndexError> {
+        match self {
+            CopyView::Own(index) => {
+                index.update_later();
+                Ok(())
+            }
+            CopyView::Remote { copy, program, signature } => {
+                copy.view(CopyView::call(program, *signature, ViewOp::Update { wait: false })).await
+            }
+        }
+    }
+
+    /// How far it is built, and whether it is being built.
+    pub async fn header(&self) -> Result<(Header, bool), IndexError> {
+        match self {
+            CopyView::Own(index) => Ok((index.header().await?, index.is_building())),
+            CopyView::Remote { copy, program, signature } => {
+                copy.view(CopyView::call(program, *signature, ViewOp::Header)).await
+            }
+        }
+    }
+
+    pub async fn rows(
+        &self,
+        places: VecDeque<Places>,
+        direction: Direction,
+        limit: usize,
+    ) -> Result<RowPage, IndexError> {
+        match self {
+            CopyView::Own(index) => Ok(index.rows(places, direction, limit).await?),
+            CopyView::Remote { copy, program, signature } => {
+                let op = ViewOp::Rows { places, direction, limit: limit as u64 };
+                copy.view(CopyView::call(program, *signature, op)).await
+            }
+        }
+    }
+
+    /// Reduced groups, see [`ViewIndex::groups`]. Rows of another node are reduced here, all of them at once.
+    pub async fn groups(
+        &self,
+        by: GroupBy,
+        places: VecDeque<Places>,
+        limit: usize,
+        collator: &Collator,
+    ) -> Result<GroupPage, ViewError> {
+        if let CopyView::Own(index) = self {
+            return Ok(index.groups(by, places, limit).await?);
+        }
+        let mut page = GroupPage { groups: Vec::new(), rest: VecDeque::new() };
+        let Some(empty) = Partial::empty(&by.reduce, collator) else { return Ok(page) };
+        let mut rest = places;
+        while !rest.is_empty() {
+            let read = self.rows(rest, by.direction, limits::STEP_ROWS).await?;
+            rest = read.rest;
+            for row in read.rows {
+                let (mark, key) = by.grouping.group_of(&row, collator, by.prefix);
+                if page.groups.last().is_none_or(|group: &GroupPart| group.mark != mark) {
+                    page.groups.push(GroupPart { mark, key, first: row.place.clone(), sum: empty.clone() });
+                }
+                if let Some(group) = page.groups.last_mut() {
+                    group.sum.add(&row)?;
+                }
+            }
+        }
+        Ok(page)
+    }
+
+    pub async fn count(&self, places: Places) -> Result<u64, IndexError> {
+        match self {
+            CopyView::Own(index) => Ok(index.count(places).await?),
+            CopyView::Remote { copy, program, signature } => {
+                copy.view(CopyView::call(program, *signature, ViewOp::Count(places))).await
+            }
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! A copy of a range on another node: the operations of a copy as calls.
+
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+
+use crate::coordinator::catalogue::Context;
+use crate::coordinator::message::{
+    CopyCall, CopyOp, EditText, JudgeCall, Refusal, Standing, SyncPoint, ViewCall, ViewFailure, WireError, decode,
+    encode,
+};
+use crate::coordinator::peers::{CallError, Service, Urgency};
+use crate::coordinator::seq::SeqEntry;
+use crate::coordinator::validate::Caller;
+use crate::document::id::DocId;
+use crate::document::render::Attachment;
+use crate::document::revision::Revision;
+use crate::document::selector::StoredDocument;
+use crate::index::IndexError;
+use crate::limits;
+use crate::shard::{
+    ChangesPage, Edit, Fetched, Judged, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo, ShardError,
+    ShardInfo, Sift, SiftPage, Sifted, Stamp, Summary, Want,
+};
+use crate::storage::{Direction, StageMode, StorageError};
+use crate::world::Pool;
+
+/// A database as calls name it.
+pub(super) struct Target {
+    pub context: Arc<Context>,
+    pub name: String,
+    pub instance: String,
+}
+
+/// A copy on another node. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct RemoteCopy {
+    target: Arc<Target>,
+    range: u32,
+    node: Arc<str>,
+    urgency: Urgency,
+}
+
+impl fmt::Debug for RemoteCopy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RemoteCopy({} on {}, {})", self.range, self.node, self.target.name)
+    }
+}
+
+impl RemoteCopy {
+    pub fn new(target: &Arc<Target>, range: usize, node: &Arc<str>) -> RemoteCopy {
+        // Invariant: there are at most `limits::Q_MAX` ranges.
+        let range = u32::try_from(range).expect("a range's number");
+        RemoteCopy { target: Arc::clone(target), range, node: Arc::clone(node), urgency: Urgency::Foreground }
+    }
+
+    /// The same for work that nobody waits for.
+    pub fn in_background(self) -> RemoteCopy {
+        RemoteCopy { urgency: Urgency::Background, ..self }
+    }
+
+    /// The node that it is on.
+    pub fn node(&self) -> &Arc<str> {
+        &self.node
+    }
+
+    async fn ask<T: DeserializeOwned>(&self, op: CopyOp) -> Result<T, ShardError> {
+        let answer: Result<T, WireError> = self.ask_as(op, limits::COPY_CALL).await?;
+        answer.map_err(ShardError::from)
+    }
+
+    async fn ask_as<T: DeserializeOwned>(&self, op: CopyOp, limit: Duration) -> Result<T, ShardError> {
+        let Target { context, name, instance } = &*self.target;
+        let id = context.calls.fetch_add(1, Ordering::Relaxed);
+        let call = CopyCall { db: name.clone(), instance: instance.clone(), range: self.range, id, op };
+        let sent = context.peers.call(&self.node, Service::Copy, self.urgency, encode(&call), limit);
+        // The cluster ends a call that hangs; this is for one that forgets to.
+        let answer = context.env.timeout(limit + limits::COPY_CALL_GRACE, sent).await;
+        let bytes = match answer {
+            Ok(Ok(bytes)) => bytes,
+            Ok(Err(CallError::Away(why))) => return Err(ShardError::Away(format!("{}: {why}", self.node))),
+            Ok(Err(CallError::Silent(why))) => return Err(ShardError::Silent(format!("{}: {why}", self.node))),
+            Err(_) => return Err(ShardError::Silent(format!("{} did not answer in time", self.node))),
+        };
+        decode(&bytes).map_err(ShardError::Silent)
+    }
+
+    pub async fn fetch(&self, wants: Vec<(DocId, Want)>) -> Result<Vec<Option<Fetched>>, ShardError> {
+        let wanted = wants.len();
+        let found: Vec<Option<Fetched>> = self.ask(CopyOp::Fetch(wants)).await?;
+        match found.len() == wanted {
+            true => Ok(found),
+            false => Err(ShardError::Silent(format!("{} answered {} of {wanted}", self.node, found.len()))),
+        }
+    }
+
+    pub async fn list(&self, page: ListPage) -> Result<Vec<ListRow>, ShardError> {
+        self.ask(CopyOp::List(page)).await
+    }
+
+    pub async fn summary(&self, start: Bound<DocId>, end: Bound<DocId>) -> Result<Summary, ShardError> {
+        self.ask(CopyOp::Summary(start, end)).await
+    }
+
+    pub async fn select(
+        &self,
+        (start, end): (Bound<DocId>, Bound<DocId>),
+        direction: Direction,
+        place: u64,
+    ) -> Result<Option<DocId>, ShardError> {
+        self.ask(CopyOp::Select { start, end, direction, place }).await
+    }
+
+    pub async fn changes(
+        &self,
+        since: u64,
+        direction: Direction,
+        limit: usize,
+        epoch: u64,
+    ) -> Result<ChangesPage, ShardError> {
+        self.ask(CopyOp::Changes { since, direction, limit: limit as u64, epoch }).await
+    }
+
+    /// The next documents that a selector takes, of one page of them.
+    pub async fn sift(&self, sift: Sift) -> Result<SiftPage, ShardError> {
+        let (start, end) = (sift.start.clone(), sift.end.clone());
+        let limit = limits::PAGE_DOCS;
+        let rows = self.list(ListPage { start, end, descending: sift.descending, limit, bodies: true }).await?;
+        let rest = rows.last().filter(|_| rows.len() == limit).map(|row| row.id.clone());
+        let judge = move || {
+            let mut page = SiftPage { rest, ..SiftPage::default() };
+            for row in rows.into_iter().filter(|row| !row.id.is_design()) {
+                let (ListRow { id, leaves, .. }, Some(stored)) = (row.clone(), row.winner) else { continue };
+                page.examined += 1;
+                let document = StoredDocument::of(id.as_str(), &stored);
+                let damaged = |_| StorageError::Corrupt(format!("the text of document {id}"));
+                if sift.selector.matches_subject(&document, &sift.collator).map_err(damaged)? {
+                    let examined = std::mem::take(&mut page.examined);
+                    page.rows.push(Sifted { id, leaves, stored, examined });
+                }
+            }
+            Ok(page)
+        };
+        self.target.context.env.blocking(Pool::Foreground, judge).await
+    }
+
+    pub async fn info(&self) -> Result<(ShardInfo, Standing), ShardError> {
+        self.ask(CopyOp::Info).await
+    }
+
+    /// Where it stands once that is beyond the given position, or after a while.
+    pub async fn wait(&self, beyond: u64) -> Result<Standing, ShardError> {
+        self.ask(CopyOp::Wait { beyond }).await
+    }
+
+    pub async fn resume(&self, entries: Vec<SeqEntry>) -> Result<u64, ShardError> {
+        self.ask(CopyOp::Resume(entries)).await
+    }
+
+    pub async fn design_version(&self) -> Result<u64, ShardError> {
+        self.ask(CopyOp::DesignVersion).await
+    }
+
+    /// Has it judge edits; see [`crate::coordinator::judge`].
+    pub async fn judge(
+        &self,
+        edits: &[Edit],
+        caller: &Caller,
+        source: &str,
+        doubtful: bool,
+    ) -> Result<Vec<Result<Judged, Refusal>>, ShardError> {
+        let texts = edits.iter().map(EditText::from).collect();
+        let call = JudgeCall { edits: texts, caller: caller.clone(), source: source.to_owned(), doubtful };
+        let judged: Vec<_> = self.ask(CopyOp::Judge(Box::new(call))).await?;
+        match judged.len() == edits.len() {
+            true => Ok(judged),
+            false => Err(ShardError::Silent(format!("{} judged {} edits", self.node, judged.len()))),
+        }
+    }
+
+    /// Has it take in what another copy judged; answers for each whether it is stored.
+    pub async fn merge(&self, edits: &[Edit], source: &str, repair: bool) -> Result<Vec<bool>, ShardError> {
+        let texts = edits.iter().map(EditText::from).collect();
+        let stored: Vec<bool> = self.ask(CopyOp::Merge { edits: texts, source: source.to_owned(), repair }).await?;
+        match stored.len() == edits.len() {
+            true => Ok(stored),
+            false => Err(ShardError::Silent(format!("{} merged {} edits", self.node, stored.len()))),
+        }
+    }
+
+    pub async fn local(&self, id: &DocId) -> Result<Option<LocalRegister>, ShardError> {
+        self.ask(CopyOp::Local(id.clone())).await
+    }
+
+    pub async fn local_list(
+        &self,
+        (start, end): (Bound<DocId>, Bound<DocId>),
+        direction: Direction,
+        limit: usize,
+    ) -> Result<Vec<(DocId, LocalDocument)>, ShardError> {
+        self.ask(CopyOp::LocalList { start, end, direction, limit: limit as u64 }).await
+    }
+
+    pub async fn local_set(&self, id: &DocId, document: Option<LocalDocument>, by: u64) -> Result<Stamp, ShardError> {
+        self.ask(CopyOp::LocalSet { id: id.clone(), document, by }).await
+    }
+
+    pub async fn local_merge(&self, registers: Vec<(DocId, LocalRegister)>) -> Result<Vec<Stamp>, ShardError> {
+        self.ask(CopyOp::LocalMerge(registers)).await
+    }
+
+    pub async fn local_registers(
+        &self,
+        after: Bound<DocId>,
+        limit: usize,
+    ) -> Result<Vec<(DocId, LocalRegister)>, ShardError> {
+        self.ask(CopyOp::LocalRegisters { after, limit: limit as u64 }).await
+    }
+
+    pub async fn purge(&self, items: Vec<(DocId, Vec<Revision>)>) -> Result<Vec<Vec<Revision>>, ShardError> {
+        self.ask(CopyOp::Purge(items)).await
+    }
+
+    pub async fn purge_infos(&self, since: u64, limit: usize) -> Result<Vec<PurgeInfo>, ShardError> {
+        self.ask(CopyOp::PurgeInfos { since, limit: limit as u64 }).await
+    }
+
+    pub async fn compact(&self) -> Result<(), ShardError> {
+        self.ask(CopyOp::Compact).await
+    }
+
+    /// A piece of the stored bytes of an attachment; empty at the end.
+    pub async fn blob(&self, attachment: &Attachment, at: u64) -> Result<Bytes, ShardError> {
+        self.ask(CopyOp::Blob { attachment: attachment.clone(), at }).await
+    }
+
+    pub async fn stage(&self, mode: StageMode) -> Result<u64, ShardError> {
+        self.ask(CopyOp::Stage(mode)).await
+    }
+
+    pub async fn stage_write(&self, upload: u64, data: Bytes) -> Result<(), ShardError> {
+        self.ask(CopyOp::StageWrite { upload, data }).await
+    }
+
+    pub async fn stage_finish(&self, upload: u64) -> Result<Attachment, ShardError> {
+        self.ask(CopyOp::StageFinish { upload }).await
+    }
+
+    /// A call about a view. It may take as long as building the view does.
+    pub async fn view<T: DeserializeOwned>(&self, call: ViewCall) -> Result<T, IndexError> {
+        let answer: Result<T, ViewFailure> = self.ask_as(CopyOp::View(Box::new(call)), limits::VIEW_CALL).await?;
+        answer.map_err(IndexError::from)
+    }
+
+    pub async fn keep_views(&self, views: Vec<[u8; 16]>) -> Result<(), ShardError> {
+        self.ask(CopyOp::KeepViews(views)).await
+    }
+
+    pub async fn set_sync_point(&self, point: SyncPoint) -> Result<(), ShardError> {
+        self.ask(CopyOp::SetSyncPoint(point)).await
+    }
+
+    /// Tells its last sequence from now on, as long as somebody listens and it can be asked.
+    pub fn follow(&self, from: Standing) -> watch::Receiver<u64> {
+        let (tell, news) = watch::channel(from.position);
+        let copy = self.clone();
+        self.target.context.env.spawn(async move {
+            let mut position = from.position;
+            loop {
+                let standing = tokio::select! {
+                    biased;
+                    () = tell.closed() => return,
+                    standing = copy.wait(position) => standing,
+                };
+                match standing {
+                    Ok(standing) if standing.epoch == from.epoch => position = standing.position,
+                    _ => return,
+                }
+                tell.send_if_modified(|last| {
+                    let is_news = position > *last;
+                    *last = position.max(*last);
+                    is_news
+                });
+            }
+        });
+        news
+    }
+}

@@ -1,0 +1,226 @@
+//! Answers calls of other nodes to the copies that this one holds.
+//!
+//! A call names the database's instance: one that was deleted and made anew is another database. A call whose time is
+//! over is dropped before anything is done.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use crate::coordinator::catalogue::Coordinator;
+use crate::coordinator::database::Database;
+use crate::coordinator::judge::resolve_doubt;
+use crate::coordinator::message::{
+    CopyCall, CopyOp, EditText, JudgeCall, Refusal, Standing, ViewCall, ViewFailure, ViewOp, WireError, decode, encode,
+};
+use crate::coordinator::peers::Answer;
+use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
+use crate::coordinator::remote::RemoteCopy;
+use crate::coordinator::{repair, sync_points};
+use crate::document::render::StoredRevision;
+use crate::document::revision::{RevHash, Revision};
+use crate::index::{Definition, Signature};
+use crate::limits;
+use crate::script::Program;
+use crate::shard::{Edit, Judged, ShardError};
+use crate::storage::{Direction, ReadAs};
+use crate::world::BoxFuture;
+
+/// See the module head.
+pub(super) struct CopyService(pub Weak<Coordinator>);
+
+impl Answer for CopyService {
+    fn answer(&self, from: String, body: Bytes, left: Duration) -> BoxFuture<'static, Result<Bytes, String>> {
+        let coordinator = self.0.upgrade();
+        Box::pin(async move {
+            let coordinator = coordinator.ok_or("this node stops")?;
+            let call: CopyCall = decode(&body)?;
+            if left.is_zero() {
+                return Err("its time is over".to_owned());
+            }
+            coordinator.serve_copy(from, call).await
+        })
+    }
+}
+
+type Served<T> = Result<T, WireError>;
+
+fn reply<T: Serialize>(result: Result<T, ShardError>) -> Bytes {
+    encode(&result.map_err(WireError::from))
+}
+
+impl Coordinator {
+    /// The error says that nothing was done.
+    async fn serve_copy(&self, from: String, call: CopyCall) -> Result<Bytes, String> {
+        let CopyCall { db, instance, range, op, .. } = call;
+        let context = self.context();
+        if context.is_in_maintenance() {
+            return Err("the node is in maintenance".to_owned());
+        }
+        let database = self.database(&db).map_err(|_| format!("there is no database {db}"))?;
+        if database.instance() != instance {
+            return Err(format!("{db} is another database here"));
+        }
+        let range = usize::try_from(range).unwrap_or(usize::MAX);
+        let copy = database.own_copy(range).await.map_err(|error| error.to_string())?;
+        let copy = copy.ok_or_else(|| format!("the range {range} of {db} is not held here"))?.clone();
+        let serving = Serving { database: &database, range, copy: &copy };
+        Ok(match op {
+            CopyOp::Judge(call) => encode(&serving.judge(call).await),
+            CopyOp::Merge { edits, source, repair } => encode(&serving.merge(edits, source, repair).await),
+            CopyOp::View(call) => serving.view(*call).await,
+            CopyOp::StageWrite { upload, data } => reply(context.uploads.write(&context.env, upload, data).await),
+            CopyOp::StageFinish { upload } => reply(context.uploads.finish(upload).await),
+            CopyOp::Stage(mode) => reply(context.uploads.begin(&context.env, copy.shard.stage(mode))),
+            CopyOp::SyncPoint => reply(sync_points::pulled(&copy.shard, &from).await),
+            CopyOp::SetSyncPoint(point) => reply(sync_points::note(&copy.shard, point).await),
+            op => serving.plain(op).await,
+        })
+    }
+}
+
+/// A call being answered.
+struct Serving<'a> {
+    database: &'a Arc<Database>,
+    range: usize,
+    copy: &'a OwnCopy,
+}
+
+impl Serving<'_> {
+    /// What a copy answers by itself.
+    async fn plain(&self, op: CopyOp) -> Bytes {
+        let (shard, size) = (&self.copy.shard, |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX));
+        match op {
+            CopyOp::Fetch(wants) => reply(shard.fetch(wants).await),
+            CopyOp::List(page) => reply(shard.list(page).await),
+            CopyOp::Summary(start, end) => reply(shard.summary(start, end).await),
+            CopyOp::Select { start, end, direction, place } => reply(shard.select(start, end, direction, place).await),
+            CopyOp::Changes { since, direction, limit, epoch } => {
+                reply(self.changes(since, direction, size(limit), epoch).await)
+            }
+            CopyOp::Info => reply(RangeCopy::Own(self.copy.clone()).info().await),
+            CopyOp::Wait { beyond } => reply(Ok(self.wait(beyond).await)),
+            CopyOp::Resume(entries) => reply(self.copy.resume(&entries).await),
+            CopyOp::DesignVersion => reply(Ok(self.database.context.boot.wrapping_add(shard.design_version()))),
+            CopyOp::Local(id) => reply(shard.local_register(&id).await),
+            CopyOp::LocalList { start, end, direction, limit } => {
+                reply(shard.local_list(start, end, direction, size(limit)).await)
+            }
+            CopyOp::LocalSet { id, document, by } => {
+                reply(shard.local_set(&id, document, by, self.database.copies_of(self.range) > 1).await)
+            }
+            CopyOp::LocalMerge(registers) => reply(shard.local_merge(registers).await),
+            CopyOp::LocalRegisters { after, limit } => reply(shard.local_registers(after, size(limit)).await),
+            CopyOp::Purge(items) => reply(shard.purge(items).await),
+            CopyOp::PurgeInfos { since, limit } => reply(shard.purge_infos(since, size(limit)).await),
+            CopyOp::Compact => reply(Ok(self.compact())),
+            CopyOp::Blob { attachment, at } => {
+                let end = at.saturating_add(limits::BLOB_STEP_BYTES as u64);
+                let piece = shard.blob_reader(&attachment, ReadAs::Stored, Some((at, end))).next().await;
+                reply(piece.map(Option::unwrap_or_default).map_err(ShardError::from))
+            }
+            CopyOp::KeepViews(views) => {
+                let keep = views.into_iter().map(Signature).collect();
+                reply(self.database.context.indexes.clean_up(shard, &keep).await)
+            }
+            _ => reply(Err::<(), _>(ShardError::Away("this call is answered elsewhere".to_owned()))),
+        }
+    }
+
+    async fn changes(
+        &self,
+        since: u64,
+        direction: Direction,
+        limit: usize,
+        epoch: u64,
+    ) -> Result<crate::shard::ChangesPage, ShardError> {
+        match epoch == self.copy.epochs.current() {
+            true => self.copy.shard.changes(since, direction, limit.min(limits::PAGE_ROWS)).await,
+            false => Err(ShardError::Away("the copy is in another epoch".to_owned())),
+        }
+    }
+
+    /// Where the copy stands, once that is beyond a position or after a while.
+    async fn wait(&self, beyond: u64) -> Standing {
+        let mut news = self.copy.shard.watch();
+        let moved = async { drop(news.wait_for(|position| *position > beyond).await) };
+        // After that time the caller asks again: so it notices when this node is gone.
+        let _ = self.database.context.env.timeout(limits::COPY_WAIT, moved).await;
+        self.copy.standing()
+    }
+
+    fn compact(&self) {
+        let (shard, limit) = (self.copy.shard.clone(), self.database.purged_infos_limit());
+        let pace = self.database.compaction_pace();
+        self.database.context.env.spawn(async move {
+            if let Err(error) = shard.compact(limit, pace).await {
+                tracing::warn!(%error, "a compaction ended early");
+            }
+        });
+    }
+
+    fn read(edits: Vec<EditText>) -> Served<Vec<Edit>> {
+        edits.into_iter().map(EditText::read).collect()
+    }
+
+    async fn judge(&self, call: Box<JudgeCall>) -> Served<Vec<Result<Judged, Refusal>>> {
+        let JudgeCall { edits, caller, source, doubtful } = *call;
+        let edits = Serving::read(edits)?;
+        let shard = &self.copy.shard;
+        let _holds = self.database.pull_uploads(self.range, shard, &edits, &source.as_str().into()).await?;
+        let verdicts = self.database.judge_own(shard, edits.clone(), &caller).await;
+        let mut out = Vec::with_capacity(verdicts.len());
+        for (edit, mut verdict) in edits.iter().zip(verdicts) {
+            if doubtful {
+                verdict = resolve_doubt(shard, edit, verdict).await;
+            }
+            out.push(verdict.map_err(Refusal::from));
+        }
+        Ok(out)
+    }
+
+    async fn merge(&self, edits: Vec<EditText>, source: String, repair: bool) -> Served<Vec<bool>> {
+        let edits = Serving::read(edits)?;
+        let copy = RangeCopy::Own(self.copy.clone());
+        let source = RemoteCopy::new(&self.database.target, self.range, &source.as_str().into());
+        Ok(match repair {
+            true => {
+                let count = edits.len();
+                repair::merge_missing(&copy, edits, &source).await?;
+                vec![true; count]
+            }
+            false => crate::coordinator::spread::merge_into(&copy, &edits, &source).await?,
+        })
+    }
+
+    async fn view(&self, call: ViewCall) -> Bytes {
+        let ViewCall { design: (id, body), signature, op } = call;
+        let program = Program::new(self.database.instance(), &id, &design(body));
+        let found = Definition::all(program.body(), self.database.map.partitioned);
+        let found = found.into_iter().map(|(_, definition)| definition).find(|found| found.signature.0 == signature);
+        let Some(definition) = found else {
+            let why = "the design document has no such view".to_owned();
+            return encode(&Err::<(), _>(ViewFailure::Copy(WireError::Away(why))));
+        };
+        let view =
+            self.database.view_of(&program, Arc::new(definition)).on(self.range, RangeCopy::Own(self.copy.clone()));
+        match op {
+            ViewOp::Update { wait: true } => encode(&view.update().await.map_err(ViewFailure::from)),
+            ViewOp::Update { wait: false } => encode(&view.update_later().await.map_err(ViewFailure::from)),
+            ViewOp::Header => encode(&view.header().await.map_err(ViewFailure::from)),
+            ViewOp::Rows { places, direction, limit } => {
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                encode(&view.rows(places, direction, limit).await.map_err(ViewFailure::from))
+            }
+            ViewOp::Count(places) => encode(&view.count(places).await.map_err(ViewFailure::from)),
+        }
+    }
+}
+
+/// A design document as its functions' source; which revision it is does not matter to its views.
+fn design(body: Bytes) -> StoredRevision {
+    let rev = Revision::new(1, RevHash::Md5(Default::default()));
+    StoredRevision { rev, deleted: false, body, attachments: Vec::new() }
+}

@@ -1,0 +1,232 @@
+//! Edits on their way to all copies of their range: to the judge first, then to the others.
+//!
+//! The judge is the first copy in the order of [`Database::judges`] that answers. Once a judge was sent an edit and did
+//! not answer, the outcome is unknown: the next one may store it all the same, but a conflict from it proves nothing.
+//! What was judged goes to the other copies in tasks of their own, which end whoever waits for them; a copy that
+//! misses it gets it from a sync.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use crate::coordinator::blob_stream;
+use crate::coordinator::database::Database;
+use crate::coordinator::error::WriteError;
+use crate::coordinator::judge::{Verdict, resolve_doubt};
+use crate::coordinator::quorum::{Tally, Written, majority};
+use crate::coordinator::range_copy::RangeCopy;
+use crate::coordinator::remote::RemoteCopy;
+use crate::coordinator::write::{Outcome, WriteDone, WriteOptions};
+use crate::shard::{Basis, Edit, EditAttachment, EditOp, ShardError};
+
+/// What a judge said, and on which node it is.
+type Sentence = (Arc<str>, Vec<Verdict>);
+
+impl Database {
+    /// Has edits of one range judged and stored on its copies: one outcome for each. `source` is the node that holds
+    /// the uploads which they name.
+    pub(super) async fn settle(
+        &self,
+        range: usize,
+        edits: Vec<Edit>,
+        options: &WriteOptions,
+        source: &Arc<str>,
+    ) -> Vec<Outcome> {
+        let count = edits.len();
+        match self.try_settle(range, edits, options, source).await {
+            Ok(outcomes) => outcomes,
+            Err(WriteError::Unavailable(error)) => (0..count).map(|_| Err(error.clone().into())).collect(),
+            Err(WriteError::DatabaseGone) => (0..count).map(|_| Err(WriteError::DatabaseGone)).collect(),
+            Err(_) => (0..count).map(|_| Err(WriteError::Unknown)).collect(),
+        }
+    }
+
+    async fn try_settle(
+        &self,
+        range: usize,
+        edits: Vec<Edit>,
+        options: &WriteOptions,
+        source: &Arc<str>,
+    ) -> Result<Vec<Outcome>, WriteError> {
+        if self.is_alone(range) && !self.context.is_in_maintenance() {
+            // Invariant: a range of which this node holds the only copy has one here.
+            let copy = self.own_copy(range).await?.expect("the only copy");
+            let verdicts = self.judge_own(&copy.shard, edits, &options.caller).await;
+            let written = self.held_by_judge(range, options.w);
+            let done =
+                |verdict: Verdict| verdict.map(|judged| WriteDone { rev: judged.path.head(), written, copies: 1 });
+            return Ok(verdicts.into_iter().map(done).collect());
+        }
+        let (judge, verdicts) = self.sentence(range, &edits, options, source).await?;
+        let merges =
+            edits.iter().zip(&verdicts).filter_map(|(edit, verdict)| Some(merge_of(edit, verdict.as_ref().ok()?)));
+        let written = self.spread(range, &judge, merges.collect(), options.w).await?;
+        let mut written = written.into_iter();
+        let done = |verdict: Verdict| {
+            let judged = verdict?;
+            // Invariant: there is one for each edit that was stored.
+            let (written, copies) = written.next().expect("one per edit");
+            Ok(WriteDone { rev: judged.path.head(), written, copies })
+        };
+        Ok(verdicts.into_iter().map(done).collect())
+    }
+
+    /// Asks one judge after the other until one answers.
+    async fn sentence(
+        &self,
+        range: usize,
+        edits: &[Edit],
+        options: &WriteOptions,
+        source: &Arc<str>,
+    ) -> Result<Sentence, WriteError> {
+        let mut doubtful = false;
+        for copy in self.judges(range).await? {
+            let node = copy.node().unwrap_or(&self.context.node);
+            match self.ask_judge(range, &copy, edits, options, (source, doubtful)).await {
+                Ok(verdicts) => return Ok((Arc::clone(node), verdicts)),
+                Err(ShardError::Dropped) => return Err(WriteError::DatabaseGone),
+                Err(ShardError::Silent(why)) => {
+                    tracing::warn!(database = self.name, why, "a judge did not answer");
+                    doubtful = true;
+                }
+                Err(error) => tracing::debug!(database = self.name, %error, "a judge was passed over"),
+            }
+        }
+        match doubtful {
+            true => Err(WriteError::Unknown),
+            false => Err(ShardError::NoCopy { copies: self.copies_of(range) }.into()),
+        }
+    }
+
+    async fn ask_judge(
+        &self,
+        range: usize,
+        copy: &RangeCopy,
+        edits: &[Edit],
+        options: &WriteOptions,
+        (source, doubtful): (&Arc<str>, bool),
+    ) -> Result<Vec<Verdict>, ShardError> {
+        let own = match copy {
+            RangeCopy::Own(own) => own,
+            RangeCopy::Remote(remote) => {
+                let verdicts = remote.judge(edits, &options.caller, source, doubtful).await?;
+                return Ok(verdicts.into_iter().map(|verdict| verdict.map_err(WriteError::from)).collect());
+            }
+        };
+        let _holds = self.pull_uploads(range, &own.shard, edits, source).await?;
+        let verdicts = self.judge_own(&own.shard, edits.to_vec(), &options.caller).await;
+        if !doubtful {
+            return Ok(verdicts);
+        }
+        let mut out = Vec::with_capacity(verdicts.len());
+        for (edit, verdict) in edits.iter().zip(verdicts) {
+            out.push(resolve_doubt(&own.shard, edit, verdict).await);
+        }
+        Ok(out)
+    }
+
+    /// Brings what edits name onto this node's copy, from where it was uploaded to.
+    pub(super) async fn pull_uploads(
+        &self,
+        range: usize,
+        copy: &crate::shard::ShardCopy,
+        edits: &[Edit],
+        source: &Arc<str>,
+    ) -> Result<Vec<Arc<crate::storage::Hold>>, ShardError> {
+        match *source == self.context.node {
+            true => Ok(Vec::new()),
+            false => blob_stream::pull(copy, edits, &RemoteCopy::new(&self.target, range, source)).await,
+        }
+    }
+
+    /// Merges what a judge stored into the other copies; answers for each edit how far it got, as soon as that is
+    /// certain.
+    async fn spread(
+        &self,
+        range: usize,
+        judge: &Arc<str>,
+        merges: Vec<Edit>,
+        w: Option<u32>,
+    ) -> Result<Vec<(Written, u32)>, ShardError> {
+        let copies = self.copies_of(range) as u32;
+        let mut tallies: Vec<Tally> =
+            merges.iter().map(|_| Tally::new(copies, w.unwrap_or_else(|| majority(self.map.n)))).collect();
+        tallies.iter_mut().for_each(Tally::done);
+        if merges.is_empty() {
+            return Ok(Vec::new());
+        }
+        let merges: Arc<[Edit]> = merges.into();
+        let (tell, mut answers) = mpsc::unbounded_channel();
+        for node in self.nodes_of(range).into_iter().filter(|node| node != judge) {
+            if self.context.rank(&node).is_none() {
+                tallies.iter_mut().for_each(Tally::refused);
+                self.context.missed(&self.name);
+                continue;
+            }
+            let (copy, tell, merges) = (self.copy_on(range, &node).await?, tell.clone(), Arc::clone(&merges));
+            let source = RemoteCopy::new(&self.target, range, judge);
+            let (context, name) = (Arc::clone(&self.context), self.name.clone());
+            self.context.env.spawn(async move {
+                let stored = merge_into(&copy, &merges, &source).await;
+                if !matches!(&stored, Ok(stored) if stored.iter().all(|stored| *stored)) {
+                    context.missed(&name);
+                }
+                // Nobody listens any more once enough copies have answered.
+                let _ = tell.send(stored);
+            });
+        }
+        drop(tell);
+        while tallies.iter().any(Tally::waits) {
+            let Some(answer) = answers.recv().await else { break };
+            count(&mut tallies, answer);
+        }
+        let written = |tally: &Tally| (tally.written().unwrap_or(Written::Accepted), tally.held());
+        Ok(tallies.iter().map(written).collect())
+    }
+
+    /// What a write reports that only the judge of a range holds, and no other copy is asked.
+    pub(super) fn held_by_judge(&self, range: usize, w: Option<u32>) -> Written {
+        let mut tally = Tally::new(self.copies_of(range) as u32, w.unwrap_or_else(|| majority(self.map.n)));
+        tally.done();
+        tally.written().unwrap_or(Written::Accepted)
+    }
+}
+
+/// Counts the answer of one copy.
+fn count(tallies: &mut [Tally], answer: Result<Vec<bool>, ShardError>) {
+    match answer {
+        Ok(stored) => tallies.iter_mut().zip(stored).for_each(|(tally, stored)| match stored {
+            true => tally.done(),
+            false => tally.refused(),
+        }),
+        Err(ShardError::Silent(_)) => tallies.iter_mut().for_each(Tally::silent),
+        Err(_) => tallies.iter_mut().for_each(Tally::refused),
+    }
+}
+
+/// The edit as the other copies take it in.
+fn merge_of(edit: &Edit, judged: &crate::shard::Judged) -> Edit {
+    Edit {
+        id: edit.id.clone(),
+        op: EditOp::Merge { path: judged.path.clone() },
+        deleted: edit.deleted,
+        body: Arc::clone(&edit.body),
+        attachments: judged.attachments.iter().cloned().map(EditAttachment::New).collect(),
+        revs_limit: edit.revs_limit,
+    }
+}
+
+/// Merges edits into a copy; answers for each whether it is stored. Uploads that it lacks come from `source`.
+pub(super) async fn merge_into(
+    copy: &RangeCopy,
+    merges: &[Edit],
+    source: &RemoteCopy,
+) -> Result<Vec<bool>, ShardError> {
+    let own = match copy {
+        RangeCopy::Remote(remote) => return remote.merge(merges, source.node(), false).await,
+        RangeCopy::Own(own) => own,
+    };
+    let _holds = blob_stream::pull(&own.shard, merges, source).await?;
+    let stored = own.shard.edit_validated(merges.iter().map(|edit| (edit.clone(), Basis::Any)).collect()).await?;
+    Ok(stored.into_iter().map(|stored| stored.is_ok()).collect())
+}

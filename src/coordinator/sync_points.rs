@@ -1,0 +1,83 @@
+//! How far copies have taken in each other, kept with the copies.
+//!
+//! A copy A that has read all of a copy B up to q, and stands at p then, tells both: A goes on at q the next time, and
+//! whoever has read A up to p (or further) has seen all that B has up to q, so that it may go on there when A is gone.
+
+use crate::coordinator::message::{SyncPoint, decode, encode};
+use crate::coordinator::seq::SeqEntry;
+use crate::limits;
+use crate::shard::{ShardCopy, ShardError};
+use crate::storage::StorageError;
+
+fn pulled_name(node: &str) -> String {
+    format!("pulled {node}")
+}
+
+fn known_name(shard: u64, epoch: u64) -> String {
+    format!("taken in by {shard} {epoch}")
+}
+
+fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, ShardError> {
+    decode(bytes).map_err(|why| StorageError::Corrupt(format!("sync point: {why}")).into())
+}
+
+/// How far this copy has taken in that of `node`.
+pub(super) async fn pulled(copy: &ShardCopy, node: &str) -> Result<Option<SyncPoint>, ShardError> {
+    copy.meta_get(&pulled_name(node)).await?.map(|bytes| read(&bytes)).transpose()
+}
+
+/// Notes how far this copy has taken in that of `node`.
+pub(super) async fn set_pulled(copy: &ShardCopy, node: &str, point: SyncPoint) -> Result<(), ShardError> {
+    copy.meta_put(&pulled_name(node), Some(encode(&point).to_vec())).await
+}
+
+/// Notes that another copy has taken in this one.
+pub(super) async fn note(copy: &ShardCopy, point: SyncPoint) -> Result<(), ShardError> {
+    let name = known_name(point.to_shard, point.to_epoch);
+    let stored = copy.meta_get(&name).await?.map(|bytes| read::<Vec<SyncPoint>>(&bytes)).transpose()?;
+    let mut points = stored.unwrap_or_default();
+    if points.last() == Some(&point) {
+        return Ok(());
+    }
+    points.push(point);
+    thin(&mut points);
+    copy.meta_put(&name, Some(encode(&points).to_vec())).await
+}
+
+/// Keeps the newest points, and of older ones fewer the older they are.
+fn thin(points: &mut Vec<SyncPoint>) {
+    if points.len() > limits::SYNC_POINTS_KEPT {
+        // Every second one of the older half goes.
+        let half = points.len() / 2;
+        let mut at = 0;
+        points.retain(|_| {
+            at += 1;
+            at > half || at % 2 == 1
+        });
+    }
+}
+
+/// The position here at which a reader of another copy goes on; 0 when nothing is known of that one.
+pub(super) async fn resume(copy: &ShardCopy, entry: &SeqEntry) -> Result<u64, ShardError> {
+    let Some(bytes) = copy.meta_get(&known_name(entry.shard, entry.epoch)).await? else { return Ok(0) };
+    let points = read::<Vec<SyncPoint>>(&bytes)?;
+    let before = points.iter().filter(|point| point.to <= entry.position);
+    Ok(before.map(|point| point.from).max().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_points_grow_rare_and_the_newest_stays() {
+        let mut points = Vec::new();
+        for to in 1..=1000 {
+            points.push(SyncPoint { to, ..SyncPoint::default() });
+            thin(&mut points);
+            assert!(points.len() <= limits::SYNC_POINTS_KEPT);
+            assert_eq!(points.last().map(|point| point.to), Some(to));
+        }
+        assert_eq!(points[0].to, 1);
+    }
+}

@@ -1,0 +1,502 @@
+//! Several coordinators over a network that can be cut.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use super::*;
+use crate::coordinator::peers::{Answer, CallError, Peer, Peers, Service, Urgency};
+use crate::world::BoxFuture;
+
+/// Who answers on each node, and which nodes are cut off.
+#[derive(Default)]
+struct Network {
+    answers: Mutex<BTreeMap<(String, Service), Arc<dyn Answer>>>,
+    names: Vec<String>,
+    /// Nodes that nobody reaches.
+    down: watch::Sender<BTreeSet<String>>,
+    /// Nodes that do what they are asked but whose answers are lost.
+    mute: Mutex<BTreeSet<String>>,
+}
+
+/// A node's end of the network.
+struct End {
+    network: Arc<Network>,
+    own: String,
+    changes: watch::Sender<u64>,
+}
+
+impl Network {
+    fn answer(&self, node: &str, service: Service) -> Option<Arc<dyn Answer>> {
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.get(&(node.to_owned(), service)).cloned()
+    }
+
+    fn is_mute(&self, node: &str) -> bool {
+        self.mute.lock().unwrap_or_else(PoisonError::into_inner).contains(node)
+    }
+
+    fn is_down(&self, node: &str) -> bool {
+        self.down.borrow().contains(node)
+    }
+}
+
+impl Peers for End {
+    fn members(&self) -> Vec<Peer> {
+        self.network.names.iter().map(|name| Peer { name: name.as_str().into(), zone: None }).collect()
+    }
+
+    fn is_up(&self, node: &str) -> bool {
+        node == self.own || !self.network.is_down(node) && !self.network.is_down(&self.own)
+    }
+
+    fn watch(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn call<'a>(
+        &'a self,
+        to: &'a str,
+        service: Service,
+        _: Urgency,
+        body: Bytes,
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<Bytes, CallError>> {
+        Box::pin(async move {
+            let away = || CallError::Away(format!("{to} is down"));
+            if !self.is_up(to) {
+                return Err(away());
+            }
+            let answer = self.network.answer(to, service).ok_or_else(away)?;
+            // The callee goes on when the caller is gone, as over a real network.
+            let task = tokio::spawn(answer.answer(self.own.clone(), body, limit));
+            let mut down = self.network.down.subscribe();
+            let own = self.own.clone();
+            let cut = async { drop(down.wait_for(|down| down.contains(to) || down.contains(&own)).await) };
+            let done = tokio::select! {
+                biased;
+                done = task => done,
+                () = cut => return Err(CallError::Silent(format!("{to} went away"))),
+            };
+            if self.network.is_mute(to) {
+                return Err(CallError::Silent(format!("{to} is mute")));
+            }
+            done.map_err(|_| CallError::Silent("it panicked".to_owned()))?.map_err(CallError::Away)
+        })
+    }
+
+    fn serve(&self, service: Service, answer: Arc<dyn Answer>) {
+        let mut answers = self.network.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.insert((self.own.clone(), service), answer);
+    }
+}
+
+struct Node {
+    world: World,
+    end: Arc<End>,
+    coordinator: Arc<Coordinator>,
+}
+
+struct Cluster {
+    network: Arc<Network>,
+    nodes: Vec<Node>,
+}
+
+impl Cluster {
+    async fn new(count: usize) -> Cluster {
+        let names = (1..=count).map(|n| format!("n{n}@h")).collect::<Vec<_>>();
+        let network = Arc::new(Network { names: names.clone(), ..Network::default() });
+        let mut nodes = Vec::new();
+        for own in names {
+            let end = Arc::new(End { network: Arc::clone(&network), own, changes: watch::Sender::new(0) });
+            let world = World::new().await;
+            let coordinator = world.join(&end).await;
+            nodes.push(Node { world, end, coordinator });
+        }
+        let cluster = Cluster { network, nodes };
+        cluster.settle().await;
+        cluster
+    }
+
+    /// Cuts off all nodes but those that are not listed.
+    fn cut(&self, nodes: &[usize]) {
+        let down = nodes.iter().map(|at| self.network.names[*at].clone()).collect();
+        self.network.down.send_replace(down);
+        self.nodes.iter().for_each(|node| node.end.changes.send_modify(|n| *n += 1));
+    }
+
+    async fn heal(&self) {
+        self.cut(&[]);
+        self.settle().await;
+    }
+
+    /// Waits until every node that is up is in sync.
+    async fn settle(&self) {
+        for node in &self.nodes {
+            eventually(|| async { node.coordinator.context().rank(&node.coordinator.context().node) == Some(0) }).await;
+        }
+        for node in &self.nodes {
+            let context = node.coordinator.context();
+            eventually(|| async { context.others().iter().all(|other| context.rank(other) == Some(0)) }).await;
+        }
+    }
+
+    fn db(&self, at: usize) -> Arc<Database> {
+        self.nodes[at].coordinator.database("db").unwrap()
+    }
+
+    async fn create(&self, at: usize, q: u32, n: u32) -> Result<Written, DatabaseError> {
+        let options = CreateOptions { q: Some(q), n: Some(n), ..CreateOptions::default() };
+        self.nodes[at].coordinator.create_database("db", options).await
+    }
+}
+
+impl World {
+    async fn join(&self, end: &Arc<End>) -> Arc<Coordinator> {
+        let peers: Arc<dyn Peers> = Arc::<End>::clone(end);
+        let options = Options { node: end.own.clone(), peers: Some(peers), system_databases: false };
+        let config = Config::in_memory(&self.env, Vec::new());
+        Coordinator::open(self.env.clone(), config, self.storage.clone(), options).await.unwrap()
+    }
+}
+
+/// Waits until something holds; fails after a time that no healthy run takes.
+async fn eventually<F: Future<Output = bool>>(holds: impl Fn() -> F) {
+    let limit = tokio::time::Instant::now() + Duration::from_secs(60);
+    while !holds().await {
+        assert!(tokio::time::Instant::now() < limit, "it does not come true");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn write(database: &Database, name: &str, text: &str, w: Option<u32>) -> Result<WriteDone, WriteError> {
+    database.write_one(request(name, text), WriteOptions { w, ..WriteOptions::default() }).await
+}
+
+/// What this node's own copy has of a document: its leaves.
+async fn own_leaves(database: &Database, name: &str) -> Vec<String> {
+    let range = database.map.index_of(&id(name));
+    let copy = database.own_copy(range).await.unwrap().expect("a copy here");
+    let found = copy.shard.fetch(vec![(id(name), Want::Tree)]).await.unwrap().pop().flatten();
+    found.iter().flat_map(|found| found.tree.leaves()).map(|leaf| leaf.rev.to_string()).collect()
+}
+
+#[tokio::test]
+async fn a_write_reaches_all_copies_and_is_read_anywhere() {
+    let cluster = Cluster::new(3).await;
+    assert_eq!(cluster.create(0, 2, 3).await.unwrap(), Written::Quorum);
+    for (at, w) in [(0, None), (1, Some(3)), (2, Some(1))] {
+        let name = format!("d{at}");
+        let done = write(&cluster.db(at), &name, r#"{"v":1}"#, w).await.unwrap();
+        assert_eq!(done.written, Written::Quorum);
+        for reader in 0..3 {
+            assert_eq!(body(&cluster.db(reader), &name).await, r#"{"v":1}"#);
+        }
+    }
+    assert_eq!(write(&cluster.db(0), "e", "{}", Some(9)).await.unwrap().written, Written::Accepted);
+    let info = cluster.db(1).info().await.unwrap();
+    assert_eq!((info.cluster.n, info.cluster.w, info.cluster.r), (3, 2, 2));
+}
+
+#[tokio::test]
+async fn two_writers_on_one_revision_on_different_nodes_make_no_conflict() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
+    let text = |n: usize| format!(r#"{{"_rev":"{first}","n":{n}}}"#);
+    let (dbs, texts) = ([cluster.db(0), cluster.db(1), cluster.db(2)], [text(0), text(1), text(2)]);
+    let writes = (0..3).map(|at| write(&dbs[at], "a", &texts[at], Some(3)));
+    let done = futures_util::future::join_all(writes).await;
+    assert_eq!(done.iter().filter(|done| done.is_ok()).count(), 1, "{done:?}");
+    assert!(done.iter().all(|done| matches!(done, Ok(_) | Err(WriteError::Conflict))));
+    for db in &dbs {
+        assert_eq!(own_leaves(db, "a").await.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_returns_has_what_it_missed() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 2, 3).await.unwrap();
+    let old = write(&cluster.db(0), "old", "{}", Some(3)).await.unwrap().rev;
+    let gone = write(&cluster.db(0), "gone", "{}", Some(3)).await.unwrap().rev;
+    cluster.cut(&[2]);
+    let db = cluster.db(0);
+    for n in 0..20 {
+        assert_eq!(write(&db, &format!("d{n}"), "{}", None).await.unwrap().written, Written::Quorum);
+    }
+    assert_eq!(write(&db, "x", "{}", Some(3)).await.unwrap().written, Written::Accepted);
+    write(&db, "old", &format!(r#"{{"_rev":"{old}","v":2}}"#), None).await.unwrap();
+    db.delete(&id("gone"), Some(gone), WriteOptions::default()).await.unwrap();
+    write(&db, "_local/l", r#"{"at":7}"#, None).await.unwrap();
+    db.set_revs_limit(77).await.unwrap();
+    cluster.heal().await;
+    let late = cluster.db(2);
+    for n in 0..20 {
+        assert_eq!(own_leaves(&late, &format!("d{n}")).await.len(), 1);
+    }
+    assert_eq!(own_leaves(&late, "old").await, own_leaves(&db, "old").await);
+    assert_eq!(own_leaves(&late, "gone").await, own_leaves(&db, "gone").await);
+    assert_eq!(late.get_local(&id("_local/l"), Some(1)).await.unwrap().unwrap().body, r#"{"at":7}"#);
+    assert_eq!(late.revs_limit(), 77);
+}
+
+#[tokio::test]
+async fn two_of_three_down() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 2, 3).await.unwrap();
+    write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap();
+    cluster.cut(&[1, 2]);
+    let db = cluster.db(0);
+    assert_eq!(write(&db, "b", "{}", None).await.unwrap().written, Written::Accepted);
+    assert_eq!(write(&db, "c", "{}", Some(1)).await.unwrap().written, Written::Quorum);
+    assert!(matches!(write(&db, "b", "{}", None).await, Err(WriteError::Conflict)));
+    assert_eq!(body(&db, "a").await, "{}");
+    assert!(db.fetch_from(&id("nope"), Want::Winner, Some(3)).await.unwrap().is_none());
+    let error = db.set_revs_limit(5).await;
+    assert!(matches!(error, Err(SettingError::NoMajority { answered: 1, copies: 3 })), "{error:?}");
+    assert_eq!(db.revs_limit(), 1000);
+    let other = CreateOptions { n: Some(3), ..CreateOptions::default() };
+    let created = cluster.nodes[0].coordinator.create_database("other", other).await;
+    assert_eq!(created.unwrap(), Written::Accepted);
+    assert_eq!(cluster.nodes[0].coordinator.delete_database("db").await.unwrap(), Written::Accepted);
+    cluster.heal().await;
+    for node in &cluster.nodes {
+        assert!(node.coordinator.has_database("other") && !node.coordinator.has_database("db"));
+    }
+}
+
+#[tokio::test]
+async fn a_database_without_a_copy_in_reach_says_so() {
+    let cluster = Cluster::new(2).await;
+    cluster.create(0, 1, 1).await.unwrap();
+    let holder = usize::from(cluster.db(0).shards()[0].1[0] == "n2@h");
+    let other = 1 - holder;
+    write(&cluster.db(other), "a", "{}", None).await.unwrap();
+    assert_eq!(body(&cluster.db(other), "a").await, "{}");
+    cluster.cut(&[holder]);
+    let db = cluster.db(other);
+    let none = |error: &ShardError| matches!(error, ShardError::NoCopy { copies: 1 });
+    assert!(matches!(db.info().await, Err(ReadError::Unavailable(error)) if none(&error)));
+    assert!(matches!(write(&db, "b", "{}", None).await, Err(WriteError::Unavailable(error)) if none(&error)));
+    assert!(matches!(db.fetch(&id("a"), Want::Winner).await, Err(ReadError::Unavailable(error)) if none(&error)));
+}
+
+#[tokio::test]
+async fn a_conflict_from_the_second_judge_proves_nothing() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
+    // The judge stores the edit, and its answer is lost.
+    let judge = cluster.db(0).nodes_of(0)[0].to_string();
+    let writer = cluster.network.names.iter().position(|name| *name != judge).unwrap();
+    cluster.network.mute.lock().unwrap().insert(judge.clone());
+    let stale = write(&cluster.db(writer), "a", r#"{"v":3}"#, None).await;
+    assert!(matches!(stale, Err(WriteError::Unknown)), "{stale:?}");
+    let done = write(&cluster.db(writer), "a", &format!(r#"{{"_rev":"{rev}","v":2}}"#), None).await.unwrap();
+    cluster.network.mute.lock().unwrap().clear();
+    assert_eq!(done.rev.pos, 2);
+    for at in 0..3 {
+        assert_eq!(own_leaves(&cluster.db(at), "a").await, [done.rev.to_string()]);
+    }
+}
+
+#[tokio::test]
+async fn a_read_repairs_the_copy_that_lacks_something() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
+    // A revision that one copy alone has.
+    let copy = cluster.db(1).own_copy(0).await.unwrap().unwrap().shard.clone();
+    let path = crate::document::rev_tree::RevPath { start: 2, ids: vec![self::rev("2-f").hash, rev.hash] };
+    let edit = crate::shard::Edit {
+        id: id("a"),
+        op: crate::shard::EditOp::Merge { path },
+        deleted: false,
+        body: Arc::new(crate::document::draft::PreparedBody::from_text(Bytes::from_static(b"{}")).unwrap()),
+        attachments: Vec::new(),
+        revs_limit: 1000,
+    };
+    copy.edit(vec![edit]).await.unwrap();
+    let found = cluster.db(0).fetch_from(&id("a"), Want::Winner, Some(3)).await.unwrap().unwrap();
+    assert_eq!(found.found[0].0.to_string(), "2-f");
+    for at in 0..3 {
+        let db = cluster.db(at);
+        eventually(|| async { own_leaves(&db, "a").await == ["2-f"] }).await;
+    }
+}
+
+#[tokio::test]
+async fn what_was_purged_does_not_come_back_from_a_node_that_was_away() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
+    cluster.cut(&[2]);
+    let (removed, written) = cluster.db(0).purge(vec![(id("a"), vec![rev.clone()])]).await.unwrap();
+    assert_eq!((removed[0].1.clone(), written), (vec![rev], Written::Quorum));
+    cluster.heal().await;
+    for at in 0..3 {
+        assert_eq!(own_leaves(&cluster.db(at), "a").await, Vec::<String>::new(), "node {at}");
+    }
+}
+
+#[tokio::test]
+async fn attachments_are_on_every_copy() {
+    let cluster = Cluster::new(4).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let content = Bytes::from(vec![7; 600_000]);
+    for at in 0..4 {
+        let (db, name) = (cluster.db(at), format!("d{at}"));
+        let options =
+            UploadOptions { name: "f".to_owned(), content_type: "image/png".to_owned(), gzip: false, md5: None };
+        let mut upload = db.upload(&id(&name), options).await.unwrap();
+        upload.write(content.clone()).await.unwrap();
+        let staged = upload.finish().await.unwrap();
+        let options = WriteOptions { w: Some(3), ..WriteOptions::default() };
+        let done = db.put_attachment(&id(&name), "f", None, staged, options).await.unwrap();
+        assert_eq!(done.written, Written::Quorum);
+        for reader in 0..4 {
+            let db = cluster.db(reader);
+            let found = db.fetch(&id(&name), Want::Winner).await.unwrap().unwrap();
+            let attachment = found.found[0].1.as_ref().unwrap().attachments[0].clone();
+            assert_eq!(db.attachment_bytes(&id(&name), &attachment, true).await.unwrap(), content);
+        }
+    }
+}
+
+#[tokio::test]
+async fn lists_and_feeds_go_on_with_another_copy() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 2, 2).await.unwrap();
+    for n in 0..30 {
+        write(&cluster.db(0), &format!("d{n:02}"), "{}", Some(2)).await.unwrap();
+    }
+    let since = |text: &str| ChangesQuery { since: Since::parse(text).unwrap(), ..ChangesQuery::default() };
+    for reader in 0..3 {
+        let db = cluster.db(reader);
+        let mut feed = db.changes(since("0")).await.unwrap();
+        let rows = feed.next().await.unwrap().unwrap();
+        assert_eq!((rows.len(), feed.next().await.unwrap().is_none()), (30, true));
+        let last = feed.last_seq();
+        for away in (0..3).filter(|away| *away != reader) {
+            cluster.cut(&[away]);
+            let mut feed = db.changes(since(&last)).await.unwrap();
+            let again = feed.next().await.unwrap().map_or(0, |rows| rows.len());
+            assert!(again <= 30, "at most everything is told again");
+            let query = AllDocsQuery {
+                source: DocSource::All,
+                keys: KeyBounds::Range { start: None, end: None, inclusive_end: true },
+                descending: false,
+                skip: 0,
+                limit: None,
+                include_docs: true,
+                conflicts: false,
+                update_seq: true,
+            };
+            let mut list = db.all_docs(query).await.unwrap();
+            let mut rows = 0;
+            while let Some(page) = list.next().await.unwrap() {
+                rows += page.len();
+            }
+            assert_eq!((list.total_rows, rows), (Some(30), 30));
+            cluster.heal().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_databases_of_one_name_become_one() {
+    let cluster = Cluster::new(2).await;
+    cluster.cut(&[1]);
+    cluster.create(0, 2, 2).await.unwrap();
+    cluster.network.down.send_replace(BTreeSet::from(["n1@h".to_owned()]));
+    cluster.create(1, 1, 2).await.unwrap();
+    for at in 0..2 {
+        write(&cluster.db(at), &format!("d{at}"), "{}", Some(1)).await.unwrap();
+    }
+    cluster.heal().await;
+    let (first, second) = (cluster.db(0), cluster.db(1));
+    assert_eq!(first.instance(), second.instance());
+    for name in ["d0", "d1"] {
+        for at in 0..2 {
+            eventually(|| async { own_leaves(&cluster.db(at), name).await.len() == 1 }).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_feed_resumes_on_another_copy_where_the_two_were_in_step() {
+    let cluster = Cluster::new(2).await;
+    cluster.create(0, 1, 2).await.unwrap();
+    for n in 0..10 {
+        write(&cluster.db(0), &format!("d{n}"), "{}", Some(2)).await.unwrap();
+    }
+    for at in 0..2 {
+        cluster.db(at).pull_from(&Arc::from(cluster.network.names[1 - at].as_str())).await.unwrap();
+    }
+    let read = |at: usize, since: String| {
+        let db = cluster.db(at);
+        async move {
+            let query = ChangesQuery { since: Since::parse(&since).unwrap(), ..ChangesQuery::default() };
+            let mut feed = db.changes(query).await.unwrap();
+            let rows = feed.next().await.unwrap().unwrap_or_default();
+            (rows.into_iter().map(|row| row.id.to_string()).collect::<Vec<_>>(), feed.last_seq())
+        }
+    };
+    let (rows, last) = read(0, "0".to_owned()).await;
+    assert_eq!(rows.len(), 10);
+    write(&cluster.db(0), "new", "{}", Some(2)).await.unwrap();
+    assert_eq!(read(1, last).await.0, ["new"]);
+}
+
+#[tokio::test]
+async fn a_node_that_lost_its_disk_fills_itself() {
+    let mut cluster = Cluster::new(3).await;
+    cluster.create(0, 2, 3).await.unwrap();
+    for n in 0..10 {
+        write(&cluster.db(0), &format!("d{n}"), "{}", Some(3)).await.unwrap();
+    }
+    cluster.cut(&[2]);
+    let world = World::new().await;
+    let coordinator = world.join(&cluster.nodes[2].end).await;
+    (cluster.nodes[2].world, cluster.nodes[2].coordinator) = (world, coordinator);
+    cluster.heal().await;
+    for n in 0..10 {
+        assert_eq!(own_leaves(&cluster.db(2), &format!("d{n}")).await.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_view_is_the_same_on_a_node_without_copies() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 2, 1).await.unwrap();
+    write(&cluster.db(0), "_design/v", r#"{"views":{"v":{"map":"function(d){emit(d.n)}"}}}"#, None).await.unwrap();
+    for n in 0..5 {
+        write(&cluster.db(0), &format!("d{n}"), &format!(r#"{{"n":{n}}}"#), None).await.unwrap();
+    }
+    for at in 0..3 {
+        let view = cluster.db(at).view(&id("_design/v"), "v").await.unwrap();
+        let none = KeyBound { key: None, id: None };
+        let query = ViewQuery {
+            keys: ViewKeys::Span(KeySpan { start: none.clone(), end: none, inclusive_end: true }),
+            descending: false,
+            skip: 1,
+            limit: 3,
+            grouping: None,
+            include_docs: false,
+            conflicts: false,
+            totals: true,
+            update_seq: true,
+            update: Update::Before,
+            partition: None,
+            likely: 3,
+        };
+        let mut rows = view.begin(query).await.unwrap();
+        assert_eq!((rows.total_rows, rows.offset), (5, 1));
+        let page = rows.next().await.unwrap().unwrap();
+        assert_eq!(page.iter().map(|row| row.row.id.as_str()).collect::<Vec<_>>(), ["d1", "d2", "d3"]);
+    }
+}
