@@ -3,7 +3,8 @@
 //! A node pulls when it meets another one, when it is told that a copy missed something, and now and then from copies
 //! of databases that changed. It reads the other copy's purges, then its changes behind the position up to
 //! which it knows it, compares leaves, and merges those that it lacks, with bodies and attachments. What was
-//! purged here is not taken in. A node counts as in sync when it has pulled everything from all that it met;
+//! purged here is not taken in. A node counts as in sync when it has pulled everything from all that it met; until
+//! then it is the last to judge.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
