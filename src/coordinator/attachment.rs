@@ -128,7 +128,7 @@ impl Database {
     pub(super) async fn stage(&self, id: &DocId, mode: StageMode) -> Result<(CopyWriter, Arc<str>), ShardError> {
         let range = self.map.index_of(id);
         if let Some(own) = self.own_copy(range).await? {
-            return Ok((CopyWriter::Own(own.shard.stage(mode)), Arc::clone(&self.context.node)));
+            return Ok((CopyWriter::Own(Box::new(own.shard.stage(mode))), Arc::clone(&self.context.node)));
         }
         let mut failed = ShardError::NoCopy { copies: self.copies_of(range) };
         for copy in self.judges(range).await? {

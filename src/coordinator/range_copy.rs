@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::watch;
 
+use crate::coordinator::blob_stream::RemoteBlob;
 use crate::coordinator::epoch::Epochs;
 use crate::coordinator::message::{Standing, ViewCall, ViewOp};
 use crate::coordinator::remote::RemoteCopy;
@@ -228,16 +229,14 @@ impl RangeCopy {
     pub fn blob_reader(&self, attachment: &Attachment, read: ReadAs, range: Option<(u64, u64)>) -> CopyBlobReader {
         match self {
             RangeCopy::Own(copy) => CopyBlobReader::Own(copy.shard.blob_reader(attachment, read, range)),
-            RangeCopy::Remote(copy) => {
-                CopyBlobReader::Remote(crate::coordinator::blob_stream::RemoteBlob::new(copy, attachment, read, range))
-            }
+            RangeCopy::Remote(copy) => CopyBlobReader::Remote(Box::new(RemoteBlob::new(copy, attachment, read, range))),
         }
     }
 
     /// Starts the upload of an attachment.
     pub async fn stage(&self, mode: StageMode) -> Result<CopyWriter, ShardError> {
         match self {
-            RangeCopy::Own(copy) => Ok(CopyWriter::Own(copy.shard.stage(mode))),
+            RangeCopy::Own(copy) => Ok(CopyWriter::Own(Box::new(copy.shard.stage(mode)))),
             RangeCopy::Remote(copy) => Ok(CopyWriter::Remote { upload: copy.stage(mode).await?, copy: copy.clone() }),
         }
     }
@@ -247,7 +246,7 @@ impl RangeCopy {
 #[derive(Debug)]
 pub(super) enum CopyBlobReader {
     Own(BlobReader),
-    Remote(crate::coordinator::blob_stream::RemoteBlob),
+    Remote(Box<RemoteBlob>),
 }
 
 impl CopyBlobReader {
@@ -262,7 +261,7 @@ impl CopyBlobReader {
 /// An upload to a copy.
 #[derive(Debug)]
 pub(super) enum CopyWriter {
-    Own(BlobWriter),
+    Own(Box<BlobWriter>),
     Remote { copy: RemoteCopy, upload: u64 },
 }
 

@@ -115,7 +115,10 @@ impl Serving<'_> {
             CopyOp::LocalRegisters { after, limit } => reply(shard.local_registers(after, size(limit)).await),
             CopyOp::Purge(items) => reply(shard.purge(items).await),
             CopyOp::PurgeInfos { since, limit } => reply(shard.purge_infos(since, size(limit)).await),
-            CopyOp::Compact => reply(Ok(self.compact())),
+            CopyOp::Compact => {
+                self.compact();
+                reply(Ok(()))
+            }
             CopyOp::Blob { attachment, at } => {
                 let end = at.saturating_add(limits::BLOB_STEP_BYTES as u64);
                 let piece = shard.blob_reader(&attachment, ReadAs::Stored, Some((at, end))).next().await;

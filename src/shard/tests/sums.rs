@@ -15,7 +15,7 @@ const ALL: (Bound<DocId>, Bound<DocId>) = (Bound::Unbounded, Bound::Unbounded);
 /// An id that lies anywhere among the others; some are design documents.
 fn id_of(n: u16) -> String {
     let mixed = (u32::from(n) * 7919) % 65_521;
-    if n % 97 == 0 { format!("_design/{mixed:05}") } else { format!("{mixed:05}") }
+    if n.is_multiple_of(97) { format!("_design/{mixed:05}") } else { format!("{mixed:05}") }
 }
 
 #[derive(Clone, Debug)]
@@ -156,7 +156,7 @@ async fn copies_with_the_same_leaves_have_the_same_digest_whatever_the_order_of_
     let edits = |n: usize| {
         let names = names(n);
         let id = format!("d{n}");
-        let long = merge(&id, path(&[&names[0], &names[1]]), n % 7 == 0, "{}");
+        let long = merge(&id, path(&[&names[0], &names[1]]), n.is_multiple_of(7), "{}");
         let conflict = merge(&id, path(&["1-c"]), false, "{}");
         [long, conflict]
     };
@@ -164,7 +164,7 @@ async fn copies_with_the_same_leaves_have_the_same_digest_whatever_the_order_of_
     // Other sequences, other jobs, and the ancestor is not known.
     for n in (0..200).rev() {
         let [_, conflict] = edits(n);
-        let short = merge(&format!("d{n}"), path(&[&names(n)[0]]), n % 7 == 0, "{}");
+        let short = merge(&format!("d{n}"), path(&[&names(n)[0]]), n.is_multiple_of(7), "{}");
         other.edit(vec![conflict, short]).await.unwrap();
     }
     let digest = async |copy: &ShardCopy| copy.summary(ALL.0, ALL.1).await.unwrap();

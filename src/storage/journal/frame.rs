@@ -156,8 +156,11 @@ pub(super) fn decode(payload: &[u8]) -> Result<Batch, CodecError> {
     Ok(batch)
 }
 
+/// Is called with each key and the value written to it.
+pub(super) type VisitWrite<'v> = dyn FnMut(&[u8], Option<&[u8]>) + 'v;
+
 /// Calls `each` with the writes of a frame's payload, `None` being a removal.
-pub(super) fn visit(payload: &[u8], each: &mut dyn FnMut(&[u8], Option<&[u8]>)) -> Result<(), CodecError> {
+pub(super) fn visit(payload: &[u8], each: &mut VisitWrite<'_>) -> Result<(), CodecError> {
     let mut reader = Reader::new(payload);
     for _ in 0..reader.varint()? {
         let key = reader.bytes()?;
