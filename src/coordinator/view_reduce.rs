@@ -1,8 +1,8 @@
 //! Reduced queries of views: the merged rows added up group by group.
 //!
 //! Built-in functions have parts of their own, see `view_groups`. A script's function is called with bounded numbers of
-//! rows, and then always once more with what it made of them, as CouchDB 3.5 was measured to do; calls of several groups
-//! go to the engine together.
+//! rows, and then always once more with what it made of them, as CouchDB 3.5 was measured to do; calls of several
+//! groups go to the engine together.
 
 use crate::coordinator::view::{ViewError, ViewRows};
 use crate::document::json::{Value, write_string};

@@ -4,8 +4,9 @@
 //! ends it. A one-shot replication that is done is noted in its document (`_replication_state` and what belongs to it);
 //! what fails is tried again with growing pauses and leaves the document alone; a document that cannot be understood
 //! is noted as failed. What is noted holds across restarts: such a document does not start again until its state is
-//! taken out of it. In a cluster every node follows the databases and each document belongs to one of the nodes that are
-//! up; when nodes come or go, documents change hands. As CouchDB 3.5 was measured (golden facts 'Scheduler and replicator databases').
+//! taken out of it. In a cluster every node follows the databases and each document belongs to one of the nodes that
+//! are up; when nodes come or go, documents change hands. As CouchDB 3.5 was measured (golden facts 'Scheduler and
+//! replicator databases').
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};

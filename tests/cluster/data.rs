@@ -33,7 +33,8 @@ fn all_up(nodes: [&Node; 3]) {
     }
     let view = json!({"views": {"v": {"map": "function(d){emit(d.v)}"}}});
     assert_eq!(put(a, "/cdb/_design/v?w=3", view), 201);
-    assert_eq!(c.get("/cdb/_design/v/_view/v").1["total_rows"], 4);
+    let answer = c.get("/cdb/_design/v/_view/v");
+    assert_eq!(answer.1["total_rows"], 4, "{answer:?}");
 }
 
 /// `account-one-down`.

@@ -95,8 +95,8 @@ fn every_metric_is_moved_by_what_it_counts() {
             let seen = highest.entry(path).or_default();
             *seen = seen.max(number);
         }
-        // The levels of the log are counted where there is a log, damage where there is some, calls where there are other
-        // nodes; statuses are too many to bring them all about.
+        // The levels of the log are counted where there is a log, damage where there is some, calls where there are
+        // other nodes; statuses are too many to bring them all about.
         let others = ["/couch_log/", "/httpd_status_codes/", "/settee/damaged_", "/settee/cluster/"];
         let elsewhere = |path: &str| others.iter().any(|other| path.contains(other));
         still = highest.iter().filter(|(path, n)| **n <= 0.0 && !elsewhere(path)).map(|(p, _)| p.clone()).collect();
