@@ -94,7 +94,9 @@ impl Node {
         stream.read_to_string(&mut text).expect("the node answers");
         let (head, body) = text.split_once("\r\n\r\n").expect("a head");
         let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).expect("a status");
-        (status, serde_json::from_str(body).unwrap_or(Value::Null))
+        let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+        let body = if chunked { joined(body) } else { body.to_owned() };
+        (status, serde_json::from_str(&body).unwrap_or(Value::Null))
     }
 
     fn get(&self, target: &str) -> (u16, Value) {
@@ -114,6 +116,17 @@ impl Node {
         let names = |field: &str| serde_json::from_value(found[field].clone()).expect("names");
         (names("all_nodes"), names("cluster_nodes"))
     }
+}
+
+/// A body without its chunks.
+fn joined(mut chunks: &str) -> String {
+    let mut out = String::new();
+    while let Some((size, rest)) = chunks.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).expect("the size of a chunk");
+        out.push_str(&rest[..size]);
+        chunks = rest.get(size + 2..).unwrap_or_default();
+    }
+    out
 }
 
 impl Drop for Node {

@@ -72,7 +72,7 @@ impl Totals {
         let mut zero = Vec::new();
         for fault in FAULTS.into_iter().chain(["none"]) {
             let cell = |op: &&'static str| self.matrix.get(&(fault.to_owned(), (*op).to_owned())).copied().unwrap_or(0);
-            let cells: Vec<u64> = OPS.iter().map(|op| cell(op)).collect();
+            let cells: Vec<u64> = OPS.iter().map(cell).collect();
             zero.extend(OPS.iter().zip(&cells).filter(|(_, n)| **n == 0).map(|(op, _)| format!("{fault} x {op}")));
             let cells: Vec<String> = cells.iter().map(u64::to_string).collect();
             println!("| {fault} | {} | {} |", counter(format!("fault {fault}")), cells.join(" | "));
