@@ -81,11 +81,14 @@ fn answer(names: &[(DocId, Option<Revision>)], results: Vec<Result<WriteDone>>, 
     for ((id, rev), result) in names.iter().zip(results) {
         match result {
             Ok(done) => {
+                let mut item = super::document::ok_json(id.as_str(), Some(&done.rev.to_string()));
                 if done.written == Written::Accepted {
                     status = StatusCode::ACCEPTED;
+                    item.pop();
+                    item.extend_from_slice(b",\"accepted\":true}");
                 }
                 if new_edits {
-                    items.push(super::document::ok_json(id.as_str(), Some(&done.rev.to_string())));
+                    items.push(item);
                 }
             }
             Err(problem) => {
