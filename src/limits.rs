@@ -235,6 +235,16 @@ pub const COMPACTION_RATIO: f64 = 2.0;
 pub const COMPACTION_SLACK_BYTES: u64 = 536_870_912;
 /// Default of `min_size` of both, in bytes, as in CouchDB 3.5.
 pub const COMPACTION_MIN_BYTES: u64 = 1 << 20;
+/// Store files below this many bytes are never made smaller: later writes fill them soon.
+pub const SHRINK_FILE_MIN_BYTES: u64 = 4 << 20;
+/// Nor are those above this many bytes: to find out what of them is free, all of it is read.
+pub const SHRINK_FILE_MAX_BYTES: u64 = 4 << 30;
+/// Nor those with more live bytes: they are moved in one go, in a few seconds, while readers of the file wait.
+pub const SHRINK_LIVE_BYTES: u64 = 128 << 20;
+/// How often it is tried to find a file that nobody reads, so that readers go first.
+pub const SHRINK_TRIES: u32 = 200;
+/// The pause between two such tries: longer than most reads.
+pub const SHRINK_PAUSE: Duration = Duration::from_millis(50);
 /// Bytes from which the text of a document is compressed: below, a block saves next to nothing (`shard/body.rs`).
 pub const BODY_COMPRESSED_FROM: usize = 512;
 /// Rows of one bounded step of a read.

@@ -67,7 +67,7 @@ impl ShardCopy {
 
     /// Removes bodies of revisions that are no leaves, in bounded steps, and all of the purge log but its last
     /// `purge_infos_limit` entries. In place: it needs no room for a second copy. Runs in the background pool at
-    /// `pace`; returns when done.
+    /// `pace`; at the end the store file gives free space back. Returns when done.
     pub async fn compact(&self, purge_infos_limit: u64, mut pace: Pace) -> Result<(), ShardError> {
         let mut rest = Some(keys::ids(self.0.shard, Kind::Document, &Bound::Unbounded, &Bound::Unbounded));
         while let Some(range) = rest.take() {
@@ -82,7 +82,8 @@ impl ShardCopy {
             rest = next;
             pace.spend(bytes).await;
         }
-        self.trim_purge_log(purge_infos_limit).await
+        self.trim_purge_log(purge_infos_limit).await?;
+        Ok(self.0.storage.shrink(self.0.shard.0).await?)
     }
 
     async fn sizes(&self) -> Result<Sizes, ShardError> {

@@ -194,11 +194,11 @@ fn copy(view: &dyn View, range: &KeyRange, to: &dyn StoreFile, position: Positio
     to.apply(&[], Box::new([(reserved::POSITION_KEY, Some(position.as_slice()))].into_iter()))
 }
 
-/// Tells what came of a flush when it is dropped.
-struct FlushOutcome<'a> {
-    store: &'a LayeredStore,
-    file: FileId,
-    error: Option<StorageError>,
+/// Tells what came of a flush, or of other work on a file marked as being flushed, when it is dropped.
+pub(super) struct FlushOutcome<'a> {
+    pub(super) store: &'a LayeredStore,
+    pub(super) file: FileId,
+    pub(super) error: Option<StorageError>,
 }
 
 impl Drop for FlushOutcome<'_> {

@@ -39,6 +39,15 @@ pub trait Store: Send + Sync + 'static {
     fn room(&self) -> Option<watch::Receiver<u64>> {
         None
     }
+    /// The number of the last commit, for [`Store::shrink`].
+    fn position(&self) -> u64 {
+        0
+    }
+    /// Makes the file of a shard smaller when much of it is free; see [`StoreFile::shrink`]. `Busy` also while commits
+    /// up to `position` are not in the file: it asks for their flush.
+    fn shrink(&self, _shard: u64, _position: u64) -> Result<Shrunk, StorageError> {
+        Ok(Shrunk::NotDue)
+    }
     /// Shards with the same number may wait for the same disk.
     fn lane(&self, _shard: u64) -> usize {
         0
@@ -54,6 +63,22 @@ pub trait StoreFile: Send + Sync + 'static {
     fn apply(&self, cleared: &[KeyRange], rows: Rows<'_>) -> Result<(), StorageError>;
     /// Its size in bytes.
     fn disk_bytes(&self) -> u64;
+    /// Gives free space back to the file system, in place, when more than half of the file is free. `Busy`, and nothing
+    /// done, while a view is open; those who want one wait for as long as it works. A crash leaves what was committed.
+    fn shrink(&self) -> Result<Shrunk, StorageError> {
+        Ok(Shrunk::NotDue)
+    }
+}
+
+/// What came of the wish to make a file smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shrunk {
+    /// Not tried: too little of the file is free, or its engine cannot.
+    NotDue,
+    /// Not tried: the file is in use right now.
+    Busy,
+    /// It has so many bytes fewer.
+    By(u64),
 }
 
 impl<E: StoreFile> Store for E {

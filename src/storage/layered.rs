@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use super::journal::{self, Journal, Notes};
-use super::kv::{Batch, StorageError, Store, View};
+use super::kv::{Batch, Shrunk, StorageError, Store, View};
 use super::layout::FileId;
 use super::planted::Planted;
 use super::shelf::{Shelf, position_of};
@@ -189,6 +189,14 @@ impl Store for LayeredStore {
 
     fn room(&self) -> Option<watch::Receiver<u64>> {
         Some(self.room.subscribe())
+    }
+
+    fn position(&self) -> u64 {
+        self.tables().last
+    }
+
+    fn shrink(&self, shard: u64, position: u64) -> Result<Shrunk, StorageError> {
+        self.shrink_home(shard, position)
     }
 
     fn lane(&self, shard: u64) -> usize {

@@ -28,6 +28,7 @@ pub mod redb_store;
 mod reserved;
 mod room;
 mod shelf;
+mod shrink;
 #[cfg(feature = "sled")]
 pub mod sled_store;
 #[cfg(test)]
@@ -41,7 +42,7 @@ pub use blob_refs::{BlobGone, add_reference, count as blob_count, drop_reference
 pub use blob_write::BlobWriter;
 pub use committer::{CommitError, Committer};
 pub use damage::Damage;
-pub use kv::{Batch, Direction, KeyRange, Rows, StorageError, Store, StoreFile, View};
+pub use kv::{Batch, Direction, KeyRange, Rows, Shrunk, StorageError, Store, StoreFile, View};
 pub use layout::ShardEngine;
 pub use lease::{BlobKey, Hold};
 pub use node_store::{Engine, OpenError, Storage, StorageOptions};

@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use super::blob::BlobStore;
 use super::committer::Committer;
 use super::damage::Damage;
-use super::kv::{Batch, StorageError, Store, View};
+use super::kv::{Batch, Shrunk, StorageError, Store, View};
 use super::layered::{LayeredOptions, LayeredStore};
 use super::layout::ShardEngine;
 use super::memory::MemoryStore;
@@ -129,6 +129,8 @@ struct Inner {
     room: Arc<Room>,
     /// One permit for each read of a store file that may run at once, by [`Store::lane`].
     lanes: Vec<Semaphore>,
+    /// One file at a time is made smaller.
+    shrinking: Semaphore,
     planted: Planted,
 }
 
@@ -175,8 +177,8 @@ impl Storage {
         let (shared, root) = (Arc::clone(&store), dir.join("blobs"));
         let blobs = BlobStore::start(&env, root, shared, damage.clone(), Arc::clone(&room));
         let lanes = (0..limits::STORE_READ_LANES).map(|_| Semaphore::new(limits::STORE_FILE_READS)).collect();
-        let planted = options.planted;
-        Ok(Storage(Arc::new(Inner { env, store, committer, blobs, damage, room, lanes, planted })))
+        let (planted, shrinking) = (options.planted, Semaphore::new(1));
+        Ok(Storage(Arc::new(Inner { env, store, committer, blobs, damage, room, lanes, shrinking, planted })))
     }
 
     /// The node's host.
@@ -218,6 +220,22 @@ impl Storage {
     /// Bugs for the simulator to find.
     pub fn planted(&self) -> Planted {
         self.0.planted
+    }
+
+    /// Gives the free space of a shard's file back to the system, if it is much and a moment without readers comes.
+    pub async fn shrink(&self, shard: u64) -> Result<(), StorageError> {
+        // Invariant: the semaphore is never closed; without a permit two files would be worked on.
+        let _permit = self.0.shrinking.acquire().await.ok();
+        let position = self.0.store.position();
+        for _ in 0..limits::SHRINK_TRIES {
+            let store = Arc::clone(&self.0.store);
+            let tried = self.0.env.blocking(Pool::Background, move || store.shrink(shard, position)).await;
+            if self.0.damage.noted(tried)? != Shrunk::Busy {
+                return Ok(());
+            }
+            self.0.env.sleep(limits::SHRINK_PAUSE).await;
+        }
+        Ok(())
     }
 
     /// Size of the ordered store's files in bytes. Blocks for a moment.

@@ -62,7 +62,7 @@ impl Pages {
         Ok(Pages::new(Arc::new(blocks), path, skip_sync))
     }
 
-    fn new(file: Arc<dyn File>, path: &Path, skip_sync: bool) -> Arc<Pages> {
+    pub(super) fn new(file: Arc<dyn File>, path: &Path, skip_sync: bool) -> Arc<Pages> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let (contain, any_damage) = (AtomicBool::new(false), AtomicBool::new(false));
         Arc::new(Pages { file, name, skip_sync, contain, any_damage, damaged: Mutex::default() })

@@ -13,12 +13,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use redb::{Builder, Database, ReadOnlyTable, ReadableDatabase, TableDefinition};
+use redb::{Builder, CompactionError, Database, ReadOnlyTable, ReadableDatabase, TableDefinition};
 
-use super::kv::{Direction, KeyRange, Rows, StorageError, StoreFile, View, Visit};
+use super::kv::{Direction, KeyRange, Rows, Shrunk, StorageError, StoreFile, View, Visit};
 use super::overlay::bounds;
 use super::planted::{Bug, Planted};
 use super::redb_file::{Pages, RedbFile};
+use crate::limits;
 use crate::world::Disk;
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("0");
@@ -36,6 +37,8 @@ pub struct RedbStore {
     running: Mutex<Option<Arc<Running>>>,
     pages: Arc<Pages>,
     cache_bytes: usize,
+    /// More than half of the file was found free, and nothing was written since.
+    mostly_free: AtomicBool,
 }
 
 impl RedbStore {
@@ -46,9 +49,14 @@ impl RedbStore {
             RedbStore::create(disk, path, cache_bytes, &mut |_| Ok(()))?;
         }
         let pages = Pages::open(disk, path, planted.has(Bug::SkipFsync))?;
+        let store = RedbStore::over(pages, cache_bytes)?;
+        store.pages.contain(true);
+        Ok(store)
+    }
+
+    fn over(pages: Arc<Pages>, cache_bytes: usize) -> Result<Self, StorageError> {
         let running = Mutex::new(Some(Arc::new(start(&pages, cache_bytes)?)));
-        pages.contain(true);
-        Ok(RedbStore { running, pages, cache_bytes })
+        Ok(RedbStore { running, pages, cache_bytes, mostly_free: AtomicBool::new(false) })
     }
 
     /// Makes the file at `path` with what `fill` puts into it. A crash leaves all of it or no file of that name.
@@ -58,8 +66,7 @@ impl RedbStore {
             disk.remove(&temporary)?;
         }
         let pages = Pages::create(disk, &temporary)?;
-        let running = Mutex::new(Some(Arc::new(start(&pages, cache_bytes)?)));
-        let store = RedbStore { running, pages: Arc::clone(&pages), cache_bytes };
+        let store = RedbStore::over(Arc::clone(&pages), cache_bytes)?;
         store.apply(&[], Box::new(std::iter::empty()))?;
         fill(&store)?;
         drop(store);
@@ -74,6 +81,25 @@ impl RedbStore {
     fn running(&self) -> Result<Arc<Running>, StorageError> {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).clone();
         running.ok_or_else(|| self.pages.damage())
+    }
+
+    /// Whether making the file smaller is worth its price; see the limits. Reads all that is live, while readers go on.
+    fn is_mostly_free(&self, bytes: u64) -> Result<bool, StorageError> {
+        let size_fits = (limits::SHRINK_FILE_MIN_BYTES..=limits::SHRINK_FILE_MAX_BYTES).contains(&bytes);
+        if self.pages.has_damage() || !size_fits {
+            return Ok(false);
+        }
+        if self.mostly_free.load(Ordering::SeqCst) {
+            return Ok(true);
+        }
+        let running = self.running()?;
+        let live = guarded(&self.pages, || live_bytes(&running.database))?;
+        if self.pages.has_damage() {
+            return Err(self.pages.damage());
+        }
+        let free = live <= limits::SHRINK_LIVE_BYTES && live < bytes / 2;
+        self.mostly_free.store(free, Ordering::SeqCst);
+        Ok(free)
     }
 
     /// The engine gives up after a failed read: a fresh one serves what is whole, read only.
@@ -127,6 +153,27 @@ fn write(database: &Database, cleared: &[KeyRange], rows: Rows<'_>, pages: &Page
     transaction.commit().map_err(engine)
 }
 
+/// Bytes of all rows and of what the engine keeps about them, without what is free in pages.
+fn live_bytes(database: &Database) -> Result<u64, StorageError> {
+    let transaction = database.begin_write().map_err(engine)?;
+    let stats = transaction.stats().map_err(engine)?;
+    transaction.abort().map_err(engine)?;
+    Ok(stats.stored_bytes() + stats.metadata_bytes())
+}
+
+/// Moves pages to the front and cuts the file: each of the engine's steps is a durable commit, and it cuts after the
+/// header that does without the rest is durable. `false` while somebody uses it.
+fn compact(database: &mut Database, pages: &Pages) -> Result<bool, StorageError> {
+    match database.compact() {
+        Ok(_) => {}
+        Err(CompactionError::TransactionInProgress) => return Ok(false),
+        Err(error) => return Err(engine(error)),
+    }
+    // It leaves no record of free pages: without one a restart after a kill would walk the file.
+    write(database, &[], Box::new(std::iter::empty()), pages)?;
+    Ok(true)
+}
+
 fn engine(error: impl Into<redb::Error>) -> StorageError {
     match error.into() {
         redb::Error::Corrupted(text) => StorageError::Corrupt(text),
@@ -160,6 +207,7 @@ impl StoreFile for RedbStore {
         if self.pages.has_damage() {
             return Err(self.pages.damage());
         }
+        self.mostly_free.store(false, Ordering::SeqCst);
         self.pages.contain(false);
         let written = self
             .running()
@@ -173,6 +221,25 @@ impl StoreFile for RedbStore {
 
     fn disk_bytes(&self) -> u64 {
         self.pages.file().len().unwrap_or(0)
+    }
+
+    fn shrink(&self) -> Result<Shrunk, StorageError> {
+        let before = self.disk_bytes();
+        if !self.is_mostly_free(before)? {
+            return Ok(Shrunk::NotDue);
+        }
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        // Views hold the engine, too. From here on new ones wait.
+        let Some(alone) = running.as_mut().and_then(Arc::get_mut) else { return Ok(Shrunk::Busy) };
+        self.pages.contain(false);
+        let moved = guarded(&self.pages, || compact(&mut alone.database, &self.pages));
+        drop(running);
+        if self.pages.has_damage() {
+            self.start_again();
+        }
+        self.pages.contain(true);
+        self.mostly_free.store(false, Ordering::SeqCst);
+        Ok(if moved? { Shrunk::By(before.saturating_sub(self.disk_bytes())) } else { Shrunk::Busy })
     }
 }
 
@@ -247,5 +314,7 @@ impl View for RedbView {
     }
 }
 
+#[cfg(test)]
+mod shrink_tests;
 #[cfg(test)]
 mod tests;

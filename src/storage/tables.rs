@@ -206,14 +206,35 @@ impl Tables {
     pub(super) fn freeze(&mut self, budget: &Budget) -> bool {
         let mut any = false;
         while let Some(file) = self.due(budget) {
-            self.stamps += 1;
-            let stamp = self.stamps;
-            let table = self.file(file);
-            table.frozen = Some(std::mem::take(&mut table.active));
-            (table.half, table.stamp) = (None, stamp);
+            self.freeze_file(file);
             any = true;
         }
         any
+    }
+
+    fn freeze_file(&mut self, file: FileId) {
+        self.stamps += 1;
+        let stamp = self.stamps;
+        let table = self.file(file);
+        table.frozen = Some(std::mem::take(&mut table.active));
+        (table.half, table.stamp) = (None, stamp);
+    }
+
+    /// Marks a file as being flushed if it holds all up to `position` and nobody works on it; else freezes what it
+    /// waits for.
+    pub(super) fn begin_shrink(&mut self, file: FileId, position: Position) -> bool {
+        let table = self.file(file);
+        if table.flushing {
+            return false;
+        }
+        if table.first_unsettled().is_none_or(|first| first > position) {
+            table.flushing = true;
+            return true;
+        }
+        if table.frozen.is_none() {
+            self.freeze_file(file);
+        }
+        false
     }
 
     /// The next file whose memtable is to be frozen: a full one; the largest, when all together near their limit; the

@@ -138,3 +138,26 @@ fn a_damaged_head_and_another_kind_are_refused() {
     raw.get()[17] ^= 4;
     assert!(BlockFile::open(raw, Kind::Blob).is_err());
 }
+
+#[test]
+fn what_was_cut_off_a_store_never_comes_back() {
+    let block = BLOCK_BYTES as u64;
+    let (raw, all) = written(Kind::Store, &[508]);
+    assert_eq!(all.len(), 508);
+    let file = BlockFile::open(Arc::clone(&raw) as Arc<dyn File>, Kind::Store).unwrap();
+    file.set_len(5 * block).unwrap();
+    let data = pattern(3, 4 * BLOCK_BYTES);
+    file.write_at(block, &data).unwrap();
+    file.set_len(3 * block).unwrap();
+    assert_eq!((file.len().unwrap(), file.has_whole_length().unwrap()), (3 * block, true));
+    let again = BlockFile::open(raw, Kind::Store).unwrap();
+    let (mut kept, mut cut) = (vec![0; 2 * BLOCK_BYTES], vec![0; BLOCK_BYTES]);
+    again.read_at(block, &mut kept).unwrap();
+    assert_eq!(kept, data[..2 * BLOCK_BYTES]);
+    assert_eq!(again.read_at(3 * block, &mut cut).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    again.set_len(5 * block).unwrap();
+    assert_eq!(again.read_at(3 * block, &mut cut).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    again.write_at(3 * block, &data[..BLOCK_BYTES]).unwrap();
+    again.read_at(3 * block, &mut cut).unwrap();
+    assert_eq!(cut, data[..BLOCK_BYTES]);
+}

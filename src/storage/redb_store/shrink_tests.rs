@@ -1,0 +1,148 @@
+//! A file that is mostly free gets smaller: what is left reads the same before, meanwhile, after, and after a kill.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::AtomicI64;
+
+use super::*;
+use crate::storage::{Batch, Store};
+use crate::world::{File, OpenMode};
+
+const ROWS: u32 = 8000;
+
+fn disk() -> Arc<dyn Disk> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    crate::world::tokio_host::env(runtime.handle().clone()).disk()
+}
+
+fn open(path: &Path) -> RedbStore {
+    RedbStore::open(disk().as_ref(), path, 1 << 20, Planted::none()).unwrap()
+}
+
+/// 8 MB of rows, of which each tenth is left.
+fn mostly_free(path: &Path) -> RedbStore {
+    let store = open(path);
+    let (mut batch, mut removals) = (Batch::new(), Batch::new());
+    (0..ROWS).for_each(|n| batch.put(n.to_be_bytes().to_vec(), vec![n as u8; 1000]));
+    (0..ROWS).filter(|n| n % 10 != 0).for_each(|n| removals.delete(n.to_be_bytes().to_vec()));
+    store.commit(&batch).unwrap();
+    assert_eq!(StoreFile::shrink(&store).unwrap(), Shrunk::NotDue);
+    store.commit(&removals).unwrap();
+    store
+}
+
+fn check(store: &RedbStore) {
+    let view = store.view().unwrap();
+    for n in 0..ROWS {
+        let left = (n % 10 == 0).then(|| vec![n as u8; 1000]);
+        assert_eq!(view.get(&n.to_be_bytes()).unwrap(), left, "row {n}");
+    }
+}
+
+fn len(path: &Path) -> u64 {
+    std::fs::metadata(path).unwrap().len()
+}
+
+#[test]
+fn a_file_of_which_nine_tenths_were_deleted_gets_smaller_under_a_reader() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("0.redb");
+    let store = mostly_free(&path);
+    let full = len(&path);
+    assert!(full > 8_000_000, "{full}");
+    let view = store.view().unwrap();
+    assert_eq!(StoreFile::shrink(&store).unwrap(), Shrunk::Busy);
+    assert_eq!(view.get(&10u32.to_be_bytes()).unwrap(), Some(vec![10; 1000]));
+    drop(view);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::SeqCst) {
+                check(&store);
+            }
+        });
+        while StoreFile::shrink(&store).unwrap() == Shrunk::Busy {
+            std::thread::yield_now();
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+    assert!(len(&path) < full / 2, "{} of {full}", len(&path));
+    check(&store);
+    drop(store);
+    check(&open(&path));
+}
+
+/// A file whose process is killed after some more changes: nothing gets to it any more.
+#[derive(Debug)]
+struct Stopping {
+    file: Arc<dyn File>,
+    left: Arc<AtomicI64>,
+}
+
+impl Stopping {
+    fn step(&self) -> io::Result<()> {
+        match self.left.fetch_sub(1, Ordering::SeqCst) > 0 {
+            true => Ok(()),
+            false => Err(io::Error::other("killed")),
+        }
+    }
+}
+
+impl File for Stopping {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_at(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.step()?;
+        self.file.write_at(offset, data)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.step()?;
+        self.file.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.step()?;
+        self.file.sync()
+    }
+}
+
+/// Shrinks the file at `path` until it was changed `changes` times; answers whether it came to an end.
+fn shrink_until_killed(path: &Path, changes: i64) -> bool {
+    let raw = disk().open(path, OpenMode::Write).unwrap();
+    let left = Arc::new(AtomicI64::new(i64::MAX));
+    let stopping = Arc::new(Stopping { file: raw, left: Arc::clone(&left) });
+    let blocks = crate::storage::blocks::BlockFile::open(stopping, crate::storage::blocks::Kind::Store).unwrap();
+    let store = RedbStore::over(Pages::new(Arc::new(blocks), path, false), 1 << 20).unwrap();
+    left.store(changes, Ordering::SeqCst);
+    let shrunk = StoreFile::shrink(&store);
+    left.fetch_min(0, Ordering::SeqCst);
+    matches!(shrunk, Ok(Shrunk::By(_)))
+}
+
+#[test]
+fn a_kill_at_any_moment_of_it_leaves_every_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("0.redb");
+    drop(mostly_free(&path));
+    let before = std::fs::read(&path).unwrap();
+    let (mut changes, mut kills) = (0, 0);
+    loop {
+        std::fs::write(&path, &before).unwrap();
+        let done = shrink_until_killed(&path, changes);
+        check(&open(&path));
+        if done {
+            break;
+        }
+        kills += 1;
+        // The first ones one by one, since each step begins with few large writes.
+        changes += 1 + changes / 6;
+    }
+    assert!(kills > 10, "{kills}");
+}
