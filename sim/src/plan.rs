@@ -381,7 +381,7 @@ pub enum Fault {
         /// Time until it starts again.
         down_ms: u64,
     },
-    /// F10: power fails between a write of the journal and its sync.
+    /// F10: power fails within a sync of the journal: its last frame is half written.
     TornJournal {
         /// Syncs of the journal until the cut.
         syncs: u64,

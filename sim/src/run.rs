@@ -194,10 +194,12 @@ impl Keeper {
             let settings = keeper.settings.iter().filter_map(|text| Setting::parse(text)).collect();
             let config = Config::in_memory(&env, settings);
             loop {
+                let disk = keeper.node.disk();
+                let before = disk.faults_set();
                 match Node::start_with(&env, &config, Path::new("/data"), keeper.options).await {
                     Ok(_node) => std::future::pending::<()>().await,
-                    // An operator tries again; what the disk refused may work then.
-                    Err(_) if keeper.node.disk().faults() != keeper.usual => {
+                    // An operator tries again; what the disk refused may work then. The fault may be over by now.
+                    Err(_) if disk.faults() != keeper.usual || disk.faults_set() != before => {
                         env.sleep(Duration::from_millis(300)).await;
                     }
                     Err(error) if keeper.damaged => return keeper.live(&format!("does not start: {error}")),

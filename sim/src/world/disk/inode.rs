@@ -32,6 +32,8 @@ pub(super) struct Inode {
     live: Vec<u8>,
     durable: Vec<u8>,
     pending: Vec<Pending>,
+    /// Power fails while the last write is on its way to the disk.
+    tearing: bool,
 }
 
 /// How a power loss treats the unsynced changes of a file.
@@ -43,6 +45,8 @@ enum Fate {
     Cut(usize),
     /// Each sector of each write alone, with this probability (in percent).
     Sectors(u64),
+    /// All before a change, and so many sectors from the start of that one.
+    Head(usize, usize),
 }
 
 /// What a power loss did to a file.
@@ -56,7 +60,7 @@ pub(super) struct Loss {
 
 impl Inode {
     pub(super) fn of(content: Vec<u8>) -> Self {
-        Inode { durable: content.clone(), live: content, pending: Vec::new() }
+        Inode { durable: content.clone(), live: content, pending: Vec::new(), tearing: false }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -139,22 +143,36 @@ impl Inode {
         }
     }
 
+    /// The next power loss finds the last unsynced write half done: it begins on the disk and does not end there.
+    pub(super) fn tear(&mut self) {
+        self.tearing = true;
+    }
+
+    /// What a tear leaves of the last write; `None` where that is within one sector.
+    fn torn_head(&self, dice: &mut Dice) -> Option<Fate> {
+        let index = self.pending.len().checked_sub(1)?;
+        let Change::Write { offset, data } = &self.pending[index].change else { return None };
+        let sectors = (offset + data.len()).div_ceil(SECTOR) - offset / SECTOR;
+        (sectors > 1).then(|| Fate::Head(index, 1 + dice.below(sectors as u64 - 1) as usize))
+    }
+
     /// Power is lost: of the unsynced changes some survive, by the rule that the dice choose for this file.
     pub(super) fn crash(&mut self, dice: &mut Dice) -> Loss {
         let mut loss = Loss::default();
+        let torn = if std::mem::take(&mut self.tearing) { self.torn_head(dice) } else { None };
         let pending = std::mem::take(&mut self.pending);
         if !pending.is_empty() {
             let count = pending.len();
-            let fate = match dice.below(8) {
+            let fate = torn.unwrap_or_else(|| match dice.below(8) {
                 0 => Fate::LoseAll,
                 1 => Fate::KeepAll,
                 2..=4 => Fate::Cut(dice.below(count as u64) as usize),
                 _ => Fate::Sectors(10 + dice.below(81)),
-            };
+            });
             // Sizes are metadata: they survive in order.
             let sized = match fate {
                 Fate::LoseAll => 0,
-                Fate::KeepAll => count,
+                Fate::KeepAll | Fate::Head(..) => count,
                 Fate::Cut(at) => at + dice.below(2) as usize,
                 Fate::Sectors(_) => dice.below(count as u64 + 1) as usize,
             };
@@ -187,6 +205,7 @@ impl Inode {
                 Fate::KeepAll => true,
                 Fate::Cut(at) => index < at || (index == at && dice.below(2) == 0),
                 Fate::Sectors(percent) => dice.below(100) < percent,
+                Fate::Head(at, sectors) => index < at || (index == at && kept < sectors as u64),
             };
             if keep {
                 put(&mut self.durable, offset + start, &data[start..end]);
@@ -245,6 +264,17 @@ mod tests {
             }
         }
         assert!(torn > 20 && whole > 5 && lost > 5, "{torn} {whole} {lost}");
+    }
+
+    #[test]
+    fn a_write_that_is_cut_begins_on_the_disk_and_does_not_end_there() {
+        for seed in 0..50 {
+            let mut file = Inode::of(vec![9; 100]);
+            file.write(100, &[7; 2000]);
+            file.tear();
+            let loss = file.crash(&mut Dice::new(seed, "crash"));
+            assert_eq!((file.len(), file.live()[100], file.live()[2099], loss.torn), (2100, 7, 0, 1));
+        }
     }
 
     #[test]

@@ -84,6 +84,7 @@ struct State {
     names: Names,
     dice: Dice,
     faults: DiskFaults,
+    faults_set: u64,
     /// Operations left until the power is cut.
     fuse: Option<u64>,
     /// Syncs below a directory left until it is cut.
@@ -138,6 +139,7 @@ impl SimDisk {
             names,
             dice,
             faults: DiskFaults::default(),
+            faults_set: 0,
             fuse: None,
             sync_fuse: None,
             debt: Duration::ZERO,
@@ -190,7 +192,14 @@ impl SimDisk {
 
     /// Sets what goes wrong from now on.
     pub fn set_faults(&self, faults: DiskFaults) {
-        lock(&self.state).faults = faults;
+        let mut state = lock(&self.state);
+        state.faults = faults;
+        state.faults_set += 1;
+    }
+
+    /// How often [`SimDisk::set_faults`] was called: tells whether a fault came and went meanwhile.
+    pub fn faults_set(&self) -> u64 {
+        lock(&self.state).faults_set
     }
 
     /// What goes wrong now.
@@ -208,7 +217,7 @@ impl SimDisk {
         }
     }
 
-    /// Cuts the power at the sync number `syncs` of files below `dir`: what was written before it is at risk.
+    /// Cuts the power within the sync number `syncs` of files below `dir`: what it should make durable is half written.
     pub fn set_sync_fuse(&self, dir: impl Into<PathBuf>, syncs: u64) {
         lock(&self.state).sync_fuse = Some((dir.into(), syncs));
     }
@@ -282,7 +291,10 @@ impl SimDisk {
         let unsynced = operation == Operation::Sync && state.burn_sync_fuse(path);
         let blown = state.burn_fuse() || unsynced;
         if blown {
-            if !unsynced && state.dice.chance(0.5) {
+            if unsynced {
+                // The sync has begun: it is within its last write that the power fails.
+                state.names.file(path).iter().for_each(|file| lock(file).tear());
+            } else if state.dice.chance(0.5) {
                 let _ = work(&mut state);
             }
             drop(state);
