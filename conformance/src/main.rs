@@ -62,6 +62,9 @@ struct Options {
     /// Only cases whose chapter/name or title has this text
     #[arg(long, global = true)]
     filter: Option<String>,
+    /// Only cases of this chapter
+    #[arg(long, global = true)]
+    chapter: Option<String>,
     /// Only cases of this level
     #[arg(long)]
     level: Option<String>,
@@ -154,7 +157,8 @@ async fn start(options: Options) -> Result<bool, String> {
 fn chosen(all: &[Case], options: &Options, levels: &Levels) -> Vec<Case> {
     let named = |c: &Case| options.filter.as_ref().is_none_or(|f| c.id.contains(f) || c.title.contains(f));
     let level = |c: &Case| options.level.as_ref().is_none_or(|level| levels.of(c) == *level);
-    all.iter().filter(|c| named(c) && level(c)).cloned().collect()
+    let chapter = |c: &Case| options.chapter.as_ref().is_none_or(|chapter| c.chapter == *chapter);
+    all.iter().filter(|c| named(c) && level(c) && chapter(c)).cloned().collect()
 }
 
 /// Plays, prints and writes everything; whether nothing failed.
