@@ -107,6 +107,17 @@ impl Coordinator {
         Ok(())
     }
 
+    /// Takes in databases, and ends of databases, that this node was not told of: a call that told of one may have come
+    /// before the link was up, while the other direction has long met.
+    pub(super) async fn learn_from_all(&self) {
+        let context = self.context();
+        for node in context.others().into_iter().filter(|node| context.peers.is_up(node)) {
+            if let Err(error) = self.learn_from(&node).await {
+                tracing::info!(%node, %error, "a node did not tell which databases it knows");
+            }
+        }
+    }
+
     /// Takes in what this node's copies of a database miss, from all nodes that are there; has the others do so, too.
     async fn sync_database(&self, name: &str, tell: bool) {
         let context = self.context();
@@ -150,7 +161,8 @@ async fn watch_nodes(weak: Weak<Coordinator>) {
     }
 }
 
-/// Until the coordinator goes: databases of which a copy missed something at once, those that changed now and then.
+/// Until the coordinator goes: databases of which a copy missed something at once, those that changed, and the set of
+/// databases, now and then.
 async fn sync_missed(weak: Weak<Coordinator>) {
     let mut seen = 0;
     loop {
@@ -168,6 +180,7 @@ async fn sync_missed(weak: Weak<Coordinator>) {
         let Some(coordinator) = weak.upgrade() else { return };
         let mut names: BTreeMap<String, bool> = coordinator.context().take_missed();
         if !in_time {
+            coordinator.learn_from_all().await;
             let (events, last) = coordinator.events(seen);
             seen = last;
             let changed = events.into_iter().filter(|event| event.kind == EventKind::Updated);

@@ -20,6 +20,8 @@ struct Network {
     down: watch::Sender<BTreeSet<String>>,
     /// Nodes that do what they are asked but whose answers are lost.
     mute: Mutex<BTreeSet<String>>,
+    /// Nodes that no call reaches although they are up and call others.
+    deaf: Mutex<BTreeSet<String>>,
 }
 
 /// A node's end of the network.
@@ -37,6 +39,10 @@ impl Network {
 
     fn is_mute(&self, node: &str) -> bool {
         self.mute.lock().unwrap_or_else(PoisonError::into_inner).contains(node)
+    }
+
+    fn is_deaf(&self, node: &str) -> bool {
+        self.deaf.lock().unwrap_or_else(PoisonError::into_inner).contains(node)
     }
 
     fn is_down(&self, node: &str) -> bool {
@@ -67,7 +73,7 @@ impl Peers for End {
     ) -> BoxFuture<'a, Result<Bytes, CallError>> {
         Box::pin(async move {
             let away = || CallError::Away(format!("{to} is down"));
-            if !self.is_up(to) {
+            if !self.is_up(to) || self.network.is_deaf(to) {
                 return Err(away());
             }
             let answer = self.network.answer(to, service).ok_or_else(away)?;
@@ -405,6 +411,25 @@ async fn lists_and_feeds_go_on_with_another_copy() {
             cluster.heal().await;
         }
     }
+}
+
+/// Seen in the simulator: a database was made while one direction of a link was not up yet, and the node behind it
+/// never heard of it, for the two had met in the other direction before.
+#[tokio::test]
+async fn a_database_that_a_node_was_not_told_of_is_learned_later() {
+    let cluster = Cluster::new(3).await;
+    *cluster.network.deaf.lock().unwrap() = BTreeSet::from(["n3@h".to_owned()]);
+    cluster.create(0, 2, 3).await.unwrap();
+    *cluster.network.deaf.lock().unwrap() = BTreeSet::new();
+    assert!(!cluster.nodes[2].coordinator.has_database("db"));
+    cluster.nodes[2].coordinator.learn_from_all().await;
+    assert_eq!(cluster.db(2).instance(), cluster.db(0).instance());
+    *cluster.network.deaf.lock().unwrap() = BTreeSet::from(["n3@h".to_owned()]);
+    cluster.nodes[0].coordinator.delete_database("db").await.unwrap();
+    *cluster.network.deaf.lock().unwrap() = BTreeSet::new();
+    assert!(cluster.nodes[2].coordinator.has_database("db"));
+    cluster.nodes[2].coordinator.learn_from_all().await;
+    assert!(!cluster.nodes[2].coordinator.has_database("db"));
 }
 
 #[tokio::test]
