@@ -289,11 +289,10 @@ impl Tables {
     /// The position up to which every file holds everything: the journal is needed behind it only. `end`: the journal's
     /// last position, which is the answer when nothing waits.
     pub(super) fn settled(&self, end: Position, planted: Planted) -> Position {
-        let first = |table: &FileTable| match planted.has(Bug::DropSegmentEarly) {
-            true => table.active.first_position(),
-            false => table.first_unsettled(),
-        };
-        self.files.values().filter_map(first).min().map_or(end, |first| first - 1)
+        if planted.has(Bug::DropSegmentEarly) {
+            return end;
+        }
+        self.files.values().filter_map(FileTable::first_unsettled).min().map_or(end, |first| first - 1)
     }
 
     /// What a new segment of the journal notes about the files.
