@@ -167,13 +167,17 @@ async fn sync_missed(weak: Weak<Coordinator>) {
     let mut seen = 0;
     loop {
         let Some(context) = weak.upgrade().map(|coordinator| Arc::clone(coordinator.context())) else { return };
-        let (env, is_alone) = (context.env.clone(), context.others().is_empty());
+        let env = context.env.clone();
+        let mut news = context.peers.watch();
+        news.borrow_and_update();
         let noticed = context.missing.notified();
-        let in_time = match is_alone {
-            true => {
-                noticed.await;
-                true
-            }
+        let in_time = match context.others().is_empty() {
+            // A node that was alone when it started may have others later.
+            true => tokio::select! {
+                biased;
+                () = noticed => true,
+                Ok(()) = news.changed() => continue,
+            },
             false => env.timeout(limits::SYNC_PERIOD, noticed).await.is_ok(),
         };
         drop(context);
