@@ -70,8 +70,8 @@ fn equal_seeds_have_equal_traces() {
 }
 
 /// Those of the board that a few seeds catch; `settee-sim planted` runs all.
-const QUICK_BUGS: [&str; 6] =
-    ["SkipFsync", "LoseSibling", "FeedSkipsRange", "ViewRowStays", "CheckpointFirst", "HalfBatch"];
+const QUICK_BUGS: [&str; 7] =
+    ["SkipFsync", "LoseSibling", "FeedSkipsRange", "ViewRowStays", "CheckpointFirst", "HalfBatch", "AcceptTornTail"];
 
 #[test]
 fn planted_bugs_are_caught() {
