@@ -84,11 +84,13 @@ impl Player {
         if requires.nodes > 0 && listed(&self.ask("GET", "/_membership").await?, "/all_nodes").len() < requires.nodes {
             return Ok(Some(format!("the server has fewer than {} nodes", requires.nodes)));
         }
-        if !requires.without.is_empty() {
+        if !requires.with.is_empty() || !requires.without.is_empty() {
             let features = listed(&self.ask("GET", "/").await?, "/features");
-            let has: Vec<&str> = requires.without.iter().filter(|f| features.contains(f)).map(String::as_str).collect();
-            if !has.is_empty() {
-                return Ok(Some(format!("the server has the features {}", has.join(", "))));
+            if let Some(lacking) = requires.with.iter().find(|f| !features.contains(f)) {
+                return Ok(Some(format!("the server lacks the feature {lacking}")));
+            }
+            if let Some(present) = requires.without.iter().find(|f| features.contains(f)) {
+                return Ok(Some(format!("the server has the feature {present}")));
             }
         }
         Ok(None)
@@ -158,11 +160,12 @@ impl Player {
     /// Sends a step at most `tries` times, until its condition holds.
     async fn until(&self, step: &Step, mut tries: usize) -> Result<(Answer, &'static str, Value), String> {
         loop {
-            let (answer, kind, body) = self.once(step).await?;
+            let asked = self.once(step).await;
             tries = tries.saturating_sub(1);
-            let Some(until) = step.until.as_ref().filter(|_| tries > 0) else { return Ok((answer, kind, body)) };
-            if self.holds(until, answer.status, &body) {
-                return Ok((answer, kind, body));
+            let Some(until) = step.until.as_ref().filter(|_| tries > 0) else { return asked };
+            // A server that restarts refuses connections for a while: no answer is one that does not hold yet.
+            if asked.as_ref().is_ok_and(|(answer, _, body)| self.holds(until, answer.status, body)) {
+                return asked;
             }
             sleep(POLL).await;
         }

@@ -55,6 +55,8 @@ pub struct Case {
 pub struct Requires {
     /// Authentication handlers that `GET /_session` lists.
     pub handlers: Vec<String>,
+    /// Features that `GET /` must list.
+    pub with: Vec<String>,
     /// Features that `GET /` must not list.
     pub without: Vec<String>,
     /// How many nodes must be up.
@@ -239,9 +241,10 @@ impl Case {
 
 fn read_requires(value: &Value) -> Result<Requires, String> {
     let Some(requires) = value.get("requires") else { return Ok(Requires::default()) };
-    known_keys(requires, &["handlers", "without", "nodes", "record"])?;
+    known_keys(requires, &["handlers", "with", "without", "nodes", "record"])?;
     Ok(Requires {
         handlers: strings(requires, "handlers"),
+        with: strings(requires, "with"),
         without: strings(requires, "without"),
         nodes: requires.get("nodes").and_then(Value::as_f64).unwrap_or(0.0) as usize,
         account: requires.get("record").is_some_and(Value::is_true),
