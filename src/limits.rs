@@ -64,8 +64,8 @@ pub const LOGIN_BYTES_MAX: u64 = 64 << 10;
 /// Bytes of a base64 Basic credential; longer ones are taken for unreadable.
 pub const BASIC_CREDENTIAL_BYTES_MAX: usize = 8192;
 
-/// Pause before the databases of users (`[couch_peruser]`) are tried again after a failure, in milliseconds.
-pub const PERUSER_PAUSE_MS: u64 = 1_000;
+/// Pause of a task that follows a database's changes, after it failed or found no database.
+pub const FOLLOWER_PAUSE: Duration = Duration::from_secs(1);
 
 // ---- TLS ----
 
@@ -450,12 +450,12 @@ pub const REPLICATION_EVENTS: usize = 20;
 /// Pause after which the databases that came or went meanwhile are looked at for replicator databases: writes to any
 /// database wake that task.
 pub const REPLICATOR_WATCH_PAUSE: Duration = Duration::from_millis(100);
-/// Pause before a replicator database that could not be read, or a note that could not be written, is tried again.
+/// Pause before a note that could not be written into a replication document is tried again.
 pub const REPLICATOR_RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// Bytes of a view's answer that a list function is given: its rows are in the function's memory at once.
 pub const LIST_VIEW_BYTES: usize = 4 << 20;
-/// Rewrites of one request: a target that is rewritten again is refused, since each nests the handlers on the stack.
-pub const REWRITES_MAX: u32 = 1;
+/// Rewrites of one request (`chttpd/rewrite_limit`, as in CouchDB): rules may lead to each other for ever.
+pub const REWRITES_MAX: u64 = 100;
 
 // ---- cluster ----
 

@@ -8,33 +8,23 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use super::options;
 use super::users::name_in;
 use crate::cluster::Cluster;
 use crate::config::Config;
-use crate::coordinator::{Changes, ChangesQuery, Coordinator, CreateOptions, DatabaseError, Since};
+use crate::coordinator::{ChangeRow, Coordinator, CreateOptions, DatabaseError, Follower};
 use crate::document::json::{self, Object, Value};
 use crate::document::security;
-use crate::limits;
 use crate::world::{Abort, Env};
 
 const SECTION: &str = "couch_peruser";
 /// The prefix of names while `database_prefix` is unset.
 const PREFIX: &str = "userdb-";
 
-/// Why a user's database is not as it should be; it is tried again.
-#[derive(Debug)]
-enum Failure {
-    /// What went wrong, for the log.
-    Failed(String),
-    /// The users database went away; there will be another feed.
-    Gone,
-}
-
-fn failed(error: &dyn std::fmt::Debug) -> Failure {
-    Failure::Failed(format!("{error:?}"))
+/// Why a user's database is not as it should be, for the log; it is tried again.
+fn failed(error: &dyn std::fmt::Debug) -> String {
+    format!("{error:?}")
 }
 
 /// Starts the task; it ends with the coordinator, or when the returned handle says so.
@@ -66,83 +56,54 @@ impl Task {
 
     async fn run(&self) {
         let (mut changes, mut members) = (self.config.watch(), self.cluster.watch());
-        let (mut since, mut settings) = (Since::Beginning, self.settings());
+        let (mut follower, mut settings) = (None, self.settings());
         loop {
             changes.borrow_and_update();
             members.borrow_and_update();
             let now = self.settings();
-            if now != settings {
-                // Another prefix or users database: all is looked at again.
-                (since, settings) = (Since::Beginning, now);
+            if now != settings || !self.is_ours() {
+                // Another prefix or users database, or another node's work: all is looked at again.
+                (follower, settings) = (None, now);
             }
-            if !self.is_ours() {
-                // What another node did meanwhile is looked at again.
-                since = Since::Beginning;
-                let gone = tokio::select! {
-                    biased;
-                    changed = changes.changed() => changed.is_err(),
-                    changed = members.changed() => changed.is_err(),
-                };
-                if gone {
-                    return;
-                }
-                continue;
-            }
-            let Some(coordinator) = self.coordinator.upgrade() else { return };
-            tokio::select! {
+            let gone = tokio::select! {
                 biased;
-                _ = changes.changed() => continue,
-                _ = members.changed() => continue,
-                () = self.follow(&coordinator, &mut since) => {}
-            }
-            drop(coordinator);
-            self.env.sleep(Duration::from_millis(limits::PERUSER_PAUSE_MS)).await;
-        }
-    }
-
-    /// Follows the users database until something fails; `since` is behind all that was done.
-    async fn follow(&self, coordinator: &Arc<Coordinator>, since: &mut Since) {
-        let Ok(database) = coordinator.database(&options::users_db(&self.config)) else {
-            *since = Since::Beginning;
-            return;
-        };
-        let query = ChangesQuery { since: since.clone(), ..ChangesQuery::default() };
-        let failure = match database.changes(query).await {
-            Ok(mut feed) => self.read(coordinator, &mut feed, since).await,
-            Err(error) => failed(&error),
-        };
-        match failure {
-            Failure::Gone => *since = Since::Beginning,
-            Failure::Failed(why) => tracing::warn!("databases of users, to be tried again: {why}"),
-        }
-    }
-
-    /// Reads to the end and waits for more, until something fails.
-    async fn read(&self, coordinator: &Coordinator, feed: &mut Changes, reached: &mut Since) -> Failure {
-        loop {
-            let rows = match feed.next().await {
-                Ok(Some(rows)) => rows,
-                Ok(None) if feed.is_gone() => return Failure::Gone,
-                Ok(None) => {
-                    feed.wait().await;
-                    continue;
-                }
-                Err(error) => return failed(&error),
+                changed = changes.changed() => changed.is_err(),
+                changed = members.changed() => changed.is_err(),
+                () = self.follow(&mut follower) => true,
             };
-            for row in rows {
-                let Some(name) = name_in(row.id.as_str()) else { continue };
-                if let Err(error) = self.settle(coordinator, name, row.deleted).await {
-                    return error;
-                }
-            }
-            if let Ok(since) = Since::parse(&feed.last_seq()) {
-                *reached = since;
+            if gone {
+                return;
             }
         }
+    }
+
+    /// Does what the users database asks for while that is this node's to do; ends with the coordinator.
+    async fn follow(&self, follower: &mut Option<Follower>) {
+        if !self.is_ours() {
+            return std::future::pending().await;
+        }
+        let users = options::users_db(&self.config);
+        let follower = follower.get_or_insert_with(|| Follower::new(&self.env, self.coordinator.clone(), &users));
+        while let Some(rows) = follower.next().await {
+            let Some(coordinator) = self.coordinator.upgrade() else { return };
+            match self.settle_all(&coordinator, &rows).await {
+                Ok(()) => follower.done(),
+                Err(why) => tracing::warn!("databases of users, to be tried again: {why}"),
+            }
+        }
+    }
+
+    async fn settle_all(&self, coordinator: &Coordinator, rows: &[ChangeRow]) -> Result<(), String> {
+        for row in rows {
+            if let Some(name) = name_in(row.id.as_str()) {
+                self.settle(coordinator, name, row.deleted).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes the database of a user what it should be.
-    async fn settle(&self, coordinator: &Coordinator, user: &str, deleted: bool) -> Result<(), Failure> {
+    async fn settle(&self, coordinator: &Coordinator, user: &str, deleted: bool) -> Result<(), String> {
         let prefix = self.config.text(SECTION, "database_prefix", PREFIX);
         let name = format!("{prefix}{}", crate::wire::hex::encode(user.as_bytes()));
         if deleted && self.config.bool(SECTION, "delete_dbs", false) {

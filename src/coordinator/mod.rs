@@ -66,7 +66,7 @@ pub use crate::shard::{Fetched, ShardError, Want};
 pub use crate::storage::{CommitError, Damage, StorageError};
 pub use attachment::{Staged, Upload, UploadOptions};
 pub use catalogue::{Coordinator, CreateOptions, NamesQuery, Options};
-pub use changes::{Candidate, ChangeRow, Changes, ChangesFilter, ChangesQuery, RowFilter, Since, Style};
+pub use changes::{Candidate, ChangeRow, Changes, ChangesFilter, ChangesQuery, Follower, RowFilter, Since, Style};
 pub use check::{CheckReport, check};
 pub use database::{ClusterInfo, Database, DatabaseInfo, PartitionInfo, Sizes};
 pub use design::DesignLookupError;

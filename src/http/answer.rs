@@ -57,7 +57,6 @@ pub async fn answer(
         id: id.clone(),
         user: UserCtx::anonymous(),
         secure,
-        rewrites: 0,
         body,
     };
     let location = request.base_url();

@@ -158,7 +158,6 @@ async fn change_setting(
         secure: false,
         id: "setup".to_owned(),
         user: user.clone(),
-        rewrites: 0,
         body: RequestBody::full(body),
     };
     let reply = ask(ctx, to, request).await?;
@@ -205,7 +204,6 @@ fn read(message: &Bytes) -> Option<Request> {
         secure: asked.secure,
         id: asked.id,
         user: UserCtx { name: asked.name, roles: asked.roles, handler: None },
-        rewrites: 0,
         body: RequestBody::full(body),
     })
 }

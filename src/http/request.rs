@@ -67,8 +67,6 @@ pub struct Request {
     pub user: UserCtx,
     /// Whether it came by TLS.
     pub secure: bool,
-    /// How often it was rewritten.
-    pub rewrites: u32,
     /// The body, not yet read.
     pub body: RequestBody,
 }

@@ -27,17 +27,21 @@ pub fn encode_segment(segment: &str) -> String {
     utf8_percent_encode(segment, SEGMENT).to_string()
 }
 
-/// An ETag for an answer that stands for a state: its digest in digits of base 36, quoted.
-pub fn state_etag(bytes: &[u8]) -> String {
+/// An ETag for what has no revision: a hash of `parts` in 25 digits of base 36, the form of CouchDB's, quoted.
+pub fn state_etag(parts: &[&[u8]]) -> String {
     use md5::Digest;
-    let mut rest = u128::from_be_bytes(md5::Md5::digest(bytes).into());
-    let mut digits = Vec::with_capacity(25);
-    for _ in 0..25 {
-        // Invariant: a remainder by 36 is a digit of base 36.
-        digits.push(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[(rest % 36) as usize]);
-        rest /= 36;
+    let mut hash = md5::Md5::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
     }
-    digits.reverse();
+    let mut number = u128::from_be_bytes(hash.finalize().into());
+    let mut digits = [b'0'; 25];
+    for digit in digits.iter_mut().rev() {
+        // Invariant: a remainder of 36 is a digit of base 36.
+        *digit = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[(number % 36) as usize];
+        number /= 36;
+    }
     format!("\"{}\"", String::from_utf8_lossy(&digits))
 }
 

@@ -17,7 +17,7 @@ use super::request::Replication;
 use crate::auth::{self, UserCtx};
 use crate::cluster::{Cluster, NodeName};
 use crate::coordinator::{
-    Caller, Changes, ChangesQuery, Database, EventKind, NamesQuery, Since, Want, WriteOptions, WriteRequest,
+    Caller, ChangeRow, Database, EventKind, Follower, NamesQuery, Want, WriteOptions, WriteRequest,
 };
 use crate::document::draft::{Draft, DraftAttachment};
 use crate::document::id::DocId;
@@ -209,9 +209,9 @@ impl Watcher {
 
     fn follow(&self, name: String) -> Task {
         let (replicator, cluster) = (self.replicator.clone(), self.cluster.clone());
-        let follower = Follower { replicator, cluster, base_url: Arc::clone(&self.base_url), name };
+        let of = Documenter { replicator, cluster, base_url: Arc::clone(&self.base_url), name };
         let Some(replicator) = self.replicator.upgrade() else { return Task(Box::new(Ended)) };
-        Task(replicator.env.spawn(follower.run()))
+        Task(replicator.env.spawn(of.run()))
     }
 }
 
@@ -223,77 +223,49 @@ impl Abort for Ended {
 }
 
 /// Follows one replicator database.
-struct Follower {
+struct Documenter {
     replicator: Weak<Replicator>,
     cluster: Cluster,
     base_url: Arc<str>,
     name: String,
 }
 
-impl Follower {
+impl Documenter {
     async fn run(self) {
-        let mut since = Since::Beginning;
-        loop {
-            let Some(replicator) = self.replicator.upgrade() else { return };
-            let env = replicator.env.clone();
-            match replicator.coordinator.database(&self.name) {
-                Ok(database) => {
-                    drop(replicator);
-                    let query = ChangesQuery { since: since.clone(), ..ChangesQuery::default() };
-                    match database.changes(query).await {
-                        Ok(feed) => self.read(&database, feed, &mut since).await,
-                        Err(error) => tracing::warn!(database = self.name, ?error, "no feed of replication documents"),
-                    }
-                }
-                // It was deleted and may be made again.
-                Err(_) => since = Since::Beginning,
-            }
-            env.sleep(limits::REPLICATOR_RETRY_PAUSE).await;
-        }
-    }
-
-    /// Reads to the end and waits for more, until something fails or the database goes away.
-    async fn read(&self, database: &Arc<Database>, mut feed: Changes, reached: &mut Since) {
+        let Some(replicator) = self.replicator.upgrade() else { return };
+        let mut follower = Follower::new(&replicator.env, Arc::downgrade(&replicator.coordinator), &self.name);
+        drop(replicator);
         let mut nodes = self.cluster.watch();
         nodes.borrow_and_update();
         loop {
-            if nodes.has_changed().unwrap_or(false) {
-                // Documents may belong to other nodes now: all are looked at again.
-                *reached = Since::Beginning;
-                return;
-            }
-            match feed.next().await {
-                Ok(Some(rows)) => {
-                    for row in rows.into_iter().filter(|row| !row.id.is_design()) {
-                        let Some(replicator) = self.replicator.upgrade() else { return };
-                        if let Err(error) = self.look(&replicator, database, &row.id, row.deleted).await {
-                            tracing::warn!(database = self.name, %error, "a replication document, to be tried again");
-                            return;
-                        }
+            let rows = tokio::select! {
+                biased;
+                changed = nodes.changed() => match changed {
+                    // Documents may belong to other nodes now: all are looked at again.
+                    Ok(()) => {
+                        follower.rewind();
+                        continue;
                     }
-                    if let Ok(since) = Since::parse(&feed.last_seq()) {
-                        *reached = since;
-                    }
-                }
-                Ok(None) if feed.is_gone() => {
-                    *reached = Since::Beginning;
-                    return;
-                }
-                Ok(None) => tokio::select! {
-                    biased;
-                    _ = nodes.changed() => nodes.mark_changed(),
-                    () = feed.wait() => {}
+                    Err(_) => return,
                 },
-                Err(_) if database.is_gone() => {
-                    *reached = Since::Beginning;
-                    return;
-                }
+                rows = follower.next() => rows,
+            };
+            let (Some(rows), Some(replicator)) = (rows, self.replicator.upgrade()) else { return };
+            match self.look_at_all(&replicator, rows).await {
+                Ok(()) => follower.done(),
                 Err(error) => {
-                    tracing::warn!(database = self.name, ?error, "a feed of replication documents broke off");
-                    return;
+                    tracing::warn!(database = self.name, %error, "a replication document, to be tried again");
                 }
             }
         }
+    }
+
+    async fn look_at_all(&self, replicator: &Arc<Replicator>, rows: Vec<ChangeRow>) -> Result<(), String> {
+        let database = replicator.coordinator.database(&self.name).map_err(|error| format!("{error:?}"))?;
+        for row in rows.into_iter().filter(|row| !row.id.is_design()) {
+            self.look(replicator, &database, &row.id, row.deleted).await?;
+        }
+        Ok(())
     }
 
     /// The nodes that share the work: those that are up.

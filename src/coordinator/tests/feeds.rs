@@ -182,3 +182,24 @@ async fn a_purge_moves_the_sequence_but_leaves_no_row() {
     put(&database, "b", "{}").await;
     assert_eq!(ids(&read(&database, query).await.0), "b");
 }
+
+#[tokio::test]
+async fn a_follower_gives_changes_until_they_are_done() {
+    let (world, coordinator, database) = database(2).await;
+    let mut follower = Follower::new(&world.env, Arc::downgrade(&coordinator), "db");
+    let ids = |page: Option<Vec<ChangeRow>>| ids(&page.unwrap());
+    put(&database, "a", "{}").await;
+    assert_eq!(ids(follower.next().await), "a");
+    assert_eq!(ids(follower.next().await), "a", "nobody said that it was done");
+    follower.done();
+    let (page, _) = tokio::join!(follower.next(), put(&database, "b", "{}"));
+    assert_eq!(ids(page), "b");
+    follower.done();
+    follower.rewind();
+    assert_eq!(ids(follower.next().await).split(' ').collect::<BTreeSet<_>>(), ["a", "b"].into());
+    follower.done();
+    let dropped = world.env.timeout(std::time::Duration::from_millis(1), follower.next()).await;
+    assert!(dropped.is_err());
+    put(&database, "c", "{}").await;
+    assert_eq!(ids(follower.next().await), "c");
+}

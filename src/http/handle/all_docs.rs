@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::document::open;
-use super::local::state_etag;
 use super::shown::{Data, row_doc, write_pieces};
 use super::users::{self, Lister};
 use super::view_query::ViewArgs;
 use crate::coordinator::{AllDocs, AllDocsQuery, AllDocsRow, Database, DocSource, KeyBounds, RowDoc};
 use crate::document::id::check_partition;
 use crate::document::json::{Value, write_string};
+use crate::http::response::state_etag;
 use crate::http::route::ListKind;
 use crate::http::{ChunkSink, Context, Problem, Reply, Request, Result, Verb};
 

@@ -6,35 +6,12 @@
 use std::collections::BTreeSet;
 
 use super::changes_selector::SelectorArgs;
+use super::feed::Feed;
+use crate::coordinator::Since;
 use crate::document::json::{self, Object, Value};
 use crate::http::problem::Problem;
 use crate::http::query::Query;
-
-/// How changes are delivered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Feed {
-    /// One body with what there is.
-    #[default]
-    Normal,
-    /// As normal, but waits for the first change.
-    LongPoll,
-    /// One line per change, without end.
-    Continuous,
-    /// Server-sent events, without end.
-    EventSource,
-}
-
-/// Where a feed begins.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Since {
-    /// Before the first change.
-    #[default]
-    Start,
-    /// After the latest change.
-    Now,
-    /// After the change of this sequence, still to be decoded.
-    Token(String),
-}
+use crate::limits;
 
 /// Which documents a feed shows.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,18 +29,6 @@ pub enum Filter {
     View(String),
     /// A filter function, as `ddoc/name`.
     Function(String),
-}
-
-/// How often a feed without changes shows that it is alive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Heartbeat {
-    /// Never: `timeout` ends the feed.
-    #[default]
-    None,
-    /// At the default interval.
-    Default,
-    /// Every so many milliseconds.
-    EveryMs(u64),
 }
 
 /// All parameters of a feed.
@@ -87,8 +52,8 @@ pub struct ChangesArgs {
     pub att_encoding_info: bool,
     /// `style=all_docs`: list every leaf.
     pub all_leaves: bool,
-    /// `heartbeat`.
-    pub heartbeat: Heartbeat,
+    /// `heartbeat`: how often a feed without changes shows that it is alive, in milliseconds.
+    pub heartbeat_ms: Option<u64>,
     /// `timeout` in milliseconds.
     pub timeout_ms: Option<u64>,
     /// Only every so many rows carry `seq`.
@@ -104,18 +69,18 @@ impl ChangesArgs {
     /// 400 for values that cannot be read.
     pub fn read(query: &Query, last_event_id: Option<&str>, body: Option<&Object>) -> Result<ChangesArgs, Problem> {
         let mut args = ChangesArgs::default();
-        let (mut filter, mut view, mut doc_ids) = ("", None, None);
+        let (mut since, mut filter, mut view, mut doc_ids) = ("0", "", None, None);
         for (name, value) in query.iter() {
             match name.to_ascii_lowercase().as_str() {
+                "since" | "last-event-id" => since = value,
                 "filter" => filter = value,
                 "view" => view = Some(value),
                 "doc_ids" => doc_ids = Some(value),
                 lower => args.take(lower, value)?,
             }
         }
-        if let (Feed::EventSource, Some(id)) = (args.feed, last_event_id) {
-            args.since = since(id)?;
-        }
+        let last_event_id = last_event_id.filter(|_| args.feed == Feed::EventSource);
+        args.since = Since::parse(last_event_id.unwrap_or(since))?;
         args.filter = match (filter, body) {
             ("", _) => Filter::None,
             ("_design", _) => Filter::Design,
@@ -135,10 +100,9 @@ impl ChangesArgs {
     fn take(&mut self, name: &str, value: &str) -> Result<(), Problem> {
         match (name, value) {
             ("feed", name) => self.feed = feed(name)?,
-            ("since" | "last-event-id", token) => self.since = since(token)?,
             ("limit", number) => self.limit = Some(integer(number)?.max(1)),
             ("timeout", number) => self.timeout_ms = Some(integer(number)?),
-            ("heartbeat", text) => self.heartbeat = heartbeat(text)?,
+            ("heartbeat", text) => self.heartbeat_ms = Some(heartbeat(text)?),
             ("seq_interval", number) => {
                 let interval = number.parse().ok().filter(|n| *n > 0);
                 self.seq_interval = Some(interval.ok_or_else(|| Problem::bad_request("invalid_seq_interval"))?);
@@ -169,23 +133,14 @@ fn feed(name: &str) -> Result<Feed, Problem> {
     }
 }
 
-fn since(token: &str) -> Result<Since, Problem> {
-    match token {
-        "0" => Ok(Since::Start),
-        "now" => Ok(Since::Now),
-        "" => Err(Problem::bad_request("Malformed sequence supplied in 'since' parameter.")),
-        token => Ok(Since::Token(token.trim_matches('"').to_owned())),
-    }
-}
-
 fn integer(text: &str) -> Result<u64, Problem> {
     text.parse().map_err(|_| Problem::query_parse(format!("Invalid value for integer: \"{text}\"")))
 }
 
-fn heartbeat(text: &str) -> Result<Heartbeat, Problem> {
+fn heartbeat(text: &str) -> Result<u64, Problem> {
     match (text, text.parse::<i64>()) {
-        ("true", _) => Ok(Heartbeat::Default),
-        (_, Ok(ms)) if ms > 0 => Ok(Heartbeat::EveryMs(ms.unsigned_abs())),
+        ("true", _) => Ok(limits::CHANGES_HEARTBEAT_MS),
+        (_, Ok(ms)) if ms > 0 => Ok(ms.unsigned_abs()),
         (_, Ok(_)) => Err(Problem::bad_request("The heartbeat value should be a positive integer (in milliseconds).")),
         (_, Err(_)) => {
             Err(Problem::bad_request("Invalid heartbeat value. Expecting a positive integer value (in milliseconds)."))
@@ -209,12 +164,12 @@ fn designated(text: &str, reason: &'static str) -> Result<String, Problem> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChangesArgs, Feed, Filter, Heartbeat, Query, Since};
+    use super::{ChangesArgs, Feed, Filter, Query, Since};
     use crate::document::json::{self, Value};
 
     fn read(pairs: &[(&str, &str)]) -> Result<ChangesArgs, String> {
         let pairs = pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-        ChangesArgs::read(&Query::from_pairs(pairs), Some("5-x"), None).map_err(|p| p.reason.into_owned())
+        ChangesArgs::read(&Query::from_pairs(pairs), Some("0"), None).map_err(|p| p.reason.into_owned())
     }
 
     #[test]
@@ -228,15 +183,16 @@ mod tests {
 
     #[test]
     fn the_last_event_id_header_counts_for_events_only() {
-        assert_eq!(read(&[("since", "0")]).unwrap().since, Since::Start);
-        assert_eq!(read(&[("since", "now"), ("feed", "eventsource")]).unwrap().since, Since::Token("5-x".into()));
-        assert_eq!(read(&[("last-event-id", "7-y")]).unwrap().since, Since::Token("7-y".into()));
+        assert_eq!(read(&[("since", "now")]).unwrap().since, Since::Now);
+        assert_eq!(read(&[("since", "x"), ("feed", "eventsource")]).unwrap().since, Since::Beginning);
+        assert_eq!(read(&[("last-event-id", "now")]).unwrap().since, Since::Now);
     }
 
     #[test]
     fn wrong_values_are_refused() {
         for (name, value, reason) in [
             ("since", "", "Malformed sequence supplied in 'since' parameter."),
+            ("since", "x", "Malformed sequence supplied in 'since' parameter."),
             ("feed", "", "Supported `feed` types: normal, continuous, live, longpoll, eventsource"),
             ("heartbeat", "0", "The heartbeat value should be a positive integer (in milliseconds)."),
             ("heartbeat", "x", "Invalid heartbeat value. Expecting a positive integer value (in milliseconds)."),
@@ -248,7 +204,7 @@ mod tests {
         ] {
             assert_eq!(read(&[(name, value)]), Err(reason.to_owned()), "{name}={value}");
         }
-        assert_eq!(read(&[("heartbeat", "true")]).unwrap().heartbeat, Heartbeat::Default);
+        assert_eq!(read(&[("heartbeat", "true")]).unwrap().heartbeat_ms, Some(60_000));
     }
 
     #[test]

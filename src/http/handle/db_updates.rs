@@ -4,18 +4,13 @@
 //! 404. Parameters, rows and errors as CouchDB 3.5 was measured: numbers have one error text of their own, and the body
 //! has no `pending`.
 
-use std::time::Duration;
-
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-
-use super::changes_query::Feed;
-use super::local::state_etag;
+use super::feed::{self, Delivery, Feed, Print, Waits, seq_json};
+use super::shown::Piece;
 use crate::coordinator::global_changes::{GLOBAL_CHANGES, read_note};
 use crate::coordinator::{ChangeRow, Changes, ChangesQuery, Since};
 use crate::document::json::write_string;
-use crate::http::{ChunkSink, Context, Problem, Query, Reply, Request, Result};
+use crate::http::{Context, Problem, Query, Reply, Request, Result};
 use crate::limits;
-use crate::world::Env;
 
 /// `GET /_db_updates`
 ///
@@ -24,26 +19,16 @@ use crate::world::Env;
 pub async fn db_updates(ctx: &Context, request: &Request) -> Result<Reply> {
     let args = Args::read(&request.query, request.header("last-event-id"))?;
     let db = ctx.coordinator.database(GLOBAL_CHANGES)?;
-    let etag = state_etag(&[db.instance().as_bytes(), db.update_seq().await?.to_string().as_bytes()]);
-    if args.feed == Feed::Normal && request.has_current(&etag) {
+    let etag = feed::etag(&db).await?;
+    if feed::is_current(request, args.feed, &etag) {
         return Ok(Reply::not_modified(&etag));
     }
-    let query = ChangesQuery {
-        since: args.since.clone(),
-        limit: args.limit,
-        descending: args.descending,
-        ..ChangesQuery::default()
-    };
+    let query =
+        ChangesQuery { since: args.since, limit: args.limit, descending: args.descending, ..ChangesQuery::default() };
     let changes = db.changes(query).await?;
-    let bound = ctx.config.text("chttpd", "changes_timeout", "").parse().unwrap_or(limits::CHANGES_TIMEOUT_MS);
-    let feed = args.feed;
-    let writer = Writer { env: ctx.env.clone(), interval: args.interval(bound), args, rows: 0 };
-    let reply = Reply::generate(move |mut sink| async move { writer.run(changes, &mut sink).await });
-    Ok(match feed {
-        Feed::Normal => reply.etag(&etag),
-        Feed::EventSource => reply.header(CONTENT_TYPE, "text/event-stream").header(CACHE_CONTROL, "no-cache"),
-        Feed::LongPoll | Feed::Continuous => reply,
-    })
+    let waits = Waits::new(&ctx.config, args.heartbeat_ms, args.timeout_ms);
+    let (env, feed) = (ctx.env.clone(), args.feed);
+    Ok(Delivery { env, db, feed, waits, print: Events }.reply(changes, Vec::new(), &etag))
 }
 
 /// The parameters.
@@ -80,11 +65,6 @@ impl Args {
             heartbeat_ms,
         })
     }
-
-    /// How long to wait before a sign of life, or without heartbeat before the end. `bound_ms` bounds both.
-    fn interval(&self, bound_ms: u64) -> Duration {
-        Duration::from_millis(self.heartbeat_ms.or(self.timeout_ms).unwrap_or(bound_ms).min(bound_ms))
-    }
 }
 
 fn feed(name: Option<&str>) -> Result<Feed> {
@@ -109,88 +89,23 @@ fn row_json(row: &ChangeRow) -> Option<Vec<u8>> {
     out.extend_from_slice(b",\"type\":");
     write_string(kind.name(), &mut out);
     out.extend_from_slice(b",\"seq\":");
-    write_string(row.seq.as_deref().unwrap_or_default(), &mut out);
+    out.extend(seq_json(row.seq.as_deref()));
     out.push(b'}');
     Some(out)
 }
 
-/// Prints a feed.
-struct Writer {
-    env: Env,
-    args: Args,
-    interval: Duration,
-    rows: u64,
-}
+/// What the rows look like.
+struct Events;
 
-impl Writer {
-    async fn run(mut self, mut changes: Changes, sink: &mut ChunkSink) -> Result<()> {
-        let one_body = matches!(self.args.feed, Feed::Normal | Feed::LongPoll);
-        if one_body {
-            sink.write(b"{\"results\":[\n").await?;
-        }
-        loop {
-            while let Some(page) = changes.next().await? {
-                for row in page {
-                    self.row(&row, sink).await?;
-                }
-            }
-            let done = match self.args.feed {
-                Feed::Normal => true,
-                Feed::LongPoll => self.rows > 0,
-                Feed::Continuous | Feed::EventSource => false,
-            };
-            if done || changes.limit_reached() || changes.is_gone() || self.args.descending {
-                break;
-            }
-            sink.flush().await?;
-            if !self.wait(&mut changes, sink).await? {
-                break;
-            }
-        }
-        let mut last = Vec::new();
-        write_string(&changes.last_seq(), &mut last);
-        match self.args.feed {
-            Feed::EventSource => {}
-            Feed::Continuous => sink.write(&[b"{\"last_seq\":", &last[..], b"}\n"].concat()).await?,
-            Feed::Normal | Feed::LongPoll => sink.write(&[b"\n],\n\"last_seq\":", &last[..], b"}\n"].concat()).await?,
-        }
-        sink.flush().await
+impl Print for Events {
+    const LINE_END: &'static str = "\n";
+
+    fn row(&self, row: &ChangeRow) -> Result<Option<Vec<Piece>>> {
+        Ok(row_json(row).map(|json| vec![Piece::Text(json)]))
     }
 
-    /// Waits for news, sending signs of life; false when the time is over.
-    async fn wait(&self, changes: &mut Changes, sink: &mut ChunkSink) -> Result<bool> {
-        loop {
-            if self.env.timeout(self.interval, changes.wait()).await.is_ok() {
-                return Ok(true);
-            }
-            if self.args.heartbeat_ms.is_none() {
-                return Ok(false);
-            }
-            let sign: &[u8] = match self.args.feed {
-                Feed::EventSource => b"event: heartbeat\ndata: \n\n",
-                _ => b"\n",
-            };
-            sink.write(sign).await?;
-            sink.flush().await?;
-        }
-    }
-
-    async fn row(&mut self, row: &ChangeRow, sink: &mut ChunkSink) -> Result<()> {
-        let Some(json) = row_json(row) else { return Ok(()) };
-        match self.args.feed {
-            Feed::Normal | Feed::LongPoll => {
-                let between: &[u8] = if self.rows > 0 { b",\n" } else { b"" };
-                sink.write(&[between, &json[..]].concat()).await?;
-            }
-            Feed::Continuous => sink.write(&[&json[..], b"\n"].concat()).await?,
-            Feed::EventSource => {
-                let mut id = Vec::new();
-                write_string(row.seq.as_deref().unwrap_or_default(), &mut id);
-                sink.write(&[b"data: ", &json[..], b"\nid: ", &id[..], b"\n\n"].concat()).await?;
-            }
-        }
-        self.rows += 1;
-        Ok(())
+    fn tail(&self, _: &Changes) -> String {
+        String::new()
     }
 }
 
@@ -214,11 +129,9 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_bounded_and_the_last_event_counts_for_events() {
-        let args = read("heartbeat=100&timeout=5").unwrap();
-        assert_eq!(args.interval(60_000), Duration::from_millis(100));
-        assert_eq!(read("heartbeat=0&timeout=5").unwrap().interval(60_000), Duration::from_millis(5));
-        assert_eq!(read("timeout=900000").unwrap().interval(60_000), Duration::from_millis(60_000));
+    fn a_heartbeat_of_zero_is_none_and_the_last_event_counts_for_events() {
+        assert_eq!(read("heartbeat=100").unwrap().heartbeat_ms, Some(100));
+        assert_eq!(read("heartbeat=0").unwrap().heartbeat_ms, None);
         assert_eq!(read("").unwrap().since, Since::Beginning);
         assert_eq!(read("feed=eventsource&since=0").unwrap().since, Since::Now);
     }

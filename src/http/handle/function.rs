@@ -34,9 +34,9 @@ pub async fn show(ctx: &Context, mut request: Request, db: &str, ddoc: &str, pat
     let id = (!id.is_empty()).then(|| id.join("/"));
     let doc = document(ctx, &request, &db, id.as_deref()).await?;
     let user = format!("{:?} {:?}", request.user.name, request.user.roles);
-    let seen = [program.body().to_vec(), doc.clone().into_bytes(), user.into_bytes()].concat();
     let accept = request.header("accept").unwrap_or_default();
-    let etag = state_etag(&[&seen, request.raw_path.as_bytes(), accept.as_bytes()].concat());
+    let seen = [doc.as_str(), &user, &request.raw_path, accept].map(str::as_bytes);
+    let etag = state_etag(&[&[&program.body().to_vec()[..]][..], &seen].concat());
     if request.verb == Verb::Get && request.has_current(&etag) {
         return Ok(Reply::not_modified(&etag));
     }

@@ -12,6 +12,7 @@ use crate::auth::{cookie, options};
 use crate::coordinator::Database;
 use crate::document::json::{self, Object, Value};
 use crate::http::query::decode;
+use crate::http::response::encode_segment;
 use crate::http::{Context, Query, Request, Result};
 
 /// Query parameters that come decoded; all others are texts.
@@ -29,14 +30,13 @@ pub async fn function_request(
     body: Option<Value>,
 ) -> Result<Arc<str>> {
     let info = json::parse(info(db).await?.to_string().as_bytes()).unwrap_or(Value::Null);
-    let path: Vec<Value> = request.raw_path.split('/').filter(|segment| !segment.is_empty()).map(segment).collect();
     let mut out = Object::new();
     out.push("info", info);
     out.push("id", id.map_or(Value::Null, Value::from));
     out.push("uuid", ctx.uuids.next());
     out.push("method", request.method.as_str());
-    out.push("requested_path", requested(request, path.clone()));
-    out.push("path", path);
+    out.push("requested_path", path_segments(&requested(request)));
+    out.push("path", path_segments(&request.raw_path));
     out.push("raw_path", request.raw_path.as_str());
     out.push("query", query(request));
     out.push("headers", headers(ctx, request));
@@ -63,14 +63,23 @@ fn segment(raw: &str) -> Value {
     Value::from(String::from_utf8_lossy(&decode(raw)).into_owned())
 }
 
-/// The path whose last segment has the query behind it, as CouchDB 3.5 was measured.
-fn requested(request: &Request, mut path: Vec<Value>) -> Vec<Value> {
-    let pairs: Vec<String> = request.query.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    if let (Some(Value::String(last)), false) = (path.last_mut(), pairs.is_empty()) {
-        last.push('?');
-        last.push_str(&pairs.join("&"));
+/// Names what the client asked for where a request was rewritten, as in CouchDB.
+pub const REQUESTED_PATH: &str = "x-couchdb-requested-path";
+
+/// The path and query that the client asked for.
+pub fn requested(request: &Request) -> String {
+    if let Some(before) = request.header(REQUESTED_PATH) {
+        return before.to_owned();
     }
-    path
+    let pair = |(name, value)| format!("{}={}", encode_segment(name), encode_segment(value));
+    let pairs: Vec<String> = request.query.iter().map(pair).collect();
+    let mark = if pairs.is_empty() { "" } else { "?" };
+    format!("{}{mark}{}", request.raw_path, pairs.join("&"))
+}
+
+/// Decoded; the query stands behind the last one.
+fn path_segments(path: &str) -> Vec<Value> {
+    path.split('/').filter(|segment| !segment.is_empty()).map(segment).collect()
 }
 
 fn query(request: &Request) -> Object {

@@ -1,13 +1,12 @@
 //! Local documents: `/{db}/_local/{docid}`. They are documents like others, but for their revisions and ETags.
 
-use md5::{Digest, Md5};
-
 use super::document::{self, open};
 use super::read::one;
 use super::users;
 use crate::document::id::DocId;
 use crate::document::render::{RenderOptions, render};
 use crate::document::revision::Revision;
+use crate::http::response::state_etag;
 use crate::http::{Context, Problem, Reply, Request, Result, Verb};
 
 /// GET, PUT, DELETE, COPY of a local document; `id` without `_local/`.
@@ -35,23 +34,6 @@ async fn get(ctx: &Context, request: &Request, db: &str, id: &str) -> Result<Rep
 /// The ETag of a local document. Its revision alone does not tell two states apart, so the body takes part.
 pub fn etag(rev: &Revision, body: &[u8]) -> String {
     state_etag(&[rev.to_string().as_bytes(), body])
-}
-
-/// An ETag for what has no revision: a hash of `parts` in 25 digits of base 36, the form of CouchDB's.
-pub fn state_etag(parts: &[&[u8]]) -> String {
-    let mut hash = Md5::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    let mut number = u128::from_be_bytes(hash.finalize().into());
-    let mut digits = [b'0'; 25];
-    for digit in digits.iter_mut().rev() {
-        // Invariant: a remainder of 36 is a digit of base 36.
-        *digit = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[(number % 36) as usize];
-        number /= 36;
-    }
-    format!("\"{}\"", String::from_utf8_lossy(&digits))
 }
 
 #[cfg(test)]

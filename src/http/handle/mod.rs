@@ -3,9 +3,11 @@
 
 use super::policy::{self, Content};
 use super::request::Verb;
-use super::route::{Endpoint, InDatabase, methods};
+use super::route::{Endpoint, InDatabase, methods, route};
 use super::{Context, Problem, Reply, Request, Result};
 use crate::auth::access::{self, Class, Door};
+use crate::limits;
+use rewrite::Rewritten;
 
 mod accept;
 pub mod all_docs;
@@ -21,6 +23,7 @@ pub mod cluster_setup;
 mod database;
 mod db_updates;
 pub mod document;
+mod feed;
 mod find;
 mod form;
 mod function;
@@ -102,8 +105,25 @@ fn server_class(ctx: &Context, endpoint: &Endpoint, verb: Verb) -> Class {
     }
 }
 
-/// Answers `request`, which names `endpoint` and was admitted.
-pub async fn handle(ctx: &Context, endpoint: Endpoint, request: Request) -> Result<Reply> {
+/// Answers `request`, which names `endpoint` and was admitted. A request that it is rewritten to goes the whole way
+/// again: routing, rights, method.
+pub async fn handle(ctx: &Context, mut endpoint: Endpoint, mut request: Request) -> Result<Reply> {
+    let mut left = ctx.config.u64("chttpd", "rewrite_limit", limits::REWRITES_MAX);
+    while let Endpoint::In(db, at @ InDatabase::DesignFunction(ddoc, path)) = &endpoint {
+        let Some(("_rewrite", path)) = path.split_first().map(|(first, rest)| (first.as_str(), rest)) else { break };
+        left = left.checked_sub(1).ok_or_else(|| Problem::bad_request("Exceeded rewrite recursion limit"))?;
+        users::check_lists(ctx, &request, db, at)?;
+        request = match rewrite::rewrite(ctx, request, db, ddoc, path).await? {
+            Rewritten::Answer(reply) => return Ok(reply),
+            Rewritten::Request(request) => *request,
+        };
+        endpoint = route(&request.raw_path);
+        admit(ctx, &endpoint, &request)?;
+    }
+    answer(ctx, endpoint, request).await
+}
+
+async fn answer(ctx: &Context, endpoint: Endpoint, request: Request) -> Result<Reply> {
     match endpoint {
         Endpoint::Root => Ok(server::welcome(ctx)),
         Endpoint::Up => Ok(server::up(ctx)),
@@ -221,7 +241,6 @@ async fn design_function(
         ["_list", path @ ..] if partition.is_none() => {
             Ok(policy::guard(&ctx.config, Content::ShowList, list::list(ctx, request, db, id, path).await?))
         }
-        ["_rewrite", path @ ..] if partition.is_none() => rewrite::rewrite(ctx, request, db, id, path).await,
         ["_update", path @ ..] if partition.is_none() => {
             Ok(policy::guard(&ctx.config, Content::ShowList, function::update(ctx, request, db, id, path).await?))
         }

@@ -1,48 +1,57 @@
 //! `_rewrite` of design documents: another path asked for instead, by rules or by a function.
 //!
-//! Targets are relative to the design document and stay within its database. The new request goes the whole way
-//! again: routing, rights, method.
+//! Targets are relative to the design document and stay within its database.
 
 use std::collections::BTreeMap;
 
 use http::{HeaderName, HeaderValue, StatusCode};
 
-use super::admit;
 use super::document::open;
 use super::function::{body_text, invalid_path, reply, response};
-use super::function_request::function_request;
+use super::function_request::{REQUESTED_PATH, function_request, requested};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
 use crate::http::body::RequestBody;
 use crate::http::policy::{self, Content};
 use crate::http::query::decode;
 use crate::http::response::encode_segment;
-use crate::http::route::{route, segments};
+use crate::http::route::segments;
 use crate::http::{Context, Problem, Query, Reply, Request, Result, Verb};
-use crate::limits;
 use crate::script::Rendering;
-use crate::world::BoxFuture;
 
 /// What path and query give for the variables of a rule; `*` is the rest of the path.
 type Bound = BTreeMap<String, String>;
 
+/// What comes of a rewrite.
+pub enum Rewritten {
+    /// The function answered itself.
+    Answer(Reply),
+    /// This is asked for instead.
+    Request(Box<Request>),
+}
+
 /// `/{db}/_design/{ddoc}/_rewrite/..`, any method.
 ///
 /// # Errors
-/// 404 where nothing fits, then whatever the new request says.
-pub async fn rewrite(ctx: &Context, mut request: Request, name: &str, ddoc: &str, path: &[&str]) -> Result<Reply> {
+/// 404 where nothing fits, 500 for a target outside of the database.
+pub async fn rewrite(
+    ctx: &Context,
+    mut request: Request,
+    name: &str,
+    ddoc: &str,
+    path: &[String],
+) -> Result<Rewritten> {
     let db = open(ctx, &request, name)?;
     let program = db.program(&DocId::new(ddoc)).await?;
-    if request.rewrites >= limits::REWRITES_MAX {
-        return Err(Problem::bad_request("Exceeded rewrite recursion limit"));
+    if let (None, Ok(asked)) = (request.header(REQUESTED_PATH), HeaderValue::from_str(&requested(&request))) {
+        request.headers.insert(REQUESTED_PATH, asked);
     }
-    request.rewrites += 1;
     let root = [name, "_design", ddoc.strip_prefix("_design/").unwrap_or(ddoc)].map(str::to_owned);
     match program.body().get("rewrites") {
         Some(Value::Array(rules)) => {
             let (target, query) = by_rules(rules, &request, path).ok_or_else(Problem::missing)?;
             request.query = query;
-            dispatch(ctx, request, &root, &target).await
+            directed(request, &root, &target)
         }
         Some(Value::String(source)) => {
             let body = body_text(&mut request).await?;
@@ -51,16 +60,16 @@ pub async fn rewrite(ctx: &Context, mut request: Request, name: &str, ddoc: &str
             request.body = RequestBody::full(text);
             let kind = (Rendering::Rewrite, source.as_str());
             let answer = db.scripts().render(&program, kind, "null".to_owned(), &req).await?;
-            by_function(ctx, request, &root, &answer).await
+            by_function(ctx, request, &root, &answer)
         }
         _ => Err(invalid_path("rewrite_error")),
     }
 }
 
 /// Answers as the function said: at once, or with what another path answers.
-async fn by_function(ctx: &Context, mut request: Request, root: &[String], answer: &Object) -> Result<Reply> {
+fn by_function(ctx: &Context, mut request: Request, root: &[String], answer: &Object) -> Result<Rewritten> {
     let said = match answer.get("resp") {
-        Some(Value::String(path)) => return dispatch(ctx, with_query(request, path), root, &path_of(path)).await,
+        Some(Value::String(path)) => return directed(with_query(request, path), root, &path_of(path)),
         Some(Value::Object(_)) => response(answer)?,
         _ => return Err(invalid_path("rewrite_error")),
     };
@@ -68,7 +77,8 @@ async fn by_function(ctx: &Context, mut request: Request, root: &[String], answe
         if !said.contains("code") {
             return Err(invalid_path("rewrite_error"));
         }
-        return Ok(policy::guard(&ctx.config, Content::ShowList, reply(said, StatusCode::OK)?));
+        let reply = policy::guard(&ctx.config, Content::ShowList, reply(said, StatusCode::OK)?);
+        return Ok(Rewritten::Answer(reply));
     };
     request = with_query(request, path);
     if let Some(query) = said.get("query").and_then(Value::as_object) {
@@ -87,7 +97,7 @@ async fn by_function(ctx: &Context, mut request: Request, root: &[String], answe
             request.headers.insert(name, value);
         }
     }
-    dispatch(ctx, request, root, &path_of(path)).await
+    directed(request, root, &path_of(path))
 }
 
 /// A query within the path counts instead of the request's.
@@ -103,24 +113,15 @@ fn path_of(path: &str) -> Vec<String> {
     segments(path).into_iter().map(|raw| String::from_utf8_lossy(&decode(raw)).into_owned()).collect()
 }
 
-/// Asks for `target`, relative to `root`: the segments of the design document.
-async fn dispatch(ctx: &Context, mut request: Request, root: &[String], target: &[String]) -> Result<Reply> {
+/// The request for `target`, relative to `root`: the segments of the design document.
+fn directed(mut request: Request, root: &[String], target: &[String]) -> Result<Rewritten> {
     let path = resolve(root, target).ok_or_else(|| {
         let reason = "too many ../.. segments";
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "insecure_rewrite_rule", reason)
     })?;
     let encoded: Vec<String> = path.iter().map(|segment| encode_segment(segment)).collect();
     request.raw_path = format!("/{}", encoded.join("/"));
-    again(ctx, request).await
-}
-
-/// The type breaks the circle of futures: a new request may be rewritten again.
-fn again(ctx: &Context, request: Request) -> BoxFuture<'_, Result<Reply>> {
-    let endpoint = route(&request.raw_path);
-    match admit(ctx, &endpoint, &request) {
-        Ok(()) => Box::pin(super::handle(ctx, endpoint, request)),
-        Err(problem) => Box::pin(std::future::ready(Err(problem))),
-    }
+    Ok(Rewritten::Request(Box::new(request)))
 }
 
 /// The segments of the target's path; `None` when it leaves the database.
@@ -138,7 +139,7 @@ fn resolve(root: &[String], target: &[String]) -> Option<Vec<String>> {
 }
 
 /// The target and the query of the first rule that fits.
-fn by_rules(rules: &[Value], request: &Request, path: &[&str]) -> Option<(Vec<String>, Query)> {
+fn by_rules(rules: &[Value], request: &Request, path: &[String]) -> Option<(Vec<String>, Query)> {
     rules.iter().filter_map(Value::as_object).find_map(|rule| {
         let text = |name| rule.get(name).and_then(Value::as_str);
         let method = text("method").unwrap_or("*");
@@ -159,7 +160,7 @@ fn by_rules(rules: &[Value], request: &Request, path: &[&str]) -> Option<(Vec<St
 }
 
 /// What the parts of a path give for those of a rule; `None` when they do not fit.
-fn bind(from: &[&str], path: &[&str]) -> Option<Bound> {
+fn bind(from: &[&str], path: &[String]) -> Option<Bound> {
     let mut bound = Bound::new();
     for (at, part) in from.iter().enumerate() {
         if *part == "*" && at + 1 == from.len() {
@@ -168,7 +169,7 @@ fn bind(from: &[&str], path: &[&str]) -> Option<Bound> {
         }
         let given = path.get(at)?;
         match part.strip_prefix(':') {
-            Some(name) => drop(bound.insert(name.to_owned(), (*given).to_owned())),
+            Some(name) => drop(bound.insert(name.to_owned(), given.clone())),
             None if part == given => {}
             None => return None,
         }
@@ -226,6 +227,8 @@ mod tests {
 
     #[test]
     fn rules_bind_names_and_the_rest() {
+        let bind =
+            |from: &[&str], path: &[&str]| bind(from, &path.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>());
         let bound = bind(&["a", ":id", "*"], &["a", "x", "y", "z"]).unwrap();
         assert_eq!((bound["id"].as_str(), bound["*"].as_str()), ("x", "y/z"));
         assert!(bind(&["a"], &["a", "b"]).is_none() && bind(&["*"], &[]).is_none() && bind(&["a"], &["b"]).is_none());

@@ -56,7 +56,7 @@ pub fn uuids(ctx: &Context, request: &Request) -> Result<Reply> {
     };
     let uuids: Vec<String> = (0..count).map(|_| ctx.uuids.next()).collect();
     let body = json!({ "uuids": uuids }).to_string();
-    let etag = state_etag(body.as_bytes());
+    let etag = state_etag(&[body.as_bytes()]);
     Ok(Reply::json(StatusCode::OK, body)
         .etag(&etag)
         .header(CACHE_CONTROL, "no-cache")
@@ -68,7 +68,7 @@ pub fn uuids(ctx: &Context, request: &Request) -> Result<Reply> {
 pub fn all_dbs(ctx: &Context, request: &Request) -> Result<Reply> {
     let names = ctx.coordinator.database_names(&names_query(&request.query)?);
     let body = json!(names).to_string();
-    let etag = state_etag(body.as_bytes());
+    let etag = state_etag(&[body.as_bytes()]);
     if request.has_current(&etag) {
         return Ok(Reply::not_modified(&etag));
     }

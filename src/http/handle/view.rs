@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
-use super::local::state_etag;
 use super::shown::{Data, row_doc, write_pieces};
 use super::view_query::ViewArgs;
 use crate::auth::access::Class;
 use crate::coordinator::{Database, DatabaseView, GroupRow, KeyBound, KeySpan, ViewKeys, ViewQuery, ViewRow, ViewRows};
 use crate::document::id::{DocId, check_partition};
 use crate::document::json::write_string;
+use crate::http::response::state_etag;
 use crate::http::{ChunkSink, Context, Problem, Reply, Request, Result, Verb};
 use crate::observe::metrics::Counter;
 

@@ -3,8 +3,10 @@
 //! A feed reads in rounds. A round ends at the last change of each range that was there when it began; the rows of all
 //! ranges come in the order of their sequences. It promises that a reader who goes on from a sequence misses nothing.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, VecDeque};
+mod follower;
+mod lane;
+mod query;
+
 use std::sync::Arc;
 
 use futures_util::future::{join_all, select_all, try_join_all};
@@ -13,134 +15,23 @@ use tokio::sync::watch;
 use crate::coordinator::database::{Database, entry};
 use crate::coordinator::error::{ChangesError, ReadError};
 use crate::coordinator::message::Standing;
-use crate::coordinator::range_copy::{RangeCopy, is_away};
-use crate::coordinator::read::RowDoc;
-use crate::coordinator::seq::{MalformedSeq, Seq, SeqEntry};
+use crate::coordinator::range_copy::is_away;
+use crate::coordinator::seq::Seq;
 use crate::document::id::DocId;
-use crate::document::render::StoredRevision;
-use crate::document::rev_tree::RevValue;
 use crate::document::revision::Revision;
 use crate::limits;
 use crate::shard::{self, ChangesPage, Fetched, ShardError, Want};
 use crate::storage::Direction;
 use crate::world::BoxFuture;
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
-
-/// Where a feed begins.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Since {
-    /// Before the first change.
-    Beginning,
-    /// After the last one.
-    Now,
-    /// After these.
-    Seq(Seq),
-}
-
-impl Since {
-    /// Reads the parameter: `0`, `now`, or a sequence, also as a JSON string.
-    pub fn parse(text: &str) -> Result<Since, ChangesError> {
-        let inner = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(text);
-        match inner {
-            "0" => Ok(Since::Beginning),
-            "now" => Ok(Since::Now),
-            _ => Seq::parse(inner).map(Since::Seq).map_err(|MalformedSeq| ChangesError::MalformedSince),
-        }
-    }
-}
-
-/// Which revisions a row lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
-    /// All leaves, winner first.
-    AllDocs,
-    /// The winner.
-    MainOnly,
-}
-
-/// A document that a filter judges: the winner (style main_only), or all leaves.
-#[derive(Clone)]
-pub struct Candidate {
-    /// Its id.
-    pub id: DocId,
-    /// The leaves to be judged, best first, with their bodies.
-    pub leaves: Vec<StoredRevision>,
-}
-
-/// A filter of changes above this layer: a selector, a view, a function.
-pub trait RowFilter: Send + Sync {
-    /// Judges a page: for each candidate and each of its leaves, whether it passes.
-    fn pass<'a>(&'a self, page: &'a [Candidate]) -> BoxFuture<'a, Result<Vec<Vec<bool>>, ChangesError>>;
-}
-
-/// Which changes are listed.
-#[derive(Clone)]
-pub enum ChangesFilter {
-    /// All.
-    None,
-    /// Those of design documents.
-    Design,
-    /// Those of these documents.
-    DocIds(BTreeSet<DocId>),
-    /// Those that pass.
-    Rows(Arc<dyn RowFilter>),
-}
-
-/// A request for changes.
-#[derive(Clone)]
-pub struct ChangesQuery {
-    /// Where to begin; with `descending` not looked at.
-    pub since: Since,
-    /// How many rows at most; the caller turns 0 into 1.
-    pub limit: Option<u64>,
-    /// Newest first.
-    pub descending: bool,
-    /// Which revisions to list.
-    pub style: Style,
-    /// Tell the sequence only in the first row and every Nth after it.
-    pub seq_interval: Option<u64>,
-    /// Which changes.
-    pub filter: ChangesFilter,
-    /// Give the winner along.
-    pub include_docs: bool,
-    /// Give the conflicts of included documents along.
-    pub conflicts: bool,
-}
-
-impl Default for ChangesQuery {
-    fn default() -> Self {
-        ChangesQuery {
-            since: Since::Beginning,
-            limit: None,
-            descending: false,
-            style: Style::MainOnly,
-            seq_interval: None,
-            filter: ChangesFilter::None,
-            include_docs: false,
-            conflicts: false,
-        }
-    }
-}
-
-/// A change.
-#[derive(Clone, Debug)]
-pub struct ChangeRow {
-    /// The sequence after it; `None` where `seq_interval` leaves it out (null).
-    pub seq: Option<String>,
-    /// The document.
-    pub id: DocId,
-    /// The revisions listed.
-    pub revs: Vec<Revision>,
-    /// Whether the winner is a tombstone.
-    pub deleted: bool,
-    /// The document when asked for.
-    pub doc: Option<Box<RowDoc>>,
-}
+pub use follower::Follower;
+use lane::{Lane, next_lane, page_of_ids};
+pub use query::{Candidate, ChangeRow, ChangesFilter, ChangesQuery, RowFilter, Since, Style};
 
 /// A feed being read.
 ///
-/// `normal`: call `next` until `None`. `longpoll`, `continuous`, `eventsource`: at `None`, unless `limit_reached`,
-/// call `wait` and go on with `next`.
+/// `normal`: call `next` until `None`. `longpoll`, `continuous`, `eventsource`: at `None`, unless `is_over`, call `wait`
+/// and go on with `next`.
 pub struct Changes {
     database: Arc<Database>,
     query: ChangesQuery,
@@ -150,75 +41,6 @@ pub struct Changes {
     in_round: bool,
     /// Rows given out.
     sent: u64,
-}
-
-/// The feed of one range, read from one of its copies.
-struct Lane {
-    copy: RangeCopy,
-    /// The copy's number and the epoch that positions are of.
-    standing: Standing,
-    /// How far it was given out: what the sequence shows.
-    position: u64,
-    /// Where the next page begins.
-    cursor: u64,
-    /// The round ends here, so that a busy writer cannot keep it going for ever.
-    until: u64,
-    /// Read, not yet given out.
-    rows: VecDeque<shard::ChangeRow>,
-    /// Changes behind those.
-    after: u64,
-    /// Whether the round has nothing more to read here.
-    done: bool,
-    /// Its sender goes when the copy cannot be read any more: the lane then moves to another one.
-    news: watch::Receiver<u64>,
-}
-
-impl Lane {
-    /// What the sequence says of the range.
-    fn entry(&self) -> Standing {
-        Standing { position: self.position, ..self.standing }
-    }
-
-    fn begin_round(&mut self, descending: bool) {
-        self.until = *self.news.borrow_and_update();
-        self.done = false;
-        if descending {
-            self.cursor = self.until.saturating_add(1);
-            self.position = self.until;
-        }
-    }
-
-    /// Takes a page in. Rows that came after the round began wait for the next one.
-    fn take_page(&mut self, page: ChangesPage, asked: usize, descending: bool) {
-        let ChangesPage { mut rows, pending_after, last_seq } = page;
-        let read = rows.len();
-        if !descending {
-            rows.retain(|row| row.seq <= self.until);
-        }
-        self.after = pending_after + (read - rows.len()) as u64;
-        self.done = read < asked || rows.len() < read;
-        let end = if rows.len() < read { self.until } else { last_seq };
-        self.cursor = if descending { last_seq } else { end.max(self.cursor) };
-        self.rows = rows.into();
-    }
-
-    /// When everything was given out the position is that of the end, which may lie behind the last row. Not while rows
-    /// of the lane are gathered and unsent: a limit may send them back.
-    fn settle(&mut self, descending: bool) {
-        if self.rows.is_empty() && self.done && !descending {
-            self.position = self.position.max(self.cursor);
-        }
-    }
-}
-
-/// Which lane is next: the one with the lowest sequence (descending: the highest), the first of equal ones.
-fn next_lane(heads: impl Iterator<Item = Option<u64>>, descending: bool) -> Option<usize> {
-    let heads = heads.enumerate().filter_map(|(lane, seq)| Some((seq?, lane)));
-    match descending {
-        false => heads.min(),
-        true => heads.min_by_key(|(seq, lane)| (Reverse(*seq), *lane)),
-    }
-    .map(|(_, lane)| lane)
 }
 
 impl Changes {
@@ -324,11 +146,8 @@ impl Changes {
     /// of the range ends: it goes on with the next one.
     async fn move_lane(&mut self, at: usize) -> Result<(), ShardError> {
         let entries = vec![entry(self.database.map.range(at as u32), self.lanes[at].entry())];
-        let (copy, standing, news, since) = self.database.feed_from(at, &Since::Seq(Seq(entries))).await?;
-        let rows = VecDeque::new();
-        let lane =
-            Lane { copy, standing, position: since, cursor: since, until: since, rows, after: 0, done: true, news };
-        self.lanes[at] = lane;
+        let lane = Lane::open(&self.database, at, &Since::Seq(Seq(entries))).await?;
+        self.lanes[at] = Lane { done: true, ..lane };
         Ok(())
     }
 
@@ -476,137 +295,29 @@ impl Changes {
         self.lanes.iter().map(|lane| lane.rows.len() as u64 + lane.after).sum()
     }
 
+    /// Whether nothing more can come, however long one waits.
+    pub fn is_over(&self) -> bool {
+        self.limit_reached() || self.is_gone() || self.query.descending
+    }
+
     /// Whether the database was deleted: the feed ends.
     pub fn is_gone(&self) -> bool {
         *self.gone.borrow()
     }
 }
 
-/// The changes of a few documents of one range, looked up instead of searched for.
-async fn page_of_ids(
-    database: &Database,
-    (range, copy): (usize, &RangeCopy),
-    ids: &BTreeSet<DocId>,
-    cursor: u64,
-    descending: bool,
-) -> Result<ChangesPage, ShardError> {
-    // Read first: what commits while the documents are read is news.
-    let last_seq = copy.standing().await?.position;
-    let here = ids.iter().filter(|id| !id.is_local() && database.map.index_of(id) == range);
-    let wants: Vec<(DocId, Want)> = here.map(|id| (id.clone(), Want::Tree)).collect();
-    let ids: Vec<DocId> = wants.iter().map(|(id, _)| id.clone()).collect();
-    let mut rows = Vec::new();
-    for (id, fetched) in ids.into_iter().zip(copy.fetch(wants).await?) {
-        let Some(Fetched { tree, local_seq: seq, .. }) = fetched else { continue };
-        if if descending { seq < cursor } else { seq > cursor } {
-            let leaves = tree.leaves().into_iter().map(|leaf| (leaf.rev, leaf.value.is_deleted())).collect();
-            rows.push(shard::ChangeRow { seq, id, leaves });
-        }
-    }
-    rows.sort_by_key(|row| row.seq);
-    if descending {
-        rows.reverse();
-    }
-    Ok(ChangesPage { rows, pending_after: 0, last_seq })
-}
-
 impl Database {
     /// Begins a feed.
     pub async fn changes(self: &Arc<Self>, query: ChangesQuery) -> Result<Changes, ChangesError> {
-        let begin = |at| self.feed_from(at, &query.since);
-        let begun = try_join_all((0..self.map.q as usize).map(begin)).await?;
-        let lane = |(copy, standing, news, since): Seat| Lane {
-            copy,
-            standing,
-            position: since,
-            cursor: since,
-            until: since,
-            rows: VecDeque::new(),
-            after: 0,
-            done: false,
-            news,
-        };
-        let lanes = begun.into_iter().map(lane).collect();
+        let open = |at| Lane::open(self, at, &query.since);
+        let lanes = try_join_all((0..self.map.q as usize).map(open)).await?;
         let gone = self.watch_gone();
         Ok(Changes { database: Arc::clone(self), query, lanes, gone, in_round: false, sent: 0 })
-    }
-
-    /// A copy of a range to read changes from, and the position to begin at.
-    async fn feed_from(&self, range: usize, since: &Since) -> Result<Seat, ShardError> {
-        let end = self.map.range(range as u32).end;
-        let entries: Vec<SeqEntry> = match since {
-            Since::Seq(seq) => seq.0.iter().copied().filter(|entry| entry.end == end).collect(),
-            Since::Beginning | Since::Now => Vec::new(),
-        };
-        let entries = &entries;
-        let begin = |copy: RangeCopy| async move {
-            let (standing, news) = copy.watch().await?;
-            let position = match since {
-                Since::Now => standing.position,
-                // A position past the end, of a copy that was restored, resumes at the end.
-                Since::Beginning | Since::Seq(_) => copy.resume(entries).await?.min(standing.position),
-            };
-            Ok((copy, standing, news, position))
-        };
-        self.on_one(range, begin).await
     }
 
     /// The sequence of this moment.
     pub async fn update_seq(&self) -> Result<Seq, ReadError> {
         let standing = |range| self.on_one(range, |copy| async move { copy.standing().await });
         Ok(self.seq_at(try_join_all((0..self.map.q as usize).map(standing)).await?))
-    }
-}
-
-/// A copy, where it stands, its news, and where to begin.
-type Seat = (RangeCopy, Standing, watch::Receiver<u64>, u64);
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn merge(mut lanes: Vec<VecDeque<u64>>, descending: bool) -> Vec<(usize, u64)> {
-        let mut out = Vec::new();
-        while let Some(lane) = next_lane(lanes.iter().map(|l| l.front().copied()), descending) {
-            out.push((lane, lanes[lane].pop_front().unwrap()));
-        }
-        out
-    }
-
-    #[test]
-    fn since_is_zero_now_or_a_sequence() {
-        assert_eq!(Since::parse("0").unwrap(), Since::Beginning);
-        assert_eq!(Since::parse("now").unwrap(), Since::Now);
-        let seq = Seq::default();
-        assert_eq!(Since::parse(&seq.to_string()).unwrap(), Since::Seq(seq.clone()));
-        assert_eq!(Since::parse(&format!("\"{seq}\"")).unwrap(), Since::Seq(seq));
-        for bad in ["", "1", "garbage", "1-garbage", "\""] {
-            assert!(matches!(Since::parse(bad), Err(ChangesError::MalformedSince)), "{bad}");
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(128))]
-        #[test]
-        fn the_merge_keeps_each_lane_and_orders_all(
-            lanes in prop::collection::vec(prop::collection::btree_set(0_u64..50, 0..8), 1..5), descending: bool,
-        ) {
-            let lanes: Vec<VecDeque<u64>> = lanes
-                .into_iter()
-                .map(|lane| if descending { lane.into_iter().rev().collect() } else { lane.into_iter().collect() })
-                .collect();
-            let merged = merge(lanes.clone(), descending);
-            let in_order = |pair: &[(usize, u64)]| {
-                let (a, b) = (pair[0], pair[1]);
-                a.1 == b.1 && a.0 < b.0 || if descending { a.1 > b.1 } else { a.1 < b.1 }
-            };
-            prop_assert!(merged.windows(2).all(in_order));
-            for (at, lane) in lanes.iter().enumerate() {
-                let own: Vec<u64> = merged.iter().filter(|(l, _)| *l == at).map(|(_, seq)| *seq).collect();
-                prop_assert_eq!(own, lane.iter().copied().collect::<Vec<_>>());
-            }
-        }
     }
 }

@@ -1,0 +1,174 @@
+//! The part of a feed that one range gives, read from one of its copies.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, VecDeque};
+
+use tokio::sync::watch;
+
+use crate::coordinator::changes::query::Since;
+use crate::coordinator::database::Database;
+use crate::coordinator::message::Standing;
+use crate::coordinator::range_copy::RangeCopy;
+use crate::coordinator::seq::SeqEntry;
+use crate::document::id::DocId;
+use crate::document::rev_tree::RevValue;
+use crate::shard::{self, ChangesPage, Fetched, ShardError, Want};
+
+/// See the module head.
+pub(super) struct Lane {
+    pub copy: RangeCopy,
+    /// The copy's number and the epoch that positions are of.
+    pub standing: Standing,
+    /// How far it was given out: what the sequence shows.
+    pub position: u64,
+    /// Where the next page begins.
+    pub cursor: u64,
+    /// The round ends here, so that a busy writer cannot keep it going for ever.
+    pub until: u64,
+    /// Read, not yet given out.
+    pub rows: VecDeque<shard::ChangeRow>,
+    /// Changes behind those.
+    pub after: u64,
+    /// Whether the round has nothing more to read here.
+    pub done: bool,
+    /// Its sender goes when the copy cannot be read any more: the lane then moves to another one.
+    pub news: watch::Receiver<u64>,
+}
+
+impl Lane {
+    /// Chooses a copy of a range to read changes from, and the position to begin at.
+    ///
+    /// # Errors
+    /// When no copy can be read.
+    pub async fn open(database: &Database, range: usize, since: &Since) -> Result<Lane, ShardError> {
+        let end = database.map.range(range as u32).end;
+        let entries: Vec<SeqEntry> = match since {
+            Since::Seq(seq) => seq.0.iter().copied().filter(|entry| entry.end == end).collect(),
+            Since::Beginning | Since::Now => Vec::new(),
+        };
+        let entries = &entries;
+        let begin = |copy: RangeCopy| async move {
+            let (standing, news) = copy.watch().await?;
+            let position = match since {
+                Since::Now => standing.position,
+                // A position past the end, of a copy that was restored, resumes at the end.
+                Since::Beginning | Since::Seq(_) => copy.resume(entries).await?.min(standing.position),
+            };
+            let (cursor, until, rows) = (position, position, VecDeque::new());
+            Ok(Lane { copy, standing, position, cursor, until, rows, after: 0, done: false, news })
+        };
+        database.on_one(range, begin).await
+    }
+
+    /// What the sequence says of the range.
+    pub fn entry(&self) -> Standing {
+        Standing { position: self.position, ..self.standing }
+    }
+
+    pub fn begin_round(&mut self, descending: bool) {
+        self.until = *self.news.borrow_and_update();
+        self.done = false;
+        if descending {
+            self.cursor = self.until.saturating_add(1);
+            self.position = self.until;
+        }
+    }
+
+    /// Takes a page in. Rows that came after the round began wait for the next one.
+    pub fn take_page(&mut self, page: ChangesPage, asked: usize, descending: bool) {
+        let ChangesPage { mut rows, pending_after, last_seq } = page;
+        let read = rows.len();
+        if !descending {
+            rows.retain(|row| row.seq <= self.until);
+        }
+        self.after = pending_after + (read - rows.len()) as u64;
+        self.done = read < asked || rows.len() < read;
+        let end = if rows.len() < read { self.until } else { last_seq };
+        self.cursor = if descending { last_seq } else { end.max(self.cursor) };
+        self.rows = rows.into();
+    }
+
+    /// When everything was given out the position is that of the end, which may lie behind the last row. Not while rows
+    /// of the lane are gathered and unsent: a limit may send them back.
+    pub fn settle(&mut self, descending: bool) {
+        if self.rows.is_empty() && self.done && !descending {
+            self.position = self.position.max(self.cursor);
+        }
+    }
+}
+
+/// Which lane is next: the one with the lowest sequence (descending: the highest), the first of equal ones.
+pub(super) fn next_lane(heads: impl Iterator<Item = Option<u64>>, descending: bool) -> Option<usize> {
+    let heads = heads.enumerate().filter_map(|(lane, seq)| Some((seq?, lane)));
+    match descending {
+        false => heads.min(),
+        true => heads.min_by_key(|(seq, lane)| (Reverse(*seq), *lane)),
+    }
+    .map(|(_, lane)| lane)
+}
+
+/// The changes of a few documents of one range, looked up instead of searched for.
+pub(super) async fn page_of_ids(
+    database: &Database,
+    (range, copy): (usize, &RangeCopy),
+    ids: &BTreeSet<DocId>,
+    cursor: u64,
+    descending: bool,
+) -> Result<ChangesPage, ShardError> {
+    // Read first: what commits while the documents are read is news.
+    let last_seq = copy.standing().await?.position;
+    let here = ids.iter().filter(|id| !id.is_local() && database.map.index_of(id) == range);
+    let wants: Vec<(DocId, Want)> = here.map(|id| (id.clone(), Want::Tree)).collect();
+    let ids: Vec<DocId> = wants.iter().map(|(id, _)| id.clone()).collect();
+    let mut rows = Vec::new();
+    for (id, fetched) in ids.into_iter().zip(copy.fetch(wants).await?) {
+        let Some(Fetched { tree, local_seq: seq, .. }) = fetched else { continue };
+        if if descending { seq < cursor } else { seq > cursor } {
+            let leaves = tree.leaves().into_iter().map(|leaf| (leaf.rev, leaf.value.is_deleted())).collect();
+            rows.push(shard::ChangeRow { seq, id, leaves });
+        }
+    }
+    rows.sort_by_key(|row| row.seq);
+    if descending {
+        rows.reverse();
+    }
+    Ok(ChangesPage { rows, pending_after: 0, last_seq })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn merge(mut lanes: Vec<VecDeque<u64>>, descending: bool) -> Vec<(usize, u64)> {
+        let mut out = Vec::new();
+        while let Some(lane) = next_lane(lanes.iter().map(|l| l.front().copied()), descending) {
+            out.push((lane, lanes[lane].pop_front().unwrap()));
+        }
+        out
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+        #[test]
+        fn the_merge_keeps_each_lane_and_orders_all(
+            lanes in prop::collection::vec(prop::collection::btree_set(0_u64..50, 0..8), 1..5), descending: bool,
+        ) {
+            let lanes: Vec<VecDeque<u64>> = lanes
+                .into_iter()
+                .map(|lane| if descending { lane.into_iter().rev().collect() } else { lane.into_iter().collect() })
+                .collect();
+            let merged = merge(lanes.clone(), descending);
+            let in_order = |pair: &[(usize, u64)]| {
+                let (a, b) = (pair[0], pair[1]);
+                a.1 == b.1 && a.0 < b.0 || if descending { a.1 > b.1 } else { a.1 < b.1 }
+            };
+            prop_assert!(merged.windows(2).all(in_order));
+            for (at, lane) in lanes.iter().enumerate() {
+                let own: Vec<u64> = merged.iter().filter(|(l, _)| *l == at).map(|(_, seq)| *seq).collect();
+                prop_assert_eq!(own, lane.iter().copied().collect::<Vec<_>>());
+            }
+        }
+    }
+}
