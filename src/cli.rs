@@ -30,6 +30,9 @@ pub enum Command {
     Load(Load),
     /// Make a database of a data directory that no node is using from a snapshot
     Restore(Restore),
+    /// Run functions of a design document for the node that started this
+    #[command(hide = true)]
+    ScriptHost,
 }
 
 /// Flags of `settee dump`.

@@ -367,6 +367,13 @@ pub const SCRIPT_DOCS_PER_JOB: usize = 50;
 pub const QUERY_SERVER_LINE_BYTES: usize = 64 << 20;
 /// Jobs of one call that run at once: a build maps on some workers and leaves others for filters and validation.
 pub const SCRIPT_JOBS_PER_CALL: usize = 2;
+/// Time that a process of functions may take to start (`[settee] script_isolation`): a busy machine takes seconds.
+pub const SCRIPT_HOST_START: Duration = Duration::from_secs(30);
+/// How much longer than its limit a function may take, for single operations that cannot be interrupted: then its
+/// process is killed, or its thread given up.
+pub const SCRIPT_GRACE: Duration = Duration::from_secs(1);
+/// Address space of such a process, in bytes: above what `SCRIPT_MEMORY_BYTES` and the allocator's reserve need.
+pub const SCRIPT_HOST_MEMORY_BYTES: u64 = 4 << 30;
 /// Characters of a line that a function logs; the rest is cut.
 pub const SCRIPT_LOG_CHARS: usize = 1000;
 /// Generations of a document's history that functions see, as in CouchDB (`query_server_config/revs_limit`).

@@ -11,14 +11,17 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use rustix::process::{Resource, Rlimit, setrlimit};
 use settee::auth::admins;
 use settee::auth::password::StoredHash;
 use settee::cluster;
 use settee::config::{Config, Sources};
 use settee::coordinator::CheckReport;
+use settee::limits;
 use settee::node::Node;
 use settee::node::offline::{self, OfflineError};
 use settee::observe;
+use settee::script;
 use settee::world::{Env, Pool, tokio_host};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
             Command::Dump(flags) => dump(&env, &flags).await.map(|code| (code, false)),
             Command::Load(flags) => load(&env, &flags).await.map(|code| (code, false)),
             Command::Restore(flags) => restore(&env, &flags).await.map(|code| (code, false)),
+            Command::ScriptHost => script_host(&env).await.map(|()| (ExitCode::SUCCESS, false)),
         }
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -69,6 +73,17 @@ fn start_anew() -> Failure {
     let program = arguments.next().unwrap_or_default();
     let error = std::process::Command::new(program).args(arguments).exec();
     failure(format_args!("cannot start again: {error}"))
+}
+
+/// Runs functions for a node (`[settee] script_isolation`) until the node goes away.
+async fn script_host(env: &Env) -> Result<(), Failure> {
+    let memory = Some(limits::SCRIPT_HOST_MEMORY_BYTES);
+    setrlimit(Resource::As, Rlimit { current: memory, maximum: memory }).map_err(failure)?;
+    let worker = env.worker("functions", limits::SCRIPT_STACK_BYTES);
+    let of_calls = env.clone();
+    let calls = move || script::serve_calls(&of_calls, std::io::stdin().lock(), std::io::stdout());
+    let done = env.run_on(&*worker, calls).await;
+    done.unwrap_or_else(|| Err(std::io::ErrorKind::Other.into())).map_err(failure)
 }
 
 fn told(error: &Failure) -> ExitCode {

@@ -173,7 +173,7 @@ impl External {
             let value = json::parse(&text).map_err(|_| engine("the query server's answer is no JSON"))?;
             match value.as_array() {
                 Some([name, text]) if name.as_str() == Some("log") => {
-                    tracing::info!(target: "script", "{}", super::log_line(text.as_str().unwrap_or_default()));
+                    super::log(text.as_str().unwrap_or_default());
                 }
                 Some([name, error, reason, ..]) if matches!(name.as_str(), Some("error" | "fatal")) => {
                     return Err(refused(error, reason));

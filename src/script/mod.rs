@@ -1,40 +1,39 @@
-//! Functions of design documents: validation, filters, maps. JavaScript runs here, other languages in programs of their
-//! own (`external.rs`).
+//! Functions of design documents: validation, filters, maps. JavaScript runs here, or in processes of this program
+//! (`isolated.rs`), other languages in programs of their own (`external.rs`).
 //!
-//! [`Scripts`] runs them on a few workers. A call waits for a free worker, then runs to its end there: a function that
-//! never returns costs its own request the time limit and a worker for as long. Each worker keeps the runtimes of the
-//! design documents that it ran last, so that a function is compiled once. What functions see and how their answers are
-//! read is written in `driver.js`; `design` checks design documents before they are stored.
+//! [`Scripts`] runs them on a few workers (`workers.rs`). A call waits for a free worker, then runs to its end there: a
+//! function that never returns costs its own request the time limit and a worker for as long. What functions see and how
+//! their answers are read is written in `driver.js`; `design` checks design documents before they are stored.
 
 mod declared;
 pub mod design;
 mod engine;
 mod external;
+mod isolated;
 mod program;
 mod render;
 mod sandbox;
-#[cfg(test)]
-mod tests;
+mod workers;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::config::Config;
 use crate::document::collate::Collator;
 use crate::document::json::{Object, Value};
 use crate::limits;
-use crate::world::{Env, Pool, Worker};
+use crate::world::{Env, Pool};
 
 pub use design::DesignError;
-use engine::Engine;
+use engine::{Engine, Place};
+pub use isolated::{COMMAND, serve_calls};
 pub use program::Program;
 pub use render::Rendering;
-use sandbox::Sandbox;
+use workers::{Pulse, Shelf, Workers};
 
 /// A function could not answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -105,130 +104,29 @@ pub struct Scripts(Arc<Inner>);
 struct Inner {
     env: Env,
     config: Config,
+    /// Where JavaScript runs.
+    own: Place,
     /// Compares values in selectors.
     collator: Collator,
-    /// One permit per worker.
-    free: Arc<Semaphore>,
-    /// One permit per call that runs or waits.
-    queue: Arc<Semaphore>,
-    // A blocking lock: held for list operations only, never across an await.
-    seats: Mutex<Seats>,
-}
-
-#[derive(Default)]
-struct Seats {
-    idle: Vec<Seat>,
-    made: usize,
-}
-
-/// A worker with the runtimes that it keeps.
-struct Seat {
-    worker: Arc<dyn Worker>,
-    shelf: Shelf,
-}
-
-/// Runtimes, the last used at the end.
-#[derive(Default)]
-struct Shelf(Vec<(Key, Engine)>);
-
-type Key = [u8; 32];
-
-impl Shelf {
-    /// Runs `work` in the runtime of a program, made if there is none.
-    fn with<T>(
-        &mut self,
-        env: &Env,
-        program: &Program,
-        command: Option<&[String]>,
-        work: impl FnOnce(&mut Engine) -> Result<T, ScriptError>,
-    ) -> Result<T, ScriptError> {
-        let key = program.key();
-        let mut engine = match self.0.iter().position(|(kept, _)| *kept == key) {
-            Some(at) => self.0.remove(at).1,
-            None => Engine::new(env, program, command)?,
-        };
-        let done = work(&mut engine);
-        if !engine.is_broken() {
-            self.0.push((key, engine));
-        }
-        if self.0.len() > limits::SCRIPT_RUNTIMES_KEPT {
-            self.0.remove(0);
-        }
-        done
-    }
-}
-
-/// A seat taken for one job; given back when the job is over, whatever became of it.
-struct Lease {
-    scripts: Arc<Inner>,
-    seat: Option<Seat>,
-    _permits: (OwnedSemaphorePermit, OwnedSemaphorePermit),
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let mut seats = self.scripts.seats.lock().unwrap_or_else(PoisonError::into_inner);
-        seats.idle.extend(self.seat.take());
-    }
+    workers: Arc<Workers>,
 }
 
 impl Scripts {
     /// Without any worker yet: they start when they are needed.
     pub fn new(env: &Env, config: &Config) -> Scripts {
+        let isolated = config.text("settee", "script_isolation", "thread") == "process";
         Scripts(Arc::new(Inner {
             env: env.clone(),
             config: config.clone(),
+            own: if isolated { Place::Process } else { Place::Worker },
             collator: Collator::new(),
-            free: Arc::new(Semaphore::new(limits::SCRIPT_WORKERS)),
-            queue: Arc::new(Semaphore::new(limits::SCRIPT_QUEUE)),
-            seats: Mutex::default(),
+            workers: Workers::new(env),
         }))
     }
 
     /// How long one function may take for one document: `couchdb/os_process_timeout`.
     fn time_limit(&self) -> Duration {
         Duration::from_millis(self.0.config.u64("couchdb", "os_process_timeout", limits::SCRIPT_TIMEOUT_MS))
-    }
-
-    async fn lease(&self, key: Key) -> Result<Lease, ScriptError> {
-        let queued = Arc::clone(&self.0.queue).try_acquire_owned().map_err(|_| ScriptError::Busy)?;
-        // Fails only when it is closed, and nobody does that.
-        let free = Arc::clone(&self.0.free).acquire_owned().await.map_err(|_| ScriptError::Busy)?;
-        let mut seats = self.0.seats.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_it = |seat: &Seat| seat.shelf.0.iter().any(|(kept, _)| *kept == key);
-        let seat = match seats.idle.iter().position(has_it) {
-            Some(at) => seats.idle.remove(at),
-            None => seats.idle.pop().unwrap_or_else(|| {
-                let name = format!("script-{}", seats.made);
-                seats.made += 1;
-                Seat { worker: self.0.env.worker(&name, limits::SCRIPT_STACK_BYTES), shelf: Shelf::default() }
-            }),
-        };
-        Ok(Lease { scripts: Arc::clone(&self.0), seat: Some(seat), _permits: (free, queued) })
-    }
-
-    /// Runs `work` on a free worker, preferably one that keeps the program's runtime.
-    async fn run<T: Send + 'static>(
-        &self,
-        key: Key,
-        work: impl FnOnce(&Env, &mut Shelf, Duration) -> T + Send + 'static,
-    ) -> Result<T, ScriptError> {
-        let mut lease = self.lease(key).await?;
-        let (env, limit) = (self.0.env.clone(), self.time_limit());
-        // Invariant: a lease has its seat until it is dropped.
-        let Seat { worker, mut shelf } = lease.seat.take().expect("a seat");
-        let of_job = Arc::clone(&worker);
-        let job = move || {
-            // Should the work panic, its runtimes are gone with it and the worker goes on with none.
-            lease.seat = Some(Seat { worker: of_job, shelf: Shelf::default() });
-            let done = work(&env, &mut shelf, limit);
-            if let Some(seat) = &mut lease.seat {
-                seat.shelf = shelf;
-            }
-            done
-        };
-        let failed = || ScriptError::Engine { reason: "the engine failed".to_owned() };
-        self.0.env.run_on(&*worker, job).await.ok_or_else(failed)
     }
 
     /// Calls `work` for each document in the program's runtime, `limits::SCRIPT_DOCS_PER_JOB` in one job. After a call
@@ -243,20 +141,22 @@ impl Scripts {
         D: Send + 'static,
         T: Send + 'static,
     {
-        let command = self.command(program)?;
+        let (place, limit) = (self.place(program)?, self.time_limit());
+        let patience = place.patience(limit);
         let mut docs = docs.into_iter().peekable();
         let mut chunks: Vec<Vec<D>> = Vec::new();
         while docs.peek().is_some() {
             chunks.push(docs.by_ref().take(limits::SCRIPT_DOCS_PER_JOB).collect());
         }
         let jobs = chunks.into_iter().map(|chunk| {
-            let (of_job, work, command) = (program.clone(), work.clone(), command.clone());
-            let job = move |env: &Env, shelf: &mut Shelf, limit: Duration| {
+            let (of_job, work, place) = (program.clone(), work.clone(), place.clone());
+            let job = move |env: &Env, shelf: &mut Shelf, pulse: &Pulse| {
                 let mut cut_off = None;
                 let one = |doc| {
+                    pulse.beat();
                     let result = match &cut_off {
                         Some(error) => Err(ScriptError::clone(error)),
-                        None => shelf.with(env, &of_job, command.as_deref(), |engine| work(engine, doc, limit)),
+                        None => shelf.with(env, &of_job, &place, |engine| work(engine, doc, limit)),
                     };
                     if let Err(error @ (ScriptError::Timeout | ScriptError::Engine { .. })) = &result {
                         cut_off = Some(error.clone());
@@ -265,19 +165,19 @@ impl Scripts {
                 };
                 chunk.into_iter().map(one).collect::<Vec<_>>()
             };
-            self.run(program.key(), job)
+            self.0.workers.run(program.key(), patience, job)
         });
         let done: Vec<Vec<_>> = stream::iter(jobs).buffered(limits::SCRIPT_JOBS_PER_CALL).try_collect().await?;
         Ok(done.into_iter().flatten().collect())
     }
 
-    /// How to start the program for a language that does not run here: `[query_servers]`.
-    fn command(&self, program: &Program) -> Result<Option<Arc<[String]>>, ScriptError> {
-        let Some(language) = program.language() else { return Ok(None) };
+    /// Where the functions of a program run; languages but JavaScript need a setting in `[query_servers]`.
+    fn place(&self, program: &Program) -> Result<Place, ScriptError> {
+        let Some(language) = program.language() else { return Ok(self.0.own.clone()) };
         let command = self.0.config.text("query_servers", language, "");
         match external::words(&command) {
             words if words.is_empty() => Err(ScriptError::UnknownLanguage { language: language.to_owned() }),
-            words => Ok(Some(words.into())),
+            words => Ok(Place::Program(words.into())),
         }
     }
 
@@ -369,17 +269,25 @@ impl Scripts {
             return Ok(());
         }
         let text = String::from_utf8_lossy(&body.to_vec()).into_owned();
-        let job = move |env: &Env, _: &mut Shelf, limit: Duration| {
-            let mut sandbox = Sandbox::new(env, &text)?;
+        let (place, limit) = (self.0.own.clone(), self.time_limit());
+        let patience = place.patience(limit);
+        let job = move |env: &Env, _: &mut Shelf, pulse: &Pulse| {
+            let mut engine = Engine::javascript(env, &text, &place)?;
             for source in &sources {
-                let compiled = sandbox.call("compile", [&source.text, "", ""], limit);
+                pulse.beat();
+                let compiled = engine.call("compile", [&source.text, "", ""], limit);
                 compiled.map_err(|error| source.explain(error))?;
             }
             Ok(())
         };
         // No program has this key: the runtime is used once.
-        self.run([0; 32], job).await?
+        self.0.workers.run([0; 32], patience, job).await?
     }
+}
+
+/// Tells what a function logged.
+fn log(text: &str) {
+    tracing::info!(target: "script", "{}", log_line(text));
 }
 
 /// A line that a function wrote, cut to what a log takes.

@@ -63,8 +63,8 @@ impl Stop {
 }
 
 impl Sandbox {
-    /// A fresh runtime; `design` is the design document's JSON text.
-    pub fn new(env: &Env, design: &str) -> Result<Sandbox, ScriptError> {
+    /// A fresh runtime; `design` is the design document's JSON text, `log` takes the lines that functions log.
+    pub fn new(env: &Env, design: &str, log: impl Fn(&str) + Send + 'static) -> Result<Sandbox, ScriptError> {
         let failed = |error: rquickjs::Error| ScriptError::Engine { reason: error.to_string() };
         let runtime = Runtime::new().map_err(failed)?;
         runtime.set_memory_limit(limits::SCRIPT_MEMORY_BYTES);
@@ -73,12 +73,19 @@ impl Sandbox {
         let asked = Arc::clone(&stop);
         runtime.set_interrupt_handler(Some(Box::new(move || asked.asked())));
         let context = Context::custom::<Intrinsics>(&runtime).map_err(failed)?;
-        context.with(|ctx| install(&ctx, env, design).catch(&ctx).map_err(|e| e.to_string())).map_err(engine)?;
+        let installed = context.with(|ctx| install(&ctx, env, design, log).catch(&ctx).map_err(|e| e.to_string()));
+        installed.map_err(engine)?;
         Ok(Sandbox { context, env: env.clone(), stop, broken: false })
     }
 
     /// Asks the driver for `what` with up to three texts; see `driver.js`.
     pub fn call(&mut self, what: &str, texts: [&str; 3], limit: Duration) -> Result<Value, ScriptError> {
+        let text = self.ask(what, texts, limit)?;
+        read(text.as_bytes()).inspect_err(|error| self.broken |= matches!(error, ScriptError::Engine { .. }))
+    }
+
+    /// As [`Sandbox::call`]; the answer is for [`read`].
+    pub fn ask(&mut self, what: &str, texts: [&str; 3], limit: Duration) -> Result<String, ScriptError> {
         self.stop.begin(Some(self.env.budget(limit)));
         let [a, b, c] = texts;
         let answer = self.context.with(|ctx| {
@@ -92,7 +99,7 @@ impl Sandbox {
         match answer {
             _ if stopped => Err(ScriptError::Timeout),
             Err(reason) => Err(engine(reason)),
-            Ok(text) => read(&text).inspect_err(|error| self.broken |= matches!(error, ScriptError::Engine { .. })),
+            Ok(text) => Ok(text),
         }
     }
 }
@@ -101,24 +108,20 @@ fn engine(reason: String) -> ScriptError {
     ScriptError::Engine { reason }
 }
 
-fn install(ctx: &Ctx<'_>, env: &Env, design: &str) -> rquickjs::Result<()> {
+fn install(ctx: &Ctx<'_>, env: &Env, design: &str, log: impl Fn(&str) + Send + 'static) -> rquickjs::Result<()> {
     let host = Object::new(ctx.clone())?;
     let (clock, dice) = (env.clone(), env.clone());
     host.set("now", Function::new(ctx.clone(), move || clock.wall().as_millis() as f64)?)?;
     // 53 random bits: all that a number between 0 and 1 holds.
     host.set("random", Function::new(ctx.clone(), move || (dice.random_u64() >> 11) as f64 / (1_u64 << 53) as f64)?)?;
-    host.set("log", Function::new(ctx.clone(), |text: String| log(&text))?)?;
+    host.set("log", Function::new(ctx.clone(), move |text: String| log(&text))?)?;
     let driver: Function<'_> = ctx.eval(DRIVER)?;
     driver.call::<_, ()>((host, design))
 }
 
-fn log(text: &str) {
-    tracing::info!(target: "script", "{}", super::log_line(text));
-}
-
 /// The driver's answer, or what it says went wrong.
-fn read(text: &str) -> Result<Value, ScriptError> {
-    let text = well_formed(text.as_bytes());
+pub(super) fn read(text: &[u8]) -> Result<Value, ScriptError> {
+    let text = well_formed(text);
     let value = json::parse(&text).map_err(|_| engine("the script's answer is no JSON".to_owned()))?;
     let Some(members) = value.as_object() else { return Err(engine("the script gave no answer".to_owned())) };
     if let Some(reason) = members.get("compilation") {

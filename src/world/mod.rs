@@ -127,6 +127,10 @@ pub trait Host: Send + Sync + 'static {
     fn process(&self, _command: &[String]) -> io::Result<Box<dyn Process>> {
         Err(io::ErrorKind::Unsupported.into())
     }
+    /// The program that this process runs, to start more of it. Hosts without programs refuse.
+    fn own_program(&self) -> io::Result<String> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// The disk.
     fn disk(&self) -> Arc<dyn Disk>;
     /// Processors of the machine.

@@ -30,8 +30,8 @@ pub use query::{Candidate, ChangeRow, ChangesFilter, ChangesQuery, RowFilter, Si
 
 /// A feed being read.
 ///
-/// `normal`: call `next` until `None`. `longpoll`, `continuous`, `eventsource`: at `None`, unless `is_over`, call `wait`
-/// and go on with `next`.
+/// `normal`: call `next` until `None`. `longpoll`, `continuous`, `eventsource`: at `None`, unless `is_over`, call
+/// `wait` and go on with `next`.
 pub struct Changes {
     database: Arc<Database>,
     query: ChangesQuery,

@@ -27,18 +27,27 @@ mod usage;
 use disk::OsDisk;
 use pools::{ThreadPools, ThreadWorker};
 
+/// The file that was started, also when another stands in its place by now.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
 /// [`Host`] over the operating system.
 pub struct TokioHost {
     handle: Handle,
     origin: std::time::Instant,
     pools: ThreadPools,
     disk: Arc<OsDisk>,
+    program: String,
 }
 
 impl TokioHost {
     /// A host whose tasks, sockets and timers belong to the runtime of `handle`. Starts its blocking threads at once.
     pub fn new(handle: Handle) -> Arc<Self> {
+        TokioHost::of_program(handle, OWN_PROGRAM)
+    }
+
+    fn of_program(handle: Handle, program: &str) -> Arc<Self> {
         Arc::new(TokioHost {
+            program: program.to_owned(),
             handle,
             origin: std::time::Instant::now(),
             pools: ThreadPools::start(),
@@ -50,6 +59,12 @@ impl TokioHost {
 /// An [`Env`] over a new [`TokioHost`].
 pub fn env(handle: Handle) -> Env {
     Env::new(TokioHost::new(handle))
+}
+
+/// An [`Env`] over a new [`TokioHost`] of another program than the one that runs: for tests, which are none that a
+/// node could start more of.
+pub fn env_of_program(handle: Handle, program: &str) -> Env {
+    Env::new(TokioHost::of_program(handle, program))
 }
 
 impl Host for TokioHost {
@@ -126,6 +141,10 @@ impl Host for TokioHost {
 
     fn process(&self, command: &[String]) -> io::Result<Box<dyn Process>> {
         Ok(Box::new(process::OsProcess::start(command)?))
+    }
+
+    fn own_program(&self) -> io::Result<String> {
+        Ok(self.program.clone())
     }
 
     fn disk(&self) -> Arc<dyn Disk> {

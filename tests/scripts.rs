@@ -1,22 +1,32 @@
-//! Functions on the production host.
+//! Functions of design documents on the production host: JavaScript on threads of the node and in processes of its own,
+//! another language in a query server.
 
-use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use super::*;
-use crate::config::Setting;
-use crate::document::id::DocId;
-use crate::document::json;
-use crate::document::render::StoredRevision;
-use crate::document::revision::Revision;
-use crate::world::tokio_host;
+use settee::config::{Config, Setting};
+use settee::document::id::DocId;
+use settee::document::json::{self, Value};
+use settee::document::render::StoredRevision;
+use settee::document::revision::Revision;
+use settee::script::{Arguments, DesignError, Program, Rendering, ScriptError, Scripts, Verdict};
+use settee::world::tokio_host;
+use tokio::runtime::Runtime;
 
-fn with<T>(work: impl AsyncFnOnce(Scripts) -> T) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let env = tokio_host::env(runtime.handle().clone());
-    let settings = vec![Setting::parse("couchdb/os_process_timeout=300").unwrap()];
-    let scripts = Scripts::new(&env, &Config::in_memory(&env, settings));
-    let bounded: std::pin::Pin<Box<dyn Future<Output = T> + '_>> = Box::pin(work(scripts));
-    runtime.block_on(bounded)
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+/// Does the work where functions run on threads, then where they run in processes.
+fn with(work: impl AsyncFn(Scripts)) {
+    for isolation in ["thread", "process"] {
+        let runtime = runtime();
+        let env = tokio_host::env_of_program(runtime.handle().clone(), env!("CARGO_BIN_EXE_settee"));
+        let isolation = format!("settee/script_isolation={isolation}");
+        let settings = ["couchdb/os_process_timeout=300", &isolation].map(|text| Setting::parse(text).unwrap());
+        let scripts = Scripts::new(&env, &Config::in_memory(&env, settings.into()));
+        runtime.block_on(Box::pin(work(scripts)));
+    }
 }
 
 fn program(body: &str) -> Program {
@@ -129,6 +139,12 @@ fn runaways_are_stopped_and_others_go_on() {
         }
         let greedy = "function(doc){ var a = []; for (;;) a.push(new Array(1000).join('x' + a.length)); }";
         assert!(matches!(map(&scripts, greedy, "{}").await, Err(ScriptError::Engine { .. } | ScriptError::Timeout)));
+        let begun = Instant::now();
+        // Nothing interrupts this within the engine.
+        let source = "function(doc){ Array.prototype.indexOf.call({length: 9007199254740991}, 1) }";
+        let stubborn = map(&scripts, source, "{}").await;
+        assert_eq!(stubborn, Err(ScriptError::Timeout));
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
         let deep = map(&scripts, "function(doc){ function f() { f() } f() }", "{}").await;
         assert!(matches!(deep.as_deref(), Ok("[]") | Err(ScriptError::Engine { .. })), "{deep:?}");
         assert_eq!(map(&scripts, "function(doc){ emit(doc.a) }", r#"{"a":1}"#).await.as_deref(), Ok("[[1,null]]"));
@@ -184,6 +200,45 @@ fn design_documents_are_compiled_before_they_are_stored() {
     });
 }
 
+/// The processes that this one started and that run functions.
+fn processes() -> Vec<String> {
+    let is_host = |pid: &String| {
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let parent = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let parent = parent.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)).map(str::to_owned);
+        String::from_utf8_lossy(&command).contains("script-host") && parent == Some(std::process::id().to_string())
+    };
+    let entries = std::fs::read_dir("/proc").unwrap();
+    entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).filter(is_host).collect()
+}
+
+#[test]
+fn a_process_that_dies_costs_the_call_that_it_ran() {
+    let runtime = runtime();
+    let env = tokio_host::env_of_program(runtime.handle().clone(), env!("CARGO_BIN_EXE_settee"));
+    let setting = Setting::parse("settee/script_isolation=process").unwrap();
+    let scripts = Scripts::new(&env, &Config::in_memory(&env, vec![setting]));
+    runtime.block_on(Box::pin(async {
+        let others = processes();
+        let answer = map(&scripts, "function(doc){ log('two\\nlines'); emit(doc.a) }", r#"{"a":1}"#).await;
+        assert_eq!(answer.as_deref(), Ok("[[1,null]]"));
+        let endless = "function(doc){ if (doc.a) { while (true) {} } emit(2) }";
+        let kill = async {
+            // Both of the two: that of the first function, which is idle, and that of the endless one.
+            let mut own: Vec<String> = Vec::new();
+            while own.len() < 2 {
+                own = processes().into_iter().filter(|pid| !others.contains(pid)).collect();
+                tokio::task::yield_now().await;
+            }
+            assert!(std::process::Command::new("kill").arg("-9").args(own).status().unwrap().success());
+        };
+        let (answer, ()) = tokio::join!(map(&scripts, endless, r#"{"a":1}"#), kill);
+        let reason = "the process of the function ended".to_owned();
+        assert_eq!(answer, Err(ScriptError::Engine { reason }));
+        assert_eq!(map(&scripts, endless, "{}").await.as_deref(), Ok("[[2,null]]"));
+    }));
+}
+
 /// A query server with functions in Python.
 const PYTHON: &str = r#"
 import json, sys
@@ -230,7 +285,7 @@ fn functions_of_another_language_run_in_their_query_server() {
     let dir = tempfile::tempdir().unwrap();
     let server = dir.path().join("server.py");
     std::fs::write(&server, PYTHON).unwrap();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let runtime = runtime();
     let env = tokio_host::env(runtime.handle().clone());
     let command = format!("query_servers/python=python3 '{}'", server.display());
     let settings = [

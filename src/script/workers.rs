@@ -1,0 +1,214 @@
+//! Threads that run functions, and the runtimes that they keep.
+//!
+//! A job has a worker to itself. Each worker keeps the runtimes of the design documents that it ran last, so that a
+//! function is compiled once. A worker that does not come out of one operation, which nothing can interrupt, is given
+//! up with its thread, and another takes its place: it costs the job that it ran, no other.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::engine::{Engine, Place};
+use super::{Program, ScriptError};
+use crate::limits;
+use crate::world::{Env, Worker};
+
+/// See the module head.
+pub(super) struct Workers {
+    env: Env,
+    /// One permit per worker.
+    free: Arc<Semaphore>,
+    /// One permit per call that runs or waits.
+    queue: Arc<Semaphore>,
+    // A blocking lock: held for list operations only, never across an await.
+    seats: Mutex<Seats>,
+}
+
+#[derive(Default)]
+struct Seats {
+    idle: Vec<Seat>,
+    made: usize,
+}
+
+/// A worker with the runtimes that it keeps.
+struct Seat {
+    worker: Arc<dyn Worker>,
+    shelf: Shelf,
+}
+
+/// Runtimes, the last used at the end.
+#[derive(Default)]
+pub(super) struct Shelf(Vec<(Key, Engine)>);
+
+/// Names a program: [`Program::key`].
+type Key = [u8; 32];
+
+impl Shelf {
+    /// Runs `work` in the runtime of a program, made if there is none.
+    pub fn with<T>(
+        &mut self,
+        env: &Env,
+        program: &Program,
+        place: &Place,
+        work: impl FnOnce(&mut Engine) -> Result<T, ScriptError>,
+    ) -> Result<T, ScriptError> {
+        let key = program.key();
+        let mut engine = match self.0.iter().position(|(kept, _)| *kept == key) {
+            Some(at) => self.0.remove(at).1,
+            None => Engine::new(env, program, place)?,
+        };
+        let done = work(&mut engine);
+        if !engine.is_broken() {
+            self.0.push((key, engine));
+        }
+        if self.0.len() > limits::SCRIPT_RUNTIMES_KEPT {
+            self.0.remove(0);
+        }
+        done
+    }
+}
+
+/// How a job shows that it goes on: it says so when it begins with a function.
+#[derive(Default)]
+pub(super) struct Pulse {
+    beats: AtomicBool,
+    /// Whether the job is over, or was given up: whoever sets it first decides.
+    settled: AtomicBool,
+}
+
+impl Pulse {
+    pub fn beat(&self) {
+        self.beats.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A seat taken for one job; given back when the job is over, whatever became of it.
+struct Lease {
+    workers: Arc<Workers>,
+    seat: Option<Seat>,
+    pulse: Arc<Pulse>,
+    permits: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if self.pulse.settled.swap(true, Ordering::Relaxed) {
+            // It was given up: another worker has the place by now.
+            if let Some((free, queued)) = self.permits.take() {
+                free.forget();
+                queued.forget();
+            }
+            return;
+        }
+        let mut seats = self.workers.seats.lock().unwrap_or_else(PoisonError::into_inner);
+        seats.idle.extend(self.seat.take());
+    }
+}
+
+/// Ends the wait for a job, also when its caller went away: a stuck worker is given up then, too.
+struct Guard {
+    workers: Arc<Workers>,
+    pulse: Arc<Pulse>,
+    period: Duration,
+}
+
+impl Guard {
+    /// Makes place for another worker, unless the job ended after all.
+    fn give_up(workers: &Workers, pulse: &Pulse) {
+        if !pulse.settled.swap(true, Ordering::Relaxed) {
+            tracing::error!("a function did not stop: its thread is given up");
+            workers.free.add_permits(1);
+            workers.queue.add_permits(1);
+        }
+    }
+
+    /// Returns when one function took a whole period, or the job is over.
+    async fn stuck(env: &Env, pulse: &Pulse, period: Duration) {
+        loop {
+            env.sleep(period).await;
+            if !pulse.beats.swap(false, Ordering::Relaxed) || pulse.settled.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if self.pulse.settled.load(Ordering::Relaxed) {
+            return;
+        }
+        let (workers, pulse, period) = (Arc::clone(&self.workers), Arc::clone(&self.pulse), self.period);
+        self.workers.env.spawn(async move {
+            Guard::stuck(&workers.env, &pulse, period).await;
+            Guard::give_up(&workers, &pulse);
+        });
+    }
+}
+
+impl Workers {
+    /// Without any worker yet: they start when they are needed.
+    pub fn new(env: &Env) -> Arc<Workers> {
+        Arc::new(Workers {
+            env: env.clone(),
+            free: Arc::new(Semaphore::new(limits::SCRIPT_WORKERS)),
+            queue: Arc::new(Semaphore::new(limits::SCRIPT_QUEUE)),
+            seats: Mutex::default(),
+        })
+    }
+
+    async fn lease(self: &Arc<Self>, key: Key) -> Result<Lease, ScriptError> {
+        let queued = Arc::clone(&self.queue).try_acquire_owned().map_err(|_| ScriptError::Busy)?;
+        // Fails only when it is closed, and nobody does that.
+        let free = Arc::clone(&self.free).acquire_owned().await.map_err(|_| ScriptError::Busy)?;
+        let mut seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_it = |seat: &Seat| seat.shelf.0.iter().any(|(kept, _)| *kept == key);
+        let seat = match seats.idle.iter().position(has_it) {
+            Some(at) => seats.idle.remove(at),
+            None => seats.idle.pop().unwrap_or_else(|| {
+                let name = format!("script-{}", seats.made);
+                seats.made += 1;
+                Seat { worker: self.env.worker(&name, limits::SCRIPT_STACK_BYTES), shelf: Shelf::default() }
+            }),
+        };
+        let (workers, pulse) = (Arc::clone(self), Arc::default());
+        Ok(Lease { workers, seat: Some(seat), pulse, permits: Some((free, queued)) })
+    }
+
+    /// Runs `work` on a free worker, preferably one that keeps the program's runtime. It is given up when it begins
+    /// with no function for a whole `period`.
+    pub async fn run<T: Send + 'static>(
+        self: &Arc<Self>,
+        key: Key,
+        period: Duration,
+        work: impl FnOnce(&Env, &mut Shelf, &Pulse) -> T + Send + 'static,
+    ) -> Result<T, ScriptError> {
+        let mut lease = self.lease(key).await?;
+        let (env, pulse) = (self.env.clone(), Arc::clone(&lease.pulse));
+        let _guard = Guard { workers: Arc::clone(self), pulse: Arc::clone(&pulse), period };
+        // Invariant: a lease has its seat until it is dropped.
+        let Seat { worker, mut shelf } = lease.seat.take().expect("a seat");
+        let of_job = Arc::clone(&worker);
+        let job = move || {
+            // Should the work panic, its runtimes are gone with it and the worker goes on with none.
+            lease.seat = Some(Seat { worker: of_job, shelf: Shelf::default() });
+            let done = work(&env, &mut shelf, &lease.pulse);
+            if let Some(seat) = &mut lease.seat {
+                seat.shelf = shelf;
+            }
+            done
+        };
+        tokio::select! {
+            biased;
+            done = self.env.run_on(&*worker, job) => {
+                done.ok_or_else(|| ScriptError::Engine { reason: "the engine failed".to_owned() })
+            }
+            () = Guard::stuck(&self.env, &pulse, period) => {
+                Guard::give_up(self, &pulse);
+                Err(ScriptError::Timeout)
+            }
+        }
+    }
+}
