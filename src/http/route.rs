@@ -107,6 +107,10 @@ pub enum InDatabase {
     SyncShards,
     /// `_temp_view`
     TempView,
+    /// `_snapshot`, by POST only (an extension); else a document of this name
+    Snapshot,
+    /// `_restore`, by POST only (an extension); else a document of this name
+    Restore,
     /// `_find`, `_explain`, `_index` and below
     Mango(String),
     /// `_partition/..`: the segments behind it
@@ -219,6 +223,8 @@ fn in_database(rest: &[String]) -> InDatabase {
         ["_shards", id @ ..] => InDatabase::ShardsOf(id.join("/")),
         ["_sync_shards"] => InDatabase::SyncShards,
         ["_temp_view"] => InDatabase::TempView,
+        ["_snapshot"] => InDatabase::Snapshot,
+        ["_restore"] => InDatabase::Restore,
         ["_find"] => InDatabase::Mango("_find".to_owned()),
         ["_explain"] => InDatabase::Mango("_explain".to_owned()),
         ["_index", below @ ..] => {
@@ -329,6 +335,8 @@ fn database_methods(at: &InDatabase) -> (&'static [Verb], &'static str) {
         | InDatabase::LocalWithoutId
         | InDatabase::LocalAttachment
         | InDatabase::TempView
+        | InDatabase::Snapshot
+        | InDatabase::Restore
         | InDatabase::NotText => (DOCUMENT, "DELETE,GET,HEAD,POST,PUT,COPY"),
     }
 }

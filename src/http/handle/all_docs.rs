@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::document::open;
+use super::partition;
 use super::shown::{Data, row_doc, write_pieces};
 use super::users::{self, Lister};
 use super::view_query::ViewArgs;
 use crate::coordinator::{AllDocs, AllDocsQuery, AllDocsRow, Database, DocSource, KeyBounds, RowDoc};
-use crate::document::id::check_partition;
 use crate::document::json::{Value, write_string};
 use crate::http::response::state_etag;
 use crate::http::route::ListKind;
@@ -30,10 +30,7 @@ pub async fn list(ctx: &Context, mut request: Request, db: &str, kind: ListKind)
 /// As [`list`], and 400 where the database or the name has no partition.
 pub async fn partition(ctx: &Context, mut request: Request, db: &str, name: &str) -> Result<Reply> {
     let db = open(ctx, &request, db)?;
-    if !db.map.partitioned {
-        return Err(Problem::bad_request("database is not partitioned"));
-    }
-    check_partition(name)?;
+    partition::check(&db, name)?;
     let mut args = arguments(&mut request).await?;
     if args.partition.take().is_some_and(|given| given != name) {
         return Err(Problem::bad_request("Conflicting value for `partition` in query string"));

@@ -7,7 +7,6 @@ use super::super::request::Verb;
 use super::super::response::encode_segment;
 use super::super::route::InDatabase;
 use super::super::{Context, Problem, Reply, Request, Result};
-use super::not_yet;
 use crate::auth::access::Class;
 use crate::auth::{options, users_design};
 use crate::coordinator::{CreateOptions, Database, DatabaseError, Want, Written};
@@ -195,38 +194,4 @@ pub async fn sync_shards(ctx: &Context, request: &Request, db: &str) -> Result<R
     let database = ctx.open(db, &request.user, Class::ServerAdmin)?;
     database.sync_shards().await?;
     Ok(Reply::ok(StatusCode::ACCEPTED))
-}
-
-/// `GET _partition/{p}`; queries of a partition come with the indexes.
-pub async fn partition(ctx: &Context, request: &Request, db: &str, path: &[String]) -> Result<Reply> {
-    let database = ctx.open(db, &request.user, Class::Member)?;
-    let Some(name) = path.first() else { return Err(Problem::bad_request("invalid_partition_req")) };
-    if !database.map.partitioned {
-        return Err(Problem::bad_request("database is not partitioned"));
-    }
-    check_partition(name)?;
-    match path.get(1).map(String::as_str) {
-        None => {}
-        Some("_all_docs" | "_find" | "_explain" | "_design") => return Err(not_yet::endpoint("_partition queries")),
-        Some(_) => return Err(Problem::missing()),
-    }
-    let info = database.partition_info(name).await?;
-    let body = json!({
-        "db_name": database.name,
-        "sizes": {"active": info.active, "external": info.external},
-        "partition": name,
-        "doc_count": info.doc_count,
-        "doc_del_count": info.doc_del_count,
-    });
-    Ok(Reply::value(StatusCode::OK, &body))
-}
-
-fn check_partition(name: &str) -> Result<()> {
-    let reason = match name {
-        "" => "Partition must not be empty",
-        _ if name.starts_with('_') => "Partition must not start with an underscore",
-        _ if name.contains(':') => "Partition must not contain a colon",
-        _ => return Ok(()),
-    };
-    Err(Problem::invalid("illegal_partition", reason))
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
+use super::partition;
 use crate::auth::access::Class;
 use crate::coordinator::{Database, FindQuery, Hit, Hits};
 use crate::document::id::check_partition;
@@ -31,10 +32,7 @@ struct Asked {
 async fn read(ctx: &Context, request: &mut Request, db: &str, partition: Option<&str>) -> Result<Asked> {
     let db = ctx.open(db, &request.user, Class::Member)?;
     if let Some(name) = partition {
-        if !db.map.partitioned {
-            return Err(Problem::bad_request("database is not partitioned"));
-        }
-        check_partition(name)?;
+        partition::check(&db, name)?;
     }
     request.require_json()?;
     let body = request.json_object().await?;

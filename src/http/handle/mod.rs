@@ -35,6 +35,7 @@ mod node;
 mod nodes;
 mod not_yet;
 mod open_revs;
+mod partition;
 pub mod purge;
 mod range;
 mod read;
@@ -179,26 +180,12 @@ async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) 
             "_explain" => find::explain(ctx, request, db, None).await,
             _ => mango_index::handle(ctx, request, db, &path).await,
         },
-        InDatabase::Partition(path) if matches!(path.as_slice(), [_, at] if at == "_find") => {
-            find::find(ctx, request, db, Some(&path[0])).await
-        }
-        InDatabase::Partition(path) if matches!(path.as_slice(), [_, at] if at == "_explain") => {
-            find::explain(ctx, request, db, Some(&path[0])).await
-        }
-        InDatabase::Partition(path) if matches!(path.as_slice(), [_, list] if list == "_all_docs") => {
-            all_docs::partition(ctx, request, db, &path[0]).await
-        }
-        InDatabase::Partition(path) if matches!(path.get(1).map(String::as_str), Some("_design")) => {
-            in_partition(ctx, db, &path, request).await
-        }
-        InDatabase::Partition(path) => database::partition(ctx, &request, db, &path).await,
+        InDatabase::Partition(path) => partition::handle(ctx, request, db, &path).await,
         InDatabase::DesignFunction(id, path) => design_function(ctx, db, (&id, &path), None, request).await,
-        InDatabase::Document(id) if request.verb == Verb::Post && id == "_snapshot" => {
-            snapshot::take(ctx, request, db).await
-        }
-        InDatabase::Document(id) if request.verb == Verb::Post && id == "_restore" => {
-            snapshot::restore(ctx, request, db).await
-        }
+        InDatabase::Snapshot if request.verb == Verb::Post => snapshot::take(ctx, request, db).await,
+        InDatabase::Snapshot => document::handle(ctx, request, db, "_snapshot").await,
+        InDatabase::Restore if request.verb == Verb::Post => snapshot::restore(ctx, request, db).await,
+        InDatabase::Restore => document::handle(ctx, request, db, "_restore").await,
         InDatabase::Document(id) => document::handle(ctx, request, db, &id).await,
         InDatabase::EncodedDesign(id) if request.verb == Verb::Get => Ok(database::to_design(&request, db, &id)),
         InDatabase::EncodedDesign(id) => document::handle(ctx, request, db, &id).await,
@@ -207,17 +194,6 @@ async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) 
         InDatabase::LocalWithoutId | InDatabase::LocalAttachment | InDatabase::NotText => {
             database::no_such_path(ctx, &request, db, &at)
         }
-    }
-}
-
-/// `/{db}/_partition/{name}/_design/..`: `path` begins with the partition's name.
-async fn in_partition(ctx: &Context, db: &str, path: &[String], request: Request) -> Result<Reply> {
-    match path {
-        [name, _, ddoc, function @ ..] if !function.is_empty() => {
-            let id = format!("_design/{ddoc}");
-            design_function(ctx, db, (&id, function), Some(name), request).await
-        }
-        _ => Err(Problem::missing()),
     }
 }
 

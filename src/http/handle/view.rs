@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
+use super::partition;
 use super::shown::{Data, row_doc, write_pieces};
 use super::view_query::ViewArgs;
 use crate::auth::access::Class;
 use crate::coordinator::{Database, DatabaseView, GroupRow, KeyBound, KeySpan, ViewKeys, ViewQuery, ViewRow, ViewRows};
-use crate::document::id::{DocId, check_partition};
+use crate::document::id::DocId;
 use crate::document::json::write_string;
 use crate::http::response::state_etag;
 use crate::http::{ChunkSink, Context, Problem, Reply, Request, Result, Verb};
@@ -123,10 +124,7 @@ pub async fn info(ctx: &Context, request: &Request, db: &str, ddoc: &str) -> Res
 /// A partition of the path joins that of the arguments; both must be the same.
 fn take_partition(db: &Database, args: &mut ViewArgs, partition: Option<&str>) -> Result<()> {
     if let Some(name) = partition {
-        if !db.map.partitioned {
-            return Err(Problem::bad_request("database is not partitioned"));
-        }
-        check_partition(name)?;
+        partition::check(db, name)?;
         if args.partition.as_ref().is_some_and(|given| given != name) {
             return Err(Problem::bad_request("Conflicting value for `partition` in query string"));
         }

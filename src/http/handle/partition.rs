@@ -1,0 +1,56 @@
+//! `/{db}/_partition/{name}`: its numbers, and the lists, queries and views that look at this partition alone.
+
+use http::StatusCode;
+use serde_json::json;
+
+use super::super::{Context, Problem, Reply, Request, Result};
+use super::{all_docs, design_function, find};
+use crate::auth::access::Class;
+use crate::coordinator::Database;
+use crate::document::id::check_partition;
+
+/// `path` is what stands behind `_partition`.
+///
+/// # Errors
+/// 400 without a name, for a name that cannot be one, and for a database without partitions; 404 for other paths.
+pub async fn handle(ctx: &Context, request: Request, db: &str, path: &[String]) -> Result<Reply> {
+    let parts: Vec<&str> = path.iter().map(String::as_str).collect();
+    match parts.as_slice() {
+        [name, "_all_docs"] => all_docs::partition(ctx, request, db, name).await,
+        [name, "_find"] => find::find(ctx, request, db, Some(name)).await,
+        [name, "_explain"] => find::explain(ctx, request, db, Some(name)).await,
+        [name, "_design", ddoc, _, ..] => {
+            design_function(ctx, db, (&format!("_design/{ddoc}"), &path[3..]), Some(name), request).await
+        }
+        _ => info(ctx, &request, db, &parts).await,
+    }
+}
+
+/// Whether a path may name a partition of `db` so.
+///
+/// # Errors
+/// 400 `bad_request`: the database has no partitions; 400 `illegal_partition`: no partition is named so.
+pub fn check(db: &Database, name: &str) -> Result<()> {
+    if !db.map.partitioned {
+        return Err(Problem::bad_request("database is not partitioned"));
+    }
+    Ok(check_partition(name)?)
+}
+
+async fn info(ctx: &Context, request: &Request, db: &str, path: &[&str]) -> Result<Reply> {
+    let database = ctx.open(db, &request.user, Class::Member)?;
+    let [name, below @ ..] = path else { return Err(Problem::bad_request("invalid_partition_req")) };
+    check(&database, name)?;
+    if !below.is_empty() {
+        return Err(Problem::missing());
+    }
+    let info = database.partition_info(name).await?;
+    let body = json!({
+        "db_name": database.name,
+        "sizes": {"active": info.active, "external": info.external},
+        "partition": name,
+        "doc_count": info.doc_count,
+        "doc_del_count": info.doc_del_count,
+    });
+    Ok(Reply::value(StatusCode::OK, &body))
+}
