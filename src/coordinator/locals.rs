@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
-
 use crate::coordinator::database::Database;
 use crate::coordinator::error::{ReadError, WriteError};
 use crate::coordinator::quorum::{Tally, Written, copies_to_ask, majority};
@@ -92,30 +90,14 @@ impl Database {
         (id, register): (&DocId, &LocalRegister),
         tally: &mut Tally,
     ) -> Result<Stamp, ShardError> {
-        let (tell, mut answers) = mpsc::unbounded_channel();
-        for node in self.nodes_of(range).into_iter().filter(|node| Some(node) != first.as_ref()) {
-            if self.context.rank(&node).is_none() {
-                tally.refused();
-                self.context.missed(&self.name);
-                continue;
-            }
-            let (copy, tell) = (self.copy_on(range, &node).await?, tell.clone());
+        let merge = |copy: RangeCopy| {
             let registers = vec![(id.clone(), register.clone())];
-            let (context, name) = (Arc::clone(&self.context), self.name.clone());
-            self.context.env.spawn(async move {
-                let merged = copy.local_merge(registers).await;
-                if merged.is_err() {
-                    context.missed(&name);
-                }
-                // Nobody listens any more once enough copies have answered.
-                let _ = tell.send(merged);
-            });
-        }
-        drop(tell);
+            async move { copy.local_merge(registers).await }
+        };
+        let mut others = self.on_others(range, first.as_ref(), merge, |_: &Vec<Stamp>| true).await?;
+        (0..others.away).for_each(|_| tally.refused());
         let mut highest = register.stamp;
-        while tally.waits()
-            && let Some(answer) = answers.recv().await
-        {
+        while let Some(answer) = others.next(tally.waits()).await {
             match answer {
                 Ok(stamps) => {
                     highest = stamps.into_iter().fold(highest, Stamp::max);

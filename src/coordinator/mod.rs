@@ -30,6 +30,7 @@ mod locals;
 pub mod maintenance;
 mod message;
 pub mod names;
+mod others;
 pub mod peers;
 mod placement;
 mod pour;

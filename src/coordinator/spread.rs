@@ -7,8 +7,6 @@
 
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
-
 use crate::coordinator::blob_stream;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::WriteError;
@@ -156,28 +154,14 @@ impl Database {
             return Ok(Vec::new());
         }
         let merges: Arc<[Edit]> = merges.into();
-        let (tell, mut answers) = mpsc::unbounded_channel();
-        for node in self.nodes_of(range).into_iter().filter(|node| node != judge) {
-            if self.context.rank(&node).is_none() {
-                tallies.iter_mut().for_each(Tally::refused);
-                self.context.missed(&self.name);
-                continue;
-            }
-            let (copy, tell, merges) = (self.copy_on(range, &node).await?, tell.clone(), Arc::clone(&merges));
-            let source = RemoteCopy::new(&self.target, range, judge);
-            let (context, name) = (Arc::clone(&self.context), self.name.clone());
-            self.context.env.spawn(async move {
-                let stored = merge_into(&copy, &merges, &source).await;
-                if !matches!(&stored, Ok(stored) if stored.iter().all(|stored| *stored)) {
-                    context.missed(&name);
-                }
-                // Nobody listens any more once enough copies have answered.
-                let _ = tell.send(stored);
-            });
-        }
-        drop(tell);
-        while tallies.iter().any(Tally::waits) {
-            let Some(answer) = answers.recv().await else { break };
+        let merge = |copy: RangeCopy| {
+            let (merges, source) = (Arc::clone(&merges), RemoteCopy::new(&self.target, range, judge));
+            async move { merge_into(&copy, &merges, &source).await }
+        };
+        let mut others =
+            self.on_others(range, Some(judge), merge, |stored: &Vec<bool>| !stored.contains(&false)).await?;
+        tallies.iter_mut().for_each(|tally| (0..others.away).for_each(|_| tally.refused()));
+        while let Some(answer) = others.next(tallies.iter().any(Tally::waits)).await {
             count(&mut tallies, answer);
         }
         let written = |tally: &Tally| (tally.written().unwrap_or(Written::Accepted), tally.held());

@@ -1,0 +1,71 @@
+//! What one copy of a range has decided, on its way to the others.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use crate::coordinator::database::Database;
+use crate::coordinator::range_copy::RangeCopy;
+use crate::shard::ShardError;
+
+/// The answers of the other copies, in the order in which they come.
+pub(super) struct Others<T> {
+    /// How many cannot be asked now.
+    pub away: usize,
+    answers: mpsc::UnboundedReceiver<(bool, Result<T, ShardError>)>,
+    own_waits: bool,
+}
+
+impl<T> Others<T> {
+    /// The next answer. `None` when all have answered, and when no more `wanted` are: then only this node's own copy is
+    /// still waited for. What a client reads here next is read from that one (`Database::readers`), and is to have what
+    /// the client was told is written.
+    pub async fn next(&mut self, wanted: bool) -> Option<Result<T, ShardError>> {
+        if !wanted && !self.own_waits {
+            return None;
+        }
+        let (own, answer) = self.answers.recv().await?;
+        self.own_waits &= !own;
+        Some(answer)
+    }
+}
+
+impl Database {
+    /// Does something on all copies of a range but that of the node `but`, in tasks that end whoever waits for them.
+    /// A copy that is away, or whose answer is not `whole`, is noted as one to be synced.
+    pub(super) async fn on_others<T, F>(
+        &self,
+        range: usize,
+        but: Option<&Arc<str>>,
+        op: impl Fn(RangeCopy) -> F,
+        whole: fn(&T) -> bool,
+    ) -> Result<Others<T>, ShardError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, ShardError>> + Send + 'static,
+    {
+        let (tell, answers) = mpsc::unbounded_channel();
+        let mut others = Others { away: 0, answers, own_waits: false };
+        for node in self.nodes_of(range).into_iter().filter(|node| Some(node) != but) {
+            if self.context.rank(&node).is_none() {
+                others.away += 1;
+                self.context.missed(&self.name);
+                continue;
+            }
+            let own = node == self.context.node;
+            others.own_waits |= own;
+            let (doing, tell) = (op(self.copy_on(range, &node).await?), tell.clone());
+            let (context, name) = (Arc::clone(&self.context), self.name.clone());
+            self.context.env.spawn(async move {
+                let answer = doing.await;
+                if !answer.as_ref().is_ok_and(whole) {
+                    context.missed(&name);
+                }
+                // Nobody listens any more once enough copies have answered.
+                let _ = tell.send((own, answer));
+            });
+        }
+        Ok(others)
+    }
+}
