@@ -81,8 +81,14 @@ impl Player {
                 return Ok(Some(format!("the server lacks the authentication handlers {}", lacks.join(", "))));
             }
         }
-        if requires.nodes > 0 && listed(&self.ask("GET", "/_membership").await?, "/all_nodes").len() < requires.nodes {
-            return Ok(Some(format!("the server has fewer than {} nodes", requires.nodes)));
+        if requires.nodes > 0 || requires.alone {
+            let nodes = listed(&self.ask("GET", "/_membership").await?, "/all_nodes").len();
+            if nodes < requires.nodes {
+                return Ok(Some(format!("the server has fewer than {} nodes", requires.nodes)));
+            }
+            if requires.alone && nodes > 1 {
+                return Ok(Some("the server has several nodes".to_owned()));
+            }
         }
         if !requires.with.is_empty() || !requires.without.is_empty() {
             let features = listed(&self.ask("GET", "/").await?, "/features");

@@ -61,6 +61,8 @@ pub struct Requires {
     pub without: Vec<String>,
     /// How many nodes must be up.
     pub nodes: usize,
+    /// Whether there must be one node only.
+    pub alone: bool,
     /// An account of what happened once, told by request and answer; never played.
     pub account: bool,
 }
@@ -241,12 +243,13 @@ impl Case {
 
 fn read_requires(value: &Value) -> Result<Requires, String> {
     let Some(requires) = value.get("requires") else { return Ok(Requires::default()) };
-    known_keys(requires, &["handlers", "with", "without", "nodes", "record"])?;
+    known_keys(requires, &["handlers", "with", "without", "nodes", "alone", "record"])?;
     Ok(Requires {
         handlers: strings(requires, "handlers"),
         with: strings(requires, "with"),
         without: strings(requires, "without"),
         nodes: requires.get("nodes").and_then(Value::as_f64).unwrap_or(0.0) as usize,
+        alone: requires.get("alone").is_some_and(Value::is_true),
         account: requires.get("record").is_some_and(Value::is_true),
     })
 }

@@ -169,6 +169,7 @@ async fn what_a_case_requires_is_probed() {
         (r#"{"handlers":["cookie","jwt"]}"#, Some("the server lacks the authentication handlers jwt")),
         (r#"{"nodes":1}"#, None),
         (r#"{"nodes":3}"#, Some("the server has fewer than 3 nodes")),
+        (r#"{"alone":true}"#, None),
         (r#"{"with":["search"]}"#, None),
         (r#"{"with":["nouveau"]}"#, Some("the server lacks the feature nouveau")),
         (r#"{"without":["search"]}"#, Some("the server has the feature search")),

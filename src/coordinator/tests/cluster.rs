@@ -208,6 +208,21 @@ async fn a_write_reaches_all_copies_and_is_read_anywhere() {
 }
 
 #[tokio::test]
+async fn the_node_that_was_asked_to_write_has_it_when_it_answers() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 4, 3).await.unwrap();
+    for n in 0..12 {
+        let (name, db) = (format!("d{n}"), cluster.db(n % 3));
+        write(&db, &name, "{}", Some(1)).await.unwrap();
+        assert_eq!(own_leaves(&db, &name).await.len(), 1, "{name}");
+        let local = format!("_local/{name}");
+        write(&db, &local, "{}", Some(1)).await.unwrap();
+        let copy = db.own_copy(db.map.index_of(&id(&local))).await.unwrap().expect("a copy here");
+        assert!(copy.shard.local_get(&id(&local)).await.unwrap().is_some(), "{local}");
+    }
+}
+
+#[tokio::test]
 async fn two_writers_on_one_revision_on_different_nodes_make_no_conflict() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
