@@ -422,8 +422,12 @@ pub const CLIENT_RETRY_MS: u64 = 250;
 pub const CLIENT_RETRY_MAX_MS: u64 = 10_000;
 /// Redirects followed for one request, as common clients do.
 pub const CLIENT_REDIRECTS_MAX: usize = 10;
-/// Connections kept idle to one server by one client: as many as its pipeline uses.
-pub const CLIENT_IDLE_CONNECTIONS: usize = 8;
+/// Longest pause that another server may ask for (`Retry-After`), in milliseconds: below the patience of who waits.
+pub const CLIENT_RETRY_AFTER_MAX_MS: u64 = 60_000;
+/// Connections of a client at work at once, and kept idle to one server.
+pub const CLIENT_CONNECTIONS: usize = 8;
+/// Bytes of a proxy's answer before a tunnel opens: a status and some headers.
+pub const PROXY_HEAD_BYTES: usize = 16 << 10;
 /// Default of `replicator/retries_per_request`, as in CouchDB 3.5.
 pub const REPLICATION_RETRIES: u64 = 5;
 /// Most retries that a request may ask for: each waits up to ten seconds.
@@ -433,27 +437,58 @@ pub const REPLICATION_SILENCE_MS: u64 = 30_000;
 /// Default of `replicator/worker_batch_size` in changes, as in CouchDB.
 pub const REPLICATION_BATCH_ROWS: u64 = 500;
 /// Most changes in one batch: bounds what is asked of a target at once.
-pub const REPLICATION_BATCH_ROWS_MAX: u64 = 1000;
-/// Batches of one replication that are worked on at once: enough to hide a round trip behind another's work.
-pub const REPLICATION_PIPELINE: usize = 4;
-/// Documents fetched and written at once: with the batches at work it bounds the documents in memory.
-pub const REPLICATION_FETCH_DOCS: usize = 100;
-/// Bytes of one answer of a peer: some documents at the largest size, or one with its history.
-pub const REPLICATION_ANSWER_BYTES: usize = 64 << 20;
+pub const REPLICATION_BATCH_ROWS_MAX: usize = 1000;
+/// Default of `replicator/worker_processes`, as in CouchDB: batches of one replication that are worked on at once.
+pub const REPLICATION_WORKERS: u64 = 4;
+/// Most of them: with the bytes fetched at once they bound a replication's memory.
+pub const REPLICATION_WORKERS_MAX: usize = 32;
+/// Default of `replicator/http_connections`, as in CouchDB: connections of one replication to one peer.
+pub const REPLICATION_CONNECTIONS: u64 = 20;
+/// Most of them: what one job may take of a node's sockets.
+pub const REPLICATION_CONNECTIONS_MAX: usize = 200;
+/// Most documents fetched and written at once.
+pub const REPLICATION_FETCH_DOCS: usize = 500;
+/// Documents fetched at once while their size is not known.
+pub const REPLICATION_FETCH_FIRST: usize = 50;
+/// Bytes of documents to be fetched at once: enough that a round trip weighs little.
+pub const REPLICATION_FETCH_BYTES: usize = 1 << 20;
+/// Bytes of documents that are taken at once; of more, half as many are asked for.
+pub const REPLICATION_ANSWER_BYTES: usize = 8 << 20;
+/// Bytes of an answer without documents, and of one with a single document that is larger than what is taken at once:
+/// one of those at a time.
+pub const REPLICATION_DOCUMENT_BYTES: usize = 128 << 20;
+/// Revisions of a document asked for at once where they stand in the URL: some thousand bytes.
+pub const REPLICATION_OPEN_REVS: usize = 50;
+/// Fetches of one batch under way at once, documents with attachments of one fetch sent at once: each hides the round
+/// trip of the others.
+pub const REPLICATION_FETCHES: usize = 4;
+/// Refused documents that a job lists; it counts all.
+pub const REPLICATION_REFUSALS: usize = 20;
 /// Default of `replicator/checkpoint_interval` in milliseconds, as in CouchDB.
 pub const REPLICATION_CHECKPOINT_MS: u64 = 30_000;
 /// Sessions that a checkpoint remembers, as in CouchDB.
 pub const REPLICATION_HISTORY: usize = 50;
-/// Interval of signs of life asked of a source that has no news, in milliseconds: a third of the longest silence.
-pub const REPLICATION_HEARTBEAT_MS: u64 = 10_000;
-/// Replications running on a node at once; more are refused.
+/// Signs of life asked of a source that has no news, in the time that it may be silent: two may be lost.
+pub const REPLICATION_HEARTBEATS: u32 = 3;
+/// Replications of a node; more are refused.
 pub const REPLICATION_JOBS_MAX: usize = 20_000;
+/// Default of `replicator/max_jobs`: how many of them run at once. One that waits for news costs some kilobytes.
+pub const REPLICATION_RUNNING_MAX: u64 = 20_000;
+/// Default of `replicator/interval` in milliseconds, as in CouchDB: how often jobs that wait for a turn are looked after.
+pub const REPLICATION_INTERVAL_MS: u64 = 60_000;
+/// Default of `replicator/max_churn`, as in CouchDB: jobs that make way for others in one interval.
+pub const REPLICATION_CHURN: u64 = 20;
+/// Time without any progress after which a job that is not waiting for news is begun anew: ten times the longest silence
+/// of a peer.
+pub const REPLICATION_STALL: Duration = Duration::from_secs(300);
 /// First pause of a continuous replication that failed, in milliseconds; doubled each time.
 pub const REPLICATION_BACKOFF_MS: u64 = 5_000;
 /// Longest such pause, in milliseconds: a peer that comes back is noticed within ten minutes.
 pub const REPLICATION_BACKOFF_MAX_MS: u64 = 600_000;
-/// Events kept of a replication for `_scheduler/jobs` (`replicator/max_history` of CouchDB).
-pub const REPLICATION_EVENTS: usize = 20;
+/// Default of `replicator/max_history`, as in CouchDB: events kept of a replication for `_scheduler/jobs`.
+pub const REPLICATION_EVENTS: u64 = 20;
+/// Most of them, within a job's memory.
+pub const REPLICATION_EVENTS_MAX: usize = 1000;
 /// Pause after which the databases that came or went meanwhile are looked at for replicator databases: writes to any
 /// database wake that task.
 pub const REPLICATOR_WATCH_PAUSE: Duration = Duration::from_millis(100);

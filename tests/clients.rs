@@ -65,11 +65,12 @@ fn folder() -> PathBuf {
 }
 
 /// Runs a program in the clients' folder; its output is shown when it fails.
-fn run(program: &str, arguments: &[&str], url: &str) {
+fn run(program: &str, arguments: &[&str], urls: [&str; 2]) {
     let spawned = Command::new(program)
         .args(arguments)
         .current_dir(folder())
-        .env("SETTEE_URL", url)
+        .env("SETTEE_URL", urls[0])
+        .env("SETTEE_OTHER_URL", urls[1])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -96,14 +97,14 @@ fn install() {
     let written = |path: PathBuf| path.metadata().and_then(|m| m.modified()).ok();
     let installed = written(folder().join("node_modules").join(".package-lock.json"));
     if installed.is_none() || installed < written(folder().join("package-lock.json")) {
-        run("npm", &["ci", "--no-audit", "--no-fund"], "");
+        run("npm", &["ci", "--no-audit", "--no-fund"], ["", ""]);
     }
 }
 
 fn play(script: &str) {
     install();
     let node = start();
-    run("node", &["--test", "--test-reporter=spec", script], &node.url);
+    run("node", &["--test", "--test-reporter=spec", script], [&node.url, ""]);
 }
 
 #[test]
@@ -114,4 +115,11 @@ fn nano_does_its_daily_calls() {
 #[test]
 fn pouchdb_works_over_http_and_replicates_both_ways() {
     play("pouchdb.mjs");
+}
+
+#[test]
+fn pouchdb_keeps_in_step_with_two_nodes() {
+    install();
+    let (one, two) = (start(), start());
+    run("node", &["--test", "--test-reporter=spec", "replication.mjs"], [&one.url, &two.url]);
 }

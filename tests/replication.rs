@@ -1,4 +1,13 @@
-//! Replication between two running nodes, over real sockets, in one process.
+//! Replication between two running nodes, over real sockets, in one process; with servers that fail, and by way of
+//! proxies.
+
+#[path = "replication/faults.rs"]
+mod faults;
+#[path = "replication/proxies.rs"]
+mod proxies;
+#[path = "replication/scripted.rs"]
+mod scripted;
+mod served;
 
 use std::time::Duration;
 
@@ -173,8 +182,11 @@ fn only_what_is_asked_for_is_copied_and_more_than_a_batch_is() {
         let body = format!(r#"{{"docs":[{}]}}"#, docs.join(","));
         assert_eq!(a.ask(Method::POST, "/many/_bulk_docs", &body).await.0, 201);
         let count = async |db: &str| member(&b.ask(Method::GET, &format!("/{db}"), "").await.1, "doc_count").as_u64();
+        let design = r#"{"filters":{"low":"function (doc, req) { return doc.n < Number(req.query.below); }"}}"#;
+        a.put("/many/_design/f", design).await;
         for (db, more, expected) in [
-            ("all", "", 700),
+            ("all", "", 701),
+            ("low", r#","filter":"f/low","query_params":{"below":3}"#, 3),
             ("some", r#","doc_ids":["d001","d002","nope"]"#, 2),
             ("picked", r#","selector":{"n":{"$gte":690}}"#, 10),
         ] {

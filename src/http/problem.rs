@@ -14,8 +14,8 @@ use crate::auth::users::UserError;
 use crate::cluster::{CallError, MemberError, NodeName, StartError};
 use crate::config::ConfigError;
 use crate::coordinator::{
-    ChangesError, CommitError, DatabaseError, DesignLookupError, ReadError, SettingError, ShardError, StorageError,
-    ViewError, WriteError,
+    ChangesError, CommitError, DatabaseError, DesignLookupError, FilterLookupError, ReadError, SettingError,
+    ShardError, StorageError, ViewError, WriteError,
 };
 use crate::document::draft::DraftError;
 use crate::document::json::{JsonError, Value};
@@ -369,9 +369,11 @@ impl From<ReplicateError> for Problem {
             ReplicateError::NotFound(reason) => Problem::not_found(reason),
             ReplicateError::NotAvailable(reason) => Problem::not_implemented(reason),
             ReplicateError::TooMany => Problem::unavailable(text),
-            ReplicateError::Cancelled | ReplicateError::MissingStub | ReplicateError::TooLarge => {
-                failed("replication_failed".to_owned(), text)
-            }
+            ReplicateError::Cancelled
+            | ReplicateError::Conflict
+            | ReplicateError::MissingStub
+            | ReplicateError::Recreated { .. }
+            | ReplicateError::TooLarge => failed("replication_failed".to_owned(), text),
             ReplicateError::Failed { error, reason } => failed(error, reason),
         }
     }
@@ -526,6 +528,15 @@ impl From<MemberError> for Problem {
             MemberError::NotFound { deleted } => Problem::not_found(if deleted { "deleted" } else { "missing" }),
             MemberError::TooMany => Problem::bad_request(error.to_string()),
             MemberError::Storage(_) => Problem::unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<FilterLookupError> for Problem {
+    fn from(error: FilterLookupError) -> Problem {
+        match error {
+            FilterLookupError::Design(error) => error.into(),
+            FilterLookupError::Function(error) => error.into(),
         }
     }
 }

@@ -29,15 +29,33 @@ pub struct Counters {
 }
 
 impl Counters {
-    fn members(&self) -> [(&'static str, u64); 7] {
+    /// Those of an entry of a history.
+    pub fn of_entry(entry: &Value) -> Counters {
+        let mut out = Counters::default();
+        for (name, count) in out.members_mut() {
+            *count = entry.as_object().and_then(|entry| entry.get(name)?.as_u64()).unwrap_or(0);
+        }
+        out
+    }
+
+    /// The larger number of each.
+    pub fn most(mut self, mut other: Counters) -> Counters {
+        for ((_, count), (_, other)) in self.members_mut().into_iter().zip(other.members_mut()) {
+            *count = (*count).max(*other);
+        }
+        self
+    }
+
+    /// As an entry of a history names them.
+    fn members_mut(&mut self) -> [(&'static str, &mut u64); 7] {
         [
-            ("missing_checked", self.missing_checked),
-            ("missing_found", self.missing_found),
-            ("docs_read", self.docs_read),
-            ("docs_written", self.docs_written),
-            ("doc_write_failures", self.doc_write_failures),
-            ("bulk_get_docs", self.bulk_get_docs),
-            ("bulk_get_attempts", self.bulk_get_attempts),
+            ("missing_checked", &mut self.missing_checked),
+            ("missing_found", &mut self.missing_found),
+            ("docs_read", &mut self.docs_read),
+            ("docs_written", &mut self.docs_written),
+            ("doc_write_failures", &mut self.doc_write_failures),
+            ("bulk_get_docs", &mut self.bulk_get_docs),
+            ("bulk_get_attempts", &mut self.bulk_get_attempts),
         ]
     }
 }
@@ -107,7 +125,7 @@ pub struct Session {
 
 impl Session {
     /// The content of both checkpoints after everything up to `seq` is on the target.
-    pub fn log(&self, seq: &Value, counters: &Counters, end_time: &str) -> Object {
+    pub fn log(&self, seq: &Value, mut counters: Counters, end_time: &str) -> Object {
         let mut entry = Object::new();
         entry.push("session_id", self.id.as_str());
         entry.push("start_time", self.start_time.as_str());
@@ -115,8 +133,8 @@ impl Session {
         entry.push("start_last_seq", self.start_seq.clone());
         entry.push("end_last_seq", seq.clone());
         entry.push("recorded_seq", seq.clone());
-        for (name, count) in counters.members() {
-            entry.push(name, count);
+        for (name, count) in counters.members_mut() {
+            entry.push(name, *count);
         }
         let mut log = Object::new();
         log.push("session_id", self.id.as_str());
@@ -191,7 +209,7 @@ mod tests {
         let (id, start_time) = ("s".to_owned(), "then".to_owned());
         let mut session = Session { id, start_time, start_seq: Value::Int(0), history, with_summary: false };
         let text = |session: &Session| {
-            let log = session.log(&Value::from("3-x"), &Counters { docs_read: 2, ..Counters::default() }, "now");
+            let log = session.log(&Value::from("3-x"), Counters { docs_read: 2, ..Counters::default() }, "now");
             let names: Vec<String> = log.iter().map(|(name, _)| name.to_owned()).collect();
             (names.join(" "), log.get("history").unwrap().as_array().unwrap().len())
         };

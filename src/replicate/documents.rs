@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use super::error::ReplicateError;
-use super::jobs::{Job, Origin, Replicator, lock};
+use super::job::{Job, Origin, lock};
+use super::jobs::Replicator;
 use super::request::Replication;
 use crate::auth::{self, UserCtx};
 use crate::cluster::{Cluster, NodeName};

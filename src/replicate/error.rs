@@ -1,6 +1,9 @@
 //! Why a replication was refused, failed, or passed over a document.
 
-use crate::coordinator::{ChangesError, DatabaseError, ReadError, SettingError, WriteError};
+use crate::coordinator::{
+    ChangesError, DatabaseError, DesignLookupError, FilterLookupError, ReadError, SettingError, WriteError,
+};
+use crate::script::ScriptError;
 use crate::wire::client::ClientError;
 
 /// A replication was refused or broke off.
@@ -41,6 +44,13 @@ pub enum ReplicateError {
     NotAvailable(String),
     /// Too many replications run already.
     TooMany,
+    /// Another run wrote the checkpoint, or the database was made anew.
+    Conflict,
+    /// A database was deleted and made anew while it was copied.
+    Recreated {
+        /// Its address without credentials.
+        url: String,
+    },
     /// A stub of a document names an attachment that the target lacks: it is to be sent in full.
     MissingStub,
     /// What was sent or asked for is too large for the peer, or its answer for us.
@@ -81,6 +91,8 @@ impl ReplicateError {
             ReplicateError::NotYours => "This replication was started by another user.".to_owned(),
             ReplicateError::Cancelled => "cancelled".to_owned(),
             ReplicateError::TooMany => "Too many replications run on this node.".to_owned(),
+            ReplicateError::Conflict => "The checkpoint was written by another run.".to_owned(),
+            ReplicateError::Recreated { url } => format!("{url} was deleted and made anew meanwhile."),
             ReplicateError::MissingStub => "A stub names an attachment that the target does not have.".to_owned(),
             ReplicateError::TooLarge => "An answer or a document is too large.".to_owned(),
             ReplicateError::Failed { error, reason } => format!("{error}: {reason}"),
@@ -128,6 +140,21 @@ impl From<ChangesError> for ReplicateError {
     }
 }
 
+impl From<FilterLookupError> for ReplicateError {
+    fn from(error: FilterLookupError) -> Self {
+        match error {
+            FilterLookupError::Design(DesignLookupError::Read(error)) => error.into(),
+            FilterLookupError::Design(DesignLookupError::NotFound { .. }) => {
+                ReplicateError::NotFound("missing".to_owned())
+            }
+            FilterLookupError::Function(ScriptError::MissingKey { name }) => {
+                ReplicateError::NotFound(format!("missing json key: {name}"))
+            }
+            FilterLookupError::Function(error) => ReplicateError::failed("filter_failed", format!("{error:?}")),
+        }
+    }
+}
+
 impl From<DatabaseError> for ReplicateError {
     fn from(error: DatabaseError) -> Self {
         unavailable(&error)
@@ -144,6 +171,7 @@ impl From<WriteError> for ReplicateError {
     fn from(error: WriteError) -> Self {
         match error {
             WriteError::MissingStub { .. } => ReplicateError::MissingStub,
+            WriteError::Conflict => ReplicateError::Conflict,
             WriteError::DocumentTooLarge { .. } | WriteError::AttachmentTooLarge { .. } => ReplicateError::TooLarge,
             error => unavailable(&error),
         }

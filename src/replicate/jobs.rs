@@ -1,30 +1,35 @@
 //! The replications that run on this node: started, listed, cancelled.
 //!
-//! They live in memory and end with the node. A continuous one that fails is tried again with growing pauses, and so is
-//! any that a document asked for (`documents`); another one-shot one answers its failure to who waits for it.
+//! They live in memory and end with the node; `job` drives each. A continuous one that fails is tried again with growing
+//! pauses, and so is any that a document asked for (`documents`); another one-shot one answers its failure to who waits
+//! for it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::copy::Pace;
 use super::documents::Documents;
-use super::engine::{Progress, Run};
+use super::engine::Run;
 use super::error::{ReplicateError, Result};
+use super::job::{Job, Origin, lock, work};
 use super::local::LocalPeer;
-use super::peer::Peer;
+use super::peer::{Peer, Source};
+use super::progress::Track;
 use super::remote::RemotePeer;
 use super::request::{Endpoint, Order, Replication};
 use super::trust;
+use super::tuning::check_protocols;
+use super::turns::Turns;
 use crate::auth::UserCtx;
 use crate::config::Config;
 use crate::coordinator::Coordinator;
-use crate::document::json::{Object, Value};
+use crate::document::json::Object;
 use crate::limits;
 use crate::observe::metrics::Counter;
-use crate::wire::client::{Client, Patience};
 use crate::world::Env;
 
 /// What a `POST /_replicate` comes to.
@@ -38,133 +43,22 @@ pub enum Outcome {
     Cancelled(String),
 }
 
-/// What happened to a replication.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// `added`, `started`, `crashed`.
-    pub kind: &'static str,
-    /// Since the Unix epoch.
-    pub at: Duration,
-    /// Why it crashed.
-    pub reason: Option<String>,
-}
-
-/// The document that asked for a replication.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Origin {
-    /// Its database.
-    pub database: String,
-    /// Its id.
-    pub doc_id: String,
-}
-
-/// Where a replication is between its failures.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Health {
-    /// Whether it waits after a failure before it is tried again.
-    pub crashing: bool,
-    /// Failures one after the other, without a long run between.
-    pub errors: u64,
-    /// The last of them.
-    pub error: Option<String>,
-}
-
-/// A replication that runs.
-pub struct Job {
-    /// Its id.
-    pub id: String,
-    /// Counts the jobs of this node.
-    pub number: u64,
-    /// Where from, without credentials.
-    pub source: String,
-    /// Where to, without credentials.
-    pub target: String,
-    /// Who started it.
-    pub user: Option<String>,
-    /// The document that asked for it, if one did.
-    pub origin: Option<Origin>,
-    /// Whether it goes on when all is copied.
-    pub continuous: bool,
-    /// How often it writes checkpoints, in milliseconds.
-    pub checkpoint_interval_ms: u64,
-    /// When it was started, since the Unix epoch.
-    pub started: Duration,
-    progress: Arc<Mutex<Progress>>,
-    events: Mutex<Vec<Event>>,
-    health: Mutex<Health>,
-    cancel: watch::Sender<bool>,
-    outcome: watch::Sender<Option<Result<Object>>>,
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Job {
-    /// How far it is.
-    pub fn progress(&self) -> Progress {
-        lock(&self.progress).clone()
-    }
-
-    /// What happened to it, newest first.
-    pub fn events(&self) -> Vec<Event> {
-        lock(&self.events).iter().rev().cloned().collect()
-    }
-
-    /// How it fares.
-    pub fn health(&self) -> Health {
-        lock(&self.health).clone()
-    }
-
-    /// The counters, named as tasks, jobs and documents name them.
-    pub fn info(&self) -> Object {
-        let progress = self.progress();
-        let counters = progress.counters;
-        let seq = |seq: Option<Value>| match seq {
-            None | Some(Value::Int(0)) => Value::from("0"),
-            Some(seq) => seq,
-        };
-        let mut out = Object::new();
-        out.push("revisions_checked", counters.missing_checked);
-        out.push("missing_revisions_found", counters.missing_found);
-        out.push("docs_read", counters.docs_read);
-        out.push("docs_written", counters.docs_written);
-        out.push("changes_pending", progress.pending.map_or(Value::Null, Value::from));
-        out.push("doc_write_failures", counters.doc_write_failures);
-        out.push("bulk_get_docs", counters.bulk_get_docs);
-        out.push("bulk_get_attempts", counters.bulk_get_attempts);
-        out.push("checkpointed_source_seq", seq(progress.checkpointed_seq));
-        out.push("source_seq", seq(progress.source_seq));
-        out.push("through_seq", seq(progress.through_seq));
-        out
-    }
-
-    fn add_event(&self, kind: &'static str, at: Duration, reason: Option<String>) {
-        let mut events = lock(&self.events);
-        if events.len() >= limits::REPLICATION_EVENTS {
-            events.remove(0);
-        }
-        events.push(Event { kind, at, reason });
-    }
-
-    /// Waits for its end.
-    pub(super) async fn ended(&self) -> Result<Object> {
-        let mut outcome = self.outcome.subscribe();
-        match outcome.wait_for(Option::is_some).await {
-            Ok(outcome) => outcome.clone().unwrap_or(Err(ReplicateError::Cancelled)),
-            Err(_) => Err(ReplicateError::Cancelled),
-        }
-    }
-}
-
 /// All replications of a node. Shared behind an `Arc`.
 pub struct Replicator {
     pub(super) env: Env,
     pub(super) config: Config,
     pub(super) coordinator: Arc<Coordinator>,
-    jobs: Mutex<BTreeMap<String, Arc<Job>>>,
+    jobs: Mutex<Jobs>,
+    turns: Arc<Turns>,
     started: AtomicU64,
     pub(super) documents: Documents,
+}
+
+#[derive(Default)]
+struct Jobs {
+    by_id: BTreeMap<String, Arc<Job>>,
+    /// Whether a task looks after them.
+    tended: bool,
 }
 
 impl Replicator {
@@ -175,6 +69,7 @@ impl Replicator {
             config: config.clone(),
             coordinator: Arc::clone(coordinator),
             jobs: Mutex::default(),
+            turns: Turns::new(env, config),
             started: AtomicU64::new(0),
             documents: Documents::default(),
         })
@@ -209,9 +104,10 @@ impl Replicator {
         base_url: &str,
         origin: Option<Origin>,
     ) -> Result<Arc<Job>> {
+        check_protocols(&asked, &self.config)?;
         let id = asked.job_id(&self.cluster_uuid());
         let mut jobs = lock(&self.jobs);
-        if let Some(job) = jobs.get(&id) {
+        if let Some(job) = jobs.by_id.get(&id) {
             return match &job.origin {
                 found if *found == origin && job.user == user.name => Ok(Arc::clone(job)),
                 Some(Origin { database, doc_id }) if origin.is_some() => {
@@ -221,14 +117,18 @@ impl Replicator {
                 _ => Err(ReplicateError::NotYours),
             };
         }
-        if jobs.len() >= limits::REPLICATION_JOBS_MAX {
+        if jobs.by_id.len() >= limits::REPLICATION_JOBS_MAX {
             return Err(ReplicateError::TooMany);
         }
         let (job, run) = self.job_of(asked, id.clone(), user, base_url, origin);
         self.env.metrics().count(Counter::ReplicationsAdded);
-        jobs.insert(id, Arc::clone(&job));
+        jobs.by_id.insert(id, Arc::clone(&job));
+        let tend = !std::mem::replace(&mut jobs.tended, true);
         drop(jobs);
         self.env.spawn(drive(Arc::clone(self), Arc::clone(&job), run));
+        if tend {
+            self.env.spawn(tend_jobs(Arc::downgrade(self)));
+        }
         Ok(job)
     }
 
@@ -242,11 +142,15 @@ impl Replicator {
         origin: Option<Origin>,
     ) -> (Arc<Job>, Run) {
         let now = self.env.wall();
+        let tuning = asked.wishes.settled(&self.config);
         let tls = trust::connector(&self.env, &self.config);
-        let client = Client::with_tls(&self.env, self.patience(&asked), tls);
         let peer = |endpoint: &Endpoint| match endpoint {
-            Endpoint::Remote(remote) => Peer::Remote(RemotePeer::new(&self.env, client.clone(), remote)),
+            Endpoint::Remote(remote) => {
+                let clients = tuning.clients(&self.env, &tls, remote.proxy.as_ref());
+                Peer::Remote(RemotePeer::new(&self.env, clients, remote, tuning.use_bulk_get))
+            }
             Endpoint::Local(name) => Peer::Local(LocalPeer {
+                env: self.env.clone(),
                 coordinator: Arc::clone(&self.coordinator),
                 config: self.config.clone(),
                 user: user.clone(),
@@ -255,30 +159,35 @@ impl Replicator {
             }),
         };
         let (source, target) = (Arc::new(peer(&asked.source)), Arc::new(peer(&asked.target)));
+        let track = Arc::new(Track::new(&self.env));
         let job = Arc::new(Job {
             id,
             number: self.started.fetch_add(1, Ordering::Relaxed) + 1,
             source: source.shown().to_owned(),
             target: target.shown().to_owned(),
+            source_proxy: asked.source.proxy(),
+            target_proxy: asked.target.proxy(),
             user: user.name.clone(),
             origin,
             continuous: asked.continuous,
-            checkpoint_interval_ms: asked.checkpoint_interval_ms,
+            checkpoint_interval: tuning.checkpoint_interval,
             started: now,
-            progress: Arc::default(),
+            track: Arc::clone(&track),
             events: Mutex::default(),
             health: Mutex::default(),
             cancel: watch::Sender::new(false),
             outcome: watch::Sender::new(None),
         });
-        job.add_event("added", now, None);
+        job.add_event(&self.config, "added", now, None);
         let run = Run {
             env: self.env.clone(),
-            source,
+            source: Source { peer: source, track: Arc::clone(&track) },
             target,
             checkpoint_id: asked.checkpoint_id(&self.cluster_uuid()),
             asked,
-            progress: Arc::clone(&job.progress),
+            tuning,
+            track,
+            pace: Pace::default(),
         };
         (job, run)
     }
@@ -289,38 +198,30 @@ impl Replicator {
         self.forget(job);
     }
 
-    fn patience(&self, asked: &Replication) -> Patience {
-        let number = |key: &str, default: u64| self.config.u64("replicator", key, default);
-        let silence = asked.silence_ms.unwrap_or_else(|| number("connection_timeout", limits::REPLICATION_SILENCE_MS));
-        let retries = asked.retries.unwrap_or_else(|| number("retries_per_request", limits::REPLICATION_RETRIES));
-        let retries = u32::try_from(retries.min(limits::REPLICATION_RETRIES_MAX)).unwrap_or(u32::MAX);
-        Patience { silence: Duration::from_millis(silence), retries }
-    }
-
     fn cancel(&self, id: &str, user: &UserCtx) -> Result<String> {
         let mut jobs = lock(&self.jobs);
-        let Some(job) = jobs.get(id) else { return Err(ReplicateError::NotFound("missing".to_owned())) };
+        let Some(job) = jobs.by_id.get(id) else { return Err(ReplicateError::NotFound("missing".to_owned())) };
         if job.user != user.name && !user.is_server_admin() {
             return Err(ReplicateError::NotYours);
         }
         job.cancel.send_replace(true);
-        jobs.remove(id);
+        jobs.by_id.remove(id);
         Ok(id.to_owned())
     }
 
     /// Those that run, by id.
     pub fn jobs(&self) -> Vec<Arc<Job>> {
-        lock(&self.jobs).values().cloned().collect()
+        lock(&self.jobs).by_id.values().cloned().collect()
     }
 
     /// The one of this id.
     pub fn job(&self, id: &str) -> Option<Arc<Job>> {
-        lock(&self.jobs).get(id).cloned()
+        lock(&self.jobs).by_id.get(id).cloned()
     }
 
     /// Ends all: the node stops.
     pub fn stop(&self) {
-        for (_, job) in std::mem::take(&mut *lock(&self.jobs)) {
+        for (_, job) in std::mem::take(&mut lock(&self.jobs).by_id) {
             job.cancel.send_replace(true);
         }
     }
@@ -328,8 +229,8 @@ impl Replicator {
     /// Takes a job off the list, unless another has its place by now.
     fn forget(&self, job: &Arc<Job>) {
         let mut jobs = lock(&self.jobs);
-        if jobs.get(&job.id).is_some_and(|known| Arc::ptr_eq(known, job)) {
-            jobs.remove(&job.id);
+        if jobs.by_id.get(&job.id).is_some_and(|known| Arc::ptr_eq(known, job)) {
+            jobs.by_id.remove(&job.id);
         }
     }
 }
@@ -340,40 +241,33 @@ async fn drive(replicator: Arc<Replicator>, job: Arc<Job>, run: Run) {
     let outcome = tokio::select! {
         biased;
         _ = cancelled.wait_for(|cancel| *cancel) => Err(ReplicateError::Cancelled),
-        outcome = work(&job, &run) => outcome,
+        outcome = work(&job, &run, &replicator.turns, &replicator.config) => outcome,
     };
     replicator.forget(&job);
     job.outcome.send_replace(Some(outcome));
 }
 
-async fn work(job: &Job, run: &Run) -> Result<Object> {
-    let longest = Duration::from_millis(limits::REPLICATION_BACKOFF_MAX_MS);
-    let first = Duration::from_millis(limits::REPLICATION_BACKOFF_MS);
-    let mut pause = first;
+/// Looks after the jobs of a node now and then as long as there are some: ends runs that do not move, gives turns to
+/// those that wait.
+async fn tend_jobs(replicator: Weak<Replicator>) {
     loop {
-        lock(&job.health).crashing = false;
-        job.add_event("started", run.env.wall(), None);
-        let begun = run.env.now();
-        let outcome = run.run().await;
-        if outcome.is_err() {
-            run.env.metrics().count(Counter::ReplicationsCrashed);
-        }
-        let error = match outcome {
-            Err(error) if job.continuous || job.origin.is_some() => error,
-            outcome => return outcome,
+        let Some(known) = replicator.upgrade() else { return };
+        let interval = known.config.u64("replicator", "interval", limits::REPLICATION_INTERVAL_MS).max(1);
+        let env = known.env.clone();
+        drop(known);
+        env.sleep(Duration::from_millis(interval)).await;
+        let Some(known) = replicator.upgrade() else { return };
+        let jobs: BTreeMap<u64, Arc<Job>> = {
+            let mut jobs = lock(&known.jobs);
+            jobs.tended = !jobs.by_id.is_empty();
+            jobs.by_id.values().map(|job| (job.number, Arc::clone(job))).collect()
         };
-        tracing::warn!(id = job.id, error = error.text(), "a replication failed and is tried again");
-        job.add_event("crashed", run.env.wall(), Some(error.text()));
-        let healthy = run.env.now().since(begun) > longest;
-        if healthy {
-            pause = first;
+        if jobs.is_empty() {
+            return;
         }
-        {
-            let mut health = lock(&job.health);
-            let errors = if healthy { 1 } else { health.errors + 1 };
-            *health = Health { crashing: true, errors, error: Some(error.text()) };
+        for job in jobs.values().filter(|job| job.track.still() > limits::REPLICATION_STALL) {
+            known.turns.end_stalled(job.number);
         }
-        run.env.sleep(pause).await;
-        pause = (pause * 2).min(longest);
+        known.turns.rotate(|number| jobs.get(&number).is_some_and(|job| job.continuous));
     }
 }

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::error::{ReplicateError, Result};
 use super::peer::{
-    AttachmentStream, ChangedDoc, ChangesAsk, ChangesPage, Doc, Fetched, Lack, Peer, Refusal, Sent, Want,
+    Body, ChangedDoc, ChangesAsk, ChangesPage, Doc, Fetched, Lack, Refusal, Sent, Source, Stored, Want, text_of,
 };
 use super::request::Filter;
 use crate::auth::UserCtx;
@@ -16,21 +16,24 @@ use crate::auth::access::{self, Class};
 use crate::auth::security::SecurityObject;
 use crate::config::Config;
 use crate::coordinator::{
-    Caller, Candidate, ChangesError, ChangesFilter, ChangesQuery, Coordinator, CreateOptions, Database, DatabaseError,
-    RowFilter, Since, Style, UploadOptions, Want as Wanted, WriteError, WriteOptions, WriteRequest,
+    Caller, ChangesFilter, ChangesQuery, Coordinator, CreateOptions, Database, DatabaseError, Since, Style,
+    UploadOptions, Want as Wanted, WriteError, WriteOptions, WriteRequest, selector_filter,
 };
 use crate::document::collate::Collator;
 use crate::document::draft::{self, Draft};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
 use crate::document::render::{Encoding, RenderOptions, StoredRevision, render};
-use crate::document::rev_tree::RevValue as _;
+use crate::document::rev_tree::{RevPath, RevValue as _};
 use crate::document::revision::Revision;
-use crate::document::selector::{Selector, document_value};
-use crate::world::BoxFuture;
+use crate::document::selector::Selector;
+use crate::limits;
+use crate::world::Env;
 
 /// A database of this server.
 pub struct LocalPeer {
+    /// The world.
+    pub env: Env,
     /// The node's databases.
     pub coordinator: Arc<Coordinator>,
     /// The node's settings.
@@ -70,7 +73,7 @@ impl LocalPeer {
     }
 
     /// See [`Peer::open`].
-    pub async fn open(&self, create: Option<&[(String, String)]>) -> Result<()> {
+    pub async fn open(&self, create: Option<&[(String, String)]>) -> Result<String> {
         if let Some(parameters) = create
             && !self.coordinator.has_database(&self.name)
         {
@@ -84,7 +87,7 @@ impl LocalPeer {
                 Err(_) => return Err(ReplicateError::DatabaseMissing { url: self.shown.clone() }),
             }
         }
-        self.database().map(drop)
+        Ok(self.database()?.instance().to_owned())
     }
 
     fn create_options(&self, parameters: &[(String, String)]) -> Result<CreateOptions> {
@@ -111,14 +114,15 @@ impl LocalPeer {
             Value::Int(0) => Since::Beginning,
             other => Since::parse(&String::from_utf8_lossy(&other.to_vec()))?,
         };
+        let database = self.database()?;
         let query = ChangesQuery {
             since,
             limit: Some(ask.limit),
             style: if ask.winners { Style::MainOnly } else { Style::AllDocs },
-            filter: changes_filter(&ask.filter)?,
+            filter: self.filter(&database, &ask.filter).await?,
             ..ChangesQuery::default()
         };
-        let mut changes = self.database()?.changes(query).await?;
+        let mut changes = database.changes(query).await?;
         let mut rows = Vec::new();
         loop {
             while let Some(page) = changes.next().await? {
@@ -157,33 +161,79 @@ impl LocalPeer {
         Ok(found.into_iter().map(lack).collect())
     }
 
+    async fn filter(&self, database: &Database, filter: &Filter) -> Result<ChangesFilter> {
+        Ok(match filter {
+            Filter::None => ChangesFilter::None,
+            Filter::DocIds(ids) => ChangesFilter::DocIds(ids.iter().map(|id| DocId::new(id)).collect()),
+            Filter::Selector(selector) => {
+                let refused =
+                    |error: crate::document::selector::SelectorError| ReplicateError::BadRequest(error.reason);
+                let selector = Selector::parse(selector).map_err(refused)?;
+                selector_filter(&self.env, &Arc::new(selector), &Collator::new())
+            }
+            Filter::Function { name, query } => {
+                database.function_filter(name, self.request_of(database, query).into()).await?
+            }
+        })
+    }
+
+    /// What a filter function is told of the request: what it would be told of one by HTTP that there is none of.
+    fn request_of(&self, database: &Database, query: &Object) -> String {
+        let texts = |(name, value): (&str, &Value)| (name.to_owned(), Value::from(text_of(value)));
+        let mut user = Object::new();
+        user.push("db", database.name.as_str());
+        user.push("name", self.user.name.as_deref().map_or(Value::Null, Value::from));
+        user.push("roles", self.user.roles.iter().map(|role| Value::from(role.as_str())).collect::<Vec<_>>());
+        let mut out = Object::new();
+        out.push("id", Value::Null);
+        out.push("method", "GET");
+        out.push("path", vec![Value::from(database.name.as_str()), Value::from("_changes")]);
+        out.push("query", query.iter().map(texts).collect::<Object>());
+        for empty in ["headers", "form", "cookie"] {
+            out.push(empty, Object::new());
+        }
+        out.push("body", "undefined");
+        out.push("userCtx", user);
+        out.push("secObj", json::parse(&database.security()).unwrap_or(Value::Null));
+        String::from_utf8_lossy(&out.to_vec()).into_owned()
+    }
+
     /// See [`Peer::fetch`].
-    pub async fn fetch(&self, wants: &[Want]) -> Result<Fetched> {
+    pub async fn fetch(&self, wants: &[Want], limit_bytes: usize) -> Result<Fetched> {
         let mut by_id: BTreeMap<DocId, Vec<Revision>> = BTreeMap::new();
         for want in wants {
             by_id.entry(DocId::new(&want.id)).or_default().push(revision(&want.rev)?);
         }
-        let ids: Vec<DocId> = by_id.keys().cloned().collect();
-        let wanted = by_id.into_iter().map(|(id, revs)| (id, Wanted::Revisions { revs, latest: true })).collect();
-        let mut docs: Vec<Doc> = Vec::new();
-        for (id, fetched) in ids.iter().zip(self.database()?.fetch_many(wanted, None).await?) {
-            let Some(fetched) = fetched else { continue };
-            let mut seen = Vec::new();
-            for stored in fetched.found.iter().filter_map(|(_, stored)| stored.as_ref()) {
-                // Two of those asked for may have grown into the same leaf.
-                if seen.contains(&&stored.rev) {
-                    continue;
-                }
-                seen.push(&stored.rev);
-                let path = fetched.tree.path_to(&stored.rev);
-                docs.extend(document(id, stored, path.as_ref()));
+        let database = self.database()?;
+        let mut wanted = by_id.into_iter().map(|(id, revs)| (id, Wanted::Revisions { revs, latest: true }));
+        let mut out = Fetched::default();
+        // A few first, more while they are small: what is read is in memory before its size is known.
+        let mut together = limits::DOCS_PER_FETCH;
+        loop {
+            let group: Vec<(DocId, Wanted)> = wanted.by_ref().take(together).collect();
+            if group.is_empty() {
+                break;
             }
+            let ids: Vec<DocId> = group.iter().map(|(id, _)| id.clone()).collect();
+            for (id, fetched) in ids.iter().zip(database.fetch_many(group, None).await?) {
+                let Some(fetched) = fetched else { continue };
+                for stored in distinct(fetched.found.iter().filter_map(|(_, stored)| stored.as_ref())) {
+                    let (doc, bytes) = document(id, stored, fetched.tree.path_to(&stored.rev).as_ref())?;
+                    out.bytes += bytes;
+                    out.docs.push(doc);
+                }
+            }
+            if out.bytes > limit_bytes {
+                return Err(ReplicateError::TooLarge);
+            }
+            together *= 2;
         }
-        Ok(Fetched { docs, in_bulk: true })
+        out.in_bulk = out.docs.len();
+        Ok(out)
     }
 
     /// See [`Peer::attachment`].
-    pub async fn attachment(&self, id: &str, rev: &str, sent: &Sent) -> Result<AttachmentStream> {
+    pub async fn attachment(&self, id: &str, rev: &str, sent: &Sent) -> Result<Stored> {
         let (database, id) = (self.database()?, DocId::new(id));
         let fetched = database.fetch(&id, Wanted::Revision(revision(rev)?)).await?;
         let stored = fetched.and_then(|f| f.found.into_iter().next()).and_then(|(_, stored)| stored);
@@ -193,49 +243,45 @@ impl LocalPeer {
         if (attachment.encoding == Encoding::Gzip) != sent.gzip {
             return Err(gone());
         }
-        Ok(AttachmentStream::Local(Box::new(database.read_attachment(&id, &attachment, None).await?)))
+        Ok(Stored::Local(Box::new(database.read_attachment(&id, &attachment, None).await?)))
     }
 
     /// See [`Peer::write`].
     pub async fn write(&self, docs: &[Doc]) -> Result<Vec<Refusal>> {
         let database = self.database()?;
-        let mut refused = Vec::new();
-        let mut requests = Vec::new();
-        let mut ids = Vec::new();
+        let (mut refused, mut requests, mut sent) = (Vec::new(), Vec::new(), Vec::new());
         for doc in docs {
-            match self.request(&database, doc, doc.body.clone()) {
+            match self.request(&database, doc, doc.members()?) {
                 Ok(request) => {
-                    ids.push(doc);
+                    sent.push(doc);
                     requests.push(request);
                 }
                 Err(refusal) => refused.push(refusal),
             }
         }
-        let options = self.write_options();
-        match database.write(requests, options).await {
-            Ok(results) => {
-                for (doc, result) in ids.into_iter().zip(results) {
+        match (database.write(requests, self.write_options()).await, docs) {
+            (Ok(results), _) => {
+                for (doc, result) in sent.into_iter().zip(results) {
                     refused.extend(result.err().map(|error| refusal(&doc.id, error)).transpose()?);
                 }
+                Ok(refused)
             }
-            Err(error) if docs.len() > 1 => {
-                tracing::debug!(?error, "a batch was refused as a whole, its documents are written one by one");
-                for doc in docs {
-                    refused.extend(Box::pin(self.write(std::slice::from_ref(doc))).await?);
-                }
-                let ids: Vec<&Doc> = docs.iter().collect();
-                refused.sort_by_key(|r| ids.iter().position(|doc| doc.id == r.id));
-                refused.dedup();
+            (Err(error), [doc]) => refusal(&doc.id, error).map(|refusal| vec![refusal]),
+            // One of them is at fault, or the database is.
+            (Err(error), docs) => {
+                refusal("", error)?;
+                let (left, right) = docs.split_at(docs.len() / 2);
+                let mut refused = Box::pin(self.write(left)).await?;
+                refused.extend(Box::pin(self.write(right)).await?);
+                Ok(refused)
             }
-            Err(error) => refused.push(refusal(&docs[0].id, error)?),
         }
-        Ok(refused)
     }
 
     /// See [`Peer::write_with`].
-    pub async fn write_with(&self, doc: &Doc, sent: &[Sent], source: &Arc<Peer>) -> Result<Option<Refusal>> {
+    pub async fn write_with(&self, doc: &Doc, sent: &[Sent], source: &Source) -> Result<Option<Refusal>> {
         let database = self.database()?;
-        let mut request = match self.request(&database, doc, doc.with_following(sent)) {
+        let mut request = match self.request(&database, doc, doc.with_following(sent)?) {
             Ok(request) => request,
             Err(refusal) => return Ok(Some(refusal)),
         };
@@ -284,7 +330,7 @@ impl LocalPeer {
         let id = DocId::new(&format!("_local/{id}"));
         let Some(fetched) = self.database()?.fetch(&id, Wanted::Winner).await? else { return Ok(None) };
         let stored = fetched.found.into_iter().next().and_then(|(_, stored)| stored);
-        Ok(stored.and_then(|stored| document(&id, &stored, None)).map(|doc| doc.body))
+        stored.map(|stored| document(&id, &stored, None)?.0.members()).transpose()
     }
 
     /// See [`Peer::local_put`].
@@ -317,8 +363,8 @@ fn refusal(id: &str, error: WriteError) -> Result<Refusal> {
         WriteError::DocumentTooLarge { .. } => Refusal::new(id, "document_too_large", id),
         WriteError::AttachmentTooLarge { name } => Refusal::new(id, "attachment_too_large", name),
         WriteError::DigestMismatch { name } => Refusal::new(id, "md5_mismatch", name),
-        WriteError::Forbidden { reason } => Refusal::new(id, "forbidden", thrown(&reason)),
-        WriteError::Unauthorized { reason } => Refusal::new(id, "unauthorized", thrown(&reason)),
+        WriteError::Forbidden { reason } => Refusal::new(id, "forbidden", text_of(&reason)),
+        WriteError::Unauthorized { reason } => Refusal::new(id, "unauthorized", text_of(&reason)),
         WriteError::RevisionRequired | WriteError::Conflict => Refusal::new(id, "conflict", format!("{error:?}")),
         WriteError::DatabaseGone
         | WriteError::MissingStub { .. }
@@ -330,11 +376,6 @@ fn refusal(id: &str, error: WriteError) -> Result<Refusal> {
     })
 }
 
-/// What a validation function threw, as text.
-fn thrown(reason: &Value) -> String {
-    reason.as_str().map_or_else(|| String::from_utf8_lossy(&reason.to_vec()).into_owned(), str::to_owned)
-}
-
 fn revision(text: &str) -> Result<Revision> {
     Revision::parse(text).map_err(|_| ReplicateError::failed("bad_request", format!("Invalid rev format: {text}")))
 }
@@ -343,42 +384,25 @@ fn md5(digest: &str) -> Option<[u8; 16]> {
     STANDARD.decode(digest.strip_prefix("md5-")?).ok()?.try_into().ok()
 }
 
-fn document(id: &DocId, stored: &StoredRevision, path: Option<&crate::document::rev_tree::RevPath>) -> Option<Doc> {
+/// Each revision once: two of those asked for may have grown into the same leaf.
+fn distinct<'a>(found: impl Iterator<Item = &'a StoredRevision>) -> Vec<&'a StoredRevision> {
+    let mut out: Vec<&StoredRevision> = Vec::new();
+    for stored in found {
+        if out.iter().all(|known| known.rev != stored.rev) {
+            out.push(stored);
+        }
+    }
+    out
+}
+
+/// A document, and how many bytes its text has.
+fn document(id: &DocId, stored: &StoredRevision, path: Option<&RevPath>) -> Result<(Doc, usize)> {
     let options = RenderOptions { revisions: path, att_encoding_info: true, ..RenderOptions::default() };
-    match json::parse(&render(id.as_str(), stored, &options)) {
-        Ok(Value::Object(body)) => Doc::from_body(body),
-        _ => None,
+    let text = render(id.as_str(), stored, &options);
+    let bytes = text.len();
+    let mut doc = Doc { id: id.as_str().to_owned(), rev: stored.rev.to_string(), body: Body::Plain(text.into()) };
+    if !stored.attachments.is_empty() {
+        doc.body = Body::Members(doc.members()?);
     }
-}
-
-fn changes_filter(filter: &Filter) -> Result<ChangesFilter> {
-    Ok(match filter {
-        Filter::None => ChangesFilter::None,
-        Filter::DocIds(ids) => ChangesFilter::DocIds(ids.iter().map(|id| DocId::new(id)).collect()),
-        Filter::Selector(selector) => {
-            let refused = |error: crate::document::selector::SelectorError| ReplicateError::BadRequest(error.reason);
-            let selector = Selector::parse(selector).map_err(refused)?;
-            ChangesFilter::Rows(Arc::new(BySelector { selector, collator: Collator::new() }))
-        }
-        Filter::Function { .. } => {
-            let reason = "Filter functions of a local source are not available in this version.";
-            return Err(ReplicateError::NotAvailable(reason.to_owned()));
-        }
-    })
-}
-
-/// Passes the leaves that a selector matches.
-struct BySelector {
-    selector: Selector,
-    collator: Collator,
-}
-
-impl RowFilter for BySelector {
-    fn pass<'a>(&'a self, page: &'a [Candidate]) -> BoxFuture<'a, std::result::Result<Vec<Vec<bool>>, ChangesError>> {
-        let matches = |id: &DocId, leaf: &StoredRevision| {
-            document_value(id.as_str(), leaf).is_ok_and(|value| self.selector.matches(&value, &self.collator))
-        };
-        let judged = page.iter().map(|c| c.leaves.iter().map(|leaf| matches(&c.id, leaf)).collect()).collect();
-        Box::pin(async move { Ok(judged) })
-    }
+    Ok((doc, bytes))
 }

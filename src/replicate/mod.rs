@@ -1,23 +1,30 @@
 //! Replication: copies what one database has and another lacks, here or on another server (SPEC `_replicate`).
 //!
-//! `request` reads what is asked, `documents` follows replicator databases, `jobs` keeps what runs, `engine` does the
-//! work between two `peer`s: `local` databases through the coordinator, `remote` ones by HTTP. `checkpoint` decides
-//! where a session begins.
+//! `request` and `tuning` read what is asked, `documents` follows replicator databases, `jobs` keeps what runs, `job`
+//! drives one, when it has its turn (`turns`). `engine` and `copy` do the work between two `peer`s: `local` databases
+//! through the coordinator, `remote` ones by HTTP. `checkpoint` decides where a session begins.
 //!
 //! Promises: revisions keep their ids, histories and attachments' digests; a checkpoint never covers what is not on the
 //! target's disk; one document that cannot be written does not stop the others.
 
 pub mod checkpoint;
+mod copy;
 pub mod documents;
 pub mod engine;
 pub mod error;
+pub mod job;
 pub mod jobs;
 mod local;
+mod multipart;
 mod peer;
+mod progress;
 mod remote;
 pub mod request;
 mod trust;
+mod tuning;
+mod turns;
 
-pub use engine::Progress;
 pub use error::ReplicateError;
-pub use jobs::{Event, Health, Job, Origin, Outcome, Replicator};
+pub use job::{Event, Health, Job, Origin, State};
+pub use jobs::{Outcome, Replicator};
+pub use progress::Progress;

@@ -1,20 +1,20 @@
 //! A database as the engine sees it, whether it is here or on another server.
 //!
-//! Documents travel as JSON objects with `_id`, `_rev`, `_revisions` and attachments as stubs; attachment bytes are
-//! streams beside them, in the stored form (gzipped where the source holds them so), so that digests stay.
+//! Documents travel as JSON with `_id`, `_rev`, `_revisions` and attachments as stubs; attachment bytes are streams
+//! beside them, in the stored form (gzipped where the source holds them so), so that digests stay.
 
 use std::collections::BTreeMap;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::error::Result;
+use super::error::{ReplicateError, Result};
 use super::local::LocalPeer;
+use super::progress::Track;
 use super::remote::RemotePeer;
 use super::request::Filter;
 use crate::coordinator::AttachmentReader;
-use crate::document::json::{Object, Value};
+use crate::document::json::{self, Object, Value};
 use crate::wire::client::Answer;
 
 /// What is asked of a changes feed.
@@ -80,25 +80,61 @@ pub struct Doc {
     /// The revision.
     pub rev: String,
     /// All members.
-    pub body: Object,
+    pub body: Body,
+}
+
+/// The members of a document, in the form in which its source has them.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// The JSON text of one without attachments.
+    Plain(Bytes),
+    /// Read.
+    Members(Object),
 }
 
 impl Doc {
     /// Reads a document as a peer sends it.
     pub fn from_body(body: Object) -> Option<Doc> {
         let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
-        Some(Doc { id: text("_id")?, rev: text("_rev")?, body })
+        Some(Doc { id: text("_id")?, rev: text("_rev")?, body: Body::Members(body) })
+    }
+
+    /// Its members, read.
+    pub fn members(&self) -> Result<Object> {
+        match &self.body {
+            Body::Members(members) => Ok(members.clone()),
+            Body::Plain(text) => match json::parse(text) {
+                Ok(Value::Object(members)) => Ok(members),
+                _ => Err(ReplicateError::failed("replication_failed", format!("Document {} is damaged.", self.id))),
+            },
+        }
+    }
+
+    /// Writes it as JSON.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match &self.body {
+            Body::Members(members) => members.write(out),
+            Body::Plain(text) => out.extend_from_slice(text),
+        }
+    }
+
+    fn member(&self, name: &str) -> Option<&Object> {
+        match &self.body {
+            Body::Members(members) => members.get(name).and_then(Value::as_object),
+            Body::Plain(_) => None,
+        }
     }
 
     /// The entries of its attachments.
     pub fn attachments(&self) -> impl Iterator<Item = (&str, &Object)> {
-        let entries = self.body.get("_attachments").and_then(Value::as_object);
+        let entries = self.member("_attachments");
         entries.into_iter().flat_map(Object::iter).filter_map(|(name, entry)| Some((name, entry.as_object()?)))
     }
 
-    /// The generation of the newest of `revs` in its history: attachments of that age are with who has that revision.
+    /// The generation of the newest of `revs` in the history of a document with attachments: those of that age are with
+    /// who has that revision.
     pub fn known_generation(&self, revs: &[String]) -> u64 {
-        let Some(history) = self.body.get("_revisions").and_then(Value::as_object) else { return 0 };
+        let Some(history) = self.member("_revisions") else { return 0 };
         let start = history.get("start").and_then(Value::as_u64).unwrap_or(0);
         let ids = history.get("ids").and_then(Value::as_array).unwrap_or_default();
         let in_history = |rev: &String| {
@@ -111,8 +147,8 @@ impl Doc {
     }
 
     /// The document with the entries of `sent` attachments saying that their bytes follow.
-    pub fn with_following(&self, sent: &[Sent]) -> Object {
-        let mut body = self.body.clone();
+    pub fn with_following(&self, sent: &[Sent]) -> Result<Object> {
+        let mut body = self.members()?;
         if let Some(Value::Object(entries)) = body.get_mut("_attachments") {
             for sent in sent {
                 if let Some(Value::Object(entry)) = entries.get_mut(&sent.name) {
@@ -121,7 +157,7 @@ impl Doc {
                 }
             }
         }
-        body
+        Ok(body)
     }
 }
 
@@ -162,21 +198,48 @@ impl Sent {
     }
 }
 
-/// The stored bytes of an attachment, in pieces.
-pub enum AttachmentStream {
-    /// From a database of this server.
+/// Where the bytes of an attachment come from.
+pub enum Stored {
+    /// A database of this server.
     Local(Box<AttachmentReader>),
-    /// From another server.
+    /// Another server.
     Remote(Box<Answer>),
+}
+
+/// The stored bytes of an attachment, in pieces.
+pub struct AttachmentStream {
+    stored: Stored,
+    track: Arc<Track>,
 }
 
 impl AttachmentStream {
     /// The next piece; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>> {
-        Ok(match self {
-            AttachmentStream::Local(reader) => reader.next().await?,
-            AttachmentStream::Remote(answer) => answer.next().await?,
+        self.track.moved();
+        Ok(match &mut self.stored {
+            Stored::Local(reader) => reader.next().await?,
+            Stored::Remote(answer) => answer.next().await?,
         })
+    }
+}
+
+/// What is copied from, as a target sees it: attachments to be read, each piece a sign of progress.
+#[derive(Clone)]
+pub struct Source {
+    /// The database.
+    pub peer: Arc<Peer>,
+    /// Where progress is noted.
+    pub track: Arc<Track>,
+}
+
+impl Source {
+    /// Opens an attachment of a revision.
+    pub async fn attachment(&self, id: &str, rev: &str, sent: &Sent) -> Result<AttachmentStream> {
+        let stored = match &*self.peer {
+            Peer::Local(peer) => peer.attachment(id, rev, sent).await?,
+            Peer::Remote(peer) => peer.attachment(id, rev, sent).await?,
+        };
+        Ok(AttachmentStream { stored, track: Arc::clone(&self.track) })
     }
 }
 
@@ -185,8 +248,12 @@ impl AttachmentStream {
 pub struct Fetched {
     /// The revisions found.
     pub docs: Vec<Doc>,
-    /// Whether they came by `_bulk_get`.
-    pub in_bulk: bool,
+    /// Those that came by `_bulk_get`.
+    pub in_bulk: usize,
+    /// Those that the source keeps back.
+    pub refused: Vec<Refusal>,
+    /// Bytes of all, as JSON.
+    pub bytes: usize,
 }
 
 /// A revision that the target would not take.
@@ -205,14 +272,17 @@ impl Refusal {
     pub fn new(id: &str, error: impl Into<String>, reason: impl Into<String>) -> Refusal {
         Refusal { id: id.to_owned(), error: error.into(), reason: reason.into() }
     }
+
+    /// As lists of jobs tell it.
+    pub fn told(&self) -> Value {
+        let members = [("id", &self.id), ("error", &self.error), ("reason", &self.reason)];
+        Value::Object(members.into_iter().map(|(n, v)| (n.to_owned(), Value::from(v.as_str()))).collect())
+    }
 }
 
-/// Where the bytes of a body come from.
-pub enum Piece {
-    /// They are here.
-    Text(Bytes),
-    /// They are an attachment of the source.
-    Attachment(Sent),
+/// A text as it is, anything else as JSON.
+pub fn text_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| String::from_utf8_lossy(&value.to_vec()).into_owned(), str::to_owned)
 }
 
 /// A database that is copied from or to.
@@ -224,8 +294,9 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// Sees that the database is there and may be used; `create`: makes it where it is not.
-    pub async fn open(&self, create: Option<&[(String, String)]>) -> Result<()> {
+    /// Sees that the database is there and may be used; `create`: makes it where it is not. Answers what tells it from
+    /// one that had its name before: the same text as long as it is the same database.
+    pub async fn open(&self, create: Option<&[(String, String)]>) -> Result<String> {
         match self {
             Peer::Local(peer) => peer.open(create).await,
             Peer::Remote(peer) => peer.open(create).await,
@@ -256,19 +327,14 @@ impl Peer {
         }
     }
 
-    /// Revisions with their histories; those that are gone are left out.
-    pub async fn fetch(&self, wants: &[Want]) -> Result<Fetched> {
+    /// Revisions with their histories, of at most `limit_bytes` together; those that are gone are left out.
+    ///
+    /// # Errors
+    /// [`TooLarge`](super::ReplicateError::TooLarge) where there are more bytes.
+    pub async fn fetch(&self, wants: &[Want], limit_bytes: usize) -> Result<Fetched> {
         match self {
-            Peer::Local(peer) => peer.fetch(wants).await,
-            Peer::Remote(peer) => peer.fetch(wants).await,
-        }
-    }
-
-    /// Opens an attachment of a revision.
-    pub async fn attachment(&self, id: &str, rev: &str, sent: &Sent) -> Result<AttachmentStream> {
-        match self {
-            Peer::Local(peer) => peer.attachment(id, rev, sent).await,
-            Peer::Remote(peer) => peer.attachment(id, rev, sent).await,
+            Peer::Local(peer) => peer.fetch(wants, limit_bytes).await,
+            Peer::Remote(peer) => peer.fetch(wants, limit_bytes).await,
         }
     }
 
@@ -281,7 +347,7 @@ impl Peer {
     }
 
     /// Writes a revision with the bytes of `sent`, which come from `source`.
-    pub async fn write_with(&self, doc: &Doc, sent: &[Sent], source: &Arc<Peer>) -> Result<Option<Refusal>> {
+    pub async fn write_with(&self, doc: &Doc, sent: &[Sent], source: &Source) -> Result<Option<Refusal>> {
         match self {
             Peer::Local(peer) => peer.write_with(doc, sent, source).await,
             Peer::Remote(peer) => peer.write_with(doc, sent, source).await,
@@ -321,32 +387,6 @@ impl Peer {
     }
 }
 
-/// The pieces of a `multipart/related` body, and how many bytes they are (SPEC 'Documents' rule 4).
-pub fn multipart(doc: &Doc, sent: &[Sent], boundary: &str) -> (VecDeque<Piece>, u64) {
-    let mut text = format!("--{boundary}\r\nContent-Type: application/json\r\n\r\n").into_bytes();
-    text.extend(doc.with_following(sent).to_vec());
-    let mut pieces = VecDeque::new();
-    let mut length = 0;
-    for sent in sent {
-        let encoding = if sent.gzip { "Content-Encoding: gzip\r\n" } else { "" };
-        let head = format!(
-            "\r\n--{boundary}\r\nContent-Disposition: attachment; filename=\"{}\"\r\nContent-Type: {}\r\n\
-             Content-Length: {}\r\n{encoding}\r\n",
-            sent.name.replace('"', "%22").replace(['\r', '\n'], " "),
-            sent.content_type.replace(['\r', '\n'], " "),
-            sent.length,
-        );
-        text.extend_from_slice(head.as_bytes());
-        length += text.len() as u64 + sent.length;
-        pieces.push_back(Piece::Text(std::mem::take(&mut text).into()));
-        pieces.push_back(Piece::Attachment(sent.clone()));
-    }
-    text.extend_from_slice(format!("\r\n--{boundary}--").as_bytes());
-    length += text.len() as u64;
-    pieces.push_back(Piece::Text(text.into()));
-    (pieces, length)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -370,18 +410,12 @@ mod tests {
     }
 
     #[test]
-    fn newer_attachments_are_sent_and_the_length_is_exact() {
+    fn newer_attachments_are_sent() {
         let doc = doc(ATTACHED);
         assert_eq!(Sent::of(&doc, 0).len(), 2);
         let sent = Sent::of(&doc, 2);
         assert_eq!((sent[0].name.as_str(), sent[0].length, sent[0].gzip), ("new", 4, true));
-        let (pieces, length) = multipart(&doc, &sent, "b");
-        let size = |piece: &Piece| match piece {
-            Piece::Text(text) => text.len() as u64,
-            Piece::Attachment(sent) => sent.length,
-        };
-        assert_eq!(pieces.iter().map(size).sum::<u64>(), length);
-        let body = doc.with_following(&sent);
+        let body = doc.with_following(&sent).unwrap();
         let text = String::from_utf8(body.to_vec()).unwrap();
         assert!(text.contains(r#""length":5,"stub":true"#) && text.contains(r#""encoded_length":4,"follows":true"#));
     }

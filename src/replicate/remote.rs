@@ -1,26 +1,21 @@
 //! A database on another server as a peer: the replication protocol as a client.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::io;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use futures_util::stream;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use http_body::Frame;
-use http_body_util::{BodyExt as _, StreamBody};
 
 use super::error::{ReplicateError, Result};
+use super::multipart;
 use super::peer::{
-    AttachmentStream, ChangedDoc, ChangesAsk, ChangesPage, Doc, Fetched, Lack, Peer, Piece, Refusal, Sent, Want,
-    multipart,
+    ChangedDoc, ChangesAsk, ChangesPage, Doc, Fetched, Lack, Refusal, Sent, Source, Stored, Want, text_of,
 };
 use super::request::{Filter, RemoteEndpoint};
 use crate::document::json::{self, Object, Value};
 use crate::limits;
-use crate::wire::client::{Answer, Body, Call, Client};
+use crate::wire::client::{Answer, Call, Client, ClientError};
 use crate::wire::hex;
 use crate::wire::url::{Url, encode};
 use crate::world::Env;
@@ -28,46 +23,47 @@ use crate::world::Env;
 /// A database on another server.
 pub struct RemotePeer {
     env: Env,
+    /// For its changes, which may wait long.
+    feed: Client,
     client: Client,
     url: Url,
     headers: HeaderMap,
     user: Option<String>,
-    /// Whether the server answered that it has no `_bulk_get`.
+    /// Whether `_bulk_get` is not to be used, or the server answered that it has none.
     no_bulk_get: AtomicBool,
     /// Its address as shown.
     pub shown: String,
 }
 
 impl RemotePeer {
-    /// The peer of an endpoint.
-    pub fn new(env: &Env, client: Client, endpoint: &RemoteEndpoint) -> RemotePeer {
+    /// The peer of an endpoint. `clients`: that of its changes, and that of all else.
+    pub fn new(env: &Env, [feed, client]: [Client; 2], endpoint: &RemoteEndpoint, bulk_get: bool) -> RemotePeer {
         let mut headers = endpoint.headers.clone();
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static("application/json"));
+        headers.entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("gzip"));
         RemotePeer {
             env: env.clone(),
+            feed,
             client,
             url: endpoint.url.clone(),
             headers,
             user: endpoint.user.clone(),
-            no_bulk_get: AtomicBool::new(false),
+            no_bulk_get: AtomicBool::new(!bulk_get),
             shown: format!("{}/", endpoint.url),
         }
     }
 
-    fn request(&self, method: Method, below: &str, body: Option<&Value>) -> Call {
-        let mut call = Call {
-            method,
-            url: self.url.clone(),
-            headers: self.headers.clone(),
-            body: body.map(|body| Bytes::from(body.to_vec())).unwrap_or_default(),
-        };
+    fn request(&self, method: Method, below: &str, body: Option<Bytes>) -> Call {
+        let with_body = body.is_some();
+        let mut call =
+            Call { method, url: self.url.clone(), headers: self.headers.clone(), body: body.unwrap_or_default() };
         let (path, query) = below.split_once('?').map_or((below, None), |(path, query)| (path, Some(query)));
         call.url.path.push_str(path);
         call.url.query = match (call.url.query.take(), query) {
             (Some(own), Some(query)) => Some(format!("{own}&{query}")),
             (own, query) => own.or(query.map(str::to_owned)),
         };
-        if body.is_some() || call.method == Method::POST {
+        if with_body || call.method == Method::POST {
             call.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
         call
@@ -75,13 +71,17 @@ impl RemotePeer {
 
     /// Sends a request and reads the answer as JSON; what is none is null.
     async fn json(&self, method: Method, below: &str, body: Option<&Value>) -> Result<(StatusCode, Value)> {
-        let answer = self.client.call(&self.request(method, below, body)).await?;
-        read_json(answer).await
+        let call = self.request(method, below, body.map(|body| body.to_vec().into()));
+        read(&self.client, &call, limits::REPLICATION_DOCUMENT_BYTES).await.map(|(status, value, _)| (status, value))
     }
 
     /// As [`RemotePeer::json`], for requests of which only success is an answer.
     async fn ok(&self, method: Method, below: &str, body: Option<&Value>) -> Result<Value> {
         let (status, value) = self.json(method, below, body).await?;
+        self.success(status, value)
+    }
+
+    fn success(&self, status: StatusCode, value: Value) -> Result<Value> {
         if status.is_success() { Ok(value) } else { Err(self.failure(status, &value)) }
     }
 
@@ -100,7 +100,7 @@ impl RemotePeer {
     }
 
     /// See [`Peer::open`].
-    pub async fn open(&self, create: Option<&[(String, String)]>) -> Result<()> {
+    pub async fn open(&self, create: Option<&[(String, String)]>) -> Result<String> {
         if let Some(parameters) = create {
             let query: Vec<String> = parameters.iter().map(|(n, v)| format!("{}={}", encode(n), encode(v))).collect();
             let below = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
@@ -110,7 +110,9 @@ impl RemotePeer {
                 return Err(self.failure(status, &answer));
             }
         }
-        self.ok(Method::GET, "", None).await.map(drop)
+        let info = self.ok(Method::GET, "", None).await?;
+        let member = |name: &str| info.as_object().and_then(|info| info.get(name)).map(text_of).unwrap_or_default();
+        Ok(["instance_start_time", "uuid"].map(member).join(" "))
     }
 
     /// See [`Peer::changes`].
@@ -122,7 +124,8 @@ impl RemotePeer {
         let style = if ask.winners { "main_only" } else { "all_docs" };
         let mut below = format!("/_changes?style={style}&since={since}&limit={}", ask.limit);
         if ask.wait {
-            below.push_str(&format!("&feed=longpoll&heartbeat={}", limits::REPLICATION_HEARTBEAT_MS));
+            let heartbeat = self.feed.patience().silence / limits::REPLICATION_HEARTBEATS;
+            below.push_str(&format!("&feed=longpoll&heartbeat={}", heartbeat.as_millis().max(1)));
         }
         let mut body = None;
         match &ask.filter {
@@ -138,16 +141,15 @@ impl RemotePeer {
             Filter::Function { name, query } => {
                 below.push_str(&format!("&filter={}", encode(name)));
                 for (name, value) in query.iter() {
-                    let text = value.as_str().map(str::to_owned);
-                    let text = text.unwrap_or_else(|| String::from_utf8_lossy(&value.to_vec()).into_owned());
-                    below.push_str(&format!("&{}={}", encode(name), encode(&text)));
+                    below.push_str(&format!("&{}={}", encode(name), encode(&text_of(value))));
                 }
             }
         }
-        let body = body.map(|(name, value)| Value::Object(std::iter::once((name.to_owned(), value)).collect()));
+        let body = body.map(|(name, value)| std::iter::once((name.to_owned(), value)).collect::<Object>());
         let method = if body.is_some() { Method::POST } else { Method::GET };
-        let answer = self.ok(method, &below, body.as_ref()).await?;
-        page(&answer).ok_or_else(|| self.nonsense("_changes"))
+        let call = self.request(method, &below, body.map(|body| body.to_vec().into()));
+        let (status, answer, _) = read(&self.feed, &call, limits::REPLICATION_DOCUMENT_BYTES).await?;
+        page(&self.success(status, answer)?).ok_or_else(|| self.nonsense("_changes"))
     }
 
     fn nonsense(&self, what: &str) -> ReplicateError {
@@ -171,65 +173,85 @@ impl RemotePeer {
     }
 
     /// See [`Peer::fetch`].
-    pub async fn fetch(&self, wants: &[Want]) -> Result<Fetched> {
+    pub async fn fetch(&self, wants: &[Want], limit_bytes: usize) -> Result<Fetched> {
+        let mut out = Fetched::default();
+        let mut left: Vec<&Want> = wants.iter().collect();
         if !self.no_bulk_get.load(Ordering::Relaxed) {
-            match self.bulk_get(wants).await? {
-                Some(docs) => return Ok(Fetched { docs, in_bulk: true }),
-                None => self.no_bulk_get.store(true, Ordering::Relaxed),
+            left = self.bulk_get(left, limit_bytes, &mut out).await?;
+            out.in_bulk = out.docs.len();
+        }
+        for same_doc in left.chunk_by(|a, b| a.id == b.id) {
+            for revs in same_doc.chunks(limits::REPLICATION_OPEN_REVS) {
+                self.open_revs(revs, limit_bytes, &mut out).await?;
             }
         }
-        let mut docs = Vec::new();
-        for same_doc in wants.chunk_by(|a, b| a.id == b.id) {
-            docs.extend(self.open_revs(same_doc).await?);
-        }
-        Ok(Fetched { docs, in_bulk: false })
+        Ok(out)
     }
 
-    /// `None`: the server has no `_bulk_get`.
-    async fn bulk_get(&self, wants: &[Want]) -> Result<Option<Vec<Doc>>> {
-        let item = |want: &Want| {
+    /// Answers what is to be asked for one by one: all, where the server has no `_bulk_get`.
+    async fn bulk_get<'w>(&self, wants: Vec<&'w Want>, limit_bytes: usize, out: &mut Fetched) -> Result<Vec<&'w Want>> {
+        let item = |want: &&Want| {
             let members = [("id", &want.id), ("rev", &want.rev)];
             Value::Object(members.into_iter().map(|(n, v)| (n.to_owned(), Value::from(v.as_str()))).collect())
         };
         let mut body = Object::new();
         body.push("docs", Value::Array(wants.iter().map(item).collect()));
         let below = "/_bulk_get?revs=true&latest=true&att_encoding_info=true";
-        let (status, answer) = self.json(Method::POST, below, Some(&Value::Object(body))).await?;
+        let call = self.request(Method::POST, below, Some(body.to_vec().into()));
+        let (status, answer, bytes) = read(&self.client, &call, limit_bytes).await?;
         if matches!(status.as_u16(), 400 | 404 | 405 | 415 | 501) {
-            return Ok(None);
+            self.no_bulk_get.store(true, Ordering::Relaxed);
+            return Ok(wants);
         }
-        if !status.is_success() {
-            return Err(self.failure(status, &answer));
-        }
-        let Value::Object(mut answer) = answer else { return Err(self.nonsense("_bulk_get")) };
+        let Value::Object(mut answer) = self.success(status, answer)? else { return Err(self.nonsense("_bulk_get")) };
         let Some(Value::Array(results)) = answer.remove("results") else { return Err(self.nonsense("_bulk_get")) };
-        let mut docs = Vec::new();
+        let mut failed = BTreeSet::new();
         for result in results {
             let Value::Object(mut result) = result else { continue };
-            if let Some(Value::Array(found)) = result.remove("docs") {
-                docs.extend(found.into_iter().filter_map(found_doc));
+            let Some(Value::Array(found)) = result.remove("docs") else { continue };
+            if found.iter().any(is_failure) {
+                failed.extend(result.get("id").and_then(Value::as_str).map(str::to_owned));
+            } else {
+                add(&mut out.docs, found);
             }
         }
-        Ok(Some(distinct(docs)))
+        out.bytes += bytes;
+        Ok(wants.into_iter().filter(|want| failed.contains(&want.id)).collect())
     }
 
-    async fn open_revs(&self, wants: &[Want]) -> Result<Vec<Doc>> {
-        let Some(first) = wants.first() else { return Ok(Vec::new()) };
+    async fn open_revs(&self, wants: &[&Want], limit_bytes: usize, out: &mut Fetched) -> Result<()> {
+        let Some(first) = wants.first() else { return Ok(()) };
         let revs = Value::Array(wants.iter().map(|want| Value::from(want.rev.as_str())).collect());
         let revs = encode(&String::from_utf8_lossy(&revs.to_vec()));
         let below = format!("/{}?revs=true&latest=true&att_encoding_info=true&open_revs={revs}", path_of(&first.id));
-        let (status, answer) = self.json(Method::GET, &below, None).await?;
-        match answer {
-            _ if status == StatusCode::NOT_FOUND => Ok(Vec::new()),
-            Value::Array(found) if status.is_success() => {
-                Ok(distinct(found.into_iter().filter_map(found_doc).collect()))
+        let call = self.request(Method::GET, &below, None);
+        let (status, answer, bytes) = read(&self.client, &call, limit_bytes).await?;
+        out.bytes += bytes;
+        if out.bytes > limit_bytes {
+            return Err(ReplicateError::TooLarge);
+        }
+        match (status.as_u16(), answer) {
+            (404, _) => Ok(()),
+            (200, Value::Array(found)) => {
+                add(&mut out.docs, found);
+                Ok(())
             }
-            answer => Err(self.failure(status, &answer)),
+            (401 | 403, answer) => {
+                out.refused.push(self.refusal(&first.id, &answer).await?);
+                Ok(())
+            }
+            (_, answer) => Err(self.failure(status, &answer)),
         }
     }
 
+    /// What one document was refused for, once it is clear that the database itself may be used.
+    async fn refusal(&self, id: &str, answer: &Value) -> Result<Refusal> {
+        self.ok(Method::GET, "", None).await?;
+        Ok(refused(id, answer))
+    }
+
     /// See [`Peer::attachment`].
-    pub async fn attachment(&self, id: &str, rev: &str, sent: &Sent) -> Result<AttachmentStream> {
+    pub async fn attachment(&self, id: &str, rev: &str, sent: &Sent) -> Result<Stored> {
         let below = format!("/{}/{}?rev={}", path_of(id), encode(&sent.name), encode(rev));
         let mut call = self.request(Method::GET, &below, None);
         call.headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
@@ -238,14 +260,18 @@ impl RemotePeer {
         let answer = self.client.call(&call).await?;
         if !answer.status.is_success() {
             let (status, answer) = read_json(answer).await?;
-            return Err(self.failure(status, &answer));
+            return Err(match status.as_u16() {
+                // The revision may be gone by now: the next run asks for what is there then.
+                404 => ReplicateError::failed("not_found", format!("Attachment {} of {id} is gone.", sent.name)),
+                _ => self.failure(status, &answer),
+            });
         }
         let gzip = answer.headers.get(CONTENT_ENCODING).is_some_and(|value| value == "gzip");
         if gzip != sent.gzip {
             let reason = format!("{} sent attachment {} in another encoding than it said.", self.shown, sent.name);
             return Err(ReplicateError::failed("bad_answer", reason));
         }
-        Ok(AttachmentStream::Remote(Box::new(answer)))
+        Ok(Stored::Remote(Box::new(answer)))
     }
 
     /// See [`Peer::write`].
@@ -253,24 +279,23 @@ impl RemotePeer {
         if docs.is_empty() {
             return Ok(Vec::new());
         }
-        let mut body = Object::new();
-        body.push("new_edits", false);
-        body.push("docs", Value::Array(docs.iter().map(|doc| Value::Object(doc.body.clone())).collect()));
-        let (status, answer) = self.json(Method::POST, "/_bulk_docs", Some(&Value::Object(body))).await?;
-        match (status.as_u16(), docs) {
-            (413, [doc]) => {
-                let (error, reason) = error_of(&answer);
-                Ok(vec![Refusal::new(&doc.id, error, reason)])
+        let mut body = br#"{"new_edits":false,"docs":["#.to_vec();
+        for (at, doc) in docs.iter().enumerate() {
+            if at > 0 {
+                body.push(b',');
             }
-            (400 | 413, docs) if docs.len() > 1 => {
+            doc.write(&mut body);
+        }
+        body.extend_from_slice(b"]}");
+        let call = self.request(Method::POST, "/_bulk_docs", Some(body.into()));
+        let (status, answer, _) = read(&self.client, &call, limits::REPLICATION_DOCUMENT_BYTES).await?;
+        match (status.as_u16(), docs) {
+            (400 | 413, [doc]) => Ok(vec![refused(&doc.id, &answer)]),
+            (400 | 413, docs) => {
                 let (left, right) = docs.split_at(docs.len() / 2);
                 let mut refused = Box::pin(self.write(left)).await?;
                 refused.extend(Box::pin(self.write(right)).await?);
                 Ok(refused)
-            }
-            (400, [doc]) => {
-                let (error, reason) = error_of(&answer);
-                Ok(vec![Refusal::new(&doc.id, error, reason)])
             }
             (412, _) => Err(ReplicateError::MissingStub),
             _ if !status.is_success() => Err(self.failure(status, &answer)),
@@ -279,42 +304,22 @@ impl RemotePeer {
     }
 
     /// See [`Peer::write_with`].
-    pub async fn write_with(&self, doc: &Doc, sent: &[Sent], source: &Arc<Peer>) -> Result<Option<Refusal>> {
-        let mut left = self.client_retries();
-        loop {
-            match self.put_multipart(doc, sent, source).await {
-                Err(error @ ReplicateError::Failed { .. }) if left > 0 => {
-                    tracing::debug!(id = doc.id, ?error, "a document with attachments is sent again");
-                    left -= 1;
-                    self.env.sleep(std::time::Duration::from_millis(limits::CLIENT_RETRY_MS)).await;
-                }
-                result => return result,
-            }
-        }
-    }
-
-    fn client_retries(&self) -> u64 {
-        limits::REPLICATION_RETRIES
-    }
-
-    async fn put_multipart(&self, doc: &Doc, sent: &[Sent], source: &Arc<Peer>) -> Result<Option<Refusal>> {
+    pub async fn write_with(&self, doc: &Doc, sent: &[Sent], source: &Source) -> Result<Option<Refusal>> {
         let boundary = hex::encode(&self.env.random_bytes::<16>());
-        let (pieces, length) = multipart(doc, sent, &boundary);
+        let (pieces, length) = multipart::pieces(doc, sent, &boundary)?;
         let mut call = self.request(Method::PUT, &format!("/{}?new_edits=false", path_of(&doc.id)), None);
         let kind = format!("multipart/related; boundary=\"{boundary}\"");
         if let Ok(kind) = HeaderValue::from_str(&kind) {
             call.headers.insert(CONTENT_TYPE, kind);
         }
-        let body = streamed(pieces, Arc::clone(source), doc.id.clone(), doc.rev.clone());
+        let body = multipart::streamed(pieces, source.clone(), doc.id.clone(), doc.rev.clone());
         let answer = self.client.send(&call.method, &call.url, &call.headers, body, Some(length)).await?;
         let (status, answer) = read_json(answer).await?;
         match status.as_u16() {
             200..=299 => Ok(None),
             412 => Err(ReplicateError::MissingStub),
-            400 | 401 | 403 | 409 | 413 => {
-                let (error, reason) = error_of(&answer);
-                Ok(Some(Refusal::new(&doc.id, error, reason)))
-            }
+            400 | 409 | 413 => Ok(Some(refused(&doc.id, &answer))),
+            401 | 403 => self.refusal(&doc.id, &answer).await.map(Some),
             _ => Err(self.failure(status, &answer)),
         }
     }
@@ -337,7 +342,11 @@ impl RemotePeer {
             body.insert("_rev", rev);
         }
         let below = format!("/_local/{}", encode(id));
-        let answer = self.ok(Method::PUT, &below, Some(&Value::Object(body))).await?;
+        let (status, answer) = self.json(Method::PUT, &below, Some(&Value::Object(body))).await?;
+        if status == StatusCode::CONFLICT {
+            return Err(ReplicateError::Conflict);
+        }
+        let answer = self.success(status, answer)?;
         let rev = answer.as_object().and_then(|answer| answer.get("rev")?.as_str());
         rev.map(str::to_owned).ok_or_else(|| self.nonsense("a checkpoint"))
     }
@@ -363,6 +372,18 @@ impl RemotePeer {
     }
 }
 
+/// The status of an answer, its JSON, and how many bytes that was. What is no JSON is null, and asked for again where
+/// success was told.
+async fn read(client: &Client, call: &Call, limit_bytes: usize) -> Result<(StatusCode, Value, usize)> {
+    let take = |status: StatusCode, bytes: Bytes| match json::parse(&bytes) {
+        Ok(value) => Ok((status, value, bytes.len())),
+        Err(_) if status.is_success() => Err(ClientError::Garbled),
+        Err(_) => Ok((status, Value::Null, 0)),
+    };
+    Ok(client.read(call, limit_bytes, take).await?)
+}
+
+/// The answer to a request that was sent once.
 async fn read_json(answer: Answer) -> Result<(StatusCode, Value)> {
     let status = answer.status;
     let bytes = answer.bytes(limits::REPLICATION_ANSWER_BYTES).await?;
@@ -384,6 +405,11 @@ fn texts(list: &[Value]) -> Vec<String> {
 fn error_of(answer: &Value) -> (String, String) {
     let text = |name: &str| answer.as_object().and_then(|a| a.get(name)?.as_str()).map(str::to_owned);
     (text("error").unwrap_or_else(|| "bad_answer".to_owned()), text("reason").unwrap_or_default())
+}
+
+fn refused(id: &str, answer: &Value) -> Refusal {
+    let (error, reason) = error_of(answer);
+    Refusal::new(id, error, reason)
 }
 
 fn page(answer: &Value) -> Option<ChangesPage> {
@@ -409,10 +435,21 @@ fn found_doc(entry: Value) -> Option<Doc> {
     }
 }
 
-/// Each revision once: two of those asked for may have grown into the same leaf.
-fn distinct(docs: Vec<Doc>) -> Vec<Doc> {
-    let mut seen = std::collections::BTreeSet::new();
-    docs.into_iter().filter(|doc| seen.insert((doc.id.clone(), doc.rev.clone()))).collect()
+/// Adds what was found. Two of those asked for may have grown into the same leaf: each is taken once.
+fn add(docs: &mut Vec<Doc>, found: Vec<Value>) {
+    for doc in found.into_iter().filter_map(found_doc) {
+        // Those of one document stand together.
+        let mut same = docs.iter().rev().take_while(|known| known.id == doc.id);
+        if same.all(|known| known.rev != doc.rev) {
+            docs.push(doc);
+        }
+    }
+}
+
+/// Whether an item of `_bulk_get` could not be read, as against not being there.
+fn is_failure(item: &Value) -> bool {
+    let error = item.as_object().and_then(|item| item.get("error")?.as_object());
+    error.is_some_and(|error| error.get("error").and_then(Value::as_str) != Some("not_found"))
 }
 
 fn refusals(answer: &Value) -> Vec<Refusal> {
@@ -423,49 +460,6 @@ fn refusals(answer: &Value) -> Vec<Refusal> {
         Some(Refusal::new(members.get("id").and_then(Value::as_str).unwrap_or_default(), error, reason))
     };
     answer.as_array().unwrap_or_default().iter().filter_map(one).collect()
-}
-
-/// What a streamed body still has to send.
-struct Sending {
-    pieces: VecDeque<Piece>,
-    open: Option<AttachmentStream>,
-    source: Arc<Peer>,
-    id: String,
-    rev: String,
-}
-
-impl Sending {
-    async fn next(&mut self) -> Result<Option<Bytes>> {
-        loop {
-            if let Some(open) = &mut self.open {
-                if let Some(bytes) = open.next().await? {
-                    return Ok(Some(bytes));
-                }
-                self.open = None;
-            }
-            match self.pieces.pop_front() {
-                None => return Ok(None),
-                Some(Piece::Text(text)) => return Ok(Some(text)),
-                Some(Piece::Attachment(sent)) => {
-                    // Boxed: opening an attachment of a remote source is such a future, too.
-                    let open = Box::pin(self.source.attachment(&self.id, &self.rev, &sent));
-                    self.open = Some(open.await?);
-                }
-            }
-        }
-    }
-}
-
-fn streamed(pieces: VecDeque<Piece>, source: Arc<Peer>, id: String, rev: String) -> Body {
-    let sending = Sending { pieces, open: None, source, id, rev };
-    let frames = stream::try_unfold(sending, |mut sending| async move {
-        match sending.next().await {
-            Ok(Some(bytes)) => Ok(Some((Frame::data(bytes), sending))),
-            Ok(None) => Ok(None),
-            Err(error) => Err(io::Error::other(error.text())),
-        }
-    });
-    StreamBody::new(frames).boxed_unsync()
 }
 
 #[cfg(test)]

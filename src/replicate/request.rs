@@ -7,8 +7,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use md5::{Digest as _, Md5};
 
 use super::error::{ReplicateError, Result};
+use super::tuning::Wishes;
 use crate::document::json::{Object, Value};
-use crate::limits;
+use crate::wire::dial::Proxy;
 use crate::wire::hex;
 use crate::wire::url::{Login, Url, decode};
 
@@ -21,6 +22,8 @@ pub struct RemoteEndpoint {
     pub headers: HeaderMap,
     /// The name of the credentials.
     pub user: Option<String>,
+    /// By way of which server it is reached.
+    pub proxy: Option<Proxy>,
 }
 
 /// One side of a replication.
@@ -33,7 +36,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    fn parse(value: Option<&Value>) -> Result<Endpoint> {
+    fn parse(value: Option<&Value>, proxy: Option<Proxy>) -> Result<Endpoint> {
         let (text, members) = match value {
             None | Some(Value::Null) => return Err(ReplicateError::MissingEndpoint),
             Some(Value::String(text)) => (text.clone(), None),
@@ -69,7 +72,7 @@ impl Endpoint {
             let name = HeaderName::try_from(name).map_err(|_| ReplicateError::InvalidEndpoint)?;
             headers.insert(name, header_value(value.as_str().unwrap_or_default())?);
         }
-        Ok(Endpoint::Remote(Box::new(RemoteEndpoint { url, headers, user })))
+        Ok(Endpoint::Remote(Box::new(RemoteEndpoint { url, headers, user, proxy })))
     }
 
     /// The address without credentials, with a slash at its end; `base_url` is that of this server.
@@ -77,6 +80,14 @@ impl Endpoint {
         match self {
             Endpoint::Local(name) => format!("{base_url}/{}/", crate::wire::url::encode(name)),
             Endpoint::Remote(remote) => format!("{}/", remote.url),
+        }
+    }
+
+    /// The server by way of which it is reached, without credentials.
+    pub fn proxy(&self) -> Option<String> {
+        match self {
+            Endpoint::Local(_) => None,
+            Endpoint::Remote(remote) => remote.proxy.as_ref().map(Proxy::shown),
         }
     }
 
@@ -129,18 +140,10 @@ pub struct Replication {
     pub filter: Filter,
     /// Begin after this sequence of the source.
     pub since: Option<Value>,
-    /// Whether to remember how far it came.
-    pub use_checkpoints: bool,
-    /// How often it remembers that, in milliseconds.
-    pub checkpoint_interval_ms: u64,
     /// Leave losing leaves behind.
     pub winning_revs_only: bool,
-    /// Changes per batch.
-    pub batch_rows: u64,
-    /// How often a failed request is repeated; `None`: as configured.
-    pub retries: Option<u64>,
-    /// Longest silence of a peer in milliseconds; `None`: as configured.
-    pub silence_ms: Option<u64>,
+    /// How it is to work.
+    pub wishes: Wishes,
 }
 
 /// What a body of `POST /_replicate` asks for.
@@ -175,16 +178,14 @@ impl Replication {
     /// # Errors
     /// As [`Order::parse`].
     pub fn parse(body: &Object) -> Result<Replication> {
-        let source = Endpoint::parse(body.get("source"));
-        let target = Endpoint::parse(body.get("target"));
+        let source = Endpoint::parse(body.get("source"), proxy(body, "source_proxy")?);
+        let target = Endpoint::parse(body.get("target"), proxy(body, "target_proxy")?);
         // A missing side is told before what is wrong with the other.
         let missing = |side: &Result<Endpoint>| side.as_ref().is_err_and(|e| *e == ReplicateError::MissingEndpoint);
         if missing(&source) || missing(&target) {
             return Err(ReplicateError::MissingEndpoint);
         }
         let create = boolean(body, "create_target")?.unwrap_or(false);
-        let interval = number(body, "checkpoint_interval")?.unwrap_or(limits::REPLICATION_CHECKPOINT_MS);
-        let batch = number(body, "worker_batch_size")?.unwrap_or(limits::REPLICATION_BATCH_ROWS);
         Ok(Replication {
             source: source?,
             target: target?,
@@ -192,12 +193,8 @@ impl Replication {
             continuous: boolean(body, "continuous")?.unwrap_or(false),
             filter: filter(body)?,
             since: body.get("since_seq").filter(|since| !since.is_null()).cloned(),
-            use_checkpoints: boolean(body, "use_checkpoints")?.unwrap_or(true),
-            checkpoint_interval_ms: interval.max(1),
             winning_revs_only: boolean(body, "winning_revs_only")?.unwrap_or(false),
-            batch_rows: batch.clamp(1, limits::REPLICATION_BATCH_ROWS_MAX),
-            retries: number(body, "retries_per_request")?.map(|n| n.min(limits::REPLICATION_RETRIES_MAX)),
-            silence_ms: number(body, "connection_timeout")?.filter(|ms| *ms > 0),
+            wishes: Wishes::parse(body)?,
         })
     }
 
@@ -259,13 +256,23 @@ fn optional<'a, T>(
     }
 }
 
-fn boolean(body: &Object, name: &str) -> Result<Option<bool>> {
+pub(super) fn boolean(body: &Object, name: &str) -> Result<Option<bool>> {
     optional(body, name, "a boolean", Value::as_bool)
 }
 
 /// Numbers may come as text, as CouchDB takes them.
-fn number(body: &Object, name: &str) -> Result<Option<u64>> {
+pub(super) fn number(body: &Object, name: &str) -> Result<Option<u64>> {
     optional(body, name, "a non-negative integer", |v| v.as_u64().or_else(|| v.as_str()?.parse().ok()))
+}
+
+/// The proxy of one side: its own, else that of both.
+fn proxy(body: &Object, own: &str) -> Result<Option<Proxy>> {
+    for name in [own, "proxy"] {
+        if let Some(text) = optional(body, name, "a string", Value::as_str)?.filter(|text| !text.is_empty()) {
+            return Proxy::parse(text).map(Some).map_err(|_| wrong(name, "the URL of a proxy"));
+        }
+    }
+    Ok(None)
 }
 
 fn create_parameters(body: &Object) -> Result<Vec<(String, String)>> {
@@ -355,6 +362,16 @@ mod tests {
         assert_eq!(remote.headers.get(AUTHORIZATION).unwrap(), "Basic dTpw");
         assert_eq!(remote.headers.get("x-y").unwrap(), "z");
         assert_eq!(started(r#"{"source":5,"target":"b"}"#).source.shown("http://h"), "http://h/5/");
+    }
+
+    #[test]
+    fn each_side_may_have_a_proxy() {
+        let found = started(
+            r#"{"source":"http://h/a","target":"http://h/b","proxy":"http://p:1","target_proxy":"socks5://q"}"#,
+        );
+        assert_eq!(found.source.proxy().as_deref(), Some("http://p:1"));
+        assert_eq!(found.target.proxy().as_deref(), Some("socks5://q"));
+        assert!(matches!(refused(r#"{"source":"a","target":"b","proxy":"p"}"#), ReplicateError::BadRequest(_)));
     }
 
     #[test]

@@ -1,29 +1,36 @@
 //! An HTTP/1.1 client over [`Env::connect`](crate::world::Host::connect): connections are kept and used again, every
 //! wait has a limit, redirects are followed.
 //!
-//! Promises: nothing is sent twice unless the caller says that a request may be repeated ([`Client::call`]); memory per
-//! answer is bounded by the caller. `https` needs a client with a connector ([`Client::with_tls`]).
+//! Promises: nothing is sent twice unless the caller says that a request may be repeated ([`Client::call`],
+//! [`Client::read`]); memory per answer is bounded by the caller, also where the answer is gzipped. How connections are
+//! made is the [`Dialer`]'s.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io;
+use std::io::{self, Read as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, COOKIE, HOST, LOCATION, USER_AGENT};
+use flate2::read::GzDecoder;
+use http::header::{
+    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, COOKIE, HOST, LOCATION, PROXY_AUTHORIZATION, RETRY_AFTER,
+    USER_AGENT,
+};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::dial::Dialer;
 use super::tls::Connector;
 use super::url::Url;
 use crate::limits;
 use crate::observe::metrics::Counter;
-use crate::world::{BoxStream, Env};
+use crate::world::Env;
 
 /// The body of a request: bytes, or a stream.
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
@@ -48,12 +55,14 @@ pub enum ClientError {
     TooLarge,
     /// Redirects without end, or to what cannot be followed.
     BadRedirect,
+    /// A whole answer that is not what it should be: cut on the way, or not from the server that was asked.
+    Garbled,
 }
 
 impl ClientError {
     /// Whether the same request may succeed a little later.
     pub fn is_transient(&self) -> bool {
-        matches!(self, ClientError::Connect(_) | ClientError::Timeout | ClientError::Broken(_))
+        matches!(self, ClientError::Connect(_) | ClientError::Timeout | ClientError::Broken(_) | ClientError::Garbled)
     }
 }
 
@@ -66,6 +75,7 @@ impl fmt::Display for ClientError {
             ClientError::Broken(why) => write!(f, "the connection broke: {why}"),
             ClientError::TooLarge => f.write_str("the answer is too large"),
             ClientError::BadRedirect => f.write_str("a redirect that cannot be followed"),
+            ClientError::Garbled => f.write_str("the answer cannot be read"),
         }
     }
 }
@@ -86,7 +96,7 @@ pub struct Call {
 }
 
 /// How patient a client is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// Longest silence: connecting, waiting for an answer, between two pieces of a body.
     pub silence: Duration,
@@ -101,7 +111,10 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     env: Env,
     patience: Patience,
-    tls: Option<Connector>,
+    dialer: Dialer,
+    connections: usize,
+    /// One for each connection that may be at work.
+    slots: Arc<Semaphore>,
     /// Connections that wait for their next request, by origin. The lock is held for map operations only.
     idle: Mutex<BTreeMap<String, Vec<SendRequest<Body>>>>,
 }
@@ -112,7 +125,11 @@ impl fmt::Debug for Client {
     }
 }
 
-type Exchanged = (http::Response<Incoming>, SendRequest<Body>);
+/// A connection at work.
+struct Line {
+    sender: SendRequest<Body>,
+    _slot: OwnedSemaphorePermit,
+}
 
 /// An answer whose body is still to be read.
 pub struct Answer {
@@ -123,18 +140,67 @@ pub struct Answer {
     body: Incoming,
     client: Client,
     origin: String,
-    sender: Option<SendRequest<Body>>,
+    line: Option<Line>,
+}
+
+/// The repeats that are left of something that may be repeated, with growing pauses before them.
+pub struct Repeats {
+    env: Env,
+    left: u32,
+    pause: Duration,
+}
+
+impl Repeats {
+    /// So many.
+    pub fn new(env: &Env, count: u32) -> Repeats {
+        Repeats { env: env.clone(), left: count, pause: Duration::from_millis(limits::CLIENT_RETRY_MS) }
+    }
+
+    /// Waits for the next one; `asked`: what the other server wants to be waited for. False when none is left.
+    pub async fn next(&mut self, asked: Option<Duration>) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        self.left -= 1;
+        // A random share keeps many jobs from coming back together.
+        let share = self.env.random_u64() % 500;
+        let pause = self.pause * (750 + share as u32) / 1000;
+        let asked = asked.unwrap_or_default().min(Duration::from_millis(limits::CLIENT_RETRY_AFTER_MAX_MS));
+        self.env.sleep(pause.max(asked)).await;
+        self.pause = (self.pause * 2).min(Duration::from_millis(limits::CLIENT_RETRY_MAX_MS));
+        true
+    }
+}
+
+/// Statuses of failures that pass.
+fn passes(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 429 | 500 | 502 | 503 | 504)
 }
 
 impl Client {
-    /// A client without connections.
+    /// A client without connections that speaks no TLS.
     pub fn new(env: &Env, patience: Patience) -> Client {
-        Client(Arc::new(Inner { env: env.clone(), patience, tls: None, idle: Mutex::default() }))
+        Client::dialing(env, patience, Dialer::new(env, None), limits::CLIENT_CONNECTIONS)
     }
 
     /// A client that speaks TLS where the URL asks for it.
     pub fn with_tls(env: &Env, patience: Patience, tls: Connector) -> Client {
-        Client(Arc::new(Inner { env: env.clone(), patience, tls: Some(tls), idle: Mutex::default() }))
+        Client::dialing(env, patience, Dialer::new(env, Some(tls)), limits::CLIENT_CONNECTIONS)
+    }
+
+    /// A client with at most so many connections at work, each opened by `dialer`.
+    pub fn dialing(env: &Env, patience: Patience, dialer: Dialer, connections: usize) -> Client {
+        let slots = Arc::new(Semaphore::new(connections));
+        Client(Arc::new(Inner { env: env.clone(), patience, dialer, connections, slots, idle: Mutex::default() }))
+    }
+
+    /// How patient it is.
+    pub fn patience(&self) -> Patience {
+        self.0.patience
+    }
+
+    fn repeats(&self) -> Repeats {
+        Repeats::new(&self.0.env, self.0.patience.retries)
     }
 
     /// Sends a request that may be repeated: after a broken connection, silence, 429, or a passing failure of the
@@ -143,22 +209,45 @@ impl Client {
     /// # Errors
     /// The last failure; a status is never an error.
     pub async fn call(&self, call: &Call) -> Result<Answer, ClientError> {
-        let mut pause = Duration::from_millis(limits::CLIENT_RETRY_MS);
-        let mut left = self.0.patience.retries;
+        let mut repeats = self.repeats();
         loop {
             let result = self.follow(call).await;
-            let again = match &result {
-                Ok(answer) => matches!(answer.status.as_u16(), 429 | 500 | 502 | 503 | 504),
-                Err(error) => error.is_transient(),
+            let (again, asked) = match &result {
+                Ok(answer) => (passes(answer.status), answer.retry_after()),
+                Err(error) => (error.is_transient(), None),
             };
-            if !again || left == 0 {
+            if !again || !repeats.next(asked).await {
                 return result;
             }
-            left -= 1;
-            // A random share keeps many jobs from coming back together.
-            let share = self.0.env.random_u64() % 500;
-            self.0.env.sleep(pause * (750 + share as u32) / 1000).await;
-            pause = (pause * 2).min(Duration::from_millis(limits::CLIENT_RETRY_MAX_MS));
+        }
+    }
+
+    /// As [`Client::call`], with an answer of at most `limit_bytes` that `take` reads; one that breaks off, or that `take`
+    /// finds broken, is asked for again, too.
+    ///
+    /// # Errors
+    /// The last failure, [`ClientError::TooLarge`].
+    pub async fn read<T>(
+        &self,
+        call: &Call,
+        limit_bytes: usize,
+        take: impl Fn(StatusCode, Bytes) -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
+        let mut repeats = self.repeats();
+        loop {
+            let mut again = (false, None);
+            let result = match self.follow(call).await {
+                Ok(answer) => {
+                    let status = answer.status;
+                    again = (passes(status), answer.retry_after());
+                    answer.bytes(limit_bytes).await.and_then(|bytes| take(status, bytes))
+                }
+                Err(error) => Err(error),
+            };
+            again.0 |= result.as_ref().is_err_and(ClientError::is_transient);
+            if !again.0 || !repeats.next(again.1).await {
+                return result;
+            }
         }
     }
 
@@ -167,14 +256,12 @@ impl Client {
         let mut call = call.clone();
         for _ in 0..=limits::CLIENT_REDIRECTS_MAX {
             let answer = self.send(&call.method, &call.url, &call.headers, full(call.body.clone()), None).await?;
-            let repeats = matches!(call.method, Method::GET | Method::HEAD);
-            let moved = match answer.status.as_u16() {
-                301..=303 => repeats,
-                307 | 308 => true,
-                _ => false,
-            };
-            if !moved {
-                return Ok(answer);
+            match answer.status.as_u16() {
+                // What was asked for is to be read elsewhere, whatever the question was.
+                303 if call.method != Method::HEAD => (call.method, call.body) = (Method::GET, Bytes::new()),
+                // Old browsers made a GET of a POST here; CouchDB's replicator asks the same again.
+                301..=303 | 307 | 308 => {}
+                _ => return Ok(answer),
             }
             let to = answer.headers.get(LOCATION).and_then(|to| to.to_str().ok()).ok_or(ClientError::BadRedirect)?;
             let to = call.url.join(to).map_err(|_| ClientError::BadRedirect)?;
@@ -199,13 +286,20 @@ impl Client {
         body: Body,
         length: Option<u64>,
     ) -> Result<Answer, ClientError> {
-        if url.https && self.0.tls.is_none() {
+        if !self.0.dialer.speaks(url) {
             return Err(ClientError::NoTls);
         }
         let mut request = http::Request::new(body);
         *request.method_mut() = method.clone();
-        *request.uri_mut() = url.target().parse().map_err(|_| ClientError::BadRedirect)?;
         *request.headers_mut() = headers.clone();
+        let mut target = url.target();
+        if let Some(login) = self.0.dialer.told_to_proxy(url) {
+            target = url.to_string();
+            if let Some(login) = login.and_then(|login| HeaderValue::from_str(&login).ok()) {
+                request.headers_mut().insert(PROXY_AUTHORIZATION, login);
+            }
+        }
+        *request.uri_mut() = target.parse().map_err(|_| ClientError::BadRedirect)?;
         let host = HeaderValue::from_str(&url.authority()).map_err(|_| ClientError::BadRedirect)?;
         request.headers_mut().insert(HOST, host);
         request
@@ -219,17 +313,23 @@ impl Client {
         metrics.count(Counter::ClientRequests);
         let answered = self.exchange(url, request).await;
         metrics.count(if answered.is_ok() { Counter::ClientAnswers } else { Counter::ClientFailures });
-        let (response, sender) = answered?;
+        let (response, line) = answered?;
         let (head, body) = response.into_parts();
         let (client, origin) = (self.clone(), url.origin());
-        Ok(Answer { status: head.status, headers: head.headers, body, client, origin, sender: Some(sender) })
+        Ok(Answer { status: head.status, headers: head.headers, body, client, origin, line: Some(line) })
     }
 
     /// Sends a request over a connection and waits for the head of its answer.
-    async fn exchange(&self, url: &Url, request: http::Request<Body>) -> Result<Exchanged, ClientError> {
+    async fn exchange(
+        &self,
+        url: &Url,
+        request: http::Request<Body>,
+    ) -> Result<(http::Response<Incoming>, Line), ClientError> {
+        // Invariant: the semaphore is never closed. Whoever holds a slot gets on without another one of this client.
+        let slot = Arc::clone(&self.0.slots).acquire_owned().await.expect("an open semaphore");
         let mut sender = self.connection(url).await?;
         let response = self.within(sender.send_request(request)).await?.map_err(broken)?;
-        Ok((response, sender))
+        Ok((response, Line { sender, _slot: slot }))
     }
 
     async fn within<T>(&self, future: impl Future<Output = T>) -> Result<T, ClientError> {
@@ -245,19 +345,7 @@ impl Client {
                 return Ok(kept);
             }
         }
-        let host = url.host.trim_matches(['[', ']']).to_owned();
-        let connect = async {
-            let addresses = self.0.env.host().resolve(&host, url.port()).await?;
-            let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-            for address in addresses {
-                match self.0.env.host().connect(address).await {
-                    Ok(stream) => return self.secured(url, stream).await,
-                    Err(error) => failure = error,
-                }
-            }
-            Err(failure)
-        };
-        let stream = self.within(connect).await?.map_err(|e| ClientError::Connect(e.to_string()))?;
+        let stream = self.within(self.0.dialer.open(url)).await?.map_err(|e| ClientError::Connect(e.to_string()))?;
         let handshake = http1::Builder::new().max_headers(limits::HTTP_HEADERS_MAX).handshake(TokioIo::new(stream));
         let (mut sender, connection) = self.within(handshake).await?.map_err(broken)?;
         self.0.env.spawn(async move {
@@ -269,14 +357,6 @@ impl Client {
         Ok(sender)
     }
 
-    /// The stream, within TLS where the URL asks for it.
-    async fn secured(&self, url: &Url, stream: BoxStream) -> io::Result<BoxStream> {
-        match &self.0.tls {
-            Some(tls) if url.https => tls.connect(&url.host, stream).await,
-            _ => Ok(stream),
-        }
-    }
-
     fn idle(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Vec<SendRequest<Body>>>> {
         self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -284,7 +364,7 @@ impl Client {
     fn keep(&self, origin: String, sender: SendRequest<Body>) {
         let mut idle = self.idle();
         let kept = idle.entry(origin).or_default();
-        if kept.len() < limits::CLIENT_IDLE_CONNECTIONS && !sender.is_closed() {
+        if kept.len() < self.0.connections && !sender.is_closed() {
             kept.push(sender);
         }
     }
@@ -296,6 +376,11 @@ fn broken(error: hyper::Error) -> ClientError {
 }
 
 impl Answer {
+    /// What the server wants to be waited for before the next request.
+    fn retry_after(&self) -> Option<Duration> {
+        self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+    }
+
     /// The next piece of the body; `None` at its end, when the connection becomes free.
     ///
     /// # Errors
@@ -306,16 +391,16 @@ impl Answer {
                 return Ok(Some(data));
             }
         }
-        if let Some(sender) = self.sender.take() {
-            self.client.keep(std::mem::take(&mut self.origin), sender);
+        if let Some(line) = self.line.take() {
+            self.client.keep(std::mem::take(&mut self.origin), line.sender);
         }
         Ok(None)
     }
 
-    /// The whole body, of at most `limit_bytes`.
+    /// The whole body, of at most `limit_bytes`, out of its gzip where it is in one.
     ///
     /// # Errors
-    /// As [`Answer::next`], and [`ClientError::TooLarge`].
+    /// As [`Answer::next`], [`ClientError::TooLarge`], and [`ClientError::Garbled`] for gzip that is none.
     pub async fn bytes(mut self, limit_bytes: usize) -> Result<Bytes, ClientError> {
         let mut out = BytesMut::new();
         while let Some(piece) = self.next().await? {
@@ -324,6 +409,37 @@ impl Answer {
             }
             out.extend_from_slice(&piece);
         }
-        Ok(out.freeze())
+        match self.headers.get(CONTENT_ENCODING) {
+            Some(encoding) if encoding == "gzip" => unzipped(&out, limit_bytes),
+            _ => Ok(out.freeze()),
+        }
+    }
+}
+
+fn unzipped(gzip: &[u8], limit_bytes: usize) -> Result<Bytes, ClientError> {
+    let mut out = Vec::new();
+    let read = GzDecoder::new(gzip).take(limit_bytes as u64 + 1).read_to_end(&mut out);
+    match read {
+        Ok(bytes) if bytes > limit_bytes => Err(ClientError::TooLarge),
+        Ok(_) => Ok(out.into()),
+        Err(_) => Err(ClientError::Garbled),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn gzip_does_not_grow_beyond_the_limit() {
+        let mut zip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        zip.write_all(&[b' '; 10_000]).unwrap();
+        let zip = zip.finish().unwrap();
+        assert!(zip.len() < 1000);
+        assert_eq!(unzipped(&zip, 10_000).map(|bytes| bytes.len()), Ok(10_000));
+        assert_eq!(unzipped(&zip, 9_999), Err(ClientError::TooLarge));
+        assert_eq!(unzipped(&zip[..zip.len() / 2], 10_000), Err(ClientError::Garbled));
     }
 }

@@ -3,6 +3,7 @@
 pub mod address;
 pub mod client;
 pub mod codec;
+pub mod dial;
 pub mod hex;
 pub mod iso_time;
 pub mod tls;

@@ -1,9 +1,9 @@
 //! `_changes`: the feed of a database in its four forms (SPEC 'Changes feed').
 
-use super::changes_filter;
 use super::changes_query::{ChangesArgs, Filter};
 use super::document::open;
 use super::feed::{self, Delivery, Feed, Print, Waits, seq_json};
+use super::function_request::function_request;
 use super::shown::{Data, Piece, row_doc};
 use crate::coordinator::{ChangeRow, Changes, ChangesFilter, ChangesQuery, Database, RowDoc, Style};
 use crate::document::id::DocId;
@@ -59,9 +59,12 @@ async fn filter(
         Filter::None => Ok(ChangesFilter::None),
         Filter::Design => Ok(ChangesFilter::Design),
         Filter::DocIds(ids) => Ok(ChangesFilter::DocIds(ids.iter().map(|id| DocId::new(id)).collect())),
-        Filter::View(place) => changes_filter::view(db, place).await,
-        Filter::Function(place) => changes_filter::function(ctx, request, db, place, body).await,
-        Filter::Selector(args) => Ok(ChangesFilter::Rows(args.filter(&ctx.env, &ctx.collator))),
+        Filter::View(place) => Ok(db.view_filter(place).await?),
+        Filter::Function(place) => {
+            let req = function_request(ctx, request, db, None, body.cloned().map(Value::Object)).await?;
+            Ok(db.function_filter(place, req).await?)
+        }
+        Filter::Selector(args) => Ok(args.filter(&ctx.env, &ctx.collator)),
     }
 }
 

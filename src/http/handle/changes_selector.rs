@@ -1,13 +1,13 @@
-//! `_changes?filter=_selector`: the selector and the fields of a POST body, and the judge of rows.
+//! `_changes?filter=_selector`: the selector and the fields of a POST body.
 
 use std::sync::Arc;
 
-use crate::coordinator::{Candidate, ChangesError, RowDoc, RowFilter};
+use crate::coordinator::{ChangesFilter, RowDoc, selector_filter};
 use crate::document::collate::Collator;
-use crate::document::json::{JsonError, Object, Value};
+use crate::document::json::{Object, Value};
 use crate::document::selector::{Fields, Selector, SelectorError, document_value};
 use crate::http::problem::Problem;
-use crate::world::{BoxFuture, Env, Pool};
+use crate::world::Env;
 
 const DAMAGED: &str = "A stored document is damaged.";
 
@@ -39,8 +39,8 @@ impl SelectorArgs {
     }
 
     /// The filter for the coordinator.
-    pub fn filter(&self, env: &Env, collator: &Collator) -> Arc<dyn RowFilter> {
-        Arc::new(Judge { env: env.clone(), selector: Arc::clone(&self.selector), collator: collator.clone() })
+    pub fn filter(&self, env: &Env, collator: &Collator) -> ChangesFilter {
+        selector_filter(env, &self.selector, collator)
     }
 
     /// What is left of an included document, as JSON text; `None` when all of it is.
@@ -58,36 +58,6 @@ impl SelectorArgs {
         }
         Ok(Some(self.fields.cut(&document).to_vec()))
     }
-}
-
-/// Judges pages in the pool: a selector may hold expensive patterns, and reading a document takes time too.
-struct Judge {
-    env: Env,
-    selector: Arc<Selector>,
-    collator: Collator,
-}
-
-impl RowFilter for Judge {
-    fn pass<'a>(&'a self, page: &'a [Candidate]) -> BoxFuture<'a, Result<Vec<Vec<bool>>, ChangesError>> {
-        let (selector, collator) = (Arc::clone(&self.selector), self.collator.clone());
-        let page: Vec<Candidate> = page.to_vec();
-        Box::pin(async move {
-            let judged = self.env.blocking(Pool::Foreground, move || judge(&selector, &collator, &page)).await;
-            judged.map_err(|JsonError| ChangesError::Filter {
-                error: "internal_server_error".to_owned(),
-                reason: DAMAGED.to_owned(),
-            })
-        })
-    }
-}
-
-fn judge(selector: &Selector, collator: &Collator, page: &[Candidate]) -> Result<Vec<Vec<bool>>, JsonError> {
-    let leaves = |candidate: &Candidate| {
-        let id = candidate.id.as_str();
-        let judged = candidate.leaves.iter().map(|leaf| Ok(selector.matches(&document_value(id, leaf)?, collator)));
-        judged.collect::<Result<Vec<bool>, JsonError>>()
-    };
-    page.iter().map(leaves).collect()
 }
 
 #[cfg(test)]

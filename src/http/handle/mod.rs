@@ -15,7 +15,6 @@ pub mod attachment;
 pub mod bulk;
 mod bulk_get;
 pub mod changes;
-mod changes_filter;
 mod changes_query;
 mod changes_selector;
 mod cluster;

@@ -7,7 +7,7 @@ use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
 use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::replicate::documents::{DocumentState, is_replicator_database, without_credentials};
-use crate::replicate::{Event, Job, Origin};
+use crate::replicate::{Event, Job, Origin, State};
 use crate::wire::iso_time::iso_time;
 
 /// Documents that one request without `limit` is shown.
@@ -160,16 +160,16 @@ fn told(ctx: &Context, database: &str, id: &str, body: &Object) -> Object {
 fn active(ctx: &Context, job: &Job, out: &mut Object) {
     let health = job.health();
     let mut info = job.info();
-    if let Some(error) = health.error.filter(|_| health.crashing) {
+    if let Some(error) = health.error.filter(|_| health.state == State::Crashing) {
         info.push("error", error);
     }
     out.push("id", job.id.as_str());
     out.push("node", ctx.node_name.as_str());
     out.push("source", job.source.as_str());
     out.push("target", job.target.as_str());
-    out.push("source_proxy", Value::Null);
-    out.push("target_proxy", Value::Null);
-    out.push("state", if health.crashing { "crashing" } else { "running" });
+    out.push("source_proxy", text_or_null(job.source_proxy.as_deref()));
+    out.push("target_proxy", text_or_null(job.target_proxy.as_deref()));
+    out.push("state", health.state.name());
     out.push("error_count", health.errors);
     out.push("info", info);
     out.push("start_time", iso_time(job.started));
@@ -252,7 +252,7 @@ pub fn task(ctx: &Context, job: &Job) -> Object {
     out.push("source", job.source.as_str());
     out.push("target", job.target.as_str());
     out.push("continuous", job.continuous);
-    out.push("checkpoint_interval", job.checkpoint_interval_ms);
+    out.push("checkpoint_interval", job.checkpoint_interval.as_millis() as u64);
     out.push("started_on", job.started.as_secs());
     out.push("updated_on", job.progress().updated.max(job.started).as_secs());
     for (name, value) in job.info() {

@@ -1,0 +1,130 @@
+//! Filters of changes that look at documents: a function of a design document, a view's map, a selector.
+
+use std::sync::Arc;
+
+use crate::coordinator::changes::{Candidate, ChangesFilter, RowFilter};
+use crate::coordinator::database::Database;
+use crate::coordinator::design::DesignLookupError;
+use crate::coordinator::error::ChangesError;
+use crate::document::collate::Collator;
+use crate::document::id::DocId;
+use crate::document::json::JsonError;
+use crate::document::render::{RenderOptions, render};
+use crate::document::selector::{Selector, document_value};
+use crate::script::{Program, ScriptError, Scripts};
+use crate::world::{BoxFuture, Env, Pool};
+
+/// Why there is no filter of that name.
+#[derive(Debug)]
+pub enum FilterLookupError {
+    /// There is no such design document, or it cannot be read.
+    Design(DesignLookupError),
+    /// It has no such function.
+    Function(ScriptError),
+}
+
+impl Database {
+    /// What `filters.{name}` of a design document passes; `place` is `ddoc/name`. `req`: the JSON text of what the
+    /// function is told of the request.
+    ///
+    /// # Errors
+    /// [`FilterLookupError`]
+    pub async fn function_filter(&self, place: &str, req: Arc<str>) -> Result<ChangesFilter, FilterLookupError> {
+        let (program, name) = self.filter_program(place).await?;
+        program.filter(name).map_err(FilterLookupError::Function)?;
+        Ok(self.judged(program.clone(), Judge::Function { name: name.to_owned(), req }))
+    }
+
+    /// What `views.{name}.map` of a design document emits something for; `place` is `ddoc/name`.
+    ///
+    /// # Errors
+    /// [`FilterLookupError`]
+    pub async fn view_filter(&self, place: &str) -> Result<ChangesFilter, FilterLookupError> {
+        let (program, name) = self.filter_program(place).await?;
+        let source = program.map(name).map_err(FilterLookupError::Function)?.to_owned();
+        Ok(self.judged(program, Judge::Map { source }))
+    }
+
+    async fn filter_program<'p>(&self, place: &'p str) -> Result<(Program, &'p str), FilterLookupError> {
+        let (design, name) = place.split_once('/').unwrap_or((place, ""));
+        let program = self.program(&DocId::new(&format!("_design/{design}"))).await;
+        Ok((program.map_err(FilterLookupError::Design)?, name))
+    }
+
+    fn judged(&self, program: Program, judge: Judge) -> ChangesFilter {
+        ChangesFilter::Rows(Arc::new(ByFunction { scripts: self.scripts().clone(), program, judge }))
+    }
+}
+
+struct ByFunction {
+    scripts: Scripts,
+    program: Program,
+    judge: Judge,
+}
+
+enum Judge {
+    Function { name: String, req: Arc<str> },
+    Map { source: String },
+}
+
+impl ByFunction {
+    async fn judge(&self, page: &[Candidate]) -> Result<Vec<Vec<bool>>, ChangesError> {
+        let text = |candidate: &Candidate, at: usize| {
+            let text = render(candidate.id.as_str(), &candidate.leaves[at], &RenderOptions::default());
+            String::from_utf8_lossy(&text).into_owned()
+        };
+        let leaves = page.iter().flat_map(|c| (0..c.leaves.len()).map(move |at| text(c, at)));
+        let docs: Vec<String> = leaves.collect();
+        let passed = match &self.judge {
+            Judge::Function { name, req } => self.scripts.filter(&self.program, name, req, docs).await,
+            Judge::Map { source } => {
+                let rows = self.scripts.map(&self.program, &[source], docs).await;
+                rows.map(|docs| docs.iter().map(|lists| lists.iter().any(|rows| !rows.is_empty())).collect())
+            }
+        };
+        let mut passed = passed.map_err(ChangesError::Script)?.into_iter();
+        Ok(page.iter().map(|candidate| passed.by_ref().take(candidate.leaves.len()).collect()).collect())
+    }
+}
+
+impl RowFilter for ByFunction {
+    fn pass<'a>(&'a self, page: &'a [Candidate]) -> BoxFuture<'a, Result<Vec<Vec<bool>>, ChangesError>> {
+        Box::pin(self.judge(page))
+    }
+}
+
+/// What a selector matches.
+pub fn selector_filter(env: &Env, selector: &Arc<Selector>, collator: &Collator) -> ChangesFilter {
+    let (selector, collator) = (Arc::clone(selector), collator.clone());
+    ChangesFilter::Rows(Arc::new(BySelector { env: env.clone(), selector, collator }))
+}
+
+/// Judges pages in the pool: a selector may hold expensive patterns, and reading a document takes time too.
+struct BySelector {
+    env: Env,
+    selector: Arc<Selector>,
+    collator: Collator,
+}
+
+impl RowFilter for BySelector {
+    fn pass<'a>(&'a self, page: &'a [Candidate]) -> BoxFuture<'a, Result<Vec<Vec<bool>>, ChangesError>> {
+        let (selector, collator) = (Arc::clone(&self.selector), self.collator.clone());
+        let page: Vec<Candidate> = page.to_vec();
+        Box::pin(async move {
+            let judged = self.env.blocking(Pool::Foreground, move || matches(&selector, &collator, &page)).await;
+            judged.map_err(|JsonError| ChangesError::Filter {
+                error: "internal_server_error".to_owned(),
+                reason: "A stored document is damaged.".to_owned(),
+            })
+        })
+    }
+}
+
+fn matches(selector: &Selector, collator: &Collator, page: &[Candidate]) -> Result<Vec<Vec<bool>>, JsonError> {
+    let leaves = |candidate: &Candidate| {
+        let id = candidate.id.as_str();
+        let judged = candidate.leaves.iter().map(|leaf| Ok(selector.matches(&document_value(id, leaf)?, collator)));
+        judged.collect::<Result<Vec<bool>, JsonError>>()
+    };
+    page.iter().map(leaves).collect()
+}

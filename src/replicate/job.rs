@@ -1,0 +1,234 @@
+//! One replication of this node: what it is, how it fares, and the loop that drives it through failures and turns.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::engine::Run;
+use super::error::{ReplicateError, Result};
+use super::progress::{Progress, Track};
+use super::turns::{Ending, Turns};
+use crate::config::Config;
+use crate::document::json::{Object, Value};
+use crate::limits;
+use crate::observe::metrics::Counter;
+
+/// What happened to a replication.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// `added`, `started`, `stopped`, `crashed`.
+    pub kind: &'static str,
+    /// Since the Unix epoch.
+    pub at: Duration,
+    /// Why it crashed.
+    pub reason: Option<String>,
+}
+
+/// The document that asked for a replication.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Origin {
+    /// Its database.
+    pub database: String,
+    /// Its id.
+    pub doc_id: String,
+}
+
+/// What a replication is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// It waits for its turn.
+    #[default]
+    Pending,
+    /// It runs.
+    Running,
+    /// It waits after a failure before it is tried again.
+    Crashing,
+}
+
+impl State {
+    /// As CouchDB names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Pending => "pending",
+            State::Running => "running",
+            State::Crashing => "crashing",
+        }
+    }
+}
+
+/// How a replication fares.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// What it is doing.
+    pub state: State,
+    /// Failures one after the other, without a long run between.
+    pub errors: u64,
+    /// The last of them.
+    pub error: Option<String>,
+}
+
+/// A replication of this node.
+pub struct Job {
+    /// Its id.
+    pub id: String,
+    /// Counts the jobs of this node.
+    pub number: u64,
+    /// Where from, without credentials.
+    pub source: String,
+    /// Where to, without credentials.
+    pub target: String,
+    /// By way of which server the source is reached, without credentials.
+    pub source_proxy: Option<String>,
+    /// By way of which server the target is reached, without credentials.
+    pub target_proxy: Option<String>,
+    /// Who started it.
+    pub user: Option<String>,
+    /// The document that asked for it, if one did.
+    pub origin: Option<Origin>,
+    /// Whether it goes on when all is copied.
+    pub continuous: bool,
+    /// How often it writes checkpoints.
+    pub checkpoint_interval: Duration,
+    /// When it was started, since the Unix epoch.
+    pub started: Duration,
+    pub(super) track: Arc<Track>,
+    pub(super) events: Mutex<Vec<Event>>,
+    pub(super) health: Mutex<Health>,
+    pub(super) cancel: watch::Sender<bool>,
+    pub(super) outcome: watch::Sender<Option<Result<Object>>>,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Job {
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        self.track.read()
+    }
+
+    /// How long the target has lacked something, at most.
+    pub fn lag(&self) -> Duration {
+        self.track.lag()
+    }
+
+    /// What happened to it, newest first.
+    pub fn events(&self) -> Vec<Event> {
+        lock(&self.events).iter().rev().cloned().collect()
+    }
+
+    /// How it fares.
+    pub fn health(&self) -> Health {
+        lock(&self.health).clone()
+    }
+
+    /// The counters, named as tasks, jobs and documents name them. What the target refused is listed when there is any.
+    pub fn info(&self) -> Object {
+        let progress = self.progress();
+        let counters = progress.counters;
+        let seq = |seq: Option<Value>| match seq {
+            None | Some(Value::Int(0)) => Value::from("0"),
+            Some(seq) => seq,
+        };
+        let mut out = Object::new();
+        out.push("revisions_checked", counters.missing_checked);
+        out.push("missing_revisions_found", counters.missing_found);
+        out.push("docs_read", counters.docs_read);
+        out.push("docs_written", counters.docs_written);
+        out.push("changes_pending", progress.pending.map_or(Value::Null, Value::from));
+        out.push("doc_write_failures", counters.doc_write_failures);
+        out.push("bulk_get_docs", counters.bulk_get_docs);
+        out.push("bulk_get_attempts", counters.bulk_get_attempts);
+        out.push("checkpointed_source_seq", seq(progress.checkpointed_seq));
+        out.push("source_seq", seq(progress.source_seq));
+        out.push("through_seq", seq(progress.through_seq));
+        if !progress.refused.is_empty() {
+            out.push("refused_docs", progress.refused.iter().map(|refusal| refusal.told()).collect::<Vec<_>>());
+        }
+        out
+    }
+
+    pub(super) fn add_event(&self, config: &Config, kind: &'static str, at: Duration, reason: Option<String>) {
+        let most = config.u64("replicator", "max_history", limits::REPLICATION_EVENTS);
+        let most = usize::try_from(most).unwrap_or(usize::MAX).clamp(1, limits::REPLICATION_EVENTS_MAX);
+        let mut events = lock(&self.events);
+        let over = (events.len() + 1).saturating_sub(most);
+        events.drain(..over);
+        events.push(Event { kind, at, reason });
+    }
+
+    /// Waits for its end.
+    pub(super) async fn ended(&self) -> Result<Object> {
+        let mut outcome = self.outcome.subscribe();
+        match outcome.wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone().unwrap_or(Err(ReplicateError::Cancelled)),
+            Err(_) => Err(ReplicateError::Cancelled),
+        }
+    }
+
+    /// Whether it is tried again after a failure.
+    fn lasts(&self) -> bool {
+        self.continuous || self.origin.is_some()
+    }
+}
+
+/// What became of one turn of a job.
+enum Turned {
+    Done(Result<Object>),
+    MadeWay,
+}
+
+/// Runs a job until it ends, turn by turn.
+pub(super) async fn work(job: &Job, run: &Run, turns: &Arc<Turns>, config: &Config) -> Result<Object> {
+    let event = |kind, reason| job.add_event(config, kind, run.env.wall(), reason);
+    loop {
+        lock(&job.health).state = State::Pending;
+        let mut turn = turns.next(job.number).await;
+        lock(&job.health).state = State::Running;
+        event("started", None);
+        let begun = run.env.now();
+        let turned = tokio::select! {
+            biased;
+            ending = turn.over() => match ending {
+                Ending::MakeWay => Turned::MadeWay,
+                Ending::Stalled => Turned::Done(Err(stalled())),
+            },
+            outcome = run.run() => Turned::Done(outcome),
+        };
+        drop(turn);
+        let error = match turned {
+            Turned::MadeWay => {
+                event("stopped", None);
+                continue;
+            }
+            Turned::Done(Ok(answer)) => return Ok(answer),
+            Turned::Done(Err(error)) => error,
+        };
+        run.env.metrics().count(Counter::ReplicationsCrashed);
+        if !job.lasts() {
+            return Err(error);
+        }
+        tracing::warn!(id = job.id, error = error.text(), "a replication failed and is tried again");
+        event("crashed", Some(error.text()));
+        let pause = fail(job, error, run.env.now().since(begun));
+        run.env.sleep(pause).await;
+    }
+}
+
+fn stalled() -> ReplicateError {
+    let reason = format!("Nothing moved for {} seconds.", limits::REPLICATION_STALL.as_secs());
+    ReplicateError::failed("stalled", reason)
+}
+
+/// Notes a failure after a run of some length, and tells how long to pause: twice as long after each, unless it ran well
+/// for long.
+fn fail(job: &Job, error: ReplicateError, ran: Duration) -> Duration {
+    let longest = Duration::from_millis(limits::REPLICATION_BACKOFF_MAX_MS);
+    let mut health = lock(&job.health);
+    let errors = if ran > longest { 1 } else { health.errors + 1 };
+    *health = Health { state: State::Crashing, errors, error: Some(error.text()) };
+    let doublings = u32::try_from(errors - 1).unwrap_or(u32::MAX).min(16);
+    (Duration::from_millis(limits::REPLICATION_BACKOFF_MS) * (1 << doublings)).min(longest)
+}

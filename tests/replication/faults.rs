@@ -1,0 +1,215 @@
+//! Replication with a server that fails in every way that servers fail (`scripted`).
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::scripted::{Fault, Peer};
+use crate::served::{Answer, Served};
+
+fn node() -> Served {
+    Served::start(&["replicator/connection_timeout=1000"])
+}
+
+fn pull(served: &Served, peer: &Peer, more: &str) -> Answer {
+    let order = format!(r#"{{"source":"{}","target":"copy","create_target":true{more}}}"#, peer.url);
+    served.ask("adm:pass", "POST", "/_replicate", &order)
+}
+
+fn push(served: &Served, peer: &Peer, more: &str) -> Answer {
+    let order = format!(r#"{{"source":"here","target":"{}"{more}}}"#, peer.url);
+    served.ask("adm:pass", "POST", "/_replicate", &order)
+}
+
+/// A database `here` with so many documents.
+fn fill(served: &Served, count: usize) {
+    served.must("PUT", "/here", "");
+    let docs: Vec<Value> = (0..count).map(|n| json!({"_id": format!("h{n}"), "n": n})).collect();
+    served.must("POST", "/here/_bulk_docs", &json!({ "docs": docs }).to_string());
+}
+
+fn session(answer: &Answer) -> Value {
+    answer.json()["history"][0].clone()
+}
+
+fn end(served: Served) {
+    served.runtime.block_on(served.node.stop());
+}
+
+#[test]
+fn failures_that_pass_are_sat_out() {
+    let (served, peer) = (node(), Peer::with_docs(20));
+    peer.fail("GET ", Fault::Close);
+    peer.fail("GET _local/", Fault::Status(503, "service_unavailable"));
+    peer.fail("GET _changes", Fault::Cut);
+    peer.fail("GET _changes", Fault::Slow(Duration::from_secs(2)));
+    peer.fail("POST _bulk_get", Fault::With(429, "Retry-After", "1".to_owned()));
+    peer.fail("POST _bulk_get", Fault::Garbled);
+    peer.fail("POST _bulk_get", Fault::Status(500, "internal_server_error"));
+    peer.fail("PUT _local/", Fault::Close);
+    let answer = pull(&served, &peer, "");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let session = session(&answer);
+    assert_eq!([&session["docs_written"], &session["doc_write_failures"]], [20, 0]);
+    assert_eq!(peer.unused(), 0);
+    assert_eq!(pull(&served, &peer, "").json()["no_changes"], true);
+    end(served);
+}
+
+#[test]
+fn a_failure_that_stays_ends_a_one_shot_replication_with_its_reason() {
+    let (served, peer) = (node(), Peer::with_docs(1));
+    let more = r#","retries_per_request":1"#;
+    for (fault, status, error) in [
+        (Fault::Status(401, "unauthorized"), 401, "unauthorized"),
+        (Fault::Status(403, "forbidden"), 401, "unauthorized"),
+        (Fault::Status(404, "not_found"), 500, "db_not_found"),
+    ] {
+        peer.fail("GET ", fault);
+        let answer = pull(&served, &peer, more);
+        assert_eq!((answer.status, answer.json()["error"].as_str()), (status, Some(error)), "{answer:?}");
+    }
+    let with_name = peer.url.replace("http://", "http://ann:secret@");
+    peer.fail("GET ", Fault::Status(401, "unauthorized"));
+    let order = format!(r#"{{"source":"{with_name}","target":"copy"{more}}}"#);
+    let answer = served.ask("adm:pass", "POST", "/_replicate", &order);
+    assert_eq!(answer.json()["error"], "replication_auth_error");
+    assert!(!answer.body.contains("secret"), "{answer:?}");
+    // One more than it is repeated.
+    peer.fail("GET _changes", Fault::Status(500, "badmatch"));
+    peer.fail("GET _changes", Fault::Status(500, "badmatch"));
+    let answer = pull(&served, &peer, more);
+    assert_eq!((answer.status, answer.json()["error"].as_str()), (500, Some("badmatch")), "{answer:?}");
+    assert_eq!(session(&pull(&served, &peer, more))["docs_written"], 1);
+    end(served);
+}
+
+#[test]
+fn servers_without_bulk_get_are_asked_document_by_document() {
+    for status in [404, 405, 501] {
+        let (served, peer) = (node(), Peer::with_docs(5));
+        peer.fail("POST _bulk_get", Fault::Status(status, "not_there"));
+        let session = session(&pull(&served, &peer, ""));
+        assert_eq!([&session["docs_written"], &session["bulk_get_docs"]], [5, 0], "{status}");
+        assert_eq!(peer.asked("POST _bulk_get"), 1);
+        end(served);
+    }
+    let (served, peer) = (node(), Peer::with_docs(5));
+    assert_eq!(session(&pull(&served, &peer, r#","use_bulk_get":false"#))["docs_written"], 5);
+    assert_eq!(peer.asked("POST _bulk_get"), 0);
+    end(served);
+}
+
+/// A server that answers one document of many with an error of its own must not lose it for us.
+#[test]
+fn a_document_that_failed_within_bulk_get_is_asked_for_again() {
+    let (served, peer) = (node(), Peer::with_docs(2));
+    let failed = json!({"error": {"id": "d0", "rev": "1-a", "error": "internal_error", "reason": "timeout"}});
+    let found = json!({"ok": {"_id": "d1", "_rev": "1-a", "_revisions": {"start": 1, "ids": ["a"]}}});
+    let body = json!({"results": [{"id": "d0", "docs": [failed]}, {"id": "d1", "docs": [found]}]});
+    peer.fail("POST _bulk_get", Fault::Body(body));
+    assert_eq!(session(&pull(&served, &peer, ""))["docs_written"], 2);
+    assert_eq!(peer.asked("GET d0"), 1);
+    // One that the source keeps back is counted, and the others come.
+    peer.state().docs.push(json!({"_id": "d2", "_rev": "1-a"}));
+    peer.fail("POST _bulk_get", Fault::Status(404, "not_found"));
+    peer.fail("GET d2", Fault::Status(403, "forbidden"));
+    let later = session(&pull(&served, &peer, ""));
+    assert_eq!([&later["docs_written"], &later["doc_write_failures"]], [2, 1]);
+    end(served);
+}
+
+#[test]
+fn what_the_target_will_not_take_is_counted_and_holds_up_nothing() {
+    let (served, peer) = (node(), Peer::start());
+    fill(&served, 8);
+    // Too much at once, then still, then one document that is too large by itself, and one that is refused.
+    (0..4).for_each(|_| peer.fail("POST _bulk_docs", Fault::Status(413, "too_large")));
+    let answer = push(&served, &peer, "");
+    let one = session(&answer);
+    assert_eq!([&one["docs_written"], &one["doc_write_failures"]], [7, 1], "{answer:?}");
+    served.must("PUT", "/here/more", "{}");
+    let refused = json!([{"id": "more", "error": "forbidden", "reason": "not this one"}]);
+    peer.fail("POST _bulk_docs", Fault::Body(refused));
+    assert_eq!(session(&push(&served, &peer, ""))["doc_write_failures"], 2);
+    end(served);
+}
+
+#[test]
+fn redirects_are_followed_and_credentials_stay_with_their_server() {
+    let (served, peer, moved) = (node(), Peer::start(), Peer::with_docs(3));
+    let to = |below: &str| format!("{}{below}", moved.url);
+    let with_name = peer.url.replace("http://", "http://ann:secret@");
+    peer.state().docs = moved.state().docs.clone();
+    peer.fail("GET _changes", Fault::With(307, "Location", to("/_changes?since=0&limit=500")));
+    peer.fail("POST _bulk_get", Fault::With(301, "Location", to("/_bulk_get?revs=true")));
+    let order = format!(r#"{{"source":"{with_name}","target":"copy","create_target":true}}"#);
+    let answer = served.ask("adm:pass", "POST", "/_replicate", &order);
+    assert_eq!(session(&answer)["docs_written"], 3, "{answer:?}");
+    assert!(peer.state().log.iter().all(|asked| asked.headers.contains_key("authorization")));
+    assert_eq!(moved.asked("POST _bulk_get"), 1);
+    assert!(moved.state().log.iter().all(|asked| !asked.headers.contains_key("authorization")));
+    // Round and round.
+    (0..12).for_each(|_| peer.fail("GET ", Fault::With(302, "Location", "/db".to_owned())));
+    let answer = served.ask("adm:pass", "POST", "/_replicate", &order);
+    assert!(answer.status == 500 && answer.body.contains("redirect"), "{answer:?}");
+    end(served);
+}
+
+#[test]
+fn attachments_that_break_off_are_sent_again_and_wrong_ones_refused() {
+    let (served, peer) = (node(), Peer::start());
+    let stub =
+        |digest: &str| json!({"content_type": "text/plain", "revpos": 1, "digest": digest, "length": 5, "stub": true});
+    {
+        let mut state = peer.state();
+        let good = stub("md5-XUFAKrxLKna5cZ2REBfFkg==");
+        let bad = stub("md5-AAAAAAAAAAAAAAAAAAAAAA==");
+        state.docs = vec![
+            json!({"_id": "good", "_rev": "1-a", "_attachments": {"t": good}}),
+            json!({"_id": "bad", "_rev": "1-a", "_attachments": {"t": bad}}),
+        ];
+        state.attachments = [("good/t", "hello"), ("bad/t", "hello")].map(|(p, t)| (p.to_owned(), t.into())).into();
+    }
+    peer.fail("GET good/t", Fault::Cut);
+    let first = pull(&served, &peer, "");
+    assert_eq!(peer.unused(), 0);
+    let session = session(&first);
+    assert_eq!([&session["docs_written"], &session["doc_write_failures"]], [1, 1], "{first:?}");
+    assert_eq!(served.must("GET", "/copy/good/t", "").body, "hello");
+    // On the way out: the request breaks off and is sent again.
+    served.must("PUT", "/here", "");
+    let inline = r#"{"_attachments":{"t":{"content_type":"application/x-none","data":"aGVsbG8="}}}"#;
+    served.must("PUT", "/here/out", inline);
+    peer.fail("PUT out", Fault::Close);
+    let answer = push(&served, &peer, "");
+    assert_eq!(answer.json()["history"][0]["docs_written"], 1, "{answer:?}");
+    let sent = String::from_utf8_lossy(&peer.state().attachments["out"]).into_owned();
+    assert!(sent.contains("\r\n\r\nhello\r\n--"), "{sent}");
+    end(served);
+}
+
+/// What was written to the database before it was deleted is not with the one that has its name now.
+#[test]
+fn a_target_that_is_made_anew_is_filled_again() {
+    let (served, peer) = (node(), Peer::start());
+    fill(&served, 3);
+    let more = r#","continuous":true,"checkpoint_interval":1"#;
+    assert_eq!(push(&served, &peer, more).status, 202);
+    let wait = |what: &str, done: &dyn Fn() -> bool| {
+        let until = std::time::Instant::now() + Duration::from_secs(60);
+        while !done() {
+            assert!(std::time::Instant::now() < until, "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait("the first documents and a checkpoint", &|| peer.asked("PUT _local/") > 0 && peer.state().docs.len() == 3);
+    peer.make_anew();
+    served.must("PUT", "/here/late", "{}");
+    wait("all documents, in the new database", &|| peer.state().docs.len() == 4);
+    let jobs = served.must("GET", "/_scheduler/jobs", "").json();
+    let crashed = jobs["jobs"][0]["history"].as_array().unwrap().iter().find(|event| event["type"] == "crashed");
+    let reason = crashed.expect("a crash")["reason"].as_str().unwrap_or_default().to_owned();
+    assert!(reason.contains("made anew"), "{reason}");
+    end(served);
+}
