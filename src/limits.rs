@@ -474,12 +474,12 @@ pub const REPLICATION_HEARTBEATS: u32 = 3;
 pub const REPLICATION_JOBS_MAX: usize = 20_000;
 /// Default of `replicator/max_jobs`: how many of them run at once. One that waits for news costs some kilobytes.
 pub const REPLICATION_RUNNING_MAX: u64 = 20_000;
-/// Default of `replicator/interval` in milliseconds, as in CouchDB: how often jobs that wait for a turn are looked after.
+/// Default of `replicator/interval` in milliseconds, as in CouchDB: how often jobs are looked after.
 pub const REPLICATION_INTERVAL_MS: u64 = 60_000;
 /// Default of `replicator/max_churn`, as in CouchDB: jobs that make way for others in one interval.
 pub const REPLICATION_CHURN: u64 = 20;
-/// Time without any progress after which a job that is not waiting for news is begun anew: ten times the longest silence
-/// of a peer.
+/// Time without any progress after which a job that is not waiting for news is begun anew: ten times the longest
+/// silence of a peer.
 pub const REPLICATION_STALL: Duration = Duration::from_secs(300);
 /// First pause of a continuous replication that failed, in milliseconds; doubled each time.
 pub const REPLICATION_BACKOFF_MS: u64 = 5_000;

@@ -1,4 +1,4 @@
-//! One replication at work: changes are read, what the target lacks of them is copied (`copy`), checkpoints are written.
+//! One replication at work: changes are read, what the target lacks is copied (`copy`), checkpoints are written.
 //!
 //! Some batches of changes are worked on at once; how far the source was read counts only in their order, so a
 //! checkpoint never covers a change that is not on the target. Memory is bounded by the batches at work.
@@ -270,8 +270,8 @@ impl Run {
         Ok(())
     }
 
-    /// Writes a checkpoint over the revision `rev`. One that is not there any more says that its database was made anew,
-    /// one of another session that another run is at work: then this one ends, and the next finds out where it is.
+    /// Writes a checkpoint over the revision `rev`. One that is not there any more says that its database was made
+    /// anew, one of another session that another run is at work: this one ends, and the next finds out where it is.
     async fn put_log(&self, peer: &Peer, rev: Option<&str>, log: &Object) -> Result<String> {
         let id = &self.checkpoint_id;
         let conflict = match peer.local_put(id, rev, log).await {

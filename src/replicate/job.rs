@@ -222,8 +222,8 @@ fn stalled() -> ReplicateError {
     ReplicateError::failed("stalled", reason)
 }
 
-/// Notes a failure after a run of some length, and tells how long to pause: twice as long after each, unless it ran well
-/// for long.
+/// Notes a failure after a run of some length, and tells how long to pause: twice as long after each, unless it ran
+/// well for long.
 fn fail(job: &Job, error: ReplicateError, ran: Duration) -> Duration {
     let longest = Duration::from_millis(limits::REPLICATION_BACKOFF_MAX_MS);
     let mut health = lock(&job.health);

@@ -1,8 +1,8 @@
 //! The replications that run on this node: started, listed, cancelled.
 //!
-//! They live in memory and end with the node; `job` drives each. A continuous one that fails is tried again with growing
-//! pauses, and so is any that a document asked for (`documents`); another one-shot one answers its failure to who waits
-//! for it.
+//! They live in memory and end with the node; `job` drives each. A continuous one that fails is tried again with
+//! growing pauses, and so is any that a document asked for (`documents`); another one-shot one answers its failure to
+//! who waits for it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

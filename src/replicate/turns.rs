@@ -81,9 +81,13 @@ impl Turns {
         given.await.expect("a turn")
     }
 
+    fn most(&self) -> u64 {
+        self.config.u64("replicator", "max_jobs", limits::REPLICATION_RUNNING_MAX).max(1)
+    }
+
     /// Gives turns to those that wait, as long as there are some.
     fn admit(self: &Arc<Self>) {
-        let most = self.config.u64("replicator", "max_jobs", limits::REPLICATION_RUNNING_MAX).max(1);
+        let most = self.most();
         loop {
             let (turn, give) = {
                 let mut state = self.lock();
@@ -100,12 +104,13 @@ impl Turns {
         }
     }
 
-    /// Lets some of the jobs that `may_stop` make way for those that wait, and those that came in excess of a lower number.
+    /// Lets some of the jobs that `may_stop` make way for those that wait, or that are too many by now.
     pub fn rotate(self: &Arc<Self>, may_stop: impl Fn(u64) -> bool) {
         let churn = self.config.u64("replicator", "max_churn", limits::REPLICATION_CHURN);
         {
             let mut state = self.lock();
-            let wanted = churn.min(state.waiting.len() as u64);
+            let excess = (state.running.len() as u64).saturating_sub(self.most());
+            let wanted = churn.min(state.waiting.len() as u64 + excess);
             let mut longest: Vec<(Instant, u64)> = state.running.iter().map(|(n, turn)| (turn.since, *n)).collect();
             longest.sort_unstable();
             let longest: Vec<u64> = longest.into_iter().map(|(_, number)| number).filter(|n| may_stop(*n)).collect();

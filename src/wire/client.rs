@@ -222,8 +222,8 @@ impl Client {
         }
     }
 
-    /// As [`Client::call`], with an answer of at most `limit_bytes` that `take` reads; one that breaks off, or that `take`
-    /// finds broken, is asked for again, too.
+    /// As [`Client::call`], with an answer of at most `limit_bytes` that `take` reads; one that breaks off, or that
+    /// `take` finds broken, is asked for again, too.
     ///
     /// # Errors
     /// The last failure, [`ClientError::TooLarge`].

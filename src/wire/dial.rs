@@ -1,4 +1,4 @@
-//! Connections to other servers for the HTTP client: straight or by way of a proxy, within TLS where the URL asks for it.
+//! Connections to other servers for the HTTP client: straight or by way of a proxy, within TLS for `https`.
 //!
 //! The caller brings the timeout.
 
@@ -102,8 +102,8 @@ impl Dialer {
         !url.https || self.tls.is_some()
     }
 
-    /// What a request to `url` must say to the proxy itself: it names the whole URL, and carries this credential. `None`
-    /// where no proxy reads the request.
+    /// What a request to `url` must say to the proxy itself: it names the whole URL, and carries this credential.
+    /// `None` where no proxy reads the request.
     pub fn told_to_proxy(&self, url: &Url) -> Option<Option<String>> {
         let proxy = self.proxy.as_ref().filter(|proxy| proxy.speech == Speech::Http && !url.https)?;
         Some(proxy.authorization())
