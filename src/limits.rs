@@ -598,3 +598,28 @@ pub const CATALOGUE_PAGE: usize = 10_000;
 pub const REMOTE_UPLOADS: usize = 1024;
 /// Time after which an upload of another node that does not go on is given up.
 pub const UPLOAD_IDLE: Duration = Duration::from_secs(120);
+
+// ---- splitting ranges and moving copies ----
+
+/// Documents that a split copies in one commit: edits wait for no more.
+pub const SPLIT_PAGE_DOCS: usize = 100;
+/// Changes that may be left for the commit that ends a split; the node's edits wait for it.
+pub const SPLIT_LAST_DOCS: usize = 100;
+/// Time that a request waits for the new map of a database whose copies moved.
+pub const MAP_WAIT: Duration = Duration::from_secs(10);
+/// Times that a request is sent anew because copies moved meanwhile.
+pub const MAP_ATTEMPTS: usize = 8;
+/// Time for which the old copy of a split range stays at least: lists under way read it.
+pub const SPLIT_GRACE: Duration = Duration::from_secs(30);
+/// Time after which it goes even though somebody still reads it.
+pub const SPLIT_GRACE_MAX: Duration = Duration::from_secs(600);
+/// Time between two looks at whether it is read.
+pub const SPLIT_LOOK: Duration = Duration::from_secs(1);
+/// Longest pause before a map is proposed again after another proposer was first, in milliseconds.
+pub const BALLOT_PAUSE_MS: u64 = 100;
+/// Jobs that a node keeps, finished ones too; as CouchDB's `[reshard] max_jobs`.
+pub const RESHARD_JOBS: usize = 48;
+/// Ranges that a node fills heirs of at one time.
+pub const RESHARD_AT_ONCE: usize = 2;
+/// Time between two looks at whether the other nodes have filled their heirs.
+pub const RESHARD_LOOK: Duration = Duration::from_millis(200);

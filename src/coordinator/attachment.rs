@@ -126,7 +126,7 @@ impl Database {
     /// An upload to a copy of the range of `id`, and the node that it is on: this one where it holds a copy, else the
     /// one that will judge.
     pub(super) async fn stage(&self, id: &DocId, mode: StageMode) -> Result<(CopyWriter, Arc<str>), ShardError> {
-        let range = self.map.index_of(id);
+        let range = self.map().index_of(id);
         if let Some(own) = self.own_copy(range).await? {
             return Ok((CopyWriter::Own(Box::new(own.shard.stage(mode))), Arc::clone(&self.context.node)));
         }
@@ -238,7 +238,7 @@ impl Database {
         staged: Staged,
         options: WriteOptions,
     ) -> Result<WriteDone, WriteError> {
-        if self.map.partitioned {
+        if self.map().partitioned {
             crate::document::id::partition_of(id.as_str())?;
         }
         let base = self.base_of(id, rev.as_ref()).await?;

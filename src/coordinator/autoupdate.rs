@@ -91,7 +91,7 @@ impl Database {
             if program.body().get("autoupdate").and_then(Value::as_bool) == Some(false) {
                 continue;
             }
-            for (name, definition) in Definition::all(program.body(), self.map.partitioned) {
+            for (name, definition) in Definition::all(program.body(), self.map().partitioned) {
                 let view = self.view_of(program, Arc::new(definition));
                 let update = |range: usize| {
                     let view = &view;
@@ -102,7 +102,7 @@ impl Database {
                         }
                     }
                 };
-                if let Err(error) = try_join_all((0..self.map.q as usize).map(update)).await {
+                if let Err(error) = try_join_all(self.ranges().into_iter().map(update)).await {
                     tracing::debug!(database = self.name, view = name, %error, "a view was not brought up to date");
                 }
             }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use flate2::write::MultiGzDecoder;
 
 use crate::coordinator::message::blobs_of;
+use crate::coordinator::range_copy::CopyBlobReader;
 use crate::coordinator::remote::RemoteCopy;
 use crate::document::render::{Attachment, Encoding};
 use crate::limits;
@@ -109,12 +110,30 @@ async fn is_there(copy: &ShardCopy, attachment: &Attachment) -> bool {
     copy.blob_reader(attachment, ReadAs::Stored, Some((0, 1))).next().await.is_ok()
 }
 
+/// Brings an attachment from one copy of this node to another that may lack it.
+pub(super) async fn carry(
+    from: &ShardCopy,
+    to: &ShardCopy,
+    attachment: &Attachment,
+) -> Result<Option<Hold>, ShardError> {
+    if is_there(to, attachment).await {
+        return Ok(None);
+    }
+    let reader = CopyBlobReader::Own(from.blob_reader(attachment, ReadAs::Stored, None));
+    bring(to, attachment, reader).await.map(Some)
+}
+
 async fn pull_one(copy: &ShardCopy, attachment: &Attachment, source: &RemoteCopy) -> Result<Hold, ShardError> {
+    let reader = RemoteBlob::new(source, attachment, ReadAs::Stored, None);
+    bring(copy, attachment, CopyBlobReader::Remote(Box::new(reader))).await
+}
+
+/// Stages what a reader of stored bytes gives.
+async fn bring(copy: &ShardCopy, attachment: &Attachment, mut reader: CopyBlobReader) -> Result<Hold, ShardError> {
     let mode = match attachment.encoding {
         Encoding::Identity => StageMode::Plain,
         Encoding::Gzip => StageMode::AlreadyGzip,
     };
-    let mut reader = RemoteBlob::new(source, attachment, ReadAs::Stored, None);
     let mut writer = copy.stage(mode);
     while let Some(piece) = reader.next().await? {
         writer.write(piece).await?;

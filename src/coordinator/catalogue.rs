@@ -18,6 +18,7 @@ use crate::coordinator::database::Database;
 use crate::coordinator::epoch::NodeEpochs;
 use crate::coordinator::error::DatabaseError;
 use crate::coordinator::events::{DatabaseEvent, EventKind};
+use crate::coordinator::maps;
 use crate::coordinator::message::Created;
 use crate::coordinator::names;
 use crate::coordinator::peers::{Alone, Peers};
@@ -79,7 +80,7 @@ pub struct NamesQuery {
 
 impl Context {
     /// Drops the shards that deleted databases left. Should it fail, the next deletion or start takes it up.
-    async fn drop_shards(&self) {
+    pub(super) async fn drop_shards(&self) {
         if let Err(error) = self.try_drop_shards().await {
             tracing::warn!(%error, "the bytes of a deleted database stay for now");
         }
@@ -147,6 +148,7 @@ impl Coordinator {
         shard::resume_drops(&coordinator.context.storage).await?;
         let resumed = Arc::clone(&coordinator.context);
         coordinator.context.env.spawn(async move { resumed.drop_shards().await });
+        coordinator.let_go_of_split();
         if system_databases {
             for name in ["_replicator", "_users"] {
                 match coordinator.create_database(name, CreateOptions::default()).await {
@@ -159,6 +161,7 @@ impl Coordinator {
         coordinator.keep_views();
         coordinator.watch_room();
         coordinator.keep_compacting();
+        coordinator.keep_resharding().await?;
         coordinator.join_cluster();
         Ok(coordinator)
     }
@@ -167,6 +170,17 @@ impl Coordinator {
     pub async fn close(&self) {
         if let Err(error) = self.context.epochs.close(&self.context.storage).await {
             tracing::warn!(%error, "the next start of this node begins a new epoch");
+        }
+    }
+
+    /// Drops the shards of ranges that were split before the node stopped.
+    fn let_go_of_split(&self) {
+        for (name, known) in self.all_known() {
+            for range in maps::left_over(&known.placed()) {
+                if let Ok(database) = self.database(&name) {
+                    self.context.env.spawn(async move { database.let_go(range, std::time::Duration::ZERO).await });
+                }
+            }
         }
     }
 
@@ -225,11 +239,7 @@ impl Coordinator {
         other: Option<String>,
     ) -> Result<Created, DatabaseError> {
         let own = &*self.context.node;
-        let holds = |range: usize| match &record.by_range {
-            Some(by_range) => by_range[range].iter().any(|node| node == own),
-            None => true,
-        };
-        let held: Vec<bool> = (0..record.q as usize).map(holds).collect();
+        let held: Vec<bool> = (0..record.shards.len()).map(|range| record.holds(range, own)).collect();
         // Numbers taken for a creation that then fails are never used; there are enough.
         // Invariant: the name was checked when the record was drafted; records of older versions have none.
         let engine = record.engine.as_deref().and_then(ShardEngine::by_name).unwrap_or_default();
@@ -293,6 +303,11 @@ impl Coordinator {
             engine: Some(self.engine(options.engine.as_deref())?.name().to_owned()),
             shards: vec![0; q as usize],
             by_range: (nodes.len() > 1).then_some(by_range),
+            version: 0,
+            moved: 0,
+            splits: Vec::new(),
+            moves: Vec::new(),
+            heirs: Vec::new(),
             created_s: self.context.env.wall().as_secs(),
             settings: Settings { security, ..Settings::default() },
         })
@@ -337,9 +352,7 @@ impl Coordinator {
             if has_others {
                 view.put(record::tomb_key(&own_name, &record.instance), Vec::new());
             }
-            for shard in record.shards.iter().filter(|shard| **shard != 0) {
-                view.put(record::drop_key(*shard), Vec::new());
-            }
+            record.all_shards().for_each(|shard| view.put(record::drop_key(shard), Vec::new()));
             view.after_commit(move || {
                 forget(&this.cache, &own_name);
                 this.context.events.add(&own_name, EventKind::Deleted);

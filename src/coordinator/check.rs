@@ -47,13 +47,15 @@ pub async fn check(storage: &Storage) -> Result<CheckReport, StorageError> {
             let mut owned = BTreeSet::new();
             for (name, record) in databases(view, &mut report) {
                 report.databases += 1;
-                for (range, shard) in record.shards.iter().enumerate() {
-                    if !owned.insert(*shard) {
+                for shard in record.all_shards() {
+                    if !owned.insert(shard) {
                         report.findings.push(format!("database {name:?}: shard {shard} belongs to another one, too"));
                         continue;
                     }
-                    let checked = shard::check(view, &blobs, ShardId(*shard));
-                    take_in(&mut report, &format!("database {name:?}, range {range}, shard {shard}"), checked);
+                    let checked = shard::check(view, &blobs, ShardId(shard));
+                    let range = record.shards.iter().position(|own| *own == shard);
+                    let range = range.map_or_else(|| "half of a range".to_owned(), |range| format!("range {range}"));
+                    take_in(&mut report, &format!("database {name:?}, {range}, shard {shard}"), checked);
                 }
             }
             strangers(view, &owned, &mut report);
@@ -65,9 +67,9 @@ pub async fn check(storage: &Storage) -> Result<CheckReport, StorageError> {
 /// Shards of an older version are brought to the present one, as a node does when it first needs them.
 async fn upgrade(storage: &Storage) -> Result<(), StorageError> {
     let records = storage.read_on(Pool::Background, |view| Ok(databases(view, &mut CheckReport::default()))).await?;
-    for shard in records.iter().flat_map(|(_, record)| &record.shards) {
+    for shard in records.iter().flat_map(|(_, record)| record.all_shards()) {
         // What is damaged is found and told later.
-        if let Err(ShardError::Storage(error @ StorageError::Io(_))) = ShardCopy::open(storage, ShardId(*shard)).await {
+        if let Err(ShardError::Storage(error @ StorageError::Io(_))) = ShardCopy::open(storage, ShardId(shard)).await {
             return Err(error);
         }
     }

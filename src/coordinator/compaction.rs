@@ -81,7 +81,7 @@ impl Database {
 
     async fn try_compact_ranges(&self, due: Option<Thresholds>) -> Result<usize, ShardError> {
         let mut done = 0;
-        for index in 0..self.map.q as usize {
+        for index in self.ranges() {
             let Some(copy) = self.own_copy(index).await? else { continue };
             let copy = &copy.shard;
             if let Some(thresholds) = due
@@ -103,7 +103,7 @@ impl Database {
 
     /// Has the other nodes begin to compact their copies.
     async fn compact_elsewhere(&self) {
-        for index in 0..self.map.q as usize {
+        for index in self.ranges() {
             for copy in self.judges(index).await.unwrap_or_default() {
                 if let RangeCopy::Remote(copy) = copy
                     && let Err(error) = copy.compact().await

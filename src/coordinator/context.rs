@@ -12,6 +12,7 @@ use crate::coordinator::epoch::NodeEpochs;
 use crate::coordinator::events::Events;
 use crate::coordinator::message::{CatalogueCall, NodeState, encode};
 use crate::coordinator::peers::{CallError, Peers, Service, Urgency};
+use crate::coordinator::reshard::Jobs;
 use crate::coordinator::uploads::Uploads;
 use crate::index::Indexes;
 use crate::limits;
@@ -58,6 +59,8 @@ pub(super) struct Context {
     pub pouring: Mutex<()>,
     /// Tells that there are such databases.
     pub missing: Notify,
+    /// The jobs of this node that split ranges.
+    pub jobs: Jobs,
 }
 
 impl Context {
@@ -93,6 +96,7 @@ impl Context {
             met: BlockingMutex::default(),
             pouring: Mutex::default(),
             missing: Notify::new(),
+            jobs: Jobs::default(),
             env,
             config,
             storage,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 
 use crate::coordinator::database::Database;
-use crate::coordinator::epoch::Epochs;
 use crate::coordinator::events::EventKind;
 use crate::coordinator::range_copy::{OwnCopy, RangeCopy, is_away};
 use crate::coordinator::remote::RemoteCopy;
@@ -15,29 +14,37 @@ impl Database {
     /// The nodes that hold a range, in the order in which they are to judge edits: that of the map, begun elsewhere for
     /// each range, so that the work is spread.
     pub(super) fn nodes_of(&self, index: usize) -> Vec<Arc<str>> {
-        let nodes = self.known.nodes(index, &self.context.node);
+        let nodes = self.layout().placed.nodes(index, &self.context.node);
         (0..nodes.len()).map(|at| Arc::clone(&nodes[(at + index) % nodes.len()])).collect()
     }
 
     /// How many copies a range has.
     pub(super) fn copies_of(&self, index: usize) -> usize {
-        self.known.nodes(index, &self.context.node).len()
+        self.layout().placed.nodes(index, &self.context.node).len()
     }
 
     /// Whether this node holds the only copy of a range: nobody else is to be asked.
     pub(super) fn is_alone(&self, index: usize) -> bool {
-        self.copies_of(index) == 1 && self.known.shard(index).is_some()
+        let layout = self.layout();
+        layout.placed.nodes(index, &self.context.node).len() == 1
+            && layout.placed.shard(index).is_some()
+            && layout.placed.move_of(index).is_none()
     }
 
     /// This node's copy of a range, opened if it is not; `None` when it holds none.
-    pub(super) async fn own_copy(&self, index: usize) -> Result<Option<&OwnCopy>, ShardError> {
-        let Some(shard) = self.known.shard(index) else { return Ok(None) };
+    ///
+    /// # Errors
+    /// [`ShardError::Moved`] for a range that was split long ago.
+    pub(super) async fn own_copy(&self, index: usize) -> Result<Option<OwnCopy>, ShardError> {
+        let layout = self.layout();
+        let Some(shard) = layout.placed.shard(index) else {
+            return if layout.map.is_live(index) { Ok(None) } else { Err(ShardError::Moved) };
+        };
         let open = || async {
             let shard = ShardCopy::open_with(&self.context.storage, ShardId(shard), self.tell_updates()).await?;
-            let epochs = Arc::new(Epochs::open(&shard, &self.context.epochs).await?);
-            Ok::<OwnCopy, ShardError>(OwnCopy { shard, epochs })
+            OwnCopy::of(shard, &self.context.epochs).await
         };
-        let copy = self.own[index].get_or_try_init(open).await?;
+        let copy = layout.cell(index).get_or_try_init(open).await?.clone();
         // A deletion that came while it was being opened did not find it to close it.
         if self.is_gone() {
             copy.shard.close();
@@ -47,18 +54,18 @@ impl Database {
     }
 
     /// This node's copy of a range, for tools that work on the data of one node.
-    pub(super) async fn own_shard(&self, index: usize) -> Result<&ShardCopy, ShardError> {
+    pub(super) async fn own_shard(&self, index: usize) -> Result<ShardCopy, ShardError> {
         let none = || ShardError::NoCopy { copies: self.copies_of(index) };
-        self.own_copy(index).await?.map(|copy| &copy.shard).ok_or_else(none)
+        self.own_copy(index).await?.map(|copy| copy.shard).ok_or_else(none)
     }
 
     /// This node's copies of all ranges, in ring order; fails where it holds none of one.
-    pub(super) async fn own_shards(&self) -> Result<Vec<&ShardCopy>, ShardError> {
-        try_join_all((0..self.own.len()).map(|index| self.own_shard(index))).await
+    pub(super) async fn own_shards(&self) -> Result<Vec<ShardCopy>, ShardError> {
+        try_join_all(self.ranges().into_iter().map(|index| self.own_shard(index))).await
     }
 
     /// Adds an event for every change of a document, whoever waits for it; none behind that of the deletion.
-    fn tell_updates(&self) -> OnChange {
+    pub(super) fn tell_updates(&self) -> OnChange {
         let (name, context, gone) = (self.name.clone(), Arc::clone(&self.context), self.gone.clone());
         Box::new(move || {
             if !*gone.borrow() {
@@ -72,7 +79,7 @@ impl Database {
         match *node == self.context.node {
             false => Ok(RangeCopy::Remote(RemoteCopy::new(&self.target, index, node))),
             true => match self.own_copy(index).await? {
-                Some(copy) => Ok(RangeCopy::Own(copy.clone())),
+                Some(copy) => Ok(RangeCopy::Own(copy)),
                 None => Err(ShardError::Away("this node holds no copy".to_owned())),
             },
         }
@@ -101,7 +108,7 @@ impl Database {
     /// unless it has been away and others have not.
     pub(super) async fn readers(&self, index: usize) -> Result<Vec<RangeCopy>, ShardError> {
         if self.is_alone(index) && !self.context.is_in_maintenance() {
-            return Ok(self.own_copy(index).await?.map(|copy| RangeCopy::Own(copy.clone())).into_iter().collect());
+            return Ok(self.own_copy(index).await?.map(RangeCopy::Own).into_iter().collect());
         }
         let mut copies = self.judges(index).await?;
         let own = copies.iter().position(|copy| copy.node().is_none());
@@ -126,7 +133,7 @@ impl Database {
 
     /// One copy of each range to read from, in ring order.
     pub(super) async fn all_copies(&self) -> Result<Vec<RangeCopy>, ShardError> {
-        try_join_all((0..self.own.len()).map(|index| self.copy_of(index))).await
+        try_join_all(self.ranges().into_iter().map(|index| self.copy_of(index))).await
     }
 
     /// Does something on one copy of a range, on the next one where a copy fails.

@@ -1,18 +1,20 @@
 //! The handle of one database: its ranges and what is known about it as a whole.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use tokio::sync::{OnceCell, watch};
+use tokio::sync::{Mutex as AsyncMutex, OnceCell, watch};
 
 use crate::coordinator::catalogue::Context;
 use crate::coordinator::design::Designs;
 use crate::coordinator::error::{ReadError, SettingError};
+use crate::coordinator::layout::Layout;
 use crate::coordinator::message::Standing;
 use crate::coordinator::quorum::majority;
-use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
+use crate::coordinator::range_copy::RangeCopy;
 use crate::coordinator::record::Known;
 use crate::coordinator::remote::Target;
 use crate::coordinator::scan::DocSource;
@@ -20,6 +22,7 @@ use crate::coordinator::seq::{Seq, SeqEntry};
 use crate::coordinator::settings::Part;
 use crate::coordinator::shard_map::{Range, ShardMap};
 use crate::coordinator::span::Span;
+use crate::coordinator::split::Halves;
 use crate::document::id::DocId;
 use crate::document::json::Object;
 use crate::document::security;
@@ -29,12 +32,16 @@ use crate::shard::{ShardInfo, Summary};
 pub struct Database {
     /// Its name.
     pub name: String,
-    /// How it is cut into ranges.
-    pub map: ShardMap,
     pub(super) known: Arc<Known>,
     pub(super) context: Arc<Context>,
-    /// This node's copy of each range that it holds one of; opened when it is first needed.
-    pub(super) own: Box<[OnceCell<OwnCopy>]>,
+    // A blocking lock: held for a copy only, never across an await.
+    pub(super) layout: RwLock<Arc<Layout>>,
+    /// Tells of a new layout: its version, and how many ranges were ever made.
+    pub(super) moved: watch::Sender<(u64, usize)>,
+    /// Heirs of ranges that are being split. A blocking lock, as above.
+    halves: Mutex<BTreeMap<usize, Arc<OnceCell<Halves>>>>,
+    /// Held while the copies here go over to another map.
+    pub(super) following: AsyncMutex<()>,
     /// How calls to copies on other nodes name it.
     pub(super) target: Arc<Target>,
     /// Whether the database was deleted.
@@ -104,19 +111,25 @@ pub struct PartitionInfo {
 
 impl Database {
     pub(super) fn new(name: &str, known: Arc<Known>, context: Arc<Context>) -> Database {
-        let map = ShardMap { q: known.q, n: known.n, partitioned: known.partitioned };
-        let own = known.shards.iter().map(|_| OnceCell::new()).collect();
-        let (instance, owned_name) = (known.instance.clone(), name.to_owned());
-        let target = Arc::new(Target { context: Arc::clone(&context), name: owned_name, instance });
+        let layout = Layout::of(&known);
+        let moved = watch::Sender::new((layout.placed.version, layout.map.numbers()));
+        let (layout, owned_name) = (RwLock::new(Arc::new(layout)), name.to_owned());
+        let target = Arc::new(Target { context: Arc::clone(&context), name: owned_name, known: Arc::clone(&known) });
         let compactions = AtomicU32::new(0);
         let (gone, designs) = (watch::Sender::new(false), Designs::default());
-        Database { name: name.to_owned(), map, known, context, own, target, gone, compactions, designs }
+        let (halves, following) = (Mutex::default(), AsyncMutex::default());
+        let name = name.to_owned();
+        Database { name, known, context, layout, moved, halves, following, target, gone, compactions, designs }
     }
 
     /// Ends all that reads or writes it; its shards are about to be dropped.
     pub(super) fn mark_gone(&self) {
         self.gone.send_replace(true);
-        self.own.iter().filter_map(OnceCell::get).for_each(|copy| copy.shard.close());
+        self.layout().opened().for_each(|copy| copy.shard.close());
+    }
+
+    pub(super) fn halves(&self) -> MutexGuard<'_, BTreeMap<usize, Arc<OnceCell<Halves>>>> {
+        self.halves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the database was deleted.
@@ -130,35 +143,31 @@ impl Database {
 
     /// Whether no edit is queued and nobody reads; asked by the only holder of the handle.
     pub(super) fn is_idle(&self) -> bool {
-        self.own.iter().filter_map(OnceCell::get).all(|copy| copy.shard.is_idle())
-    }
-
-    /// The sequence of one position in each range, in ring order.
-    pub(super) fn seq_at(&self, standings: impl IntoIterator<Item = Standing>) -> Seq {
-        Seq(self.map.ranges().into_iter().zip(standings).map(|(range, standing)| entry(range, standing)).collect())
+        self.layout().opened().all(|copy| copy.shard.is_idle())
     }
 
     /// See [`DatabaseInfo`]. Sums over one copy of each range.
     pub async fn info(&self) -> Result<DatabaseInfo, ReadError> {
-        let info = |index| self.on_one(index, |copy| async move { copy.info().await });
+        let map = self.map();
+        let info = |index: &usize| self.on_one(*index, |copy| async move { copy.info().await });
         let (infos, standings): (Vec<ShardInfo>, Vec<Standing>) =
-            try_join_all((0..self.own.len()).map(info)).await?.into_iter().unzip();
+            try_join_all(map.live().iter().map(info)).await?.into_iter().unzip();
         let sum = |pick: fn(&ShardInfo) -> u64| infos.iter().map(pick).sum();
-        let majority = majority(self.map.n);
+        let majority = majority(map.n);
         let purges = infos.iter().zip(&standings).map(|(i, at)| Standing { position: i.purge_seq, ..*at });
         Ok(DatabaseInfo {
             doc_count: sum(|i| i.doc_count),
             doc_del_count: sum(|i| i.doc_del_count),
-            update_seq: self.seq_at(standings.iter().copied()).to_string(),
-            purge_seq: self.seq_at(purges).to_string(),
+            update_seq: seq_at(&map, standings.iter().copied()).to_string(),
+            purge_seq: seq_at(&map, purges).to_string(),
             sizes: Sizes {
                 active: sum(|i| i.sizes.active),
                 external: sum(|i| i.sizes.external),
                 file: sum(|i| i.sizes.file),
             },
             compact_running: self.compactions.load(Ordering::Relaxed) > 0,
-            partitioned: self.map.partitioned,
-            cluster: ClusterInfo { q: self.map.q, n: self.map.n, w: majority, r: majority },
+            partitioned: map.partitioned,
+            cluster: ClusterInfo { q: map.q() as u32, n: map.n, w: majority, r: majority },
         })
     }
 
@@ -166,14 +175,14 @@ impl Database {
     pub async fn partition_info(&self, partition: &str) -> Result<PartitionInfo, ReadError> {
         let span = &Span::of(&DocSource::Partition(partition.to_owned()));
         let summary = |copy: RangeCopy| async move { copy.summary(span.low.clone(), span.high.clone()).await };
-        let summary = self.on_one(self.map.index_of_partition(partition), summary).await?;
+        let summary = self.on_one(self.map().index_of_partition(partition), summary).await?;
         let Summary { live: doc_count, deleted: doc_del_count, active, external, .. } = summary;
         Ok(PartitionInfo { doc_count, doc_del_count, active, external })
     }
 
     /// The index of the range of a document.
     pub fn range_of(&self, id: &DocId) -> usize {
-        self.map.index_of(id)
+        self.map().index_of(id)
     }
 
     /// Tells apart databases that have the same name one after the other.
@@ -218,19 +227,25 @@ impl Database {
 
     /// The ranges with the names of the nodes that hold them, for `_shards`.
     pub fn shards(&self) -> Vec<(String, Vec<String>)> {
-        let ranges = self.map.ranges().into_iter().enumerate();
-        ranges.map(|(index, range)| (range.to_string(), self.node_names(index))).collect()
+        let map = self.map();
+        map.live().iter().map(|index| (map.range(*index).to_string(), self.node_names(*index))).collect()
     }
 
     /// The range of one document with the names of its nodes, for `_shards/{docid}`.
     pub fn shard_of(&self, id: &DocId) -> (String, Vec<String>) {
-        let index = self.map.index_of(id);
-        (self.map.ranges()[index].to_string(), self.node_names(index))
+        let map = self.map();
+        let index = map.index_of(id);
+        (map.range(index).to_string(), self.node_names(index))
     }
 
     fn node_names(&self, index: usize) -> Vec<String> {
-        self.known.nodes(index, &self.context.node).iter().map(|node| node.to_string()).collect()
+        self.layout().placed.nodes(index, &self.context.node).iter().map(|node| node.to_string()).collect()
     }
+}
+
+/// The sequence of one position in each range, in ring order.
+pub(super) fn seq_at(map: &ShardMap, standings: impl IntoIterator<Item = Standing>) -> Seq {
+    Seq(map.live().iter().zip(standings).map(|(index, standing)| entry(map.range(*index), standing)).collect())
 }
 
 /// The entry of a range in a sequence.

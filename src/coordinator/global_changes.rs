@@ -100,7 +100,7 @@ impl Database {
         let body = Arc::new(PreparedBody::new(&Object::new()));
         let mut by_range: BTreeMap<usize, Vec<Edit>> = BTreeMap::new();
         for (id, found) in ids.iter().zip(self.fetch_many(wants, None).await?) {
-            by_range.entry(self.map.index_of(id)).or_default().push(edit(id, found, &body));
+            by_range.entry(self.map().index_of(id)).or_default().push(edit(id, found, &body));
         }
         let (options, own) =
             (&WriteOptions { caller: Arc::new(Caller::node()), ..WriteOptions::default() }, &self.context.node);

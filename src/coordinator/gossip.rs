@@ -17,7 +17,7 @@ use crate::coordinator::error::DatabaseError;
 use crate::coordinator::message::{CatalogueCall, Created, DatabaseMap, EntryName, decode, encode};
 use crate::coordinator::peers::{Answer, CallError, Urgency};
 use crate::coordinator::quorum::{Written, majority};
-use crate::coordinator::record::{self, Known, Record};
+use crate::coordinator::record::{self, Known, MapRecord, Record};
 use crate::limits;
 use crate::shard::ShardError;
 use crate::storage::{Direction, KeyRange, View};
@@ -44,7 +44,7 @@ fn beats(record: &Record, other: &Known) -> bool {
 
 /// What the settings and places of a database are told apart by.
 fn digest_of(record: &Record) -> [u8; 16] {
-    let hash = blake3::hash(&encode(&(&record.by_range, &record.settings.stamps)));
+    let hash = blake3::hash(&encode(&(record.places(), &record.settings.stamps)));
     // Invariant: a hash has 32 bytes.
     hash.as_bytes()[..16].try_into().expect("sixteen bytes")
 }
@@ -73,6 +73,8 @@ impl Coordinator {
                 context.pull_soon(&name);
                 encode(&())
             }
+            CatalogueCall::Ballot(call) => encode(&self.vote(*call).await?),
+            CatalogueCall::Jobs(call) => encode(&self.serve_jobs(call).await?),
         })
     }
 
@@ -91,6 +93,7 @@ impl Coordinator {
             let done = match self.known(name) {
                 None => self.install(name, record.clone(), None).await?,
                 Some(known) if known.instance == record.instance => {
+                    self.follow_later(name, &known, record.places());
                     self.adopt_settings(name, record).await?;
                     return Ok(Created::Done);
                 }
@@ -107,6 +110,21 @@ impl Coordinator {
                 return Ok(done);
             }
         }
+    }
+
+    /// Goes over to a map that another node told of, in the background: dividing copies may take long.
+    fn follow_later(&self, name: &str, known: &Known, places: MapRecord) {
+        let Ok(database) = self.database(name) else { return };
+        if places.version <= known.placed().version || database.instance() != known.instance {
+            return;
+        }
+        self.env().spawn(async move {
+            match database.follow(places).await {
+                Ok(()) => database.context.pull_soon(&database.name),
+                Err(ShardError::Dropped) => {}
+                Err(error) => tracing::warn!(database = database.name, %error, "this node does not follow a map yet"),
+            }
+        });
     }
 
     async fn adopt_settings(&self, name: &str, record: Record) -> Result<(), DatabaseError> {

@@ -7,6 +7,7 @@ use crate::coordinator::error::{ReadError, WriteError};
 use crate::coordinator::quorum::{Tally, Written, copies_to_ask, majority};
 use crate::coordinator::range_copy::RangeCopy;
 use crate::document::id::DocId;
+use crate::limits;
 use crate::shard::{LocalDocument, LocalRegister, ShardError, Stamp};
 
 impl RangeCopy {
@@ -39,7 +40,23 @@ impl Database {
         document: Option<LocalDocument>,
         w: Option<u32>,
     ) -> Result<(Written, u32), WriteError> {
-        let range = self.map.index_of(id);
+        for _ in 1..limits::MAP_ATTEMPTS {
+            let layout = self.layout();
+            match self.try_set_local(layout.map.index_of(id), id, document.clone(), w).await {
+                Err(WriteError::Unavailable(ShardError::Moved)) => self.moved_from(&layout).await,
+                done => return done,
+            }
+        }
+        self.try_set_local(self.map().index_of(id), id, document, w).await
+    }
+
+    async fn try_set_local(
+        &self,
+        range: usize,
+        id: &DocId,
+        document: Option<LocalDocument>,
+        w: Option<u32>,
+    ) -> Result<(Written, u32), WriteError> {
         let (copies, by) = (self.copies_of(range), self.context.tag);
         let mut failed = WriteError::Unavailable(ShardError::NoCopy { copies });
         for copy in self.judges(range).await? {
@@ -51,6 +68,7 @@ impl Database {
                     return self.spread_local(range, first, (id, register), w).await;
                 }
                 Err(ShardError::Dropped) => return Err(WriteError::DatabaseGone),
+                Err(ShardError::Moved) => return Err(ShardError::Moved.into()),
                 Err(ShardError::Silent(_)) => failed = WriteError::Unknown,
                 Err(error) => tracing::debug!(%error, "a copy was passed over"),
             }
@@ -70,7 +88,7 @@ impl Database {
         let mut register = register;
         let mut first = Some(first);
         loop {
-            let mut tally = Tally::new(self.copies_of(range) as u32, w.unwrap_or_else(|| majority(self.map.n)));
+            let mut tally = Tally::new(self.copies_of(range) as u32, w.unwrap_or_else(|| majority(self.map().n)));
             if first.is_some() {
                 tally.done();
             }
@@ -112,9 +130,9 @@ impl Database {
 
     /// Reads a local document from `r` copies: the one with the highest stamp. Copies that had another get it.
     pub(super) async fn get_local(&self, id: &DocId, r: Option<u32>) -> Result<Option<LocalDocument>, ReadError> {
-        let range = self.map.index_of(id);
+        let range = self.map().index_of(id);
         let copies = self.readers(range).await?;
-        let ask = copies_to_ask(r, self.map.n, self.copies_of(range));
+        let ask = copies_to_ask(r, self.map().n, self.copies_of(range));
         let mut found: Vec<(RangeCopy, Option<LocalRegister>)> = Vec::new();
         let mut failed = ShardError::NoCopy { copies: self.copies_of(range) };
         for copy in copies {

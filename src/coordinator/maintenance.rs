@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::join_all;
 
 use crate::coordinator::copies::no_answer;
 use crate::coordinator::database::Database;
@@ -70,19 +70,34 @@ impl Database {
         if asked.iter().map(|(_, revs)| revs.len()).sum::<usize>() > limits::PURGE_REVISIONS_MAX {
             return Err(SettingError::TooManyRevisions);
         }
-        let mut by_range: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for (at, (id, _)) in asked.iter().enumerate() {
-            by_range.entry(self.map.index_of(id)).or_default().push(at);
+        let mut removed: BTreeMap<usize, Vec<Revision>> = BTreeMap::new();
+        let mut written = Written::Quorum;
+        let mut left: Vec<usize> = (0..asked.len()).collect();
+        for attempt in 1..=limits::MAP_ATTEMPTS {
+            let layout = self.layout();
+            let mut by_range: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+            for at in left.drain(..) {
+                by_range.entry(layout.map.index_of(&asked[at].0)).or_default().push(at);
+            }
+            let purge_range = |(range, places): (usize, Vec<usize>)| {
+                let items = places.iter().map(|at| asked[*at].clone()).collect();
+                async move { (places, self.purge_range(range, items).await) }
+            };
+            for (places, done) in join_all(by_range.into_iter().map(purge_range)).await {
+                match done {
+                    Ok((revs, reached)) => {
+                        removed.extend(places.into_iter().zip(revs));
+                        written = written.min(reached);
+                    }
+                    Err(ShardError::Moved) if attempt < limits::MAP_ATTEMPTS => left.extend(places),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            if left.is_empty() {
+                break;
+            }
+            self.moved_from(&layout).await;
         }
-        let asked = &asked;
-        let purge_range = |(range, places): (usize, Vec<usize>)| async move {
-            let items = places.iter().map(|at| asked[*at].clone()).collect();
-            let (removed, written) = self.purge_range(range, items).await?;
-            Ok::<_, ShardError>((places.into_iter().zip(removed).collect::<Vec<_>>(), written))
-        };
-        let done = try_join_all(by_range.into_iter().map(purge_range)).await?;
-        let written = done.iter().map(|(_, written)| *written).min().unwrap_or(Written::Quorum);
-        let removed: BTreeMap<usize, Vec<Revision>> = done.into_iter().flat_map(|(removed, _)| removed).collect();
         let removed = asked.iter().zip(removed.into_values()).map(|((id, _), revs)| (id.clone(), revs)).collect();
         Ok((removed, written))
     }
@@ -95,7 +110,7 @@ impl Database {
     ) -> Result<(Vec<Vec<Revision>>, Written), ShardError> {
         let copies = self.judges(range).await?;
         let count = self.copies_of(range);
-        let mut tally = Tally::new(count as u32, majority(self.map.n));
+        let mut tally = Tally::new(count as u32, majority(self.map().n));
         for _ in copies.len()..count {
             tally.refused();
             self.context.missed(&self.name);
@@ -112,7 +127,8 @@ impl Database {
                     if is_away(&error) {
                         self.context.missed(&self.name);
                     }
-                    failed = if error == ShardError::Dropped { error } else { no_answer(failed, error) };
+                    let is_last_word = matches!(error, ShardError::Dropped | ShardError::Moved);
+                    failed = if is_last_word { error } else { no_answer(failed, error) };
                     tally.silent();
                 }
             }

@@ -11,7 +11,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::coordinator::error::WriteError;
-use crate::coordinator::record::Record;
+use crate::coordinator::record::{MapRecord, Record};
+use crate::coordinator::reshard::JobCall;
 use crate::coordinator::seq::SeqEntry;
 use crate::coordinator::validate::Caller;
 use crate::document::draft::PreparedBody;
@@ -31,7 +32,10 @@ pub(super) struct CopyCall {
     pub db: String,
     /// Which of the databases that had this name.
     pub instance: String,
-    /// The range, by its place in the ring.
+    /// The version of the map that the caller knows.
+    #[serde(default)]
+    pub version: u64,
+    /// The number of the range.
     pub range: u32,
     /// The same for a call that is sent twice, different for any two others of a node.
     pub id: u64,
@@ -205,6 +209,8 @@ pub(super) enum ViewOp {
 pub(super) enum WireError {
     /// The node would not do it: it does not hold the copy, or is in another epoch.
     Away(String),
+    /// The documents are elsewhere now.
+    Moved,
     /// The disk is nearly full.
     NoRoom,
     /// The disk failed, and nothing was done.
@@ -276,6 +282,7 @@ impl From<ShardError> for WireError {
             }
             ShardError::Commit(CommitError::Unknown) | ShardError::Silent(_) => WireError::Unknown,
             ShardError::Commit(CommitError::Stopped) => WireError::Storage(CommitError::Stopped.to_string()),
+            ShardError::Moved => WireError::Moved,
             ShardError::Dropped | ShardError::Away(_) | ShardError::NoCopy { .. } => WireError::Away(error.to_string()),
         }
     }
@@ -285,6 +292,7 @@ impl From<WireError> for ShardError {
     fn from(error: WireError) -> ShardError {
         match error {
             WireError::Away(why) => ShardError::Away(why),
+            WireError::Moved => ShardError::Moved,
             WireError::NoRoom => ShardError::Storage(StorageError::NoRoom),
             WireError::Storage(why) => ShardError::Storage(StorageError::Io(why)),
             WireError::Unknown => ShardError::Silent("its outcome is unknown".to_owned()),
@@ -337,6 +345,43 @@ pub(super) enum CatalogueCall {
     Maps(Vec<String>),
     /// `()`: a copy here may have missed something of the database.
     Pull(String),
+    /// `Vote`: about the map of a database, see `consensus`.
+    Ballot(Box<BallotCall>),
+    /// `JobAnswer`: about jobs on this node, see `reshard`.
+    Jobs(JobCall),
+}
+
+/// The number of a proposal: of two the higher one counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Ballot {
+    pub counter: u64,
+    /// Tells proposers apart.
+    pub by: u64,
+}
+
+/// A proposer's question about the next map of a database.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct BallotCall {
+    pub name: String,
+    pub instance: String,
+    pub ballot: Ballot,
+    /// The version that is to be decided.
+    pub version: u64,
+    /// The map to accept; `None`: only a promise is asked for.
+    pub places: Option<MapRecord>,
+}
+
+/// What a node answers to a [`BallotCall`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Vote {
+    /// Promised, or accepted. Carries what was accepted before with the highest ballot.
+    Yes { accepted: Option<(Ballot, MapRecord)> },
+    /// A higher ballot was promised to somebody else.
+    No { promised: Ballot },
+    /// The version is decided: this is the map.
+    Decided(MapRecord),
+    /// There is no such database here.
+    Unknown,
 }
 
 /// A database as all nodes know it.
@@ -415,7 +460,7 @@ mod tests {
         let read: Vec<Result<Judged, Refusal>> = decode(&encode(&judged)).unwrap();
         assert_eq!(format!("{read:?}"), format!("{judged:?}"));
         let op = CopyOp::Fetch(vec![(DocId::new("a"), Want::Revision(rev("3-x"))), (DocId::new("b"), Want::Tree)]);
-        let call = CopyCall { db: "d".into(), instance: "i".into(), range: 3, id: 9, op };
+        let call = CopyCall { db: "d".into(), instance: "i".into(), version: 1, range: 3, id: 9, op };
         let read: CopyCall = decode(&encode(&call)).unwrap();
         assert_eq!(format!("{read:?}"), format!("{call:?}"));
         assert!(decode::<CopyCall>(b"\x93junk").is_err());

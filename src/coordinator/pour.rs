@@ -45,9 +45,7 @@ impl Coordinator {
             }
             let job = move |view: &mut WriteView<'_>| {
                 view.delete(key);
-                for shard in record.shards.iter().filter(|shard| **shard != 0) {
-                    view.put(record::drop_key(*shard), Vec::new());
-                }
+                record.all_shards().for_each(|shard| view.put(record::drop_key(shard), Vec::new()));
                 Ok(Ok::<(), ShardError>(()))
             };
             self.context().storage.committer().submit(job).await.map_err(ShardError::from)??;

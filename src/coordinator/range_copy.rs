@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use crate::coordinator::blob_stream::RemoteBlob;
-use crate::coordinator::epoch::Epochs;
+use crate::coordinator::epoch::{Epochs, NodeEpochs};
 use crate::coordinator::message::{Standing, ViewCall, ViewOp};
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::seq::SeqEntry;
@@ -28,14 +28,19 @@ use crate::shard::{
     ChangesPage, Fetched, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo, ShardCopy, ShardError, ShardInfo,
     Sift, SiftPage, Summary, Want,
 };
-use crate::storage::{BlobReader, BlobWriter, Direction, ReadAs, StageMode};
+use crate::storage::{BlobReader, BlobWriter, Direction, ReadAs, StageMode, StorageError};
 
 /// A copy on this node.
 #[derive(Clone, Debug)]
 pub(super) struct OwnCopy {
     pub shard: ShardCopy,
     pub epochs: Arc<Epochs>,
+    /// The shard that its positions are counted from: its own, or the one that it was split off.
+    pub origin: u64,
 }
+
+/// The value of a copy that names its origin.
+pub(super) const ORIGIN: &str = "origin";
 
 /// A copy of a range. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -50,26 +55,37 @@ pub(super) fn is_away(error: &ShardError) -> bool {
 }
 
 impl OwnCopy {
+    /// The copy of a shard that was just opened.
+    pub async fn of(shard: ShardCopy, node: &NodeEpochs) -> Result<OwnCopy, ShardError> {
+        let epochs = Arc::new(Epochs::open(&shard, node).await?);
+        let damaged = || StorageError::Corrupt("the origin of a shard is not 8 bytes".to_owned());
+        let origin = match shard.meta_get(ORIGIN).await? {
+            Some(bytes) => u64::from_be_bytes(bytes.try_into().map_err(|_| damaged())?),
+            None => shard.id().0,
+        };
+        Ok(OwnCopy { shard, epochs, origin })
+    }
+
     /// Where it stands.
     pub fn standing(&self) -> Standing {
         let position = *self.shard.watch().borrow();
-        Standing { shard: self.shard.id().0, epoch: self.epochs.current(), position }
+        Standing { shard: self.origin, epoch: self.epochs.current(), position }
     }
 
-    /// The position at which a reader goes on that read the entries, of which one at most is of this copy's range: its
-    /// own numbers, or those of a copy that this one was in step with at some position, else the beginning.
+    /// The position at which a reader goes on that read the entries, which have all of this copy's range between them:
+    /// by its own numbers, or those of a copy that this one was in step with at some position, else at the beginning.
     pub async fn resume(&self, entries: &[SeqEntry]) -> Result<u64, ShardError> {
         let standing = self.standing();
-        let mut best = 0;
+        let mut least: Option<u64> = None;
         for entry in entries {
             let own = self.epochs.resume(entry.epoch, entry.position).filter(|_| entry.shard == standing.shard);
             let position = match own {
                 Some(position) => position,
                 None => sync_points::resume(&self.shard, entry).await?,
             };
-            best = best.max(position.min(standing.position));
+            least = Some(least.map_or(position, |least| least.min(position)));
         }
-        Ok(best)
+        Ok(least.unwrap_or(0).min(standing.position))
     }
 }
 

@@ -88,14 +88,14 @@ impl Database {
         if id.is_local() {
             return Ok((self.fetch_local(id, r).await?, 1));
         }
-        let (mut found, agreed) = self.fetch_counted(self.map.index_of(id), vec![(id.clone(), want)], r).await?;
+        let (mut found, agreed) = self.fetch_counted(self.map().index_of(id), vec![(id.clone(), want)], r).await?;
         Ok((found.pop().flatten(), agreed.first().copied().unwrap_or(0)))
     }
 
     /// A number that changes before any write to the range of `id` is reported by this node's copy: what was read of it
     /// while the number stood still is no older than that.
     pub async fn last_change(&self, id: &DocId) -> Result<u64, ReadError> {
-        let range = self.map.index_of(id);
+        let range = self.map().index_of(id);
         Ok(self.on_one(range, |copy| async move { copy.standing().await }).await?.position)
     }
 
@@ -113,7 +113,7 @@ impl Database {
             if id.is_local() {
                 answers[at] = self.fetch_local(id, r).await?;
             } else {
-                by_range.entry(self.map.index_of(id)).or_default().push(at);
+                by_range.entry(self.map().index_of(id)).or_default().push(at);
             }
         }
         let wants = &wants;
@@ -170,10 +170,10 @@ impl Database {
         read: ReadAs,
         range: Option<Range<u64>>,
     ) -> Result<AttachmentReader, ReadError> {
-        let copies = self.readers(self.map.index_of(id)).await?;
+        let copies = self.readers(self.map().index_of(id)).await?;
         let range = range.map(|r| (r.start, r.end));
         let mut readers = copies.iter().map(|copy| copy.blob_reader(attachment, read, range)).collect::<VecDeque<_>>();
-        let count = self.copies_of(self.map.index_of(id));
+        let count = self.copies_of(self.map().index_of(id));
         let inner = readers.pop_front().ok_or(ShardError::NoCopy { copies: count })?;
         Ok(AttachmentReader { name: attachment.name.clone(), inner, others: readers, is_begun: false })
     }

@@ -47,7 +47,7 @@ impl Database {
             let agreed = vec![1; found.len()];
             return Ok((found, agreed));
         }
-        let ask = copies_to_ask(r, self.map.n, self.copies_of(range));
+        let ask = copies_to_ask(r, self.map().n, self.copies_of(range));
         let copies = self.readers(range).await?;
         let replies = self.ask_several(range, &copies, &wants, ask).await?;
         self.check_quorum(replies.len(), ask)?;

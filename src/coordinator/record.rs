@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::coordinator::shard_map::ShardMap;
 use crate::document::security::ADMINS_ONLY;
 use crate::limits;
 use crate::shard::Stamp;
@@ -57,6 +58,30 @@ pub(super) fn tomb_key(name: &str, instance: &str) -> Vec<u8> {
     key.extend(name.as_bytes());
     key.push(0);
     key.extend(instance.as_bytes());
+    key
+}
+
+/// The key of what this node promised about the next map of a database, see `consensus`.
+pub(super) fn ballot_key(name: &str, instance: &str) -> Vec<u8> {
+    let mut key = CATALOGUE_SHARD.to_be_bytes().to_vec();
+    key.push(b'b');
+    key.extend(name.as_bytes());
+    key.push(0);
+    key.extend(instance.as_bytes());
+    key
+}
+
+/// The key prefix of the jobs that change maps, see `reshard`.
+pub(super) fn job_prefix() -> Vec<u8> {
+    let mut key = CATALOGUE_SHARD.to_be_bytes().to_vec();
+    key.push(b'j');
+    key
+}
+
+/// The key of a job.
+pub(super) fn job_key(id: &str) -> Vec<u8> {
+    let mut key = job_prefix();
+    key.extend(id.as_bytes());
     key
 }
 
@@ -122,6 +147,45 @@ impl Settings {
     }
 }
 
+/// A copy on its way to another node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Move {
+    /// The number of the range.
+    pub range: u32,
+    /// The node whose copy goes; `None`: none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The node that gets one; `None`: none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Whether the new copy counts already, so that the old one only waits until others have taken in all it has.
+    #[serde(default)]
+    pub leaving: bool,
+}
+
+/// Where the copies of a database are. Changes by majority only, see `consensus`; each change has a version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct MapRecord {
+    /// How many changes there were.
+    pub version: u64,
+    /// The version of the last change of nodes: who knows an older one must not write.
+    pub moved: u64,
+    pub n: u32,
+    /// The ranges that were split, one after the other, see `ShardMap`.
+    pub splits: Vec<u32>,
+    /// The nodes that hold each range, by its number; `None`: this node alone, whatever its name.
+    pub by_range: Option<Vec<Vec<String>>>,
+    /// Copies on their way; at most one of each range.
+    pub moves: Vec<Move>,
+}
+
+/// Two shards that are to take the documents of a range over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Heirs {
+    pub range: u32,
+    pub shards: [u64; 2],
+}
+
 /// The stored record. Unknown fields of a newer version are refused by the format number of the data directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
@@ -135,11 +199,26 @@ pub(super) struct Record {
     pub placement: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
-    /// The shard of each range in ring order; 0 where this node holds no copy.
+    /// The shard of each range by its number; 0 where this node holds no copy.
     pub shards: Vec<u64>,
-    /// The nodes that hold each range, in ring order; `None`: this node alone, whatever its name.
+    /// See [`MapRecord::by_range`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_range: Option<Vec<Vec<String>>>,
+    /// See [`MapRecord::version`].
+    #[serde(default)]
+    pub version: u64,
+    /// See [`MapRecord::moved`].
+    #[serde(default)]
+    pub moved: u64,
+    /// See [`MapRecord::splits`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub splits: Vec<u32>,
+    /// See [`MapRecord::moves`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moves: Vec<Move>,
+    /// Splits under way on this node.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub heirs: Vec<Heirs>,
     /// When it was made, in seconds since the Unix epoch.
     pub created_s: u64,
     pub settings: Settings,
@@ -156,15 +235,56 @@ impl Record {
     pub fn decode(bytes: &[u8]) -> Result<Record, StorageError> {
         let damaged = |why: String| StorageError::Corrupt(format!("database record: {why}"));
         let record: Record = serde_json::from_slice(bytes).map_err(|e| damaged(e.to_string()))?;
-        if record.q == 0 || record.shards.len() != record.q as usize {
-            return Err(damaged(format!("{} shards for q={}", record.shards.len(), record.q)));
+        let Some(map) = ShardMap::new(record.q, &record.splits, record.n, record.partitioned) else {
+            return Err(damaged(format!("q={} with splits {:?}", record.q, record.splits)));
+        };
+        if record.shards.len() != map.numbers() {
+            return Err(damaged(format!("{} shards for {} ranges", record.shards.len(), map.numbers())));
         }
         if let Some(by_range) = &record.by_range
-            && (by_range.len() != record.q as usize || by_range.iter().any(Vec::is_empty))
+            && (by_range.len() != map.numbers() || by_range.iter().any(Vec::is_empty))
         {
             return Err(damaged("a range without nodes".to_owned()));
         }
         Ok(record)
+    }
+
+    /// Where the copies are.
+    pub fn places(&self) -> MapRecord {
+        MapRecord {
+            version: self.version,
+            moved: self.moved,
+            n: self.n,
+            splits: self.splits.clone(),
+            by_range: self.by_range.clone(),
+            moves: self.moves.clone(),
+        }
+    }
+
+    /// Takes other places in; the shards of this node are the caller's.
+    pub fn set_places(&mut self, places: MapRecord) {
+        let MapRecord { version, moved, n, splits, by_range, moves } = places;
+        (self.version, self.moved, self.n) = (version, moved, n);
+        (self.splits, self.by_range, self.moves) = (splits, by_range, moves);
+    }
+
+    /// Whether a node is to hold a copy of a range: one that counts, one that is being filled, or one that leaves.
+    /// Ranges that were split are not held any more.
+    pub fn holds(&self, range: usize, node: &str) -> bool {
+        let named = |name: &Option<String>| name.as_deref() == Some(node);
+        let is_split = self.splits.iter().any(|split| *split as usize == range);
+        let moves = || self.moves.iter().any(|m| m.range as usize == range && (named(&m.from) || named(&m.to)));
+        match &self.by_range {
+            _ if is_split => false,
+            Some(by_range) => by_range[range].iter().any(|own| own == node) || moves(),
+            None => true,
+        }
+    }
+
+    /// All shards of this node, those of splits under way too.
+    pub fn all_shards(&self) -> impl Iterator<Item = u64> + '_ {
+        let heirs = self.heirs.iter().flat_map(|heirs| heirs.shards);
+        self.shards.iter().copied().chain(heirs).filter(|shard| *shard != 0)
     }
 }
 
@@ -172,20 +292,64 @@ impl Record {
 #[derive(Debug)]
 pub(super) struct Known {
     pub instance: String,
-    pub q: u32,
-    pub n: u32,
+    /// Ranges that it began with.
+    q: u32,
     pub partitioned: bool,
     pub created_s: u64,
     pub placement: Option<String>,
     pub engine: Option<String>,
-    pub shards: Box<[u64]>,
-    by_range: Option<Box<[Nodes]>>,
+    // A blocking lock: held for a copy only, never across an await.
+    placed: RwLock<Arc<Placed>>,
     // A blocking lock: held for a copy only, never across an await.
     settings: RwLock<LiveSettings>,
 }
 
+/// Where the copies of a database are at one moment, and the shards of those on this node.
+#[derive(Debug)]
+pub(super) struct Placed {
+    pub version: u64,
+    pub moved: u64,
+    pub n: u32,
+    pub splits: Box<[u32]>,
+    pub shards: Box<[u64]>,
+    pub moves: Box<[Move]>,
+    by_range: Option<Box<[Nodes]>>,
+}
+
 /// The nodes of a range.
 type Nodes = Arc<[Arc<str>]>;
+
+impl Placed {
+    /// The nodes of a range as the map lists them; `own` is this node.
+    pub fn nodes(&self, range: usize, own: &Arc<str>) -> Nodes {
+        match &self.by_range {
+            Some(by_range) => Arc::clone(&by_range[range]),
+            None => Arc::new([Arc::clone(own)]),
+        }
+    }
+
+    /// The shard of a range on this node; `None` when it holds no copy.
+    pub fn shard(&self, range: usize) -> Option<u64> {
+        self.shards.get(range).copied().filter(|shard| *shard != 0)
+    }
+
+    /// The copy of a range that is on its way.
+    pub fn move_of(&self, range: usize) -> Option<&Move> {
+        self.moves.iter().find(|moved| moved.range as usize == range)
+    }
+
+    fn of(record: &mut Record) -> Placed {
+        Placed {
+            version: record.version,
+            moved: record.moved,
+            n: record.n,
+            splits: std::mem::take(&mut record.splits).into(),
+            shards: std::mem::take(&mut record.shards).into(),
+            moves: std::mem::take(&mut record.moves).into(),
+            by_range: record.by_range.take().map(shared_nodes),
+        }
+    }
+}
 
 /// [`Settings`] in the form in which they are handed out.
 #[derive(Clone, Debug)]
@@ -224,34 +388,47 @@ impl Known {
     pub fn set_settings(&self, settings: Settings) {
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings.into();
     }
-}
 
-impl Known {
-    /// The nodes of a range as the map lists them; `own` is this node.
-    pub fn nodes(&self, range: usize, own: &Arc<str>) -> Nodes {
-        match &self.by_range {
-            Some(by_range) => Arc::clone(&by_range[range]),
-            None => Arc::new([Arc::clone(own)]),
-        }
+    /// Where its copies are.
+    pub fn placed(&self) -> Arc<Placed> {
+        Arc::clone(&self.placed.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The shard of a range on this node; `None` when it holds no copy.
-    pub fn shard(&self, range: usize) -> Option<u64> {
-        self.shards.get(range).copied().filter(|shard| *shard != 0)
+    /// Takes in where the copies are according to a record that was just stored.
+    pub fn place(&self, mut record: Record) {
+        *self.placed.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Placed::of(&mut record));
+    }
+
+    /// Whether the record names no nodes: this one was alone when the database was made.
+    pub fn is_unnamed(&self) -> bool {
+        self.placed().by_range.is_none()
+    }
+
+    /// How it is cut into ranges.
+    pub fn map(&self, placed: &Placed) -> ShardMap {
+        let map = ShardMap::new(self.q, &placed.splits, placed.n, self.partitioned);
+        // Invariant: what a record says was checked when it was read or made.
+        map.expect("the map of a known database")
     }
 
     /// The record as other nodes are told it.
     pub fn shared(&self, own: &Arc<str>) -> Record {
-        let nodes = |range| self.nodes(range, own).iter().map(|node| node.to_string()).collect();
+        let placed = self.placed();
+        let nodes = |range| placed.nodes(range, own).iter().map(|node| node.to_string()).collect();
         Record {
             instance: self.instance.clone(),
             q: self.q,
-            n: self.n,
+            n: placed.n,
             partitioned: self.partitioned,
             placement: self.placement.clone(),
             engine: self.engine.clone(),
-            shards: vec![0; self.shards.len()],
-            by_range: Some((0..self.shards.len()).map(nodes).collect()),
+            shards: vec![0; placed.shards.len()],
+            by_range: Some((0..placed.shards.len()).map(nodes).collect()),
+            version: placed.version,
+            moved: placed.moved,
+            splits: placed.splits.to_vec(),
+            moves: placed.moves.to_vec(),
+            heirs: Vec::new(),
             created_s: self.created_s,
             settings: self.settings().into(),
         }
@@ -276,17 +453,16 @@ fn shared_nodes(by_range: Vec<Vec<String>>) -> Box<[Nodes]> {
 }
 
 impl From<Record> for Known {
-    fn from(record: Record) -> Self {
+    fn from(mut record: Record) -> Self {
+        let placed = RwLock::new(Arc::new(Placed::of(&mut record)));
         Known {
             instance: record.instance,
             q: record.q,
-            n: record.n,
             partitioned: record.partitioned,
             created_s: record.created_s,
             placement: record.placement,
             engine: record.engine,
-            shards: record.shards.into_boxed_slice(),
-            by_range: record.by_range.map(shared_nodes),
+            placed,
             settings: RwLock::new(record.settings.into()),
         }
     }
@@ -306,6 +482,11 @@ mod tests {
             engine: None,
             shards: vec![16, 17],
             by_range: Some(vec![vec!["a@h".to_owned()], vec!["b@h".to_owned(), "a@h".to_owned()]]),
+            version: 3,
+            moved: 2,
+            splits: Vec::new(),
+            moves: vec![Move { range: 1, from: None, to: Some("c@h".to_owned()), leaving: false }],
+            heirs: vec![Heirs { range: 0, shards: [18, 19] }],
             created_s: 1_700_000_000,
             settings: Settings {
                 security: Some("{}".to_owned()),
@@ -327,6 +508,8 @@ mod tests {
         bad.shards.pop();
         assert!(matches!(Record::decode(&bad.encode()), Err(StorageError::Corrupt(_))));
         assert!(matches!(Record::decode(b"{}"), Err(StorageError::Corrupt(_))));
+        let bad = Record { splits: vec![7], ..record() };
+        assert!(matches!(Record::decode(&bad.encode()), Err(StorageError::Corrupt(_))));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::coordinator::message::{
     encode,
 };
 use crate::coordinator::peers::{CallError, Service, Urgency};
+use crate::coordinator::record::Known;
 use crate::coordinator::seq::SeqEntry;
 use crate::coordinator::validate::Caller;
 use crate::document::id::DocId;
@@ -35,7 +36,7 @@ use crate::world::Pool;
 pub(super) struct Target {
     pub context: Arc<Context>,
     pub name: String,
-    pub instance: String,
+    pub known: Arc<Known>,
 }
 
 /// A copy on another node. Cheap to clone.
@@ -76,9 +77,10 @@ impl RemoteCopy {
     }
 
     async fn ask_as<T: DeserializeOwned>(&self, op: CopyOp, limit: Duration) -> Result<T, ShardError> {
-        let Target { context, name, instance } = &*self.target;
+        let Target { context, name, known } = &*self.target;
         let id = context.calls.fetch_add(1, Ordering::Relaxed);
-        let call = CopyCall { db: name.clone(), instance: instance.clone(), range: self.range, id, op };
+        let (instance, version) = (known.instance.clone(), known.placed().version);
+        let call = CopyCall { db: name.clone(), instance, version, range: self.range, id, op };
         let sent = context.peers.call(&self.node, Service::Copy, self.urgency, encode(&call), limit);
         // The cluster ends a call that hangs; this is for one that forgets to.
         let answer = context.env.timeout(limit + limits::COPY_CALL_GRACE, sent).await;

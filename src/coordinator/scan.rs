@@ -266,8 +266,8 @@ impl Database {
     /// The ranges that can hold documents of a source.
     pub(super) fn ranges_of(&self, source: &DocSource) -> Vec<usize> {
         match source {
-            DocSource::Partition(name) => vec![self.map.index_of_partition(name)],
-            DocSource::All | DocSource::Design | DocSource::Local => (0..self.map.q as usize).collect(),
+            DocSource::Partition(name) => vec![self.map().index_of_partition(name)],
+            DocSource::All | DocSource::Design | DocSource::Local => self.ranges(),
         }
     }
 
@@ -283,7 +283,7 @@ impl Database {
             DocSource::Partition(_) => Ok(Some(self.count_span(source, &Span::of(source)).await?)),
             DocSource::All | DocSource::Design => {
                 let info = |range| self.on_one(range, |copy| async move { copy.info().await });
-                let infos = try_join_all((0..self.map.q as usize).map(info)).await?;
+                let infos = try_join_all(self.ranges().into_iter().map(info)).await?;
                 let is_design = *source == DocSource::Design;
                 Ok(Some(infos.iter().map(|(i, _)| if is_design { i.design_count } else { i.doc_count }).sum()))
             }

@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
+use crate::coordinator::shard_map::Range;
 use crate::limits;
 use crate::wire::codec::{CodecError, Reader, put_varint};
 
@@ -39,6 +40,25 @@ impl Seq {
     /// The sum of the positions.
     pub fn sum(&self) -> u64 {
         self.0.iter().map(|entry| entry.position).sum()
+    }
+
+    /// The entries that have all of a range between them: the one of a range that it lies in, as one that was split
+    /// later, or those of its parts. Empty when there are no such ones.
+    pub fn over(&self, range: Range) -> Vec<SeqEntry> {
+        let mut parts = Vec::new();
+        let mut begin = 0;
+        for entry in &self.0 {
+            if begin <= range.begin && range.end <= entry.end {
+                return vec![*entry];
+            }
+            if range.begin <= begin && entry.end <= range.end {
+                parts.push((begin, *entry));
+            }
+            begin = entry.end.saturating_add(1);
+        }
+        let is_whole = parts.first().is_some_and(|(begin, _)| *begin == range.begin)
+            && parts.last().is_some_and(|(_, entry)| entry.end == range.end);
+        if is_whole { parts.into_iter().map(|(_, entry)| entry).collect() } else { Vec::new() }
     }
 
     /// Reads a text made by `Display`.
@@ -106,6 +126,17 @@ mod tests {
         for text in ["", "garbage", "1-garbage", "\"", "7", "1-", "-", "2025-g1AAAAChe", "0-AQAAAAA"] {
             assert_eq!(Seq::parse(text), Err(MalformedSeq), "{text}");
         }
+    }
+
+    #[test]
+    fn a_range_goes_on_from_the_one_that_it_was_split_off_or_from_its_parts() {
+        let at = |end, position| SeqEntry { end, shard: 1, epoch: 1, position };
+        let seq = Seq(vec![at(9, 5), at(19, 6), at(u32::MAX, 7)]);
+        let over = |begin, end| seq.over(Range { begin, end }).iter().map(|e| e.position).collect::<Vec<_>>();
+        assert_eq!(over(10, 19), [6]);
+        assert_eq!(over(15, 19), [6], "half of a range");
+        assert_eq!(over(0, 19), [5, 6], "a range of which the reader read the halves");
+        assert_eq!(over(5, 15), [0; 0], "neither");
     }
 
     #[test]

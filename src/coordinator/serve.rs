@@ -201,7 +201,7 @@ impl Serving<'_> {
     async fn view(&self, call: ViewCall) -> Bytes {
         let ViewCall { design: (id, body), signature, op } = call;
         let program = Program::new(self.database.instance(), &id, &design(body));
-        let found = Definition::all(program.body(), self.database.map.partitioned);
+        let found = Definition::all(program.body(), self.database.map().partitioned);
         let found = found.into_iter().map(|(_, definition)| definition).find(|found| found.signature.0 == signature);
         let Some(definition) = found else {
             let why = "the design document has no such view".to_owned();

@@ -59,7 +59,7 @@ impl Database {
 
     /// The nodes that hold copies of any range.
     pub(super) fn holders(&self) -> BTreeSet<Arc<str>> {
-        (0..self.own.len()).flat_map(|index| self.nodes_of(index)).collect()
+        self.ranges().into_iter().flat_map(|index| self.nodes_of(index)).collect()
     }
 
     /// Sends the settings to all other nodes; fails when fewer than a majority of the holders have them then.

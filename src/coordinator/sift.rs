@@ -73,8 +73,8 @@ impl Database {
     /// Begins a scan; reads nothing yet.
     pub fn sift(self: &Arc<Self>, query: SiftQuery) -> SiftRows {
         let ranges = match &query.partition {
-            Some(name) => vec![self.map.index_of_partition(name)],
-            None => (0..self.map.q as usize).collect(),
+            Some(name) => vec![self.map().index_of_partition(name)],
+            None => self.ranges(),
         };
         let lane = |range| {
             let rest = Some((query.start.clone(), query.end.clone()));

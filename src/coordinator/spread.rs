@@ -5,25 +5,82 @@
 //! What was judged goes to the other copies in tasks of their own, which end whoever waits for them; a copy that
 //! misses it gets it from a sync.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::coordinator::blob_stream;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::WriteError;
 use crate::coordinator::judge::{Verdict, resolve_doubt};
+use crate::coordinator::message::blobs_of;
 use crate::coordinator::quorum::{Tally, Written, majority};
 use crate::coordinator::range_copy::RangeCopy;
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::write::{Outcome, WriteDone, WriteOptions};
+use crate::limits;
 use crate::shard::{Basis, Edit, EditAttachment, EditOp, ShardError};
+use crate::storage::Hold;
+use crate::world::buggify::sometimes;
 
 /// What a judge said, and on which node it is.
 type Sentence = (Arc<str>, Vec<Verdict>);
 
 impl Database {
     /// Has edits of one range judged and stored on its copies: one outcome for each. `source` is the node that holds
-    /// the uploads which they name.
+    /// the uploads which they name. Should the range be split or its copies move meanwhile, the edits go where their
+    /// documents are then.
     pub(super) async fn settle(
+        &self,
+        range: usize,
+        edits: Vec<Edit>,
+        options: &WriteOptions,
+        source: &Arc<str>,
+    ) -> Vec<Outcome> {
+        let mut done: BTreeMap<usize, Outcome> = BTreeMap::new();
+        let mut left: Vec<(usize, Edit)> = edits.into_iter().enumerate().collect();
+        for attempt in 1..=limits::MAP_ATTEMPTS {
+            let layout = self.layout();
+            let mut by_range: BTreeMap<usize, Vec<(usize, Edit)>> = BTreeMap::new();
+            for (at, edit) in left.drain(..) {
+                by_range.entry(layout.map.index_of(&edit.id)).or_default().push((at, edit));
+            }
+            for (now, step) in by_range {
+                let (places, edits): (Vec<usize>, Vec<Edit>) = step.into_iter().unzip();
+                let _holds = self.carry_uploads((range, now), &edits).await;
+                let outcomes = self.settle_once(now, edits.clone(), options, source).await;
+                for ((at, edit), outcome) in places.into_iter().zip(edits).zip(outcomes) {
+                    match outcome {
+                        Err(WriteError::Unavailable(ShardError::Moved)) if attempt < limits::MAP_ATTEMPTS => {
+                            left.push((at, edit));
+                        }
+                        outcome => drop(done.insert(at, outcome)),
+                    }
+                }
+            }
+            if left.is_empty() {
+                break;
+            }
+            sometimes("write: sent anew because the range was split or moved");
+            self.moved_from(&layout).await;
+        }
+        done.into_values().collect()
+    }
+
+    /// Brings uploads that were made to the copy of one range here to that of another, which the document is in now.
+    async fn carry_uploads(&self, (from, to): (usize, usize), edits: &[Edit]) -> Vec<Hold> {
+        let mut holds = Vec::new();
+        if from == to || blobs_of(edits).next().is_none() {
+            return holds;
+        }
+        let (Ok(Some(from)), Ok(Some(to))) = (self.own_copy(from).await, self.own_copy(to).await) else { return holds };
+        for attachment in blobs_of(edits) {
+            // One that cannot be brought is missed by the judge, who tells the client.
+            holds.extend(blob_stream::carry(&from.shard, &to.shard, attachment).await.ok().flatten());
+        }
+        holds
+    }
+
+    async fn settle_once(
         &self,
         range: usize,
         edits: Vec<Edit>,
@@ -47,8 +104,7 @@ impl Database {
         source: &Arc<str>,
     ) -> Result<Vec<Outcome>, WriteError> {
         if self.is_alone(range) && !self.context.is_in_maintenance() {
-            // Invariant: a range of which this node holds the only copy has one here.
-            let copy = self.own_copy(range).await?.expect("the only copy");
+            let copy = self.own_copy(range).await?.ok_or(ShardError::Moved)?;
             let verdicts = self.judge_own(&copy.shard, edits, &options.caller).await;
             let written = self.held_by_judge(range, options.w);
             let done =
@@ -83,6 +139,7 @@ impl Database {
             match self.ask_judge(range, &copy, edits, options, (source, doubtful)).await {
                 Ok(verdicts) => return Ok((Arc::clone(node), verdicts)),
                 Err(ShardError::Dropped) => return Err(WriteError::DatabaseGone),
+                Err(ShardError::Moved) if !doubtful => return Err(ShardError::Moved.into()),
                 Err(ShardError::Silent(why)) => {
                     tracing::warn!(database = self.name, why, "a judge did not answer");
                     doubtful = true;
@@ -148,7 +205,7 @@ impl Database {
     ) -> Result<Vec<(Written, u32)>, ShardError> {
         let copies = self.copies_of(range) as u32;
         let mut tallies: Vec<Tally> =
-            merges.iter().map(|_| Tally::new(copies, w.unwrap_or_else(|| majority(self.map.n)))).collect();
+            merges.iter().map(|_| Tally::new(copies, w.unwrap_or_else(|| majority(self.map().n)))).collect();
         tallies.iter_mut().for_each(Tally::done);
         if merges.is_empty() {
             return Ok(Vec::new());
@@ -170,7 +227,7 @@ impl Database {
 
     /// What a write reports that only the judge of a range holds, and no other copy is asked.
     pub(super) fn held_by_judge(&self, range: usize, w: Option<u32>) -> Written {
-        let mut tally = Tally::new(self.copies_of(range) as u32, w.unwrap_or_else(|| majority(self.map.n)));
+        let mut tally = Tally::new(self.copies_of(range) as u32, w.unwrap_or_else(|| majority(self.map().n)));
         tally.done();
         tally.written().unwrap_or(Written::Accepted)
     }

@@ -203,12 +203,12 @@ async fn sync_missed(weak: Weak<Coordinator>) {
 impl Database {
     /// Takes in what the copies on a node have and those here lack.
     pub(super) async fn pull_from(&self, node: &Arc<str>) -> Result<(), ShardError> {
-        for range in 0..self.own.len() {
+        for range in self.ranges() {
             if self.nodes_of(range).contains(node)
                 && let Some(own) = self.own_copy(range).await?
             {
                 let remote = RemoteCopy::new(&self.target, range, node).in_background();
-                match self.pull_range(range, own, &remote).await {
+                match self.pull_range(range, &own, &remote).await {
                     // It was deleted meanwhile.
                     Err(ShardError::Dropped) => return Ok(()),
                     done => done?,
@@ -229,7 +229,7 @@ impl Database {
             true => known.from,
             false => {
                 let SyncPoint { from_shard: shard, from_epoch: epoch, from: position, .. } = known;
-                remote.resume(vec![SeqEntry { end: self.map.range(range as u32).end, shard, epoch, position }]).await?
+                remote.resume(vec![SeqEntry { end: self.map().range(range).end, shard, epoch, position }]).await?
             }
         };
         let mut reached = since;

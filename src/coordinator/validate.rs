@@ -65,7 +65,7 @@ impl Database {
                 Compared::Known => Ok(Basis::Any),
                 Compared::With { .. } if edit.id.is_design() => {
                     let body = parse_body(&edit.body.text);
-                    let checked = self.scripts().check_design(&body, self.map.partitioned).await;
+                    let checked = self.scripts().check_design(&body, self.map().partitioned).await;
                     checked.map(|()| Basis::Any).map_err(WriteError::Design)
                 }
                 Compared::With { basis, old } => {

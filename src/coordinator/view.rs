@@ -10,12 +10,13 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 
 use crate::coordinator::copies::no_answer;
-use crate::coordinator::database::Database;
+use crate::coordinator::database::{Database, entry};
 use crate::coordinator::design::DesignLookupError;
 use crate::coordinator::error::ReadError;
 use crate::coordinator::message::Standing;
 use crate::coordinator::range_copy::{CopyView, RangeCopy, is_away};
 use crate::coordinator::read::{RowDoc, conflicts};
+use crate::coordinator::seq::Seq;
 use crate::coordinator::sift::share;
 use crate::coordinator::view_groups::GroupLane;
 use crate::document::collate::Collator;
@@ -176,7 +177,7 @@ impl Database {
     /// [`ViewError::Design`], [`ViewError::NoView`].
     pub async fn view(self: &Arc<Self>, id: &DocId, name: &str) -> Result<DatabaseView, ViewError> {
         let program = self.program(id).await?;
-        let found = Definition::find(program.body(), name, self.map.partitioned);
+        let found = Definition::find(program.body(), name, self.map().partitioned);
         let view = self.view_of(&program, Arc::new(found.ok_or(ViewError::NoView)?));
         if self.swaps_when_ready() { self.serving(view, name).await } else { Ok(view) }
     }
@@ -195,8 +196,8 @@ impl DatabaseView {
     /// The ranges that a query of `partition` reads.
     fn ranges(&self, partition: Option<&str>) -> Vec<usize> {
         match partition {
-            Some(name) => vec![self.database.map.index_of_partition(name)],
-            None => (0..self.database.map.q as usize).collect(),
+            Some(name) => vec![self.database.map().index_of_partition(name)],
+            None => self.database.ranges(),
         }
     }
 
@@ -207,7 +208,7 @@ impl DatabaseView {
                 let owner = Owner {
                     database: self.database.name.clone(),
                     design: self.program.id().as_str().to_owned(),
-                    range: self.database.map.range(range as u32).to_string(),
+                    range: self.database.map().range(range).to_string(),
                 };
                 CopyView::Own(self.database.context.indexes.view(&copy.shard, &self.definition, &self.mapper, owner))
             }
@@ -221,7 +222,7 @@ impl DatabaseView {
     /// The view on the copies that this node holds.
     pub(super) async fn own_indexes(&self) -> Result<Vec<ViewIndex>, ShardError> {
         let mut out = Vec::new();
-        for range in 0..self.database.map.q as usize {
+        for range in self.database.ranges() {
             if let Some(copy) = self.database.own_copy(range).await?
                 && let CopyView::Own(index) = self.on(range, RangeCopy::Own(copy.clone()))
             {
@@ -379,8 +380,10 @@ impl ViewRows {
 
     /// The sequence that the view had reached, as the changes feed names it; only where all ranges are read.
     pub fn update_seq(&self) -> String {
-        let reached = self.seats.iter().map(|seat| Standing { position: seat.header.position, ..seat.standing });
-        self.view.database.seq_at(reached).to_string()
+        let map = self.view.database.map();
+        let reached = |seat: &Seat| Standing { position: seat.header.position, ..seat.standing };
+        let entries = self.ranges.iter().zip(&self.seats).map(|(range, seat)| entry(map.range(*range), reached(seat)));
+        Seq(entries.collect()).to_string()
     }
 
     /// Whether the query asks for [`ViewRows::update_seq`].

@@ -44,14 +44,14 @@ impl Database {
         let signature = crate::index::design_signature(program.body());
         let mut info = ViewsInfo { signature, language: language.to_owned(), ..ViewsInfo::default() };
         let mut views = BTreeMap::new();
-        for (_, definition) in Definition::all(program.body(), self.map.partitioned) {
+        for (_, definition) in Definition::all(program.body(), self.map().partitioned) {
             views.insert(definition.signature, definition);
         }
         let seqs = self.update_seq().await?.sum();
         let mut least: Option<(u64, u64)> = None;
         for (_, definition) in views {
             let view = self.view_of(&program, Arc::new(definition));
-            let seats = try_join_all((0..self.map.q as usize).map(|range| view.seat(range, Update::Never))).await?;
+            let seats = try_join_all(self.ranges().into_iter().map(|range| view.seat(range, Update::Never))).await?;
             let sum = |pick: fn(&Header) -> u64| seats.iter().map(|seat| pick(&seat.header)).sum::<u64>();
             let reached = (sum(|header| header.position), sum(|header| header.purge_position));
             least = Some(least.map_or(reached, |least| least.min(reached)));
@@ -71,7 +71,7 @@ impl Database {
     pub async fn clean_up_views(self: &Arc<Self>) -> Result<(), ViewError> {
         let mut keep = BTreeSet::new();
         for program in self.programs().await?.iter() {
-            for (name, definition) in Definition::all(program.body(), self.map.partitioned) {
+            for (name, definition) in Definition::all(program.body(), self.map().partitioned) {
                 keep.insert(definition.signature);
                 if self.swaps_when_ready() {
                     // What still answers queries stays.
@@ -80,7 +80,7 @@ impl Database {
                 }
             }
         }
-        for range in 0..self.map.q as usize {
+        for range in self.ranges() {
             for copy in self.judges(range).await? {
                 match copy {
                     RangeCopy::Own(copy) => self.context.indexes.clean_up(&copy.shard, &keep).await?,

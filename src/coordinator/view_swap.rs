@@ -56,7 +56,7 @@ impl Database {
         let mut views = Vec::new();
         for stored in found.into_iter().flat_map(|fetched| fetched.found).filter_map(|(_, stored)| stored) {
             let program = Program::new(self.instance(), id, &stored);
-            let old = Definition::find(program.body(), name, self.map.partitioned);
+            let old = Definition::find(program.body(), name, self.map().partitioned);
             if let Some(old) = old.filter(|old| old.signature != definition.signature) {
                 views.push(self.view_of(&program, Arc::new(old)));
             }

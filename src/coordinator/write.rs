@@ -152,7 +152,7 @@ impl Database {
     /// What can be refused by looking at the request alone.
     fn check(&self, request: &WriteRequest, options: &WriteOptions) -> Result<(), WriteError> {
         let WriteRequest { id, draft, follows } = request;
-        if self.map.partitioned {
+        if self.map().partitioned {
             id::partition_of(id.as_str())?;
         }
         if id.is_local() {
@@ -226,14 +226,14 @@ impl Database {
         for (at, Plan { id, change, holds, source }) in plans.into_iter().enumerate() {
             until_judged.extend(holds);
             if let Some(source) = source {
-                sources.insert(self.map.index_of(&id), source);
+                sources.insert(self.map().index_of(&id), source);
             }
             match change {
                 Change::Edit(edit) if matches!(&edit.op, EditOp::Interactive { parent: None }) => {
                     fresh.push(at);
-                    edits.entry(self.map.index_of(&id)).or_default().push((at, edit));
+                    edits.entry(self.map().index_of(&id)).or_default().push((at, edit));
                 }
-                Change::Edit(edit) => edits.entry(self.map.index_of(&id)).or_default().push((at, edit)),
+                Change::Edit(edit) => edits.entry(self.map().index_of(&id)).or_default().push((at, edit)),
                 change => local.push((at, id, change)),
             }
         }
@@ -333,7 +333,7 @@ impl Database {
         target_rev: Option<Revision>,
         options: WriteOptions,
     ) -> Result<WriteDone, WriteError> {
-        if self.map.partitioned {
+        if self.map().partitioned {
             id::partition_of(target.as_str())?;
         }
         let named = source_rev.is_some();

@@ -1,12 +1,13 @@
 //! The handle on an open shard copy, and the two ways into its records: a read step, a change in the committer.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
 use super::record::Header;
+use super::split::Sorter;
 use super::sweep;
 use super::transaction::Transaction;
 use super::upgrade;
@@ -35,8 +36,18 @@ pub(super) struct Inner {
     /// Commits that changed a design document, since it was opened.
     design_commits: AtomicU64,
     on_change: OnChange,
-    closed: AtomicBool,
+    /// One of the states below.
+    state: AtomicU8,
+    /// Says which heir gets a local document, too, while the copy is being split. A blocking lock: held to clone it.
+    mirror: Mutex<Option<Sorter>>,
 }
+
+/// It is read and written.
+const OPEN: u8 = 0;
+/// Its documents are in its heirs: it can be read as it was then.
+const SPLIT: u8 = 1;
+/// Nothing more is done with it.
+const CLOSED: u8 = 2;
 
 impl fmt::Debug for ShardCopy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -57,8 +68,8 @@ impl ShardCopy {
         let header = storage.read(move |view| Header::read(view, shard)).await?;
         let committed = watch::Sender::new(header.update_seq);
         let storage = storage.clone();
-        let (design_commits, closed) = (AtomicU64::new(0), AtomicBool::new(false));
-        let inner = Inner { storage, shard, committed, design_commits, on_change, closed };
+        let (design_commits, state, mirror) = (AtomicU64::new(0), AtomicU8::new(OPEN), Mutex::default());
+        let inner = Inner { storage, shard, committed, design_commits, on_change, state, mirror };
         Ok(ShardCopy(Arc::new(inner), Pool::Foreground))
     }
 
@@ -79,7 +90,7 @@ impl ShardCopy {
 
     /// Refuses all further calls with [`ShardError::Dropped`], also edits that are queued but have not run.
     pub fn close(&self) {
-        self.0.closed.store(true, Ordering::SeqCst);
+        self.0.state.store(CLOSED, Ordering::SeqCst);
     }
 
     /// Whether this handle is the only one and no edit of it is queued: only then may it be let go and opened again,
@@ -89,7 +100,7 @@ impl ShardCopy {
     }
 
     fn check_open(&self) -> Result<(), ShardError> {
-        if self.0.closed.load(Ordering::SeqCst) { Err(ShardError::Dropped) } else { Ok(()) }
+        self.0.check(CLOSED)
     }
 
     /// Refuses what adds data while the disk is nearly full.
@@ -151,11 +162,9 @@ impl ShardCopy {
     ) -> Result<T, ShardError> {
         self.check_open()?;
         let inner = Arc::clone(&self.0);
-        let job = move |view: &mut WriteView<'_>| {
-            if inner.closed.load(Ordering::SeqCst) {
-                return Ok(Err(ShardError::Dropped));
-            }
-            work(view).map(Ok)
+        let job = move |view: &mut WriteView<'_>| match inner.check(SPLIT) {
+            Ok(()) => work(view).map(Ok),
+            Err(error) => Ok(Err(error)),
         };
         let outcome = self.0.storage.committer().submit_to(Some(self.0.shard.0), job).await;
         if let Err(CommitError::Storage(StorageError::Corrupt(what))) = &outcome {
@@ -183,7 +192,7 @@ impl ShardCopy {
         self.check_room()?;
         let inner = Arc::clone(&self.0);
         let job = move |view: &mut WriteView<'_>| {
-            if inner.closed.load(Ordering::SeqCst) {
+            if inner.check(CLOSED).is_err() {
                 return Ok(Err(None));
             }
             work(view).map(|done| done.map_err(Some))
@@ -234,6 +243,38 @@ impl ShardCopy {
 }
 
 impl Inner {
+    /// Fails from the state `until` on.
+    pub(super) fn check(&self, until: u8) -> Result<(), ShardError> {
+        match self.state.load(Ordering::SeqCst) {
+            CLOSED => Err(ShardError::Dropped),
+            state if state >= until => Err(ShardError::Moved),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it takes edits.
+    pub(super) fn check_writable(&self) -> Result<(), ShardError> {
+        self.check(SPLIT)
+    }
+
+    /// Refuses all further writes with [`ShardError::Moved`]. Called within a committer job: those behind it see it.
+    pub(super) fn end_writes(&self) {
+        self.state.fetch_max(SPLIT, Ordering::SeqCst);
+    }
+
+    pub(super) fn set_mirror(&self, sorter: Option<Sorter>) {
+        *self.mirror.lock().unwrap_or_else(PoisonError::into_inner) = sorter;
+    }
+
+    pub(super) fn mirror(&self) -> Option<Sorter> {
+        self.mirror.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Moves the last sequence on without telling anybody of news.
+    pub(super) fn stand_at(&self, seq: u64) {
+        self.committed.send_replace(seq);
+    }
+
     fn announce(&self, seq: u64) {
         self.committed.send_if_modified(|last| {
             let newer = seq > *last;

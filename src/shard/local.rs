@@ -5,6 +5,7 @@ use std::ops::{Bound, ControlFlow};
 use super::keys::{self, Kind};
 use super::list::bounded_scan;
 use super::record::{decode_register, encode_register};
+use super::split;
 use super::{LocalDocument, LocalRegister, ShardCopy, ShardError, Stamp};
 use crate::document::id::DocId;
 use crate::storage::{Direction, View};
@@ -34,14 +35,16 @@ impl ShardCopy {
         if document.is_some() {
             self.check_room()?;
         }
-        let key = keys::key(self.0.shard, Kind::Local, id.as_str().as_bytes());
+        let (inner, id) = (std::sync::Arc::clone(&self.0), id.clone());
         self.write(move |view| {
+            let key = keys::key(inner.shard, Kind::Local, id.as_str().as_bytes());
             let before = view.get(&key)?.map(decode_register).transpose()?.map_or(0, |register| register.stamp.counter);
             let stamp = Stamp { counter: before + 1, by };
             match document.is_some() || mark {
                 true => view.put(key, encode_register(&LocalRegister { stamp, document })),
                 false => view.delete(key),
             }
+            split::mirror_local(&inner, view, &id)?;
             Ok(stamp)
         })
         .await
@@ -49,15 +52,16 @@ impl ShardCopy {
 
     /// Takes in registers of another copy: of each the one with the higher stamp stays. Answers those that stayed.
     pub async fn local_merge(&self, registers: Vec<(DocId, LocalRegister)>) -> Result<Vec<Stamp>, ShardError> {
-        let shard = self.0.shard;
+        let inner = std::sync::Arc::clone(&self.0);
         self.write(move |view| {
             let mut out = Vec::with_capacity(registers.len());
             for (id, register) in registers {
-                let key = keys::key(shard, Kind::Local, id.as_str().as_bytes());
+                let key = keys::key(inner.shard, Kind::Local, id.as_str().as_bytes());
                 let own = view.get(&key)?.map(decode_register).transpose()?.map(|register| register.stamp);
                 out.push(own.unwrap_or_default().max(register.stamp));
                 if own.is_none_or(|own| own < register.stamp) {
                     view.put(key, encode_register(&register));
+                    split::mirror_local(&inner, view, &id)?;
                 }
             }
             Ok(out)

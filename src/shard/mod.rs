@@ -26,6 +26,7 @@ mod purge;
 mod record;
 mod sequence;
 mod sift;
+mod split;
 mod summary;
 mod sums;
 mod sweep;
@@ -58,6 +59,7 @@ pub use list::bounded_scan;
 pub use pace::Pace;
 pub use record::RevData;
 pub use sift::{Sift, SiftPage, Sifted};
+pub use split::{Legacy, Sorter};
 pub use summary::Summary;
 pub use sums::{DocumentDigest, Part};
 
@@ -316,6 +318,8 @@ pub enum ShardError {
     Commit(CommitError),
     /// The shard copy was dropped.
     Dropped,
+    /// The documents are elsewhere now: nothing was done, look at the map again.
+    Moved,
     /// The copy is on a node that could not be asked, or would not: it did nothing. Carries why.
     Away(String),
     /// The copy's node did not answer: it may have done it. Carries why.
@@ -341,6 +345,7 @@ impl fmt::Display for ShardError {
             ShardError::Storage(error) => error.fmt(f),
             ShardError::Commit(error) => error.fmt(f),
             ShardError::Dropped => f.write_str("the shard copy was dropped"),
+            ShardError::Moved => f.write_str("the documents of the range moved"),
             ShardError::Away(why) => write!(f, "a copy could not be asked: {why}"),
             ShardError::Silent(why) => write!(f, "a copy did not answer: {why}"),
             ShardError::NoCopy { copies } => write!(f, "none of {copies} copies answered"),

@@ -38,6 +38,13 @@ pub(super) struct Loaded {
     was: Option<Was>,
 }
 
+impl Loaded {
+    /// The sequence that it has; `None` for a document that is not there.
+    pub(super) fn seq(&self) -> Option<u64> {
+        self.was.as_ref().map(|was| was.seq)
+    }
+}
+
 struct Was {
     seq: u64,
     summary: Summary,
@@ -67,6 +74,8 @@ impl<'t, 'v> Transaction<'t, 'v> {
             levels.apply(self.view, &self.documents)?;
             levels.raise(self.view, self.header.total.documents())?;
             self.header.height = levels.height;
+        }
+        if self.header.update_seq != self.before.update_seq || !self.documents.is_empty() {
             sequence::apply(self.view, self.shard, (&self.before, &self.header), &self.sequences)?;
         }
         if self.header != self.before {
@@ -86,10 +95,15 @@ impl<'t, 'v> Transaction<'t, 'v> {
 
     /// Stores the changed tree of `loaded` under a new sequence; an empty one removes the document.
     pub(super) fn store(&mut self, id: &DocId, loaded: Loaded) -> Result<(), StorageError> {
+        self.store_at(id, loaded, self.header.update_seq + 1)
+    }
+
+    /// As [`Transaction::store`], under a sequence that no other document of the shard has.
+    pub(super) fn store_at(&mut self, id: &DocId, loaded: Loaded, seq: u64) -> Result<(), StorageError> {
         let Loaded { tree, was } = loaded;
         self.changed_design |= id.is_design();
-        self.header.update_seq += 1;
-        let record = DocRecord { seq: self.header.update_seq, tree };
+        self.header.update_seq = self.header.update_seq.max(seq);
+        let record = DocRecord { seq, tree };
         if let Some(was) = &was {
             self.view.delete(keys::number_key(self.shard, Kind::Sequence, was.seq));
             self.header.records = self.header.records.saturating_sub(was.record_bytes);
@@ -98,13 +112,13 @@ impl<'t, 'v> Transaction<'t, 'v> {
         let key = keys::key(self.shard, Kind::Document, id.as_str().as_bytes());
         if leaves.is_empty() {
             self.view.delete(key);
-            self.count(id, was.as_ref(), None);
+            self.count(id, was.as_ref(), None, seq);
             return Ok(());
         }
         let row = SeqRecord::encode(id, &leaves);
         let (bytes, summary) = record.encode(id, &leaves);
         self.header.records += (bytes.len() + row.len()) as u64;
-        self.count(id, was.as_ref(), Some(summary));
+        self.count(id, was.as_ref(), Some(summary), seq);
         self.view.put(key, bytes);
         self.view.put(keys::number_key(self.shard, Kind::Sequence, record.seq), row);
         Ok(())
@@ -126,7 +140,7 @@ impl<'t, 'v> Transaction<'t, 'v> {
     }
 
     /// Takes a document out of all sums as it was and in as it is, under the new sequence.
-    fn count(&mut self, id: &DocId, was: Option<&Was>, is: Option<Summary>) {
+    fn count(&mut self, id: &DocId, was: Option<&Was>, is: Option<Summary>, seq: u64) {
         let (before, after) = (was.map_or_else(Summary::default, |was| was.summary), is.unwrap_or_default());
         let delta = match before.live > after.live && self.planted.has(Bug::SummaryNotUpdated) {
             true => Summary::default(),
@@ -141,7 +155,7 @@ impl<'t, 'v> Transaction<'t, 'v> {
             *old = old.minus(was.summary);
         }
         if is.is_some() {
-            let new = self.sequences.entry(self.header.update_seq).or_default();
+            let new = self.sequences.entry(seq).or_default();
             *new = new.plus(after);
         }
     }

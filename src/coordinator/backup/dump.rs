@@ -25,8 +25,8 @@ pub async fn dump(
     let mut counts = Counts::default();
     frame::write_head(&mut out)?;
     frame::write(&mut out, item::SETTINGS, &settings(database).encode())?;
-    for index in 0..database.map.q as usize {
-        let copy = database.own_shard(index).await?;
+    for index in database.ranges() {
+        let copy = &database.own_shard(index).await?;
         let mut since = 0;
         loop {
             let page = read::page(copy, since).await?;
@@ -63,8 +63,8 @@ pub async fn dump(
 pub(super) fn settings(database: &Database) -> SettingsItem {
     SettingsItem {
         name: database.name.clone(),
-        q: database.map.q,
-        partitioned: database.map.partitioned,
+        q: database.map().q() as u32,
+        partitioned: database.map().partitioned,
         revs_limit: database.revs_limit(),
         purged_infos_limit: database.purged_infos_limit(),
         security: database.security(),

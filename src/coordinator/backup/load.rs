@@ -149,7 +149,7 @@ impl Loader {
     /// Begins an attachment content for a document that comes later. One that stayed incomplete is forgotten: its
     /// document was left out.
     pub(super) async fn begin_content(&mut self, id: DocId, hash: BlobId, length: u64) -> Result<(), BackupError> {
-        let range = self.database.map.index_of(&id);
+        let range = self.database.map().index_of(&id);
         let writer = self.database.own_shard(range).await?.stage(StageMode::Plain);
         self.content = Some((id, hash, length, writer));
         if length == 0 { self.end_content().await } else { Ok(()) }
@@ -172,18 +172,18 @@ impl Loader {
         if staged.blob != hash {
             return Err(damaged(format_args!("an attachment of {:?} does not fit its hash", id.as_str())));
         }
-        self.holds.insert((self.database.map.index_of(&id), hash), staged.hold);
+        self.holds.insert((self.database.map().index_of(&id), hash), staged.hold);
         Ok(())
     }
 
     /// Whether the content came for a document's range.
     pub(super) fn has_content(&self, id: &DocId, hash: &BlobId) -> bool {
-        self.holds.contains_key(&(self.database.map.index_of(id), *hash))
+        self.holds.contains_key(&(self.database.map().index_of(id), *hash))
     }
 
     /// A document; its contents came before.
     pub(super) async fn document(&mut self, document: DocumentItem) -> Result<(), BackupError> {
-        let range = self.database.map.index_of(&document.id);
+        let range = self.database.map().index_of(&document.id);
         if let Some(lost) = document.contents().into_iter().find(|a| !self.has_content(&document.id, &a.blob)) {
             let (name, id) = (&lost.name, document.id.as_str());
             return Err(damaged(format_args!("attachment {name:?} of {id:?} did not come with it")));
@@ -221,14 +221,14 @@ impl Loader {
 
     async fn local(&mut self, id: &DocId, document: LocalDocument) -> Result<(), BackupError> {
         self.counts.locals += 1;
-        let range = self.database.map.index_of(id);
+        let range = self.database.map().index_of(id);
         self.database.own_shard(range).await?.local_set(id, Some(document), 0, false).await?;
         Ok(())
     }
 
     async fn purge(&mut self, id: DocId, revs: Vec<Revision>) -> Result<(), BackupError> {
         self.counts.purges += 1;
-        let range = self.database.map.index_of(&id);
+        let range = self.database.map().index_of(&id);
         Ok(self.database.own_shard(range).await?.note_purges(vec![(id, revs)]).await?)
     }
 

@@ -71,7 +71,7 @@ pub struct Snapshot {
 /// [`BackupError::Shard`] when something of the database cannot be read: a snapshot is whole or not made.
 pub async fn snapshot(env: &Env, database: &Database, folder: &Path) -> Result<Snapshot, BackupError> {
     let mut taking = Taking::begin(env, database, folder).await?;
-    for (index, copy) in database.own_shards().await?.into_iter().enumerate() {
+    for (index, copy) in database.own_shards().await?.iter().enumerate() {
         taking.catch_up(copy, index).await?;
         let mut rest = Vec::new();
         taking.manifest.locals += dump::write_locals(copy, &mut rest).await?;
@@ -83,7 +83,7 @@ pub async fn snapshot(env: &Env, database: &Database, folder: &Path) -> Result<S
     }
     let mut limit = limits::STEP_ROWS;
     while !taking.finish(limit).await? {
-        for (index, copy) in database.own_shards().await?.into_iter().enumerate() {
+        for (index, copy) in taking.copies().await?.iter().enumerate() {
             taking.catch_up(copy, index).await?;
         }
         limit *= 2;
@@ -104,6 +104,8 @@ struct Taking<'d> {
     database: &'d Database,
     objects: Objects,
     manifest: Manifest,
+    /// The ranges when it began, and how far each was read.
+    ranges: Vec<usize>,
     places: Vec<Place>,
     /// Frames of documents for the next object, of `base` or of `tail`.
     frames: Vec<u8>,
@@ -112,7 +114,7 @@ struct Taking<'d> {
 
 impl<'d> Taking<'d> {
     async fn begin(env: &Env, database: &'d Database, folder: &Path) -> Result<Taking<'d>, BackupError> {
-        let mut places = Vec::new();
+        let (ranges, mut places) = (database.ranges(), Vec::new());
         for copy in database.own_shards().await? {
             let info = copy.info().await?;
             places.push(Place { begun: info.update_seq, since: 0, purged: info.purge_seq });
@@ -120,7 +122,13 @@ impl<'d> Taking<'d> {
         let settings = String::from_utf8_lossy(&dump::settings(database).encode()).into_owned();
         let manifest = Manifest { format: FORMAT, settings, ..Manifest::default() };
         let objects = Objects { env: env.clone(), disk: env.disk(), folder: folder.into(), written: 0, kept: 0 };
-        Ok(Taking { database, objects, manifest, places, frames: Vec::new(), in_tail: false })
+        Ok(Taking { database, objects, manifest, ranges, places, frames: Vec::new(), in_tail: false })
+    }
+
+    /// The copies of its ranges, as long as none of them was split meanwhile.
+    async fn copies(&self) -> Result<Vec<ShardCopy>, BackupError> {
+        let copies = self.database.own_shards().await?;
+        if self.database.ranges() == self.ranges { Ok(copies) } else { Err(ShardError::Moved.into()) }
     }
 
     /// Reads what there is of a range, up to the end of its changes.
@@ -148,7 +156,7 @@ impl<'d> Taking<'d> {
 
     /// Reads the rest of all ranges in one view; false when that is too much, or changed before its contents were read.
     async fn finish(&mut self, limit: usize) -> Result<bool, BackupError> {
-        let shards: Vec<_> = self.database.own_shards().await?.into_iter().map(ShardCopy::id).collect();
+        let shards: Vec<_> = self.copies().await?.iter().map(ShardCopy::id).collect();
         let from: Vec<(u64, u64)> = self.places.iter().map(|place| (place.since, place.purged)).collect();
         let cut = move |view: &dyn crate::storage::View| {
             let ranges = shards.iter().zip(&from).map(|(shard, from)| shard::cut(view, *shard, *from, limit));
@@ -157,8 +165,7 @@ impl<'d> Taking<'d> {
         let storage = &self.database.context.storage;
         let Some(cuts) = storage.read_on(Pool::Background, cut).await? else { return Ok(false) };
         let mut last = Vec::new();
-        for (index, cut) in cuts.iter().enumerate() {
-            let copy = self.database.own_shard(index).await?;
+        for (cut, copy) in cuts.iter().zip(&self.copies().await?) {
             for (id, fetched) in &cut.changed {
                 let document = item::document(id, &fetched.tree, fetched.found.clone());
                 let document = document.ok_or_else(|| damaged(format_args!("{:?} has no body", id.as_str())))?;
@@ -191,8 +198,8 @@ impl<'d> Taking<'d> {
 
     /// Adds a document to the object that is being filled. Small contents travel with it.
     async fn document(&mut self, document: &DocumentItem) -> Result<(), BackupError> {
-        let copy = self.database.own_shard(self.database.map.index_of(&document.id)).await?;
-        dump::write_contents(copy, document, &mut self.frames, limits::BLOB_INLINE_BYTES as u64).await?;
+        let copy = self.database.own_shard(self.database.map().index_of(&document.id)).await?;
+        dump::write_contents(&copy, document, &mut self.frames, limits::BLOB_INLINE_BYTES as u64).await?;
         frame::write(&mut self.frames, item::DOCUMENT, &document.encode())?;
         let hash = crc32fast::hash(document.id.as_str().as_bytes());
         let boundary = hash.is_multiple_of(limits::SNAPSHOT_OBJECT_DOCS);

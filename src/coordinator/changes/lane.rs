@@ -1,7 +1,7 @@
 //! The part of a feed that one range gives, read from one of its copies.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use tokio::sync::watch;
 
@@ -16,6 +16,8 @@ use crate::shard::{self, ChangesPage, Fetched, ShardError, Want};
 
 /// See the module head.
 pub(super) struct Lane {
+    /// The number of the range.
+    pub range: usize,
     pub copy: RangeCopy,
     /// The copy's number and the epoch that positions are of.
     pub standing: Standing,
@@ -41,9 +43,8 @@ impl Lane {
     /// # Errors
     /// When no copy can be read.
     pub async fn open(database: &Database, range: usize, since: &Since) -> Result<Lane, ShardError> {
-        let end = database.map.range(range as u32).end;
         let entries: Vec<SeqEntry> = match since {
-            Since::Seq(seq) => seq.0.iter().copied().filter(|entry| entry.end == end).collect(),
+            Since::Seq(seq) => seq.over(database.map().range(range)),
             Since::Beginning | Since::Now => Vec::new(),
         };
         let entries = &entries;
@@ -55,7 +56,7 @@ impl Lane {
                 Since::Beginning | Since::Seq(_) => copy.resume(entries).await?.min(standing.position),
             };
             let (cursor, until, rows) = (position, position, VecDeque::new());
-            Ok(Lane { copy, standing, position, cursor, until, rows, after: 0, done: false, news })
+            Ok(Lane { range, copy, standing, position, cursor, until, rows, after: 0, done: false, news })
         };
         database.on_one(range, begin).await
     }
@@ -109,16 +110,14 @@ pub(super) fn next_lane(heads: impl Iterator<Item = Option<u64>>, descending: bo
 
 /// The changes of a few documents of one range, looked up instead of searched for.
 pub(super) async fn page_of_ids(
-    database: &Database,
-    (range, copy): (usize, &RangeCopy),
-    ids: &BTreeSet<DocId>,
+    copy: &RangeCopy,
+    ids: impl Iterator<Item = &DocId>,
     cursor: u64,
     descending: bool,
 ) -> Result<ChangesPage, ShardError> {
     // Read first: what commits while the documents are read is news.
     let last_seq = copy.standing().await?.position;
-    let here = ids.iter().filter(|id| !id.is_local() && database.map.index_of(id) == range);
-    let wants: Vec<(DocId, Want)> = here.map(|id| (id.clone(), Want::Tree)).collect();
+    let wants: Vec<(DocId, Want)> = ids.filter(|id| !id.is_local()).map(|id| (id.clone(), Want::Tree)).collect();
     let ids: Vec<DocId> = wants.iter().map(|(id, _)| id.clone()).collect();
     let mut rows = Vec::new();
     for (id, fetched) in ids.into_iter().zip(copy.fetch(wants).await?) {

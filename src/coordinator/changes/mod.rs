@@ -12,11 +12,11 @@ use std::sync::Arc;
 use futures_util::future::{join_all, select_all, try_join_all};
 use tokio::sync::watch;
 
-use crate::coordinator::database::{Database, entry};
+use crate::coordinator::database::{Database, entry, seq_at};
 use crate::coordinator::error::{ChangesError, ReadError};
-use crate::coordinator::message::Standing;
 use crate::coordinator::range_copy::is_away;
 use crate::coordinator::seq::Seq;
+use crate::coordinator::shard_map::ShardMap;
 use crate::document::id::DocId;
 use crate::document::revision::Revision;
 use crate::limits;
@@ -35,7 +35,11 @@ pub use query::{Candidate, ChangeRow, ChangesFilter, ChangesQuery, RowFilter, Si
 pub struct Changes {
     database: Arc<Database>,
     query: ChangesQuery,
+    /// The ranges of the lanes, in the order of the ring.
+    map: Arc<ShardMap>,
     lanes: Vec<Lane>,
+    /// Tells of a new map.
+    moved: watch::Receiver<(u64, usize)>,
     gone: watch::Receiver<bool>,
     /// Whether a round is under way: from the first `next` to the `None` that ends it.
     in_round: bool,
@@ -50,6 +54,7 @@ impl Changes {
             return Ok(None);
         }
         if !self.in_round {
+            self.follow_map().await?;
             self.leave_lost_copies().await?;
             let descending = self.query.descending;
             self.lanes.iter_mut().for_each(|lane| lane.begin_round(descending));
@@ -111,9 +116,7 @@ impl Changes {
                     let asked = if self.looks_up() { usize::MAX } else { asked };
                     self.lanes[at].take_page(page, asked, self.query.descending);
                 }
-                Err(error) if is_away(&error) && self.database.copies_of(at) > 1 && !self.query.descending => {
-                    lost.push(at);
-                }
+                Err(error) if is_away(&error) && self.has_other(at) && !self.query.descending => lost.push(at),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -121,6 +124,12 @@ impl Changes {
             self.move_lane(at).await?;
         }
         Ok(())
+    }
+
+    /// Whether a lane can be read from somewhere else, too.
+    fn has_other(&self, at: usize) -> bool {
+        let range = self.lanes[at].range;
+        self.database.copies_of(range) > 1 || !self.database.map().is_live(range)
     }
 
     /// Whether the documents are looked up one by one.
@@ -133,7 +142,8 @@ impl Changes {
         let (lane, query) = (&self.lanes[at], &self.query);
         match &query.filter {
             ChangesFilter::DocIds(ids) if self.looks_up() => {
-                page_of_ids(&self.database, (at, &lane.copy), ids, cursor, query.descending).await
+                let ids = ids.iter().filter(|id| self.map.range(lane.range).contains(self.map.hash(id)));
+                page_of_ids(&lane.copy, ids, cursor, query.descending).await
             }
             _ => {
                 let direction = if query.descending { Direction::Reverse } else { Direction::Forward };
@@ -145,9 +155,37 @@ impl Changes {
     /// Goes on with another copy of a range; what was read up to then may be read again, nothing is left out. The round
     /// of the range ends: it goes on with the next one.
     async fn move_lane(&mut self, at: usize) -> Result<(), ShardError> {
-        let entries = vec![entry(self.database.map.range(at as u32), self.lanes[at].entry())];
-        let lane = Lane::open(&self.database, at, &Since::Seq(Seq(entries))).await?;
-        self.lanes[at] = Lane { done: true, ..lane };
+        let range = self.lanes[at].range;
+        if self.database.map().is_live(range) {
+            self.lanes[at] = Lane::open(&self.database, range, &Since::Seq(self.seq())).await?;
+        }
+        // A range that was split goes on as its halves.
+        let lane = &mut self.lanes[at];
+        (lane.done, lane.after) = (true, 0);
+        lane.rows.clear();
+        Ok(())
+    }
+
+    /// How far each range was given out.
+    fn seq(&self) -> Seq {
+        Seq(self.lanes.iter().map(|lane| entry(self.map.range(lane.range), lane.entry())).collect())
+    }
+
+    /// Goes over to the ranges that there are now: one that was split goes on as its halves, from where it was.
+    async fn follow_map(&mut self) -> Result<(), ShardError> {
+        self.moved.borrow_and_update();
+        let map = self.database.map();
+        if map.live() == self.map.live() {
+            return Ok(());
+        }
+        sometimes("changes: a feed went on in the halves of a range");
+        let since = Since::Seq(self.seq());
+        let kept = |range: usize| self.lanes.iter().any(|lane| lane.range == range);
+        let new = map.live().iter().filter(|range| !kept(**range));
+        self.lanes.extend(try_join_all(new.map(|range| Lane::open(&self.database, *range, &since))).await?);
+        self.lanes.retain(|lane| map.is_live(lane.range));
+        self.lanes.sort_by_key(|lane| map.range(lane.range));
+        self.map = map;
         Ok(())
     }
 
@@ -259,14 +297,17 @@ impl Changes {
         if mutated(Mutation::FeedMissesNews) {
             return drop(self.gone.changed().await);
         }
-        if self.is_gone() || self.lanes.iter().any(|lane| *lane.news.borrow() > lane.cursor) {
+        let has_moved = self.moved.has_changed().unwrap_or(true);
+        if has_moved || self.is_gone() || self.lanes.iter().any(|lane| *lane.news.borrow() > lane.cursor) {
             return;
         }
         sometimes("changes: a feed waited");
-        let mut signals: Vec<BoxFuture<'_, ()>> = Vec::with_capacity(self.lanes.len() + 1);
+        let mut signals: Vec<BoxFuture<'_, ()>> = Vec::with_capacity(self.lanes.len() + 2);
         // A dropped sender counts as a signal, too: `next` then tells what is wrong.
         let gone = &mut self.gone;
         signals.push(Box::pin(async move { drop(gone.changed().await) }));
+        let moved = &mut self.moved;
+        signals.push(Box::pin(async move { drop(moved.changed().await) }));
         for lane in &mut self.lanes {
             let cursor = lane.cursor;
             let news = &mut lane.news;
@@ -282,12 +323,12 @@ impl Changes {
 
     /// How far it was read.
     pub fn last_seq(&self) -> String {
-        let ahead = mutated(Mutation::FeedSeqAhead);
-        let reached = |lane: &Lane| match ahead {
-            true => Standing { position: lane.position.max(lane.until), ..lane.standing },
-            false => lane.entry(),
-        };
-        self.database.seq_at(self.lanes.iter().map(reached)).to_string()
+        let mut seq = self.seq();
+        if mutated(Mutation::FeedSeqAhead) {
+            let ahead = seq.0.iter_mut().zip(&self.lanes);
+            ahead.for_each(|(entry, lane)| entry.position = entry.position.max(lane.until));
+        }
+        seq.to_string()
     }
 
     /// How many changes are left behind what was read.
@@ -309,15 +350,17 @@ impl Changes {
 impl Database {
     /// Begins a feed.
     pub async fn changes(self: &Arc<Self>, query: ChangesQuery) -> Result<Changes, ChangesError> {
-        let open = |at| Lane::open(self, at, &query.since);
-        let lanes = try_join_all((0..self.map.q as usize).map(open)).await?;
-        let gone = self.watch_gone();
-        Ok(Changes { database: Arc::clone(self), query, lanes, gone, in_round: false, sent: 0 })
+        // Before the map, so that no news of it is missed.
+        let (moved, gone) = (self.moved.subscribe(), self.watch_gone());
+        let map = self.map();
+        let lanes = try_join_all(map.live().iter().map(|range| Lane::open(self, *range, &query.since))).await?;
+        Ok(Changes { database: Arc::clone(self), query, map, lanes, moved, gone, in_round: false, sent: 0 })
     }
 
     /// The sequence of this moment.
     pub async fn update_seq(&self) -> Result<Seq, ReadError> {
-        let standing = |range| self.on_one(range, |copy| async move { copy.standing().await });
-        Ok(self.seq_at(try_join_all((0..self.map.q as usize).map(standing)).await?))
+        let map = self.map();
+        let standing = |range: &usize| self.on_one(*range, |copy| async move { copy.standing().await });
+        Ok(seq_at(&map, try_join_all(map.live().iter().map(standing)).await?))
     }
 }

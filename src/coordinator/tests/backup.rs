@@ -12,7 +12,7 @@ use crate::coordinator::{UploadOptions, WriteOptions};
 /// All that a client could see of a database: leaves with histories, bodies and attachments, local documents, purges.
 async fn content(database: &Database) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
-    for index in 0..database.map.q as usize {
+    for index in database.ranges() {
         let copy = database.own_shard(index).await.unwrap();
         for row in copy.changes(0, crate::storage::Direction::Forward, 10_000).await.unwrap().rows {
             let found = copy.fetch(vec![(row.id.clone(), Want::Leaves)]).await.unwrap().pop().flatten().unwrap();

@@ -28,7 +28,7 @@ async fn findings(world: &World) -> Vec<String> {
 
 /// The keys of a kind in the database's first shard that holds any.
 async fn keys_of(world: &World, database: &Database, kind: u8) -> Vec<Vec<u8>> {
-    for shard in database.known.shards.iter() {
+    for shard in database.known.placed().shards.iter() {
         let prefix = [&shard.to_be_bytes()[..], &[kind]].concat();
         let read = move |view: &dyn View| {
             let mut keys = Vec::new();

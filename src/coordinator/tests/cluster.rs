@@ -184,7 +184,7 @@ async fn write(database: &Database, name: &str, text: &str, w: Option<u32>) -> R
 
 /// What this node's own copy has of a document: its leaves.
 async fn own_leaves(database: &Database, name: &str) -> Vec<String> {
-    let range = database.map.index_of(&id(name));
+    let range = database.map().index_of(&id(name));
     let copy = database.own_copy(range).await.unwrap().expect("a copy here");
     let found = copy.shard.fetch(vec![(id(name), Want::Tree)]).await.unwrap().pop().flatten();
     found.iter().flat_map(|found| found.tree.leaves()).map(|leaf| leaf.rev.to_string()).collect()

@@ -8,6 +8,7 @@ mod documents;
 mod feeds;
 mod find;
 mod lists;
+mod reshard;
 mod validation;
 mod views;
 

@@ -18,7 +18,7 @@ async fn filled(map: &str, reduce: &str) -> (World, Arc<Coordinator>, Arc<Databa
     (world, coordinator, database)
 }
 
-fn query(grouping: Option<Grouping>, descending: bool) -> ViewQuery {
+pub(super) fn query(grouping: Option<Grouping>, descending: bool) -> ViewQuery {
     let ends = KeySpan { start: KeyBound::default(), end: KeyBound::default(), inclusive_end: true };
     ViewQuery {
         keys: ViewKeys::Span(ends),

@@ -122,7 +122,7 @@ fn source(kind: ListKind) -> DocSource {
 }
 
 fn check(db: &Database, source: &DocSource, args: &ViewArgs) -> Result<()> {
-    if args.partition.is_some() && !db.map.partitioned && !matches!(source, DocSource::Partition(_)) {
+    if args.partition.is_some() && !db.map().partitioned && !matches!(source, DocSource::Partition(_)) {
         return Err(Problem::query_parse("`partition` parameter is not supported on this db"));
     }
     Ok(())

@@ -47,7 +47,7 @@ async fn read(ctx: &Context, request: &mut Request, db: &str, partition: Option<
         return Err(Problem::bad_request("The partition is named in the path already."));
     }
     if let Some(name) = &own {
-        if !db.map.partitioned {
+        if !db.map().partitioned {
             return Err(Problem::query_parse("`partition` parameter is not supported on this db"));
         }
         check_partition(name)?;
@@ -63,7 +63,7 @@ async fn read(ctx: &Context, request: &mut Request, db: &str, partition: Option<
 pub async fn indexes(db: &Database) -> Result<Vec<FieldIndex>> {
     let programs = db.programs().await?;
     let of =
-        |program: &crate::script::Program| FieldIndex::all(program.id().as_str(), program.body(), db.map.partitioned);
+        |program: &crate::script::Program| FieldIndex::all(program.id().as_str(), program.body(), db.map().partitioned);
     let mut indexes: Vec<FieldIndex> = programs.iter().flat_map(of).collect();
     indexes.sort_by(|a, b| (&a.ddoc, &a.name).cmp(&(&b.ddoc, &b.name)));
     Ok(indexes)
@@ -71,7 +71,7 @@ pub async fn indexes(db: &Database) -> Result<Vec<FieldIndex>> {
 
 impl Asked {
     fn plan(&self) -> std::result::Result<Plan, crate::index::mango::MangoError> {
-        let partitioning = Partitioning { database: self.db.map.partitioned, query: self.partition.is_some() };
+        let partitioning = Partitioning { database: self.db.map().partitioned, query: self.partition.is_some() };
         plan(&self.request, &self.indexes, partitioning)
     }
 }

@@ -121,7 +121,7 @@ async fn create(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> 
         Some(body) => {
             let refused = |why: &str| saving_failed(&format!("Unknown error while saving the design document: {why}"));
             ctx.allow(&db, &request.user, Class::DatabaseAdmin).map_err(|_| refused("forbidden"))?;
-            if wanted.partitioned == Some(true) && !db.map.partitioned {
+            if wanted.partitioned == Some(true) && !db.map().partitioned {
                 return Err(refused("invalid_design_doc"));
             }
             save(&db, &wanted.id, existing.map(|(rev, _)| rev), body, &request).await?;
@@ -148,7 +148,7 @@ fn with_view(db: &Database, existing: Option<&Object>, wanted: &Creation) -> Res
         }
         Some(body) => {
             let own = body.get("options").and_then(Value::as_object).and_then(|options| options.get("partitioned"));
-            let has = own.and_then(Value::as_bool).unwrap_or(db.map.partitioned);
+            let has = own.and_then(Value::as_bool).unwrap_or(db.map().partitioned);
             if wanted.partitioned.is_some_and(|asked| asked != has) {
                 let id = wanted.id.as_str();
                 let reason =

@@ -43,6 +43,7 @@ mod related;
 mod replicate;
 pub mod replication;
 mod replicator_docs;
+mod reshard;
 mod rewrite;
 mod scheduler;
 mod security;
@@ -144,7 +145,7 @@ async fn answer(ctx: &Context, endpoint: Endpoint, request: Request) -> Result<R
         Endpoint::Cluster(rest) => cluster::handle(ctx, &request, &rest),
         Endpoint::Replicate => replicate::replicate(ctx, request).await,
         Endpoint::Scheduler(rest) => scheduler::scheduler(ctx, &request, &rest).await,
-        Endpoint::Reshard(_) => Err(not_yet::endpoint("_reshard")),
+        Endpoint::Reshard(rest) => reshard::handle(ctx, request, &rest).await,
         Endpoint::In(db, at) => in_database(ctx, &db, at, request).await,
     }
 }

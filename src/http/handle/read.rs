@@ -42,7 +42,7 @@ pub async fn get(ctx: &Context, request: &Request, db: &str, id: &str) -> Result
         return Ok(if text.has_meta { reply } else { reply.etag(&etag) });
     }
     let reply = json(request, &db, &shown);
-    Ok(if db.map.n > 1 { reply.header(COPIES, &copies.to_string()) } else { reply })
+    Ok(if db.map().n > 1 { reply.header(COPIES, &copies.to_string()) } else { reply })
 }
 
 fn json(request: &Request, db: &Arc<Database>, shown: &Shown<'_>) -> Reply {

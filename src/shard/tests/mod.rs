@@ -6,6 +6,7 @@ mod lifetime;
 mod model;
 mod reads;
 mod space;
+mod split;
 mod sums;
 
 use std::sync::Arc;

@@ -1,0 +1,271 @@
+//! Agreement on the next map of a database: each version is decided once, by a majority of the members.
+//!
+//! One decision is a register of its own (single-decree Paxos): a proposer gets promises for its ballot from a majority,
+//! then has a majority accept a map. Should an earlier proposer have had a map accepted by anybody who promised, that
+//! one is proposed on, so that two maps of one version cannot both be decided. What nodes promised and accepted is in
+//! their stores before they answer. A decided map is told to all nodes; one that missed it learns it when it meets
+//! another (`gossip`), and from whoever refuses its calls because they are of an older map.
+
+use std::sync::Arc;
+
+use crate::coordinator::catalogue::Coordinator;
+use crate::coordinator::database::Database;
+use crate::coordinator::message::{Ballot, BallotCall, CatalogueCall, DatabaseMap, Vote, decode, encode};
+use crate::coordinator::peers::Urgency;
+use crate::coordinator::quorum::majority;
+use crate::coordinator::record::{self, MapRecord, Record};
+use crate::limits;
+use crate::shard::ShardError;
+use crate::storage::{StorageError, View as _, WriteView};
+use serde::{Deserialize, Serialize};
+
+/// What a node promised about the version after the one that it knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Promise {
+    version: u64,
+    promised: Ballot,
+    accepted: Option<(Ballot, MapRecord)>,
+}
+
+impl Promise {
+    /// Answers a proposer, and what is to be kept of it; pure.
+    fn vote(self, known: &MapRecord, call: BallotCall) -> (Vote, Option<Promise>) {
+        if call.version <= known.version {
+            return (Vote::Decided(known.clone()), None);
+        }
+        let mut own = match self.version {
+            version if version > call.version => return (Vote::No { promised: self.promised }, None),
+            version if version == call.version => self,
+            _ => Promise { version: call.version, ..Promise::default() },
+        };
+        if call.ballot < own.promised {
+            return (Vote::No { promised: own.promised }, None);
+        }
+        let accepted = own.accepted.clone();
+        own.promised = call.ballot;
+        if let Some(places) = call.places {
+            own.accepted = Some((call.ballot, places));
+        }
+        (Vote::Yes { accepted }, Some(own))
+    }
+}
+
+/// Why a map was not changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MapError {
+    /// The database was deleted.
+    Gone,
+    /// Fewer than a majority of the members answered.
+    NoMajority {
+        /// How many did.
+        answered: usize,
+        /// How many members there are.
+        members: usize,
+    },
+    /// What was asked for is not possible, or not any more. Carries why.
+    Refused(String),
+    /// Others changed the map again and again.
+    Contended,
+    /// This node could not go over to the map.
+    Own(ShardError),
+}
+
+impl From<ShardError> for MapError {
+    fn from(error: ShardError) -> MapError {
+        match error {
+            ShardError::Dropped => MapError::Gone,
+            error => MapError::Own(error),
+        }
+    }
+}
+
+/// What a round came to.
+enum Round {
+    Decided(MapRecord),
+    /// Another ballot was higher.
+    Outbid(Ballot),
+    TooFew(usize),
+}
+
+impl Coordinator {
+    /// Changes the map of a database: `change` makes the next one of what is decided, or says why not. On return it is
+    /// decided and this node follows it.
+    pub(super) async fn change_map(
+        &self,
+        database: &Arc<Database>,
+        change: impl Fn(&MapRecord) -> Result<MapRecord, String>,
+    ) -> Result<MapRecord, MapError> {
+        let mut ballot = Ballot { counter: 1, by: self.context().tag };
+        for _ in 0..limits::MAP_ATTEMPTS {
+            let known = database.places();
+            let next = change(&known).map_err(MapError::Refused)?;
+            assert_eq!(next.version, known.version + 1, "a map follows the one before it");
+            match self.propose(database, ballot, &next).await? {
+                Round::Decided(places) => {
+                    let is_own = places == next;
+                    self.tell_map(database, &places);
+                    database.follow(places.clone()).await?;
+                    if is_own {
+                        return Ok(places);
+                    }
+                }
+                Round::Outbid(higher) => {
+                    ballot.counter = higher.counter + 1;
+                    let pause = 1 + self.env().random_u64() % limits::BALLOT_PAUSE_MS;
+                    self.env().sleep(std::time::Duration::from_millis(pause)).await;
+                }
+                Round::TooFew(answered) => {
+                    return Err(MapError::NoMajority { answered, members: self.context().others().len() + 1 });
+                }
+            }
+        }
+        Err(MapError::Contended)
+    }
+
+    /// One attempt to have a map decided.
+    async fn propose(&self, database: &Database, ballot: Ballot, next: &MapRecord) -> Result<Round, MapError> {
+        let version = next.version;
+        let (name, instance) = (database.name.clone(), database.instance().to_owned());
+        let ask = BallotCall { name, instance, ballot, version, places: None };
+        let earlier = match self.poll(ask.clone()).await? {
+            Ok(accepted) => accepted,
+            Err(round) => return Ok(round),
+        };
+        let places = earlier.map_or_else(|| next.clone(), |(_, places)| places);
+        match self.poll(BallotCall { places: Some(places.clone()), ..ask }).await? {
+            Ok(_) => Ok(Round::Decided(places)),
+            Err(round) => Ok(round),
+        }
+    }
+
+    /// Asks all members; answers what was accepted before, once a majority agreed.
+    #[expect(clippy::type_complexity, reason = "an early end of a round, or what the votes carried")]
+    async fn poll(&self, call: BallotCall) -> Result<Result<Option<(Ballot, MapRecord)>, Round>, MapError> {
+        let others = self.context().others();
+        let wanted = majority(others.len() as u32 + 1) as usize;
+        let own = self.vote(call.clone()).await?;
+        let mut answers = self.context().tell_all(&others, &CatalogueCall::Ballot(Box::new(call)), Urgency::Foreground);
+        let (mut yes, mut highest, mut outbid) = (0, None, Ballot::default());
+        let mut vote = Some(own);
+        loop {
+            match vote.take() {
+                Some(Vote::Yes { accepted }) => {
+                    yes += 1;
+                    highest = [highest, accepted].into_iter().flatten().max_by_key(|(ballot, _)| *ballot);
+                }
+                Some(Vote::No { promised }) => outbid = outbid.max(promised),
+                Some(Vote::Decided(places)) => return Ok(Err(Round::Decided(places))),
+                Some(Vote::Unknown) | None => {}
+            }
+            if yes >= wanted {
+                return Ok(Ok(highest));
+            }
+            let Some((node, answer)) = answers.recv().await else { break };
+            match answer.map(|bytes| decode::<Vote>(&bytes)) {
+                Ok(Ok(answer)) => vote = Some(answer),
+                other => tracing::debug!(%node, ?other, "a node does not vote about a map"),
+            }
+        }
+        Ok(Err(if outbid == Ballot::default() { Round::TooFew(yes) } else { Round::Outbid(outbid) }))
+    }
+
+    /// This node's vote; durable before it is told.
+    pub(super) async fn vote(&self, call: BallotCall) -> Result<Vote, ShardError> {
+        let own = Arc::clone(&self.context().node);
+        let job = move |view: &mut WriteView<'_>| {
+            let Some(bytes) = view.get(&record::key(&call.name))? else { return Ok(Ok(Vote::Unknown)) };
+            let mut record = Record::decode(&bytes)?;
+            if record.instance != call.instance {
+                return Ok(Ok(Vote::Unknown));
+            }
+            let alone = || vec![vec![own.to_string()]; record.shards.len()];
+            record.by_range = Some(record.by_range.take().unwrap_or_else(alone));
+            let key = record::ballot_key(&call.name, &call.instance);
+            let damaged = |why| StorageError::Corrupt(format!("a promise about a map: {why}"));
+            let promise = view.get(&key)?.map(|bytes| decode::<Promise>(&bytes).map_err(damaged)).transpose()?;
+            let (vote, keep) = promise.unwrap_or_default().vote(&record.places(), call);
+            if let Some(promise) = keep {
+                view.put(key, encode(&promise).to_vec());
+            }
+            Ok(Ok::<Vote, ShardError>(vote))
+        };
+        self.storage().committer().submit(job).await?
+    }
+
+    /// Tells all nodes of a map that is decided; those that are away learn it when they return.
+    fn tell_map(&self, database: &Database, places: &MapRecord) {
+        let mut record = database.known.shared(&self.context().node);
+        record.set_places(places.clone());
+        record.shards = vec![0; record.by_range.as_ref().map_or(record.shards.len(), Vec::len)];
+        let call = CatalogueCall::Set(Box::new(DatabaseMap { name: database.name.clone(), record }));
+        drop(self.context().tell_all(&self.context().others(), &call, Urgency::Foreground));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn places(version: u64, n: u32) -> MapRecord {
+        MapRecord { version, moved: 0, n, splits: Vec::new(), by_range: None, moves: Vec::new() }
+    }
+
+    fn call(counter: u64, by: u64, value: Option<MapRecord>) -> BallotCall {
+        let ballot = Ballot { counter, by };
+        BallotCall { name: "d".to_owned(), instance: "i".to_owned(), ballot, version: 1, places: value }
+    }
+
+    #[test]
+    fn a_version_that_is_known_is_told() {
+        let (vote, keep) = Promise::default().vote(&places(1, 1), call(1, 1, None));
+        assert_eq!((vote, keep), (Vote::Decided(places(1, 1)), None));
+    }
+
+    /// A proposer: who promised it what, then what it has others accept.
+    #[derive(Default)]
+    struct Proposer {
+        promises: BTreeMap<usize, Option<(Ballot, MapRecord)>>,
+        value: Option<MapRecord>,
+    }
+
+    /// Proposers whose steps at three nodes happen in any order, some never; answers all that was decided.
+    fn race(order: Vec<(usize, usize)>) -> Vec<MapRecord> {
+        let mut nodes = vec![Promise::default(); 3];
+        let mut proposers: Vec<Proposer> = (0..3).map(|_| Proposer::default()).collect();
+        let mut decided = Vec::new();
+        for (who, node) in order {
+            let proposer = &mut proposers[who];
+            let asked = call(1, who as u64, proposer.value.clone());
+            let (Vote::Yes { accepted }, Some(promise)) = nodes[node].clone().vote(&places(0, 0), asked) else {
+                continue;
+            };
+            nodes[node] = promise.clone();
+            match &proposer.value {
+                Some(value) => {
+                    let held = nodes.iter().filter(|node| node.accepted == promise.accepted).count();
+                    decided.extend((held >= 2).then(|| value.clone()));
+                }
+                None => drop(proposer.promises.insert(node, accepted)),
+            }
+            if proposer.value.is_none() && proposer.promises.len() >= 2 {
+                let earlier = proposer.promises.values().flatten().max_by_key(|(ballot, _)| *ballot);
+                proposer.value = Some(earlier.map_or_else(|| places(1, who as u32), |(_, places)| places.clone()));
+            }
+        }
+        decided
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_maps_of_a_version_are_decided(
+            order in prop::collection::vec((0_usize..3, 0_usize..3), 0..40),
+        ) {
+            let decided = race(order);
+            prop_assert!(decided.windows(2).all(|pair| pair[0] == pair[1]), "{decided:?}");
+        }
+    }
+}

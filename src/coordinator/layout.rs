@@ -1,0 +1,89 @@
+//! Where the documents of an open database are: its map, and the copies on this node.
+//!
+//! A [`Layout`] never changes: when the map does, the database gets another one. A range keeps its number for good
+//! (`shard_map`), so that what began with one layout goes on with the next; a copy that is on this node in both stays
+//! open, since its news come through the one handle.
+
+use std::sync::{Arc, PoisonError};
+
+use tokio::sync::OnceCell;
+
+use crate::coordinator::database::Database;
+use crate::coordinator::range_copy::OwnCopy;
+use crate::coordinator::record::{Known, Placed};
+use crate::coordinator::shard_map::ShardMap;
+use crate::limits;
+
+/// See the module head.
+pub(super) struct Layout {
+    pub map: Arc<ShardMap>,
+    pub placed: Arc<Placed>,
+    /// This node's copy of each range that it holds one of, by number; opened when it is first needed.
+    own: Box<[Arc<OnceCell<OwnCopy>>]>,
+}
+
+impl Layout {
+    /// With all copies closed.
+    pub fn of(known: &Known) -> Layout {
+        let placed = known.placed();
+        let own = placed.shards.iter().map(|_| Arc::default()).collect();
+        Layout { map: Arc::new(known.map(&placed)), placed, own }
+    }
+
+    /// The one after this, with copies that were opened already.
+    fn next(&self, known: &Known, opened: Vec<(u64, OwnCopy)>) -> Layout {
+        let placed = known.placed();
+        let cell = |(range, shard): (usize, &u64)| {
+            let kept = self.own.get(range).filter(|_| self.placed.shards[range] == *shard);
+            let new = || opened.iter().find(|(number, _)| number == shard).map(|(_, copy)| copy.clone());
+            kept.cloned().unwrap_or_else(|| Arc::new(OnceCell::new_with(new())))
+        };
+        let own = placed.shards.iter().enumerate().map(cell).collect();
+        Layout { map: Arc::new(known.map(&placed)), placed, own }
+    }
+
+    /// Where the copy of a range is, or comes to be.
+    pub fn cell(&self, range: usize) -> &Arc<OnceCell<OwnCopy>> {
+        &self.own[range]
+    }
+
+    /// The copies that are open.
+    pub fn opened(&self) -> impl Iterator<Item = &OwnCopy> {
+        self.own.iter().filter_map(|cell| cell.get())
+    }
+}
+
+impl Database {
+    /// Where its documents are now.
+    pub(super) fn layout(&self) -> Arc<Layout> {
+        Arc::clone(&self.layout.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How it is cut into ranges now.
+    pub fn map(&self) -> Arc<ShardMap> {
+        Arc::clone(&self.layout().map)
+    }
+
+    /// The numbers of its ranges now, in ring order.
+    pub(super) fn ranges(&self) -> Vec<usize> {
+        self.map().live().to_vec()
+    }
+
+    /// Goes over to where the record says that documents are; `opened` are copies by their shards.
+    pub(super) fn lay_out(&self, opened: Vec<(u64, OwnCopy)>) {
+        let mut layout = self.layout.write().unwrap_or_else(PoisonError::into_inner);
+        *layout = Arc::new(layout.next(&self.known, opened));
+        let version = layout.placed.version;
+        let ranges = layout.map.numbers();
+        drop(layout);
+        self.moved.send_replace((version, ranges));
+    }
+
+    /// Waits for another layout than `old`; not for ever.
+    pub(super) async fn moved_from(&self, old: &Layout) {
+        let stamp = (old.placed.version, old.map.numbers());
+        let mut moved = self.moved.subscribe();
+        // Whoever waits looks at the map again in any case.
+        let _ = self.context.env.timeout(limits::MAP_WAIT, moved.wait_for(|new| *new != stamp)).await;
+    }
+}

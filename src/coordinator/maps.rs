@@ -1,0 +1,149 @@
+//! Following a new map: this node's copies go over to where the map says that documents are.
+//!
+//! The map of a database changes by majority only (`consensus`), one version after the other. Each node brings its own
+//! copies in step with it when it hears of it: ranges are divided (`split`), copies that it is to hold begin empty and
+//! are filled by a sync, those that it no longer holds go. Whoever follows is in step on return.
+
+use std::sync::Arc;
+
+use crate::coordinator::database::Database;
+use crate::coordinator::record::{self, MapRecord, Placed};
+use crate::shard::{self, ShardError};
+use crate::storage::ShardEngine;
+
+impl Database {
+    /// The map as it is known here. In a cluster it names the nodes, also where this one was alone when the database
+    /// was made.
+    pub(super) fn places(&self) -> MapRecord {
+        let mut places = self.known.shared(&self.context.node).places();
+        if self.context.others().is_empty() && self.known.is_unnamed() {
+            places.by_range = None;
+        }
+        places
+    }
+
+    /// Goes over to a map, unless this node knows a later one.
+    pub(super) async fn follow(self: &Arc<Self>, places: MapRecord) -> Result<(), ShardError> {
+        let _alone = self.following.lock().await;
+        let own = self.places();
+        if places.version <= own.version {
+            return Ok(());
+        }
+        for at in own.splits.len()..places.splits.len() {
+            let step = upto(&places, at, own.version, self.map().numbers() + 2);
+            let range = places.splits[at] as usize;
+            match self.layout().placed.shard(range) {
+                Some(_) => self.divide(range, &step).await?,
+                None => {
+                    self.write_record(move |record, _| {
+                        record.shards.extend([0, 0]);
+                        record.set_places(step);
+                        Ok(())
+                    })
+                    .await?;
+                }
+            }
+        }
+        self.take_places(places).await
+    }
+
+    /// Goes over to a map of the same ranges: copies that this node is to hold get a shard, others lose theirs.
+    async fn take_places(self: &Arc<Self>, places: MapRecord) -> Result<(), ShardError> {
+        let engine = self.known.engine.as_deref().and_then(ShardEngine::by_name).unwrap_or_default();
+        let node = Arc::clone(&self.context.node);
+        // Numbers that are not needed are never used; there are enough.
+        let wanted = places.by_range.as_ref().map_or(0, Vec::len) as u64;
+        let mut fresh = match wanted {
+            0 => Vec::new(),
+            _ => shard::allocate_in(&self.context.storage, engine, wanted).await?,
+        }
+        .into_iter();
+        let before = self.layout();
+        let lost = self
+            .write_record(move |record, view| {
+                record.set_places(places);
+                let mut lost = Vec::new();
+                for range in 0..record.shards.len() {
+                    let is_split = record.splits.iter().any(|split| *split as usize == range);
+                    match (record.holds(range, &node), record.shards[range]) {
+                        (true, 0) => record.shards[range] = fresh.next().map_or(0, |shard| shard.0),
+                        (false, shard) if shard != 0 && !is_split => {
+                            view.put(record::drop_key(shard), Vec::new());
+                            record.shards[range] = 0;
+                            lost.push(range);
+                        }
+                        _ => {}
+                    }
+                }
+                Ok(lost)
+            })
+            .await?;
+        if !lost.is_empty() {
+            lost.into_iter().filter_map(|range| before.cell(range).get()).for_each(|copy| copy.shard.close());
+            self.context.drop_shards().await;
+        }
+        Ok(())
+    }
+}
+
+/// The map of `maps` after its split `at`, with `numbers` ranges: a version is taken only with all of it.
+fn upto(places: &MapRecord, at: usize, version: u64, numbers: usize) -> MapRecord {
+    let mut step = places.clone();
+    step.splits.truncate(at + 1);
+    step.version = version;
+    if let Some(by_range) = &mut step.by_range {
+        by_range.truncate(numbers);
+    }
+    step.moves.retain(|moved| (moved.range as usize) < numbers);
+    step
+}
+
+impl MapRecord {
+    /// These with a range split in two: each half is held by the same nodes, in the same order of judges.
+    pub fn with_split(&self, range: usize) -> MapRecord {
+        let mut next = self.clone();
+        next.version += 1;
+        if let Some(by_range) = &mut next.by_range {
+            for _ in 0..2 {
+                let mut nodes = by_range[range].clone();
+                // Judges take turns by the number of the range (`Database::nodes_of`): the halves keep those of the whole.
+                let (turn, count) = (by_range.len(), nodes.len());
+                nodes.rotate_left(range % count);
+                nodes.rotate_right(turn % count);
+                by_range.push(nodes);
+            }
+        }
+        next.splits.push(range as u32);
+        next
+    }
+}
+
+/// Which shards of ranges that were split are still there: a stop of the node kept them from going.
+pub(super) fn left_over(placed: &Placed) -> Vec<usize> {
+    let there = |range: &usize| placed.shard(*range).is_some();
+    placed.splits.iter().map(|split| *split as usize).filter(there).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_halves_of_a_range_have_its_judges_in_its_order() {
+        let nodes = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let by_range = Some(vec![nodes(&["a", "b", "c"]), nodes(&["b", "c", "a"])]);
+        let places = MapRecord { version: 4, moved: 0, n: 3, splits: Vec::new(), by_range, moves: Vec::new() };
+        let judges = |places: &MapRecord, range: usize| {
+            let mut nodes = places.by_range.as_ref().unwrap()[range].clone();
+            let count = nodes.len();
+            nodes.rotate_left(range % count);
+            nodes
+        };
+        let split = places.with_split(1);
+        assert_eq!((split.version, &split.splits[..]), (5, &[1][..]));
+        assert_eq!(judges(&split, 2), judges(&places, 1));
+        assert_eq!(judges(&split, 3), judges(&places, 1));
+        let again = split.with_split(3);
+        assert_eq!(judges(&again, 5), judges(&places, 1));
+    }
+}

@@ -1,0 +1,557 @@
+//! Jobs that split ranges: one for each copy, run by the node that holds it.
+//!
+//! A job fills the heirs of its copy, waits until those of the other nodes are filled, too, and has the map changed; all
+//! nodes then go over to the halves in a moment. Jobs and whether they run at all are kept on disk: a node that was
+//! stopped goes on with them. Every node shows and changes the jobs of all nodes that are there.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Notify, Semaphore, watch};
+
+use crate::coordinator::catalogue::Coordinator;
+use crate::coordinator::consensus::MapError;
+use crate::coordinator::database::Database;
+use crate::coordinator::error::DatabaseError;
+use crate::coordinator::message::{CatalogueCall, decode, encode};
+use crate::coordinator::peers::Urgency;
+use crate::coordinator::record::{self, MapRecord};
+use crate::coordinator::shard_map::Range;
+use crate::limits;
+use crate::shard::ShardError;
+use crate::storage::{Direction, KeyRange, View, WriteView};
+
+/// The key of the state within those of jobs; no job has this id.
+const STATE_ID: &str = "state";
+/// Why jobs do not run while resharding is stopped.
+const DISABLED: &str = "Shard splitting disabled";
+/// The step in which a job waits for the others.
+const READY: &str = "update_shardmap";
+
+/// What a job is about to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JobState {
+    /// It waits for its turn.
+    New,
+    /// It is being done.
+    Running,
+    /// It was stopped and waits to be resumed.
+    Stopped,
+    /// It is done.
+    Completed,
+    /// It cannot be done.
+    Failed,
+}
+
+impl JobState {
+    /// As `_reshard` shows it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            JobState::New => "new",
+            JobState::Running => "running",
+            JobState::Stopped => "stopped",
+            JobState::Completed => "completed",
+            JobState::Failed => "failed",
+        }
+    }
+}
+
+/// A step of a job's life.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobEvent {
+    /// When, in seconds since the Unix epoch.
+    pub at_s: u64,
+    /// The state that it came to.
+    pub kind: JobState,
+    /// What it does then, or why.
+    pub detail: Option<String>,
+}
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// `001-` and 64 hexadecimal digits.
+    pub id: String,
+    /// The database.
+    pub db: String,
+    instance: String,
+    /// The range that is split, as `_shards` shows it.
+    pub range: String,
+    /// The name of the copy that is split, as CouchDB names its file.
+    pub source: String,
+    /// Those of its halves.
+    pub target: Vec<String>,
+    /// The node that holds the copy.
+    pub node: String,
+    /// What it is about to do.
+    pub state: JobState,
+    /// Why it was stopped or failed.
+    pub reason: Option<String>,
+    /// The step that it is at.
+    pub split_state: String,
+    /// When it was made, in seconds since the Unix epoch.
+    pub start_s: u64,
+    /// When it last changed.
+    pub update_s: u64,
+    /// All steps so far.
+    pub history: Vec<JobEvent>,
+}
+
+impl Job {
+    fn of(database: &Database, range: Range, node: &str, now_s: u64) -> Option<Job> {
+        let suffix = format!("{}.{}", database.name, database.known.created_s);
+        let name = |range: Range| format!("shards/{range}/{suffix}");
+        let hash = blake3::hash(format!("{} {range} {node}", database.instance()).as_bytes());
+        Some(Job {
+            id: format!("001-{}", hash.to_hex()),
+            db: database.name.clone(),
+            instance: database.instance().to_owned(),
+            range: range.to_string(),
+            source: name(range),
+            target: range.halves()?.map(name).to_vec(),
+            node: node.to_owned(),
+            state: JobState::New,
+            reason: None,
+            split_state: "new".to_owned(),
+            start_s: now_s,
+            update_s: now_s,
+            history: vec![JobEvent { at_s: now_s, kind: JobState::New, detail: None }],
+        })
+    }
+
+    fn step(&mut self, state: JobState, detail: Option<String>, now_s: u64) {
+        (self.state, self.update_s) = (state, now_s);
+        self.reason = matches!(state, JobState::Stopped | JobState::Failed).then(|| detail.clone()).flatten();
+        match (state, &detail) {
+            (JobState::Running, Some(detail)) => self.split_state.clone_from(detail),
+            (JobState::Completed, _) => self.split_state = state.as_str().to_owned(),
+            _ => {}
+        }
+        self.history.push(JobEvent { at_s: now_s, kind: state, detail });
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.state, JobState::Completed | JobState::Failed)
+    }
+
+    /// Whether the others need not wait for it.
+    fn is_ready(&self) -> bool {
+        self.is_over() || self.state == JobState::Stopped || self.split_state == READY
+    }
+}
+
+/// Whether jobs run on a node, and if not why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resharding {
+    /// `None`: they run.
+    pub stopped: Option<String>,
+}
+
+/// What is split.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobRequest {
+    /// The database.
+    pub db: String,
+    /// Only copies on this node.
+    pub node: Option<String>,
+    /// Only this range.
+    pub range: Option<Range>,
+}
+
+/// What became of a copy that was to be split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewJob {
+    /// The node that holds it.
+    pub node: String,
+    /// Its name, as CouchDB names its file.
+    pub shard: String,
+    /// The job, or why there is none.
+    pub made: Result<String, String>,
+}
+
+/// What nodes ask each other about jobs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum JobCall {
+    List,
+    Make { db: String, range: String },
+    Set { id: String, stopped: Option<String> },
+    SetAll(Resharding),
+    Delete(String),
+}
+
+/// What they answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum JobAnswer {
+    Jobs(Vec<Job>),
+    Made(Result<String, String>),
+    /// Whether there is such a job.
+    Done(bool),
+}
+
+/// The jobs of a node.
+pub(super) struct Jobs {
+    // A blocking lock: held for map operations only, never across an await.
+    table: Mutex<Table>,
+    /// Tells that a job can be begun.
+    news: Notify,
+    /// One permit for each range that is being filled.
+    filling: Semaphore,
+}
+
+#[derive(Default)]
+struct Table {
+    jobs: BTreeMap<String, Job>,
+    state: Resharding,
+    /// Dropping it ends the job's task.
+    running: BTreeMap<String, watch::Sender<()>>,
+}
+
+impl Default for Jobs {
+    fn default() -> Jobs {
+        Jobs { table: Mutex::default(), news: Notify::new(), filling: Semaphore::new(limits::RESHARD_AT_ONCE) }
+    }
+}
+
+impl Jobs {
+    fn table(&self) -> std::sync::MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self, id: &str) -> Option<Job> {
+        self.table().jobs.get(id).cloned()
+    }
+}
+
+impl Coordinator {
+    /// Takes up the jobs that are on disk, and begins those that can be; ends with the coordinator.
+    pub(super) async fn keep_resharding(self: &Arc<Self>) -> Result<(), ShardError> {
+        let read = |view: &dyn View| {
+            let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+            view.scan(&KeyRange::prefix(&record::job_prefix()), Direction::Forward, &mut |key, value| {
+                rows.push((key.to_vec(), value.to_vec()));
+                std::ops::ControlFlow::Continue(())
+            })?;
+            Ok(rows)
+        };
+        for (key, value) in self.storage().read(read).await? {
+            let mut table = self.context().jobs.table();
+            match decode::<Job>(&value) {
+                _ if key == record::job_key(STATE_ID) => table.state = decode(&value).unwrap_or_default(),
+                Ok(job) => drop(table.jobs.insert(job.id.clone(), job)),
+                Err(why) => tracing::warn!(why, "a job is forgotten"),
+            }
+        }
+        self.env().spawn(run_jobs(Arc::downgrade(self)));
+        Ok(())
+    }
+
+    /// The jobs of all nodes that are there, by their ids.
+    pub async fn reshard_jobs(&self) -> Vec<Job> {
+        let mut jobs: BTreeMap<String, Job> = self.context().jobs.table().jobs.clone();
+        for (_, answer) in self.ask_all(&JobCall::List).await {
+            if let JobAnswer::Jobs(theirs) = answer {
+                jobs.extend(theirs.into_iter().map(|job| (job.id.clone(), job)));
+            }
+        }
+        jobs.into_values().collect()
+    }
+
+    /// Whether jobs run on this node.
+    pub fn resharding(&self) -> Resharding {
+        self.context().jobs.table().state.clone()
+    }
+
+    /// Has jobs run, or stop, on all nodes that are there.
+    pub async fn set_resharding(&self, state: Resharding) -> Result<(), DatabaseError> {
+        self.set_all(state.clone()).await?;
+        self.ask_all(&JobCall::SetAll(state)).await;
+        Ok(())
+    }
+
+    /// Makes a job for each copy that the request names: none when there is no such range.
+    ///
+    /// # Errors
+    /// [`DatabaseError::NotFound`]
+    pub async fn reshard(&self, request: &JobRequest) -> Result<Vec<NewJob>, DatabaseError> {
+        let database = self.database(&request.db)?;
+        let map = database.map();
+        let mut out = Vec::new();
+        for index in map.live().iter().copied() {
+            let range = map.range(index);
+            if request.range.is_some_and(|wanted| wanted != range) {
+                continue;
+            }
+            for node in database.nodes_of(index) {
+                if request.node.as_ref().is_some_and(|wanted| **wanted != *node) {
+                    continue;
+                }
+                let Some(job) = Job::of(&database, range, &node, 0) else { continue };
+                let call = JobCall::Make { db: job.db, range: job.range };
+                let made = match self.ask_node(&node, call).await {
+                    Some(JobAnswer::Made(made)) => made,
+                    _ => Err("nodedown".to_owned()),
+                };
+                out.push(NewJob { node: node.to_string(), shard: job.source, made });
+            }
+        }
+        Ok(out)
+    }
+
+    /// Stops a job (with a reason) or has it go on; false when there is none.
+    pub async fn set_reshard_job(&self, id: &str, stopped: Option<String>) -> Result<bool, DatabaseError> {
+        self.change_job(id, JobCall::Set { id: id.to_owned(), stopped }).await
+    }
+
+    /// Removes a job, ending it; false when there is none.
+    pub async fn delete_reshard_job(&self, id: &str) -> Result<bool, DatabaseError> {
+        self.change_job(id, JobCall::Delete(id.to_owned())).await
+    }
+
+    async fn change_job(&self, id: &str, call: JobCall) -> Result<bool, DatabaseError> {
+        let Some(job) = self.reshard_jobs().await.into_iter().find(|job| job.id == id) else { return Ok(false) };
+        Ok(matches!(self.ask_node(&job.node, call).await, Some(JobAnswer::Done(true))))
+    }
+
+    async fn ask_node(&self, node: &str, call: JobCall) -> Option<JobAnswer> {
+        if *node == *self.context().node {
+            return self.serve_jobs(call).await.ok();
+        }
+        self.ask_catalogue(node, &CatalogueCall::Jobs(call)).await.ok()
+    }
+
+    async fn ask_all(&self, call: &JobCall) -> Vec<(Arc<str>, JobAnswer)> {
+        let context = self.context();
+        let others = context.others();
+        let mut answers = context.tell_all(&others, &CatalogueCall::Jobs(call.clone()), Urgency::Foreground);
+        let mut out = Vec::new();
+        while let Some((node, answer)) = answers.recv().await {
+            if let Some(Ok(answer)) = answer.ok().map(|bytes| decode(&bytes)) {
+                out.push((node, answer));
+            }
+        }
+        out
+    }
+
+    /// Answers about the jobs of this node.
+    pub(super) async fn serve_jobs(&self, call: JobCall) -> Result<JobAnswer, DatabaseError> {
+        Ok(match call {
+            JobCall::List => JobAnswer::Jobs(self.context().jobs.table().jobs.values().cloned().collect()),
+            JobCall::Make { db, range } => JobAnswer::Made(self.make_job(&db, &range).await?),
+            JobCall::Set { id, stopped } => JobAnswer::Done(self.set_job(&id, stopped).await?),
+            JobCall::SetAll(state) => {
+                self.set_all(state).await?;
+                JobAnswer::Done(true)
+            }
+            JobCall::Delete(id) => JobAnswer::Done(self.delete_job(&id).await?),
+        })
+    }
+
+    async fn make_job(&self, db: &str, range: &str) -> Result<Result<String, String>, DatabaseError> {
+        let database = self.database(db)?;
+        let now_s = self.env().wall().as_secs();
+        let Some(mut job) = Range::parse(range).and_then(|range| Job::of(&database, range, self.node(), now_s)) else {
+            return Ok(Err("not_found".to_owned()));
+        };
+        {
+            let mut table = self.context().jobs.table();
+            if table.jobs.contains_key(&job.id) {
+                return Ok(Err("job_already_exists".to_owned()));
+            }
+            if table.jobs.len() >= limits::RESHARD_JOBS {
+                return Ok(Err("max_jobs_exceeded".to_owned()));
+            }
+            if table.state.stopped.is_some() {
+                job.step(JobState::Stopped, Some(DISABLED.to_owned()), now_s);
+            }
+            table.jobs.insert(job.id.clone(), job.clone());
+        }
+        self.save_job(&job.id).await?;
+        self.context().jobs.news.notify_one();
+        Ok(Ok(job.id))
+    }
+
+    async fn set_job(&self, id: &str, stopped: Option<String>) -> Result<bool, DatabaseError> {
+        let now_s = self.env().wall().as_secs();
+        let known = {
+            let mut table = self.context().jobs.table();
+            let is_stopped = table.state.stopped.is_some();
+            if stopped.is_some() {
+                table.running.remove(id);
+            }
+            let known = table.jobs.get_mut(id);
+            known.map(|job| match stopped {
+                _ if job.is_over() => {}
+                Some(reason) => job.step(JobState::Stopped, Some(reason), now_s),
+                None if is_stopped => job.step(JobState::Stopped, Some(DISABLED.to_owned()), now_s),
+                None if job.state == JobState::Stopped => job.step(JobState::New, None, now_s),
+                None => {}
+            })
+        };
+        self.save_job(id).await?;
+        self.context().jobs.news.notify_one();
+        Ok(known.is_some())
+    }
+
+    async fn set_all(&self, state: Resharding) -> Result<(), DatabaseError> {
+        let wanted = |job: &Job| match state.stopped {
+            Some(_) => !job.is_over() && job.state != JobState::Stopped,
+            None => job.reason.as_deref() == Some(DISABLED),
+        };
+        let ids: Vec<String> = {
+            let mut table = self.context().jobs.table();
+            table.state = state.clone();
+            table.jobs.values().filter(|job| wanted(job)).map(|job| job.id.clone()).collect()
+        };
+        self.store(STATE_ID, Some(encode(&state).to_vec())).await?;
+        for id in ids {
+            self.set_job(&id, state.stopped.as_ref().map(|_| DISABLED.to_owned())).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete_job(&self, id: &str) -> Result<bool, DatabaseError> {
+        let removed = {
+            let mut table = self.context().jobs.table();
+            table.running.remove(id);
+            table.jobs.remove(id)
+        };
+        let Some(job) = removed else { return Ok(false) };
+        self.store(id, None).await?;
+        if let Ok(database) = self.database_of(&job)
+            && let Some(range) = live_range(&database, &job)
+        {
+            database.abandon(range).await?;
+        }
+        Ok(true)
+    }
+
+    fn database_of(&self, job: &Job) -> Result<Arc<Database>, DatabaseError> {
+        let database = self.database(&job.db)?;
+        if database.instance() == job.instance { Ok(database) } else { Err(DatabaseError::NotFound) }
+    }
+
+    async fn save_job(&self, id: &str) -> Result<(), ShardError> {
+        let Some(job) = self.context().jobs.get(id) else { return Ok(()) };
+        self.store(id, Some(encode(&job).to_vec())).await
+    }
+
+    async fn store(&self, id: &str, value: Option<Vec<u8>>) -> Result<(), ShardError> {
+        let key = record::job_key(id);
+        let job = move |view: &mut WriteView<'_>| {
+            match value {
+                Some(value) => view.put(key, value),
+                None => view.delete(key),
+            }
+            Ok(Ok::<(), ShardError>(()))
+        };
+        self.storage().committer().submit(job).await?
+    }
+
+    /// Begins all jobs that can be.
+    fn begin_jobs(self: &Arc<Self>) {
+        let jobs = &self.context().jobs;
+        let mut table = jobs.table();
+        if table.state.stopped.is_some() {
+            return;
+        }
+        let waits = |job: &&Job| matches!(job.state, JobState::New | JobState::Running);
+        let ids: Vec<String> = table.jobs.values().filter(waits).map(|job| job.id.clone()).collect();
+        for id in ids {
+            if table.running.contains_key(&id) {
+                continue;
+            }
+            let (alive, mut ended) = watch::channel(());
+            table.running.insert(id.clone(), alive);
+            let coordinator = Arc::clone(self);
+            self.env().spawn(async move {
+                tokio::select! {
+                    biased;
+                    _ = ended.changed() => {}
+                    () = coordinator.run_job(&id) => drop(coordinator.context().jobs.table().running.remove(&id)),
+                }
+            });
+        }
+    }
+
+    /// Does a job and tells how that ended.
+    async fn run_job(&self, id: &str) {
+        let done = match self.context().jobs.get(id) {
+            Some(job) => self.split(&job).await,
+            None => return,
+        };
+        let (state, detail) = match done {
+            Ok(()) => (JobState::Completed, None),
+            Err(why) => (JobState::Failed, Some(why)),
+        };
+        self.step_job(id, state, detail);
+        if let Err(error) = self.save_job(id).await {
+            tracing::warn!(%error, id, "the end of a job is not on disk");
+        }
+    }
+
+    fn step_job(&self, id: &str, state: JobState, detail: Option<String>) {
+        let now_s = self.env().wall().as_secs();
+        if let Some(job) = self.context().jobs.table().jobs.get_mut(id) {
+            job.step(state, detail, now_s);
+        }
+    }
+
+    async fn split(&self, job: &Job) -> Result<(), String> {
+        let database = self.database_of(job).map_err(|_| "the database was deleted".to_owned())?;
+        let note = |step: &'static str| self.step_job(&job.id, JobState::Running, Some(step.to_owned()));
+        if let Some(range) = live_range(&database, job) {
+            {
+                // Invariant: nobody closes it.
+                let _permit = self.context().jobs.filling.acquire().await.expect("a permit");
+                database.prepare(range, &note).await.map_err(|error| error.to_string())?;
+            }
+            note(READY);
+            self.save_job(&job.id).await.map_err(|error| error.to_string())?;
+            self.switch(&database, job).await?;
+        }
+        ["wait_source_close", "topoff3", "source_delete"].into_iter().for_each(note);
+        Ok(())
+    }
+
+    /// Has the map changed, once all nodes that are there have filled their heirs.
+    async fn switch(&self, database: &Arc<Database>, job: &Job) -> Result<(), String> {
+        loop {
+            let others = self.reshard_jobs().await;
+            let same = |other: &&Job| other.instance == job.instance && other.range == job.range;
+            if others.iter().filter(same).all(Job::is_ready) {
+                break;
+            }
+            self.env().sleep(limits::RESHARD_LOOK).await;
+        }
+        let Some(range) = live_range(database, job) else { return Ok(()) };
+        let change = |places: &MapRecord| match places.splits.contains(&(range as u32)) {
+            true => Err(String::new()),
+            false => Ok(places.with_split(range)),
+        };
+        match self.change_map(database, change).await {
+            // Another node's job was first.
+            Err(MapError::Refused(why)) if why.is_empty() => Ok(()),
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!("the map could not be changed: {error:?}")),
+        }
+    }
+}
+
+/// The number of a job's range while it is not split.
+fn live_range(database: &Database, job: &Job) -> Option<usize> {
+    let range = Range::parse(&job.range)?;
+    let map = database.map();
+    map.live().iter().copied().find(|index| map.range(*index) == range)
+}
+
+/// Until the coordinator goes.
+async fn run_jobs(weak: Weak<Coordinator>) {
+    loop {
+        let Some(coordinator) = weak.upgrade() else { return };
+        coordinator.begin_jobs();
+        let context = Arc::clone(coordinator.context());
+        drop(coordinator);
+        context.jobs.news.notified().await;
+    }
+}

@@ -1,0 +1,286 @@
+//! Splitting this node's copy of a range in two.
+//!
+//! [`Database::prepare`] fills two heirs beside the copy while it is read and written: all documents, what changed
+//! meanwhile, the views, the local documents. [`Database::divide`] ends the copy and puts the heirs in its place, in one
+//! commit with the record of the database. Heirs that were begun are in the record, so that a stop of the node only
+//! delays it. The old copy can be read until nobody does any more; then its shard goes.
+//!
+//! Every node does this for its own copies once the map of the database says so (`maps`); those that prepared before
+//! have no more to do then than a moment's work.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::coordinator::blob_stream;
+use crate::coordinator::database::Database;
+use crate::coordinator::events::EventKind;
+use crate::coordinator::range_copy::{ORIGIN, OwnCopy, RangeCopy};
+use crate::coordinator::record::{self, Heirs, MapRecord, Record};
+use crate::document::id::DocId;
+use crate::index::Definition;
+use crate::limits;
+use crate::shard::{self, Legacy, ShardCopy, ShardError, ShardId, Sorter};
+use crate::storage::{Hold, ShardEngine, StorageError, View, WriteView};
+
+/// The heirs of a copy, filled up to some moment.
+#[derive(Clone)]
+pub(super) struct Halves {
+    copies: [OwnCopy; 2],
+    sorter: Sorter,
+    /// Whether they are in place: only then changes in them are news.
+    in_place: Arc<AtomicBool>,
+}
+
+/// Is told what a preparation does now, by CouchDB's names of the steps.
+pub(super) type Note<'n> = &'n (dyn Fn(&'static str) + Send + Sync);
+
+impl Database {
+    /// Fills the heirs of this node's copy of a range; the second call for a range waits for the first.
+    pub(super) async fn prepare(self: &Arc<Self>, range: usize, note: Note<'_>) -> Result<Halves, ShardError> {
+        let cell = Arc::clone(self.halves().entry(range).or_default());
+        let prepare = || async {
+            let own = self.own_copy(range).await?.ok_or(ShardError::Moved)?;
+            let halves = self.halves_of(range, &own).await?;
+            own.shard.mirror_locals(Some(Arc::clone(&halves.sorter)));
+            note("initial_copy");
+            halves.fill(&own).await?;
+            note("topoff1");
+            halves.fill(&own).await?;
+            note("build_indices");
+            self.build_views(range, &halves).await;
+            note("topoff2");
+            halves.fill(&own).await?;
+            note("copy_local_docs");
+            own.shard.leave_locals(&halves.shards()).await?;
+            Ok(halves)
+        };
+        cell.get_or_try_init(prepare).await.cloned()
+    }
+
+    /// Opens the heirs of a copy; new ones are in the record on return.
+    async fn halves_of(self: &Arc<Self>, range: usize, own: &OwnCopy) -> Result<Halves, ShardError> {
+        let numbers = self.heirs_of(range).await?;
+        let in_place = Arc::new(AtomicBool::new(false));
+        let mut copies = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            let (tell, in_place) = (self.tell_updates(), Arc::clone(&in_place));
+            let tell = Box::new(move || {
+                if in_place.load(Ordering::Relaxed) {
+                    tell();
+                }
+            });
+            let shard = ShardCopy::open_with(&self.context.storage, ShardId(number), tell).await?;
+            shard.meta_put(ORIGIN, Some(own.origin.to_be_bytes().to_vec())).await?;
+            copies.push(OwnCopy { shard, epochs: Arc::clone(&own.epochs), origin: own.origin });
+        }
+        let map = self.map();
+        // Invariant: a range of one hash is never split.
+        let [first, _] = map.range(range).halves().expect("a range that can be split");
+        let sorter: Sorter = Arc::new(move |id: &DocId| {
+            let half = usize::from(!first.contains(map.hash(id)));
+            ShardId(numbers[half])
+        });
+        // Invariant: there are two numbers.
+        let copies = copies.try_into().map_err(|_| ShardError::Moved)?;
+        Ok(Halves { copies, sorter, in_place })
+    }
+
+    /// The shards of a range's heirs, as the record has them or new ones.
+    async fn heirs_of(self: &Arc<Self>, range: usize) -> Result<[u64; 2], ShardError> {
+        let engine = self.known.engine.as_deref().and_then(ShardEngine::by_name).unwrap_or_default();
+        let fresh = shard::allocate_in(&self.context.storage, engine, 2).await?;
+        let fresh = Heirs { range: range as u32, shards: [fresh[0].0, fresh[1].0] };
+        self.write_record(move |record, _| {
+            let begun = record.heirs.iter().find(|heirs| heirs.range == fresh.range).copied();
+            if begun.is_none() {
+                record.heirs.push(fresh);
+            }
+            Ok(begun.unwrap_or(fresh).shards)
+        })
+        .await
+    }
+
+    /// Builds the views on the heirs, so that queries do not wait for that later. One that fails is built when somebody
+    /// asks for it.
+    async fn build_views(self: &Arc<Self>, range: usize, halves: &Halves) {
+        let programs = match self.programs().await {
+            Ok(programs) => programs,
+            Err(error) => return tracing::info!(database = self.name, ?error, "views are split later"),
+        };
+        for program in programs.iter() {
+            for (name, definition) in Definition::all(program.body(), self.known.partitioned) {
+                let view = self.view_of(program, Arc::new(definition));
+                for copy in &halves.copies {
+                    if let Err(error) = view.on(range, RangeCopy::Own(copy.clone())).update_gently().await {
+                        tracing::info!(database = self.name, view = name, %error, "a view is split later");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends this node's copy of a range and puts its heirs in its place. The record then says what `maps` says.
+    pub(super) async fn divide(self: &Arc<Self>, range: usize, places: &MapRecord) -> Result<(), ShardError> {
+        let halves = self.prepare(range, &|_| {}).await?;
+        let own = self.own_copy(range).await?.ok_or(ShardError::Moved)?;
+        loop {
+            halves.fill(&own).await?;
+            let record = self.record_of_split(range, &halves, places.clone());
+            match own.shard.hand_over(halves.shards(), Arc::clone(&halves.sorter), record).await {
+                Ok(true) => break,
+                // An attachment came in the last moment, or a lot of documents.
+                Ok(false) | Err(ShardError::Away(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.halves().remove(&range);
+        let database = Arc::clone(self);
+        self.context.env.spawn(async move { database.let_go(range, limits::SPLIT_GRACE).await });
+        Ok(())
+    }
+
+    /// What the commit of a split writes beside the documents.
+    fn record_of_split(
+        self: &Arc<Self>,
+        range: usize,
+        halves: &Halves,
+        places: MapRecord,
+    ) -> impl FnOnce(&mut WriteView<'_>) -> Result<Result<(), ShardError>, StorageError> + Send + 'static {
+        let (database, halves) = (Arc::clone(self), halves.clone());
+        move |view: &mut WriteView<'_>| {
+            let mut record = match database.stored_record(view)? {
+                Ok(record) => record,
+                Err(error) => return Ok(Err(error)),
+            };
+            record.shards.extend(halves.shards().map(|shard| shard.id().0));
+            record.heirs.retain(|heirs| heirs.range as usize != range);
+            record.set_places(places);
+            view.put(record::key(&database.name), record.encode());
+            view.after_commit(move || {
+                database.known.place(record);
+                halves.in_place.store(true, Ordering::Relaxed);
+                database.lay_out(halves.copies.into_iter().map(|copy| (copy.shard.id().0, copy)).collect());
+                database.context.events.add(&database.name, EventKind::Updated);
+            });
+            Ok(Ok(()))
+        }
+    }
+
+    /// Gives up heirs of a range that was not divided.
+    pub(super) async fn abandon(self: &Arc<Self>, range: usize) -> Result<(), ShardError> {
+        let halves = self.halves().remove(&range);
+        if let Some(own) = self.own_copy(range).await? {
+            own.shard.mirror_locals(None);
+        }
+        self.write_record(move |record, view| {
+            let given_up = record.heirs.extract_if(.., |heirs| heirs.range as usize == range);
+            given_up.flat_map(|heirs| heirs.shards).for_each(|shard| view.put(record::drop_key(shard), Vec::new()));
+            Ok(())
+        })
+        .await?;
+        let halves = halves.as_ref().and_then(|cell| cell.get());
+        halves.into_iter().flat_map(|halves| &halves.copies).for_each(|copy| copy.shard.close());
+        self.context.drop_shards().await;
+        Ok(())
+    }
+
+    /// Drops the shard of a range that was split, once `grace` is over and nobody reads it any more.
+    pub(super) async fn let_go(self: &Arc<Self>, range: usize, grace: std::time::Duration) {
+        let env = self.context.env.clone();
+        let mut waited = std::time::Duration::ZERO;
+        while waited < grace || waited < limits::SPLIT_GRACE_MAX && !self.is_unread(range) {
+            env.sleep(limits::SPLIT_LOOK).await;
+            waited += limits::SPLIT_LOOK;
+        }
+        let copy = self.layout().cell(range).get().cloned();
+        let done = self.write_record(move |record, view| {
+            let shard = std::mem::take(&mut record.shards[range]);
+            if shard != 0 {
+                view.put(record::drop_key(shard), Vec::new());
+            }
+            Ok(())
+        });
+        match done.await {
+            Ok(()) => {
+                copy.iter().for_each(|copy| copy.shard.close());
+                self.context.drop_shards().await;
+            }
+            Err(ShardError::Dropped) => {}
+            Err(error) => tracing::warn!(database = self.name, %error, "the shard of a split range stays for now"),
+        }
+    }
+
+    fn is_unread(&self, range: usize) -> bool {
+        self.layout().cell(range).get().is_none_or(|copy| copy.shard.is_idle())
+    }
+
+    /// Changes the record of the database durably; handles follow in the order of the commits.
+    pub(super) async fn write_record<T: Send + 'static>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut Record, &mut WriteView<'_>) -> Result<T, ShardError> + Send + 'static,
+    ) -> Result<T, ShardError> {
+        let database = Arc::clone(self);
+        let job = move |view: &mut WriteView<'_>| {
+            let mut record = match database.stored_record(view)? {
+                Ok(record) => record,
+                Err(error) => return Ok(Err(error)),
+            };
+            let done = match change(&mut record, view) {
+                Ok(done) => done,
+                Err(error) => return Ok(Err(error)),
+            };
+            view.put(record::key(&database.name), record.encode());
+            view.after_commit(move || {
+                database.known.place(record);
+                database.lay_out(Vec::new());
+            });
+            Ok(Ok(done))
+        };
+        self.context.storage.committer().submit(job).await?
+    }
+
+    /// The record as it is stored; `Dropped` when it is another database's by now.
+    fn stored_record(&self, view: &WriteView<'_>) -> Result<Result<Record, ShardError>, StorageError> {
+        let Some(bytes) = view.get(&record::key(&self.name))? else { return Ok(Err(ShardError::Dropped)) };
+        let record = Record::decode(&bytes)?;
+        Ok(if record.instance == self.instance() { Ok(record) } else { Err(ShardError::Dropped) })
+    }
+}
+
+impl Halves {
+    fn shards(&self) -> [ShardCopy; 2] {
+        self.copies.each_ref().map(|copy| copy.shard.clone())
+    }
+
+    /// Takes over all that is in the copy when this ends.
+    async fn fill(&self, own: &OwnCopy) -> Result<(), ShardError> {
+        loop {
+            let [first, second] = &self.copies;
+            let since = first.shard.inherited().await?.min(second.shard.inherited().await?);
+            let legacy = Arc::new(own.shard.legacy(since).await?);
+            let _holds = self.stage(own, &legacy).await?;
+            for copy in &self.copies {
+                copy.shard.inherit(Arc::clone(&legacy), Arc::clone(&self.sorter)).await?;
+            }
+            if legacy.is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Brings the attachments of documents to the heirs that take those over.
+    async fn stage(&self, own: &OwnCopy, legacy: &Legacy) -> Result<Vec<Hold>, ShardError> {
+        let mut holds = Vec::new();
+        for (id, fetched) in &legacy.documents {
+            let stored = fetched.found.iter().filter_map(|(_, stored)| stored.as_ref());
+            for attachment in stored.flat_map(|stored| &stored.attachments) {
+                let number = (self.sorter)(id);
+                let heir = self.copies.iter().find(|copy| copy.shard.id() == number);
+                if let Some(heir) = heir {
+                    holds.extend(blob_stream::carry(&own.shard, &heir.shard, attachment).await?);
+                }
+            }
+        }
+        Ok(holds)
+    }
+}

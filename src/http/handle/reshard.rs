@@ -1,0 +1,219 @@
+//! `_reshard`: jobs that split ranges, and whether they run.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::super::request::Verb;
+use super::super::{Context, Problem, Reply, Request, Result};
+use crate::coordinator::DatabaseError;
+use crate::coordinator::reshard::{Job, JobEvent, JobRequest, JobState, NewJob, Resharding};
+use crate::coordinator::shard_map::Range;
+use crate::document::json::Object;
+use crate::wire::iso_time::iso_time;
+
+/// Why everything is stopped when the request does not say.
+const STOPPED: &str = "Cluster-wide resharding stopped by the user";
+/// The same of one job.
+const JOB_STOPPED: &str = "Job stopped by user";
+
+/// `rest` is the path behind `_reshard`.
+///
+/// # Errors
+/// 404 for unknown jobs and paths, 405, 400 for a request that makes no sense.
+pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<Reply> {
+    let parts: Vec<&str> = rest.iter().map(String::as_str).collect();
+    match (parts.as_slice(), request.verb) {
+        ([], Verb::Get) => summary(ctx).await,
+        ([], _) => Err(Problem::method_not_allowed("GET,HEAD")),
+        (["state"], Verb::Get) => Ok(state(ctx)),
+        (["state"], Verb::Put) => set_state(ctx, request).await,
+        (["state"], _) => Err(Problem::method_not_allowed("GET,HEAD,PUT")),
+        (["jobs"], Verb::Get) => jobs(ctx).await,
+        (["jobs"], Verb::Post) => create(ctx, request).await,
+        (["jobs"], _) => Err(Problem::method_not_allowed("GET,HEAD,POST")),
+        (["jobs", id], Verb::Get) => Ok(Reply::value(StatusCode::OK, &shown(&find(ctx, id).await?))),
+        (["jobs", id], Verb::Delete) => done(ctx.coordinator.delete_reshard_job(id).await?),
+        (["jobs", _], _) => Err(Problem::method_not_allowed("GET,HEAD,DELETE")),
+        (["jobs", id, "state"], Verb::Get) => {
+            let job = find(ctx, id).await?;
+            Ok(Reply::value(StatusCode::OK, &json!({"state": job.state.as_str(), "reason": job.reason})))
+        }
+        (["jobs", id, "state"], Verb::Put) => {
+            let stopped = wanted_state(request, JOB_STOPPED).await?;
+            done(ctx.coordinator.set_reshard_job(id, stopped).await?)
+        }
+        (["jobs", _, "state"], _) => Err(Problem::method_not_allowed("GET,HEAD,PUT")),
+        _ => Err(Problem::missing()),
+    }
+}
+
+fn done(known: bool) -> Result<Reply> {
+    if known { Ok(Reply::ok(StatusCode::OK)) } else { Err(Problem::missing()) }
+}
+
+async fn find(ctx: &Context, id: &str) -> Result<Job> {
+    ctx.coordinator.reshard_jobs().await.into_iter().find(|job| job.id == id).ok_or_else(Problem::missing)
+}
+
+fn name_of(state: &Resharding) -> &'static str {
+    if state.stopped.is_some() { "stopped" } else { "running" }
+}
+
+async fn summary(ctx: &Context) -> Result<Reply> {
+    let (state, jobs) = (ctx.coordinator.resharding(), ctx.coordinator.reshard_jobs().await);
+    let count = |wanted: &[JobState]| jobs.iter().filter(|job| wanted.contains(&job.state)).count();
+    Ok(Reply::value(
+        StatusCode::OK,
+        &json!({
+            "state": name_of(&state),
+            "state_reason": state.stopped,
+            "completed": count(&[JobState::Completed]),
+            "failed": count(&[JobState::Failed]),
+            "running": count(&[JobState::New, JobState::Running]),
+            "stopped": count(&[JobState::Stopped]),
+            "total": jobs.len(),
+        }),
+    ))
+}
+
+fn state(ctx: &Context) -> Reply {
+    let state = ctx.coordinator.resharding();
+    Reply::value(StatusCode::OK, &json!({"state": name_of(&state), "reason": state.stopped}))
+}
+
+async fn set_state(ctx: &Context, request: Request) -> Result<Reply> {
+    let stopped = wanted_state(request, STOPPED).await?;
+    ctx.coordinator.set_resharding(Resharding { stopped }).await?;
+    Ok(Reply::ok(StatusCode::OK))
+}
+
+/// Why to stop, or `None` to run.
+async fn wanted_state(mut request: Request, default: &str) -> Result<Option<String>> {
+    let body = request.json_object().await?;
+    let state = body.get("state").ok_or_else(|| Problem::bad_request("Expected a `state` field"))?;
+    match state.as_str() {
+        Some("running") => Ok(None),
+        Some("stopped") => {
+            let given = body.get("reason").and_then(|reason| reason.as_str());
+            Ok(Some(given.unwrap_or(default).to_owned()))
+        }
+        _ => Err(Problem::bad_request("State field not `running` or `stopped`")),
+    }
+}
+
+async fn jobs(ctx: &Context) -> Result<Reply> {
+    let jobs: Vec<Value> = ctx.coordinator.reshard_jobs().await.iter().map(shown).collect();
+    Ok(Reply::value(StatusCode::OK, &json!({"total_rows": jobs.len(), "offset": 0, "jobs": jobs})))
+}
+
+fn shown(job: &Job) -> Value {
+    let time = |at_s: u64| iso_time(Duration::from_secs(at_s));
+    let event =
+        |event: &JobEvent| json!({"timestamp": time(event.at_s), "type": event.kind.as_str(), "detail": event.detail});
+    let mut info = Map::new();
+    if let Some(reason) = &job.reason {
+        info.insert("reason".to_owned(), json!(reason));
+    }
+    json!({
+        "id": job.id,
+        "type": "split",
+        "source": job.source,
+        "target": job.target,
+        "job_state": job.state.as_str(),
+        "split_state": job.split_state,
+        "state_info": info,
+        "node": job.node,
+        "start_time": time(job.start_s),
+        "update_time": time(job.update_s),
+        "history": job.history.iter().map(event).collect::<Vec<Value>>(),
+    })
+}
+
+/// One job for each copy that the request names.
+async fn create(ctx: &Context, mut request: Request) -> Result<Reply> {
+    let wanted = job_request(&request.json_object().await?)?;
+    let made = match ctx.coordinator.reshard(&wanted).await {
+        Ok(made) if !made.is_empty() => made,
+        Ok(_) | Err(DatabaseError::NotFound) => return Err(Problem::missing()),
+        Err(error) => return Err(error.into()),
+    };
+    let entry = |job: &NewJob| match &job.made {
+        Ok(id) => json!({"ok": true, "id": id, "node": job.node, "shard": job.shard}),
+        Err(why) => json!({"error": why, "node": job.node, "shard": job.shard}),
+    };
+    let status = if made.iter().any(|job| job.made.is_ok()) { StatusCode::CREATED } else { StatusCode::CONFLICT };
+    Ok(Reply::value(status, &Value::Array(made.iter().map(entry).collect())))
+}
+
+/// Checks in the order in which CouchDB does: node, shard, db, range, then the type.
+fn job_request(body: &Object) -> Result<JobRequest> {
+    let text = |name: &str| match body.get(name) {
+        None => Ok(None),
+        Some(value) => match value.as_str() {
+            Some(text) => Ok(Some(text.to_owned())),
+            None => Err(Problem::bad_request(format!("Invalid `{name}`"))),
+        },
+    };
+    let invalid = |name: &str| Problem::bad_request(format!("Invalid `{name}`"));
+    let node = text("node")?;
+    if node.as_ref().is_some_and(|node| !node.contains('@')) {
+        return Err(invalid("node"));
+    }
+    let shard = match text("shard")? {
+        None => None,
+        Some(name) => Some(range_and_database(&name).ok_or_else(|| invalid("shard"))?),
+    };
+    let db = text("db")?;
+    let range = match text("range")? {
+        None => None,
+        Some(text) => Some(Range::parse(&text).ok_or_else(|| invalid("range"))?),
+    };
+    if body.get("type").and_then(|kind| kind.as_str()) != Some("split") {
+        return Err(Problem::bad_request("`job type must be `split`"));
+    }
+    match (db, shard) {
+        (Some(_), Some(_)) => Err(Problem::bad_request("`db` and `shard` are mutually exclusive")),
+        (Some(db), None) => Ok(JobRequest { db, node, range }),
+        (None, Some((range, db))) => Ok(JobRequest { db, node, range: Some(range) }),
+        (None, None) => Err(Problem::bad_request("Must specify at least `db` or `shard`")),
+    }
+}
+
+/// What the name of a copy says: `shards/00000000-7fffffff/db.1700000000`.
+fn range_and_database(name: &str) -> Option<(Range, String)> {
+    let (range, rest) = name.strip_prefix("shards/")?.split_once('/')?;
+    let (db, suffix) = rest.rsplit_once('.')?;
+    let is_number = !suffix.is_empty() && suffix.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number && !db.is_empty()).then(|| Some((Range::parse(range)?, db.to_owned())))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::json;
+
+    fn read(text: &str) -> std::result::Result<JobRequest, String> {
+        let json::Value::Object(body) = json::parse(text.as_bytes()).unwrap() else { panic!("an object") };
+        job_request(&body).map_err(|problem| problem.reason.into_owned())
+    }
+
+    #[test]
+    fn what_is_to_be_split() {
+        let by_shard = read(r#"{"type":"split","shard":"shards/00000000-7fffffff/a/b.c.1700000000"}"#).unwrap();
+        assert_eq!((by_shard.db.as_str(), by_shard.range), ("a/b.c", Range::parse("00000000-7fffffff")));
+        let cases = [
+            (r#"{"db":"d"}"#, "`job type must be `split`"),
+            (r#"{"type":"merge","db":"d"}"#, "`job type must be `split`"),
+            (r#"{"type":"split"}"#, "Must specify at least `db` or `shard`"),
+            (r#"{"type":"split","db":1}"#, "Invalid `db`"),
+            (r#"{"type":"split","db":"d","range":"0-1"}"#, "Invalid `range`"),
+            (r#"{"type":"split","db":"d","node":"x"}"#, "Invalid `node`"),
+            (r#"{"shard":"x","range":"0"}"#, "Invalid `shard`"),
+        ];
+        for (body, reason) in cases {
+            assert_eq!(read(body).unwrap_err(), reason, "{body}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! A copy is split while it is written to.
+
+use std::sync::Arc;
+
+use super::super::{LocalDocument, ShardError, Sorter, check};
+use super::*;
+use crate::storage::Direction;
+
+const HEIRS: [ShardId; 2] = [ShardId(30), ShardId(31)];
+
+fn sorter() -> Sorter {
+    Arc::new(|id: &DocId| HEIRS[usize::from(id.as_str().ends_with(['1', '3', '5', '7', '9']))])
+}
+
+async fn heirs(world: &World) -> [ShardCopy; 2] {
+    [ShardCopy::open(&world.storage, HEIRS[0]).await.unwrap(), ShardCopy::open(&world.storage, HEIRS[1]).await.unwrap()]
+}
+
+/// Takes over one page; answers whether it was the last one.
+async fn page(world: &World, heirs: &[ShardCopy; 2]) -> bool {
+    let since = heirs[0].inherited().await.unwrap().min(heirs[1].inherited().await.unwrap());
+    let legacy = Arc::new(world.shard.legacy(since).await.unwrap());
+    for heir in heirs {
+        heir.inherit(Arc::clone(&legacy), sorter()).await.unwrap();
+    }
+    legacy.is_last
+}
+
+async fn local(copy: &ShardCopy, name: &str) -> bool {
+    copy.local_get(&DocId::new(name)).await.unwrap().is_some()
+}
+
+async fn set_local(copy: &ShardCopy, name: &str, there: bool) {
+    let document = there.then(|| LocalDocument { rev: 1, body: "{}".into() });
+    copy.local_set(&DocId::new(name), document, 1, false).await.unwrap();
+}
+
+async fn feed(copy: &ShardCopy, since: u64) -> Vec<(u64, String)> {
+    let page = copy.changes(since, Direction::Forward, 10_000).await.unwrap();
+    page.rows.into_iter().map(|row| (row.seq, row.id.as_str().to_owned())).collect()
+}
+
+#[tokio::test]
+async fn both_heirs_have_between_them_what_the_copy_had_under_the_same_sequences() {
+    let world = World::new().await;
+    let mut revs = Vec::new();
+    for n in 0..250 {
+        revs.push(world.put(&format!("d{n}"), None, &format!(r#"{{"n":{n}}}"#)).await.unwrap());
+    }
+    set_local(&world.shard, "_local/a0", true).await;
+    set_local(&world.shard, "_local/a1", true).await;
+    let heirs = heirs(&world).await;
+    world.shard.mirror_locals(Some(sorter()));
+    assert!(!page(&world, &heirs).await);
+    // What changes behind, before and far ahead of the pages.
+    world.put("d3", Some(&revs[3]), r#"{"n":"new"}"#).await.unwrap();
+    world.delete("d240", Some(&revs[240])).await.unwrap();
+    world
+        .shard
+        .purge(vec![(DocId::new("d5"), vec![revs[5].clone()]), (DocId::new("d200"), vec![revs[200].clone()])])
+        .await
+        .unwrap();
+    world.shard.leave_locals(&heirs).await.unwrap();
+    set_local(&world.shard, "_local/a0", false).await;
+    set_local(&world.shard, "_local/b1", true).await;
+    while !page(&world, &heirs).await {}
+    world.put("d4", Some(&revs[4]), r#"{"n":"last"}"#).await.unwrap();
+
+    let before = feed(&world.shard, 0).await;
+    let done = world.shard.hand_over(heirs.clone(), sorter(), |_| Ok(Ok(()))).await;
+    assert_eq!(done, Ok(true));
+    let mut after = [feed(&heirs[0], 0).await, feed(&heirs[1], 0).await].concat();
+    after.sort();
+    assert_eq!(after, before);
+    assert!(feed(&heirs[0], 0).await.iter().all(|(_, id)| sorter()(&DocId::new(id)) == HEIRS[0]));
+    assert_eq!(feed(&heirs[1], 250).await.iter().map(|(_, id)| id.as_str()).collect::<Vec<_>>(), ["d3"]);
+    let there =
+        [local(&heirs[0], "_local/a0").await, local(&heirs[1], "_local/a1").await, local(&heirs[1], "_local/b1").await];
+    assert_eq!(there, [false, true, true]);
+    for heir in &heirs {
+        let (id, blobs) = (heir.id(), world.storage.blobs().clone());
+        assert_eq!(heir.inherited().await, world.shard.inherited().await);
+        let checked = world.storage.read(move |view| Ok(check(view, &blobs, id))).await.unwrap();
+        assert_eq!(checked.findings, Vec::<String>::new());
+    }
+    assert_eq!(heirs[1].purge_infos(0, 9).await.unwrap().len(), 1);
+    let late = world.shard.edit(vec![interactive("d9", Some(&revs[9]), false, "{}")]).await;
+    assert_eq!(late, Err(ShardError::Moved));
+    assert!(world.winner("d9").await.is_some(), "it can still be read");
+}
+
+#[tokio::test]
+async fn a_copy_with_much_left_is_not_ended() {
+    let world = World::new().await;
+    for n in 0..150 {
+        world.put(&format!("d{n}"), None, "{}").await.unwrap();
+    }
+    let heirs = heirs(&world).await;
+    let done = world.shard.hand_over(heirs.clone(), sorter(), |_| Ok(Ok(()))).await;
+    assert_eq!(done, Ok(false));
+    assert_eq!(heirs[0].inherited().await, Ok((0, 0)));
+    world.put("later", None, "{}").await.unwrap();
+    let refused = world.shard.hand_over(heirs, sorter(), |_| Ok(Err(ShardError::Away("no".to_owned())))).await;
+    assert_eq!(refused, Ok(false));
+}
