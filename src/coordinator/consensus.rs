@@ -95,7 +95,8 @@ impl Coordinator {
         database: &Arc<Database>,
         change: impl Fn(&MapRecord) -> Result<MapRecord, String>,
     ) -> Result<MapRecord, MapError> {
-        let mut ballot = Ballot { counter: 1, by: self.context().tag };
+        // Drawn: two proposals of one node are rivals like any others.
+        let mut ballot = Ballot { counter: 1, by: self.env().random_u64() };
         for _ in 0..limits::MAP_ATTEMPTS {
             let known = database.places();
             let next = change(&known).map_err(MapError::Refused)?;
