@@ -106,7 +106,7 @@ impl MapRecord {
         if let Some(by_range) = &mut next.by_range {
             for _ in 0..2 {
                 let mut nodes = by_range[range].clone();
-                // Judges take turns by the number of the range (`Database::nodes_of`): the halves keep those of the whole.
+                // Judges take turns by the number of the range (`Database::nodes_of`): the halves keep those they had.
                 let (turn, count) = (by_range.len(), nodes.len());
                 nodes.rotate_left(range % count);
                 nodes.rotate_right(turn % count);

@@ -1,7 +1,7 @@
 //! Jobs that split ranges: one for each copy, run by the node that holds it.
 //!
-//! A job fills the heirs of its copy, waits until those of the other nodes are filled, too, and has the map changed; all
-//! nodes then go over to the halves in a moment. Jobs and whether they run at all are kept on disk: a node that was
+//! A job fills the heirs of its copy, waits until those of the other nodes are filled, too, and has the map changed;
+//! all nodes then go over to the halves in a moment. Jobs and whether they run at all are kept on disk: a node that was
 //! stopped goes on with them. Every node shows and changes the jobs of all nodes that are there.
 
 use std::collections::BTreeMap;

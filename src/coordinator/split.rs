@@ -1,8 +1,8 @@
 //! Splitting this node's copy of a range in two.
 //!
 //! [`Database::prepare`] fills two heirs beside the copy while it is read and written: all documents, what changed
-//! meanwhile, the views, the local documents. [`Database::divide`] ends the copy and puts the heirs in its place, in one
-//! commit with the record of the database. Heirs that were begun are in the record, so that a stop of the node only
+//! meanwhile, the views, the local documents. [`Database::divide`] ends the copy and puts the heirs in its place, in
+//! one commit with the record of the database. Heirs that were begun are in the record, so that a stop of the node only
 //! delays it. The old copy can be read until nobody does any more; then its shard goes.
 //!
 //! Every node does this for its own copies once the map of the database says so (`maps`); those that prepared before
