@@ -217,7 +217,7 @@ async fn the_node_that_was_asked_to_write_has_it_when_it_answers() {
         assert_eq!(own_leaves(&db, &name).await.len(), 1, "{name}");
         let local = format!("_local/{name}");
         write(&db, &local, "{}", Some(1)).await.unwrap();
-        let copy = db.own_copy(db.map.index_of(&id(&local))).await.unwrap().expect("a copy here");
+        let copy = db.own_copy(db.map().index_of(&id(&local))).await.unwrap().expect("a copy here");
         assert!(copy.shard.local_get(&id(&local)).await.unwrap().is_some(), "{local}");
     }
 }

@@ -31,7 +31,7 @@ pub async fn handle(ctx: &Context, request: Request, db: &str, path: &[String]) 
 /// # Errors
 /// 400 `bad_request`: the database has no partitions; 400 `illegal_partition`: no partition is named so.
 pub fn check(db: &Database, name: &str) -> Result<()> {
-    if !db.map.partitioned {
+    if !db.map().partitioned {
         return Err(Problem::bad_request("database is not partitioned"));
     }
     Ok(check_partition(name)?)
