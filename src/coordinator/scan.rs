@@ -24,9 +24,10 @@ use crate::shard::{Fetched, ListPage, Want};
 use crate::storage::Direction;
 
 /// Which documents are listed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DocSource {
     /// `_all_docs`: all but local ones.
+    #[default]
     All,
     /// `_design_docs`.
     Design,
@@ -55,8 +56,15 @@ pub enum KeyBounds {
     Key(Value),
 }
 
-/// A request for a list.
-#[derive(Clone, Debug)]
+impl Default for KeyBounds {
+    /// All.
+    fn default() -> KeyBounds {
+        KeyBounds::Range { start: None, end: None, inclusive_end: true }
+    }
+}
+
+/// A request for a list; by default of all documents.
+#[derive(Clone, Debug, Default)]
 pub struct AllDocsQuery {
     /// Which documents.
     pub source: DocSource,

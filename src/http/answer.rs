@@ -16,7 +16,7 @@ use super::cors;
 use super::handle::{self, handle};
 use super::policy;
 use super::problem::{Problem, Result};
-use super::query::{Query, escapes_hold};
+use super::query::{Query, escapes_hold, is_text};
 use super::request::{Request, Verb};
 use super::response::{Reply, ReplyBody};
 use super::route::{Endpoint, InDatabase, route};
@@ -94,6 +94,9 @@ async fn checked(
     }
     if !uri.path_and_query().is_none_or(|target| escapes_hold(target.as_str())) {
         return Err(Problem::bad_request("invalid_url_encoding"));
+    }
+    if !uri.query().is_none_or(is_text) {
+        return Err(Problem::invalid_json());
     }
     if request.body.length().is_some_and(|length| length > request.body.limit_bytes()) {
         return Err(Problem::body_too_large());

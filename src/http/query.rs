@@ -7,7 +7,7 @@
 use super::problem::{Problem, Result};
 use crate::document::json::{self, Value};
 
-/// Decoded query parameters in the order of the request. Bytes that are no UTF-8 are replaced.
+/// Decoded query parameters in the order of the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query(Vec<(String, String)>);
 
@@ -17,7 +17,7 @@ impl Query {
         Query(pairs)
     }
 
-    /// Decodes the part behind `?`; the caller has checked its percent escapes.
+    /// Decodes the part behind `?`; the caller has checked its percent escapes. Bytes that are no UTF-8 are replaced.
     pub fn parse(raw: &str) -> Query {
         let pair = |part: &str| {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
@@ -97,6 +97,11 @@ fn quoted(value: &str) -> String {
     format!("\"{value}\"")
 }
 
+/// Whether the part behind `?` is UTF-8 once it is decoded.
+pub fn is_text(raw: &str) -> bool {
+    !raw.contains('%') || std::str::from_utf8(&decode(raw)).is_ok()
+}
+
 /// Decodes `%XX` and `+` (a blank); the caller has checked the escapes, a broken one stays as it is.
 pub fn decode(raw: &str) -> Vec<u8> {
     let bytes = raw.as_bytes();
@@ -136,7 +141,7 @@ pub fn escapes_hold(raw: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Query, decode, escapes_hold};
+    use super::{Query, decode, escapes_hold, is_text};
 
     #[test]
     fn pairs_are_decoded_in_order_and_the_first_wins() {
@@ -165,5 +170,6 @@ mod tests {
             assert!(!escapes_hold(broken), "{broken}");
         }
         assert_eq!(decode("a+b%2Bc%2f"), b"a b+c/");
+        assert!(is_text("a=%C3%A9") && !is_text("a=%ff") && !is_text("a=%C3&b=%A9"));
     }
 }

@@ -407,16 +407,7 @@ async fn lists_and_feeds_go_on_with_another_copy() {
             let mut feed = db.changes(since(&last)).await.unwrap();
             let again = feed.next().await.unwrap().map_or(0, |rows| rows.len());
             assert!(again <= 30, "at most everything is told again");
-            let query = AllDocsQuery {
-                source: DocSource::All,
-                keys: KeyBounds::Range { start: None, end: None, inclusive_end: true },
-                descending: false,
-                skip: 0,
-                limit: None,
-                include_docs: true,
-                conflicts: false,
-                update_seq: true,
-            };
+            let query = AllDocsQuery { include_docs: true, update_seq: true, ..AllDocsQuery::default() };
             let mut list = db.all_docs(query).await.unwrap();
             let mut rows = 0;
             while let Some(page) = list.next().await.unwrap() {

@@ -5,21 +5,8 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::document::json::Value;
 
-fn query() -> AllDocsQuery {
-    AllDocsQuery {
-        source: DocSource::All,
-        keys: KeyBounds::Range { start: None, end: None, inclusive_end: true },
-        descending: false,
-        skip: 0,
-        limit: None,
-        include_docs: false,
-        conflicts: false,
-        update_seq: false,
-    }
-}
-
 fn design_query() -> AllDocsQuery {
-    AllDocsQuery { source: DocSource::Design, ..query() }
+    AllDocsQuery { source: DocSource::Design, ..AllDocsQuery::default() }
 }
 
 fn text(id: &str) -> Value {
@@ -65,7 +52,7 @@ async fn a_long_list_agrees_with_a_sorted_set_in_every_form() {
             (800, None),
             (0, Some(0)),
         ] {
-            let got = list(&database, AllDocsQuery { descending, skip, limit, ..query() }).await;
+            let got = list(&database, AllDocsQuery { descending, skip, limit, ..AllDocsQuery::default() }).await;
             let take = limit.map_or(usize::MAX, |l| l as usize);
             let rows = sorted.iter().cloned();
             let expected: Vec<String> = match descending {
@@ -75,7 +62,7 @@ async fn a_long_list_agrees_with_a_sorted_set_in_every_form() {
             assert_eq!(got, (Some(700), Some(skip.min(700)), expected), "{descending} {skip} {limit:?}");
         }
     }
-    let docs = list(&database, AllDocsQuery { include_docs: true, ..query() }).await.2;
+    let docs = list(&database, AllDocsQuery { include_docs: true, ..AllDocsQuery::default() }).await.2;
     assert_eq!(docs, sorted.iter().map(|id| format!("{id}={id}")).collect::<Vec<_>>());
 }
 
@@ -87,7 +74,7 @@ async fn ranges_offsets_and_keys() {
     }
     let first = put(&database, "gone", "{}").await;
     database.delete(&id("gone"), Some(first), WriteOptions::default()).await.unwrap();
-    let with = |keys: KeyBounds| AllDocsQuery { keys, ..query() };
+    let with = |keys: KeyBounds| AllDocsQuery { keys, ..AllDocsQuery::default() };
     let rows = |(total, offset, rows): (Option<u64>, Option<u64>, Vec<String>)| (total, offset, rows.join(" "));
     let is = |offset: u64, rows: &str| (Some(5), Some(offset), rows.to_owned());
 
@@ -124,7 +111,7 @@ async fn design_and_local_documents_have_lists_of_their_own() {
     assert_eq!(list(&database, AllDocsQuery { keys, ..design }).await.2, ["?\"_design/q\"", "_design/x"]);
     let backwards = AllDocsQuery { descending: true, keys: between(None, None), ..design_query() };
     assert_eq!(list(&database, backwards).await.1, Some(2), "as the reference counts");
-    let local = AllDocsQuery { source: DocSource::Local, include_docs: true, ..query() };
+    let local = AllDocsQuery { source: DocSource::Local, include_docs: true, ..AllDocsQuery::default() };
     assert_eq!(
         list(&database, local.clone()).await,
         (None, None, vec!["_local/l=_local/l".to_owned(), "_local/m=_local/m".to_owned()])
@@ -149,7 +136,7 @@ async fn rows_are_left_out_also_where_each_range_has_ids_of_its_own() {
     let sorted: Vec<String> = names.into_iter().collect();
     for (descending, skip) in [false, true].into_iter().flat_map(|d| [201, 500, 777, 998].map(|skip| (d, skip))) {
         let keys = between(Some(&sorted[if descending { 999 } else { 0 }]), None);
-        let query = AllDocsQuery { descending, skip: skip as u64, limit: Some(3), keys, ..query() };
+        let query = AllDocsQuery { descending, skip: skip as u64, limit: Some(3), keys, ..AllDocsQuery::default() };
         let expected: Vec<String> = match descending {
             false => sorted.iter().skip(skip).take(3).cloned().collect(),
             true => sorted.iter().rev().skip(skip).take(3).cloned().collect(),

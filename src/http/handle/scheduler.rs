@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use crate::coordinator::{AllDocsQuery, AllDocsRow, Database, DocSource, KeyBounds, Want};
+use crate::coordinator::{AllDocsQuery, AllDocsRow, Database, Want};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
 use crate::http::{Context, Problem, Reply, Request, Result};
@@ -93,17 +93,7 @@ async fn documents(ctx: &Context, request: &Request, database: &str) -> Result<R
     let (limit, skip) = (number(request, "limit", LIMIT)?, number(request, "skip", 0)?);
     let states = states(request)?;
     let db = open(ctx, database)?;
-    let query = AllDocsQuery {
-        source: DocSource::All,
-        keys: KeyBounds::Range { start: None, end: None, inclusive_end: true },
-        descending: false,
-        skip: 0,
-        limit: None,
-        include_docs: true,
-        conflicts: false,
-        update_seq: false,
-    };
-    let mut rows = db.all_docs(query).await?;
+    let mut rows = db.all_docs(AllDocsQuery { include_docs: true, ..AllDocsQuery::default() }).await?;
     let (mut total, mut shown) = (0, Vec::new());
     while let Some(page) = rows.next().await? {
         for row in page {
