@@ -1,25 +1,24 @@
-//! Measures settee's storage beside plain redb: rates, latency of a commit, bytes and syncs per document.
+//! Measures settee's storage beside plain redb and sled: rates, latency of a commit, bytes and syncs per document; and
+//! what readers feel while the disk of one shard stands still.
 //!
 //! Run by `scripts/bench storage`. A document is three rows, as a shard keeps it: 300 bytes of body under its number,
 //! 60 under its id, 60 under its sequence; ids are spread. `batch N`: one writer that commits N documents at a time.
 //! `S stores`: 64 writers that commit one document at a time to S stores: shards for settee, whose committer groups
-//! them, files for redb. Every commit is durable when it returns. Bytes are those of /proc/self/io; what still waits in
-//! a memtable or in the page cache at the end is not in them, so that runs must be long enough for flushes.
+//! them, files for redb, trees for sled, whose flush does not even reach the drive. Every other commit is durable when
+//! it returns. Bytes are those of /proc/self/io; what still waits in a memtable or in the page cache at the end is not in
+//! them, so that runs must be long enough for flushes.
 
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
 use redb::TableDefinition;
 use settee::storage::{Storage, StorageOptions};
-use settee::world::{
-    Abort, BoxFuture, BoxStream, Budget, Disk, Entry, Env, File, Host, Job, Listener, OpenMode, Pool, Worker,
-    tokio_host,
-};
+use settee::world::with_disk::with_disk;
+use settee::world::{Disk, Entry, File, OpenMode, Pool, tokio_host};
 
 /// Measure the storage.
 #[derive(Parser)]
@@ -61,16 +60,24 @@ trait Target: Sync {
 struct Settee {
     runtime: tokio::runtime::Runtime,
     storage: Storage,
-    syncs: Arc<AtomicU64>,
+    watch: Arc<Watch>,
 }
 
 impl Settee {
     fn open(dir: &Path) -> Settee {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-        let syncs = Arc::new(AtomicU64::new(0));
-        let env = counting(&tokio_host::env(runtime.handle().clone()), &syncs);
+        let watch = Arc::new(Watch::default());
+        let env = tokio_host::env(runtime.handle().clone());
+        let env = with_disk(&env, Arc::new(WatchedDisk { below: env.disk(), watch: Arc::clone(&watch) }));
         let storage = runtime.block_on(Storage::open(env, dir, StorageOptions::default())).expect("a data directory");
-        Settee { runtime, storage, syncs }
+        Settee { runtime, storage, watch }
+    }
+
+    /// Reads the body of document `n` of a store, as a GET does.
+    fn read(&self, store: u64, n: u64) {
+        let (key, _) = rows(store, n).swap_remove(0);
+        let read = self.storage.read_shard_on(Pool::Foreground, 100 + store, move |view| view.get(&key));
+        assert!(self.runtime.block_on(read).expect("a read").is_some(), "document {n} of store {store}");
     }
 }
 
@@ -86,7 +93,35 @@ impl Target for Settee {
     }
 
     fn syncs(&self) -> Option<u64> {
-        Some(self.syncs.load(Ordering::Relaxed))
+        Some(self.watch.syncs.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(feature = "sled")]
+struct Sled(sled::Db, Vec<sled::Tree>);
+
+#[cfg(feature = "sled")]
+impl Sled {
+    fn open(dir: &Path, stores: u64) -> Sled {
+        let db = sled::Config::new().path(dir).cache_capacity(64 << 20).flush_every_ms(None).open().expect("sled");
+        let trees = (0..stores).map(|n| db.open_tree(n.to_be_bytes()).expect("a tree")).collect();
+        Sled(db, trees)
+    }
+}
+
+#[cfg(feature = "sled")]
+impl Target for Sled {
+    fn commit(&self, store: u64, from: u64, count: u64) {
+        let mut batch = sled::Batch::default();
+        for (key, value) in (from..from + count).flat_map(|n| rows(store, n)) {
+            batch.insert(key, value);
+        }
+        self.1[store as usize].apply_batch(batch).expect("a batch");
+        self.0.flush().expect("a flush");
+    }
+
+    fn syncs(&self) -> Option<u64> {
+        None
     }
 }
 
@@ -174,64 +209,91 @@ fn main() {
         let dir = fresh("redb");
         measure(&format!("redb, {name}"), &Redb::open(&dir, shape.1), shape, args.seconds);
         let _ = std::fs::remove_dir_all(dir);
+        #[cfg(feature = "sled")]
+        {
+            let dir = fresh("sled");
+            measure(&format!("sled, {name}"), &Sled::open(&dir, shape.1), shape, args.seconds);
+            let _ = std::fs::remove_dir_all(dir);
+        }
+    }
+    let dir = parent.join(format!("settee-bench-stall-{}", std::process::id()));
+    stall(&dir);
+    let _ = std::fs::remove_dir_all(dir);
+}
+
+/// Documents of each of two stores: enough for a file of their own.
+const STALL_DOCUMENTS: u64 = 90_000;
+/// Documents that are read again and again, so that they are cached.
+const STALL_CACHED: u64 = 500;
+const STALL: Duration = Duration::from_secs(5);
+
+/// What readers feel while every disk operation on the file of one shard stands still, as writers fill it and others read
+/// what of it is in no cache.
+fn stall(dir: &Path) {
+    let settee = Settee::open(dir);
+    for from in (0..STALL_DOCUMENTS).step_by(100) {
+        settee.commit(0, from, 100);
+        settee.commit(8, from, 100);
+    }
+    let reads = |name: &str, store: u64, of: u64, time: Duration| {
+        let (until, mut times) = (Instant::now() + time, Vec::new());
+        for n in (0..).map(|n: u64| n.wrapping_mul(7919) % of).take_while(|_| Instant::now() < until) {
+            let start = Instant::now();
+            settee.read(store, n);
+            times.push(start.elapsed());
+        }
+        times.sort_unstable();
+        let ms = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
+        println!("| {name} | {} | {:.3} | {:.3} | {:.1} |", times.len(), ms(0.5), ms(0.99), ms(1.0));
+    };
+    println!("\n| reads, one after the other | how many | p50 ms | p99 ms | longest ms |\n|---|---|---|---|---|");
+    let files = ["cached, of the shard that will stall", "any, of another shard"];
+    let shapes = [(files[0], 0, STALL_CACHED), (files[1], 8, STALL_DOCUMENTS)];
+    shapes.iter().for_each(|(name, store, of)| reads(&format!("in peace: {name}"), *store, *of, STALL));
+    let own = format!("s{:016x}.redb", 100);
+    assert!(dir.join("store").join(&own).exists(), "the shard has outgrown its common file");
+    std::thread::scope(|scope| {
+        settee.watch.stall(Some(own));
+        let (settee, reads) = (&settee, &reads);
+        scope.spawn(|| (0..300).for_each(|n| settee.commit(0, STALL_DOCUMENTS + n * 100, 100)));
+        (0..4).for_each(|n| drop(scope.spawn(move || settee.read(0, STALL_DOCUMENTS / 2 + n * 997))));
+        for (name, store, of) in shapes {
+            scope.spawn(move || reads(&format!("while its disk stalls: {name}"), store, of, STALL));
+        }
+        std::thread::sleep(STALL);
+        settee.watch.stall(None);
+    });
+}
+
+/// What goes to the disk: how many syncs, and a file on which everything waits.
+#[derive(Debug, Default)]
+struct Watch {
+    syncs: AtomicU64,
+    stalled: Mutex<Option<String>>,
+    released: Condvar,
+}
+
+impl Watch {
+    fn stall(&self, name: Option<String>) {
+        *self.stalled.lock().expect("no panic") = name;
+        self.released.notify_all();
+    }
+
+    fn pass(&self, name: &str) {
+        let stalled = self.stalled.lock().expect("no panic");
+        drop(self.released.wait_while(stalled, |stalled| stalled.as_deref() == Some(name)).expect("no panic"));
     }
 }
 
-/// The host of `env` with a disk that counts syncs.
-fn counting(env: &Env, syncs: &Arc<AtomicU64>) -> Env {
-    let disk = Arc::new(CountingDisk { below: env.disk(), syncs: Arc::clone(syncs) });
-    Env::new(Arc::new(CountingHost { below: Arc::clone(env.host()), disk }))
-}
-
-struct CountingHost {
-    below: Arc<dyn Host>,
-    disk: Arc<CountingDisk>,
-}
-
-impl Host for CountingHost {
-    fn connect(&self, to: SocketAddr) -> BoxFuture<'static, io::Result<BoxStream>> {
-        self.below.connect(to)
-    }
-    fn listen(&self, at: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn Listener>>> {
-        self.below.listen(at)
-    }
-    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        self.below.sleep(duration)
-    }
-    fn monotonic(&self) -> settee::world::Instant {
-        self.below.monotonic()
-    }
-    fn wall(&self) -> Duration {
-        self.below.wall()
-    }
-    fn spawn(&self, task: BoxFuture<'static, ()>) -> Box<dyn Abort> {
-        self.below.spawn(task)
-    }
-    fn run_blocking(&self, pool: Pool, job: Job) {
-        self.below.run_blocking(pool, job);
-    }
-    fn worker(&self, name: &str, stack_bytes: usize) -> Arc<dyn Worker> {
-        self.below.worker(name, stack_bytes)
-    }
-    fn budget(&self, limit: Duration) -> Budget {
-        self.below.budget(limit)
-    }
-    fn random(&self, buffer: &mut [u8]) {
-        self.below.random(buffer);
-    }
-    fn disk(&self) -> Arc<dyn Disk> {
-        Arc::clone(&self.disk) as Arc<dyn Disk>
-    }
-}
-
-struct CountingDisk {
+struct WatchedDisk {
     below: Arc<dyn Disk>,
-    syncs: Arc<AtomicU64>,
+    watch: Arc<Watch>,
 }
 
-impl Disk for CountingDisk {
+impl Disk for WatchedDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(CountingFile { below: self.below.open(path, mode)?, syncs: Arc::clone(&self.syncs) }))
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Arc::new(WatchedFile { below: self.below.open(path, mode)?, name, watch: Arc::clone(&self.watch) }))
     }
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         self.below.create_dir_all(path)
@@ -252,7 +314,7 @@ impl Disk for CountingDisk {
         self.below.exists(path)
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.watch.syncs.fetch_add(1, Ordering::Relaxed);
         self.below.sync_dir(path)
     }
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
@@ -261,26 +323,30 @@ impl Disk for CountingDisk {
 }
 
 #[derive(Debug)]
-struct CountingFile {
+struct WatchedFile {
     below: Arc<dyn File>,
-    syncs: Arc<AtomicU64>,
+    name: String,
+    watch: Arc<Watch>,
 }
 
-impl File for CountingFile {
+impl File for WatchedFile {
     fn len(&self) -> io::Result<u64> {
         self.below.len()
     }
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.watch.pass(&self.name);
         self.below.read_at(offset, buffer)
     }
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.watch.pass(&self.name);
         self.below.write_at(offset, data)
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.below.set_len(len)
     }
     fn sync(&self) -> io::Result<()> {
-        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.watch.syncs.fetch_add(1, Ordering::Relaxed);
+        self.watch.pass(&self.name);
         self.below.sync()
     }
 }

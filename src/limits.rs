@@ -187,6 +187,9 @@ pub const MEMORY_MB: u64 = 160;
 pub const MEMORY_MB_MIN: u64 = 32;
 /// Least page cache of one open store file, in bytes: the tree's upper pages.
 pub const STORE_FILE_CACHE_BYTES: usize = 128 << 10;
+/// Bytes of memory that a cached page of 4,096 bytes takes, measured with many of them: its count makes the allocator
+/// take the next larger class, and the cache keeps an index.
+pub const CACHED_PAGE_COST_BYTES: usize = 5_700;
 /// Store files kept open at once; others are opened when they are read or flushed. With their caches at the least size
 /// they take a sixth of the caches' share of memory.
 pub const STORE_FILES_OPEN: usize = 64;

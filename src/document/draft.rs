@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 use crate::document::id;
 use crate::document::json::{self, JsonError, Object, Value};
+use crate::document::render::is_object_text;
 use crate::document::rev_tree::RevPath;
 use crate::document::revision::{self, BadRevision, POS_MAX, RevHash, Revision};
 
@@ -300,10 +301,13 @@ impl PreparedBody {
         PreparedBody { text: Bytes::from(body.to_vec()), term: revision::encode_body(body) }
     }
 
-    /// From the stored canonical text of an object, which is kept as it is.
+    /// From the stored canonical text of an object, which is kept as it is; any other is made canonical.
     pub fn from_text(text: Bytes) -> Result<PreparedBody, JsonError> {
         match json::parse(&text)? {
-            Value::Object(body) => Ok(PreparedBody { term: revision::encode_body(&body), text }),
+            Value::Object(body) if is_object_text(&text) => {
+                Ok(PreparedBody { term: revision::encode_body(&body), text })
+            }
+            Value::Object(body) => Ok(PreparedBody::new(&body)),
             _ => Err(JsonError),
         }
     }

@@ -6,7 +6,8 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::document::json::write_string;
 
@@ -54,6 +55,7 @@ pub struct StoredRevision {
     /// True for a tombstone.
     pub deleted: bool,
     /// Canonical text of the JSON object, without reserved members.
+    #[serde(deserialize_with = "object_text")]
     pub body: Bytes,
     /// In the document's order.
     pub attachments: Vec<Attachment>,
@@ -169,11 +171,24 @@ pub fn render(id: &str, stored: &StoredRevision, options: &RenderOptions<'_>) ->
     out
 }
 
+/// Whether bytes can be the canonical text of an object, as far as those rely on it who copy it into an answer. Whoever
+/// reads a body, from the disk or from another node, looks at it once.
+pub fn is_object_text(text: &[u8]) -> bool {
+    let is_object = text.len() >= 2 && text.starts_with(b"{") && text.ends_with(b"}");
+    is_object && !text.iter().any(|byte| *byte < b' ')
+}
+
+/// Reads a body that another node sent.
+pub fn object_text<'de, D: Deserializer<'de>>(from: D) -> Result<Bytes, D::Error> {
+    let text = Bytes::deserialize(from)?;
+    if is_object_text(&text) { Ok(text) } else { Err(D::Error::custom("a body is not the text of an object")) }
+}
+
 /// What stands between the braces of an object's text.
 fn inner(body: &[u8]) -> &[u8] {
     let stripped = body.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
-    // Invariant: only texts written from an object are stored as bodies.
-    stripped.expect("a stored body is the text of an object")
+    // Invariant: bodies are object texts; see `is_object_text`.
+    stripped.expect("a body is the text of an object")
 }
 
 impl RevStatus {
@@ -289,6 +304,16 @@ mod tests {
         doc.deleted = true;
         doc.body = Bytes::from_static(b"{}");
         assert_eq!(shown(&doc, &options), r#"{"_id":"i\"d","_rev":"3-c","_deleted":true}"#);
+    }
+
+    #[test]
+    fn a_damaged_body_from_another_node_is_refused() {
+        let sent = |body: &'static str| serde_json::to_vec(&stored(body)).expect("a revision serializes");
+        let read = |bytes: Vec<u8>| serde_json::from_slice::<StoredRevision>(&bytes).is_ok();
+        assert!(read(sent("{}")) && read(sent("{\"x\":1}")));
+        for damaged in ["", "{", "}", "\"x\":1}", "{\"x\":1", "{\"x\":\0}", "null"] {
+            assert!(!read(sent(damaged)), "{damaged}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use super::ShardId;
 use super::keys::{self, Kind};
 use super::record::damaged;
-use crate::document::render::{Attachment, Encoding, StoredRevision};
+use crate::document::render::{Attachment, Encoding, StoredRevision, is_object_text};
 use crate::document::revision::Revision;
 use crate::limits;
 use crate::storage::{StorageError, View};
@@ -71,6 +71,7 @@ impl BodyRecord {
             None => Bytes::from(bytes).slice(at..),
             Some(length) => Bytes::from(decompress(&bytes[at..], length)?),
         };
+        check_text(&text)?;
         Ok(BodyRecord { attachments, text })
     }
 
@@ -81,6 +82,7 @@ impl BodyRecord {
             None => Cow::Borrowed(&bytes[at..]),
             Some(length) => Cow::Owned(decompress(&bytes[at..], length)?),
         };
+        check_text(&text)?;
         Ok((attachments, text))
     }
 
@@ -98,6 +100,14 @@ impl BodyRecord {
         let bytes = get(view, shard, number)?;
         let attachments = Front::read(&bytes).map_err(damaged("body record"))?.attachments;
         Ok((attachments, bytes.len() as u64))
+    }
+}
+
+/// Refuses what checksums let through and is no text of an object all the same.
+fn check_text(text: &[u8]) -> Result<(), StorageError> {
+    match is_object_text(text) {
+        true => Ok(()),
+        false => Err(StorageError::Corrupt("the text of a body is no JSON object".into())),
     }
 }
 
@@ -183,12 +193,16 @@ mod tests {
     use proptest::prelude::*;
 
     fn sample(length: usize) -> Vec<u8> {
-        (0..length).map(|n| b"{\"name\":\"value\",\"n\":17}"[n * 7 % 23]).collect()
+        object((2..length).map(|n| b"{\"name\":\"value\",\"n\":17}"[n * 7 % 23]))
+    }
+
+    fn object(inner: impl Iterator<Item = u8>) -> Vec<u8> {
+        std::iter::once(b'{').chain(inner).chain([b'}']).collect()
     }
 
     #[test]
     fn long_texts_are_stored_smaller_and_come_back() {
-        for length in [0, 2, 300, limits::BODY_COMPRESSED_FROM, 5000, 100_000] {
+        for length in [2, 3, 300, limits::BODY_COMPRESSED_FROM, 5000, 100_000] {
             let text = sample(length);
             let bytes = BodyRecord::encode(&[], &text);
             let smaller = bytes.len() < text.len();
@@ -199,11 +213,23 @@ mod tests {
 
     #[test]
     fn a_text_that_does_not_shrink_is_stored_as_it_is() {
-        let text: Vec<u8> =
-            (0..4000u32).flat_map(|n| blake3::hash(&n.to_le_bytes()).as_bytes()[..8].to_vec()).collect();
+        // Not one control character.
+        let random = (0..4000u32).flat_map(|n| blake3::hash(&n.to_le_bytes()).as_bytes()[..8].to_vec());
+        let text = object(random.map(|byte| byte | 0x80));
         let bytes = BodyRecord::encode(&[], &text);
         assert_eq!((bytes[0], bytes.len()), (PLAIN, text.len() + 2));
         assert_eq!(BodyRecord::decode(bytes).unwrap().text, text);
+    }
+
+    #[test]
+    fn a_text_that_is_no_object_is_damage_whatever_its_checksum_says() {
+        let whole = BodyRecord::encode(&[], b"{\"a\":1}");
+        for (at, byte) in [(2, b'x'), (8, b','), (4, 0)] {
+            let mut damaged = whole.clone();
+            damaged[at] = byte;
+            assert!(matches!(BodyRecord::read(&damaged), Err(StorageError::Corrupt(_))), "{at}");
+            assert!(matches!(BodyRecord::decode(damaged), Err(StorageError::Corrupt(_))), "{at}");
+        }
     }
 
     #[test]

@@ -119,12 +119,9 @@ impl Levels {
         range: (u8, &[u8], Option<&[u8]>),
         direction: Direction,
     ) -> Result<Option<(Vec<u8>, Summary)>, StorageError> {
-        let mut found = None;
-        self.scan(view, range, direction, &mut |id, summary| {
-            found = Some((id.to_vec(), summary));
-            ControlFlow::Break(())
-        })?;
-        Ok(found)
+        let (level, start, end) = range;
+        let found = view.first(&self.range(level, start, end), direction)?;
+        found.map(|(key, value)| entry(level, &key, &value).map(|(id, sum)| (id.to_vec(), sum))).transpose()
     }
 
     /// The sum of what stands in a range of a level.
@@ -364,7 +361,8 @@ pub(super) fn entry<'k>(level: u8, key: &'k [u8], value: &[u8]) -> Result<(&'k [
 
 /// The record of a node, of this order or of that of sequences.
 pub(super) fn encode(summary: &Summary) -> Vec<u8> {
-    let mut out = vec![VERSION];
+    let mut out = Vec::with_capacity(1 + Summary::BYTES);
+    out.push(VERSION);
     summary.encode(&mut out);
     out
 }

@@ -91,7 +91,8 @@ async fn remove(storage: &Storage, shard: ShardId) -> Result<(), ShardError> {
     .await
 }
 
-async fn write<T: Send + 'static>(
+/// Runs `work` in the committer, whatever shards it writes to.
+pub(super) async fn write<T: Send + 'static>(
     storage: &Storage,
     work: impl FnOnce(&mut WriteView<'_>) -> Result<T, StorageError> + Send + 'static,
 ) -> Result<T, ShardError> {

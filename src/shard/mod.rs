@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::draft::PreparedBody;
 use crate::document::id::DocId;
-use crate::document::render::{Attachment, StoredRevision};
+use crate::document::render::{Attachment, StoredRevision, object_text};
 use crate::document::rev_tree::{RevPath, RevTree};
 use crate::document::revision::Revision;
 use crate::storage::{CommitError, StorageError};
@@ -306,6 +306,7 @@ pub struct LocalDocument {
     /// The number N of its revision `0-N`.
     pub rev: u64,
     /// Canonical JSON text of the body without underscore fields.
+    #[serde(deserialize_with = "object_text")]
     pub body: Bytes,
 }
 

@@ -8,7 +8,7 @@ use super::keys::{self, Kind};
 use super::summary::{self, Summary};
 use super::{LocalDocument, LocalRegister, ShardId, ShardInfo, Sizes, Stamp};
 use crate::document::id::DocId;
-use crate::document::render::Attachment;
+use crate::document::render::{Attachment, is_object_text};
 use crate::document::rev_tree::{RevTree, RevValue};
 use crate::document::revision::{RevHash, Revision};
 use crate::storage::{StorageError, View, WriteView};
@@ -173,7 +173,8 @@ impl Header {
     }
 
     pub(super) fn write(&self, view: &mut WriteView<'_>, shard: ShardId) {
-        let mut out = vec![SUMMARIZED];
+        let mut out = Vec::with_capacity(48 + Summary::BYTES);
+        out.push(SUMMARIZED);
         for number in [self.update_seq, self.purge_seq, self.last_body, self.stored, self.records, self.salt] {
             put_varint(&mut out, number);
         }
@@ -301,7 +302,9 @@ impl DocRecord {
     /// The record of a document with these leaves, and what it is counted with.
     pub(super) fn encode(&self, id: &DocId, leaves: &[LeafName]) -> (Vec<u8>, Summary) {
         let summary = summary::of_tree(id, leaves, &self.tree);
-        let mut out = vec![SUMMARIZED];
+        // Most documents have few revisions that are no leaves.
+        let mut out = Vec::with_capacity(48 + 2 * row_bytes(id, leaves));
+        out.push(SUMMARIZED);
         put_varint(&mut out, self.seq);
         put_varint(&mut out, self.tree.winner().map_or(0, |winner| winner.value.body));
         put_varint(&mut out, summary.active);
@@ -313,6 +316,12 @@ impl DocRecord {
     }
 }
 
+/// About how many bytes a row of the sequence index takes.
+pub(super) fn row_bytes(id: &DocId, leaves: &[LeafName]) -> usize {
+    // Of a leaf: whether it is a tombstone, its generation, the kind of its hash, the hash.
+    8 + id.as_str().len() + 24 * leaves.len()
+}
+
 /// A row of the sequence index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SeqRecord {
@@ -322,7 +331,8 @@ pub(super) struct SeqRecord {
 
 impl SeqRecord {
     pub(super) fn encode(id: &DocId, leaves: &[LeafName]) -> Vec<u8> {
-        let mut out = vec![VERSION];
+        let mut out = Vec::with_capacity(row_bytes(id, leaves));
+        out.push(VERSION);
         put_str(&mut out, id.as_str());
         put_leaves(&mut out, leaves);
         out
@@ -368,6 +378,9 @@ pub(super) fn decode_register(bytes: Vec<u8>) -> Result<LocalRegister, StorageEr
     };
     let (stamp, number, at) = read().map_err(damaged("local document"))?;
     let document = number.map(|rev| LocalDocument { rev, body: Bytes::from(bytes).slice(at..) });
+    if document.as_ref().is_some_and(|document| !is_object_text(&document.body)) {
+        return Err(StorageError::Corrupt("the text of a local document is no JSON object".into()));
+    }
     Ok(LocalRegister { stamp, document })
 }
 

@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{LeafName, RevData, put_rev};
+use super::record::{self, LeafName, RevData, put_rev};
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::rev_tree::RevTree;
@@ -37,6 +37,9 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Bytes that its record takes, about: counts below two millions and sizes below 256 GB fit.
+    pub(super) const BYTES: usize = 40;
+
     /// That of both sets together; they have no document in common.
     #[must_use]
     pub fn plus(self, other: Summary) -> Summary {
@@ -98,7 +101,8 @@ impl Summary {
 
 /// Stored and plain bytes of all leaves, and the digest, of a document that has leaves (winner first).
 pub(super) fn of_tree(id: &DocId, leaves: &[LeafName], tree: &RevTree<RevData>) -> Summary {
-    let mut text = vec![DIGEST_VERSION];
+    let mut text = Vec::with_capacity(record::row_bytes(id, leaves));
+    text.push(DIGEST_VERSION);
     put_str(&mut text, id.as_str());
     put_varint(&mut text, leaves.len() as u64);
     let (mut active, mut external) = (0u64, 0u64);

@@ -3,8 +3,9 @@
 use std::ops::ControlFlow;
 
 use super::ShardError;
+use super::lifetime::write;
 use super::list::bounded_scan;
-use crate::storage::{Direction, KeyRange, Storage};
+use crate::storage::{Direction, KeyRange, Storage, WriteView};
 use crate::world::Pool;
 
 /// Removes the keys of a range once; answers how many. It goes on behind those it removed: from the start it would step
@@ -24,11 +25,11 @@ pub(super) async fn round(storage: &Storage, range: KeyRange) -> Result<usize, S
         rest = next;
         removed += found.len();
         if !found.is_empty() {
-            let remove = storage.committer().submit(move |view| {
+            let remove = |view: &mut WriteView<'_>| {
                 found.into_iter().for_each(|key| view.delete(key));
-                Ok(Ok::<_, ShardError>(()))
-            });
-            remove.await??;
+                Ok(())
+            };
+            write(storage, remove).await?;
         }
     }
     Ok(removed)

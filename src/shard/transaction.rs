@@ -132,7 +132,9 @@ impl<'t, 'v> Transaction<'t, 'v> {
         let leaves = record.leaf_names();
         let row_bytes = SeqRecord::encode(id, &leaves).len();
         let (bytes, summary) = record.encode(id, &leaves);
-        assert!(summary == was.summary, "a document's summary is that of its leaves");
+        if summary != was.summary {
+            return Err(StorageError::Corrupt(format!("document {id} was not counted as what its leaves are")));
+        }
         let header = &mut self.header;
         header.records = header.records.saturating_sub(was.record_bytes) + (bytes.len() + row_bytes) as u64;
         self.view.put(keys::key(self.shard, Kind::Document, id.as_str().as_bytes()), bytes);

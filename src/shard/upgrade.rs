@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use super::body::BodyRecord;
 use super::keys::{self, Kind};
 use super::levels::{self, Builder, Levels};
+use super::lifetime::write;
 use super::list::bounded_scan;
 use super::record::{DocRecord, Header, RevData, SUMMARIZED, SeqRecord, damaged, read_leaves};
 use super::sequence;
@@ -85,13 +86,6 @@ pub(super) async fn if_needed(storage: &Storage, shard: ShardId) -> Result<(), S
         Ok(())
     })
     .await
-}
-
-async fn write<T: Send + 'static>(
-    storage: &Storage,
-    work: impl FnOnce(&mut WriteView<'_>) -> Result<T, StorageError> + Send + 'static,
-) -> Result<T, ShardError> {
-    storage.committer().submit(move |view| work(view).map(Ok)).await?
 }
 
 /// Writes all documents anew; answers their summary and the bytes of their records and rows.

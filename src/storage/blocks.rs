@@ -117,21 +117,20 @@ impl BlockFile {
         })
     }
 
-    /// The bytes of the blocks from `first` to `last`, checked, one after the other.
-    fn read_blocks(&self, first: u64, last: u64) -> io::Result<Vec<u8>> {
-        let (count, tail) = self.blocks()?;
-        if last >= count {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let end = if last + 1 == count { tail } else { BLOCK_BYTES };
+    /// The stored bytes of the blocks from `first` to `last`, not checked.
+    fn read_stored(&self, first: u64, last: u64) -> io::Result<Vec<u8>> {
+        let end = match self.kind {
+            // Whole blocks only: a file that is too short for them says so itself, and its length need not be asked for.
+            Kind::Store => BLOCK_BYTES,
+            Kind::Blob => match self.blocks()? {
+                (count, _) if last >= count => return Err(io::ErrorKind::UnexpectedEof.into()),
+                (count, tail) if last + 1 == count => tail,
+                _ => BLOCK_BYTES,
+            },
+        };
         let mut stored = vec![0; (last - first) as usize * STORED_BYTES + end + CRC_BYTES];
         self.file.read_at(place(first), &mut stored)?;
-        let mut out = Vec::with_capacity(stored.len());
-        for (number, block) in (first..=last).zip(stored.chunks(STORED_BYTES)) {
-            let bytes = if self.is_root(number) { root(block) } else { checked(number, block) };
-            out.extend_from_slice(bytes.ok_or_else(|| damaged(number))?);
-        }
-        Ok(out)
+        Ok(stored)
     }
 
     fn is_root(&self, block: u64) -> bool {
@@ -207,12 +206,17 @@ impl File for BlockFile {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         let Some(last) = buffer.len().checked_sub(1) else { return Ok(()) };
-        let first = offset / BLOCK_BYTES as u64;
-        let bytes = self.read_blocks(first, (offset + last as u64) / BLOCK_BYTES as u64)?;
-        let from = (offset % BLOCK_BYTES as u64) as usize;
-        let found = bytes.get(from..from + buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
-        buffer.copy_from_slice(found);
-        Ok(())
+        let (first, last) = (offset / BLOCK_BYTES as u64, (offset + last as u64) / BLOCK_BYTES as u64);
+        let stored = self.read_stored(first, last)?;
+        let (mut skip, mut rest) = ((offset % BLOCK_BYTES as u64) as usize, buffer);
+        for (number, block) in (first..=last).zip(stored.chunks(STORED_BYTES)) {
+            let bytes = if self.is_root(number) { root(block) } else { checked(number, block) };
+            let bytes = bytes.ok_or_else(|| damaged(number))?.get(skip..).unwrap_or_default();
+            let (piece, later) = rest.split_at_mut(bytes.len().min(rest.len()));
+            piece.copy_from_slice(&bytes[..piece.len()]);
+            (skip, rest) = (0, later);
+        }
+        if rest.is_empty() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {

@@ -106,6 +106,22 @@ pub trait View {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError>;
     /// Calls `visit` with each key and value of `range` in `direction` until it breaks.
     fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError>;
+    /// The first row of `range` in `direction`: what a scan would begin with, at a lower price where layers lie upon
+    /// each other.
+    fn first(&self, range: &KeyRange, direction: Direction) -> Result<Option<Row>, StorageError> {
+        let mut found = None;
+        self.scan(range, direction, &mut |key, value| keep_first(&mut found, key, value))?;
+        Ok(found)
+    }
+}
+
+/// A key and its value.
+pub type Row = (Vec<u8>, Vec<u8>);
+
+/// Ends a scan with its first row.
+pub(super) fn keep_first(found: &mut Option<Row>, key: &[u8], value: &[u8]) -> ControlFlow<()> {
+    *found = Some((key.to_vec(), value.to_vec()));
+    ControlFlow::Break(())
 }
 
 /// Is called with each key and value of a scan.
@@ -118,6 +134,16 @@ pub enum Direction {
     Forward,
     /// Descending keys.
     Reverse,
+}
+
+impl Direction {
+    /// Whether a scan meets `one` before `other`.
+    pub fn meets_first(self, one: &[u8], other: &[u8]) -> bool {
+        match self {
+            Direction::Forward => one < other,
+            Direction::Reverse => one > other,
+        }
+    }
 }
 
 /// Keys from `start` up to, not including, `end`.
@@ -138,6 +164,11 @@ impl KeyRange {
     /// All keys that begin with `prefix`.
     pub fn prefix(prefix: &[u8]) -> Self {
         KeyRange { start: prefix.to_vec(), end: after_prefix(prefix) }
+    }
+
+    /// Whether it takes in `key`.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        key >= self.start.as_slice() && self.end.as_deref().is_none_or(|end| key < end)
     }
 
     /// Whether no key can be in it.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use imbl::OrdSet;
 
 use super::kv::{Direction, KeyRange, Rows};
-use super::overlay::{Writes, bounds};
+use super::overlay::{Write, Writes, bounds};
 use crate::limits;
 
 /// Length of the key with the mark of a removal, key, value.
@@ -21,15 +21,16 @@ const HEAD: usize = 4;
 const REMOVAL: u32 = 1 << 31;
 
 impl Entry {
-    fn new(key: &[u8], value: Option<&[u8]>) -> Entry {
+    /// `scratch`: a buffer that the caller keeps, so that an entry costs one allocation.
+    fn new(key: &[u8], value: Option<&[u8]>, scratch: &mut Vec<u8>) -> Entry {
         // Invariant: a key is at most a document id or a view's key, far below 2 GB.
         let length = u32::try_from(key.len()).ok().filter(|l| l & REMOVAL == 0).expect("a key fits an entry");
         let head = if value.is_none() { length | REMOVAL } else { length };
-        let mut bytes = Vec::with_capacity(HEAD + key.len() + value.map_or(0, <[u8]>::len));
-        bytes.extend_from_slice(&head.to_le_bytes());
-        bytes.extend_from_slice(key);
-        bytes.extend_from_slice(value.unwrap_or_default());
-        Entry(bytes.into())
+        scratch.clear();
+        scratch.extend_from_slice(&head.to_le_bytes());
+        scratch.extend_from_slice(key);
+        scratch.extend_from_slice(value.unwrap_or_default());
+        Entry(scratch.as_slice().into())
     }
 
     fn head(&self) -> u32 {
@@ -89,9 +90,9 @@ pub(super) struct Memtable {
 }
 
 impl Memtable {
-    /// Sets or removes a key.
-    pub(super) fn set(&mut self, key: &[u8], value: Option<&[u8]>) {
-        let entry = Entry::new(key, value);
+    /// Sets or removes a key. `scratch`: a buffer that serves for many calls.
+    pub(super) fn set(&mut self, key: &[u8], value: Option<&[u8]>, scratch: &mut Vec<u8>) {
+        let entry = Entry::new(key, value, scratch);
         self.bytes += entry.cost();
         if let Some(old) = self.rows.insert(entry) {
             self.bytes -= old.cost();
@@ -138,6 +139,19 @@ impl Writes for Memtable {
             Direction::Reverse => Box::new(rows.rev()),
         }
     }
+
+    fn first(&self, range: &KeyRange, direction: Direction) -> Option<Write<'_>> {
+        let row = match (direction, range.end.as_deref()) {
+            (Direction::Forward, _) => self.rows.get_next(range.start.as_slice()),
+            (Direction::Reverse, None) => self.rows.get_max(),
+            (Direction::Reverse, Some(end)) => match self.rows.get_prev(end) {
+                // The end itself is outside.
+                Some(row) if row.key() == end => return self.rows(range, direction).next(),
+                row => row,
+            },
+        };
+        row.map(Entry::row).filter(|(key, _)| range.contains(key))
+    }
 }
 
 #[cfg(test)]
@@ -146,14 +160,14 @@ mod tests {
 
     #[test]
     fn a_key_has_its_last_value_and_counts_once() {
-        let mut table = Memtable::default();
-        table.set(b"k", Some(b"first value"));
-        table.set(b"k", Some(b"second"));
+        let (mut table, mut scratch) = (Memtable::default(), Vec::new());
+        table.set(b"k", Some(b"first value"), &mut scratch);
+        table.set(b"k", Some(b"second"), &mut scratch);
         let once = table.bytes();
-        table.set(b"k", Some(b"second"));
+        table.set(b"k", Some(b"second"), &mut scratch);
         assert_eq!(table.bytes(), once);
         assert_eq!(table.find(b"k"), Some(Some(b"second".as_slice())));
-        table.set(b"k", None);
+        table.set(b"k", None, &mut scratch);
         assert_eq!(table.find(b"k"), Some(None));
         assert_eq!(table.find(b"j"), None);
         assert_eq!(table.all().count(), 1);
@@ -161,9 +175,9 @@ mod tests {
 
     #[test]
     fn a_copy_keeps_its_picture_and_a_range_moves_as_a_whole() {
-        let mut table = Memtable::default();
+        let (mut table, mut scratch) = (Memtable::default(), Vec::new());
         for key in 0u8..100 {
-            table.set(&[key], Some(&[key]));
+            table.set(&[key], Some(&[key]), &mut scratch);
         }
         let (copy, all) = (table.clone(), table.bytes());
         let taken = table.take_range(&KeyRange::new(vec![10], vec![20]));

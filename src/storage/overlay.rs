@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use super::kv::{Batch, Direction, KeyRange, Rows, StorageError, View, Visit};
+use super::kv::{Batch, Direction, KeyRange, Row, Rows, StorageError, View, Visit, keep_first};
 
 /// A committed view, the writes of the jobs before in the same group, and those of this job. Reads see all three.
 pub struct WriteView<'a> {
@@ -63,6 +63,11 @@ impl View for WriteView<'_> {
         let below = Overlay { base: self.base, top: self.group.writes() };
         Overlay { base: &below, top: self.own.writes() }.scan(range, direction, visit)
     }
+
+    fn first(&self, range: &KeyRange, direction: Direction) -> Result<Option<Row>, StorageError> {
+        let below = Overlay { base: self.base, top: self.group.writes() };
+        Overlay { base: &below, top: self.own.writes() }.first(range, direction)
+    }
 }
 
 /// Writes in key order that lie on top of a view; `None` is a removal.
@@ -71,7 +76,12 @@ pub(super) trait Writes {
     fn find(&self, key: &[u8]) -> Option<Option<&[u8]>>;
     /// The writes of a range that is not empty, in the order of a scan.
     fn rows<'t>(&'t self, range: &KeyRange, direction: Direction) -> Rows<'t>;
+    /// The first of them.
+    fn first(&self, range: &KeyRange, direction: Direction) -> Option<Write<'_>>;
 }
+
+/// A key and what was written to it; `None` is a removal.
+pub(super) type Write<'w> = (&'w [u8], Option<&'w [u8]>);
 
 pub(super) fn bounds(range: &KeyRange) -> (Bound<&[u8]>, Bound<&[u8]>) {
     (Bound::Included(range.start.as_slice()), range.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded))
@@ -88,6 +98,15 @@ impl Writes for BTreeMap<Vec<u8>, Option<Vec<u8>>> {
             Direction::Forward => Box::new(rows),
             Direction::Reverse => Box::new(rows.rev()),
         }
+    }
+
+    fn first(&self, range: &KeyRange, direction: Direction) -> Option<Write<'_>> {
+        let mut rows = self.range::<[u8], _>(bounds(range));
+        let (key, value) = match direction {
+            Direction::Forward => rows.next(),
+            Direction::Reverse => rows.next_back(),
+        }?;
+        Some((key, value.as_deref()))
     }
 }
 
@@ -109,28 +128,40 @@ impl<T: Writes> View for Overlay<'_, T> {
         if range.is_empty() {
             return Ok(());
         }
-        let first = |write: &[u8], base: &[u8]| match direction {
-            Direction::Forward => write < base,
-            Direction::Reverse => write > base,
-        };
-        merge(self.base, range, direction, self.top.rows(range, direction), first, visit)
+        merge(self.base, range, direction, self.top.rows(range, direction), visit)
+    }
+
+    fn first(&self, range: &KeyRange, direction: Direction) -> Result<Option<Row>, StorageError> {
+        if range.is_empty() {
+            return Ok(None);
+        }
+        let Some((key, write)) = self.top.first(range, direction) else { return self.base.first(range, direction) };
+        match (self.base.first(range, direction)?, write) {
+            (Some(row), _) if direction.meets_first(&row.0, key) => Ok(Some(row)),
+            (_, Some(value)) => Ok(Some((key.to_vec(), value.to_vec()))),
+            (_, None) => {
+                // Behind a removal there may be many others.
+                let mut found = None;
+                self.scan(range, direction, &mut |key, value| keep_first(&mut found, key, value))?;
+                Ok(found)
+            }
+        }
     }
 }
 
-/// Visits the union of `base` and `writes`, both in scan order; `first(write, base)` = the write's key comes first.
+/// Visits the union of `base` and `writes`, both in scan order.
 fn merge(
     base: &dyn View,
     range: &KeyRange,
     direction: Direction,
     writes: Rows<'_>,
-    first: impl Fn(&[u8], &[u8]) -> bool,
     visit: &mut Visit<'_>,
 ) -> Result<(), StorageError> {
     let mut writes = writes.peekable();
     let mut stopped = false;
     base.scan(range, direction, &mut |key, value| {
         let mut flow = ControlFlow::Continue(());
-        while let Some((write_key, write)) = writes.next_if(|(k, _)| first(k, key)) {
+        while let Some((write_key, write)) = writes.next_if(|(k, _)| direction.meets_first(k, key)) {
             if let Some(value) = write {
                 flow = visit(write_key, value);
                 if flow.is_break() {

@@ -5,6 +5,9 @@
 //! an older one are open: a view reads sled first and then lets the kept values correct it. After a change, sled is
 //! asked to write, and then each of its files and their directory are synced through descriptors of our own, before the
 //! change counts as durable. One writer at a time; sled's own threads never write on their own account.
+//!
+//! Each value is followed by a checksum of it and its key: what sled hands out is what was written under that key, or
+//! damage. A row that sled loses as a whole is not missed here: its own checksums are all that stands against that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,9 +20,14 @@ use crate::world::{Disk, OpenMode};
 
 type Old = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
+/// The tree with checksums; sled's first tree has what an older settee wrote without.
+const TREE: &str = "1";
+const CRC_BYTES: usize = 4;
+
 /// See the module head.
 pub struct SledStore {
     db: sled::Db,
+    tree: sled::Tree,
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     writing: Mutex<()>,
@@ -63,12 +71,27 @@ impl SledStore {
         }
         let config = sled::Config::new().path(&dir).cache_capacity(cache_bytes as u64).flush_every_ms(None);
         let db = config.open().map_err(engine)?;
-        let store = SledStore { db, disk, dir, writing: Mutex::default(), states: Arc::default() };
+        let tree = db.open_tree(TREE).map_err(engine)?;
+        let store = SledStore { db, tree, disk, dir, writing: Mutex::default(), states: Arc::default() };
+        store.take_over()?;
         store.sync()?;
         if let Some(parent) = store.dir.parent() {
             store.disk.sync_dir(parent)?;
         }
         Ok(store)
+    }
+
+    /// Gives checksums to what an older settee wrote. A crash on the way begins it again: nothing else is written before.
+    fn take_over(&self) -> Result<(), StorageError> {
+        for row in self.db.iter() {
+            let (key, value) = row.map_err(engine)?;
+            self.tree.insert(&key, sealed(&key, &value)).map_err(engine)?;
+        }
+        if !self.db.is_empty() {
+            self.sync()?;
+            self.db.clear().map_err(engine)?;
+        }
+        Ok(())
     }
 
     /// Makes what sled has written durable: its own flush does not reach the drive.
@@ -80,11 +103,31 @@ impl SledStore {
     /// The values that `keys` have now.
     fn old_values(&self, keys: BTreeSet<Vec<u8>>) -> Result<Old, StorageError> {
         let value = |key: Vec<u8>| {
-            let value = self.db.get(&key).map_err(engine)?;
-            Ok((key, value.map(|value| value.to_vec())))
+            let stored = self.tree.get(&key).map_err(engine)?;
+            let value = stored.map(|stored| unsealed(&key, &stored).map(<[u8]>::to_vec)).transpose()?;
+            Ok((key, value))
         };
         keys.into_iter().map(value).collect()
     }
+}
+
+fn checksum(key: &[u8], value: &[u8]) -> [u8; CRC_BYTES] {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&(key.len() as u64).to_le_bytes());
+    hasher.update(key);
+    hasher.update(value);
+    hasher.finalize().to_le_bytes()
+}
+
+/// A value as sled gets it.
+fn sealed(key: &[u8], value: &[u8]) -> Vec<u8> {
+    [value, &checksum(key, value)].concat()
+}
+
+/// The value of a row of sled.
+fn unsealed<'s>(key: &[u8], stored: &'s [u8]) -> Result<&'s [u8], StorageError> {
+    let whole = stored.split_last_chunk().filter(|(value, crc)| **crc == checksum(key, value));
+    whole.map(|(value, _)| value).ok_or_else(|| StorageError::Corrupt("sled: a value does not fit its checksum".into()))
 }
 
 /// Syncs every file below a directory, then the directory.
@@ -110,7 +153,7 @@ impl StoreFile for SledStore {
         let mut views = lock(&self.states.views);
         let state = views.now;
         *views.open.entry(state).or_default() += 1;
-        Ok(Box::new(SledView { db: self.db.clone(), state, states: Arc::clone(&self.states) }))
+        Ok(Box::new(SledView { tree: self.tree.clone(), state, states: Arc::clone(&self.states) }))
     }
 
     fn apply(&self, cleared: &[KeyRange], rows: Rows<'_>) -> Result<(), StorageError> {
@@ -118,7 +161,7 @@ impl StoreFile for SledStore {
         let mut batch = sled::Batch::default();
         let mut touched = BTreeSet::new();
         for range in cleared {
-            for key in self.db.range::<&[u8], _>(bounds(range)).keys() {
+            for key in self.tree.range::<&[u8], _>(bounds(range)).keys() {
                 let key = key.map_err(engine)?;
                 batch.remove(&*key);
                 touched.insert(key.to_vec());
@@ -126,7 +169,7 @@ impl StoreFile for SledStore {
         }
         for (key, value) in rows {
             match value {
-                Some(value) => batch.insert(key, value),
+                Some(value) => batch.insert(key, sealed(key, value)),
                 None => batch.remove(key),
             }
             touched.insert(key.to_vec());
@@ -135,7 +178,7 @@ impl StoreFile for SledStore {
         let state = lock(&self.states.views).now;
         // Before sled changes: whoever reads the new value finds the old one here.
         self.states.kept_mut().insert(state, Arc::new(old));
-        self.db.apply_batch(batch).map_err(engine)?;
+        self.tree.apply_batch(batch).map_err(engine)?;
         let synced = self.sync();
         lock(&self.states.views).now = state + 1;
         self.states.forget();
@@ -169,7 +212,7 @@ impl States {
 }
 
 struct SledView {
-    db: sled::Db,
+    tree: sled::Tree,
     state: u64,
     states: Arc<States>,
 }
@@ -195,8 +238,8 @@ impl View for Chunk {
     }
 
     fn scan(&self, _range: &KeyRange, _direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
-        for (key, value) in &self.0 {
-            if visit(key, value).is_break() {
+        for (key, stored) in &self.0 {
+            if visit(key, unsealed(key, stored)?).is_break() {
                 break;
             }
         }
@@ -211,7 +254,7 @@ impl SledView {
         range: &KeyRange,
         direction: Direction,
     ) -> Result<(Chunk, KeyRange, Option<KeyRange>), StorageError> {
-        let mut iter = self.db.range::<&[u8], _>(bounds(range));
+        let mut iter = self.tree.range::<&[u8], _>(bounds(range));
         let mut rows = Vec::new();
         while rows.len() < limits::SLED_CHUNK_ROWS {
             let row = match direction {
@@ -239,10 +282,13 @@ impl SledView {
 
 impl View for SledView {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        let now = self.db.get(key).map_err(engine)?.map(|value| value.to_vec());
+        let now = self.tree.get(key).map_err(engine)?;
         // The oldest change counts: it replaced what this view's state had.
         let kept = self.states.since(self.state).into_iter().rev().find_map(|old| old.get(key).cloned());
-        Ok(kept.unwrap_or(now))
+        match (kept, now) {
+            (Some(kept), _) => Ok(kept),
+            (None, now) => now.map(|stored| unsealed(key, &stored).map(<[u8]>::to_vec)).transpose(),
+        }
     }
 
     fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
@@ -273,5 +319,48 @@ fn corrected(
     match kept.split_first() {
         None => base.scan(range, direction, visit),
         Some((latest, older)) => corrected(&Overlay { base, top: latest.as_ref() }, older, range, direction, visit),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(dir: &Path) -> SledStore {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let disk = crate::world::tokio_host::env(runtime.handle().clone()).disk();
+        SledStore::open(disk, dir.to_path_buf(), 1 << 20).unwrap()
+    }
+
+    #[test]
+    fn a_value_that_sled_changed_or_moved_is_damage() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(dir.path());
+        let rows: [(&[u8], Option<&[u8]>); 2] = [(b"k", Some(b"value")), (b"l", Some(b""))];
+        store.apply(&[], Box::new(rows.into_iter())).unwrap();
+        let mut stored = store.tree.get(b"k").unwrap().unwrap().to_vec();
+        store.tree.insert(b"j", stored.as_slice()).unwrap();
+        stored[0] ^= 1;
+        store.tree.insert(b"k", stored).unwrap();
+        let view = store.snapshot().unwrap();
+        assert_eq!(view.get(b"l"), Ok(Some(Vec::new())));
+        for key in [b"j", b"k"] {
+            assert!(matches!(view.get(key), Err(StorageError::Corrupt(_))));
+        }
+        let scanned = view.first(&KeyRange::prefix(b""), Direction::Forward);
+        assert!(matches!(scanned, Err(StorageError::Corrupt(_))), "{scanned:?}");
+    }
+
+    #[test]
+    fn what_was_written_without_checksums_gets_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let old = sled::open(dir.path()).unwrap();
+        old.insert(b"k", b"value").unwrap();
+        drop(old);
+        for _ in 0..2 {
+            let store = open(dir.path());
+            assert_eq!(store.snapshot().unwrap().get(b"k"), Ok(Some(b"value".to_vec())));
+            assert!(store.db.is_empty());
+        }
     }
 }

@@ -77,7 +77,9 @@ fn apply(model: &mut Model, batch: &Batch) {
 
 fn compare(view: &dyn View, model: &Model, range: &KeyRange, limit: usize) {
     for direction in [Direction::Forward, Direction::Reverse] {
-        assert_eq!(rows(view, range, direction, limit), expected(model, range, direction, limit));
+        let model = expected(model, range, direction, limit);
+        assert_eq!(view.first(range, direction).unwrap().as_ref(), model.first());
+        assert_eq!(rows(view, range, direction, limit), model);
     }
     for key in model.keys().chain([&range.start]) {
         assert_eq!(view.get(key).unwrap().as_ref(), model.get(key));
@@ -195,6 +197,41 @@ proptest! {
             batches.iter().for_each(|batch| store.commit(batch).unwrap());
             drop(store);
             compare_all(open().as_ref(), &model, &group, &own, &range, limit);
+        });
+    }
+}
+
+/// Sorted runs of new keys of that many rows, old keys among them, and removals.
+fn runs() -> impl Strategy<Value = Batch> {
+    let run = (0u8..6, 0u16..500, 1u16..200, prop::option::of(any::<bool>()));
+    prop::collection::vec(run, 1..8).prop_map(|runs| {
+        let mut batch = Batch::new();
+        for (n, (kind, from, count, what)) in runs.into_iter().enumerate() {
+            for number in from..from + count {
+                let key = [&[kind], number.to_be_bytes().as_slice()].concat();
+                match what {
+                    // Every third one: rows one by one.
+                    Some(true) if number % 3 == 0 => batch.put(key, vec![n as u8; 200]),
+                    Some(true) => {}
+                    Some(false) => batch.delete(key),
+                    None => batch.put(key, vec![n as u8; usize::from(number) % 300]),
+                }
+            }
+        }
+        batch
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn long_runs_of_new_and_old_keys_equal_a_model(batches in prop::collection::vec(runs(), 1..4)) {
+        let mut model = Model::new();
+        batches.iter().for_each(|batch| apply(&mut model, batch));
+        on_every_engine(|store| {
+            batches.iter().for_each(|batch| store.commit(batch).unwrap());
+            compare(store.view().unwrap().as_ref(), &model, &KeyRange::prefix(b""), usize::MAX);
         });
     }
 }

@@ -106,13 +106,15 @@ pub(super) struct Tables {
     pub failed: Option<StorageError>,
     stamps: u64,
     views: u32,
+    /// What the memtables' entries are put together in.
+    scratch: Vec<u8>,
 }
 
 impl Tables {
     pub(super) fn new(layout: Layout, files: &[FileId], last: Position) -> Tables {
         let own = files.iter().filter_map(|id| if let FileId::Own(shard) = id { Some(*shard) } else { None });
         let (own, files) = (own.collect(), BTreeMap::new());
-        Tables { layout, own, files, last, journal_bytes: 0, failed: None, stamps: 0, views: 0 }
+        Tables { layout, own, files, last, journal_bytes: 0, failed: None, stamps: 0, views: 0, scratch: Vec::new() }
     }
 
     /// The file that a shard lives in.
@@ -156,10 +158,9 @@ impl Tables {
             }
             return;
         }
-        let home = self.home(shard);
-        let active = &mut self.file(home).active;
+        let active = &mut self.files.entry(self.home(shard)).or_default().active;
         active.touch(position);
-        active.rows.set(key, value);
+        active.rows.set(key, value, &mut self.scratch);
     }
 
     /// Takes in a write of a group that the journal still had at a start, unless its file is known to hold it. What it
@@ -289,10 +290,11 @@ impl Tables {
     /// The position up to which every file holds everything: the journal is needed behind it only. `end`: the journal's
     /// last position, which is the answer when nothing waits.
     pub(super) fn settled(&self, end: Position, planted: Planted) -> Position {
-        if planted.has(Bug::DropSegmentEarly) {
-            return end;
-        }
-        self.files.values().filter_map(FileTable::first_unsettled).min().map_or(end, |first| first - 1)
+        let first = |table: &FileTable| match planted.has(Bug::DropSegmentEarly) {
+            true => table.active.first_position(),
+            false => table.first_unsettled(),
+        };
+        self.files.values().filter_map(first).min().map_or(end, |first| first - 1)
     }
 
     /// What a new segment of the journal notes about the files.

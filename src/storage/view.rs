@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::kv::{Direction, KeyRange, StorageError, View, Visit};
+use super::kv::{Direction, KeyRange, Row, StorageError, View, Visit, keep_first};
 use super::layered::LayeredStore;
 use super::layout::FileId;
 use super::overlay::{Overlay, Writes};
@@ -92,12 +92,9 @@ impl<'a> LayeredView<'a> {
                 Direction::Forward => KeyRange::new(lowest(from), lowest(reserved::SHARD)),
                 Direction::Reverse => KeyRange { start: Vec::new(), end: reserved::range_of(from).end },
             };
-            let mut found = None;
-            picture.scan(&range, direction, &mut |key, _| {
-                found = Some(shard_of(key));
-                std::ops::ControlFlow::Break(())
-            })?;
-            next = match (next, found) {
+            // Across shards: those that were cleared may show what they had.
+            let found = picture.with_shard(reserved::SHARD, |view| view.first(&range, direction))?;
+            next = match (next, found.map(|(key, _)| shard_of(&key))) {
                 (Some(a), Some(b)) => Some(if forward { a.min(b) } else { a.max(b) }),
                 (a, b) => a.or(b),
             };
@@ -162,14 +159,8 @@ impl Picture {
         self.file.as_ref().map_or(Ok(None), |file| file.get(key))
     }
 
-    /// Scans a range within a shard.
-    fn scan_shard(
-        &self,
-        shard: u64,
-        range: &KeyRange,
-        direction: Direction,
-        visit: &mut Visit<'_>,
-    ) -> Result<(), StorageError> {
+    /// Reads what is committed to a shard.
+    fn with_shard<T>(&self, shard: u64, read: impl FnOnce(&dyn View) -> T) -> T {
         let Layers { active, frozen } = &self.layers;
         let cleared = frozen.as_ref().is_some_and(|f| f.cleared.contains(&shard));
         let file = self.file.as_deref().filter(|_| !cleared).unwrap_or(&Nothing);
@@ -180,15 +171,20 @@ impl Picture {
             None => file,
         };
         match active.rows.is_empty() {
-            true => below.scan(range, direction, visit),
-            false => Overlay { base: below, top: &active.rows }.scan(range, direction, visit),
+            true => read(below),
+            false => read(&Overlay { base: below, top: &active.rows }),
         }
     }
+}
 
-    /// Scans across shards; those that were cleared may show what they had.
-    fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
-        self.scan_shard(reserved::SHARD, range, direction, visit)
-    }
+/// The first and the last shard that keys of a range can belong to.
+fn shards_of(range: &KeyRange) -> (u64, u64) {
+    let last = match &range.end {
+        None => reserved::SHARD - 1,
+        Some(end) if *end == lowest(shard_of(end)) => shard_of(end).saturating_sub(1),
+        Some(end) => shard_of(end).min(reserved::SHARD - 1),
+    };
+    (shard_of(&range.start), last)
 }
 
 impl View for LayeredView<'_> {
@@ -199,18 +195,23 @@ impl View for LayeredView<'_> {
         }
     }
 
+    fn first(&self, range: &KeyRange, direction: Direction) -> Result<Option<Row>, StorageError> {
+        let (first, last) = shards_of(range);
+        if first == last && first != reserved::SHARD {
+            return self.shard(first)?.with_shard(first, |view| view.first(range, direction));
+        }
+        let mut found = None;
+        self.scan(range, direction, &mut |key, value| keep_first(&mut found, key, value))?;
+        Ok(found)
+    }
+
     fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
         if range.is_empty() {
             return Ok(());
         }
-        let first = shard_of(&range.start);
-        let last = match &range.end {
-            None => reserved::SHARD - 1,
-            Some(end) if *end == lowest(shard_of(end)) => shard_of(end).saturating_sub(1),
-            Some(end) => shard_of(end).min(reserved::SHARD - 1),
-        };
+        let (first, last) = shards_of(range);
         if first == last {
-            return self.shard(first)?.scan_shard(first, range, direction, visit);
+            return self.shard(first)?.with_shard(first, |view| view.scan(range, direction, visit));
         }
         let forward = direction == Direction::Forward;
         let mut next = self.next_shard(if forward { first } else { last }, direction)?;
@@ -219,11 +220,12 @@ impl View for LayeredView<'_> {
             let start = own.start.max(range.start.clone());
             let end = [own.end, range.end.clone()].into_iter().flatten().min();
             let mut stopped = false;
-            self.shard(shard)?.scan_shard(shard, &KeyRange { start, end }, direction, &mut |key, value| {
+            let mut each = |key: &[u8], value: &[u8]| {
                 let flow = visit(key, value);
                 stopped = flow.is_break();
                 flow
-            })?;
+            };
+            self.shard(shard)?.with_shard(shard, |view| view.scan(&KeyRange { start, end }, direction, &mut each))?;
             let beyond = if forward { shard.checked_add(1) } else { shard.checked_sub(1) };
             next = match beyond.filter(|_| !stopped) {
                 Some(beyond) => self.next_shard(beyond, direction)?,

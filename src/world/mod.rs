@@ -22,6 +22,7 @@ use crate::observe::metrics::Metrics;
 pub mod buggify;
 pub mod scratch;
 pub mod tokio_host;
+pub mod with_disk;
 
 /// A boxed future that a host returns.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

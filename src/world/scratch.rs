@@ -5,65 +5,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use super::{
-    Abort, BoxFuture, BoxStream, Budget, Disk, Entry, Env, File, Host, Instant, Job, Listener, OpenMode, Pool, Worker,
-};
+use super::with_disk::with_disk;
+use super::{Disk, Entry, Env, File, OpenMode};
 
 const PAGE: u64 = 4096;
 
 /// The host of `env` with a disk on which nothing changes.
 pub fn scratch(env: &Env) -> Env {
     let disk = Arc::new(ScratchDisk { below: env.disk(), names: Mutex::default() });
-    Env::new(Arc::new(ScratchHost { below: Arc::clone(env.host()), disk }))
-}
-
-struct ScratchHost {
-    below: Arc<dyn Host>,
-    disk: Arc<ScratchDisk>,
-}
-
-impl Host for ScratchHost {
-    fn connect(&self, to: SocketAddr) -> BoxFuture<'static, io::Result<BoxStream>> {
-        self.below.connect(to)
-    }
-    fn resolve(&self, host: &str, port: u16) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
-        self.below.resolve(host, port)
-    }
-    fn listen(&self, at: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn Listener>>> {
-        self.below.listen(at)
-    }
-    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        self.below.sleep(duration)
-    }
-    fn monotonic(&self) -> Instant {
-        self.below.monotonic()
-    }
-    fn wall(&self) -> Duration {
-        self.below.wall()
-    }
-    fn spawn(&self, task: BoxFuture<'static, ()>) -> Box<dyn Abort> {
-        self.below.spawn(task)
-    }
-    fn run_blocking(&self, pool: Pool, job: Job) {
-        self.below.run_blocking(pool, job);
-    }
-    fn worker(&self, name: &str, stack_bytes: usize) -> Arc<dyn Worker> {
-        self.below.worker(name, stack_bytes)
-    }
-    fn budget(&self, limit: Duration) -> Budget {
-        self.below.budget(limit)
-    }
-    fn random(&self, buffer: &mut [u8]) {
-        self.below.random(buffer);
-    }
-    fn disk(&self) -> Arc<dyn Disk> {
-        Arc::clone(&self.disk) as Arc<dyn Disk>
-    }
+    with_disk(env, disk)
 }
 
 struct ScratchDisk {

@@ -222,8 +222,10 @@ pub(super) fn encode_local(id: &DocId, rev: u64, body: &[u8]) -> Vec<u8> {
 
 pub(super) fn decode_local(payload: &[u8]) -> Result<(DocId, u64, Bytes), BackupError> {
     let object = object(payload)?;
-    let body = Bytes::from(member(&object, "body")?.to_vec());
-    Ok((DocId::new(text(&object, "id")?), number(&object, "rev")?, body))
+    let Value::Object(body) = member(&object, "body")? else {
+        return Err(damaged("the body of a local document is no object"));
+    };
+    Ok((DocId::new(text(&object, "id")?), number(&object, "rev")?, Bytes::from(body.to_vec())))
 }
 
 pub(super) fn encode_purge(id: &DocId, revs: &[Revision]) -> Vec<u8> {

@@ -341,6 +341,11 @@ proptest! {
             prop_assert_eq!(all(view.as_ref(), Direction::Reverse), rows.into_iter().rev().collect::<Vec<_>>());
             for (shard, rest) in SHARDS.into_iter().flat_map(|shard| (0u8..6).map(move |rest| (shard, rest))) {
                 prop_assert_eq!(view.get(&key(shard, rest)).unwrap(), model.get(&key(shard, rest)).cloned());
+                let range = KeyRange::new(key(shard, rest), key(shard, 6));
+                let mut inside = model.range(range.start.clone()..key(shard, 6)).map(|(k, v)| (k.clone(), v.clone()));
+                prop_assert_eq!(view.first(&range, Direction::Forward).unwrap(), inside.next());
+                let last = inside.next_back().or_else(|| view.first(&range, Direction::Forward).unwrap());
+                prop_assert_eq!(view.first(&range, Direction::Reverse).unwrap(), last);
             }
         }
     }

@@ -1,0 +1,326 @@
+//! Shards of very different load over one journal and few store files, on the simulated disk: what each was promised
+//! survives, in whatever order memtables are frozen and flushed, shards move into files of their own or are dropped,
+//! and segments of the journal are given up. Limits are tiny, so that all of this goes on all the time (F9 to F11, F13,
+//! F14, F19; I1, I26, I27).
+#![cfg(feature = "sim")]
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use settee::storage::planted::{Bug, Planted};
+use settee::storage::{Direction, KeyRange, Storage, StorageError, StorageOptions, View};
+use settee::world::Env;
+use settee_sim::world::{Dice, DiskFaults, Run, SimNode, SimWorld, run_seed};
+
+/// Shards, and the longest pause of their writers in milliseconds: from one that is never idle to one that nearly is.
+/// The first two are neighbours in one common file.
+const SHARDS: [(u64, u64); 5] = [(16, 1), (17, 8), (24, 30), (33, 120), (300, 400)];
+/// Takes part in the groups of all the others.
+const MIRROR: u64 = 8;
+/// Shards that are filled and dropped, each once.
+const GOING: u64 = 4000;
+const ROUNDS: u64 = 8;
+const COMMITS: u64 = 40;
+const ROWS: u64 = 3;
+/// Simulated time in which a healthy disk must have taken all commits: a writer that waits for room is let go on.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What the writer of a shard knows.
+#[derive(Default)]
+struct Known {
+    attempted: AtomicU64,
+    acknowledged: AtomicU64,
+}
+
+#[derive(Default)]
+struct Model {
+    shards: [Known; SHARDS.len()],
+    /// How many shards were begun to be filled; their numbers are never used again.
+    begun: AtomicU64,
+    /// Those that are certainly gone.
+    gone: Mutex<Vec<u64>>,
+}
+
+#[derive(Clone)]
+struct Scenario {
+    options: StorageOptions,
+    seed: u64,
+}
+
+impl Scenario {
+    fn draw(dice: &mut Dice, seed: u64, planted: Planted) -> Scenario {
+        let flush_at_bytes = [500, 2_000, 20_000][dice.below(3) as usize];
+        let own_file_bytes = [flush_at_bytes as u64 / 2, 10_000, 1 << 30][dice.below(3) as usize];
+        let (cache_bytes, common_files) = ([0, 64 << 10][dice.below(2) as usize], 1 + dice.below(2));
+        let defaults = StorageOptions::default();
+        let options =
+            StorageOptions { flush_at_bytes, own_file_bytes, cache_bytes, common_files, planted, ..defaults };
+        Scenario { options, seed }
+    }
+}
+
+fn key(shard: u64, rest: &str) -> Vec<u8> {
+    [shard.to_be_bytes().as_slice(), rest.as_bytes()].concat()
+}
+
+fn number(view: &dyn View, key: &[u8]) -> Result<u64, StorageError> {
+    Ok(view.get(key)?.map_or(0, |bytes| u64::from_be_bytes(bytes.try_into().unwrap_or_default())))
+}
+
+fn size(number: u64, index: u64) -> usize {
+    ((number * 37 + index * 101) % 400) as usize
+}
+
+/// Commit `number` to a shard: its head, some rows, every tenth row before removed, and the head in the mirror.
+async fn commit(storage: &Storage, shard: u64, number: u64) -> bool {
+    let done = storage.committer().submit_to(Some(shard), move |view| {
+        view.put(key(shard, "head"), number.to_be_bytes().to_vec());
+        view.put(key(MIRROR, &format!("{shard}")), number.to_be_bytes().to_vec());
+        for index in 0..ROWS {
+            view.put(key(shard, &format!("row {number:08} {index}")), vec![number as u8; size(number, index)]);
+        }
+        if number % 10 == 0 {
+            (0..ROWS).for_each(|index| view.delete(key(shard, &format!("row {:08} {index}", number - 5))));
+        }
+        Ok::<_, StorageError>(Ok::<_, ()>(()))
+    });
+    done.await == Ok(Ok(()))
+}
+
+/// The head of a shard; complains about anything but whole commits up to it.
+async fn head(storage: &Storage, shard: u64) -> Result<Result<u64, String>, StorageError> {
+    let read = move |view: &dyn View| {
+        let head = number(view, &key(shard, "head"))?;
+        let mut rows = Vec::new();
+        view.scan(&KeyRange::prefix(&key(shard, "row ")), Direction::Forward, &mut |key, value| {
+            rows.push((key.to_vec(), value.to_vec()));
+            ControlFlow::Continue(())
+        })?;
+        Ok((head, rows))
+    };
+    let (head, rows) = storage.read(read).await?;
+    let stays = |number: &u64| !(number % 10 == 5 && number + 5 <= head);
+    let row = |number: u64, index| {
+        (key(shard, &format!("row {number:08} {index}")), vec![number as u8; size(number, index)])
+    };
+    let expected: Vec<_> =
+        (1..=head).filter(stays).flat_map(|number| (0..ROWS).map(move |index| row(number, index))).collect();
+    if rows == expected {
+        return Ok(Ok(head));
+    }
+    Ok(Err(format!("shard {shard}: {} rows and not {} for head {head}", rows.len(), expected.len())))
+}
+
+/// Judges all shards of a store that nobody writes to. Inner errors are breaches.
+async fn judge(storage: &Storage, model: &Model) -> Result<Result<(), String>, StorageError> {
+    for ((shard, _), known) in SHARDS.into_iter().zip(&model.shards) {
+        let head = match head(storage, shard).await? {
+            Ok(head) => head,
+            Err(breach) => return Ok(Err(breach)),
+        };
+        let (least, most) = (known.acknowledged.load(Relaxed), known.attempted.load(Relaxed));
+        if head < least || head > most {
+            return Ok(Err(format!("shard {shard}: head {head}, acknowledged {least}, attempted {most}")));
+        }
+        let mirror = storage.read(move |view| number(view, &key(MIRROR, &format!("{shard}")))).await?;
+        if mirror != head {
+            return Ok(Err(format!("shard {shard}: half of a group: head {head}, in the mirror {mirror}")));
+        }
+        // What was found is committed, whether it was acknowledged or not.
+        known.acknowledged.store(head, Relaxed);
+    }
+    let gone = model.gone.lock().unwrap().clone();
+    for shard in gone {
+        let range = KeyRange::prefix(&shard.to_be_bytes());
+        if storage.read(move |view| view.first(&range, Direction::Forward)).await?.is_some() {
+            return Ok(Err(format!("shard {shard} was dropped and is back")));
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// Writes one shard until its commits are done or one fails; a breach that a reader saw on the way.
+async fn write(storage: Storage, which: usize, model: Arc<Model>, mut dice: Dice) -> Result<(), String> {
+    let ((shard, pause_ms), known) = (SHARDS[which], &model.shards[which]);
+    let from = known.acknowledged.load(Relaxed);
+    for number in from + 1..=from + COMMITS {
+        known.attempted.store(number, Relaxed);
+        if !commit(&storage, shard, number).await {
+            return Ok(());
+        }
+        known.acknowledged.store(number, Relaxed);
+        if dice.chance(0.3) {
+            match head(&storage, shard).await {
+                Ok(Ok(seen)) if seen != number => return Err(format!("shard {shard}: read {seen} behind {number}")),
+                Ok(seen) => drop(seen?),
+                Err(_) => return Ok(()),
+            }
+        }
+        storage.env().sleep(Duration::from_millis(dice.below(pause_ms + 1))).await;
+    }
+    Ok(())
+}
+
+/// Fills shards and drops them, one after the other.
+async fn fill_and_drop(storage: Storage, model: Arc<Model>, mut dice: Dice) -> Result<(), String> {
+    for _ in 0..8 {
+        // In all common files, one after the other.
+        let shard = GOING + 8 * model.begun.fetch_add(1, Relaxed);
+        for number in 1..=dice.below(12) {
+            if !commit(&storage, shard, number).await {
+                return Ok(());
+            }
+        }
+        let clear = storage.committer().submit(move |view| {
+            view.clear_shard(shard);
+            Ok::<_, StorageError>(Ok::<_, ()>(()))
+        });
+        if clear.await != Ok(Ok(())) {
+            return Ok(());
+        }
+        model.gone.lock().unwrap().push(shard);
+        storage.env().sleep(Duration::from_millis(dice.below(60))).await;
+    }
+    Ok(())
+}
+
+/// One life: open, judge, write until all is done or something fails. `healthy`: nothing may fail.
+async fn live(env: Env, scenario: Scenario, model: Arc<Model>, healthy: bool) -> Result<(), String> {
+    let opened = Storage::open(env.clone(), Path::new("/data/node"), scenario.options).await;
+    let storage = match opened {
+        Ok(storage) => storage,
+        // Errors of the disk are no breach; the next life tries again.
+        Err(error) if healthy => return Err(format!("a healthy disk does not open: {error}")),
+        Err(_) => return Ok(()),
+    };
+    match judge(&storage, &model).await {
+        Ok(judged) => judged?,
+        Err(error) if healthy => return Err(format!("a healthy disk cannot be read: {error}")),
+        Err(_) => return Ok(()),
+    }
+    let dice = |label: String| Dice::new(scenario.seed ^ env.random_u64(), &label);
+    let (told, mut done) = tokio::sync::mpsc::channel(SHARDS.len() + 1);
+    for which in 0..SHARDS.len() {
+        let (told, writer) = (told.clone(), write(storage.clone(), which, model.clone(), dice(format!("{which}"))));
+        env.spawn(async move { drop(told.send(writer.await).await) });
+    }
+    let dropper = fill_and_drop(storage.clone(), model.clone(), dice("drop".to_owned()));
+    env.spawn(async move { drop(told.send(dropper.await).await) });
+    while let Some(written) = done.recv().await {
+        written?;
+    }
+    match judge(&storage, &model).await {
+        Ok(judged) => judged,
+        Err(_) => Ok(()),
+    }
+}
+
+/// What goes wrong in one life, and for how long it is let go on.
+fn misfortune(node: &SimNode, dice: &mut Dice) -> Duration {
+    let slow_store = vec![(PathBuf::from("/data/node/store"), 200)];
+    let faults = match dice.below(7) {
+        0 | 1 => {
+            node.disk().set_fuse(Some(1 + dice.below(400)));
+            DiskFaults::default()
+        }
+        6 => {
+            // Within a sync of the journal: its last frame is half written.
+            node.disk().set_sync_fuse("/data/node/journal", 1 + dice.below(60));
+            DiskFaults::default()
+        }
+        2 => DiskFaults { slow_paths: slow_store, ..DiskFaults::default() },
+        3 => DiskFaults { read_error: 0.0005, write_error: 0.001, sync_error: 0.003, ..DiskFaults::default() },
+        4 => {
+            let used: u64 = node.disk().files().iter().map(|(_, bytes)| bytes).sum();
+            DiskFaults { capacity: Some(used + dice.below(400_000)), ..DiskFaults::default() }
+        }
+        _ => DiskFaults::default(),
+    };
+    node.disk().set_faults(faults);
+    Duration::from_millis(dice.below(3_000))
+}
+
+async fn torture(world: SimWorld, planted: Planted) -> Result<u64, String> {
+    let node: SimNode = world.node("store", IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
+    let mut dice = world.dice("shards");
+    let scenario = Scenario::draw(&mut dice, world.seed(), planted);
+    let model = Arc::new(Model::default());
+    let begin = |healthy| {
+        let (judged, mut outcome) = tokio::sync::mpsc::channel(1);
+        let life = node.spawn(live(node.env(), scenario.clone(), model.clone(), healthy));
+        madsim::task::spawn(async move { drop(judged.send(life.await).await) });
+        move || outcome.try_recv().ok()
+    };
+    for _ in 0..ROUNDS {
+        let time = misfortune(&node, &mut dice);
+        let mut outcome = begin(false);
+        world.sleep(time).await;
+        if let Some(Some(judged)) = outcome() {
+            judged?;
+        }
+        if node.is_up() {
+            if dice.chance(0.7) { node.power_off() } else { node.kill() }
+        }
+        world.sleep(Duration::from_millis(5)).await;
+        node.disk().set_fuse(None);
+        node.disk().set_faults(DiskFaults::default());
+        node.start();
+    }
+    let mut outcome = begin(true);
+    let until = world.now() + PATIENCE;
+    loop {
+        match outcome() {
+            Some(judged) => break judged.unwrap_or(Ok(()))?,
+            None if world.now() > until => return Err("a writer waits for ever".to_owned()),
+            None => world.sleep(Duration::from_millis(100)).await,
+        }
+    }
+    Ok(model.shards.iter().map(|known| known.acknowledged.load(Relaxed)).sum())
+}
+
+fn run(seed: u64, planted: Planted) -> Run<Result<u64, String>> {
+    run_seed(seed, move |world| torture(world, planted))
+}
+
+/// Seeds of an ordinary run; `SETTEE_SIM_SEEDS=N` runs so many.
+fn seeds() -> std::ops::Range<u64> {
+    let asked = std::env::var("SETTEE_SIM_SEEDS").ok().and_then(|text| text.parse().ok());
+    0..asked.unwrap_or(20)
+}
+
+#[test]
+fn uneven_and_idle_shards_keep_what_was_acknowledged() {
+    let (mut commits, mut fuses, mut torn) = (0, 0, 0);
+    for seed in seeds() {
+        let run = run(seed, Planted::none());
+        commits += run.value.unwrap_or_else(|text| panic!("seed {seed}: {text}"));
+        fuses += run.counters.get("disk.fuse").copied().unwrap_or_default();
+        torn += run.counters.get("disk.torn_writes").copied().unwrap_or_default();
+    }
+    assert!(commits > 1000 && fuses > 10 && torn > 10, "{commits} {fuses} {torn}");
+}
+
+#[test]
+fn the_planted_bugs_of_the_storage_are_caught() {
+    // redb may also panic over what it finds.
+    let caught = |bug, seed| {
+        let run = move || run(seed, Planted::none().with(bug)).value;
+        std::panic::catch_unwind(run).map_or(true, |judged| judged.is_err())
+    };
+    let bugs = [Bug::SkipFsync, Bug::CheckpointFirst, Bug::DropSegmentEarly, Bug::AcceptTornTail, Bug::HalfBatch];
+    for bug in bugs {
+        let first = (0..200).find(|seed| caught(bug, *seed));
+        println!("{bug:?}: caught with {first:?}");
+        assert!(first.is_some(), "{bug:?} is not caught in 200 seeds");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_history() {
+    let hash = |seed| run(seed, Planted::none()).trace_hash;
+    assert_eq!(hash(3), hash(3));
+}
