@@ -42,6 +42,7 @@ fn failure(what: impl Display) -> Failure {
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
+    tokio_host::use_small_pages();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return told(&failure(format_args!("cannot start threads: {error}"))),

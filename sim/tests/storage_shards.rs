@@ -7,8 +7,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use settee::storage::planted::{Bug, Planted};
@@ -57,8 +57,7 @@ impl Scenario {
         let own_file_bytes = [flush_at_bytes as u64 / 2, 10_000, 1 << 30][dice.below(3) as usize];
         let (cache_bytes, common_files) = ([0, 64 << 10][dice.below(2) as usize], 1 + dice.below(2));
         let defaults = StorageOptions::default();
-        let options =
-            StorageOptions { flush_at_bytes, own_file_bytes, cache_bytes, common_files, planted, ..defaults };
+        let options = StorageOptions { flush_at_bytes, own_file_bytes, cache_bytes, common_files, planted, ..defaults };
         Scenario { options, seed }
     }
 }
@@ -104,9 +103,8 @@ async fn head(storage: &Storage, shard: u64) -> Result<Result<u64, String>, Stor
     };
     let (head, rows) = storage.read(read).await?;
     let stays = |number: &u64| !(number % 10 == 5 && number + 5 <= head);
-    let row = |number: u64, index| {
-        (key(shard, &format!("row {number:08} {index}")), vec![number as u8; size(number, index)])
-    };
+    let row =
+        |number: u64, index| (key(shard, &format!("row {number:08} {index}")), vec![number as u8; size(number, index)]);
     let expected: Vec<_> =
         (1..=head).filter(stays).flat_map(|number| (0..ROWS).map(move |index| row(number, index))).collect();
     if rows == expected {

@@ -120,7 +120,7 @@ impl BlockFile {
     /// The stored bytes of the blocks from `first` to `last`, not checked.
     fn read_stored(&self, first: u64, last: u64) -> io::Result<Vec<u8>> {
         let end = match self.kind {
-            // Whole blocks only: a file that is too short for them says so itself, and its length need not be asked for.
+            // Whole blocks only: a file that is too short for them says so itself, its length need not be asked for.
             Kind::Store => BLOCK_BYTES,
             Kind::Blob => match self.blocks()? {
                 (count, _) if last >= count => return Err(io::ErrorKind::UnexpectedEof.into()),

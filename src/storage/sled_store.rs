@@ -81,7 +81,7 @@ impl SledStore {
         Ok(store)
     }
 
-    /// Gives checksums to what an older settee wrote. A crash on the way begins it again: nothing else is written before.
+    /// Gives checksums to what an older settee wrote. A crash on the way begins it again: nothing is written before.
     fn take_over(&self) -> Result<(), StorageError> {
         for row in self.db.iter() {
             let (key, value) = row.map_err(engine)?;

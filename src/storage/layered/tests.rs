@@ -24,12 +24,21 @@ struct MemoryShelf {
     files: Arc<Mutex<BTreeMap<FileId, Arc<MemoryFile>>>>,
     opened: Arc<Mutex<Vec<FileId>>>,
     broken: Arc<AtomicBool>,
+    disk: Arc<SlowDisk>,
+}
+
+/// Writes to files wait while somebody holds the lock, and tell that they do.
+#[derive(Default)]
+struct SlowDisk {
+    free: Mutex<()>,
+    asked: AtomicBool,
 }
 
 #[derive(Default)]
 struct MemoryFile {
     store: MemoryStore,
     broken: Arc<AtomicBool>,
+    disk: Arc<SlowDisk>,
 }
 
 impl StoreFile for MemoryFile {
@@ -39,6 +48,8 @@ impl StoreFile for MemoryFile {
 
     fn apply(&self, cleared: &[KeyRange], rows: Rows<'_>) -> Result<(), StorageError> {
         assert!(!self.broken.load(Ordering::SeqCst), "damaged");
+        self.disk.asked.store(true, Ordering::SeqCst);
+        drop(self.disk.free.lock().unwrap());
         self.store.apply(cleared, rows)
     }
 
@@ -73,7 +84,8 @@ impl Shelf for MemoryShelf {
     }
 
     fn make(&self, id: FileId) -> Result<Arc<dyn StoreFile>, StorageError> {
-        let new = || Arc::new(MemoryFile { broken: Arc::clone(&self.broken), ..MemoryFile::default() });
+        let (broken, disk) = (Arc::clone(&self.broken), Arc::clone(&self.disk));
+        let new = || Arc::new(MemoryFile { store: MemoryStore::new(), broken, disk });
         Ok(Arc::clone(self.files.lock().unwrap().entry(id).or_insert_with(new)) as Arc<dyn StoreFile>)
     }
 
@@ -163,6 +175,32 @@ fn a_slow_file_holds_back_its_own_shards_only() {
     assert_eq!(stalled, store.tables().home(A));
     store.flush(stalled);
     assert!(store.has_room(Some(A)));
+}
+
+#[test]
+fn reads_and_writes_go_on_while_the_disk_of_a_file_stands_still() {
+    let dir = tempfile::tempdir().unwrap();
+    let shelf = MemoryShelf::default();
+    let store = open(dir.path(), &shelf, 1);
+    [put(A, 1, 1), put(B, 1, 2)].iter().for_each(|batch| store.commit(batch).unwrap());
+    flush_all(&store);
+    store.commit(&put(A, 2, 3)).unwrap();
+    shelf.disk.asked.store(false, Ordering::SeqCst);
+    let stalled = shelf.disk.free.lock().unwrap();
+    let file = store.tables().next_flush().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| store.flush(file));
+        while !shelf.disk.asked.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        store.commit(&put(A, 3, 4)).unwrap();
+        store.commit(&put(B, 2, 5)).unwrap();
+        let view = store.view().unwrap();
+        let values = [(A, 1), (A, 2), (A, 3), (B, 1), (B, 2)].map(|(shard, rest)| view.get(&key(shard, rest)).unwrap());
+        assert_eq!(values, [1u64, 3, 4, 2, 5].map(|value| Some(value.to_le_bytes().to_vec())));
+        drop(stalled);
+    });
+    assert!(!store.has_failed());
 }
 
 #[test]
