@@ -159,6 +159,12 @@ def usage(pid):
     return (int(fields[11]) + int(fields[12])) / ticks, pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
+def peak_mb(pid):
+    """The most memory in MB that a process ever had resident."""
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+
+
 def bulk_load(url, db, batches, workers):
     """Writes all batches of documents through `_bulk_docs`, each item judged. Answers documents and seconds."""
     target = f"/{urllib.parse.quote(db, safe='')}/_bulk_docs"
