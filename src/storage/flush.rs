@@ -20,6 +20,7 @@ use super::planted::Bug;
 use super::reserved;
 use super::tables::Layer;
 use crate::limits;
+use crate::world::buggify::{PAUSE, buggify};
 use crate::world::{Env, Pool};
 
 /// Lots that a shard must win to be measured: sixteenths of the limit.
@@ -226,7 +227,12 @@ async fn flush_when_asked(env: Env, work: Arc<Notify>, store: Weak<LayeredStore>
         loop {
             let Some(file) = store.tables().next_flush() else { break };
             let (store, flusher) = (Arc::clone(&store), env.clone());
-            env.spawn(async move { flusher.blocking(Pool::Background, move || store.flush(file)).await });
+            env.spawn(async move {
+                if buggify("flush: a pause between freeze and flush") {
+                    flusher.sleep(PAUSE).await;
+                }
+                flusher.blocking(Pool::Background, move || store.flush(file)).await;
+            });
         }
     }
 }
