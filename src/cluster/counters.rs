@@ -72,7 +72,7 @@ impl Counters {
             HandshakeError::Malformed(_) | HandshakeError::Versions(..) => {
                 self.bad_packets.fetch_add(1, Ordering::Relaxed);
             }
-            HandshakeError::Stranger => {
+            HandshakeError::Stranger | HandshakeError::Tls(_) => {
                 self.strangers.fetch_add(1, Ordering::Relaxed);
             }
             HandshakeError::Io(_) | HandshakeError::OtherName(_) | HandshakeError::Refused(_) => {}

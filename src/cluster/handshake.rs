@@ -50,6 +50,8 @@ pub(super) enum HandshakeError {
     Versions(u8, u8),
     /// The other side said no.
     Refused(String),
+    /// The other side does not speak TLS, or shows no certificate that counts here.
+    Tls(String),
 }
 
 impl std::fmt::Display for HandshakeError {
@@ -62,6 +64,7 @@ impl std::fmt::Display for HandshakeError {
             HandshakeError::OtherName(name) => write!(f, "the node there is called {name}"),
             HandshakeError::Versions(min, max) => write!(f, "it speaks versions {min} to {max}"),
             HandshakeError::Refused(why) => write!(f, "refused: {why}"),
+            HandshakeError::Tls(why) => write!(f, "no TLS: {why}"),
         }
     }
 }

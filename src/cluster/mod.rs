@@ -22,6 +22,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::config::Config;
 use crate::document::json::Object;
 use crate::limits;
+use crate::wire::tls::Connector;
 use crate::world::{Env, Instant, Listener};
 
 mod api;
@@ -36,6 +37,7 @@ mod members;
 mod packet;
 mod peer;
 mod queue;
+mod secure;
 mod serving;
 mod start;
 mod stream;
@@ -52,6 +54,7 @@ pub use stream::{Gone, Incoming, Reply};
 use counters::Counters;
 use line::Timing;
 use members::Table;
+use secure::Secure;
 use serving::Serving;
 
 /// A node's view of its cluster. Cheap to clone.
@@ -68,6 +71,8 @@ struct Inner {
     /// What large bodies of calls share.
     bodies: Arc<Semaphore>,
     peers: peer::Peers,
+    /// TLS below the connections, if there is to be any.
+    secure: Option<Secure>,
     port: Mutex<Port>,
     enabling: tokio::sync::Mutex<()>,
     running: AtomicBool,
@@ -108,10 +113,10 @@ impl Cluster {
         let name = name.into();
         let own = Record { joined: true, ..Record::fresh() };
         let table = Table::in_memory(env, Records::from([(name.to_string(), own)]));
-        Cluster::over(env, &Config::in_memory(env, Vec::new()), name, table)
+        Cluster::over(env, &Config::in_memory(env, Vec::new()), name, table, None)
     }
 
-    fn over(env: &Env, config: &Config, name: NodeName, table: Table) -> Cluster {
+    fn over(env: &Env, config: &Config, name: NodeName, table: Table, secure: Option<Secure>) -> Cluster {
         Cluster(Arc::new(Inner {
             env: env.clone(),
             config: config.clone(),
@@ -121,6 +126,7 @@ impl Cluster {
             counters: Arc::default(),
             bodies: Serving::budget(),
             peers: Mutex::default(),
+            secure,
             port: Mutex::default(),
             enabling: tokio::sync::Mutex::default(),
             running: AtomicBool::new(false),
@@ -166,6 +172,11 @@ impl Cluster {
 
     fn changed(&self) {
         self.0.version.send_modify(|version| *version += 1);
+    }
+
+    /// How this node calls others by TLS; `None`: it does not.
+    pub fn connector(&self) -> Option<Connector> {
+        self.0.secure.as_ref().map(Secure::connector)
     }
 
     /// What happened on the connections since the start.

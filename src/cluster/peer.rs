@@ -13,14 +13,14 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::api::NodeName;
-use super::handshake::{self, HandshakeError, Session};
-use super::line::{Line, drive};
+use super::handshake::{self, HandshakeError, Session, Wire};
+use super::line::{Line, Side, drive};
 use super::link::Link;
-use super::queue::queues;
+use super::queue::{Outbox, queues};
 use super::serving::Serving;
 use super::{Cluster, join};
 use crate::limits;
-use crate::world::{BoxStream, Listener};
+use crate::world::{BoxStream, Listener, next_connection};
 
 /// Another node, as this one reaches it.
 pub(super) struct Peer {
@@ -222,11 +222,22 @@ pub(super) async fn connect(cluster: &Cluster, address: &str) -> Result<BoxStrea
     let mut failure = format!("{host} has no address");
     for at in found {
         match cluster.0.env.host().connect(at).await {
-            Ok(stream) => return Ok(stream),
+            Ok(stream) => return secured(cluster, host, stream).await,
             Err(error) => failure = format!("{at}: {error}"),
         }
     }
     Err(failure)
+}
+
+/// The connection to `host` as it is to be used: by TLS, if that is spoken here.
+async fn secured(cluster: &Cluster, host: &str, stream: BoxStream) -> Result<BoxStream, String> {
+    let Some(secure) = &cluster.0.secure else { return Ok(stream) };
+    secure.connect(host, stream).await.map_err(|error| {
+        let error = HandshakeError::Tls(error.to_string());
+        cluster.0.counters.bad_handshake(&error);
+        cluster.complain(format_args!("{host}: {error}"));
+        format!("{host}: {error}")
+    })
 }
 
 /// Runs the calling side of a session until it ends.
@@ -241,17 +252,7 @@ async fn call_over(cluster: &Cluster, peer: &Arc<Peer>, session: Session) {
     cluster.changed();
     tracing::info!("connected to {}", peer.name);
     cluster.0.env.spawn(cluster.clone().exchange_members(peer.name.clone(), Arc::clone(&line)));
-    let mut stopping = cluster.0.stopping.subscribe();
-    let stop = async {
-        let _ = stopping.wait_for(|stop| *stop).await;
-        line.end("the node is stopping");
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        biased;
-        () = drive(&line, session.wire, outbox, &link, (cluster.timing(), true), counters) => {}
-        () = stop => {}
-    }
+    drive_until_stop(cluster, &line, session.wire, outbox, (&link, true)).await;
     peer.set_link(None);
     cluster.changed();
     tracing::info!("connection to {} ended: {}", peer.name, line.ended().await);
@@ -265,18 +266,9 @@ pub(super) async fn accept(cluster: Cluster, listener: Box<dyn Listener>) {
     let _end = Closed(cluster.clone());
     let mut listener = listener;
     let places = Arc::new(tokio::sync::Semaphore::new(limits::CLUSTER_GREETINGS_MAX));
-    loop {
-        let next = async {
-            let place = Arc::clone(&places).acquire_owned().await.ok()?;
-            Some((place, listener.accept().await))
-        };
-        let accepted = tokio::select! {
-            biased;
-            _ = stopping.wait_for(|stop| *stop) => return,
-            accepted = next => accepted,
-        };
+    while let Some((place, accepted)) = next_connection(&mut *listener, &places, &mut stopping).await {
         match accepted {
-            Some((place, Ok((stream, from)))) => {
+            Ok((stream, from)) => {
                 let cluster = cluster.clone();
                 cluster.0.env.clone().spawn(async move {
                     let greeted = greet(&cluster, stream, &from.to_string()).await;
@@ -286,11 +278,10 @@ pub(super) async fn accept(cluster: Cluster, listener: Box<dyn Listener>) {
                     }
                 });
             }
-            Some((_, Err(error))) => {
+            Err(error) => {
                 cluster.complain(format_args!("cannot accept a connection of another node: {error}"));
                 cluster.0.env.sleep(Duration::from_millis(limits::HTTP_ACCEPT_PAUSE_MS)).await;
             }
-            None => return,
         }
     }
 }
@@ -311,7 +302,14 @@ async fn greet(cluster: &Cluster, stream: BoxStream, from: &str) -> Option<Sessi
         "" => cluster.secret().map(String::into_bytes).ok_or_else(|| "this node has no cluster secret".to_owned()),
         key => join::secret_of_key(cluster, key),
     };
-    let greeted = env.timeout(cluster.timing().suspect, handshake::respond(env, stream, &me, secret)).await;
+    let greeting = async {
+        let stream = match &cluster.0.secure {
+            Some(secure) => secure.accept(stream).await.map_err(|error| HandshakeError::Tls(error.to_string()))?,
+            None => stream,
+        };
+        handshake::respond(env, stream, &me, secret).await
+    };
+    let greeted = env.timeout(cluster.timing().suspect, greeting).await;
     match greeted {
         Ok(Ok((session, hello))) if hello.key.is_empty() => Some(session),
         Ok(Ok((session, hello))) => {
@@ -344,7 +342,18 @@ async fn answer_over(cluster: &Cluster, session: Session) {
     let (queues, outbox) = queues();
     let line = Arc::new(Line::new(&inner.env, queues));
     let serving = Serving::new(&line, &name, &inner.handlers, &inner.counters, &inner.bodies);
-    let mut stopping = inner.stopping.subscribe();
+    drive_until_stop(cluster, &line, wire, outbox, (&serving, false)).await;
+}
+
+/// Runs a line to its end, which the node's stop is too; `pings`: whether this side sends signs of life.
+async fn drive_until_stop(
+    cluster: &Cluster,
+    line: &Arc<Line>,
+    wire: Wire,
+    outbox: Outbox,
+    (side, pings): (&dyn Side, bool),
+) {
+    let mut stopping = cluster.0.stopping.subscribe();
     let stop = async {
         let _ = stopping.wait_for(|stop| *stop).await;
         line.end("the node is stopping");
@@ -352,7 +361,7 @@ async fn answer_over(cluster: &Cluster, session: Session) {
     };
     tokio::select! {
         biased;
-        () = drive(&line, wire, outbox, &serving, (cluster.timing(), false), &inner.counters) => {}
+        () = drive(line, wire, outbox, side, (cluster.timing(), pings), &cluster.0.counters) => {}
         () = stop => {}
     }
 }

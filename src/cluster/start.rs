@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 
 use super::handshake::Identity;
 use super::members::{Contact, Record, prefix};
+use super::secure::Secure;
 use super::{Cluster, MemberError, NodeName, Port, Table, peer};
 use crate::config::{Config, ConfigError};
 use crate::limits;
@@ -65,7 +66,7 @@ impl Cluster {
     /// to. Connections begin with [`Cluster::run`].
     ///
     /// Settings: `settee/node`; `cluster/port bind_address address secret seeds join join_token heartbeat_ms
-    /// suspect_ms`.
+    /// suspect_ms tls tls_cert_file tls_key_file tls_ca_file`.
     ///
     /// # Errors
     /// [`StartError`]; nothing runs then.
@@ -75,7 +76,8 @@ impl Cluster {
         let table = Table::load(env, storage).await.map_err(storage_error)?;
         let stored = storage.read(|view| view.get(&prefix(b'n'))).await.map_err(storage_error)?;
         settle_name(&table, storage, stored, &name).await?;
-        let cluster = Cluster::over(env, config, name.into(), table);
+        let secure = Secure::open(env, config).await.map_err(|error| StartError::Setting(error.to_string()))?;
+        let cluster = Cluster::over(env, config, name.into(), table, secure);
         let join = config.get("cluster", "join").filter(|at| !at.is_empty() && cluster.secret().is_none());
         if join.is_some() || config.get("cluster", "port").is_some() || cluster.secret().is_some() {
             cluster.open_port().await?;

@@ -306,3 +306,45 @@ async fn a_member_keeps_its_name() {
     alone.stop();
     assert!(matches!(start("a@h").await, Err(StartError::Renamed(..))));
 }
+
+/// Settings of a node that speaks TLS with a certificate of the tests.
+fn tls_settings(name: &str, authority: &str) -> Vec<String> {
+    let file = |file: String| format!("{}/tests/tls/{file}", env!("CARGO_MANIFEST_DIR"));
+    vec![
+        SECRET.to_owned(),
+        "cluster/tls=true".to_owned(),
+        format!("cluster/tls_cert_file={}", file(format!("{name}.pem"))),
+        format!("cluster/tls_key_file={}", file(format!("{name}.key"))),
+        format!("cluster/tls_ca_file={}", file(format!("{authority}-authority.pem"))),
+    ]
+}
+
+async fn start_with(name: &str, settings: &[String], seed: Option<&Cluster>) -> TestNode {
+    let seed = seed.map(|seed| format!("cluster/seeds={}={}", seed.name(), seed.contact()));
+    let all: Vec<&str> = settings.iter().chain(&seed).map(String::as_str).collect();
+    start(name, &all).await
+}
+
+#[tokio::test]
+async fn nodes_talk_by_tls_and_others_are_refused() {
+    let a = start_with("a@127.0.0.1", &tls_settings("one", "one"), None).await;
+    let b = start_with("b@127.0.0.1", &tls_settings("one", "one"), Some(&a)).await;
+    until(&b, "b reaches a", |b| b.is_up(&"a@127.0.0.1".into())).await;
+    until(&a, "a reaches b", |a| a.is_up(&"b@127.0.0.1".into())).await;
+    a.serve(Service::Shard, Arc::new(Echo::default()));
+    let call = b.call(a.name(), Service::Shard, Class::Foreground, Bytes::from_static(b"hi"), Duration::from_secs(5));
+    assert_eq!(call.await.unwrap(), "hi");
+    let strangers = |node: &Cluster| node.0.counters.strangers.load(Ordering::Relaxed);
+    let before = strangers(&a);
+    // The secret is right, the certificate is not; then there is none.
+    let other = start_with("c@127.0.0.1", &tls_settings("two", "one"), Some(&a)).await;
+    let plain = start_with("d@127.0.0.1", &[SECRET.to_owned()], Some(&a)).await;
+    let env = &a.0.env;
+    while strangers(&a) < before + 2 {
+        env.sleep(Duration::from_millis(10)).await;
+    }
+    assert!(!other.is_up(a.name()) && !plain.is_up(a.name()));
+    let no_key: Vec<&str> = vec![SECRET, "cluster/tls=true"];
+    let failed = start_in(tempfile::tempdir().unwrap(), "e@127.0.0.1", &no_key).await;
+    assert!(matches!(failed, Err(StartError::Setting(_))), "it says what is missing");
+}

@@ -30,7 +30,7 @@ use crate::limits;
 use crate::observe::metrics::{Counter, Gauge};
 use crate::wire::address;
 use crate::wire::tls::Acceptor;
-use crate::world::{BoxFuture, BoxStream, Env, Listener};
+use crate::world::{BoxFuture, BoxStream, Env, Listener, next_connection};
 
 /// A server that accepts connections until it is stopped.
 pub struct Server {
@@ -134,28 +134,18 @@ async fn serve(
 pub(super) async fn accept(shared: Arc<Shared>, mut listener: Box<dyn Listener>, secure: Option<secure::Current>) {
     let env = shared.context.env.clone();
     let mut stopping = shared.stopping.subscribe();
-    loop {
-        let next = async {
-            let place = shared.places.clone().acquire_owned().await.ok()?;
-            Some((place, listener.accept().await))
-        };
-        let accepted = tokio::select! {
-            biased;
-            _ = stopping.wait_for(|stop| *stop) => return,
-            accepted = next => accepted,
-        };
+    while let Some((place, accepted)) = next_connection(&mut *listener, &shared.places, &mut stopping).await {
         match accepted {
-            Some((place, Ok((stream, peer)))) => {
+            Ok((stream, peer)) => {
                 let acceptor =
                     secure.as_ref().map(|current| current.read().unwrap_or_else(PoisonError::into_inner).clone());
                 env.spawn(begin(shared.clone(), (stream, acceptor), peer, place));
             }
-            Some((_, Err(error))) => {
+            Err(error) => {
                 // Out of descriptors, most likely: connections that end make room.
                 tracing::warn!("cannot accept a connection: {error}");
                 env.sleep(Duration::from_millis(limits::HTTP_ACCEPT_PAUSE_MS)).await;
             }
-            None => return,
         }
     }
 }

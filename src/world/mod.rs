@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::observe::metrics::Metrics;
 
@@ -40,6 +40,26 @@ pub trait Listener: Send + 'static {
     fn accept(&mut self) -> BoxFuture<'_, io::Result<(BoxStream, SocketAddr)>>;
     /// The address that it listens on, with the real port when 0 was asked for.
     fn local_addr(&self) -> io::Result<SocketAddr>;
+}
+
+/// A connection, or why there is none, with the place that it holds among those allowed at once.
+pub type Arrival = (OwnedSemaphorePermit, io::Result<(BoxStream, SocketAddr)>);
+
+/// Waits for a free place and a connection that takes it; `None` once `stopping` says so.
+pub async fn next_connection(
+    listener: &mut dyn Listener,
+    places: &Arc<Semaphore>,
+    stopping: &mut watch::Receiver<bool>,
+) -> Option<Arrival> {
+    let next = async {
+        let place = Arc::clone(places).acquire_owned().await.ok()?;
+        Some((place, listener.accept().await))
+    };
+    tokio::select! {
+        biased;
+        _ = stopping.wait_for(|stop| *stop) => None,
+        arrival = next => arrival,
+    }
 }
 
 /// Which threads run a blocking job, so that one stalled disk cannot hold all of them.

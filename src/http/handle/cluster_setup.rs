@@ -324,17 +324,10 @@ async fn make_databases(ctx: &Context, names: &[String]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::setup_peer::tests::object;
     use super::*;
     use crate::config::Setting;
-    use crate::document::json;
     use crate::world::tokio_host;
-
-    fn object(text: &str) -> Object {
-        match json::parse(text.as_bytes()).unwrap() {
-            Value::Object(object) => object,
-            other => panic!("{other:?}"),
-        }
-    }
 
     #[test]
     fn the_state_comes_from_the_configuration_and_the_databases() {

@@ -33,15 +33,16 @@ fn text<'a>(body: &'a Object, name: &str) -> Option<&'a str> {
     body.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty())
 }
 
-/// The node's `_cluster_setup`: `host` and `port` (5984 without one) of `body`.
-fn setup_url(body: &Object, host: &str) -> Option<Url> {
+/// The node's `_cluster_setup`: `host` and `port` (5984 without one) of `body`; by https where nodes speak TLS.
+fn setup_url(body: &Object, host: &str, https: bool) -> Option<Url> {
     let host = text(body, host)?;
     let host = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() };
     let port = match body.get("port") {
         None | Some(Value::Null) => limits::PORT.parse().ok()?,
         Some(value) => port(value)?,
     };
-    Url::parse(&format!("http://{host}:{port}/_cluster_setup")).ok().map(|(url, _)| url)
+    let scheme = if https { "https" } else { "http" };
+    Url::parse(&format!("{scheme}://{host}:{port}/_cluster_setup")).ok().map(|(url, _)| url)
 }
 
 /// Sends one action to another node. The status and the answer's object.
@@ -53,7 +54,10 @@ async fn act(
 ) -> std::result::Result<(StatusCode, Object), ClientError> {
     use base64::Engine;
     let patience = Patience { silence: Duration::from_millis(limits::CLUSTER_SETUP_ANSWER_MS), retries: 0 };
-    let client = Client::new(&ctx.env, patience);
+    let client = match ctx.cluster.connector() {
+        Some(connector) => Client::with_tls(&ctx.env, patience, connector),
+        None => Client::new(&ctx.env, patience),
+    };
     let credentials = base64::engine::general_purpose::STANDARD.encode(format!("{}:{}", login.0, login.1));
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -86,7 +90,7 @@ fn refused(what: &str, status: StatusCode, answer: &Object) -> Problem {
 /// 400 when it cannot be reached, refuses, or is not what the request calls it.
 pub async fn invite(ctx: &Context, body: &Object) -> Result<Invited> {
     let unreachable = || Problem::bad_request("Add node failed. Invalid Host and/or Port.");
-    let url = setup_url(body, "host").ok_or_else(unreachable)?;
+    let url = setup_url(body, "host", ctx.cluster.connector().is_some()).ok_or_else(unreachable)?;
     let login = (text(body, "username").unwrap_or_default(), text(body, "password").unwrap_or_default());
     let mut action = Object::new();
     action.push("action", "receive_cookie");
@@ -117,7 +121,7 @@ pub async fn invite(ctx: &Context, body: &Object) -> Result<Invited> {
 /// 400 when it cannot be reached or refuses.
 pub async fn enable(ctx: &Context, body: &Object) -> Result<()> {
     let unreachable = || Problem::bad_request("Enable cluster failed. Invalid Host and/or Port.");
-    let url = setup_url(body, "remote_node").ok_or_else(unreachable)?;
+    let url = setup_url(body, "remote_node", ctx.cluster.connector().is_some()).ok_or_else(unreachable)?;
     let login = text(body, "remote_current_user").unwrap_or_default();
     let password = text(body, "remote_current_password").unwrap_or_default();
     let mut action = Object::new();
@@ -135,10 +139,11 @@ pub async fn enable(ctx: &Context, body: &Object) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn object(text: &str) -> Object {
+    /// An object of its JSON text.
+    pub(in crate::http::handle) fn object(text: &str) -> Object {
         match json::parse(text.as_bytes()).unwrap() {
             Value::Object(object) => object,
             other => panic!("{other:?}"),
@@ -147,7 +152,7 @@ mod tests {
 
     #[test]
     fn nodes_are_reached_by_host_and_port() {
-        let at = |text: &str| setup_url(&object(text), "host").map(|url| url.authority());
+        let at = |text: &str| setup_url(&object(text), "host", false).map(|url| url.authority());
         assert_eq!(at(r#"{"host":"127.0.0.1","port":1}"#).as_deref(), Some("127.0.0.1:1"));
         assert_eq!(at(r#"{"host":"some.host"}"#).as_deref(), Some("some.host:5984"));
         assert_eq!(at(r#"{"host":"::1","port":"7"}"#).as_deref(), Some("[::1]:7"));
