@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-#[path = "cluster/data.rs"]
-mod data;
+#[path = "cluster/accounts.rs"]
+mod accounts;
 
 /// `adm`, `pass`, with few rounds: what is tested is not PBKDF2.
 const ADMIN: &str =

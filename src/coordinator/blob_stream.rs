@@ -98,16 +98,11 @@ impl RemoteBlob {
 pub(super) async fn pull(copy: &ShardCopy, edits: &[Edit], source: &RemoteCopy) -> Result<Vec<Arc<Hold>>, ShardError> {
     let mut holds = Vec::new();
     for attachment in blobs_of(edits) {
-        if !is_there(copy, attachment).await {
+        if !copy.holds_blob(attachment).await? {
             holds.push(Arc::new(pull_one(copy, attachment, source).await?));
         }
     }
     Ok(holds)
-}
-
-/// Whether the copy holds the bytes of an attachment.
-async fn is_there(copy: &ShardCopy, attachment: &Attachment) -> bool {
-    copy.blob_reader(attachment, ReadAs::Stored, Some((0, 1))).next().await.is_ok()
 }
 
 /// Brings an attachment from one copy of this node to another that may lack it.
@@ -116,7 +111,7 @@ pub(super) async fn carry(
     to: &ShardCopy,
     attachment: &Attachment,
 ) -> Result<Option<Hold>, ShardError> {
-    if is_there(to, attachment).await {
+    if to.holds_blob(attachment).await? {
         return Ok(None);
     }
     let reader = CopyBlobReader::Own(from.blob_reader(attachment, ReadAs::Stored, None));

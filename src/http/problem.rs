@@ -309,8 +309,8 @@ impl From<ShardError> for Problem {
             return Problem::new(StatusCode::INSUFFICIENT_STORAGE, "insufficient_storage", reason);
         }
         match error {
-            ShardError::NoCopy { copies } => {
-                tracing::warn!("none of {copies} copies answered");
+            ShardError::NoCopy { .. } | ShardError::Away(_) => {
+                tracing::warn!("{error}");
                 Problem::internal("No DB shards could be opened.")
             }
             error => {

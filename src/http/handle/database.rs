@@ -9,7 +9,7 @@ use super::super::route::InDatabase;
 use super::super::{Context, Problem, Reply, Request, Result};
 use crate::auth::access::Class;
 use crate::auth::{options, users_design};
-use crate::coordinator::{CreateOptions, Database, DatabaseError, Want, Written};
+use crate::coordinator::{CreateOptions, Database, DatabaseError, ReadError, Want, Written};
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue;
 use crate::observe::metrics::Histogram;
@@ -33,7 +33,7 @@ pub async fn handle(ctx: &Context, request: &Request, db: &str) -> Result<Reply>
 }
 
 /// The record of `GET /{db}`.
-pub async fn info(database: &Database) -> Result<serde_json::Value> {
+pub async fn info(database: &Database) -> std::result::Result<serde_json::Value, ReadError> {
     let info = database.info().await?;
     let props = if info.partitioned { json!({"partitioned": true}) } else { json!({}) };
     Ok(json!({

@@ -9,7 +9,7 @@ use super::super::request::Verb;
 use super::super::response::state_etag;
 use super::super::{Context, Problem, Query, Reply, Request, Result};
 use super::{database, session};
-use crate::coordinator::NamesQuery;
+use crate::coordinator::{NamesQuery, ReadError, ShardError};
 use crate::document::json::Value;
 use crate::limits;
 
@@ -123,11 +123,14 @@ pub async fn dbs_info(ctx: &Context, mut request: Request) -> Result<Reply> {
     Ok(Reply::json(StatusCode::OK, out))
 }
 
-/// One row: the database's record, or `not_found` for what is no database.
+/// One row: the database's record, or `not_found` for what is no database, or has no copy in reach.
 async fn described(ctx: &Context, key: &Value) -> Result<String> {
     let shown = String::from_utf8_lossy(&key.to_vec()).into_owned();
     let info = match key.as_str().map(|name| ctx.coordinator.database(name)) {
-        Some(Ok(database)) => Some(database::info(&database).await?),
+        Some(Ok(database)) => match database::info(&database).await {
+            Err(ReadError::Unavailable(ShardError::NoCopy { .. })) => None,
+            info => Some(info?),
+        },
         _ => None,
     };
     Ok(match info {
