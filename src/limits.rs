@@ -591,12 +591,29 @@ pub const SYNC_POINTS_KEPT: usize = 32;
 pub const SYNC_PERIOD: Duration = Duration::from_secs(30);
 /// Pause between two rounds for databases of which a copy missed something.
 pub const SYNC_PAUSE: Duration = Duration::from_millis(200);
+/// Time between two comparisons of all copies that two nodes have in common, whatever changed.
+pub const COMPARE_PERIOD: Duration = Duration::from_secs(300);
+/// Documents of a part that differs which are told one by one, about 90 bytes each, instead of cut further.
+pub const DIGESTS_LISTED: u64 = 64;
+/// Ranges of ids that one message asks to be cut: 32 parts of some 100 bytes come back for each.
+pub const SPLITS_PER_CALL: usize = 16;
+/// Ranges of a database that are brought in step at a time.
+pub const PULLS_AT_ONCE: usize = 4;
+/// Documents that a copy asks another for at a time while it takes in what it lacks, where they are small.
+pub const DOCS_PER_PULL: usize = 256;
+/// Bytes of documents in one answer above which the next one is asked for fewer: several are in memory at a time.
+pub const PULL_BYTES: usize = 1 << 20;
 /// Pause before a node that could not be brought in step is tried again.
 pub const MEET_PAUSE: Duration = Duration::from_secs(1);
 /// Time between two looks at who is there and at what this node is to tell of itself.
 pub const LOOK_AROUND: Duration = Duration::from_secs(1);
 /// Entries in one message about the set of databases: about 100 bytes each.
 pub const CATALOGUE_PAGE: usize = 10_000;
+/// Answers to edits of other nodes that are kept for calls that come again: about 100 bytes for each edit, and a call
+/// has at most [`EDITS_PER_STEP`] of them, most have one.
+pub const ANSWERS_KEPT: usize = 1024;
+/// Time that a caller whose call was cut off waits for the node to be there again, to ask for the answer.
+pub const REASK_WAIT: Duration = Duration::from_millis(500);
 /// Uploads of other nodes to copies here at one time: each holds a write step of memory.
 pub const REMOTE_UPLOADS: usize = 1024;
 /// Time after which an upload of another node that does not go on is given up.

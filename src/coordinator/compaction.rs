@@ -14,8 +14,9 @@ use crate::coordinator::catalogue::Coordinator;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::SettingError;
 use crate::coordinator::range_copy::RangeCopy;
+use crate::coordinator::sync_points;
 use crate::limits;
-use crate::shard::{self, Pace, ShardError};
+use crate::shard::{self, Pace, ShardCopy, ShardError};
 
 /// When a range is due.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -89,10 +90,21 @@ impl Database {
             {
                 continue;
             }
-            copy.compact(self.purged_infos_limit(), self.compaction_pace()).await?;
+            copy.compact(self.purges_to_keep(index, copy).await?, self.compaction_pace()).await?;
             done += 1;
         }
         Ok(done)
+    }
+
+    /// How many purge records a copy keeps: as many as the limit says, and all that another copy has not taken in yet,
+    /// for that one would bring back what was purged.
+    pub(super) async fn purges_to_keep(&self, index: usize, copy: &ShardCopy) -> Result<u64, ShardError> {
+        let mut keep = self.purged_infos_limit();
+        let last = copy.info().await?.purge_seq;
+        for node in self.nodes_of(index).into_iter().filter(|node| *node != self.context.node) {
+            keep = keep.max(last.saturating_sub(sync_points::purges_taken(copy, &node).await?));
+        }
+        Ok(keep)
     }
 
     /// The budget of a compaction on this node.

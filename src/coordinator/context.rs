@@ -8,10 +8,11 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, Notify, Semaphore, mpsc};
 
 use crate::config::Config;
+use crate::coordinator::answered::Answered;
 use crate::coordinator::epoch::NodeEpochs;
 use crate::coordinator::events::Events;
 use crate::coordinator::message::{CatalogueCall, NodeState, encode};
-use crate::coordinator::peers::{CallError, Peers, Service, Urgency};
+use crate::coordinator::peers::{Call, CallError, Peers, Service, Urgency};
 use crate::coordinator::reshard::Jobs;
 use crate::coordinator::uploads::Uploads;
 use crate::index::Indexes;
@@ -46,6 +47,8 @@ pub(super) struct Context {
     pub boot: u64,
     /// Uploads of other nodes to copies here.
     pub uploads: Uploads,
+    /// What other nodes were answered last.
+    pub answered: Answered,
     /// What other nodes said of themselves last. A blocking lock: held for map operations only.
     pub states: BlockingMutex<BTreeMap<Arc<str>, NodeState>>,
     /// Whether this node's copies hold what the others held when it last met them.
@@ -90,6 +93,7 @@ impl Context {
             calls: AtomicU64::new(env.random_u64()),
             boot: env.random_u64(),
             uploads: Uploads::default(),
+            answered: Answered::default(),
             states: BlockingMutex::default(),
             in_sync: AtomicBool::new(is_alone),
             missed: BlockingMutex::default(),
@@ -180,7 +184,8 @@ impl Context {
         if !self.peers.is_up(node) {
             return Err(CallError::Away(format!("{node} is down")));
         }
-        self.peers.call(node, Service::Catalogue, urgency, body, limits::COPY_CALL).await
+        let call = Call { service: Service::Catalogue, urgency, body, limit: limits::COPY_CALL };
+        self.peers.call(node, call).await
     }
 
     /// Notes that a copy of a database missed something: the copies are brought in step soon, on all nodes.

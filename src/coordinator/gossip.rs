@@ -69,6 +69,8 @@ impl Coordinator {
                 encode(&rest.take(limit).collect::<Vec<EntryName>>())
             }
             CatalogueCall::Maps(names) => encode(&self.maps(names)),
+            CatalogueCall::RolledUp => encode(&self.copies_rolled_up(from).await?),
+            CatalogueCall::Copies { after, limit } => encode(&self.copies_behind(from, after, limit).await?),
             CatalogueCall::Pull(name) => {
                 context.pull_soon(&name);
                 encode(&())

@@ -12,7 +12,7 @@ use crate::document::revision::{self, AttachmentDigest};
 use crate::limits;
 use crate::shard::{Basis, Edit, EditAttachment, EditError, EditOp, Judged, ShardCopy, ShardError, Want};
 use crate::storage::StorageError;
-use crate::world::buggify::sometimes;
+use crate::world::buggify::{Mutation, mutated, sometimes};
 
 /// What became of an edit.
 pub(super) type Verdict = Result<Judged, WriteError>;
@@ -104,6 +104,9 @@ impl From<EditError> for WriteError {
 /// stored by that one: a conflict is told only as what it is when the very revision of this edit is there.
 pub(super) async fn resolve_doubt(copy: &ShardCopy, edit: &Edit, verdict: Verdict) -> Verdict {
     let Err(WriteError::Conflict | WriteError::MissingStub { .. }) = verdict else { return verdict };
+    if mutated(Mutation::LateJudge) {
+        return verdict;
+    }
     let Some(rev) = own_revision(edit) else { return Err(WriteError::Unknown) };
     let wants = vec![(edit.id.clone(), Want::Revision(rev.clone()))];
     let found = copy.fetch(wants).await.ok().and_then(|found| found.into_iter().next().flatten());

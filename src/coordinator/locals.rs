@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::coordinator::database::Database;
 use crate::coordinator::error::{ReadError, WriteError};
-use crate::coordinator::quorum::{Tally, Written, copies_to_ask, majority};
+use crate::coordinator::quorum::{Tally, Written, copies_to_ask};
 use crate::coordinator::range_copy::RangeCopy;
 use crate::document::id::DocId;
 use crate::limits;
@@ -88,7 +88,7 @@ impl Database {
         let mut register = register;
         let mut first = Some(first);
         loop {
-            let mut tally = Tally::new(self.copies_of(range) as u32, w.unwrap_or_else(|| majority(self.map().n)));
+            let mut tally = Tally::new(self.copies_of(range) as u32, self.copies_to_write(w));
             if first.is_some() {
                 tally.done();
             }

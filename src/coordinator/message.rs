@@ -53,8 +53,8 @@ pub(super) enum CopyOp {
     Summary(Bound<DocId>, Bound<DocId>),
     /// `Option<DocId>`
     Select { start: Bound<DocId>, end: Bound<DocId>, direction: Direction, place: u64 },
-    /// `ChangesPage`; refused in another epoch than that of the numbers.
-    Changes { since: u64, direction: Direction, limit: u64, epoch: u64 },
+    /// `ChangesPage`
+    Changes(ChangesCall),
     /// `(ShardInfo, Standing)`
     Info,
     /// `Standing`, once the position is beyond the one given or after a while.
@@ -102,10 +102,25 @@ pub(super) enum CopyOp {
     View(Box<ViewCall>),
     /// `()`: rows of other views than these go.
     KeepViews(Vec<[u8; 16]>),
-    /// `Option<SyncPoint>`: how far this copy has taken in that of the asking node.
-    SyncPoint,
+    /// `CopyStatus`, for the node that asks.
+    Status,
+    /// `Vec<Vec<Part>>`: each range of ids cut into parts, with their sums.
+    Split(Vec<IdRange>),
+    /// `Vec<DocumentDigest>`, at most so many.
+    Digests(IdRange, u64),
     /// `()`: how far the copy of the asking node has taken in this one.
     SetSyncPoint(SyncPoint),
+}
+
+/// Which changes of a copy to read.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct ChangesCall {
+    /// Those behind it, in the direction of reading.
+    pub since: u64,
+    pub direction: Direction,
+    pub limit: u64,
+    /// That of `since`; refused in any other.
+    pub epoch: u64,
 }
 
 /// Edits for the judge of their range.
@@ -164,6 +179,26 @@ pub(super) struct Standing {
     pub epoch: u64,
     /// The last sequence.
     pub position: u64,
+}
+
+/// A range of ids: the least and the greatest one.
+pub(super) type IdRange = (Bound<DocId>, Bound<DocId>);
+
+/// What a copy says of itself before it is compared with another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct CopyStatus {
+    pub standing: Standing,
+    /// Documents, tombstones included.
+    pub documents: u64,
+    /// Their digest.
+    pub digest: u128,
+    /// The digest of the local documents.
+    pub locals: u128,
+    /// The number of the last purge, and of the last one that is no longer on record.
+    pub purge_seq: u64,
+    pub purge_floor: u64,
+    /// How far it has taken in the copy of the node that asks.
+    pub taken: Option<SyncPoint>,
 }
 
 /// How far one copy was taken in by another.
@@ -345,6 +380,10 @@ pub(super) enum CatalogueCall {
     Maps(Vec<String>),
     /// `()`: a copy here may have missed something of the database.
     Pull(String),
+    /// `[u8; 16]`: of all copies of ranges that both nodes hold, as the asking one sees them when it is in step.
+    RolledUp,
+    /// `Vec<(String, [u8; 16])>`: the same for each database behind the given name, in order.
+    Copies { after: Option<String>, limit: u64 },
     /// `Vote`: about the map of a database, see `consensus`.
     Ballot(Box<BallotCall>),
     /// `JobAnswer`: about jobs on this node, see `reshard`.

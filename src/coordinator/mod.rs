@@ -7,6 +7,7 @@
 //! Assumes: ids and drafts were checked by `document`; who may do what was decided above. Promises: every answer of a
 //! write counts replies in [`quorum`] only; every list is produced in bounded pages.
 
+mod answered;
 pub mod attachment;
 mod autoupdate;
 pub mod backup;
@@ -15,6 +16,7 @@ pub mod catalogue;
 pub mod changes;
 pub mod check;
 mod compaction;
+mod compare;
 mod consensus;
 mod context;
 mod copies;
@@ -37,6 +39,7 @@ mod others;
 pub mod peers;
 mod placement;
 mod pour;
+mod pull;
 pub mod quorum;
 mod range_copy;
 pub mod read;

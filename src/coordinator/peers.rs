@@ -39,6 +39,19 @@ pub enum Urgency {
     Background,
 }
 
+/// What a node is asked.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Who answers.
+    pub service: Service,
+    /// What may pass it on the way.
+    pub urgency: Urgency,
+    /// The message.
+    pub body: Bytes,
+    /// The call ends after that at the latest.
+    pub limit: Duration,
+}
+
 /// Why a call was not answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallError {
@@ -62,15 +75,8 @@ pub trait Peers: Send + Sync + 'static {
     fn is_up(&self, node: &str) -> bool;
     /// Changes whenever members or connections do.
     fn watch(&self) -> watch::Receiver<u64>;
-    /// Asks a node. It ends after `limit` at the latest.
-    fn call<'a>(
-        &'a self,
-        to: &'a str,
-        service: Service,
-        urgency: Urgency,
-        body: Bytes,
-        limit: Duration,
-    ) -> BoxFuture<'a, Result<Bytes, CallError>>;
+    /// Asks a node.
+    fn call<'a>(&'a self, to: &'a str, call: Call) -> BoxFuture<'a, Result<Bytes, CallError>>;
     /// Says who answers calls of a service.
     fn serve(&self, service: Service, answer: Arc<dyn Answer>);
 }
@@ -109,20 +115,13 @@ impl Peers for ClusterPeers {
         self.0.watch()
     }
 
-    fn call<'a>(
-        &'a self,
-        to: &'a str,
-        service: Service,
-        urgency: Urgency,
-        body: Bytes,
-        limit: Duration,
-    ) -> BoxFuture<'a, Result<Bytes, CallError>> {
+    fn call<'a>(&'a self, to: &'a str, call: Call) -> BoxFuture<'a, Result<Bytes, CallError>> {
         Box::pin(async move {
-            let class = match urgency {
+            let class = match call.urgency {
                 Urgency::Foreground => Class::Foreground,
                 Urgency::Background => Class::Background,
             };
-            let answer = self.0.call(&NodeName::from(to), service.into(), class, body, limit).await;
+            let answer = self.0.call(&NodeName::from(to), call.service.into(), class, call.body, call.limit).await;
             answer.map_err(|error| match error {
                 cluster::CallError::Down | cluster::CallError::Refused(_) => CallError::Away(error.to_string()),
                 cluster::CallError::Unknown(why) => CallError::Silent(why),
@@ -171,14 +170,7 @@ impl Peers for Alone {
         self.changes.subscribe()
     }
 
-    fn call<'a>(
-        &'a self,
-        to: &'a str,
-        _: Service,
-        _: Urgency,
-        _: Bytes,
-        _: Duration,
-    ) -> BoxFuture<'a, Result<Bytes, CallError>> {
+    fn call<'a>(&'a self, to: &'a str, _: Call) -> BoxFuture<'a, Result<Bytes, CallError>> {
         let error = CallError::Away(format!("{to} is no node of this cluster"));
         Box::pin(async move { Err(error) })
     }

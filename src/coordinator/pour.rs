@@ -20,6 +20,7 @@ use crate::document::rev_tree::RevValue as _;
 use crate::limits;
 use crate::shard::{Fetched, ShardCopy, ShardError, ShardId, Want};
 use crate::storage::{Direction, Hold, KeyRange, ReadAs, StageMode, View, WriteView};
+use crate::world::buggify::{Mutation, mutated};
 
 type Aside = (Vec<u8>, String, Record);
 
@@ -37,7 +38,9 @@ impl Coordinator {
     async fn pour_all(&self) -> Result<(), WriteError> {
         let _alone = self.context().pouring.lock().await;
         for (key, name, record) in self.asides().await? {
-            if let Ok(database) = self.database(&name) {
+            if let Ok(database) = self.database(&name)
+                && !mutated(Mutation::InstanceLosesSide)
+            {
                 for shard in record.shards.iter().filter(|shard| **shard != 0) {
                     let copy = ShardCopy::open(&self.context().storage, ShardId(*shard)).await?;
                     database.pour(&copy).await?;

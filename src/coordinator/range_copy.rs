@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::coordinator::blob_stream::RemoteBlob;
 use crate::coordinator::epoch::{Epochs, NodeEpochs};
-use crate::coordinator::message::{Standing, ViewCall, ViewOp};
+use crate::coordinator::message::{ChangesCall, Standing, ViewCall, ViewOp};
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::seq::SeqEntry;
 use crate::coordinator::sync_points;
@@ -72,6 +72,20 @@ impl OwnCopy {
         Standing { shard: self.origin, epoch: self.epochs.current(), position }
     }
 
+    /// The same copy for work that may wait.
+    pub fn in_background(&self) -> OwnCopy {
+        OwnCopy { shard: self.shard.in_background(), epochs: Arc::clone(&self.epochs), origin: self.origin }
+    }
+
+    /// Changes, a page of them; refused in another epoch.
+    pub async fn changes(&self, call: ChangesCall) -> Result<ChangesPage, ShardError> {
+        if call.epoch != self.epochs.current() {
+            return Err(ShardError::Away("the copy is in another epoch".to_owned()));
+        }
+        let limit = usize::try_from(call.limit).unwrap_or(usize::MAX).min(limits::PAGE_ROWS);
+        self.shard.changes(call.since, call.direction, limit).await
+    }
+
     /// The position at which a reader goes on that read the entries, which have all of this copy's range between them:
     /// by its own numbers, or those of a copy that this one was in step with at some position, else at the beginning.
     pub async fn resume(&self, entries: &[SeqEntry]) -> Result<u64, ShardError> {
@@ -119,15 +133,10 @@ impl RangeCopy {
         }
     }
 
-    pub async fn count(&self, start: Bound<DocId>, end: Bound<DocId>) -> Result<u64, ShardError> {
-        Ok(self.summary(start, end).await?.live)
-    }
-
     /// See [`ShardCopy::select`].
     pub async fn select(
         &self,
-        start: Bound<DocId>,
-        end: Bound<DocId>,
+        (start, end): (Bound<DocId>, Bound<DocId>),
         direction: Direction,
         place: u64,
     ) -> Result<Option<DocId>, ShardError> {
@@ -137,17 +146,11 @@ impl RangeCopy {
         }
     }
 
-    /// Changes in the numbers of `epoch`, see [`ShardCopy::changes`].
-    pub async fn changes(
-        &self,
-        since: u64,
-        direction: Direction,
-        limit: usize,
-        epoch: u64,
-    ) -> Result<ChangesPage, ShardError> {
+    /// See [`ShardCopy::changes`].
+    pub async fn changes(&self, call: ChangesCall) -> Result<ChangesPage, ShardError> {
         match self {
-            RangeCopy::Own(copy) => copy.shard.changes(since, direction, limit).await,
-            RangeCopy::Remote(copy) => copy.changes(since, direction, limit, epoch).await,
+            RangeCopy::Own(copy) => copy.changes(call).await,
+            RangeCopy::Remote(copy) => copy.changes(call).await,
         }
     }
 

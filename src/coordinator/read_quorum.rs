@@ -185,7 +185,7 @@ impl Database {
         let (to, source) = (to.clone(), RemoteCopy::new(&self.target, range, &source));
         let (context, name) = (Arc::clone(&self.context), self.name.clone());
         self.context.env.spawn(async move {
-            if let Err(error) = crate::coordinator::repair::merge_missing(&to, edits, &source).await {
+            if let Err(error) = crate::coordinator::repair::merge_missing(&to, edits, &source, 0).await {
                 tracing::debug!(%error, "a copy was not repaired by a read");
                 context.missed(&name);
             }

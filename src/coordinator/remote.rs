@@ -12,10 +12,10 @@ use tokio::sync::watch;
 
 use crate::coordinator::catalogue::Context;
 use crate::coordinator::message::{
-    CopyCall, CopyOp, EditText, JudgeCall, Refusal, Standing, SyncPoint, ViewCall, ViewFailure, WireError, decode,
-    encode,
+    ChangesCall, CopyCall, CopyOp, CopyStatus, EditText, IdRange, JudgeCall, Refusal, Standing, SyncPoint, ViewCall,
+    ViewFailure, WireError, decode, encode,
 };
-use crate::coordinator::peers::{CallError, Service, Urgency};
+use crate::coordinator::peers::{Call, CallError, Service, Urgency};
 use crate::coordinator::record::Known;
 use crate::coordinator::seq::SeqEntry;
 use crate::coordinator::validate::Caller;
@@ -26,11 +26,12 @@ use crate::document::selector::StoredDocument;
 use crate::index::IndexError;
 use crate::limits;
 use crate::shard::{
-    ChangesPage, Edit, Fetched, Judged, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo, ShardError,
-    ShardInfo, Sift, SiftPage, Sifted, Stamp, Summary, Want,
+    ChangesPage, DocumentDigest, Edit, Fetched, Judged, ListPage, ListRow, LocalDocument, LocalRegister, Part,
+    PurgeInfo, ShardError, ShardInfo, Sift, SiftPage, Sifted, Stamp, Summary, Want,
 };
 use crate::storage::{Direction, StageMode, StorageError};
 use crate::world::Pool;
+use crate::world::buggify::sometimes;
 
 /// A database as calls name it.
 pub(super) struct Target {
@@ -77,11 +78,54 @@ impl RemoteCopy {
     }
 
     async fn ask_as<T: DeserializeOwned>(&self, op: CopyOp, limit: Duration) -> Result<T, ShardError> {
+        self.send(self.next_call(), op, limit).await
+    }
+
+    /// As [`RemoteCopy::ask`], for what must not be done twice: a call that was cut off is sent again under its number,
+    /// once, if the node is there again soon. `op` is told whether it is the second time.
+    async fn ask_once<T: DeserializeOwned>(&self, op: impl Fn(bool) -> CopyOp) -> Result<T, ShardError> {
+        let (env, id) = (&self.target.context.env, self.next_call());
+        let began = env.now();
+        let mut answer: Result<Result<T, WireError>, ShardError> = self.send(id, op(false), limits::COPY_CALL).await;
+        if matches!(answer, Err(ShardError::Silent(_))) && self.is_back().await {
+            let left = limits::COPY_CALL.saturating_sub(env.now().since(began));
+            if !left.is_zero() {
+                sometimes("cluster: a call was sent again");
+                answer = match self.send(id, op(true), left).await {
+                    // It says nothing about the first time.
+                    Err(ShardError::Away(why)) => Err(ShardError::Silent(why)),
+                    answer => answer,
+                };
+            }
+        }
+        answer?.map_err(ShardError::from)
+    }
+
+    /// Whether the node can be reached, now or soon.
+    async fn is_back(&self) -> bool {
+        let context = &self.target.context;
+        let mut news = context.peers.watch();
+        let back = async {
+            while !context.peers.is_up(&self.node) {
+                if news.changed().await.is_err() {
+                    return false;
+                }
+            }
+            true
+        };
+        context.env.timeout(limits::REASK_WAIT, back).await.unwrap_or(false)
+    }
+
+    fn next_call(&self) -> u64 {
+        self.target.context.calls.fetch_add(1, Ordering::Relaxed)
+    }
+
+    async fn send<T: DeserializeOwned>(&self, id: u64, op: CopyOp, limit: Duration) -> Result<T, ShardError> {
         let Target { context, name, known } = &*self.target;
-        let id = context.calls.fetch_add(1, Ordering::Relaxed);
         let (instance, version) = (known.instance.clone(), known.placed().version);
         let call = CopyCall { db: name.clone(), instance, version, range: self.range, id, op };
-        let sent = context.peers.call(&self.node, Service::Copy, self.urgency, encode(&call), limit);
+        let (service, urgency, body) = (Service::Copy, self.urgency, encode(&call));
+        let sent = context.peers.call(&self.node, Call { service, urgency, body, limit });
         // The cluster ends a call that hangs; this is for one that forgets to.
         let answer = context.env.timeout(limit + limits::COPY_CALL_GRACE, sent).await;
         let bytes = match answer {
@@ -119,14 +163,8 @@ impl RemoteCopy {
         self.ask(CopyOp::Select { start, end, direction, place }).await
     }
 
-    pub async fn changes(
-        &self,
-        since: u64,
-        direction: Direction,
-        limit: usize,
-        epoch: u64,
-    ) -> Result<ChangesPage, ShardError> {
-        self.ask(CopyOp::Changes { since, direction, limit: limit as u64, epoch }).await
+    pub async fn changes(&self, call: ChangesCall) -> Result<ChangesPage, ShardError> {
+        self.ask(CopyOp::Changes(call)).await
     }
 
     /// The next documents that a selector takes, of one page of them.
@@ -177,9 +215,12 @@ impl RemoteCopy {
         source: &str,
         doubtful: bool,
     ) -> Result<Vec<Result<Judged, Refusal>>, ShardError> {
-        let texts = edits.iter().map(EditText::from).collect();
-        let call = JudgeCall { edits: texts, caller: caller.clone(), source: source.to_owned(), doubtful };
-        let judged: Vec<_> = self.ask(CopyOp::Judge(Box::new(call))).await?;
+        let judge = |again: bool| {
+            let texts = edits.iter().map(EditText::from).collect();
+            let (caller, source, doubtful) = (caller.clone(), source.to_owned(), doubtful || again);
+            CopyOp::Judge(Box::new(JudgeCall { edits: texts, caller, source, doubtful }))
+        };
+        let judged: Vec<_> = self.ask_once(judge).await?;
         match judged.len() == edits.len() {
             true => Ok(judged),
             false => Err(ShardError::Silent(format!("{} judged {} edits", self.node, judged.len()))),
@@ -210,7 +251,7 @@ impl RemoteCopy {
     }
 
     pub async fn local_set(&self, id: &DocId, document: Option<LocalDocument>, by: u64) -> Result<Stamp, ShardError> {
-        self.ask(CopyOp::LocalSet { id: id.clone(), document, by }).await
+        self.ask_once(|_| CopyOp::LocalSet { id: id.clone(), document: document.clone(), by }).await
     }
 
     pub async fn local_merge(&self, registers: Vec<(DocId, LocalRegister)>) -> Result<Vec<Stamp>, ShardError> {
@@ -226,7 +267,7 @@ impl RemoteCopy {
     }
 
     pub async fn purge(&self, items: Vec<(DocId, Vec<Revision>)>) -> Result<Vec<Vec<Revision>>, ShardError> {
-        self.ask(CopyOp::Purge(items)).await
+        self.ask_once(|_| CopyOp::Purge(items.clone())).await
     }
 
     pub async fn purge_infos(&self, since: u64, limit: usize) -> Result<Vec<PurgeInfo>, ShardError> {
@@ -262,6 +303,21 @@ impl RemoteCopy {
 
     pub async fn keep_views(&self, views: Vec<[u8; 16]>) -> Result<(), ShardError> {
         self.ask(CopyOp::KeepViews(views)).await
+    }
+
+    /// What it says of itself.
+    pub async fn status(&self) -> Result<CopyStatus, ShardError> {
+        self.ask(CopyOp::Status).await
+    }
+
+    /// Ranges of ids cut into parts, see [`crate::shard::ShardCopy::split`].
+    pub async fn split(&self, ranges: Vec<IdRange>) -> Result<Vec<Vec<Part>>, ShardError> {
+        self.ask(CopyOp::Split(ranges)).await
+    }
+
+    /// See [`crate::shard::ShardCopy::digests`].
+    pub async fn digests(&self, range: IdRange, limit: usize) -> Result<Vec<DocumentDigest>, ShardError> {
+        self.ask(CopyOp::Digests(range, limit as u64)).await
     }
 
     pub async fn set_sync_point(&self, point: SyncPoint) -> Result<(), ShardError> {

@@ -302,9 +302,7 @@ impl Database {
         if span.is_empty() {
             return Ok(0);
         }
-        let count_on = |copy: RangeCopy| async move { copy.count(span.low.clone(), span.high.clone()).await };
-        let count = |range| self.on_one(range, count_on);
-        Ok(try_join_all(self.ranges_of(source).into_iter().map(count)).await?.into_iter().sum())
+        Ok(self.counts(&self.ranges_of(source), span).await?.into_iter().sum())
     }
 
     async fn page(

@@ -1,7 +1,7 @@
 //! Answers calls of other nodes to the copies that this one holds.
 //!
 //! A call names the database's instance: one that was deleted and made anew is another database. A call whose time is
-//! over is dropped before anything is done.
+//! over is dropped before anything is done; one that changes something and comes again is answered as the first time.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -18,15 +18,16 @@ use crate::coordinator::message::{
 use crate::coordinator::peers::Answer;
 use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::remote::RemoteCopy;
-use crate::coordinator::{repair, sync_points};
+use crate::coordinator::{compare, repair, sync_points};
 use crate::document::render::StoredRevision;
 use crate::document::revision::{RevHash, Revision};
 use crate::index::{Definition, Signature};
 use crate::limits;
 use crate::script::Program;
 use crate::shard::{Edit, Judged, ShardError};
-use crate::storage::{Direction, ReadAs};
-use crate::world::BoxFuture;
+use crate::storage::ReadAs;
+use crate::world::buggify::{Mutation, mutated};
+use crate::world::{BoxFuture, Instant};
 
 /// See the module head.
 pub(super) struct CopyService(pub Weak<Coordinator>);
@@ -40,7 +41,8 @@ impl Answer for CopyService {
             if left.is_zero() {
                 return Err("its time is over".to_owned());
             }
-            coordinator.serve_copy(from, call).await
+            let until = Instant(coordinator.env().now().0.saturating_add(left));
+            coordinator.serve_copy(from, call, until).await
         })
     }
 }
@@ -52,9 +54,9 @@ fn reply<T: Serialize>(result: Result<T, ShardError>) -> Bytes {
 }
 
 impl Coordinator {
-    /// The error says that nothing was done.
-    async fn serve_copy(&self, from: String, call: CopyCall) -> Result<Bytes, String> {
-        let CopyCall { db, instance, range, op, .. } = call;
+    /// The error says that nothing was done. Nobody waits for the answer after `until`.
+    async fn serve_copy(&self, from: String, call: CopyCall, until: Instant) -> Result<Bytes, String> {
+        let CopyCall { db, instance, version, range, id, op } = call;
         let context = self.context();
         if context.is_in_maintenance() {
             return Err("the node is in maintenance".to_owned());
@@ -63,19 +65,27 @@ impl Coordinator {
         if database.instance() != instance {
             return Err(format!("{db} is another database here"));
         }
+        let known = database.known.placed().version;
+        let changes = matches!(op, CopyOp::Judge(_) | CopyOp::LocalSet { .. } | CopyOp::Purge(_));
+        if changes && version < known && !mutated(Mutation::StaleMapAccepted) {
+            database.tell_map(&from);
+            return Err(format!("the map of {db} has version {known} here, the caller's is older"));
+        }
         let range = usize::try_from(range).unwrap_or(usize::MAX);
         let copy = database.own_copy(range).await.map_err(|error| error.to_string())?;
         let copy = copy.ok_or_else(|| format!("the range {range} of {db} is not held here"))?.clone();
-        let serving = Serving { database: &database, range, copy: &copy };
+        let serving = Serving { database: &database, range, copy: &copy, until };
         Ok(match op {
-            CopyOp::Judge(call) => encode(&serving.judge(call).await),
+            CopyOp::Judge(_) | CopyOp::LocalSet { .. } | CopyOp::Purge(_) => {
+                context.answered.once(&from, id, serving.change(op)).await
+            }
             CopyOp::Merge { edits, source, repair } => encode(&serving.merge(edits, source, repair).await),
             CopyOp::View(call) => serving.view(*call).await,
             CopyOp::StageWrite { upload, data } => reply(context.uploads.write(&context.env, upload, data).await),
             CopyOp::StageFinish { upload } => reply(context.uploads.finish(upload).await),
             CopyOp::Stage(mode) => reply(context.uploads.begin(&context.env, copy.shard.stage(mode))),
-            CopyOp::SyncPoint => reply(sync_points::pulled(&copy.shard, &from).await),
-            CopyOp::SetSyncPoint(point) => reply(sync_points::note(&copy.shard, point).await),
+            CopyOp::Status => reply(compare::status(&copy.in_background(), &from).await),
+            CopyOp::SetSyncPoint(point) => reply(sync_points::note(&copy.shard, &from, point).await),
             op => serving.plain(op).await,
         })
     }
@@ -86,9 +96,24 @@ struct Serving<'a> {
     database: &'a Arc<Database>,
     range: usize,
     copy: &'a OwnCopy,
+    /// When the caller gives up.
+    until: Instant,
 }
 
 impl Serving<'_> {
+    /// What must not be done twice.
+    async fn change(&self, op: CopyOp) -> Bytes {
+        let shard = &self.copy.shard;
+        match op {
+            CopyOp::Judge(call) => encode(&self.judge(call).await),
+            CopyOp::LocalSet { id, document, by } => {
+                reply(shard.local_set(&id, document, by, self.database.copies_of(self.range) > 1).await)
+            }
+            CopyOp::Purge(items) => reply(shard.purge(items).await),
+            _ => reply(Err::<(), _>(ShardError::Away("this call changes nothing".to_owned()))),
+        }
+    }
+
     /// What a copy answers by itself.
     async fn plain(&self, op: CopyOp) -> Bytes {
         let (shard, size) = (&self.copy.shard, |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX));
@@ -97,9 +122,7 @@ impl Serving<'_> {
             CopyOp::List(page) => reply(shard.list(page).await),
             CopyOp::Summary(start, end) => reply(shard.summary(start, end).await),
             CopyOp::Select { start, end, direction, place } => reply(shard.select(start, end, direction, place).await),
-            CopyOp::Changes { since, direction, limit, epoch } => {
-                reply(self.changes(since, direction, size(limit), epoch).await)
-            }
+            CopyOp::Changes(call) => reply(self.copy.changes(call).await),
             CopyOp::Info => reply(RangeCopy::Own(self.copy.clone()).info().await),
             CopyOp::Wait { beyond } => reply(Ok(self.wait(beyond).await)),
             CopyOp::Resume(entries) => reply(self.copy.resume(&entries).await),
@@ -108,17 +131,14 @@ impl Serving<'_> {
             CopyOp::LocalList { start, end, direction, limit } => {
                 reply(shard.local_list(start, end, direction, size(limit)).await)
             }
-            CopyOp::LocalSet { id, document, by } => {
-                reply(shard.local_set(&id, document, by, self.database.copies_of(self.range) > 1).await)
-            }
             CopyOp::LocalMerge(registers) => reply(shard.local_merge(registers).await),
             CopyOp::LocalRegisters { after, limit } => reply(shard.local_registers(after, size(limit)).await),
-            CopyOp::Purge(items) => reply(shard.purge(items).await),
-            CopyOp::PurgeInfos { since, limit } => reply(shard.purge_infos(since, size(limit)).await),
-            CopyOp::Compact => {
-                self.compact();
-                reply(Ok(()))
+            CopyOp::Split(ranges) => reply(compare::split(&shard.in_background(), ranges).await),
+            CopyOp::Digests((start, end), limit) => {
+                reply(shard.in_background().digests(start, end, size(limit).min(limits::STEP_ROWS)).await)
             }
+            CopyOp::PurgeInfos { since, limit } => reply(shard.purge_infos(since, size(limit)).await),
+            CopyOp::Compact => reply(self.compact().await),
             CopyOp::Blob { attachment, at } => {
                 let end = at.saturating_add(limits::BLOB_STEP_BYTES as u64);
                 let piece = shard.blob_reader(&attachment, ReadAs::Stored, Some((at, end))).next().await;
@@ -132,19 +152,6 @@ impl Serving<'_> {
         }
     }
 
-    async fn changes(
-        &self,
-        since: u64,
-        direction: Direction,
-        limit: usize,
-        epoch: u64,
-    ) -> Result<crate::shard::ChangesPage, ShardError> {
-        match epoch == self.copy.epochs.current() {
-            true => self.copy.shard.changes(since, direction, limit.min(limits::PAGE_ROWS)).await,
-            false => Err(ShardError::Away("the copy is in another epoch".to_owned())),
-        }
-    }
-
     /// Where the copy stands, once that is beyond a position or after a while.
     async fn wait(&self, beyond: u64) -> Standing {
         let mut news = self.copy.shard.watch();
@@ -154,14 +161,16 @@ impl Serving<'_> {
         self.copy.standing()
     }
 
-    fn compact(&self) {
-        let (shard, limit) = (self.copy.shard.clone(), self.database.purged_infos_limit());
+    async fn compact(&self) -> Result<(), ShardError> {
+        let shard = self.copy.shard.clone();
+        let limit = self.database.purges_to_keep(self.range, &shard).await?;
         let pace = self.database.compaction_pace();
         self.database.context.env.spawn(async move {
             if let Err(error) = shard.compact(limit, pace).await {
                 tracing::warn!(%error, "a compaction ended early");
             }
         });
+        Ok(())
     }
 
     fn read(edits: Vec<EditText>) -> Served<Vec<Edit>> {
@@ -173,6 +182,9 @@ impl Serving<'_> {
         let edits = Serving::read(edits)?;
         let shard = &self.copy.shard;
         let _holds = self.database.pull_uploads(self.range, shard, &edits, &source.as_str().into()).await?;
+        if self.database.context.env.now() >= self.until {
+            return Err(WireError::Away("its time is over".to_owned()));
+        }
         let verdicts = self.database.judge_own(shard, edits.clone(), &caller).await;
         let mut out = Vec::with_capacity(verdicts.len());
         for (edit, mut verdict) in edits.iter().zip(verdicts) {
@@ -191,7 +203,7 @@ impl Serving<'_> {
         Ok(match repair {
             true => {
                 let count = edits.len();
-                repair::merge_missing(&copy, edits, &source).await?;
+                repair::merge_missing(&copy, edits, &source, 0).await?;
                 vec![true; count]
             }
             false => crate::coordinator::spread::merge_into(&copy, &edits, &source).await?,

@@ -92,6 +92,14 @@ impl Database {
         }
     }
 
+    /// Tells a node what this one knows of the database: it asked by an older map.
+    pub(super) fn tell_map(&self, node: &str) {
+        let map = DatabaseMap { name: self.name.clone(), record: self.known.shared(&self.context.node) };
+        let call = CatalogueCall::Set(Box::new(map));
+        // It asks again by what it knows then; nobody waits for its answer.
+        drop(self.context.tell_all(&[node.into()], &call, Urgency::Foreground));
+    }
+
     /// Changes the settings on this node durably; what handles show follows in the order of the commits.
     pub(super) async fn change_record(
         &self,

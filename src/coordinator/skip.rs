@@ -49,7 +49,7 @@ impl Database {
             let (start, end) = (span.low.clone(), span.high.clone());
             let select = |copy: RangeCopy| {
                 let (start, end) = (start.clone(), end.clone());
-                async move { copy.select(start, end, direction, low + width / 2).await }
+                async move { copy.select((start, end), direction, low + width / 2).await }
             };
             let found = self.on_one(range, select).await?;
             let Some(id) = found else { break };
@@ -65,8 +65,10 @@ impl Database {
         Ok((rest, skip - settled))
     }
 
-    async fn counts(&self, ranges: &[usize], span: &Span) -> Result<Vec<u64>, ReadError> {
-        let count = |copy: RangeCopy| async move { copy.count(span.low.clone(), span.high.clone()).await };
-        Ok(try_join_all(ranges.iter().map(|range| self.on_one(*range, count))).await?)
+    /// How many live documents of a span each of some ranges has.
+    pub(super) async fn counts(&self, ranges: &[usize], span: &Span) -> Result<Vec<u64>, ReadError> {
+        let sum = |copy: RangeCopy| async move { copy.summary(span.low.clone(), span.high.clone()).await };
+        let sums = try_join_all(ranges.iter().map(|range| self.on_one(*range, sum))).await?;
+        Ok(sums.into_iter().map(|sum| sum.live).collect())
     }
 }

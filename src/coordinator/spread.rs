@@ -20,7 +20,7 @@ use crate::coordinator::write::{Outcome, WriteDone, WriteOptions};
 use crate::limits;
 use crate::shard::{Basis, Edit, EditAttachment, EditOp, ShardError};
 use crate::storage::Hold;
-use crate::world::buggify::sometimes;
+use crate::world::buggify::{Mutation, mutated, sometimes};
 
 /// What a judge said, and on which node it is.
 type Sentence = (Arc<str>, Vec<Verdict>);
@@ -204,8 +204,7 @@ impl Database {
         w: Option<u32>,
     ) -> Result<Vec<(Written, u32)>, ShardError> {
         let copies = self.copies_of(range) as u32;
-        let mut tallies: Vec<Tally> =
-            merges.iter().map(|_| Tally::new(copies, w.unwrap_or_else(|| majority(self.map().n)))).collect();
+        let mut tallies: Vec<Tally> = merges.iter().map(|_| Tally::new(copies, self.copies_to_write(w))).collect();
         tallies.iter_mut().for_each(Tally::done);
         if merges.is_empty() {
             return Ok(Vec::new());
@@ -227,9 +226,15 @@ impl Database {
 
     /// What a write reports that only the judge of a range holds, and no other copy is asked.
     pub(super) fn held_by_judge(&self, range: usize, w: Option<u32>) -> Written {
-        let mut tally = Tally::new(self.copies_of(range) as u32, w.unwrap_or_else(|| majority(self.map().n)));
+        let mut tally = Tally::new(self.copies_of(range) as u32, self.copies_to_write(w));
         tally.done();
         tally.written().unwrap_or(Written::Accepted)
+    }
+
+    /// How many copies must hold a write.
+    pub(super) fn copies_to_write(&self, w: Option<u32>) -> u32 {
+        let wanted = w.unwrap_or_else(|| majority(self.map().n));
+        if mutated(Mutation::AckEarly) { wanted.saturating_sub(1) } else { wanted }
     }
 }
 

@@ -31,8 +31,20 @@ pub(super) async fn set_pulled(copy: &ShardCopy, node: &str, point: SyncPoint) -
     copy.meta_put(&pulled_name(node), Some(encode(&point).to_vec())).await
 }
 
-/// Notes that another copy has taken in this one.
-pub(super) async fn note(copy: &ShardCopy, point: SyncPoint) -> Result<(), ShardError> {
+fn purges_name(node: &str) -> String {
+    format!("purges taken in by {node}")
+}
+
+/// How many of this copy's purges that of `node` has taken in.
+pub(super) async fn purges_taken(copy: &ShardCopy, node: &str) -> Result<u64, ShardError> {
+    Ok(copy.meta_get(&purges_name(node)).await?.map(|bytes| read(&bytes)).transpose()?.unwrap_or_default())
+}
+
+/// Notes that the copy of `node` has taken in this one.
+pub(super) async fn note(copy: &ShardCopy, node: &str, point: SyncPoint) -> Result<(), ShardError> {
+    if purges_taken(copy, node).await? != point.purges {
+        copy.meta_put(&purges_name(node), Some(encode(&point.purges).to_vec())).await?;
+    }
     let name = known_name(point.to_shard, point.to_epoch);
     let stored = copy.meta_get(&name).await?.map(|bytes| read::<Vec<SyncPoint>>(&bytes)).transpose()?;
     let mut points = stored.unwrap_or_default();

@@ -30,6 +30,7 @@ mod split;
 mod summary;
 mod sums;
 mod sweep;
+mod sync;
 #[cfg(test)]
 mod tests;
 mod transaction;
@@ -62,6 +63,7 @@ pub use sift::{Sift, SiftPage, Sifted};
 pub use split::{Legacy, Sorter};
 pub use summary::Summary;
 pub use sums::{DocumentDigest, Part};
+pub use sync::CopyState;
 
 /// The number of a shard copy on its node; the first 8 bytes of all its keys. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,6 +7,8 @@
 
 use std::ops::{Bound, ControlFlow};
 
+use serde::{Deserialize, Serialize};
+
 use super::keys::{self, Kind};
 use super::levels::{Levels, after};
 use super::list::bounded_scan;
@@ -18,7 +20,7 @@ use crate::limits;
 use crate::storage::{Direction, KeyRange, StorageError, View};
 
 /// A part of a range of ids.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// Least id.
     pub start: Bound<DocId>,
@@ -29,7 +31,7 @@ pub struct Part {
 }
 
 /// What a document adds to a digest.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentDigest {
     /// The document.
     pub id: DocId,

@@ -41,6 +41,24 @@ pub enum Mutation {
     CookieUnsigned,
     /// A database that was deleted is there again after the next start.
     DeletionForgotten,
+    /// A copy that went back in time goes on in its epoch.
+    EpochIgnored,
+    /// A copy does not ask another one for its purges.
+    PurgeNotSpread,
+    /// A copy that takes in another one leaves out deletions.
+    TombstoneForgotten,
+    /// A copy that looks for differences passes over the first part of what it compares.
+    DigestSkipsLeaf,
+    /// A write is answered when one copy fewer than asked for holds it.
+    AckEarly,
+    /// A copy takes in one of several leaves that it lacks of a document.
+    RepairDropsSibling,
+    /// A conflict is told although the judge before may have stored the edit.
+    LateJudge,
+    /// The documents of a database that lost its name are dropped.
+    InstanceLosesSide,
+    /// Edits by an older map are taken.
+    StaleMapAccepted,
 }
 
 /// Places where the node may take a rare turn that is always allowed: a batch of one, a wait, a cache passed over.
@@ -58,6 +76,10 @@ pub const SITES: &[&str] = &[
 /// Rare things that some run must have met.
 pub const POINTS: &[&str] = &[
     "changes: a feed waited",
+    "cluster: a call was answered a second time",
+    "cluster: a call was sent again",
+    "cluster: a copy began a new epoch for others had seen more of it",
+    "cluster: copies differed and were narrowed down",
     "changes: rows went back to their range",
     "index: a build found that another was faster",
     "index: rows made anew because the purge log was cut",

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use crate::coordinator::database::{Database, entry, seq_at};
 use crate::coordinator::error::{ChangesError, ReadError};
+use crate::coordinator::message::ChangesCall;
 use crate::coordinator::range_copy::is_away;
 use crate::coordinator::seq::Seq;
 use crate::coordinator::shard_map::ShardMap;
@@ -147,7 +148,8 @@ impl Changes {
             }
             _ => {
                 let direction = if query.descending { Direction::Reverse } else { Direction::Forward };
-                lane.copy.changes(cursor, direction, asked, lane.standing.epoch).await
+                let (limit, epoch) = (asked as u64, lane.standing.epoch);
+                lane.copy.changes(ChangesCall { since: cursor, direction, limit, epoch }).await
             }
         }
     }

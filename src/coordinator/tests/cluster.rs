@@ -1,6 +1,7 @@
 //! Several coordinators over a network that can be cut.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -8,24 +9,28 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::*;
-use crate::coordinator::peers::{Answer, CallError, Peer, Peers, Service, Urgency};
+use crate::coordinator::peers::{Answer, Call, CallError, Peer, Peers, Service};
 use crate::world::BoxFuture;
 
 /// Who answers on each node, and which nodes are cut off.
 #[derive(Default)]
-struct Network {
+pub(super) struct Network {
     answers: Mutex<BTreeMap<(String, Service), Arc<dyn Answer>>>,
-    names: Vec<String>,
+    pub(super) names: Vec<String>,
     /// Nodes that nobody reaches.
     down: watch::Sender<BTreeSet<String>>,
     /// Nodes that do what they are asked but whose answers are lost.
     mute: Mutex<BTreeSet<String>>,
     /// Nodes that no call reaches although they are up and call others.
     deaf: Mutex<BTreeSet<String>>,
+    /// Answers that are still to be lost.
+    cut_off: AtomicU32,
+    /// Bytes of calls and their answers.
+    pub(super) bytes: AtomicU64,
 }
 
 /// A node's end of the network.
-struct End {
+pub(super) struct End {
     network: Arc<Network>,
     own: String,
     changes: watch::Sender<u64>,
@@ -63,20 +68,16 @@ impl Peers for End {
         self.changes.subscribe()
     }
 
-    fn call<'a>(
-        &'a self,
-        to: &'a str,
-        service: Service,
-        _: Urgency,
-        body: Bytes,
-        limit: Duration,
-    ) -> BoxFuture<'a, Result<Bytes, CallError>> {
+    fn call<'a>(&'a self, to: &'a str, call: Call) -> BoxFuture<'a, Result<Bytes, CallError>> {
         Box::pin(async move {
+            let Call { service, body, limit, .. } = call;
             let away = || CallError::Away(format!("{to} is down"));
             if !self.is_up(to) || self.network.is_deaf(to) {
                 return Err(away());
             }
             let answer = self.network.answer(to, service).ok_or_else(away)?;
+            self.network.bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
+            let is_copy = service == Service::Copy;
             // The callee goes on when the caller is gone, as over a real network.
             let task = tokio::spawn(answer.answer(self.own.clone(), body, limit));
             let mut down = self.network.down.subscribe();
@@ -90,7 +91,13 @@ impl Peers for End {
             if self.network.is_mute(to) {
                 return Err(CallError::Silent(format!("{to} is mute")));
             }
-            done.map_err(|_| CallError::Silent("it panicked".to_owned()))?.map_err(CallError::Away)
+            let lose = |left: u32| left.checked_sub(1);
+            if is_copy && self.network.cut_off.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lose).is_ok() {
+                return Err(CallError::Silent("the connection broke".to_owned()));
+            }
+            let done = done.map_err(|_| CallError::Silent("it panicked".to_owned()))?.map_err(CallError::Away);
+            self.network.bytes.fetch_add(done.iter().map(|bytes| bytes.len() as u64).sum(), Ordering::Relaxed);
+            done
         })
     }
 
@@ -100,19 +107,19 @@ impl Peers for End {
     }
 }
 
-struct Node {
-    world: World,
-    end: Arc<End>,
-    coordinator: Arc<Coordinator>,
+pub(super) struct Node {
+    pub(super) world: World,
+    pub(super) end: Arc<End>,
+    pub(super) coordinator: Arc<Coordinator>,
 }
 
-struct Cluster {
-    network: Arc<Network>,
-    nodes: Vec<Node>,
+pub(super) struct Cluster {
+    pub(super) network: Arc<Network>,
+    pub(super) nodes: Vec<Node>,
 }
 
 impl Cluster {
-    async fn new(count: usize) -> Cluster {
+    pub(super) async fn new(count: usize) -> Cluster {
         let names = (1..=count).map(|n| format!("n{n}@h")).collect::<Vec<_>>();
         let network = Arc::new(Network { names: names.clone(), ..Network::default() });
         let mut nodes = Vec::new();
@@ -128,19 +135,19 @@ impl Cluster {
     }
 
     /// Cuts off all nodes but those that are not listed.
-    fn cut(&self, nodes: &[usize]) {
+    pub(super) fn cut(&self, nodes: &[usize]) {
         let down = nodes.iter().map(|at| self.network.names[*at].clone()).collect();
         self.network.down.send_replace(down);
         self.nodes.iter().for_each(|node| node.end.changes.send_modify(|n| *n += 1));
     }
 
-    async fn heal(&self) {
+    pub(super) async fn heal(&self) {
         self.cut(&[]);
         self.settle().await;
     }
 
     /// Waits until every node that is up is in sync.
-    async fn settle(&self) {
+    pub(super) async fn settle(&self) {
         for node in &self.nodes {
             eventually(|| async { node.coordinator.context().rank(&node.coordinator.context().node) == Some(0) }).await;
         }
@@ -150,18 +157,18 @@ impl Cluster {
         }
     }
 
-    fn db(&self, at: usize) -> Arc<Database> {
+    pub(super) fn db(&self, at: usize) -> Arc<Database> {
         self.nodes[at].coordinator.database("db").unwrap()
     }
 
-    async fn create(&self, at: usize, q: u32, n: u32) -> Result<Written, DatabaseError> {
+    pub(super) async fn create(&self, at: usize, q: u32, n: u32) -> Result<Written, DatabaseError> {
         let options = CreateOptions { q: Some(q), n: Some(n), ..CreateOptions::default() };
         self.nodes[at].coordinator.create_database("db", options).await
     }
 }
 
 impl World {
-    async fn join(&self, end: &Arc<End>) -> Arc<Coordinator> {
+    pub(super) async fn join(&self, end: &Arc<End>) -> Arc<Coordinator> {
         let peers: Arc<dyn Peers> = Arc::<End>::clone(end);
         let options = Options { node: end.own.clone(), peers: Some(peers), system_databases: false };
         let config = Config::in_memory(&self.env, Vec::new());
@@ -170,7 +177,7 @@ impl World {
 }
 
 /// Waits until something holds; fails after a time that no healthy run takes.
-async fn eventually<F: Future<Output = bool>>(holds: impl Fn() -> F) {
+pub(super) async fn eventually<F: Future<Output = bool>>(holds: impl Fn() -> F) {
     let limit = tokio::time::Instant::now() + Duration::from_secs(60);
     while !holds().await {
         assert!(tokio::time::Instant::now() < limit, "it does not come true");
@@ -178,12 +185,17 @@ async fn eventually<F: Future<Output = bool>>(holds: impl Fn() -> F) {
     }
 }
 
-async fn write(database: &Database, name: &str, text: &str, w: Option<u32>) -> Result<WriteDone, WriteError> {
+pub(super) async fn write(
+    database: &Database,
+    name: &str,
+    text: &str,
+    w: Option<u32>,
+) -> Result<WriteDone, WriteError> {
     database.write_one(request(name, text), WriteOptions { w, ..WriteOptions::default() }).await
 }
 
 /// What this node's own copy has of a document: its leaves.
-async fn own_leaves(database: &Database, name: &str) -> Vec<String> {
+pub(super) async fn own_leaves(database: &Database, name: &str) -> Vec<String> {
     let range = database.map().index_of(&id(name));
     let copy = database.own_copy(range).await.unwrap().expect("a copy here");
     let found = copy.shard.fetch(vec![(id(name), Want::Tree)]).await.unwrap().pop().flatten();
@@ -323,6 +335,25 @@ async fn a_conflict_from_the_second_judge_proves_nothing() {
     for at in 0..3 {
         assert_eq!(own_leaves(&cluster.db(at), "a").await, [done.rev.to_string()]);
     }
+}
+
+/// The judge stores the edit, the connection breaks, and the answer is asked for again: a plain answer, and one edit.
+#[tokio::test]
+async fn a_write_whose_answer_was_lost_is_not_done_twice() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
+    let judge = cluster.db(0).nodes_of(0)[0].to_string();
+    let writer = cluster.network.names.iter().position(|name| *name != judge).unwrap();
+    cluster.network.cut_off.store(1, Ordering::Relaxed);
+    let done = write(&cluster.db(writer), "a", &format!(r#"{{"_rev":"{rev}","v":2}}"#), None).await.unwrap();
+    assert_eq!(done.rev.pos, 2);
+    cluster.network.cut_off.store(1, Ordering::Relaxed);
+    let stale = write(&cluster.db(writer), "a", r#"{"v":3}"#, None).await;
+    assert!(matches!(stale, Err(WriteError::Conflict)), "a conflict that is certain: {stale:?}");
+    cluster.network.cut_off.store(1, Ordering::Relaxed);
+    let purged = cluster.db(writer).purge(vec![(id("a"), vec![done.rev.clone()])]).await.unwrap();
+    assert_eq!(purged.0[0].1, [done.rev]);
 }
 
 #[tokio::test]
@@ -466,7 +497,7 @@ async fn a_feed_resumes_on_another_copy_where_the_two_were_in_step() {
         write(&cluster.db(0), &format!("d{n}"), "{}", Some(2)).await.unwrap();
     }
     for at in 0..2 {
-        cluster.db(at).pull_from(&Arc::from(cluster.network.names[1 - at].as_str())).await.unwrap();
+        cluster.db(at).pull_from(&Arc::from(cluster.network.names[1 - at].as_str()), false).await.unwrap();
     }
     let read = |at: usize, since: String| {
         let db = cluster.db(at);

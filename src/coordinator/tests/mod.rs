@@ -4,6 +4,7 @@ mod backup;
 mod catalogue;
 mod check;
 mod cluster;
+mod convergence;
 mod documents;
 mod feeds;
 mod find;

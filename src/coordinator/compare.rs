@@ -1,0 +1,165 @@
+//! What nodes compare to see whether their copies hold the same: one digest for all that two nodes have in common, one
+//! for each database, one message for each copy, then digests of ever smaller ranges of ids.
+//!
+//! A node tells another how its own copies stand; the other knows what it should hear, from its own copies and from how
+//! far it has taken in those of the first. Where both agree nothing more is said. Digests are over the leaves of
+//! documents (`shard/summary.rs`) and over the stamps of local documents.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::coordinator::catalogue::Coordinator;
+use crate::coordinator::database::Database;
+use crate::coordinator::gossip::LearnError;
+use crate::coordinator::message::{CatalogueCall, CopyStatus, IdRange, Standing, SyncPoint, encode};
+use crate::coordinator::range_copy::OwnCopy;
+use crate::coordinator::sync_points;
+use crate::document::id::DocId;
+use crate::limits;
+use crate::shard::{CopyState, Part, ShardCopy, ShardError};
+
+/// Whose copies a digest is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    /// This node's.
+    Own,
+    /// The other node's, as they must be when this one's hold the same.
+    Theirs,
+}
+
+/// The digests of databases by their names.
+type Digests = BTreeMap<String, [u8; 16]>;
+
+/// All ids.
+pub(super) const ALL: IdRange = (Bound::Unbounded, Bound::Unbounded);
+
+/// What a copy says of itself to `node`.
+pub(super) async fn status(copy: &OwnCopy, node: &str) -> Result<CopyStatus, ShardError> {
+    let CopyState { position, total, purge_seq, purge_floor } = copy.shard.state().await?;
+    Ok(CopyStatus {
+        standing: Standing { position, ..copy.standing() },
+        documents: total.documents(),
+        digest: total.digest,
+        locals: locals_digest(&copy.shard).await?,
+        purge_seq,
+        purge_floor,
+        taken: sync_points::pulled(&copy.shard, node).await?,
+    })
+}
+
+/// Cuts ranges of ids into parts of about as many documents.
+pub(super) async fn split(copy: &ShardCopy, ranges: Vec<IdRange>) -> Result<Vec<Vec<Part>>, ShardError> {
+    let mut out = Vec::with_capacity(ranges.len());
+    for (start, end) in ranges.into_iter().take(limits::SPLITS_PER_CALL) {
+        out.push(copy.split(start, end, limits::SUMMARY_PARTS_MAX).await?);
+    }
+    Ok(out)
+}
+
+/// The digest of all local documents: the sum over each id and stamp, which tell the content.
+pub(super) async fn locals_digest(copy: &ShardCopy) -> Result<u128, ShardError> {
+    let (mut sum, mut after): (u128, Bound<DocId>) = (0, Bound::Unbounded);
+    loop {
+        let page = copy.local_registers(after, limits::STEP_ROWS).await?;
+        for (id, register) in &page {
+            sum = sum.wrapping_add(u128::from_le_bytes(digest(&(id, register.stamp))));
+        }
+        match page.into_iter().last() {
+            Some((last, _)) => after = Bound::Excluded(last),
+            None => return Ok(sum),
+        }
+    }
+}
+
+fn digest(of: &impl serde::Serialize) -> [u8; 16] {
+    let mut out = [0; 16];
+    out.copy_from_slice(&blake3::hash(&encode(of)).as_bytes()[..16]);
+    out
+}
+
+/// The digest of all databases.
+fn rolled_up(digests: &Digests) -> [u8; 16] {
+    digest(digests)
+}
+
+impl Coordinator {
+    /// The digests of the copies of ranges that both this node and `node` hold.
+    async fn digests(&self, node: &Arc<str>, whose: Whose) -> Result<Digests, ShardError> {
+        let mut out = Digests::new();
+        for name in self.database_names(&Default::default()) {
+            let Ok(database) = self.database(&name) else { continue };
+            match database.digest_with(node, whose).await {
+                Ok(Some(digest)) => drop(out.insert(name, digest)),
+                // It is no copy of theirs, or was deleted meanwhile.
+                Ok(None) | Err(ShardError::Dropped) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(out)
+    }
+
+    /// Answers [`CatalogueCall::RolledUp`].
+    pub(super) async fn copies_rolled_up(&self, node: &str) -> Result<[u8; 16], ShardError> {
+        Ok(rolled_up(&self.digests(&node.into(), Whose::Own).await?))
+    }
+
+    /// Answers [`CatalogueCall::Copies`].
+    pub(super) async fn copies_behind(
+        &self,
+        node: &str,
+        after: Option<String>,
+        limit: u64,
+    ) -> Result<Vec<(String, [u8; 16])>, ShardError> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(limits::CATALOGUE_PAGE);
+        let all = self.digests(&node.into(), Whose::Own).await?.into_iter();
+        Ok(all.filter(|(name, _)| after.as_ref().is_none_or(|after| name > after)).take(limit).collect())
+    }
+
+    /// Takes in what the copies of another node have and those here lack, of all databases in which they differ.
+    /// `thoroughly`: documents are compared even where all changes were taken in.
+    pub(super) async fn catch_up_with(&self, node: &Arc<str>, thoroughly: bool) -> Result<(), LearnError> {
+        let own = |error: ShardError| LearnError::Own(error.into());
+        let expected = self.digests(node, Whose::Theirs).await.map_err(own)?;
+        let theirs: [u8; 16] = self.ask_catalogue(node, &CatalogueCall::RolledUp).await?;
+        if theirs == rolled_up(&expected) {
+            return Ok(());
+        }
+        let mut after = None;
+        loop {
+            let call = CatalogueCall::Copies { after, limit: limits::CATALOGUE_PAGE as u64 };
+            let page: Vec<(String, [u8; 16])> = self.ask_catalogue(node, &call).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            after = Some(last.clone());
+            for (name, _) in page.iter().filter(|(name, digest)| expected.get(name) != Some(digest)) {
+                if let Ok(database) = self.database(name) {
+                    database.pull_from(node, thoroughly).await.map_err(own)?;
+                }
+            }
+        }
+    }
+}
+
+impl Database {
+    /// The digest of the copies of ranges that both this node and `node` hold; `None` when there are none.
+    async fn digest_with(&self, node: &Arc<str>, whose: Whose) -> Result<Option<[u8; 16]>, ShardError> {
+        let mut ranges = Vec::new();
+        for range in self.ranges() {
+            if !self.nodes_of(range).contains(node) {
+                continue;
+            }
+            let Some(copy) = self.own_copy(range).await? else { continue };
+            let CopyStatus { standing, digest, locals, purge_seq, taken, .. } =
+                status(&copy.in_background(), node).await?;
+            let (shard, epoch, purges) = match whose {
+                Whose::Own => (standing.shard, standing.epoch, purge_seq),
+                Whose::Theirs => {
+                    let SyncPoint { from_shard, from_epoch, purges, .. } = taken.unwrap_or_default();
+                    (from_shard, from_epoch, purges)
+                }
+            };
+            ranges.push((range, shard, epoch, purges, digest, locals));
+        }
+        Ok((!ranges.is_empty()).then(|| digest(&(self.instance(), ranges))))
+    }
+}

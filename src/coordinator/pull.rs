@@ -1,0 +1,404 @@
+//! Taking in what the copy of a range on another node has and this node's copy lacks.
+//!
+//! First the other copy says how it stands; where digests agree nothing more is asked. Else purges go first, so that
+//! nothing comes back by what follows; then local documents; then documents: those that changed behind the position up
+//! to which the other copy is known, or, where none is known, those that differ, found by digests of ever smaller
+//! ranges of ids. Revisions that were purged here are not taken in, unless the other copy heard of that and has them
+//! again.
+//!
+//! A copy that is an old one put back shows positions below those that other nodes have seen: it begins a new epoch. If
+//! it missed purges whose records are gone, it may not be read by others until it has purged what they all lack.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+
+use crate::coordinator::compare::{self, ALL};
+use crate::coordinator::database::Database;
+use crate::coordinator::message::{ChangesCall, CopyStatus, IdRange, Standing, SyncPoint};
+use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
+use crate::coordinator::read_quorum::merge_of_stored;
+use crate::coordinator::remote::RemoteCopy;
+use crate::coordinator::seq::SeqEntry;
+use crate::coordinator::{repair, sync_points};
+use crate::document::id::DocId;
+use crate::document::rev_tree::RevValue as _;
+use crate::document::revision::Revision;
+use crate::limits;
+use crate::shard::{ChangeRow, CopyState, DocumentDigest, Edit, Fetched, Part, ShardError, Want};
+use crate::storage::Direction;
+use crate::world::buggify::{Mutation, mutated, sometimes};
+
+impl Database {
+    /// Takes in what the copies on a node have and those here lack, a few ranges at a time.
+    pub(super) async fn pull_from(&self, node: &Arc<str>, thoroughly: bool) -> Result<(), ShardError> {
+        let shared = self.ranges().into_iter().filter(|range| self.nodes_of(*range).contains(node));
+        let pull = |range| async move {
+            match self.own_copy(range).await? {
+                Some(own) => self.pull_range(range, own, node, thoroughly).await,
+                None => Ok(()),
+            }
+        };
+        let done = stream::iter(shared.map(pull)).buffer_unordered(limits::PULLS_AT_ONCE).try_collect().await;
+        match done {
+            // It was deleted meanwhile.
+            Err(ShardError::Dropped) => Ok(()),
+            done => done,
+        }
+    }
+
+    async fn pull_range(
+        &self,
+        range: usize,
+        own: OwnCopy,
+        node: &Arc<str>,
+        thoroughly: bool,
+    ) -> Result<(), ShardError> {
+        let remote = RemoteCopy::new(&self.target, range, node).in_background();
+        let (own, theirs) = (own.in_background(), remote.status().await?);
+        let known = sync_points::pulled(&own.shard, node).await?.unwrap_or_default();
+        let own_range = RangeCopy::Own(own.clone());
+        let mut pull =
+            Pull { database: self, range, own, own_range, remote, known, theirs, docs: limits::DOCS_PER_FETCH };
+        pull.run(thoroughly).await
+    }
+}
+
+/// What one of two copies may have missed for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Missed {
+    Nothing,
+    Mine,
+    Theirs,
+}
+
+/// One copy reading another.
+struct Pull<'a> {
+    database: &'a Database,
+    range: usize,
+    own: OwnCopy,
+    own_range: RangeCopy,
+    remote: RemoteCopy,
+    /// How far this copy has taken in the other one before.
+    known: SyncPoint,
+    theirs: CopyStatus,
+    /// Documents to ask for at a time.
+    docs: usize,
+}
+
+/// Whether a copy that has taken in another one up to `point` misses purges that the other has no record of.
+fn misses(point: Option<SyncPoint>, other: (u64, u64), documents: u64) -> bool {
+    let (shard, floor) = other;
+    let taken = point.filter(|point| point.from_shard == shard).map_or(0, |point| point.purges);
+    documents > 0 && taken < floor
+}
+
+impl Pull<'_> {
+    async fn run(&mut self, thoroughly: bool) -> Result<(), ShardError> {
+        let before = self.known;
+        self.keep_epoch().await?;
+        match self.missed(&self.own.shard.state().await?) {
+            Missed::Nothing => {}
+            Missed::Mine => self.purge_what_all_lack().await?,
+            Missed::Theirs => return Err(away("a copy put back holds what was purged since and is to purge it first")),
+        }
+        let purges = self.pull_purges().await?;
+        if self.is_known() && purges != self.known.purges {
+            // Known at once, for the other copy may wait with what follows until this one has heard of its purges.
+            self.known = self.note(self.known.from, purges, self.own.standing()).await?;
+        }
+        if compare::locals_digest(&self.own.shard).await? != self.theirs.locals {
+            self.pull_locals().await?;
+        }
+        let mine = self.own.shard.state().await?;
+        let mut to = Standing { position: mine.position, ..self.own.standing() };
+        if mine.total.digest != self.theirs.digest {
+            self.pull_documents(mine.total.documents(), purges).await?;
+            if thoroughly && self.own.shard.state().await?.total.digest != self.remote.status().await?.digest {
+                self.narrow().await?;
+            }
+            to = self.own.standing();
+        }
+        let reached = self.theirs.standing.position;
+        if self.is_known() && (before.from, before.purges) == (reached, purges) {
+            return Ok(());
+        }
+        let point = self.note(reached, purges, to).await?;
+        self.remote.set_sync_point(point).await
+    }
+
+    /// Whether what is known of the other copy are positions of its current epoch.
+    fn is_known(&self) -> bool {
+        let theirs = self.theirs.standing;
+        (self.known.from_shard, self.known.from_epoch) == (theirs.shard, theirs.epoch)
+    }
+
+    /// Begins a new epoch when the other copy has seen positions of this one that it never reached.
+    async fn keep_epoch(&self) -> Result<(), ShardError> {
+        let (own, Some(seen)) = (self.own.standing(), self.theirs.taken) else { return Ok(()) };
+        let is_own = (seen.from_shard, seen.from_epoch) == (own.shard, own.epoch);
+        if !is_own || seen.from <= own.position || mutated(Mutation::EpochIgnored) {
+            return Ok(());
+        }
+        let (range, name) = (self.range, &self.database.name);
+        tracing::warn!(
+            database = name,
+            range,
+            "a copy shows less than other nodes have seen of it: a new epoch begins"
+        );
+        sometimes("cluster: a copy began a new epoch for others had seen more of it");
+        self.own.epochs.renew(&self.own.shard, &self.database.context.env, own.epoch).await
+    }
+
+    fn missed(&self, mine: &CopyState) -> Missed {
+        let (own, theirs) = (self.own.standing(), self.theirs);
+        let i_miss = misses(Some(self.known), (theirs.standing.shard, theirs.purge_floor), mine.total.documents());
+        let they_miss = misses(theirs.taken, (own.shard, mine.purge_floor), theirs.documents);
+        match (i_miss, they_miss) {
+            (true, false) => Missed::Mine,
+            (false, true) => Missed::Theirs,
+            (false, false) => Missed::Nothing,
+            // Nobody knows more than the other: nothing is lost on a guess.
+            (true, true) => Missed::Nothing,
+        }
+    }
+
+    async fn note(&self, reached: u64, purges: u64, to: Standing) -> Result<SyncPoint, ShardError> {
+        let from = self.theirs.standing;
+        let point = SyncPoint {
+            from_shard: from.shard,
+            from_epoch: from.epoch,
+            from: reached,
+            purges,
+            to_shard: to.shard,
+            to_epoch: to.epoch,
+            to: to.position,
+        };
+        sync_points::set_pulled(&self.own.shard, self.remote.node(), point).await?;
+        Ok(point)
+    }
+
+    /// Purges here what was purged there behind what is known; answers up to where. What this copy does not hold is put
+    /// on its record too, for a third copy may hold it still.
+    async fn pull_purges(&self) -> Result<u64, ShardError> {
+        let (mut since, until) = (if self.is_known() { self.known.purges } else { 0 }, self.theirs.purge_seq);
+        if mutated(Mutation::PurgeNotSpread) {
+            return Ok(until);
+        }
+        while since < until {
+            let page = self.remote.purge_infos(since, limits::STEP_ROWS).await?;
+            let Some(last) = page.last() else { break };
+            since = last.purge_seq;
+            let here = repair::purged_here(&self.own.shard, 0, page.iter().map(|info| &info.id)).await?;
+            let is_new = |id: &DocId, rev: &Revision| !here.contains(&(id.clone(), rev.clone()));
+            let mut fresh: Vec<(DocId, Vec<Revision>)> = Vec::new();
+            for info in page {
+                let revs: Vec<Revision> = info.revs.into_iter().filter(|rev| is_new(&info.id, rev)).collect();
+                if !revs.is_empty() {
+                    fresh.push((info.id, revs));
+                }
+            }
+            let done = self.own.shard.purge(fresh.clone()).await?;
+            let late = fresh.into_iter().zip(done).map(|((id, revs), done)| {
+                (id, revs.into_iter().filter(|rev| !done.contains(rev)).collect::<Vec<Revision>>())
+            });
+            let late: Vec<(DocId, Vec<Revision>)> = late.filter(|(_, revs)| !revs.is_empty()).collect();
+            if !late.is_empty() {
+                self.own.shard.note_purges(late).await?;
+            }
+        }
+        Ok(until)
+    }
+
+    async fn pull_locals(&self) -> Result<(), ShardError> {
+        let mut after = Bound::Unbounded;
+        loop {
+            let page = self.remote.local_registers(after, limits::STEP_ROWS).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            after = Bound::Excluded(last.clone());
+            let mut news = Vec::new();
+            for (id, register) in page {
+                let stamp = self.own.shard.local_register(&id).await?.map(|own| own.stamp);
+                if stamp.is_none_or(|stamp| stamp < register.stamp) {
+                    news.push((id, register));
+                }
+            }
+            if !news.is_empty() {
+                self.own.shard.local_merge(news).await?;
+            }
+        }
+    }
+
+    /// Takes in the documents that changed since the other copy was read last; those that differ, where it is not known
+    /// when that was. A copy without any of its own takes in all.
+    async fn pull_documents(&mut self, documents: u64, purges: u64) -> Result<(), ShardError> {
+        let since = match self.is_known() {
+            true => self.known.from,
+            false => {
+                let SyncPoint { from_shard: shard, from_epoch: epoch, from: position, .. } = self.known;
+                let end = self.database.map().range(self.range).end;
+                self.remote.resume(vec![SeqEntry { end, shard, epoch, position }]).await?
+            }
+        };
+        match since == 0 && documents > 0 {
+            true => self.narrow().await,
+            false => self.pull_changes(since, purges).await,
+        }
+    }
+
+    async fn pull_changes(&mut self, mut since: u64, purges: u64) -> Result<(), ShardError> {
+        let Standing { epoch, position: until, .. } = self.theirs.standing;
+        while since < until {
+            let limit = limits::PAGE_ROWS as u64;
+            let page = self.remote.changes(ChangesCall { since, direction: Direction::Forward, limit, epoch }).await?;
+            self.pull_rows(&page.rows).await?;
+            since = page.last_seq;
+            self.note(since, purges, self.own.standing()).await?;
+            if page.rows.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in the documents in which the other copy differs.
+    async fn narrow(&mut self) -> Result<(), ShardError> {
+        sometimes("cluster: copies differed and were narrowed down");
+        let mut open: Vec<IdRange> = vec![ALL];
+        while !open.is_empty() {
+            let asked = open.split_off(open.len().saturating_sub(limits::SPLITS_PER_CALL));
+            for parts in self.remote.split(asked).await? {
+                let is_whole = parts.len() == 1;
+                for (n, part) in parts.into_iter().enumerate() {
+                    let skipped = n == 0 && mutated(Mutation::DigestSkipsLeaf);
+                    if skipped || part.summary.documents() == 0 || self.is_same(&part).await? {
+                        continue;
+                    }
+                    let range = (part.start, part.end);
+                    match is_whole || part.summary.documents() <= limits::DIGESTS_LISTED {
+                        true => self.pull_listed(range).await?,
+                        false => open.push(range),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this copy holds the same in a part of the other.
+    async fn is_same(&self, part: &Part) -> Result<bool, ShardError> {
+        let mine = self.own.shard.summary(part.start.clone(), part.end.clone()).await?;
+        Ok(mine.digest == part.summary.digest && mine.documents() == part.summary.documents())
+    }
+
+    /// Takes in the documents of a range of ids.
+    async fn pull_listed(&mut self, (mut start, end): IdRange) -> Result<(), ShardError> {
+        let limit = limits::PAGE_ROWS;
+        loop {
+            let listed = self.remote.digests((start, end.clone()), limit).await?;
+            let row = |found: DocumentDigest| ChangeRow { seq: found.local_seq, id: found.id, leaves: found.leaves };
+            let rows: Vec<ChangeRow> = listed.into_iter().map(row).collect();
+            self.pull_rows(&rows).await?;
+            match rows.last() {
+                Some(last) if rows.len() == limit => start = Bound::Excluded(last.id.clone()),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Takes in the leaves of documents that are not here.
+    async fn pull_rows(&mut self, rows: &[ChangeRow]) -> Result<(), ShardError> {
+        let wants = rows.iter().map(|row| (row.id.clone(), Want::Tree)).collect();
+        let mut missing: Vec<(DocId, Want)> = Vec::new();
+        for (row, fetched) in rows.iter().zip(self.own.shard.fetch(wants).await?) {
+            let tree = fetched.map(|fetched| fetched.tree).unwrap_or_default();
+            let has = |rev: &Revision| tree.get(rev).is_some_and(|data| data.is_some());
+            let revs: Vec<Revision> = row.leaves.iter().map(|(rev, _)| rev).filter(|rev| !has(rev)).cloned().collect();
+            if !revs.is_empty() {
+                missing.push((row.id.clone(), Want::Revisions { revs, latest: false }));
+            }
+        }
+        while !missing.is_empty() {
+            let rest = missing.split_off(missing.len().min(self.docs));
+            let ids: Vec<DocId> = missing.iter().map(|(id, _)| id.clone()).collect();
+            let found = self.remote.fetch(missing).await?;
+            self.merge(&ids, found).await?;
+            missing = rest;
+        }
+        Ok(())
+    }
+
+    async fn merge(&mut self, ids: &[DocId], found: Vec<Option<Fetched>>) -> Result<(), ShardError> {
+        let (mut edits, mut bytes): (Vec<Edit>, usize) = (Vec::new(), 0);
+        for (id, fetched) in ids.iter().zip(found) {
+            let Some(fetched) = fetched else { continue };
+            for (rev, stored) in &fetched.found {
+                // Changed meanwhile: the later change is read, too.
+                let (Some(stored), Some(path)) = (stored, fetched.tree.path_to(rev)) else { continue };
+                let deleted = fetched.tree.get(rev).flatten().is_some_and(|data| data.is_deleted());
+                bytes += stored.body.len();
+                edits.extend(merge_of_stored(id, path, deleted, stored, self.database.revs_limit()));
+            }
+        }
+        // The next documents are about as large as these.
+        self.docs = match bytes > limits::PULL_BYTES {
+            true => (self.docs / 2).max(1),
+            false => (self.docs * 2).min(limits::DOCS_PER_PULL),
+        };
+        if mutated(Mutation::TombstoneForgotten) {
+            edits.retain(|edit| !edit.deleted);
+        }
+        if mutated(Mutation::RepairDropsSibling) {
+            edits.dedup_by(|a, b| a.id == b.id);
+        }
+        let taken = self.theirs.taken.filter(|taken| taken.from_shard == self.own.origin);
+        let heard = taken.map_or(0, |taken| taken.purges);
+        let count = edits.len();
+        let merged = repair::merge_missing(&self.own_range, edits, &self.remote, heard).await?;
+        match merged == count {
+            true => Ok(()),
+            false => Err(away("the other copy holds what was purged here and is to purge it first")),
+        }
+    }
+
+    /// Purges the revisions of this copy that no other copy has, but those that it acknowledged since it was opened:
+    /// it is an old one put back, the others purged them, and the records of that are gone.
+    async fn purge_what_all_lack(&self) -> Result<(), ShardError> {
+        let context = &self.database.context;
+        let nodes = self.database.nodes_of(self.range).into_iter().filter(|node| *node != context.node);
+        let others: Vec<RemoteCopy> = nodes
+            .map(|node| match context.rank(&node) {
+                Some(0) => Ok(RemoteCopy::new(&self.database.target, self.range, &node).in_background()),
+                _ => Err(away("a copy put back waits for all others, to see what was purged since")),
+            })
+            .collect::<Result<_, _>>()?;
+        let name = &self.database.name;
+        tracing::warn!(database = name, range = self.range, "a copy put back gives up what the others purged since");
+        let mut start = Bound::Unbounded;
+        loop {
+            let page = self.own.shard.digests(start, Bound::Unbounded, limits::PAGE_ROWS).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            start = Bound::Excluded(last.id.clone());
+            let old = page.into_iter().filter(|found| found.local_seq <= self.own.epochs.opened_at());
+            let mut lacked: BTreeMap<DocId, Vec<Revision>> =
+                old.map(|found| (found.id, found.leaves.into_iter().map(|(rev, _)| rev).collect())).collect();
+            for other in &others {
+                let wants: Vec<(DocId, Want)> = lacked.keys().map(|id| (id.clone(), Want::Tree)).collect();
+                for (revs, fetched) in lacked.values_mut().zip(other.fetch(wants).await?) {
+                    let tree = fetched.map(|fetched| fetched.tree).unwrap_or_default();
+                    revs.retain(|rev| tree.get(rev).is_none());
+                }
+            }
+            let lacked: Vec<(DocId, Vec<Revision>)> = lacked.into_iter().filter(|(_, revs)| !revs.is_empty()).collect();
+            if !lacked.is_empty() {
+                self.own.shard.purge(lacked).await?;
+            }
+        }
+    }
+}
+
+fn away(why: &str) -> ShardError {
+    ShardError::Away(why.to_owned())
+}

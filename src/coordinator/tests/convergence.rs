@@ -1,0 +1,229 @@
+//! How copies that differ become the same again, and what that costs when they do not differ.
+
+use std::sync::atomic::Ordering;
+
+use super::cluster::{Cluster, eventually, own_leaves, write};
+use super::*;
+use crate::coordinator::message::SyncPoint;
+use crate::coordinator::seq::SeqEntry;
+use crate::coordinator::sync_points;
+use crate::document::draft::PreparedBody;
+use crate::document::rev_tree::RevPath;
+use crate::shard::{Edit, EditOp, ShardCopy};
+
+/// This node's copy of the only range.
+async fn copy(cluster: &Cluster, at: usize) -> ShardCopy {
+    cluster.db(at).own_copy(0).await.unwrap().unwrap().shard.clone()
+}
+
+/// Brings one node in step with another; answers how many bytes that took.
+async fn catch_up(cluster: &Cluster, at: usize, with: usize, thoroughly: bool) -> u64 {
+    cluster.network.bytes.store(0, Ordering::Relaxed);
+    let node: Arc<str> = cluster.network.names[with].as_str().into();
+    cluster.nodes[at].coordinator.catch_up_with(&node, thoroughly).await.unwrap();
+    cluster.network.bytes.load(Ordering::Relaxed)
+}
+
+/// Puts a revision into one copy only.
+async fn plant(copy: &ShardCopy, name: &str, revs: &[&str], deleted: bool) {
+    let revs: Vec<Revision> = revs.iter().map(|text| rev(text)).collect();
+    let path = RevPath { start: revs[0].pos, ids: revs.into_iter().map(|rev| rev.hash).collect() };
+    let body = Arc::new(PreparedBody::from_text(bytes::Bytes::from_static(b"{}")).unwrap());
+    let op = EditOp::Merge { path };
+    let edit = Edit { id: id(name), op, deleted, body, attachments: Vec::new(), revs_limit: 1000 };
+    copy.edit(vec![edit]).await.unwrap().pop().unwrap().unwrap();
+}
+
+/// Lets a node forget how far it has read another one.
+async fn forget(cluster: &Cluster, at: usize, of: usize) {
+    copy(cluster, at).await.meta_put(&format!("pulled {}", cluster.network.names[of]), None).await.unwrap();
+}
+
+/// Two nodes with one range and as many documents.
+async fn two(documents: usize) -> Cluster {
+    let cluster = Cluster::new(2).await;
+    cluster.create(0, 1, 2).await.unwrap();
+    for n in 0..documents {
+        write(&cluster.db(0), &format!("d{n:04}"), "{}", Some(2)).await.unwrap();
+    }
+    for at in 0..2 {
+        catch_up(&cluster, at, 1 - at, false).await;
+    }
+    cluster
+}
+
+#[tokio::test]
+async fn where_nothing_differs_one_small_message_is_all() {
+    let cluster = two(200).await;
+    let bytes = catch_up(&cluster, 0, 1, true).await;
+    assert!(bytes < 100, "{bytes} bytes");
+    write(&cluster.db(0), "_local/l", "{}", Some(1)).await.unwrap();
+    eventually(|| async { catch_up(&cluster, 1, 0, false).await < 100 }).await;
+    let local = copy(&cluster, 1).await.local_get(&id("_local/l")).await.unwrap();
+    assert!(local.is_some(), "local documents are compared, too");
+}
+
+#[tokio::test]
+async fn one_difference_among_many_documents_is_narrowed_down() {
+    let cluster = two(1500).await;
+    plant(&copy(&cluster, 1).await, "d0700", &["2-f"], false).await;
+    plant(&copy(&cluster, 1).await, "new", &["3-e"], true).await;
+    plant(&copy(&cluster, 0).await, "mine", &["1-a"], false).await;
+    forget(&cluster, 0, 1).await;
+    let bytes = catch_up(&cluster, 0, 1, false).await;
+    assert!(bytes < 60_000, "{bytes} bytes");
+    assert_eq!(own_leaves(&cluster.db(0), "d0700").await.len(), 2, "a branch, nothing replaced");
+    assert_eq!(own_leaves(&cluster.db(0), "new").await, ["3-e"]);
+    catch_up(&cluster, 1, 0, false).await;
+    assert_eq!(own_leaves(&cluster.db(1), "mine").await, ["1-a"]);
+    let states = (copy(&cluster, 0).await.state().await.unwrap(), copy(&cluster, 1).await.state().await.unwrap());
+    assert_eq!(states.0.total.digest, states.1.total.digest);
+}
+
+/// The periodic comparison finds what positions do not tell.
+#[tokio::test]
+async fn a_difference_behind_what_was_taken_in_is_found_by_comparing() {
+    let cluster = two(100).await;
+    let point = {
+        let (from, to) = (copy(&cluster, 1).await, cluster.network.names[1].clone());
+        plant(&from, "lost", &["1-a"], false).await;
+        let known = sync_points::pulled(&copy(&cluster, 0).await, &to).await.unwrap().unwrap();
+        SyncPoint { from: from.state().await.unwrap().position, ..known }
+    };
+    sync_points::set_pulled(&copy(&cluster, 0).await, &cluster.network.names[1], point).await.unwrap();
+    catch_up(&cluster, 0, 1, false).await;
+    assert!(own_leaves(&cluster.db(0), "lost").await.is_empty());
+    catch_up(&cluster, 0, 1, true).await;
+    assert_eq!(own_leaves(&cluster.db(0), "lost").await, ["1-a"]);
+}
+
+/// A document that was purged and written again is another matter than one that was to be purged.
+#[tokio::test]
+async fn a_document_written_again_after_a_purge_stays_and_reaches_a_node_that_missed_both() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
+    cluster.cut(&[2]);
+    cluster.db(0).purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
+    let again = write(&cluster.db(0), "a", "{}", None).await.unwrap().rev;
+    assert_eq!(again, first, "the same words make the same revision");
+    cluster.heal().await;
+    for at in 0..3 {
+        let db = cluster.db(at);
+        eventually(|| async { own_leaves(&db, "a").await == [first.to_string()] }).await;
+    }
+}
+
+/// A copy that never held what was purged keeps the record, so that it does not take it from one that has yet to purge.
+#[tokio::test]
+async fn what_was_purged_elsewhere_is_not_taken_from_a_third_copy() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    for at in 0..2 {
+        plant(&copy(&cluster, at).await, "a", &["1-a"], false).await;
+    }
+    copy(&cluster, 0).await.purge(vec![(id("a"), vec![rev("1-a")])]).await.unwrap();
+    catch_up(&cluster, 2, 0, false).await;
+    let node: Arc<str> = cluster.network.names[1].as_str().into();
+    let early = cluster.nodes[2].coordinator.catch_up_with(&node, false).await;
+    assert!(early.is_err() && own_leaves(&cluster.db(2), "a").await.is_empty(), "{early:?}");
+    catch_up(&cluster, 1, 0, false).await;
+    catch_up(&cluster, 2, 1, false).await;
+    for at in 0..3 {
+        assert!(own_leaves(&cluster.db(at), "a").await.is_empty(), "node {at}");
+    }
+}
+
+/// A backup of a node that had stopped in order shows its old epoch and fewer changes than others have read.
+#[tokio::test]
+async fn positions_given_again_after_a_restored_backup_are_of_another_epoch() {
+    let cluster = two(10).await;
+    let db = cluster.db(0);
+    let own = db.own_copy(0).await.unwrap().unwrap();
+    let before = own.standing();
+    let name = cluster.network.names[0].clone();
+    let known = sync_points::pulled(&copy(&cluster, 1).await, &name).await.unwrap().unwrap();
+    // What the other node has read of it is gone.
+    plant(&copy(&cluster, 1).await, "gone", &["1-a"], false).await;
+    let more = SyncPoint { from: before.position + 5, ..known };
+    sync_points::set_pulled(&copy(&cluster, 1).await, &name, more).await.unwrap();
+    let entry = SeqEntry { end: u32::MAX, shard: before.shard, epoch: before.epoch, position: before.position + 3 };
+    catch_up(&cluster, 0, 1, false).await;
+    assert_ne!(own.standing().epoch, before.epoch);
+    assert!(own.resume(&[entry]).await.unwrap() <= before.position, "a reader gets what has its number now");
+    let renewed = own.standing().epoch;
+    catch_up(&cluster, 1, 0, false).await;
+    catch_up(&cluster, 0, 1, false).await;
+    assert_eq!(own.standing().epoch, renewed, "once");
+}
+
+/// An old backup holds what was purged since, and nobody has the records of that any more.
+#[tokio::test]
+async fn a_copy_put_back_gives_up_what_was_purged_since() {
+    let mut cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let (a, b) = (rev("1-a"), rev("1-b"));
+    for at in 0..3 {
+        plant(&copy(&cluster, at).await, "stays", &["1-c"], false).await;
+        plant(&copy(&cluster, at).await, "b", &["1-b"], false).await;
+    }
+    for at in 0..2 {
+        plant(&copy(&cluster, at).await, "a", &["1-a"], false).await;
+    }
+    for at in 0..2 {
+        let own = copy(&cluster, at).await;
+        own.purge(vec![(id("a"), vec![a.clone()])]).await.unwrap();
+        own.purge(vec![(id("b"), vec![b.clone()])]).await.unwrap();
+    }
+    cluster.cut(&[2]);
+    for at in 0..2 {
+        catch_up(&cluster, at, 1 - at, false).await;
+    }
+    for at in 0..2 {
+        let own = copy(&cluster, at).await;
+        // The third one confirmed them before it was put back.
+        own.compact(0, crate::shard::Pace::new(&cluster.nodes[at].world.env, 1000)).await.unwrap();
+        assert_eq!(own.state().await.unwrap().purge_floor, 2);
+    }
+    let own = copy(&cluster, 2).await;
+    plant(&own, "a", &["1-a"], false).await;
+    let coordinator = cluster.nodes[2].world.join(&cluster.nodes[2].end).await;
+    cluster.nodes[2].coordinator = coordinator;
+    plant(&copy(&cluster, 2).await, "new", &["1-d"], false).await;
+    cluster.heal().await;
+    for at in 0..3 {
+        let db = cluster.db(at);
+        eventually(|| async { own_leaves(&db, "new").await == ["1-d"] }).await;
+        eventually(|| async { own_leaves(&db, "a").await.is_empty() }).await;
+        assert!(own_leaves(&db, "b").await.is_empty(), "node {at}");
+        assert_eq!(own_leaves(&db, "stays").await, ["1-c"]);
+    }
+}
+
+/// Records of purges stay until every copy has them, whatever the limit says.
+#[tokio::test]
+async fn a_purge_is_kept_on_record_until_all_copies_know_it() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let mut revs = Vec::new();
+    for name in ["a", "b", "c"] {
+        revs.push((id(name), write(&cluster.db(0), name, "{}", Some(3)).await.unwrap().rev));
+    }
+    cluster.db(0).set_purged_infos_limit(1).await.unwrap();
+    cluster.cut(&[2]);
+    for (id, rev) in revs {
+        cluster.db(0).purge(vec![(id, vec![rev])]).await.unwrap();
+    }
+    cluster.db(0).compact_all().await.unwrap();
+    assert_eq!(copy(&cluster, 0).await.purge_infos(0, 9).await.unwrap().len(), 3);
+    cluster.heal().await;
+    for name in ["a", "b", "c"] {
+        let db = cluster.db(2);
+        eventually(|| async { own_leaves(&db, name).await.is_empty() }).await;
+    }
+    for (at, with) in [(1, 0), (2, 0)] {
+        catch_up(&cluster, at, with, false).await;
+    }
+    cluster.db(0).compact_all().await.unwrap();
+    assert_eq!(copy(&cluster, 0).await.purge_infos(0, 9).await.unwrap().len(), 1);
+}

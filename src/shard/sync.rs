@@ -1,0 +1,46 @@
+//! How a copy stands towards other copies of its range: what they compare before anything else is said.
+
+use std::ops::ControlFlow;
+
+use super::keys::{self, Kind};
+use super::record::Header;
+use super::{ShardCopy, ShardError, ShardId, Summary};
+use crate::document::render::Attachment;
+use crate::storage::{Direction, StorageError, View, blob_count};
+
+/// How a copy stands, as one view shows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyState {
+    /// The last sequence.
+    pub position: u64,
+    /// Of all documents.
+    pub total: Summary,
+    /// The number of the last purge.
+    pub purge_seq: u64,
+    /// Purges up to this number are no longer on record.
+    pub purge_floor: u64,
+}
+
+impl ShardCopy {
+    /// See [`CopyState`]. Reads two records.
+    pub async fn state(&self) -> Result<CopyState, ShardError> {
+        self.read(state).await
+    }
+
+    /// Whether a revision here names the bytes of an attachment: they are here then.
+    pub async fn holds_blob(&self, attachment: &Attachment) -> Result<bool, ShardError> {
+        let blob = attachment.blob;
+        self.read(move |view, shard| Ok(blob_count(view, &(shard.0, blob))? > 0)).await
+    }
+}
+
+fn state(view: &dyn View, shard: ShardId) -> Result<CopyState, StorageError> {
+    let Header { update_seq: position, purge_seq, total, .. } = Header::read(view, shard)?;
+    let mut oldest = None;
+    view.scan(&keys::all(shard, Kind::Purge), Direction::Forward, &mut |key, _| {
+        oldest = Some(keys::number_of(key));
+        ControlFlow::Break(())
+    })?;
+    let purge_floor = oldest.transpose()?.map_or(purge_seq, |oldest| oldest.saturating_sub(1));
+    Ok(CopyState { position, total, purge_seq, purge_floor })
+}
