@@ -39,6 +39,24 @@ pub enum Mutation {
     DiffByDocument,
     /// A cookie's signature is not looked at.
     CookieUnsigned,
+    /// A node does not take settings of a database from other nodes.
+    SettingsNotAdopted,
+    /// A session by cookie has no end.
+    CookieNeverEnds,
+    /// The end of a token is not looked at.
+    TokenNeverEnds,
+    /// The begin of a token is not looked at.
+    TokenTooEarly,
+    /// A replication goes on after its document was deleted.
+    JobOutlivesDocument,
+    /// A replication by a selector copies everything.
+    SelectorForgotten,
+    /// A feed that is resumed begins anew in its last range.
+    FeedRewinds,
+    /// The rows of several ranges are not merged by their order.
+    RowsUnsorted,
+    /// A bookmark leaves out what has the same key as the row before it.
+    BookmarkSkips,
     /// A database that was deleted is there again after the next start.
     DeletionForgotten,
     /// A copy that went back in time goes on in its epoch.
@@ -68,6 +86,8 @@ pub const SITES: &[&str] = &[
     "commit: a group of one job",
     "commit: a pause before a group",
     "design: validators read anew",
+    "flush: a pause between freeze and flush",
+    "handshake: a greeting of a later version",
     "index: a batch of one document",
     "replicate: one revision at a time",
     "view: a page of one row",
@@ -76,6 +96,7 @@ pub const SITES: &[&str] = &[
 /// Rare things that some run must have met.
 pub const POINTS: &[&str] = &[
     "changes: a feed waited",
+    "changes: a feed went on in the halves of a range",
     "cluster: a call was answered a second time",
     "cluster: a call was sent again",
     "cluster: a copy began a new epoch for others had seen more of it",
@@ -86,6 +107,7 @@ pub const POINTS: &[&str] = &[
     "index: rows of a purged document removed",
     "replicate: a checkpoint was in conflict",
     "replicate: a session went on from a checkpoint",
+    "write: sent anew because the range was split or moved",
     "write: validated again because the document changed",
 ];
 
@@ -141,6 +163,15 @@ mod on {
         STATE.with(|s| s.borrow_mut().take()).map(|state| state.met).unwrap_or_default()
     }
 
+    /// From now on this thread's sites turn at other times.
+    pub fn reseed(salt: u64) {
+        STATE.with(|s| {
+            if let Some(state) = &mut *s.borrow_mut() {
+                state.draws = state.draws.wrapping_add(salt << 32);
+            }
+        });
+    }
+
     pub(super) fn turn(site: &'static str) -> bool {
         debug_assert!(super::SITES.contains(&site), "{site} is on the list");
         STATE.with(|s| {
@@ -171,7 +202,7 @@ mod on {
 }
 
 #[cfg(feature = "sim")]
-pub use on::{Met, enter, leave};
+pub use on::{Met, enter, leave, reseed};
 
 /// Whether to take the rare turn at one of [`SITES`].
 #[cfg(feature = "sim")]
