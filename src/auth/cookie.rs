@@ -93,10 +93,11 @@ impl Cookie {
         let end_s = made_s.saturating_add(timeout_s);
         let message = format!("{}:{}", self.name, self.time);
         let signed = keyed_hash::verify(algorithms, key, message.as_bytes(), &self.mac);
-        if now_s >= end_s || !(signed || mutated(Mutation::CookieUnsigned)) {
+        let ended = now_s >= end_s && !mutated(Mutation::CookieNeverEnds);
+        if ended || !(signed || mutated(Mutation::CookieUnsigned)) {
             return Worth::Nothing;
         }
-        let left_s = end_s - now_s;
+        let left_s = end_s.saturating_sub(now_s);
         if left_s < timeout_s - timeout_s / 10 { Worth::HoldsAndAges } else { Worth::Holds }
     }
 }

@@ -19,6 +19,7 @@ use super::{AuthError, UserCtx};
 use crate::config::Config;
 use crate::document::json::{self, Object, Value};
 use crate::limits;
+use crate::world::buggify::{Mutation, mutated};
 
 const KEYS: &str = "jwt_keys";
 const OPTIONS: &str = "jwt_auth";
@@ -178,7 +179,12 @@ fn check_claims(claims: &Object, required: &[(String, Option<String>)], now_s: u
     for (name, in_future, complaint) in
         [("iat", false, "iat not in past"), ("nbf", false, "nbf not in past"), ("exp", true, "exp not in future")]
     {
-        if !asked(name) {
+        let forgotten = match name {
+            "exp" => mutated(Mutation::TokenNeverEnds),
+            "nbf" => mutated(Mutation::TokenTooEarly),
+            _ => false,
+        };
+        if forgotten || !asked(name) {
             continue;
         }
         let at = claims.get(name).and_then(seconds).ok_or_else(|| bad(format!("Invalid {name} claim")))?;

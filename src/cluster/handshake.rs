@@ -21,6 +21,7 @@ use super::api::NodeName;
 use super::frame::{FrameError, Opener, Sealer, public_key};
 use crate::limits;
 use crate::wire::codec::{CodecError, Reader, put_str};
+use crate::world::buggify::buggify;
 use crate::world::{BoxStream, Env};
 
 /// The first bytes of a greeting.
@@ -169,9 +170,13 @@ impl Hello {
     fn encode(env: &Env, me: &Identity, key: &str, target: &str) -> Vec<u8> {
         let mut out = vec![HELLO];
         out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&[VERSIONS.0, VERSIONS.1]);
+        let later = buggify("handshake: a greeting of a later version");
+        out.extend_from_slice(&[VERSIONS.0, VERSIONS.1 + u8::from(later)]);
         out.extend_from_slice(&env.random_bytes::<32>());
         [key, me.name.as_str(), &me.address, target].iter().for_each(|text| put_str(&mut out, text));
+        if later {
+            put_str(&mut out, "what it adds");
+        }
         out
     }
 

@@ -31,6 +31,7 @@ use crate::shard::{Fetched, Sifted, Want};
 use crate::storage::StorageError;
 use crate::storage::planted::Bug;
 use crate::world::Pool;
+use crate::world::buggify::{Mutation, mutated};
 
 /// A query.
 #[derive(Clone)]
@@ -188,7 +189,8 @@ impl Hits {
                 let keys = rows.len() as u64;
                 if let Some(Bookmark { key: Some(key), id }) = &self.query.request.bookmark {
                     let key = key.to_vec();
-                    rows.retain(|row| row.id.as_str() != id || row.key != key);
+                    let skips = mutated(Mutation::BookmarkSkips);
+                    rows.retain(|row| (row.id.as_str() != id && !skips) || row.key != key);
                 }
                 let hits = if self.covering { self.judge_rows(rows).await? } else { self.judge_docs(rows).await? };
                 Ok(Some(HitPage { hits: hits.0, keys, docs: hits.1 }))

@@ -22,6 +22,7 @@ use crate::limits;
 use crate::shard::ShardError;
 use crate::storage::{Direction, KeyRange, View};
 use crate::world::BoxFuture;
+use crate::world::buggify::{Mutation, mutated};
 
 /// Answers calls about the set of databases.
 pub(super) struct CatalogueService(pub Weak<Coordinator>);
@@ -136,7 +137,7 @@ impl Coordinator {
         let is_news = stamps.security > own.security
             || stamps.revs_limit > own.revs_limit
             || stamps.purged_infos_limit > own.purged_infos_limit;
-        if database.instance() == record.instance && is_news {
+        if database.instance() == record.instance && is_news && !mutated(Mutation::SettingsNotAdopted) {
             let changed = database.change_record(move |settings| settings.merge(record.settings)).await;
             if let Err(crate::coordinator::error::SettingError::Unavailable(error)) = changed {
                 return Err(error.into());

@@ -22,6 +22,7 @@ use crate::document::revision::Revision;
 use crate::limits;
 use crate::shard::{Fetched, ListPage, Want};
 use crate::storage::Direction;
+use crate::world::buggify::{Mutation, mutated};
 
 /// Which documents are listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -169,6 +170,7 @@ impl AllDocs {
     async fn merge(&mut self) -> Result<Vec<(DocId, Head)>, ReadError> {
         let Source::Lanes(lanes) = &mut self.source else { return Ok(Vec::new()) };
         let (page, descending) = (self.query.page_rows(), self.query.descending);
+        let last = descending || mutated(Mutation::RowsUnsorted);
         let mut out = Vec::new();
         let mut heads: BTreeMap<DocId, usize> = BTreeMap::new();
         fill(&self.database, &self.query, lanes, self.skip.saturating_add(self.left)).await?;
@@ -176,7 +178,7 @@ impl AllDocs {
             heads.extend(lane.rows.front().map(|(id, _)| (id.clone(), at)));
         }
         while out.len() < page && self.left > 0 {
-            let next = if descending { heads.pop_last() } else { heads.pop_first() };
+            let next = if last { heads.pop_last() } else { heads.pop_first() };
             let Some((_, at)) = next else { break };
             // Invariant: the lane stands in `heads` for its first row.
             let row = lanes[at].1.rows.pop_front().expect("a first row");

@@ -27,6 +27,7 @@ use crate::document::revision::Revision;
 use crate::limits;
 use crate::wire::iso_time::iso_time;
 use crate::world::Abort;
+use crate::world::buggify::{Mutation, mutated};
 
 /// Whether documents of the database `name` ask for replications.
 pub fn is_replicator_database(name: &str) -> bool {
@@ -321,7 +322,7 @@ impl Documenter {
 impl Replicator {
     fn end_of(&self, origin: &Origin) {
         let entry = lock(&self.documents.running).remove(origin);
-        if let Some(entry) = entry {
+        if let Some(entry) = entry.filter(|_| !mutated(Mutation::JobOutlivesDocument)) {
             self.end(&entry.job);
         }
     }

@@ -19,6 +19,7 @@ use crate::wire::client::{Answer, Call, Client, ClientError};
 use crate::wire::hex;
 use crate::wire::url::{Url, encode};
 use crate::world::Env;
+use crate::world::buggify::{Mutation, mutated};
 
 /// A database on another server.
 pub struct RemotePeer {
@@ -130,6 +131,7 @@ impl RemotePeer {
         let mut body = None;
         match &ask.filter {
             Filter::None => {}
+            Filter::Selector(_) if mutated(Mutation::SelectorForgotten) => {}
             Filter::DocIds(ids) => {
                 below.push_str("&filter=_doc_ids");
                 body = Some(("doc_ids", Value::Array(ids.iter().map(|id| Value::from(id.as_str())).collect())));

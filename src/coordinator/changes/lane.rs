@@ -13,6 +13,7 @@ use crate::coordinator::seq::SeqEntry;
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue;
 use crate::shard::{self, ChangesPage, Fetched, ShardError, Want};
+use crate::world::buggify::{Mutation, mutated};
 
 /// See the module head.
 pub(super) struct Lane {
@@ -52,6 +53,7 @@ impl Lane {
             let (standing, news) = copy.watch().await?;
             let position = match since {
                 Since::Now => standing.position,
+                _ if mutated(Mutation::FeedRewinds) && range + 1 == database.map().q() => 0,
                 // A position past the end, of a copy that was restored, resumes at the end.
                 Since::Beginning | Since::Seq(_) => copy.resume(entries).await?.min(standing.position),
             };
