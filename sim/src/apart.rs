@@ -102,3 +102,9 @@ pub fn run(plan: &Plan, bug: Option<&str>) -> Result<Summary, String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     run_with(&program, plan, bug, Leave::default())
 }
+
+/// [`run`]; a process that ended without a summary counts as a panic.
+pub fn summary_of(plan: &Plan, bug: Option<&str>) -> Summary {
+    let lost = |text| Summary { failure: Some(("P".into(), text)), ..Summary::default() };
+    run(plan, bug).unwrap_or_else(lost)
+}

@@ -21,14 +21,21 @@ pub struct Entry {
     pub what: &'static str,
     /// The invariants that may name it.
     pub caught_by: &'static [&'static str],
+    /// Whether only a cluster can show it.
+    pub cluster: bool,
 }
 
 const fn storage(bug: Bug, what: &'static str, caught_by: &'static [&'static str]) -> Entry {
-    Entry { plant: Plant::Storage(bug), what, caught_by }
+    Entry { plant: Plant::Storage(bug), what, caught_by, cluster: false }
+}
+
+/// What only a cluster can show.
+const fn cluster(mutation: Mutation, what: &'static str, caught_by: &'static [&'static str]) -> Entry {
+    Entry { cluster: true, ..node(mutation, what, caught_by) }
 }
 
 const fn node(mutation: Mutation, what: &'static str, caught_by: &'static [&'static str]) -> Entry {
-    Entry { plant: Plant::Node(mutation), what, caught_by }
+    Entry { plant: Plant::Node(mutation), what, caught_by, cluster: false }
 }
 
 /// Every bug that can be planted.
@@ -57,7 +64,8 @@ pub const BOARD: &[Entry] = &[
     storage(Bug::RangeNarrowedOnNe, "`$ne` narrows the range of an index", &["I18"]),
     node(Mutation::FeedSkipsRange, "a feed leaves out a range", &["I13", "I16", "I22"]),
     node(Mutation::FeedSeqAhead, "a feed cut by its limit gives the sequence of the end", &["I13", "I22"]),
-    node(Mutation::FeedMissesNews, "a waiting feed is not woken", &["I16"]),
+    // I22: a replication waits at the feed, too.
+    node(Mutation::FeedMissesNews, "a waiting feed is not woken", &["I16", "I22"]),
     node(Mutation::StaleSecurity, "a replaced security object stays in force", &["I30"]),
     node(Mutation::StaleValidators, "validation functions are read once", &["I30"]),
     node(Mutation::ForkOnConflict, "an edit of an old revision makes a branch", &["I8"]),
@@ -67,6 +75,15 @@ pub const BOARD: &[Entry] = &[
     node(Mutation::CheckpointEarly, "the replicator's checkpoint runs ahead", &["I22"]),
     node(Mutation::DiffByDocument, "`_revs_diff` by document, not by revision", &["I22"]),
     node(Mutation::CookieUnsigned, "a cookie's signature is not looked at", &["I30"]),
+    node(Mutation::CookieNeverEnds, "a session by cookie has no end", &["I30"]),
+    node(Mutation::TokenNeverEnds, "the end of a token is not looked at", &["I30"]),
+    node(Mutation::TokenTooEarly, "the begin of a token is not looked at", &["I30"]),
+    node(Mutation::JobOutlivesDocument, "a replication goes on after its document was deleted", &["I23"]),
+    node(Mutation::SelectorForgotten, "a replication by a selector copies everything", &["I24"]),
+    node(Mutation::FeedRewinds, "a resumed feed begins anew in its last range", &["I14"]),
+    node(Mutation::RowsUnsorted, "rows of several ranges are not merged by their order", &["I20"]),
+    node(Mutation::BookmarkSkips, "a bookmark leaves out what has the same key", &["I18"]),
+    cluster(Mutation::SettingsNotAdopted, "a node does not take settings from others", &["I30"]),
     node(Mutation::DeletionForgotten, "a deleted database is back after a start", &["I7", "I1"]),
 ];
 

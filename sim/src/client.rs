@@ -37,6 +37,42 @@ pub enum Who<'a> {
     Cookie(&'a str),
     /// As the user of this name, whom the node believes a proxy.
     Proxied(&'a str),
+    /// By a token.
+    Bearer(&'a str),
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub struct Ask<'a> {
+    /// By whom.
+    pub who: Who<'a>,
+    /// Method.
+    pub method: &'a str,
+    /// Path and query.
+    pub path: &'a str,
+    /// The body's type.
+    pub kind: &'a str,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl<'a> Ask<'a> {
+    /// With a JSON body (null: none), by the owner.
+    pub fn json(method: &'a str, path: &'a str, body: &Value) -> Ask<'a> {
+        let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+        Ask { who: Who::Owner, method, path, kind: "application/json", body }
+    }
+
+    /// A `GET` by the owner.
+    pub fn get(path: &'a str) -> Ask<'a> {
+        Ask::json("GET", path, &Value::Null)
+    }
+
+    /// The same by somebody else.
+    #[must_use]
+    pub fn of(self, who: Who<'a>) -> Ask<'a> {
+        Ask { who, ..self }
+    }
 }
 
 /// The part of an answer that came in some time.
@@ -79,14 +115,19 @@ impl Client {
         Client { env, to, credentials: format!("Basic {pair}"), connection: None }
     }
 
-    /// Sends a request with a JSON body and waits for the whole answer.
+    /// Sends a request with a JSON body (null: none) and waits for the whole answer.
     pub async fn json(&mut self, method: &str, path: &str, body: &Value) -> Result<Answer, NoAnswer> {
-        self.send(method, path, "application/json", Bytes::from(body.to_string())).await
+        self.ask(Ask::json(method, path, body)).await
     }
 
     /// Sends a request without a body.
     pub async fn get(&mut self, path: &str) -> Result<Answer, NoAnswer> {
-        self.send("GET", path, "application/json", Bytes::new()).await
+        self.ask(Ask::get(path)).await
+    }
+
+    /// Where it sends its requests.
+    pub fn to(&self) -> SocketAddr {
+        self.to
     }
 
     /// The world as this client sees it.
@@ -100,21 +141,9 @@ impl Client {
     }
 
     /// Sends a request and waits for the whole answer; the connection is given up after a failure.
-    pub async fn send(&mut self, method: &str, path: &str, kind: &str, body: Bytes) -> Result<Answer, NoAnswer> {
-        self.send_as(Who::Owner, method, path, kind, body).await
-    }
-
-    /// [`Client::send`] as somebody else.
-    pub async fn send_as(
-        &mut self,
-        who: Who<'_>,
-        method: &str,
-        path: &str,
-        kind: &str,
-        body: Bytes,
-    ) -> Result<Answer, NoAnswer> {
+    pub async fn ask(&mut self, ask: Ask<'_>) -> Result<Answer, NoAnswer> {
         let env = self.env.clone();
-        let answer = env.timeout(PATIENCE, self.exchange(who, method, path, kind, body)).await;
+        let answer = env.timeout(PATIENCE, self.exchange(ask)).await;
         match answer {
             Ok(Some(answer)) => Ok(answer),
             Ok(None) | Err(_) => {
@@ -124,22 +153,16 @@ impl Client {
         }
     }
 
-    async fn exchange(&mut self, who: Who<'_>, method: &str, path: &str, kind: &str, body: Bytes) -> Option<Answer> {
-        let answer = self.ask(who, method, path, kind, body).await?;
+    async fn exchange(&mut self, ask: Ask<'_>) -> Option<Answer> {
+        let answer = self.begin(ask).await?;
         let status = answer.status().as_u16();
         let cookie = answer.headers().get("Set-Cookie").and_then(|value| value.to_str().ok()).map(str::to_owned);
         let body = answer.into_body().collect().await.ok()?.to_bytes();
         Some(Answer { status, body, cookie })
     }
 
-    async fn ask(
-        &mut self,
-        who: Who<'_>,
-        method: &str,
-        path: &str,
-        kind: &str,
-        body: Bytes,
-    ) -> Option<http::Response<Incoming>> {
+    /// Sends a request; its answer has begun.
+    async fn begin(&mut self, ask: Ask<'_>) -> Option<http::Response<Incoming>> {
         if self.connection.as_ref().is_none_or(|(sender, _)| sender.is_closed()) {
             self.hang_up();
             let stream = self.env.host().connect(self.to).await.ok()?;
@@ -149,14 +172,15 @@ impl Client {
             });
             self.connection = Some((sender, task));
         }
-        let request = http::Request::builder().method(method).uri(path).header("Host", self.to.to_string());
-        let request = match who {
+        let request = http::Request::builder().method(ask.method).uri(ask.path).header("Host", self.to.to_string());
+        let request = match ask.who {
             Who::Owner => request.header("Authorization", &self.credentials),
             Who::Cookie(value) => request.header("Cookie", value),
             Who::Proxied(name) => request.header("X-Auth-CouchDB-UserName", name),
+            Who::Bearer(token) => request.header("Authorization", format!("Bearer {token}")),
         };
-        let request = request.header("Accept", "application/json").header("Content-Type", kind);
-        let request = request.body(Full::new(body)).ok()?;
+        let request = request.header("Accept", "application/json").header("Content-Type", ask.kind);
+        let request = request.body(Full::new(ask.body)).ok()?;
         let (sender, _) = self.connection.as_mut()?;
         sender.ready().await.ok()?;
         sender.send_request(request).await.ok()
@@ -166,9 +190,7 @@ impl Client {
     pub async fn listen(&mut self, path: &str, time: Duration) -> Result<Part, NoAnswer> {
         let (env, mut part) = (self.env.clone(), Part { status: 0, body: Vec::new(), whole: false });
         let read = async {
-            let Some(answer) = self.ask(Who::Owner, "GET", path, "application/json", Bytes::new()).await else {
-                return;
-            };
+            let Some(answer) = self.begin(Ask::get(path)).await else { return };
             part.status = answer.status().as_u16();
             let mut body = answer.into_body();
             loop {

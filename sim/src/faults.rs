@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::client::Client;
 use crate::history::Event;
 use crate::plan::{Fault, Plan, TimedFault, WorldPlan};
+use crate::proxy::{Mode, Proxy};
 use crate::run::{Keeper, PASSWORD, USER, address_of};
 use crate::workload::{SharedHandle, lock, order};
 use crate::world::{DiskFaults, SimNode, SimWorld};
@@ -19,6 +20,8 @@ pub(crate) struct Scene {
     pub(crate) keepers: Vec<Keeper>,
     pub(crate) clients: Vec<IpAddr>,
     pub(crate) judge: SimNode,
+    /// Before the source of replications.
+    pub(crate) proxy: Proxy,
     pub(crate) shared: SharedHandle,
 }
 
@@ -116,6 +119,19 @@ impl Scene {
                 });
             }
             Fault::ClockJump { by_ms } => node.jump_clock(*by_ms),
+            Fault::ClockDrift { ppm, for_ms } => {
+                node.set_clock_drift(*ppm);
+                let node = node.clone();
+                self.later(*for_ms, move |_| node.set_clock_drift(0));
+            }
+            Fault::ClockStands { for_ms } => {
+                node.freeze_clock(true);
+                let node = node.clone();
+                self.later(*for_ms, move |_| node.freeze_clock(false));
+            }
+            Fault::PeerAnswers { status, .. } => self.hinder(Mode::Answer(*status), fault.lasts_ms()),
+            Fault::PeerCutsShort { .. } => self.hinder(Mode::Short, fault.lasts_ms()),
+            Fault::PeerHangs { .. } => self.hinder(Mode::Hold, fault.lasts_ms()),
             Fault::Partition { .. } | Fault::Reset | Fault::Swizzle { .. } => self.disturb(node.ip(), fault),
             Fault::Split { group, one_way, for_ms } => self.split(*group, *one_way, *for_ms),
             _ => self.spoil(node, plan, fault),
@@ -205,6 +221,16 @@ impl Scene {
         }
         disk.set_faults(faults);
         self.later(fault.lasts_ms(), move |_| disk.set_faults(usual));
+    }
+
+    /// F25: spoils what passes between the source of replications and who reads it.
+    fn hinder(&self, mode: Mode, for_ms: u64) {
+        self.proxy.set(mode);
+        let proxy = self.proxy.clone();
+        self.later(for_ms, move |_| {
+            proxy.set(Mode::Through);
+            proxy.reset();
+        });
     }
 
     /// Asks for compactions from the judge's machine.

@@ -11,6 +11,8 @@ compile_error!(
 #[cfg(all(feature = "sim", madsim))]
 pub mod apart;
 #[cfg(all(feature = "sim", madsim))]
+pub mod bisect;
+#[cfg(all(feature = "sim", madsim))]
 pub mod bugs;
 #[cfg(all(feature = "sim", madsim))]
 pub mod client;
@@ -19,17 +21,27 @@ mod faults;
 #[cfg(all(feature = "sim", madsim))]
 pub mod history;
 #[cfg(all(feature = "sim", madsim))]
+pub mod linear;
+#[cfg(all(feature = "sim", madsim))]
 pub mod model;
+#[cfg(all(feature = "sim", madsim))]
+pub mod outer;
 #[cfg(all(feature = "sim", madsim))]
 pub mod plan;
 #[cfg(all(feature = "sim", madsim))]
+pub mod planted;
+#[cfg(all(feature = "sim", madsim))]
 pub mod private;
+#[cfg(all(feature = "sim", madsim))]
+pub mod proxy;
 #[cfg(all(feature = "sim", madsim))]
 pub mod run;
 #[cfg(all(feature = "sim", madsim))]
 pub mod shrink;
 #[cfg(all(feature = "sim", madsim))]
 pub mod timeline;
+#[cfg(all(feature = "sim", madsim))]
+pub mod tokens;
 #[cfg(all(feature = "sim", madsim))]
 pub mod totals;
 #[cfg(all(feature = "sim", madsim))]

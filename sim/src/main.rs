@@ -3,6 +3,7 @@
 //!
 //! Exit status 0 only when every invariant held (for `planted`: when every planted bug was caught).
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -10,9 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
-use settee_sim::apart::{self, Leave, Summary};
+use settee_sim::apart::{self, Leave, Summary, summary_of};
+use settee_sim::bisect::bisect;
 use settee_sim::bugs::{BOARD, Entry, Plant};
+use settee_sim::outer::{self, Outcome, Target};
 use settee_sim::plan::Plan;
+use settee_sim::planted::{Trial, try_all};
 use settee_sim::run::run_plan_logged;
 use settee_sim::shrink::shrink;
 use settee_sim::totals::{Totals, commit};
@@ -71,6 +75,35 @@ enum Command {
         #[arg(long)]
         bug: Option<String>,
     },
+    /// The outer ring: carries plans out against a real process, or a server of anybody's.
+    Outer {
+        /// Seeds, or paths to plans.
+        #[arg(required = true)]
+        what: Vec<String>,
+        /// The program to start and to kill.
+        #[arg(long, conflicts_with = "url", required_unless_present = "url")]
+        binary: Option<PathBuf>,
+        /// A server that runs already: ADDRESS:PORT; documents only.
+        #[arg(long)]
+        url: Option<SocketAddr>,
+        /// Its administrator.
+        #[arg(long, default_value = "adm")]
+        user: String,
+        /// The administrator's password.
+        #[arg(long, default_value = "pass")]
+        password: String,
+        /// Of the process; the next one is the proxy's.
+        #[arg(long, default_value_t = 5961)]
+        port: u16,
+    },
+    /// Finds the moment after which a plan fails whatever is drawn: where the bug lies in time. Draws it.
+    Bisect {
+        /// The failing seed, or a path to a plan.
+        what: String,
+        /// Plants this bug of the board.
+        #[arg(long)]
+        bug: Option<String>,
+    },
     /// Runs each planted bug until it is caught; prints the table of docs/simulation.md.
     Planted {
         /// Seeds to try for each bug.
@@ -79,6 +112,15 @@ enum Command {
         /// Only this bug.
         #[arg(long)]
         bug: Option<String>,
+        /// Bugs that are tried side by side.
+        #[arg(long, default_value_t = 2)]
+        jobs: usize,
+        /// Runs all seeds of each, to tell every invariant that names it.
+        #[arg(long)]
+        through: bool,
+        /// Shrinks each plan that caught a bug, and tells the time that it took.
+        #[arg(long)]
+        shrink: bool,
     },
     /// Runs seeds and prints what was exercised, and what was not: faults by operations, endpoints and answers, rare
     /// turns and points of the node's code.
@@ -101,7 +143,17 @@ fn main() -> ExitCode {
             replay(&what, bug.as_deref(), trace, timeline, summary)
         }
         Command::Shrink { what, bug } => shrink_to_file(&what, bug.as_deref()),
-        Command::Planted { seeds, bug } => planted(seeds, bug.as_deref()),
+        Command::Outer { what, binary, url, user, password, port } => {
+            let server = url.map(|at| Target::Server { at, user, password });
+            match server.or_else(|| binary.map(Target::Binary)) {
+                Some(target) => outside(&what, &target, port),
+                None => false,
+            }
+        }
+        Command::Bisect { what, bug } => plan_of(&what).is_some_and(|plan| decide(&plan, bug_named(bug.as_deref()))),
+        Command::Planted { seeds, bug, jobs, through, shrink } => {
+            planted(bug.as_deref(), Trial { seeds, jobs, through, shrinks: shrink })
+        }
         Command::Report { seeds, from } => report(from, seeds),
     };
     if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -137,12 +189,6 @@ fn sweep((from, seeds, jobs): (u64, u64, u64), plan_of: fn(u64) -> Plan, each: i
             });
         }
     });
-}
-
-/// The summary of a run; a process that ended without one counts as a panic.
-fn summary_of(plan: &Plan, bug: Option<&str>) -> Summary {
-    let lost = |text| Summary { failure: Some(("P".into(), text)), ..Summary::default() };
-    apart::run(plan, bug).unwrap_or_else(lost)
 }
 
 /// Every so manieth seed is run a second time.
@@ -225,11 +271,16 @@ fn bug_of(name: Option<&str>) -> Option<Plant> {
     })
 }
 
+/// The name, if it is one of the board's.
+fn bug_named(name: Option<&str>) -> Option<&str> {
+    bug_of(name).and(name)
+}
+
 fn replay(what: &str, bug: Option<&str>, trace: Option<PathBuf>, page: Option<PathBuf>, brief: bool) -> bool {
     let Some(plan) = plan_of(what) else { return false };
     let report = run_plan_logged(plan, bug_of(bug), trace);
     if let Some(page) = page
-        && let Err(error) = std::fs::write(&page, timeline::page(&report))
+        && let Err(error) = std::fs::write(&page, timeline::page(&report, None))
     {
         eprintln!("{}: {error}", page.display());
     }
@@ -253,8 +304,7 @@ fn replay(what: &str, bug: Option<&str>, trace: Option<PathBuf>, page: Option<Pa
 
 fn shrink_to_file(what: &str, bug: Option<&str>) -> bool {
     let Some(plan) = plan_of(what) else { return false };
-    let bug = bug_of(bug).map(|_| bug.unwrap_or_default());
-    if shrink_plan(&plan, bug) {
+    if shrink_plan(&plan, bug_named(bug)) {
         return false;
     }
     println!("{what} does not fail");
@@ -268,36 +318,48 @@ fn shrink_plan(plan: &Plan, bug: Option<&str>) -> bool {
     let saved = save(&format!("shrunk-{}.json", plan.name()), &smaller.to_json());
     let seconds = started.elapsed().as_secs_f64();
     println!("  {} parts instead of {} in {seconds:.0} s: settee-sim replay {saved}", smaller.size(), plan.size());
+    decide(&smaller, bug);
     true
 }
 
-fn planted(seeds: u64, only: Option<&str>) -> bool {
+/// Tells when a plan's failure was decided, and draws it; false when it does not fail.
+fn decide(plan: &Plan, bug: Option<&str>) -> bool {
+    let Some(decided) = bisect(plan, bug) else { return false };
+    println!("  {decided}");
+    let report = run_plan_logged(plan.clone(), bug_of(bug), None);
+    for event in report.history.events.iter().filter(|event| decided.meets(event.from_ms, event.to_ms)) {
+        println!("    {:>8} {:>8} {:<7} {}", event.from_ms, event.to_ms, event.lane, event.text);
+    }
+    let name = format!("decided-{}.html", plan.name());
+    println!("  timeline: {}", save(&name, &timeline::page(&report, Some(decided))));
+    true
+}
+
+fn planted(only: Option<&str>, trial: Trial) -> bool {
     let plant = bug_of(only);
-    let (mut caught, mut uncaught) = (0, 0);
-    println!("| bug | what it does | caught by | seeds it took | seconds |\n|---|---|---|---|---|");
-    for entry in BOARD.iter().filter(|entry| plant.is_none_or(|plant| plant == entry.plant)) {
-        let started = Instant::now();
-        let found = (1..=seeds).find_map(|seed| {
-            summary_of(&Plan::from_seed(seed), Some(&entry.name())).failure.map(|failure| (seed, failure))
-        });
-        let seconds = started.elapsed().as_secs_f64();
-        match found {
-            Some((seed, (invariant, text))) => {
-                let expected = entry.caught_by.contains(&invariant.as_str());
-                let note = if expected { "" } else { " (unexpected)" };
-                let (name, what) = (entry.name(), entry.what);
-                println!("| `{name}` | {what} | {invariant}{note} | {seed} | {seconds:.0} |");
-                eprintln!("{name} at seed {seed}: {invariant}: {text}");
-                caught += 1;
+    let entries: Vec<&Entry> = BOARD.iter().filter(|entry| plant.is_none_or(|plant| plant == entry.plant)).collect();
+    try_all(&entries, trial)
+}
+
+/// Carries plans out in the outer ring; whether every invariant held.
+fn outside(what: &[String], target: &Target, port: u16) -> bool {
+    let mut failed = 0;
+    for name in what {
+        let Some(plan) = plan_of(name) else { return false };
+        match outer::run(&plan, target, (port, port + 1)) {
+            Ok(Outcome { failure, edits, faults }) => {
+                let verdict = failure.as_ref().map_or("every invariant held".to_owned(), ToString::to_string);
+                println!("{name}: {verdict}; edits {edits:?}, faults {} of {}", faults.0, faults.0 + faults.1);
+                failed += usize::from(failure.is_some());
             }
-            None => {
-                println!("| `{}` | {} | NOT caught | {seeds} tried | {seconds:.0} |", entry.name(), entry.what);
-                uncaught += 1;
+            Err(error) => {
+                println!("{name}: not carried out: {error}");
+                failed += 1;
             }
         }
     }
-    println!("{caught} passed, {uncaught} failed");
-    uncaught == 0
+    println!("{} passed, {failed} failed", what.len() - failed);
+    failed == 0
 }
 
 fn report(from: u64, seeds: u64) -> bool {

@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use md5::{Digest, Md5};
 
+use crate::linear::{self, Read, Sent, Tick};
+
 /// What became of an edit, as its client knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -68,6 +70,10 @@ pub struct Model {
     /// Several copies take edits: two on one parent may both be taken while they do not hear each other.
     pub several: bool,
     edits: Vec<Edit>,
+    /// When each edit was sent and answered.
+    times: Vec<(Tick, Option<Tick>)>,
+    reads: BTreeMap<String, Vec<Read>>,
+    ticks: Tick,
     seen: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -103,7 +109,34 @@ impl Model {
     /// Records an edit at its invocation; its outcome is unknown until [`Model::settle`].
     pub fn invoke(&mut self, edit: Edit) -> usize {
         self.edits.push(edit);
+        let now = self.tick();
+        self.times.push((now, None));
         self.edits.len() - 1
+    }
+
+    /// The next moment in the order of requests and answers.
+    pub fn tick(&mut self) -> Tick {
+        self.ticks += 1;
+        self.ticks
+    }
+
+    /// A read that was sent at `from` showed this winner (`None`: no document).
+    pub fn read(&mut self, doc: &str, from: Tick, rev: Option<String>) {
+        let to = self.tick();
+        self.reads.entry(doc.to_owned()).or_default().push(Read { from, to, rev });
+    }
+
+    /// Whether reads and writes of each document on one node can have taken place one after the other.
+    ///
+    /// # Errors
+    /// I10.
+    pub fn check_order(&self) -> Result<(), Violation> {
+        for doc in self.documents() {
+            let sent = self.edits.iter().zip(&self.times).filter(|(edit, _)| edit.doc == doc);
+            let sent: Vec<Sent<'_>> = sent.map(|(edit, (from, to))| Sent { edit, from: *from, to: *to }).collect();
+            linear::check(&doc, &sent, self.reads.get(&doc).map_or(&[], Vec::as_slice))?;
+        }
+        Ok(())
     }
 
     /// Records what the client learned of an edit. An acknowledged revision must be one that the edit can make.
@@ -131,6 +164,9 @@ impl Model {
             }
             self.seen.entry(fact.doc.clone()).or_default().insert(rev.clone());
         }
+        if outcome != Outcome::Unknown {
+            self.times[edit].1 = Some(self.tick());
+        }
         self.edits[edit].outcome = outcome;
         Ok(())
     }
@@ -140,6 +176,17 @@ impl Model {
         let count = |f: fn(&Outcome) -> bool| self.edits.iter().filter(|e| f(&e.outcome)).count();
         let acknowledged = count(|o| matches!(o, Outcome::Acknowledged(_)));
         (acknowledged, count(|o| *o == Outcome::Refused), count(|o| *o == Outcome::Unknown))
+    }
+
+    /// How many edits of each document were sent, and how many of them have an unknown outcome.
+    pub fn edit_counts(&self) -> BTreeMap<String, (usize, usize)> {
+        let mut out: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+        for edit in &self.edits {
+            let (sent, open) = out.entry(edit.doc.clone()).or_default();
+            *sent += 1;
+            *open += usize::from(edit.outcome == Outcome::Unknown);
+        }
+        out
     }
 
     /// All edits of a document, with the revision that each made or would have made on the parent that it named.

@@ -20,26 +20,32 @@ use settee::node::Node;
 use settee::storage::StorageOptions;
 use settee::storage::planted::Planted;
 use settee::world::buggify;
+use tokio::sync::watch;
 
 use crate::bugs::Plant;
 use crate::client::Client;
 use crate::faults::{Scene, usual_disk};
 use crate::history::{Event, History};
 use crate::model::{Violation, Written};
-use crate::plan::{Plan, TimedOp, WorldPlan};
-use crate::workload::{DB, Shared, SharedHandle, Worker, lock, set_up_own};
+use crate::plan::{Plan, Reseed, TimedOp, WorldPlan};
+use crate::proxy::{Mode, Proxy};
+use crate::tokens;
+use crate::workload::{DB, Shared, SharedHandle, TOKEN_KEY, Worker, lock, set_up_own};
 use crate::world::{Link, Options, SimNode, SimWorld, run_seed_with};
 
 const PORT: u16 = 5984;
 /// A salted SHA-1 of `pass`: cheap to check, as a run has no time for 600,000 rounds.
 const ADMIN: &str = "admins/adm=-hashed-58dfc08c75be240db5082eddfbe23a6d5202e77f,00";
-/// Cookies, a proxy that is believed, and passwords.
-const HANDLERS: &str = "chttpd/authentication_handlers={chttpd_auth, cookie_authentication_handler}, \
-                        {chttpd_auth, proxy_authentication_handler}, {chttpd_auth, default_authentication_handler}";
+/// Tokens, cookies, a proxy that is believed, and passwords.
+const HANDLERS: &str = "chttpd/authentication_handlers={chttpd_auth, jwt_authentication_handler}, \
+                        {chttpd_auth, cookie_authentication_handler}, {chttpd_auth, proxy_authentication_handler}, \
+                        {chttpd_auth, default_authentication_handler}";
 /// The administrator.
 pub(crate) const USER: &str = "adm";
 /// Its password.
 pub(crate) const PASSWORD: &str = "pass";
+/// The machine before the first node where replications come in.
+const PROXY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
 /// How long the node may take to answer again once all faults have ended.
 const RECOVERY: Duration = Duration::from_secs(120);
 /// How long the copies of a cluster may take to become equal once all faults have ended.
@@ -131,7 +137,16 @@ pub(crate) fn address_of(node: u32) -> SocketAddr {
 
 /// The URL of a node with the administrator's credentials.
 pub(crate) fn url_of(node: u32) -> String {
-    format!("http://{USER}:{PASSWORD}@{}", address_of(node))
+    url_at(address_of(node))
+}
+
+/// The same of the first node, by way of the proxy.
+pub(crate) fn source_url() -> String {
+    url_at(SocketAddr::new(PROXY, PORT))
+}
+
+fn url_at(address: SocketAddr) -> String {
+    format!("http://{USER}:{PASSWORD}@{address}")
 }
 
 fn node_ip(node: u32) -> IpAddr {
@@ -150,6 +165,8 @@ pub(crate) struct Keeper {
     settings: Arc<Vec<String>>,
     /// How long it stays down the next time, in milliseconds.
     down_ms: Arc<AtomicU64>,
+    /// Counts the starts that failed and are to be tried again.
+    gave_up: watch::Sender<u64>,
     usual: crate::world::DiskFaults,
     /// Whether the plan damages what is stored: not to start is an answer then.
     damaged: bool,
@@ -174,6 +191,7 @@ impl Keeper {
             options,
             settings: Arc::new(settings(&plan.world, number)),
             down_ms: Arc::new(AtomicU64::new(1)),
+            gave_up: watch::channel(0).0,
             usual,
             damaged: plan.damages(),
             shared: Arc::clone(shared),
@@ -193,21 +211,20 @@ impl Keeper {
         env.clone().spawn(async move {
             let settings = keeper.settings.iter().filter_map(|text| Setting::parse(text)).collect();
             let config = Config::in_memory(&env, settings);
-            loop {
-                let disk = keeper.node.disk();
-                let before = disk.faults_set();
-                match Node::start_with(&env, &config, Path::new("/data"), keeper.options).await {
-                    Ok(_node) => std::future::pending::<()>().await,
-                    // An operator tries again; what the disk refused may work then. The fault may be over by now.
-                    Err(_) if disk.faults() != keeper.usual || disk.faults_set() != before => {
-                        env.sleep(Duration::from_millis(300)).await;
-                    }
-                    Err(error) if keeper.damaged => return keeper.live(&format!("does not start: {error}")),
-                    Err(error) => {
-                        let what = format!("the node does not start: {error}");
-                        lock(&keeper.shared).violation.get_or_insert(Violation { invariant: "I27", what });
-                        return;
-                    }
+            let disk = keeper.node.disk();
+            let before = disk.faults_set();
+            match Node::start_with(&env, &config, Path::new("/data"), keeper.options).await {
+                Ok(_node) => std::future::pending::<()>().await,
+                // The process ends and is started again; what the disk refused may work then. The fault may be over by
+                // now.
+                Err(_) if disk.faults() != keeper.usual || disk.faults_set() != before => {
+                    env.sleep(Duration::from_millis(300)).await;
+                    keeper.gave_up.send_modify(|count| *count += 1);
+                }
+                Err(error) if keeper.damaged => keeper.live(&format!("does not start: {error}")),
+                Err(error) => {
+                    let what = format!("the node does not start: {error}");
+                    lock(&keeper.shared).violation.get_or_insert(Violation { invariant: "I27", what });
                 }
             }
         });
@@ -225,8 +242,13 @@ impl Keeper {
 
     /// Starts the node again whenever it is down.
     async fn watch(self, world: SimWorld) {
+        let mut gave_up = self.gave_up.subscribe();
         loop {
-            self.node.down().await;
+            tokio::select! {
+                biased;
+                () = self.node.down() => {}
+                _ = gave_up.changed() => self.node.kill(),
+            }
             self.live("down");
             world.sleep(Duration::from_millis(self.down_ms.load(Ordering::Relaxed).max(1))).await;
             self.node.start();
@@ -235,16 +257,26 @@ impl Keeper {
     }
 }
 
-/// The configuration of a node.
-fn settings(world: &WorldPlan, number: u32) -> Vec<String> {
-    let mut out = vec![
+/// The configuration of one server, wherever it runs.
+pub(crate) fn settings_outside() -> Vec<String> {
+    vec![
         ADMIN.to_owned(),
         HANDLERS.to_owned(),
-        format!("couchdb/uuid={number:02}"),
+        format!("jwt_keys/hmac:_default={}", tokens::configured(TOKEN_KEY)),
+        "jwt_auth/required_claims=exp, nbf".to_owned(),
+        format!("chttpd_auth/timeout={}", tokens::SESSION_S),
         "chttpd_auth/secret=sesame".to_owned(),
+    ]
+}
+
+/// The configuration of a node.
+fn settings(world: &WorldPlan, number: u32) -> Vec<String> {
+    let mut out = settings_outside();
+    out.extend([
+        format!("couchdb/uuid={number:02}"),
         "chttpd/bind_address=any".to_owned(),
         format!("chttpd/port={PORT}"),
-    ];
+    ]);
     if world.n > 0 {
         let seed = |n: u32| format!("settee@{0}={0}:{1}", node_ip(n), PORT + 1);
         let seeds: Vec<String> = (0..world.nodes).map(seed).collect();
@@ -280,16 +312,28 @@ async fn scenario(
         let mut shared = lock(&shared);
         shared.world = Some(world.clone());
         shared.several = plan.world.n > 0;
+        shared.nodes = if plan.world.n > 0 { plan.world.nodes } else { 0 };
         shared.model.several = plan.world.n > 0;
     }
     let keepers: Vec<Keeper> =
         (0..plan.world.nodes).map(|number| Keeper::new(&world, &plan, number, planted, &shared)).collect();
     keepers[0].node.disk().set_fuse(plan.world.first_start_cut);
+    if let Some(Reseed { at_ms, salt }) = plan.reseed {
+        let world = world.clone();
+        madsim::task::spawn(async move {
+            world.sleep(Duration::from_millis(at_ms)).await;
+            world.reseed(salt);
+            buggify::reseed(salt);
+        });
+    }
     keepers.iter().for_each(Keeper::launch);
     let watches: Vec<_> = keepers.iter().map(|k| madsim::task::spawn(k.clone().watch(world.clone()))).collect();
     let judge = world.node("judge", client_ip(0));
-    let clients = (1..=plan.clients.len()).map(|n| client_ip(n as u8)).collect();
-    let scene = Scene { world, keepers, clients, judge, shared };
+    let machine = world.node("peer", PROXY);
+    // Invariant: nobody else listens there.
+    let proxy = Proxy::start(&machine.env(), SocketAddr::new(PROXY, PORT), address_of(0)).await.expect("an address");
+    let clients = (1..=plan.clients.len()).map(|n| client_ip(n as u8)).chain([PROXY]).collect();
+    let scene = Scene { world, keepers, clients, judge, proxy, shared };
     act(&scene, &plan).await;
     // Else they would start nodes again while the world is taken down.
     watches.iter().for_each(|watch| watch.abort());
@@ -321,6 +365,7 @@ async fn act(scene: &Scene, plan: &Plan) {
         workers.extend(client.await);
     }
     world.heal_all();
+    scene.proxy.set(Mode::Through);
     for keeper in &scene.keepers {
         keeper.node.disk().set_fuse(None);
         keeper.node.disk().set_faults(keeper.usual.clone());
@@ -426,6 +471,9 @@ async fn judge_at_the_end(scene: &Scene, plan: &Plan, workers: &mut [Worker]) ->
     }
     if plan.world.nodes == 2 && plan.world.n == 0 {
         reader.judge_copy(&mut client(judge, 1)).await?;
+        for worker in workers.iter_mut() {
+            worker.judge_jobs().await?;
+        }
     }
     Ok(())
 }

@@ -3,14 +3,15 @@
 
 use serde_json::json;
 
+use crate::bisect::Decided;
 use crate::run::Report;
 
 /// The page's code and looks; the data is put in at the mark.
 const PAGE: &str = include_str!("timeline.html");
 const MARK: &str = "/*DATA*/null";
 
-/// The page of a run.
-pub fn page(report: &Report) -> String {
+/// The page of a run. `decided`: between which milliseconds its failure was decided, if that was found out.
+pub fn page(report: &Report, decided: Option<Decided>) -> String {
     let failure = report.failure.as_ref().map(ToString::to_string);
     let mut lanes: Vec<&str> = Vec::new();
     for event in &report.history.events {
@@ -23,6 +24,7 @@ pub fn page(report: &Report) -> String {
         "seed": report.plan.seed,
         "commit": crate::totals::commit(),
         "failure": failure,
+        "decided": decided.map(|d| (d.after_ms, d.until_ms)),
         "hash": format!("{:016x}", report.trace_hash),
         "world": report.plan.world,
         "lanes": lanes,
@@ -41,8 +43,13 @@ mod tests {
 
     #[test]
     fn a_page_holds_the_run_and_asks_for_nothing_else() {
-        let page = page(&run_plan(Plan::from_seed(2), None));
-        assert!(page.contains("\"seed\":2") && page.contains("\"kind\":\"op\"") && !page.contains(MARK));
+        let page = page(&run_plan(Plan::from_seed(2), None), Some(Decided { after_ms: 7, until_ms: 9 }));
+        assert!(
+            page.contains("\"seed\":2")
+                && page.contains("\"kind\":\"op\"")
+                && page.contains("\"decided\":[7,9]")
+                && !page.contains(MARK)
+        );
         for elsewhere in ["http://", "https://", "src=\"", "href=\""] {
             let outside = page.split("const data =").next().unwrap_or_default();
             assert!(!outside.contains(elsewhere), "{elsewhere}");

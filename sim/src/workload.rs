@@ -7,21 +7,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use md5::{Digest, Md5};
 use serde_json::{Value, json};
+use settee::world::{Env, Instant};
 
-use crate::client::{Answer, Client, NoAnswer, Who};
+use crate::client::{Answer, Ask, Client, NoAnswer};
 use crate::history::{Event, History};
 use crate::model::{self, Blob, Edit, Leaf, Model, Outcome, Violation};
-use crate::plan::{Op, TimedOp};
+use crate::plan::{Op, Sift, TimedOp};
 use crate::private::Own;
 use crate::world::SimWorld;
 
 mod admin;
 mod feed;
+mod hostile;
+mod keep;
 mod own;
 mod pair;
+mod session;
 
+pub(crate) use hostile::WAYS as HOSTILE_WAYS;
 pub use own::set_up as set_up_own;
 pub(crate) use pair::order;
+pub(crate) use session::TOKEN_KEY;
 
 /// The database that all clients use.
 pub const DB: &str = "sim";
@@ -39,14 +45,20 @@ pub struct Shared {
     pub history: History,
     /// Tells the time.
     pub world: Option<SimWorld>,
+    /// Tells the time where there is no such world: its begin, and a clock.
+    pub outside: Option<(Instant, Env)>,
     /// Several copies answer: a read may be older than what was acknowledged, until the faults are over.
     pub several: bool,
+    /// How many nodes one cluster has; 0 without one.
+    pub nodes: u32,
 }
 
 impl Shared {
     /// Simulated milliseconds since the world began.
     pub fn now_ms(&self) -> u64 {
-        self.world.as_ref().map_or(0, |world| world.now().as_millis() as u64)
+        let since = |(began, env): &(Instant, Env)| env.now().since(*began);
+        let passed = self.world.as_ref().map(SimWorld::now).or_else(|| self.outside.as_ref().map(since));
+        passed.map_or(0, |time| time.as_millis() as u64)
     }
 }
 
@@ -85,6 +97,9 @@ pub struct Worker {
     name: String,
     own: BTreeMap<u32, Own>,
     admin: admin::Known,
+    /// The session's cookie.
+    cookie: Option<String>,
+    jobs: BTreeMap<Sift, keep::Job>,
     /// What the last answer of the operation under way was.
     outcome: String,
 }
@@ -111,6 +126,8 @@ impl Worker {
             name: name.to_owned(),
             own: BTreeMap::new(),
             admin: admin::Known::default(),
+            cookie: None,
+            jobs: BTreeMap::new(),
             outcome: String::new(),
         }
     }
@@ -156,19 +173,13 @@ impl Worker {
 
     /// Sends a request with a JSON body (null: none) as the owner, and counts what came of it.
     async fn call(&mut self, method: &str, path: &str, body: &Value) -> Result<Answer, NoAnswer> {
-        let bytes = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-        self.call_as(Who::Owner, method, path, "application/json", bytes).await
+        self.ask(Ask::json(method, path, body)).await
     }
 
-    async fn call_as(
-        &mut self,
-        who: Who<'_>,
-        method: &str,
-        path: &str,
-        kind: &str,
-        body: Bytes,
-    ) -> Result<Answer, NoAnswer> {
-        let answer = self.client.send_as(who, method, path, kind, body).await;
+    /// Sends a request and counts what came of it.
+    async fn ask(&mut self, ask: Ask<'_>) -> Result<Answer, NoAnswer> {
+        let (method, path) = (ask.method, ask.path);
+        let answer = self.client.ask(ask).await;
         self.count(method, path, answer.as_ref().map_or(0, |a| a.status));
         answer
     }
@@ -213,6 +224,8 @@ impl Worker {
             Op::Follow { mode, limit } => self.follow(*mode, *limit).await,
             Op::Tail { doc, v } => self.tail(*doc, *v).await,
             Op::Replicate => self.replicate().await,
+            Op::Keep { sift } => self.keep(*sift).await,
+            Op::EndKeep { sift } => self.end_keep(*sift).await,
             op => self.step_alone(op).await,
         }
     }
@@ -238,6 +251,8 @@ impl Worker {
             Op::Enter => self.enter().await,
             Op::Login => self.login().await,
             Op::Whoami { forged } => self.whoami(*forged).await,
+            Op::Token { from_s, until_s, forged } => self.token(*from_s, *until_s, *forged).await,
+            Op::Hostile { way } => self.hostile(*way).await,
             other => unreachable!("{other:?} is a shared operation"),
         }
     }
@@ -315,7 +330,8 @@ impl Worker {
         let at = self.locked(|s| s.model.invoke(edit));
         let rev = parent.as_ref().map(|p| format!("?rev={}", p[0])).unwrap_or_default();
         let path = format!("/{DB}/{}/{name}{rev}", id(doc));
-        let answer = self.call_as(Who::Owner, "PUT", &path, "application/octet-stream", Bytes::from(content)).await;
+        let sent = Ask { kind: "application/octet-stream", body: Bytes::from(content), ..Ask::get(&path) };
+        let answer = self.ask(Ask { method: "PUT", ..sent }).await;
         self.after_edit(doc, at, parent, blobs, answer).await
     }
 
@@ -419,10 +435,12 @@ impl Worker {
 
     async fn read(&mut self, doc: u32) -> Result<(), Violation> {
         let path = format!("/{DB}/{}?conflicts=true&revs=true", id(doc));
+        let from = self.locked(|s| s.model.tick());
         let answer = self.call("GET", &path, &Value::Null).await;
         let Ok(answer) = answer else { return Ok(()) };
         let body = answer.json();
         if answer.status == 404 {
+            self.locked(|s| s.model.read(&id(doc), from, None));
             self.known.entry(doc).or_default().newest = None;
             return Ok(());
         }
@@ -430,6 +448,7 @@ impl Worker {
             return Ok(());
         }
         let rev = body["_rev"].as_str().unwrap_or_default().to_owned();
+        self.locked(|s| s.model.read(&id(doc), from, Some(rev.clone())));
         self.locked(|s| s.model.saw(&id(doc), &rev, body["v"].as_u64()))?;
         let losers = body["_conflicts"].as_array().cloned().unwrap_or_default();
         if let Some(better) = losers.iter().filter_map(Value::as_str).find(|l| model::order(l) > model::order(&rev)) {
@@ -469,6 +488,9 @@ impl Worker {
     /// After all faults: reads everything, and holds it against the model.
     pub async fn judge_at_the_end(&mut self, others: &mut [Worker]) -> Result<(), Violation> {
         let documents = self.locked(|s| s.model.documents());
+        if !self.locked(|s| s.several) {
+            self.locked(|s| s.model.check_order())?;
+        }
         let mut winners: BTreeMap<String, (String, bool)> = BTreeMap::new();
         for doc in &documents {
             if let Some(winner) = self.judge_document(doc).await? {
@@ -557,4 +579,9 @@ fn leaves(body: &Value) -> Vec<Leaf> {
     let docs = body.as_array().cloned().unwrap_or_default();
     let docs = docs.iter().filter_map(|item| item.get("ok"));
     docs.map(|d| Leaf { path: path_of(d), deleted: d["_deleted"] == json!(true), v: d["v"].as_u64() }).collect()
+}
+
+/// The leaves of a tree that was read: revision, deleted, value.
+fn leaf_set(body: &Value) -> BTreeSet<(String, bool, Option<u64>)> {
+    leaves(body).into_iter().map(|leaf| (leaf.path[0].clone(), leaf.deleted, leaf.v)).collect()
 }

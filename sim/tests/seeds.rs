@@ -70,8 +70,18 @@ fn equal_seeds_have_equal_traces() {
 }
 
 /// Those of the board that a few seeds catch; `settee-sim planted` runs all.
-const QUICK_BUGS: [&str; 7] =
-    ["SkipFsync", "LoseSibling", "FeedSkipsRange", "ViewRowStays", "CheckpointFirst", "HalfBatch", "AcceptTornTail"];
+const QUICK_BUGS: [&str; 10] = [
+    "SkipFsync",
+    "LoseSibling",
+    "FeedSkipsRange",
+    "ViewRowStays",
+    "CheckpointFirst",
+    "HalfBatch",
+    "AcceptTornTail",
+    "TokenNeverEnds",
+    "FeedRewinds",
+    "SelectorForgotten",
+];
 
 #[test]
 fn planted_bugs_are_caught() {

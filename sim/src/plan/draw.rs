@@ -3,12 +3,19 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::{Fault, FeedMode, Op, Plan, TimedFault, TimedOp, WORK_MS, WorldPlan};
+use super::{Fault, FeedMode, Op, Plan, Sift, TimedFault, TimedOp, WORK_MS, WorldPlan};
+use crate::workload::HOSTILE_WAYS;
 
 /// Kinds of operations that [`draw_op`] knows.
-const KINDS: usize = 35;
-/// Kinds of faults that [`draw_fault`] knows; the last three want a second node.
-const FAULT_KINDS: u32 = 21;
+const KINDS: usize = 39;
+/// Kinds of operations that want a second node.
+const PAIR_KINDS: [usize; 3] = [34, 37, 38];
+/// Kinds of operations of a client's own database that several nodes promise together: access and sessions.
+const ACCESS_KINDS: [usize; 5] = [29, 30, 31, 32, 35];
+/// Kinds of faults that [`draw_fault`] knows.
+const FAULT_KINDS: u32 = 26;
+/// Kinds of faults that want a second node.
+const PAIR_FAULTS: [u32; 6] = [18, 19, 20, 23, 24, 25];
 
 impl Plan {
     /// Expands a seed. Equal seeds give equal plans.
@@ -35,7 +42,7 @@ impl Plan {
         let mut draw = Draw { rng, world: &world, next_v: 1 };
         let clients = (0..clients).map(|_| draw.client(&weights)).collect();
         let faults = draw.faults();
-        Plan { seed, world, clients, faults }
+        Plan { seed, world, clients, faults, reseed: None }
     }
 }
 
@@ -82,7 +89,9 @@ impl Weights {
         // Some writes in every run, else nothing is tested.
         weights[0] = weights[0].max(5);
         weights[15] = weights[15].max(5);
-        weights[KINDS - 1] = if world.nodes < 2 { 0 } else { weights[KINDS - 1].max(4) };
+        for kind in PAIR_KINDS {
+            weights[kind] = if world.nodes < 2 { 0 } else { weights[kind].max(4) };
+        }
         Weights(weights)
     }
 
@@ -94,6 +103,9 @@ impl Weights {
         }
         weights[0] = weights[0].max(5);
         weights[33] = rng.random_range(0..=10);
+        for kind in ACCESS_KINDS {
+            weights[kind] = if rng.random_range(0..3) == 0 { rng.random_range(1..=10) } else { 0 };
+        }
         // Local documents are each copy's own until it is caught up.
         weights[9] = 0;
         Weights(weights)
@@ -158,6 +170,8 @@ impl Draw<'_> {
             13 => Op::Follow { mode: FeedMode::Continuous, limit: self.limit() },
             14 => Op::Follow { mode: FeedMode::EventSource, limit: self.limit() },
             34 => Op::Replicate,
+            37 => Op::Keep { sift: self.sift() },
+            38 => Op::EndKeep { sift: self.sift() },
             _ => self.own_op(kind, v),
         }
     }
@@ -184,8 +198,21 @@ impl Draw<'_> {
             30 => Op::Enter,
             31 => Op::Login,
             32 => Op::Whoami { forged: self.chance(2) },
+            35 => self.token(),
+            36 => Op::Hostile { way: self.rng.random_range(0..HOSTILE_WAYS) },
             _ => Op::Follow { mode: FeedMode::Normal, limit: self.limit() },
         }
+    }
+
+    fn sift(&mut self) -> Sift {
+        pick(&mut self.rng, &[Sift::All, Sift::Selector, Sift::Ids])
+    }
+
+    /// One in three counts now; the others are too early, too late, or end while they are on their way.
+    fn token(&mut self) -> Op {
+        let (from_s, until_s) =
+            pick(&mut self.rng, &[(-60, 600), (-60, 0), (-600, -1), (0, 1), (1, 600), (3_600, 7_200)]);
+        Op::Token { from_s, until_s, forged: self.chance(6) }
     }
 
     fn limit(&mut self) -> Option<u32> {
@@ -215,7 +242,7 @@ impl Draw<'_> {
         // Damage drowns what other faults would show: it has runs of its own, without lying disks beside it.
         let damage = self.chance(6);
         let kinds: Vec<u32> = kinds.into_iter().filter(|k| damage || !(10..12).contains(k)).collect();
-        let kinds: Vec<u32> = kinds.into_iter().filter(|k| *k < 18 || self.world.nodes == 2).collect();
+        let kinds: Vec<u32> = kinds.into_iter().filter(|k| !PAIR_FAULTS.contains(k) || self.world.nodes == 2).collect();
         if kinds.is_empty() {
             return Vec::new();
         }
@@ -229,7 +256,7 @@ impl Draw<'_> {
         if self.chance(5) {
             return Vec::new();
         }
-        let usual: Vec<u32> = [0, 1, 2, 3, 4, 5, 7, 8, 9].into_iter().filter(|_| self.chance(2)).collect();
+        let usual: Vec<u32> = [0, 1, 2, 3, 4, 5, 7, 8, 9, 21, 22].into_iter().filter(|_| self.chance(2)).collect();
         let count = self.rng.random_range(1..=10);
         let mut out: Vec<TimedFault> = (0..count)
             .map(|_| {
@@ -285,6 +312,11 @@ impl Draw<'_> {
             16 | 17 => Fault::TornJournal { syncs: self.rng.random_range(1..=10), down_ms },
             18 => Fault::DiskLost { down_ms },
             19 => Fault::BackInTime { back_ms: self.rng.random_range(500..=8_000) },
+            21 => Fault::ClockDrift { ppm: pick(&mut self.rng, &[-900_000, -50_000, 50_000, 5_000_000]), for_ms },
+            22 => Fault::ClockStands { for_ms },
+            23 => Fault::PeerAnswers { status: pick(&mut self.rng, &[401, 403, 404, 413, 429, 500, 503]), for_ms },
+            24 => Fault::PeerCutsShort { for_ms },
+            25 => Fault::PeerHangs { for_ms },
             _ => Fault::CutReplication { after_ms: pick(&mut self.rng, &[10, 20, 40, 80, 200, 600]), down_ms },
         }
     }
@@ -294,7 +326,7 @@ impl Draw<'_> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::{FAULTS, OPS};
+    use super::super::{FAULTS, HOSTILE, OPS};
     use super::*;
 
     #[test]
@@ -313,7 +345,8 @@ mod tests {
         let plans: Vec<Plan> = (0..1_500).map(Plan::from_seed).chain((0..100).map(Plan::cluster_from_seed)).collect();
         assert!(plans.iter().any(|p| p.faults.is_empty()));
         let faults: BTreeSet<&str> = plans.iter().flat_map(|p| &p.faults).map(|t| t.fault.name()).collect();
-        assert_eq!(faults, BTreeSet::from(FAULTS));
+        let injected: BTreeSet<&str> = FAULTS.into_iter().filter(|name| *name != HOSTILE).collect();
+        assert_eq!(faults, injected);
         let ops: BTreeSet<&str> = plans.iter().flat_map(|p| p.clients.iter().flatten()).map(|t| t.op.name()).collect();
         // Saved plans only.
         let drawn: BTreeSet<&str> = OPS.into_iter().filter(|name| *name != "changes").collect();

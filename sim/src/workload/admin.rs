@@ -1,14 +1,14 @@
-//! What administrators do, each client with a database, a validation function and a session of its own: making and
-//! deleting databases, access by the security object, rules for documents, logins.
+//! What administrators do, each client with a database and a validation function of its own: making and
+//! deleting databases, access by the security object, rules for documents.
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{Worker, broken};
-use crate::client::Who;
+use crate::client::{Ask, Client, Who};
 use crate::model::Violation;
+use crate::run::{PASSWORD, USER, address_of};
 
 /// The user who is no administrator.
 const READER: &str = "reader";
@@ -25,20 +25,11 @@ pub(super) struct Known {
     /// Whether marked documents are forbidden; outside `None`: unknown.
     strict: Option<bool>,
     strict_rev: Option<String>,
-    cookie: Option<String>,
 }
 
 impl Default for Known {
     fn default() -> Self {
-        Known {
-            generation: 0,
-            database: None,
-            open: None,
-            has_second: false,
-            strict: Some(false),
-            strict_rev: None,
-            cookie: None,
-        }
+        Known { generation: 0, database: None, open: None, has_second: false, strict: Some(false), strict_rev: None }
     }
 }
 
@@ -149,12 +140,20 @@ impl Worker {
     pub(super) async fn enter(&mut self) -> Result<(), Violation> {
         let Some(open) = self.admin.open else { return Ok(()) };
         let path = format!("/{}/_all_docs", self.second());
-        let answer = self.call_as(Who::Proxied(READER), "GET", &path, "application/json", Bytes::new()).await;
-        match (answer.map_or(0, |a| a.status), open) {
-            (200, false) => broken("I30", format!("{path}: {READER} came in, though it is closed")),
-            (401 | 403, true) => broken("I30", format!("{path}: {READER} was sent away, though it is open")),
-            _ => Ok(()),
+        let answer = self.ask(Ask::get(&path).of(Who::Proxied(READER))).await;
+        entered(&path, answer.map_or(0, |a| a.status), open)
+    }
+
+    /// At the end: every node of the cluster has the security object that was set last.
+    async fn enter_everywhere(&mut self) -> Result<(), Violation> {
+        let Some(open) = self.admin.open else { return Ok(()) };
+        let path = format!("/{}/_all_docs", self.second());
+        for node in 0..self.locked(|s| s.nodes) {
+            let mut client = Client::new(self.client.env().clone(), address_of(node), USER, PASSWORD);
+            let answer = client.ask(Ask::get(&path).of(Who::Proxied(READER))).await;
+            entered(&format!("node {node}: {path}"), answer.map_or(0, |a| a.status), open)?;
         }
+        Ok(())
     }
 
     /// Turns this client's validation function on or off.
@@ -186,39 +185,19 @@ impl Worker {
         }
     }
 
-    pub(super) async fn login(&mut self) -> Result<(), Violation> {
-        let body = json!({ "name": crate::run::USER, "password": crate::run::PASSWORD });
-        let answer = self.call("POST", "/_session", &body).await;
-        let Ok(answer) = answer else { return Ok(()) };
-        if answer.status == 401 {
-            return broken("I30", format!("the right password was refused: {}", answer.json()));
-        }
-        let cookie = answer.cookie.as_deref().and_then(|c| c.split(';').next()).map(str::to_owned);
-        if answer.status == 200 && cookie.is_some() {
-            self.admin.cookie = cookie;
-        }
-        Ok(())
-    }
-
-    /// Asks who one is. A session may be over, never somebody else's.
-    pub(super) async fn whoami(&mut self, forged: bool) -> Result<(), Violation> {
-        let Some(mut cookie) = self.admin.cookie.clone() else { return self.login().await };
-        if forged {
-            // A sign in the middle of the signature.
-            let at = cookie.len() - 10;
-            let other = if cookie.as_bytes()[at] == b'A' { "B" } else { "A" };
-            cookie.replace_range(at..=at, other);
-        }
-        let answer = self.call_as(Who::Cookie(&cookie), "GET", "/_session", "application/json", Bytes::new()).await;
-        let Some(body) = answer.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(()) };
-        let name = &body["userCtx"]["name"];
-        let fine = if forged { name.is_null() } else { name.is_null() || name == crate::run::USER };
-        if fine { Ok(()) } else { broken("I30", format!("cookie {cookie} (forged: {forged}) is taken for {name}")) }
-    }
-
     /// At the end: the databases of this client, and who may enter.
     pub(super) async fn judge_admin(&mut self) -> Result<(), Violation> {
         self.db_check(true).await?;
-        self.enter().await
+        self.enter().await?;
+        self.enter_everywhere().await
+    }
+}
+
+/// What the answer to [`READER`] says.
+fn entered(path: &str, status: u16, open: bool) -> Result<(), Violation> {
+    match (status, open) {
+        (200, false) => broken("I30", format!("{path}: {READER} came in, though it is closed")),
+        (401 | 403, true) => broken("I30", format!("{path}: {READER} was sent away, though it is open")),
+        _ => Ok(()),
     }
 }

@@ -22,20 +22,35 @@ pub(super) struct Position {
     since: String,
     /// The last that was told of each document: revision, deleted.
     told: BTreeMap<String, (String, bool)>,
+    /// The edits of each document, and how many of them were open, before the request that told of it.
+    edits: BTreeMap<String, (usize, usize)>,
+    /// The same before the request under way.
+    now: BTreeMap<String, (usize, usize)>,
     /// Whether this client wrote something since it last read the feed to its end.
     pub(super) owed: bool,
 }
 
 impl Default for Position {
     fn default() -> Self {
-        Position { since: "0".into(), told: BTreeMap::new(), owed: false }
+        Position { since: "0".into(), told: BTreeMap::new(), edits: BTreeMap::new(), now: BTreeMap::new(), owed: false }
     }
 }
 
 impl Position {
+    /// Takes in a row of the request under way.
     fn take(&mut self, row: &Value) {
         let (Some(doc), Some(rev)) = (row["id"].as_str(), row["changes"][0]["rev"].as_str()) else { return };
         self.told.insert(doc.to_owned(), (rev.to_owned(), row["deleted"] == json!(true)));
+        self.edits.insert(doc.to_owned(), self.now.get(doc).copied().unwrap_or_default());
+    }
+
+    /// Whether a row was told by an earlier answer, and nothing was sent to its document since before that. `after`:
+    /// the edits when this answer has come.
+    fn repeats(&self, row: &Value, after: &BTreeMap<String, (usize, usize)>) -> bool {
+        let (Some(doc), Some(rev)) = (row["id"].as_str(), row["changes"][0]["rev"].as_str()) else { return false };
+        let (sent, open) = after.get(doc).copied().unwrap_or_default();
+        let told = self.told.get(doc).is_some_and(|(told, _)| told == rev);
+        told && open == 0 && self.edits.get(doc) == Some(&(sent, open))
     }
 }
 
@@ -43,6 +58,7 @@ impl Worker {
     /// Reads the feed to its end; whether an answer came.
     pub(super) async fn changes(&mut self) -> Result<bool, Violation> {
         let path = format!("/{DB}/_changes?since={}", self.feed.since);
+        self.feed_begins();
         let answer = self.call("GET", &path, &Value::Null).await;
         let Some(body) = answer.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(false) };
         self.took(&body, None)?;
@@ -59,7 +75,7 @@ impl Worker {
         if rows.is_empty() && std::mem::take(&mut self.feed.owed) && !several {
             return broken("I13", format!("nothing after {}, though this client wrote since", self.feed.since));
         }
-        rows.iter().for_each(|row| self.feed.take(row));
+        self.took_rows(&rows)?;
         // A limit may have left it for later; then nothing is sure any more.
         self.feed.owed = false;
         match (body["last_seq"].as_str(), body["pending"].as_u64()) {
@@ -75,6 +91,22 @@ impl Worker {
         }
     }
 
+    /// A request for the feed is about to be sent.
+    fn feed_begins(&mut self) {
+        self.feed.now = self.locked(|s| s.model.edit_counts());
+    }
+
+    fn took_rows(&mut self, rows: &[Value]) -> Result<(), Violation> {
+        let (after, several) = self.locked(|s| (s.model.edit_counts(), s.several));
+        let repeated = rows.iter().find(|row| self.feed.repeats(row, &after));
+        // Copies are in step now and then only.
+        if let Some(row) = repeated.filter(|_| !several) {
+            return broken("I14", format!("{} was told before, and nothing was sent to it since", row["id"]));
+        }
+        rows.iter().for_each(|row| self.feed.take(row));
+        Ok(())
+    }
+
     /// Reads the feed on in some mode.
     pub(super) async fn follow(&mut self, mode: FeedMode, limit: Option<u32>) -> Result<(), Violation> {
         let kind = match mode {
@@ -85,6 +117,7 @@ impl Worker {
         };
         let limits = limit.map(|n| format!("&limit={n}")).unwrap_or_default();
         let path = format!("/{DB}/_changes?feed={kind}&timeout={WAIT_MS}&since={}{limits}", self.feed.since);
+        self.feed_begins();
         match mode {
             FeedMode::Normal | FeedMode::Longpoll => {
                 let answer = self.call("GET", &path, &Value::Null).await;
@@ -97,14 +130,15 @@ impl Worker {
                 let part = self.client.listen(&path, LISTEN).await;
                 self.count("GET", &path, part.as_ref().map_or(0, |p| p.status));
                 let Some(part) = part.ok().filter(|p| p.status == 200) else { return Ok(()) };
-                self.took_lines(&part.body, mode == FeedMode::EventSource);
-                Ok(())
+                let rows = self.took_lines(&part.body, mode == FeedMode::EventSource);
+                self.took_rows(&rows)
             }
         }
     }
 
-    /// Takes in what came of an endless answer: whole lines only.
-    fn took_lines(&mut self, body: &[u8], events: bool) {
+    /// The rows of an endless answer, of whole lines only.
+    fn took_lines(&mut self, body: &[u8], events: bool) -> Vec<Value> {
+        let mut rows = Vec::new();
         let text = String::from_utf8_lossy(body);
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         self.feed.owed = false;
@@ -113,23 +147,24 @@ impl Worker {
             match (events, line.strip_prefix("data: "), line.strip_prefix("id: ")) {
                 (false, _, _) => {
                     let row: Value = serde_json::from_str(line).unwrap_or(Value::Null);
-                    self.feed.take(&row);
                     let seq = row["seq"].as_str().or_else(|| row["last_seq"].as_str());
                     if let Some(seq) = seq {
                         seq.clone_into(&mut self.feed.since);
                     }
+                    rows.push(row);
                 }
                 (true, Some(data), _) => pending = serde_json::from_str(data).ok(),
                 (true, _, Some(seq)) => {
                     // A row counts when the line with its sequence came, too.
                     if let Some(row) = pending.take() {
-                        self.feed.take(&row);
+                        rows.push(row);
                         seq.trim_matches('"').clone_into(&mut self.feed.since);
                     }
                 }
                 (true, None, None) => {}
             }
         }
+        rows
     }
 
     /// Waits at the end of the feed while it writes: an acknowledged write must wake the waiter.

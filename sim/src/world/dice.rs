@@ -1,10 +1,21 @@
 //! Seeded random streams, one per user, so that a draw more in one place does not move those of another.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use sha2::{Digest, Sha256};
+
+thread_local! {
+    /// Makes all draws of this thread's world others; 0 until [`reseed`].
+    static SALT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// From now on the streams of this thread's world give other numbers than their seed's.
+pub(super) fn reseed(salt: u64) {
+    SALT.set(salt.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+}
 
 /// A random stream named by a seed and a label. Same seed and label, same draws.
 #[derive(Debug)]
@@ -23,7 +34,7 @@ impl Dice {
 
     /// A number of 64 bits.
     pub fn number(&mut self) -> u64 {
-        self.0.next_u64()
+        self.0.next_u64() ^ SALT.get()
     }
 
     /// A number below `bound`; 0 when `bound` is 0.

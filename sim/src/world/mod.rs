@@ -275,6 +275,15 @@ impl SimWorld {
         self.partition(&[ip], &others);
     }
 
+    /// From now on everything that is drawn is drawn otherwise: the order of tasks, the network, the disks.
+    pub fn reseed(&self, salt: u64) {
+        dice::reseed(salt);
+        // The executor's own stream has no other handle than its use.
+        for _ in 0..salt {
+            madsim::rand::random::<u64>();
+        }
+    }
+
     /// Takes all cuts, rules of links and clogs back.
     pub fn heal_all(&self) {
         self.0.net.heal_all();

@@ -1,0 +1,319 @@
+//! What clients may do in a run. Values are unique in a plan, so that an answer tells which write it shows.
+
+use serde::{Deserialize, Serialize};
+
+/// How a feed is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum FeedMode {
+    /// One answer.
+    Normal,
+    /// One answer, later if there is nothing yet.
+    Longpoll,
+    /// A line for each change, for a while.
+    Continuous,
+    /// The same as events of the browser's kind.
+    EventSource,
+}
+
+/// A client operation and how long the client waits before it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TimedOp {
+    /// Pause before the operation, in milliseconds.
+    pub after_ms: u64,
+    /// The operation.
+    pub op: Op,
+}
+
+/// What a client may do. `doc` is an index below [`WorldPlan::documents`], `v` a value unique in the plan.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Op {
+    /// `PUT` on the newest revision that this client has seen of the document (or none).
+    Put {
+        /// Document.
+        doc: u32,
+        /// Value of the body's `v`.
+        v: u64,
+    },
+    /// `PUT` on the first revision that this client ever saw: mostly a conflict.
+    PutStale {
+        /// Document.
+        doc: u32,
+        /// Value of the body's `v`.
+        v: u64,
+    },
+    /// `DELETE` of the newest revision seen.
+    Delete {
+        /// Document.
+        doc: u32,
+    },
+    /// A replicated edit (`new_edits=false`) on the newest or first revision seen: makes siblings.
+    Merge {
+        /// Document.
+        doc: u32,
+        /// Value of the body's `v`.
+        v: u64,
+        /// Build on the first revision seen and not on the newest one.
+        fork: bool,
+        /// Send it a second time at once (must change nothing).
+        twice: bool,
+    },
+    /// `_bulk_docs` with one interactive edit per document.
+    Bulk {
+        /// Documents and values.
+        edits: Vec<(u32, u64)>,
+    },
+    /// `PUT` of an attachment of `bytes` bytes derived from `v`.
+    Attach {
+        /// Document.
+        doc: u32,
+        /// Seeds the content.
+        v: u64,
+        /// Size in bytes.
+        bytes: u32,
+    },
+    /// `GET` with `conflicts=true`.
+    Read {
+        /// Document.
+        doc: u32,
+    },
+    /// `GET` with `open_revs=all&revs=true`: the whole tree.
+    ReadTree {
+        /// Document.
+        doc: u32,
+    },
+    /// `GET _all_docs`.
+    List,
+    /// `GET _changes` since the last answer.
+    Changes,
+    /// `PUT` of the client's own local document.
+    Local {
+        /// Value of the body's `v`.
+        v: u64,
+    },
+    /// `POST _compact`: must change no answer.
+    Compact,
+    /// Reads the feed on in some mode.
+    Follow {
+        /// How.
+        mode: FeedMode,
+        /// At most so many rows.
+        limit: Option<u32>,
+    },
+    /// Waits at the end of the feed on a second connection while it writes: must be told.
+    Tail {
+        /// Document.
+        doc: u32,
+        /// Value of the body's `v`.
+        v: u64,
+    },
+    /// `PUT` of a document that only this client writes.
+    OwnPut {
+        /// Document.
+        doc: u32,
+        /// From it follow all members.
+        v: u64,
+    },
+    /// Its deletion.
+    OwnDelete {
+        /// Document.
+        doc: u32,
+    },
+    /// `POST _purge` of its revision.
+    OwnPurge {
+        /// Document.
+        doc: u32,
+    },
+    /// `_bulk_docs` over own documents.
+    OwnBulk {
+        /// Documents and values; value 0 deletes.
+        edits: Vec<(u32, u64)>,
+    },
+    /// `GET`: must be what was written last.
+    OwnRead {
+        /// Document.
+        doc: u32,
+    },
+    /// A view over own documents: must be the map of what was written last.
+    OwnView {
+        /// Which one.
+        view: u32,
+    },
+    /// `_find` over own documents: must be the matching ones.
+    OwnFind {
+        /// Which selector.
+        query: u32,
+        /// A value in it.
+        k: u64,
+        /// Read in pages of two.
+        paged: bool,
+    },
+    /// `_compact/{ddoc}` or `_view_cleanup`, and `_compact` of the database of own documents.
+    OwnCompact {
+        /// The views or the documents.
+        views: bool,
+    },
+    /// Turns a validation function of this client's on or off.
+    Strict {
+        /// On.
+        on: bool,
+    },
+    /// Writes what that function forbids.
+    Marked {
+        /// Makes the document's id.
+        v: u64,
+    },
+    /// Makes a database of this client's own.
+    DbCreate,
+    /// Deletes it.
+    DbDelete,
+    /// Writes a document into it.
+    DbWrite {
+        /// Makes the document's id.
+        v: u64,
+    },
+    /// Reads all of it.
+    DbCheck,
+    /// Opens or closes it for a user who is no administrator.
+    Secure {
+        /// Open to everybody.
+        open: bool,
+    },
+    /// Reads it as that user.
+    Enter,
+    /// Opens a session by password.
+    Login,
+    /// Asks who one is, by the session's cookie or by a forged one.
+    Whoami {
+        /// Forged.
+        forged: bool,
+    },
+    /// Copies the shared database to the second node, once.
+    Replicate,
+    /// Shows a token whose time is the node's clock's.
+    Token {
+        /// Seconds on that clock until it counts; negative: since then.
+        from_s: i64,
+        /// Seconds until it ends.
+        until_s: i64,
+        /// Signed with another key.
+        forged: bool,
+    },
+    /// F26: asks for a view whose function misbehaves.
+    Hostile {
+        /// How.
+        way: u32,
+    },
+    /// Asks, by a document on the second node, for a copy that is kept up to date.
+    Keep {
+        /// What is copied.
+        sift: Sift,
+    },
+    /// Takes that document back.
+    EndKeep {
+        /// Which one.
+        sift: Sift,
+    },
+}
+
+/// What a replication copies of the shared database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Sift {
+    /// All of it.
+    All,
+    /// What a selector chooses.
+    Selector,
+    /// Documents by their ids.
+    Ids,
+}
+
+impl Op {
+    /// Its name in reports.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Put { .. } => "put",
+            Op::PutStale { .. } => "put stale",
+            Op::Delete { .. } => "delete",
+            Op::Merge { .. } => "merge",
+            Op::Bulk { .. } => "bulk",
+            Op::Attach { .. } => "attach",
+            Op::Read { .. } => "read",
+            Op::ReadTree { .. } => "read tree",
+            Op::List => "list",
+            Op::Changes => "changes",
+            Op::Local { .. } => "local",
+            Op::Compact => "compact",
+            Op::Follow { mode: FeedMode::Normal, .. } => "feed",
+            Op::Follow { mode: FeedMode::Longpoll, .. } => "feed longpoll",
+            Op::Follow { mode: FeedMode::Continuous, .. } => "feed continuous",
+            Op::Follow { mode: FeedMode::EventSource, .. } => "feed eventsource",
+            Op::Tail { .. } => "tail",
+            Op::OwnPut { .. } => "own put",
+            Op::OwnDelete { .. } => "own delete",
+            Op::OwnPurge { .. } => "own purge",
+            Op::OwnBulk { .. } => "own bulk",
+            Op::OwnRead { .. } => "own read",
+            Op::OwnView { .. } => "own view",
+            Op::OwnFind { .. } => "own find",
+            Op::OwnCompact { .. } => "own compact",
+            Op::Strict { .. } => "strict",
+            Op::Marked { .. } => "marked",
+            Op::DbCreate => "db create",
+            Op::DbDelete => "db delete",
+            Op::DbWrite { .. } => "db write",
+            Op::DbCheck => "db check",
+            Op::Secure { .. } => "secure",
+            Op::Enter => "enter",
+            Op::Login => "login",
+            Op::Whoami { .. } => "whoami",
+            Op::Replicate => "replicate",
+            Op::Token { .. } => "token",
+            Op::Hostile { .. } => "hostile",
+            Op::Keep { .. } => "keep",
+            Op::EndKeep { .. } => "end keep",
+        }
+    }
+}
+
+/// Names of all operations, for reports on what was never met.
+pub const OPS: [&str; 40] = [
+    "put",
+    "put stale",
+    "delete",
+    "merge",
+    "bulk",
+    "attach",
+    "read",
+    "read tree",
+    "list",
+    "changes",
+    "local",
+    "compact",
+    "feed",
+    "feed longpoll",
+    "feed continuous",
+    "feed eventsource",
+    "tail",
+    "own put",
+    "own delete",
+    "own purge",
+    "own bulk",
+    "own read",
+    "own view",
+    "own find",
+    "own compact",
+    "strict",
+    "marked",
+    "db create",
+    "db delete",
+    "db write",
+    "db check",
+    "secure",
+    "enter",
+    "login",
+    "whoami",
+    "replicate",
+    "token",
+    "hostile",
+    "keep",
+    "end keep",
+];

@@ -1,0 +1,58 @@
+//! F26, hostile user code: a view's function that never ends, throws, eats memory, is no code or is never the same. The
+//! request is answered somehow, nothing is indexed by what failed, and nobody else is harmed.
+
+use serde_json::{Value, json};
+
+use super::{Worker, broken};
+use crate::model::Violation;
+use crate::plan::HOSTILE;
+
+/// Functions that misbehave.
+const FUNCTIONS: [&str; WAYS as usize] = [
+    "function (d) { while (true) {} }",
+    "function (d) { throw new Error('no'); }",
+    "function (d) { var all = []; while (true) { all.push(new Array(1000).join('x')); } }",
+    "function (d) { emit(",
+    "function (d) { emit(Math.random(), Date.now()); }",
+];
+/// How many there are.
+pub(crate) const WAYS: u32 = 5;
+/// Those before this one never give a row.
+const ROWS_FROM: u32 = 4;
+
+impl Worker {
+    /// Asks for a view of such a function over one document, in a database of its own.
+    pub(super) async fn hostile(&mut self, way: u32) -> Result<(), Violation> {
+        let quiet = self.locked(|s| {
+            let quiet = s.history.active().is_empty();
+            s.history.begins(HOSTILE);
+            quiet
+        });
+        let done = self.ask_hostile(way).await;
+        let quiet = self.locked(|s| {
+            s.history.ends(HOSTILE);
+            quiet && s.history.active().is_empty()
+        });
+        match done? {
+            0 if quiet => broken("I28", format!("a hostile view ({way}) was never answered")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The status of the view's answer; 0: none came.
+    async fn ask_hostile(&mut self, way: u32) -> Result<u16, Violation> {
+        let database = format!("/bad-{}-{way}", self.name);
+        let design = json!({ "views": { "bad": { "map": FUNCTIONS[(way % WAYS) as usize] } } });
+        for (path, body) in [("?q=1", Value::Null), ("/one", json!({})), ("/_design/bad", design)] {
+            // Each may be there already.
+            let _ = self.call("PUT", &format!("{database}{path}"), &body).await;
+        }
+        let answer = self.call("GET", &format!("{database}/_design/bad/_view/bad"), &Value::Null).await;
+        let Ok(answer) = answer else { return Ok(0) };
+        let rows = answer.json()["rows"].as_array().map_or(0, Vec::len);
+        if answer.status == 200 && way < ROWS_FROM && rows > 0 {
+            return broken("I17", format!("{database}: {rows} rows of a function that gives none"));
+        }
+        Ok(answer.status)
+    }
+}

@@ -1,0 +1,163 @@
+//! Copies of the shared database that the second server keeps up to date because a document of its `_replicator` asks
+//! for them, all of it or a part. In the end each holds what it is to hold and nothing else, and the scheduler says so.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Worker, broken, order};
+use crate::client::Client;
+use crate::model::Violation;
+use crate::plan::Sift;
+use crate::run::{PASSWORD, USER, address_of};
+
+/// How long a copy may take to catch up once all faults have ended: a peer that does not answer is given up after half
+/// a minute, and pauses between tries grow.
+const CATCH_UP: Duration = Duration::from_secs(180);
+/// Between two looks at it.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Documents below this one are chosen by the selector.
+const SELECTED_BELOW: &str = "doc-06";
+/// Documents that are chosen by their ids.
+const IDS: [&str; 3] = ["doc-00", "doc-02", "doc-04"];
+
+/// A job that this worker asked for: the name of its document and of its target.
+#[derive(Clone)]
+pub(super) struct Job {
+    name: String,
+}
+
+impl Sift {
+    /// Whether a document belongs to the copy.
+    fn takes(self, doc: &str) -> bool {
+        match self {
+            Sift::All => true,
+            Sift::Selector => doc < SELECTED_BELOW,
+            Sift::Ids => IDS.contains(&doc),
+        }
+    }
+}
+
+impl Worker {
+    /// A connection to the second server.
+    pub(super) fn second_server(&self) -> Client {
+        Client::new(self.client.env().clone(), address_of(1), USER, PASSWORD)
+    }
+
+    fn job(&self, sift: Sift) -> Job {
+        Job { name: format!("kept-{}-{}", self.name, format!("{sift:?}").to_lowercase()) }
+    }
+
+    /// Asks for a copy that is kept.
+    pub(super) async fn keep(&mut self, sift: Sift) -> Result<(), Violation> {
+        let job = self.job(sift);
+        let mut body = order();
+        body["target"] = json!(job.name);
+        body["continuous"] = json!(true);
+        match sift {
+            Sift::All => {}
+            Sift::Selector => body["selector"] = json!({ "_id": { "$lt": SELECTED_BELOW } }),
+            Sift::Ids => body["doc_ids"] = json!(IDS),
+        }
+        let path = format!("/_replicator/{}", job.name);
+        let mut second = self.second_server();
+        for (path, body) in [("/_replicator", Value::Null), (path.as_str(), body)] {
+            let answer = second.json("PUT", path, &body).await;
+            self.count("PUT", path, answer.map_or(0, |a| a.status));
+        }
+        self.jobs.insert(sift, job);
+        Ok(())
+    }
+
+    /// Takes the document back.
+    pub(super) async fn end_keep(&mut self, sift: Sift) -> Result<(), Violation> {
+        let path = format!("/_replicator/{}", self.job(sift).name);
+        let mut second = self.second_server();
+        let Ok(found) = second.get(&path).await else { return Ok(()) };
+        if let Some(rev) = found.json()["_rev"].as_str() {
+            let answer = second.json("DELETE", &format!("{path}?rev={rev}"), &Value::Null).await;
+            self.count("DELETE", &path, answer.map_or(0, |a| a.status));
+        }
+        Ok(())
+    }
+
+    /// At the end: each copy whose document is there holds what it is to hold, and is said to run; no other runs.
+    pub(crate) async fn judge_jobs(&mut self) -> Result<(), Violation> {
+        let mut second = self.second_server();
+        for (sift, job) in self.jobs.clone() {
+            let env = self.client.env().clone();
+            let started = env.now();
+            loop {
+                let Some(violation) = self.judge_job(sift, &job, &mut second).await? else { break };
+                if env.now().since(started) > CATCH_UP {
+                    return Err(violation);
+                }
+                env.sleep(LOOK_EVERY).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is wrong with a job now.
+    async fn judge_job(&mut self, sift: Sift, job: &Job, second: &mut Client) -> Result<Option<Violation>, Violation> {
+        let name = &job.name;
+        let wrong = |invariant, what| Ok(Some(Violation { invariant, what }));
+        let asked = second.get(&format!("/_replicator/{name}")).await.map_or(0, |a| a.status);
+        let told = second.get(&format!("/_scheduler/docs/_replicator/{name}")).await.map(|a| a.json());
+        let jobs = second.get("/_scheduler/jobs?limit=1000").await.map(|a| a.json());
+        let (Ok(told), Ok(jobs)) = (told, jobs) else {
+            return wrong("I28", format!("{name}: the scheduler does not answer after all faults"));
+        };
+        let jobs = jobs["jobs"].as_array().cloned().unwrap_or_default();
+        let running = jobs.iter().filter(|listed| listed["doc_id"] == json!(name)).count();
+        match asked {
+            200 => {}
+            404 if running > 0 => return wrong("I23", format!("{name}: it runs, and its document is gone")),
+            404 => return Ok(None),
+            other => return wrong("I28", format!("{name}: {other} after all faults")),
+        }
+        if let Some(violation) = self.difference(second, name, |doc| sift.takes(doc)).await? {
+            return Ok(Some(Violation { what: format!("{}; told {told}", violation.what), ..violation }));
+        }
+        match (running, told["state"].as_str()) {
+            (1, Some("running")) => Ok(None),
+            (running, state) => wrong("I23", format!("{name}: listed {running} times, said to be {state:?}")),
+        }
+    }
+
+    /// How a copy differs from the documents that it is to hold.
+    pub(super) async fn difference(
+        &mut self,
+        second: &mut Client,
+        copy: &str,
+        takes: impl Fn(&str) -> bool,
+    ) -> Result<Option<Violation>, Violation> {
+        for doc in self.locked(|s| s.model.documents()) {
+            let path = format!("{doc}?open_revs=all&revs=true");
+            let here = self.call("GET", &format!("/{}/{path}", super::DB), &Value::Null).await;
+            let copied = second.get(&format!("/{copy}/{path}")).await;
+            let (Ok(here), Ok(copied)) = (here, copied) else {
+                return broken("I28", format!("{doc} and its copy do not answer after all faults"));
+            };
+            if copied.status >= 500 || (here.status != 200 && here.status != 404) {
+                return broken("I28", format!("{doc}: {} and {} after all faults", here.status, copied.status));
+            }
+            let there = if copied.status == 200 { super::leaf_set(&copied.json()) } else { Default::default() };
+            if !takes(&doc) {
+                match there.is_empty() {
+                    true => continue,
+                    false => {
+                        let what = format!("{doc}: not asked for, and {copy} has {there:?}");
+                        return Ok(Some(Violation { invariant: "I24", what }));
+                    }
+                }
+            }
+            let here = if here.status == 200 { super::leaf_set(&here.json()) } else { Default::default() };
+            if here != there {
+                let what = format!("{doc}: the source has {here:?}, {copy} {there:?}");
+                return Ok(Some(Violation { invariant: "I22", what }));
+            }
+        }
+        Ok(None)
+    }
+}
