@@ -11,6 +11,8 @@ use tempfile::TempDir;
 
 #[path = "cluster/accounts.rs"]
 mod accounts;
+#[path = "cluster/replications.rs"]
+mod replications;
 
 /// `adm`, `pass`, with few rounds: what is tested is not PBKDF2.
 const ADMIN: &str =
@@ -219,6 +221,7 @@ fn three_nodes_are_set_up_and_one_dies_hangs_and_returns() {
     assert_eq!(a.get("/_node/_local/_config/cluster").1.get("secret"), None);
     refused(a.get("/_node/nope@127.0.0.1/_versions"), 404, "no such node: nope@127.0.0.1");
 
+    replications::are_shared([&a, &b, &c]);
     c.kill();
     for node in [&a, &b] {
         until("the dead node is missed", || node.membership() == (names(&[&a, &b]), names(&[&a, &b, &c])));
@@ -226,6 +229,7 @@ fn three_nodes_are_set_up_and_one_dies_hangs_and_returns() {
     let down = a.get("/_node/n3@127.0.0.1/_versions");
     assert_eq!(down.1["error"], "nodedown");
     refused(down, 412, "n3@127.0.0.1 is down");
+    replications::moved_to([&a, &b]);
     c.run();
     see_each_other(&[&a, &b, &c]);
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use http::header::{AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, COOKIE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,7 @@ use super::response::{Reply, ReplyBody, encode_segment};
 use super::route::{Endpoint, route, segments};
 use super::{Context, UserCtx};
 use crate::cluster::{self, CallError, Class, Handler, Incoming, NodeName, Service};
+use crate::document::json::{self, Value};
 use crate::limits;
 use crate::wire::codec::{Reader, put_bytes};
 use crate::world::BoxFuture;
@@ -120,6 +122,42 @@ fn pieces(to: NodeName, incoming: Incoming) -> impl futures_util::Stream<Item = 
     })
 }
 
+/// What the other nodes that are up answer to a GET of `below` of each, asked as the caller of `asked`. Those that do
+/// not answer, or not with JSON, are left out.
+pub async fn ask_others(ctx: &Context, asked: &Request, below: &str) -> Vec<Value> {
+    let members = ctx.cluster.members().into_iter().map(|member| member.name);
+    let others = members.filter(|name| name != ctx.cluster.name() && ctx.cluster.is_up(name));
+    let requests = others.map(|name| {
+        let raw_path = format!("/_node/{name}/{below}");
+        (name, own_request("GET", raw_path, String::new(), &asked.user, &asked.id))
+    });
+    let answers = requests.map(|(name, request)| async move {
+        let reply = ask(ctx, &name, request).await.ok().filter(|reply| reply.status.is_success())?;
+        match reply.body {
+            ReplyBody::Full(bytes) => json::parse(&bytes).ok(),
+            ReplyBody::Stream(_) => None,
+        }
+    });
+    join_all(answers).await.into_iter().flatten().collect()
+}
+
+/// A request that no client sent.
+fn own_request(method: &str, raw_path: String, body: String, user: &UserCtx, id: &str) -> Request {
+    Request {
+        verb: Verb::of(method),
+        head: false,
+        method: method.to_owned(),
+        raw_path,
+        query: Query::default(),
+        headers: HeaderMap::new(),
+        peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+        secure: false,
+        id: id.to_owned(),
+        user: user.clone(),
+        body: RequestBody::full(body),
+    }
+}
+
 /// Sets one setting of another node, as an administrator would.
 ///
 /// # Errors
@@ -147,19 +185,7 @@ async fn change_setting(
     fine: &[StatusCode],
 ) -> Result<()> {
     let raw_path = format!("/_node/{to}/_config/{}/{}", encode_segment(section), encode_segment(key));
-    let request = Request {
-        verb: Verb::of(method),
-        head: false,
-        method: method.to_owned(),
-        raw_path,
-        query: Query::default(),
-        headers: HeaderMap::new(),
-        peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
-        secure: false,
-        id: "setup".to_owned(),
-        user: user.clone(),
-        body: RequestBody::full(body),
-    };
+    let request = own_request(method, raw_path, body, user, "setup");
     let reply = ask(ctx, to, request).await?;
     if fine.contains(&reply.status) {
         return Ok(());

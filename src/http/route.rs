@@ -283,7 +283,11 @@ fn node_methods(rest: &[String]) -> (&'static [Verb], &'static str) {
     match parts.as_slice() {
         [_, "_config", "_reload"] | [_, "_restart"] => (&[Verb::Post], "POST"),
         [_, "_config", _, _] => (&[Verb::Get, Verb::Put, Verb::Delete], "GET,PUT,DELETE"),
-        [] | [_] | [_, "_config" | "_stats" | "_system" | "_prometheus" | "_versions", ..] => (&[Verb::Get], "GET"),
+        []
+        | [_]
+        | [_, "_config" | "_stats" | "_system" | "_prometheus" | "_versions" | "_active_tasks" | "_scheduler", ..] => {
+            (&[Verb::Get], "GET")
+        }
         _ => (&[Verb::Get, Verb::Put, Verb::Post, Verb::Delete, Verb::Copy, Verb::Other], ""),
     }
 }

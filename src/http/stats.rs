@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cluster::Counted;
 use crate::observe::metrics::{Counter, Distribution, Gauge, Histogram, Metrics};
+use crate::replicate::Standing;
 use crate::world::{Env, Instant, Usage};
 
 const METHODS: [&str; 7] = ["COPY", "DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT"];
@@ -38,8 +39,8 @@ struct Counts {
 pub struct Levels {
     /// Databases with an open handle.
     pub open_databases: u64,
-    /// Replications that run.
-    pub replications: u64,
+    /// How replications are.
+    pub replications: Standing,
     /// Operations refused because of damaged data.
     pub damaged_reads: u64,
     /// Different places of damaged data found since the start.
@@ -100,8 +101,19 @@ impl Stats {
         add("couchdb/open_databases", "number of open databases", Measured::Gauge(levels.open_databases));
         let files = levels.usage.open_files;
         add("couchdb/open_os_files", "number of file descriptors CouchDB has open", Measured::Gauge(files));
-        let running = Measured::Gauge(levels.replications);
-        add("couch_replicator/jobs/running", "replicator scheduler running jobs", running);
+        let jobs = &levels.replications;
+        for (state, count) in [("running", jobs.running), ("pending", jobs.pending), ("crashed", jobs.crashing)] {
+            let about = format!("replicator scheduler {state} jobs");
+            add(&format!("couch_replicator/jobs/{state}"), &about, Measured::Gauge(count));
+        }
+        for (id, lag, _) in &jobs.behind {
+            let about = "seconds since the target of a replication had everything";
+            add(&format!("settee/replication/lag_seconds/{id}"), about, Measured::Gauge(lag.as_secs()));
+        }
+        for (id, _, entries) in &jobs.behind {
+            let about = "changes that a replication has still to read";
+            add(&format!("settee/replication/lag_entries/{id}"), about, Measured::Gauge(*entries));
+        }
         let reads = Measured::Counter(levels.damaged_reads);
         add("settee/damaged_reads", "number of operations refused because of damaged data", reads);
         let places = Measured::Gauge(levels.damaged_places);
@@ -207,6 +219,8 @@ fn prometheus_name(reading: &Reading) -> (String, String) {
         ("couchdb/httpd_request_methods/", "couchdb_httpd_request_methods", "method"),
         ("couchdb/httpd_status_codes/", "couchdb_httpd_status_codes", "code"),
         ("couch_log/level/", "couchdb_couch_log_requests_total", "level"),
+        ("settee/replication/lag_seconds/", "settee_replication_lag_seconds", "job"),
+        ("settee/replication/lag_entries/", "settee_replication_lag_entries", "job"),
     ];
     for (prefix, name, label) in labelled {
         if let Some(value) = reading.path.strip_prefix(prefix) {

@@ -14,18 +14,14 @@ use std::sync::{Arc, Mutex, Weak};
 use super::error::ReplicateError;
 use super::job::{Job, Origin, lock};
 use super::jobs::Replicator;
+use super::notes::{Notes, live, plain};
 use super::request::Replication;
 use crate::auth::{self, UserCtx};
 use crate::cluster::{Cluster, NodeName};
-use crate::coordinator::{
-    Caller, ChangeRow, Database, EventKind, Follower, NamesQuery, Want, WriteOptions, WriteRequest,
-};
-use crate::document::draft::{Draft, DraftAttachment};
+use crate::coordinator::{ChangeRow, Database, EventKind, Follower, NamesQuery};
 use crate::document::id::DocId;
-use crate::document::json::{self, Object, Value};
-use crate::document::revision::Revision;
+use crate::document::json::{Object, Value};
 use crate::limits;
-use crate::wire::iso_time::iso_time;
 use crate::world::Abort;
 use crate::world::buggify::{Mutation, mutated};
 
@@ -103,15 +99,6 @@ fn bare_url(url: &str) -> String {
 /// Whether what is noted in the body says that there is nothing to do any more.
 fn is_settled(body: &Object) -> bool {
     matches!(body.get("_replication_state").and_then(Value::as_str), Some("completed" | "failed"))
-}
-
-/// The body without what this module notes in it: what a replication depends on.
-fn plain(body: &Object) -> Object {
-    let mut out = Object::new();
-    for (name, value) in body.iter().filter(|(name, _)| !name.starts_with("_replication_")) {
-        out.push(name, value.clone());
-    }
-    out
 }
 
 /// A document with a running replication.
@@ -286,8 +273,9 @@ impl Documenter {
     ) -> Result<(), String> {
         let origin = Origin { database: self.name.clone(), doc_id: id.as_str().to_owned() };
         let mine = owner_of(&self.nodes(), &origin).is_none_or(|owner| owner == self.cluster.name());
-        let found = if deleted || !mine { None } else { winner(database, id).await? };
-        let Some((rev, body)) = found.filter(|(_, body)| !is_settled(body)) else {
+        let found = if deleted || !mine { None } else { live(database, id).await? };
+        let found = found.map(|(_, body)| body);
+        let Some(body) = found.filter(|body| !is_settled(body)) else {
             replicator.end_of(&origin);
             return Ok(());
         };
@@ -299,23 +287,28 @@ impl Documenter {
         let user = caller(replicator, &body);
         let started = Replication::parse(&body)
             .and_then(|replication| replicator.start(replication, &user, &self.base_url, Some(origin.clone())));
+        let notes = Notes { database: Arc::clone(database), id: id.clone(), asked: asked.clone() };
         match started {
             Ok(job) => {
                 lock(&replicator.documents.running).insert(origin.clone(), Entry { asked, job: Arc::clone(&job) });
-                let env = replicator.env.clone();
-                let (replicator, database, id) = (Arc::downgrade(replicator), Arc::clone(database), id.clone());
-                env.spawn(async move { finish(replicator, database, id, origin, rev, job).await });
+                replicator.env.spawn(attend(Arc::downgrade(replicator), notes, origin, job));
                 Ok(())
             }
             Err(ReplicateError::TooMany) => Err("too many replications run on this node".to_owned()),
-            Err(error) => {
-                let mut notes = Object::new();
-                notes.push("_replication_state", "failed");
-                notes.push("_replication_state_time", iso_time(replicator.env.wall()));
-                notes.push("_replication_state_reason", error.text());
-                note(database, id, &rev, notes).await
-            }
+            Err(error) => notes.write(replicator.env.wall(), "failed", [("state_reason", error.text().into())]).await,
         }
+    }
+}
+
+/// Notes what becomes of a document's replication until it ends.
+async fn attend(replicator: Weak<Replicator>, notes: Notes, origin: Origin, job: Arc<Job>) {
+    if notes.follow(&replicator, &job).await.is_err() {
+        return;
+    }
+    let Some(replicator) = replicator.upgrade() else { return };
+    let mut running = lock(&replicator.documents.running);
+    if running.get(&origin).is_some_and(|entry| Arc::ptr_eq(&entry.job, &job)) {
+        running.remove(&origin);
     }
 }
 
@@ -336,41 +329,6 @@ impl Replicator {
     }
 }
 
-/// Waits for a document's replication and notes its end.
-async fn finish(
-    replicator: Weak<Replicator>,
-    database: Arc<Database>,
-    id: DocId,
-    origin: Origin,
-    rev: Revision,
-    job: Arc<Job>,
-) {
-    let Ok(_) = job.ended().await else { return };
-    let Some(replicator) = replicator.upgrade() else { return };
-    let mut stats = job.info();
-    stats.remove("source_seq");
-    stats.remove("through_seq");
-    // What is done has nothing to say of what is to come.
-    stats.insert("changes_pending", Value::Null);
-    stats.push("start_time", iso_time(job.started));
-    let mut notes = Object::new();
-    notes.push("_replication_state", "completed");
-    notes.push("_replication_state_time", iso_time(replicator.env.wall()));
-    notes.push("_replication_id", job.id.as_str());
-    notes.push("_replication_stats", stats);
-    while let Err(error) = note(&database, &id, &rev, notes.clone()).await {
-        if database.is_gone() {
-            break;
-        }
-        tracing::warn!(database = origin.database, %error, "the end of a replication could not be noted");
-        replicator.env.sleep(limits::REPLICATOR_RETRY_PAUSE).await;
-    }
-    let mut running = lock(&replicator.documents.running);
-    if running.get(&origin).is_some_and(|entry| Arc::ptr_eq(&entry.job, &job)) {
-        running.remove(&origin);
-    }
-}
-
 /// With whose rights a document's local endpoints are used: those of `user_ctx`, else of its owner.
 fn caller(replicator: &Replicator, body: &Object) -> UserCtx {
     let claimed = body.get("user_ctx").and_then(Value::as_object);
@@ -384,49 +342,10 @@ fn caller(replicator: &Replicator, body: &Object) -> UserCtx {
     UserCtx { name: Some(name.to_owned()), roles, ..UserCtx::anonymous() }
 }
 
-/// The live winner of a document: revision and body.
-async fn winner(database: &Database, id: &DocId) -> Result<Option<(Revision, Object)>, String> {
-    let fetched = database.fetch(id, Want::Winner).await.map_err(|e| format!("{e:?}"))?;
-    let found = fetched.and_then(|mut fetched| fetched.found.pop());
-    let Some((rev, Some(stored))) = found.filter(|(_, stored)| stored.as_ref().is_some_and(|s| !s.deleted)) else {
-        return Ok(None);
-    };
-    match json::parse(&stored.body) {
-        Ok(Value::Object(body)) => Ok(Some((rev, body))),
-        _ => Err("a stored document cannot be read".to_owned()),
-    }
-}
-
-/// Writes what came of a replication into its document, unless that was changed meanwhile.
-async fn note(database: &Database, id: &DocId, rev: &Revision, notes: Object) -> Result<(), String> {
-    let fetched = database.fetch(id, Want::Winner).await.map_err(|e| format!("{e:?}"))?;
-    let found = fetched.and_then(|mut fetched| fetched.found.pop());
-    let Some((current, Some(stored))) = found else { return Ok(()) };
-    if current != *rev || stored.deleted {
-        return Ok(());
-    }
-    let Ok(Value::Object(body)) = json::parse(&stored.body) else { return Ok(()) };
-    let mut body = plain(&body);
-    notes.into_iter().for_each(|(name, value)| body.push(name, value));
-    let draft = Draft {
-        id: None,
-        rev: Some(rev.clone()),
-        revisions: None,
-        deleted: false,
-        body,
-        attachments: stored.attachments.iter().map(|a| DraftAttachment::stub(&a.name, a.revpos)).collect(),
-    };
-    let write = WriteRequest { id: id.clone(), draft, follows: Vec::new() };
-    let options = WriteOptions { caller: Arc::new(Caller::node()), ..WriteOptions::default() };
-    match database.write_one(write, options).await {
-        Ok(_) | Err(crate::coordinator::WriteError::Conflict) => Ok(()),
-        Err(error) => Err(format!("{error:?}")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::json;
 
     fn body(text: &str) -> Object {
         match json::parse(text.as_bytes()) {

@@ -94,7 +94,7 @@ pub struct Job {
     pub started: Duration,
     pub(super) track: Arc<Track>,
     pub(super) events: Mutex<Vec<Event>>,
-    pub(super) health: Mutex<Health>,
+    pub(super) health: watch::Sender<Health>,
     pub(super) cancel: watch::Sender<bool>,
     pub(super) outcome: watch::Sender<Option<Result<Object>>>,
 }
@@ -121,7 +121,7 @@ impl Job {
 
     /// How it fares.
     pub fn health(&self) -> Health {
-        lock(&self.health).clone()
+        self.health.borrow().clone()
     }
 
     /// The counters, named as tasks, jobs and documents name them. What the target refused is listed when there is any.
@@ -184,9 +184,9 @@ enum Turned {
 pub(super) async fn work(job: &Job, run: &Run, turns: &Arc<Turns>, config: &Config) -> Result<Object> {
     let event = |kind, reason| job.add_event(config, kind, run.env.wall(), reason);
     loop {
-        lock(&job.health).state = State::Pending;
+        enter(job, State::Pending);
         let mut turn = turns.next(job.number).await;
-        lock(&job.health).state = State::Running;
+        enter(job, State::Running);
         event("started", None);
         let begun = run.env.now();
         let turned = tokio::select! {
@@ -217,6 +217,10 @@ pub(super) async fn work(job: &Job, run: &Run, turns: &Arc<Turns>, config: &Conf
     }
 }
 
+fn enter(job: &Job, state: State) {
+    job.health.send_modify(|health| health.state = state);
+}
+
 fn stalled() -> ReplicateError {
     let reason = format!("Nothing moved for {} seconds.", limits::REPLICATION_STALL.as_secs());
     ReplicateError::failed("stalled", reason)
@@ -226,9 +230,9 @@ fn stalled() -> ReplicateError {
 /// well for long.
 fn fail(job: &Job, error: ReplicateError, ran: Duration) -> Duration {
     let longest = Duration::from_millis(limits::REPLICATION_BACKOFF_MAX_MS);
-    let mut health = lock(&job.health);
-    let errors = if ran > longest { 1 } else { health.errors + 1 };
-    *health = Health { state: State::Crashing, errors, error: Some(error.text()) };
+    let before = job.health.borrow().errors;
+    let errors = if ran > longest { 1 } else { before + 1 };
+    job.health.send_replace(Health { state: State::Crashing, errors, error: Some(error.text()) });
     let doublings = u32::try_from(errors - 1).unwrap_or(u32::MAX).min(16);
     (Duration::from_millis(limits::REPLICATION_BACKOFF_MS) * (1 << doublings)).min(longest)
 }

@@ -15,7 +15,7 @@ use super::copy::Pace;
 use super::documents::Documents;
 use super::engine::Run;
 use super::error::{ReplicateError, Result};
-use super::job::{Job, Origin, lock, work};
+use super::job::{Health, Job, Origin, State, lock, work};
 use super::local::LocalPeer;
 use super::peer::{Peer, Source};
 use super::progress::Track;
@@ -52,6 +52,19 @@ pub struct Replicator {
     turns: Arc<Turns>,
     started: AtomicU64,
     pub(super) documents: Documents,
+}
+
+/// How the jobs of a node are, in numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    /// Jobs that run.
+    pub running: u64,
+    /// Jobs that wait for a turn.
+    pub pending: u64,
+    /// Jobs that wait after a failure.
+    pub crashing: u64,
+    /// The ids of those whose targets lack something, with the time since when, and the changes left as far as known.
+    pub behind: Vec<(String, Duration, u64)>,
 }
 
 #[derive(Default)]
@@ -174,7 +187,7 @@ impl Replicator {
             started: now,
             track: Arc::clone(&track),
             events: Mutex::default(),
-            health: Mutex::default(),
+            health: watch::Sender::new(Health::default()),
             cancel: watch::Sender::new(false),
             outcome: watch::Sender::new(None),
         });
@@ -212,6 +225,23 @@ impl Replicator {
     /// Those that run, by id.
     pub fn jobs(&self) -> Vec<Arc<Job>> {
         lock(&self.jobs).by_id.values().cloned().collect()
+    }
+
+    /// How they are, in numbers.
+    pub fn standing(&self) -> Standing {
+        let mut out = Standing::default();
+        for job in self.jobs() {
+            match job.health().state {
+                State::Running => out.running += 1,
+                State::Pending => out.pending += 1,
+                State::Crashing => out.crashing += 1,
+            }
+            let lag = job.lag();
+            if !lag.is_zero() {
+                out.behind.push((job.id.clone(), lag, job.progress().pending.unwrap_or(0)));
+            }
+        }
+        out
     }
 
     /// The one of this id.

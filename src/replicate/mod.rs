@@ -16,6 +16,7 @@ pub mod job;
 pub mod jobs;
 mod local;
 mod multipart;
+mod notes;
 mod peer;
 mod progress;
 mod remote;
@@ -26,5 +27,5 @@ mod turns;
 
 pub use error::ReplicateError;
 pub use job::{Event, Health, Job, Origin, State};
-pub use jobs::{Outcome, Replicator};
+pub use jobs::{Outcome, Replicator, Standing};
 pub use progress::Progress;

@@ -71,6 +71,10 @@ fn use_replications(served: &Served) {
     let failed = served.ask(ADMIN, "POST", "/_replicate", r#"{"source":"d","target":"http://127.0.0.1:1/x"}"#);
     assert!(failed.status >= 500, "{failed:?}");
     served.must("POST", "/_replicate", &format!(r#"{{"source":"d","target":"{target}","continuous":true}}"#));
+    // One that fails for good, and one that waits for a turn of those two.
+    served.must("POST", "/_replicate", r#"{"source":"d","target":"http://127.0.0.1:1/x","continuous":true}"#);
+    served.set("replicator", "max_jobs", "1");
+    served.must("POST", "/_replicate", r#"{"source":"d","target":"e","create_target":true,"continuous":true}"#);
 }
 
 #[test]
@@ -97,7 +101,9 @@ fn every_metric_is_moved_by_what_it_counts() {
         }
         // The levels of the log are counted where there is a log, damage where there is some, calls where there are
         // other nodes; statuses are too many to bring them all about.
-        let others = ["/couch_log/", "/httpd_status_codes/", "/settee/damaged_", "/settee/cluster/"];
+        // The lag of a replication is of seconds, and only there while it has some.
+        let others =
+            ["/couch_log/", "/httpd_status_codes/", "/settee/damaged_", "/settee/cluster/", "/settee/replication/"];
         let elsewhere = |path: &str| others.iter().any(|other| path.contains(other));
         still = highest.iter().filter(|(path, n)| **n <= 0.0 && !elsewhere(path)).map(|(p, _)| p.clone()).collect();
         if !still.is_empty() {
@@ -133,7 +139,12 @@ fn the_text_form_has_them_all(served: &Served, metrics: &BTreeMap<String, f64>) 
     assert_eq!(distinct.len(), names.len(), "each family is announced once");
     for path in metrics.keys() {
         let flat = path[1..].replace('/', "_");
-        let family = ["couchdb_httpd_request_methods", "couchdb_httpd_status_codes", "couch_log_level"];
+        let family = [
+            "couchdb_httpd_request_methods",
+            "couchdb_httpd_status_codes",
+            "couch_log_level",
+            "settee_replication_lag",
+        ];
         let labelled = family.iter().any(|f| flat.starts_with(f));
         assert!(labelled || names.iter().any(|name| name.contains(&flat)), "{path}");
     }

@@ -213,3 +213,24 @@ fn a_target_that_is_made_anew_is_filled_again() {
     assert!(reason.contains("made anew"), "{reason}");
     end(served);
 }
+
+#[test]
+fn documents_tell_of_their_replications_where_that_is_wanted() {
+    let (served, peer) = (node(), Peer::with_docs(1));
+    served.set("replicator", "update_docs", "true");
+    // The first run fails at once; the next one is well.
+    peer.fail("GET ", Fault::Status(403, "forbidden"));
+    let doc = json!({"source": peer.url, "target": "copy", "create_target": true, "retries_per_request": 0});
+    served.must("PUT", "/_replicator/r", &doc.to_string());
+    let mut told = Vec::new();
+    served.until("the document says that it is done", || {
+        let doc = served.must("GET", "/_replicator/r", "").json();
+        let state = doc["_replication_state"].as_str().unwrap_or_default().to_owned();
+        if told.last() != Some(&state) {
+            told.push(state);
+        }
+        doc["_replication_state"] == "completed"
+    });
+    assert!(told.contains(&"error".to_owned()), "{told:?}");
+    end(served);
+}

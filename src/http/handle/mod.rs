@@ -131,7 +131,7 @@ async fn answer(ctx: &Context, endpoint: Endpoint, request: Request) -> Result<R
         Endpoint::Uuids => server::uuids(ctx, &request),
         Endpoint::AllDbs => server::all_dbs(ctx, &request),
         Endpoint::DbsInfo => server::dbs_info(ctx, request).await,
-        Endpoint::ActiveTasks => Ok(replicate::active_tasks(ctx)),
+        Endpoint::ActiveTasks => Ok(replicate::active_tasks(ctx, &request).await),
         Endpoint::Membership => Ok(server::membership(ctx)),
         Endpoint::Session => session::handle(ctx, request).await,
         Endpoint::Favicon => Ok(server::favicon()),

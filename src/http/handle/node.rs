@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 
 use super::super::request::Verb;
 use super::super::{Context, Problem, Reply, Request, Result, forward};
-use super::{nodes, snapshot};
+use super::{nodes, replicate, scheduler, snapshot};
 use crate::auth::admins;
 use crate::cluster::NodeName;
 use crate::config::{SECTIONS_CLOSED_TO_REQUESTS, Sections};
+use crate::document::json::Value as Json;
 use crate::http::stats::Levels;
 use crate::world::Pool;
 
@@ -39,6 +40,8 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
             let text = ctx.stats.prometheus(&ctx.env, &levels(ctx).await);
             Ok(Reply::typed(StatusCode::OK, "text/plain; version=2.0", text))
         }
+        ["_active_tasks"] => Ok(Reply::json(StatusCode::OK, Json::Array(replicate::tasks_here(ctx)).to_vec())),
+        ["_scheduler", path @ ..] => scheduler::here(ctx, path),
         ["_restart"] => restart(ctx).await,
         ["_nodes", path @ ..] => nodes::handle(ctx, request, path).await,
         _ => Err(Problem::missing()),
@@ -89,7 +92,7 @@ async fn levels(ctx: &Context) -> Levels {
     let host = Arc::clone(ctx.env.host());
     Levels {
         open_databases: ctx.coordinator.open_databases() as u64,
-        replications: ctx.replicator.jobs().len() as u64,
+        replications: ctx.replicator.standing(),
         damaged_reads: ctx.coordinator.damage().refused(),
         damaged_places: ctx.coordinator.damage().places().len() as u64,
         cluster: ctx.cluster.counters(),

@@ -2,6 +2,7 @@
 
 use http::StatusCode;
 
+use super::super::forward;
 use super::scheduler;
 use crate::document::json::{Object, Value};
 use crate::http::{Context, Problem, Reply, Request, Result};
@@ -31,13 +32,23 @@ pub async fn replicate(ctx: &Context, mut request: Request) -> Result<Reply> {
     })
 }
 
-/// `GET /_active_tasks`
-pub fn active_tasks(ctx: &Context) -> Reply {
+/// `GET /_active_tasks`: those of all nodes.
+pub async fn active_tasks(ctx: &Context, request: &Request) -> Reply {
+    let mut tasks = tasks_here(ctx);
+    for answer in forward::ask_others(ctx, request, "_active_tasks").await {
+        if let Value::Array(others) = answer {
+            tasks.extend(others);
+        }
+    }
+    Reply::json(StatusCode::OK, Value::Array(tasks).to_vec())
+}
+
+/// The tasks of this node.
+pub fn tasks_here(ctx: &Context) -> Vec<Value> {
     let replications = ctx.replicator.jobs();
     let replications = replications.iter().map(|job| scheduler::task(ctx, job));
     let indexes = ctx.coordinator.index_tasks();
-    let tasks = replications.chain(indexes.iter().map(|index| index_task(ctx, index))).map(Value::Object).collect();
-    Reply::json(StatusCode::OK, Value::Array(tasks).to_vec())
+    replications.chain(indexes.iter().map(|index| index_task(ctx, index))).map(Value::Object).collect()
 }
 
 /// A build of an index; `seconds_left` is settee's own.

@@ -1,10 +1,16 @@
 //! `_scheduler`: the replications that run, and the documents that ask for some.
+//!
+//! Each node knows its own; whoever is asked asks the others that are up.
+
+use std::collections::BTreeMap;
 
 use http::StatusCode;
 
+use super::super::forward;
 use crate::coordinator::{AllDocsQuery, AllDocsRow, Database, Want};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
+use crate::http::response::encode_segment;
 use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::replicate::documents::{DocumentState, is_replicator_database, without_credentials};
 use crate::replicate::{Event, Job, Origin, State};
@@ -22,18 +28,19 @@ const STATES: [&str; 7] = ["initializing", "error", "running", "pending", "crash
 pub async fn scheduler(ctx: &Context, request: &Request, rest: &[String]) -> Result<Reply> {
     let parts: Vec<&str> = rest.iter().map(String::as_str).collect();
     match parts.as_slice() {
-        ["jobs"] => jobs(ctx, request),
+        ["jobs"] => jobs(ctx, request).await,
         ["jobs", id] => {
             // A plus sign in a path may be taken for a space on the way.
-            let job = ctx.replicator.job(&id.replace(' ', "+")).ok_or_else(Problem::missing)?;
-            Ok(Reply::json(StatusCode::OK, described(ctx, &job).to_vec()))
+            let id = Value::from(id.replace(' ', "+"));
+            let job = all_jobs(ctx, request).await.into_iter().find(|job| job.get("id") == Some(&id));
+            Ok(Reply::json(StatusCode::OK, job.ok_or_else(Problem::missing)?.to_vec()))
         }
         ["docs"] => documents(ctx, request, "_replicator").await,
         ["docs", rest @ ..] => {
             let (database, id) = named(rest)?;
             match id {
                 None => documents(ctx, request, &database).await,
-                Some(id) => document(ctx, &database, &id).await,
+                Some(id) => document(ctx, request, &database, &id).await,
             }
         }
         _ => Err(Problem::missing()),
@@ -59,11 +66,50 @@ fn size(n: u64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }
 
-fn jobs(ctx: &Context, request: &Request) -> Result<Reply> {
+/// `GET /_node/_local/_scheduler/..`: what this node has of it, for the others.
+///
+/// # Errors
+/// 404 for unknown paths.
+pub fn here(ctx: &Context, parts: &[&str]) -> Result<Reply> {
+    let of_jobs = |told: fn(&Context, &Job) -> Object, wanted: &dyn Fn(&Job) -> bool| {
+        let jobs = ctx.replicator.jobs().into_iter().filter(|job| wanted(job));
+        let told: Vec<Value> = jobs.map(|job| Value::Object(told(ctx, &job))).collect();
+        Reply::json(StatusCode::OK, Value::Array(told).to_vec())
+    };
+    match parts {
+        ["jobs"] => Ok(of_jobs(described, &|_| true)),
+        ["docs", database] => {
+            let wanted = |job: &Job| job.origin.as_ref().is_some_and(|origin| origin.database == *database);
+            Ok(of_jobs(active, &wanted))
+        }
+        _ => Err(Problem::missing()),
+    }
+}
+
+/// What the other nodes have at a path of [`here`].
+async fn elsewhere(ctx: &Context, request: &Request, below: &str) -> Vec<Object> {
+    let answers = forward::ask_others(ctx, request, &format!("_scheduler/{below}")).await;
+    let listed = answers.into_iter().flat_map(|answer| match answer {
+        Value::Array(listed) => listed,
+        _ => Vec::new(),
+    });
+    listed.filter_map(|told| if let Value::Object(told) = told { Some(told) } else { None }).collect()
+}
+
+/// The jobs of all nodes, by id.
+async fn all_jobs(ctx: &Context, request: &Request) -> Vec<Object> {
+    let mut jobs: Vec<Object> = ctx.replicator.jobs().iter().map(|job| described(ctx, job)).collect();
+    jobs.extend(elsewhere(ctx, request, "jobs").await);
+    jobs.sort_by_cached_key(|job| job.get("id").and_then(Value::as_str).map(str::to_owned));
+    jobs
+}
+
+async fn jobs(ctx: &Context, request: &Request) -> Result<Reply> {
     let (limit, skip) = (number(request, "limit", LIMIT)?, number(request, "skip", 0)?);
-    let jobs = ctx.replicator.jobs();
-    let shown = jobs.iter().skip(size(skip)).take(size(limit)).map(|job| Value::Object(described(ctx, job)));
-    Ok(page(jobs.len() as u64, skip, "jobs", shown.collect()))
+    let jobs = all_jobs(ctx, request).await;
+    let total = jobs.len() as u64;
+    let shown = jobs.into_iter().skip(size(skip)).take(size(limit)).map(Value::Object);
+    Ok(page(total, skip, "jobs", shown.collect()))
 }
 
 fn page(total: u64, offset: u64, name: &str, items: Vec<Value>) -> Reply {
@@ -93,6 +139,7 @@ async fn documents(ctx: &Context, request: &Request, database: &str) -> Result<R
     let (limit, skip) = (number(request, "limit", LIMIT)?, number(request, "skip", 0)?);
     let states = states(request)?;
     let db = open(ctx, database)?;
+    let others = Others::of(ctx, request, database).await;
     let mut rows = db.all_docs(AllDocsQuery { include_docs: true, ..AllDocsQuery::default() }).await?;
     let (mut total, mut shown) = (0, Vec::new());
     while let Some(page) = rows.next().await? {
@@ -102,7 +149,7 @@ async fn documents(ctx: &Context, request: &Request, database: &str) -> Result<R
                 continue;
             }
             let Ok(Value::Object(body)) = json::parse(&doc.stored.body) else { continue };
-            let told = told(ctx, database, id.as_str(), &body);
+            let told = told(ctx, &others, database, id.as_str(), &body);
             let state = told.get("state").and_then(Value::as_str).unwrap_or_default();
             if states.as_ref().is_some_and(|asked| !asked.iter().any(|wanted| wanted == state)) {
                 continue;
@@ -116,25 +163,38 @@ async fn documents(ctx: &Context, request: &Request, database: &str) -> Result<R
     Ok(page(total, skip, "docs", shown))
 }
 
-async fn document(ctx: &Context, database: &str, id: &str) -> Result<Reply> {
+async fn document(ctx: &Context, request: &Request, database: &str, id: &str) -> Result<Reply> {
     let db = open(ctx, database)?;
     let fetched = db.fetch(&DocId::new(id), Want::Winner).await?;
     let found = fetched.and_then(|mut fetched| fetched.found.pop()).and_then(|(_, stored)| stored);
     let stored = found.filter(|stored| !stored.deleted).ok_or_else(Problem::missing)?;
     let Ok(Value::Object(body)) = json::parse(&stored.body) else { return Err(Problem::missing()) };
-    Ok(Reply::json(StatusCode::OK, told(ctx, database, id, &body).to_vec()))
+    let others = Others::of(ctx, request, database).await;
+    Ok(Reply::json(StatusCode::OK, told(ctx, &others, database, id, &body).to_vec()))
+}
+
+/// What other nodes tell of the documents of a database that they work for, by id.
+struct Others(BTreeMap<String, Object>);
+
+impl Others {
+    async fn of(ctx: &Context, request: &Request, database: &str) -> Others {
+        let below = format!("docs/{}", encode_segment(database));
+        let by_id = |told: Object| Some((told.get("doc_id")?.as_str()?.to_owned(), told));
+        Others(elsewhere(ctx, request, &below).await.into_iter().filter_map(by_id).collect())
+    }
 }
 
 /// What is told of a document.
-fn told(ctx: &Context, database: &str, id: &str, body: &Object) -> Object {
+fn told(ctx: &Context, others: &Others, database: &str, id: &str, body: &Object) -> Object {
     let origin = Origin { database: database.to_owned(), doc_id: id.to_owned() };
     let mut out = Object::new();
     out.push("database", database);
     out.push("doc_id", id);
-    match ctx.replicator.document_state(&origin, body) {
-        DocumentState::Active(job) => active(ctx, &job, &mut out),
-        DocumentState::Settled => settled(body, &mut out),
-        DocumentState::Initializing => {
+    match (ctx.replicator.document_state(&origin, body), others.0.get(id)) {
+        (DocumentState::Active(job), _) => return active(ctx, &job),
+        (DocumentState::Settled, _) => settled(body, &mut out),
+        (DocumentState::Initializing, Some(told)) => return told.clone(),
+        (DocumentState::Initializing, None) => {
             out.push("id", Value::Null);
             endpoints(body, &mut out);
             out.push("state", "initializing");
@@ -147,12 +207,17 @@ fn told(ctx: &Context, database: &str, id: &str, body: &Object) -> Object {
     out
 }
 
-fn active(ctx: &Context, job: &Job, out: &mut Object) {
+/// A document whose job is on this node.
+fn active(ctx: &Context, job: &Job) -> Object {
     let health = job.health();
     let mut info = job.info();
     if let Some(error) = health.error.filter(|_| health.state == State::Crashing) {
         info.push("error", error);
     }
+    let mut out = Object::new();
+    let origin = job.origin.as_ref();
+    out.push("database", text_or_null(origin.map(|origin| origin.database.as_str())));
+    out.push("doc_id", text_or_null(origin.map(|origin| origin.doc_id.as_str())));
     out.push("id", job.id.as_str());
     out.push("node", ctx.node_name.as_str());
     out.push("source", job.source.as_str());
@@ -164,6 +229,7 @@ fn active(ctx: &Context, job: &Job, out: &mut Object) {
     out.push("info", info);
     out.push("start_time", iso_time(job.started));
     out.push("last_updated", iso_time(job.progress().updated.max(job.started)));
+    out
 }
 
 /// A document that says itself what came of it.
@@ -222,6 +288,7 @@ fn described(ctx: &Context, job: &Job) -> Object {
     out.push("user", text_or_null(job.user.as_deref()));
     out.push("doc_id", text_or_null(origin.map(|origin| origin.doc_id.as_str())));
     out.push("info", job.info());
+    out.push("lag_seconds", job.lag().as_secs());
     out.push("history", Value::Array(job.events().into_iter().map(event).collect()));
     out.push("node", ctx.node_name.as_str());
     out.push("start_time", iso_time(job.started));
@@ -245,6 +312,7 @@ pub fn task(ctx: &Context, job: &Job) -> Object {
     out.push("checkpoint_interval", job.checkpoint_interval.as_millis() as u64);
     out.push("started_on", job.started.as_secs());
     out.push("updated_on", job.progress().updated.max(job.started).as_secs());
+    out.push("lag_seconds", job.lag().as_secs());
     for (name, value) in job.info() {
         out.push(name, value);
     }
