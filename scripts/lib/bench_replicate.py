@@ -117,7 +117,9 @@ def run(own, args):
         row(f"from a source {ms} ms away", f"from{ms}", f"{url}/bench", f"from{ms}")
         far.stop()
     attachments(own, client)
-    idle(own, client, args.jobs)
+    if args.jobs:
+        with node.Node() as fresh:
+            idle(fresh, node.Client(fresh.url, timeout=3600), args.jobs)
 
 
 def attachments(own, client):
@@ -138,8 +140,6 @@ def attachments(own, client):
 
 def idle(own, client, jobs):
     """Continuous replications between few databases, which have nothing to do."""
-    if not jobs:
-        return
     side = int(jobs**0.5 + 0.999)
     for n in range(side):
         client.must("PUT", f"/s{n}?q=1")
