@@ -643,3 +643,9 @@ pub const RESHARD_JOBS: usize = 48;
 pub const RESHARD_AT_ONCE: usize = 2;
 /// Time between two looks at whether the other nodes have filled their heirs.
 pub const RESHARD_LOOK: Duration = Duration::from_millis(200);
+/// Moves that one plan lists: the rest is planned when those are done.
+pub const REBALANCE_MOVES: usize = 1000;
+/// Copies that a plan has on their way at one time: each reads and writes a whole range.
+pub const MOVES_AT_ONCE: usize = 4;
+/// Pause before a move that waits is looked at again, and between two looks at a plan.
+pub const MOVE_PAUSE: Duration = Duration::from_millis(500);

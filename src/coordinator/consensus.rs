@@ -1,7 +1,7 @@
 //! Agreement on the next map of a database: each version is decided once, by a majority of the members.
 //!
-//! One decision is a register of its own (single-decree Paxos): a proposer gets promises for its ballot from a majority,
-//! then has a majority accept a map. Should an earlier proposer have had a map accepted by anybody who promised, that
+//! One decision is a register of its own (single-decree Paxos): a proposer gets promises for its ballot from a
+//! majority, then has a majority accept a map. Should an earlier proposer have had a map accepted by anybody who promised, that
 //! one is proposed on, so that two maps of one version cannot both be decided. What nodes promised and accepted is in
 //! their stores before they answer. A decided map is told to all nodes; one that missed it learns it when it meets
 //! another (`gossip`), and from whoever refuses its calls because they are of an older map.
@@ -98,7 +98,7 @@ impl Coordinator {
         // Drawn: two proposals of one node are rivals like any others.
         let mut ballot = Ballot { counter: 1, by: self.env().random_u64() };
         for _ in 0..limits::MAP_ATTEMPTS {
-            let known = database.places();
+            let known = database.map_record();
             let next = change(&known).map_err(MapError::Refused)?;
             assert_eq!(next.version, known.version + 1, "a map follows the one before it");
             match self.propose(database, ballot, &next).await? {
@@ -194,7 +194,7 @@ impl Coordinator {
     }
 
     /// Tells all nodes of a map that is decided; those that are away learn it when they return.
-    fn tell_map(&self, database: &Database, places: &MapRecord) {
+    pub(super) fn tell_map(&self, database: &Database, places: &MapRecord) {
         let mut record = database.known.shared(&self.context().node);
         record.set_places(places.clone());
         record.shards = vec![0; record.by_range.as_ref().map_or(record.shards.len(), Vec::len)];

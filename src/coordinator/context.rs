@@ -62,6 +62,14 @@ pub(super) struct Context {
     pub pouring: Mutex<()>,
     /// Tells that there are such databases.
     pub missing: Notify,
+    /// Databases whose map another node knows better. A blocking lock, as above.
+    stale: BlockingMutex<BTreeSet<(String, Arc<str>)>>,
+    /// Tells that there are such databases.
+    pub outdated: Notify,
+    /// Tells that copies may be on their way to this node.
+    pub moving: Notify,
+    /// Counts requests to even out the load: the last one counts.
+    rebalances: AtomicU64,
     /// The jobs of this node that split ranges.
     pub jobs: Jobs,
 }
@@ -100,6 +108,10 @@ impl Context {
             met: BlockingMutex::default(),
             pouring: Mutex::default(),
             missing: Notify::new(),
+            stale: BlockingMutex::default(),
+            outdated: Notify::new(),
+            moving: Notify::new(),
+            rebalances: AtomicU64::new(0),
             jobs: Jobs::default(),
             env,
             config,
@@ -196,6 +208,27 @@ impl Context {
     /// Notes that a copy here may have missed something of a database.
     pub fn pull_soon(&self, database: &str) {
         self.note_missed(database, false);
+    }
+
+    /// The number of a new request to even out the load.
+    pub fn next_rebalance(&self) -> u64 {
+        self.rebalances.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Whether a request to even out the load is the last one.
+    pub fn is_rebalance(&self, round: u64) -> bool {
+        self.rebalances.load(Ordering::Relaxed) == round
+    }
+
+    /// Notes that a node knows a later map of a database: it is learned soon.
+    pub fn note_stale(&self, database: &str, node: &str) {
+        self.stale.lock().unwrap_or_else(PoisonError::into_inner).insert((database.to_owned(), node.into()));
+        self.outdated.notify_one();
+    }
+
+    /// Takes the databases whose maps are to be learned, and from which nodes.
+    pub fn take_stale(&self) -> BTreeSet<(String, Arc<str>)> {
+        std::mem::take(&mut *self.stale.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn note_missed(&self, database: &str, tell: bool) {

@@ -141,13 +141,18 @@ impl Database {
     where
         F: Future<Output = Result<T, ShardError>>,
     {
+        let layout = self.layout();
         let mut failed = ShardError::NoCopy { copies: self.copies_of(index) };
         for copy in self.readers(index).await? {
             let only = self.is_alone(index);
             match op(copy).await {
+                Err(ShardError::Moved) => failed = ShardError::Moved,
                 Err(error) if is_away(&error) && !only => failed = no_answer(failed, error),
                 done => return done,
             }
+        }
+        if failed == ShardError::Moved {
+            self.moved_from(&layout).await;
         }
         Err(failed)
     }
@@ -156,6 +161,7 @@ impl Database {
 /// What to tell when no copy answered: a disk error of one of them tells most.
 pub(super) fn no_answer(before: ShardError, error: ShardError) -> ShardError {
     match (&before, &error) {
+        (ShardError::Moved, _) => before,
         (ShardError::NoCopy { .. }, ShardError::Away(_) | ShardError::Silent(_)) => before,
         (ShardError::NoCopy { .. }, _) => error,
         _ => before,

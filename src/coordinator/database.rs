@@ -26,6 +26,7 @@ use crate::coordinator::split::Halves;
 use crate::document::id::DocId;
 use crate::document::json::Object;
 use crate::document::security;
+use crate::limits;
 use crate::shard::{ShardInfo, Summary};
 
 /// A database that is open. Cheap to share; stays usable until the database is deleted.
@@ -148,6 +149,16 @@ impl Database {
 
     /// See [`DatabaseInfo`]. Sums over one copy of each range.
     pub async fn info(&self) -> Result<DatabaseInfo, ReadError> {
+        for _ in 1..limits::MAP_ATTEMPTS {
+            match self.try_info().await {
+                Err(error) if error.is_moved() => {}
+                done => return done,
+            }
+        }
+        self.try_info().await
+    }
+
+    async fn try_info(&self) -> Result<DatabaseInfo, ReadError> {
         let map = self.map();
         let info = |index: &usize| self.on_one(*index, |copy| async move { copy.info().await });
         let (infos, standings): (Vec<ShardInfo>, Vec<Standing>) =
@@ -223,6 +234,11 @@ impl Database {
     pub async fn set_purged_infos_limit(&self, limit: u64) -> Result<(), SettingError> {
         check_limit(limit)?;
         self.change_settings(Part::PurgedInfosLimit, move |settings| settings.purged_infos_limit = limit).await
+    }
+
+    /// How often its map was changed, and when it was made, in seconds since the Unix epoch.
+    pub fn map_version(&self) -> (u64, u64) {
+        (self.layout().placed.version, self.known.created_s)
     }
 
     /// The ranges with the names of the nodes that hold them, for `_shards`.

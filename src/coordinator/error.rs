@@ -178,6 +178,13 @@ impl From<ShardError> for DatabaseError {
     }
 }
 
+impl ReadError {
+    /// Whether the documents are elsewhere now: it can be read anew by the map of this moment.
+    pub(super) fn is_moved(&self) -> bool {
+        matches!(self, ReadError::Unavailable(ShardError::Moved))
+    }
+}
+
 impl From<ShardError> for ReadError {
     fn from(error: ShardError) -> Self {
         match error {

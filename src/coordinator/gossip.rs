@@ -269,6 +269,15 @@ impl Coordinator {
         }
     }
 
+    /// Takes in the map of a database as another node knows it.
+    pub(super) async fn learn_map(&self, name: &str, node: &str) -> Result<(), LearnError> {
+        let maps: Vec<DatabaseMap> = self.ask_catalogue(node, &CatalogueCall::Maps(vec![name.to_owned()])).await?;
+        for map in maps {
+            self.adopt(&map.name, map.record).await?;
+        }
+        Ok(())
+    }
+
     /// Asks another node about the set of databases.
     pub(super) async fn ask_catalogue<T: serde::de::DeserializeOwned>(
         &self,

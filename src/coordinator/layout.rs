@@ -9,8 +9,9 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::OnceCell;
 
 use crate::coordinator::database::Database;
+use crate::coordinator::quorum::Tally;
 use crate::coordinator::range_copy::OwnCopy;
-use crate::coordinator::record::{Known, Placed};
+use crate::coordinator::record::{Known, Move, Placed};
 use crate::coordinator::shard_map::ShardMap;
 use crate::limits;
 
@@ -45,6 +46,33 @@ impl Layout {
     /// Where the copy of a range is, or comes to be.
     pub fn cell(&self, range: usize) -> &Arc<OnceCell<OwnCopy>> {
         &self.own[range]
+    }
+
+    /// The nodes whose copies of a range take writes: those that count, in the order in which they judge, then one that
+    /// is being filled.
+    pub fn writers(&self, range: usize, own: &Arc<str>) -> Vec<Arc<str>> {
+        let nodes = self.placed.nodes(range, own);
+        let judges = (0..nodes.len()).map(|at| Arc::clone(&nodes[(at + range) % nodes.len()]));
+        let filled = self.joint(range).and_then(|moved| moved.to.as_deref()).map(Arc::from);
+        judges.chain(filled).collect()
+    }
+
+    /// Whether the copy of a range on a node takes writes: not one that leaves.
+    pub fn takes_writes(&self, range: usize, node: &Arc<str>) -> bool {
+        let moved = (range < self.map.numbers()).then(|| self.placed.move_of(range)).flatten();
+        !moved.is_some_and(|moved| moved.leaving && moved.from.as_deref() == Some(node))
+    }
+
+    /// The move of a range in which a write must count in what was and in what comes to be.
+    fn joint(&self, range: usize) -> Option<&Move> {
+        self.placed.move_of(range).filter(|moved| !moved.leaving)
+    }
+
+    /// Counts the copies of a range that hold a write. In a joint stage one more than `w` must: then `w` of the copies
+    /// that were and `w` of those that come to be hold it, as they differ by one.
+    pub fn tally(&self, range: usize, w: u32, own: &Arc<str>) -> Tally {
+        let more = u32::from(self.joint(range).is_some());
+        Tally::new(self.writers(range, own).len() as u32, w + more)
     }
 
     /// The copies that are open.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::coordinator::database::Database;
 use crate::coordinator::error::{ReadError, WriteError};
+use crate::coordinator::layout::Layout;
 use crate::coordinator::quorum::{Tally, Written, copies_to_ask};
 use crate::coordinator::range_copy::RangeCopy;
 use crate::document::id::DocId;
@@ -42,30 +43,34 @@ impl Database {
     ) -> Result<(Written, u32), WriteError> {
         for _ in 1..limits::MAP_ATTEMPTS {
             let layout = self.layout();
-            match self.try_set_local(layout.map.index_of(id), id, document.clone(), w).await {
+            match self.try_set_local(&layout, id, document.clone(), w).await {
                 Err(WriteError::Unavailable(ShardError::Moved)) => self.moved_from(&layout).await,
                 done => return done,
             }
         }
-        self.try_set_local(self.map().index_of(id), id, document, w).await
+        self.try_set_local(&self.layout(), id, document, w).await
     }
 
     async fn try_set_local(
         &self,
-        range: usize,
+        layout: &Layout,
         id: &DocId,
         document: Option<LocalDocument>,
         w: Option<u32>,
     ) -> Result<(Written, u32), WriteError> {
-        let (copies, by) = (self.copies_of(range), self.context.tag);
+        let range = layout.map.index_of(id);
+        let (copies, by) = (layout.writers(range, &self.context.node).len(), self.context.tag);
         let mut failed = WriteError::Unavailable(ShardError::NoCopy { copies });
         for copy in self.judges(range).await? {
             match copy.local_set(id, document.clone(), by, copies > 1).await {
-                Ok(_) if copies == 1 => return Ok((self.held_by_judge(range, w), 1)),
+                Ok(_) if copies == 1 => return Ok((self.held_by_judge(layout, range, w), 1)),
                 Ok(stamp) => {
                     let first = copy.node().unwrap_or(&self.context.node).clone();
+                    if !layout.writers(range, &self.context.node).contains(&first) {
+                        return Err(WriteError::Unknown);
+                    }
                     let register = LocalRegister { stamp, document };
-                    return self.spread_local(range, first, (id, register), w).await;
+                    return self.spread_local(layout, first, (id, register), w).await;
                 }
                 Err(ShardError::Dropped) => return Err(WriteError::DatabaseGone),
                 Err(ShardError::Moved) => return Err(ShardError::Moved.into()),
@@ -80,19 +85,20 @@ impl Database {
     /// goes to all of them again with one above that.
     async fn spread_local(
         &self,
-        range: usize,
+        layout: &Layout,
         first: Arc<str>,
         (id, register): (&DocId, LocalRegister),
         w: Option<u32>,
     ) -> Result<(Written, u32), WriteError> {
+        let range = layout.map.index_of(id);
         let mut register = register;
         let mut first = Some(first);
         loop {
-            let mut tally = Tally::new(self.copies_of(range) as u32, self.copies_to_write(w));
+            let mut tally = layout.tally(range, self.copies_to_write(w), &self.context.node);
             if first.is_some() {
                 tally.done();
             }
-            let highest = self.send_local(range, first.take(), (id, &register), &mut tally).await?;
+            let highest = self.send_local((layout, range), first.take(), (id, &register), &mut tally).await?;
             if highest <= register.stamp {
                 return Ok((tally.written().ok_or(WriteError::Unknown)?, tally.held()));
             }
@@ -103,7 +109,7 @@ impl Database {
     /// Answers the highest stamp that was met.
     async fn send_local(
         &self,
-        range: usize,
+        at: (&Layout, usize),
         first: Option<Arc<str>>,
         (id, register): (&DocId, &LocalRegister),
         tally: &mut Tally,
@@ -112,7 +118,7 @@ impl Database {
             let registers = vec![(id.clone(), register.clone())];
             async move { copy.local_merge(registers).await }
         };
-        let mut others = self.on_others(range, first.as_ref(), merge, |_: &Vec<Stamp>| true).await?;
+        let mut others = self.on_others(at, first.as_ref(), merge, |_: &Vec<Stamp>| true).await?;
         (0..others.away).for_each(|_| tally.refused());
         let mut highest = register.stamp;
         while let Some(answer) = others.next(tally.waits()).await {

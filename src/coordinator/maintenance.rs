@@ -7,7 +7,8 @@ use futures_util::future::join_all;
 use crate::coordinator::copies::no_answer;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::{ReadError, SettingError};
-use crate::coordinator::quorum::{Tally, Written, majority};
+use crate::coordinator::layout::Layout;
+use crate::coordinator::quorum::{Written, majority};
 use crate::coordinator::range_copy::is_away;
 use crate::document::id::DocId;
 use crate::document::rev_tree::Missing;
@@ -74,14 +75,14 @@ impl Database {
         let mut written = Written::Quorum;
         let mut left: Vec<usize> = (0..asked.len()).collect();
         for attempt in 1..=limits::MAP_ATTEMPTS {
-            let layout = self.layout();
+            let layout = &self.layout();
             let mut by_range: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
             for at in left.drain(..) {
                 by_range.entry(layout.map.index_of(&asked[at].0)).or_default().push(at);
             }
             let purge_range = |(range, places): (usize, Vec<usize>)| {
                 let items = places.iter().map(|at| asked[*at].clone()).collect();
-                async move { (places, self.purge_range(range, items).await) }
+                async move { (places, self.purge_range((layout, range), items).await) }
             };
             for (places, done) in join_all(by_range.into_iter().map(purge_range)).await {
                 match done {
@@ -96,7 +97,7 @@ impl Database {
             if left.is_empty() {
                 break;
             }
-            self.moved_from(&layout).await;
+            self.moved_from(layout).await;
         }
         let removed = asked.iter().zip(removed.into_values()).map(|((id, _), revs)| (id.clone(), revs)).collect();
         Ok((removed, written))
@@ -105,12 +106,15 @@ impl Database {
     /// Purges on all copies of a range that can be reached.
     async fn purge_range(
         &self,
-        range: usize,
+        (layout, range): (&Layout, usize),
         items: Vec<(DocId, Vec<Revision>)>,
     ) -> Result<(Vec<Vec<Revision>>, Written), ShardError> {
-        let copies = self.judges(range).await?;
-        let count = self.copies_of(range);
-        let mut tally = Tally::new(count as u32, majority(self.map().n));
+        let writers = layout.writers(range, &self.context.node);
+        let (count, mut copies) = (writers.len(), Vec::with_capacity(writers.len()));
+        for node in writers.iter().filter(|node| self.context.rank(node).is_some()) {
+            copies.push(self.copy_on(range, node).await?);
+        }
+        let mut tally = layout.tally(range, majority(layout.map.n), &self.context.node);
         for _ in copies.len()..count {
             tally.refused();
             self.context.missed(&self.name);

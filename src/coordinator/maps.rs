@@ -14,7 +14,7 @@ use crate::storage::ShardEngine;
 impl Database {
     /// The map as it is known here. In a cluster it names the nodes, also where this one was alone when the database
     /// was made.
-    pub(super) fn places(&self) -> MapRecord {
+    pub(super) fn map_record(&self) -> MapRecord {
         let mut places = self.known.shared(&self.context.node).places();
         if self.context.others().is_empty() && self.known.is_unnamed() {
             places.by_range = None;
@@ -25,7 +25,7 @@ impl Database {
     /// Goes over to a map, unless this node knows a later one.
     pub(super) async fn follow(self: &Arc<Self>, places: MapRecord) -> Result<(), ShardError> {
         let _alone = self.following.lock().await;
-        let own = self.places();
+        let own = self.map_record();
         if places.version <= own.version {
             return Ok(());
         }
@@ -78,6 +78,7 @@ impl Database {
                 Ok(lost)
             })
             .await?;
+        self.context.moving.notify_one();
         if !lost.is_empty() {
             lost.into_iter().filter_map(|range| before.cell(range).get()).for_each(|copy| copy.shard.close());
             self.context.drop_shards().await;

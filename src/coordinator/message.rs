@@ -123,6 +123,36 @@ pub(super) struct ChangesCall {
     pub epoch: u64,
 }
 
+impl CopyOp {
+    /// Whether it is a write of somebody who counts copies: those must know where copies are.
+    pub fn is_write(&self) -> bool {
+        matches!(
+            self,
+            CopyOp::Judge(_) | CopyOp::Merge { repair: false, .. } | CopyOp::LocalSet { .. } | CopyOp::Purge(_)
+        )
+    }
+
+    /// Whether it is about bytes on their way, which stay where they were sent to.
+    pub fn is_of_upload(&self) -> bool {
+        matches!(self, CopyOp::Blob { .. } | CopyOp::StageWrite { .. } | CopyOp::StageFinish { .. })
+    }
+
+    /// The document that it is about: the copy that it goes to is the one that has that.
+    pub fn document(&self) -> Option<&DocId> {
+        match self {
+            CopyOp::Local(id) | CopyOp::LocalSet { id, .. } => Some(id),
+            CopyOp::LocalMerge(registers) if registers.len() == 1 => Some(&registers[0].0),
+            CopyOp::Purge(items) if items.len() == 1 => Some(&items[0].0),
+            _ => None,
+        }
+    }
+
+    /// The answer that its range was split.
+    pub fn moved(&self) -> ViewFailure {
+        ViewFailure::Copy(WireError::Moved)
+    }
+}
+
 /// Edits for the judge of their range.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct JudgeCall {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use crate::coordinator::database::Database;
+use crate::coordinator::layout::Layout;
 use crate::coordinator::range_copy::RangeCopy;
 use crate::shard::ShardError;
 
@@ -36,7 +37,7 @@ impl Database {
     /// A copy that is away, or whose answer is not `whole`, is noted as one to be synced.
     pub(super) async fn on_others<T, F>(
         &self,
-        range: usize,
+        (layout, range): (&Layout, usize),
         but: Option<&Arc<str>>,
         op: impl Fn(RangeCopy) -> F,
         whole: fn(&T) -> bool,
@@ -47,7 +48,7 @@ impl Database {
     {
         let (tell, answers) = mpsc::unbounded_channel();
         let mut others = Others { away: 0, answers, own_waits: false };
-        for node in self.nodes_of(range).into_iter().filter(|node| Some(node) != but) {
+        for node in layout.writers(range, &self.context.node).into_iter().filter(|node| Some(node) != but) {
             if self.context.rank(&node).is_none() {
                 others.away += 1;
                 self.context.missed(&self.name);

@@ -34,7 +34,7 @@ use crate::world::buggify::{Mutation, mutated, sometimes};
 impl Database {
     /// Takes in what the copies on a node have and those here lack, a few ranges at a time.
     pub(super) async fn pull_from(&self, node: &Arc<str>, thoroughly: bool) -> Result<(), ShardError> {
-        let shared = self.ranges().into_iter().filter(|range| self.nodes_of(*range).contains(node));
+        let shared = self.ranges().into_iter().filter(|range| self.is_source(*range, node));
         let pull = |range| async move {
             match self.own_copy(range).await? {
                 Some(own) => self.pull_range(range, own, node, thoroughly).await,
@@ -47,6 +47,19 @@ impl Database {
             Err(ShardError::Dropped) => Ok(()),
             done => done,
         }
+    }
+
+    /// Whether a node has a copy of a range from which others may lack something: one that counts, or that leaves.
+    fn is_source(&self, range: usize, node: &Arc<str>) -> bool {
+        let layout = self.layout();
+        let leaves = layout.placed.move_of(range).is_some_and(|moved| moved.from.as_deref() == Some(node));
+        leaves || layout.placed.nodes(range, &self.context.node).contains(node)
+    }
+
+    /// Takes in all that the copy of a range on a node has now.
+    pub(super) async fn pull_copy(&self, range: usize, node: &Arc<str>) -> Result<(), ShardError> {
+        let own = self.own_copy(range).await?.ok_or(ShardError::Moved)?;
+        self.pull_range(range, own, node, true).await
     }
 
     async fn pull_range(

@@ -74,6 +74,9 @@ impl RemoteCopy {
 
     async fn ask<T: DeserializeOwned>(&self, op: CopyOp) -> Result<T, ShardError> {
         let answer: Result<T, WireError> = self.ask_as(op, limits::COPY_CALL).await?;
+        if matches!(answer, Err(WireError::Moved)) {
+            self.target.context.note_stale(&self.target.name, &self.node);
+        }
         answer.map_err(ShardError::from)
     }
 

@@ -238,6 +238,16 @@ impl AllDocsQuery {
 impl Database {
     /// Begins a list. Totals and offset are of this moment; the rows are read as they are asked for.
     pub async fn all_docs(self: &Arc<Self>, query: AllDocsQuery) -> Result<AllDocs, ReadError> {
+        for _ in 1..limits::MAP_ATTEMPTS {
+            match self.try_all_docs(query.clone()).await {
+                Err(error) if error.is_moved() => {}
+                done => return done,
+            }
+        }
+        self.try_all_docs(query).await
+    }
+
+    async fn try_all_docs(self: &Arc<Self>, query: AllDocsQuery) -> Result<AllDocs, ReadError> {
         let all = Span::of(&query.source);
         let (listed, before) = spans(&query.keys, query.descending);
         let is_keys = matches!(query.keys, KeyBounds::Keys(_));

@@ -3,6 +3,7 @@
 //! A call names the database's instance: one that was deleted and made anew is another database. A call whose time is
 //! over is dropped before anything is done; one that changes something and comes again is answered as the first time.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -19,12 +20,13 @@ use crate::coordinator::peers::Answer;
 use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::{compare, repair, sync_points};
+use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
 use crate::document::revision::{RevHash, Revision};
 use crate::index::{Definition, Signature};
 use crate::limits;
 use crate::script::Program;
-use crate::shard::{Edit, Judged, ShardError};
+use crate::shard::{Edit, Fetched, Judged, ShardError, Want};
 use crate::storage::ReadAs;
 use crate::world::buggify::{Mutation, mutated};
 use crate::world::{BoxFuture, Instant};
@@ -65,21 +67,41 @@ impl Coordinator {
         if database.instance() != instance {
             return Err(format!("{db} is another database here"));
         }
-        let known = database.known.placed().version;
-        let changes = matches!(op, CopyOp::Judge(_) | CopyOp::LocalSet { .. } | CopyOp::Purge(_));
-        if changes && version < known && !mutated(Mutation::StaleMapAccepted) {
-            database.tell_map(&from);
-            return Err(format!("the map of {db} has version {known} here, the caller's is older"));
+        let layout = database.layout();
+        let known = layout.placed.version;
+        if version > known {
+            context.note_stale(&db, &from);
         }
+        let changes = matches!(op, CopyOp::Judge(_) | CopyOp::LocalSet { .. } | CopyOp::Purge(_));
+        let is_late = changes && version < known || op.is_write() && version < layout.placed.moved;
+        let leaves = op.is_write() && !layout.takes_writes(range as usize, &context.node);
+        if (is_late || leaves) && !mutated(Mutation::StaleMapAccepted) {
+            database.tell_map(&from);
+            return Ok(encode(&Err::<(), _>(WireError::Moved)));
+        }
+        let op = match op {
+            CopyOp::Judge(call) => {
+                let judged = async { encode(&judge(&database, *call, until).await) };
+                return Ok(context.answered.once(&from, id, judged).await);
+            }
+            op => op,
+        };
+        let op = match serve_documents(&database, op, until).await {
+            Ok(answer) => return Ok(answer),
+            Err(op) => op,
+        };
         let range = usize::try_from(range).unwrap_or(usize::MAX);
+        let range = match op.document() {
+            Some(id) => layout.map.index_of(id),
+            None if layout.map.is_live(range) || op.is_of_upload() && range < layout.map.numbers() => range,
+            None if version > layout.placed.version => return Err(format!("the map of {db} is not known here yet")),
+            None => return Ok(encode(&Err::<(), _>(op.moved()))),
+        };
         let copy = database.own_copy(range).await.map_err(|error| error.to_string())?;
-        let copy = copy.ok_or_else(|| format!("the range {range} of {db} is not held here"))?.clone();
+        let copy = copy.ok_or_else(|| format!("the range {range} of {db} is not held here"))?;
         let serving = Serving { database: &database, range, copy: &copy, until };
         Ok(match op {
-            CopyOp::Judge(_) | CopyOp::LocalSet { .. } | CopyOp::Purge(_) => {
-                context.answered.once(&from, id, serving.change(op)).await
-            }
-            CopyOp::Merge { edits, source, repair } => encode(&serving.merge(edits, source, repair).await),
+            CopyOp::LocalSet { .. } | CopyOp::Purge(_) => context.answered.once(&from, id, serving.change(op)).await,
             CopyOp::View(call) => serving.view(*call).await,
             CopyOp::StageWrite { upload, data } => reply(context.uploads.write(&context.env, upload, data).await),
             CopyOp::StageFinish { upload } => reply(context.uploads.finish(upload).await),
@@ -89,6 +111,75 @@ impl Coordinator {
             op => serving.plain(op).await,
         })
     }
+}
+
+/// Answers a call that is about documents, wherever they are here: the caller may know them in a range that was split
+/// since, or in a half of one that is not split here yet. Gives back other calls.
+async fn serve_documents(database: &Arc<Database>, op: CopyOp, until: Instant) -> Result<Bytes, CopyOp> {
+    match op {
+        CopyOp::Fetch(wants) => Ok(encode(&fetch(database, wants).await)),
+        CopyOp::Merge { edits, source, repair } => Ok(encode(&merge(database, (edits, source, repair), until).await)),
+        op => Err(op),
+    }
+}
+
+async fn fetch(database: &Arc<Database>, wants: Vec<(DocId, Want)>) -> Served<Vec<Option<Fetched>>> {
+    let mut found = BTreeMap::new();
+    for Group { range, places, items } in by_range(database, wants, |(id, _)| id) {
+        let copy = own(database, range).await?;
+        found.extend(places.into_iter().zip(copy.shard.fetch(items).await?));
+    }
+    Ok(found.into_values().collect())
+}
+
+async fn judge(database: &Arc<Database>, call: JudgeCall, until: Instant) -> Served<Vec<Result<Judged, Refusal>>> {
+    let JudgeCall { edits, caller, source, doubtful } = call;
+    let mut judged = BTreeMap::new();
+    for Group { range, places, items: edits } in by_range(database, edits, |edit| &edit.id) {
+        let copy = own(database, range).await?;
+        let call = JudgeCall { edits, caller: caller.clone(), source: source.clone(), doubtful };
+        judged.extend(places.into_iter().zip(Serving { database, range, copy: &copy, until }.judge(call).await?));
+    }
+    Ok(judged.into_values().collect())
+}
+
+async fn merge(
+    database: &Arc<Database>,
+    (edits, source, repair): (Vec<EditText>, String, bool),
+    until: Instant,
+) -> Served<Vec<bool>> {
+    let mut merged = BTreeMap::new();
+    for Group { range, places, items } in by_range(database, edits, |edit| &edit.id) {
+        let copy = own(database, range).await?;
+        let serving = Serving { database, range, copy: &copy, until };
+        merged.extend(places.into_iter().zip(serving.merge(items, source.clone(), repair).await?));
+    }
+    Ok(merged.into_values().collect())
+}
+
+async fn own(database: &Database, range: usize) -> Served<OwnCopy> {
+    let held = database.own_copy(range).await.map_err(WireError::from)?;
+    held.ok_or_else(|| WireError::Away(format!("the range {range} of {} is not held here", database.name)))
+}
+
+/// What a call says of documents of one range.
+struct Group<I> {
+    range: usize,
+    /// Where each item stood in the call.
+    places: Vec<usize>,
+    items: Vec<I>,
+}
+
+fn by_range<I>(database: &Database, items: Vec<I>, id: impl Fn(&I) -> &DocId) -> Vec<Group<I>> {
+    let map = database.map();
+    let mut groups: BTreeMap<usize, Group<I>> = BTreeMap::new();
+    for (at, item) in items.into_iter().enumerate() {
+        let range = map.index_of(id(&item));
+        let group = groups.entry(range).or_insert_with(|| Group { range, places: Vec::new(), items: Vec::new() });
+        group.places.push(at);
+        group.items.push(item);
+    }
+    groups.into_values().collect()
 }
 
 /// A call being answered.
@@ -105,7 +196,6 @@ impl Serving<'_> {
     async fn change(&self, op: CopyOp) -> Bytes {
         let shard = &self.copy.shard;
         match op {
-            CopyOp::Judge(call) => encode(&self.judge(call).await),
             CopyOp::LocalSet { id, document, by } => {
                 reply(shard.local_set(&id, document, by, self.database.copies_of(self.range) > 1).await)
             }
@@ -118,7 +208,6 @@ impl Serving<'_> {
     async fn plain(&self, op: CopyOp) -> Bytes {
         let (shard, size) = (&self.copy.shard, |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX));
         match op {
-            CopyOp::Fetch(wants) => reply(shard.fetch(wants).await),
             CopyOp::List(page) => reply(shard.list(page).await),
             CopyOp::Summary(start, end) => reply(shard.summary(start, end).await),
             CopyOp::Select { start, end, direction, place } => reply(shard.select(start, end, direction, place).await),
@@ -177,8 +266,8 @@ impl Serving<'_> {
         edits.into_iter().map(EditText::read).collect()
     }
 
-    async fn judge(&self, call: Box<JudgeCall>) -> Served<Vec<Result<Judged, Refusal>>> {
-        let JudgeCall { edits, caller, source, doubtful } = *call;
+    async fn judge(&self, call: JudgeCall) -> Served<Vec<Result<Judged, Refusal>>> {
+        let JudgeCall { edits, caller, source, doubtful } = call;
         let edits = Serving::read(edits)?;
         let shard = &self.copy.shard;
         let _holds = self.database.pull_uploads(self.range, shard, &edits, &source.as_str().into()).await?;

@@ -59,7 +59,8 @@ impl Database {
 
     /// The nodes that hold copies of any range.
     pub(super) fn holders(&self) -> BTreeSet<Arc<str>> {
-        self.ranges().into_iter().flat_map(|index| self.nodes_of(index)).collect()
+        let layout = self.layout();
+        layout.map.live().iter().flat_map(|range| layout.writers(*range, &self.context.node)).collect()
     }
 
     /// Sends the settings to all other nodes; fails when fewer than a majority of the holders have them then.

@@ -12,6 +12,7 @@ use crate::coordinator::blob_stream;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::WriteError;
 use crate::coordinator::judge::{Verdict, resolve_doubt};
+use crate::coordinator::layout::Layout;
 use crate::coordinator::message::blobs_of;
 use crate::coordinator::quorum::{Tally, Written, majority};
 use crate::coordinator::range_copy::RangeCopy;
@@ -47,7 +48,7 @@ impl Database {
             for (now, step) in by_range {
                 let (places, edits): (Vec<usize>, Vec<Edit>) = step.into_iter().unzip();
                 let _holds = self.carry_uploads((range, now), &edits).await;
-                let outcomes = self.settle_once(now, edits.clone(), options, source).await;
+                let outcomes = self.settle_once((&layout, now), edits.clone(), options, source).await;
                 for ((at, edit), outcome) in places.into_iter().zip(edits).zip(outcomes) {
                     match outcome {
                         Err(WriteError::Unavailable(ShardError::Moved)) if attempt < limits::MAP_ATTEMPTS => {
@@ -82,13 +83,13 @@ impl Database {
 
     async fn settle_once(
         &self,
-        range: usize,
+        at: (&Layout, usize),
         edits: Vec<Edit>,
         options: &WriteOptions,
         source: &Arc<str>,
     ) -> Vec<Outcome> {
         let count = edits.len();
-        match self.try_settle(range, edits, options, source).await {
+        match self.try_settle(at, edits, options, source).await {
             Ok(outcomes) => outcomes,
             Err(WriteError::Unavailable(error)) => (0..count).map(|_| Err(error.clone().into())).collect(),
             Err(WriteError::DatabaseGone) => (0..count).map(|_| Err(WriteError::DatabaseGone)).collect(),
@@ -98,7 +99,7 @@ impl Database {
 
     async fn try_settle(
         &self,
-        range: usize,
+        (layout, range): (&Layout, usize),
         edits: Vec<Edit>,
         options: &WriteOptions,
         source: &Arc<str>,
@@ -106,15 +107,20 @@ impl Database {
         if self.is_alone(range) && !self.context.is_in_maintenance() {
             let copy = self.own_copy(range).await?.ok_or(ShardError::Moved)?;
             let verdicts = self.judge_own(&copy.shard, edits, &options.caller).await;
-            let written = self.held_by_judge(range, options.w);
+            let written = self.held_by_judge(layout, range, options.w);
             let done =
                 |verdict: Verdict| verdict.map(|judged| WriteDone { rev: judged.path.head(), written, copies: 1 });
             return Ok(verdicts.into_iter().map(done).collect());
         }
         let (judge, verdicts) = self.sentence(range, &edits, options, source).await?;
+        if !layout.writers(range, &self.context.node).contains(&judge) {
+            // Its copy came after this began: it has the edits, who else is to have them is another map's matter.
+            self.context.missed(&self.name);
+            return Err(WriteError::Unknown);
+        }
         let merges =
             edits.iter().zip(&verdicts).filter_map(|(edit, verdict)| Some(merge_of(edit, verdict.as_ref().ok()?)));
-        let written = self.spread(range, &judge, merges.collect(), options.w).await?;
+        let written = self.spread((layout, range), &judge, merges.collect(), options.w).await?;
         let mut written = written.into_iter();
         let done = |verdict: Verdict| {
             let judged = verdict?;
@@ -198,13 +204,13 @@ impl Database {
     /// certain.
     async fn spread(
         &self,
-        range: usize,
+        (layout, range): (&Layout, usize),
         judge: &Arc<str>,
         merges: Vec<Edit>,
         w: Option<u32>,
     ) -> Result<Vec<(Written, u32)>, ShardError> {
-        let copies = self.copies_of(range) as u32;
-        let mut tallies: Vec<Tally> = merges.iter().map(|_| Tally::new(copies, self.copies_to_write(w))).collect();
+        let wanted = self.copies_to_write(w);
+        let mut tallies: Vec<Tally> = merges.iter().map(|_| layout.tally(range, wanted, &self.context.node)).collect();
         tallies.iter_mut().for_each(Tally::done);
         if merges.is_empty() {
             return Ok(Vec::new());
@@ -215,7 +221,7 @@ impl Database {
             async move { merge_into(&copy, &merges, &source).await }
         };
         let mut others =
-            self.on_others(range, Some(judge), merge, |stored: &Vec<bool>| !stored.contains(&false)).await?;
+            self.on_others((layout, range), Some(judge), merge, |stored: &Vec<bool>| !stored.contains(&false)).await?;
         tallies.iter_mut().for_each(|tally| (0..others.away).for_each(|_| tally.refused()));
         while let Some(answer) = others.next(tallies.iter().any(Tally::waits)).await {
             count(&mut tallies, answer);
@@ -225,8 +231,8 @@ impl Database {
     }
 
     /// What a write reports that only the judge of a range holds, and no other copy is asked.
-    pub(super) fn held_by_judge(&self, range: usize, w: Option<u32>) -> Written {
-        let mut tally = Tally::new(self.copies_of(range) as u32, self.copies_to_write(w));
+    pub(super) fn held_by_judge(&self, layout: &Layout, range: usize, w: Option<u32>) -> Written {
+        let mut tally = layout.tally(range, self.copies_to_write(w), &self.context.node);
         tally.done();
         tally.written().unwrap_or(Written::Accepted)
     }

@@ -26,7 +26,8 @@ impl Coordinator {
         context.peers.serve(Service::Catalogue, Arc::new(CatalogueService(weak.clone())));
         self.pour_aside();
         context.env.spawn(watch_nodes(weak.clone()));
-        context.env.spawn(sync_missed(weak));
+        context.env.spawn(sync_missed(weak.clone()));
+        context.env.spawn(learn_maps(weak));
     }
 
     /// Notices who came and who went, and tells the others what changed here.
@@ -70,6 +71,7 @@ impl Coordinator {
         while context.peers.is_up(node) {
             match self.try_meet(node).await {
                 Ok(()) => {
+                    self.spread_system_databases().await;
                     if context.met(node) {
                         self.tell_state();
                     }
@@ -156,6 +158,22 @@ async fn watch_nodes(weak: Weak<Coordinator>) {
         };
         if changed.is_err() {
             return;
+        }
+    }
+}
+
+/// Until the coordinator goes: maps of which a call showed that another node knows a later one.
+async fn learn_maps(weak: Weak<Coordinator>) {
+    loop {
+        let Some(context) = weak.upgrade().map(|coordinator| Arc::clone(coordinator.context())) else { return };
+        context.outdated.notified().await;
+        let stale = context.take_stale();
+        drop(context);
+        let Some(coordinator) = weak.upgrade() else { return };
+        for (name, node) in stale {
+            if let Err(error) = coordinator.learn_map(&name, &node).await {
+                tracing::debug!(database = name, %node, %error, "a map was not learned");
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::auth::access::Refusal;
 use crate::auth::users::UserError;
 use crate::cluster::{CallError, MemberError, NodeName, StartError};
 use crate::config::ConfigError;
+use crate::coordinator::MapError;
 use crate::coordinator::{
     ChangesError, CommitError, DatabaseError, DesignLookupError, FilterLookupError, ReadError, SettingError,
     ShardError, StorageError, ViewError, WriteError,
@@ -317,6 +318,20 @@ impl From<ShardError> for Problem {
                 tracing::error!("a request failed below the coordinator: {error:?}");
                 Problem::unavailable("The node could not reach its data, try again.")
             }
+        }
+    }
+}
+
+impl From<MapError> for Problem {
+    fn from(error: MapError) -> Problem {
+        match error {
+            MapError::Gone => Problem::no_database(),
+            MapError::Refused(why) => Problem::bad_request(why),
+            MapError::NoMajority { answered, members } => {
+                Problem::unavailable(format!("{answered} of {members} members answered: no majority"))
+            }
+            MapError::Contended => Problem::conflict(),
+            MapError::Own(error) => error.into(),
         }
     }
 }

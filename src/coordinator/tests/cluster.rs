@@ -1,5 +1,7 @@
 //! Several coordinators over a network that can be cut.
 
+mod moves;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,19 +1,58 @@
 //! `/_cluster`: what settee adds for those who run a cluster.
 
+use std::collections::BTreeSet;
+
 use http::StatusCode;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::request::Verb;
 use super::super::{Context, Problem, Reply, Request, Result};
+use crate::coordinator::moves::MoveRequest;
+use crate::coordinator::rebalance::RebalanceRequest;
+use crate::document::json::Object;
 use crate::limits;
 
 /// `rest` is the path behind `_cluster`.
-pub fn handle(ctx: &Context, request: &Request, rest: &[String]) -> Result<Reply> {
+pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<Reply> {
     match (rest, request.verb) {
         ([name], Verb::Post) if name == "join_token" => join_token(ctx),
         ([name], _) if name == "join_token" => Err(Problem::method_not_allowed("POST")),
+        ([name], Verb::Get) if name == "rebalance" => {
+            Ok(Reply::value(StatusCode::OK, &json!({"moves": shown(&ctx.coordinator.moves_under_way())})))
+        }
+        ([name], Verb::Post) if name == "rebalance" => rebalance(ctx, request).await,
+        ([name], _) if name == "rebalance" => Err(Problem::method_not_allowed("GET,HEAD,POST")),
         _ => Err(Problem::missing()),
     }
+}
+
+fn shown(moves: &[MoveRequest]) -> Vec<Value> {
+    let one = |m: &MoveRequest| json!({"db": m.db, "range": m.range, "from": m.from, "to": m.to});
+    moves.iter().map(one).collect()
+}
+
+/// `POST /_cluster/rebalance`: shows what is to be moved, and begins with it unless it is a `dry_run`. Nodes in `drain`
+/// are emptied; `databases` names those that are looked at.
+async fn rebalance(ctx: &Context, mut request: Request) -> Result<Reply> {
+    let body = if request.body.length() == Some(0) { Object::new() } else { request.json_object().await? };
+    let names = |field: &'static str| -> Result<Option<BTreeSet<String>>> {
+        let wrong = || Problem::bad_request(format!("`{field}` must be an array of strings"));
+        let Some(value) = body.get(field) else { return Ok(None) };
+        let list = value.as_array().ok_or_else(wrong)?;
+        list.iter().map(|name| name.as_str().map(str::to_owned).ok_or_else(wrong)).collect::<Result<_>>().map(Some)
+    };
+    let dry_run = match body.get("dry_run") {
+        None => false,
+        Some(value) => value.as_bool().ok_or_else(|| Problem::bad_request("`dry_run` must be a boolean"))?,
+    };
+    let (drain, databases) = (names("drain")?.unwrap_or_default(), names("databases")?);
+    let wanted = RebalanceRequest { drain, databases, needed_only: false };
+    let planned = ctx.coordinator.plan_rebalance(&wanted);
+    if !dry_run {
+        ctx.coordinator.rebalance(wanted);
+    }
+    let status = if dry_run { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok(Reply::value(status, &json!({"ok": true, "dry_run": dry_run, "moves": shown(&planned)})))
 }
 
 /// `POST /_cluster/join_token`: what a new node shows to `settee serve --join`.

@@ -21,6 +21,7 @@ mod cluster;
 pub mod cluster_setup;
 mod database;
 mod db_updates;
+mod dbs;
 pub mod document;
 mod feed;
 mod find;
@@ -142,7 +143,7 @@ async fn answer(ctx: &Context, endpoint: Endpoint, request: Request) -> Result<R
         Endpoint::NouveauAnalyze => Err(Problem::missing()),
         Endpoint::DbUpdates => db_updates::db_updates(ctx, &request).await,
         Endpoint::ClusterSetup => cluster_setup::handle(ctx, request).await,
-        Endpoint::Cluster(rest) => cluster::handle(ctx, &request, &rest),
+        Endpoint::Cluster(rest) => cluster::handle(ctx, request, &rest).await,
         Endpoint::Replicate => replicate::replicate(ctx, request).await,
         Endpoint::Scheduler(rest) => scheduler::scheduler(ctx, &request, &rest).await,
         Endpoint::Reshard(rest) => reshard::handle(ctx, request, &rest).await,

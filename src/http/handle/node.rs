@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::request::Verb;
 use super::super::{Context, Problem, Reply, Request, Result, forward};
-use super::{nodes, replicate, scheduler, snapshot};
+use super::{dbs, nodes, replicate, scheduler, snapshot};
 use crate::auth::admins;
 use crate::cluster::NodeName;
 use crate::config::{SECTIONS_CLOSED_TO_REQUESTS, Sections};
@@ -44,6 +44,7 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
         ["_scheduler", path @ ..] => scheduler::here(ctx, path),
         ["_restart"] => restart(ctx).await,
         ["_nodes", path @ ..] => nodes::handle(ctx, request, path).await,
+        ["_dbs", path @ ..] => dbs::handle(ctx, request, path).await,
         _ => Err(Problem::missing()),
     }
 }

@@ -1,0 +1,133 @@
+//! Ranges that are split and copies that are moved while all nodes write.
+
+use super::*;
+use crate::coordinator::rebalance::RebalanceRequest;
+use crate::coordinator::reshard::{JobRequest, JobState};
+
+/// Writes `count` documents through each node in turn.
+async fn fill(cluster: &Cluster, prefix: &str, count: usize) {
+    for n in 0..count {
+        write(&cluster.db(n % cluster.nodes.len()), &format!("{prefix}{n}"), "{}", None).await.unwrap();
+    }
+}
+
+async fn has_all(cluster: &Cluster, prefix: &str, count: usize) {
+    for at in 0..cluster.nodes.len() {
+        for n in 0..count {
+            assert_eq!(body(&cluster.db(at), &format!("{prefix}{n}")).await, "{}", "{prefix}{n} on node {at}");
+        }
+    }
+}
+
+/// Waits until no copy is on its way, as all nodes see it.
+async fn still(cluster: &Cluster) {
+    eventually(|| async { cluster.nodes.iter().all(|node| node.coordinator.moves_under_way().is_empty()) }).await;
+}
+
+fn holders(cluster: &Cluster, at: usize) -> Vec<Vec<String>> {
+    cluster.db(at).shards().into_iter().map(|(_, nodes)| nodes).collect()
+}
+
+#[tokio::test]
+async fn a_range_with_three_copies_is_split_on_all_nodes_under_writes() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    fill(&cluster, "a", 60).await;
+    let since = Since::Seq(cluster.db(2).update_seq().await.unwrap());
+    let request = JobRequest { db: "db".to_owned(), ..JobRequest::default() };
+    let made = cluster.nodes[1].coordinator.reshard(&request).await.unwrap();
+    assert!(made.len() == 3 && made.iter().all(|job| job.made.is_ok()), "{made:?}");
+    fill(&cluster, "b", 60).await;
+    eventually(|| async {
+        let jobs = cluster.nodes[0].coordinator.reshard_jobs().await;
+        jobs.len() == 3 && jobs.iter().all(|job| job.state == JobState::Completed)
+    })
+    .await;
+    eventually(|| async { (0..3).all(|at| cluster.db(at).map().q() == 2) }).await;
+    fill(&cluster, "c", 60).await;
+    for prefix in ["a", "b", "c"] {
+        has_all(&cluster, prefix, 60).await;
+    }
+    for at in 0..3 {
+        let info = cluster.db(at).info().await.unwrap();
+        assert_eq!((info.cluster.q, info.cluster.n, info.doc_count), (2, 3, 180));
+    }
+    // The token is of another node's copy and of the time before the split.
+    let mut feed = cluster.db(2).changes(ChangesQuery { since, ..ChangesQuery::default() }).await.unwrap();
+    let mut rows = 0;
+    while let Some(page) = feed.next().await.unwrap() {
+        rows += page.len();
+    }
+    assert_eq!(rows, 120);
+}
+
+#[tokio::test]
+async fn a_node_that_was_away_divides_its_copies_when_it_returns() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    fill(&cluster, "a", 30).await;
+    cluster.cut(&[2]);
+    let request = JobRequest { db: "db".to_owned(), ..JobRequest::default() };
+    cluster.nodes[0].coordinator.reshard(&request).await.unwrap();
+    eventually(|| async { (0..2).all(|at| cluster.db(at).map().q() == 2) }).await;
+    write(&cluster.db(0), "late", "{}", None).await.unwrap();
+    assert_eq!(cluster.db(2).map().q(), 1);
+    cluster.heal().await;
+    eventually(|| async { cluster.db(2).map().q() == 2 }).await;
+    eventually(|| async { own_leaves(&cluster.db(2), "late").await.len() == 1 }).await;
+    has_all(&cluster, "a", 30).await;
+}
+
+#[tokio::test]
+async fn no_map_is_changed_without_a_majority() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    cluster.cut(&[1, 2]);
+    let db = cluster.db(0);
+    let refused = cluster.nodes[0].coordinator.move_copy(&db, "00000000-ffffffff", Some("n3@h".to_owned()), None).await;
+    assert_eq!(refused, Err(MapError::NoMajority { answered: 1, members: 3 }));
+    cluster.heal().await;
+    assert_eq!(db.map_version().0, 0);
+}
+
+#[tokio::test]
+async fn copies_move_to_other_nodes_while_documents_are_written() {
+    let cluster = Cluster::new(4).await;
+    cluster.create(0, 4, 2).await.unwrap();
+    fill(&cluster, "a", 80).await;
+    let drained = "n1@h".to_owned();
+    let request = RebalanceRequest { drain: [drained.clone()].into(), ..RebalanceRequest::default() };
+    assert!(!cluster.nodes[2].coordinator.plan_rebalance(&request).is_empty());
+    cluster.nodes[2].coordinator.rebalance(request.clone());
+    fill(&cluster, "b", 80).await;
+    eventually(|| async { cluster.nodes[2].coordinator.plan_rebalance(&request).is_empty() }).await;
+    still(&cluster).await;
+    fill(&cluster, "c", 40).await;
+    for (prefix, count) in [("a", 80), ("b", 80), ("c", 40)] {
+        has_all(&cluster, prefix, count).await;
+    }
+    eventually(|| async { (0..4).all(|at| holders(&cluster, at) == holders(&cluster, 2)) }).await;
+    assert!(holders(&cluster, 0).iter().all(|nodes| nodes.len() == 2 && !nodes.contains(&drained)));
+    let report = check(&cluster.nodes[0].world.storage).await.unwrap();
+    assert_eq!(report.findings, Vec::<String>::new());
+    assert_eq!(cluster.db(0).info().await.unwrap().doc_count, 200);
+}
+
+#[tokio::test]
+async fn a_system_database_of_one_node_gets_copies_on_those_that_join() {
+    let cluster = Cluster::new(3).await;
+    let one = CreateOptions { q: Some(2), n: Some(1), ..CreateOptions::default() };
+    cluster.nodes[0].coordinator.create_database("_users", one).await.unwrap();
+    let users = |at: usize| cluster.nodes[at].coordinator.database("_users").unwrap();
+    write(&users(0), "org.couchdb.user:a", "{}", None).await.unwrap();
+    // Each meeting of nodes asks for what is missing; a range gets one copy at a time.
+    for _ in 0..4 {
+        for node in &cluster.nodes {
+            node.coordinator.spread_system_databases().await;
+        }
+        still(&cluster).await;
+    }
+    assert!(users(0).shards().iter().all(|(_, nodes)| nodes.len() == 3), "{:?}", users(0).shards());
+    assert_eq!(users(1).info().await.unwrap().cluster.n, 3);
+    assert_eq!(own_leaves(&users(2), "org.couchdb.user:a").await.len(), 1);
+}
