@@ -13,6 +13,8 @@ use tempfile::TempDir;
 mod accounts;
 #[path = "cluster/replications.rs"]
 mod replications;
+#[path = "cluster/reshard.rs"]
+mod reshard;
 
 /// `adm`, `pass`, with few rounds: what is tested is not PBKDF2.
 const ADMIN: &str =
@@ -251,6 +253,10 @@ fn a_node_joins_by_a_token_of_the_command_line_and_members_are_documents() {
     let b = Node::start("n2", &["--join", &address, "--token", token.trim()]);
     see_each_other(&[&a, &b]);
     assert_eq!(b.get("/_node/_local/_config/admins"), a.get("/_node/_local/_config/admins"));
+
+    // The first node made its system databases alone.
+    let copies = || a.get("/_users").1["cluster"]["n"].clone();
+    until("the accounts have a copy on each node", || copies() == json!(2));
 
     // Members are documents with the revisions of CouchDB.
     let (first, second) = ("1-967a00dff5e02add41819138abb3284d", "2-eec205a9d413992850a6e32678485900");

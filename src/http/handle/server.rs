@@ -15,7 +15,7 @@ use crate::limits;
 
 /// The interface level that clients test for; settee's own version stands in `vendor`.
 const INTERFACE_VERSION: &str = "3.5.0";
-const FEATURES: [&str; 3] = ["access-ready", "partitioned", "pluggable-storage-engines"];
+const FEATURES: [&str; 4] = ["access-ready", "partitioned", "pluggable-storage-engines", "reshard"];
 
 /// `GET /`
 pub fn welcome(ctx: &Context) -> Reply {
