@@ -354,6 +354,7 @@ impl Coordinator {
                 view.put(record::tomb_key(&own_name, &record.instance), Vec::new());
             }
             record.all_shards().for_each(|shard| view.put(record::drop_key(shard), Vec::new()));
+            view.delete(record::ballot_key(&own_name, &record.instance));
             view.after_commit(move || {
                 forget(&this.cache, &own_name);
                 this.context.events.add(&own_name, EventKind::Deleted);
