@@ -28,11 +28,11 @@ class Load:
         self.failed += status >= 300
 
     def work(self):
-        client, n = node.Client(self.url), 0
+        client, n, prefix = node.Client(self.url), 0, f"beside-{time.monotonic_ns()}"
         while not self.over.wait(0.002):
             n += 1
             self.one(client, "GET", f"/{self.database}/{document(n * 7919 % self.docs)['_id']}")
-            self.one(client, "PUT", f"/{self.database}/beside-{n}", {"n": n})
+            self.one(client, "PUT", f"/{self.database}/{prefix}-{n}", {"n": n})
         client.close()
 
     def __enter__(self):

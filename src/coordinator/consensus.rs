@@ -1,10 +1,10 @@
 //! Agreement on the next map of a database: each version is decided once, by a majority of the members.
 //!
 //! One decision is a register of its own (single-decree Paxos): a proposer gets promises for its ballot from a
-//! majority, then has a majority accept a map. Should an earlier proposer have had a map accepted by anybody who promised, that
-//! one is proposed on, so that two maps of one version cannot both be decided. What nodes promised and accepted is in
-//! their stores before they answer. A decided map is told to all nodes; one that missed it learns it when it meets
-//! another (`gossip`), and from whoever refuses its calls because they are of an older map.
+//! majority, then has a majority accept a map. Should an earlier proposer have had a map accepted by anybody who
+//! promised, that one is proposed on, so that two maps of one version cannot both be decided. What nodes promised and
+//! accepted is in their stores before they answer. A decided map is told to all nodes; one that missed it learns it
+//! when it meets another (`gossip`), and from whoever refuses its calls because they are of an older map.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Where copies are to go: what is needed first, then an even load. Planning is pure; carrying a plan out is a row of
 //! moves (`moves`), a few at a time.
 //!
-//! A range gets back copies that it lacks (a node that is no member any more, one that is being emptied, a database made
-//! when there were fewer nodes), each in a zone that its placement rule asks for. Then copies go from the nodes that
-//! hold most to those that hold least. A plan is never stored: who is asked again plans anew from what there is.
+//! A range gets back copies that it lacks (a node that is no member any more, one that is being emptied, a database
+//! made when there were fewer nodes), each in a zone that its placement rule asks for. Then copies go from the nodes
+//! that hold most to those that hold least. A plan is never stored: who is asked again plans anew from what there is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};

@@ -1,14 +1,15 @@
 //! Splitting a copy: two heirs on the same node take over its documents while it is read and written.
 //!
-//! Documents keep their sequences, purges their numbers, so that positions in the old copy are positions in its heirs,
-//! and an heir's own last sequence tells up to where it has taken over. The pages are read and taken over one after the
-//! other ([`ShardCopy::legacy`], [`ShardCopy::inherit`]); meanwhile local documents, which have no sequence, are
-//! written to the heir, too ([`ShardCopy::mirror_locals`]). At last one committer job takes over the few changes that are
-//! left
-//! and ends the old copy ([`ShardCopy::hand_over`]): edits queued behind it are refused with [`ShardError::Moved`].
+//! Documents keep their sequences, purges their numbers, so that positions in the old copy are positions in its
+//! heirs, and an heir's own last sequence tells up to where it has taken over. The pages are read and taken over one
+//! after the other ([`ShardCopy::legacy`], [`ShardCopy::inherit`]); meanwhile local documents, which have no
+//! sequence, are written to the heir, too ([`ShardCopy::mirror_locals`]). At last one committer job takes over the
+//! few changes that are left and ends the old copy ([`ShardCopy::hand_over`]): edits queued behind it are refused
+//! with [`ShardError::Moved`].
 //!
 //! Assumes: the bytes of attachments are staged in the heir before the documents that name them are taken over.
-//! Promises: bodies of leaves are taken over, older ones as little as compaction would; nothing is lost or done twice.
+//! Promises: bodies of leaves are taken over, older ones as little as compaction would; nothing is lost or done
+//! twice.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
