@@ -140,7 +140,6 @@ impl Coordinator {
     }
 
     /// Asks all members; answers what was accepted before, once a majority agreed.
-    #[expect(clippy::type_complexity, reason = "an early end of a round, or what the votes carried")]
     async fn poll(&self, call: BallotCall) -> Result<Result<Option<(Ballot, MapRecord)>, Round>, MapError> {
         let others = self.context().others();
         let wanted = majority(others.len() as u32 + 1) as usize;

@@ -25,12 +25,12 @@ pub async fn handle(ctx: &Context, request: Request, path: &[&str]) -> Result<Re
         }
         (["_all_docs"], Verb::Get) => all_docs(ctx),
         ([] | ["_all_docs"], _) => Err(Problem::method_not_allowed("GET,HEAD")),
-        ([name @ ..], Verb::Get) => {
+        (name, Verb::Get) => {
             let database = open(ctx, &name.join("/"))?;
             let etag = format!("\"{}\"", rev(&database));
             Ok(Reply::json(StatusCode::OK, document(&database).to_vec()).etag(&etag))
         }
-        ([name @ ..], Verb::Put) => edit(ctx, request, &name.join("/")).await,
+        (name, Verb::Put) => edit(ctx, request, &name.join("/")).await,
         _ => Err(Problem::method_not_allowed("GET,HEAD,PUT")),
     }
 }
