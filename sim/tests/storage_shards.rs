@@ -82,7 +82,7 @@ async fn commit(storage: &Storage, shard: u64, number: u64) -> bool {
         for index in 0..ROWS {
             view.put(key(shard, &format!("row {number:08} {index}")), vec![number as u8; size(number, index)]);
         }
-        if number % 10 == 0 {
+        if number.is_multiple_of(10) {
             (0..ROWS).for_each(|index| view.delete(key(shard, &format!("row {:08} {index}", number - 5))));
         }
         Ok::<_, StorageError>(Ok::<_, ()>(()))
