@@ -195,6 +195,8 @@ pub const CACHED_PAGE_COST_BYTES: usize = 5_700;
 pub const STORE_FILES_OPEN: usize = 64;
 /// Store files that small shards share: enough that a slow flush holds back a part of them only.
 pub const STORE_FILES_COMMON: u64 = 8;
+/// Attempts to open a sled directory whose earlier handle is on its way out: some tens of milliseconds.
+pub const SLED_LOCK_ATTEMPTS: usize = 1000;
 /// Bytes of a shard above which it gets a store file of its own.
 pub const STORE_FILE_OWN_BYTES: u64 = 16 << 20;
 /// Bytes of one step of the copy into that file: bounds its memory.

@@ -1,7 +1,7 @@
 //! Functions of design documents on the production host: JavaScript on threads of the node and in processes of its own,
 //! another language in a query server.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use settee::config::{Config, Setting};
@@ -13,14 +13,18 @@ use settee::script::{Arguments, DesignError, Program, Rendering, ScriptError, Sc
 use settee::world::tokio_host;
 use tokio::runtime::Runtime;
 
-fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+/// One test at a time: one of them ends processes of functions, and those of the others are children of this one, too.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn runtime() -> (MutexGuard<'static, ()>, Runtime) {
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    (turn, tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap())
 }
 
 /// Does the work where functions run on threads, then where they run in processes.
 fn with(work: impl AsyncFn(Scripts)) {
     for isolation in ["thread", "process"] {
-        let runtime = runtime();
+        let (_turn, runtime) = runtime();
         let env = tokio_host::env_of_program(runtime.handle().clone(), env!("CARGO_BIN_EXE_settee"));
         let isolation = format!("settee/script_isolation={isolation}");
         let settings = ["couchdb/os_process_timeout=300", &isolation].map(|text| Setting::parse(text).unwrap());
@@ -214,7 +218,7 @@ fn processes() -> Vec<String> {
 
 #[test]
 fn a_process_that_dies_costs_the_call_that_it_ran() {
-    let runtime = runtime();
+    let (_turn, runtime) = runtime();
     let env = tokio_host::env_of_program(runtime.handle().clone(), env!("CARGO_BIN_EXE_settee"));
     let setting = Setting::parse("settee/script_isolation=process").unwrap();
     let scripts = Scripts::new(&env, &Config::in_memory(&env, vec![setting]));
@@ -285,7 +289,7 @@ fn functions_of_another_language_run_in_their_query_server() {
     let dir = tempfile::tempdir().unwrap();
     let server = dir.path().join("server.py");
     std::fs::write(&server, PYTHON).unwrap();
-    let runtime = runtime();
+    let (_turn, runtime) = runtime();
     let env = tokio_host::env(runtime.handle().clone());
     let command = format!("query_servers/python=python3 '{}'", server.display());
     let settings = [

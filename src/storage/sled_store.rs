@@ -70,7 +70,7 @@ impl SledStore {
             return Err(StorageError::Io("sled needs files of the operating system".into()));
         }
         let config = sled::Config::new().path(&dir).cache_capacity(cache_bytes as u64).flush_every_ms(None);
-        let db = config.open().map_err(engine)?;
+        let db = open_db(&config)?;
         let tree = db.open_tree(TREE).map_err(engine)?;
         let store = SledStore { db, tree, disk, dir, writing: Mutex::default(), states: Arc::default() };
         store.take_over()?;
@@ -109,6 +109,18 @@ impl SledStore {
         };
         keys.into_iter().map(value).collect()
     }
+}
+
+/// sled's threads hold its lock for a moment after the last handle has gone: an earlier one of this process may be on its
+/// way out. Another process has none, since the node's own lock is on the directory.
+fn open_db(config: &sled::Config) -> Result<sled::Db, StorageError> {
+    for _ in 0..limits::SLED_LOCK_ATTEMPTS {
+        match config.open() {
+            Err(sled::Error::Io(error)) if error.to_string().contains("could not acquire lock") => {}
+            opened => return opened.map_err(engine),
+        }
+    }
+    config.open().map_err(engine)
 }
 
 fn checksum(key: &[u8], value: &[u8]) -> [u8; CRC_BYTES] {
