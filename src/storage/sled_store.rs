@@ -111,8 +111,8 @@ impl SledStore {
     }
 }
 
-/// sled's threads hold its lock for a moment after the last handle has gone: an earlier one of this process may be on its
-/// way out. Another process has none, since the node's own lock is on the directory.
+/// sled's threads hold its lock for a moment after the last handle has gone: an earlier one of this process may be on
+/// its way out. Another process has none, since the node's own lock is on the directory.
 fn open_db(config: &sled::Config) -> Result<sled::Db, StorageError> {
     for _ in 0..limits::SLED_LOCK_ATTEMPTS {
         match config.open() {
