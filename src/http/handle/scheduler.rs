@@ -288,7 +288,6 @@ fn described(ctx: &Context, job: &Job) -> Object {
     out.push("user", text_or_null(job.user.as_deref()));
     out.push("doc_id", text_or_null(origin.map(|origin| origin.doc_id.as_str())));
     out.push("info", job.info());
-    out.push("lag_seconds", job.lag().as_secs());
     out.push("history", Value::Array(job.events().into_iter().map(event).collect()));
     out.push("node", ctx.node_name.as_str());
     out.push("start_time", iso_time(job.started));
@@ -312,7 +311,6 @@ pub fn task(ctx: &Context, job: &Job) -> Object {
     out.push("checkpoint_interval", job.checkpoint_interval.as_millis() as u64);
     out.push("started_on", job.started.as_secs());
     out.push("updated_on", job.progress().updated.max(job.started).as_secs());
-    out.push("lag_seconds", job.lag().as_secs());
     for (name, value) in job.info() {
         out.push(name, value);
     }
