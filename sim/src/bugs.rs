@@ -40,7 +40,8 @@ const fn node(mutation: Mutation, what: &'static str, caught_by: &'static [&'sta
 
 /// Every bug that can be planted.
 pub const BOARD: &[Entry] = &[
-    storage(Bug::SkipFsync, "syncs of journal and store do nothing", &["I1", "I6", "I7", "I27"]),
+    // I28: the database itself may be what is lost; then nothing answers.
+    storage(Bug::SkipFsync, "syncs of journal and store do nothing", &["I1", "I6", "I7", "I27", "I28"]),
     storage(Bug::LoseSibling, "a merge drops a conflicting leaf", &["I1", "I6"]),
     storage(Bug::CheckpointFirst, "the store's position is durable before its data", &["I1", "I6", "I8", "I27"]),
     storage(Bug::DropSegmentEarly, "a journal segment goes before the store has it", &["I1", "I6", "I15", "I27"]),
