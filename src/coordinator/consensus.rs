@@ -12,7 +12,7 @@ use crate::coordinator::catalogue::Coordinator;
 use crate::coordinator::database::Database;
 use crate::coordinator::message::{Ballot, BallotCall, CatalogueCall, DatabaseMap, Vote, decode, encode};
 use crate::coordinator::peers::Urgency;
-use crate::coordinator::quorum::majority;
+use crate::coordinator::quorum::{Tally, majority};
 use crate::coordinator::record::{self, MapRecord, Record};
 use crate::limits;
 use crate::shard::ShardError;
@@ -142,22 +142,27 @@ impl Coordinator {
     /// Asks all members; answers what was accepted before, once a majority agreed.
     async fn poll(&self, call: BallotCall) -> Result<Result<Option<(Ballot, MapRecord)>, Round>, MapError> {
         let others = self.context().others();
-        let wanted = majority(others.len() as u32 + 1) as usize;
+        let members = others.len() as u32 + 1;
+        let mut tally = Tally::new(members, majority(members));
         let own = self.vote(call.clone()).await?;
         let mut answers = self.context().tell_all(&others, &CatalogueCall::Ballot(Box::new(call)), Urgency::Foreground);
-        let (mut yes, mut highest, mut outbid) = (0, None, Ballot::default());
+        let (mut highest, mut outbid) = (None, Ballot::default());
         let mut vote = Some(own);
         loop {
             match vote.take() {
                 Some(Vote::Yes { accepted }) => {
-                    yes += 1;
+                    tally.done();
                     highest = [highest, accepted].into_iter().flatten().max_by_key(|(ballot, _)| *ballot);
                 }
-                Some(Vote::No { promised }) => outbid = outbid.max(promised),
+                Some(Vote::No { promised }) => {
+                    tally.refused();
+                    outbid = outbid.max(promised);
+                }
                 Some(Vote::Decided(places)) => return Ok(Err(Round::Decided(places))),
-                Some(Vote::Unknown) | None => {}
+                Some(Vote::Unknown) => tally.refused(),
+                None => tally.silent(),
             }
-            if yes >= wanted {
+            if tally.is_met() {
                 return Ok(Ok(highest));
             }
             let Some((node, answer)) = answers.recv().await else { break };
@@ -166,7 +171,7 @@ impl Coordinator {
                 other => tracing::debug!(%node, ?other, "a node does not vote about a map"),
             }
         }
-        Ok(Err(if outbid == Ballot::default() { Round::TooFew(yes) } else { Round::Outbid(outbid) }))
+        Ok(Err(if outbid == Ballot::default() { Round::TooFew(tally.held() as usize) } else { Round::Outbid(outbid) }))
     }
 
     /// This node's vote; durable before it is told.
