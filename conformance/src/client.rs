@@ -115,11 +115,33 @@ impl Answer {
     }
 }
 
-/// Sends one request and reads the answer; the error is a sentence for the report.
-pub async fn send(target: &Target, request: &Request, patience: Patience) -> Result<Answer, String> {
+/// Why there is no answer, with a sentence for the report.
+#[derive(Clone, Debug)]
+pub enum NoAnswer {
+    /// The server refused the connection or closed it without a word, as one that restarts does.
+    Away(String),
+    /// It was silent, or what it sent cannot be read.
+    Failed(String),
+}
+
+impl From<String> for NoAnswer {
+    fn from(text: String) -> NoAnswer {
+        NoAnswer::Failed(text)
+    }
+}
+
+impl From<NoAnswer> for String {
+    fn from(cause: NoAnswer) -> String {
+        let (NoAnswer::Away(text) | NoAnswer::Failed(text)) = cause;
+        text
+    }
+}
+
+/// Sends one request and reads the answer.
+pub async fn send(target: &Target, request: &Request, patience: Patience) -> Result<Answer, NoAnswer> {
     let bytes = Written { parts: vec![encode(target, request)], pause: Duration::ZERO };
     let mut answers = send_written(target, &bytes, patience, 1, request.method == "HEAD").await?;
-    answers.pop().ok_or_else(|| "no answer".to_owned())
+    answers.pop().ok_or_else(|| NoAnswer::Failed("no answer".to_owned()))
 }
 
 /// Bytes that go over one connection as they are, well formed or not.
@@ -138,12 +160,12 @@ pub async fn send_written(
     patience: Patience,
     count: usize,
     head_request: bool,
-) -> Result<Vec<Answer>, String> {
+) -> Result<Vec<Answer>, NoAnswer> {
     let place = (target.host.trim_matches(['[', ']']), target.port);
     let stream = match timeout(patience.limit, TcpStream::connect(place)).await {
         Ok(Ok(stream)) => stream,
-        Ok(Err(e)) => return Err(format!("cannot connect to {}: {e}", target.authority())),
-        Err(_) => return Err(format!("no connection to {} within {:?}", target.authority(), patience.limit)),
+        Ok(Err(e)) => return Err(NoAnswer::Away(format!("cannot connect to {}: {e}", target.authority()))),
+        Err(_) => return Err(format!("no connection to {} within {:?}", target.authority(), patience.limit).into()),
     };
     // Without effect on what is sent, only on when: a failure changes no verdict.
     let _ = stream.set_nodelay(true);
@@ -171,7 +193,7 @@ pub async fn send_written(
     tokio::select! {
         biased;
         answers = reader => answers,
-        () = writer => Err("unreachable: the writer never ends".to_owned()),
+        () = writer => Err("unreachable: the writer never ends".to_owned().into()),
     }
 }
 
@@ -217,7 +239,9 @@ enum Stop {
     Closed,
     /// The patience is used up.
     Silent,
-    /// The connection broke, or the bytes are not HTTP.
+    /// The connection broke.
+    Lost(std::io::Error),
+    /// The bytes are not HTTP.
     Broken(String),
 }
 
@@ -231,7 +255,7 @@ impl<R: AsyncReadExt + Unpin> Wire<R> {
         match timeout_at(deadline, self.read.read_buf(&mut self.ahead)).await {
             Ok(Ok(0)) => Err(Stop::Closed),
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(e)) => Err(Stop::Broken(format!("connection broke: {e}"))),
+            Ok(Err(e)) => Err(Stop::Lost(e)),
             Err(_) => Err(Stop::Silent),
         }
     }
@@ -255,9 +279,13 @@ impl<R: AsyncReadExt + Unpin> Wire<R> {
         }
     }
 
-    async fn answer(&mut self, head_request: bool) -> Result<Answer, String> {
+    async fn answer(&mut self, head_request: bool) -> Result<Answer, NoAnswer> {
         let mut answer = loop {
-            let answer = self.head().await.map_err(|stop| self.told(stop, "before the answer's head was complete"))?;
+            let answer = self.head().await.map_err(|stop| {
+                let away = matches!(stop, Stop::Closed | Stop::Lost(_)) && self.ahead.is_empty();
+                let text = self.told(stop, "before the answer's head was complete");
+                if away { NoAnswer::Away(text) } else { NoAnswer::Failed(text) }
+            })?;
             if !(100..200).contains(&answer.status) {
                 break answer;
             }
@@ -268,7 +296,7 @@ impl<R: AsyncReadExt + Unpin> Wire<R> {
         match stopped {
             Ok(()) => Ok(answer),
             Err(Stop::Closed | Stop::Silent) if self.patience.open => Ok(answer),
-            Err(stop) => Err(self.told(stop, "before the answer's body was complete")),
+            Err(stop) => Err(self.told(stop, "before the answer's body was complete").into()),
         }
     }
 
@@ -276,6 +304,7 @@ impl<R: AsyncReadExt + Unpin> Wire<R> {
         match stop {
             Stop::Closed => format!("the server closed the connection {when}"),
             Stop::Silent => format!("the server was silent for {:?} {when}", self.patience.limit),
+            Stop::Lost(e) => format!("connection broke: {e} {when}"),
             Stop::Broken(text) => format!("{text} {when}"),
         }
     }
@@ -369,12 +398,12 @@ impl<R: AsyncReadExt + Unpin> Wire<R> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, Patience, Request, Target, Wire, encode};
+    use super::{Answer, NoAnswer, Patience, Request, Target, Wire, encode};
     use std::time::Duration;
 
     async fn read(text: &str, head_request: bool, open: bool) -> Result<Answer, String> {
         let patience = Patience { limit: Duration::from_millis(200), open };
-        Wire::new(text.as_bytes(), patience).answer(head_request).await
+        Wire::new(text.as_bytes(), patience).answer(head_request).await.map_err(String::from)
     }
 
     #[tokio::test]
@@ -401,6 +430,17 @@ mod tests {
         }
         let bad_chunk = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n";
         assert!(read(bad_chunk, false, false).await.is_err());
+    }
+
+    /// Only a server that is away is asked again.
+    #[tokio::test]
+    async fn silence_and_nonsense_are_not_absence() {
+        let patience = Patience { limit: Duration::from_secs(5), open: false };
+        let asked = async |text: &str| Wire::new(text.as_bytes(), patience).answer(false).await;
+        assert!(matches!(asked("").await, Err(NoAnswer::Away(_))));
+        for text in ["garbage\r\n\r\n", "HTTP/1.1 200", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab"] {
+            assert!(matches!(asked(text).await, Err(NoAnswer::Failed(_))), "{text}");
+        }
     }
 
     #[test]

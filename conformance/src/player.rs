@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::client::{Answer, Patience, Request, Target, Written, send, send_written};
+use crate::client::{Answer, NoAnswer, Patience, Request, Target, Written, send, send_written};
 use crate::compare::{HEADERS, Outcome, has_part, judge};
 use crate::json::{Value, object};
 use crate::multipart;
@@ -159,19 +159,21 @@ impl Player {
     async fn unattended(&self, step: &Step) -> Outcome {
         match self.once(step).await {
             Ok((answer, kind, body)) => self.outcome(step, &answer, kind, &body),
-            Err(e) => unanswered(e),
+            Err(e) => unanswered(e.into()),
         }
     }
 
-    /// Sends a step at most `tries` times, until its condition holds.
+    /// Sends a step at most `tries` times, until its condition holds. A server that is away (one that restarts) is
+    /// asked again; silence is an error at once, or every case that a server cannot answer would take minutes.
     async fn until(&self, step: &Step, mut tries: usize) -> Result<(Answer, &'static str, Value), String> {
         loop {
             let asked = self.once(step).await;
             tries = tries.saturating_sub(1);
-            let Some(until) = step.until.as_ref().filter(|_| tries > 0) else { return asked };
-            // A server that restarts refuses connections for a while: no answer is one that does not hold yet.
-            if asked.as_ref().is_ok_and(|(answer, _, body)| self.holds(until, answer.status, body)) {
-                return asked;
+            let Some(until) = step.until.as_ref().filter(|_| tries > 0) else { return Ok(asked?) };
+            match asked {
+                Ok((answer, _, body)) if !self.holds(until, answer.status, &body) => {}
+                Err(NoAnswer::Away(_)) => {}
+                done => return Ok(done?),
             }
             sleep(POLL).await;
         }
@@ -184,7 +186,7 @@ impl Player {
             && until.equals.iter().all(|(at, v)| body.pointer(&self.fill(at)).is_some_and(|got| got.same(&filled(v))))
     }
 
-    async fn once(&self, step: &Step) -> Result<(Answer, &'static str, Value), String> {
+    async fn once(&self, step: &Step) -> Result<(Answer, &'static str, Value), NoAnswer> {
         let patience = Patience { limit: step.timeout.unwrap_or(self.patience), open: step.open };
         if step.raw.is_empty() {
             let answer = send(&self.target, &self.request(step), patience).await?;
@@ -194,7 +196,7 @@ impl Player {
         let parts = step.raw.iter().map(|part| self.fill(part).into_bytes()).collect();
         let bytes = Written { parts, pause: step.raw_pause };
         let answers = send_written(&self.target, &bytes, patience, step.answers, step.method == "HEAD").await?;
-        several(step, answers)
+        Ok(several(step, answers)?)
     }
 
     /// The request of a step as text, for reports; credentials are left out.
