@@ -96,9 +96,12 @@ impl Database {
         Ok(done)
     }
 
-    /// How many purge records a copy keeps: as many as the limit says, and all that another copy has not taken in yet,
-    /// for that one would bring back what was purged.
+    /// How many purge records a copy keeps: as many as the limit says, and all that another copy or its own heirs have
+    /// not taken in yet, for those would bring back what was purged.
     pub(super) async fn purges_to_keep(&self, index: usize, copy: &ShardCopy) -> Result<u64, ShardError> {
+        if self.has_heirs(index).await? {
+            return Ok(u64::MAX);
+        }
         let mut keep = self.purged_infos_limit();
         let last = copy.info().await?.purge_seq;
         for node in self.nodes_of(index).into_iter().filter(|node| *node != self.context.node) {

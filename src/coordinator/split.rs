@@ -100,6 +100,14 @@ impl Database {
         .await
     }
 
+    /// Whether heirs of a range were begun and are not in its place yet.
+    pub(super) async fn has_heirs(&self, range: usize) -> Result<bool, ShardError> {
+        let key = record::key(&self.name);
+        let stored = self.context.storage.read(move |view: &dyn View| view.get(&key)).await?;
+        let record = stored.map(|bytes| Record::decode(&bytes)).transpose()?;
+        Ok(record.is_some_and(|record| record.heirs.iter().any(|heirs| heirs.range as usize == range)))
+    }
+
     /// Builds the views on the heirs, so that queries do not wait for that later. One that fails is built when somebody
     /// asks for it.
     async fn build_views(self: &Arc<Self>, range: usize, halves: &Halves) {

@@ -150,18 +150,20 @@ impl ViewIndex {
 
     /// Indexes the documents of the next purges anew: some leaves may be left.
     async fn purge_step(&self, header: Header) -> Result<Header, IndexError> {
-        let infos = self.copy.in_background().purge_infos(header.purge_position, limits::INDEX_PURGES_STEP).await?;
-        let reached = infos.last().map(|info| info.purge_seq);
-        let ids: BTreeSet<DocId> = infos.into_iter().map(|info| info.id).collect();
-        let ids: Vec<DocId> = ids.into_iter().collect();
+        let copy = self.copy.in_background();
+        let until = copy.info().await?.purge_seq;
+        let infos = copy.purge_infos(header.purge_position, limits::INDEX_PURGES_STEP).await?;
         // Where the log was cut, the rows of what was purged meanwhile cannot be told: all are made anew.
-        let Some(purge_position) = reached else {
+        if header.purge_position < copy.state().await?.purge_floor {
             self.slot.forget();
             sometimes("index: rows made anew because the purge log was cut");
             self.remove_rows().await?;
             let purge_position = self.copy.info().await?.purge_seq;
             return Ok(Header { purge_position, ..Header::default() });
-        };
+        }
+        let purge_position = infos.last().map_or(until, |info| info.purge_seq);
+        let ids: BTreeSet<DocId> = infos.into_iter().map(|info| info.id).collect();
+        let ids: Vec<DocId> = ids.into_iter().collect();
         sometimes("index: rows of a purged document removed");
         let mut rest = ids;
         let mut header = header;

@@ -197,6 +197,25 @@ async fn purged_documents_lose_their_rows() {
     assert_eq!(shown(&index, Direction::Forward).await, ["b:2=null"]);
 }
 
+/// What is left of the log does not tell of the first two.
+#[tokio::test]
+async fn documents_purged_before_the_log_was_cut_lose_their_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = storage(&dir, Engine::Memory).await;
+    let (_, copy, index) = view(&storage, &definition("a")).await;
+    let mut revs = Vec::new();
+    for n in 0..4 {
+        revs.push(put(&copy, &format!("d{n}"), &format!(r#"{{"keys":[{n}]}}"#), None, false).await);
+    }
+    index.update().await.unwrap();
+    for (n, rev) in revs.drain(..3).enumerate() {
+        copy.purge(vec![(DocId::new(&format!("d{n}")), vec![rev])]).await.unwrap();
+    }
+    copy.compact(1, crate::shard::Pace::new(storage.env(), 0)).await.unwrap();
+    index.update().await.unwrap();
+    assert_eq!(shown(&index, Direction::Forward).await, ["d3:3=null"]);
+}
+
 #[tokio::test]
 async fn a_build_goes_on_after_a_restart_in_more_than_one_batch() {
     let dir = tempfile::tempdir().unwrap();

@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use super::body::BodyRecord;
 use super::keys::{self, Kind};
 use super::levels::{self, Builder, Levels};
+use super::purge;
 use super::record::{self, DocRecord, Header, SeqRecord};
 use super::summary::{self, Summary};
 use super::{ShardId, sequence};
@@ -236,8 +237,14 @@ impl Check<'_> {
         self.scan("local documents", keys::all(self.shard, Kind::Local), |check, _, value| {
             check.good("a local document", record::decode_register(value.to_vec()));
         });
-        self.scan("purges", keys::all(self.shard, Kind::Purge), |check, _, value| {
+        let last = Header::read(self.view, self.shard).map_or(0, |header| header.purge_seq);
+        let floor = self.good("the purge log", purge::floor(self.view, self.shard, last)).unwrap_or_default();
+        self.scan("purges", keys::all(self.shard, Kind::Purge), |check, key, value| {
             check.good("an entry of the purge log", record::decode_purge(value));
+            let number = check.good("the key of a purge", keys::number_of(key));
+            if number.is_some_and(|number| number <= floor || number > last) {
+                check.found("the purge log has an entry beyond its ends");
+            }
         });
         self.scan("records of the shard", keys::whole_shard(self.shard), |_, _, _| {});
     }

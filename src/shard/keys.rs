@@ -12,6 +12,7 @@
 //!   shard 'l' local document id          revision number and JSON text                    local.rs
 //!   shard 'm' name                       values of upper layers (epochs, security)        local.rs
 //!   shard 'p' purge sequence u64         document id and purged revisions                 purge.rs
+//!   shard 'f'                            purges up to this number are not on record       purge.rs
 //!   shard 'r' blob hash                  revisions that name the blob, u64                storage/blob_refs.rs
 //!   shard 'i' blob hash                  content of a small blob                          storage/blob_refs.rs
 //!   shard 'v' ..                         views                                            index/keys.rs
@@ -42,6 +43,7 @@ pub(super) enum Kind {
     Local = b'l',
     Meta = b'm',
     Purge = b'p',
+    PurgeFloor = b'f',
     NextShard = b'n',
     Going = b'x',
 }

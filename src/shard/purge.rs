@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 
 use super::edit::purge_document;
 use super::keys::{self, Kind};
 use super::list::bounded_scan;
 use super::record::{self, DocRecord, Header, RevData};
 use super::transaction::Transaction;
-use super::{Pace, PurgeInfo, RevTree, Revision, ShardCopy, ShardError, Sizes};
+use super::{Pace, PurgeInfo, RevTree, Revision, ShardCopy, ShardError, ShardId, Sizes};
 use crate::document::id::DocId;
-use crate::storage::{Direction, KeyRange, StorageError, View};
+use crate::storage::{Direction, KeyRange, StorageError, View, WriteView};
 use crate::world::Pool;
 use crate::world::buggify::{Mutation, mutated};
 
@@ -97,15 +98,42 @@ impl ShardCopy {
             if oldest > last {
                 return Ok(());
             }
-            let end = last.min(oldest + COMPACT_PURGES - 1);
-            let shard = self.0.shard;
-            self.write(move |view| {
-                (oldest..=end).for_each(|seq| view.delete(keys::number_key(shard, Kind::Purge, seq)));
-                Ok(())
-            })
-            .await?;
+            let end = last.min(oldest.saturating_add(COMPACT_PURGES - 1));
+            let inner = Arc::clone(&self.0);
+            let cut = self.write(move |view| {
+                // Heirs hear of purges from the log only.
+                if inner.mirror().is_some() {
+                    return Ok(false);
+                }
+                (oldest..=end).for_each(|seq| view.delete(keys::number_key(inner.shard, Kind::Purge, seq)));
+                set_floor(view, inner.shard, end);
+                Ok(true)
+            });
+            if !cut.await? {
+                return Ok(());
+            }
         }
     }
+}
+
+/// Up to which number purges are not on record, of a shard whose last purge has the number `last`. Above it all are that
+/// were done here; a copy that took over a half of another one has the records of its own half.
+pub(super) fn floor(view: &dyn View, shard: ShardId, last: u64) -> Result<u64, StorageError> {
+    if let Some(bytes) = view.get(&keys::key(shard, Kind::PurgeFloor, b""))? {
+        return record::decode_number(&bytes);
+    }
+    // Nothing says so in shards whose log was last cut by an older settee; it has no gaps there.
+    let mut oldest = None;
+    view.scan(&keys::all(shard, Kind::Purge), Direction::Forward, &mut |key, _| {
+        oldest = Some(keys::number_of(key));
+        ControlFlow::Break(())
+    })?;
+    Ok(oldest.transpose()?.map_or(last, |oldest| oldest.saturating_sub(1)))
+}
+
+/// Notes that purges up to `floor` are not on record.
+pub(super) fn set_floor(view: &mut WriteView<'_>, shard: ShardId, floor: u64) {
+    view.put(keys::key(shard, Kind::PurgeFloor, b""), record::encode_number(floor));
 }
 
 fn purge_step(

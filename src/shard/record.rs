@@ -393,6 +393,25 @@ pub(super) fn encode_purge(id: &DocId, revs: &[Revision]) -> Vec<u8> {
     out
 }
 
+/// The record of a single number.
+pub(super) fn encode_number(number: u64) -> Vec<u8> {
+    let mut out = vec![VERSION];
+    put_varint(&mut out, number);
+    out
+}
+
+/// Reads [`encode_number`].
+pub(super) fn decode_number(bytes: &[u8]) -> Result<u64, StorageError> {
+    let read = || {
+        let mut reader = Reader::new(bytes);
+        reader.version(VERSION)?;
+        let number = reader.varint()?;
+        reader.finish()?;
+        Ok(number)
+    };
+    read().map_err(damaged("number"))
+}
+
 /// Reads [`encode_purge`].
 pub(super) fn decode_purge(bytes: &[u8]) -> Result<(DocId, Vec<Revision>), StorageError> {
     let read = || {

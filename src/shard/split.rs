@@ -17,6 +17,7 @@ use std::sync::Arc;
 use super::copy::Inner;
 use super::fetch;
 use super::keys::{self, Kind};
+use super::purge;
 use super::record::{self, Header, SeqRecord};
 use super::transaction::Transaction;
 use super::{Fetched, PurgeInfo, Revision, ShardCopy, ShardError, ShardId, Want};
@@ -38,6 +39,8 @@ pub struct Legacy {
     gone: Vec<DocId>,
     /// Sequence and purge up to which everything is in it or was left before.
     upto: (u64, u64),
+    /// Purges up to this number are not on record. It stays while there are heirs.
+    purge_floor: u64,
     /// Whether there was nothing more at that moment.
     pub is_last: bool,
 }
@@ -156,7 +159,9 @@ fn legacy(view: &dyn View, shard: ShardId, (since, purged): (u64, u64), limit: u
             documents.push((id, fetched));
         }
     }
-    let mut out = Legacy { documents, purges: Vec::new(), gone: Vec::new(), upto: (reached, purged), is_last };
+    let purge_floor = purge::floor(view, shard, header.purge_seq)?;
+    let upto = (reached, purged);
+    let mut out = Legacy { documents, purges: Vec::new(), gone: Vec::new(), upto, purge_floor, is_last };
     if !is_last {
         return Ok(out);
     }
@@ -211,6 +216,7 @@ fn take_over(
         let key = keys::number_key(heir.shard, Kind::Purge, purge.purge_seq);
         transaction.view.put(key, record::encode_purge(&purge.id, &purge.revs));
     }
+    purge::set_floor(transaction.view, heir.shard, legacy.purge_floor);
     let header = &mut transaction.header;
     header.update_seq = header.update_seq.max(legacy.upto.0);
     header.purge_seq = header.purge_seq.max(legacy.upto.1);

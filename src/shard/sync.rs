@@ -1,12 +1,10 @@
 //! How a copy stands towards other copies of its range: what they compare before anything else is said.
 
-use std::ops::ControlFlow;
-
-use super::keys::{self, Kind};
+use super::purge;
 use super::record::Header;
 use super::{ShardCopy, ShardError, ShardId, Summary};
 use crate::document::render::Attachment;
-use crate::storage::{Direction, StorageError, View, blob_count};
+use crate::storage::{StorageError, View, blob_count};
 
 /// How a copy stands, as one view shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,11 +34,6 @@ impl ShardCopy {
 
 fn state(view: &dyn View, shard: ShardId) -> Result<CopyState, StorageError> {
     let Header { update_seq: position, purge_seq, total, .. } = Header::read(view, shard)?;
-    let mut oldest = None;
-    view.scan(&keys::all(shard, Kind::Purge), Direction::Forward, &mut |key, _| {
-        oldest = Some(keys::number_of(key));
-        ControlFlow::Break(())
-    })?;
-    let purge_floor = oldest.transpose()?.map_or(purge_seq, |oldest| oldest.saturating_sub(1));
+    let purge_floor = purge::floor(view, shard, purge_seq)?;
     Ok(CopyState { position, total, purge_seq, purge_floor })
 }

@@ -83,10 +83,42 @@ async fn both_heirs_have_between_them_what_the_copy_had_under_the_same_sequences
         let checked = world.storage.read(move |view| Ok(check(view, &blobs, id))).await.unwrap();
         assert_eq!(checked.findings, Vec::<String>::new());
     }
-    assert_eq!(heirs[1].purge_infos(0, 9).await.unwrap().len(), 1);
+    for (heir, purged) in heirs.iter().zip(["d200", "d5"]) {
+        let log = heir.purge_infos(0, 9).await.unwrap();
+        assert_eq!(log.iter().map(|info| info.id.as_str()).collect::<Vec<_>>(), [purged]);
+        assert_eq!(heir.state().await.unwrap().purge_floor, 0, "nothing was cut, others have purges for its own");
+    }
     let late = world.shard.edit(vec![interactive("d9", Some(&revs[9]), false, "{}")]).await;
     assert_eq!(late, Err(ShardError::Moved));
     assert!(world.winner("d9").await.is_some(), "it can still be read");
+}
+
+/// An heir hears of purges from the log of the old copy only.
+#[tokio::test]
+async fn a_document_purged_and_compacted_during_a_split_does_not_come_back() {
+    let world = World::new().await;
+    let mut revs = Vec::new();
+    for n in 0..150 {
+        revs.push(world.put(&format!("d{n}"), None, "{}").await.unwrap());
+    }
+    let purge = async |n: usize| world.shard.purge(vec![(DocId::new(&format!("d{n}")), vec![revs[n].clone()])]).await;
+    purge(149).await.unwrap();
+    purge(148).await.unwrap();
+    world.compact(1).await;
+    let heirs = heirs(&world).await;
+    world.shard.mirror_locals(Some(sorter()));
+    assert!(!page(&world, &heirs).await);
+    for n in [1, 2, 3, 4] {
+        purge(n).await.unwrap();
+    }
+    world.compact(1).await;
+    while !page(&world, &heirs).await {}
+    assert_eq!(world.shard.hand_over(heirs.clone(), sorter(), |_| Ok(Ok(()))).await, Ok(true));
+    for heir in &heirs {
+        let names: Vec<String> = feed(heir, 0).await.into_iter().map(|(_, id)| id).collect();
+        assert!(["d1", "d2", "d3", "d4"].iter().all(|gone| !names.iter().any(|id| id == gone)), "{names:?}");
+        assert_eq!(heir.state().await.unwrap().purge_floor, 1, "what the old copy has no record of");
+    }
 }
 
 #[tokio::test]
