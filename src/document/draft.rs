@@ -301,7 +301,8 @@ impl PreparedBody {
         PreparedBody { text: Bytes::from(body.to_vec()), term: revision::encode_body(body) }
     }
 
-    /// From the stored canonical text of an object, which is kept as it is; any other is made canonical.
+    /// From the stored canonical text of an object, which is kept as it is. Text that cannot be stored so (with spaces
+    /// around it, or control bytes) is written anew.
     pub fn from_text(text: Bytes) -> Result<PreparedBody, JsonError> {
         match json::parse(&text)? {
             Value::Object(body) if is_object_text(&text) => {

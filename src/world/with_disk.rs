@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Abort, BoxFuture, BoxStream, Budget, Disk, Env, Host, Instant, Job, Listener, Pool, Worker};
+use super::{
+    Abort, BoxFuture, BoxStream, Budget, Disk, Env, Host, Instant, Job, Listener, Pool, Process, Usage, Worker,
+};
 
 /// The host of `env`, with `disk` in place of its own.
 pub fn with_disk(env: &Env, disk: Arc<dyn Disk>) -> Env {
@@ -51,7 +53,19 @@ impl Host for OtherDisk {
     fn random(&self, buffer: &mut [u8]) {
         self.below.random(buffer);
     }
+    fn process(&self, command: &[String]) -> io::Result<Box<dyn Process>> {
+        self.below.process(command)
+    }
+    fn own_program(&self) -> io::Result<String> {
+        self.below.own_program()
+    }
     fn disk(&self) -> Arc<dyn Disk> {
         Arc::clone(&self.disk)
+    }
+    fn cores(&self) -> usize {
+        self.below.cores()
+    }
+    fn usage(&self) -> Usage {
+        self.below.usage()
     }
 }
