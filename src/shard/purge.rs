@@ -116,8 +116,8 @@ impl ShardCopy {
     }
 }
 
-/// Up to which number purges are not on record, of a shard whose last purge has the number `last`. Above it all are that
-/// were done here; a copy that took over a half of another one has the records of its own half.
+/// Up to which number purges are not on record, of a shard whose last purge has the number `last`. Above it all are
+/// that were done here; a copy that took over a half of another one has the records of its own half.
 pub(super) fn floor(view: &dyn View, shard: ShardId, last: u64) -> Result<u64, StorageError> {
     if let Some(bytes) = view.get(&keys::key(shard, Kind::PurgeFloor, b""))? {
         return record::decode_number(&bytes);

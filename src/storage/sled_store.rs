@@ -116,10 +116,7 @@ impl SledStore {
 fn open_db(config: &sled::Config) -> Result<sled::Db, StorageError> {
     for _ in 0..limits::SLED_LOCK_ATTEMPTS {
         match config.open() {
-            // This thread is one of those that may block.
-            Err(sled::Error::Io(error)) if error.to_string().contains("could not acquire lock") => {
-                std::thread::yield_now();
-            }
+            Err(sled::Error::Io(error)) if error.to_string().contains("could not acquire lock") => {}
             opened => return opened.map_err(engine),
         }
     }
