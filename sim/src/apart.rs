@@ -26,10 +26,10 @@ pub struct Summary {
     pub edits: (usize, usize, usize),
     /// Answers by kind.
     pub answers: BTreeMap<String, u64>,
-    /// Fault, operation, how often they met.
-    pub matrix: Vec<(String, String, u64)>,
-    /// Endpoint, status, how often.
-    pub endpoints: Vec<(String, u16, u64)>,
+    /// How they met, fault, operation, how often.
+    pub matrix: Vec<(String, String, String, u64)>,
+    /// Endpoint, status, how often, and how often while a fault was felt.
+    pub endpoints: Vec<(String, u16, u64, u64)>,
     /// Counters of all kinds.
     pub counters: BTreeMap<String, u64>,
 }
@@ -37,8 +37,12 @@ pub struct Summary {
 impl From<&Report> for Summary {
     fn from(report: &Report) -> Summary {
         let coverage = &report.history.coverage;
-        let met = |((fault, op), n): (&(&str, &str), &u64)| ((*fault).to_owned(), (*op).to_owned(), *n);
-        let asked = |((endpoint, status), n): (&(String, u16), &u64)| (endpoint.clone(), *status, *n);
+        let met = |((phase, fault, op), n): (&(&str, &str, &str), &u64)| {
+            ((*phase).to_owned(), (*fault).to_owned(), (*op).to_owned(), *n)
+        };
+        let asked = |((endpoint, status), (all, under)): (&(String, u16), &(u64, u64))| {
+            (endpoint.clone(), *status, *all, *under)
+        };
         Summary {
             failure: report.failure.as_ref().map(|f| (f.invariant.to_owned(), f.what.clone())),
             trace_hash: format!("{:016x}", report.trace_hash),

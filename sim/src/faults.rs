@@ -94,11 +94,11 @@ impl Scene {
                 keeper.stays_down(*down_ms);
                 node.disk().set_sync_fuse("/data/journal", *syncs);
             }
-            Fault::CutReplication { after_ms, down_ms } => {
+            Fault::CutReplication { after_asked, down_ms } => {
                 keeper.stays_down(*down_ms);
                 self.replicate();
                 let node = node.clone();
-                self.later(*after_ms, move |_| node.power_off());
+                self.proxy.at_request(*after_asked, move || node.power_off());
             }
             Fault::Pause { for_ms } => {
                 node.pause();

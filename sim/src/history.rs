@@ -23,13 +23,19 @@ pub struct Event {
     pub outcome: String,
 }
 
+/// How an operation may meet a fault: the fault began while it was under way, it began while the fault was felt, or it
+/// began when the fault was over.
+pub const PHASES: [&str; 3] = ["struck by", "begun under", "begun after"];
+/// Stands for the fault where there was none yet.
+pub const NO_FAULT: &str = "none";
+
 /// What was exercised.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
-    /// How often each operation met each fault.
-    pub matrix: BTreeMap<(&'static str, &'static str), u64>,
-    /// Requests by endpoint and status; 0 stands for no answer.
-    pub endpoints: BTreeMap<(String, u16), u64>,
+    /// How often each operation met each fault: one of [`PHASES`], fault, operation.
+    pub matrix: BTreeMap<(&'static str, &'static str, &'static str), u64>,
+    /// Requests by endpoint and status (0 stands for no answer): all, and those that ended while a fault was felt.
+    pub endpoints: BTreeMap<(String, u16), (u64, u64)>,
     /// Counts of all kinds: faults, behaviours of the world, turns and points of the node's code.
     pub counters: BTreeMap<String, u64>,
 }
@@ -43,12 +49,22 @@ pub struct History {
     pub coverage: Coverage,
     /// Names of the faults that are felt now.
     active: Vec<&'static str>,
+    /// How often each fault has begun.
+    begun: BTreeMap<&'static str, u64>,
+}
+
+/// The faults of a run when an operation began.
+#[derive(Clone, Debug)]
+pub struct Before {
+    active: BTreeSet<&'static str>,
+    begun: BTreeMap<&'static str, u64>,
 }
 
 impl History {
     /// A fault begins.
     pub fn begins(&mut self, fault: &'static str) {
         self.active.push(fault);
+        *self.begun.entry(fault).or_default() += 1;
         *self.coverage.counters.entry(format!("fault {fault}")).or_default() += 1;
     }
 
@@ -64,16 +80,33 @@ impl History {
         self.active.iter().copied().collect()
     }
 
-    /// An operation ended that met these faults.
-    pub fn operated(&mut self, op: &'static str, met: &BTreeSet<&'static str>) {
-        for fault in met.iter().copied().chain(met.is_empty().then_some("none")) {
-            *self.coverage.matrix.entry((fault, op)).or_default() += 1;
+    /// An operation is about to begin.
+    pub fn before(&self) -> Before {
+        Before { active: self.active(), begun: self.begun.clone() }
+    }
+
+    /// An operation ended.
+    pub fn operated(&mut self, op: &'static str, before: &Before) {
+        let [struck, under, after] = PHASES;
+        let met = |(fault, times): (&&'static str, &u64)| {
+            let phase = match before.begun.get(fault) {
+                Some(known) if known == times && before.active.contains(fault) => under,
+                Some(known) if known == times => after,
+                _ => struck,
+            };
+            (phase, *fault, op)
+        };
+        let none = self.begun.is_empty().then_some((under, NO_FAULT, op));
+        for cell in self.begun.iter().map(met).chain(none) {
+            *self.coverage.matrix.entry(cell).or_default() += 1;
         }
     }
 
     /// A request ended.
     pub fn requested(&mut self, method: &str, path: &str, status: u16) {
-        *self.coverage.endpoints.entry((endpoint(method, path), status)).or_default() += 1;
+        let felt = u64::from(!self.active.is_empty());
+        let (all, under) = self.coverage.endpoints.entry((endpoint(method, path), status)).or_default();
+        (*all, *under) = (*all + 1, *under + felt);
     }
 }
 
@@ -112,6 +145,24 @@ pub fn endpoint(method: &str, path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_operation_is_struck_by_a_fault_or_begins_under_or_after_it() {
+        let mut history = History::default();
+        let quiet = history.before();
+        history.operated("put", &quiet);
+        history.begins("F7 reset");
+        history.operated("put", &quiet);
+        let under = history.before();
+        history.operated("put", &under);
+        history.ends("F7 reset");
+        let after = history.before();
+        history.operated("put", &after);
+        let cells: Vec<(&str, &str, u64)> = history.coverage.matrix.iter().map(|((p, f, _), n)| (*p, *f, *n)).collect();
+        let [struck, under, after] = PHASES;
+        let expected = [(after, "F7 reset", 1), (under, "F7 reset", 1), (under, NO_FAULT, 1), (struck, "F7 reset", 1)];
+        assert_eq!(cells, expected);
+    }
 
     #[test]
     fn endpoints_hide_names_and_keep_what_matters() {

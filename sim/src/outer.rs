@@ -100,7 +100,11 @@ async fn carry_out(env: Env, plan: &Plan, target: &Target, (port, proxied): (u16
     wait_until_up(&env, client()).await?;
     workers.iter_mut().for_each(Worker::reconnect);
     let mut reader = Worker::new("judge", client(), Arc::clone(&shared));
-    let verdict = if lock(&shared).violation.is_some() { Ok(()) } else { reader.judge_at_the_end(&mut workers).await };
+    let verdict = if lock(&shared).violation.is_some() {
+        Ok(())
+    } else {
+        reader.judge_at_the_end(&mut workers).await.map(|_| ())
+    };
     let mut shared = lock(&shared);
     let failure = shared.violation.take().or(verdict.err());
     Ok(Outcome { failure, edits: shared.model.outcomes(), faults })

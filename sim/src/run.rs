@@ -314,6 +314,7 @@ async fn scenario(
         shared.several = plan.world.n > 0;
         shared.nodes = if plan.world.n > 0 { plan.world.nodes } else { 0 };
         shared.model.several = plan.world.n > 0;
+        shared.damaged = plan.damages();
     }
     let keepers: Vec<Keeper> =
         (0..plan.world.nodes).map(|number| Keeper::new(&world, &plan, number, planted, &shared)).collect();
@@ -366,6 +367,7 @@ async fn act(scene: &Scene, plan: &Plan) {
     }
     world.heal_all();
     scene.proxy.set(Mode::Through);
+    scene.proxy.call_off();
     for keeper in &scene.keepers {
         keeper.node.disk().set_fuse(None);
         keeper.node.disk().set_faults(keeper.usual.clone());
@@ -464,7 +466,7 @@ async fn judge_at_the_end(scene: &Scene, plan: &Plan, workers: &mut [Worker]) ->
     if plan.world.n > 0 {
         judge.env().sleep(CONVERGENCE).await;
     }
-    reader.judge_at_the_end(workers).await?;
+    let trees = reader.judge_at_the_end(workers).await?;
     for node in 1..if plan.world.n > 0 { plan.world.nodes } else { 0 } {
         let mut reader = Worker::new(&format!("judge of node {node}"), client(judge, node), Arc::clone(&scene.shared));
         reader.judge_at_the_end(&mut []).await?;
@@ -474,6 +476,10 @@ async fn judge_at_the_end(scene: &Scene, plan: &Plan, workers: &mut [Worker]) ->
         for worker in workers.iter_mut() {
             worker.judge_jobs().await?;
         }
+    }
+    // Where the disk was damaged a compaction may well meet it; the copies of a cluster are compacted one by one.
+    if plan.world.n == 0 && !plan.damages() {
+        reader.judge_compaction(&trees).await?;
     }
     Ok(())
 }

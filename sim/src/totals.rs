@@ -6,6 +6,7 @@ use std::process::Command;
 use settee::world::buggify::{POINTS, SITES};
 
 use crate::apart::Summary;
+use crate::history::{NO_FAULT, PHASES};
 use crate::plan::{FAULTS, OPS};
 
 /// See the module head.
@@ -16,8 +17,8 @@ pub struct Totals {
     starts: u64,
     edits: (usize, usize, usize),
     answers: BTreeMap<String, u64>,
-    matrix: BTreeMap<(String, String), u64>,
-    endpoints: BTreeMap<(String, u16), u64>,
+    matrix: BTreeMap<(String, String, String), u64>,
+    endpoints: BTreeMap<(String, u16), (u64, u64)>,
     counters: BTreeMap<String, u64>,
     /// Runs by the tenth of their requests that served.
     success: [u64; 11],
@@ -39,11 +40,12 @@ impl Totals {
         for (kind, n) in &run.answers {
             *self.answers.entry(kind.clone()).or_default() += n;
         }
-        for (fault, op, n) in &run.matrix {
-            *self.matrix.entry((fault.clone(), op.clone())).or_default() += n;
+        for (phase, fault, op, n) in &run.matrix {
+            *self.matrix.entry((phase.clone(), fault.clone(), op.clone())).or_default() += n;
         }
-        for (endpoint, status, n) in &run.endpoints {
-            *self.endpoints.entry((endpoint.clone(), *status)).or_default() += n;
+        for (endpoint, status, all, under) in &run.endpoints {
+            let sums = self.endpoints.entry((endpoint.clone(), *status)).or_default();
+            *sums = (sums.0 + all, sums.1 + under);
         }
         for (name, n) in &run.counters {
             *self.counters.entry(name.clone()).or_default() += n;
@@ -66,36 +68,74 @@ impl Totals {
 
     /// Prints what was exercised, and what never was.
     pub fn print_coverage(&self) {
-        println!("\n| fault | runs' times | {} |", OPS.join(" | "));
-        println!("|---|---|{}", "---|".repeat(OPS.len()));
-        let counter = |name: String| self.counters.get(&name).copied().unwrap_or(0);
-        let mut zero = Vec::new();
-        for fault in FAULTS.into_iter().chain(["none"]) {
-            let cell = |op: &&'static str| self.matrix.get(&(fault.to_owned(), (*op).to_owned())).copied().unwrap_or(0);
-            let cells: Vec<u64> = OPS.iter().map(cell).collect();
-            zero.extend(OPS.iter().zip(&cells).filter(|(_, n)| **n == 0).map(|(op, _)| format!("{fault} x {op}")));
-            let cells: Vec<String> = cells.iter().map(u64::to_string).collect();
-            println!("| {fault} | {} | {} |", counter(format!("fault {fault}")), cells.join(" | "));
-        }
-        println!("\nnever met: {}", if zero.is_empty() { "nothing".to_owned() } else { zero.join(", ") });
-        println!("\nendpoints and answers (0: none came):");
-        for ((endpoint, status), n) in &self.endpoints {
-            println!("  {endpoint} {status}: {n}");
-        }
+        self.print_matrix();
+        self.print_endpoints();
         println!("\nrare turns of the node's code:");
-        for site in SITES {
-            println!("  {site}: {}", counter(format!("site {site}")));
-        }
+        let unturned = self.print_counts("site", SITES);
         println!("points reached:");
-        for point in POINTS {
-            println!("  {point}: {}", counter(format!("point {point}")));
-        }
+        let unreached = self.print_counts("point", POINTS);
         println!("\nthe world's counters:");
         let own = |name: &str| ["site ", "point ", "fault "].iter().any(|p| name.starts_with(p));
         for (name, n) in self.counters.iter().filter(|(name, _)| !own(name)) {
             println!("  {name}: {n}");
         }
+        println!("\nnever turned: {}\nnever reached: {}", listed(&unturned), listed(&unreached));
     }
+
+    fn counter(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
+    }
+
+    /// Faults by operations, each cell by [`PHASES`]; then the zeros.
+    fn print_matrix(&self) {
+        println!("\nin each cell: operations {} the fault", PHASES.join(" / "));
+        println!("| fault | times | {} |\n|---|---|{}", OPS.join(" | "), "---|".repeat(OPS.len()));
+        let cell = |phase: &str, fault: &str, op: &str| {
+            self.matrix.get(&(phase.to_owned(), fault.to_owned(), op.to_owned())).copied().unwrap_or(0)
+        };
+        for fault in FAULTS.into_iter().chain([NO_FAULT]) {
+            let cells = |op: &&str| PHASES.map(|phase| cell(phase, fault, op).to_string()).join("/");
+            let cells: Vec<String> = OPS.iter().map(cells).collect();
+            println!("| {fault} | {} | {} |", self.counter(&format!("fault {fault}")), cells.join(" | "));
+        }
+        let mut zeros = 0;
+        for phase in PHASES {
+            for fault in FAULTS {
+                let never: Vec<&str> = OPS.into_iter().filter(|op| cell(phase, fault, op) == 0).collect();
+                zeros += never.len();
+                if !never.is_empty() {
+                    println!("never {phase} {fault}: {}", listed(&never));
+                }
+            }
+        }
+        println!("{zeros} of {} cells are zero", PHASES.len() * FAULTS.len() * OPS.len());
+    }
+
+    /// Endpoints with their answers, and those that no fault ever met.
+    fn print_endpoints(&self) {
+        println!("\nendpoints: answers (0: none came), how often, and how often while a fault was felt:");
+        let mut by_endpoint: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        let mut under_fault: BTreeMap<&str, u64> = BTreeMap::new();
+        for ((endpoint, status), (all, under)) in &self.endpoints {
+            by_endpoint.entry(endpoint).or_default().push(format!("{status}: {all} ({under})"));
+            *under_fault.entry(endpoint).or_default() += under;
+        }
+        for (endpoint, answers) in by_endpoint {
+            println!("  {endpoint} {}", answers.join(", "));
+        }
+        let never: Vec<&str> = under_fault.into_iter().filter(|(_, n)| *n == 0).map(|(endpoint, _)| endpoint).collect();
+        println!("never asked while a fault was felt: {}", listed(&never));
+    }
+
+    /// Prints how often each name was counted; answers those that never were.
+    fn print_counts(&self, kind: &str, names: &[&'static str]) -> Vec<&'static str> {
+        names.iter().for_each(|name| println!("  {name}: {}", self.counter(&format!("{kind} {name}"))));
+        names.iter().copied().filter(|name| self.counter(&format!("{kind} {name}")) == 0).collect()
+    }
+}
+
+fn listed(names: &[&str]) -> String {
+    if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
 }
 
 /// The commit that runs, for seeds mean nothing without it.

@@ -173,8 +173,10 @@ fn find_old_bodies(view: &dyn View, range: KeyRange) -> Result<Found, StorageErr
 
 /// Revisions with bodies that are no leaves.
 fn old_bodies(tree: &RevTree<RevData>) -> Vec<Revision> {
-    let leaves = if mutated(Mutation::CompactLeaves) { Vec::new() } else { tree.leaves() };
-    let leaves: BTreeSet<Revision> = leaves.into_iter().map(|leaf| leaf.rev).collect();
+    if mutated(Mutation::CompactNothing) {
+        return Vec::new();
+    }
+    let leaves: BTreeSet<Revision> = tree.leaves().into_iter().map(|leaf| leaf.rev).collect();
     let readable = tree.revisions().filter(|(_, data)| data.is_some_and(RevData::is_available));
     readable.map(|(rev, _)| rev).filter(|rev| !leaves.contains(rev)).cloned().collect()
 }
@@ -191,6 +193,9 @@ fn compact_document(transaction: &mut Transaction<'_, '_>, id: &DocId) -> Result
             *data = before.without_body();
             transaction.drop_body(&before)?;
         }
+    }
+    if mutated(Mutation::CompactLeaves) {
+        loaded.tree.leaves().iter().try_for_each(|leaf| transaction.drop_body(leaf.value))?;
     }
     transaction.rewrite(id, loaded)
 }

@@ -29,8 +29,10 @@ pub enum Mutation {
     ForkOnConflict,
     /// Results of a bulk request stand in another order.
     BulkOutOfOrder,
-    /// Compaction drops the bodies of leaves.
+    /// Compaction drops the bodies of leaves, too.
     CompactLeaves,
+    /// Compaction keeps the bodies that it is there to remove.
+    CompactNothing,
     /// The replicator copies one missing revision of each document.
     ReplicateOneLeaf,
     /// The replicator records a position before the target has what lies before it.

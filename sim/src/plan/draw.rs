@@ -89,8 +89,12 @@ impl Weights {
         // Some writes in every run, else nothing is tested.
         weights[0] = weights[0].max(5);
         weights[15] = weights[15].max(5);
+        if world.nodes == 2 {
+            // What is replicated is much at once: many pages.
+            weights[4] = weights[4].max(10);
+        }
         for kind in PAIR_KINDS {
-            weights[kind] = if world.nodes < 2 { 0 } else { weights[kind].max(4) };
+            weights[kind] = if world.nodes < 2 { 0 } else { weights[kind].max(10) };
         }
         Weights(weights)
     }
@@ -238,11 +242,13 @@ impl Draw<'_> {
         if self.chance(5) {
             return Vec::new();
         }
-        let kinds: Vec<u32> = (0..FAULT_KINDS).filter(|_| self.chance(3)).collect();
+        let pair = self.world.nodes == 2;
+        let one_in = |kind: &u32| if pair && PAIR_FAULTS.contains(kind) { 2 } else { 3 };
+        let kinds: Vec<u32> = (0..FAULT_KINDS).filter(|kind| self.chance(one_in(kind))).collect();
         // Damage drowns what other faults would show: it has runs of its own, without lying disks beside it.
         let damage = self.chance(6);
         let kinds: Vec<u32> = kinds.into_iter().filter(|k| damage || !(10..12).contains(k)).collect();
-        let kinds: Vec<u32> = kinds.into_iter().filter(|k| !PAIR_FAULTS.contains(k) || self.world.nodes == 2).collect();
+        let kinds: Vec<u32> = kinds.into_iter().filter(|k| !PAIR_FAULTS.contains(k) || pair).collect();
         if kinds.is_empty() {
             return Vec::new();
         }
@@ -317,7 +323,7 @@ impl Draw<'_> {
             23 => Fault::PeerAnswers { status: pick(&mut self.rng, &[401, 403, 404, 413, 429, 500, 503]), for_ms },
             24 => Fault::PeerCutsShort { for_ms },
             25 => Fault::PeerHangs { for_ms },
-            _ => Fault::CutReplication { after_ms: pick(&mut self.rng, &[10, 20, 40, 80, 200, 600]), down_ms },
+            _ => Fault::CutReplication { after_asked: self.rng.random_range(1..=60), down_ms },
         }
     }
 }

@@ -144,8 +144,8 @@ pub enum Fault {
     },
     /// F9: a replication begins, and the node loses power within it.
     CutReplication {
-        /// Milliseconds from its begin.
-        after_ms: u64,
+        /// Requests to its source until the cut.
+        after_asked: u64,
         /// Time until it starts again.
         down_ms: u64,
     },

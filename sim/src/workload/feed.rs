@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{DB, Worker, broken, id};
+use super::documents::id;
+use super::{DB, Worker, broken};
 use crate::client::PATIENCE;
 use crate::model::Violation;
 use crate::plan::FeedMode;

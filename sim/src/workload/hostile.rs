@@ -11,7 +11,7 @@ use crate::plan::HOSTILE;
 const FUNCTIONS: [&str; WAYS as usize] = [
     "function (d) { while (true) {} }",
     "function (d) { throw new Error('no'); }",
-    "function (d) { var all = []; while (true) { all.push(new Array(1000).join('x')); } }",
+    "function (d) { var all = []; while (true) { all.push('a long text, '.repeat(50000)); } }",
     "function (d) { emit(",
     "function (d) { emit(Math.random(), Date.now()); }",
 ];

@@ -142,7 +142,8 @@ impl Worker {
             if copied.status >= 500 || (here.status != 200 && here.status != 404) {
                 return broken("I28", format!("{doc}: {} and {} after all faults", here.status, copied.status));
             }
-            let there = if copied.status == 200 { super::leaf_set(&copied.json()) } else { Default::default() };
+            let there =
+                if copied.status == 200 { super::documents::leaf_set(&copied.json()) } else { Default::default() };
             if !takes(&doc) {
                 match there.is_empty() {
                     true => continue,
@@ -152,7 +153,7 @@ impl Worker {
                     }
                 }
             }
-            let here = if here.status == 200 { super::leaf_set(&here.json()) } else { Default::default() };
+            let here = if here.status == 200 { super::documents::leaf_set(&here.json()) } else { Default::default() };
             if here != there {
                 let what = format!("{doc}: the source has {here:?}, {copy} {there:?}");
                 return Ok(Some(Violation { invariant: "I22", what }));

@@ -1,0 +1,259 @@
+//! Documents that all clients write: edits that may be in conflict, replicated edits, bulk requests, attachments, reads.
+//! Every answer is held against the model at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use md5::{Digest, Md5};
+use serde_json::{Value, json};
+
+use super::{DB, Worker};
+use crate::client::{Answer, Ask, NoAnswer};
+use crate::model::{self, Blob, Edit, Leaf, Outcome, Violation};
+
+/// Something that a client knows of a document: its newest and first revision, with their paths.
+#[derive(Clone, Default)]
+pub(super) struct Known {
+    newest: Option<Vec<String>>,
+    pub(super) first: Option<Vec<String>>,
+    blobs: Vec<Blob>,
+}
+
+/// The id of the document with this number.
+pub(super) fn id(doc: u32) -> String {
+    format!("doc-{doc:02}")
+}
+
+impl Worker {
+    pub(super) fn newest(&self, doc: u32) -> Option<Vec<String>> {
+        self.known.get(&doc).and_then(|k| k.newest.clone())
+    }
+
+    fn edit(&self, doc: u32, parent: Option<&Vec<String>>) -> Edit {
+        let parent = parent.map(|p| p[0].clone());
+        Edit { doc: id(doc), parent, deleted: false, v: None, blobs: vec![], given: None, outcome: Outcome::Unknown }
+    }
+
+    pub(super) async fn put(&mut self, doc: u32, parent: Option<Vec<String>>, v: u64) -> Result<(), Violation> {
+        let edit = Edit { v: Some(v), ..self.edit(doc, parent.as_ref()) };
+        let mut body = json!({ "v": v });
+        if let Some(parent) = &parent {
+            body["_rev"] = json!(parent[0]);
+        }
+        let at = self.locked(|s| s.model.invoke(edit));
+        let answer = self.call("PUT", &format!("/{DB}/{}", id(doc)), &body).await;
+        self.after_edit(doc, at, parent, vec![], answer).await
+    }
+
+    pub(super) async fn delete(&mut self, doc: u32) -> Result<(), Violation> {
+        let Some(parent) = self.newest(doc) else { return self.read(doc).await };
+        let edit = Edit { deleted: true, ..self.edit(doc, Some(&parent)) };
+        let at = self.locked(|s| s.model.invoke(edit));
+        let answer = self.call("DELETE", &format!("/{DB}/{}?rev={}", id(doc), parent[0]), &Value::Null).await;
+        let refresh = answer.is_ok();
+        self.after_edit(doc, at, Some(parent), vec![], answer).await?;
+        if refresh { self.read(doc).await } else { Ok(()) }
+    }
+
+    pub(super) async fn attach(&mut self, doc: u32, v: u64, bytes: u32) -> Result<(), Violation> {
+        let parent = self.newest(doc);
+        let content: Vec<u8> = (0..bytes).map(|n| (u64::from(n).wrapping_mul(v) >> 3) as u8).collect();
+        let name = format!("f{}", v % 3);
+        let blob = Blob { name: name.clone(), md5: Md5::digest(&content).into(), len: content.len() };
+        let (inherited, value) = match &parent {
+            Some(p) => self.locked(|s| (s.model.blobs_of(&id(doc), &p[0]), s.model.value_of(&id(doc), &p[0]))),
+            None => (vec![], None),
+        };
+        let mut blobs = vec![blob];
+        blobs.extend(inherited.into_iter().filter(|b| b.name != name));
+        let edit = Edit { v: value, blobs: blobs.clone(), ..self.edit(doc, parent.as_ref()) };
+        let at = self.locked(|s| s.model.invoke(edit));
+        let rev = parent.as_ref().map(|p| format!("?rev={}", p[0])).unwrap_or_default();
+        let path = format!("/{DB}/{}/{name}{rev}", id(doc));
+        let sent = Ask { kind: "application/octet-stream", body: Bytes::from(content), ..Ask::get(&path) };
+        let answer = self.ask(Ask { method: "PUT", ..sent }).await;
+        self.after_edit(doc, at, parent, blobs, answer).await
+    }
+
+    /// Settles an edit, remembers its revision, and looks again after a refusal.
+    async fn after_edit(
+        &mut self,
+        doc: u32,
+        edit: usize,
+        parent: Option<Vec<String>>,
+        blobs: Vec<Blob>,
+        answer: Result<Answer, NoAnswer>,
+    ) -> Result<(), Violation> {
+        let outcome = outcome(&answer);
+        self.feed.owed |= matches!(outcome, Outcome::Acknowledged(_));
+        self.locked(|s| s.model.settle(edit, outcome.clone()))?;
+        match outcome {
+            Outcome::Acknowledged(rev) => {
+                let mut path = vec![rev];
+                path.extend(parent.unwrap_or_default());
+                self.learn(doc, path, blobs);
+                Ok(())
+            }
+            Outcome::Refused => self.read(doc).await,
+            Outcome::Unknown => Ok(()),
+        }
+    }
+
+    fn learn(&mut self, doc: u32, path: Vec<String>, blobs: Vec<Blob>) {
+        let known = self.known.entry(doc).or_default();
+        known.first.get_or_insert_with(|| path.clone());
+        known.newest = Some(path);
+        known.blobs = blobs;
+    }
+
+    pub(super) async fn merge(&mut self, doc: u32, v: u64, fork: bool, twice: bool) -> Result<(), Violation> {
+        let known = self.known.get(&doc).cloned().unwrap_or_default();
+        let base = if fork { known.first } else { known.newest }.unwrap_or_default();
+        let generation = base.first().map_or(0, |rev| model::order(rev).0) + 1;
+        let hash: String = Md5::digest(format!("merge {v}")).iter().map(|b| format!("{b:02x}")).collect();
+        let rev = format!("{generation}-{hash}");
+        let mut path = vec![rev.clone()];
+        path.extend(base.iter().cloned());
+        let ids: Vec<String> = path.iter().map(|r| model::order(r).1).collect();
+        let body = json!({ "v": v, "_rev": rev, "_revisions": { "start": generation, "ids": ids } });
+        let parent = if base.is_empty() { None } else { Some(&base) };
+        let edit = Edit { v: Some(v), given: Some(rev.clone()), ..self.edit(doc, parent) };
+        for _ in 0..=u8::from(twice) {
+            let at = self.locked(|s| s.model.invoke(edit.clone()));
+            let answer = self.call("PUT", &format!("/{DB}/{}?new_edits=false", id(doc)), &body).await;
+            let settled = outcome(&answer);
+            if settled == Outcome::Refused {
+                return Err(Violation { invariant: "I9", what: format!("a replicated edit was refused: {answer:?}") });
+            }
+            self.locked(|s| s.model.settle(at, settled))?;
+        }
+        self.read(doc).await
+    }
+
+    pub(super) async fn bulk(&mut self, edits: &[(u32, u64)]) -> Result<(), Violation> {
+        let mut docs = Vec::new();
+        let mut sent = Vec::new();
+        for (doc, v) in edits {
+            let parent = self.newest(*doc);
+            let mut body = json!({ "_id": id(*doc), "v": v });
+            if let Some(parent) = &parent {
+                body["_rev"] = json!(parent[0]);
+            }
+            docs.push(body);
+            let edit = Edit { v: Some(*v), ..self.edit(*doc, parent.as_ref()) };
+            sent.push((*doc, self.locked(|s| s.model.invoke(edit)), parent));
+        }
+        let answer = self.call("POST", &format!("/{DB}/_bulk_docs"), &json!({ "docs": docs })).await;
+        let rows = match &answer {
+            Ok(a) if a.status == 201 || a.status == 202 => a.json().as_array().cloned().unwrap_or_default(),
+            _ => return Ok(()),
+        };
+        if rows.len() != sent.len() {
+            return Err(Violation {
+                invariant: "I11",
+                what: format!("{} items for {} documents", rows.len(), sent.len()),
+            });
+        }
+        for (row, (doc, edit, parent)) in rows.iter().zip(sent) {
+            if row["id"] != json!(id(doc)) {
+                return Err(Violation { invariant: "I11", what: format!("item {row} stands for {}", id(doc)) });
+            }
+            let settled = match row["rev"].as_str() {
+                Some(rev) => Outcome::Acknowledged(rev.to_owned()),
+                None if row["error"] == "conflict" => Outcome::Refused,
+                None => Outcome::Unknown,
+            };
+            self.locked(|s| s.model.settle(edit, settled.clone()))?;
+            if let Outcome::Acknowledged(rev) = settled {
+                let mut path = vec![rev];
+                path.extend(parent.unwrap_or_default());
+                self.learn(doc, path, vec![]);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn read(&mut self, doc: u32) -> Result<(), Violation> {
+        let path = format!("/{DB}/{}?conflicts=true&revs=true", id(doc));
+        let from = self.locked(|s| s.model.tick());
+        let answer = self.call("GET", &path, &Value::Null).await;
+        let Ok(answer) = answer else { return Ok(()) };
+        let body = answer.json();
+        if answer.status == 404 {
+            self.locked(|s| s.model.read(&id(doc), from, None));
+            self.known.entry(doc).or_default().newest = None;
+            return Ok(());
+        }
+        if answer.status != 200 {
+            return Ok(());
+        }
+        let rev = body["_rev"].as_str().unwrap_or_default().to_owned();
+        self.locked(|s| s.model.read(&id(doc), from, Some(rev.clone())));
+        self.locked(|s| s.model.saw(&id(doc), &rev, body["v"].as_u64()))?;
+        let losers = body["_conflicts"].as_array().cloned().unwrap_or_default();
+        if let Some(better) = losers.iter().filter_map(Value::as_str).find(|l| model::order(l) > model::order(&rev)) {
+            return Err(Violation { invariant: "I5", what: format!("{}: {rev} wins over {better}", id(doc)) });
+        }
+        let blobs = self.locked(|s| s.model.blobs_of(&id(doc), &rev));
+        self.learn(doc, path_of(&body), blobs);
+        Ok(())
+    }
+
+    pub(super) async fn read_tree(&mut self, doc: u32) -> Result<(), Violation> {
+        let before = self.locked(|s| if s.several { BTreeSet::new() } else { s.model.seen(&id(doc)) });
+        let path = format!("/{DB}/{}?open_revs=all&revs=true", id(doc));
+        let answer = self.call("GET", &path, &Value::Null).await;
+        let Ok(answer) = answer else { return Ok(()) };
+        let leaves = match answer.status {
+            200 => leaves(&answer.json()),
+            404 => vec![],
+            _ => return Ok(()),
+        };
+        self.locked(|s| s.model.saw_tree(&id(doc), &leaves, &before))
+    }
+
+    /// Reads `_all_docs`; the rows' ids and revisions when it answered.
+    pub(super) async fn list(&mut self) -> Result<Option<BTreeMap<String, String>>, Violation> {
+        let answer = self.call("GET", &format!("/{DB}/_all_docs"), &Value::Null).await;
+        let Some(body) = answer.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(None) };
+        let rows = body["rows"].as_array().cloned().unwrap_or_default();
+        let ids: Vec<&str> = rows.iter().filter_map(|r| r["id"].as_str()).collect();
+        if ids.windows(2).any(|w| w[0] >= w[1]) {
+            return Err(Violation { invariant: "I20", what: format!("rows out of order: {ids:?}") });
+        }
+        let pair = |r: &Value| Some((r["id"].as_str()?.to_owned(), r["value"]["rev"].as_str()?.to_owned()));
+        Ok(Some(rows.iter().filter_map(pair).collect()))
+    }
+}
+
+/// What an answer tells of the edit that was asked for.
+pub(super) fn outcome(answer: &Result<Answer, NoAnswer>) -> Outcome {
+    match answer {
+        Ok(a) if (200..300).contains(&a.status) => match a.json()["rev"].as_str() {
+            Some(rev) => Outcome::Acknowledged(rev.to_owned()),
+            None => Outcome::Unknown,
+        },
+        Ok(a) if (400..500).contains(&a.status) => Outcome::Refused,
+        _ => Outcome::Unknown,
+    }
+}
+
+/// The path of a document that was read with `revs=true`.
+fn path_of(body: &Value) -> Vec<String> {
+    let start = body["_revisions"]["start"].as_u64().unwrap_or(0);
+    let ids = body["_revisions"]["ids"].as_array().cloned().unwrap_or_default();
+    let ids = ids.iter().filter_map(Value::as_str).enumerate();
+    ids.map(|(n, hash)| format!("{}-{hash}", start - n as u64)).collect()
+}
+
+/// The leaves of a tree that was read.
+pub(super) fn leaves(body: &Value) -> Vec<Leaf> {
+    let docs = body.as_array().cloned().unwrap_or_default();
+    let docs = docs.iter().filter_map(|item| item.get("ok"));
+    docs.map(|d| Leaf { path: path_of(d), deleted: d["_deleted"] == json!(true), v: d["v"].as_u64() }).collect()
+}
+
+/// The leaves of a tree that was read: revision, deleted, value.
+pub(super) fn leaf_set(body: &Value) -> BTreeSet<(String, bool, Option<u64>)> {
+    leaves(body).into_iter().map(|leaf| (leaf.path[0].clone(), leaf.deleted, leaf.v)).collect()
+}
