@@ -76,7 +76,8 @@ pub const BOARD: &[Entry] = &[
     node(Mutation::StaleValidators, "validation functions are read once", &["I30"]),
     node(Mutation::ForkOnConflict, "an edit of an old revision makes a branch", &["I8"]),
     node(Mutation::BulkOutOfOrder, "bulk results stand in another order", &["I1", "I8", "I9", "I11"]),
-    node(Mutation::CompactLeaves, "compaction drops bodies of leaves", &["I1"]),
+    // I28: of documents of one client's own, and the views over them.
+    node(Mutation::CompactLeaves, "compaction drops bodies of leaves", &["I1", "I28"]),
     node(Mutation::CompactNothing, "compaction keeps what it is to remove", &["I26"]),
     node(Mutation::ReplicateOneLeaf, "the replicator copies one leaf of a document", &["I22"]),
     node(Mutation::CheckpointEarly, "the replicator's checkpoint runs ahead", &["I22"]),

@@ -1,5 +1,5 @@
-//! Documents that all clients write: edits that may be in conflict, replicated edits, bulk requests, attachments, reads.
-//! Every answer is held against the model at once.
+//! Documents that all clients write: edits that may be in conflict, replicated edits, bulk requests, attachments, reads
+//! of them. Every answer is held against the model at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
