@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::document::open;
 use super::partition;
+use super::rules;
 use super::shown::{Data, row_doc, write_pieces};
-use super::users::{self, Lister};
+use super::users::Lister;
 use super::view_query::ViewArgs;
 use crate::coordinator::{AllDocs, AllDocsQuery, AllDocsRow, Database, DocSource, KeyBounds, RowDoc};
 use crate::document::json::{Value, write_string};
@@ -20,7 +21,7 @@ use crate::http::{ChunkSink, Context, Problem, Reply, Request, Result, Verb};
 pub async fn list(ctx: &Context, mut request: Request, db: &str, kind: ListKind) -> Result<Reply> {
     let db = open(ctx, &request, db)?;
     let args = arguments(&mut request).await?;
-    let lister = users::lister(ctx, &request.user, &db);
+    let lister = rules::lister(ctx, &request.user, &db);
     reply(&request, &db, source(kind), (args, lister)).await
 }
 

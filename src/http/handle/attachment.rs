@@ -12,8 +12,8 @@ use super::document::{checked_id, may_write, open, rev_etag, written};
 use super::range::{ByteRange, Wanted, wanted};
 use super::read::{boundary, one, stream};
 use super::read_options::revision;
+use super::rules;
 use super::shown::Piece;
-use super::users;
 use super::write::{named_revision, options};
 use crate::coordinator::{Database, Staged, Upload, UploadOptions};
 use crate::document::draft::check_attachment_name;
@@ -36,7 +36,7 @@ pub async fn handle(ctx: &Context, request: Request, db: &str, id: &str, name: &
 async fn get(ctx: &Context, request: &Request, db: &str, id: &str, name: &str) -> Result<Reply> {
     let db = open(ctx, request, db)?;
     let id = DocId::new(id);
-    users::must_see_all(ctx, &request.user, &db, &id)?;
+    rules::must_see_all(ctx, &request.user, &db, &id)?;
     let rev = request.query.get("rev").map(revision).transpose()?;
     let (_, stored) = one(&db, &id, rev.as_ref(), false).await?;
     let Some(attachment) = stored.attachments.into_iter().find(|a| a.name == name) else {
@@ -129,7 +129,7 @@ async fn put(ctx: &Context, mut request: Request, db: &str, id: &str, name: &str
         md5: content_md5(request.header("content-md5"))?,
     };
     let rev = named_revision(&request)?;
-    users::may_attach(ctx, &request.user, &database, &id, rev.as_ref()).await?;
+    rules::may_attach(ctx, &request.user, &database, &id, rev.as_ref()).await?;
     database.check_attachment_write(&id, rev.as_ref()).await?;
     let staged = receive(database.upload(&id, upload).await?, &mut request.body).await?;
     let done = database.put_attachment(&id, name, rev, staged, options(&request)).await?;
@@ -166,7 +166,7 @@ async fn delete(ctx: &Context, request: &Request, db: &str, id: &str, name: &str
     let id = DocId::new(id);
     may_write(ctx, request, &db, &id)?;
     let rev = named_revision(request)?;
-    users::may_attach(ctx, &request.user, &db, &id, rev.as_ref()).await?;
+    rules::may_attach(ctx, &request.user, &db, &id, rev.as_ref()).await?;
     let done = db.delete_attachment(&id, name, rev, options(request)).await?;
     Ok(written(id.as_str(), &done, StatusCode::OK).etag(&rev_etag(&done.rev)))
 }

@@ -5,7 +5,7 @@
 use http::StatusCode;
 
 use super::document::{checked_id, may_write, open};
-use super::users;
+use super::rules;
 use super::write::options;
 use crate::coordinator::{WriteDone, WriteOptions, WriteRequest, Written};
 use crate::document::draft;
@@ -42,7 +42,7 @@ pub async fn bulk_docs(ctx: &Context, mut request: Request, db: &str) -> Result<
     let mut refused: Vec<Option<Problem>> = Vec::with_capacity(requests.len());
     for write in &mut requests {
         let checked = match may_write(ctx, &request, &db, &write.id) {
-            Ok(()) => users::prepare(ctx, &request.user, &db, write, new_edits).await,
+            Ok(()) => rules::prepare(ctx, &request.user, &db, write, new_edits).await,
             refused => refused,
         };
         refused.push(checked.err());

@@ -9,8 +9,8 @@ use super::document::{id_length_max, open};
 use super::open_revs::part;
 use super::read::boundary;
 use super::read_options::{ReadOptions, revision};
+use super::rules;
 use super::shown::{Data, Shown, write_pieces};
-use super::users;
 use crate::coordinator::{Database, Fetched, Want};
 use crate::document::draft::DraftError;
 use crate::document::id::DocId;
@@ -101,7 +101,7 @@ fn item(doc: &Value, id_max: Option<usize>) -> Item {
 /// The item, or its refusal where the caller may not see the document.
 fn seen(ctx: &Context, request: &Request, db: &Database, item: Item) -> Item {
     let Item::Read { id, rev, .. } = &item else { return item };
-    match users::must_see_all(ctx, &request.user, db, id) {
+    match rules::must_see_all(ctx, &request.user, db, id) {
         Ok(()) => item,
         Err(problem) => Item::Refused {
             id: id.as_str().into(),

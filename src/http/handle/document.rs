@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderName, StatusCode};
 
-use super::{form, read, users, write};
+use super::{form, read, rules, write};
 use crate::auth::access::Class;
 use crate::coordinator::{Database, WriteDone, Written};
 use crate::document::id::DocId;
@@ -49,7 +49,7 @@ pub fn may_write(ctx: &Context, request: &Request, db: &Database, id: &DocId) ->
     if id.is_design() {
         return ctx.allow(db, &request.user, Class::DatabaseAdmin);
     }
-    users::may_touch(ctx, &request.user, db, id)
+    rules::may_touch(ctx, &request.user, db, id)
 }
 
 /// An id that a client wants to write under.

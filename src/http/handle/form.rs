@@ -8,7 +8,7 @@ use http::{StatusCode, Uri};
 use super::document::{checked_id, may_write, open, rev_etag, written};
 use super::read::one;
 use super::read_options::revision;
-use super::users;
+use super::rules;
 use super::write::options;
 use super::write_options::parent_revision;
 use crate::coordinator::{Database, Staged, UploadOptions, WriteRequest};
@@ -63,7 +63,7 @@ pub async fn upload(ctx: &Context, mut request: Request, db: &str, id: &str) -> 
     draft.attachments = new.chain(std::mem::take(&mut draft.attachments)).collect();
     let follows = fields.files.into_iter().map(|(_, staged)| staged).collect();
     let mut write = WriteRequest { id: id.clone(), draft, follows };
-    users::prepare(ctx, &request.user, &database, &mut write, options(&request).new_edits).await?;
+    rules::prepare(ctx, &request.user, &database, &mut write, options(&request).new_edits).await?;
     let done = database.write_one(write, options(&request)).await?;
     Ok(written(id.as_str(), &done, StatusCode::CREATED).etag(&rev_etag(&done.rev)))
 }

@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::document::{checked_id, may_write, open};
 use super::function_request::function_request;
-use super::users;
+use super::rules;
 use super::write::options;
 use crate::coordinator::{Database, Want, WriteRequest};
 use crate::document::draft;
@@ -75,7 +75,7 @@ pub async fn update(ctx: &Context, mut request: Request, db: &str, ddoc: &str, p
     // A bad answer must not be told of a write that took place.
     let reply = reply(response(&answer)?, StatusCode::CREATED)?;
     let mut write = WriteRequest { id: id.clone(), draft, follows: Vec::new() };
-    users::prepare(ctx, &request.user, &db, &mut write, true).await?;
+    rules::prepare(ctx, &request.user, &db, &mut write, true).await?;
     let done = db.write_one(write, crate::coordinator::WriteOptions { new_edits: true, ..options(&request) }).await?;
     let reply = reply.header(HeaderName::from_static("x-couch-id"), &encode_segment(id.as_str()));
     Ok(reply.header(HeaderName::from_static("x-couch-update-newrev"), &done.rev.to_string()))
@@ -90,7 +90,7 @@ pub fn invalid_path(error: &'static str) -> Problem {
 async fn document(ctx: &Context, request: &Request, db: &Arc<Database>, id: Option<&str>) -> Result<String> {
     let Some(id) = id else { return Ok("null".to_owned()) };
     let id = DocId::new(id);
-    let sight = users::sight(ctx, &request.user, db, &id)?;
+    let sight = rules::sight(ctx, &request.user, db, &id)?;
     let Some(mut fetched) = db.fetch(&id, Want::Winner).await? else { return Ok("null".to_owned()) };
     match fetched.found.pop().and_then(|(_, stored)| stored).filter(|stored| !stored.deleted) {
         None => Ok("null".to_owned()),

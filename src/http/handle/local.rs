@@ -2,7 +2,7 @@
 
 use super::document::{self, open};
 use super::read::one;
-use super::users;
+use super::rules;
 use crate::document::id::DocId;
 use crate::document::render::{RenderOptions, render};
 use crate::document::revision::Revision;
@@ -21,7 +21,7 @@ pub async fn handle(ctx: &Context, request: Request, db: &str, id: &str) -> Resu
 async fn get(ctx: &Context, request: &Request, db: &str, id: &str) -> Result<Reply> {
     let db = open(ctx, request, db)?;
     let id = DocId::new(id);
-    users::must_see_all(ctx, &request.user, &db, &id)?;
+    rules::must_see_all(ctx, &request.user, &db, &id)?;
     let (_, stored) = one(&db, &id, None, false).await.map_err(|_| Problem::missing())?;
     let etag = etag(&stored.rev, &stored.body);
     if request.has_current(&etag) {

@@ -12,6 +12,7 @@ use rewrite::Rewritten;
 mod accept;
 pub mod all_docs;
 pub mod attachment;
+mod before;
 pub mod bulk;
 mod bulk_get;
 pub mod changes;
@@ -46,6 +47,7 @@ pub mod replication;
 mod replicator_docs;
 mod reshard;
 mod rewrite;
+mod rules;
 mod scheduler;
 mod security;
 mod server;
@@ -93,6 +95,8 @@ fn server_class(ctx: &Context, endpoint: &Endpoint, verb: Verb) -> Class {
         {
             Class::Metrics
         }
+        // Where one node asks another for what `_replicate` asks it.
+        Endpoint::Node(rest) if rest.get(1).is_some_and(|below| below == "_replicate") => Class::Open,
         Endpoint::DbUpdates
         | Endpoint::ActiveTasks
         | Endpoint::Membership
@@ -114,7 +118,7 @@ pub async fn handle(ctx: &Context, mut endpoint: Endpoint, mut request: Request)
     while let Endpoint::In(db, at @ InDatabase::DesignFunction(ddoc, path)) = &endpoint {
         let Some(("_rewrite", path)) = path.split_first().map(|(first, rest)| (first.as_str(), rest)) else { break };
         left = left.checked_sub(1).ok_or_else(|| Problem::bad_request("Exceeded rewrite recursion limit"))?;
-        users::check_lists(ctx, &request, db, at)?;
+        rules::check_lists(ctx, &request, db, at)?;
         request = match rewrite::rewrite(ctx, request, db, ddoc, path).await? {
             Rewritten::Answer(reply) => return Ok(reply),
             Rewritten::Request(request) => *request,
@@ -152,7 +156,7 @@ async fn answer(ctx: &Context, endpoint: Endpoint, request: Request) -> Result<R
 }
 
 async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) -> Result<Reply> {
-    users::check_lists(ctx, &request, db, &at)?;
+    rules::check_lists(ctx, &request, db, &at)?;
     match at {
         InDatabase::Database if request.verb == Verb::Post => document::post(ctx, request, db).await,
         InDatabase::Database => database::handle(ctx, &request, db).await,

@@ -6,8 +6,8 @@ use super::accept::admits;
 use super::document::{COPIES, open, rev_etag};
 use super::open_revs;
 use super::read_options::ReadOptions;
+use super::rules;
 use super::shown::{Data, Piece, Shown, length, write_pieces};
-use super::users;
 use crate::coordinator::{Database, Fetched, Want};
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
@@ -21,9 +21,9 @@ pub async fn get(ctx: &Context, request: &Request, db: &str, id: &str) -> Result
     let db = open(ctx, request, db)?;
     let options = ReadOptions::from_query(&request.query)?;
     let id = DocId::new(id);
-    let sight = users::sight(ctx, &request.user, &db, &id)?;
+    let sight = rules::sight(ctx, &request.user, &db, &id)?;
     if let Some(open_revs) = &options.open_revs {
-        users::must_see_all(ctx, &request.user, &db, &id)?;
+        rules::must_see_all(ctx, &request.user, &db, &id)?;
         return open_revs::get(ctx, request, db, id, &options, open_revs).await;
     }
     let named = options.rev.clone().filter(|_| !options.latest);

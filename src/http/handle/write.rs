@@ -8,7 +8,7 @@ use super::document::{checked_id, may_write, ok_json, open, rev_etag, written};
 use super::local;
 use super::read::one;
 use super::related;
-use super::users;
+use super::rules;
 use super::write_options::{destination, parent_revision, request_revision};
 use crate::coordinator::{Caller, Database, Staged, WriteOptions, WriteRequest};
 use crate::document::draft::{self, Draft};
@@ -30,7 +30,7 @@ pub async fn put(ctx: &Context, mut request: Request, db: &str, id: &str) -> Res
     let local_text = id.is_local().then(|| draft.body.to_vec());
     let full = if draft.deleted && !id.is_local() { StatusCode::OK } else { StatusCode::CREATED };
     let mut write = WriteRequest { id: id.clone(), draft, follows };
-    users::prepare(ctx, &request.user, &database, &mut write, options(&request).new_edits).await?;
+    rules::prepare(ctx, &request.user, &database, &mut write, options(&request).new_edits).await?;
     if is_batch(&request.query) {
         database.write_later(write, caller(&request)).await?;
         return Ok(Reply::json(StatusCode::ACCEPTED, ok_json(id.as_str(), None)));
@@ -67,7 +67,7 @@ pub async fn post(ctx: &Context, mut request: Request, db: &str) -> Result<Reply
     };
     may_write(ctx, &request, &database, &id)?;
     let mut write = WriteRequest { id: id.clone(), draft, follows: Vec::new() };
-    users::prepare(ctx, &request.user, &database, &mut write, true).await?;
+    rules::prepare(ctx, &request.user, &database, &mut write, true).await?;
     if is_batch(&request.query) {
         database.write_later(write, caller(&request)).await?;
         return Ok(Reply::json(StatusCode::ACCEPTED, ok_json(id.as_str(), None)));
@@ -92,7 +92,7 @@ pub async fn delete(ctx: &Context, request: &Request, db: &str, id: &str) -> Res
             return Err(problem);
         }
     };
-    users::may_delete(ctx, &request.user, &database, &id, rev.as_ref()).await?;
+    rules::may_delete(ctx, &request.user, &database, &id, rev.as_ref()).await?;
     let done = database.delete(&id, rev, options(request)).await?;
     let etag = if id.is_local() { local::etag(&done.rev, b"{}") } else { rev_etag(&done.rev) };
     Ok(written(id.as_str(), &done, StatusCode::OK).etag(&etag))
@@ -110,7 +110,7 @@ pub async fn copy(ctx: &Context, request: &Request, db: &str, id: &str) -> Resul
     let target = checked_id(ctx, &target)?;
     may_write(ctx, request, &database, &target)?;
     let (from, to) = ((&source, source_rev.as_ref()), (&target, target_rev.as_ref()));
-    users::may_copy(ctx, &request.user, &database, from, to).await?;
+    rules::may_copy(ctx, &request.user, &database, from, to).await?;
     let done = database.copy(&source, source_rev, &target, target_rev, options(request)).await?;
     let reply = written(target.as_str(), &done, StatusCode::CREATED).etag(&rev_etag(&done.rev));
     Ok(reply.location(request, &[db, target.as_str()]))

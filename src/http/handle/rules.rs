@@ -1,0 +1,195 @@
+//! Databases whose documents are more than data: the users database (`users`) and replicator databases
+//! (`replicator_docs`). Handlers ask here, whatever the database; in all others nothing stands in the way.
+
+use super::super::route::InDatabase;
+use super::users::{self, Lister};
+use super::{before, replicator_docs};
+use crate::auth::access::Class;
+use crate::auth::{UserCtx, options};
+use crate::coordinator::{Database, WriteRequest};
+use crate::document::id::DocId;
+use crate::document::render::StoredRevision;
+use crate::document::revision::Revision;
+use crate::http::{Context, Problem, Request, Result};
+use crate::replicate::documents::is_replicator_database;
+
+/// Whose rules a database has.
+enum Rules {
+    Users,
+    Replicator,
+    None,
+}
+
+impl Rules {
+    fn of(ctx: &Context, database: &str) -> Rules {
+        match database {
+            name if name == options::users_db(&ctx.config) => Rules::Users,
+            name if is_replicator_database(name) => Rules::Replicator,
+            _ => Rules::None,
+        }
+    }
+}
+
+/// Whether the caller may use what shows many documents at once.
+///
+/// # Errors
+/// 404 without such a database, then the refusals of those who are not administrators or, where the users database is
+/// public, members.
+pub fn check_lists(ctx: &Context, request: &Request, db: &str, at: &InDatabase) -> Result<()> {
+    let lists = matches!(
+        at,
+        InDatabase::List(_)
+            | InDatabase::Queries(_)
+            | InDatabase::Changes
+            | InDatabase::Mango(_)
+            | InDatabase::Partition(_)
+            | InDatabase::DesignFunction(..)
+    );
+    match Rules::of(ctx, db) {
+        Rules::Users if lists => users::may_list(ctx, request, db, at),
+        // Lists show documents whole, with credentials of replications.
+        Rules::Replicator if lists => ctx.open(db, &request.user, Class::DatabaseAdmin).map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the caller may try to write this document.
+///
+/// # Errors
+/// 404 for another's.
+pub fn may_touch(ctx: &Context, user: &UserCtx, db: &Database, id: &DocId) -> Result<()> {
+    match Rules::of(ctx, &db.name) {
+        Rules::Users => users::may_touch(user, db, id),
+        Rules::Replicator | Rules::None => Ok(()),
+    }
+}
+
+/// How much of a document its reader may see.
+pub enum Sight {
+    /// All of it.
+    Whole,
+    /// These fields, where it has any of them.
+    Fields(Vec<String>),
+    /// All but the credentials of a replication that is another's.
+    NoCredentials(UserCtx),
+}
+
+/// How much of the document `id` the caller may see.
+///
+/// # Errors
+/// 403 for design documents of the users database.
+pub fn sight(ctx: &Context, user: &UserCtx, db: &Database, id: &DocId) -> Result<Sight> {
+    Ok(match Rules::of(ctx, &db.name) {
+        Rules::Users => users::visible_fields(ctx, user, db, id)?.map_or(Sight::Whole, Sight::Fields),
+        Rules::Replicator if !replicator_docs::sees_credentials(user, db) => Sight::NoCredentials(user.clone()),
+        Rules::Replicator | Rules::None => Sight::Whole,
+    })
+}
+
+/// Demands that the caller may see all of the document.
+///
+/// # Errors
+/// 404 as if it did not exist; 403 for design documents.
+pub fn must_see_all(ctx: &Context, user: &UserCtx, db: &Database, id: &DocId) -> Result<()> {
+    match sight(ctx, user, db, id)? {
+        Sight::Whole => Ok(()),
+        Sight::Fields(_) | Sight::NoCredentials(_) => Err(Problem::missing()),
+    }
+}
+
+impl Sight {
+    /// Takes what may not be seen out of a revision.
+    ///
+    /// # Errors
+    /// 404 when nothing is left.
+    pub fn limit(&self, stored: &mut StoredRevision) -> Result<()> {
+        match self {
+            Sight::Whole => {}
+            Sight::NoCredentials(user) => {
+                stored.body = replicator_docs::visible(before::body_of(stored)?, user).to_vec().into();
+            }
+            Sight::Fields(fields) => users::limit(stored, fields)?,
+        }
+        Ok(())
+    }
+}
+
+/// Who lists a database and may not see all of it; `None`: all may be shown.
+pub fn lister(ctx: &Context, user: &UserCtx, db: &Database) -> Option<Lister> {
+    match Rules::of(ctx, &db.name) {
+        Rules::Users => users::lister(ctx, user, db),
+        Rules::Replicator | Rules::None => None,
+    }
+}
+
+/// Checks a document that is to be written, and makes of it what is stored.
+///
+/// # Errors
+/// 403 for a broken rule, 400 for a weak password, 409 for a revision that cannot be extended, 503 when too many
+/// passwords wait.
+pub async fn prepare(
+    ctx: &Context,
+    user: &UserCtx,
+    db: &Database,
+    write: &mut WriteRequest,
+    new_edits: bool,
+) -> Result<()> {
+    match Rules::of(ctx, &db.name) {
+        Rules::Users => users::prepare(ctx, user, db, write, new_edits).await,
+        Rules::Replicator => replicator_docs::prepare(user, db, write, new_edits).await,
+        Rules::None => Ok(()),
+    }
+}
+
+/// Checks the deletion of a document; what is not there is left to be told by the deletion itself.
+///
+/// # Errors
+/// 403 for another's document.
+pub async fn may_delete(
+    ctx: &Context,
+    user: &UserCtx,
+    db: &Database,
+    id: &DocId,
+    rev: Option<&Revision>,
+) -> Result<()> {
+    match Rules::of(ctx, &db.name) {
+        Rules::Users => users::may_delete(user, db, id, rev).await,
+        Rules::Replicator | Rules::None => Ok(()),
+    }
+}
+
+/// Checks a copy from one document and revision to another.
+///
+/// # Errors
+/// 404, 403.
+pub async fn may_copy(
+    ctx: &Context,
+    user: &UserCtx,
+    db: &Database,
+    from: (&DocId, Option<&Revision>),
+    to: (&DocId, Option<&Revision>),
+) -> Result<()> {
+    match Rules::of(ctx, &db.name) {
+        Rules::Users => users::may_copy(user, db, from, to).await,
+        Rules::Replicator => replicator_docs::may_copy(user, db, from, to).await,
+        Rules::None => Ok(()),
+    }
+}
+
+/// Checks a write of an attachment, which leaves the body of its document as it is.
+///
+/// # Errors
+/// 403.
+pub async fn may_attach(
+    ctx: &Context,
+    user: &UserCtx,
+    db: &Database,
+    id: &DocId,
+    rev: Option<&Revision>,
+) -> Result<()> {
+    match Rules::of(ctx, &db.name) {
+        Rules::Users => users::may_attach(user, db, id, rev).await,
+        Rules::Replicator => replicator_docs::may_attach(user, db, id, rev).await,
+        Rules::None => Ok(()),
+    }
+}
