@@ -467,6 +467,9 @@ pub const REPLICATION_OPEN_REVS: usize = 50;
 /// Fetches of one batch under way at once, documents with attachments of one fetch sent at once: each hides the round
 /// trip of the others.
 pub const REPLICATION_FETCHES: usize = 4;
+/// Bytes of attachments from which on a target is asked whether it has them under another generation: less is sent as
+/// fast as asked.
+pub const REPLICATION_HELD_BYTES: u64 = 64 << 10;
 /// Refused documents that a job lists; it counts all.
 pub const REPLICATION_REFUSALS: usize = 20;
 /// Default of `replicator/checkpoint_interval` in milliseconds, as in CouchDB.
@@ -486,10 +489,13 @@ pub const REPLICATION_CHURN: u64 = 20;
 /// Time without any progress after which a job that is not waiting for news is begun anew: ten times the longest
 /// silence of a peer.
 pub const REPLICATION_STALL: Duration = Duration::from_secs(300);
-/// First pause of a continuous replication that failed, in milliseconds; doubled each time.
-pub const REPLICATION_BACKOFF_MS: u64 = 5_000;
-/// Longest such pause, in milliseconds: a peer that comes back is noticed within ten minutes.
-pub const REPLICATION_BACKOFF_MAX_MS: u64 = 600_000;
+/// Default of `replicator/min_backoff_penalty_sec`: first pause of a continuous replication that failed, doubled each
+/// time.
+pub const REPLICATION_BACKOFF_S: u64 = 5;
+/// Default of `replicator/max_backoff_penalty_sec`: a peer that comes back is noticed within ten minutes.
+pub const REPLICATION_BACKOFF_MAX_S: u64 = 600;
+/// Default of `replicator/health_threshold`, as in CouchDB: after so many seconds of work earlier failures do not count.
+pub const REPLICATION_HEALTHY_S: u64 = 120;
 /// Default of `replicator/max_history`, as in CouchDB: events kept of a replication for `_scheduler/jobs`.
 pub const REPLICATION_EVENTS: u64 = 20;
 /// Most of them, within a job's memory.

@@ -224,6 +224,7 @@ fn three_nodes_are_set_up_and_one_dies_hangs_and_returns() {
     refused(a.get("/_node/nope@127.0.0.1/_versions"), 404, "no such node: nope@127.0.0.1");
 
     replications::are_shared([&a, &b, &c]);
+    replications::run_once_and_are_cancelled_from_anywhere([&a, &b, &c]);
     c.kill();
     for node in [&a, &b] {
         until("the dead node is missed", || node.membership() == (names(&[&a, &b]), names(&[&a, &b, &c])));

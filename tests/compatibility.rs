@@ -142,6 +142,11 @@ fn full_disk(c: &Client) -> bool {
 /// A row's topic and whether the node behaves as the row says.
 type Check = (&'static str, fn(&Client) -> bool);
 
+fn socket_options(c: &Client) -> bool {
+    let order = r#"{"source":"d","target":"copied","create_target":true,"socket_options":"[{nodelay, true}]"}"#;
+    c.send("POST", "/_replicate", &["Content-Type: application/json"], order).status == 200
+}
+
 fn members(c: &Client) -> bool {
     let at = "/_node/_local/_nodes/ghost@127.0.0.1";
     let wrong = || c.send("DELETE", &format!("{at}?rev=1-x"), &["Accept: */*"], "").status;
@@ -166,6 +171,7 @@ const CHECKS: &[Check] = &[
     ("`chttpd/authentication_handlers`", handlers_at_run_time),
     ("request headers that design functions see", secrets_of_requests),
     ("a disk that is nearly full", full_disk),
+    ("options of a replication: `socket_options`", socket_options),
     ("DELETE of `_nodes/{name}`", members),
 ];
 

@@ -1,6 +1,8 @@
 //! Replication between two running nodes, over real sockets, in one process; with servers that fail, and by way of
 //! proxies.
 
+#[path = "replication/documents.rs"]
+mod documents;
 #[path = "replication/faults.rs"]
 mod faults;
 #[path = "replication/proxies.rs"]
@@ -133,6 +135,21 @@ fn documents_conflicts_deletions_and_attachments_reach_the_other_node() {
         assert_eq!(a.replicate(&order).await.0, 200);
         let (_, bytes) = b.ask(Method::GET, "/three/att%2Fä?attachments=true", "").await;
         assert!(text(&bytes).contains(zeros), "{}", text(&bytes));
+        // Written again as it was it has a new generation, and the same bytes: `held` of a settee.
+        let large = "AAAA".repeat(40_000);
+        let put = async |rev: &str| {
+            let body = format!(r#"{{{rev}"_attachments":{{"l":{{"content_type":"a/b","data":"{large}"}}}}}}"#);
+            text(member(&a.put("/one/large", &body).await, "rev"))
+        };
+        let rev = put("").await;
+        assert_eq!(a.replicate(&order).await.0, 200);
+        put(&format!(r#""_rev":{rev},"#)).await;
+        let (_, answer) = a.replicate(&order).await;
+        let entry = &member(&answer, "history").as_array().expect("a history")[0];
+        assert_eq!(member(entry, "doc_write_failures").as_u64(), Some(0), "{answer:?}");
+        let shown = async |at: &Place, path: &str| text(&at.ask(Method::GET, path, "").await.1);
+        let full = "large?attachments=true";
+        assert_eq!(shown(&a, &format!("/one/{full}")).await, shown(&b, &format!("/three/{full}")).await);
         let digests = |value: &Value| text(member(value, "_attachments"));
         let (here, there) =
             (a.ask(Method::GET, "/one/att%2Fä", "").await.1, b.ask(Method::GET, "/three/att%2Fä", "").await.1);

@@ -17,7 +17,7 @@ use crate::document::id::DocId;
 use crate::document::render::{Attachment, Encoding, StoredRevision};
 use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{Edit, EditAttachment, EditOp, ShardError, Want};
+use crate::shard::{Edit, EditAttachment, EditOp, KnownBytes, ShardError, Want};
 use crate::storage::{Hold, StageMode};
 
 /// The content type of an attachment that came without one.
@@ -147,15 +147,17 @@ impl Database {
         id: &DocId,
         drafts: Vec<DraftAttachment>,
         follows: Vec<Staged>,
+        new_edits: bool,
     ) -> Result<StagedAll, WriteError> {
         let mut follows = follows.into_iter();
         let mut out = StagedAll::default();
         for draft in drafts {
+            let bytes = known_bytes(&draft, new_edits);
             let DraftAttachment { name, content_type, revpos, data, .. } = draft;
             let content_type = content_type.unwrap_or_else(|| DEFAULT_CONTENT_TYPE.to_owned());
             let staged = match data {
                 DraftData::Stub => {
-                    out.attachments.push(EditAttachment::Stub { name, revpos });
+                    out.attachments.push(EditAttachment::Stub { name, revpos, bytes });
                     continue;
                 }
                 DraftData::Inline(bytes) => {
@@ -301,10 +303,16 @@ fn matches_type(pattern: &str, content_type: &str) -> bool {
     }
 }
 
+/// What a stub tells of its bytes. It counts for revisions made elsewhere: those of clients go by the parent's revpos.
+pub(super) fn known_bytes(draft: &DraftAttachment, new_edits: bool) -> Option<KnownBytes> {
+    let (content_type, digest) = draft.content_type.clone().zip(draft.md5()).filter(|_| !new_edits)?;
+    Some(KnownBytes { content_type, digest })
+}
+
 /// All attachments but one, as they are.
 fn stubs_without(attachments: Vec<Attachment>, name: &str) -> impl Iterator<Item = EditAttachment> + use<'_> {
     let others = attachments.into_iter().filter(move |attachment| attachment.name != name);
-    others.map(|a| EditAttachment::Stub { name: a.name, revpos: Some(a.revpos) })
+    others.map(|a| EditAttachment::Stub { name: a.name, revpos: Some(a.revpos), bytes: None })
 }
 
 #[cfg(test)]

@@ -9,20 +9,20 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
-use crate::coordinator::attachment::{Staged, StagedAll};
+use crate::coordinator::attachment::{Staged, StagedAll, known_bytes};
 use crate::coordinator::database::Database;
 use crate::coordinator::error::WriteError;
 use crate::coordinator::quorum::Written;
 use crate::coordinator::read::local_rev;
 use crate::coordinator::validate::Caller;
-use crate::document::draft::{Draft, DraftData, DraftError, DraftErrorKind, PreparedBody};
+use crate::document::draft::{Draft, DraftAttachment, DraftData, DraftError, DraftErrorKind, PreparedBody};
 use crate::document::id::{self, DocId};
 use crate::document::render::Attachment;
 use crate::document::rev_tree::{RevPath, RevValue};
 use crate::document::revision::{RevHash, Revision};
 use crate::limits;
 use crate::observe::metrics::Counter;
-use crate::shard::{Edit, EditAttachment, EditOp, Fetched, LocalDocument, Want};
+use crate::shard::{self, Edit, EditAttachment, EditOp, Fetched, LocalDocument, Want};
 use crate::storage::{Hold, StorageError};
 use crate::world::buggify::{Mutation, mutated};
 
@@ -211,7 +211,7 @@ impl Database {
             (false, None, Some(rev)) => EditOp::Merge { path: RevPath::single(rev) },
             (false, None, None) => return Err(WriteError::RevisionRequired),
         };
-        let StagedAll { attachments, holds, source } = self.stage_all(&id, attachments, follows).await?;
+        let StagedAll { attachments, holds, source } = self.stage_all(&id, attachments, follows, new_edits).await?;
         let edit = Edit { id: id.clone(), op, deleted, body, attachments, revs_limit: self.revs_limit() };
         Ok(Plan { id, change: Change::Edit(edit), holds, source })
     }
@@ -411,9 +411,10 @@ fn missing_stub(draft: &Draft, options: &WriteOptions, source: Option<&Fetched>)
         return None;
     }
     let known: &[Attachment] = parent.map_or(&[], |(_, stored)| &stored.attachments);
-    let fits = |name: &str, revpos: Option<u64>| {
-        known.iter().any(|a| a.name == name && revpos.is_none_or(|revpos| revpos == a.revpos))
+    let fits = |stub: &DraftAttachment| {
+        let bytes = known_bytes(stub, options.new_edits);
+        shard::meant(known, &stub.name, stub.revpos, bytes.as_ref()).is_some()
     };
-    let stubs = draft.attachments.iter().filter(|a| a.data == DraftData::Stub);
-    stubs.filter(|stub| !fits(&stub.name, stub.revpos)).map(|stub| stub.name.clone()).next()
+    let mut stubs = draft.attachments.iter().filter(|a| a.data == DraftData::Stub);
+    stubs.find(|stub| !fits(stub)).map(|stub| stub.name.clone())
 }

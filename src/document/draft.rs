@@ -116,6 +116,16 @@ impl DraftAttachment {
             data: DraftData::Stub,
         }
     }
+
+    /// `digest`, where it is an MD5.
+    pub fn md5(&self) -> Option<[u8; 16]> {
+        self.digest.as_deref().and_then(md5_of)
+    }
+}
+
+/// The MD5 that a text `md5-..` tells in base64.
+pub fn md5_of(digest: &str) -> Option<[u8; 16]> {
+    base64::engine::general_purpose::STANDARD.decode(digest.strip_prefix("md5-")?).ok()?.try_into().ok()
 }
 
 /// Where the bytes of an attachment are.

@@ -70,7 +70,28 @@ fn header_map(pairs: Vec<(String, String)>) -> HeaderMap {
 ///
 /// # Errors
 /// 412 `nodedown` when it is not connected; 500 `timeout` when it did not answer; 413 for a large body.
-pub async fn ask(ctx: &Context, to: &NodeName, mut request: Request) -> Result<Reply> {
+pub async fn ask(ctx: &Context, to: &NodeName, request: Request) -> Result<Reply> {
+    let patience = Duration::from_millis(limits::CLUSTER_HTTP_MS);
+    let late = || CallError::Unknown("no answer in time".to_owned());
+    let answer = ctx.env.timeout(patience, send_on(ctx, to, request)).await;
+    answer.unwrap_or_else(|_| Err(Problem::of_call(to, late())))
+}
+
+/// What the node `to` answers to a POST to `below` of it, asked as the caller of `asked`, however long that takes.
+///
+/// # Errors
+/// As [`ask`].
+pub async fn post(ctx: &Context, to: &NodeName, asked: &Request, below: &str, body: Vec<u8>) -> Result<Reply> {
+    let request = Request {
+        headers: asked.headers.clone(),
+        secure: asked.secure,
+        peer: asked.peer,
+        ..own_request("POST", format!("/_node/{to}/{below}"), body, &asked.user, &asked.id)
+    };
+    send_on(ctx, to, request).await
+}
+
+async fn send_on(ctx: &Context, to: &NodeName, mut request: Request) -> Result<Reply> {
     let body = request.body.bytes(limits::CLUSTER_HTTP_BODY_BYTES).await?;
     let below = segments(&request.raw_path).into_iter().skip(2);
     let asked = Asked {
@@ -88,7 +109,6 @@ pub async fn ask(ctx: &Context, to: &NodeName, mut request: Request) -> Result<R
     // Invariant: texts always serialize.
     put_bytes(&mut message, &serde_json::to_vec(&asked).expect("a request serializes"));
     message.extend_from_slice(&body);
-    let patience = Duration::from_millis(limits::CLUSTER_HTTP_MS);
     let answer = async {
         let mut incoming = ctx.cluster.open(to, Service::Http, Class::Foreground, message.into()).await?;
         let head = next(&mut incoming).await?;
@@ -96,9 +116,7 @@ pub async fn ask(ctx: &Context, to: &NodeName, mut request: Request) -> Result<R
         let whole = if head.whole { Some(next(&mut incoming).await?) } else { None };
         Ok((head, whole, incoming))
     };
-    let late = || CallError::Unknown("no answer in time".to_owned());
-    let answer = ctx.env.timeout(patience, answer).await.unwrap_or_else(|_| Err(late()));
-    let (head, whole, incoming) = answer.map_err(|error| Problem::of_call(to, error))?;
+    let (head, whole, incoming) = answer.await.map_err(|error| Problem::of_call(to, error))?;
     let body = match whole {
         Some(bytes) => ReplyBody::Full(bytes),
         None => ReplyBody::Stream(Box::pin(pieces(to.clone(), incoming))),
@@ -122,14 +140,18 @@ fn pieces(to: NodeName, incoming: Incoming) -> impl futures_util::Stream<Item = 
     })
 }
 
+/// The other nodes that are up.
+pub fn others(ctx: &Context) -> Vec<NodeName> {
+    let members = ctx.cluster.members().into_iter().map(|member| member.name);
+    members.filter(|name| name != ctx.cluster.name() && ctx.cluster.is_up(name)).collect()
+}
+
 /// What the other nodes that are up answer to a GET of `below` of each, asked as the caller of `asked`. Those that do
 /// not answer, or not with JSON, are left out.
 pub async fn ask_others(ctx: &Context, asked: &Request, below: &str) -> Vec<Value> {
-    let members = ctx.cluster.members().into_iter().map(|member| member.name);
-    let others = members.filter(|name| name != ctx.cluster.name() && ctx.cluster.is_up(name));
-    let requests = others.map(|name| {
+    let requests = others(ctx).into_iter().map(|name| {
         let raw_path = format!("/_node/{name}/{below}");
-        (name, own_request("GET", raw_path, String::new(), &asked.user, &asked.id))
+        (name, own_request("GET", raw_path, Vec::new(), &asked.user, &asked.id))
     });
     let answers = requests.map(|(name, request)| async move {
         let reply = ask(ctx, &name, request).await.ok().filter(|reply| reply.status.is_success())?;
@@ -142,7 +164,7 @@ pub async fn ask_others(ctx: &Context, asked: &Request, below: &str) -> Vec<Valu
 }
 
 /// A request that no client sent.
-fn own_request(method: &str, raw_path: String, body: String, user: &UserCtx, id: &str) -> Request {
+fn own_request(method: &str, raw_path: String, body: Vec<u8>, user: &UserCtx, id: &str) -> Request {
     Request {
         verb: Verb::of(method),
         head: false,
@@ -164,7 +186,7 @@ fn own_request(method: &str, raw_path: String, body: String, user: &UserCtx, id:
 /// As [`ask`], and whatever the other node answers but 200.
 pub async fn put_setting(ctx: &Context, to: &NodeName, at: (&str, &str), value: &str, user: &UserCtx) -> Result<()> {
     let body = serde_json::Value::from(value).to_string();
-    change_setting(ctx, to, at, ("PUT", body), user, &[StatusCode::OK]).await
+    change_setting(ctx, to, at, ("PUT", body.into_bytes()), user, &[StatusCode::OK]).await
 }
 
 /// Removes one setting of another node; fine when it is not set.
@@ -173,14 +195,14 @@ pub async fn put_setting(ctx: &Context, to: &NodeName, at: (&str, &str), value: 
 /// As [`put_setting`].
 pub async fn delete_setting(ctx: &Context, to: &NodeName, at: (&str, &str), user: &UserCtx) -> Result<()> {
     let fine = [StatusCode::OK, StatusCode::NOT_FOUND];
-    change_setting(ctx, to, at, ("DELETE", String::new()), user, &fine).await
+    change_setting(ctx, to, at, ("DELETE", Vec::new()), user, &fine).await
 }
 
 async fn change_setting(
     ctx: &Context,
     to: &NodeName,
     (section, key): (&str, &str),
-    (method, body): (&str, String),
+    (method, body): (&str, Vec<u8>),
     user: &UserCtx,
     fine: &[StatusCode],
 ) -> Result<()> {

@@ -386,6 +386,7 @@ impl From<ReplicateError> for Problem {
             ReplicateError::TooMany => Problem::unavailable(text),
             ReplicateError::Cancelled
             | ReplicateError::Conflict
+            | ReplicateError::Gone { .. }
             | ReplicateError::MissingStub
             | ReplicateError::Recreated { .. }
             | ReplicateError::TooLarge => failed("replication_failed".to_owned(), text),

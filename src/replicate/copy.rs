@@ -119,6 +119,7 @@ impl Run {
             }
         });
         self.refused(fetched.refused);
+        let missing = fetched.missing;
         let (plain, attached): (Vec<Doc>, Vec<Doc>) =
             fetched.docs.into_iter().partition(|doc| doc.attachments().next().is_none());
         if !plain.is_empty() {
@@ -128,30 +129,63 @@ impl Run {
         let writes: Vec<BoxFuture<'_, Result<()>>> =
             attached.iter().map(|doc| self.deliver_attached(doc, wants)).collect();
         let writes = stream::iter(writes).buffer_unordered(limits::REPLICATION_FETCHES);
-        writes.try_for_each(|()| std::future::ready(Ok(()))).await
+        writes.try_for_each(|()| std::future::ready(Ok(()))).await?;
+        match missing {
+            None => Ok(()),
+            Some((id, rev)) => {
+                let (url, what) = (self.source.peer.shown().to_owned(), format!("{id} {rev}").trim_end().to_owned());
+                Err(ReplicateError::Gone { url, what })
+            }
+        }
     }
 
     /// Writes one with attachments.
     fn deliver_attached<'a>(&'a self, doc: &'a Doc, wants: &'a [Want]) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let ancestors = wants.iter().find(|want| want.id == doc.id).map(|want| Arc::clone(&want.ancestors));
-            let known = doc.known_generation(&ancestors.unwrap_or_default());
-            let refused = self.write_attached(doc, known).await?;
+            let refused = self.write_attached(doc, &ancestors.unwrap_or_default()).await?;
             self.written(1, Vec::from_iter(refused));
             Ok(())
         })
     }
 
-    /// Sends the attachments that are newer than what the target has; all, should it lack one of the others.
-    async fn write_attached(&self, doc: &Doc, known: u64) -> Result<Option<Refusal>> {
-        let sent = Sent::of(doc, known);
-        let result = match sent.as_slice() {
+    /// Sends the attachments that the target lacks; all, should it lack one of the others. `ancestors`: leaves that the
+    /// target has.
+    async fn write_attached(&self, doc: &Doc, ancestors: &[String]) -> Result<Option<Refusal>> {
+        let known = doc.known_ancestor(ancestors);
+        let newer = Sent::of(doc, known.map_or(0, |(generation, _)| generation));
+        let lacking = match known {
+            Some((_, rev)) => self.lacking(doc, rev, &newer).await?,
+            None => newer.clone(),
+        };
+        match self.send(doc, &lacking).await {
+            Err(ReplicateError::MissingStub) if known.is_some() => {
+                if lacking != newer {
+                    self.target.knows_no_bytes();
+                }
+                self.send(doc, &Sent::of(doc, 0)).await
+            }
+            result => result,
+        }
+    }
+
+    /// Those of `newer` attachments that are not with the target's revision `rev` either: who writes an attachment
+    /// again as it was gives it a new generation. Asked only where the bytes weigh more than the question.
+    async fn lacking(&self, doc: &Doc, rev: &str, newer: &[Sent]) -> Result<Vec<Sent>> {
+        let bytes: u64 = newer.iter().map(|sent| sent.length).sum();
+        if bytes < limits::REPLICATION_HELD_BYTES || !self.target.knows_bytes() {
+            return Ok(newer.to_vec());
+        }
+        let held = self.target.held(&doc.id, rev).await?;
+        let lacks = |sent: &&Sent| !held.iter().any(|held| sent.is(held));
+        Ok(newer.iter().filter(lacks).cloned().collect())
+    }
+
+    /// Writes a document with the bytes of `sent`.
+    async fn send(&self, doc: &Doc, sent: &[Sent]) -> Result<Option<Refusal>> {
+        match sent {
             [] => self.target.write(std::slice::from_ref(doc)).await.map(|refused| refused.into_iter().next()),
             sent => self.stream(doc, sent).await,
-        };
-        match result {
-            Err(ReplicateError::MissingStub) if known > 0 => self.stream(doc, &Sent::of(doc, 0)).await,
-            result => result,
         }
     }
 

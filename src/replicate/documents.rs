@@ -15,10 +15,11 @@ use super::error::ReplicateError;
 use super::job::{Job, Origin, lock};
 use super::jobs::Replicator;
 use super::notes::{Notes, live, plain};
+use super::owner;
 use super::request::Replication;
 use crate::auth::{self, UserCtx};
-use crate::cluster::{Cluster, NodeName};
-use crate::coordinator::{ChangeRow, Database, EventKind, Follower, NamesQuery};
+use crate::cluster::Cluster;
+use crate::coordinator::{Coordinator, Database, EventKind, Follower, NamesQuery};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
 use crate::limits;
@@ -107,14 +108,6 @@ struct Entry {
     job: Arc<Job>,
 }
 
-/// The node that a document belongs to: the one that scores highest for it, so that a node that goes away or comes
-/// back moves no documents but its own (rendezvous hashing).
-fn owner_of<'n>(nodes: &'n [NodeName], origin: &Origin) -> Option<&'n NodeName> {
-    let Origin { database, doc_id } = origin;
-    let score = |node: &NodeName| crc32fast::hash(format!("{node}\0{database}\0{doc_id}").as_bytes());
-    nodes.iter().max_by_key(|node| (score(node), node.to_string()))
-}
-
 /// What is known of the documents of this node's replicator databases.
 #[derive(Default)]
 pub(super) struct Documents {
@@ -157,6 +150,13 @@ struct Watcher {
     base_url: Arc<str>,
 }
 
+/// A replicator database that is followed.
+struct Followed {
+    /// Tells it from one that had its name before; `None`: not known yet.
+    instance: Option<String>,
+    _task: Task,
+}
+
 /// Ends a task with its owner.
 struct Task(Box<dyn Abort>);
 
@@ -174,25 +174,39 @@ impl Watcher {
         let mut news = coordinator.watch_events();
         let (_, mut seen) = coordinator.events(u64::MAX);
         let names = coordinator.database_names(&NamesQuery::default());
-        let mut followed: BTreeMap<String, Task> = BTreeMap::new();
+        let mut followed: BTreeMap<String, Followed> = BTreeMap::new();
         for name in names.into_iter().filter(|name| is_replicator_database(name)) {
-            followed.insert(name.clone(), self.follow(name));
+            self.look(&mut followed, &coordinator, name, false);
         }
         while news.changed().await.is_ok() {
             let (events, last) = coordinator.events(seen);
             seen = last;
             for event in events.into_iter().filter(|event| is_replicator_database(&event.name)) {
-                if event.kind == EventKind::Deleted {
-                    followed.remove(&event.name);
-                    if let Some(replicator) = self.replicator.upgrade() {
-                        replicator.end_all_of(&event.name);
-                    }
-                } else if !followed.contains_key(&event.name) {
-                    followed.insert(event.name.clone(), self.follow(event.name));
-                }
+                self.look(&mut followed, &coordinator, event.name, event.kind == EventKind::Deleted);
             }
             // Writes to any database wake this task: a burst of them is looked at once.
             env.sleep(limits::REPLICATOR_WATCH_PAUSE).await;
+        }
+    }
+
+    /// Follows a database as it is now. What was followed under its name is not that one any more where it was deleted,
+    /// be it that another was made since: of several events only the last is told.
+    fn look(&self, followed: &mut BTreeMap<String, Followed>, coordinator: &Coordinator, name: String, deleted: bool) {
+        let instance = coordinator.database(&name).ok().map(|database| database.instance().to_owned());
+        let other = |known: &Followed| known.instance.is_some() && instance.is_some() && known.instance != instance;
+        if deleted || followed.get(&name).is_some_and(other) {
+            followed.remove(&name);
+            if let Some(replicator) = self.replicator.upgrade() {
+                replicator.end_all_of(&name);
+            }
+        }
+        match followed.get_mut(&name) {
+            Some(known) => known.instance = instance.or(known.instance.take()),
+            None if deleted => {}
+            None => {
+                let task = self.follow(name.clone());
+                followed.insert(name, Followed { instance, _task: task });
+            }
         }
     }
 
@@ -222,11 +236,20 @@ struct Documenter {
 impl Documenter {
     async fn run(self) {
         let Some(replicator) = self.replicator.upgrade() else { return };
-        let mut follower = Follower::new(&replicator.env, Arc::downgrade(&replicator.coordinator), &self.name);
+        let env = replicator.env.clone();
+        let mut follower = Follower::new(&env, Arc::downgrade(&replicator.coordinator), &self.name);
         drop(replicator);
         let mut nodes = self.cluster.watch();
         nodes.borrow_and_update();
+        // Documents that could not be handled. They hold up no others: what makes room for them may stand behind them.
+        let mut left: BTreeMap<DocId, bool> = BTreeMap::new();
         loop {
+            let again = async {
+                match left.is_empty() {
+                    true => std::future::pending().await,
+                    false => env.sleep(limits::REPLICATOR_RETRY_PAUSE).await,
+                }
+            };
             let rows = tokio::select! {
                 biased;
                 changed = nodes.changed() => match changed {
@@ -237,30 +260,45 @@ impl Documenter {
                     }
                     Err(_) => return,
                 },
-                rows = follower.next() => rows,
+                rows = follower.next() => match rows {
+                    Some(rows) => rows,
+                    None => return,
+                },
+                () = again => Vec::new(),
             };
-            let (Some(rows), Some(replicator)) = (rows, self.replicator.upgrade()) else { return };
-            match self.look_at_all(&replicator, rows).await {
-                Ok(()) => follower.done(),
-                Err(error) => {
-                    tracing::warn!(database = self.name, %error, "a replication document, to be tried again");
-                }
+            let Some(replicator) = self.replicator.upgrade() else { return };
+            let mut wanted = if rows.is_empty() { std::mem::take(&mut left) } else { BTreeMap::new() };
+            wanted.extend(rows.into_iter().filter(|row| !row.id.is_design()).map(|row| (row.id, row.deleted)));
+            left.retain(|id, _| !wanted.contains_key(id));
+            let (failed, error) = self.look_at_all(&replicator, wanted).await;
+            if let Some(error) = error {
+                let (database, count) = (&self.name, failed.len());
+                tracing::warn!(database, count, error, "replication documents, to be tried again");
+            }
+            left.extend(failed);
+            follower.done();
+        }
+    }
+
+    /// Makes what runs for documents what they ask for: each with whether it was deleted. Answers those with which that
+    /// did not work, and why not.
+    async fn look_at_all(
+        &self,
+        replicator: &Arc<Replicator>,
+        wanted: BTreeMap<DocId, bool>,
+    ) -> (BTreeMap<DocId, bool>, Option<String>) {
+        let database = match replicator.coordinator.database(&self.name) {
+            Ok(database) => database,
+            Err(error) => return (wanted, Some(format!("{error:?}"))),
+        };
+        let (mut failed, mut last) = (BTreeMap::new(), None);
+        for (id, deleted) in wanted {
+            if let Err(error) = self.look(replicator, &database, &id, deleted).await {
+                last = Some(error);
+                failed.insert(id, deleted);
             }
         }
-    }
-
-    async fn look_at_all(&self, replicator: &Arc<Replicator>, rows: Vec<ChangeRow>) -> Result<(), String> {
-        let database = replicator.coordinator.database(&self.name).map_err(|error| format!("{error:?}"))?;
-        for row in rows.into_iter().filter(|row| !row.id.is_design()) {
-            self.look(replicator, &database, &row.id, row.deleted).await?;
-        }
-        Ok(())
-    }
-
-    /// The nodes that share the work: those that are up.
-    fn nodes(&self) -> Vec<NodeName> {
-        let members = self.cluster.members().into_iter().map(|member| member.name);
-        members.filter(|name| self.cluster.is_up(name)).collect()
+        (failed, last)
     }
 
     /// Makes what runs for a document what it asks for.
@@ -272,7 +310,7 @@ impl Documenter {
         deleted: bool,
     ) -> Result<(), String> {
         let origin = Origin { database: self.name.clone(), doc_id: id.as_str().to_owned() };
-        let mine = owner_of(&self.nodes(), &origin).is_none_or(|owner| owner == self.cluster.name());
+        let mine = owner::is_mine(&self.cluster, &format!("{}\0{}", origin.database, origin.doc_id));
         let found = if deleted || !mine { None } else { live(database, id).await? };
         let found = found.map(|(_, body)| body);
         let Some(body) = found.filter(|body| !is_settled(body)) else {
@@ -302,9 +340,8 @@ impl Documenter {
 
 /// Notes what becomes of a document's replication until it ends.
 async fn attend(replicator: Weak<Replicator>, notes: Notes, origin: Origin, job: Arc<Job>) {
-    if notes.follow(&replicator, &job).await.is_err() {
-        return;
-    }
+    // Cancelled by somebody else it is over, too.
+    let _ = notes.follow(&replicator, &job).await;
     let Some(replicator) = replicator.upgrade() else { return };
     let mut running = lock(&replicator.documents.running);
     if running.get(&origin).is_some_and(|entry| Arc::ptr_eq(&entry.job, &job)) {
@@ -362,23 +399,6 @@ mod tests {
     fn names_of_replicator_databases() {
         assert!(is_replicator_database("_replicator") && is_replicator_database("a/b/_replicator"));
         assert!(!is_replicator_database("a_replicator") && !is_replicator_database("_replicator/a"));
-    }
-
-    #[test]
-    fn a_document_has_one_node_and_stays_there_while_it_is_up() {
-        let nodes: Vec<NodeName> = ["a@h", "b@h", "c@h"].map(NodeName::from).to_vec();
-        let origin = |n: usize| Origin { database: "_replicator".into(), doc_id: format!("r{n}") };
-        let mut of = [0; 3];
-        for n in 0..300 {
-            let owner = owner_of(&nodes, &origin(n)).unwrap();
-            of[nodes.iter().position(|node| node == owner).unwrap()] += 1;
-            let others: Vec<NodeName> = nodes.iter().filter(|node| node.to_string() != "c@h").cloned().collect();
-            if owner.to_string() != "c@h" {
-                assert_eq!(owner_of(&others, &origin(n)), Some(owner));
-            }
-        }
-        assert!(of.iter().all(|count| *count > 50), "{of:?}");
-        assert_eq!(owner_of(&[], &origin(0)), None);
     }
 
     #[test]

@@ -74,7 +74,13 @@ impl Run {
     /// # Errors
     /// When a peer cannot be used. What was copied stays, and the next run goes on from the last checkpoint.
     pub fn run(&self) -> BoxFuture<'_, Result<Object>> {
-        Box::pin(self.session())
+        Box::pin(async {
+            match self.session().await {
+                // What was purged meanwhile does not stand in the feed any more when it is read again.
+                Err(ReplicateError::Gone { .. }) => self.session().await,
+                result => result,
+            }
+        })
     }
 
     async fn session(&self) -> Result<Object> {
@@ -237,8 +243,13 @@ impl Run {
             progress.pending = page.pending;
         });
         let rows = page.rows.len() as u64;
-        let left = left.or_else(|| Some(page.pending? + rows)).map(|left| left.saturating_sub(rows));
-        let more = rows >= self.tuning.batch_rows && left != Some(0);
+        let left = left.or_else(|| Some(page.pending?.saturating_add(rows))).map(|left| left.saturating_sub(rows));
+        // Who tells what is left may give shorter pages than were asked for.
+        let more = match (page.pending, left) {
+            (Some(0), _) | (_, Some(0)) => false,
+            (Some(_), _) => rows > 0,
+            (None, _) => rows >= self.tuning.batch_rows,
+        };
         let next = if more { Next::Read(page.last_seq.clone(), left) } else { Next::End };
         Ok(Some((page, next)))
     }

@@ -51,6 +51,14 @@ pub enum ReplicateError {
         /// Its address without credentials.
         url: String,
     },
+    /// The source told of a change that it has not: it was purged since, or stands on a copy that is out of reach. What
+    /// is behind it is not recorded.
+    Gone {
+        /// Where.
+        url: String,
+        /// Which document, with its revision where one is named.
+        what: String,
+    },
     /// A stub of a document names an attachment that the target lacks: it is to be sent in full.
     MissingStub,
     /// What was sent or asked for is too large for the peer, or its answer for us.
@@ -93,6 +101,7 @@ impl ReplicateError {
             ReplicateError::TooMany => "Too many replications run on this node.".to_owned(),
             ReplicateError::Conflict => "The checkpoint was written by another run.".to_owned(),
             ReplicateError::Recreated { url } => format!("{url} was deleted and made anew meanwhile."),
+            ReplicateError::Gone { url, what } => format!("{url} told of {what} and has it not"),
             ReplicateError::MissingStub => "A stub names an attachment that the target does not have.".to_owned(),
             ReplicateError::TooLarge => "An answer or a document is too large.".to_owned(),
             ReplicateError::Failed { error, reason } => format!("{error}: {reason}"),

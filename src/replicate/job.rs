@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::engine::Run;
 use super::error::{ReplicateError, Result};
 use super::progress::{Progress, Track};
-use super::turns::{Ending, Turns};
+use super::turns::{Asked, Ending, Turns};
 use crate::config::Config;
 use crate::document::json::{Object, Value};
 use crate::limits;
@@ -180,12 +180,14 @@ enum Turned {
     MadeWay,
 }
 
-/// Runs a job until it ends, turn by turn.
-pub(super) async fn work(job: &Job, run: &Run, turns: &Arc<Turns>, config: &Config) -> Result<Object> {
+/// Runs a job until it ends, turn by turn. It was asked for the first one.
+pub(super) async fn work(job: &Job, run: &Run, turns: &Arc<Turns>, first: Asked, config: &Config) -> Result<Object> {
     let event = |kind, reason| job.add_event(config, kind, run.env.wall(), reason);
+    let mut first = Some(first);
     loop {
         enter(job, State::Pending);
-        let mut turn = turns.next(job.number).await;
+        let asked = first.take().unwrap_or_else(|| turns.ask(job.number));
+        let mut turn = asked.turn().await;
         enter(job, State::Running);
         event("started", None);
         let begun = run.env.now();
@@ -212,7 +214,7 @@ pub(super) async fn work(job: &Job, run: &Run, turns: &Arc<Turns>, config: &Conf
         }
         tracing::warn!(id = job.id, error = error.text(), "a replication failed and is tried again");
         event("crashed", Some(error.text()));
-        let pause = fail(job, error, run.env.now().since(begun));
+        let pause = fail(job, error, run.env.now().since(begun), config);
         run.env.sleep(pause).await;
     }
 }
@@ -226,13 +228,35 @@ fn stalled() -> ReplicateError {
     ReplicateError::failed("stalled", reason)
 }
 
-/// Notes a failure after a run of some length, and tells how long to pause: twice as long after each, unless it ran
-/// well for long.
-fn fail(job: &Job, error: ReplicateError, ran: Duration) -> Duration {
-    let longest = Duration::from_millis(limits::REPLICATION_BACKOFF_MAX_MS);
+/// Notes a failure after a run of some length, and tells how long to pause. Failures before a long run do not count.
+fn fail(job: &Job, error: ReplicateError, ran: Duration, config: &Config) -> Duration {
+    let healthy = config.u64("replicator", "health_threshold", limits::REPLICATION_HEALTHY_S);
+    let first = config.u64("replicator", "min_backoff_penalty_sec", limits::REPLICATION_BACKOFF_S);
+    let longest = config.u64("replicator", "max_backoff_penalty_sec", limits::REPLICATION_BACKOFF_MAX_S);
     let before = job.health.borrow().errors;
-    let errors = if ran > longest { 1 } else { before + 1 };
+    let errors = if ran > Duration::from_secs(healthy) { 1 } else { before + 1 };
     job.health.send_replace(Health { state: State::Crashing, errors, error: Some(error.text()) });
-    let doublings = u32::try_from(errors - 1).unwrap_or(u32::MAX).min(16);
-    (Duration::from_millis(limits::REPLICATION_BACKOFF_MS) * (1 << doublings)).min(longest)
+    pause_after(errors, first, longest)
+}
+
+/// The pause after so many failures in a row: `first_s`, twice as long after each, at most `longest_s`; a moment at
+/// least.
+fn pause_after(errors: u64, first_s: u64, longest_s: u64) -> Duration {
+    let doublings = u32::try_from(errors.saturating_sub(1)).unwrap_or(u32::MAX);
+    let pause_s = first_s.saturating_mul(2_u64.saturating_pow(doublings)).min(longest_s);
+    Duration::from_secs(pause_s.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_the_longest_and_are_never_none() {
+        let pauses =
+            |first, longest| [1, 2, 3, 9, u64::MAX].map(|errors| pause_after(errors, first, longest).as_secs());
+        assert_eq!(pauses(5, 600), [5, 10, 20, 600, 600]);
+        assert_eq!(pauses(0, 0), [1; 5]);
+        assert_eq!(pauses(u64::MAX, u64::MAX), [u64::MAX; 5]);
+    }
 }

@@ -17,14 +17,16 @@ use super::engine::Run;
 use super::error::{ReplicateError, Result};
 use super::job::{Health, Job, Origin, State, lock, work};
 use super::local::LocalPeer;
+use super::owner;
 use super::peer::{Peer, Source};
 use super::progress::Track;
 use super::remote::RemotePeer;
 use super::request::{Endpoint, Order, Replication};
 use super::trust;
 use super::tuning::check_protocols;
-use super::turns::Turns;
+use super::turns::{Asked, Turns};
 use crate::auth::UserCtx;
+use crate::cluster::{Cluster, NodeName};
 use crate::config::Config;
 use crate::coordinator::Coordinator;
 use crate::document::json::Object;
@@ -93,13 +95,13 @@ impl Replicator {
         self.config.text("couchdb", "uuid", "")
     }
 
-    /// Does what the body of a `POST /_replicate` asks for, with the rights of `user`. Local databases are shown
+    /// Does what a `POST /_replicate` asks for, on this node, with the rights of `user`. Local databases are shown
     /// below `base_url`.
     ///
     /// # Errors
     /// [`ReplicateError`]: the request's fault, or that of a one-shot replication.
-    pub async fn order(self: &Arc<Self>, body: &Object, user: &UserCtx, base_url: &str) -> Result<Outcome> {
-        match Order::parse(body)? {
+    pub async fn order(self: &Arc<Self>, order: Order, user: &UserCtx, base_url: &str) -> Result<Outcome> {
+        match order {
             Order::CancelId(id) => self.cancel(&id, user).map(Outcome::Cancelled),
             Order::Cancel(asked) => self.cancel(&asked.job_id(&self.cluster_uuid()), user).map(Outcome::Cancelled),
             Order::Start(asked) => {
@@ -107,6 +109,16 @@ impl Replicator {
                 if job.continuous { Ok(Outcome::Running(job.id.clone())) } else { job.ended().await.map(Outcome::Done) }
             }
         }
+    }
+
+    /// The node that a replication belongs to if it is not this one. Where one runs it stays, also when nodes came or
+    /// went meanwhile.
+    pub fn elsewhere(&self, cluster: &Cluster, asked: &Replication) -> Option<NodeName> {
+        if self.job(&asked.job_id(&self.cluster_uuid())).is_some() {
+            return None;
+        }
+        // Not by the id of the job: nodes that only know each other from seeds have ids of their own.
+        owner::owner(cluster, &asked.checkpoint_id("")).filter(|owner| owner != cluster.name())
     }
 
     /// Starts a replication, or finds the same one running.
@@ -138,7 +150,8 @@ impl Replicator {
         jobs.by_id.insert(id, Arc::clone(&job));
         let tend = !std::mem::replace(&mut jobs.tended, true);
         drop(jobs);
-        self.env.spawn(drive(Arc::clone(self), Arc::clone(&job), run));
+        let first = self.turns.ask(job.number);
+        self.env.spawn(drive(Arc::clone(self), Arc::clone(&job), run, first));
         if tend {
             self.env.spawn(tend_jobs(Arc::downgrade(self)));
         }
@@ -266,12 +279,12 @@ impl Replicator {
 }
 
 /// Runs a job to its end or until it is cancelled.
-async fn drive(replicator: Arc<Replicator>, job: Arc<Job>, run: Run) {
+async fn drive(replicator: Arc<Replicator>, job: Arc<Job>, run: Run, first: Asked) {
     let mut cancelled = job.cancel.subscribe();
     let outcome = tokio::select! {
         biased;
         _ = cancelled.wait_for(|cancel| *cancel) => Err(ReplicateError::Cancelled),
-        outcome = work(&job, &run, &replicator.turns, &replicator.config) => outcome,
+        outcome = work(&job, &run, &replicator.turns, first, &replicator.config) => outcome,
     };
     replicator.forget(&job);
     job.outcome.send_replace(Some(outcome));

@@ -3,9 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
 use super::error::{ReplicateError, Result};
 use super::peer::{
     Body, ChangedDoc, ChangesAsk, ChangesPage, Doc, Fetched, Lack, Refusal, Sent, Source, Stored, Want, text_of,
@@ -216,7 +213,13 @@ impl LocalPeer {
             }
             let ids: Vec<DocId> = group.iter().map(|(id, _)| id.clone()).collect();
             for (id, fetched) in ids.iter().zip(database.fetch_many(group, None).await?) {
-                let Some(fetched) = fetched else { continue };
+                let Some(fetched) = fetched else {
+                    out.missing = Some((id.as_str().to_owned(), String::new()));
+                    continue;
+                };
+                if let Some((rev, _)) = fetched.found.iter().find(|(_, stored)| stored.is_none()) {
+                    out.missing = Some((id.as_str().to_owned(), rev.to_string()));
+                }
                 for stored in distinct(fetched.found.iter().filter_map(|(_, stored)| stored.as_ref())) {
                     let (doc, bytes) = document(id, stored, fetched.tree.path_to(&stored.rev).as_ref())?;
                     out.bytes += bytes;
@@ -244,6 +247,17 @@ impl LocalPeer {
             return Err(gone());
         }
         Ok(Stored::Local(Box::new(database.read_attachment(&id, &attachment, None).await?)))
+    }
+
+    /// See [`Peer::held`].
+    pub async fn held(&self, id: &str, rev: &str) -> Result<Vec<Sent>> {
+        let id = DocId::new(id);
+        let fetched = self.database()?.fetch(&id, Wanted::Revision(revision(rev)?)).await?;
+        let stored = fetched.and_then(|fetched| fetched.found.into_iter().next()).and_then(|(_, stored)| stored);
+        Ok(match stored {
+            Some(stored) => Sent::of(&document(&id, &stored, None)?.0, 0),
+            None => Vec::new(),
+        })
     }
 
     /// See [`Peer::write`].
@@ -291,7 +305,7 @@ impl LocalPeer {
                 name: sent.name.clone(),
                 content_type: sent.content_type.clone(),
                 gzip: sent.gzip,
-                md5: sent.digest.as_deref().and_then(md5),
+                md5: sent.digest.as_deref().and_then(draft::md5_of),
             };
             let upload = async {
                 let mut upload = database.upload(&request.id, options).await.map_err(Uploading::Target)?;
@@ -378,10 +392,6 @@ fn refusal(id: &str, error: WriteError) -> Result<Refusal> {
 
 fn revision(text: &str) -> Result<Revision> {
     Revision::parse(text).map_err(|_| ReplicateError::failed("bad_request", format!("Invalid rev format: {text}")))
-}
-
-fn md5(digest: &str) -> Option<[u8; 16]> {
-    STANDARD.decode(digest.strip_prefix("md5-")?).ok()?.try_into().ok()
 }
 
 /// Each revision once: two of those asked for may have grown into the same leaf.

@@ -1,8 +1,9 @@
 //! Replication: copies what one database has and another lacks, here or on another server (SPEC `_replicate`).
 //!
 //! `request` and `tuning` read what is asked, `documents` follows replicator databases, `jobs` keeps what runs, `job`
-//! drives one, when it has its turn (`turns`). `engine` and `copy` do the work between two `peer`s: `local` databases
-//! through the coordinator, `remote` ones by HTTP. `checkpoint` decides where a session begins.
+//! drives one, when it has its turn (`turns`). `owner` says on which node of a cluster. `engine` and `copy` do the work
+//! between two `peer`s: `local` databases through the coordinator, `remote` ones by HTTP. `checkpoint` decides where a
+//! session begins.
 //!
 //! Promises: revisions keep their ids, histories and attachments' digests; a checkpoint never covers what is not on the
 //! target's disk; one document that cannot be written does not stop the others.
@@ -17,6 +18,7 @@ pub mod jobs;
 mod local;
 mod multipart;
 mod notes;
+pub mod owner;
 mod peer;
 mod progress;
 mod remote;

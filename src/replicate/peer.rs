@@ -131,19 +131,19 @@ impl Doc {
         entries.into_iter().flat_map(Object::iter).filter_map(|(name, entry)| Some((name, entry.as_object()?)))
     }
 
-    /// The generation of the newest of `revs` in the history of a document with attachments: those of that age are with
-    /// who has that revision.
-    pub fn known_generation(&self, revs: &[String]) -> u64 {
-        let Some(history) = self.member("_revisions") else { return 0 };
+    /// The newest of `revs` in the history of a document with attachments, and its generation: attachments of that age
+    /// are with who has that revision.
+    pub fn known_ancestor<'r>(&self, revs: &'r [String]) -> Option<(u64, &'r str)> {
+        let history = self.member("_revisions")?;
         let start = history.get("start").and_then(Value::as_u64).unwrap_or(0);
         let ids = history.get("ids").and_then(Value::as_array).unwrap_or_default();
-        let in_history = |rev: &String| {
+        let in_history = |rev: &'r String| {
             let (generation, hash) = rev.split_once('-')?;
             let generation: u64 = generation.parse().ok()?;
             let at = usize::try_from(start.checked_sub(generation)?).ok()?;
-            (ids.get(at)?.as_str()? == hash).then_some(generation)
+            (ids.get(at)?.as_str()? == hash).then_some((generation, rev.as_str()))
         };
-        revs.iter().filter_map(in_history).max().unwrap_or(0)
+        revs.iter().filter_map(in_history).max()
     }
 
     /// The document with the entries of `sent` attachments saying that their bytes follow.
@@ -195,6 +195,12 @@ impl Sent {
             }
         };
         doc.attachments().filter(newer).map(sent).collect()
+    }
+
+    /// Whether `held` is of the same name, type and bytes.
+    pub fn is(&self, held: &Sent) -> bool {
+        self.digest.is_some()
+            && (&self.name, &self.content_type, &self.digest) == (&held.name, &held.content_type, &held.digest)
     }
 }
 
@@ -252,6 +258,8 @@ pub struct Fetched {
     pub in_bulk: usize,
     /// Those that the source keeps back.
     pub refused: Vec<Refusal>,
+    /// One that the source has not, if there are any: it told of it before.
+    pub missing: Option<(String, String)>,
     /// Bytes of all, as JSON.
     pub bytes: usize,
 }
@@ -327,7 +335,7 @@ impl Peer {
         }
     }
 
-    /// Revisions with their histories, of at most `limit_bytes` together; those that are gone are left out.
+    /// Revisions with their histories, of at most `limit_bytes` together.
     ///
     /// # Errors
     /// [`TooLarge`](super::ReplicateError::TooLarge) where there are more bytes.
@@ -351,6 +359,29 @@ impl Peer {
         match self {
             Peer::Local(peer) => peer.write_with(doc, sent, source).await,
             Peer::Remote(peer) => peer.write_with(doc, sent, source).await,
+        }
+    }
+
+    /// The attachments of a revision that it has; none where it is gone.
+    pub async fn held(&self, id: &str, rev: &str) -> Result<Vec<Sent>> {
+        match self {
+            Peer::Local(peer) => peer.held(id, rev).await,
+            Peer::Remote(peer) => peer.held(id, rev).await,
+        }
+    }
+
+    /// Whether it knows attachments by their bytes, as far as is known: otherwise by the generation that brought them.
+    pub fn knows_bytes(&self) -> bool {
+        match self {
+            Peer::Local(_) => true,
+            Peer::Remote(peer) => peer.knows_bytes(),
+        }
+    }
+
+    /// It does not.
+    pub fn knows_no_bytes(&self) {
+        if let Peer::Remote(peer) = self {
+            peer.knows_no_bytes();
         }
     }
 
@@ -404,9 +435,12 @@ mod tests {
     #[test]
     fn ancestors_on_the_path_say_what_is_known() {
         let doc = doc(ATTACHED);
-        let known = |revs: &[&str]| doc.known_generation(&revs.iter().map(|r| (*r).to_owned()).collect::<Vec<_>>());
-        assert_eq!(known(&["1-a", "2-b"]), 2);
-        assert_eq!(known(&["2-other", "9-z", "junk"]), 0);
+        let known = |revs: &[&str]| {
+            let revs: Vec<String> = revs.iter().map(|r| (*r).to_owned()).collect();
+            doc.known_ancestor(&revs).map(|(generation, rev)| (generation, rev.to_owned()))
+        };
+        assert_eq!(known(&["1-a", "2-b"]), Some((2, "2-b".to_owned())));
+        assert_eq!(known(&["2-other", "9-z", "junk"]), None);
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct RemotePeer {
     user: Option<String>,
     /// Whether `_bulk_get` is not to be used, or the server answered that it has none.
     no_bulk_get: AtomicBool,
+    /// Whether it would not take a stub of an attachment that it has by another generation.
+    by_generation: AtomicBool,
     /// Its address as shown.
     pub shown: String,
 }
@@ -50,6 +52,7 @@ impl RemotePeer {
             headers,
             user: endpoint.user.clone(),
             no_bulk_get: AtomicBool::new(!bulk_get),
+            by_generation: AtomicBool::new(false),
             shown: format!("{}/", endpoint.url),
         }
     }
@@ -207,18 +210,26 @@ impl RemotePeer {
         }
         let Value::Object(mut answer) = self.success(status, answer)? else { return Err(self.nonsense("_bulk_get")) };
         let Some(Value::Array(results)) = answer.remove("results") else { return Err(self.nonsense("_bulk_get")) };
-        let mut failed = BTreeSet::new();
+        // What is not there by this way, or left out, is asked for once more by the other.
+        let mut answered: BTreeMap<String, usize> = BTreeMap::new();
+        let mut whole = Vec::new();
         for result in results {
             let Value::Object(mut result) = result else { continue };
             let Some(Value::Array(found)) = result.remove("docs") else { continue };
-            if found.iter().any(is_failure) {
-                failed.extend(result.get("id").and_then(Value::as_str).map(str::to_owned));
-            } else {
-                add(&mut out.docs, found);
+            let Some(id) = result.get("id").and_then(Value::as_str) else { continue };
+            if !found.is_empty() && found.iter().all(is_found) {
+                *answered.entry(id.to_owned()).or_default() += 1;
+                whole.push((id.to_owned(), found));
             }
         }
+        let mut lacking: BTreeMap<&str, usize> = BTreeMap::new();
+        wants.iter().for_each(|want| *lacking.entry(&want.id).or_default() += 1);
+        lacking.retain(|id, count| answered.get(*id).is_none_or(|answered| answered < count));
+        let complete = whole.into_iter().filter(|(id, _)| !lacking.contains_key(id.as_str()));
+        complete.for_each(|(_, found)| add(&mut out.docs, found));
         out.bytes += bytes;
-        Ok(wants.into_iter().filter(|want| failed.contains(&want.id)).collect())
+        let left: BTreeSet<String> = lacking.into_keys().map(str::to_owned).collect();
+        Ok(wants.into_iter().filter(|want| left.contains(&want.id)).collect())
     }
 
     async fn open_revs(&self, wants: &[&Want], limit_bytes: usize, out: &mut Fetched) -> Result<()> {
@@ -232,9 +243,16 @@ impl RemotePeer {
         if out.bytes > limit_bytes {
             return Err(ReplicateError::TooLarge);
         }
+        let missing = |rev: &str| Some((first.id.clone(), rev.to_owned()));
         match (status.as_u16(), answer) {
-            (404, _) => Ok(()),
+            (404, _) => {
+                out.missing = missing(&first.rev);
+                Ok(())
+            }
             (200, Value::Array(found)) => {
+                if found.is_empty() || found.iter().any(|item| !is_found(item)) {
+                    out.missing = missing(&first.rev);
+                }
                 add(&mut out.docs, found);
                 Ok(())
             }
@@ -274,6 +292,27 @@ impl RemotePeer {
             return Err(ReplicateError::failed("bad_answer", reason));
         }
         Ok(Stored::Remote(Box::new(answer)))
+    }
+
+    /// See [`Peer::held`].
+    pub async fn held(&self, id: &str, rev: &str) -> Result<Vec<Sent>> {
+        let below = format!("/{}?rev={}&att_encoding_info=true", path_of(id), encode(rev));
+        let (status, answer) = self.json(Method::GET, &below, None).await?;
+        let doc = match answer {
+            Value::Object(body) if status.is_success() => Doc::from_body(body),
+            _ => None,
+        };
+        Ok(doc.map(|doc| Sent::of(&doc, 0)).unwrap_or_default())
+    }
+
+    /// See [`Peer::knows_bytes`].
+    pub fn knows_bytes(&self) -> bool {
+        !self.by_generation.load(Ordering::Relaxed)
+    }
+
+    /// See [`Peer::knows_no_bytes`].
+    pub fn knows_no_bytes(&self) {
+        self.by_generation.store(true, Ordering::Relaxed);
     }
 
     /// See [`Peer::write`].
@@ -448,10 +487,9 @@ fn add(docs: &mut Vec<Doc>, found: Vec<Value>) {
     }
 }
 
-/// Whether an item of `_bulk_get` could not be read, as against not being there.
-fn is_failure(item: &Value) -> bool {
-    let error = item.as_object().and_then(|item| item.get("error")?.as_object());
-    error.is_some_and(|error| error.get("error").and_then(Value::as_str) != Some("not_found"))
+/// Whether an item of `_bulk_get` or `open_revs` is a document, as against not being there or not being read.
+fn is_found(item: &Value) -> bool {
+    item.as_object().is_some_and(|item| item.contains("ok"))
 }
 
 fn refusals(answer: &Value) -> Vec<Refusal> {

@@ -48,6 +48,17 @@ pub struct Turn {
     end: oneshot::Receiver<Ending>,
 }
 
+/// A turn that was asked for.
+pub struct Asked(oneshot::Receiver<Turn>);
+
+impl Asked {
+    /// The turn, once there is one.
+    pub async fn turn(self) -> Turn {
+        // Invariant: a sender that waits is only dropped with the one it waits for.
+        self.0.await.expect("a turn")
+    }
+}
+
 impl Turn {
     /// Waits until the turn is to end early.
     pub async fn over(&mut self) -> Ending {
@@ -72,13 +83,12 @@ impl Turns {
         Arc::new(Turns { env: env.clone(), config: config.clone(), state: Mutex::default() })
     }
 
-    /// A turn for the job of this number, once there is one.
-    pub async fn next(self: &Arc<Self>, number: u64) -> Turn {
+    /// Asks for a turn for the job of this number; its place in the order is that of now.
+    pub fn ask(self: &Arc<Self>, number: u64) -> Asked {
         let (give, given) = oneshot::channel();
         self.lock().waiting.push_back((number, give));
         self.admit();
-        // Invariant: a sender that waits is only dropped with the one it waits for.
-        given.await.expect("a turn")
+        Asked(given)
     }
 
     fn most(&self) -> u64 {
@@ -155,9 +165,9 @@ mod tests {
         let set = |text: &str| Setting::parse(text).unwrap();
         let config = Config::in_memory(&env, vec![set("replicator/max_jobs=2"), set("replicator/max_churn=1")]);
         let turns = Turns::new(&env, &config);
-        let mut first = turns.next(1).now_or_never().expect("a turn");
-        let mut second = turns.next(2).now_or_never().expect("a turn");
-        let (mut third, mut fourth) = (Box::pin(turns.next(3)), Box::pin(turns.next(4)));
+        let mut first = turns.ask(1).turn().now_or_never().expect("a turn");
+        let mut second = turns.ask(2).turn().now_or_never().expect("a turn");
+        let (mut third, mut fourth) = (Box::pin(turns.ask(3).turn()), Box::pin(turns.ask(4).turn()));
         assert!(third.as_mut().now_or_never().is_none() && fourth.as_mut().now_or_never().is_none());
         turns.rotate(|number| number != 1);
         assert!(first.over().now_or_never().is_none());
@@ -169,8 +179,10 @@ mod tests {
         assert_eq!(first.over().now_or_never(), Some(Ending::Stalled));
         // One that went away while it waited takes no turn from others.
         drop(fourth);
-        let fifth = turns.next(5);
+        let fifth = turns.ask(5).turn();
         drop((first, third));
+        // The turn is had from the moment on at which it was asked for, not from that of looking for it.
+        runtime.block_on(config.set(("replicator", "max_jobs"), "1", false)).unwrap();
         assert!(fifth.now_or_never().is_some());
     }
 }

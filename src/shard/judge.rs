@@ -1,7 +1,7 @@
 //! Whether an edit may happen, and what becomes of its attachments: rules without input or output.
 
 use super::record::RevData;
-use super::{EditAttachment, RevPath, RevTree, Revision};
+use super::{EditAttachment, KnownBytes, RevPath, RevTree, Revision};
 use crate::document::render::Attachment;
 use crate::world::buggify::{Mutation, mutated};
 
@@ -45,8 +45,19 @@ pub fn ancestor_of(tree: &RevTree<RevData>, path: &RevPath) -> Option<Revision> 
     available.next()
 }
 
+/// The attachment among those of a revision that a stub means: that of its name and, where given, its revpos; else that
+/// of its name with these bytes, which gets the revpos of the stub.
+pub fn meant(known: &[Attachment], name: &str, revpos: Option<u64>, bytes: Option<&KnownBytes>) -> Option<Attachment> {
+    let found = known.iter().find(|a| a.name == name)?;
+    if revpos.is_none_or(|revpos| revpos == found.revpos) {
+        return Some(found.clone());
+    }
+    let same = bytes.is_some_and(|b| b.digest == found.digest && b.content_type == found.content_type);
+    same.then(|| Attachment { revpos: revpos.unwrap_or(found.revpos), ..found.clone() })
+}
+
 /// The attachments of the new revision: stubs taken from `base`, new ones with `revpos` where one is set. Fails with
-/// the name of a stub that `base` has not, or has with another revpos.
+/// the name of a stub that means none of `base`.
 pub(super) fn attachments(
     wanted: &[EditAttachment],
     base: &[Attachment],
@@ -54,9 +65,8 @@ pub(super) fn attachments(
 ) -> Result<Vec<Attachment>, String> {
     let resolve = |wanted: &EditAttachment| match wanted {
         EditAttachment::New(new) => Ok(Attachment { revpos: revpos.unwrap_or(new.revpos), ..new.clone() }),
-        EditAttachment::Stub { name, revpos } => {
-            let found = base.iter().find(|a| a.name == *name && revpos.is_none_or(|revpos| revpos == a.revpos));
-            found.cloned().ok_or_else(|| name.clone())
+        EditAttachment::Stub { name, revpos, bytes } => {
+            meant(base, name, *revpos, bytes.as_ref()).ok_or_else(|| name.clone())
         }
     };
     wanted.iter().map(resolve).collect()

@@ -54,7 +54,7 @@ pub use check::{Checked, check};
 pub use copy::{OnChange, ShardCopy, VIEW_KIND};
 pub use cut::{Cut, cut};
 pub use fetch::wanted;
-pub use judge::{Conflict, ancestor_of, parent_of};
+pub use judge::{Conflict, ancestor_of, meant, parent_of};
 pub use lifetime::{FIRST_FREE_SHARD, allocate, allocate_in, drop_shard, is_going, resume_drops};
 pub use list::bounded_scan;
 pub use pace::Pace;
@@ -110,9 +110,22 @@ pub enum EditAttachment {
         name: String,
         /// The generation that the client believes wrote it; checked when given.
         revpos: Option<u64>,
+        /// What the bytes are, for a revision made elsewhere: there the attachment of this name with these bytes is
+        /// meant, whichever generation wrote it here.
+        #[serde(default)]
+        bytes: Option<KnownBytes>,
     },
     /// Uploaded to this shard before. Its `revpos` counts for merges only; an interactive edit sets the new generation.
     New(Attachment),
+}
+
+/// What a client tells of the bytes of an attachment that it does not send.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownBytes {
+    /// The attachment's type.
+    pub content_type: String,
+    /// MD5 of the stored bytes.
+    pub digest: [u8; 16],
 }
 
 /// What was known of a document when an edit of it was validated.

@@ -51,6 +51,8 @@ pub enum Mutation {
     TokenTooEarly,
     /// A replication goes on after its document was deleted.
     JobOutlivesDocument,
+    /// Every node of a cluster takes every replication for its own.
+    OwnerTwice,
     /// A replication by a selector copies everything.
     SelectorForgotten,
     /// A feed that is resumed begins anew in its last range.

@@ -48,6 +48,39 @@ pub fn are_shared(nodes: [&Node; 3]) {
     }
 }
 
+/// One that no document asked for runs on one node, whichever of them were asked, and any of them cancels it.
+pub fn run_once_and_are_cancelled_from_anywhere(nodes: [&Node; 3]) {
+    let order =
+        |n: usize| json!({"source": "src", "target": format!("own{n}"), "create_target": true, "continuous": true});
+    let started: Vec<Value> = (0..COUNT)
+        .map(|n| {
+            let told = nodes.map(|node| node.ask("POST", "/_replicate", &order(n)));
+            assert!(told[0].0 == 202 && told.iter().all(|answer| *answer == told[0]), "{told:?}");
+            told[0].1["_local_id"].clone()
+        })
+        .collect();
+    let listed = |node: &Node| {
+        let jobs = node.get("/_scheduler/jobs?limit=100").1["jobs"].as_array().cloned().unwrap_or_default();
+        let own = jobs.into_iter().filter(|job| job["doc_id"].is_null());
+        own.map(|job| (job["id"].clone(), job["node"].clone())).collect::<Vec<_>>()
+    };
+    let told = listed(nodes[1]);
+    let owners: BTreeSet<String> = told.iter().map(|(_, node)| node.to_string()).collect();
+    assert!(told.len() == COUNT && owners.len() > 1, "each once, shared: {told:?}");
+    for (n, id) in started.iter().enumerate() {
+        let node = nodes[n % nodes.len()];
+        let mut by = if n < COUNT / 2 { order(n) } else { json!({ "replication_id": id }) };
+        by["cancel"] = json!(true);
+        assert_eq!(node.ask("POST", "/_replicate", &by), (200, json!({"ok": true, "_local_id": id})));
+        assert_eq!(node.ask("POST", "/_replicate", &by).0, 404);
+    }
+    until("none is listed", || nodes.iter().all(|node| listed(node).is_empty()));
+    let once = json!({"source": "src", "target": "once", "create_target": true});
+    for node in nodes {
+        assert_eq!(node.ask("POST", "/_replicate", &once).0, 200);
+    }
+}
+
 /// With one node less the others have all of them.
 pub fn moved_to(nodes: [&Node; 2]) {
     let owners = all_run("the others take over", &nodes);

@@ -234,3 +234,108 @@ fn documents_tell_of_their_replications_where_that_is_wanted() {
     assert!(told.contains(&"error".to_owned()), "{told:?}");
     end(served);
 }
+
+fn not_found(id: &str) -> Value {
+    let error = json!({"id": id, "rev": "1-a", "error": "not_found", "reason": "missing"});
+    json!({"id": id, "docs": [{ "error": error }]})
+}
+
+fn found(id: &str) -> Value {
+    json!({"id": id, "docs": [{"ok": {"_id": id, "_rev": "1-a", "_revisions": {"start": 1, "ids": ["a"]}}}]})
+}
+
+/// A copy that lacks what another one told of, or a proxy while the server starts: the document must come later.
+#[test]
+fn a_document_that_the_source_has_not_for_a_while_is_not_passed_over() {
+    for bulk in [json!([not_found("d0"), found("d1")]), json!([found("d1")]), json!([{"id": "d0", "docs": []}])] {
+        let (served, peer) = (node(), Peer::with_docs(2));
+        let all = json!({ "results": bulk });
+        // Read anew once, then the run fails; what it came to is not recorded as complete.
+        (0..2).for_each(|_| peer.fail("POST _bulk_get", Fault::Body(all.clone())));
+        (0..2).for_each(|_| peer.fail("GET d0", Fault::Status(404, "not_found")));
+        let answer = pull(&served, &peer, "");
+        assert_eq!(answer.status, 500, "{answer:?}");
+        assert!(answer.body.contains("told of d0 1-a"), "{answer:?}");
+        assert_eq!(peer.unused(), 0, "{all}");
+        pull(&served, &peer, "");
+        for id in ["d0", "d1"] {
+            served.must("GET", &format!("/copy/{id}"), "");
+        }
+        end(served);
+    }
+    // While it is away all is not found, `_bulk_get` too.
+    let (served, peer) = (node(), Peer::with_docs(2));
+    for on in ["POST _bulk_get", "GET d0", "GET d1"] {
+        peer.fail(on, Fault::Status(404, "not_found"));
+    }
+    let answer = pull(&served, &peer, "");
+    assert_eq!(session(&answer)["docs_written"], 2, "{answer:?}");
+    end(served);
+}
+
+#[test]
+fn what_was_purged_at_the_source_meanwhile_ends_nothing() {
+    let (served, peer) = (node(), Peer::with_docs(2));
+    let gone = json!({"results": [{"seq": 1, "id": "gone", "changes": [{"rev": "1-a"}]}], "last_seq": 1, "pending": 0});
+    peer.fail("GET _changes", Fault::Body(gone));
+    let answer = pull(&served, &peer, "");
+    assert_eq!(session(&answer)["docs_written"], 2, "{answer:?}");
+    end(served);
+}
+
+#[test]
+fn a_source_that_gives_short_pages_is_read_to_its_end() {
+    let (served, peer) = (node(), Peer::with_docs(4));
+    let row = |n: usize| json!({"seq": n + 1, "id": format!("d{n}"), "changes": [{"rev": "1-a"}]});
+    let first = json!({"results": [row(0)], "last_seq": 1, "pending": 3});
+    let second = json!({"results": [row(1), row(2)], "last_seq": 3, "pending": 1});
+    peer.fail("GET _changes", Fault::Body(first));
+    peer.fail("GET _changes", Fault::Body(second));
+    let answer = pull(&served, &peer, "");
+    assert_eq!(session(&answer)["docs_written"], 4, "{answer:?}");
+    // Whatever it tells is left, nothing is counted beyond numbers.
+    peer.state().docs.push(json!({"_id": "late", "_rev": "1-a"}));
+    peer.fail(
+        "GET _changes",
+        Fault::Body(json!({"results": [{"seq": 5, "id": "late", "changes": [{"rev": "1-a"}]}],
+        "last_seq": 5, "pending": u64::MAX})),
+    );
+    assert_eq!(session(&pull(&served, &peer, ""))["docs_written"], 5);
+    end(served);
+}
+
+#[test]
+fn an_attachment_that_was_written_again_as_it_was_is_not_sent_again() {
+    let (served, peer) = (node(), Peer::start());
+    served.must("PUT", "/here", "");
+    let body = |more: &str| {
+        let data = "AAAA".repeat(40_000);
+        format!(r#"{{{more}"_attachments":{{"t":{{"content_type":"application/x-none","data":"{data}"}}}}}}"#)
+    };
+    let first = served.must("PUT", "/here/out", &body("")).json()["rev"].as_str().unwrap_or_default().to_owned();
+    assert_eq!(session(&push(&served, &peer, ""))["docs_written"], 1);
+    let sent = |peer: &Peer| peer.state().attachments["out"].len();
+    assert!(sent(&peer) > 120_000);
+    // The target has the revision before; so it says what attachments that one has.
+    let tell = |revision: &str| {
+        let known = served.must("GET", &format!("/here/out?rev={revision}&att_encoding_info=true"), "").json();
+        let rev = served.must("PUT", "/here/out", &body(&format!(r#""_rev":"{revision}","#))).json()["rev"].clone();
+        let lack = json!({"out": {"missing": [rev], "possible_ancestors": [revision]}});
+        peer.fail("POST _revs_diff", Fault::Body(lack));
+        peer.fail("GET out", Fault::Body(known));
+        rev.as_str().unwrap_or_default().to_owned()
+    };
+    let second = tell(&first);
+    assert_eq!(session(&push(&served, &peer, ""))["docs_written"], 2);
+    assert_eq!((peer.unused(), peer.asked("PUT out"), peer.asked("POST _bulk_docs")), (0, 1, 1));
+    let doc = peer.state().docs[0].clone();
+    let attachment = &doc["_attachments"]["t"];
+    assert_eq!((&doc["_rev"], &attachment["revpos"], &attachment["stub"]), (&json!(second), &json!(2), &json!(true)));
+    // One that goes by generations refuses such a stub: it is sent all.
+    tell(&second);
+    peer.fail("POST _bulk_docs", Fault::Status(412, "missing_stub"));
+    assert_eq!(session(&push(&served, &peer, ""))["docs_written"], 3);
+    assert_eq!((peer.unused(), peer.asked("PUT out")), (0, 2));
+    assert!(sent(&peer) > 120_000);
+    end(served);
+}

@@ -42,6 +42,7 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
         }
         ["_active_tasks"] => Ok(Reply::json(StatusCode::OK, Json::Array(replicate::tasks_here(ctx)).to_vec())),
         ["_scheduler", path @ ..] => scheduler::here(ctx, path),
+        ["_replicate"] if request.verb == Verb::Post => replicate::here(ctx, request).await,
         ["_restart"] => restart(ctx).await,
         ["_nodes", path @ ..] => nodes::handle(ctx, request, path).await,
         ["_dbs", path @ ..] => dbs::handle(ctx, request, path).await,

@@ -8,24 +8,62 @@ use crate::document::json::{Object, Value};
 use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::index::IndexTask;
 use crate::replicate::Outcome;
+use crate::replicate::request::Order;
 
-/// `POST /_replicate`
+/// `POST /_replicate`. Each replication belongs to one node of a cluster, whichever was asked; it is cancelled wherever
+/// it runs.
 ///
 /// # Errors
 /// 401 for anonymous callers, else those of the replication.
 pub async fn replicate(ctx: &Context, mut request: Request) -> Result<Reply> {
+    let (body, order) = read(&mut request).await?;
+    match &order {
+        Order::Start(asked) => match ctx.replicator.elsewhere(&ctx.cluster, asked) {
+            Some(node) => forward::post(ctx, &node, &request, "_replicate", body.to_vec()).await,
+            None => carry_out(ctx, &request, order).await,
+        },
+        Order::Cancel(_) | Order::CancelId(_) => {
+            let mut reply = carry_out(ctx, &request, order).await;
+            for node in forward::others(ctx) {
+                if !reply.as_ref().is_err_and(|problem| problem.status == StatusCode::NOT_FOUND) {
+                    break;
+                }
+                let answer = forward::post(ctx, &node, &request, "_replicate", body.to_vec()).await;
+                // A node that does not answer has no say.
+                reply = answer.ok().filter(|answer| answer.status != StatusCode::NOT_FOUND).map_or(reply, Ok);
+            }
+            reply
+        }
+    }
+}
+
+/// `POST /_node/_local/_replicate`: the same on this node, for the others.
+///
+/// # Errors
+/// As [`replicate`].
+pub async fn here(ctx: &Context, mut request: Request) -> Result<Reply> {
+    let (_, order) = read(&mut request).await?;
+    carry_out(ctx, &request, order).await
+}
+
+async fn read(request: &mut Request) -> Result<(Object, Order)> {
     if request.user.name.is_none() {
         return Err(Problem::unauthorized("You are not an authenticated user"));
     }
     request.require_json()?;
     let body = request.json_object().await?;
+    let order = Order::parse(&body)?;
+    Ok((body, order))
+}
+
+async fn carry_out(ctx: &Context, request: &Request, order: Order) -> Result<Reply> {
     let local_id = |id: String| {
         let mut out = Object::new();
         out.push("ok", true);
         out.push("_local_id", id);
         out.to_vec()
     };
-    Ok(match ctx.replicator.order(&body, &request.user, &request.base_url()).await? {
+    Ok(match ctx.replicator.order(order, &request.user, &request.base_url()).await? {
         Outcome::Done(answer) => Reply::json(StatusCode::OK, answer.to_vec()),
         Outcome::Running(id) => Reply::json(StatusCode::ACCEPTED, local_id(id)),
         Outcome::Cancelled(id) => Reply::json(StatusCode::OK, local_id(id)),

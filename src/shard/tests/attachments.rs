@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::document::render::Attachment;
-use crate::shard::ShardError;
+use crate::shard::{KnownBytes, ShardError};
 use crate::storage::{ReadAs, StageMode};
 use bytes::Bytes;
 
@@ -69,6 +69,23 @@ async fn merges_keep_the_given_revpos_and_take_stubs_from_the_nearest_ancestor()
     assert_eq!(w.edit(strange).await, missing("a", "f"));
     // Known: no effect, its stubs are not looked at.
     assert!(w.edit(far(vec![stub("nothing", None)])).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_stub_of_a_merge_means_the_same_bytes_whatever_generation_wrote_them() {
+    let w = World::new().await;
+    let new = upload(&w, "f", 4, b"content").await;
+    let EditAttachment::New(stored) = new.clone() else { panic!("new") };
+    w.edit(with(merge("a", path(&["5-e", "4-d"]), false, "{}"), vec![new])).await.unwrap();
+    let known = |digest| Some(KnownBytes { content_type: stored.content_type.clone(), digest });
+    let stub = |bytes| vec![EditAttachment::Stub { name: "f".to_owned(), revpos: Some(7), bytes }];
+    let next = |stubs| with(merge("a", path(&["7-g", "6-f", "5-e"]), false, "{}"), stubs);
+    assert_eq!(w.edit(next(stub(known([0; 16])))).await, missing("a", "f"));
+    let other = Some(KnownBytes { content_type: "other/type".to_owned(), digest: stored.digest });
+    assert_eq!(w.edit(next(stub(other))).await, missing("a", "f"));
+    w.edit(next(stub(known(stored.digest)))).await.unwrap();
+    let found = attachments(&w, "a").await;
+    assert_eq!((found[0].revpos, read(&w, &found[0]).await.unwrap()), (7, b"content".to_vec()));
 }
 
 #[tokio::test]

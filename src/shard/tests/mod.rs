@@ -107,5 +107,5 @@ pub(super) fn path(revs: &[&str]) -> RevPath {
 }
 
 pub(super) fn stub(name: &str, revpos: Option<u64>) -> EditAttachment {
-    EditAttachment::Stub { name: name.to_owned(), revpos }
+    EditAttachment::Stub { name: name.to_owned(), revpos, bytes: None }
 }
