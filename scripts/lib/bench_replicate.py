@@ -64,35 +64,15 @@ class Far:
         self.loop.call_soon_threadsafe(self.loop.stop)
 
 
-class Peak:
-    """The most memory of the node during a block, in MB."""
-
-    def __init__(self, own):
-        self.own, self.mb, self.over = own, 0, threading.Event()
-
-    def watch(self):
-        while not self.over.wait(0.02):
-            self.mb = max(self.mb, node.usage(self.own.process.pid)[1])
-
-    def __enter__(self):
-        self.thread = threading.Thread(target=self.watch)
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.over.set()
-        self.thread.join()
-
-
 def copy(own, client, name, source, target, docs):
     """One replication, judged and printed as a row."""
     client.must("PUT", f"/{name}?q={own.q}")
-    with Meter(own) as meter, Peak(own) as peak:
+    with Meter(own) as meter, node.Peak(own) as peak:
         answer = client.must("POST", "/_replicate", {"source": source, "target": target})
     done = answer["history"][0]
     if (done["docs_written"], done["doc_write_failures"]) != (docs, 0) or client.must("GET", f"/{name}")["doc_count"] != docs:
         raise node.Failure(f"{name}: {done}")
-    return meter, peak.mb
+    return meter, peak.most_mb
 
 
 def run(own, args):

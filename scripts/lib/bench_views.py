@@ -1,7 +1,6 @@
 """`scripts/bench views`: what building and reading views costs the node, in CPU, time, memory and bytes."""
 
 import json
-import threading
 import time
 import urllib.parse
 
@@ -17,29 +16,22 @@ DESIGN = {
 }
 
 
-class Peak:
-    """The most memory of the node during a block, in MB, and the worst latency of a read beside it, in ms."""
+class Peak(node.Peak):
+    """The same, and the worst latency of a read beside it, in ms."""
 
     def __init__(self, own):
-        self.own, self.most_mb, self.waits_ms, self.over = own, 0, [], threading.Event()
+        super().__init__(own)
+        self.client, self.waits_ms = node.Client(own.url), []
 
-    def watch(self):
-        client = node.Client(self.own.url)
-        while not self.over.wait(0.02):
-            self.most_mb = max(self.most_mb, node.usage(self.own.process.pid)[1])
-            begun = time.monotonic()
-            client.must("GET", "/bench/order-00000005")
-            self.waits_ms.append((time.monotonic() - begun) * 1000)
-        client.close()
+    def look(self):
+        super().look()
+        begun = time.monotonic()
+        self.client.must("GET", "/bench/order-00000005")
+        self.waits_ms.append((time.monotonic() - begun) * 1000)
 
-    def __enter__(self):
-        self.thread = threading.Thread(target=self.watch)
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.over.set()
-        self.thread.join()
+    def __exit__(self, *over):
+        super().__exit__(*over)
+        self.client.close()
 
     def p99_ms(self):
         waits = sorted(self.waits_ms) or [0]

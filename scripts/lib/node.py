@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.parse
 
@@ -163,6 +164,29 @@ def peak_mb(pid):
     """The most memory in MB that a process ever had resident."""
     with open(f"/proc/{pid}/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+
+
+class Peak:
+    """The most memory of a node during a block, in MB."""
+
+    def __init__(self, own):
+        self.own, self.most_mb, self.over = own, 0, threading.Event()
+
+    def look(self):
+        self.most_mb = max(self.most_mb, usage(self.own.process.pid)[1])
+
+    def __enter__(self):
+        def watch():
+            while not self.over.wait(0.02):
+                self.look()
+
+        self.thread = threading.Thread(target=watch)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
 
 
 def bulk_load(url, db, batches, workers):
