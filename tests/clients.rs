@@ -21,7 +21,7 @@ static INSTALLING: Mutex<()> = Mutex::new(());
 struct Node {
     child: Child,
     url: String,
-    _data: tempfile::TempDir,
+    data: tempfile::TempDir,
 }
 
 impl Drop for Node {
@@ -32,13 +32,36 @@ impl Drop for Node {
     }
 }
 
+fn free_port() -> String {
+    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port().to_string()
+}
+
 /// Starts a node and waits until it says where it listens.
 fn start() -> Node {
+    start_with(&["--admin", "adm:pass"])
+}
+
+/// Starts a cluster of two nodes; its URLs with a comma between.
+fn start_cluster() -> ([Node; 2], String) {
+    let port = free_port();
+    let one = start_with(&["--admin", "adm:pass", "--node", "one@127.0.0.1", "--cluster-port", &port]);
+    let token = Command::new(env!("CARGO_BIN_EXE_settee")).args(["token", "--data"]).arg(one.data.path()).output();
+    let token = String::from_utf8(token.expect("it runs").stdout).expect("text");
+    let (at, own) = (format!("127.0.0.1:{port}"), free_port());
+    let joins = ["--join", &at, "--token", token.trim(), "--node", "two@127.0.0.1", "--cluster-port", &own];
+    let two = start_with(&joins);
+    let urls = format!("{},{}", one.url, two.url);
+    ([one, two], urls)
+}
+
+/// [`start`] with other arguments.
+fn start_with(arguments: &[&str]) -> Node {
     let data = tempfile::tempdir().expect("a temporary directory");
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
+    let free = free_port();
     let mut child = Command::new(env!("CARGO_BIN_EXE_settee"))
-        .args(["serve", "--admin", "adm:pass", "--bind", "127.0.0.1", "--port", &free.to_string(), "--data"])
+        .args(["serve", "--bind", "127.0.0.1", "--port", &free, "--data"])
         .arg(data.path())
+        .args(arguments)
         .stdout(Stdio::piped())
         .spawn()
         .expect("the built settee starts");
@@ -50,7 +73,7 @@ fn start() -> Node {
             let _ = tell.send(line);
         }
     });
-    let node = Node { child, url: format!("http://adm:pass@127.0.0.1:{free}"), _data: data };
+    let node = Node { child, url: format!("http://adm:pass@127.0.0.1:{free}"), data };
     loop {
         match told.recv_timeout(START_MAX) {
             Ok(line) if line.contains("is ready at") => return node,
@@ -121,5 +144,14 @@ fn pouchdb_works_over_http_and_replicates_both_ways() {
 fn pouchdb_keeps_in_step_with_two_nodes() {
     install();
     let (one, two) = (start(), start());
-    run("node", &["--test", "--test-reporter=spec", "replication.mjs"], [&one.url, &two.url]);
+    for script in ["replication.mjs", "triangle.mjs"] {
+        run("node", &["--test", "--test-reporter=spec", script], [&one.url, &two.url]);
+    }
+}
+
+#[test]
+fn two_clusters_and_pouchdb_come_to_the_same_leaves() {
+    install();
+    let ((_one, first), (_two, second)) = (start_cluster(), start_cluster());
+    run("node", &["--test", "--test-reporter=spec", "triangle.mjs"], [&first, &second]);
 }
