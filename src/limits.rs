@@ -494,7 +494,7 @@ pub const REPLICATION_STALL: Duration = Duration::from_secs(300);
 pub const REPLICATION_BACKOFF_S: u64 = 5;
 /// Default of `replicator/max_backoff_penalty_sec`: a peer that comes back is noticed within ten minutes.
 pub const REPLICATION_BACKOFF_MAX_S: u64 = 600;
-/// Default of `replicator/health_threshold`, as in CouchDB: after so many seconds of work earlier failures do not count.
+/// Default of `replicator/health_threshold`, as in CouchDB: failures before so many seconds of work do not count.
 pub const REPLICATION_HEALTHY_S: u64 = 120;
 /// Default of `replicator/max_history`, as in CouchDB: events kept of a replication for `_scheduler/jobs`.
 pub const REPLICATION_EVENTS: u64 = 20;
