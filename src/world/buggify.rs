@@ -94,6 +94,7 @@ pub const SITES: &[&str] = &[
     "handshake: a greeting of a later version",
     "index: a batch of one document",
     "replicate: one revision at a time",
+    "shrink: a small file, too",
     "view: a page of one row",
 ];
 
@@ -111,6 +112,7 @@ pub const POINTS: &[&str] = &[
     "index: rows of a purged document removed",
     "replicate: a checkpoint was in conflict",
     "replicate: a session went on from a checkpoint",
+    "shrink: a file was made smaller",
     "write: sent anew because the range was split or moved",
     "write: validated again because the document changed",
 ];
