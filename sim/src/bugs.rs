@@ -59,7 +59,7 @@ pub const BOARD: &[Entry] = &[
     storage(
         Bug::HalfBatch,
         "a reader sees half of a group",
-        // I18: what is missing from a view (I17) may be missing from what `_find` reads.
+        // I18: an index that was built over half of a group leaves a document out (seeds 17, 76).
         &["I1", "I4", "I6", "I9", "I11", "I13", "I17", "I18", "I27"],
     ),
     node(Mutation::ViewRowStays, "rows of a deleted document stay in its views", &["I17", "I18"]),

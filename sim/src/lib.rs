@@ -47,6 +47,8 @@ pub mod totals;
 #[cfg(all(feature = "sim", madsim))]
 pub mod twice;
 #[cfg(all(feature = "sim", madsim))]
+pub mod weeks;
+#[cfg(all(feature = "sim", madsim))]
 pub mod workload;
 #[cfg(all(feature = "sim", madsim))]
 pub mod world;

@@ -20,7 +20,7 @@ use settee_sim::planted::{Trial, try_all};
 use settee_sim::run::run_plan_logged;
 use settee_sim::shrink::shrink;
 use settee_sim::totals::{Totals, commit};
-use settee_sim::{timeline, twice};
+use settee_sim::{timeline, twice, weeks};
 
 #[derive(Parser)]
 #[command(name = "settee-sim", about = "Runs settee nodes in a seeded world of faults")]
@@ -122,6 +122,15 @@ enum Command {
         #[arg(long)]
         shrink: bool,
     },
+    /// Runs simulated days of one node, load and silence, and looks each night whether anything grows.
+    Weeks {
+        /// How many days.
+        #[arg(long, default_value_t = 14)]
+        days: u64,
+        /// The seed.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Runs seeds and prints what was exercised, and what was not: faults by operations, endpoints and answers, rare
     /// turns and points of the node's code.
     Report {
@@ -155,6 +164,7 @@ fn main() -> ExitCode {
             planted(bug.as_deref(), Trial { seeds, jobs, through, shrinks: shrink })
         }
         Command::Report { seeds, from } => report(from, seeds),
+        Command::Weeks { days, seed } => weeks(seed, days),
     };
     if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -360,6 +370,22 @@ fn outside(what: &[String], target: &Target, port: u16) -> bool {
     }
     println!("{} passed, {failed} failed", what.len() - failed);
     failed == 0
+}
+
+/// Simulated days; whether nothing grew.
+fn weeks(seed: u64, days: u64) -> bool {
+    let started = Instant::now();
+    match weeks::run(seed, days) {
+        Ok(nights) => {
+            nights.iter().enumerate().for_each(|(day, held)| println!("night {day}: {held:?}"));
+            println!("{days} days in {:.1} s: nothing grows", started.elapsed().as_secs_f64());
+            true
+        }
+        Err(text) => {
+            println!("FAILED: I29: {text}");
+            false
+        }
+    }
 }
 
 fn report(from: u64, seeds: u64) -> bool {
