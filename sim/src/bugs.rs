@@ -44,7 +44,7 @@ pub const BOARD: &[Entry] = &[
     storage(Bug::SkipFsync, "syncs of journal and store do nothing", &["I1", "I6", "I7", "I27", "I28"]),
     storage(Bug::LoseSibling, "a merge drops a conflicting leaf", &["I1", "I6"]),
     storage(Bug::CheckpointFirst, "the store's position is durable before its data", &["I1", "I6", "I8", "I27"]),
-    // I10: a read sees an older state than the one before it.
+    // I10: a document that was read is created a second time.
     storage(
         Bug::DropSegmentEarly,
         "a journal segment goes before the store has it",
@@ -59,7 +59,7 @@ pub const BOARD: &[Entry] = &[
     storage(
         Bug::HalfBatch,
         "a reader sees half of a group",
-        // I18: an index that was built over half of a group leaves a document out (seeds 17, 76).
+        // I18: an index that was built over half of a group leaves a document out.
         &["I1", "I4", "I6", "I9", "I11", "I13", "I17", "I18", "I27"],
     ),
     node(Mutation::ViewRowStays, "rows of a deleted document stay in its views", &["I17", "I18"]),
