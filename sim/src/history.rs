@@ -134,7 +134,7 @@ pub fn endpoint(method: &str, path: &str) -> String {
     }
     let shown = ["feed", "new_edits", "open_revs"];
     let given = query.split('&').filter(|pair| shown.iter().any(|name| pair.starts_with(&format!("{name}="))));
-    let given: Vec<&str> = given.collect();
+    let given: Vec<&str> = given.map(|pair| if pair.contains('[') { "open_revs={list}" } else { pair }).collect();
     if !given.is_empty() {
         out.push('?');
         out.push_str(&given.join("&"));
@@ -169,6 +169,7 @@ mod tests {
         let cases = [
             ("/sim/doc-01?rev=1-a", "GET /{db}/{doc}"),
             ("/sim/doc-01?open_revs=all&revs=true", "GET /{db}/{doc}?open_revs=all"),
+            ("/sim/doc-01?open_revs=[%221-a%22]", "GET /{db}/{doc}?open_revs={list}"),
             ("/sim/_changes?feed=longpoll&since=7", "GET /{db}/_changes?feed=longpoll"),
             ("/own/_design/sim/_view/a", "GET /{db}/_design/{name}/_view/{name}"),
             ("/sim/doc-01/f1", "GET /{db}/{doc}/{attachment}"),

@@ -103,8 +103,10 @@ impl Totals {
             for fault in FAULTS {
                 let never: Vec<&str> = OPS.into_iter().filter(|op| cell(phase, fault, op) == 0).collect();
                 zeros += never.len();
-                if !never.is_empty() {
-                    println!("never {phase} {fault}: {}", listed(&never));
+                match never.len() {
+                    0 => {}
+                    n if n == OPS.len() => println!("never {phase} {fault}: anything"),
+                    _ => println!("never {phase} {fault}: {}", listed(&never)),
                 }
             }
         }
