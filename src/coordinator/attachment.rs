@@ -131,7 +131,7 @@ impl Database {
             return Ok((CopyWriter::Own(Box::new(own.shard.stage(mode))), Arc::clone(&self.context.node)));
         }
         let mut failed = ShardError::NoCopy { copies: self.copies_of(range) };
-        for copy in self.judges(range).await? {
+        for copy in self.judges(&self.layout(), range).await? {
             let node = copy.node().unwrap_or(&self.context.node);
             match copy.stage(mode).await {
                 Ok(writer) => return Ok((writer, Arc::clone(node))),

@@ -180,7 +180,8 @@ impl Coordinator {
         let job = move |view: &mut WriteView<'_>| {
             let Some(bytes) = view.get(&record::key(&call.name))? else { return Ok(Ok(Vote::Unknown)) };
             let mut record = Record::decode(&bytes)?;
-            if record.instance != call.instance {
+            let fits = call.places.as_ref().is_none_or(|places| places.check(record.q).is_ok());
+            if record.instance != call.instance || !fits {
                 return Ok(Ok(Vote::Unknown));
             }
             let alone = || vec![vec![own.to_string()]; record.shards.len()];

@@ -5,30 +5,29 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 
 use crate::coordinator::database::Database;
+use crate::coordinator::error::MayHaveMoved;
 use crate::coordinator::events::EventKind;
+use crate::coordinator::layout::Layout;
 use crate::coordinator::range_copy::{OwnCopy, RangeCopy, is_away};
 use crate::coordinator::remote::RemoteCopy;
-use crate::shard::{OnChange, ShardCopy, ShardError, ShardId};
+use crate::limits;
+use crate::shard::{OnChange, Owner, ShardCopy, ShardError, ShardId};
 
 impl Database {
     /// The nodes that hold a range, in the order in which they are to judge edits: that of the map, begun elsewhere for
     /// each range, so that the work is spread.
     pub(super) fn nodes_of(&self, index: usize) -> Vec<Arc<str>> {
-        let nodes = self.layout().placed.nodes(index, &self.context.node);
-        (0..nodes.len()).map(|at| Arc::clone(&nodes[(at + index) % nodes.len()])).collect()
+        self.layout().judges(index, &self.context.node)
     }
 
     /// How many copies a range has.
     pub(super) fn copies_of(&self, index: usize) -> usize {
-        self.layout().placed.nodes(index, &self.context.node).len()
+        self.layout().placed.copies(index)
     }
 
     /// Whether this node holds the only copy of a range: nobody else is to be asked.
     pub(super) fn is_alone(&self, index: usize) -> bool {
-        let layout = self.layout();
-        layout.placed.nodes(index, &self.context.node).len() == 1
-            && layout.placed.shard(index).is_some()
-            && layout.placed.move_of(index).is_none()
+        self.layout().is_alone(index)
     }
 
     /// This node's copy of a range, opened if it is not; `None` when it holds none.
@@ -36,21 +35,39 @@ impl Database {
     /// # Errors
     /// [`ShardError::Moved`] for a range that was split long ago.
     pub(super) async fn own_copy(&self, index: usize) -> Result<Option<OwnCopy>, ShardError> {
-        let layout = self.layout();
+        self.own_copy_by(&self.layout(), index).await
+    }
+
+    /// As [`Database::own_copy`], by a layout that may be over: its copies refuse what is asked of them.
+    pub(super) async fn own_copy_by(&self, layout: &Layout, index: usize) -> Result<Option<OwnCopy>, ShardError> {
         let Some(shard) = layout.placed.shard(index) else {
             return if layout.map.is_live(index) { Ok(None) } else { Err(ShardError::Moved) };
         };
+        let cell = layout.cell(index);
+        let is_new = cell.get().is_none();
         let open = || async {
-            let shard = ShardCopy::open_with(&self.context.storage, ShardId(shard), self.tell_updates()).await?;
+            let id = ShardId(shard);
+            let shard = ShardCopy::open_with(&self.context.storage, id, self.owner_of(id, self.tell_updates())).await?;
             OwnCopy::of(shard, &self.context.epochs).await
         };
-        let copy = layout.cell(index).get_or_try_init(open).await?.clone();
-        // A deletion that came while it was being opened did not find it to close it.
+        let copy = cell.get_or_try_init(open).await?.clone();
+        // What ended it while it was being opened did not find it to close it.
         if self.is_gone() {
             copy.shard.close();
             return Err(ShardError::Dropped);
         }
+        if is_new && self.layout().placed.shard(index) != Some(shard) {
+            copy.shard.leave();
+            return Err(ShardError::Moved);
+        }
         Ok(Some(copy))
+    }
+
+    /// This database as the owner of a shard.
+    pub(super) fn owner_of(&self, shard: ShardId, on_change: OnChange) -> Owner {
+        let (known, node) = (Arc::clone(&self.known), Arc::clone(&self.context.node));
+        let admits = Box::new(move |version| known.placed().admits(shard.0, version, &node));
+        Owner { on_change, admits }
     }
 
     /// This node's copy of a range, for tools that work on the data of one node.
@@ -74,12 +91,18 @@ impl Database {
         })
     }
 
-    /// A copy on a node, whether or not that can be reached.
-    pub(super) async fn copy_on(&self, index: usize, node: &Arc<str>) -> Result<RangeCopy, ShardError> {
+    /// A copy on a node, whether or not that can be reached. What is asked of it is counted by the layout.
+    pub(super) async fn copy_on(
+        &self,
+        layout: &Layout,
+        index: usize,
+        node: &Arc<str>,
+    ) -> Result<RangeCopy, ShardError> {
+        let version = layout.placed.version;
         match *node == self.context.node {
-            false => Ok(RangeCopy::Remote(RemoteCopy::new(&self.target, index, node))),
-            true => match self.own_copy(index).await? {
-                Some(copy) => Ok(RangeCopy::Own(copy)),
+            false => Ok(RangeCopy::Remote(RemoteCopy::new(&self.target, index, node).by_map(version))),
+            true => match self.own_copy_by(layout, index).await? {
+                Some(copy) => Ok(RangeCopy::Own(copy.by_map(version))),
                 None => Err(ShardError::Away("this node holds no copy".to_owned())),
             },
         }
@@ -87,15 +110,15 @@ impl Database {
 
     /// The copies of a range that can be asked now, in the order in which they are to judge: those that hold what the
     /// others hold first. They may be none.
-    pub(super) async fn judges(&self, index: usize) -> Result<Vec<RangeCopy>, ShardError> {
+    pub(super) async fn judges(&self, layout: &Layout, index: usize) -> Result<Vec<RangeCopy>, ShardError> {
         let mut nodes: Vec<(u8, Arc<str>)> = Vec::new();
-        for node in self.nodes_of(index) {
+        for node in layout.judges(index, &self.context.node) {
             nodes.extend(self.context.rank(&node).map(|rank| (rank, node)));
         }
         nodes.sort_by_key(|(rank, _)| *rank);
         let mut out = Vec::with_capacity(nodes.len());
         for (_, node) in nodes {
-            match self.copy_on(index, &node).await {
+            match self.copy_on(layout, index, &node).await {
                 Ok(copy) => out.push(copy),
                 Err(error) if is_away(&error) => tracing::debug!(%error, "a copy was left out"),
                 Err(error) => return Err(error),
@@ -106,11 +129,11 @@ impl Database {
 
     /// The copies of a range that can be asked now, in the order in which to read from them: this node's own first,
     /// unless it has been away and others have not.
-    pub(super) async fn readers(&self, index: usize) -> Result<Vec<RangeCopy>, ShardError> {
-        if self.is_alone(index) && !self.context.is_in_maintenance() {
-            return Ok(self.own_copy(index).await?.map(RangeCopy::Own).into_iter().collect());
+    pub(super) async fn readers(&self, layout: &Layout, index: usize) -> Result<Vec<RangeCopy>, ShardError> {
+        if layout.is_alone(index) && !self.context.is_in_maintenance() {
+            return Ok(self.own_copy_by(layout, index).await?.map(RangeCopy::Own).into_iter().collect());
         }
-        let mut copies = self.judges(index).await?;
+        let mut copies = self.judges(layout, index).await?;
         let own = copies.iter().position(|copy| copy.node().is_none());
         if let Some(own) = own
             && (self.context.rank(&self.context.node) == Some(0) || !self.any_in_sync(index))
@@ -127,7 +150,7 @@ impl Database {
 
     /// The copy of a range to read from.
     pub(super) async fn copy_of(&self, index: usize) -> Result<RangeCopy, ShardError> {
-        let copies = self.readers(index).await?;
+        let copies = self.readers(&self.layout(), index).await?;
         copies.into_iter().next().ok_or(ShardError::NoCopy { copies: self.copies_of(index) })
     }
 
@@ -136,23 +159,49 @@ impl Database {
         try_join_all(self.ranges().into_iter().map(|index| self.copy_of(index))).await
     }
 
+    /// Does something by the layout of this moment; where documents are elsewhere by then, anew by the next one.
+    pub(super) async fn by_layout<T, E, F>(&self, op: impl Fn(Arc<Layout>) -> F) -> Result<T, E>
+    where
+        E: MayHaveMoved,
+        F: Future<Output = Result<T, E>>,
+    {
+        for _ in 1..limits::MAP_ATTEMPTS {
+            let layout = self.layout();
+            match op(Arc::clone(&layout)).await {
+                Err(error) if error.is_moved() => self.moved_from(&layout).await,
+                done => return done,
+            }
+        }
+        op(self.layout()).await
+    }
+
     /// Does something on one copy of a range, on the next one where a copy fails.
     pub(super) async fn on_one<T, F>(&self, index: usize, op: impl Fn(RangeCopy) -> F) -> Result<T, ShardError>
     where
         F: Future<Output = Result<T, ShardError>>,
     {
         let layout = self.layout();
+        match self.on_one_by(&layout, index, &op).await {
+            Err(ShardError::Moved) => {
+                self.moved_from(&layout).await;
+                self.on_one_by(&self.layout(), index, &op).await
+            }
+            done => done,
+        }
+    }
+
+    async fn on_one_by<T, F>(&self, layout: &Layout, index: usize, op: impl Fn(RangeCopy) -> F) -> Result<T, ShardError>
+    where
+        F: Future<Output = Result<T, ShardError>>,
+    {
         let mut failed = ShardError::NoCopy { copies: self.copies_of(index) };
-        for copy in self.readers(index).await? {
-            let only = self.is_alone(index);
+        let only = layout.is_alone(index);
+        for copy in self.readers(layout, index).await? {
             match op(copy).await {
                 Err(ShardError::Moved) => failed = ShardError::Moved,
                 Err(error) if is_away(&error) && !only => failed = no_answer(failed, error),
                 done => return done,
             }
-        }
-        if failed == ShardError::Moved {
-            self.moved_from(&layout).await;
         }
         Err(failed)
     }

@@ -26,7 +26,6 @@ use crate::coordinator::split::Halves;
 use crate::document::id::DocId;
 use crate::document::json::Object;
 use crate::document::security;
-use crate::limits;
 use crate::shard::{ShardInfo, Summary};
 
 /// A database that is open. Cheap to share; stays usable until the database is deleted.
@@ -149,17 +148,10 @@ impl Database {
 
     /// See [`DatabaseInfo`]. Sums over one copy of each range.
     pub async fn info(&self) -> Result<DatabaseInfo, ReadError> {
-        for _ in 1..limits::MAP_ATTEMPTS {
-            match self.try_info().await {
-                Err(error) if error.is_moved() => {}
-                done => return done,
-            }
-        }
-        self.try_info().await
+        self.by_layout(|layout| async move { self.try_info(&layout.map).await }).await
     }
 
-    async fn try_info(&self) -> Result<DatabaseInfo, ReadError> {
-        let map = self.map();
+    async fn try_info(&self, map: &ShardMap) -> Result<DatabaseInfo, ReadError> {
         let info = |index: &usize| self.on_one(*index, |copy| async move { copy.info().await });
         let (infos, standings): (Vec<ShardInfo>, Vec<Standing>) =
             try_join_all(map.live().iter().map(info)).await?.into_iter().unzip();
@@ -169,8 +161,8 @@ impl Database {
         Ok(DatabaseInfo {
             doc_count: sum(|i| i.doc_count),
             doc_del_count: sum(|i| i.doc_del_count),
-            update_seq: seq_at(&map, standings.iter().copied()).to_string(),
-            purge_seq: seq_at(&map, purges).to_string(),
+            update_seq: seq_at(map, standings.iter().copied()).to_string(),
+            purge_seq: seq_at(map, purges).to_string(),
             sizes: Sizes {
                 active: sum(|i| i.sizes.active),
                 external: sum(|i| i.sizes.external),

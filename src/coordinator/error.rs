@@ -178,10 +178,21 @@ impl From<ShardError> for DatabaseError {
     }
 }
 
-impl ReadError {
-    /// Whether the documents are elsewhere now: it can be read anew by the map of this moment.
-    pub(super) fn is_moved(&self) -> bool {
+/// What may fail because documents are elsewhere by now.
+pub(super) trait MayHaveMoved {
+    /// Whether it did: nothing was done, and it can be done anew by the map of this moment.
+    fn is_moved(&self) -> bool;
+}
+
+impl MayHaveMoved for ReadError {
+    fn is_moved(&self) -> bool {
         matches!(self, ReadError::Unavailable(ShardError::Moved))
+    }
+}
+
+impl MayHaveMoved for WriteError {
+    fn is_moved(&self) -> bool {
+        matches!(self, WriteError::Unavailable(ShardError::Moved))
     }
 }
 

@@ -92,6 +92,7 @@ impl Coordinator {
 
     /// Takes in a database that another node knows.
     pub(super) async fn adopt(&self, name: &str, record: Record) -> Result<Created, DatabaseError> {
+        record.check().map_err(|why| ShardError::Away(format!("no record of {name}: {why}")))?;
         loop {
             let done = match self.known(name) {
                 None => self.install(name, record.clone(), None).await?,

@@ -19,10 +19,10 @@ pub(super) type Verdict = Result<Judged, WriteError>;
 
 impl Database {
     /// Validates and judges edits of the copy's range, each alone, in order; one verdict for each.
-    pub(super) async fn judge_own(&self, copy: &ShardCopy, edits: Vec<Edit>, caller: &Caller) -> Vec<Verdict> {
+    pub(super) async fn judge_own(&self, copy: &ShardCopy, edits: &[Edit], caller: &Caller) -> Vec<Verdict> {
         let count = edits.len();
         let mut verdicts: BTreeMap<usize, Verdict> = BTreeMap::new();
-        let mut step: Vec<(usize, Edit)> = edits.into_iter().enumerate().collect();
+        let mut step: Vec<(usize, Edit)> = edits.iter().cloned().enumerate().collect();
         for attempt in 1..=limits::VALIDATION_ATTEMPTS {
             if attempt > 1 {
                 sometimes("write: validated again because the document changed");
@@ -101,9 +101,14 @@ impl From<EditError> for WriteError {
 }
 
 /// The verdict on an edit that another judge was sent before and did not answer. What is refused now may have been
-/// stored by that one: a conflict is told only as what it is when the very revision of this edit is there.
+/// stored by that one: a conflict is told only as what it is when the very revision of this edit is there, and what this
+/// judge could not do may be done.
 pub(super) async fn resolve_doubt(copy: &ShardCopy, edit: &Edit, verdict: Verdict) -> Verdict {
-    let Err(WriteError::Conflict | WriteError::MissingStub { .. }) = verdict else { return verdict };
+    match verdict {
+        Err(WriteError::Conflict | WriteError::MissingStub { .. }) => {}
+        Err(WriteError::Unavailable(_)) => return Err(WriteError::Unknown),
+        verdict => return verdict,
+    }
     if mutated(Mutation::LateJudge) {
         return verdict;
     }

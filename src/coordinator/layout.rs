@@ -48,19 +48,23 @@ impl Layout {
         &self.own[range]
     }
 
-    /// The nodes whose copies of a range take writes: those that count, in the order in which they judge, then one that
-    /// is being filled.
-    pub fn writers(&self, range: usize, own: &Arc<str>) -> Vec<Arc<str>> {
-        let nodes = self.placed.nodes(range, own);
-        let judges = (0..nodes.len()).map(|at| Arc::clone(&nodes[(at + range) % nodes.len()]));
-        let filled = self.joint(range).and_then(|moved| moved.to.as_deref()).map(Arc::from);
-        judges.chain(filled).collect()
+    /// Whether this node holds the only copy of a range: nobody else is to be asked.
+    pub fn is_alone(&self, range: usize) -> bool {
+        let placed = &self.placed;
+        placed.copies(range) == 1 && placed.shard(range).is_some() && placed.move_of(range).is_none()
     }
 
-    /// Whether the copy of a range on a node takes writes: not one that leaves.
-    pub fn takes_writes(&self, range: usize, node: &Arc<str>) -> bool {
-        let moved = (range < self.map.numbers()).then(|| self.placed.move_of(range)).flatten();
-        !moved.is_some_and(|moved| moved.leaving && moved.from.as_deref() == Some(node))
+    /// The nodes whose copies of a range count, in the order in which they are to judge edits: that of the map, begun
+    /// elsewhere for each range, so that the work is spread.
+    pub fn judges(&self, range: usize, own: &Arc<str>) -> Vec<Arc<str>> {
+        let nodes = self.placed.nodes(range, own);
+        (0..nodes.len()).map(|at| Arc::clone(&nodes[(at + range) % nodes.len()])).collect()
+    }
+
+    /// The nodes whose copies of a range take writes: the judges, then one that is being filled.
+    pub fn writers(&self, range: usize, own: &Arc<str>) -> Vec<Arc<str>> {
+        let filled = self.joint(range).and_then(|moved| moved.to.as_deref());
+        self.judges(range, own).into_iter().chain(filled.map(Arc::from)).collect()
     }
 
     /// The move of a range in which a write must count in what was and in what comes to be.
@@ -70,9 +74,10 @@ impl Layout {
 
     /// Counts the copies of a range that hold a write. In a joint stage one more than `w` must: then `w` of the copies
     /// that were and `w` of those that come to be hold it, as they differ by one.
-    pub fn tally(&self, range: usize, w: u32, own: &Arc<str>) -> Tally {
-        let more = u32::from(self.joint(range).is_some());
-        Tally::new(self.writers(range, own).len() as u32, w + more)
+    pub fn tally(&self, range: usize, w: u32) -> Tally {
+        let (joint, copies) = (self.joint(range), self.placed.copies(range) as u32);
+        let filled = joint.is_some_and(|moved| moved.to.is_some());
+        Tally::new(copies + u32::from(filled), w + u32::from(joint.is_some()))
     }
 
     /// The copies that are open.

@@ -7,8 +7,8 @@ use crate::coordinator::error::{ReadError, WriteError};
 use crate::coordinator::layout::Layout;
 use crate::coordinator::quorum::{Tally, Written, copies_to_ask};
 use crate::coordinator::range_copy::RangeCopy;
+use crate::coordinator::spread::{copies_to_write, held_by_judge};
 use crate::document::id::DocId;
-use crate::limits;
 use crate::shard::{LocalDocument, LocalRegister, ShardError, Stamp};
 
 impl RangeCopy {
@@ -41,14 +41,11 @@ impl Database {
         document: Option<LocalDocument>,
         w: Option<u32>,
     ) -> Result<(Written, u32), WriteError> {
-        for _ in 1..limits::MAP_ATTEMPTS {
-            let layout = self.layout();
-            match self.try_set_local(&layout, id, document.clone(), w).await {
-                Err(WriteError::Unavailable(ShardError::Moved)) => self.moved_from(&layout).await,
-                done => return done,
-            }
-        }
-        self.try_set_local(&self.layout(), id, document, w).await
+        let set = |layout: Arc<Layout>| {
+            let document = document.clone();
+            async move { self.try_set_local(&layout, id, document, w).await }
+        };
+        self.by_layout(set).await
     }
 
     async fn try_set_local(
@@ -61,14 +58,11 @@ impl Database {
         let range = layout.map.index_of(id);
         let (copies, by) = (layout.writers(range, &self.context.node).len(), self.context.tag);
         let mut failed = WriteError::Unavailable(ShardError::NoCopy { copies });
-        for copy in self.judges(range).await? {
+        for copy in self.judges(layout, range).await? {
             match copy.local_set(id, document.clone(), by, copies > 1).await {
-                Ok(_) if copies == 1 => return Ok((self.held_by_judge(layout, range, w), 1)),
+                Ok(_) if copies == 1 => return Ok((held_by_judge(layout, range, w), 1)),
                 Ok(stamp) => {
                     let first = copy.node().unwrap_or(&self.context.node).clone();
-                    if !layout.writers(range, &self.context.node).contains(&first) {
-                        return Err(WriteError::Unknown);
-                    }
                     let register = LocalRegister { stamp, document };
                     return self.spread_local(layout, first, (id, register), w).await;
                 }
@@ -94,7 +88,7 @@ impl Database {
         let mut register = register;
         let mut first = Some(first);
         loop {
-            let mut tally = layout.tally(range, self.copies_to_write(w), &self.context.node);
+            let mut tally = layout.tally(range, copies_to_write(layout, w));
             if first.is_some() {
                 tally.done();
             }
@@ -136,8 +130,17 @@ impl Database {
 
     /// Reads a local document from `r` copies: the one with the highest stamp. Copies that had another get it.
     pub(super) async fn get_local(&self, id: &DocId, r: Option<u32>) -> Result<Option<LocalDocument>, ReadError> {
-        let range = self.map().index_of(id);
-        let copies = self.readers(range).await?;
+        self.by_layout(|layout| async move { self.try_get_local(&layout, id, r).await }).await
+    }
+
+    async fn try_get_local(
+        &self,
+        layout: &Layout,
+        id: &DocId,
+        r: Option<u32>,
+    ) -> Result<Option<LocalDocument>, ReadError> {
+        let range = layout.map.index_of(id);
+        let copies = self.readers(layout, range).await?;
         let ask = copies_to_ask(r, self.map().n, self.copies_of(range));
         let mut found: Vec<(RangeCopy, Option<LocalRegister>)> = Vec::new();
         let mut failed = ShardError::NoCopy { copies: self.copies_of(range) };
@@ -147,7 +150,7 @@ impl Database {
             }
             match copy.local(id).await {
                 Ok(register) => found.push((copy, register)),
-                Err(ShardError::Dropped) => return Err(ReadError::DatabaseGone),
+                Err(error @ (ShardError::Dropped | ShardError::Moved)) => return Err(error.into()),
                 Err(error) => failed = super::copies::no_answer(failed, error),
             }
         }

@@ -112,9 +112,9 @@ impl Database {
         let writers = layout.writers(range, &self.context.node);
         let (count, mut copies) = (writers.len(), Vec::with_capacity(writers.len()));
         for node in writers.iter().filter(|node| self.context.rank(node).is_some()) {
-            copies.push(self.copy_on(range, node).await?);
+            copies.push(self.copy_on(layout, range, node).await?);
         }
-        let mut tally = layout.tally(range, majority(layout.map.n), &self.context.node);
+        let mut tally = layout.tally(range, majority(layout.map.n));
         for _ in copies.len()..count {
             tally.refused();
             self.context.missed(&self.name);

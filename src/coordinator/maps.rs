@@ -29,6 +29,7 @@ impl Database {
         if places.version <= own.version {
             return Ok(());
         }
+        self.known.check(&places).map_err(|why| ShardError::Away(format!("no map of {}: {why}", self.name)))?;
         for at in own.splits.len()..places.splits.len() {
             let step = upto(&places, at, own.version, self.map().numbers() + 2);
             let range = places.splits[at] as usize;
@@ -80,7 +81,7 @@ impl Database {
             .await?;
         self.context.moving.notify_one();
         if !lost.is_empty() {
-            lost.into_iter().filter_map(|range| before.cell(range).get()).for_each(|copy| copy.shard.close());
+            lost.into_iter().filter_map(|range| before.cell(range).get()).for_each(|copy| copy.shard.leave());
             self.context.drop_shards().await;
         }
         Ok(())

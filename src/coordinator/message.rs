@@ -35,6 +35,9 @@ pub(super) struct CopyCall {
     /// The version of the map that the caller knows.
     #[serde(default)]
     pub version: u64,
+    /// Whether the caller counts the answers of copies by that map.
+    #[serde(default)]
+    pub counted: bool,
     /// The number of the range.
     pub range: u32,
     /// The same for a call that is sent twice, different for any two others of a node.
@@ -124,12 +127,15 @@ pub(super) struct ChangesCall {
 }
 
 impl CopyOp {
-    /// Whether it is a write of somebody who counts copies: those must know where copies are.
-    pub fn is_write(&self) -> bool {
-        matches!(
-            self,
-            CopyOp::Judge(_) | CopyOp::Merge { repair: false, .. } | CopyOp::LocalSet { .. } | CopyOp::Purge(_)
-        )
+    /// Whether it must not be done twice: it goes to one copy first, which decides what it becomes.
+    pub fn is_first_hand(&self) -> bool {
+        matches!(self, CopyOp::Judge(_) | CopyOp::LocalSet { .. } | CopyOp::Purge(_))
+    }
+
+    /// Whether its answers may be counted: whoever does must know where copies are.
+    pub fn is_counted(&self) -> bool {
+        let reads = matches!(self, CopyOp::Fetch(_) | CopyOp::Local(_));
+        reads || self.is_first_hand() || matches!(self, CopyOp::Merge { repair: false, .. } | CopyOp::LocalMerge(_))
     }
 
     /// Whether it is about bytes on their way, which stay where they were sent to.
@@ -145,11 +151,6 @@ impl CopyOp {
             CopyOp::Purge(items) if items.len() == 1 => Some(&items[0].0),
             _ => None,
         }
-    }
-
-    /// The answer that its range was split.
-    pub fn moved(&self) -> ViewFailure {
-        ViewFailure::Copy(WireError::Moved)
     }
 }
 
@@ -529,7 +530,7 @@ mod tests {
         let read: Vec<Result<Judged, Refusal>> = decode(&encode(&judged)).unwrap();
         assert_eq!(format!("{read:?}"), format!("{judged:?}"));
         let op = CopyOp::Fetch(vec![(DocId::new("a"), Want::Revision(rev("3-x"))), (DocId::new("b"), Want::Tree)]);
-        let call = CopyCall { db: "d".into(), instance: "i".into(), version: 1, range: 3, id: 9, op };
+        let call = CopyCall { db: "d".into(), instance: "i".into(), version: 1, counted: true, range: 3, id: 9, op };
         let read: CopyCall = decode(&encode(&call)).unwrap();
         assert_eq!(format!("{read:?}"), format!("{call:?}"));
         assert!(decode::<CopyCall>(b"\x93junk").is_err());

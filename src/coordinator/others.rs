@@ -56,7 +56,7 @@ impl Database {
             }
             let own = node == self.context.node;
             others.own_waits |= own;
-            let (doing, tell) = (op(self.copy_on(range, &node).await?), tell.clone());
+            let (doing, tell) = (op(self.copy_on(layout, range, &node).await?), tell.clone());
             let (context, name) = (Arc::clone(&self.context), self.name.clone());
             self.context.env.spawn(async move {
                 let answer = doing.await;

@@ -77,6 +77,11 @@ impl OwnCopy {
         OwnCopy { shard: self.shard.in_background(), epochs: Arc::clone(&self.epochs), origin: self.origin }
     }
 
+    /// The same copy for writes that are counted by the map of that version, see [`ShardCopy::by_map`].
+    pub fn by_map(self, version: u64) -> OwnCopy {
+        OwnCopy { shard: self.shard.by_map(version), ..self }
+    }
+
     /// Changes, a page of them; refused in another epoch.
     pub async fn changes(&self, call: ChangesCall) -> Result<ChangesPage, ShardError> {
         if call.epoch != self.epochs.current() {

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 
 use crate::coordinator::database::Database;
 use crate::coordinator::error::ReadError;
+use crate::coordinator::layout::Layout;
 use crate::coordinator::range_copy::CopyBlobReader;
 use crate::document::id::DocId;
 use crate::document::render::{Attachment, RevStatus, StoredRevision};
@@ -88,7 +90,12 @@ impl Database {
         if id.is_local() {
             return Ok((self.fetch_local(id, r).await?, 1));
         }
-        let (mut found, agreed) = self.fetch_counted(self.map().index_of(id), vec![(id.clone(), want)], r).await?;
+        let wants = vec![(id.clone(), want)];
+        let fetch = |layout: Arc<Layout>| {
+            let wants = wants.clone();
+            async move { self.fetch_counted((&layout, layout.map.index_of(id)), wants, r).await }
+        };
+        let (mut found, agreed) = self.by_layout(fetch).await?;
         Ok((found.pop().flatten(), agreed.first().copied().unwrap_or(0)))
     }
 
@@ -107,19 +114,28 @@ impl Database {
         r: Option<u32>,
     ) -> Result<Vec<Option<Fetched>>, ReadError> {
         self.context.env.metrics().add(Counter::DatabaseReads, wants.len() as u64);
+        let wants = &wants;
+        self.by_layout(|layout| async move { self.fetch_by(&layout, wants, r).await }).await
+    }
+
+    async fn fetch_by(
+        &self,
+        layout: &Layout,
+        wants: &[(DocId, Want)],
+        r: Option<u32>,
+    ) -> Result<Vec<Option<Fetched>>, ReadError> {
         let mut answers: Vec<Option<Fetched>> = wants.iter().map(|_| None).collect();
         let mut by_range: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (at, (id, _)) in wants.iter().enumerate() {
             if id.is_local() {
                 answers[at] = self.fetch_local(id, r).await?;
             } else {
-                by_range.entry(self.map().index_of(id)).or_default().push(at);
+                by_range.entry(layout.map.index_of(id)).or_default().push(at);
             }
         }
-        let wants = &wants;
         let reads = by_range.into_iter().map(|(range, places)| async move {
             let wants = places.iter().map(|at| wants[*at].clone()).collect();
-            let found = self.fetch_range(range, wants, r).await?;
+            let found = self.fetch_counted((layout, range), wants, r).await?.0;
             Ok::<Vec<(usize, Option<Fetched>)>, ReadError>(places.into_iter().zip(found).collect())
         });
         for (at, found) in try_join_all(reads).await?.into_iter().flatten() {
@@ -170,7 +186,7 @@ impl Database {
         read: ReadAs,
         range: Option<Range<u64>>,
     ) -> Result<AttachmentReader, ReadError> {
-        let copies = self.readers(self.map().index_of(id)).await?;
+        let copies = self.readers(&self.layout(), self.map().index_of(id)).await?;
         let range = range.map(|r| (r.start, r.end));
         let mut readers = copies.iter().map(|copy| copy.blob_reader(attachment, read, range)).collect::<VecDeque<_>>();
         let count = self.copies_of(self.map().index_of(id));

@@ -14,6 +14,7 @@ use futures_util::stream::FuturesUnordered;
 use crate::coordinator::copies::no_answer;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::ReadError;
+use crate::coordinator::layout::Layout;
 use crate::coordinator::quorum::copies_to_ask;
 use crate::coordinator::range_copy::RangeCopy;
 use crate::coordinator::remote::RemoteCopy;
@@ -30,25 +31,21 @@ type Wants = Vec<(DocId, Want)>;
 type Found = Vec<Option<Fetched>>;
 
 impl Database {
-    /// Reads documents of one range from `r` copies.
-    pub(super) async fn fetch_range(&self, range: usize, wants: Wants, r: Option<u32>) -> Result<Found, ReadError> {
-        Ok(self.fetch_counted(range, wants, r).await?.0)
-    }
-
-    /// As [`Database::fetch_range`]; tells for each document how many copies have it just so, too.
+    /// Reads documents of one range from `r` copies; tells for each how many copies have it just so, too.
     pub(super) async fn fetch_counted(
         &self,
-        range: usize,
+        (layout, range): (&Layout, usize),
         wants: Wants,
         r: Option<u32>,
     ) -> Result<(Found, Vec<usize>), ReadError> {
-        if self.is_alone(range) {
-            let found = self.copy_of(range).await?.fetch(wants).await?;
+        let copies = self.readers(layout, range).await?;
+        if layout.is_alone(range) {
+            let copy = copies.first().ok_or(ShardError::NoCopy { copies: 1 })?;
+            let found = copy.fetch(wants).await?;
             let agreed = vec![1; found.len()];
             return Ok((found, agreed));
         }
         let ask = copies_to_ask(r, self.map().n, self.copies_of(range));
-        let copies = self.readers(range).await?;
         let replies = self.ask_several(range, &copies, &wants, ask).await?;
         self.check_quorum(replies.len(), ask)?;
         // Invariant: without any reply the call above fails.
@@ -94,7 +91,8 @@ impl Database {
                 biased;
                 reply = running.next() => match reply {
                     Some((at, Ok(found))) => drop(replies.insert(at, found)),
-                    Some((_, Err(ShardError::Dropped))) => return Err(ReadError::DatabaseGone),
+                    // What others tell by this map does not count.
+                    Some((_, Err(error @ (ShardError::Dropped | ShardError::Moved)))) => return Err(error.into()),
                     Some((_, Err(error))) => failed = no_answer(failed, error),
                     None => break,
                 },

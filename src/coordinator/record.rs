@@ -10,6 +10,7 @@ use crate::document::security::ADMINS_ONLY;
 use crate::limits;
 use crate::shard::Stamp;
 use crate::storage::StorageError;
+use crate::world::buggify::{Mutation, mutated};
 
 /// The reserved shard number below which the catalogue lives; real shards start at `FIRST_FREE_SHARD`.
 const CATALOGUE_SHARD: u64 = 1;
@@ -179,6 +180,26 @@ pub(super) struct MapRecord {
     pub moves: Vec<Move>,
 }
 
+impl MapRecord {
+    /// Says what is wrong with a map that no database which began with `q` ranges can have.
+    pub fn check(&self, q: u32) -> Result<(), String> {
+        check_places(q, &self.splits, self.by_range.as_deref(), &self.moves).map(|_| ())
+    }
+}
+
+/// How many numbers of ranges there are; or why there is no such map.
+fn check_places(q: u32, splits: &[u32], by_range: Option<&[Vec<String>]>, moves: &[Move]) -> Result<usize, String> {
+    let map = Some(q).filter(|q| *q <= limits::Q_MAX).and_then(|q| ShardMap::new(q, splits, 1, false));
+    let numbers = map.map(|map| map.numbers()).ok_or_else(|| format!("q={q} with splits {splits:?}"))?;
+    if by_range.is_some_and(|by_range| by_range.len() != numbers || by_range.iter().any(Vec::is_empty)) {
+        return Err("a range without nodes".to_owned());
+    }
+    match moves.iter().find(|moved| moved.range as usize >= numbers) {
+        Some(moved) => Err(format!("a move of range {} of {numbers}", moved.range)),
+        None => Ok(numbers),
+    }
+}
+
 /// Two shards that are to take the documents of a range over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Heirs {
@@ -235,18 +256,17 @@ impl Record {
     pub fn decode(bytes: &[u8]) -> Result<Record, StorageError> {
         let damaged = |why: String| StorageError::Corrupt(format!("database record: {why}"));
         let record: Record = serde_json::from_slice(bytes).map_err(|e| damaged(e.to_string()))?;
-        let Some(map) = ShardMap::new(record.q, &record.splits, record.n, record.partitioned) else {
-            return Err(damaged(format!("q={} with splits {:?}", record.q, record.splits)));
-        };
-        if record.shards.len() != map.numbers() {
-            return Err(damaged(format!("{} shards for {} ranges", record.shards.len(), map.numbers())));
-        }
-        if let Some(by_range) = &record.by_range
-            && (by_range.len() != map.numbers() || by_range.iter().any(Vec::is_empty))
-        {
-            return Err(damaged("a range without nodes".to_owned()));
-        }
+        record.check().map_err(damaged)?;
         Ok(record)
+    }
+
+    /// Says what is wrong with a record that no database can have, wherever it comes from.
+    pub fn check(&self) -> Result<(), String> {
+        let numbers = check_places(self.q, &self.splits, self.by_range.as_deref(), &self.moves)?;
+        match self.shards.len() == numbers {
+            true => Ok(()),
+            false => Err(format!("{} shards for {numbers} ranges", self.shards.len())),
+        }
     }
 
     /// Where the copies are.
@@ -328,9 +348,23 @@ impl Placed {
         }
     }
 
+    /// How many copies of a range count.
+    pub fn copies(&self, range: usize) -> usize {
+        self.by_range.as_ref().map_or(1, |by_range| by_range[range].len())
+    }
+
     /// The shard of a range on this node; `None` when it holds no copy.
     pub fn shard(&self, range: usize) -> Option<u64> {
         self.shards.get(range).copied().filter(|shard| *shard != 0)
+    }
+
+    /// Whether this node's copy with that shard takes a write whose copies were counted by a map of that version: not by
+    /// one from before copies moved, and not where the copy leaves or has left.
+    pub fn admits(&self, shard: u64, version: u64, own: &str) -> bool {
+        let Some(range) = self.shards.iter().position(|held| *held == shard) else { return false };
+        let leaves = |moved: &Move| moved.leaving && moved.from.as_deref() == Some(own);
+        let admits = version >= self.moved && !self.move_of(range).is_some_and(leaves);
+        admits || mutated(Mutation::StaleMapAccepted)
     }
 
     /// The copy of a range that is on its way.
@@ -397,6 +431,16 @@ impl Known {
     /// Takes in where the copies are according to a record that was just stored.
     pub fn place(&self, mut record: Record) {
         *self.placed.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Placed::of(&mut record));
+    }
+
+    /// Says what is wrong with a map that is to follow: it keeps the ranges that there are.
+    pub fn check(&self, places: &MapRecord) -> Result<(), String> {
+        places.check(self.q)?;
+        let placed = self.placed();
+        match places.splits.starts_with(&placed.splits) {
+            true => Ok(()),
+            false => Err(format!("splits {:?} behind {:?}", places.splits, placed.splits)),
+        }
     }
 
     /// Whether the record names no nodes: this one was alone when the database was made.

@@ -47,6 +47,8 @@ pub(super) struct RemoteCopy {
     range: u32,
     node: Arc<str>,
     urgency: Urgency,
+    /// The version of the map by which its answers are counted; `None`: nobody counts them.
+    by_map: Option<u64>,
 }
 
 impl fmt::Debug for RemoteCopy {
@@ -59,7 +61,13 @@ impl RemoteCopy {
     pub fn new(target: &Arc<Target>, range: usize, node: &Arc<str>) -> RemoteCopy {
         // Invariant: there are at most `limits::Q_MAX` ranges.
         let range = u32::try_from(range).expect("a range's number");
-        RemoteCopy { target: Arc::clone(target), range, node: Arc::clone(node), urgency: Urgency::Foreground }
+        let (target, node, urgency) = (Arc::clone(target), Arc::clone(node), Urgency::Foreground);
+        RemoteCopy { target, range, node, urgency, by_map: None }
+    }
+
+    /// The same for what is counted by the map of that version.
+    pub fn by_map(self, version: u64) -> RemoteCopy {
+        RemoteCopy { by_map: Some(version), ..self }
     }
 
     /// The same for work that nobody waits for.
@@ -74,10 +82,15 @@ impl RemoteCopy {
 
     async fn ask<T: DeserializeOwned>(&self, op: CopyOp) -> Result<T, ShardError> {
         let answer: Result<T, WireError> = self.ask_as(op, limits::COPY_CALL).await?;
-        if matches!(answer, Err(WireError::Moved)) {
+        answer.map_err(|error| self.told(error))
+    }
+
+    /// Why the node did not do it, as it says; where the documents moved it knows a later map, which is learned.
+    fn told(&self, error: WireError) -> ShardError {
+        if error == WireError::Moved {
             self.target.context.note_stale(&self.target.name, &self.node);
         }
-        answer.map_err(ShardError::from)
+        error.into()
     }
 
     async fn ask_as<T: DeserializeOwned>(&self, op: CopyOp, limit: Duration) -> Result<T, ShardError> {
@@ -97,11 +110,12 @@ impl RemoteCopy {
                 answer = match self.send(id, op(true), left).await {
                     // It says nothing about the first time.
                     Err(ShardError::Away(why)) => Err(ShardError::Silent(why)),
+                    Ok(Err(_)) => Ok(Err(WireError::Unknown)),
                     answer => answer,
                 };
             }
         }
-        answer?.map_err(ShardError::from)
+        answer?.map_err(|error| self.told(error))
     }
 
     /// Whether the node can be reached, now or soon.
@@ -125,8 +139,9 @@ impl RemoteCopy {
 
     async fn send<T: DeserializeOwned>(&self, id: u64, op: CopyOp, limit: Duration) -> Result<T, ShardError> {
         let Target { context, name, known } = &*self.target;
-        let (instance, version) = (known.instance.clone(), known.placed().version);
-        let call = CopyCall { db: name.clone(), instance, version, range: self.range, id, op };
+        let (instance, version) = (known.instance.clone(), self.by_map.unwrap_or_else(|| known.placed().version));
+        let (db, counted, range) = (name.clone(), self.by_map.is_some(), self.range);
+        let call = CopyCall { db, instance, version, counted, range, id, op };
         let (service, urgency, body) = (Service::Copy, self.urgency, encode(&call));
         let sent = context.peers.call(&self.node, Call { service, urgency, body, limit });
         // The cluster ends a call that hangs; this is for one that forgets to.
@@ -223,7 +238,10 @@ impl RemoteCopy {
             let (caller, source, doubtful) = (caller.clone(), source.to_owned(), doubtful || again);
             CopyOp::Judge(Box::new(JudgeCall { edits: texts, caller, source, doubtful }))
         };
-        let judged: Vec<_> = self.ask_once(judge).await?;
+        let judged: Vec<Result<Judged, Refusal>> = self.ask_once(judge).await?;
+        if judged.iter().any(|verdict| matches!(verdict, Err(Refusal::Unavailable(WireError::Moved)))) {
+            self.target.context.note_stale(&self.target.name, &self.node);
+        }
         match judged.len() == edits.len() {
             true => Ok(judged),
             false => Err(ShardError::Silent(format!("{} judged {} edits", self.node, judged.len()))),

@@ -238,13 +238,7 @@ impl AllDocsQuery {
 impl Database {
     /// Begins a list. Totals and offset are of this moment; the rows are read as they are asked for.
     pub async fn all_docs(self: &Arc<Self>, query: AllDocsQuery) -> Result<AllDocs, ReadError> {
-        for _ in 1..limits::MAP_ATTEMPTS {
-            match self.try_all_docs(query.clone()).await {
-                Err(error) if error.is_moved() => {}
-                done => return done,
-            }
-        }
-        self.try_all_docs(query).await
+        self.by_layout(|_| self.try_all_docs(query.clone())).await
     }
 
     async fn try_all_docs(self: &Arc<Self>, query: AllDocsQuery) -> Result<AllDocs, ReadError> {

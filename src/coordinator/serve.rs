@@ -1,7 +1,9 @@
 //! Answers calls of other nodes to the copies that this one holds.
 //!
 //! A call names the database's instance: one that was deleted and made anew is another database. A call whose time is
-//! over is dropped before anything is done; one that changes something and comes again is answered as the first time.
+//! over is dropped before anything is done; one that changes something and comes again is answered as the first time,
+//! whatever has become of the map since. What is counted by a map from before copies moved is refused: reads when they
+//! arrive, writes in the committer (`Placed::admits`), since they may wait for long until they are stored.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -13,6 +15,7 @@ use serde::Serialize;
 use crate::coordinator::catalogue::Coordinator;
 use crate::coordinator::database::Database;
 use crate::coordinator::judge::resolve_doubt;
+use crate::coordinator::layout::Layout;
 use crate::coordinator::message::{
     CopyCall, CopyOp, EditText, JudgeCall, Refusal, Standing, ViewCall, ViewFailure, ViewOp, WireError, decode, encode,
 };
@@ -58,7 +61,7 @@ fn reply<T: Serialize>(result: Result<T, ShardError>) -> Bytes {
 impl Coordinator {
     /// The error says that nothing was done. Nobody waits for the answer after `until`.
     async fn serve_copy(&self, from: String, call: CopyCall, until: Instant) -> Result<Bytes, String> {
-        let CopyCall { db, instance, version, range, id, op } = call;
+        let CopyCall { db, instance, version, counted, range, id, op } = call;
         let context = self.context();
         if context.is_in_maintenance() {
             return Err("the node is in maintenance".to_owned());
@@ -67,99 +70,139 @@ impl Coordinator {
         if database.instance() != instance {
             return Err(format!("{db} is another database here"));
         }
-        let layout = database.layout();
-        let known = layout.placed.version;
-        if version > known {
+        if version > database.layout().placed.version {
             context.note_stale(&db, &from);
         }
-        let changes = matches!(op, CopyOp::Judge(_) | CopyOp::LocalSet { .. } | CopyOp::Purge(_));
-        let is_late = changes && version < known || op.is_write() && version < layout.placed.moved;
-        let leaves = op.is_write() && !layout.takes_writes(range as usize, &context.node);
-        if (is_late || leaves) && !mutated(Mutation::StaleMapAccepted) {
-            database.tell_map(&from);
-            return Ok(encode(&Err::<(), _>(WireError::Moved)));
+        let (range, counted) = (usize::try_from(range).unwrap_or(usize::MAX), counted && op.is_counted());
+        let asked = Asked { from, version, counted, range, until };
+        if !op.is_first_hand() {
+            return database.serve(&asked, op).await;
         }
+        let once = async {
+            let done = database.serve(&asked, op).await;
+            done.unwrap_or_else(|why| encode(&Err::<(), _>(WireError::Away(why))))
+        };
+        Ok(context.answered.once(&asked.from, id, once).await)
+    }
+}
+
+/// What a call says beside what is to be done.
+struct Asked {
+    from: String,
+    /// The version of the map that the caller knows.
+    version: u64,
+    /// Whether it counts the answers by that map.
+    counted: bool,
+    /// The number of the range in that.
+    range: usize,
+    /// When the caller gives up.
+    until: Instant,
+}
+
+impl Asked {
+    /// A copy to do it on.
+    fn to_do_it_on(&self, copy: OwnCopy) -> OwnCopy {
+        if self.counted { copy.by_map(self.version) } else { copy }
+    }
+}
+
+impl Database {
+    /// Answers a call to the copies that are here. The error says that nothing was done.
+    async fn serve(self: &Arc<Self>, asked: &Asked, op: CopyOp) -> Result<Bytes, String> {
+        let layout = self.layout();
+        let oldest = match (op.is_first_hand(), asked.counted) {
+            // The caller takes it for one of a single range.
+            (true, _) => layout.placed.version,
+            (false, true) => layout.placed.moved,
+            (false, false) => 0,
+        };
+        if asked.version < oldest && !mutated(Mutation::StaleMapAccepted) {
+            self.tell_map(&asked.from);
+            return Ok(refuse(&op, WireError::Moved));
+        }
+        let groups = Groups { database: self, layout: &layout, asked };
         let op = match op {
-            CopyOp::Judge(call) => {
-                let judged = async { encode(&judge(&database, *call, until).await) };
-                return Ok(context.answered.once(&from, id, judged).await);
-            }
+            CopyOp::Fetch(wants) => return Ok(encode(&groups.fetch(wants).await)),
+            CopyOp::Merge { edits, source, repair } => return Ok(encode(&groups.merge(edits, source, repair).await)),
             op => op,
         };
-        let op = match serve_documents(&database, op, until).await {
-            Ok(answer) => return Ok(answer),
-            Err(op) => op,
+        let Some(range) = meant(&layout, asked, &op) else {
+            return match asked.version > layout.placed.version {
+                true => Err(format!("the map of {} is not known here yet", self.name)),
+                false => Ok(refuse(&op, WireError::Moved)),
+            };
         };
-        let range = usize::try_from(range).unwrap_or(usize::MAX);
-        let range = match op.document() {
-            Some(id) => layout.map.index_of(id),
-            None if layout.map.is_live(range) || op.is_of_upload() && range < layout.map.numbers() => range,
-            None if version > layout.placed.version => return Err(format!("the map of {db} is not known here yet")),
-            None => return Ok(encode(&Err::<(), _>(op.moved()))),
-        };
-        let copy = database.own_copy(range).await.map_err(|error| error.to_string())?;
-        let copy = copy.ok_or_else(|| format!("the range {range} of {db} is not held here"))?;
-        let serving = Serving { database: &database, range, copy: &copy, until };
+        let copy = self.own_copy_by(&layout, range).await.map_err(|error| error.to_string())?;
+        let copy = copy.ok_or_else(|| format!("the range {range} of {} is not held here", self.name))?;
+        let copy = asked.to_do_it_on(copy);
+        let (context, from) = (&self.context, &*asked.from);
+        let serving = Serving { database: self, range, copy: &copy, until: asked.until };
         Ok(match op {
-            CopyOp::LocalSet { .. } | CopyOp::Purge(_) => context.answered.once(&from, id, serving.change(op)).await,
+            CopyOp::Judge(call) => encode(&serving.judge(*call).await),
             CopyOp::View(call) => serving.view(*call).await,
             CopyOp::StageWrite { upload, data } => reply(context.uploads.write(&context.env, upload, data).await),
             CopyOp::StageFinish { upload } => reply(context.uploads.finish(upload).await),
             CopyOp::Stage(mode) => reply(context.uploads.begin(&context.env, copy.shard.stage(mode))),
-            CopyOp::Status => reply(compare::status(&copy.in_background(), &from).await),
-            CopyOp::SetSyncPoint(point) => reply(sync_points::note(&copy.shard, &from, point).await),
+            CopyOp::Status => reply(compare::status(&copy.in_background(), from).await),
+            CopyOp::SetSyncPoint(point) => reply(sync_points::note(&copy.shard, from, point).await),
             op => serving.plain(op).await,
         })
     }
 }
 
-/// Answers a call that is about documents, wherever they are here: the caller may know them in a range that was split
-/// since, or in a half of one that is not split here yet. Gives back other calls.
-async fn serve_documents(database: &Arc<Database>, op: CopyOp, until: Instant) -> Result<Bytes, CopyOp> {
+/// The answer that a call was not done.
+fn refuse(op: &CopyOp, error: WireError) -> Bytes {
     match op {
-        CopyOp::Fetch(wants) => Ok(encode(&fetch(database, wants).await)),
-        CopyOp::Merge { edits, source, repair } => Ok(encode(&merge(database, (edits, source, repair), until).await)),
-        op => Err(op),
+        CopyOp::View(_) => encode(&Err::<(), _>(ViewFailure::Copy(error))),
+        _ => encode(&Err::<(), _>(error)),
     }
 }
 
-async fn fetch(database: &Arc<Database>, wants: Vec<(DocId, Want)>) -> Served<Vec<Option<Fetched>>> {
-    let mut found = BTreeMap::new();
-    for Group { range, places, items } in by_range(database, wants, |(id, _)| id) {
-        let copy = own(database, range).await?;
-        found.extend(places.into_iter().zip(copy.shard.fetch(items).await?));
+/// The range here that a call means: the one that has its documents, else the one that it names. `None` when there is no
+/// such range any more, or not yet.
+fn meant(layout: &Layout, asked: &Asked, op: &CopyOp) -> Option<usize> {
+    let map = &layout.map;
+    if let CopyOp::Judge(call) = op {
+        let mut ranges = call.edits.iter().map(|edit| map.index_of(&edit.id));
+        let first = ranges.next()?;
+        return ranges.all(|range| range == first).then_some(first);
     }
-    Ok(found.into_values().collect())
+    let is_there = map.is_live(asked.range) || op.is_of_upload() && asked.range < map.numbers();
+    op.document().map(|id| map.index_of(id)).or(is_there.then_some(asked.range))
 }
 
-async fn judge(database: &Arc<Database>, call: JudgeCall, until: Instant) -> Served<Vec<Result<Judged, Refusal>>> {
-    let JudgeCall { edits, caller, source, doubtful } = call;
-    let mut judged = BTreeMap::new();
-    for Group { range, places, items: edits } in by_range(database, edits, |edit| &edit.id) {
-        let copy = own(database, range).await?;
-        let call = JudgeCall { edits, caller: caller.clone(), source: source.clone(), doubtful };
-        judged.extend(places.into_iter().zip(Serving { database, range, copy: &copy, until }.judge(call).await?));
-    }
-    Ok(judged.into_values().collect())
+/// Answers calls about documents, wherever they are here: the caller may know them in a range that was split since, or
+/// in a half of one that is not split here yet.
+struct Groups<'a> {
+    database: &'a Arc<Database>,
+    layout: &'a Layout,
+    asked: &'a Asked,
 }
 
-async fn merge(
-    database: &Arc<Database>,
-    (edits, source, repair): (Vec<EditText>, String, bool),
-    until: Instant,
-) -> Served<Vec<bool>> {
-    let mut merged = BTreeMap::new();
-    for Group { range, places, items } in by_range(database, edits, |edit| &edit.id) {
-        let copy = own(database, range).await?;
-        let serving = Serving { database, range, copy: &copy, until };
-        merged.extend(places.into_iter().zip(serving.merge(items, source.clone(), repair).await?));
+impl Groups<'_> {
+    async fn fetch(&self, wants: Vec<(DocId, Want)>) -> Served<Vec<Option<Fetched>>> {
+        let mut found = BTreeMap::new();
+        for Group { range, places, items } in by_range(self.layout, wants, |(id, _)| id) {
+            let copy = self.own(range).await?;
+            found.extend(places.into_iter().zip(copy.shard.fetch(items).await?));
+        }
+        Ok(found.into_values().collect())
     }
-    Ok(merged.into_values().collect())
-}
 
-async fn own(database: &Database, range: usize) -> Served<OwnCopy> {
-    let held = database.own_copy(range).await.map_err(WireError::from)?;
-    held.ok_or_else(|| WireError::Away(format!("the range {range} of {} is not held here", database.name)))
+    async fn merge(&self, edits: Vec<EditText>, source: String, repair: bool) -> Served<Vec<bool>> {
+        let mut merged = BTreeMap::new();
+        for Group { range, places, items } in by_range(self.layout, edits, |edit| &edit.id) {
+            let copy = self.asked.to_do_it_on(self.own(range).await?);
+            let serving = Serving { database: self.database, range, copy: &copy, until: self.asked.until };
+            merged.extend(places.into_iter().zip(serving.merge(items, source.clone(), repair).await?));
+        }
+        Ok(merged.into_values().collect())
+    }
+
+    async fn own(&self, range: usize) -> Served<OwnCopy> {
+        let held = self.database.own_copy_by(self.layout, range).await.map_err(WireError::from)?;
+        held.ok_or_else(|| WireError::Away(format!("the range {range} of {} is not held here", self.database.name)))
+    }
 }
 
 /// What a call says of documents of one range.
@@ -170,11 +213,10 @@ struct Group<I> {
     items: Vec<I>,
 }
 
-fn by_range<I>(database: &Database, items: Vec<I>, id: impl Fn(&I) -> &DocId) -> Vec<Group<I>> {
-    let map = database.map();
+fn by_range<I>(layout: &Layout, items: Vec<I>, id: impl Fn(&I) -> &DocId) -> Vec<Group<I>> {
     let mut groups: BTreeMap<usize, Group<I>> = BTreeMap::new();
     for (at, item) in items.into_iter().enumerate() {
-        let range = map.index_of(id(&item));
+        let range = layout.map.index_of(id(&item));
         let group = groups.entry(range).or_insert_with(|| Group { range, places: Vec::new(), items: Vec::new() });
         group.places.push(at);
         group.items.push(item);
@@ -192,18 +234,6 @@ struct Serving<'a> {
 }
 
 impl Serving<'_> {
-    /// What must not be done twice.
-    async fn change(&self, op: CopyOp) -> Bytes {
-        let shard = &self.copy.shard;
-        match op {
-            CopyOp::LocalSet { id, document, by } => {
-                reply(shard.local_set(&id, document, by, self.database.copies_of(self.range) > 1).await)
-            }
-            CopyOp::Purge(items) => reply(shard.purge(items).await),
-            _ => reply(Err::<(), _>(ShardError::Away("this call changes nothing".to_owned()))),
-        }
-    }
-
     /// What a copy answers by itself.
     async fn plain(&self, op: CopyOp) -> Bytes {
         let (shard, size) = (&self.copy.shard, |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX));
@@ -217,6 +247,10 @@ impl Serving<'_> {
             CopyOp::Resume(entries) => reply(self.copy.resume(&entries).await),
             CopyOp::DesignVersion => reply(Ok(self.database.context.boot.wrapping_add(shard.design_version()))),
             CopyOp::Local(id) => reply(shard.local_register(&id).await),
+            CopyOp::LocalSet { id, document, by } => {
+                reply(shard.local_set(&id, document, by, self.database.copies_of(self.range) > 1).await)
+            }
+            CopyOp::Purge(items) => reply(shard.purge(items).await),
             CopyOp::LocalList { start, end, direction, limit } => {
                 reply(shard.local_list(start, end, direction, size(limit)).await)
             }
@@ -274,7 +308,7 @@ impl Serving<'_> {
         if self.database.context.env.now() >= self.until {
             return Err(WireError::Away("its time is over".to_owned()));
         }
-        let verdicts = self.database.judge_own(shard, edits.clone(), &caller).await;
+        let verdicts = self.database.judge_own(shard, &edits, &caller).await;
         let mut out = Vec::with_capacity(verdicts.len());
         for (edit, mut verdict) in edits.iter().zip(verdicts) {
             if doubtful {

@@ -11,6 +11,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::sync::OnceCell;
+
 use crate::coordinator::blob_stream;
 use crate::coordinator::database::Database;
 use crate::coordinator::events::EventKind;
@@ -40,8 +42,8 @@ impl Database {
         let cell = Arc::clone(self.halves().entry(range).or_default());
         let prepare = || async {
             let own = self.own_copy(range).await?.ok_or(ShardError::Moved)?;
-            let halves = self.halves_of(range, &own).await?;
-            own.shard.mirror_locals(Some(Arc::clone(&halves.sorter)));
+            let halves = self.halves_of((range, &cell), &own).await?;
+            self.unless_abandoned(range, &cell, || own.shard.mirror_locals(Some(Arc::clone(&halves.sorter))))?;
             note("initial_copy");
             halves.fill(&own).await?;
             note("topoff1");
@@ -58,18 +60,22 @@ impl Database {
     }
 
     /// Opens the heirs of a copy; new ones are in the record on return.
-    async fn halves_of(self: &Arc<Self>, range: usize, own: &OwnCopy) -> Result<Halves, ShardError> {
-        let numbers = self.heirs_of(range).await?;
+    async fn halves_of(
+        self: &Arc<Self>,
+        (range, cell): (usize, &Arc<OnceCell<Halves>>),
+        own: &OwnCopy,
+    ) -> Result<Halves, ShardError> {
+        let numbers = self.heirs_of(range, cell).await?;
         let in_place = Arc::new(AtomicBool::new(false));
         let mut copies = Vec::with_capacity(numbers.len());
         for number in numbers {
-            let (tell, in_place) = (self.tell_updates(), Arc::clone(&in_place));
+            let (id, tell, in_place) = (ShardId(number), self.tell_updates(), Arc::clone(&in_place));
             let tell = Box::new(move || {
                 if in_place.load(Ordering::Relaxed) {
                     tell();
                 }
             });
-            let shard = ShardCopy::open_with(&self.context.storage, ShardId(number), tell).await?;
+            let shard = ShardCopy::open_with(&self.context.storage, id, self.owner_of(id, tell)).await?;
             shard.meta_put(ORIGIN, Some(own.origin.to_be_bytes().to_vec())).await?;
             copies.push(OwnCopy { shard, epochs: Arc::clone(&own.epochs), origin: own.origin });
         }
@@ -86,11 +92,16 @@ impl Database {
     }
 
     /// The shards of a range's heirs, as the record has them or new ones.
-    async fn heirs_of(self: &Arc<Self>, range: usize) -> Result<[u64; 2], ShardError> {
+    async fn heirs_of(self: &Arc<Self>, range: usize, cell: &Arc<OnceCell<Halves>>) -> Result<[u64; 2], ShardError> {
         let engine = self.known.engine.as_deref().and_then(ShardEngine::by_name).unwrap_or_default();
         let fresh = shard::allocate_in(&self.context.storage, engine, 2).await?;
         let fresh = Heirs { range: range as u32, shards: [fresh[0].0, fresh[1].0] };
+        let (database, cell) = (Arc::clone(self), Arc::clone(cell));
         self.write_record(move |record, _| {
+            database.unless_abandoned(range, &cell, || {})?;
+            if record.splits.contains(&fresh.range) {
+                return Err(ShardError::Moved);
+            }
             let begun = record.heirs.iter().find(|heirs| heirs.range == fresh.range).copied();
             if begun.is_none() {
                 record.heirs.push(fresh);
@@ -106,6 +117,23 @@ impl Database {
         let stored = self.context.storage.read(move |view: &dyn View| view.get(&key)).await?;
         let record = stored.map(|bytes| Record::decode(&bytes)).transpose()?;
         Ok(record.is_some_and(|record| record.heirs.iter().any(|heirs| heirs.range as usize == range)))
+    }
+
+    /// Does a step of a preparation, unless that was given up meanwhile.
+    fn unless_abandoned(
+        &self,
+        range: usize,
+        cell: &Arc<OnceCell<Halves>>,
+        step: impl FnOnce(),
+    ) -> Result<(), ShardError> {
+        let halves = self.halves();
+        match halves.get(&range) {
+            Some(current) if Arc::ptr_eq(current, cell) => {
+                step();
+                Ok(())
+            }
+            _ => Err(ShardError::Moved),
+        }
     }
 
     /// Builds the views on the heirs, so that queries do not wait for that later. One that fails is built when somebody
@@ -160,8 +188,13 @@ impl Database {
                 Ok(record) => record,
                 Err(error) => return Ok(Err(error)),
             };
-            record.shards.extend(halves.shards().map(|shard| shard.id().0));
-            record.heirs.retain(|heirs| heirs.range as usize != range);
+            let heirs = Heirs { range: range as u32, shards: halves.shards().map(|shard| shard.id().0) };
+            // Others would be shards that are being dropped.
+            let Some(at) = record.heirs.iter().position(|begun| *begun == heirs) else {
+                return Ok(Err(ShardError::Moved));
+            };
+            record.heirs.remove(at);
+            record.shards.extend(heirs.shards);
             record.set_places(places);
             view.put(record::key(&database.name), record.encode());
             view.after_commit(move || {
@@ -174,12 +207,20 @@ impl Database {
         }
     }
 
-    /// Gives up heirs of a range that was not divided.
+    /// Gives up the heirs of a range, unless it is divided by then. Should the map say later that it is, others are
+    /// filled.
     pub(super) async fn abandon(self: &Arc<Self>, range: usize) -> Result<(), ShardError> {
-        let halves = self.halves().remove(&range);
-        if let Some(own) = self.own_copy(range).await? {
-            own.shard.mirror_locals(None);
+        // A map that is being followed has its heirs.
+        let _alone = self.following.lock().await;
+        if !self.map().is_live(range) {
+            return Ok(());
         }
+        let own = self.own_copy(range).await?;
+        let halves = {
+            let mut halves = self.halves();
+            own.iter().for_each(|own| own.shard.mirror_locals(None));
+            halves.remove(&range)
+        };
         self.write_record(move |record, view| {
             let given_up = record.heirs.extract_if(.., |heirs| heirs.range as usize == range);
             given_up.flat_map(|heirs| heirs.shards).for_each(|shard| view.put(record::drop_key(shard), Vec::new()));
@@ -187,7 +228,7 @@ impl Database {
         })
         .await?;
         let halves = halves.as_ref().and_then(|cell| cell.get());
-        halves.into_iter().flat_map(|halves| &halves.copies).for_each(|copy| copy.shard.close());
+        halves.into_iter().flat_map(|halves| &halves.copies).for_each(|copy| copy.shard.leave());
         self.context.drop_shards().await;
         Ok(())
     }
@@ -210,7 +251,7 @@ impl Database {
         });
         match done.await {
             Ok(()) => {
-                copy.iter().for_each(|copy| copy.shard.close());
+                copy.iter().for_each(|copy| copy.shard.leave());
                 self.context.drop_shards().await;
             }
             Err(ShardError::Dropped) => {}

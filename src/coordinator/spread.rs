@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::coordinator::blob_stream;
 use crate::coordinator::database::Database;
-use crate::coordinator::error::WriteError;
+use crate::coordinator::error::{MayHaveMoved, WriteError};
 use crate::coordinator::judge::{Verdict, resolve_doubt};
 use crate::coordinator::layout::Layout;
 use crate::coordinator::message::blobs_of;
@@ -48,12 +48,10 @@ impl Database {
             for (now, step) in by_range {
                 let (places, edits): (Vec<usize>, Vec<Edit>) = step.into_iter().unzip();
                 let _holds = self.carry_uploads((range, now), &edits).await;
-                let outcomes = self.settle_once((&layout, now), edits.clone(), options, source).await;
+                let outcomes = self.settle_once((&layout, now), &edits, options, source).await;
                 for ((at, edit), outcome) in places.into_iter().zip(edits).zip(outcomes) {
                     match outcome {
-                        Err(WriteError::Unavailable(ShardError::Moved)) if attempt < limits::MAP_ATTEMPTS => {
-                            left.push((at, edit));
-                        }
+                        Err(error) if error.is_moved() && attempt < limits::MAP_ATTEMPTS => left.push((at, edit)),
                         outcome => drop(done.insert(at, outcome)),
                     }
                 }
@@ -84,7 +82,7 @@ impl Database {
     async fn settle_once(
         &self,
         at: (&Layout, usize),
-        edits: Vec<Edit>,
+        edits: &[Edit],
         options: &WriteOptions,
         source: &Arc<str>,
     ) -> Vec<Outcome> {
@@ -100,24 +98,20 @@ impl Database {
     async fn try_settle(
         &self,
         (layout, range): (&Layout, usize),
-        edits: Vec<Edit>,
+        edits: &[Edit],
         options: &WriteOptions,
         source: &Arc<str>,
     ) -> Result<Vec<Outcome>, WriteError> {
-        if self.is_alone(range) && !self.context.is_in_maintenance() {
-            let copy = self.own_copy(range).await?.ok_or(ShardError::Moved)?;
+        if layout.is_alone(range) && !self.context.is_in_maintenance() {
+            let copy = self.own_copy_by(layout, range).await?.ok_or(ShardError::Moved)?;
+            let copy = copy.by_map(layout.placed.version);
             let verdicts = self.judge_own(&copy.shard, edits, &options.caller).await;
-            let written = self.held_by_judge(layout, range, options.w);
+            let written = held_by_judge(layout, range, options.w);
             let done =
                 |verdict: Verdict| verdict.map(|judged| WriteDone { rev: judged.path.head(), written, copies: 1 });
             return Ok(verdicts.into_iter().map(done).collect());
         }
-        let (judge, verdicts) = self.sentence(range, &edits, options, source).await?;
-        if !layout.writers(range, &self.context.node).contains(&judge) {
-            // Its copy came after this began: it has the edits, who else is to have them is another map's matter.
-            self.context.missed(&self.name);
-            return Err(WriteError::Unknown);
-        }
+        let (judge, verdicts) = self.sentence((layout, range), edits, options, source).await?;
         let merges =
             edits.iter().zip(&verdicts).filter_map(|(edit, verdict)| Some(merge_of(edit, verdict.as_ref().ok()?)));
         let written = self.spread((layout, range), &judge, merges.collect(), options.w).await?;
@@ -134,13 +128,13 @@ impl Database {
     /// Asks one judge after the other until one answers.
     async fn sentence(
         &self,
-        range: usize,
+        (layout, range): (&Layout, usize),
         edits: &[Edit],
         options: &WriteOptions,
         source: &Arc<str>,
     ) -> Result<Sentence, WriteError> {
         let mut doubtful = false;
-        for copy in self.judges(range).await? {
+        for copy in self.judges(layout, range).await? {
             let node = copy.node().unwrap_or(&self.context.node);
             match self.ask_judge(range, &copy, edits, options, (source, doubtful)).await {
                 Ok(verdicts) => return Ok((Arc::clone(node), verdicts)),
@@ -175,7 +169,7 @@ impl Database {
             }
         };
         let _holds = self.pull_uploads(range, &own.shard, edits, source).await?;
-        let verdicts = self.judge_own(&own.shard, edits.to_vec(), &options.caller).await;
+        let verdicts = self.judge_own(&own.shard, edits, &options.caller).await;
         if !doubtful {
             return Ok(verdicts);
         }
@@ -209,8 +203,8 @@ impl Database {
         merges: Vec<Edit>,
         w: Option<u32>,
     ) -> Result<Vec<(Written, u32)>, ShardError> {
-        let wanted = self.copies_to_write(w);
-        let mut tallies: Vec<Tally> = merges.iter().map(|_| layout.tally(range, wanted, &self.context.node)).collect();
+        let wanted = copies_to_write(layout, w);
+        let mut tallies: Vec<Tally> = merges.iter().map(|_| layout.tally(range, wanted)).collect();
         tallies.iter_mut().for_each(Tally::done);
         if merges.is_empty() {
             return Ok(Vec::new());
@@ -229,19 +223,19 @@ impl Database {
         let written = |tally: &Tally| (tally.written().unwrap_or(Written::Accepted), tally.held());
         Ok(tallies.iter().map(written).collect())
     }
+}
 
-    /// What a write reports that only the judge of a range holds, and no other copy is asked.
-    pub(super) fn held_by_judge(&self, layout: &Layout, range: usize, w: Option<u32>) -> Written {
-        let mut tally = layout.tally(range, self.copies_to_write(w), &self.context.node);
-        tally.done();
-        tally.written().unwrap_or(Written::Accepted)
-    }
+/// What a write reports that only the judge of a range holds, and no other copy is asked.
+pub(super) fn held_by_judge(layout: &Layout, range: usize, w: Option<u32>) -> Written {
+    let mut tally = layout.tally(range, copies_to_write(layout, w));
+    tally.done();
+    tally.written().unwrap_or(Written::Accepted)
+}
 
-    /// How many copies must hold a write.
-    pub(super) fn copies_to_write(&self, w: Option<u32>) -> u32 {
-        let wanted = w.unwrap_or_else(|| majority(self.map().n));
-        if mutated(Mutation::AckEarly) { wanted.saturating_sub(1) } else { wanted }
-    }
+/// How many copies must hold a write.
+pub(super) fn copies_to_write(layout: &Layout, w: Option<u32>) -> u32 {
+    let wanted = w.unwrap_or_else(|| majority(layout.map.n));
+    if mutated(Mutation::AckEarly) { wanted.saturating_sub(1) } else { wanted }
 }
 
 /// Counts the answer of one copy.

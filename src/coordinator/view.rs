@@ -235,7 +235,7 @@ impl DatabaseView {
     /// The view on one copy of a range, as up to date as `update` wants it.
     pub(super) async fn seat(&self, range: usize, update: Update) -> Result<Seat, IndexError> {
         let mut failed = IndexError::Shard(ShardError::NoCopy { copies: self.database.copies_of(range) });
-        for copy in self.database.readers(range).await? {
+        for copy in self.database.readers(&self.database.layout(), range).await? {
             match self.seat_on(range, copy, update).await {
                 Err(IndexError::Shard(error)) if is_away(&error) && !self.database.is_alone(range) => {
                     if let IndexError::Shard(before) = failed {
@@ -530,7 +530,7 @@ impl ViewRows {
         });
         let lost: Vec<_> = try_join_all(reads).await?.into_iter().flatten().collect();
         for (at, error) in lost {
-            if self.view.database.copies_of(self.ranges[at]) == 1 {
+            if error != ShardError::Moved && self.view.database.copies_of(self.ranges[at]) == 1 {
                 return Err(error.into());
             }
             // Places are the same on every copy: another one goes on where this one ended.

@@ -81,7 +81,7 @@ impl Database {
             }
         }
         for range in self.ranges() {
-            for copy in self.judges(range).await? {
+            for copy in self.judges(&self.layout(), range).await? {
                 match copy {
                     RangeCopy::Own(copy) => self.context.indexes.clean_up(&copy.shard, &keep).await?,
                     RangeCopy::Remote(copy) => {

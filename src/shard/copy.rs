@@ -25,9 +25,37 @@ pub const VIEW_KIND: u8 = b'v';
 /// Called with each commit that gave out sequences, once it is durable. It must not block.
 pub type OnChange = Box<dyn Fn() + Send + Sync>;
 
+/// Says of a version of the database's map whether writes whose copies are counted by that map are taken now. Asked in
+/// the committer, so that no such write is stored behind the map that forbids it. It must not block.
+pub type Admits = Box<dyn Fn(u64) -> bool + Send + Sync>;
+
+/// What the owner of a shard wants to hear of its copy, and what it decides.
+pub struct Owner {
+    /// See [`OnChange`].
+    pub on_change: OnChange,
+    /// See [`Admits`].
+    pub admits: Admits,
+}
+
+impl Default for Owner {
+    /// Hears nothing and takes every write.
+    fn default() -> Owner {
+        Owner { on_change: Box::new(|| {}), admits: Box::new(|_| true) }
+    }
+}
+
 /// An open shard copy; a cheap handle. Open each shard once per node: its watch channel lives here.
 #[derive(Clone)]
-pub struct ShardCopy(pub(super) Arc<Inner>, Pool);
+pub struct ShardCopy(pub(super) Arc<Inner>, Use);
+
+/// What a handle is used for.
+#[derive(Clone, Copy)]
+struct Use {
+    /// The threads of its reads.
+    pool: Pool,
+    /// The map by which its writes are counted; `None`: nobody counts them.
+    by_map: Option<u64>,
+}
 
 pub(super) struct Inner {
     pub(super) storage: Storage,
@@ -35,7 +63,7 @@ pub(super) struct Inner {
     committed: watch::Sender<u64>,
     /// Commits that changed a design document, since it was opened.
     design_commits: AtomicU64,
-    on_change: OnChange,
+    owner: Owner,
     /// One of the states below.
     state: AtomicU8,
     /// Says which heir gets a local document, too, while the copy is being split. A blocking lock: held to clone it.
@@ -46,8 +74,10 @@ pub(super) struct Inner {
 const OPEN: u8 = 0;
 /// Its documents are in its heirs: it can be read as it was then.
 const SPLIT: u8 = 1;
-/// Nothing more is done with it.
-const CLOSED: u8 = 2;
+/// Its documents are elsewhere: nothing more is done with it.
+const LEFT: u8 = 2;
+/// Its database is gone: nothing more is done with it.
+const CLOSED: u8 = 3;
 
 impl fmt::Debug for ShardCopy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -59,18 +89,18 @@ impl ShardCopy {
     /// Opens a shard; one without any record is empty. Reads its header. One that an older settee wrote gets its
     /// summaries first, in bounded steps.
     pub async fn open(storage: &Storage, shard: ShardId) -> Result<ShardCopy, ShardError> {
-        ShardCopy::open_with(storage, shard, Box::new(|| {})).await
+        ShardCopy::open_with(storage, shard, Owner::default()).await
     }
 
-    /// As [`ShardCopy::open`], with somebody who is told of every change, also when the caller of the edit went away.
-    pub async fn open_with(storage: &Storage, shard: ShardId, on_change: OnChange) -> Result<ShardCopy, ShardError> {
+    /// As [`ShardCopy::open`], with an owner, who is told of every change also when the caller of the edit went away.
+    pub async fn open_with(storage: &Storage, shard: ShardId, owner: Owner) -> Result<ShardCopy, ShardError> {
         upgrade::if_needed(storage, shard).await?;
         let header = storage.read(move |view| Header::read(view, shard)).await?;
         let committed = watch::Sender::new(header.update_seq);
         let storage = storage.clone();
         let (design_commits, state, mirror) = (AtomicU64::new(0), AtomicU8::new(OPEN), Mutex::default());
-        let inner = Inner { storage, shard, committed, design_commits, on_change, state, mirror };
-        Ok(ShardCopy(Arc::new(inner), Pool::Foreground))
+        let inner = Arc::new(Inner { storage, shard, committed, design_commits, owner, state, mirror });
+        Ok(ShardCopy(inner, Use { pool: Pool::Foreground, by_map: None }))
     }
 
     /// Its number.
@@ -80,7 +110,13 @@ impl ShardCopy {
 
     /// The same copy for work that may wait: its reads run on the threads of the background.
     pub fn in_background(&self) -> ShardCopy {
-        ShardCopy(Arc::clone(&self.0), Pool::Background)
+        ShardCopy(Arc::clone(&self.0), Use { pool: Pool::Background, ..self.1 })
+    }
+
+    /// The same copy for writes that somebody counts by the map of that version: those are refused with
+    /// [`ShardError::Moved`] once the owner does not admit that map any more, also when they are queued.
+    pub fn by_map(&self, version: u64) -> ShardCopy {
+        ShardCopy(Arc::clone(&self.0), Use { by_map: Some(version), ..self.1 })
     }
 
     /// The bugs that the simulator planted in the node.
@@ -88,9 +124,15 @@ impl ShardCopy {
         self.0.storage.planted()
     }
 
-    /// Refuses all further calls with [`ShardError::Dropped`], also edits that are queued but have not run.
+    /// Refuses all further calls with [`ShardError::Dropped`], also edits that are queued but have not run: the database
+    /// is gone.
     pub fn close(&self) {
         self.0.state.store(CLOSED, Ordering::SeqCst);
+    }
+
+    /// Refuses all further calls with [`ShardError::Moved`], as [`ShardCopy::close`]: the documents are elsewhere.
+    pub fn leave(&self) {
+        self.0.state.fetch_max(LEFT, Ordering::SeqCst);
     }
 
     /// Whether this handle is the only one and no edit of it is queued: only then may it be let go and opened again,
@@ -100,7 +142,7 @@ impl ShardCopy {
     }
 
     fn check_open(&self) -> Result<(), ShardError> {
-        self.0.check(CLOSED)
+        self.0.check(LEFT)
     }
 
     /// Refuses what adds data while the disk is nearly full.
@@ -113,7 +155,7 @@ impl ShardCopy {
         &self,
         step: impl FnOnce(&dyn View, ShardId) -> Result<T, StorageError> + Send + 'static,
     ) -> Result<T, ShardError> {
-        self.read_on(self.1, step).await
+        self.read_on(self.1.pool, step).await
     }
 
     /// As [`ShardCopy::read`], on the threads of `pool`.
@@ -162,7 +204,8 @@ impl ShardCopy {
     ) -> Result<T, ShardError> {
         self.check_open()?;
         let inner = Arc::clone(&self.0);
-        let job = move |view: &mut WriteView<'_>| match inner.check(SPLIT) {
+        let by_map = self.1.by_map;
+        let job = move |view: &mut WriteView<'_>| match inner.check_admits(by_map) {
             Ok(()) => work(view).map(Ok),
             Err(error) => Ok(Err(error)),
         };
@@ -192,15 +235,15 @@ impl ShardCopy {
         self.check_room()?;
         let inner = Arc::clone(&self.0);
         let job = move |view: &mut WriteView<'_>| {
-            if inner.check(CLOSED).is_err() {
-                return Ok(Err(None));
+            if let Err(error) = inner.check(LEFT) {
+                return Ok(Err(Err(error)));
             }
-            work(view).map(|done| done.map_err(Some))
+            work(view).map(|done| done.map_err(Ok))
         };
         match self.0.storage.committer().submit_to(Some(self.0.shard.0), job).await? {
             Ok(done) => Ok(Ok(done)),
-            Err(Some(error)) => Ok(Err(error)),
-            Err(None) => Err(ShardError::Dropped),
+            Err(Ok(error)) => Ok(Err(error)),
+            Err(Err(error)) => Err(error),
         }
     }
 
@@ -257,6 +300,15 @@ impl Inner {
         self.check(SPLIT)
     }
 
+    /// As [`Inner::check_writable`], for a write that is counted by a map.
+    fn check_admits(&self, by_map: Option<u64>) -> Result<(), ShardError> {
+        self.check_writable()?;
+        match by_map {
+            Some(version) if !(self.owner.admits)(version) => Err(ShardError::Moved),
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses all further writes with [`ShardError::Moved`]. Called within a committer job: those behind it see it.
     pub(super) fn end_writes(&self) {
         self.state.fetch_max(SPLIT, Ordering::SeqCst);
@@ -282,6 +334,6 @@ impl Inner {
             newer
         });
         // Afterwards: who hears of it and reads the feed finds the change there.
-        (self.on_change)();
+        (self.owner.on_change)();
     }
 }

@@ -51,7 +51,7 @@ use crate::document::revision::Revision;
 use crate::storage::{CommitError, StorageError};
 
 pub use check::{Checked, check};
-pub use copy::{OnChange, ShardCopy, VIEW_KIND};
+pub use copy::{Admits, OnChange, Owner, ShardCopy, VIEW_KIND};
 pub use cut::{Cut, cut};
 pub use fetch::wanted;
 pub use judge::{Conflict, ancestor_of, meant, parent_of};

@@ -117,7 +117,7 @@ impl Changes {
                     let asked = if self.looks_up() { usize::MAX } else { asked };
                     self.lanes[at].take_page(page, asked, self.query.descending);
                 }
-                Err(error) if is_away(&error) && self.has_other(at) && !self.query.descending => lost.push(at),
+                Err(error) if self.can_go_on(at, &error) && !self.query.descending => lost.push(at),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -127,10 +127,11 @@ impl Changes {
         Ok(())
     }
 
-    /// Whether a lane can be read from somewhere else, too.
-    fn has_other(&self, at: usize) -> bool {
+    /// Whether a lane that could not be read can be from somewhere else.
+    fn can_go_on(&self, at: usize, error: &ShardError) -> bool {
         let range = self.lanes[at].range;
-        self.database.copies_of(range) > 1 || !self.database.map().is_live(range)
+        let has_other = self.database.copies_of(range) > 1 || !self.database.map().is_live(range);
+        *error == ShardError::Moved || is_away(error) && has_other
     }
 
     /// Whether the documents are looked up one by one.
@@ -191,10 +192,13 @@ impl Changes {
         Ok(())
     }
 
-    /// Moves the lanes whose copies cannot be read any more.
+    /// Moves the lanes whose copies cannot be read any more, or do not count any more: those get no news.
     async fn leave_lost_copies(&mut self) -> Result<(), ShardError> {
+        let (layout, own) = (self.database.layout(), Arc::clone(&self.database.context.node));
         for at in 0..self.lanes.len() {
-            if self.lanes[at].news.has_changed().is_err() && self.lanes[at].copy.node().is_some() {
+            let Lane { range, copy, news, .. } = &self.lanes[at];
+            let counts = layout.placed.nodes(*range, &own).contains(copy.node().unwrap_or(&own));
+            if !counts || news.has_changed().is_err() {
                 self.move_lane(at).await?;
             }
         }
