@@ -101,8 +101,8 @@ impl From<EditError> for WriteError {
 }
 
 /// The verdict on an edit that another judge was sent before and did not answer. What is refused now may have been
-/// stored by that one: a conflict is told only as what it is when the very revision of this edit is there, and what this
-/// judge could not do may be done.
+/// stored by that one: a conflict is told only as what it is when the very revision of this edit is there, and what
+/// this judge could not do may be done.
 pub(super) async fn resolve_doubt(copy: &ShardCopy, edit: &Edit, verdict: Verdict) -> Verdict {
     match verdict {
         Err(WriteError::Conflict | WriteError::MissingStub { .. }) => {}

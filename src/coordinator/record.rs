@@ -358,8 +358,8 @@ impl Placed {
         self.shards.get(range).copied().filter(|shard| *shard != 0)
     }
 
-    /// Whether this node's copy with that shard takes a write whose copies were counted by a map of that version: not by
-    /// one from before copies moved, and not where the copy leaves or has left.
+    /// Whether this node's copy with that shard takes a write whose copies were counted by a map of that version: not
+    /// by one from before copies moved, and not where the copy leaves or has left.
     pub fn admits(&self, shard: u64, version: u64, own: &str) -> bool {
         let Some(range) = self.shards.iter().position(|held| *held == shard) else { return false };
         let leaves = |moved: &Move| moved.leaving && moved.from.as_deref() == Some(own);

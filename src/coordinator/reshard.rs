@@ -418,12 +418,17 @@ impl Coordinator {
         };
         let Some(job) = removed else { return Ok(false) };
         self.store(id, None).await?;
-        if let Ok(database) = self.database_of(&job)
-            && let Some(range) = live_range(&database, &job)
-        {
-            database.abandon(range).await?;
-        }
+        self.abandon(&job).await?;
         Ok(true)
+    }
+
+    /// Gives up what a job has done, unless its range is divided.
+    async fn abandon(&self, job: &Job) -> Result<(), ShardError> {
+        let Ok(database) = self.database_of(job) else { return Ok(()) };
+        match live_range(&database, job) {
+            Some(range) => database.abandon(range).await,
+            None => Ok(()),
+        }
     }
 
     fn database_of(&self, job: &Job) -> Result<Arc<Database>, DatabaseError> {
@@ -476,13 +481,15 @@ impl Coordinator {
 
     /// Does a job and tells how that ended.
     async fn run_job(&self, id: &str) {
-        let done = match self.context().jobs.get(id) {
-            Some(job) => self.split(&job).await,
-            None => return,
-        };
-        let (state, detail) = match done {
+        let Some(job) = self.context().jobs.get(id) else { return };
+        let (state, detail) = match self.split(&job).await {
             Ok(()) => (JobState::Completed, None),
-            Err(why) => (JobState::Failed, Some(why)),
+            Err(why) => {
+                if let Err(error) = self.abandon(&job).await {
+                    tracing::warn!(%error, id, "what a job left stays for now");
+                }
+                (JobState::Failed, Some(why))
+            }
         };
         self.step_job(id, state, detail);
         if let Err(error) = self.save_job(id).await {

@@ -158,8 +158,8 @@ fn refuse(op: &CopyOp, error: WireError) -> Bytes {
     }
 }
 
-/// The range here that a call means: the one that has its documents, else the one that it names. `None` when there is no
-/// such range any more, or not yet.
+/// The range here that a call means: the one that has its documents, else the one that it names. `None` when there is
+/// no such range any more, or not yet.
 fn meant(layout: &Layout, asked: &Asked, op: &CopyOp) -> Option<usize> {
     let map = &layout.map;
     if let CopyOp::Judge(call) = op {

@@ -124,8 +124,8 @@ impl ShardCopy {
         self.0.storage.planted()
     }
 
-    /// Refuses all further calls with [`ShardError::Dropped`], also edits that are queued but have not run: the database
-    /// is gone.
+    /// Refuses all further calls with [`ShardError::Dropped`], also edits that are queued but have not run: the
+    /// database is gone.
     pub fn close(&self) {
         self.0.state.store(CLOSED, Ordering::SeqCst);
     }

@@ -1,5 +1,6 @@
 //! Several coordinators over a network that can be cut.
 
+mod late;
 mod moves;
 
 use std::collections::{BTreeMap, BTreeSet};

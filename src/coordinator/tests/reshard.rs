@@ -186,3 +186,27 @@ async fn a_job_that_is_removed_leaves_nothing_behind() {
     assert_eq!(check(&world.storage).await.unwrap().findings, Vec::<String>::new());
     assert!(matches!(coordinator.reshard(&split_of("none")).await, Err(DatabaseError::NotFound)));
 }
+
+#[tokio::test]
+async fn a_job_that_is_removed_while_its_range_is_divided_loses_nothing() {
+    for delay in 0..24 {
+        let (world, _coordinator, db) = database(1).await;
+        for n in 0..3 {
+            put(&db, &format!("d{n}"), "{}").await;
+        }
+        let abandon = async {
+            for _ in 0..delay * 40 {
+                tokio::task::yield_now().await;
+            }
+            db.abandon(0).await
+        };
+        let next = db.map_record().with_split(0);
+        let (followed, abandoned) = tokio::join!(db.follow(next), abandon);
+        assert_eq!((followed, abandoned), (Ok(()), Ok(())), "after {delay}");
+        assert_eq!(db.info().await.unwrap().cluster.q, 2);
+        for n in 0..3 {
+            assert_eq!(body(&db, &format!("d{n}")).await, "{}", "after {delay}");
+        }
+        assert_eq!(check(&world.storage).await.unwrap().findings, Vec::<String>::new(), "after {delay}");
+    }
+}

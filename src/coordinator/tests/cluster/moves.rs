@@ -20,7 +20,7 @@ async fn has_all(cluster: &Cluster, prefix: &str, count: usize) {
 }
 
 /// Waits until no copy is on its way, as all nodes see it.
-async fn still(cluster: &Cluster) {
+pub(super) async fn still(cluster: &Cluster) {
     eventually(|| async { cluster.nodes.iter().all(|node| node.coordinator.moves_under_way().is_empty()) }).await;
 }
 
@@ -76,6 +76,23 @@ async fn a_node_that_was_away_divides_its_copies_when_it_returns() {
     eventually(|| async { cluster.db(2).map().q() == 2 }).await;
     eventually(|| async { own_leaves(&cluster.db(2), "late").await.len() == 1 }).await;
     has_all(&cluster, "a", 30).await;
+}
+
+#[tokio::test]
+async fn a_job_that_failed_leaves_no_halves() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    fill(&cluster, "a", 5).await;
+    cluster.cut(&[1, 2]);
+    let request = JobRequest { db: "db".to_owned(), node: Some("n1@h".to_owned()), range: None };
+    let coordinator = &cluster.nodes[0].coordinator;
+    assert_eq!(coordinator.reshard(&request).await.unwrap().len(), 1);
+    eventually(|| async { coordinator.reshard_jobs().await.iter().all(|job| job.state == JobState::Failed) }).await;
+    assert!(cluster.db(0).halves().is_empty());
+    assert!(!cluster.db(0).has_heirs(0).await.unwrap());
+    write(&cluster.db(0), "_local/l", "{}", Some(1)).await.unwrap();
+    let report = check(&cluster.nodes[0].world.storage).await.unwrap();
+    assert_eq!(report.findings, Vec::<String>::new());
 }
 
 #[tokio::test]
