@@ -12,6 +12,8 @@ use futures_util::future::try_join_all;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::ReadError;
 use crate::coordinator::range_copy::RangeCopy;
+use crate::coordinator::scan::DocSource;
+use crate::coordinator::span::Span;
 use crate::document::collate::Collator;
 use crate::document::id::DocId;
 use crate::document::selector::Selector;
@@ -76,8 +78,14 @@ impl Database {
             Some(name) => vec![self.map().index_of_partition(name)],
             None => self.ranges(),
         };
+        // A range holds documents of other partitions, too.
+        let asked = Span { low: query.start.clone(), high: query.end.clone() };
+        let span = match &query.partition {
+            Some(name) => asked.and(&Span::of(&DocSource::Partition(name.clone()))),
+            None => asked,
+        };
         let lane = |range| {
-            let rest = Some((query.start.clone(), query.end.clone()));
+            let rest = (!span.is_empty()).then(|| (span.low.clone(), span.high.clone()));
             Lane { range, rows: VecDeque::new(), examined: 0, rest }
         };
         let lanes = ranges.into_iter().map(lane).collect();

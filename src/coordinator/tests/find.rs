@@ -73,6 +73,28 @@ async fn an_index_gives_what_a_scan_gives_in_the_order_of_its_keys() {
     }
 }
 
+/// The range of a partition holds documents of others, too.
+#[tokio::test]
+async fn a_scan_of_a_partition_gives_its_own_documents_only() {
+    let world = World::new().await;
+    let coordinator = world.start().await;
+    let options = CreateOptions { partitioned: true, q: Some(1), ..CreateOptions::default() };
+    coordinator.create_database("db", options).await.unwrap();
+    let database = coordinator.database("db").unwrap();
+    for name in ["a:1", "a:2", "b:1", "a!:1", "aa:1"] {
+        put(&database, name, r#"{"v":1}"#).await;
+    }
+    for selector in [r#"{"v":1}"#, "{}", r#"{"_id":{"$gt":null}}"#] {
+        for (partition, expected) in [("a", vec!["a:1", "a:2"]), ("b", vec!["b:1"]), ("zz", vec![])] {
+            let text = format!(r#"{{"selector":{selector},"fields":["_id"]}}"#);
+            let query = FindQuery { partition: Some(partition.to_owned()), ..query(&text, false) };
+            let (found, _) = texts(&database, query, 10).await;
+            let expected: Vec<String> = expected.iter().map(|id| format!(r#"{{"_id":"{id}"}}"#)).collect();
+            assert_eq!(found, expected, "{selector} in {partition}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn pages_go_on_behind_their_bookmarks() {
     let (_world, _coordinator, database) = filled().await;
