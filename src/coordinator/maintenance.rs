@@ -62,8 +62,8 @@ impl Database {
         Ok(out)
     }
 
-    /// Removes leaf revisions without a trace from all copies. Answers per document those removed, in the order given,
-    /// and how far that got; copies that are away purge when they return.
+    /// Removes leaf revisions without a trace from all copies. Answers per document those removed, each once and
+    /// in order, and how far that got; copies that are away purge when they return.
     pub async fn purge(&self, asked: Vec<(DocId, Vec<Revision>)>) -> Result<Purged, SettingError> {
         if asked.len() > limits::PURGE_DOCS_MAX {
             return Err(SettingError::TooManyDocuments);
@@ -138,10 +138,7 @@ impl Database {
             }
         }
         let written = tally.written().ok_or(failed)?;
-        let in_order = |((_, asked), removed): (&(DocId, Vec<Revision>), BTreeSet<Revision>)| {
-            asked.iter().filter(|rev| removed.contains(rev)).cloned().collect()
-        };
-        Ok((items.iter().zip(removed).map(in_order).collect(), written))
+        Ok((removed.into_iter().map(|revs| revs.into_iter().collect()).collect(), written))
     }
 
     /// The purges that are still on record.

@@ -193,8 +193,7 @@ impl Pull<'_> {
         Ok(point)
     }
 
-    /// Purges here what was purged there behind what is known; answers up to where. What this copy does not hold is put
-    /// on its record too, for a third copy may hold it still.
+    /// Purges here what was purged there behind what is known; answers up to where.
     async fn pull_purges(&self) -> Result<u64, ShardError> {
         let (mut since, until) = (if self.is_known() { self.known.purges } else { 0 }, self.theirs.purge_seq);
         if mutated(Mutation::PurgeNotSpread) {
@@ -213,14 +212,7 @@ impl Pull<'_> {
                     fresh.push((info.id, revs));
                 }
             }
-            let done = self.own.shard.purge(fresh.clone()).await?;
-            let late = fresh.into_iter().zip(done).map(|((id, revs), done)| {
-                (id, revs.into_iter().filter(|rev| !done.contains(rev)).collect::<Vec<Revision>>())
-            });
-            let late: Vec<(DocId, Vec<Revision>)> = late.filter(|(_, revs)| !revs.is_empty()).collect();
-            if !late.is_empty() {
-                self.own.shard.note_purges(late).await?;
-            }
+            self.own.shard.purge(fresh).await?;
         }
         Ok(until)
     }

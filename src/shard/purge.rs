@@ -21,18 +21,14 @@ const COMPACT_DOCUMENTS: usize = 50;
 const COMPACT_PURGES: u64 = 1000;
 
 impl ShardCopy {
-    /// Removes leaves for good, with the history that only they have. Answers per item the leaves removed.
+    /// Removes leaves for good, with the history that only they have. Answers per item the leaves removed. All that was
+    /// asked for goes on record, also what is not here: another copy may hold it.
     pub async fn purge(&self, items: Vec<(DocId, Vec<Revision>)>) -> Result<Vec<Vec<Revision>>, ShardError> {
         self.change(move |transaction, _| {
             let mut out = Vec::with_capacity(items.len());
             for (id, revs) in items {
-                let purged = purge_document(transaction, &id, &revs)?;
-                if !purged.is_empty() {
-                    transaction.header.purge_seq += 1;
-                    let key = keys::number_key(transaction.shard, Kind::Purge, transaction.header.purge_seq);
-                    transaction.view.put(key, record::encode_purge(&id, &purged));
-                }
-                out.push(purged);
+                out.push(purge_document(transaction, &id, &revs)?);
+                put_on_record(transaction, &id, &revs);
             }
             Ok(out)
         })
@@ -42,11 +38,7 @@ impl ShardCopy {
     /// Adds entries to the purge log without purging anything: for a copy of a database that is being made.
     pub async fn note_purges(&self, items: Vec<(DocId, Vec<Revision>)>) -> Result<(), ShardError> {
         self.change(move |transaction, _| {
-            for (id, revs) in items {
-                transaction.header.purge_seq += 1;
-                let key = keys::number_key(transaction.shard, Kind::Purge, transaction.header.purge_seq);
-                transaction.view.put(key, record::encode_purge(&id, &revs));
-            }
+            items.iter().for_each(|(id, revs)| put_on_record(transaction, id, revs));
             Ok(())
         })
         .await
@@ -114,6 +106,12 @@ impl ShardCopy {
             }
         }
     }
+}
+
+fn put_on_record(transaction: &mut Transaction<'_, '_>, id: &DocId, revs: &[Revision]) {
+    transaction.header.purge_seq += 1;
+    let key = keys::number_key(transaction.shard, Kind::Purge, transaction.header.purge_seq);
+    transaction.view.put(key, record::encode_purge(id, revs));
 }
 
 /// Up to which number purges are not on record, of a shard whose last purge has the number `last`. Above it all are

@@ -125,13 +125,13 @@ async fn purged_leaves_go_with_their_changes_and_are_logged() {
     ];
     assert_eq!(w.shard.purge(items).await.unwrap(), [vec![first.clone()], vec![], vec![]]);
     let info = w.shard.info().await.unwrap();
-    assert_eq!((info.doc_count, info.update_seq, info.purge_seq), (1, 3, 1));
+    assert_eq!((info.doc_count, info.update_seq, info.purge_seq), (1, 3, 3));
     let page = w.shard.changes(0, crate::storage::Direction::Forward, 10).await.unwrap();
     assert_eq!(page.rows.iter().map(|r| r.id.as_str()).collect::<Vec<_>>(), ["b"]);
     assert_eq!(w.put("a", None, "{}").await.unwrap().pos, 1);
     let log = w.shard.purge_infos(0, 10).await.unwrap();
-    assert_eq!(log.iter().map(|i| (i.purge_seq, i.id.as_str())).collect::<Vec<_>>(), [(1, "a")]);
-    assert_eq!(log[0].revs, [first]);
+    assert_eq!(log.iter().map(|i| (i.purge_seq, i.id.as_str())).collect::<Vec<_>>(), [(1, "a"), (2, "b"), (3, "c")]);
+    assert_eq!(log[0].revs, [first, rev("9-x")], "as asked for");
     w.compact(0).await;
     assert_eq!(w.shard.purge_infos(0, 10).await.unwrap(), []);
 }
