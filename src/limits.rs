@@ -126,6 +126,8 @@ pub const BYTE_RANGES_MAX: usize = 10;
 pub const BULK_GET_GROUP: usize = 50;
 /// Default and maximum of a feed's wait, in milliseconds (`chttpd/changes_timeout`; SPEC 'Changes feed').
 pub const CHANGES_TIMEOUT_MS: u64 = 60_000;
+/// Rows of a feed without `limit`, from which `seq_interval` counts down (CouchDB 3.5's default limit).
+pub const CHANGES_WITHOUT_LIMIT: u64 = 1_000_000_000_000_000;
 /// Interval of `heartbeat=true`, in milliseconds (SPEC 'Changes feed').
 pub const CHANGES_HEARTBEAT_MS: u64 = 60_000;
 /// Connections at the same time; further ones wait in the kernel's queue (`chttpd/max_connections`).

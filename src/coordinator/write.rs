@@ -155,11 +155,11 @@ impl Database {
         if self.map().partitioned {
             id::partition_of(id.as_str())?;
         }
-        if id.is_local() {
-            return local_number(draft.rev.as_ref()).map(|_| ());
-        }
         if !options.new_edits && draft.rev.is_none() && draft.revisions.is_none() {
             return Err(WriteError::RevisionRequired);
+        }
+        if id.is_local() {
+            return local_number(draft.rev.as_ref()).map(|_| ());
         }
         let expected = draft.attachments.iter().filter(|a| matches!(a.data, DraftData::Follows { .. })).count();
         if expected != follows.len() {

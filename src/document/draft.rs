@@ -167,6 +167,15 @@ pub fn parse(value: Value) -> Result<Draft, DraftError> {
     Ok(draft)
 }
 
+/// What the replicator writes into its documents: kept as ordinary data, in any database.
+const REPLICATION_STATE: [&str; 5] = [
+    "_replication_id",
+    "_replication_state",
+    "_replication_state_reason",
+    "_replication_state_time",
+    "_replication_stats",
+];
+
 fn take_reserved(draft: &mut Draft, name: String, value: Value) -> Result<(), DraftError> {
     match (name.as_str(), value) {
         ("_id", Value::String(text)) => {
@@ -189,7 +198,7 @@ fn take_reserved(draft: &mut Draft, name: String, value: Value) -> Result<(), Dr
         }
         // What an answer may hold, and a client may send back.
         ("_conflicts" | "_deleted_conflicts" | "_revs_info" | "_local_seq", _) => {}
-        (kept, value) if kept.starts_with("_replication_") => draft.body.push(name, value),
+        (kept, value) if REPLICATION_STATE.contains(&kept) => draft.body.push(name, value),
         (unknown, _) => return Err(bad_member(unknown)),
     }
     Ok(())
@@ -227,7 +236,7 @@ fn parse_revisions(members: &Object) -> Result<Option<RevPath>, DraftError> {
     let ids = members.get("ids").and_then(Value::as_array).ok_or_else(|| invalid("_revisions.ids isn't a array."))?;
     let hash = |id: &Value| {
         let text = id.as_str().ok_or_else(|| invalid("RevId isn't a string"))?;
-        Ok(RevHash::parse(text)?)
+        RevHash::parse(text).map_err(|_| invalid("RevId isn't a valid hexadecimal"))
     };
     let ids = ids.iter().map(hash).collect::<Result<Vec<RevHash>, DraftError>>()?;
     if ids.is_empty() {

@@ -5,6 +5,7 @@
 //! ([`Query::boolean`], [`Query::integer`], [`Query::positive`]). Unknown parameters are nobody's business here.
 
 use super::problem::{Problem, Result};
+use super::response::encode_segment;
 use crate::document::json::{self, Value};
 
 /// Decoded query parameters in the order of the request.
@@ -24,6 +25,12 @@ impl Query {
             (decode_text(name), decode_text(value))
         };
         Query(raw.split('&').filter(|part| !part.is_empty()).map(pair).collect())
+    }
+
+    /// As it would stand behind `?`.
+    pub fn encoded(&self) -> String {
+        let pair = |(name, value)| format!("{}={}", encode_segment(name), encode_segment(value));
+        self.iter().map(pair).collect::<Vec<String>>().join("&")
     }
 
     /// All pairs in order.

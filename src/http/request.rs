@@ -150,11 +150,11 @@ impl Request {
         out
     }
 
-    /// Whether an `If-None-Match` header names `etag` (with its quotes); weak marks are ignored, `*` matches all.
+    /// Whether an `If-None-Match` header names `etag` (with its quotes); weak marks are ignored, `*` is no ETag.
     pub fn has_current(&self, etag: &str) -> bool {
         let listed = |tag: &str| {
             let tag = tag.trim();
-            tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag
+            tag.strip_prefix("W/").unwrap_or(tag) == etag
         };
         self.header("if-none-match").is_some_and(|list| list.split(',').any(listed))
     }

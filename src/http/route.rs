@@ -119,8 +119,6 @@ pub enum InDatabase {
     DesignFunction(String, Vec<String>),
     /// A document; the id has its `_design/`.
     Document(String),
-    /// `GET _design%2Fx`: to be sent on to `_design/x`
-    EncodedDesign(String),
     /// An attachment; slashes in its name are kept.
     Attachment(String, String),
     /// `_local/{docid}`; the id without `_local/`.
@@ -131,6 +129,8 @@ pub enum InDatabase {
     LocalAttachment,
     /// An id or a name that is not UTF-8
     NotText,
+    /// An attachment whose name is not UTF-8
+    AttachmentNotText,
 }
 
 /// Functions that a design document's path can name.
@@ -149,6 +149,9 @@ const DESIGN_FUNCTIONS: &[&str] = &[
     "_geo",
 ];
 
+/// `_design/` with its slash encoded, as a client may write it.
+const DESIGN_ENCODED: &str = "_design%2F";
+
 /// Splits a raw path into its raw segments; empty ones are dropped.
 pub fn segments(path: &str) -> Vec<&str> {
     path.split('/').filter(|s| !s.is_empty()).collect()
@@ -164,7 +167,7 @@ pub fn route(path: &str) -> Endpoint {
     for segment in &decoded[1..] {
         match segment {
             Ok(text) => rest.push(text.clone()),
-            Err(_) => return Endpoint::In(first.clone(), InDatabase::NotText),
+            Err(_) => return Endpoint::In(first.clone(), not_text(&rest)),
         }
     }
     match (first.as_str(), rest.len()) {
@@ -193,6 +196,22 @@ pub fn route(path: &str) -> Endpoint {
         (name, below) if name.starts_with('_') => Endpoint::Unknown((below == 0).then(|| first.clone())),
         _ => Endpoint::In(first.clone(), in_database(&rest)),
     }
+}
+
+/// What a path names whose first segment that is no text comes behind `before`.
+fn not_text(before: &[String]) -> InDatabase {
+    match in_database(before) {
+        InDatabase::Document(_) | InDatabase::Attachment(..) if before != ["_design"] => InDatabase::AttachmentNotText,
+        _ => InDatabase::NotText,
+    }
+}
+
+/// What follows `_design%2F` in a path that names a design document, or something below it, so.
+pub fn behind_encoded_design(path: &str) -> Option<&str> {
+    let (_, at) = path.trim_start_matches('/').split_once('/')?;
+    let at = at.trim_start_matches('/');
+    let is_encoded = at.get(..DESIGN_ENCODED.len()).is_some_and(|start| start.eq_ignore_ascii_case(DESIGN_ENCODED));
+    is_encoded.then(|| &at[DESIGN_ENCODED.len()..]).filter(|rest| !rest.is_empty() && !rest.starts_with('/'))
 }
 
 fn in_database(rest: &[String]) -> InDatabase {
@@ -240,13 +259,11 @@ fn in_database(rest: &[String]) -> InDatabase {
             InDatabase::DesignFunction(format!("_design/{name}"), segments)
         }
         ["_design", name, attachment @ ..] => InDatabase::Attachment(format!("_design/{name}"), attachment.join("/")),
-        [id, below @ ..] if id.strip_prefix("_local/").is_some_and(|name| !name.is_empty()) => match below {
+        [id, below @ ..] if id.starts_with("_local/") => match below {
+            [] if *id == "_local/" => InDatabase::LocalWithoutId,
             [] => InDatabase::Local(id["_local/".len()..].to_owned()),
             _ => InDatabase::LocalAttachment,
         },
-        [id] if id.strip_prefix("_design/").is_some_and(|name| !name.is_empty()) => {
-            InDatabase::EncodedDesign((*id).to_owned())
-        }
         [id] => InDatabase::Document((*id).to_owned()),
         [id, attachment @ ..] => InDatabase::Attachment((*id).to_owned(), attachment.join("/")),
     }
@@ -315,7 +332,9 @@ fn database_methods(at: &InDatabase) -> (&'static [Verb], &'static str) {
         InDatabase::Security | InDatabase::RevsLimit => (GET_PUT, "PUT,GET"),
         InDatabase::PurgedInfosLimit => (GET_PUT, "GET,PUT"),
         InDatabase::Shards | InDatabase::ShardsOf(_) | InDatabase::PurgedInfos => (GET, "GET"),
-        InDatabase::Attachment(..) => (&[Verb::Get, Verb::Put, Verb::Delete], "DELETE,GET,HEAD,PUT"),
+        InDatabase::Attachment(..) | InDatabase::AttachmentNotText => {
+            (&[Verb::Get, Verb::Put, Verb::Delete], "DELETE,GET,HEAD,PUT")
+        }
         InDatabase::Mango(path) => match path.as_str() {
             "_find" | "_explain" | "_index/_bulk_delete" => (POST, "POST"),
             "_index" => (GET_POST, "GET,POST"),
@@ -334,7 +353,6 @@ fn database_methods(at: &InDatabase) -> (&'static [Verb], &'static str) {
             _ => (&[Verb::Get, Verb::Put, Verb::Post, Verb::Delete, Verb::Copy, Verb::Other], ""),
         },
         InDatabase::Document(_)
-        | InDatabase::EncodedDesign(_)
         | InDatabase::Local(_)
         | InDatabase::LocalWithoutId
         | InDatabase::LocalAttachment
@@ -347,7 +365,7 @@ fn database_methods(at: &InDatabase) -> (&'static [Verb], &'static str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Endpoint, InDatabase, ListKind, route};
+    use super::{Endpoint, InDatabase, ListKind, behind_encoded_design, route};
 
     fn inside(path: &str) -> InDatabase {
         match route(path) {
@@ -380,15 +398,27 @@ mod tests {
         assert_eq!(inside("/db/a%2Fb"), InDatabase::Document("a/b".into()));
         assert_eq!(inside("/db/a/b/c"), InDatabase::Attachment("a".into(), "b/c".into()));
         assert_eq!(inside("/db/_design/x"), InDatabase::Document("_design/x".into()));
-        assert_eq!(inside("/db/_design%2Fx"), InDatabase::EncodedDesign("_design/x".into()));
+        assert_eq!(inside("/db/_design%2Fx"), InDatabase::Document("_design/x".into()));
         assert_eq!(inside("/db/_design/x/att"), InDatabase::Attachment("_design/x".into(), "att".into()));
         assert_eq!(inside("/db/_design"), InDatabase::Document("_design".into()));
         assert_eq!(inside("/db/_local/x"), InDatabase::Local("x".into()));
         assert_eq!(inside("/db/_local/a%2Fb"), InDatabase::Local("a/b".into()));
         assert_eq!(inside("/db/_local/a/b"), InDatabase::LocalAttachment);
         assert_eq!(inside("/db/_local/"), InDatabase::LocalWithoutId);
+        assert_eq!(inside("/db/_local%2f"), InDatabase::LocalWithoutId);
         assert_eq!(inside("/db/%ff"), InDatabase::NotText);
+        assert_eq!(inside("/db/_design/%ff"), InDatabase::NotText);
+        assert_eq!(inside("/db/a/%ff"), InDatabase::AttachmentNotText);
+        assert_eq!(inside("/db/_design/d/a/%ff"), InDatabase::AttachmentNotText);
         assert_eq!(inside("/db/_unknown"), InDatabase::Document("_unknown".into()));
+    }
+
+    #[test]
+    fn designs_with_an_encoded_slash() {
+        assert_eq!(behind_encoded_design("/db/_design%2fx/att"), Some("x/att"));
+        for path in ["/db/_design/x", "/db/_design%2F", "/_design%2Fx", "/db/a/_design%2Fx", "/db/_designs%2Fx"] {
+            assert_eq!(behind_encoded_design(path), None, "{path}");
+        }
     }
 
     #[test]

@@ -274,7 +274,8 @@ impl Changes {
             if revs.is_empty() {
                 continue;
             }
-            let shows_seq = self.query.seq_interval.is_none_or(|n| self.sent.is_multiple_of(n.max(1)));
+            let left = self.query.limit.unwrap_or(limits::CHANGES_WITHOUT_LIMIT).saturating_sub(self.sent);
+            let shows_seq = self.query.seq_interval.is_none_or(|n| left.is_multiple_of(n.max(1)));
             let seq = shows_seq.then(|| self.last_seq());
             self.sent += 1;
             // Invariant: a changed document has a leaf.

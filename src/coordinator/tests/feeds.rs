@@ -113,12 +113,15 @@ async fn rows_show_winners_or_all_leaves_and_documents() {
 async fn sequences_come_at_intervals() {
     let (_world, _coordinator, database) = database(2).await;
     fill(&database, 7).await;
-    let query = ChangesQuery { seq_interval: Some(3), ..ChangesQuery::default() };
-    let (rows, _) = read(&database, query).await;
-    assert_eq!(
-        rows.iter().map(|r| r.seq.is_some()).collect::<Vec<_>>(),
-        [true, false, false, true, false, false, true]
-    );
+    // The reference counts rows down from the limit, 10^15 without one.
+    for (interval, limit, shown) in
+        [(2, None, "s-s-s-s"), (3, None, "-s--s--"), (2, Some(3), "-s-"), (1, None, "sssssss")]
+    {
+        let query = ChangesQuery { seq_interval: Some(interval), limit, ..ChangesQuery::default() };
+        let (rows, _) = read(&database, query).await;
+        let text: String = rows.iter().map(|row| if row.seq.is_some() { 's' } else { '-' }).collect();
+        assert_eq!(text, shown, "every {interval}th of {limit:?}");
+    }
 }
 
 /// Passes every second document by the last digit of its id.

@@ -44,8 +44,8 @@ fn faults_of_reserved_members() {
         (r#"{"_revisions":{"start":1,"ids":[1]}}"#, "doc_validation", "RevId isn't a string"),
         (
             r#"{"_revisions":{"start":1,"ids":["967a00dff5e02add41819138abb3284g"]}}"#,
-            "bad_request",
-            "Invalid rev format",
+            "doc_validation",
+            "RevId isn't a valid hexadecimal",
         ),
         (r#"{"_rev":1}"#, "bad_request", "Invalid rev format"),
         (r#"{"_rev":"x"}"#, "bad_request", "Invalid rev format"),

@@ -32,7 +32,11 @@ pub async fn bulk_docs(ctx: &Context, mut request: Request, db: &str) -> Result<
     };
     ctx.env.metrics().count(Counter::BulkRequests);
     ctx.env.metrics().record(Histogram::BulkDocs, docs.len() as f64);
-    let new_edits = body.get("new_edits").and_then(Value::as_bool) != Some(false);
+    let new_edits = match body.get("new_edits") {
+        None => true,
+        Some(Value::Bool(given)) => *given,
+        Some(_) => return Err(Problem::bad_request("`new_edits` parameter must be a boolean.")),
+    };
     let mut requests: Vec<WriteRequest> = docs.into_iter().map(|doc| write_request(ctx, doc)).collect::<Result<_>>()?;
     let names: Vec<_> = requests.iter().map(|r| (r.id.clone(), r.draft.rev.clone())).collect();
     if body.get("all_or_nothing").and_then(Value::as_bool) == Some(true) {

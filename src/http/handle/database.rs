@@ -99,11 +99,13 @@ pub async fn unknown(ctx: &Context, request: &Request, name: Option<&str>) -> Re
     }
 }
 
-/// `GET _design%2Fx`: to the same path with its slash.
-pub fn to_design(request: &Request, db: &str, id: &str) -> Reply {
-    let name = encode_segment(id.strip_prefix("_design/").unwrap_or(id));
-    let to = format!("{}/{}/_design/{name}", request.base_url(), encode_segment(db));
-    Reply::redirect(StatusCode::MOVED_PERMANENTLY, &to)
+/// GET of `_design%2Fx` and below: to the same path and query with a plain slash; `rest` is what follows it.
+pub fn to_design(ctx: &Context, request: &Request, db: &str, rest: &str) -> Result<Reply> {
+    ctx.open(db, &request.user, Class::Member)?;
+    let query = request.query.encoded();
+    let mark = if query.is_empty() { "" } else { "?" };
+    let to = format!("{}/{}/_design/{rest}{mark}{query}", request.base_url(), encode_segment(db));
+    Ok(Reply::redirect(StatusCode::MOVED_PERMANENTLY, &to))
 }
 
 /// Paths that cannot name a document.
@@ -112,6 +114,9 @@ pub fn no_such_path(ctx: &Context, request: &Request, db: &str, at: &InDatabase)
     Err(match at {
         InDatabase::LocalWithoutId => Problem::bad_request("Invalid _local document id."),
         InDatabase::LocalAttachment => Problem::bad_request("_local documents do not accept attachments."),
+        InDatabase::AttachmentNotText if request.verb != Verb::Get => {
+            Problem::bad_request("Attachment name is not UTF-8 encoded")
+        }
         _ if request.verb == Verb::Put => Problem::invalid("illegal_docid", "Document id must be valid UTF-8"),
         _ => Problem::missing(),
     })

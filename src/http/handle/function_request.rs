@@ -12,7 +12,6 @@ use crate::auth::{cookie, options};
 use crate::coordinator::Database;
 use crate::document::json::{self, Object, Value};
 use crate::http::query::decode;
-use crate::http::response::encode_segment;
 use crate::http::{Context, Query, Request, Result};
 
 /// Query parameters that come decoded; all others are texts.
@@ -71,10 +70,9 @@ pub fn requested(request: &Request) -> String {
     if let Some(before) = request.header(REQUESTED_PATH) {
         return before.to_owned();
     }
-    let pair = |(name, value)| format!("{}={}", encode_segment(name), encode_segment(value));
-    let pairs: Vec<String> = request.query.iter().map(pair).collect();
-    let mark = if pairs.is_empty() { "" } else { "?" };
-    format!("{}{mark}{}", request.raw_path, pairs.join("&"))
+    let query = request.query.encoded();
+    let mark = if query.is_empty() { "" } else { "?" };
+    format!("{}{mark}{query}", request.raw_path)
 }
 
 /// Decoded; the query stands behind the last one.

@@ -3,7 +3,7 @@
 
 use super::policy::{self, Content};
 use super::request::Verb;
-use super::route::{Endpoint, InDatabase, methods, route};
+use super::route::{Endpoint, InDatabase, behind_encoded_design, methods, route};
 use super::{Context, Problem, Reply, Request, Result};
 use crate::auth::access::{self, Class, Door};
 use crate::limits;
@@ -74,7 +74,24 @@ pub(in crate::http) fn admit(ctx: &Context, endpoint: &Endpoint, request: &Reque
         return Err(Problem::missing());
     }
     let (accepted, allow) = methods(endpoint);
-    if accepted.contains(&request.verb) { Ok(()) } else { Err(Problem::method_not_allowed(allow)) }
+    if accepted.contains(&request.verb) {
+        return Ok(());
+    }
+    // A stranger does not learn from methods what there is.
+    if let Endpoint::In(db, at) = endpoint {
+        ctx.open(db, &request.user, class_for_any_method(at))?;
+    }
+    Err(Problem::method_not_allowed(allow))
+}
+
+/// Which rights in its database a path asks for, whatever the method. Where only some methods ask for more, their
+/// handlers do.
+fn class_for_any_method(at: &InDatabase) -> Class {
+    match at {
+        InDatabase::Compact(_) | InDatabase::ViewCleanup => Class::Maintenance,
+        InDatabase::Purge | InDatabase::SyncShards | InDatabase::PurgedInfosLimit => Class::ServerAdmin,
+        _ => Class::Member,
+    }
 }
 
 /// Which rights on the server an endpoint asks for; rights in a database are asked for where it is opened.
@@ -157,6 +174,11 @@ async fn answer(ctx: &Context, endpoint: Endpoint, request: Request) -> Result<R
 
 async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) -> Result<Reply> {
     rules::check_lists(ctx, &request, db, &at)?;
+    if request.verb == Verb::Get
+        && let Some(rest) = behind_encoded_design(&request.raw_path)
+    {
+        return database::to_design(ctx, &request, db, rest);
+    }
     match at {
         InDatabase::Database if request.verb == Verb::Post => document::post(ctx, request, db).await,
         InDatabase::Database => database::handle(ctx, &request, db).await,
@@ -178,7 +200,7 @@ async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) 
         InDatabase::Shards => database::shards(ctx, &request, db),
         InDatabase::ShardsOf(id) => database::shards_of(ctx, &request, db, &id),
         InDatabase::SyncShards => database::sync_shards(ctx, &request, db).await,
-        InDatabase::TempView if matches!(request.verb, Verb::Post | Verb::Get) => Err(not_yet::temp_view()),
+        InDatabase::TempView if matches!(request.verb, Verb::Post | Verb::Get) => not_yet::temp_view(ctx, &request, db),
         InDatabase::TempView => document::handle(ctx, request, db, "_temp_view").await,
         InDatabase::Mango(path) => match path.as_str() {
             "_find" => find::find(ctx, request, db, None).await,
@@ -192,13 +214,12 @@ async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) 
         InDatabase::Restore if request.verb == Verb::Post => snapshot::restore(ctx, request, db).await,
         InDatabase::Restore => document::handle(ctx, request, db, "_restore").await,
         InDatabase::Document(id) => document::handle(ctx, request, db, &id).await,
-        InDatabase::EncodedDesign(id) if request.verb == Verb::Get => Ok(database::to_design(&request, db, &id)),
-        InDatabase::EncodedDesign(id) => document::handle(ctx, request, db, &id).await,
         InDatabase::Attachment(id, name) => attachment::handle(ctx, request, db, &id, &name).await,
         InDatabase::Local(id) => local::handle(ctx, request, db, &id).await,
-        InDatabase::LocalWithoutId | InDatabase::LocalAttachment | InDatabase::NotText => {
-            database::no_such_path(ctx, &request, db, &at)
-        }
+        InDatabase::LocalWithoutId
+        | InDatabase::LocalAttachment
+        | InDatabase::NotText
+        | InDatabase::AttachmentNotText => database::no_such_path(ctx, &request, db, &at),
     }
 }
 

@@ -18,8 +18,9 @@ pub fn endpoint(name: &str) -> Problem {
 }
 
 /// 410: views by POST were given up long ago.
-pub fn temp_view() -> Problem {
-    Problem::new(StatusCode::GONE, "gone", "Temporary views are not supported in CouchDB")
+pub fn temp_view(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
+    ctx.open(db, &request.user, Class::Member)?;
+    Err(Problem::new(StatusCode::GONE, "gone", "Temporary views are not supported in CouchDB"))
 }
 
 /// Functions of a design document: a missing design document is 404, search 503, search by Nouveau 404 (as CouchDB

@@ -28,7 +28,7 @@ pub async fn put(ctx: &Context, mut request: Request, db: &str, id: &str) -> Res
     let rev = parent_revision(draft.rev.as_ref(), request.query.get("rev"), request.header("if-match"))?;
     draft.rev = rev;
     let local_text = id.is_local().then(|| draft.body.to_vec());
-    let full = if draft.deleted && !id.is_local() { StatusCode::OK } else { StatusCode::CREATED };
+    let full = if draft.deleted { StatusCode::OK } else { StatusCode::CREATED };
     let mut write = WriteRequest { id: id.clone(), draft, follows };
     rules::prepare(ctx, &request.user, &database, &mut write, options(&request).new_edits).await?;
     if is_batch(&request.query) {
