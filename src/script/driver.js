@@ -38,17 +38,30 @@
 
     // ---- JSON as the database understands it ----
 
-    const plain = (key, value) => value instanceof Error ? { error: value.name, message: value.message } : value;
+    // Errors are told by name and message here, and as the engine does where functions call `JSON.stringify`: a replacer
+    // function would do the first, too, but be called for each member of each value.
+    let telling = false;
+    defineProperty(Error.prototype, 'toJSON', {
+        value() { return telling && this instanceof Error ? { error: this.name, message: this.message } : this; },
+        writable: true, configurable: true,
+    });
     const text = (value) => {
-        const out = stringify(value, plain);
-        return out === undefined ? 'null' : out;
-    };
-    const deepFreeze = (value) => {
-        if (value !== null && typeof value === 'object') {
-            for (const key of keys(value)) deepFreeze(value[key]);
-            freeze(value);
+        telling = true;
+        try {
+            const out = stringify(value);
+            return out === undefined ? 'null' : out;
+        } finally {
+            telling = false;
         }
-        return value;
+    };
+    // Of an object or array and all that they hold.
+    const deepFreeze = (value) => {
+        const names = keys(value);
+        for (let at = 0; at < names.length; at++) {
+            const inner = value[names[at]];
+            if (typeof inner === 'object' && inner !== null) deepFreeze(inner);
+        }
+        return freeze(value);
     };
 
     // ---- compiling ----
@@ -275,7 +288,9 @@
 
     // ---- what the node asks for; each answers a JSON text ----
 
+    // What was asked last is often asked next.
     let request = { text: null, value: null };
+    let mapping = { text: null, functions: [] };
     const asked = {
         compile: (source) => {
             compile(source);
@@ -362,11 +377,11 @@
         },
         // One array of rows for each source.
         map: (sources, doc) => {
-            const functions = parse(sources).map(compile);
+            if (mapping.text !== sources) mapping = { text: sources, functions: parse(sources).map(compile) };
             const frozen = deepFreeze(parse(doc));
             globalThis.require = withinLib;
             const out = [];
-            for (const each of functions) {
+            for (const each of mapping.functions) {
                 rows = [];
                 try {
                     apply(each, design, [frozen]);

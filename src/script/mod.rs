@@ -237,9 +237,9 @@ impl Scripts {
         let sources = String::from_utf8_lossy(&sources).into_owned();
         let ask = move |engine: &mut Engine, doc: String, limit| {
             let answer = engine.call("map", [&sources, &doc, ""], limit)?;
-            let rows = |of_one: &Value| of_one.as_array().map(<[Value]>::to_vec).unwrap_or_default();
-            let lists = answer.as_object().and_then(|answer| answer.get("rows")).and_then(Value::as_array);
-            Ok(lists.unwrap_or_default().iter().map(rows).collect())
+            let member = if let Value::Object(mut answer) = answer { answer.remove("rows") } else { None };
+            let list = |value| if let Value::Array(list) = value { list } else { Vec::new() };
+            Ok(member.map(list).unwrap_or_default().into_iter().map(list).collect())
         };
         self.each(program, docs, ask).await?.into_iter().collect()
     }
