@@ -408,7 +408,7 @@ pub const AUTOUPDATE_AT_ONCE: usize = 4;
 /// Earlier revisions of a design document that are looked at for a view's index before (`[settee] index_swap`).
 pub const INDEX_SWAP_REVISIONS: usize = 10;
 /// Reductions of blocks of rows that one index of a range keeps, of about 250 bytes each: some 2 million rows.
-pub const REDUCTIONS_PER_INDEX: usize = 16_384;
+pub const REDUCTIONS_PER_INDEX: usize = 32_768;
 /// Documents of one batch of a build: with their rows it is one commit, and what a crash makes the builder repeat.
 pub const INDEX_BATCH_DOCS: usize = 256;
 /// Purges that one step of a build takes in.

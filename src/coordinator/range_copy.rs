@@ -403,7 +403,7 @@ impl CopyView {
                     page.groups.push(GroupPart { mark, key, first: row.place.clone(), sum: empty.clone() });
                 }
                 if let Some(group) = page.groups.last_mut() {
-                    group.sum.add(&row)?;
+                    group.sum.add(row.borrowed())?;
                 }
             }
         }

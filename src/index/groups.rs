@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use super::keys::{self, Places};
-use super::record::Row;
+use super::record::{Row, RowRef};
 use super::reduce::{Grouping, InvalidValue, Partial, Reduce};
 use super::sums::{Walk, levels_at};
 use super::{Slot, ViewIndex};
@@ -36,7 +36,7 @@ pub struct GroupPart {
     pub mark: Vec<u8>,
     /// The key shown.
     pub key: Value,
-    /// The place of the first row in the direction of reading.
+    /// The place of the first row in the direction of reading; of what holds all rows, nothing.
     pub first: Vec<u8>,
     /// The reduction of its rows.
     pub sum: Partial,
@@ -133,9 +133,18 @@ impl Reading {
         while left > 0 && self.failed.is_none() && !self.is_done() {
             left -= 1;
             match self.open.take() {
-                None => self.begin_group(view, range)?,
+                None => {
+                    let Some((group, mut walk)) = self.begin_group(view, range)? else { continue };
+                    match slot.sums(|sums| walk.take_whole(sums, (&self.by.reduce, self.by.grouping))) {
+                        true => self.groups.push(GroupPart { sum: walk.sum, ..group }),
+                        false => self.open = Some((group, walk)),
+                    }
+                }
                 Some((group, mut walk)) => match self.walk_on(view, slot, range, &mut walk, &mut left)? {
-                    Ok(true) => self.groups.push(GroupPart { sum: walk.sum, ..group }),
+                    Ok(true) => {
+                        slot.sums(|sums| walk.keep_whole(sums, (&self.by.reduce, self.by.grouping)));
+                        self.groups.extend((walk.sum.rows > 0).then_some(GroupPart { sum: walk.sum, ..group }));
+                    }
                     Ok(false) => self.open = Some((group, walk)),
                     Err(error) => self.failed = Some(error),
                 },
@@ -144,9 +153,14 @@ impl Reading {
         Ok(())
     }
 
-    /// Finds the first row of the next group and where the group ends.
-    fn begin_group(&mut self, view: &dyn View, range: RowRange<'_>) -> Result<(), StorageError> {
-        let Some(places) = self.places.pop_front() else { return Ok(()) };
+    /// Finds the first row of the next group and where the group ends. What holds all rows begins and ends where it is
+    /// looked for, and may have none.
+    fn begin_group(&mut self, view: &dyn View, range: RowRange<'_>) -> Result<Option<(GroupPart, Walk)>, StorageError> {
+        let Some(places) = self.places.pop_front() else { return Ok(None) };
+        if self.by.grouping == Grouping::All {
+            let group = GroupPart { mark: Vec::new(), key: Value::Null, first: Vec::new(), sum: self.empty.clone() };
+            return Ok(Some((group, Walk::new(places.low, places.high, &self.empty, self.moment))));
+        }
         let mut first = None;
         if !places.is_empty() {
             view.scan(&range(&places), self.by.direction, &mut |key, value| {
@@ -154,7 +168,7 @@ impl Reading {
                 ControlFlow::Break(())
             })?;
         }
-        let Some(first) = first.transpose()? else { return Ok(()) };
+        let Some(first) = first.transpose()? else { return Ok(None) };
         let (mark, key) = self.by.grouping.group_of(&first, &self.collator, self.by.prefix);
         let whole = bounds(&self.by, &first, &key, &self.collator);
         let low = whole.low.max(places.low.clone());
@@ -170,8 +184,7 @@ impl Reading {
             self.places.push_front(rest);
         }
         let group = GroupPart { mark, key, first: first.place, sum: self.empty.clone() };
-        self.open = Some((group, Walk::new(low, high, &self.empty, self.moment)));
-        Ok(())
+        Ok(Some((group, Walk::new(low, high, &self.empty, self.moment))))
     }
 
     /// Goes on from where the walk stands up to the next block; true at the end.
@@ -194,7 +207,6 @@ impl Reading {
             return Ok(Ok(true));
         }
         let (mut run, mut stop, mut failed) = (empty.clone(), None, None);
-        let mut last: Option<Vec<u8>> = None;
         let rest = bounded_scan(view, range(&places), Direction::Forward, |key, value| {
             let place = &key[keys::PREFIX..];
             if place > walk.at.as_slice() && levels_at(place) > 0 {
@@ -202,23 +214,19 @@ impl Reading {
                 return Ok(ControlFlow::Break(()));
             }
             *left = left.saturating_sub(1);
-            failed = run.add(&Row::decode(place, value)?).err();
-            last = Some(place.to_vec());
+            failed = run.add(RowRef::decode(place, value)?).err();
             Ok(if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         if let Some(error) = failed {
             return Ok(Err(error));
         }
-        let done = match (stop, rest, last) {
-            (Some(place), ..) => slot.sums(|sums| walk.pass(&run, place, (sums, reduce, empty))).map(|()| false),
-            (None, Some(_), Some(mut last)) => {
-                last.push(0);
-                walk.add(&run).map(|()| {
-                    walk.at = last;
-                    false
-                })
-            }
-            _ => walk.add(&run).map(|()| {
+        let done = match (stop, rest) {
+            (Some(place), _) => slot.sums(|sums| walk.pass(&run, place, (sums, reduce, empty))).map(|()| false),
+            (None, Some(rest)) => walk.add(&run).map(|()| {
+                walk.at = rest.start[keys::PREFIX..].to_vec();
+                false
+            }),
+            (None, None) => walk.add(&run).map(|()| {
                 slot.sums(|sums| walk.finish(sums, reduce));
                 true
             }),
@@ -231,7 +239,6 @@ impl Reading {
 fn bounds(by: &GroupBy, first: &Row, key: &Value, collator: &Collator) -> Places {
     let behind = |low: Vec<u8>, after: &[u8]| Places { high: Some([&low, after].concat()), low };
     match (by.grouping, key) {
-        (Grouping::All, _) => Places { low: Vec::new(), high: None },
         (Grouping::Level(level), Value::Array(elements)) if elements.len() == level => {
             let mut low = first.place[..by.prefix.min(first.place.len())].to_vec();
             collator.array_prefix(elements, &mut low);

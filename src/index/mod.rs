@@ -42,7 +42,7 @@ pub use groups::{GroupBy, GroupError, GroupPage, GroupPart};
 pub use keys::{KeyBound, KeySpan, Places, partition_prefix};
 pub use mapper::{Mapped, Mapper, ScriptMapper};
 pub use read::RowPage;
-pub use record::{Header, Row};
+pub use record::{Header, Row, RowRef};
 pub use reduce::{Grouping, InvalidValue, Partial, Reduce, Reduction};
 pub use tasks::{IndexTask, Owner};
 

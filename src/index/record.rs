@@ -123,10 +123,45 @@ pub struct Row {
     pub value: Bytes,
 }
 
+/// A row as it is stored, or as a [`Row`] holds it.
+#[derive(Clone, Copy, Debug)]
+pub struct RowRef<'r> {
+    /// See [`Row::place`].
+    pub place: &'r [u8],
+    sort_end: usize,
+    key: &'r [u8],
+    /// See [`Row::value`].
+    pub value: &'r [u8],
+}
+
+impl<'r> RowRef<'r> {
+    pub(super) fn decode(place: &'r [u8], bytes: &'r [u8]) -> Result<RowRef<'r>, StorageError> {
+        let read = || {
+            let mut reader = body(bytes)?;
+            let sort_end = reader.varint_usize()?;
+            if sort_end > place.len() {
+                return Err(CodecError::Invalid("place"));
+            }
+            Ok(RowRef { place, sort_end, key: reader.bytes()?, value: reader.rest() })
+        };
+        read().map_err(damaged("row"))
+    }
+
+    /// See [`Row::sort`].
+    pub fn sort(&self) -> &'r [u8] {
+        &self.place[..self.sort_end]
+    }
+}
+
 impl Row {
     /// What rows with the same key have in common.
     pub fn sort(&self) -> &[u8] {
         &self.place[..self.sort_end]
+    }
+
+    /// The row without owning it.
+    pub fn borrowed(&self) -> RowRef<'_> {
+        RowRef { place: &self.place, sort_end: self.sort_end, key: &self.key, value: &self.value }
     }
 
     pub(super) fn encode(sort_end: usize, key: &[u8], value: &[u8]) -> Vec<u8> {
@@ -139,15 +174,13 @@ impl Row {
     }
 
     pub(super) fn decode(place: &[u8], bytes: &[u8]) -> Result<Row, StorageError> {
-        let read = || {
-            let mut reader = body(bytes)?;
-            let sort_end = reader.varint_usize()?;
-            let key = Bytes::copy_from_slice(reader.bytes()?);
-            let value = Bytes::copy_from_slice(reader.rest());
-            let id = keys::id_in(place, sort_end).ok_or(CodecError::Invalid("place"))?;
-            Ok(Row { place: place.to_vec(), sort_end, id: DocId::new(id), key, value })
-        };
-        read().map_err(damaged("row"))
+        let RowRef { sort_end, key, value, .. } = RowRef::decode(place, bytes)?;
+        let no_id = || damaged("row")(CodecError::Invalid("place"));
+        let id = DocId::new(keys::id_in(place, sort_end).ok_or_else(no_id)?);
+        // Key and value share one allocation.
+        let mut value = Bytes::from([key, value].concat());
+        let key = value.split_to(key.len());
+        Ok(Row { place: place.to_vec(), sort_end, id, key, value })
     }
 }
 

@@ -3,20 +3,24 @@
 //! Blocks of several levels tile the places of a view. Where one ends is a matter of the hash of a row's place alone,
 //! so that all queries share them. They are made by the first query that reads their rows and forgotten when one of
 //! these changes; then only their rows are read again. A cold view costs a scan once, a warm one O(log n) of its rows.
+//! What was asked for as a whole, such as a group, is kept beside them: asked for again, it costs one look.
 //!
 //! Promises: a block is never older than the rows of a write that was reported (`Sums::begin_write`): a reader that
 //! began before a write adds no block behind it.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
-use super::reduce::{InvalidValue, Partial, Reduce};
+use super::reduce::{Grouping, InvalidValue, Partial, Reduce};
 use crate::limits;
 
-/// Zero bits of a hash at the beginning of a block, by level: 128 rows, 4,096 rows, 131,072 rows on average. Tests have
-/// few rows.
-const BITS: [u32; LEVELS] = if cfg!(test) { [1, 2, 4] } else { [7, 12, 17] };
+/// Zero bits of a hash at the beginning of a block, by level: 64 rows on average, then 8 times as many for each level.
+/// Tests have few rows.
+const BITS: [u32; LEVELS] = if cfg!(test) { [1, 2, 3, 4, 6] } else { [6, 9, 12, 15, 18] };
 /// Levels of blocks.
-pub(super) const LEVELS: usize = 3;
+pub(super) const LEVELS: usize = 5;
+/// Rows from which on a whole is worth its place: as many are read at its edges without it.
+const WHOLE_ROWS: u64 = if cfg!(test) { 3 } else { 64 };
 
 /// The rows from a place up to another (`None`: to the last).
 #[derive(Clone)]
@@ -30,9 +34,17 @@ type Blocks = BTreeMap<Vec<u8>, Block>;
 /// The blocks of one view, for each of the functions that reduce it.
 #[derive(Default)]
 pub(super) struct Sums {
-    trees: Vec<(Reduce, [Blocks; LEVELS])>,
+    trees: Vec<Tree>,
     /// Odd while rows are being written.
     writes: u64,
+}
+
+/// The blocks of one function.
+struct Tree {
+    reduce: Reduce,
+    levels: [Blocks; LEVELS],
+    /// What was asked for as a whole, for each way to group rows: of one way none share a row.
+    wholes: Vec<(Grouping, Blocks)>,
 }
 
 /// How many levels have a block that begins at a place: the first place of a view begins one of each.
@@ -54,7 +66,7 @@ impl Sums {
     pub fn end_write(&mut self, places: Option<&[Vec<u8>]>) {
         self.writes += 1;
         let Some(places) = places else { return self.trees.clear() };
-        for blocks in self.trees.iter_mut().flat_map(|(_, levels)| levels) {
+        for blocks in self.trees.iter_mut().flat_map(Tree::blocks_mut) {
             for place in places {
                 // What ends just here, too: a row that is gone ends nothing any more.
                 cut(blocks, place, Some(place));
@@ -76,7 +88,7 @@ impl Sums {
 
     /// The largest block that begins at `start` and ends at or before `high`, and its level.
     pub fn largest(&self, reduce: &Reduce, start: &[u8], high: Option<&[u8]>) -> Option<(usize, Block)> {
-        let (_, levels) = self.trees.iter().find(|(own, _)| own == reduce)?;
+        let levels = &self.tree(reduce)?.levels;
         let fits = |block: &&Block| match (&block.end, high) {
             (_, None) => true,
             (Some(end), Some(high)) => end.as_slice() <= high,
@@ -85,48 +97,102 @@ impl Sums {
         (0..LEVELS).rev().find_map(|level| Some((level, levels[level].get(start).filter(fits)?.clone())))
     }
 
+    /// What was asked for before as just this whole.
+    pub fn whole(
+        &self,
+        (reduce, grouping): (&Reduce, Grouping),
+        start: &[u8],
+        high: Option<&[u8]>,
+    ) -> Option<&Partial> {
+        let (_, blocks) = self.tree(reduce)?.wholes.iter().find(|(own, _)| *own == grouping)?;
+        blocks.get(start).filter(|block| block.end.as_deref() == high).map(|block| &block.sum)
+    }
+
+    /// Keeps a whole as [`Sums::keep`] does a block, if it is worth that.
+    pub fn keep_whole(&mut self, (reduce, grouping): (&Reduce, Grouping), start: &[u8], block: Block, moment: u64) {
+        if block.sum.rows < WHOLE_ROWS {
+            return;
+        }
+        let Some(tree) = self.tree_to_fill(reduce, moment) else { return };
+        let at = tree.wholes.iter().position(|(own, _)| *own == grouping).unwrap_or_else(|| {
+            tree.wholes.push((grouping, Blocks::new()));
+            tree.wholes.len() - 1
+        });
+        put(&mut tree.wholes[at].1, start, block);
+    }
+
     /// Keeps a block read at `moment`, unless rows changed since or there are too many.
     pub fn keep(&mut self, reduce: &Reduce, (level, start): (usize, &[u8]), block: Block, moment: u64) {
+        if let Some(tree) = self.tree_to_fill(reduce, moment) {
+            put(&mut tree.levels[level], start, block);
+        }
+    }
+
+    fn tree(&self, reduce: &Reduce) -> Option<&Tree> {
+        self.trees.iter().find(|tree| tree.reduce == *reduce)
+    }
+
+    /// Where what was read at `moment` may be kept.
+    fn tree_to_fill(&mut self, reduce: &Reduce, moment: u64) -> Option<&mut Tree> {
         let most = match reduce {
             // These are a few kilobytes each.
             Reduce::Distinct | Reduce::Top(_) | Reduce::Bottom(_) => limits::REDUCTIONS_PER_INDEX / 16,
             _ => limits::REDUCTIONS_PER_INDEX,
         };
         if self.writes != moment || moment % 2 == 1 || self.len() >= most {
-            return;
+            return None;
         }
-        let at = match self.trees.iter().position(|(own, _)| own == reduce) {
-            Some(at) => at,
-            None => {
-                self.trees.push((reduce.clone(), Default::default()));
-                self.trees.len() - 1
-            }
-        };
-        let blocks = &mut self.trees[at].1[level];
-        let neighbour = blocks.range(..start.to_vec()).next_back().filter(|(_, own)| own.end.as_deref() == Some(start));
-        let neighbour = neighbour.map(|(start, block)| (start.clone(), block.clone()));
-        cut(blocks, start, block.end.as_ref());
-        blocks.extend(neighbour);
-        blocks.insert(start.to_vec(), block);
+        let at = self.trees.iter().position(|tree| tree.reduce == *reduce).unwrap_or_else(|| {
+            self.trees.push(Tree { reduce: reduce.clone(), levels: Default::default(), wholes: Vec::new() });
+            self.trees.len() - 1
+        });
+        self.trees.get_mut(at)
     }
 
     fn len(&self) -> usize {
-        self.trees.iter().flat_map(|(_, levels)| levels).map(Blocks::len).sum()
+        self.trees.iter().flat_map(Tree::blocks).map(Blocks::len).sum()
     }
+}
+
+impl Tree {
+    fn blocks(&self) -> impl Iterator<Item = &Blocks> {
+        self.levels.iter().chain(self.wholes.iter().map(|(_, blocks)| blocks))
+    }
+
+    fn blocks_mut(&mut self) -> impl Iterator<Item = &mut Blocks> {
+        self.levels.iter_mut().chain(self.wholes.iter_mut().map(|(_, blocks)| blocks))
+    }
+}
+
+/// Puts a block in place of those that it shares rows with.
+fn put(blocks: &mut Blocks, start: &[u8], block: Block) {
+    let neighbour =
+        blocks.range::<[u8], _>(up_to(start)).next_back().filter(|(_, own)| own.end.as_deref() == Some(start));
+    let neighbour = neighbour.map(|(start, block)| (start.clone(), block.clone()));
+    cut(blocks, start, block.end.as_ref());
+    blocks.extend(neighbour);
+    blocks.insert(start.to_vec(), block);
+}
+
+/// The places before one.
+fn up_to(place: &[u8]) -> (Bound<&[u8]>, Bound<&[u8]>) {
+    (Bound::Unbounded, Bound::Excluded(place))
 }
 
 /// Removes the block that reaches up to `start` or beyond and those that begin from there up to `end`.
 fn cut(blocks: &mut Blocks, start: &[u8], end: Option<&Vec<u8>>) {
-    let before = blocks.range::<Vec<u8>, _>(..start.to_vec()).next_back();
+    let before = blocks.range::<[u8], _>(up_to(start)).next_back();
     let reaches = before.filter(|(_, block)| block.end.as_ref().is_none_or(|end| end.as_slice() >= start));
     let mut gone: Vec<Vec<u8>> = reaches.map(|(start, _)| start.clone()).into_iter().collect();
-    let inside = blocks.range(start.to_vec()..).map(|(start, _)| start);
+    let inside = blocks.range::<[u8], _>((Bound::Included(start), Bound::Unbounded)).map(|(start, _)| start);
     gone.extend(inside.take_while(|start| end.is_none_or(|end| *start < end)).cloned());
     gone.iter().for_each(|start| drop(blocks.remove(start)));
 }
 
 /// A reduction over a range under way.
 pub(super) struct Walk {
+    /// Where it began.
+    low: Vec<u8>,
     /// What is left.
     pub at: Vec<u8>,
     pub high: Option<Vec<u8>>,
@@ -140,7 +206,7 @@ pub(super) struct Walk {
 impl Walk {
     /// From `at` up to `high`.
     pub fn new(at: Vec<u8>, high: Option<Vec<u8>>, empty: &Partial, moment: u64) -> Walk {
-        let mut walk = Walk { at, high, sum: empty.clone(), open: Default::default(), moment };
+        let mut walk = Walk { low: at.clone(), at, high, sum: empty.clone(), open: Default::default(), moment };
         // An edge of keys is no row, and only rows begin blocks.
         if walk.at.is_empty() {
             walk.open_blocks(empty);
@@ -152,6 +218,21 @@ impl Walk {
         for level in 0..levels_at(&self.at) {
             self.open[level] = Some((self.at.clone(), empty.clone()));
         }
+    }
+
+    /// Takes it as a whole, if it was kept as such.
+    pub fn take_whole(&mut self, sums: &Sums, by: (&Reduce, Grouping)) -> bool {
+        let kept = sums.whole(by, &self.low, self.high.as_deref());
+        if let Some(sum) = kept {
+            self.sum = sum.clone();
+        }
+        kept.is_some()
+    }
+
+    /// Nothing is left: keeps it as a whole.
+    pub fn keep_whole(&self, sums: &mut Sums, by: (&Reduce, Grouping)) {
+        let block = Block { end: self.high.clone(), sum: self.sum.clone() };
+        sums.keep_whole(by, &self.low, block, self.moment);
     }
 
     /// Takes in blocks as long as there are some; `None` in the end: nothing is left.

@@ -118,7 +118,7 @@ fn reduced(rows: &[Row], by: &GroupBy, collator: &Collator) -> Vec<String> {
         if groups.last().is_none_or(|(last, ..)| *last != mark) {
             groups.push((mark, key, Partial::empty(&by.reduce, collator).unwrap()));
         }
-        groups.last_mut().unwrap().2.add(row).unwrap();
+        groups.last_mut().unwrap().2.add(row.borrowed()).unwrap();
     }
     groups.into_iter().map(|(_, key, sum)| told(key, sum)).collect()
 }

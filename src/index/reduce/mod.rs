@@ -11,7 +11,7 @@ mod sum;
 
 use crate::document::collate::Collator;
 use crate::document::json::{self, Object, Value};
-use crate::index::record::Row;
+use crate::index::record::{Row, RowRef};
 
 pub use distinct::Distinct;
 use rank::Ranking;
@@ -117,14 +117,14 @@ impl Reduction {
     ///
     /// # Errors
     /// `_stats` takes numbers, arrays of numbers and its own results only.
-    pub fn add(&mut self, row: &Row) -> Result<(), InvalidValue> {
+    pub fn add(&mut self, row: RowRef<'_>) -> Result<(), InvalidValue> {
         match self {
-            Reduction::Sum(sum) => sum.add(parsed(&row.value)),
+            Reduction::Sum(sum) => sum.add(parsed(row.value)),
             Reduction::Count(count) => *count += 1,
-            Reduction::Stats(stats) => stats.add(&parsed(&row.value))?,
+            Reduction::Stats(stats) => stats.add(&parsed(row.value))?,
             Reduction::Distinct(distinct) => distinct.add(row.sort()),
-            Reduction::One { keep_first, best } => keep(*keep_first, best, (&row.place, &row.value)),
-            Reduction::Ranking(ranking) => ranking.add(parsed(&row.value)),
+            Reduction::One { keep_first, best } => keep(*keep_first, best, (row.place, row.value)),
+            Reduction::Ranking(ranking) => ranking.add(parsed(row.value)),
         }
         Ok(())
     }
@@ -134,7 +134,7 @@ impl Reduction {
         match (self, more) {
             (Reduction::Sum(sum), Reduction::Sum(more)) => sum.add(more.clone().finish()),
             (Reduction::Count(count), Reduction::Count(more)) => *count += more,
-            (Reduction::Stats(stats), Reduction::Stats(more)) => stats.add(&more.clone().finish())?,
+            (Reduction::Stats(stats), Reduction::Stats(more)) => stats.merge(more)?,
             (Reduction::Distinct(distinct), Reduction::Distinct(more)) => distinct.merge(more),
             (Reduction::One { keep_first, best }, Reduction::One { best: Some((place, value)), .. }) => {
                 keep(*keep_first, best, (place, value));
@@ -158,10 +158,10 @@ impl Reduction {
     }
 }
 
-fn keep(first: bool, best: &mut Option<(Vec<u8>, bytes::Bytes)>, (place, value): (&Vec<u8>, &bytes::Bytes)) {
-    let better = best.as_ref().is_none_or(|(own, _)| if first { place < own } else { place > own });
-    if better {
-        *best = Some((place.clone(), value.clone()));
+fn keep(first: bool, best: &mut Option<(Vec<u8>, bytes::Bytes)>, (place, value): (&[u8], &[u8])) {
+    let better = |own: &[u8]| if first { place < own } else { place > own };
+    if best.as_ref().is_none_or(|(own, _)| better(own)) {
+        *best = Some((place.to_vec(), bytes::Bytes::copy_from_slice(value)));
     }
 }
 
@@ -183,7 +183,7 @@ impl Partial {
     ///
     /// # Errors
     /// As [`Reduction::add`].
-    pub fn add(&mut self, row: &Row) -> Result<(), InvalidValue> {
+    pub fn add(&mut self, row: RowRef<'_>) -> Result<(), InvalidValue> {
         self.rows += 1;
         self.reduction.add(row)
     }

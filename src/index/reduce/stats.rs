@@ -105,6 +105,19 @@ impl Stats {
             Value::Array(values) => Shape::Each(values.iter().map(Figures::of).collect::<Result<_, _>>()?),
             one => Shape::One(Figures::of(one)?),
         };
+        self.take(more, || shown(value))
+    }
+
+    /// Adds the statistics of other values.
+    ///
+    /// # Errors
+    /// As [`Stats::add`].
+    pub fn merge(&mut self, more: &Stats) -> Result<(), InvalidValue> {
+        let Some(shape) = &more.0 else { return Ok(()) };
+        self.take(shape.clone(), || shown(&more.clone().finish()))
+    }
+
+    fn take(&mut self, more: Shape, told: impl Fn() -> String) -> Result<(), InvalidValue> {
         match (&mut self.0, more) {
             (none @ None, more) => *none = Some(more),
             (Some(Shape::One(total)), Shape::One(more)) => total.add(more),
@@ -114,7 +127,7 @@ impl Stats {
             _ => {
                 let reason = "The _stats function requires that map values be numbers or arrays of numbers of one length, \
                               not ";
-                return Err(InvalidValue { reason: format!("{reason}'{}'", shown(value)) });
+                return Err(InvalidValue { reason: format!("{reason}'{}'", told()) });
             }
         }
         Ok(())

@@ -29,8 +29,8 @@ fn reduced(reduce: &str, values: &[&str]) -> Result<String, InvalidValue> {
     let empty = Partial::empty(&Reduce::parse(reduce), &Collator::new()).unwrap();
     let (mut whole, mut parts) = (empty.clone(), [empty.clone(), empty]);
     for (n, value) in values.iter().enumerate() {
-        whole.add(&nth_row(n, "1", value))?;
-        parts[usize::from(n >= values.len() / 2)].add(&nth_row(n, "1", value))?;
+        whole.add(nth_row(n, "1", value).borrowed())?;
+        parts[usize::from(n >= values.len() / 2)].add(nth_row(n, "1", value).borrowed())?;
     }
     let [mut first, second] = parts;
     first.merge(&second)?;
@@ -95,7 +95,7 @@ fn ranks_and_ends() {
     assert_eq!(reduced("_count", &values).unwrap(), "7");
     assert_eq!(reduced("_approx_count_distinct", &values).unwrap(), "1");
     let mut backwards = Reduce::Last.begin(&Collator::new()).unwrap();
-    values.iter().enumerate().rev().for_each(|(n, value)| backwards.add(&nth_row(n, "1", value)).unwrap());
+    values.iter().enumerate().rev().for_each(|(n, value)| backwards.add(nth_row(n, "1", value).borrowed()).unwrap());
     assert_eq!(backwards.finish(), Value::Float(2.5));
 }
 
