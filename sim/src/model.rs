@@ -69,12 +69,16 @@ pub struct Leaf {
 pub struct Model {
     /// Several copies take edits: two on one parent may both be taken while they do not hear each other.
     pub several: bool,
+    /// A node's disk may be lost: what fewer than a majority of copies held may go with it.
+    pub loses_disks: bool,
     edits: Vec<Edit>,
     /// When each edit was sent and answered.
     times: Vec<(Tick, Option<Tick>)>,
     reads: BTreeMap<String, Vec<Read>>,
     ticks: Tick,
     seen: BTreeMap<String, BTreeSet<String>>,
+    /// What a majority of copies held when it was acknowledged.
+    promised: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// A broken promise: the invariant's number and what was expected and found.
@@ -204,9 +208,19 @@ impl Model {
         self.edits.iter().filter(|e| e.doc == doc).map(row).collect()
     }
 
-    /// Every revision of a document that some client has been shown or promised until now.
+    /// Every revision of a document that some client has been shown or promised until now, and that so must stay.
     pub fn seen(&self, doc: &str) -> BTreeSet<String> {
-        self.seen.get(doc).cloned().unwrap_or_default()
+        if self.loses_disks { self.promised(doc) } else { self.seen.get(doc).cloned().unwrap_or_default() }
+    }
+
+    /// Notes that a majority of the copies holds a revision.
+    pub fn promise(&mut self, doc: &str, rev: &str) {
+        self.promised.entry(doc.to_owned()).or_default().insert(rev.to_owned());
+    }
+
+    /// Every revision of a document that a majority of the copies was said to hold.
+    pub fn promised(&self, doc: &str) -> BTreeSet<String> {
+        self.promised.get(doc).cloned().unwrap_or_default()
     }
 
     /// Documents that any edit named.

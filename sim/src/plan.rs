@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+mod cluster;
 mod draw;
 mod fault;
 mod op;
@@ -74,6 +75,16 @@ pub struct WorldPlan {
     /// Copies of each range where the nodes are one cluster; 0: they are not.
     #[serde(default)]
     pub n: u32,
+    /// Whether a read that too few copies answer fails (`[cluster] strict_reads`).
+    #[serde(default)]
+    pub strict_reads: bool,
+}
+
+impl WorldPlan {
+    /// How many copies make a majority; 1 without a cluster.
+    pub fn majority(&self) -> u32 {
+        self.n.min(self.nodes) / 2 + 1
+    }
 }
 
 fn usual_cache() -> usize {
@@ -124,6 +135,12 @@ impl Plan {
             Some(seed) => seed.parse().ok().map(Plan::cluster_from_seed),
             None => name.parse().ok().map(Plan::from_seed),
         }
+    }
+
+    /// Whether a node of a cluster loses its disk, or what it wrote last: only a majority of copies keeps a write then.
+    pub fn loses_disks(&self) -> bool {
+        let loses = |fault: &Fault| matches!(fault, Fault::DiskLost { .. } | Fault::BackInTime { .. });
+        self.world.n > 0 && self.faults.iter().any(|f| loses(&f.fault))
     }
 
     /// Whether stored bytes become wrong.

@@ -30,7 +30,10 @@ use crate::model::{Violation, Written};
 use crate::plan::{Plan, Reseed, TimedOp, WorldPlan};
 use crate::proxy::{Mode, Proxy};
 use crate::tokens;
-use crate::workload::{DB, Shared, SharedHandle, TOKEN_KEY, Worker, lock, set_up_own};
+use crate::workload::{
+    DB, Shared, SharedHandle, TOKEN_KEY, Together, Worker, lock, look_at_databases, look_at_members, set_up_cluster,
+    set_up_own,
+};
 use crate::world::{Link, Options, SimNode, SimWorld, run_seed_with};
 
 const PORT: u16 = 5984;
@@ -50,6 +53,8 @@ const PROXY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
 const RECOVERY: Duration = Duration::from_secs(120);
 /// How long the copies of a cluster may take to become equal once all faults have ended.
 const CONVERGENCE: Duration = Duration::from_secs(60);
+/// How long it may take in peace until every node knows what others know, of nodes and of databases.
+const SPREAD: Duration = Duration::from_secs(5);
 /// How often the set-up is tried: the first start may be cut.
 const SET_UP_TRIES: u32 = 5;
 
@@ -286,6 +291,7 @@ fn settings(world: &WorldPlan, number: u32) -> Vec<String> {
             "cluster/bind_address=any".to_owned(),
             "cluster/secret=sesame".to_owned(),
             format!("cluster/n={}", world.n),
+            format!("cluster/strict_reads={}", world.strict_reads),
             format!("cluster/seeds={}", seeds.join(",")),
         ]);
     }
@@ -315,6 +321,9 @@ async fn scenario(
         shared.nodes = if plan.world.n > 0 { plan.world.nodes } else { 0 };
         shared.model.several = plan.world.n > 0;
         shared.damaged = plan.damages();
+        shared.model.loses_disks = plan.loses_disks();
+        shared.together = if plan.world.n > 0 { Together::of(&plan.world) } else { Together::default() };
+        shared.strict_reads = plan.world.strict_reads;
     }
     let keepers: Vec<Keeper> =
         (0..plan.world.nodes).map(|number| Keeper::new(&world, &plan, number, planted, &shared)).collect();
@@ -426,10 +435,17 @@ async fn set_up(judge: &SimNode, plan: &Plan) -> Result<(), Violation> {
             wait_until_up(judge, node).await?;
         }
         let mut client = client(judge, 0);
-        let copies = if plan.world.n > 0 { format!("&n={}", plan.world.n) } else { String::new() };
-        let made = client.json("PUT", &format!("/{DB}?q={}{copies}", plan.world.q), &Value::Null).await;
+        if plan.world.n > 0 {
+            let nodes = plan.world.nodes;
+            soon_everywhere(judge, nodes, async |client| look_at_members(client, nodes).await).await?;
+            match set_up_cluster(&mut client, &plan.world).await {
+                Ok(()) => return soon_everywhere(judge, nodes, async |client| look_at_databases(client).await).await,
+                Err(error) => last = error,
+            }
+            continue;
+        }
+        let made = client.json("PUT", &format!("/{DB}?q={}", plan.world.q), &Value::Null).await;
         match made {
-            Ok(a) if a.status < 300 && plan.world.n > 0 => return Ok(()),
             Ok(a) if a.status < 300 || a.status == 412 => match set_up_own(&mut client, plan.world.q).await {
                 Ok(()) => return Ok(()),
                 Err(error) => last = error,
@@ -454,6 +470,26 @@ async fn wait_until_up(judge: &SimNode, node: u32) -> Result<(), Violation> {
     Err(Violation { invariant: "I28", what: format!("node {node} does not answer after all faults have ended") })
 }
 
+/// Waits until all nodes of a cluster answer as they should in peace.
+async fn soon_everywhere(
+    judge: &SimNode,
+    nodes: u32,
+    look: impl AsyncFn(&mut Client) -> Result<(), String>,
+) -> Result<(), Violation> {
+    let env = judge.env();
+    let started = env.now();
+    for node in 0..nodes {
+        while let Err(answer) = look(&mut client(judge, node)).await {
+            if env.now().since(started) > SPREAD {
+                let what = format!("node {node} does not hear of the others in peace: {answer}");
+                return Err(Violation { invariant: "I28", what });
+            }
+            env.sleep(Duration::from_millis(50)).await;
+        }
+    }
+    Ok(())
+}
+
 async fn judge_at_the_end(scene: &Scene, plan: &Plan, workers: &mut [Worker]) -> Result<(), Violation> {
     let judge = &scene.judge;
     for node in 0..plan.world.nodes {
@@ -465,6 +501,10 @@ async fn judge_at_the_end(scene: &Scene, plan: &Plan, workers: &mut [Worker]) ->
     }
     if plan.world.n > 0 {
         judge.env().sleep(CONVERGENCE).await;
+    }
+    for node in 0..if plan.world.n > 0 { plan.world.nodes } else { 0 } {
+        let mut reader = Worker::new(&format!("judge of node {node}"), client(judge, node), Arc::clone(&scene.shared));
+        reader.judge_alone().await?;
     }
     let trees = reader.judge_at_the_end(workers).await?;
     for node in 1..if plan.world.n > 0 { plan.world.nodes } else { 0 } {

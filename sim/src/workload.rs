@@ -1,7 +1,7 @@
 //! What simulated clients do and how their answers are judged: every answer is checked against the model at once, and
 //! after the faults a last client reads everything back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -23,6 +23,7 @@ mod local;
 mod own;
 mod pair;
 mod session;
+mod twins;
 mod verdict;
 
 use documents::Known;
@@ -32,6 +33,7 @@ pub(crate) use hostile::WAYS as HOSTILE_WAYS;
 pub use own::set_up as set_up_own;
 pub(crate) use pair::order;
 pub(crate) use session::TOKEN_KEY;
+pub(crate) use twins::{Together, look_at_databases, look_at_members, set_up as set_up_cluster};
 
 /// The database that all clients use.
 pub const DB: &str = "sim";
@@ -55,6 +57,10 @@ pub struct Shared {
     pub several: bool,
     /// How many nodes one cluster has; 0 without one.
     pub nodes: u32,
+    /// What the nodes of a cluster promise together.
+    pub(crate) together: Together,
+    /// Whether too few copies make a read fail: then it shows all that a majority was said to hold.
+    pub strict_reads: bool,
     /// Stored bytes were made wrong: an error is a right answer.
     pub damaged: bool,
 }
@@ -89,6 +95,8 @@ pub struct Worker {
     /// The session's cookie.
     cookie: Option<String>,
     jobs: BTreeMap<Sift, keep::Job>,
+    /// Documents that are to be purged, with their revisions.
+    passing: VecDeque<(String, String)>,
     /// What the last answer of the operation under way was.
     outcome: String,
 }
@@ -112,6 +120,7 @@ impl Worker {
             admin: admin::Known::default(),
             cookie: None,
             jobs: BTreeMap::new(),
+            passing: VecDeque::new(),
             outcome: String::new(),
         }
     }
@@ -236,6 +245,10 @@ impl Worker {
             Op::Whoami { forged } => self.whoami(*forged).await,
             Op::Token { from_s, until_s, forged } => self.token(*from_s, *until_s, *forged).await,
             Op::Hostile { way } => self.hostile(*way).await,
+            Op::TwinWrite { v, brief } => self.twin_write(*v, *brief).await,
+            Op::TwinDelete => self.twin_delete().await,
+            Op::Pass { v } => self.pass(*v).await,
+            Op::PassAway => self.pass_away().await,
             other => unreachable!("{other:?} is a shared operation"),
         }
     }

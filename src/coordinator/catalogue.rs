@@ -222,11 +222,12 @@ impl Coordinator {
     }
 
     async fn create(&self, name: &str, record: Record) -> Result<Written, DatabaseError> {
-        match self.install(name, record.clone(), None).await? {
+        let instance = record.instance.clone();
+        match self.install(name, record, None).await? {
             Created::Done => {}
             Created::Exists | Created::Gone => return Err(DatabaseError::Exists),
         }
-        let written = self.create_elsewhere(name, &record).await?;
+        let written = self.create_elsewhere(name, &instance).await?;
         self.note_event(EventKind::Created, name).await;
         Ok(written)
     }

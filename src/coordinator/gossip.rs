@@ -69,6 +69,10 @@ impl Coordinator {
                 });
                 encode(&rest.take(limit).collect::<Vec<EntryName>>())
             }
+            CatalogueCall::Learn => {
+                self.learn_later(from);
+                encode(&())
+            }
             CatalogueCall::Maps(names) => encode(&self.maps(names)),
             CatalogueCall::RolledUp => encode(&self.copies_rolled_up(from).await?),
             CatalogueCall::Copies { after, limit } => encode(&self.copies_behind(from, after, limit).await?),
@@ -148,26 +152,32 @@ impl Coordinator {
     }
 
     /// Sends a new database to the other nodes that are there. A name that one of them knows as an older database
-    /// stays that one's.
-    pub(super) async fn create_elsewhere(&self, name: &str, record: &Record) -> Result<Written, DatabaseError> {
+    /// stays that one's. It has copies on those only that were known when it was drafted, maybe none.
+    pub(super) async fn create_elsewhere(&self, name: &str, instance: &str) -> Result<Written, DatabaseError> {
         let context = self.context();
         let others = context.others();
-        let Some(by_range) = record.by_range.as_ref().filter(|_| !others.is_empty()) else {
-            return Ok(Written::Quorum);
+        let record = match self.known(name) {
+            Some(known) if known.instance == instance && !others.is_empty() => known.shared(&context.node),
+            // It is gone again, or nobody else is to know of it.
+            _ => return Ok(Written::Quorum),
         };
-        let map = DatabaseMap { name: name.to_owned(), record: record.clone() };
+        let by_range = record.by_range.clone().unwrap_or_default();
+        let map = DatabaseMap { name: name.to_owned(), record };
         let mut answers = context.tell_all(&others, &CatalogueCall::Create(Box::new(map)), Urgency::Foreground);
         let (mut done, mut exists) = (vec![Arc::clone(&context.node)], false);
         while let Some((node, answer)) = answers.recv().await {
             match answer.map(|bytes| decode::<Created>(&bytes)) {
                 Ok(Ok(Created::Done)) => done.push(node),
                 Ok(Ok(Created::Exists)) => exists = true,
-                other => tracing::info!(%node, ?other, "a node does not know of a new database yet"),
+                other => {
+                    tracing::info!(%node, ?other, "a node does not know of a new database yet");
+                    self.remind(node);
+                }
             }
         }
         if exists {
-            self.remove(name, Some(&record.instance)).await?;
-            self.delete_elsewhere(name, &record.instance).await;
+            self.remove(name, Some(instance)).await?;
+            self.delete_elsewhere(name, instance).await;
             return Err(DatabaseError::Exists);
         }
         let held = |nodes: &Vec<String>| nodes.iter().filter(|node| done.iter().any(|done| **done == ***node)).count();
@@ -181,12 +191,37 @@ impl Coordinator {
         let call = CatalogueCall::Delete { name: name.to_owned(), instance: instance.to_owned() };
         let mut answers = self.context().tell_all(&others, &call, Urgency::Foreground);
         let mut written = Written::Quorum;
-        while let Some((_, answer)) = answers.recv().await {
+        while let Some((node, answer)) = answers.recv().await {
             if answer.is_err() {
                 written = Written::Accepted;
+                self.remind(node);
             }
         }
         written
+    }
+
+    /// Has a node that may have missed a change of the set of databases look for it; asks again as long as it is there.
+    /// One that is not there is asked when it is met.
+    pub(super) fn remind(&self, node: Arc<str>) {
+        let coordinator = self.clone();
+        self.env().spawn(async move {
+            while coordinator.context().peers.is_up(&node) {
+                match coordinator.ask_catalogue::<()>(&node, &CatalogueCall::Learn).await {
+                    Ok(()) => return,
+                    Err(error) => tracing::info!(%node, %error, "a node may not know all databases yet"),
+                }
+                coordinator.env().sleep(limits::MEET_PAUSE).await;
+            }
+        });
+    }
+
+    fn learn_later(&self, node: &str) {
+        let (coordinator, node) = (self.clone(), node.to_owned());
+        self.env().spawn(async move {
+            if let Err(error) = coordinator.learn_from(&node).await {
+                tracing::info!(node, %error, "a node did not tell which databases it knows");
+            }
+        });
     }
 
     /// All databases and marks of deleted ones, in order.

@@ -172,6 +172,10 @@ pub(super) struct EditText {
     pub op: EditOp,
     pub deleted: bool,
     pub body: Bytes,
+    /// The body as the term that a judge computes the revision from, where it does. Of nodes that do not send it the
+    /// text is read instead.
+    #[serde(default)]
+    pub term: Option<Bytes>,
     pub attachments: Vec<EditAttachment>,
     pub revs_limit: u64,
 }
@@ -183,6 +187,7 @@ impl From<&Edit> for EditText {
             op: edit.op.clone(),
             deleted: edit.deleted,
             body: edit.body.text.clone(),
+            term: matches!(edit.op, EditOp::Interactive { .. }).then(|| edit.body.term.clone()),
             attachments: edit.attachments.clone(),
             revs_limit: edit.revs_limit,
         }
@@ -192,12 +197,13 @@ impl From<&Edit> for EditText {
 impl EditText {
     /// The edit; an error when its body is no JSON object.
     pub fn read(self) -> Result<Edit, WireError> {
-        let EditText { id, op, deleted, body, attachments, revs_limit } = self;
+        let EditText { id, op, deleted, body, term, attachments, revs_limit } = self;
         if matches!(&op, EditOp::Merge { path } if path.ids.is_empty()) {
             return Err(WireError::Away("a merge without a revision".to_owned()));
         }
         let malformed = |_| WireError::Away("an edit's body is no JSON object".to_owned());
-        let body = PreparedBody::from_text(body).map_err(malformed)?.into();
+        let read = PreparedBody::from_text(body).map_err(malformed)?;
+        let body = PreparedBody { term: term.unwrap_or(read.term), text: read.text }.into();
         Ok(Edit { id, op, deleted, body, attachments, revs_limit })
     }
 }
@@ -407,6 +413,8 @@ pub(super) enum CatalogueCall {
     Digest,
     /// `Vec<EntryName>` in order, behind the given one.
     Entries { after: Option<(String, String)>, limit: u64 },
+    /// `()`, when begun: the asked node takes in what the asking one knows, for it may have missed something.
+    Learn,
     /// `Vec<DatabaseMap>`: those of the names that live here.
     Maps(Vec<String>),
     /// `()`: a copy here may have missed something of the database.
@@ -515,6 +523,8 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::document::rev_tree::RevPath;
     use crate::shard::Judged;
@@ -534,6 +544,21 @@ mod tests {
         let read: CopyCall = decode(&encode(&call)).unwrap();
         assert_eq!(format!("{read:?}"), format!("{call:?}"));
         assert!(decode::<CopyCall>(b"\x93junk").is_err());
+    }
+
+    #[test]
+    fn a_judge_elsewhere_hashes_the_body_that_the_client_sent() {
+        let sent = crate::document::json::parse(br#"{"a":-0.0,"b":5e-324}"#).unwrap();
+        let body = Arc::new(PreparedBody::new(sent.as_object().unwrap()));
+        let edit = |op| Edit { id: DocId::new("a"), op, deleted: false, body, attachments: Vec::new(), revs_limit: 1 };
+        let edit = edit(EditOp::Interactive { parent: None });
+        let read = decode::<EditText>(&encode(&EditText::from(&edit))).unwrap().read().unwrap();
+        assert_eq!((&read.body.term, &read.body.text), (&edit.body.term, &edit.body.text));
+        assert_ne!(
+            PreparedBody::from_text(read.body.text.clone()).unwrap().term,
+            edit.body.term,
+            "the text tells less"
+        );
     }
 
     #[test]

@@ -210,11 +210,7 @@ impl Union {
             if union.local_seq == 0 {
                 union.local_seq = fetched.local_seq;
             }
-            for leaf in fetched.tree.leaves() {
-                if let Some(path) = fetched.tree.path_to(&leaf.rev) {
-                    union.tree.merge(&path, *leaf.value);
-                }
-            }
+            union.tree.unite(&fetched.tree);
             let bodies = fetched.found.iter().filter_map(|(rev, stored)| Some((rev.clone(), stored.clone()?)));
             union.bodies.extend(bodies);
         }

@@ -71,6 +71,8 @@ impl Coordinator {
         while context.peers.is_up(node) {
             match self.try_meet(node).await {
                 Ok(()) => {
+                    // Seen from there this one may never have been away, so that nothing was asked for.
+                    self.remind(Arc::clone(node));
                     self.spread_system_databases().await;
                     if context.met(node) {
                         self.tell_state();

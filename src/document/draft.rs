@@ -310,14 +310,15 @@ pub fn check_attachment_name(name: &str) -> Result<(), DraftError> {
 pub struct PreparedBody {
     /// Canonical text of the JSON object, without reserved members.
     pub text: Bytes,
-    /// The same as an external term, for the revision hash.
-    pub term: Vec<u8>,
+    /// The same as an external term, for the revision hash. It tells more than the text: which of the two zeros a
+    /// number was, and digits that the text rounds away.
+    pub term: Bytes,
 }
 
 impl PreparedBody {
     /// Writes both forms once.
     pub fn new(body: &Object) -> PreparedBody {
-        PreparedBody { text: Bytes::from(body.to_vec()), term: revision::encode_body(body) }
+        PreparedBody { text: Bytes::from(body.to_vec()), term: revision::encode_body(body).into() }
     }
 
     /// From the stored canonical text of an object, which is kept as it is. Text that cannot be stored so (with spaces
@@ -325,7 +326,7 @@ impl PreparedBody {
     pub fn from_text(text: Bytes) -> Result<PreparedBody, JsonError> {
         match json::parse(&text)? {
             Value::Object(body) if is_object_text(&text) => {
-                Ok(PreparedBody { term: revision::encode_body(&body), text })
+                Ok(PreparedBody { term: revision::encode_body(&body).into(), text })
             }
             Value::Object(body) => Ok(PreparedBody::new(&body)),
             _ => Err(JsonError),

@@ -180,6 +180,20 @@ impl<T: RevValue> RevTree<T> {
         }
     }
 
+    /// Adds the histories of the leaves of another tree, and its values of all that is known then.
+    pub fn unite(&mut self, other: &RevTree<T>) {
+        for leaf in other.leaves() {
+            if let Some(path) = other.path_to(&leaf.rev) {
+                self.merge(&path, leaf.value.clone());
+            }
+        }
+        for (rev, value) in other.revisions() {
+            if let (Some(at), Some(value)) = (self.at(rev), value) {
+                self.nodes[at].value.get_or_insert_with(|| value.clone());
+            }
+        }
+    }
+
     fn find(&self, pos: u64, hash: &RevHash) -> Option<usize> {
         self.nodes.binary_search_by(|n| n.rev.pos.cmp(&pos).then_with(|| n.rev.hash.cmp(hash))).ok()
     }

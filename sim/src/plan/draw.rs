@@ -3,15 +3,13 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::{Fault, FeedMode, Op, Plan, Sift, TimedFault, TimedOp, WORK_MS, WorldPlan};
+use super::{Fault, FeedMode, Op, Plan, Sift, TimedFault, TimedOp, WORK_MS, WorldPlan, cluster};
 use crate::workload::HOSTILE_WAYS;
 
-/// Kinds of operations that [`draw_op`] knows.
-const KINDS: usize = 39;
+/// Kinds of operations that one server knows.
+pub(super) const KINDS: usize = 39;
 /// Kinds of operations that want a second node.
 const PAIR_KINDS: [usize; 3] = [34, 37, 38];
-/// Kinds of operations of a client's own database that several nodes promise together: access and sessions.
-const ACCESS_KINDS: [usize; 5] = [29, 30, 31, 32, 35];
 /// Kinds of faults that [`draw_fault`] knows.
 const FAULT_KINDS: u32 = 26;
 /// Kinds of faults that want a second node.
@@ -36,6 +34,7 @@ impl Plan {
             first_start_cut: (rng.random_range(0..4) == 0).then(|| rng.random_range(1..=80)),
             nodes,
             n: 0,
+            strict_reads: false,
         };
         let weights = Weights::draw(&mut rng, &world);
         let clients = rng.random_range(1..=4);
@@ -46,43 +45,16 @@ impl Plan {
     }
 }
 
-impl Plan {
-    /// Expands a seed to a plan for one cluster of several nodes. Faults stay within what `n` copies promise: nodes
-    /// crash, stand still and are cut off at will, but no disk is lost for good.
-    pub fn cluster_from_seed(seed: u64) -> Plan {
-        let mut plan = Plan::from_seed(seed);
-        let mut rng = ChaCha8Rng::seed_from_u64(seed ^ CLUSTER);
-        let nodes = rng.random_range(3..=7);
-        plan.world = WorldPlan {
-            nodes,
-            n: rng.random_range(1..=3),
-            latency_us: pick(&mut rng, &[100, 500, 5_000]),
-            first_start_cut: None,
-            ..plan.world
-        };
-        let Plan { world, .. } = plan.clone();
-        let weights = Weights::of_cluster(&mut rng);
-        let clients = rng.random_range(2..=5);
-        let mut draw = Draw { rng, world: &world, next_v: 1 };
-        plan.clients = (0..clients).map(|_| draw.client(&weights)).collect();
-        plan.faults = draw.cluster_faults();
-        plan
-    }
-}
-
-/// Makes the draws of a cluster's plan others than those of one node's.
-const CLUSTER: u64 = 0xc1u64 << 56;
-
-fn pick<T: Copy>(rng: &mut ChaCha8Rng, from: &[T]) -> T {
+pub(super) fn pick<T: Copy>(rng: &mut ChaCha8Rng, from: &[T]) -> T {
     from[rng.random_range(0..from.len())]
 }
 
 /// How likely each kind of operation is in this run; about half are off entirely.
-struct Weights([u32; KINDS]);
+pub(super) struct Weights(pub(super) Vec<u32>);
 
 impl Weights {
     fn draw(rng: &mut ChaCha8Rng, world: &WorldPlan) -> Weights {
-        let mut weights = [0; KINDS];
+        let mut weights = vec![0; KINDS];
         for weight in &mut weights {
             *weight = if rng.random_range(0..2) == 0 { 0 } else { rng.random_range(1..=20) };
         }
@@ -99,22 +71,6 @@ impl Weights {
         Weights(weights)
     }
 
-    /// Of what several nodes promise together: the shared documents.
-    fn of_cluster(rng: &mut ChaCha8Rng) -> Weights {
-        let mut weights = [0; KINDS];
-        for weight in &mut weights[..11] {
-            *weight = if rng.random_range(0..3) == 0 { 0 } else { rng.random_range(1..=20) };
-        }
-        weights[0] = weights[0].max(5);
-        weights[33] = rng.random_range(0..=10);
-        for kind in ACCESS_KINDS {
-            weights[kind] = if rng.random_range(0..3) == 0 { rng.random_range(1..=10) } else { 0 };
-        }
-        // Local documents are each copy's own until it is caught up.
-        weights[9] = 0;
-        Weights(weights)
-    }
-
     fn index(&self, rng: &mut ChaCha8Rng) -> usize {
         let mut at = rng.random_range(0..self.0.iter().sum::<u32>());
         for (n, weight) in self.0.iter().enumerate() {
@@ -127,14 +83,14 @@ impl Weights {
     }
 }
 
-struct Draw<'a> {
-    rng: ChaCha8Rng,
-    world: &'a WorldPlan,
-    next_v: u64,
+pub(super) struct Draw<'a> {
+    pub(super) rng: ChaCha8Rng,
+    pub(super) world: &'a WorldPlan,
+    pub(super) next_v: u64,
 }
 
 impl Draw<'_> {
-    fn client(&mut self, weights: &Weights) -> Vec<TimedOp> {
+    pub(super) fn client(&mut self, weights: &Weights) -> Vec<TimedOp> {
         let count = self.rng.random_range(5..=60);
         (0..count)
             .map(|_| {
@@ -150,7 +106,7 @@ impl Draw<'_> {
         self.next_v
     }
 
-    fn chance(&mut self, one_in: u32) -> bool {
+    pub(super) fn chance(&mut self, one_in: u32) -> bool {
         self.rng.random_range(0..one_in) == 0
     }
 
@@ -176,6 +132,7 @@ impl Draw<'_> {
             34 => Op::Replicate,
             37 => Op::Keep { sift: self.sift() },
             38 => Op::EndKeep { sift: self.sift() },
+            KINDS.. => cluster::op(kind - KINDS, v),
             _ => self.own_op(kind, v),
         }
     }
@@ -258,32 +215,6 @@ impl Draw<'_> {
         out
     }
 
-    fn cluster_faults(&mut self) -> Vec<TimedFault> {
-        if self.chance(5) {
-            return Vec::new();
-        }
-        let usual: Vec<u32> = [0, 1, 2, 3, 4, 5, 7, 8, 9, 21, 22].into_iter().filter(|_| self.chance(2)).collect();
-        let count = self.rng.random_range(1..=10);
-        let mut out: Vec<TimedFault> = (0..count)
-            .map(|_| {
-                let (node, at_ms) = (self.rng.random_range(0..self.world.nodes), self.rng.random_range(0..WORK_MS));
-                let for_ms = self.rng.random_range(100..=6_000);
-                let group = self.rng.random_range(1..(1 << self.world.nodes) - 1);
-                let split = usual.is_empty() || self.chance(3);
-                let fault = match split {
-                    true => Fault::Split { group, one_way: self.chance(2), for_ms },
-                    false => {
-                        let kind = pick(&mut self.rng, &usual);
-                        self.fault_of(kind)
-                    }
-                };
-                TimedFault { at_ms, node, fault }
-            })
-            .collect();
-        out.sort_by_key(|f| f.at_ms);
-        out
-    }
-
     fn fault(&mut self, kinds: &[u32]) -> TimedFault {
         let kind = pick(&mut self.rng, kinds);
         // Only what was copied may be lost: the second node's disk.
@@ -292,7 +223,7 @@ impl Draw<'_> {
         TimedFault { at_ms, node, fault: self.fault_of(kind) }
     }
 
-    fn fault_of(&mut self, kind: u32) -> Fault {
+    pub(super) fn fault_of(&mut self, kind: u32) -> Fault {
         let down_ms = self.rng.random_range(1..=2_000);
         let for_ms = self.rng.random_range(10..=4_000);
         match kind {

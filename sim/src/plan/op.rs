@@ -213,6 +213,22 @@ pub enum Op {
         /// Which one.
         sift: Sift,
     },
+    /// Writes a document into a database that any client makes where there is none: so there may be two of its name.
+    TwinWrite {
+        /// Makes the document's id.
+        v: u64,
+        /// Into the one that is deleted now and then.
+        brief: bool,
+    },
+    /// Deletes the brief one.
+    TwinDelete,
+    /// Writes a document that this client purges later.
+    Pass {
+        /// Makes the document's id.
+        v: u64,
+    },
+    /// `POST _purge` of the oldest of those.
+    PassAway,
 }
 
 /// What a replication copies of the shared database.
@@ -270,12 +286,16 @@ impl Op {
             Op::Hostile { .. } => "hostile",
             Op::Keep { .. } => "keep",
             Op::EndKeep { .. } => "end keep",
+            Op::TwinWrite { .. } => "twin write",
+            Op::TwinDelete => "twin delete",
+            Op::Pass { .. } => "pass",
+            Op::PassAway => "pass away",
         }
     }
 }
 
 /// Names of all operations, for reports on what was never met.
-pub const OPS: [&str; 40] = [
+pub const OPS: [&str; 44] = [
     "put",
     "put stale",
     "delete",
@@ -316,4 +336,8 @@ pub const OPS: [&str; 40] = [
     "hostile",
     "keep",
     "end keep",
+    "twin write",
+    "twin delete",
+    "pass",
+    "pass away",
 ];

@@ -89,6 +89,7 @@ impl Worker {
         self.locked(|s| s.model.settle(edit, outcome.clone()))?;
         match outcome {
             Outcome::Acknowledged(rev) => {
+                self.promised(doc, &rev, &answer)?;
                 let mut path = vec![rev];
                 path.extend(parent.unwrap_or_default());
                 self.learn(doc, path, blobs);
@@ -97,6 +98,16 @@ impl Worker {
             Outcome::Refused => self.read(doc).await,
             Outcome::Unknown => Ok(()),
         }
+    }
+
+    /// Takes in what an answer promises of the revision that it acknowledges.
+    fn promised(&mut self, doc: u32, rev: &str, answer: &Result<Answer, NoAnswer>) -> Result<(), Violation> {
+        if let Ok(answer) = answer
+            && self.is_firm(&id(doc), answer)?
+        {
+            self.locked(|s| s.model.promise(&id(doc), rev));
+        }
+        Ok(())
     }
 
     fn learn(&mut self, doc: u32, path: Vec<String>, blobs: Vec<Blob>) {
@@ -124,6 +135,9 @@ impl Worker {
             let settled = outcome(&answer);
             if settled == Outcome::Refused {
                 return Err(Violation { invariant: "I9", what: format!("a replicated edit was refused: {answer:?}") });
+            }
+            if matches!(settled, Outcome::Acknowledged(_)) {
+                self.promised(doc, &rev, &answer)?;
             }
             self.locked(|s| s.model.settle(at, settled))?;
         }
@@ -165,6 +179,9 @@ impl Worker {
             };
             self.locked(|s| s.model.settle(edit, settled.clone()))?;
             if let Outcome::Acknowledged(rev) = settled {
+                if row["accepted"] != json!(true) {
+                    self.locked(|s| s.model.promise(&id(doc), &rev));
+                }
                 let mut path = vec![rev];
                 path.extend(parent.unwrap_or_default());
                 self.learn(doc, path, vec![]);
@@ -200,7 +217,11 @@ impl Worker {
     }
 
     pub(super) async fn read_tree(&mut self, doc: u32) -> Result<(), Violation> {
-        let before = self.locked(|s| if s.several { BTreeSet::new() } else { s.model.seen(&id(doc)) });
+        let before = self.locked(|s| match (s.several, s.strict_reads && !s.model.loses_disks) {
+            (false, _) => s.model.seen(&id(doc)),
+            (true, true) => s.model.promised(&id(doc)),
+            (true, false) => BTreeSet::new(),
+        });
         let path = format!("/{DB}/{}?open_revs=all&revs=true", id(doc));
         let answer = self.call("GET", &path, &Value::Null).await;
         let Ok(answer) = answer else { return Ok(()) };

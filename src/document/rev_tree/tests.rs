@@ -95,6 +95,16 @@ fn a_gap_is_joined_when_it_is_filled() {
 }
 
 #[test]
+fn a_tree_united_with_another_has_the_contents_of_both() {
+    // One knows the first revision by name only.
+    let mut one = tree(&[(2, &["b", "a"])]);
+    let other = tree(&[(1, &["a"]), (2, &["c", "a"])]);
+    one.unite(&other);
+    assert_eq!(leaves(&one), ["2-c", "2-b"]);
+    assert_eq!(one.get(&rev("1-a")), Some(Some(&content(false, &rev("1-a")))));
+}
+
+#[test]
 fn leaves_below_a_fork() {
     let t = tree(&[(1, &["a"]), (3, &["c", "b", "a"]), (3, &["d", "b", "a"]), (2, &["x", "a"])]);
     let below = |r: &str| t.leaves_below(&rev(r)).iter().map(|l| l.rev.to_string()).collect::<Vec<_>>();

@@ -1,0 +1,114 @@
+//! From a seed to a plan for one cluster of several nodes.
+//!
+//! Faults stay within what `n` copies promise: nodes crash, stand still and are cut off at will, while the disk of one
+//! node at most is lost, or goes back in time.
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::draw::{Draw, KINDS, Weights, pick};
+use super::{Fault, Op, Plan, TimedFault, WORK_MS, WorldPlan};
+
+/// Makes the draws of a cluster's plan others than those of one node's.
+const CLUSTER: u64 = 0xc1u64 << 56;
+/// Kinds of operations on documents that all clients share.
+const SHARED_KINDS: std::ops::Range<usize> = 0..11;
+/// Local documents are each copy's own until it is caught up.
+const LOCAL_KIND: usize = 9;
+/// A feed that is read page by page.
+const FEED_KIND: usize = 33;
+/// Access and sessions. A node that went back in time has the access of then until it meets another.
+const ACCESS_KINDS: [usize; 5] = [29, 30, 31, 32, 35];
+/// Kinds of operations that [`op`] knows.
+const OWN_KINDS: usize = 5;
+/// Kinds of faults of any node.
+const FAULT_KINDS: [u32; 11] = [0, 1, 2, 3, 4, 5, 7, 8, 9, 21, 22];
+/// Kinds of faults of the one node whose disk may fail.
+const VICTIM_KINDS: [u32; 2] = [18, 19];
+
+impl Plan {
+    /// Expands a seed to a plan for one cluster of several nodes.
+    pub fn cluster_from_seed(seed: u64) -> Plan {
+        let mut plan = Plan::from_seed(seed);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed ^ CLUSTER);
+        let nodes = rng.random_range(3..=7);
+        plan.world = WorldPlan {
+            nodes,
+            n: rng.random_range(1..=3),
+            documents: rng.random_range(1..=8),
+            latency_us: pick(&mut rng, &[100, 500, 5_000]),
+            first_start_cut: None,
+            strict_reads: rng.random_range(0..3) == 0,
+            ..plan.world
+        };
+        // A single copy is gone with its disk.
+        let victim = (plan.world.n > 1 && rng.random_range(0..2) == 0).then(|| rng.random_range(0..nodes));
+        let weights = weights(&mut rng, victim.is_some());
+        let clients = rng.random_range(2..=5);
+        let world = plan.world.clone();
+        let mut draw = Draw { rng, world: &world, next_v: 1 };
+        plan.clients = (0..clients).map(|_| draw.client(&weights)).collect();
+        plan.faults = faults(&mut draw, victim);
+        plan
+    }
+}
+
+/// How likely each kind of operation is: of those that several nodes promise together.
+fn weights(rng: &mut ChaCha8Rng, loses_disks: bool) -> Weights {
+    let mut weights = vec![0; KINDS + OWN_KINDS];
+    for kind in SHARED_KINDS.chain(KINDS..KINDS + OWN_KINDS) {
+        weights[kind] = if rng.random_range(0..3) == 0 { 0 } else { rng.random_range(1..=20) };
+    }
+    weights[0] = weights[0].max(5);
+    weights[FEED_KIND] = rng.random_range(0..=10);
+    for kind in ACCESS_KINDS {
+        let drawn = if rng.random_range(0..3) == 0 { rng.random_range(1..=10) } else { 0 };
+        weights[kind] = if loses_disks { 0 } else { drawn };
+    }
+    weights[LOCAL_KIND] = 0;
+    Weights(weights)
+}
+
+/// An operation that only a cluster knows.
+pub(super) fn op(kind: usize, v: u64) -> Op {
+    match kind {
+        0 => Op::TwinWrite { v, brief: false },
+        1 => Op::TwinWrite { v, brief: true },
+        2 => Op::TwinDelete,
+        3 => Op::Pass { v },
+        _ => Op::PassAway,
+    }
+}
+
+/// One run in five is quiet, so that plain answers are judged too.
+fn faults(draw: &mut Draw<'_>, victim: Option<u32>) -> Vec<TimedFault> {
+    if draw.chance(5) {
+        return Vec::new();
+    }
+    let usual: Vec<u32> = FAULT_KINDS.into_iter().filter(|_| draw.chance(2)).collect();
+    let count = draw.rng.random_range(1..=10);
+    let mut out: Vec<TimedFault> = (0..count).map(|_| fault(draw, &usual, victim)).collect();
+    out.sort_by_key(|f| f.at_ms);
+    out
+}
+
+fn fault(draw: &mut Draw<'_>, usual: &[u32], victim: Option<u32>) -> TimedFault {
+    let (nodes, at_ms) = (draw.world.nodes, draw.rng.random_range(0..WORK_MS));
+    if let Some(node) = victim.filter(|_| draw.chance(4)) {
+        let kind = pick(&mut draw.rng, &VICTIM_KINDS);
+        return TimedFault { at_ms, node, fault: draw.fault_of(kind) };
+    }
+    let node = draw.rng.random_range(0..nodes);
+    let fault = match usual.is_empty() || draw.chance(3) {
+        true => Fault::Split {
+            group: draw.rng.random_range(1..(1 << nodes) - 1),
+            one_way: draw.chance(2),
+            for_ms: draw.rng.random_range(100..=6_000),
+        },
+        false => {
+            let kind = pick(&mut draw.rng, usual);
+            draw.fault_of(kind)
+        }
+    };
+    TimedFault { at_ms, node, fault }
+}

@@ -1,0 +1,236 @@
+//! What only several nodes can get wrong: a database that is made on both sides of a split, purges that a copy missed,
+//! copies that stay different, answers that count too few copies.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::documents::{leaf_set, leaves};
+use super::{DB, Worker, broken};
+use crate::client::{Answer, Client};
+use crate::model::Violation;
+use crate::plan::WorldPlan;
+
+/// The database of documents that are purged later.
+const PASSING: &str = "passing";
+
+/// What clients promised each other of what they do together on the nodes of a cluster.
+#[derive(Default)]
+pub struct Together {
+    /// How many copies make a majority.
+    pub majority: u32,
+    /// The query with which databases are made.
+    made_with: String,
+    twin: Twin,
+    brief: Twin,
+    /// Documents whose purge was acknowledged.
+    purged: BTreeSet<String>,
+    /// The leaves of each document as the copies of the first node had them in the end.
+    copies: BTreeMap<String, BTreeSet<(String, bool, Option<u64>)>>,
+    /// The rows of the twins there.
+    rows: BTreeMap<&'static str, Option<Vec<String>>>,
+}
+
+/// A database that any client makes where there is none.
+#[derive(Default)]
+struct Twin {
+    /// Documents that must be there; none once a deletion was sent.
+    docs: BTreeSet<String>,
+    deletions: u64,
+}
+
+impl Together {
+    /// Of a cluster.
+    pub fn of(world: &WorldPlan) -> Together {
+        Together {
+            majority: world.majority(),
+            made_with: format!("?q={}&n={}", world.q, world.n),
+            ..Together::default()
+        }
+    }
+
+    fn of_name(&mut self, brief: bool) -> &mut Twin {
+        if brief { &mut self.brief } else { &mut self.twin }
+    }
+}
+
+fn name(brief: bool) -> &'static str {
+    if brief { "brief" } else { "twin" }
+}
+
+/// Makes the databases of a cluster, in peace: every node is to know of them soon.
+///
+/// # Errors
+/// The request that was refused.
+pub async fn set_up(client: &mut Client, world: &WorldPlan) -> Result<(), String> {
+    for name in [DB, PASSING] {
+        let path = format!("/{name}{}", Together::of(world).made_with);
+        match client.json("PUT", &path, &Value::Null).await {
+            Ok(answer) if answer.status < 300 || answer.status == 412 => {}
+            other => return Err(format!("PUT {path}: {other:?}")),
+        }
+    }
+    Ok(())
+}
+
+/// Looks whether a node is connected to all nodes of its cluster.
+///
+/// # Errors
+/// What it answers instead.
+pub async fn look_at_members(client: &mut Client, nodes: u32) -> Result<(), String> {
+    let answer = client.get("/_membership").await;
+    let seen = answer.as_ref().map(Answer::json).unwrap_or_default();
+    let count = |field: &str| seen[field].as_array().map_or(0, Vec::len);
+    match count("all_nodes") == nodes as usize && count("cluster_nodes") == nodes as usize {
+        true => Ok(()),
+        false => Err(format!("GET /_membership: {answer:?}")),
+    }
+}
+
+/// Looks whether a node knows the databases that were made.
+///
+/// # Errors
+/// What it answers instead.
+pub async fn look_at_databases(client: &mut Client) -> Result<(), String> {
+    for name in [DB, PASSING] {
+        match client.get(&format!("/{name}")).await {
+            Ok(answer) if answer.status == 200 => {}
+            other => return Err(format!("GET /{name}: {other:?}")),
+        }
+    }
+    Ok(())
+}
+
+impl Worker {
+    /// Whether an answer to a write says that a majority of the copies holds it; it must tell of as many then.
+    pub(super) fn is_firm(&self, what: &str, answer: &Answer) -> Result<bool, Violation> {
+        let (majority, copies) = (self.locked(|s| s.together.majority), answer.copies);
+        match answer.status {
+            200 | 201 if copies < majority => {
+                broken("I12", format!("{what}: {} for {copies} copies, a majority are {majority}", answer.status))
+            }
+            status => Ok(matches!(status, 200 | 201)),
+        }
+    }
+
+    /// Whether a write stays that was answered so, as the plan's faults go.
+    fn stays(&self, what: &str, answer: &Answer) -> Result<bool, Violation> {
+        Ok(self.is_firm(what, answer)? || answer.status == 202 && !self.locked(|s| s.model.loses_disks))
+    }
+
+    pub(super) async fn twin_write(&mut self, v: u64, brief: bool) -> Result<(), Violation> {
+        let (path, doc) = (format!("/{}", name(brief)), format!("t{v}"));
+        let (made_with, deletions) =
+            self.locked(|s| (s.together.made_with.clone(), s.together.of_name(brief).deletions));
+        let document = format!("{path}/{doc}");
+        let mut answer = self.call("PUT", &document, &json!({ "v": v })).await;
+        if matches!(&answer, Ok(a) if a.status == 404) {
+            let _ = self.call("PUT", &format!("{path}{made_with}"), &Value::Null).await;
+            answer = self.call("PUT", &document, &json!({ "v": v })).await;
+        }
+        let Ok(answer) = answer else { return Ok(()) };
+        if self.stays(&document, &answer)? {
+            self.locked(|s| {
+                let twin = s.together.of_name(brief);
+                if twin.deletions == deletions && deletions == 0 {
+                    twin.docs.insert(doc);
+                }
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) async fn twin_delete(&mut self) -> Result<(), Violation> {
+        self.locked(|s| s.together.brief = Twin { deletions: s.together.brief.deletions + 1, docs: BTreeSet::new() });
+        let _ = self.call("DELETE", &format!("/{}", name(true)), &Value::Null).await;
+        Ok(())
+    }
+
+    pub(super) async fn pass(&mut self, v: u64) -> Result<(), Violation> {
+        let path = format!("/{PASSING}/p{v}");
+        let Ok(answer) = self.call("PUT", &path, &json!({ "v": v })).await else { return Ok(()) };
+        self.is_firm(&path, &answer)?;
+        if let Some(rev) = answer.json()["rev"].as_str() {
+            self.passing.push_back((format!("p{v}"), rev.to_owned()));
+        }
+        Ok(())
+    }
+
+    pub(super) async fn pass_away(&mut self) -> Result<(), Violation> {
+        let Some((doc, rev)) = self.passing.pop_front() else { return Ok(()) };
+        let sent = json!({ doc.as_str(): [rev] });
+        let Ok(answer) = self.call("POST", &format!("/{PASSING}/_purge"), &sent).await else { return Ok(()) };
+        let loses = self.locked(|s| s.model.loses_disks);
+        let promised = answer.status == 201 || answer.status == 202 && !loses;
+        if promised && answer.json()["purged"][&doc] == json!([rev]) {
+            self.locked(|s| s.together.purged.insert(doc));
+        }
+        Ok(())
+    }
+
+    /// At the end: what this node's own copies hold, where it has one, before any read of several repairs them.
+    pub async fn judge_alone(&mut self) -> Result<(), Violation> {
+        for doc in self.locked(|s| s.model.documents()) {
+            self.judge_copy_of(&doc).await?;
+        }
+        for doc in self.locked(|s| s.together.purged.clone()) {
+            let path = format!("/{PASSING}/{doc}?r=1");
+            match self.call("GET", &path, &Value::Null).await {
+                Ok(a) if a.status == 404 => {}
+                Ok(a) if a.status == 200 => {
+                    return broken("I7", format!("{doc}: purged, and there on {}: {}", self.name, a.json()));
+                }
+                other => return broken("I28", format!("{path}: {other:?} after all faults")),
+            }
+        }
+        for brief in [false, true] {
+            self.judge_twin(brief).await?;
+        }
+        Ok(())
+    }
+
+    async fn judge_copy_of(&mut self, doc: &str) -> Result<(), Violation> {
+        let before = self.locked(|s| s.model.seen(doc));
+        let path = format!("/{DB}/{doc}?open_revs=all&revs=true&r=1");
+        let body = match self.call("GET", &path, &Value::Null).await {
+            Ok(a) if a.status == 200 => a.json(),
+            Ok(a) if a.status == 404 => json!([]),
+            other => return broken("I28", format!("{path}: {other:?} after all faults")),
+        };
+        let (mine, lane) = (leaf_set(&body), self.name.clone());
+        self.locked(|s| {
+            s.model.saw_tree(doc, &leaves(&body), &before)?;
+            let first = s.together.copies.entry(doc.to_owned()).or_insert_with(|| mine.clone());
+            match *first == mine {
+                true => Ok(()),
+                false => broken("I4", format!("{doc}: {lane} sees {mine:?}, the first node {first:?}")),
+            }
+        })
+    }
+
+    /// A twin has the documents that it must have, and the same on every node.
+    async fn judge_twin(&mut self, brief: bool) -> Result<(), Violation> {
+        let path = format!("/{}/_all_docs", name(brief));
+        let rows = match self.call("GET", &path, &Value::Null).await {
+            Ok(a) if a.status == 200 => {
+                let rows = a.json()["rows"].as_array().cloned().unwrap_or_default();
+                Some(rows.iter().filter_map(|row| Some(row["id"].as_str()?.to_owned())).collect::<Vec<String>>())
+            }
+            Ok(a) if a.status == 404 => None,
+            other => return broken("I28", format!("{path}: {other:?} after all faults")),
+        };
+        let lane = self.name.clone();
+        self.locked(|s| {
+            let docs = &s.together.of_name(brief).docs;
+            let lost = docs.iter().find(|doc| !rows.iter().flatten().any(|row| row == *doc));
+            if let Some(doc) = lost {
+                return broken("I1", format!("{path}: {doc} is gone on {lane}; it holds {rows:?}"));
+            }
+            let first = s.together.rows.entry(name(brief)).or_insert_with(|| rows.clone());
+            match *first == rows {
+                true => Ok(()),
+                false => broken("I4", format!("{path}: {lane} sees {rows:?}, the first node {first:?}")),
+            }
+        })
+    }
+}
