@@ -356,6 +356,8 @@ pub const FIND_DOCS_PER_FETCH: usize = 32;
 
 /// Threads that run functions of design documents: with fewer, a function that never returns would stop all others.
 pub const SCRIPT_WORKERS: usize = 4;
+/// Threads of functions that nothing could stop and that still run, from which on no function runs until one ends.
+pub const SCRIPT_THREADS_STUCK: usize = 16;
 /// Calls of functions that run or wait; more are told to come back.
 pub const SCRIPT_QUEUE: usize = 1024;
 /// Runtimes of design documents that a worker keeps, of about 200 kB each and `SCRIPT_MEMORY_BYTES` at worst.

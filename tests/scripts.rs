@@ -148,6 +148,10 @@ fn runaways_are_stopped_and_others_go_on() {
         let source = "function(doc){ Array.prototype.indexOf.call({length: 9007199254740991}, 1) }";
         let stubborn = map(&scripts, source, "{}").await;
         assert_eq!(stubborn, Err(ScriptError::Timeout));
+        // It runs on, so that each further try would cost another thread and another wait.
+        for _ in 0..20 {
+            assert_eq!(map(&scripts, source, "{}").await, Err(ScriptError::Timeout));
+        }
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
         let deep = map(&scripts, "function(doc){ function f() { f() } f() }", "{}").await;
         assert!(matches!(deep.as_deref(), Ok("[]") | Err(ScriptError::Engine { .. })), "{deep:?}");

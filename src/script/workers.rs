@@ -2,10 +2,11 @@
 //!
 //! A job has a worker to itself. Each worker keeps the runtimes of the design documents that it ran last, so that a
 //! function is compiled once. A worker that does not come out of one operation, which nothing can interrupt, is given
-//! up with its thread, and another takes its place: it costs the job that it ran, no other.
+//! up with its thread, and another takes its place: it costs the job that it ran, no other. While such a thread runs on,
+//! its program is refused, and above a number of such threads every program is: nobody adds threads without end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -30,6 +31,8 @@ pub(super) struct Workers {
 struct Seats {
     idle: Vec<Seat>,
     made: usize,
+    /// The programs of the threads that were given up and have not come to an end.
+    stuck: Vec<Key>,
 }
 
 /// A worker with the runtimes that it keeps.
@@ -87,6 +90,7 @@ impl Pulse {
 /// A seat taken for one job; given back when the job is over, whatever became of it.
 struct Lease {
     workers: Arc<Workers>,
+    key: Key,
     seat: Option<Seat>,
     pulse: Arc<Pulse>,
     permits: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)>,
@@ -94,15 +98,18 @@ struct Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        let mut seats = self.workers.seats();
         if self.pulse.settled.swap(true, Ordering::Relaxed) {
             // It was given up: another worker has the place by now.
             if let Some((free, queued)) = self.permits.take() {
                 free.forget();
                 queued.forget();
             }
+            if let Some(at) = seats.stuck.iter().position(|key| *key == self.key) {
+                seats.stuck.swap_remove(at);
+            }
             return;
         }
-        let mut seats = self.workers.seats.lock().unwrap_or_else(PoisonError::into_inner);
         seats.idle.extend(self.seat.take());
     }
 }
@@ -110,15 +117,18 @@ impl Drop for Lease {
 /// Ends the wait for a job, also when its caller went away: a stuck worker is given up then, too.
 struct Guard {
     workers: Arc<Workers>,
+    key: Key,
     pulse: Arc<Pulse>,
     period: Duration,
 }
 
 impl Guard {
     /// Makes place for another worker, unless the job ended after all.
-    fn give_up(workers: &Workers, pulse: &Pulse) {
+    fn give_up(workers: &Workers, key: Key, pulse: &Pulse) {
+        let mut seats = workers.seats();
         if !pulse.settled.swap(true, Ordering::Relaxed) {
             tracing::error!("a function did not stop: its thread is given up");
+            seats.stuck.push(key);
             workers.free.add_permits(1);
             workers.queue.add_permits(1);
         }
@@ -140,10 +150,11 @@ impl Drop for Guard {
         if self.pulse.settled.load(Ordering::Relaxed) {
             return;
         }
-        let (workers, pulse, period) = (Arc::clone(&self.workers), Arc::clone(&self.pulse), self.period);
+        let (workers, key) = (Arc::clone(&self.workers), self.key);
+        let (pulse, period) = (Arc::clone(&self.pulse), self.period);
         self.workers.env.spawn(async move {
             Guard::stuck(&workers.env, &pulse, period).await;
-            Guard::give_up(&workers, &pulse);
+            Guard::give_up(&workers, key, &pulse);
         });
     }
 }
@@ -159,11 +170,25 @@ impl Workers {
         })
     }
 
+    fn seats(&self) -> MutexGuard<'_, Seats> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_stuck(&self, key: Key) -> Result<(), ScriptError> {
+        let stuck = &self.seats().stuck;
+        match stuck.contains(&key) {
+            true => Err(ScriptError::Timeout),
+            false if stuck.len() >= limits::SCRIPT_THREADS_STUCK => Err(ScriptError::Busy),
+            false => Ok(()),
+        }
+    }
+
     async fn lease(self: &Arc<Self>, key: Key) -> Result<Lease, ScriptError> {
         let queued = Arc::clone(&self.queue).try_acquire_owned().map_err(|_| ScriptError::Busy)?;
         // Fails only when it is closed, and nobody does that.
         let free = Arc::clone(&self.free).acquire_owned().await.map_err(|_| ScriptError::Busy)?;
-        let mut seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check_stuck(key)?;
+        let mut seats = self.seats();
         let has_it = |seat: &Seat| seat.shelf.0.iter().any(|(kept, _)| *kept == key);
         let seat = match seats.idle.iter().position(has_it) {
             Some(at) => seats.idle.remove(at),
@@ -174,11 +199,15 @@ impl Workers {
             }),
         };
         let (workers, pulse) = (Arc::clone(self), Arc::default());
-        Ok(Lease { workers, seat: Some(seat), pulse, permits: Some((free, queued)) })
+        Ok(Lease { workers, key, seat: Some(seat), pulse, permits: Some((free, queued)) })
     }
 
     /// Runs `work` on a free worker, preferably one that keeps the program's runtime. It is given up when it begins
     /// with no function for a whole `period`.
+    ///
+    /// # Errors
+    /// [`ScriptError::Timeout`] then, and at once while an earlier thread of the program still runs;
+    /// [`ScriptError::Busy`] when too many calls wait, or too many threads were given up.
     pub async fn run<T: Send + 'static>(
         self: &Arc<Self>,
         key: Key,
@@ -187,7 +216,7 @@ impl Workers {
     ) -> Result<T, ScriptError> {
         let mut lease = self.lease(key).await?;
         let (env, pulse) = (self.env.clone(), Arc::clone(&lease.pulse));
-        let _guard = Guard { workers: Arc::clone(self), pulse: Arc::clone(&pulse), period };
+        let _guard = Guard { workers: Arc::clone(self), key, pulse: Arc::clone(&pulse), period };
         // Invariant: a lease has its seat until it is dropped.
         let Seat { worker, mut shelf } = lease.seat.take().expect("a seat");
         let of_job = Arc::clone(&worker);
@@ -206,7 +235,7 @@ impl Workers {
                 done.ok_or_else(|| ScriptError::Engine { reason: "the engine failed".to_owned() })
             }
             () = Guard::stuck(&self.env, &pulse, period) => {
-                Guard::give_up(self, &pulse);
+                Guard::give_up(self, key, &pulse);
                 Err(ScriptError::Timeout)
             }
         }
