@@ -513,6 +513,8 @@ async fn judge_at_the_end(scene: &Scene, plan: &Plan, workers: &mut [Worker]) ->
     }
     if plan.world.nodes == 2 && plan.world.n == 0 {
         reader.judge_copy(&mut client(judge, 1)).await?;
+    }
+    if plan.world.nodes > 1 {
         for worker in workers.iter_mut() {
             worker.judge_jobs().await?;
         }

@@ -15,6 +15,7 @@ use crate::private::Own;
 use crate::world::SimWorld;
 
 mod admin;
+mod checkpoint;
 mod documents;
 mod feed;
 mod hostile;

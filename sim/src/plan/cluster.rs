@@ -7,10 +7,12 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::{Draw, KINDS, Weights, pick};
-use super::{Fault, Op, Plan, TimedFault, WORK_MS, WorldPlan};
+use super::{Fault, Op, Plan, Sift, TimedFault, TimedOp, WORK_MS, WorldPlan};
 
 /// Makes the draws of a cluster's plan others than those of one node's.
 const CLUSTER: u64 = 0xc1u64 << 56;
+/// Draws of its own for the replications of a cluster, which all other draws go without.
+const KEPT: u64 = 0x6eu64 << 56;
 /// Kinds of operations on documents that all clients share.
 const SHARED_KINDS: std::ops::Range<usize> = 0..11;
 /// Local documents are each copy's own until it is caught up.
@@ -49,6 +51,12 @@ impl Plan {
         let mut draw = Draw { rng, world: &world, next_v: 1 };
         plan.clients = (0..clients).map(|_| draw.client(&weights)).collect();
         plan.faults = faults(&mut draw, victim);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed ^ KEPT);
+        // A node that went back in time has the replications of then until it meets another.
+        if victim.is_none() && rng.random_range(0..4) == 0 {
+            let sift = pick(&mut rng, &[Sift::All, Sift::Selector, Sift::Ids]);
+            plan.clients[0].insert(0, TimedOp { after_ms: rng.random_range(0..WORK_MS / 4), op: Op::Keep { sift } });
+        }
         plan
     }
 }

@@ -1,5 +1,6 @@
 //! Copies of the shared database that the second server keeps up to date because a document of its `_replicator` asks
 //! for them, all of it or a part. In the end each holds what it is to hold and nothing else, and the scheduler says so.
+//! In a cluster that server is its second node: source and target are its own, and one of its nodes does the work.
 
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ pub(super) struct Job {
 
 impl Sift {
     /// Whether a document belongs to the copy.
-    fn takes(self, doc: &str) -> bool {
+    pub(super) fn takes(self, doc: &str) -> bool {
         match self {
             Sift::All => true,
             Sift::Selector => doc < SELECTED_BELOW,
@@ -65,8 +66,8 @@ impl Worker {
             let answer = second.json("PUT", path, &body).await;
             self.count("PUT", path, answer.map_or(0, |a| a.status));
         }
-        self.jobs.insert(sift, job);
-        Ok(())
+        self.jobs.insert(sift, job.clone());
+        self.watch_checkpoints(&job.name, sift).await
     }
 
     /// Takes the document back.
@@ -85,6 +86,7 @@ impl Worker {
     pub(crate) async fn judge_jobs(&mut self) -> Result<(), Violation> {
         let mut second = self.second_server();
         for (sift, job) in self.jobs.clone() {
+            self.judge_checkpoints(&mut second, &job.name, sift).await?;
             let env = self.client.env().clone();
             let started = env.now();
             loop {
@@ -121,6 +123,7 @@ impl Worker {
         }
         match (running, told["state"].as_str()) {
             (1, Some("running")) => Ok(None),
+            (2.., _) => wrong("I23", format!("{name}: {running} nodes run it")),
             (running, state) => wrong("I23", format!("{name}: listed {running} times, said to be {state:?}")),
         }
     }

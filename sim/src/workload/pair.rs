@@ -5,21 +5,26 @@ use serde_json::{Value, json};
 use super::{DB, Worker, broken};
 use crate::client::Client;
 use crate::model::Violation;
+use crate::plan::Sift;
 use crate::run::{source_url, url_of};
 
 /// The copy's name on the second node.
 const COPY: &str = "copy";
 
 impl Worker {
-    /// Copies once, asked of the second node. What comes of it is judged at the end.
+    /// Copies once, asked of the second node, with a look at the checkpoints meanwhile. What comes of it is judged at
+    /// the end.
     pub(super) async fn replicate(&mut self) -> Result<(), Violation> {
-        let answer = self.second_server().json("POST", "/_replicate", &order()).await;
+        let (mut second, order) = (self.second_server(), order());
+        let asked = second.json("POST", "/_replicate", &order);
+        let (answer, looked) = tokio::join!(asked, self.watch_checkpoints(COPY, Sift::All));
         self.count("POST", "/_replicate", answer.as_ref().map_or(0, |a| a.status));
-        Ok(())
+        looked
     }
 
     /// At the end: one more replication brings everything over.
     pub async fn judge_copy(&mut self, second: &mut Client) -> Result<(), Violation> {
+        self.judge_checkpoints(second, COPY, Sift::All).await?;
         let mut done = second.json("POST", "/_replicate", &order()).await;
         for _ in 0..3 {
             if matches!(&done, Ok(a) if a.status == 200) {

@@ -1,0 +1,70 @@
+//! Checkpoints of copies on the second server, looked at while replications run: what stands before the sequence that
+//! one tells is on the copy's disk (I21).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{DB, Worker, broken};
+use crate::client::Client;
+use crate::model::Violation;
+use crate::plan::Sift;
+
+/// How often a replication that was just asked for is looked at.
+const LOOKS: usize = 10;
+/// Between two looks: about what a page takes.
+const LOOK_EVERY: Duration = Duration::from_millis(7);
+
+impl Worker {
+    /// Looks at a copy's checkpoints some times, from now on.
+    pub(super) async fn watch_checkpoints(&mut self, copy: &str, sift: Sift) -> Result<(), Violation> {
+        let mut second = self.second_server();
+        for _ in 0..LOOKS {
+            self.judge_checkpoints(&mut second, copy, sift).await?;
+            self.client.env().clone().sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    /// What the copy lacks stands behind the sequences of its checkpoints. The order of the questions makes that
+    /// certain while others write: a leaf that was there first, that the copy lacks after the checkpoint was read, and
+    /// that did not change behind it was passed over. Of several copies of a range nobody promises as much.
+    pub(super) async fn judge_checkpoints(
+        &mut self,
+        second: &mut Client,
+        copy: &str,
+        sift: Sift,
+    ) -> Result<(), Violation> {
+        if self.locked(|s| s.several) {
+            return Ok(());
+        }
+        let Some(mut leaves) = self.leaves_since("0").await else { return Ok(()) };
+        leaves.retain(|doc, _| sift.takes(doc));
+        let locals = second.get(&format!("/{copy}/_local_docs?include_docs=true")).await;
+        let Some(locals) = locals.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(()) };
+        let lacks = second.json("POST", &format!("/{copy}/_revs_diff"), &json!(leaves)).await;
+        let Some(lacks) = lacks.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(()) };
+        let lacks: Vec<&String> = lacks.as_object().into_iter().flat_map(serde_json::Map::keys).collect();
+        for checkpoint in locals["rows"].as_array().into_iter().flatten().filter(|_| !lacks.is_empty()) {
+            let Some(seq) = checkpoint["doc"]["source_last_seq"].as_str() else { continue };
+            let Some(behind) = self.leaves_since(seq).await else { continue };
+            if let Some(doc) = lacks.iter().find(|doc| !behind.contains_key(**doc)) {
+                return broken("I21", format!("{doc}: {copy} lacks it, its checkpoint says {seq}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The shared documents that changed after a sequence, with their leaves.
+    async fn leaves_since(&mut self, seq: &str) -> Option<BTreeMap<String, Vec<Value>>> {
+        let path = format!("/{DB}/_changes?style=all_docs&since={seq}");
+        let answer = self.call("GET", &path, &Value::Null).await.ok().filter(|a| a.status == 200)?;
+        let rows = answer.json()["results"].as_array()?.clone();
+        let leaves = |row: &Value| {
+            let revs = row["changes"].as_array()?.iter().map(|change| change["rev"].clone()).collect();
+            Some((row["id"].as_str()?.to_owned(), revs))
+        };
+        Some(rows.iter().filter_map(leaves).collect())
+    }
+}
