@@ -153,6 +153,22 @@ fn members(c: &Client) -> bool {
     c.put(at, "{}").status == 201 && wrong() == 409 && c.send("DELETE", at, &["Accept: */*"], "").status == 200
 }
 
+fn rewrite_outside(c: &Client) -> bool {
+    let design = r#"{"rewrites":"function(req){ return '../../../_all_dbs'; }"}"#;
+    let answer = || c.get("/d/_design/outside/_rewrite/x");
+    c.put("/d/_design/outside", design).status == 201
+        && answer().status == 500
+        && answer().body.contains("\"insecure_rewrite_rule\"")
+}
+
+fn sum_backwards(c: &Client) -> bool {
+    let map = "function(d){ if (d._id === 'a') { emit(1, 'first'); emit(2, 'last'); } }";
+    let design = format!(r#"{{"views":{{"v":{{"map":"{map}","reduce":"_sum"}}}}}}"#);
+    let sum = |query: &str| c.get(&format!("/d/_design/sum/_view/v{query}")).body;
+    c.put("/d/_design/sum", &design).status == 201
+        && ["", "?descending=true"].iter().all(|query| sum(query).contains(r#""caused_by":"last""#))
+}
+
 const CHECKS: &[Check] = &[
     ("Content-Type of JSON", content_type),
     ("ETag of `_all_docs`", list_etag),
@@ -173,6 +189,8 @@ const CHECKS: &[Check] = &[
     ("a disk that is nearly full", full_disk),
     ("options of a replication: `socket_options`", socket_options),
     ("DELETE of `_nodes/{name}`", members),
+    ("a rewrite function that leads out of its database", rewrite_outside),
+    ("`caused_by` of `_sum` with `descending=true`", sum_backwards),
 ];
 
 /// The topics of the table below the heading 'Deliberate differences'.

@@ -53,8 +53,6 @@ pub enum KeyBounds {
         /// Whether `end` itself belongs to it.
         inclusive_end: bool,
     },
-    /// Just this one, as a range of one key: no row when it is missing.
-    Key(Value),
 }
 
 impl Default for KeyBounds {
@@ -269,7 +267,7 @@ impl Database {
                 left = left.min(keys.len() as u64);
                 (Source::Keys(keys), 0)
             }
-            _ => {
+            KeyBounds::Range { .. } => {
                 let (rest, skip) = self.skip_rows(&query, listed.and(&all)).await?;
                 (Source::Lanes(self.lanes(&query.source, rest)), skip)
             }

@@ -95,7 +95,6 @@ fn bound_id(value: &Value) -> DocId {
 pub(super) fn spans(keys: &KeyBounds, descending: bool) -> (Span, Span) {
     let (first, last) = match keys {
         KeyBounds::Keys(_) => (Bound::Unbounded, Bound::Unbounded),
-        KeyBounds::Key(key) => (Bound::Included(bound_id(key)), Bound::Included(bound_id(key))),
         KeyBounds::Range { start, end, inclusive_end } => {
             let first = start.as_ref().map_or(Bound::Unbounded, |key| Bound::Included(bound_id(key)));
             let last = end.as_ref().map_or(Bound::Unbounded, |key| match inclusive_end {
@@ -130,6 +129,10 @@ mod tests {
         KeyBounds::Range { start, end, inclusive_end }
     }
 
+    fn one(key: &str) -> KeyBounds {
+        range(Some(text(key)), Some(text(key)), true)
+    }
+
     /// Which of a few ids a span holds.
     fn holds(span: &Span) -> String {
         let has = |id: &&str| {
@@ -161,9 +164,9 @@ mod tests {
             (range(Some(text("c")), Some(text("b")), true), false, "", "ab"),
             (range(Some(Value::Int(1)), None, true), false, "abcd", ""),
             (range(None, Some(Value::Int(1)), true), false, "", ""),
-            (KeyBounds::Key(text("b")), false, "b", "a"),
-            (KeyBounds::Key(text("b")), true, "b", "cd"),
-            (KeyBounds::Key(text("bb")), false, "", "ab"),
+            (one("b"), false, "b", "a"),
+            (one("b"), true, "b", "cd"),
+            (one("bb"), false, "", "ab"),
         ];
         for (keys, descending, listed, before) in cases {
             let (l, b) = spans(&keys, descending);

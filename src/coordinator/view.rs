@@ -48,8 +48,8 @@ pub enum Update {
 /// Which rows a query reads.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ViewKeys {
-    /// The rows of each key, in this order.
-    Keys(Vec<Value>),
+    /// Ranges of one key each, in this order.
+    Keys(Vec<KeySpan>),
     /// A range of keys.
     Span(KeySpan),
     /// Ranges that share no key, in the direction of reading.
@@ -314,8 +314,8 @@ impl DatabaseView {
                 let together = spans.iter().map(|span| places(span).0).collect();
                 Spans { places: VecDeque::from([together]), before: Places::none() }
             }
-            ViewKeys::Keys(keys) => {
-                let each = keys.iter().map(|key| VecDeque::from([places(&KeySpan::of_key(key.clone())).0]));
+            ViewKeys::Keys(spans) => {
+                let each = spans.iter().map(|span| VecDeque::from([places(span).0]));
                 // As CouchDB 3.5 was measured: reading backwards turns the list of keys around, but not for groups.
                 let places = match query.descending && query.grouping.is_none() {
                     true => each.rev().collect(),
@@ -540,28 +540,38 @@ impl ViewRows {
     }
 
     async fn with_docs(&self, rows: Vec<Row>) -> Result<Vec<ViewRow>, ViewError> {
-        let wanted: Vec<(DocId, Option<Revision>)> = rows.iter().map(linked).collect();
+        let wanted: Vec<Option<(DocId, Option<Revision>)>> = rows.iter().map(linked).collect();
         let want =
             |(id, rev): &(DocId, Option<Revision>)| (id.clone(), rev.clone().map_or(Want::Winner, Want::Revision));
-        let found = self.view.database.fetch_many(wanted.iter().map(want).collect(), Some(1)).await?;
-        let doc = |(id, rev): (DocId, Option<Revision>), fetched: Option<Fetched>| {
+        let found = self.view.database.fetch_many(wanted.iter().flatten().map(want).collect(), Some(1)).await?;
+        let doc = |row: &Row, (id, rev): (DocId, Option<Revision>), fetched: Option<Fetched>| {
             let mut fetched = fetched?;
             let (_, stored) = fetched.found.pop()?;
             // A revision that is named is shown whatever it is, the winner only while the document lives.
             let stored = stored.filter(|stored| rev.is_some() || !stored.deleted)?;
-            let conflicts = if self.query.conflicts { conflicts(&fetched, &stored.rev).0 } else { Vec::new() };
+            // Another document is opened as it is: what else the query asks for holds for the row's own.
+            let shows_conflicts = self.query.conflicts && id == row.id;
+            let conflicts = if shows_conflicts { conflicts(&fetched, &stored.rev).0 } else { Vec::new() };
             Some(Box::new(RowDoc { id, stored, conflicts }))
         };
-        let docs = wanted.into_iter().zip(found).map(|(wanted, fetched)| doc(wanted, fetched));
-        Ok(rows.into_iter().zip(docs).map(|(row, doc)| ViewRow { row, doc: Some(doc) }).collect())
+        let mut found = found.into_iter();
+        let with_doc = |(row, wanted): (Row, Option<_>)| {
+            let doc = wanted.and_then(|wanted| doc(&row, wanted, found.next().flatten()));
+            ViewRow { row, doc: Some(doc) }
+        };
+        Ok(rows.into_iter().zip(wanted).map(with_doc).collect())
     }
 }
 
 /// The document that goes with a row: the one that its value names by `_id`, or its own; the revision that its value
-/// names by `_rev`, or the winner (facts 'Map functions').
-fn linked(row: &Row) -> (DocId, Option<Revision>) {
+/// names by `_rev`, or the winner (facts 'Map functions'). `None` where the `_id` is null.
+fn linked(row: &Row) -> Option<(DocId, Option<Revision>)> {
     let value = if row.value.first() == Some(&b'{') { reduce::parsed(&row.value) } else { Value::Null };
-    let member = |name| value.as_object().and_then(|value| value.get(name)).and_then(Value::as_str);
-    let id = member("_id").map_or_else(|| row.id.clone(), DocId::new);
-    (id, member("_rev").and_then(|rev| Revision::parse(rev).ok()))
+    let member = |name| value.as_object().and_then(|value| value.get(name));
+    if member("_id").is_some_and(Value::is_null) {
+        return None;
+    }
+    let text = |name| member(name).and_then(Value::as_str);
+    let id = text("_id").map_or_else(|| row.id.clone(), DocId::new);
+    Some((id, text("_rev").and_then(|rev| Revision::parse(rev).ok())))
 }

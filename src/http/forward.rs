@@ -170,6 +170,7 @@ fn own_request(method: &str, raw_path: String, body: Vec<u8>, user: &UserCtx, id
         head: false,
         method: method.to_owned(),
         raw_path,
+        raw_query: String::new(),
         query: Query::default(),
         headers: HeaderMap::new(),
         peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
@@ -241,12 +242,14 @@ fn read(message: &Bytes) -> Option<Request> {
     let mut reader = Reader::new(message);
     let asked: Asked = serde_json::from_slice(reader.bytes().ok()?).ok()?;
     let body = message.slice(message.len() - reader.rest().len()..);
+    let query = Query::from_pairs(asked.query);
     Some(Request {
         verb: Verb::of(&asked.method),
         head: asked.method == "HEAD",
         method: asked.method,
         raw_path: asked.path,
-        query: Query::from_pairs(asked.query),
+        raw_query: query.encoded(),
+        query,
         headers: header_map(asked.headers),
         peer: asked.peer,
         secure: asked.secure,

@@ -191,7 +191,7 @@ impl Problem {
 
     /// The same with a reason of any JSON type.
     #[must_use]
-    fn with_reason(mut self, reason: &Value) -> Problem {
+    pub fn with_reason(mut self, reason: &Value) -> Problem {
         match reason.as_str() {
             Some(text) => self.reason = text.to_owned().into(),
             None => self.reason_json = Some(String::from_utf8_lossy(&reason.to_vec()).into_owned()),

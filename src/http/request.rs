@@ -55,6 +55,8 @@ pub struct Request {
     pub method: String,
     /// The path as sent, undecoded, without the query.
     pub raw_path: String,
+    /// The query as sent, undecoded.
+    pub raw_query: String,
     /// Query parameters, decoded.
     pub query: Query,
     /// Headers as sent.
@@ -72,6 +74,20 @@ pub struct Request {
 }
 
 impl Request {
+    /// Path and query as sent.
+    pub fn target(&self) -> String {
+        match self.raw_query.as_str() {
+            "" => self.raw_path.clone(),
+            query => format!("{}?{query}", self.raw_path),
+        }
+    }
+
+    /// Asks with these parameters instead.
+    pub fn set_query(&mut self, query: Query) {
+        self.raw_query = query.encoded();
+        self.query = query;
+    }
+
     /// A header's text; `None` when absent or not text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()

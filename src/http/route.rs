@@ -112,7 +112,7 @@ pub enum InDatabase {
     /// `_restore`, by POST only (an extension); else a document of this name
     Restore,
     /// `_find`, `_explain`, `_index` and below
-    Mango(String),
+    Mango(Vec<String>),
     /// `_partition/..`: the segments behind it
     Partition(Vec<String>),
     /// `_design/{ddoc}/_view/..` and the other functions of a design document: document id, segments behind it
@@ -131,6 +131,8 @@ pub enum InDatabase {
     NotText,
     /// An attachment whose name is not UTF-8
     AttachmentNotText,
+    /// As [`InDatabase::NotText`], where the name of a partition is not UTF-8.
+    PartitionNotText,
 }
 
 /// Functions that a design document's path can name.
@@ -202,6 +204,7 @@ pub fn route(path: &str) -> Endpoint {
 fn not_text(before: &[String]) -> InDatabase {
     match in_database(before) {
         InDatabase::Document(_) | InDatabase::Attachment(..) if before != ["_design"] => InDatabase::AttachmentNotText,
+        InDatabase::Partition(below) if below.is_empty() => InDatabase::PartitionNotText,
         _ => InDatabase::NotText,
     }
 }
@@ -244,11 +247,7 @@ fn in_database(rest: &[String]) -> InDatabase {
         ["_temp_view"] => InDatabase::TempView,
         ["_snapshot"] => InDatabase::Snapshot,
         ["_restore"] => InDatabase::Restore,
-        ["_find"] => InDatabase::Mango("_find".to_owned()),
-        ["_explain"] => InDatabase::Mango("_explain".to_owned()),
-        ["_index", below @ ..] => {
-            InDatabase::Mango(["_index"].iter().chain(below).copied().collect::<Vec<_>>().join("/"))
-        }
+        ["_find" | "_explain"] | ["_index", ..] => InDatabase::Mango(rest.to_vec()),
         ["_partition", below @ ..] => InDatabase::Partition(below.iter().map(|s| (*s).to_owned()).collect()),
         ["_local"] => InDatabase::LocalWithoutId,
         ["_local", id] => InDatabase::Local((*id).to_owned()),
@@ -335,23 +334,21 @@ fn database_methods(at: &InDatabase) -> (&'static [Verb], &'static str) {
         InDatabase::Attachment(..) | InDatabase::AttachmentNotText => {
             (&[Verb::Get, Verb::Put, Verb::Delete], "DELETE,GET,HEAD,PUT")
         }
-        InDatabase::Mango(path) => match path.as_str() {
-            "_find" | "_explain" | "_index/_bulk_delete" => (POST, "POST"),
-            "_index" => (GET_POST, "GET,POST"),
+        InDatabase::Mango(path) => match path.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            ["_find" | "_explain"] | ["_index", "_bulk_delete"] => (POST, "POST"),
+            ["_index"] => (GET_POST, "GET,POST"),
             _ => (&[Verb::Delete], "DELETE"),
         },
-        InDatabase::Partition(rest) => match rest.get(1).map(String::as_str) {
-            None => (GET, "GET"),
-            Some("_all_docs") => (GET_POST, "GET,HEAD,POST"),
-            Some("_find" | "_explain") => (POST, "POST"),
-            Some(_) => (GET_POST, "GET,POST,HEAD"),
+        InDatabase::Partition(rest) => match rest.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            // A POST is told first what is wrong with such a name.
+            [name] if name.starts_with('_') => (GET_POST, "GET"),
+            [] | [_] => (GET, "GET"),
+            [_, "_all_docs"] => (GET_POST, "GET,HEAD,POST"),
+            [_, "_all_docs", "queries"] | [_, "_find" | "_explain"] => (POST, "POST"),
+            [_, "_design", _, _, ..] => design_methods(&rest[3..]),
+            _ => (GET_POST, "GET,POST,HEAD"),
         },
-        InDatabase::DesignFunction(_, path) => match path.first().map(String::as_str) {
-            Some("_info" | "_search_info") => (GET, "GET"),
-            Some("_view") if path.len() > 2 => (POST, "POST"),
-            Some("_view" | "_list") => (GET_POST, "GET,POST,HEAD"),
-            _ => (&[Verb::Get, Verb::Put, Verb::Post, Verb::Delete, Verb::Copy, Verb::Other], ""),
-        },
+        InDatabase::DesignFunction(_, path) => design_methods(path),
         InDatabase::Document(_)
         | InDatabase::Local(_)
         | InDatabase::LocalWithoutId
@@ -359,7 +356,21 @@ fn database_methods(at: &InDatabase) -> (&'static [Verb], &'static str) {
         | InDatabase::TempView
         | InDatabase::Snapshot
         | InDatabase::Restore
-        | InDatabase::NotText => (DOCUMENT, "DELETE,GET,HEAD,POST,PUT,COPY"),
+        | InDatabase::NotText
+        | InDatabase::PartitionNotText => (DOCUMENT, "DELETE,GET,HEAD,POST,PUT,COPY"),
+    }
+}
+
+/// Of what stands below a design document.
+fn design_methods(path: &[String]) -> (&'static [Verb], &'static str) {
+    const GET: &[Verb] = &[Verb::Get];
+    match path.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["_info", _, ..] => (&[], "GET"),
+        ["_info"] | ["_search_info", ..] => (GET, "GET"),
+        ["_view", _, "queries"] => (&[Verb::Post], "POST"),
+        ["_view", _] | ["_list", ..] => (&[Verb::Get, Verb::Post], "GET,POST,HEAD"),
+        ["_view", ..] => (&[], "GET,POST,HEAD"),
+        _ => (&[Verb::Get, Verb::Put, Verb::Post, Verb::Delete, Verb::Copy, Verb::Other], ""),
     }
 }
 
@@ -428,6 +439,8 @@ mod tests {
         assert_eq!(inside("/db/_shards/a/b"), InDatabase::ShardsOf("a/b".into()));
         let view = InDatabase::DesignFunction("_design/d".into(), vec!["_view".into(), "v".into()]);
         assert_eq!(inside("/db/_design/d/_view/v"), view);
-        assert_eq!(inside("/db/_index/ix/json/a"), InDatabase::Mango("_index/ix/json/a".into()));
+        let index = |parts: &[&str]| InDatabase::Mango(parts.iter().map(|part| (*part).to_owned()).collect());
+        assert_eq!(inside("/db/_index/ix/json/a%2Fb"), index(&["_index", "ix", "json", "a/b"]));
+        assert_eq!(inside("/db/_partition/%ff/_all_docs"), InDatabase::PartitionNotText);
     }
 }

@@ -220,6 +220,7 @@ impl Reading {
         if let Some(error) = failed {
             return Ok(Err(error));
         }
+        run.settle();
         let done = match (stop, rest) {
             (Some(place), _) => slot.sums(|sums| walk.pass(&run, place, (sums, reduce, empty))).map(|()| false),
             (None, Some(rest)) => walk.add(&run).map(|()| {

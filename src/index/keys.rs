@@ -104,12 +104,6 @@ pub struct KeySpan {
 }
 
 impl KeySpan {
-    /// The rows of one key.
-    pub fn of_key(key: Value) -> KeySpan {
-        let bound = KeyBound { key: Some(key), id: None };
-        KeySpan { start: bound.clone(), end: bound, inclusive_end: true }
-    }
-
     /// Whether its keys are the wrong way round, so that it can have no row. Equal keys are no error.
     pub fn is_impossible(&self, collator: &Collator, descending: bool) -> bool {
         let (Some(start), Some(end)) = (&self.start.key, &self.end.key) else { return false };

@@ -156,10 +156,11 @@
             return act(...given);
         };
     };
-    within('start', (head) => { answer.head = head === undefined || head === null ? {} : head; });
+    within('start', (head) => { answer.head = head || {}; });
     within('send', (chunk) => { answer.chunks.push(String(chunk)); });
     within('getRow', () => {
         if (answer.rows === null) throw new Error('getRow is for list functions');
+        flush();
         return answer.next < answer.rows.length ? answer.rows[answer.next++] : null;
     });
     within('registerType', (name, ...types) => { answer.types.set(String(name), types.map(String)); });
@@ -195,7 +196,17 @@
     ];
     const begin = (listed) => {
         const types = new Map(mediaTypes.map(([name, ...of]) => [name, of]));
-        answer = { head: null, chunks: [], rows: listed, next: 0, types, makers: [] };
+        answer = { head: {}, chunks: [], rows: listed, next: 0, types, makers: [], type: undefined, begun: null };
+    };
+    // What a list function said so far goes out; the first time, the head does, and is settled.
+    const flush = () => {
+        if (answer.begun === null) answer.begun = { head: headed(answer.head, answer.type), body: '' };
+        answer.begun.body += answer.chunks.join('');
+        answer.chunks = [];
+    };
+    const headed = (head, type) => {
+        const headers = type === undefined ? head.headers : { 'Content-Type': type, ...head.headers };
+        return { ...head, headers: { ...headers } };
     };
     // How well a media type fits an Accept header: the most exact range counts with its quality.
     const fit = (type, accept) => {
@@ -240,49 +251,85 @@
             + offered.map(([type]) => type).join(', ')];
     };
     const wrapped = (value) => typeof value === 'string' ? { body: value } : value;
-    // What `start` was given: `{code, headers}`, or headers alone.
-    const withHead = (made) => {
-        const head = answer.head;
-        if (head === null || typeof head !== 'object') return made;
-        const whole = head.headers !== undefined || head.code !== undefined;
-        const headers = { ...(whole ? head.headers : head), ...made.headers };
-        return { ...(whole && head.code !== undefined ? { code: head.code } : {}), ...made, headers };
-    };
-    const completed = (returned, req, kind) => {
-        let made = wrapped(returned || {});
-        if (typeof made !== 'object' || made === null) {
+    const response = (value, kind) => {
+        const made = wrapped(value);
+        if (typeof made !== 'object' || made === null || isArray(made)) {
             throw ['error', 'render_error', 'undefined response from ' + kind + ' function'];
-        }
-        let provided = '';
-        if (answer.makers.length > 0) {
-            const [type, make] = chosen(req);
-            const given = wrapped(apply(make, design, []) || {});
-            provided = given.body === undefined ? '' : given.body;
-            made = { ...given, ...made };
-            delete made.body;
-            if (type !== undefined) made.headers = { 'Content-Type': type, ...made.headers };
-        }
-        made = withHead(made);
-        if (answer.chunks.length > 0 || provided !== '') {
-            const tail = returned && wrapped(returned).body || '';
-            made.body = answer.chunks.join('') + provided + tail;
         }
         return made;
     };
-    // Runs a function that answers; what it throws but listed errors is a `render_error`.
-    const answering = (listed, run) => {
-        begin(listed);
+    // What was sent goes before the body; only then do the members given to `start` count, as headers.
+    const withSent = (made) => {
+        if (answer.chunks.length === 0) return made;
+        const body = answer.chunks.join('') + (made.body || '');
+        answer.chunks = [];
+        return { ...made, headers: { ...made.headers, ...answer.head }, body };
+    };
+    const shown = (returned, req) => {
+        let made = withSent(response(returned || {}, 'show'));
+        if (answer.makers.length > 0) {
+            const [type, make] = chosen(req);
+            const { body: provided, ...given } = response(apply(make, design, []) || {}, 'show');
+            const body = (made.body || '') + answer.chunks.join('') + (provided || '');
+            made = { ...given, ...made, headers: { 'Content-Type': type, ...given.headers, ...made.headers } };
+            if (body !== '') made.body = body;
+        }
+        return made;
+    };
+    const listed = (returned, req) => {
+        let tail = returned;
+        if (answer.makers.length > 0) {
+            const [type, make] = chosen(req);
+            answer.type = type;
+            tail = apply(make, design, []);
+        }
+        flush();
+        if (tail !== undefined && tail !== null) answer.chunks.push(String(tail));
+        flush();
+        return soFar();
+    };
+    const soFar = () => {
+        const { head, body } = answer.begun;
+        return { ...head, headers: { 'Content-Type': 'application/json', ...head.headers }, body };
+    };
+    // An error after the first chunk cannot change the status any more: it ends the answer.
+    const brokenOff = (error) => {
+        if (isFatal(error) || answer.begun === null || answer.begun.body === '') throw error;
+        const made = soFar();
+        const { thrown: [name, reason] } = thrown(error);
+        return { ...made, body: made.body + '\n' + stringify({ error: name, reason }) + '\n' };
+    };
+    // An error as such a function's: what is no listed error is a `render_error`.
+    const told = (error) => {
+        if (isFatal(error) || isArray(error) && error[0] === 'error') return error;
+        if (typeof error === 'object' && error.error && error.reason) return ['error', error.error, error.reason];
+        const reason = 'function raised error: ' + String(error) + ' \nstacktrace: ' + error.stack;
+        return ['error', 'render_error', reason];
+    };
+    // Runs a function that answers. `rescue` may still make an answer of what it throws.
+    const answering = (rows, run, rescue) => {
+        begin(rows);
         globalThis.require = anywhere;
         try {
             return run();
         } catch (error) {
-            const told = isFatal(error) || isArray(error) && error[0] === 'error';
-            if (told) throw error;
-            if (typeof error === 'object' && error.error && error.reason) throw ['error', error.error, error.reason];
-            const reason = 'function raised error: ' + String(error) + ' \nstacktrace: ' + error.stack;
-            throw ['error', 'render_error', reason];
+            if (rescue !== undefined) return rescue(told(error));
+            throw told(error);
         } finally {
             answer = null;
+        }
+    };
+
+    // Runs a function that refuses by what it throws.
+    const refusable = (run) => {
+        try {
+            return run();
+        } catch (error) {
+            if (error !== null && typeof error === 'object') {
+                if (error.forbidden !== undefined) return text({ forbidden: error.forbidden });
+                if (error.unauthorized !== undefined) return text({ unauthorized: error.unauthorized });
+            }
+            return text(thrown(error));
         }
     };
 
@@ -299,16 +346,10 @@
         validate: (source, args) => {
             const check = compile(source);
             globalThis.require = anywhere;
-            try {
+            return refusable(() => {
                 apply(check, design, parse(args));
                 return '{}';
-            } catch (error) {
-                if (error !== null && typeof error === 'object') {
-                    if (error.forbidden !== undefined) return text({ forbidden: error.forbidden });
-                    if (error.unauthorized !== undefined) return text({ unauthorized: error.unauthorized });
-                }
-                return text(thrown(error));
-            }
+            });
         },
         filter: (source, doc, req) => {
             const passes = compile(source);
@@ -335,12 +376,12 @@
             const show = compile(source);
             const [given, asking] = [parse(doc), parse(req)];
             try {
-                const run = () => completed(apply(show, design, [given, asking]), asking, 'show');
+                const run = () => shown(apply(show, design, [given, asking]), asking);
                 return '{"resp":' + text(answering(null, run)) + '}';
             } catch (error) {
-                if (given !== null || isFatal(error)) throw error;
-                throw isArray(error) && error[1] === 'not_acceptable'
-                    ? error : ['error', 'not_found', 'document not found'];
+                // Where the path names a document, that it is missing is what went wrong.
+                if (given !== null || asking.path.length <= 5 || isFatal(error)) throw error;
+                throw ['error', 'not_found', 'document not found'];
             }
         },
         update: (source, doc, req) => {
@@ -348,10 +389,7 @@
             const asking = parse(req);
             return answering(null, () => {
                 const made = apply(update, design, [parse(doc), asking]);
-                const resp = isArray(made) ? wrapped(made[1]) : null;
-                if (resp === null || typeof resp !== 'object') {
-                    throw ['error', 'render_error', 'undefined response from update function'];
-                }
+                const resp = response(isArray(made) ? made[1] : null, 'update');
                 const kept = made[0] === undefined ? null : made[0];
                 return '{"doc":' + text(kept) + ',"resp":' + text(resp) + '}';
             });
@@ -360,20 +398,14 @@
         list: (source, head, req) => {
             const list = compile(source);
             const asking = parse(req);
-            const { rows: listed, ...given } = parse(head);
-            const run = () => {
-                const returned = apply(list, design, [given, asking]);
-                const tail = returned === undefined || returned === null ? '' : String(returned);
-                const made = completed(tail, asking, 'list');
-                return { ...made, headers: { 'Content-Type': 'application/json', ...made.headers } };
-            };
-            return '{"resp":' + text(answering(listed, run)) + '}';
+            const { rows, ...given } = parse(head);
+            const run = () => listed(apply(list, design, [given, asking]), asking);
+            return '{"resp":' + text(answering(rows, run, brokenOff)) + '}';
         },
         rewrite: (source, req) => {
             const rewrite = compile(source);
             globalThis.require = anywhere;
-            const made = apply(rewrite, design, [parse(req)]);
-            return '{"resp":' + text(made) + '}';
+            return refusable(() => '{"resp":' + text(apply(rewrite, design, [parse(req)]) || null) + '}');
         },
         // One array of rows for each source.
         map: (sources, doc) => {

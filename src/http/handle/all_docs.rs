@@ -33,10 +33,29 @@ pub async fn partition(ctx: &Context, mut request: Request, db: &str, name: &str
     let db = open(ctx, &request, db)?;
     partition::check(&db, name)?;
     let mut args = arguments(&mut request).await?;
-    if args.partition.take().is_some_and(|given| given != name) {
-        return Err(Problem::bad_request("Conflicting value for `partition` in query string"));
-    }
+    take_partition(&mut args, name)?;
     reply(&request, &db, DocSource::Partition(name.to_owned()), (args, None)).await
+}
+
+/// POST `/{db}/_partition/{name}/_all_docs/queries`.
+///
+/// # Errors
+/// As [`partition`]; one bad query refuses all.
+pub async fn partition_queries(ctx: &Context, mut request: Request, db: &str, name: &str) -> Result<Reply> {
+    let db = open(ctx, &request, db)?;
+    partition::check(&db, name)?;
+    let body = request.json_object().await?;
+    let mut all = ViewArgs::from_queries(&body, &request.query)?;
+    all.iter_mut().try_for_each(|args| take_partition(args, name))?;
+    answer_all(db, DocSource::Partition(name.to_owned()), all)
+}
+
+/// The partition of the path is the source; another one beside it makes no sense.
+fn take_partition(args: &mut ViewArgs, name: &str) -> Result<()> {
+    match args.partition.take().is_some_and(|given| given != name) {
+        true => Err(Problem::bad_request("Conflicting value for `partition` in query string")),
+        false => Ok(()),
+    }
 }
 
 async fn arguments(request: &mut Request) -> Result<ViewArgs> {
@@ -97,8 +116,12 @@ pub async fn queries(ctx: &Context, mut request: Request, db: &str, kind: ListKi
     let db = open(ctx, &request, db)?;
     let body = request.json_object().await?;
     let all = ViewArgs::from_queries(&body, &request.query)?;
+    answer_all(db, source(kind), all)
+}
+
+fn answer_all(db: Arc<Database>, source: DocSource, all: Vec<ViewArgs>) -> Result<Reply> {
     for args in &all {
-        check(&db, &source(kind), args)?;
+        check(&db, &source, args)?;
     }
     Ok(Reply::generate(move |mut sink| async move {
         sink.write(b"{\"results\":[\r\n").await?;
@@ -106,7 +129,7 @@ pub async fn queries(ctx: &Context, mut request: Request, db: &str, kind: ListKi
             if at > 0 {
                 sink.write(b",\r\n").await?;
             }
-            let rows = begin(&db, source(kind), args).await?;
+            let rows = begin(&db, source.clone(), args).await?;
             write_list(&db, rows, (args, None), &mut sink).await?;
         }
         sink.write(b"\r\n]}\n").await?;
@@ -145,10 +168,9 @@ fn query(source: DocSource, args: &ViewArgs) -> AllDocsQuery {
         (Some(partition), DocSource::All) => DocSource::Partition(partition.clone()),
         (_, source) => source,
     };
-    let keys = match (&args.keys, &args.key) {
-        (Some(keys), _) => KeyBounds::Keys(keys.clone()),
-        (None, Some(key)) => KeyBounds::Key(key.clone()),
-        (None, None) => KeyBounds::Range {
+    let keys = match &args.keys {
+        Some(keys) => KeyBounds::Keys(keys.clone()),
+        None => KeyBounds::Range {
             start: args.start_key.clone().or_else(|| args.start_doc_id.clone().map(Value::String)),
             end: args.end_key.clone().or_else(|| args.end_doc_id.clone().map(Value::String)),
             inclusive_end: args.inclusive_end,
@@ -161,7 +183,7 @@ fn query(source: DocSource, args: &ViewArgs) -> AllDocsQuery {
         skip: args.skip,
         limit: Some(args.limit),
         include_docs: args.include_docs,
-        conflicts: args.include_docs && args.conflicts,
+        conflicts: args.include_docs && args.conflicts == Some(true),
         update_seq: args.update_seq,
     }
 }

@@ -117,6 +117,7 @@ pub fn no_such_path(ctx: &Context, request: &Request, db: &str, at: &InDatabase)
         InDatabase::AttachmentNotText if request.verb != Verb::Get => {
             Problem::bad_request("Attachment name is not UTF-8 encoded")
         }
+        InDatabase::PartitionNotText => Problem::invalid("illegal_partition", "Partition must be valid UTF-8"),
         _ if request.verb == Verb::Put => Problem::invalid("illegal_docid", "Document id must be valid UTF-8"),
         _ => Problem::missing(),
     })

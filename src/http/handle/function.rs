@@ -65,7 +65,7 @@ pub async fn update(ctx: &Context, mut request: Request, db: &str, ddoc: &str, p
     let body = body_text(&mut request).await?;
     let req = function_request(ctx, &request, &db, id.as_deref(), body).await?;
     let answer = db.scripts().render(&program, (Rendering::Update, source), doc, &req).await?;
-    let new = answer.get("doc").filter(|doc| !doc.is_null());
+    let new = answer.get("doc").filter(|doc| doc.as_object().is_some());
     let Some(new) = new else { return reply(response(&answer)?, StatusCode::OK) };
     let mut draft = draft::parse(new.clone())?;
     // The function saw the history; what it extends is the revision alone.

@@ -12,7 +12,7 @@ use crate::auth::{cookie, options};
 use crate::coordinator::Database;
 use crate::document::json::{self, Object, Value};
 use crate::http::query::decode;
-use crate::http::{Context, Query, Request, Result};
+use crate::http::{Context, Problem, Query, Request, Result};
 
 /// Query parameters that come decoded; all others are texts.
 const DECODED: [&str; 4] = ["key", "startkey", "endkey", "descending"];
@@ -20,7 +20,7 @@ const DECODED: [&str; 4] = ["key", "startkey", "endkey", "descending"];
 /// The JSON text of the object. `id`: the document in question; `body`: the parsed body of a POST, or its text.
 ///
 /// # Errors
-/// When the database cannot be read.
+/// When the database cannot be read; 400 for parameters that are to be JSON and are not.
 pub async fn function_request(
     ctx: &Context,
     request: &Request,
@@ -33,19 +33,38 @@ pub async fn function_request(
     out.push("info", info);
     out.push("id", id.map_or(Value::Null, Value::from));
     out.push("uuid", ctx.uuids.next());
+    push_common(&mut out, ctx, request, db, body.as_ref())?;
+    out.push("form", form(request, body.as_ref()));
+    Ok(text(&out))
+}
+
+/// As [`function_request`] for rewrite functions, which CouchDB tells nothing of the database, of forms and ids.
+///
+/// # Errors
+/// 400 for parameters that are to be JSON and are not.
+pub fn rewrite_request(ctx: &Context, request: &Request, db: &Database, body: Option<&Value>) -> Result<Arc<str>> {
+    let mut out = Object::new();
+    push_common(&mut out, ctx, request, db, body)?;
+    Ok(text(&out))
+}
+
+fn text(object: &Object) -> Arc<str> {
+    String::from_utf8_lossy(&object.to_vec()).into()
+}
+
+fn push_common(out: &mut Object, ctx: &Context, request: &Request, db: &Database, body: Option<&Value>) -> Result<()> {
     out.push("method", request.method.as_str());
     out.push("requested_path", path_segments(&requested(request)));
     out.push("path", path_segments(&request.raw_path));
-    out.push("raw_path", request.raw_path.as_str());
-    out.push("query", query(request));
+    out.push("raw_path", request.target());
+    out.push("query", query(request)?);
     out.push("headers", headers(ctx, request));
-    out.push("body", body.clone().unwrap_or_else(|| Value::from("undefined")));
+    out.push("body", body.cloned().unwrap_or_else(|| Value::from("undefined")));
     out.push("peer", request.peer.ip().to_string());
-    out.push("form", form(request, body.as_ref()));
     out.push("cookie", cookies(request));
     out.push("userCtx", user(request, db));
     out.push("secObj", json::parse(&db.security()).unwrap_or(Value::Null));
-    Ok(String::from_utf8_lossy(&out.to_vec()).into())
+    Ok(())
 }
 
 /// The fields of an HTML form that is not multipart.
@@ -67,12 +86,7 @@ pub const REQUESTED_PATH: &str = "x-couchdb-requested-path";
 
 /// The path and query that the client asked for.
 pub fn requested(request: &Request) -> String {
-    if let Some(before) = request.header(REQUESTED_PATH) {
-        return before.to_owned();
-    }
-    let query = request.query.encoded();
-    let mark = if query.is_empty() { "" } else { "?" };
-    format!("{}{mark}{query}", request.raw_path)
+    request.header(REQUESTED_PATH).map_or_else(|| request.target(), str::to_owned)
 }
 
 /// Decoded; the query stands behind the last one.
@@ -80,13 +94,16 @@ fn path_segments(path: &str) -> Vec<Value> {
     path.split('/').filter(|segment| !segment.is_empty()).map(segment).collect()
 }
 
-fn query(request: &Request) -> Object {
+fn query(request: &Request) -> Result<Object> {
     let mut out = Object::new();
     for (name, text) in request.query.iter() {
-        let decoded = if DECODED.contains(&name) { json::parse(text.as_bytes()).ok() } else { None };
-        out.insert(name, decoded.unwrap_or_else(|| Value::from(text)));
+        let value = match DECODED.contains(&name) {
+            true => json::parse(text.as_bytes()).map_err(|_| Problem::invalid_json())?,
+            false => Value::from(text),
+        };
+        out.insert(name, value);
     }
-    out
+    Ok(out)
 }
 
 /// Headers that show who one is. Functions belong to whoever may write a design document, which is not the caller:

@@ -26,7 +26,12 @@ use crate::script::Rendering;
 ///
 /// # Errors
 /// As a query of the view; 413 for more than a list function can be given.
-pub async fn list(ctx: &Context, mut request: Request, name: &str, ddoc: &str, path: &[&str]) -> Result<Reply> {
+pub async fn list(
+    ctx: &Context,
+    mut request: Request,
+    (name, ddoc, path): (&str, &str, &[&str]),
+    partition: Option<&str>,
+) -> Result<Reply> {
     let db = open(ctx, &request, name)?;
     let program = db.program(&DocId::new(ddoc)).await?;
     let (function, ddoc, view) = match path {
@@ -41,9 +46,10 @@ pub async fn list(ctx: &Context, mut request: Request, name: &str, ddoc: &str, p
     request.body = RequestBody::full(text);
     // The view's own ETag says nothing of what the function makes of it.
     request.headers.remove(IF_NONE_MATCH);
-    let rows = match *view {
-        "_all_docs" => all_docs::list(ctx, request, name, ListKind::All).await?,
-        view => view::query(ctx, request, name, (&ddoc, view), None).await?,
+    let rows = match (*view, partition) {
+        ("_all_docs", None) => all_docs::list(ctx, request, name, ListKind::All).await?,
+        ("_all_docs", Some(partition)) => all_docs::partition(ctx, request, name, partition).await?,
+        (view, partition) => view::query(ctx, request, name, (&ddoc, view), partition).await?,
     };
     let answer = db.scripts().render(&program, (Rendering::List, source), whole(rows).await?, &req).await?;
     reply(response(&answer)?, StatusCode::OK)

@@ -11,6 +11,7 @@ use crate::document::draft::{self, Draft};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
 use crate::document::revision::Revision;
+use crate::http::query::integer;
 use crate::http::request::Verb;
 use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::index::mango::MangoError;
@@ -21,32 +22,54 @@ use crate::index::mango::request::{check_keys, positive};
 ///
 /// # Errors
 /// 400 for what is wrong with a definition, 404 for what is not there, 503 for kinds that need a search service.
-pub async fn handle(ctx: &Context, request: Request, db: &str, path: &str) -> Result<Reply> {
+pub async fn handle(ctx: &Context, request: Request, db: &str, path: &[String]) -> Result<Reply> {
     match path {
-        "_index" if request.verb == Verb::Post => create(ctx, request, db).await,
-        "_index" => list(ctx, &request, db).await,
-        "_index/_bulk_delete" => bulk_delete(ctx, request, db).await,
-        path => remove(ctx, &request, db, path).await,
+        [_] if request.verb == Verb::Post => create(ctx, request, db).await,
+        [_] => list(ctx, &request, db).await,
+        [_, below] if below == "_bulk_delete" => bulk_delete(ctx, request, db).await,
+        path => remove(ctx, &request, db, index_of(path).ok_or_else(Problem::missing)?).await,
     }
 }
 
 /// Whether something can be at `path`: indexes are named by design document, type and name.
-pub fn is_path(path: &str) -> bool {
-    let Some(below) = path.strip_prefix("_index/") else { return true };
-    let below = below.strip_prefix("_design/").unwrap_or(below);
-    below == "_bulk_delete" || below.split('/').count() == 3
+pub fn is_path(path: &[String]) -> bool {
+    match path {
+        [] | [_] => true,
+        [_, below] => below == "_bulk_delete",
+        path => index_of(path).is_some(),
+    }
+}
+
+/// The design document, the type and the name of the index at `path`.
+fn index_of(path: &[String]) -> Option<[&str; 3]> {
+    match path {
+        [_, ddoc, kind, name] => Some([ddoc.strip_prefix("_design/").unwrap_or(ddoc), kind, name]),
+        [_, design, ddoc, kind, name] if design == "_design" => Some([ddoc, kind, name]),
+        _ => None,
+    }
 }
 
 async fn list(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
     let db = ctx.open(db, &request.user, Class::Member)?;
     let mut all = vec![all_docs_value()];
     all.extend(indexes(&db).await?.iter().map(|index| index.to_value()));
-    let number = |name| request.query.get(name).and_then(|text| text.parse().ok());
-    let (skip, limit) = (number("skip").unwrap_or(0), number("limit").unwrap_or(usize::MAX));
+    let skip = page_end(request, "skip", 0)?.unwrap_or(0);
+    let limit = page_end(request, "limit", 1)?.unwrap_or(usize::MAX);
     let mut answer = Object::new();
     answer.push("total_rows", all.len() as u64);
     answer.push("indexes", all.into_iter().skip(skip).take(limit).collect::<Vec<_>>());
     Ok(Reply::json(StatusCode::OK, answer.to_vec()))
+}
+
+/// A bound of the page of indexes asked for, of at least `least`.
+fn page_end(request: &Request, name: &str, least: usize) -> Result<Option<usize>> {
+    let Some(text) = request.query.get(name) else { return Ok(None) };
+    let number = integer(text).ok().and_then(|number| usize::try_from(number).ok());
+    let refused = || {
+        let reason = "Index parameter ranges: limit > 1, skip > 0";
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "invalid_list_index_params", reason)
+    };
+    number.filter(|number| *number >= least).map(Some).ok_or_else(refused)
 }
 
 /// The body of a design document as it is, with its revision; empty where there is none.
@@ -92,11 +115,24 @@ impl Creation {
             other => return Err(Problem::invalid("invalid_index", format!("Invalid type for index: {other}"))),
         }
         let view = view_of(index)?;
-        let hash: String = Sha1::digest(index.to_vec()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = generated_name(index, body);
         let ddoc = ddoc.unwrap_or(&hash);
         let id = DocId::new(&format!("_design/{}", ddoc.strip_prefix("_design/").unwrap_or(ddoc)));
         Ok(Creation { view, id, name: name.unwrap_or(&hash).to_owned(), partitioned })
     }
+}
+
+/// The name of what has none: equal for equal indexes that were asked for with equal options.
+fn generated_name(index: &Value, body: &Object) -> String {
+    let mut hash = Sha1::new();
+    hash.update(index.to_vec());
+    for name in ["name", "ddoc", "partitioned"] {
+        if let Some(value) = body.get(name) {
+            hash.update(name);
+            hash.update(value.to_vec());
+        }
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn text<'a>(body: &'a Object, name: &str) -> Result<Option<&'a str>> {
@@ -182,11 +218,9 @@ async fn save(db: &Database, id: &DocId, rev: Option<Revision>, body: Object, re
     Ok(())
 }
 
-async fn remove(ctx: &Context, request: &Request, db: &str, path: &str) -> Result<Reply> {
+async fn remove(ctx: &Context, request: &Request, db: &str, index: [&str; 3]) -> Result<Reply> {
     let db = ctx.open(db, &request.user, Class::Member)?;
-    let path = path.strip_prefix("_index/").unwrap_or(path);
-    let path = path.strip_prefix("_design/").unwrap_or(path);
-    let [ddoc, "json", name] = path.split('/').collect::<Vec<_>>()[..] else { return Err(Problem::missing()) };
+    let [ddoc, "json", name] = index else { return Err(Problem::missing()) };
     let id = DocId::new(&format!("_design/{ddoc}"));
     let (rev, mut body) = design(&db, &id).await?.ok_or_else(Problem::missing)?;
     if body.get("language").and_then(Value::as_str) != Some(LANGUAGE) {

@@ -48,6 +48,7 @@ mod replicator_docs;
 mod reshard;
 mod rewrite;
 mod rules;
+mod rewrite_rules;
 mod scheduler;
 mod security;
 mod server;
@@ -202,9 +203,9 @@ async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) 
         InDatabase::SyncShards => database::sync_shards(ctx, &request, db).await,
         InDatabase::TempView if matches!(request.verb, Verb::Post | Verb::Get) => not_yet::temp_view(ctx, &request, db),
         InDatabase::TempView => document::handle(ctx, request, db, "_temp_view").await,
-        InDatabase::Mango(path) => match path.as_str() {
-            "_find" => find::find(ctx, request, db, None).await,
-            "_explain" => find::explain(ctx, request, db, None).await,
+        InDatabase::Mango(path) => match path.first().map(String::as_str) {
+            Some("_find") => find::find(ctx, request, db, None).await,
+            Some("_explain") => find::explain(ctx, request, db, None).await,
             _ => mango_index::handle(ctx, request, db, &path).await,
         },
         InDatabase::Partition(path) => partition::handle(ctx, request, db, &path).await,
@@ -219,7 +220,8 @@ async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) 
         InDatabase::LocalWithoutId
         | InDatabase::LocalAttachment
         | InDatabase::NotText
-        | InDatabase::AttachmentNotText => database::no_such_path(ctx, &request, db, &at),
+        | InDatabase::AttachmentNotText
+        | InDatabase::PartitionNotText => database::no_such_path(ctx, &request, db, &at),
     }
 }
 
@@ -235,15 +237,15 @@ async fn design_function(
     match parts.as_slice() {
         ["_view", name] => view::query(ctx, request, db, (id, name), partition).await,
         ["_view", name, "queries"] => view::queries(ctx, request, db, (id, name), partition).await,
-        ["_view", ..] => Err(Problem::method_not_allowed("GET,POST,HEAD")),
-        ["_info"] if partition.is_none() => view::info(ctx, &request, db, id).await,
-        ["_show", path @ ..] if partition.is_none() => {
+        ["_info"] => view::info(ctx, &request, db, id).await,
+        ["_show", path @ ..] => {
             Ok(policy::guard(&ctx.config, Content::ShowList, function::show(ctx, request, db, id, path).await?))
         }
-        ["_list", path @ ..] if partition.is_none() => {
-            Ok(policy::guard(&ctx.config, Content::ShowList, list::list(ctx, request, db, id, path).await?))
+        ["_list", path @ ..] => {
+            let reply = list::list(ctx, request, (db, id, path), partition).await?;
+            Ok(policy::guard(&ctx.config, Content::ShowList, reply))
         }
-        ["_update", path @ ..] if partition.is_none() => {
+        ["_update", path @ ..] => {
             Ok(policy::guard(&ctx.config, Content::ShowList, function::update(ctx, request, db, id, path).await?))
         }
         _ => not_yet::design_function(ctx, &request, db, id, path).await,

@@ -16,7 +16,12 @@ use crate::document::id::check_partition;
 pub async fn handle(ctx: &Context, request: Request, db: &str, path: &[String]) -> Result<Reply> {
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
     match parts.as_slice() {
+        [name, _, ..] if request.query.get("partition").is_some_and(|given| given != *name) => {
+            check(&*ctx.open(db, &request.user, Class::Member)?, name)?;
+            Err(Problem::bad_request("Conflicting value for `partition` in query string"))
+        }
         [name, "_all_docs"] => all_docs::partition(ctx, request, db, name).await,
+        [name, "_all_docs", "queries"] => all_docs::partition_queries(ctx, request, db, name).await,
         [name, "_find"] => find::find(ctx, request, db, Some(name)).await,
         [name, "_explain"] => find::explain(ctx, request, db, Some(name)).await,
         [name, "_design", ddoc, _, ..] => {
@@ -40,6 +45,9 @@ pub fn check(db: &Database, name: &str) -> Result<()> {
 async fn info(ctx: &Context, request: &Request, db: &str, path: &[&str]) -> Result<Reply> {
     let database = ctx.open(db, &request.user, Class::Member)?;
     let [name, below @ ..] = path else { return Err(Problem::bad_request("invalid_partition_req")) };
+    if below.is_empty() {
+        check_partition(name)?;
+    }
     check(&database, name)?;
     if !below.is_empty() {
         return Err(Problem::missing());

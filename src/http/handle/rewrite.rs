@@ -2,15 +2,17 @@
 //!
 //! Targets are relative to the design document and stay within its database.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 
 use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::document::open;
-use super::function::{body_text, invalid_path, reply, response};
-use super::function_request::{REQUESTED_PATH, function_request, requested};
+use super::function::{body_text, invalid_path, reply};
+use super::function_request::{REQUESTED_PATH, requested, rewrite_request};
+use super::rewrite_rules::{self, plain};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
+use crate::document::selector::erlang_term;
 use crate::http::body::RequestBody;
 use crate::http::policy::{self, Content};
 use crate::http::query::decode;
@@ -18,9 +20,6 @@ use crate::http::response::encode_segment;
 use crate::http::route::segments;
 use crate::http::{Context, Problem, Query, Reply, Request, Result, Verb};
 use crate::script::Rendering;
-
-/// What path and query give for the variables of a rule; `*` is the rest of the path.
-type Bound = BTreeMap<String, String>;
 
 /// What comes of a rewrite.
 pub enum Rewritten {
@@ -49,14 +48,17 @@ pub async fn rewrite(
     let root = [name, "_design", ddoc.strip_prefix("_design/").unwrap_or(ddoc)].map(str::to_owned);
     match program.body().get("rewrites") {
         Some(Value::Array(rules)) => {
-            let (target, query) = by_rules(rules, &request, path).ok_or_else(Problem::missing)?;
-            request.query = query;
+            // CouchDB takes HEAD for GET before it looks for a rule.
+            let method = if request.head { "GET" } else { request.method.as_str() };
+            let found = rewrite_rules::resolve(rules, method, path, &request.query)?;
+            let (target, query) = found.ok_or_else(Problem::missing)?;
+            request.set_query(query);
             directed(request, &root, &target)
         }
         Some(Value::String(source)) => {
             let body = body_text(&mut request).await?;
             let text = body.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
-            let req = function_request(ctx, &request, &db, None, body).await?;
+            let req = rewrite_request(ctx, &request, &db, body.as_ref())?;
             request.body = RequestBody::full(text);
             let kind = (Rendering::Rewrite, source.as_str());
             let answer = db.scripts().render(&program, kind, "null".to_owned(), &req).await?;
@@ -68,21 +70,31 @@ pub async fn rewrite(
 
 /// Answers as the function said: at once, or with what another path answers.
 fn by_function(ctx: &Context, mut request: Request, root: &[String], answer: &Object) -> Result<Rewritten> {
+    if let Some(reason) = answer.get("forbidden") {
+        return Err(Problem::forbidden("").with_reason(reason));
+    }
+    if let Some(reason) = answer.get("unauthorized") {
+        return Err(Problem::unauthorized("").with_reason(reason));
+    }
     let said = match answer.get("resp") {
         Some(Value::String(path)) => return directed(with_query(request, path), root, &path_of(path)),
-        Some(Value::Object(_)) => response(answer)?,
-        _ => return Err(invalid_path("rewrite_error")),
+        Some(Value::Object(said)) => said,
+        None | Some(Value::Null) => return Err(invalid_path("rewrite_error")),
+        Some(_) => return Err(bad("bad rewrite")),
     };
-    let Some(path) = said.get("path").and_then(Value::as_str) else {
-        if !said.contains("code") {
-            return Err(invalid_path("rewrite_error"));
-        }
-        let reply = policy::guard(&ctx.config, Content::ShowList, reply(said, StatusCode::OK)?);
+    check(said)?;
+    if said.contains("code") {
+        let told = ["code", "headers", "body"].into_iter();
+        let told = told.filter_map(|name| Some((name.to_owned(), said.get(name)?.clone()))).collect();
+        let reply = policy::guard(&ctx.config, Content::ShowList, reply(&told, StatusCode::OK)?);
         return Ok(Rewritten::Answer(reply));
-    };
+    }
+    let path = said.get("path").and_then(Value::as_str);
+    let path = path.ok_or_else(|| bad("Rewrite result must produce a new path."))?;
     request = with_query(request, path);
     if let Some(query) = said.get("query").and_then(Value::as_object) {
-        request.query = Query::from_pairs(query.iter().map(|(name, value)| (name.to_owned(), plain(value))).collect());
+        let pairs = query.iter().map(|(name, value)| (name.to_owned(), plain(value)));
+        request.set_query(Query::from_pairs(pairs.collect()));
     }
     if let Some(method) = said.get("method").and_then(Value::as_str) {
         (request.verb, request.head) = (Verb::of(method), method == "HEAD");
@@ -100,10 +112,41 @@ fn by_function(ctx: &Context, mut request: Request, root: &[String], answer: &Ob
     directed(request, root, &path_of(path))
 }
 
+fn bad(reason: impl Into<Cow<'static, str>>) -> Problem {
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "rewrite_error", reason)
+}
+
+/// Whether the members of what a function answered are of their types; those it does not know are no matter.
+fn check(said: &Object) -> Result<()> {
+    let all_texts = |value: &Value, reason| {
+        let members = value.as_object().ok_or_else(|| bad(reason))?;
+        match members.iter().find(|(_, value)| value.as_str().is_none()) {
+            Some((name, value)) => {
+                let shown = [&Value::from(name), value].map(erlang_term);
+                Err(bad(format!("object key/value must be strings {}", shown.join("="))))
+            }
+            None => Ok(()),
+        }
+    };
+    for (name, value) in said.iter() {
+        let is_text = value.as_str().is_some();
+        match name {
+            "method" if !is_text => return Err(bad("bad method")),
+            "path" if !is_text => return Err(bad("bad path")),
+            "body" if !is_text => return Err(bad("bad body")),
+            "code" if !value.as_u64().is_some_and(|code| (200..600).contains(&code)) => return Err(bad("bad code")),
+            "headers" => all_texts(value, "bad headers")?,
+            "query" => all_texts(value, "bad query")?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// A query within the path counts instead of the request's.
 fn with_query(mut request: Request, path: &str) -> Request {
     if let Some((_, query)) = path.split_once('?') {
-        request.query = Query::parse(query);
+        request.set_query(Query::parse(query));
     }
     request
 }
@@ -115,10 +158,7 @@ fn path_of(path: &str) -> Vec<String> {
 
 /// The request for `target`, relative to `root`: the segments of the design document.
 fn directed(mut request: Request, root: &[String], target: &[String]) -> Result<Rewritten> {
-    let path = resolve(root, target).ok_or_else(|| {
-        let reason = "too many ../.. segments";
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "insecure_rewrite_rule", reason)
-    })?;
+    let path = resolve(root, target).ok_or_else(rewrite_rules::insecure)?;
     let encoded: Vec<String> = path.iter().map(|segment| encode_segment(segment)).collect();
     request.raw_path = format!("/{}", encoded.join("/"));
     Ok(Rewritten::Request(Box::new(request)))
@@ -138,102 +178,10 @@ fn resolve(root: &[String], target: &[String]) -> Option<Vec<String>> {
     Some(path)
 }
 
-/// The target and the query of the first rule that fits.
-fn by_rules(rules: &[Value], request: &Request, path: &[String]) -> Option<(Vec<String>, Query)> {
-    rules.iter().filter_map(Value::as_object).find_map(|rule| {
-        let text = |name| rule.get(name).and_then(Value::as_str);
-        let method = text("method").unwrap_or("*");
-        if method != "*" && method != request.method {
-            return None;
-        }
-        let mut bound = bind(&segments(text("from").unwrap_or("*")), path)?;
-        let of_path = bound.clone();
-        for (name, value) in request.query.iter() {
-            bound.entry(name.to_owned()).or_insert_with(|| value.to_owned());
-        }
-        let target = segments(text("to")?).into_iter().flat_map(|part| match part {
-            "*" => bound.get("*").map(|rest| rest.split('/').map(str::to_owned).collect()).unwrap_or_default(),
-            part => vec![variable(part, &bound).map_or_else(|| part.to_owned(), Clone::clone)],
-        });
-        Some((target.collect(), query(rule, request, &bound, of_path)))
-    })
-}
-
-/// What the parts of a path give for those of a rule; `None` when they do not fit.
-fn bind(from: &[&str], path: &[String]) -> Option<Bound> {
-    let mut bound = Bound::new();
-    for (at, part) in from.iter().enumerate() {
-        if *part == "*" && at + 1 == from.len() {
-            bound.insert("*".to_owned(), path.get(at..).filter(|rest| !rest.is_empty())?.join("/"));
-            return Some(bound);
-        }
-        let given = path.get(at)?;
-        match part.strip_prefix(':') {
-            Some(name) => drop(bound.insert(name.to_owned(), given.clone())),
-            None if part == given => {}
-            None => return None,
-        }
-    }
-    (path.len() == from.len()).then_some(bound)
-}
-
-fn variable<'a>(part: &str, bound: &'a Bound) -> Option<&'a String> {
-    bound.get(if part == "*" { part } else { part.strip_prefix(':')? })
-}
-
-/// The rule's query, then the request's and the path's variables where it has none of that name.
-fn query(rule: &Object, request: &Request, bound: &Bound, of_path: Bound) -> Query {
-    const JSON: [&str; 6] = ["key", "keys", "startkey", "start_key", "endkey", "end_key"];
-    let formats = rule.get("formats").and_then(Value::as_object);
-    let mut pairs: Vec<(String, String)> = Vec::new();
-    for (name, value) in rule.get("query").and_then(Value::as_object).into_iter().flat_map(Object::iter) {
-        let value = filled(value, bound, formats);
-        let is_json = JSON.contains(&name) && !value.as_str().is_some_and(|text| text.starts_with('"'));
-        let text = if is_json { String::from_utf8_lossy(&value.to_vec()).into_owned() } else { plain(&value) };
-        pairs.push((name.to_owned(), text));
-    }
-    let given = request.query.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
-    for (name, value) in given.chain(of_path) {
-        if name != "*" && pairs.iter().all(|(known, _)| *known != name) {
-            pairs.push((name, value));
-        }
-    }
-    Query::from_pairs(pairs)
-}
-
-/// A value with its variables replaced; those of the format `int` become numbers.
-fn filled(value: &Value, bound: &Bound, formats: Option<&Object>) -> Value {
-    match value {
-        Value::String(part) => match variable(part, bound) {
-            None => value.clone(),
-            Some(text) => {
-                let format = formats.and_then(|f| f.get(part.trim_start_matches(':'))).and_then(Value::as_str);
-                let number = text.parse::<i64>().ok().filter(|_| format == Some("int"));
-                number.map_or_else(|| Value::from(text.as_str()), Value::Int)
-            }
-        },
-        Value::Array(items) => Value::Array(items.iter().map(|item| filled(item, bound, formats)).collect()),
-        other => other.clone(),
-    }
-}
-
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| String::from_utf8_lossy(&value.to_vec()).into_owned(), str::to_owned)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{bind, resolve};
-
-    #[test]
-    fn rules_bind_names_and_the_rest() {
-        let bind =
-            |from: &[&str], path: &[&str]| bind(from, &path.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>());
-        let bound = bind(&["a", ":id", "*"], &["a", "x", "y", "z"]).unwrap();
-        assert_eq!((bound["id"].as_str(), bound["*"].as_str()), ("x", "y/z"));
-        assert!(bind(&["a"], &["a", "b"]).is_none() && bind(&["*"], &[]).is_none() && bind(&["a"], &["b"]).is_none());
-        assert!(bind(&[], &[]).is_some());
-    }
+    use super::{check, resolve};
+    use crate::document::json::{self, Value};
 
     #[test]
     fn targets_stay_within_the_database() {
@@ -242,5 +190,24 @@ mod tests {
         assert_eq!(to("../../x").unwrap(), ["db", "x"]);
         assert_eq!(to("_view/v").unwrap(), ["db", "_design", "d", "_view", "v"]);
         assert_eq!(to("../../../other"), None);
+    }
+
+    #[test]
+    fn what_a_function_answers_is_of_the_right_types() {
+        let checked = |text: &str| match json::parse(text.as_bytes()) {
+            Ok(Value::Object(said)) => check(&said).map_err(|problem| problem.reason.into_owned()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(checked(r#"{"path":"a","query":{"k":"1"},"other":5}"#), Ok(()));
+        for (text, reason) in [
+            (r#"{"method":5}"#, "bad method"),
+            (r#"{"path":null}"#, "bad path"),
+            (r#"{"body":{}}"#, "bad body"),
+            (r#"{"code":600}"#, "bad code"),
+            (r#"{"headers":[]}"#, "bad headers"),
+            (r#"{"query":{"q":5}}"#, "object key/value must be strings <<\"q\">>=5"),
+        ] {
+            assert_eq!(checked(text), Err(reason.to_owned()), "{text}");
+        }
     }
 }

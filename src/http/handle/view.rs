@@ -13,7 +13,7 @@ use super::view_query::ViewArgs;
 use crate::auth::access::Class;
 use crate::coordinator::{Database, DatabaseView, GroupRow, KeyBound, KeySpan, ViewKeys, ViewQuery, ViewRow, ViewRows};
 use crate::document::id::DocId;
-use crate::document::json::write_string;
+use crate::document::json::{Value, write_string};
 use crate::http::response::state_etag;
 use crate::http::{ChunkSink, Context, Problem, Reply, Request, Result, Verb};
 use crate::observe::metrics::Counter;
@@ -143,17 +143,15 @@ fn read(view: &DatabaseView, args: &ViewArgs) -> Result<ViewQuery> {
             None
         }
     };
-    let keys = match (&args.keys, &args.key) {
-        (Some(keys), _) => ViewKeys::Keys(keys.clone()),
-        (None, key) => {
-            let bound = |end: &Option<_>, id: &Option<String>| KeyBound {
-                key: key.clone().or_else(|| Option::clone(end)),
-                id: id.clone(),
-            };
-            let start = bound(&args.start_key, &args.start_doc_id);
-            let end = bound(&args.end_key, &args.end_doc_id);
-            ViewKeys::Span(KeySpan { start, end, inclusive_end: args.inclusive_end })
-        }
+    let span = |start: Option<&Value>, end: Option<&Value>| KeySpan {
+        start: KeyBound { key: start.cloned(), id: args.start_doc_id.clone() },
+        end: KeyBound { key: end.cloned(), id: args.end_doc_id.clone() },
+        inclusive_end: args.inclusive_end,
+    };
+    let keys = match &args.keys {
+        // What else is said of the ends holds for the range of each key.
+        Some(keys) => ViewKeys::Keys(keys.iter().map(|key| span(Some(key), Some(key))).collect()),
+        None => ViewKeys::Span(span(args.start_key.as_ref(), args.end_key.as_ref())),
     };
     Ok(ViewQuery {
         keys,
@@ -163,7 +161,7 @@ fn read(view: &DatabaseView, args: &ViewArgs) -> Result<ViewQuery> {
         likely: usize::MAX,
         grouping,
         include_docs: args.include_docs,
-        conflicts: args.include_docs && args.conflicts,
+        conflicts: args.include_docs && args.conflicts == Some(true),
         totals: args.sorted,
         update_seq: args.update_seq,
         update: args.update,
@@ -222,7 +220,12 @@ impl Listing {
                 sink.write(if std::mem::take(&mut first) { b"" } else { b",\r\n" }).await?;
                 sink.write(&row_text(&row)).await?;
                 if let Some(Some(doc)) = &row.doc {
-                    write_pieces(&db, &doc.id, row_doc(doc, data, self.args.att_encoding_info), sink).await?;
+                    // Another document that the value names is shown plainly, as CouchDB opens it.
+                    let (data, encodings) = match doc.id == row.row.id {
+                        true => (data, self.args.att_encoding_info),
+                        false => (Data::None, false),
+                    };
+                    write_pieces(&db, &doc.id, row_doc(doc, data, encodings), sink).await?;
                 }
                 sink.write(b"}").await?;
             }

@@ -1,10 +1,12 @@
 //! Arguments of `_all_docs`, `_design_docs`, `_local_docs` and of views, from query strings and from POST bodies.
 //!
-//! Pure. One parameter is read the same way from both, but for two things that CouchDB 3.5 was measured to do: numbers
-//! in a body must be JSON numbers, and JSON parameters of a query string are decoded first. The last of repeated
-//! parameters counts; unknown names are ignored.
+//! Pure. Parameters are taken one after another, as CouchDB does: each sets what it stands for, whatever was set before
+//! it, so the last of repeated ones counts, and of `key` beside `startkey`. One parameter is read the same way from both, but for two things that CouchDB 3.5 was measured to do: numbers
+//! in a body must be JSON numbers, and JSON parameters of a query string are decoded first. Unknown
+//! names are ignored.
 
 use crate::coordinator::{Grouping, Update};
+use crate::document::id::check_partition;
 use crate::document::json::{self, Object, Value};
 use crate::http::problem::Problem;
 use crate::http::query::Query;
@@ -17,9 +19,7 @@ const LIMIT_MAX: u64 = 576_460_752_303_423_487;
 pub struct ViewArgs {
     /// `keys`: the rows to list, in this order.
     pub keys: Option<Vec<Value>>,
-    /// `key`: the only key to list.
-    pub key: Option<Value>,
-    /// `startkey`, first in the direction of reading.
+    /// `startkey`, first in the direction of reading. `key` is both this and the other bound.
     pub start_key: Option<Value>,
     /// `endkey`, last in the direction of reading.
     pub end_key: Option<Value>,
@@ -33,8 +33,8 @@ pub struct ViewArgs {
     pub descending: bool,
     /// Whether rows carry `doc`.
     pub include_docs: bool,
-    /// With `include_docs`: add `_conflicts`.
-    pub conflicts: bool,
+    /// `conflicts`, when given; with `include_docs` it adds `_conflicts`.
+    pub conflicts: Option<bool>,
     /// With `include_docs`: attachments with data.
     pub attachments: bool,
     /// With `include_docs`: encodings in attachment stubs.
@@ -49,8 +49,8 @@ pub struct ViewArgs {
     pub reduce: Option<bool>,
     /// `group`, when given.
     pub group: Option<bool>,
-    /// `group_level`; 0 when not given.
-    pub group_level: u64,
+    /// `group_level`, when given.
+    pub group_level: Option<u64>,
     /// Whether totals are wanted (views only).
     pub sorted: bool,
     /// Whether a view is updated, by `update` or `stale`.
@@ -63,7 +63,6 @@ impl Default for ViewArgs {
     fn default() -> Self {
         ViewArgs {
             keys: None,
-            key: None,
             start_key: None,
             end_key: None,
             start_doc_id: None,
@@ -71,7 +70,7 @@ impl Default for ViewArgs {
             inclusive_end: true,
             descending: false,
             include_docs: false,
-            conflicts: false,
+            conflicts: None,
             attachments: false,
             att_encoding_info: false,
             update_seq: false,
@@ -79,7 +78,7 @@ impl Default for ViewArgs {
             skip: 0,
             reduce: None,
             group: None,
-            group_level: 0,
+            group_level: None,
             sorted: true,
             update: Update::Before,
             partition: None,
@@ -184,8 +183,13 @@ impl ViewArgs {
 
     fn unfold_one_key(&mut self) {
         if let Some([_]) = self.keys.as_deref() {
-            self.key = self.keys.take().and_then(|mut keys| keys.pop());
+            let key = self.keys.take().and_then(|mut keys| keys.pop());
+            self.set_key(key);
         }
+    }
+
+    fn set_key(&mut self, key: Option<Value>) {
+        (self.start_key, self.end_key) = (key.clone(), key);
     }
 
     fn take_query(&mut self, query: &Query, place: Place) -> Result<(), Problem> {
@@ -210,7 +214,7 @@ impl ViewArgs {
 
     fn take(&mut self, name: &str, given: &Given<'_>, place: Place) -> Result<(), Problem> {
         match name {
-            "key" => self.key = given.json(),
+            "key" => self.set_key(given.json()),
             "keys" => self.keys = Some(keys(given, place)?),
             "startkey" | "start_key" => self.start_key = given.json(),
             "endkey" | "end_key" => self.end_key = given.json(),
@@ -221,16 +225,16 @@ impl ViewArgs {
             "descending" => self.descending = given.boolean()?,
             "include_docs" => self.include_docs = given.boolean()?,
             "inclusive_end" => self.inclusive_end = given.boolean()?,
-            "conflicts" => self.conflicts = given.boolean()?,
+            "conflicts" => self.conflicts = Some(given.boolean()?),
             "attachments" => self.attachments = given.boolean()?,
             "att_encoding_info" => self.att_encoding_info = given.boolean()?,
             "update_seq" => self.update_seq = given.boolean()?,
             "reduce" => self.reduce = Some(given.boolean()?),
             "group" => self.group = Some(given.boolean()?),
-            "group_level" => self.group_level = given.integer()?,
-            "partition" => self.partition = given.string(),
+            "group_level" => self.group_level = Some(given.integer()?),
+            "partition" => self.partition = Some(given.partition()?),
             "sorted" => self.sorted = given.boolean()?,
-            "stable" => drop(given.boolean().map_err(|_| Problem::query_parse("Invalid value for `stable`."))?),
+            "stable" => given.one_of(name, &[("true", ()), ("false", ())])?,
             "stale" => {
                 let stale = [("ok", Update::Never), ("update_after", Update::After)];
                 self.update = given.one_of(name, &stale)?;
@@ -245,10 +249,11 @@ impl ViewArgs {
     }
 
     fn check(&self) -> Result<(), Problem> {
-        if self.keys.is_some() && (self.key.is_some() || self.start_key.is_some() || self.end_key.is_some()) {
+        let has_keys = self.keys.as_ref().is_some_and(|keys| !keys.is_empty());
+        if has_keys && (self.start_key.is_some() || self.end_key.is_some()) {
             return Err(Problem::query_parse("`keys` is incompatible with `key`, `start_key` and `end_key`"));
         }
-        if self.group == Some(false) && self.group_level > 0 {
+        if self.group == Some(false) && self.group_level > Some(0) {
             let reason = "Can't specify group=false and group_level>0 at the same time";
             return Err(Problem::query_parse(reason));
         }
@@ -269,7 +274,7 @@ impl ViewArgs {
         if self.reduce == Some(true) && !can_reduce {
             return Err(Problem::query_parse("Reduce is invalid for map-only views."));
         }
-        if self.group == Some(true) || self.group_level > 0 {
+        if self.level() != Grouping::All {
             return Err(Problem::query_parse("Invalid use of grouping on a map view."));
         }
         Ok(())
@@ -280,21 +285,26 @@ impl ViewArgs {
     /// # Errors
     /// 400 `query_parse_error`.
     pub fn grouping(&self) -> Result<Grouping, Problem> {
-        let grouping = match (self.group, self.group_level) {
-            (Some(true), 0) => Grouping::Exact,
-            (_, 0) => Grouping::All,
-            (_, level) => Grouping::Level(usize::try_from(level).unwrap_or(usize::MAX)),
-        };
-        if self.include_docs {
-            return Err(Problem::query_parse("`include_docs` is invalid for reduce"));
-        }
-        if self.conflicts {
-            return Err(Problem::query_parse("`conflicts` is invalid for reduce views."));
-        }
+        let grouping = self.level();
         if self.keys.is_some() && grouping != Grouping::Exact {
             return Err(Problem::query_parse("Multi-key fetches for reduce views must use `group=true`"));
         }
+        if self.include_docs {
+            return Err(Problem::query_parse("`include_docs` is invalid for reduce"));
+        }
+        if self.conflicts.is_some() {
+            return Err(Problem::query_parse("`conflicts` is invalid for reduce views."));
+        }
         Ok(grouping)
+    }
+
+    /// A level that is given counts, `group` only without.
+    fn level(&self) -> Grouping {
+        match (self.group_level, self.group) {
+            (None, Some(true)) => Grouping::Exact,
+            (None | Some(0), _) => Grouping::All,
+            (Some(level), _) => Grouping::Level(usize::try_from(level).unwrap_or(usize::MAX)),
+        }
     }
 }
 
@@ -346,6 +356,16 @@ impl Given<'_> {
         }
     }
 
+    /// The name of a partition; what is no text counts as its JSON.
+    fn partition(&self) -> Result<String, Problem> {
+        let name = match self {
+            Given::Json(value) if value.as_str().is_none() => String::from_utf8_lossy(&value.to_vec()).into_owned(),
+            given => given.string().unwrap_or_default(),
+        };
+        check_partition(&name)?;
+        Ok(name)
+    }
+
     /// How an error message shows the value.
     fn shown(&self) -> String {
         match self {
@@ -383,7 +403,7 @@ impl Given<'_> {
         }
     }
 
-    fn one_of(&self, name: &str, values: &[(&str, Update)]) -> Result<Update, Problem> {
+    fn one_of<T: Copy>(&self, name: &str, values: &[(&str, T)]) -> Result<T, Problem> {
         let text = match self {
             Given::Text(text) => text,
             Given::Json(Value::String(text)) => text.as_str(),
@@ -391,7 +411,7 @@ impl Given<'_> {
             Given::Json(Value::Bool(false)) => "false",
             Given::Json(_) => "",
         };
-        let found = values.iter().find(|(value, _)| *value == text).map(|(_, update)| *update);
+        let found = values.iter().find(|(value, _)| *value == text).map(|(_, meaning)| *meaning);
         found.ok_or_else(|| Problem::query_parse(format!("Invalid value for `{name}`.")))
     }
 }

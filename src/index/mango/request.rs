@@ -75,7 +75,7 @@ impl Sort {
 
 fn column(value: &Value) -> Option<(String, bool)> {
     match value {
-        Value::String(name) => Some((name.clone(), false)),
+        Value::String(name) if !name.is_empty() => Some((name.clone(), false)),
         Value::Object(object) if object.len() == 1 => {
             let (name, direction) = object.iter().next()?;
             match direction.as_str()? {

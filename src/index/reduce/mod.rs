@@ -1,7 +1,7 @@
 //! Reduce functions over rows that come in the order of a view. Pure but for JavaScript ones, which this module names
 //! and does not run.
 //!
-//! Rows may be added in any order and in parts ([`Partial`]), so that reductions of blocks can be kept. Values and
+//! Rows are added in their order, in parts ([`Partial`]) that are put together, so that those of blocks can be kept. Values and
 //! errors are those of CouchDB 3.5 as measured (facts 'Reduce').
 
 mod distinct;
@@ -132,7 +132,7 @@ impl Reduction {
     /// Takes in the reduction of other rows by the same function; both must be of at least one row.
     fn merge(&mut self, more: &Reduction) -> Result<(), InvalidValue> {
         match (self, more) {
-            (Reduction::Sum(sum), Reduction::Sum(more)) => sum.add(more.clone().finish()),
+            (Reduction::Sum(sum), Reduction::Sum(more)) => sum.merge(more),
             (Reduction::Count(count), Reduction::Count(more)) => *count += more,
             (Reduction::Stats(stats), Reduction::Stats(more)) => stats.merge(more)?,
             (Reduction::Distinct(distinct), Reduction::Distinct(more)) => distinct.merge(more),
@@ -188,7 +188,14 @@ impl Partial {
         self.reduction.add(row)
     }
 
-    /// Takes in other rows.
+    /// Ends a run of rows. What is kept or put together with others should hold no single rows any more.
+    pub fn settle(&mut self) {
+        if let Reduction::Sum(sum) = &mut self.reduction {
+            sum.settle();
+        }
+    }
+
+    /// Takes in other rows, which stand behind these.
     ///
     /// # Errors
     /// As [`Reduction::add`].

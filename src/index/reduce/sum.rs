@@ -1,5 +1,8 @@
 //! `_sum`: numbers, arrays by position, objects by field, nested. What does not fit gives an error as the value, which
 //! spreads to every sum that takes it in (facts 'Reduce').
+//!
+//! CouchDB 3.5 adds rows from the last to the first, and which value an error names, or how floats are rounded, tells
+//! so. Rows come here in their order: those of a run wait until it ends, and what a run gives is added to the next one's.
 
 use num_bigint::BigInt;
 
@@ -11,37 +14,58 @@ const REASON: &str = "The _sum function requires that map values be numbers, arr
                       values for all fields are themselves numbers, arrays of numbers, or objects.";
 
 /// A sum under way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Sum {
-    total: Value,
-    failed: bool,
+    /// Of the rows before those that wait, if there are any.
+    total: Option<Result<Value, Failed>>,
+    /// Rows of the run that is being read, in their order.
+    waiting: Vec<Value>,
 }
 
-impl Default for Sum {
-    fn default() -> Sum {
-        Sum { total: Value::Int(0), failed: false }
-    }
-}
-
-/// A value that cannot be added, or the error that an addend is.
+/// The error that stands in place of a sum.
+#[derive(Clone, Debug)]
 struct Failed(Value);
 
 impl Sum {
-    /// Adds a value. After an error nothing counts any more.
+    /// Adds the value of the next row.
     pub fn add(&mut self, value: Value) {
-        if self.failed {
-            return;
-        }
-        let total = std::mem::replace(&mut self.total, Value::Null);
-        match add(value, total) {
-            Ok(total) => self.total = total,
-            Err(Failed(error)) => (self.total, self.failed) = (error, true),
-        }
+        self.waiting.push(value);
+    }
+
+    /// Adds the sum of the rows behind.
+    pub fn merge(&mut self, behind: &Sum) {
+        let own = std::mem::take(self).whole();
+        self.total = join(own, behind.clone().whole());
+    }
+
+    /// Adds up the rows that wait: a run ends.
+    pub fn settle(&mut self) {
+        self.total = std::mem::take(self).whole();
     }
 
     /// The sum, or the error.
     pub fn finish(self) -> Value {
-        self.total
+        match self.whole() {
+            None => Value::Int(0),
+            Some(Ok(sum) | Err(Failed(sum))) => sum,
+        }
+    }
+
+    fn whole(self) -> Option<Result<Value, Failed>> {
+        let run = match self.waiting.is_empty() {
+            true => None,
+            false => Some(self.waiting.into_iter().rev().try_fold(Value::Int(0), |sum, value| add(value, sum))),
+        };
+        join(self.total, run)
+    }
+}
+
+/// The sum of what lies before and behind; the error that is met first from behind counts.
+fn join(before: Option<Result<Value, Failed>>, behind: Option<Result<Value, Failed>>) -> Option<Result<Value, Failed>> {
+    match (before, behind) {
+        (Some(Ok(before)), Some(Ok(behind))) => Some(add(before, behind)),
+        (Some(_), Some(Err(error))) | (Some(Err(error)), Some(Ok(_))) => Some(Err(error)),
+        (one, None) | (None, one) => one,
     }
 }
 
@@ -88,11 +112,12 @@ fn add_object(more: Object, total: Value) -> Result<Value, Failed> {
     }
 }
 
+/// What does not fit gives, as in CouchDB, an error about the rest of the total, not about the value.
 fn add_arrays(total: Vec<Value>, more: Vec<Value>) -> Result<Value, Failed> {
     let (shared, mut out) = (total.len().min(more.len()), Vec::with_capacity(total.len().max(more.len())));
-    for (a, b) in total.iter().zip(&more) {
+    for (at, (a, b)) in total.iter().zip(&more).enumerate() {
         if !is_number(a) || !is_number(b) {
-            return Err(refuse(if is_number(b) { a.clone() } else { b.clone() }));
+            return Err(refuse(Value::Array(total[at..].to_vec())));
         }
         out.push(add_numbers(a, b));
     }

@@ -49,6 +49,25 @@ fn names_of_built_in_functions() {
 }
 
 #[test]
+fn sums_go_from_the_last_row_to_the_first() {
+    for (values, caused_by) in [
+        (&[r#""x""#, r#""y""#, r#""z""#][..], r#""z""#),
+        (&[r#"{"x":"p"}"#, r#"{"x":1}"#], r#""p""#),
+        (&[r#"{"x":1}"#, r#"{"x":"p"}"#], "1"),
+        (&[r#"["x"]"#], "[0]"),
+        (&[r#"[1,"x"]"#, "[1,2]"], "[2]"),
+        (&[r#"[1,{"x":1}]"#, r#"[1,{"x":1}]"#], r#"[{"x":1}]"#),
+        (&[r#""x""#, "1", "2"], r#""x""#),
+    ] {
+        let sum = reduced("_sum", values).unwrap();
+        assert!(sum.ends_with(&format!(r#""caused_by":{caused_by}}}"#)), "{values:?}: {sum}");
+    }
+    let mut floats = Reduce::Sum.begin(&Collator::new()).unwrap();
+    ["0.1", "0.2", "0.3"].iter().for_each(|value| floats.add(&row("1", value)).unwrap());
+    assert_eq!(floats.finish(), Value::Float(0.6));
+}
+
+#[test]
 fn sums() {
     let sum = |values: &[&str]| reduced("_sum", values).unwrap();
     assert_eq!(sum(&["1", "2.5"]), "3.5");

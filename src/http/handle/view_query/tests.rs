@@ -1,6 +1,6 @@
 //! Arguments of lists: values, places, precedence.
 
-use super::{Query, ViewArgs};
+use super::{Grouping, Query, ViewArgs};
 use crate::document::json::{self, Object, Value};
 
 fn query(text: &str) -> Query {
@@ -30,7 +30,7 @@ fn wrong_values_are_named_in_the_error() {
         ("descending=1", "query_parse_error", "Invalid boolean parameter: \"1\""),
         ("include_docs=", "query_parse_error", "Invalid boolean parameter: []"),
         ("sorted=x", "query_parse_error", "Invalid boolean parameter: \"x\""),
-        ("stable=x", "query_parse_error", "Invalid value for `stable`."),
+        ("stable=TRUE", "query_parse_error", "Invalid value for `stable`."),
         ("stale=maybe", "query_parse_error", "Invalid value for `stale`."),
         ("update=x", "query_parse_error", "Invalid value for `update`."),
         ("reduce=true", "query_parse_error", "Reduce is invalid for map-only views."),
@@ -65,7 +65,7 @@ fn the_query_string_wins_over_a_body_but_not_over_queries() {
     assert_eq!(all.iter().map(|a| a.limit).collect::<Vec<_>>(), [3, 1]);
     let one =
         ViewArgs::from_queries(&object(r#"{"queries":[{"keys":["a"]},{"keys":[]}]}"#), &Query::default()).unwrap();
-    assert_eq!((one[0].key.as_ref().and_then(Value::as_str), one[0].keys.is_none()), (Some("a"), true));
+    assert_eq!((one[0].start_key.as_ref().and_then(Value::as_str), &one[0].end_key), (Some("a"), &one[0].start_key));
     assert_eq!(one[1].keys.as_deref(), Some([].as_slice()));
 }
 
@@ -78,4 +78,54 @@ fn queries_must_be_a_list() {
     ] {
         assert_eq!(ViewArgs::from_queries(&object(text), &Query::default()).expect_err(text).reason, reason);
     }
+}
+
+#[test]
+fn parameters_count_in_the_order_in_which_they_come() {
+    let bounds = |text: &str| {
+        let args = ViewArgs::of_view(&query(text)).unwrap();
+        [args.start_key, args.end_key].map(|key| key.and_then(|key| key.as_i64()))
+    };
+    assert_eq!(bounds("key=1&startkey=0&endkey=2"), [Some(0), Some(2)]);
+    assert_eq!(bounds("startkey=0&key=1&endkey=2"), [Some(1), Some(2)]);
+    assert_eq!(bounds("keys=[1]"), [Some(1), Some(1)]);
+    let args = ViewArgs::of_view_body(&object(r#"{"key":1}"#), &query("endkey=3")).unwrap();
+    assert_eq!((args.start_key, args.end_key), (Some(Value::Int(1)), Some(Value::Int(3))));
+    assert_eq!(ViewArgs::of_view(&query("keys=[]&key=1")).unwrap().keys, Some(Vec::new()));
+}
+
+#[test]
+fn a_level_of_zero_groups_nothing() {
+    let zero = ViewArgs::of_view(&query("group=true&group_level=0")).unwrap();
+    assert_eq!(zero.grouping().unwrap(), Grouping::All);
+    zero.check_map(false).unwrap();
+    let exact = ViewArgs::of_view(&query("group=true")).unwrap();
+    assert_eq!(exact.grouping().unwrap(), Grouping::Exact);
+    assert_eq!(exact.check_map(true).unwrap_err().reason, "Invalid use of grouping on a map view.");
+}
+
+#[test]
+fn what_reduced_rows_refuse_and_in_which_order() {
+    for (text, reason) in [
+        ("keys=[1,2]&include_docs=true", "Multi-key fetches for reduce views must use `group=true`"),
+        ("include_docs=true&conflicts=true", "`include_docs` is invalid for reduce"),
+        ("conflicts=false", "`conflicts` is invalid for reduce views."),
+    ] {
+        assert_eq!(ViewArgs::of_view(&query(text)).unwrap().grouping().unwrap_err().reason, reason);
+    }
+}
+
+#[test]
+fn a_partition_that_can_be_none_is_refused_wherever_it_stands() {
+    for (name, reason) in [
+        ("_x", "Partition must not start with an underscore"),
+        ("a:b", "Partition must not contain a colon"),
+        ("", "Partition must not be empty"),
+    ] {
+        assert_eq!(refused(&format!("partition={name}")), ("illegal_partition".to_owned(), reason.to_owned()));
+        let body = object(&format!(r#"{{"partition":"{name}"}}"#));
+        assert_eq!(ViewArgs::of_view_body(&body, &Query::default()).unwrap_err().reason, reason);
+    }
+    let number = ViewArgs::from_body(&object(r#"{"partition":5}"#), &Query::default()).unwrap();
+    assert_eq!(number.partition.as_deref(), Some("5"));
 }
