@@ -12,7 +12,6 @@ use super::function_request::{REQUESTED_PATH, requested, rewrite_request};
 use super::rewrite_rules::{self, plain};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
-use crate::document::selector::erlang_term;
 use crate::http::body::RequestBody;
 use crate::http::policy::{self, Content};
 use crate::http::query::decode;
@@ -122,8 +121,7 @@ fn check(said: &Object) -> Result<()> {
         let members = value.as_object().ok_or_else(|| bad(reason))?;
         match members.iter().find(|(_, value)| value.as_str().is_none()) {
             Some((name, value)) => {
-                let shown = [&Value::from(name), value].map(erlang_term);
-                Err(bad(format!("object key/value must be strings {}", shown.join("="))))
+                Err(bad(format!("object key/value must be strings <<\"{name}\">>={}", plain(value))))
             }
             None => Ok(()),
         }
