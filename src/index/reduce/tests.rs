@@ -63,7 +63,7 @@ fn sums_go_from_the_last_row_to_the_first() {
         assert!(sum.ends_with(&format!(r#""caused_by":{caused_by}}}"#)), "{values:?}: {sum}");
     }
     let mut floats = Reduce::Sum.begin(&Collator::new()).unwrap();
-    ["0.1", "0.2", "0.3"].iter().for_each(|value| floats.add(&row("1", value)).unwrap());
+    ["0.1", "0.2", "0.3"].iter().for_each(|value| floats.add(row("1", value).borrowed()).unwrap());
     assert_eq!(floats.finish(), Value::Float(0.6));
 }
 
