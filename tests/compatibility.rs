@@ -169,6 +169,20 @@ fn sum_backwards(c: &Client) -> bool {
         && ["", "?descending=true"].iter().all(|query| sum(query).contains(r#""caused_by":"last""#))
 }
 
+fn local_replications(c: &Client) -> bool {
+    let made = c.put("/x%2F_replicator", "").status == 201;
+    made && c.put("/x%2F_replicator/r", r#"{"source":"d","target":"none"}"#).status == 201
+}
+
+fn unknown_names(c: &Client) -> bool {
+    let credentials = base64::engine::general_purpose::STANDARD.encode("nobody:x");
+    let nobody = Client { to: c.to, credentials };
+    // Cheap to refuse.
+    let set = c.put("/_node/_local/_config/chttpd_auth/iterations", "\"10\"").status == 200;
+    let statuses: Vec<u16> = (0..6).map(|_| nobody.get("/_session").status).collect();
+    set && statuses == [401, 401, 401, 401, 401, 403]
+}
+
 const CHECKS: &[Check] = &[
     ("Content-Type of JSON", content_type),
     ("ETag of `_all_docs`", list_etag),
@@ -191,6 +205,11 @@ const CHECKS: &[Check] = &[
     ("DELETE of `_nodes/{name}`", members),
     ("a rewrite function that leads out of its database", rewrite_outside),
     ("`caused_by` of `_sum` with `descending=true`", sum_backwards),
+    ("names of local databases in replication documents", local_replications),
+    ("Basic logins with names that nobody has", unknown_names),
+    ("`r=x`, `w=x`", |c| {
+        c.put("/d/w?w=x", "{}").status == 400 && c.get("/d/w").status == 404 && c.get("/d/a?r=x").status == 400
+    }),
 ];
 
 /// The topics of the table below the heading 'Deliberate differences'.

@@ -186,7 +186,10 @@ impl Authenticator {
             verifier.verify_nothing(password, admins::iterations(config)).await?;
             return Ok(None);
         };
-        if let Some(iterations) = hash.iterations() {
+        // A login that was verified before needs no rounds any more: bounds that were set wrong lock out nobody who works.
+        if let Some(iterations) = hash.iterations()
+            && !verifier.remembers(name, password, &hash)
+        {
             check_iterations(config, iterations)?;
         }
         Ok(verifier.verify(name, password, &hash).await?.then_some(account))

@@ -60,10 +60,13 @@ impl Tokens {
         now_s: u64,
     ) -> Result<Option<UserCtx>, AuthError> {
         let Some(token) = bearer(headers) else { return Ok(None) };
+        let required = required_claims(&config.text(OPTIONS, "required_claims", "exp"))?;
         let parsed = parse(token)?;
+        let (of_header, required): (Vec<Required>, Vec<Required>) =
+            required.into_iter().partition(|(name, _)| HEADER_PARAMETERS.contains(&name.as_str()));
+        check_header(&parsed.header, &of_header)?;
         self.verify(config, jwks, token, &parsed).await?;
-        let required = config.text(OPTIONS, "required_claims", "exp");
-        check_claims(&parsed.claims, &required_claims(&required), now_s)?;
+        check_claims(&parsed.claims, &required, now_s)?;
         let roles = roles(config, &parsed.claims)?;
         match parsed.claims.get("sub").and_then(Value::as_str) {
             Some(name) => Ok(Some(UserCtx { name: Some(name.to_owned()), roles, handler: None })),
@@ -72,8 +75,9 @@ impl Tokens {
     }
 
     async fn verify(&self, config: &Config, jwks: &Jwks, token: &[u8], parsed: &Token<'_>) -> Result<(), AuthError> {
-        let algorithm = parsed.header.get("alg").and_then(Value::as_str).unwrap_or_default();
-        let algorithm = Algorithm::from_name(algorithm).ok_or_else(|| bad("Invalid alg header parameter"))?;
+        let algorithm = parsed.header.get("alg").ok_or_else(|| bad("Missing alg header parameter"))?;
+        let algorithm = algorithm.as_str().and_then(Algorithm::from_name);
+        let algorithm = algorithm.ok_or_else(|| bad("Invalid alg header parameter"))?;
         let kid = match parsed.header.get("kid") {
             None => "_default",
             Some(kid) => kid.as_str().ok_or_else(|| bad("Unknown kid"))?,
@@ -141,22 +145,29 @@ fn parse(token: &[u8]) -> Result<Token<'_>, AuthError> {
     Ok(Token { signed: &token[..*second], header, claims, signature: decode(&token[second + 1..])? })
 }
 
-/// Names of claims, each with the value that it must have, if one is asked for: `exp, {iss, "value"}`.
-fn required_claims(text: &str) -> Vec<(String, Option<String>)> {
+/// The name of a claim with the value that it must have, if one is asked for.
+type Required = (String, Option<String>);
+
+/// Names in `required_claims` that stand for parameters of the header.
+const HEADER_PARAMETERS: [&str; 3] = ["typ", "alg", "kid"];
+
+/// Reads `exp, {iss, "value"}`. A setting that cannot be understood lets nobody in: who made a mistake in it did not
+/// want tokens without any claim.
+fn required_claims(text: &str) -> Result<Vec<Required>, AuthError> {
     let mut claims = Vec::new();
     let mut rest = text;
     loop {
         rest = rest.trim_start_matches(|c: char| c != '{' && !is_claim(c));
         if let Some(pair) = rest.strip_prefix('{') {
-            let (pair, after) = pair.split_once('}').unwrap_or((pair, ""));
-            if let Some((name, value)) = pair.split_once(',') {
-                claims.push((name.trim().to_owned(), Some(value.trim().trim_matches('"').to_owned())));
-            }
+            let (pair, after) = pair.split_once('}').ok_or(AuthError::Misconfigured)?;
+            let (name, value) = pair.split_once(',').ok_or(AuthError::Misconfigured)?;
+            claims.push((name.trim().to_owned(), Some(value.trim().trim_matches('"').to_owned())));
             rest = after;
         } else {
             let end = rest.find(|c| !is_claim(c)).unwrap_or(rest.len());
             if end == 0 {
-                return claims;
+                let nothing = claims.is_empty() && !text.is_empty();
+                return if nothing { Err(AuthError::Misconfigured) } else { Ok(claims) };
             }
             claims.push((rest[..end].to_owned(), None));
             rest = &rest[end..];
@@ -168,7 +179,21 @@ fn is_claim(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-fn check_claims(claims: &Object, required: &[(String, Option<String>)], now_s: u64) -> Result<(), AuthError> {
+fn check_header(header: &Object, required: &[Required]) -> Result<(), AuthError> {
+    for (name, wanted) in required {
+        let value = header.get(name).ok_or_else(|| match name.as_str() {
+            "kid" => bad("Missing kid claim"),
+            name => bad(format!("Missing {name} header parameter")),
+        })?;
+        let is_other = wanted.as_ref().is_some_and(|wanted| value.as_str() != Some(wanted));
+        if is_other || (name == "typ" && value.as_str() != Some("JWT")) {
+            return Err(bad(format!("Invalid {name} header parameter")));
+        }
+    }
+    Ok(())
+}
+
+fn check_claims(claims: &Object, required: &[Required], now_s: u64) -> Result<(), AuthError> {
     for (name, wanted) in required {
         let value = claims.get(name).ok_or_else(|| bad(format!("Missing {name} claim")))?;
         if wanted.as_ref().is_some_and(|wanted| value.as_str() != Some(wanted)) {
@@ -343,13 +368,37 @@ mod tests {
         assert_eq!(reason(&["jwt_keys/hmac:_default=***"], &good), "Not a valid key");
         assert_eq!(reason(&["jwt_keys/hmac:_default=b3RoZXI="], &good), "Bad HMAC");
         assert_eq!(reason(&[KEY], &token(r#"{"alg":"none"}"#, claims)), "Invalid alg header parameter");
-        assert_eq!(reason(&[KEY], &token("{}", claims)), "Invalid alg header parameter");
+        assert_eq!(reason(&[KEY], &token("{}", claims)), "Missing alg header parameter");
         assert_eq!(reason(&[KEY], &token(r#"{"alg":"HS256","kid":"x"}"#, claims)), "Unknown kid");
         assert_eq!(reason(&["jwt_keys/hmac:x=a2V5"], &token(r#"{"alg":"RS256","kid":"x"}"#, claims)), "Unknown kid");
         for token in ["nodots", "not.a.jwt", "a.b", "a.b.c.d", "", "YQ.YQ.YQ"] {
             assert_eq!(reason(&[KEY], token), "Malformed token", "{token}");
         }
         assert!(ask(&["jwt_keys/hmac:x=a2V5"], &token(r#"{"alg":"HS256","kid":"x"}"#, claims)).is_ok());
+    }
+
+    #[test]
+    fn parameters_of_the_header_can_be_required() {
+        let claims = r#"{"sub":"jane"}"#;
+        let of = |header: &str| {
+            let required = "jwt_auth/required_claims=typ, kid, alg";
+            ask(&[KEY, "jwt_keys/hmac:k=a2V5", required], &token(header, claims)).map_err(|e| e.reason().into_owned())
+        };
+        assert!(of(r#"{"typ":"JWT","alg":"HS256","kid":"k"}"#).is_ok());
+        let reason = |header: &str| of(header).unwrap_err();
+        assert_eq!(reason(r#"{"alg":"HS256","kid":"k"}"#), "Missing typ header parameter");
+        assert_eq!(reason(r#"{"typ":"x","alg":"HS256","kid":"k"}"#), "Invalid typ header parameter");
+        assert_eq!(reason(r#"{"typ":"JWT","alg":"HS256"}"#), "Missing kid claim");
+        assert_eq!(reason(r#"{"typ":"JWT","kid":"k"}"#), "Missing alg header parameter");
+    }
+
+    #[test]
+    fn required_claims_that_cannot_be_understood_let_no_token_in() {
+        let good = token(r#"{"alg":"HS256"}"#, r#"{"sub":"jane","exp":4102444800}"#);
+        for setting in ["***", " ", "{iss}", "exp,{iss, \"x\""] {
+            let required = format!("jwt_auth/required_claims={setting}");
+            assert_eq!(ask(&[KEY, &required], &good), Err(AuthError::Misconfigured), "{setting}");
+        }
     }
 
     #[test]

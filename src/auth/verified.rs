@@ -70,6 +70,13 @@ impl Verifier {
         asked.check.verdict.get_or_try_init(compute).await.copied()
     }
 
+    /// Whether this pair was right before and is still known, so that [`Verifier::verify`] computes nothing.
+    pub(super) fn remembers(&self, name: &str, password: &[u8], stored: &StoredHash) -> bool {
+        let known = self.lock();
+        let check = known.checks.get(&self.pair_key(name, password));
+        check.is_some_and(|check| check.against == stored.to_text() && check.verdict.get() == Some(&true))
+    }
+
     /// Takes as long as checking a password would, so that the time does not tell which names there are.
     pub(super) async fn verify_nothing(&self, password: &[u8], iterations: u32) -> Result<(), AuthError> {
         self.hash(password, iterations).await.map(drop)
@@ -233,6 +240,10 @@ mod tests {
             let all = (0..20).map(|_| verifier.verify("n", b"p", &stored));
             assert!(futures_util::future::join_all(all).await.iter().all(|v| *v == Ok(true)));
             assert_eq!(hashes(), 1, "requests at the same time share one computation");
+            let remembered = |name: &str, password: &[u8], hash: &StoredHash| verifier.remembers(name, password, hash);
+            assert!(
+                remembered("n", b"p", &stored) && !remembered("n", b"p", &changed) && !remembered("n", b"x", &stored)
+            );
             assert_eq!(verifier.verify("n", b"p", &stored).await, Ok(true));
             assert_eq!(hashes(), 1);
             assert_eq!(verifier.verify("n", b"x", &stored).await, Ok(false));

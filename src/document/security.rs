@@ -6,9 +6,10 @@ use super::json::{Object, Value};
 /// The object that lets only server administrators in, as JSON text.
 pub const ADMINS_ONLY: &str = r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#;
 
-/// The object of a new database as JSON text; `setting` is that of `[couchdb] default_security`.
+/// The object of a new database as JSON text; `setting` is that of `[couchdb] default_security`. `admin_local` closes
+/// only databases outside the cluster, which are none here.
 pub fn text_of_new(setting: &str) -> &'static str {
-    if setting == "everyone" { "{}" } else { ADMINS_ONLY }
+    if matches!(setting, "everyone" | "admin_local") { "{}" } else { ADMINS_ONLY }
 }
 
 /// A security object of a wrong shape; the reason names the part and is for the client.
@@ -120,6 +121,7 @@ mod tests {
 
     #[test]
     fn new_databases_are_for_administrators_unless_said_otherwise() {
+        assert_eq!(text_of_new("admin_local"), "{}");
         for setting in ["admin_only", "", "all"] {
             let security = read_text(text_of_new(setting)).unwrap();
             assert_eq!(

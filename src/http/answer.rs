@@ -16,9 +16,9 @@ use super::cors;
 use super::handle::{self, handle};
 use super::policy;
 use super::problem::{Problem, Result};
-use super::query::{Query, escapes_hold, is_text};
+use super::query::{Query, decode_text, escapes_hold, is_text};
 use super::request::{Request, Verb};
-use super::response::{Reply, ReplyBody};
+use super::response::{Reply, ReplyBody, encode_segment};
 use super::route::{Endpoint, InDatabase, route};
 use crate::auth::{Credentials, UserCtx, cookie, options};
 use crate::limits;
@@ -176,8 +176,8 @@ fn refusal(context: &Context, parts: &http::request::Parts, base: &str, problem:
         return reply;
     }
     if prefers_html(&parts.headers) {
-        let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
-        let (back, why) = (super::response::encode_segment(target), super::response::encode_segment(&reason));
+        let path = decode_text(parts.uri.path());
+        let (back, why) = (encode_segment(&path), encode_segment(&reason));
         let page = options::text(&context.config, "authentication_redirect", "/_utils/session.html");
         let to = format!("{base}{page}?return={back}&reason={why}");
         let reply = reply.status(StatusCode::FOUND).header(http::header::LOCATION, &to);

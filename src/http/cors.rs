@@ -1,6 +1,8 @@
 //! Cross-origin requests: `chttpd/enable_cors` and the section `cors`, as CouchDB 3.5 was measured.
 //!
-//! Off by default. A preflight that is not allowed falls through to the ordinary answer.
+//! Off by default. A preflight that is not allowed falls through to the ordinary answer. Each setting is looked for in
+//! the section `cors:HOST` of the host that the request names, then in `cors`; one that is set replaces the list that
+//! counts without it.
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
@@ -9,6 +11,7 @@ use http::header::{
 };
 use http::{HeaderMap, Method, StatusCode};
 
+use super::request::host;
 use super::response::Reply;
 use crate::config::Config;
 
@@ -16,59 +19,146 @@ const METHODS: &str = "CONNECT, COPY, DELETE, GET, HEAD, OPTIONS, POST, PUT, TRA
 const HEADERS: &str = "accept, accept-language, authorization, content-length, content-range, content-type, destination, \
      expires, if-match, last-modified, origin, pragma, x-couch-full-commit, x-couch-id, x-couch-persist, \
      x-couchdb-www-authenticate, x-http-method-override, x-requested-with, x-couchdb-vhost-path";
-const EXPOSED: &str = "content-type, cache-control, accept-ranges, etag, server, x-couch-request-id, \
-     x-couch-update-newrev, x-couchdb-body-time";
+/// Exposed by every answer that has them.
+const SIMPLE: [&str; 6] = ["content-type", "cache-control", "content-language", "expires", "last-modified", "pragma"];
+const EXPOSED: &str = "accept-ranges, etag, server, x-couch-request-id, x-couch-update-newrev, x-couchdb-body-time";
 
-/// The request's origin when it is allowed.
-fn origin(config: &Config, headers: &HeaderMap) -> Option<HeaderValue> {
-    if !config.bool("chttpd", "enable_cors", false) {
-        return None;
+/// The settings that count for a request.
+struct Settings<'a> {
+    config: &'a Config,
+    /// The section of the host.
+    own: String,
+}
+
+impl Settings<'_> {
+    fn of<'a>(config: &'a Config, request: &HeaderMap) -> Settings<'a> {
+        let host = host(request);
+        let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
+        Settings { config, own: format!("cors:{}", name.map_or(host, |(name, _)| name)) }
     }
-    let origin = headers.get(ORIGIN)?;
-    let allowed = config.list("cors", "origins", "");
-    let matches = |listed: &String| listed == "*" || listed.as_bytes() == origin.as_bytes();
-    allowed.iter().any(matches).then(|| origin.clone())
+
+    fn text(&self, key: &str, default: &str) -> String {
+        let own = self.config.get(&self.own, key);
+        own.or_else(|| self.config.get("cors", key)).unwrap_or_else(|| default.to_owned())
+    }
+
+    fn list(&self, key: &str, default: &str) -> Vec<String> {
+        let text = self.text(key, default);
+        text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// A list of names of headers, in lower case.
+    fn names(&self, key: &str, default: &str) -> Vec<String> {
+        self.list(key, default).into_iter().map(|name| name.to_ascii_lowercase()).collect()
+    }
+
+    /// The request's origin when it is allowed.
+    fn origin(&self, request: &HeaderMap) -> Option<HeaderValue> {
+        if !self.config.bool("chttpd", "enable_cors", false) {
+            return None;
+        }
+        let origin = request.get(ORIGIN)?;
+        let matches = |listed: &String| listed == "*" || listed.as_bytes() == origin.as_bytes();
+        self.list("origins", "").iter().any(matches).then(|| origin.clone())
+    }
 }
 
 /// The answer to an allowed preflight.
-pub fn preflight(config: &Config, method: &Method, headers: &HeaderMap) -> Option<Reply> {
+pub fn preflight(config: &Config, method: &Method, request: &HeaderMap) -> Option<Reply> {
     if method != Method::OPTIONS {
         return None;
     }
-    origin(config, headers)?;
-    let wanted = headers.get(ACCESS_CONTROL_REQUEST_METHOD)?.to_str().ok()?;
-    let methods = config.list("cors", "methods", METHODS);
+    let settings = Settings::of(config, request);
+    settings.origin(request)?;
+    let wanted = request.get(ACCESS_CONTROL_REQUEST_METHOD)?.to_str().ok()?;
+    let methods = settings.list("methods", METHODS);
     if !methods.iter().any(|m| m == wanted) {
         return None;
     }
-    let asked = headers.get(ACCESS_CONTROL_REQUEST_HEADERS).map_or(Some(""), |value| value.to_str().ok())?;
-    let listed = config.list("cors", "headers", "");
-    let known = |name: &str| {
-        let simple = HEADERS.split(',').any(|h| h.trim().eq_ignore_ascii_case(name));
-        simple || listed.iter().any(|h| h == "*" || h.eq_ignore_ascii_case(name))
-    };
+    let asked = request.get(ACCESS_CONTROL_REQUEST_HEADERS).map_or(Some(""), |value| value.to_str().ok())?;
+    let allowed = settings.names("headers", HEADERS);
+    let known = |name: &str| allowed.iter().any(|allowed| allowed.eq_ignore_ascii_case(name));
     if !asked.split(',').map(str::trim).filter(|name| !name.is_empty()).all(known) {
         return None;
     }
     let mut reply = Reply::empty(StatusCode::NO_CONTENT)
         .header(ACCESS_CONTROL_ALLOW_METHODS, &methods.join(", "))
-        .header(ACCESS_CONTROL_MAX_AGE, &config.text("cors", "max_age", "600"));
+        .header(ACCESS_CONTROL_MAX_AGE, &settings.text("max_age", "600"));
     reply.headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_str(asked).ok()?);
     Some(reply)
 }
 
 /// Adds what an allowed origin may see. A preflight's answer has no exposed headers.
 pub fn add(config: &Config, request: &HeaderMap, answer: &mut HeaderMap) {
-    let Some(origin) = origin(config, request) else { return };
+    let settings = Settings::of(config, request);
+    let Some(origin) = settings.origin(request) else { return };
     let mut set = |name: HeaderName, value: HeaderValue| {
         answer.insert(name, value);
     };
     set(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    if config.bool("cors", "credentials", false) {
+    if settings.text("credentials", "false") == "true" {
         set(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
     }
     if !answer.contains_key(ACCESS_CONTROL_ALLOW_METHODS) {
-        answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
+        let simple = SIMPLE.into_iter().filter(|name| answer.contains_key(*name)).map(str::to_owned);
+        let exposed: Vec<String> = simple.chain(settings.names("exposed_headers", EXPOSED)).collect();
+        if let Ok(exposed) = HeaderValue::from_str(&exposed.join(", ")) {
+            answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+        }
     }
     answer.append(http::header::VARY, HeaderValue::from_static("Origin"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Setting;
+    use crate::world::tokio_host;
+
+    /// Settings with which requests of other origins are answered.
+    fn config(settings: &[&str]) -> Config {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let on = ["chttpd/enable_cors=true", "cors/origins=*"];
+        let settings = on.iter().chain(settings).map(|setting| Setting::parse(setting).unwrap()).collect();
+        Config::in_memory(&tokio_host::env(runtime.handle().clone()), settings)
+    }
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let header = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        pairs.iter().map(header).collect()
+    }
+
+    #[test]
+    fn settings_replace_lists_and_those_of_the_host_come_first() {
+        let allowed = |settings: &[&str], method: &'static str, asked: &'static str| {
+            let request = headers(&[
+                ("host", "db.example:5984"),
+                ("origin", "http://o"),
+                ("access-control-request-method", method),
+                ("access-control-request-headers", asked),
+            ]);
+            preflight(&config(settings), &Method::OPTIONS, &request).is_some()
+        };
+        assert!(allowed(&[], "PUT", "Authorization, content-type"));
+        let own = ["cors/headers=X-One, content-type"];
+        assert!(allowed(&own, "PUT", "x-one") && !allowed(&own, "PUT", "authorization"));
+        assert!(!allowed(&["cors/headers=*"], "PUT", "x-one"), "an asterisk is no pattern");
+        let by_host = ["cors/methods=GET", "cors:db.example/methods=PUT", "cors:other/methods=POST"];
+        assert!(allowed(&by_host, "PUT", "") && !allowed(&by_host, "GET", "") && !allowed(&by_host, "POST", ""));
+    }
+
+    #[test]
+    fn what_an_answer_lacks_is_not_exposed() {
+        let exposed = |settings: &[&str], answer: &[(&'static str, &'static str)]| {
+            let mut answer = headers(answer);
+            add(&config(settings), &headers(&[("origin", "http://o")]), &mut answer);
+            answer[ACCESS_CONTROL_EXPOSE_HEADERS].to_str().unwrap().to_owned()
+        };
+        assert_eq!(exposed(&[], &[]), EXPOSED);
+        let simple = [("pragma", "no-cache"), ("content-type", "a/b"), ("x-other", "y")];
+        assert_eq!(exposed(&[], &simple), format!("content-type, pragma, {EXPOSED}"));
+        assert_eq!(exposed(&["cors/exposed_headers=ETag, X-Foo"], &simple), "content-type, pragma, etag, x-foo");
+    }
 }

@@ -228,6 +228,9 @@ impl From<AuthError> for Problem {
                 Problem::forbidden(error.reason())
             }
             AuthError::TokenWithout(_) => Problem::not_found(error.reason()),
+            AuthError::Misconfigured => {
+                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "misconfigured_server", error.reason())
+            }
             AuthError::Busy | AuthError::Unavailable => Problem::unavailable(error.reason()),
         }
     }
@@ -370,18 +373,17 @@ impl From<DatabaseError> for Problem {
 impl From<ReplicateError> for Problem {
     fn from(error: ReplicateError) -> Problem {
         let failed = |name: String, reason: String| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, name, reason);
-        let text = error.text();
+        let text = error.reason();
         match error {
             ReplicateError::BadRequest(reason) => Problem::bad_request(reason),
             ReplicateError::InvalidEndpoint => Problem::invalid("invalid_replication", text),
             // The statuses of these are odd, and recorded so.
-            ReplicateError::MissingEndpoint | ReplicateError::BadFilterName(_) => failed("error".to_owned(), text),
-            ReplicateError::DatabaseMissing { url } => {
-                failed("db_not_found".to_owned(), format!("could not open {url}"))
-            }
+            ReplicateError::MissingEndpoint | ReplicateError::BadFilterName => failed("error".to_owned(), text),
+            ReplicateError::DatabaseMissing { .. } => failed("db_not_found".to_owned(), text),
             ReplicateError::WrongCredentials { .. } => failed("replication_auth_error".to_owned(), text),
             ReplicateError::Unauthorized { .. } | ReplicateError::NotYours => Problem::unauthorized(text),
-            ReplicateError::NotFound(reason) => Problem::not_found(reason),
+            ReplicateError::Forbidden { .. } => Problem::forbidden(text),
+            ReplicateError::NotFound(reason) | ReplicateError::NoFilter(reason) => Problem::not_found(reason),
             ReplicateError::NotAvailable(reason) => Problem::not_implemented(reason),
             ReplicateError::TooMany => Problem::unavailable(text),
             ReplicateError::Cancelled

@@ -132,7 +132,7 @@ pub fn decode(raw: &str) -> Vec<u8> {
 }
 
 /// Decodes to text; bytes that are no UTF-8 are replaced.
-fn decode_text(raw: &str) -> String {
+pub fn decode_text(raw: &str) -> String {
     match String::from_utf8(decode(raw)) {
         Ok(text) => text,
         Err(bad) => String::from_utf8_lossy(bad.as_bytes()).into_owned(),

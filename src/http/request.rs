@@ -152,8 +152,7 @@ impl Request {
         let forwarded =
             || self.header("x-forwarded-proto") == Some("https") || self.header("x-forwarded-ssl") == Some("on");
         let https = self.secure || forwarded();
-        let host = self.header("x-forwarded-host").or_else(|| self.header("host")).unwrap_or("127.0.0.1");
-        format!("{}://{host}", if https { "https" } else { "http" })
+        format!("{}://{}", if https { "https" } else { "http" }, host(&self.headers))
     }
 
     /// The absolute URL of `segments`, each percent-encoded in full.
@@ -174,4 +173,10 @@ impl Request {
         };
         self.header("if-none-match").is_some_and(|list| list.split(',').any(listed))
     }
+}
+
+/// The host, and its port where one is named, as the client (or its proxy) named it.
+pub fn host(headers: &HeaderMap) -> &str {
+    let text = |name: &str| headers.get(name)?.to_str().ok();
+    text("x-forwarded-host").or_else(|| text("host")).unwrap_or("127.0.0.1")
 }

@@ -42,11 +42,16 @@ pub fn checked(mut body: Object, old: Option<&Object>, user: &UserCtx) -> Result
         if named.into_iter().flatten().any(|name| Some(&name) != user.name.as_ref()) {
             return Err("Can't update replication documents from other users.".to_owned());
         }
-        check_user_ctx(&body, user)?;
     }
+    check_user_ctx(&body, user)?;
     if !is_settled(&body) {
-        let numbered = |side: &str| matches!(body.get(side), Some(Value::Int(_)));
-        if numbered("source") || numbered("target") {
+        // Of a database of this server the name alone stands for it, and no number.
+        let unfit = |side: &str| match body.get(side) {
+            Some(Value::Int(_)) => true,
+            Some(Value::Object(endpoint)) => endpoint.get("url").and_then(Value::as_str).is_some_and(is_relative),
+            _ => false,
+        };
+        if unfit("source") || unfit("target") {
             return Err(ReplicateError::InvalidEndpoint.text());
         }
         Replication::parse(&body).map_err(|error| error.text())?;
@@ -57,10 +62,17 @@ pub fn checked(mut body: Object, old: Option<&Object>, user: &UserCtx) -> Result
     Ok(body)
 }
 
-/// `user_ctx` may name no other user and no role that the writer lacks.
+fn is_relative(url: &str) -> bool {
+    !url.contains("://")
+}
+
+/// `user_ctx` may name no other user and no role that the writer lacks, unless that is a server administrator.
 fn check_user_ctx(body: &Object, user: &UserCtx) -> Result<(), String> {
     let Some(claimed) = body.get("user_ctx").filter(|claimed| !claimed.is_null()) else { return Ok(()) };
     let Some(claimed) = claimed.as_object() else { return Err("The `user_ctx` must be an object.".to_owned()) };
+    if user.is_server_admin() {
+        return Ok(());
+    }
     let name = claimed.get("name").and_then(Value::as_str);
     let mut roles = claimed.get("roles").and_then(Value::as_array).unwrap_or_default().iter();
     if name.is_some_and(|name| Some(name) != user.name.as_deref())
@@ -425,6 +437,22 @@ mod tests {
             assert!(claim(bad).is_err(), "{bad}");
         }
         assert!(checked(body(r#"{"source":"a","target":"b","owner":"adm"}"#), None, &ann).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_refused_whoever_writes_it() {
+        let with = |more: &str| {
+            let text = format!(r#"{{"target":"http://h/b",{more}}}"#);
+            checked(body(&text), None, &UserCtx::server_admin("adm")).unwrap_err()
+        };
+        for source in ["5", r#"{"url":"x"}"#] {
+            assert_eq!(with(&format!(r#""source":{source}"#)), "endpoint has an invalid url");
+        }
+        for more in
+            [r#""user_ctx":"x""#, r#""create_target_params":"x""#, r#""proxy":"http://p","source_proxy":"http://q""#]
+        {
+            with(&format!(r#""source":"http://h/a",{more}"#));
+        }
     }
 
     #[test]

@@ -114,13 +114,19 @@ impl Run {
 
     async fn check_filter(&self) -> Result<()> {
         let Filter::Function { name, .. } = &self.asked.filter else { return Ok(()) };
-        let design = format!("_design/{}", name.split('/').next().unwrap_or_default());
-        if self.source.peer.has_document(&design).await? {
+        // Those with a `_` in front are the source's own.
+        let Some((design, name)) = name.split_once('/').filter(|_| !name.starts_with('_')) else { return Ok(()) };
+        let source = self.source.peer.shown();
+        let Some(body) = self.source.peer.document(&format!("_design/{design}")).await? else {
+            let what = format!("Couldn't open document `_design/{design}` from source database `{source}`");
+            return Err(ReplicateError::NoFilter(format!("{what}: missing")));
+        };
+        let filters = body.get("filters").and_then(Value::as_object);
+        if filters.and_then(|filters| filters.get(name)?.as_str()).is_some() {
             return Ok(());
         }
-        let source = self.source.peer.shown();
-        let reason = format!("Couldn't open document `{design}` from source database `{source}`: missing");
-        Err(ReplicateError::NotFound(reason))
+        let what = format!("Couldn't parse filter code from document {design} on `{source}`");
+        Err(ReplicateError::NoFilter(format!("{what}  Error: missing json key: {name}")))
     }
 
     /// Reads the checkpoints and finds where to begin.

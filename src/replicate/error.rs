@@ -15,8 +15,8 @@ pub enum ReplicateError {
     InvalidEndpoint,
     /// There is no source or no target.
     MissingEndpoint,
-    /// A filter's name is not `design/name`.
-    BadFilterName(String),
+    /// A filter's name is not `design/name`, and none of a filter that servers have.
+    BadFilterName,
     /// The database at this address is not there.
     DatabaseMissing {
         /// The address without credentials.
@@ -27,6 +27,13 @@ pub enum ReplicateError {
         /// The database's address without credentials.
         url: String,
     },
+    /// The peer knows who asks, who may not.
+    Forbidden {
+        /// The database's address without credentials.
+        url: String,
+    },
+    /// The filter's design document or its function is not there; what to tell the client.
+    NoFilter(String),
     /// The peer refused the credentials that it was given.
     WrongCredentials {
         /// The server's address.
@@ -81,17 +88,30 @@ impl ReplicateError {
         ReplicateError::Failed { error: error.into(), reason: reason.into() }
     }
 
+    /// What is told beside the error's name.
+    pub fn reason(&self) -> String {
+        match self {
+            ReplicateError::DatabaseMissing { url } => format!("could not open {url}"),
+            ReplicateError::Unauthorized { url } => format!("unauthorized to access or create database {url}"),
+            ReplicateError::Forbidden { url } => format!("forbidden to access or create database {url}"),
+            ReplicateError::Failed { reason, .. } => reason.clone(),
+            error => error.text(),
+        }
+    }
+
     /// One line for lists of jobs and for the log.
     pub fn text(&self) -> String {
         match self {
             ReplicateError::BadRequest(reason)
             | ReplicateError::NotFound(reason)
+            | ReplicateError::NoFilter(reason)
             | ReplicateError::NotAvailable(reason) => reason.clone(),
             ReplicateError::InvalidEndpoint => "endpoint has an invalid url".to_owned(),
             ReplicateError::MissingEndpoint => "Missing replicator database".to_owned(),
-            ReplicateError::BadFilterName(name) => format!("Invalid filter. Must match `ddocname/filtername`: {name}"),
-            ReplicateError::DatabaseMissing { url } => format!("db_not_found: could not open {url}"),
-            ReplicateError::Unauthorized { url } => format!("unauthorized to access or create database {url}"),
+            ReplicateError::BadFilterName => "Invalid filter. Must match `ddocname/filtername`.".to_owned(),
+            ReplicateError::DatabaseMissing { .. } => format!("db_not_found: {}", self.reason()),
+            ReplicateError::Unauthorized { .. } => format!("unauthorized: {}", self.reason()),
+            ReplicateError::Forbidden { .. } => format!("forbidden: {}", self.reason()),
             // The words that CouchDB 3.5 was measured to send.
             ReplicateError::WrongCredentials { origin, user } => {
                 format!("{{session_request_unauthorized,\"{origin}/_session\",\"{user}\"}}")
@@ -104,7 +124,7 @@ impl ReplicateError {
             ReplicateError::Gone { url, what } => format!("{url} told of {what} and has it not"),
             ReplicateError::MissingStub => "A stub names an attachment that the target does not have.".to_owned(),
             ReplicateError::TooLarge => "An answer or a document is too large.".to_owned(),
-            ReplicateError::Failed { error, reason } => format!("{error}: {reason}"),
+            ReplicateError::Failed { error, .. } => format!("{error}: {}", self.reason()),
         }
     }
 }
@@ -154,10 +174,10 @@ impl From<FilterLookupError> for ReplicateError {
         match error {
             FilterLookupError::Design(DesignLookupError::Read(error)) => error.into(),
             FilterLookupError::Design(DesignLookupError::NotFound { .. }) => {
-                ReplicateError::NotFound("missing".to_owned())
+                ReplicateError::NoFilter("missing".to_owned())
             }
             FilterLookupError::Function(ScriptError::MissingKey { name }) => {
-                ReplicateError::NotFound(format!("missing json key: {name}"))
+                ReplicateError::NoFilter(format!("missing json key: {name}"))
             }
             FilterLookupError::Function(error) => ReplicateError::failed("filter_failed", format!("{error:?}")),
         }

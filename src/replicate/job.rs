@@ -65,7 +65,7 @@ pub struct Health {
     /// Failures one after the other, without a long run between.
     pub errors: u64,
     /// The last of them.
-    pub error: Option<String>,
+    pub error: Option<ReplicateError>,
 }
 
 /// A replication of this node.
@@ -235,7 +235,7 @@ fn fail(job: &Job, error: ReplicateError, ran: Duration, config: &Config) -> Dur
     let longest = config.u64("replicator", "max_backoff_penalty_sec", limits::REPLICATION_BACKOFF_MAX_S);
     let before = job.health.borrow().errors;
     let errors = if ran > Duration::from_secs(healthy) { 1 } else { before + 1 };
-    job.health.send_replace(Health { state: State::Crashing, errors, error: Some(error.text()) });
+    job.health.send_replace(Health { state: State::Crashing, errors, error: Some(error) });
     pause_after(errors, first, longest)
 }
 

@@ -136,8 +136,9 @@ impl Replicator {
             return match &job.origin {
                 found if *found == origin && job.user == user.name => Ok(Arc::clone(job)),
                 Some(Origin { database, doc_id }) if origin.is_some() => {
+                    let by = origin.map(|origin| origin.doc_id).unwrap_or_default();
                     let of = format!("already started, triggered by document `{doc_id}` from db `{database}`");
-                    Err(ReplicateError::BadRequest(format!("Replication `{id}` {of}")))
+                    Err(ReplicateError::BadRequest(format!("Replication `{id}` specified by document `{by}` {of}")))
                 }
                 _ => Err(ReplicateError::NotYours),
             };

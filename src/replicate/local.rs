@@ -7,7 +7,7 @@ use super::error::{ReplicateError, Result};
 use super::peer::{
     Body, ChangedDoc, ChangesAsk, ChangesPage, Doc, Fetched, Lack, Refusal, Sent, Source, Stored, Want, text_of,
 };
-use super::request::Filter;
+use super::request::{DESIGN_FILTER, Filter, VIEW_FILTER};
 use crate::auth::UserCtx;
 use crate::auth::access::{self, Class};
 use crate::auth::security::SecurityObject;
@@ -21,7 +21,7 @@ use crate::document::draft::{self, Draft};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
 use crate::document::render::{Encoding, RenderOptions, StoredRevision, render};
-use crate::document::rev_tree::{RevPath, RevValue as _};
+use crate::document::rev_tree::RevPath;
 use crate::document::revision::Revision;
 use crate::document::selector::Selector;
 use crate::limits;
@@ -51,17 +51,21 @@ impl LocalPeer {
         })?;
         // System databases have rules of their own above this layer: only those who stand above the rules get in.
         let class = if self.name.starts_with('_') { Class::ServerAdmin } else { Class::Member };
-        if self.may(&database, class) {
-            Ok(database)
-        } else {
-            Err(ReplicateError::Unauthorized { url: self.shown.clone() })
-        }
+        self.allow(&database, class)?;
+        Ok(database)
     }
 
-    fn may(&self, database: &Database, class: Class) -> bool {
+    fn allow(&self, database: &Database, class: Class) -> Result<()> {
         // What was stored was checked; were it broken, only server administrators get in.
         let security = SecurityObject::parse(&database.security()).unwrap_or_else(|_| SecurityObject::admin_only());
-        access::check(class, &self.user, Some(&security)).is_ok()
+        access::check(class, &self.user, Some(&security)).map_err(|refusal| self.refused(refusal))
+    }
+
+    fn refused(&self, refusal: access::Refusal) -> ReplicateError {
+        match refusal {
+            access::Refusal::Unauthorized(_) => ReplicateError::Unauthorized { url: self.shown.clone() },
+            access::Refusal::Forbidden(_) => ReplicateError::Forbidden { url: self.shown.clone() },
+        }
     }
 
     fn write_options(&self) -> WriteOptions {
@@ -71,12 +75,12 @@ impl LocalPeer {
 
     /// See [`Peer::open`].
     pub async fn open(&self, create: Option<&[(String, String)]>) -> Result<String> {
+        if create.is_some() {
+            access::check(Class::ServerAdmin, &self.user, None).map_err(|refusal| self.refused(refusal))?;
+        }
         if let Some(parameters) = create
             && !self.coordinator.has_database(&self.name)
         {
-            if access::check(Class::ServerAdmin, &self.user, None).is_err() {
-                return Err(ReplicateError::Unauthorized { url: self.shown.clone() });
-            }
             let options = self.create_options(parameters)?;
             match self.coordinator.create_database(&self.name, options).await {
                 Ok(_) | Err(DatabaseError::Exists) => {}
@@ -168,6 +172,10 @@ impl LocalPeer {
                 let selector = Selector::parse(selector).map_err(refused)?;
                 selector_filter(&self.env, &Arc::new(selector), &Collator::new())
             }
+            Filter::Function { name, query } if name == VIEW_FILTER => {
+                database.view_filter(query.get("view").and_then(Value::as_str).unwrap_or_default()).await?
+            }
+            Filter::Function { name, .. } if name == DESIGN_FILTER => ChangesFilter::Design,
             Filter::Function { name, query } => {
                 database.function_filter(name, self.request_of(database, query).into()).await?
             }
@@ -332,7 +340,7 @@ impl LocalPeer {
         let refused = |error: draft::DraftError| Refusal::new(&doc.id, error.name(), error.reason);
         let max = self.config.text("couchdb", "max_document_id_length", "infinity").parse().ok();
         let id = DocId::check(&doc.id, max).map_err(refused)?;
-        if id.is_local() || (id.is_design() && !self.may(database, Class::DatabaseAdmin)) {
+        if id.is_local() || (id.is_design() && self.allow(database, Class::DatabaseAdmin).is_err()) {
             return Err(Refusal::new(&doc.id, "forbidden", "You are not a db or server admin."));
         }
         let draft = draft::parse(Value::Object(body)).map_err(refused)?;
@@ -357,10 +365,12 @@ impl LocalPeer {
         Ok(self.database()?.write_one(request, WriteOptions::default()).await?.rev.to_string())
     }
 
-    /// See [`Peer::has_document`].
-    pub async fn has_document(&self, id: &str) -> Result<bool> {
-        let found = self.database()?.fetch(&DocId::new(id), Wanted::Tree).await?;
-        Ok(found.is_some_and(|f| f.tree.winner().is_some_and(|leaf| !leaf.value.is_deleted())))
+    /// See [`Peer::document`].
+    pub async fn document(&self, id: &str) -> Result<Option<Object>> {
+        let fetched = self.database()?.fetch(&DocId::new(id), Wanted::Winner).await?;
+        let found = fetched.and_then(|mut fetched| fetched.found.pop()).and_then(|(_, stored)| stored);
+        let body = found.filter(|stored| !stored.deleted).map(|stored| json::parse(&stored.body));
+        Ok(body.and_then(|body| if let Ok(Value::Object(body)) = body { Some(body) } else { None }))
     }
 }
 

@@ -73,7 +73,7 @@ impl Notes {
                     let now = health.borrow_and_update().clone();
                     if now.state != told && now.state != State::Pending {
                         told = now.state;
-                        self.tell(replicator, job, told, now.error).await?;
+                        self.tell(replicator, job, told, now.error.map(|error| error.text())).await?;
                     }
                 }
             }

@@ -409,11 +409,11 @@ impl Peer {
         }
     }
 
-    /// Whether it has this document.
-    pub async fn has_document(&self, id: &str) -> Result<bool> {
+    /// The body of a document, if it is there.
+    pub async fn document(&self, id: &str) -> Result<Option<Object>> {
         match self {
-            Peer::Local(peer) => peer.has_document(id).await,
-            Peer::Remote(peer) => peer.has_document(id).await,
+            Peer::Local(peer) => peer.document(id).await,
+            Peer::Remote(peer) => peer.document(id).await,
         }
     }
 }

@@ -93,7 +93,8 @@ impl RemotePeer {
     fn failure(&self, status: StatusCode, answer: &Value) -> ReplicateError {
         match (status.as_u16(), &self.user) {
             (401, Some(user)) => ReplicateError::WrongCredentials { origin: self.url.origin(), user: user.clone() },
-            (401 | 403, _) => ReplicateError::Unauthorized { url: self.shown.clone() },
+            (401, None) => ReplicateError::Unauthorized { url: self.shown.clone() },
+            (403, _) => ReplicateError::Forbidden { url: self.shown.clone() },
             (404, _) => ReplicateError::DatabaseMissing { url: self.shown.clone() },
             (413, _) => ReplicateError::TooLarge,
             (status, _) => {
@@ -109,14 +110,25 @@ impl RemotePeer {
             let query: Vec<String> = parameters.iter().map(|(n, v)| format!("{}={}", encode(n), encode(v))).collect();
             let below = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
             let (status, answer) = self.json(Method::PUT, &below, None).await?;
-            // 412: it is there already. Who may not make databases may still use one that is there.
-            if !status.is_success() && !matches!(status.as_u16(), 401 | 403 | 412) {
+            // 401: who may not make databases is told so even if it is there, as by CouchDB. 412: it is there already.
+            if status == StatusCode::UNAUTHORIZED {
+                return Err(self.may_not_create().await);
+            }
+            if !status.is_success() && !matches!(status.as_u16(), 403 | 412) {
                 return Err(self.failure(status, &answer));
             }
         }
         let info = self.ok(Method::GET, "", None).await?;
         let member = |name: &str| info.as_object().and_then(|info| info.get(name)).map(text_of).unwrap_or_default();
         Ok(["instance_start_time", "uuid"].map(member).join(" "))
+    }
+
+    /// Why a database could not be made: the credentials are wrong, else it is their rights.
+    async fn may_not_create(&self) -> ReplicateError {
+        match self.ok(Method::GET, "", None).await {
+            Err(wrong @ ReplicateError::WrongCredentials { .. }) => wrong,
+            _ => ReplicateError::Unauthorized { url: self.shown.clone() },
+        }
     }
 
     /// See [`Peer::changes`].
@@ -154,6 +166,11 @@ impl RemotePeer {
         let method = if body.is_some() { Method::POST } else { Method::GET };
         let call = self.request(method, &below, body.map(|body| body.to_vec().into()));
         let (status, answer, _) = read(&self.feed, &call, limits::REPLICATION_DOCUMENT_BYTES).await?;
+        if status == StatusCode::NOT_FOUND && matches!(ask.filter, Filter::Function { .. }) {
+            // It is the filter that is not there, unless the database went away.
+            self.ok(Method::GET, "", None).await?;
+            return Err(ReplicateError::NoFilter(error_of(&answer).1));
+        }
         page(&self.success(status, answer)?).ok_or_else(|| self.nonsense("_changes"))
     }
 
@@ -367,7 +384,12 @@ impl RemotePeer {
 
     /// See [`Peer::local_get`].
     pub async fn local_get(&self, id: &str) -> Result<Option<Object>> {
-        let (status, answer) = self.json(Method::GET, &format!("/_local/{}", encode(id)), None).await?;
+        self.body(&format!("_local/{}", encode(id))).await
+    }
+
+    /// The document at a path, if it is there.
+    async fn body(&self, path: &str) -> Result<Option<Object>> {
+        let (status, answer) = self.json(Method::GET, &format!("/{path}"), None).await?;
         match answer {
             _ if status == StatusCode::NOT_FOUND => Ok(None),
             Value::Object(body) if status.is_success() => Ok(Some(body)),
@@ -402,14 +424,9 @@ impl RemotePeer {
         Err(self.failure(status, &answer))
     }
 
-    /// See [`Peer::has_document`].
-    pub async fn has_document(&self, id: &str) -> Result<bool> {
-        let (status, answer) = self.json(Method::GET, &format!("/{}", path_of(id)), None).await?;
-        match status.as_u16() {
-            404 => Ok(false),
-            200..=299 => Ok(true),
-            _ => Err(self.failure(status, &answer)),
-        }
+    /// See [`Peer::document`].
+    pub async fn document(&self, id: &str) -> Result<Option<Object>> {
+        self.body(&path_of(id)).await
     }
 }
 

@@ -107,6 +107,11 @@ fn header_value(text: &str) -> Result<HeaderValue> {
     HeaderValue::from_str(text).map_err(|_| ReplicateError::InvalidEndpoint)
 }
 
+/// The filter that passes what a view emits something for.
+pub(super) const VIEW_FILTER: &str = "_view";
+/// The filter that passes design documents.
+pub(super) const DESIGN_FILTER: &str = "_design";
+
 /// Which changes are copied.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Filter {
@@ -118,7 +123,7 @@ pub enum Filter {
     Selector(Value),
     /// Those that a function of the source passes.
     Function {
-        /// `design/name`
+        /// `design/name`, or the name of one that the source has itself, with a `_` in front.
         name: String,
         /// Parameters for the function.
         query: Object,
@@ -178,18 +183,24 @@ impl Replication {
     /// # Errors
     /// As [`Order::parse`].
     pub fn parse(body: &Object) -> Result<Replication> {
-        let source = Endpoint::parse(body.get("source"), proxy(body, "source_proxy")?);
-        let target = Endpoint::parse(body.get("target"), proxy(body, "target_proxy")?);
+        for own in ["source_proxy", "target_proxy"] {
+            if proxy(body, "proxy")?.is_some() && proxy(body, own)?.is_some() {
+                return Err(ReplicateError::BadRequest(format!("`proxy` is mutually exclusive with `{own}`")));
+            }
+        }
+        let source = Endpoint::parse(body.get("source"), proxy_of(body, "source_proxy")?);
+        let target = Endpoint::parse(body.get("target"), proxy_of(body, "target_proxy")?);
         // A missing side is told before what is wrong with the other.
         let missing = |side: &Result<Endpoint>| side.as_ref().is_err_and(|e| *e == ReplicateError::MissingEndpoint);
         if missing(&source) || missing(&target) {
             return Err(ReplicateError::MissingEndpoint);
         }
         let create = boolean(body, "create_target")?.unwrap_or(false);
+        let parameters = create_parameters(body)?;
         Ok(Replication {
             source: source?,
             target: target?,
-            create_target: if create { Some(create_parameters(body)?) } else { None },
+            create_target: create.then_some(parameters),
             continuous: boolean(body, "continuous")?.unwrap_or(false),
             filter: filter(body)?,
             since: body.get("since_seq").filter(|since| !since.is_null()).cloned(),
@@ -265,14 +276,14 @@ pub(super) fn number(body: &Object, name: &str) -> Result<Option<u64>> {
     optional(body, name, "a non-negative integer", |v| v.as_u64().or_else(|| v.as_str()?.parse().ok()))
 }
 
+fn proxy(body: &Object, name: &str) -> Result<Option<Proxy>> {
+    let text = optional(body, name, "a string", Value::as_str)?.filter(|text| !text.is_empty());
+    text.map(|text| Proxy::parse(text).map_err(|_| wrong(name, "the URL of a proxy"))).transpose()
+}
+
 /// The proxy of one side: its own, else that of both.
-fn proxy(body: &Object, own: &str) -> Result<Option<Proxy>> {
-    for name in [own, "proxy"] {
-        if let Some(text) = optional(body, name, "a string", Value::as_str)?.filter(|text| !text.is_empty()) {
-            return Proxy::parse(text).map(Some).map_err(|_| wrong(name, "the URL of a proxy"));
-        }
-    }
-    Ok(None)
+fn proxy_of(body: &Object, own: &str) -> Result<Option<Proxy>> {
+    Ok(proxy(body, own)?.or(proxy(body, "proxy")?))
 }
 
 fn create_parameters(body: &Object) -> Result<Vec<(String, String)>> {
@@ -280,7 +291,7 @@ fn create_parameters(body: &Object) -> Result<Vec<(String, String)>> {
         Value::String(text) => text.clone(),
         other => String::from_utf8_lossy(&other.to_vec()).into_owned(),
     };
-    let given = optional(body, "create_target_params", "an object", Value::as_object)?;
+    let given = optional(body, "create_target_params", "a JSON object", Value::as_object)?;
     Ok(given.into_iter().flat_map(Object::iter).map(|(name, value)| (name.to_owned(), text(value))).collect())
 }
 
@@ -300,14 +311,25 @@ fn filter(body: &Object) -> Result<Filter> {
         }
         (None, Some(selector), None) => Ok(Filter::Selector(selector.clone())),
         (None, None, Some(name)) => {
-            let parts: Vec<&str> = name.split('/').collect();
-            if parts.len() != 2 || parts.iter().any(|part| part.is_empty()) {
-                return Err(ReplicateError::BadFilterName(name.to_owned()));
-            }
-            Ok(Filter::Function { name: name.to_owned(), query: query.cloned().unwrap_or_default() })
+            let query = query.cloned().unwrap_or_default();
+            check_filter_name(name, &query)?;
+            Ok(Filter::Function { name: name.to_owned(), query })
         }
         _ => Err(ReplicateError::BadRequest("`doc_ids`,`filter`,`selector` are mutually exclusive".to_owned())),
     }
+}
+
+/// The source's own filters have names with a `_` in front; others are `design/name`. Of the former, [`VIEW_FILTER`]
+/// says in its query which view is meant.
+fn check_filter_name(name: &str, query: &Object) -> Result<()> {
+    if name == VIEW_FILTER {
+        let view = query.get("view").and_then(Value::as_str).and_then(|view| view.split_once('/'));
+        return match view {
+            Some((_, view)) if !view.contains('/') => Ok(()),
+            _ => Err(ReplicateError::BadRequest("Invalid `view` parameter.".to_owned())),
+        };
+    }
+    if name.starts_with('_') || name.contains('/') { Ok(()) } else { Err(ReplicateError::BadFilterName) }
 }
 
 /// `doc_ids` come URL-encoded, with `+` for a space (as CouchDB 3.5 was measured).
@@ -347,7 +369,14 @@ mod tests {
         assert_eq!(with(r#""doc_ids":"x""#), bad("parameter `doc_ids` must be an array"));
         let exclusive = "`doc_ids`,`filter`,`selector` are mutually exclusive";
         assert_eq!(with(r#""doc_ids":[],"selector":{}"#), bad(exclusive));
-        assert_eq!(with(r#""filter":"x""#), ReplicateError::BadFilterName("x".to_owned()));
+        assert_eq!(with(r#""filter":"x""#), ReplicateError::BadFilterName);
+        for query in ["", r#","query_params":{"view":"v"}"#, r#","query_params":{"view":"f/v/w"}"#] {
+            assert_eq!(with(&format!(r#""filter":"_view"{query}"#)), bad("Invalid `view` parameter."));
+        }
+        for value in [r#""x""#, "5"] {
+            let more = format!(r#""create_target_params":{value}"#);
+            assert_eq!(with(&more), bad("parameter `create_target_params` must be a JSON object"));
+        }
     }
 
     #[test]
@@ -367,11 +396,21 @@ mod tests {
     #[test]
     fn each_side_may_have_a_proxy() {
         let found = started(
-            r#"{"source":"http://h/a","target":"http://h/b","proxy":"http://p:1","target_proxy":"socks5://q"}"#,
+            r#"{"source":"http://h/a","target":"http://h/b","source_proxy":"http://p:1","target_proxy":"socks5://q"}"#,
         );
         assert_eq!(found.source.proxy().as_deref(), Some("http://p:1"));
         assert_eq!(found.target.proxy().as_deref(), Some("socks5://q"));
         assert!(matches!(refused(r#"{"source":"a","target":"b","proxy":"p"}"#), ReplicateError::BadRequest(_)));
+        let both = started(r#"{"source":"http://h/a","target":"http://h/b","proxy":"http://p:1"}"#);
+        assert_eq!(
+            [both.source.proxy(), both.target.proxy()],
+            [Some("http://p:1".to_owned()), Some("http://p:1".to_owned())]
+        );
+        for own in ["source_proxy", "target_proxy"] {
+            let text = format!(r#"{{"source":"a","target":"b","proxy":"http://p:1","{own}":"http://q:1"}}"#);
+            let reason = format!("`proxy` is mutually exclusive with `{own}`");
+            assert_eq!(refused(&text), ReplicateError::BadRequest(reason));
+        }
     }
 
     #[test]

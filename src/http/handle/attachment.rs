@@ -132,7 +132,7 @@ async fn put(ctx: &Context, mut request: Request, db: &str, id: &str, name: &str
     rules::may_attach(ctx, &request.user, &database, &id, rev.as_ref()).await?;
     database.check_attachment_write(&id, rev.as_ref()).await?;
     let staged = receive(database.upload(&id, upload).await?, &mut request.body).await?;
-    let done = database.put_attachment(&id, name, rev, staged, options(&request)).await?;
+    let done = database.put_attachment(&id, name, rev, staged, options(&request)?).await?;
     let reply = written(id.as_str(), &done, StatusCode::CREATED);
     Ok(reply.location(&request, &[db, id.as_str(), name]))
 }
@@ -167,7 +167,7 @@ async fn delete(ctx: &Context, request: &Request, db: &str, id: &str, name: &str
     may_write(ctx, request, &db, &id)?;
     let rev = named_revision(request)?;
     rules::may_attach(ctx, &request.user, &db, &id, rev.as_ref()).await?;
-    let done = db.delete_attachment(&id, name, rev, options(request)).await?;
+    let done = db.delete_attachment(&id, name, rev, options(request)?).await?;
     Ok(written(id.as_str(), &done, StatusCode::OK).etag(&rev_etag(&done.rev)))
 }
 

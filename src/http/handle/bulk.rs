@@ -1,6 +1,7 @@
 //! `_bulk_docs`: many documents in one request (SPEC 'Built-in views and bulk operations', bulk rules).
 //!
-//! What is no document refuses the whole request before anything is written; conflicts are answered per item.
+//! What is no document, or none for a database with rules of its own, refuses the whole request before anything is
+//! written; conflicts are answered per item.
 
 use http::StatusCode;
 
@@ -14,6 +15,7 @@ use crate::document::json::{Object, Value, write_string};
 use crate::document::revision::Revision;
 use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::observe::metrics::{Counter, Histogram};
+use crate::replicate::documents::is_replicator_database;
 
 pub use super::bulk_get::bulk_get;
 
@@ -42,14 +44,17 @@ pub async fn bulk_docs(ctx: &Context, mut request: Request, db: &str) -> Result<
     if body.get("all_or_nothing").and_then(Value::as_bool) == Some(true) {
         return Ok(not_atomic(&names));
     }
-    let options = WriteOptions { new_edits, ..options(&request) };
+    let options = WriteOptions { new_edits, ..options(&request)? };
     let mut refused: Vec<Option<Problem>> = Vec::with_capacity(requests.len());
     for write in &mut requests {
         let checked = match may_write(ctx, &request, &db, &write.id) {
             Ok(()) => rules::prepare(ctx, &request.user, &db, write, new_edits).await,
             refused => refused,
         };
-        refused.push(checked.err());
+        match checked {
+            Err(problem) if ends_request(&db.name, &problem) => return Err(problem),
+            checked => refused.push(checked.err()),
+        }
     }
     let mut at = refused.iter();
     requests.retain(|_| at.next().is_some_and(Option::is_none));
@@ -61,6 +66,16 @@ pub async fn bulk_docs(ctx: &Context, mut request: Request, db: &str) -> Result<
     };
     let results = refused.into_iter().filter_map(result).collect();
     Ok(answer(&names, results, new_edits))
+}
+
+/// Whether a refused document ends the request: where CouchDB looks at documents before it validates them. Conflicts,
+/// missing rights and what a validation function refuses there are told per item.
+fn ends_request(database: &str, problem: &Problem) -> bool {
+    match problem.status {
+        StatusCode::CONFLICT | StatusCode::UNAUTHORIZED => false,
+        StatusCode::FORBIDDEN => is_replicator_database(database),
+        _ => true,
+    }
 }
 
 /// `w` may stand in the body, too.

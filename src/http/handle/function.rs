@@ -76,7 +76,7 @@ pub async fn update(ctx: &Context, mut request: Request, db: &str, ddoc: &str, p
     let reply = reply(response(&answer)?, StatusCode::CREATED)?;
     let mut write = WriteRequest { id: id.clone(), draft, follows: Vec::new() };
     rules::prepare(ctx, &request.user, &db, &mut write, true).await?;
-    let done = db.write_one(write, crate::coordinator::WriteOptions { new_edits: true, ..options(&request) }).await?;
+    let done = db.write_one(write, crate::coordinator::WriteOptions { new_edits: true, ..options(&request)? }).await?;
     let reply = reply.header(HeaderName::from_static("x-couch-id"), &encode_segment(id.as_str()));
     Ok(reply.header(HeaderName::from_static("x-couch-update-newrev"), &done.rev.to_string()))
 }

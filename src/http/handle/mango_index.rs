@@ -214,7 +214,7 @@ async fn save(db: &Database, id: &DocId, rev: Option<Revision>, body: Object, re
     let mut draft: Draft = draft::parse(Value::Object(body))?;
     draft.rev = rev;
     let write = WriteRequest { id: id.clone(), draft, follows: Vec::new() };
-    db.write_one(write, options(request)).await?;
+    db.write_one(write, options(request)?).await?;
     Ok(())
 }
 
@@ -231,7 +231,7 @@ async fn remove(ctx: &Context, request: &Request, db: &str, index: [&str; 3]) ->
     let is_last = views.is_empty();
     ctx.allow(&db, &request.user, Class::DatabaseAdmin)?;
     if is_last {
-        db.delete(&id, Some(rev), options(request)).await?;
+        db.delete(&id, Some(rev), options(request)?).await?;
     } else {
         save(&db, &id, Some(rev), body, request).await?;
     }
@@ -251,7 +251,7 @@ async fn bulk_delete(ctx: &Context, mut request: Request, db: &str) -> Result<Re
         let mut row = Object::new();
         row.push("id", id.as_str());
         let removed = match design(&db, id).await? {
-            Some((rev, _)) => db.delete(id, Some(rev), options(&request)).await.map(drop),
+            Some((rev, _)) => db.delete(id, Some(rev), options(&request)?).await.map(drop),
             None => Err(WriteError::NotFound { deleted: false }),
         };
         match removed {

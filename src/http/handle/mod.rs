@@ -157,7 +157,7 @@ async fn answer(ctx: &Context, endpoint: Endpoint, request: Request) -> Result<R
         Endpoint::ActiveTasks => Ok(replicate::active_tasks(ctx, &request).await),
         Endpoint::Membership => Ok(server::membership(ctx)),
         Endpoint::Session => session::handle(ctx, request).await,
-        Endpoint::Favicon => Ok(server::favicon()),
+        Endpoint::Favicon => Ok(server::favicon(ctx)),
         Endpoint::Utils(below) => server::utils(ctx, &request, below.as_deref()),
         Endpoint::Node(rest) => node::handle(ctx, request, &rest).await,
         Endpoint::Unknown(name) => database::unknown(ctx, &request, name.as_deref()).await,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::request::Verb;
 use super::super::{Context, Problem, Reply, Request, Result, forward};
-use super::{dbs, nodes, replicate, scheduler, snapshot};
+use super::{dbs, nodes, replicate, scheduler, server, snapshot};
 use crate::auth::admins;
 use crate::cluster::NodeName;
 use crate::config::{SECTIONS_CLOSED_TO_REQUESTS, Sections};
@@ -25,7 +25,8 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
         return elsewhere(ctx, request, &(*name).into()).await;
     }
     match below {
-        [] => Ok(Reply::value(StatusCode::OK, &json!({"name": ctx.node_name}))),
+        [] if *name == "_local" => Ok(Reply::value(StatusCode::OK, &json!({"name": ctx.node_name}))),
+        [] => Ok(server::welcome(ctx)),
         ["_config"] => Ok(Reply::value(StatusCode::OK, &json!(shown(ctx)))),
         ["_config", "_reload"] => reload(ctx).await,
         ["_config", section] => {
@@ -102,11 +103,11 @@ async fn levels(ctx: &Context) -> Levels {
     }
 }
 
-/// The tree of statistics, or what `path` names in it.
+/// The tree of statistics, or what `path` names in it; null for what it does not have.
 async fn stats(ctx: &Context, path: &[&str]) -> Result<Reply> {
     let tree = ctx.stats.tree(ctx.env.metrics(), &levels(ctx).await);
     let found = path.iter().try_fold(&tree, |at, name| at.get(name));
-    found.map(|value| Reply::value(StatusCode::OK, value)).ok_or_else(Problem::missing)
+    Ok(Reply::value(StatusCode::OK, found.unwrap_or(&Value::Null)))
 }
 
 async fn reload(ctx: &Context) -> Result<Reply> {

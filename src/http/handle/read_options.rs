@@ -6,7 +6,7 @@
 use crate::document::json::{self, Value};
 use crate::document::revision::Revision;
 use crate::http::problem::Problem;
-use crate::http::query::Query;
+use crate::http::query::{Query, positive};
 
 /// What `open_revs` asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl ReadOptions {
             ("attachments", "true") => self.attachments = true,
             ("att_encoding_info", "true") => self.att_encoding_info = true,
             ("deleted", "true") => self.deleted = true,
-            ("r", text) => self.r = text.parse().ok(),
+            ("r", text) => self.r = Some(copies(text)?),
             ("meta", "true") => {
                 self.revs_info = true;
                 self.conflicts = true;
@@ -89,6 +89,14 @@ impl ReadOptions {
         }
         Ok(())
     }
+}
+
+/// How many copies `r` or `w` asks for.
+///
+/// # Errors
+/// 400 for what is no number.
+pub fn copies(text: &str) -> Result<u32, Problem> {
+    Ok(u32::try_from(positive(text)?).unwrap_or(u32::MAX))
 }
 
 /// A revision as text.

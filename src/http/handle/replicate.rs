@@ -3,6 +3,7 @@
 use http::StatusCode;
 
 use super::super::forward;
+use super::super::request::Verb;
 use super::scheduler;
 use crate::document::json::{Object, Value};
 use crate::http::{Context, Problem, Reply, Request, Result};
@@ -11,11 +12,14 @@ use crate::replicate::Outcome;
 use crate::replicate::request::Order;
 
 /// `POST /_replicate`. Each replication belongs to one node of a cluster, whichever was asked; it is cancelled wherever
-/// it runs.
+/// it runs. GET and DELETE are taken for a request without its body, as by CouchDB.
 ///
 /// # Errors
 /// 401 for anonymous callers, else those of the replication.
 pub async fn replicate(ctx: &Context, mut request: Request) -> Result<Reply> {
+    if request.verb != Verb::Post {
+        return Err(Problem::bad_request("Missing request body"));
+    }
     let (body, order) = read(&mut request).await?;
     match &order {
         Order::Start(asked) => match ctx.replicator.elsewhere(&ctx.cluster, asked) {

@@ -91,6 +91,7 @@ async fn set_state(ctx: &Context, request: Request) -> Result<Reply> {
 
 /// Why to stop, or `None` to run.
 async fn wanted_state(mut request: Request, default: &str) -> Result<Option<String>> {
+    request.require_json()?;
     let body = request.json_object().await?;
     let state = body.get("state").ok_or_else(|| Problem::bad_request("Expected a `state` field"))?;
     match state.as_str() {
@@ -133,6 +134,7 @@ fn shown(job: &Job) -> Value {
 
 /// One job for each copy that the request names.
 async fn create(ctx: &Context, mut request: Request) -> Result<Reply> {
+    request.require_json()?;
     let wanted = job_request(&request.json_object().await?)?;
     let made = match ctx.coordinator.reshard(&wanted).await {
         Ok(made) if !made.is_empty() => made,

@@ -4,7 +4,7 @@
 use super::super::route::InDatabase;
 use super::users::{self, Lister};
 use super::{before, replicator_docs};
-use crate::auth::access::Class;
+use crate::auth::access::{self, Class};
 use crate::auth::{UserCtx, options};
 use crate::coordinator::{Database, WriteRequest};
 use crate::document::id::DocId;
@@ -33,8 +33,8 @@ impl Rules {
 /// Whether the caller may use what shows many documents at once.
 ///
 /// # Errors
-/// 404 without such a database, then the refusals of those who are not administrators or, where the users database is
-/// public, members.
+/// 404 without such a database, then the refusals of those who are no members, then of those who do not administer the
+/// server, unless the users database is public.
 pub fn check_lists(ctx: &Context, request: &Request, db: &str, at: &InDatabase) -> Result<()> {
     let lists = matches!(
         at,
@@ -48,7 +48,10 @@ pub fn check_lists(ctx: &Context, request: &Request, db: &str, at: &InDatabase) 
     match Rules::of(ctx, db) {
         Rules::Users if lists => users::may_list(ctx, request, db, at),
         // Lists show documents whole, with credentials of replications.
-        Rules::Replicator if lists => ctx.open(db, &request.user, Class::DatabaseAdmin).map(drop),
+        Rules::Replicator if lists => {
+            ctx.open(db, &request.user, Class::Member)?;
+            Ok(access::check(Class::ServerAdmin, &request.user, None)?)
+        }
         _ => Ok(()),
     }
 }

@@ -10,10 +10,11 @@ use super::super::forward;
 use crate::coordinator::{AllDocsQuery, AllDocsRow, Database, Want};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
+use crate::http::query;
 use crate::http::response::encode_segment;
 use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::replicate::documents::{DocumentState, is_replicator_database, without_credentials};
-use crate::replicate::{Event, Job, Origin, State};
+use crate::replicate::{Event, Job, Origin, ReplicateError, State};
 use crate::wire::iso_time::iso_time;
 
 /// Documents that one request without `limit` is shown.
@@ -43,7 +44,7 @@ pub async fn scheduler(ctx: &Context, request: &Request, rest: &[String]) -> Res
                 Some(id) => document(ctx, request, &database, &id).await,
             }
         }
-        _ => Err(Problem::missing()),
+        _ => Ok(Reply::json(StatusCode::NOT_FOUND, r#"{"error":"not found"}"#)),
     }
 }
 
@@ -55,11 +56,11 @@ fn named(parts: &[&str]) -> Result<(String, Option<String>)> {
     Ok((parts[..=last].join("/"), Some(id).filter(|id| !id.is_empty())))
 }
 
+/// A number of the list of jobs, which words its refusals in its own way.
 fn number(request: &Request, name: &str, default: u64) -> Result<u64> {
-    match request.query.get(name) {
-        None => Ok(default),
-        Some(text) => text.parse().map_err(|_| Problem::query_parse(format!("Invalid value for integer: \"{text}\""))),
-    }
+    let Some(text) = request.query.get(name) else { return Ok(default) };
+    let number = query::integer(text).map_err(|_| Problem::query_parse(format!("{name} must be an integer")))?;
+    u64::try_from(number).map_err(|_| Problem::query_parse(format!("{name} not in range of [0,infinity]")))
 }
 
 fn size(n: u64) -> usize {
@@ -112,17 +113,17 @@ async fn jobs(ctx: &Context, request: &Request) -> Result<Reply> {
     Ok(page(total, skip, "jobs", shown.collect()))
 }
 
-fn page(total: u64, offset: u64, name: &str, items: Vec<Value>) -> Reply {
+fn page(total: u64, skip: u64, name: &str, items: Vec<Value>) -> Reply {
     let mut out = Object::new();
     out.push("total_rows", total);
-    out.push("offset", offset);
+    out.push("offset", skip.min(total));
     out.push(name, Value::Array(items));
     Reply::json(StatusCode::OK, out.to_vec())
 }
 
 /// The states that are asked for; `None`: all.
 fn states(request: &Request) -> Result<Option<Vec<String>>> {
-    let Some(text) = request.query.get("states") else { return Ok(None) };
+    let Some(text) = request.query.get("states").filter(|text| !text.is_empty()) else { return Ok(None) };
     let asked: Vec<String> = text.split(',').map(|state| state.trim().to_ascii_lowercase()).collect();
     if asked.iter().any(|state| !STATES.contains(&state.as_str())) {
         let reason = format!("States must be one or more of [{}]", STATES.join(","));
@@ -136,15 +137,18 @@ fn open(ctx: &Context, name: &str) -> Result<std::sync::Arc<Database>> {
 }
 
 async fn documents(ctx: &Context, request: &Request, database: &str) -> Result<Reply> {
-    let (limit, skip) = (number(request, "limit", LIMIT)?, number(request, "skip", 0)?);
+    let limit = request.query.positive("limit")?.unwrap_or(LIMIT);
+    let skip = request.query.positive("skip")?.unwrap_or(0);
     let states = states(request)?;
     let db = open(ctx, database)?;
     let others = Others::of(ctx, request, database).await;
     let mut rows = db.all_docs(AllDocsQuery { include_docs: true, ..AllDocsQuery::default() }).await?;
-    let (mut total, mut shown) = (0, Vec::new());
+    let (mut total, mut passed, mut shown) = (0, 0, Vec::new());
     while let Some(page) = rows.next().await? {
         for row in page {
             let AllDocsRow::Found { id, doc: Some(Some(doc)), .. } = row else { continue };
+            // All documents of the database, as CouchDB counts them.
+            total += 1;
             if id.is_design() {
                 continue;
             }
@@ -154,8 +158,8 @@ async fn documents(ctx: &Context, request: &Request, database: &str) -> Result<R
             if states.as_ref().is_some_and(|asked| !asked.iter().any(|wanted| wanted == state)) {
                 continue;
             }
-            total += 1;
-            if total > skip && (shown.len() as u64) < limit {
+            passed += 1;
+            if passed > skip && (shown.len() as u64) < limit {
                 shown.push(Value::Object(told));
             }
         }
@@ -210,21 +214,24 @@ fn told(ctx: &Context, others: &Others, database: &str, id: &str, body: &Object)
 /// A document whose job is on this node.
 fn active(ctx: &Context, job: &Job) -> Object {
     let health = job.health();
-    let mut info = job.info();
-    if let Some(error) = health.error.filter(|_| health.state == State::Crashing) {
-        info.push("error", error);
-    }
+    let failure = health.error.filter(|_| health.state == State::Crashing);
+    // Without its filter it is not known which replication it is.
+    let unfit = matches!(failure, Some(ReplicateError::NoFilter(_)));
+    let info = match failure {
+        Some(error) => std::iter::once(("error".to_owned(), Value::from(error.text()))).collect(),
+        None => job.info(),
+    };
     let mut out = Object::new();
     let origin = job.origin.as_ref();
     out.push("database", text_or_null(origin.map(|origin| origin.database.as_str())));
     out.push("doc_id", text_or_null(origin.map(|origin| origin.doc_id.as_str())));
-    out.push("id", job.id.as_str());
+    out.push("id", text_or_null(Some(job.id.as_str()).filter(|_| !unfit)));
     out.push("node", ctx.node_name.as_str());
     out.push("source", job.source.as_str());
     out.push("target", job.target.as_str());
     out.push("source_proxy", text_or_null(job.source_proxy.as_deref()));
     out.push("target_proxy", text_or_null(job.target_proxy.as_deref()));
-    out.push("state", health.state.name());
+    out.push("state", if unfit { "error" } else { health.state.name() });
     out.push("error_count", health.errors);
     out.push("info", info);
     out.push("start_time", iso_time(job.started));

@@ -1,5 +1,8 @@
 //! Endpoints of the server: welcome, health, identifiers, lists of databases, the web interface's place.
 
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, EXPIRES, LOCATION, PRAGMA};
 use serde_json::json;
@@ -9,7 +12,7 @@ use super::super::request::Verb;
 use super::super::response::state_etag;
 use super::super::{Context, Problem, Query, Reply, Request, Result};
 use super::{database, session};
-use crate::coordinator::{NamesQuery, ReadError, ShardError};
+use crate::coordinator::{Coordinator, NamesQuery, ReadError, ShardError};
 use crate::document::json::Value;
 use crate::limits;
 
@@ -95,38 +98,50 @@ fn names_query(query: &Query) -> Result<NamesQuery> {
     Ok(out)
 }
 
-/// `GET` and `POST /_dbs_info`
+/// `GET` and `POST /_dbs_info`. The names that GET lists make its ETag, as that of `_all_dbs`.
 pub async fn dbs_info(ctx: &Context, mut request: Request) -> Result<Reply> {
-    let max = ctx.config.u64("chttpd", "max_db_number_for_dbs_info_req", limits::DBS_INFO_MAX);
-    let keys: Vec<Value> = if request.verb == Verb::Post {
-        request.require_json()?;
-        let mut body = request.json_object().await?;
-        match body.remove("keys") {
-            Some(Value::Array(keys)) if keys.len() as u64 > max => return Err(Problem::bad_request("too_many_keys")),
-            Some(Value::Array(keys)) => keys,
-            Some(_) => return Err(Problem::bad_request("`keys` member must be an array.")),
-            None => return Err(Problem::bad_request("`keys` member must exist.")),
-        }
-    } else {
-        let mut query = names_query(&request.query)?;
-        query.limit = Some(query.limit.unwrap_or(max).min(max));
-        ctx.coordinator.database_names(&query).into_iter().map(Value::from).collect()
-    };
-    let mut out = String::from("[");
-    for key in keys {
-        if out.len() > 1 {
-            out.push(',');
-        }
-        out.push_str(&described(ctx, &key).await?);
+    if request.verb == Verb::Post {
+        return Ok(infos(ctx, keys_of(ctx, &mut request).await?));
     }
-    out.push(']');
-    Ok(Reply::json(StatusCode::OK, out))
+    let names = ctx.coordinator.database_names(&names_query(&request.query)?);
+    let etag = state_etag(&[json!(names).to_string().as_bytes()]);
+    if request.has_current(&etag) {
+        return Ok(Reply::not_modified(&etag));
+    }
+    Ok(infos(ctx, names.into_iter().map(Value::from).collect()).etag(&etag))
+}
+
+/// The keys of a `POST /_dbs_info`, of which there may be so many.
+async fn keys_of(ctx: &Context, request: &mut Request) -> Result<Vec<Value>> {
+    let max = ctx.config.u64("chttpd", "max_db_number_for_dbs_info_req", limits::DBS_INFO_MAX);
+    request.require_json()?;
+    match request.json_object().await?.remove("keys") {
+        Some(Value::Array(keys)) if keys.len() as u64 > max => Err(Problem::bad_request("too_many_keys")),
+        Some(Value::Array(keys)) => Ok(keys),
+        Some(_) => Err(Problem::bad_request("`keys` member must be an array.")),
+        None => Err(Problem::bad_request("`keys` member must exist.")),
+    }
+}
+
+/// A row for each key, made while the client reads: there may be any number of databases.
+fn infos(ctx: &Context, keys: Vec<Value>) -> Reply {
+    let coordinator = Arc::clone(&ctx.coordinator);
+    Reply::generate(|mut out| async move {
+        let mut before = "[";
+        for key in keys {
+            out.write(before.as_bytes()).await?;
+            out.write(described(&coordinator, &key).await?.as_bytes()).await?;
+            before = ",";
+        }
+        let end = if before == "[" { "[]\n" } else { "]\n" };
+        out.write(end.as_bytes()).await
+    })
 }
 
 /// One row: the database's record, or `not_found` for what is no database, or has no copy in reach.
-async fn described(ctx: &Context, key: &Value) -> Result<String> {
+async fn described(coordinator: &Coordinator, key: &Value) -> Result<String> {
     let shown = String::from_utf8_lossy(&key.to_vec()).into_owned();
-    let info = match key.as_str().map(|name| ctx.coordinator.database(name)) {
+    let info = match key.as_str().map(|name| coordinator.database(name)) {
         Some(Ok(database)) => match database::info(&database).await {
             Err(ReadError::Unavailable(ShardError::NoCopy { .. })) => None,
             info => Some(info?),
@@ -147,8 +162,11 @@ pub fn membership(ctx: &Context) -> Reply {
 }
 
 /// `GET /favicon.ico`: a picture of one transparent pixel.
-pub fn favicon() -> Reply {
+pub fn favicon(ctx: &Context) -> Reply {
+    let expires = ctx.env.wall() + Duration::from_secs(FAVICON_AGE_S);
     Reply::typed(StatusCode::OK, "image/x-icon", &FAVICON[..])
+        .header(CACHE_CONTROL, &format!("public, max-age={FAVICON_AGE_S}"))
+        .header(EXPIRES, &httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + expires))
 }
 
 /// `/_utils`: the web interface's place. Without its final slash it redirects, so that relative links work.
@@ -159,7 +177,8 @@ pub fn utils(ctx: &Context, request: &Request, below: Option<&str>) -> Result<Re
             Ok(Reply::redirect(StatusCode::MOVED_PERMANENTLY, &to).header(LOCATION, &to))
         }
         Some("" | "index.html") => {
-            let page = Reply::typed(StatusCode::OK, "text/html; charset=utf-8", PAGE);
+            let page = Reply::typed(StatusCode::OK, "text/html; charset=utf-8", PAGE)
+                .header(CACHE_CONTROL, "private, must-revalidate");
             Ok(policy::guard(&ctx.config, Content::Utils, page))
         }
         Some("session.html") => Ok(policy::guard(&ctx.config, Content::Utils, session::page(request))),
@@ -170,6 +189,9 @@ pub fn utils(ctx: &Context, request: &Request, below: Option<&str>) -> Result<Re
 const PAGE: &str = "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>settee</title>\n\
     <h1>settee</h1>\n<p>The node is running. A web interface comes with a later version; until then use the HTTP \
     interface at <a href=\"/\">/</a>.</p>\n</html>\n";
+
+/// How long browsers may keep the icon: a year.
+const FAVICON_AGE_S: u64 = 31_536_000;
 
 /// An icon file: header, one directory entry, a bitmap of 1 x 1 pixel with 32 bits and its mask.
 const FAVICON: [u8; 70] = {

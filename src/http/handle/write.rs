@@ -7,6 +7,7 @@ use http::StatusCode;
 use super::document::{checked_id, may_write, ok_json, open, rev_etag, written};
 use super::local;
 use super::read::one;
+use super::read_options::copies;
 use super::related;
 use super::rules;
 use super::write_options::{destination, parent_revision, request_revision};
@@ -30,12 +31,12 @@ pub async fn put(ctx: &Context, mut request: Request, db: &str, id: &str) -> Res
     let local_text = id.is_local().then(|| draft.body.to_vec());
     let full = if draft.deleted { StatusCode::OK } else { StatusCode::CREATED };
     let mut write = WriteRequest { id: id.clone(), draft, follows };
-    rules::prepare(ctx, &request.user, &database, &mut write, options(&request).new_edits).await?;
+    rules::prepare(ctx, &request.user, &database, &mut write, options(&request)?.new_edits).await?;
     if is_batch(&request.query) {
         database.write_later(write, caller(&request)).await?;
         return Ok(Reply::json(StatusCode::ACCEPTED, ok_json(id.as_str(), None)));
     }
-    let done = database.write_one(write, options(&request)).await.map_err(|error| {
+    let done = database.write_one(write, options(&request)?).await.map_err(|error| {
         let problem = Problem::from(error);
         // CouchDB names the document in this reason everywhere but here.
         if problem.error == "document_too_large" { Problem::too_large("document_too_large", "") } else { problem }
@@ -72,7 +73,7 @@ pub async fn post(ctx: &Context, mut request: Request, db: &str) -> Result<Reply
         database.write_later(write, caller(&request)).await?;
         return Ok(Reply::json(StatusCode::ACCEPTED, ok_json(id.as_str(), None)));
     }
-    let options = WriteOptions { new_edits: true, ..options(&request) };
+    let options = WriteOptions { new_edits: true, ..options(&request)? };
     let done = database.write_one(write, options).await?;
     Ok(written(id.as_str(), &done, StatusCode::CREATED).location(&request, &[db, id.as_str()]))
 }
@@ -93,7 +94,7 @@ pub async fn delete(ctx: &Context, request: &Request, db: &str, id: &str) -> Res
         }
     };
     rules::may_delete(ctx, &request.user, &database, &id, rev.as_ref()).await?;
-    let done = database.delete(&id, rev, options(request)).await?;
+    let done = database.delete(&id, rev, options(request)?).await?;
     let etag = if id.is_local() { local::etag(&done.rev, b"{}") } else { rev_etag(&done.rev) };
     Ok(written(id.as_str(), &done, StatusCode::OK).etag(&etag))
 }
@@ -111,7 +112,7 @@ pub async fn copy(ctx: &Context, request: &Request, db: &str, id: &str) -> Resul
     may_write(ctx, request, &database, &target)?;
     let (from, to) = ((&source, source_rev.as_ref()), (&target, target_rev.as_ref()));
     rules::may_copy(ctx, &request.user, &database, from, to).await?;
-    let done = database.copy(&source, source_rev, &target, target_rev, options(request)).await?;
+    let done = database.copy(&source, source_rev, &target, target_rev, options(request)?).await?;
     let reply = written(target.as_str(), &done, StatusCode::CREATED).etag(&rev_etag(&done.rev));
     Ok(reply.location(request, &[db, target.as_str()]))
 }
@@ -121,11 +122,13 @@ pub fn named_revision(request: &Request) -> Result<Option<Revision>> {
     request_revision(request.query.get("rev"), request.header("if-match"))
 }
 
-/// `new_edits`, `w` and the caller; values that make no sense do not count.
-pub fn options(request: &Request) -> WriteOptions {
-    let query = &request.query;
-    let (new_edits, w) = (query.get("new_edits") != Some("false"), query.get("w").and_then(|w| w.parse().ok()));
-    WriteOptions { new_edits, w, caller: caller(request) }
+/// `new_edits`, `w` and the caller.
+///
+/// # Errors
+/// 400 for a `w` that is no number.
+pub fn options(request: &Request) -> Result<WriteOptions> {
+    let w = request.query.get("w").map(copies).transpose()?;
+    Ok(WriteOptions { new_edits: request.query.get("new_edits") != Some("false"), w, caller: caller(request) })
 }
 
 /// Who asks, as validation functions see it.
