@@ -186,7 +186,8 @@ impl Authenticator {
             verifier.verify_nothing(password, admins::iterations(config)).await?;
             return Ok(None);
         };
-        // A login that was verified before needs no rounds any more: bounds that were set wrong lock out nobody who works.
+        // A login that was verified before needs no rounds any more: bounds that were set wrong lock out nobody who
+        // works.
         if let Some(iterations) = hash.iterations()
             && !verifier.remembers(name, password, &hash)
         {

@@ -2,8 +2,8 @@
 //!
 //! A job has a worker to itself. Each worker keeps the runtimes of the design documents that it ran last, so that a
 //! function is compiled once. A worker that does not come out of one operation, which nothing can interrupt, is given
-//! up with its thread, and another takes its place: it costs the job that it ran, no other. While such a thread runs on,
-//! its program is refused, and above a number of such threads every program is: nobody adds threads without end.
+//! up with its thread, and another takes its place: it costs the job that it ran, no other. While such a thread runs
+//! on, its program is refused, and above a number of such threads every program is.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

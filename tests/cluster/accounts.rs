@@ -13,8 +13,8 @@ const ACCOUNTS: [&str; 6] = ["quorums", "one-down", "two-down", "nodes-return", 
 
 /// Where settee answers otherwise: what is asked, the status, and why.
 const OURS: [(&str, u16, &str); 6] = [
-    ("GET /cdb/a?r=x", 200, "what is no number counts as none"),
-    ("PUT /cdb/e?w=x", 201, "what is no number counts as none"),
+    ("GET /cdb/a?r=x", 400, "what is no number is refused"),
+    ("PUT /cdb/e?w=x", 400, "what is no number is refused"),
     ("PUT /cdb/_revs_limit", 200, "a majority is enough, as for the security object"),
     ("GET /newonetwo/_shards", 200, "every node knows the map"),
     ("GET /hdb/a?r=3", 200, "no read waits longer than the suspicion of a node"),

@@ -8,8 +8,7 @@ const HTML: &str = "Accept: text/html";
 fn a_browser_is_sent_to_a_page_where_it_can_log_in() {
     let served = Served::start(&[]);
     let sent = served.send("", "GET", "/_all_dbs?x=1", &[HTML], "");
-    let port =
-        "http://here/_utils/session.html?return=%2f_all_dbs%3fx%3d1&reason=you%20are%20not%20a%20server%20admin.";
+    let port = "http://here/_utils/session.html?return=%2f_all_dbs&reason=you%20are%20not%20a%20server%20admin.";
     assert_eq!((sent.status, sent.header("location")), (302, Some(port)));
     assert!(sent.body.contains("\"unauthorized\""));
     // Who takes JSON is told by JSON; who is challenged is asked by the browser.

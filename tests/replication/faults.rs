@@ -62,7 +62,7 @@ fn a_failure_that_stays_ends_a_one_shot_replication_with_its_reason() {
     let more = r#","retries_per_request":1"#;
     for (fault, status, error) in [
         (Fault::Status(401, "unauthorized"), 401, "unauthorized"),
-        (Fault::Status(403, "forbidden"), 401, "unauthorized"),
+        (Fault::Status(403, "forbidden"), 403, "forbidden"),
         (Fault::Status(404, "not_found"), 500, "db_not_found"),
     ] {
         peer.fail("GET ", fault);

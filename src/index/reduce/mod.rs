@@ -1,8 +1,8 @@
 //! Reduce functions over rows that come in the order of a view. Pure but for JavaScript ones, which this module names
 //! and does not run.
 //!
-//! Rows are added in their order, in parts ([`Partial`]) that are put together, so that those of blocks can be kept. Values and
-//! errors are those of CouchDB 3.5 as measured (facts 'Reduce').
+//! Rows are added in their order, in parts ([`Partial`]) that are put together, so that those of blocks can be kept.
+//! Values and errors are those of CouchDB 3.5 as measured (facts 'Reduce').
 
 mod distinct;
 mod rank;

@@ -2,7 +2,8 @@
 //! spreads to every sum that takes it in (facts 'Reduce').
 //!
 //! CouchDB 3.5 adds rows from the last to the first, and which value an error names, or how floats are rounded, tells
-//! so. Rows come here in their order: those of a run wait until it ends, and what a run gives is added to the next one's.
+//! so. Rows come here in their order: those of a run wait until it ends, and what a run gives is added to the next
+//! one's.
 
 use num_bigint::BigInt;
 
