@@ -79,9 +79,9 @@ pub const BOARD: &[Entry] = &[
     // I28: of documents of one client's own, and the views over them.
     node(Mutation::CompactLeaves, "compaction drops bodies of leaves", &["I1", "I28"]),
     node(Mutation::CompactNothing, "compaction keeps what it is to remove", &["I26"]),
-    node(Mutation::ReplicateOneLeaf, "the replicator copies one leaf of a document", &["I22"]),
+    node(Mutation::ReplicateOneLeaf, "the replicator copies one leaf of a document", &["I21", "I22"]),
     node(Mutation::CheckpointEarly, "the replicator's checkpoint runs ahead", &["I21", "I22"]),
-    node(Mutation::DiffByDocument, "`_revs_diff` by document, not by revision", &["I22"]),
+    node(Mutation::DiffByDocument, "`_revs_diff` by document, not by revision", &["I21", "I22"]),
     node(Mutation::CookieUnsigned, "a cookie's signature is not looked at", &["I30"]),
     node(Mutation::CookieNeverEnds, "a session by cookie has no end", &["I30"]),
     node(Mutation::TokenNeverEnds, "the end of a token is not looked at", &["I30"]),
