@@ -8,6 +8,7 @@ use http::HeaderMap;
 use super::body::RequestBody;
 use super::problem::{Problem, Result};
 use super::query::Query;
+use super::response::Reply;
 use crate::auth::UserCtx;
 use crate::document::json::{self, Object, Value};
 use crate::limits;
@@ -76,9 +77,14 @@ pub struct Request {
 impl Request {
     /// Path and query as sent.
     pub fn target(&self) -> String {
+        format!("{}{}", self.raw_path, self.query_part())
+    }
+
+    /// The query as sent with its question mark; empty without a query.
+    pub fn query_part(&self) -> String {
         match self.raw_query.as_str() {
-            "" => self.raw_path.clone(),
-            query => format!("{}?{query}", self.raw_path),
+            "" => String::new(),
+            query => format!("?{query}"),
         }
     }
 
@@ -172,6 +178,11 @@ impl Request {
             tag.strip_prefix("W/").unwrap_or(tag) == etag
         };
         self.header("if-none-match").is_some_and(|list| list.split(',').any(listed))
+    }
+
+    /// 304 for a client that has `etag` already, else the reply with it.
+    pub fn unless_current(&self, etag: &str, reply: impl FnOnce() -> Reply) -> Reply {
+        if self.has_current(etag) { Reply::not_modified(etag) } else { reply().etag(etag) }
     }
 }
 

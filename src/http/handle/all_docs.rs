@@ -33,7 +33,7 @@ pub async fn partition(ctx: &Context, mut request: Request, db: &str, name: &str
     let db = open(ctx, &request, db)?;
     partition::check(&db, name)?;
     let mut args = arguments(&mut request).await?;
-    take_partition(&mut args, name)?;
+    partition::check_given(args.partition.take().as_deref(), name)?;
     reply(&request, &db, DocSource::Partition(name.to_owned()), (args, None)).await
 }
 
@@ -46,16 +46,8 @@ pub async fn partition_queries(ctx: &Context, mut request: Request, db: &str, na
     partition::check(&db, name)?;
     let body = request.json_object().await?;
     let mut all = ViewArgs::from_queries(&body, &request.query)?;
-    all.iter_mut().try_for_each(|args| take_partition(args, name))?;
+    all.iter_mut().try_for_each(|args| partition::check_given(args.partition.take().as_deref(), name))?;
     answer_all(db, DocSource::Partition(name.to_owned()), all)
-}
-
-/// The partition of the path is the source; another one beside it makes no sense.
-fn take_partition(args: &mut ViewArgs, name: &str) -> Result<()> {
-    match args.partition.take().is_some_and(|given| given != name) {
-        true => Err(Problem::bad_request("Conflicting value for `partition` in query string")),
-        false => Ok(()),
-    }
 }
 
 async fn arguments(request: &mut Request) -> Result<ViewArgs> {

@@ -29,8 +29,7 @@ pub async fn predecessor(db: &Database, id: &DocId, draft: &Draft, new_edits: bo
     }
     let parent = draft.revisions.as_ref().map(|path| path.head()).or_else(|| draft.rev.clone());
     let want = parent.clone().map_or(Want::Winner, Want::Revision);
-    let found = db.fetch(id, want).await?.and_then(|fetched| fetched.found.into_iter().next());
-    match (parent, found.and_then(|(_, stored)| stored)) {
+    match (parent, db.fetch_one(id, want).await?) {
         (None, None) => Ok(None),
         (None, Some(stored)) if stored.deleted => Ok(None),
         (Some(_), Some(stored)) => body_of(&stored).map(Some),
@@ -50,8 +49,7 @@ fn ancestors(path: &RevPath) -> Vec<Revision> {
 /// Those of reading.
 pub async fn live(db: &Database, id: &DocId, rev: Option<&Revision>) -> Result<Option<Object>> {
     let want = rev.cloned().map_or(Want::Winner, Want::Revision);
-    let found = db.fetch(id, want).await?.and_then(|fetched| fetched.found.into_iter().next());
-    let live = found.and_then(|(_, stored)| stored).filter(|stored| !stored.deleted);
+    let live = db.fetch_one(id, want).await?.filter(|stored| !stored.deleted);
     live.as_ref().map(body_of).transpose()
 }
 

@@ -15,7 +15,6 @@ use crate::document::json::{Object, Value, write_string};
 use crate::document::revision::Revision;
 use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::observe::metrics::{Counter, Histogram};
-use crate::replicate::documents::is_replicator_database;
 
 pub use super::bulk_get::bulk_get;
 
@@ -52,7 +51,7 @@ pub async fn bulk_docs(ctx: &Context, mut request: Request, db: &str) -> Result<
             refused => refused,
         };
         match checked {
-            Err(problem) if ends_request(&db.name, &problem) => return Err(problem),
+            Err(problem) if rules::ends_request(ctx, &db, &problem) => return Err(problem),
             checked => refused.push(checked.err()),
         }
     }
@@ -66,16 +65,6 @@ pub async fn bulk_docs(ctx: &Context, mut request: Request, db: &str) -> Result<
     };
     let results = refused.into_iter().filter_map(result).collect();
     Ok(answer(&names, results, new_edits))
-}
-
-/// Whether a refused document ends the request: where CouchDB looks at documents before it validates them. Conflicts,
-/// missing rights and what a validation function refuses there are told per item.
-fn ends_request(database: &str, problem: &Problem) -> bool {
-    match problem.status {
-        StatusCode::CONFLICT | StatusCode::UNAUTHORIZED => false,
-        StatusCode::FORBIDDEN => is_replicator_database(database),
-        _ => true,
-    }
 }
 
 /// `w` may stand in the body, too.

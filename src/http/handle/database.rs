@@ -102,9 +102,8 @@ pub async fn unknown(ctx: &Context, request: &Request, name: Option<&str>) -> Re
 /// GET of `_design%2Fx` and below: to the same path and query with a plain slash; `rest` is what follows it.
 pub fn to_design(ctx: &Context, request: &Request, db: &str, rest: &str) -> Result<Reply> {
     ctx.open(db, &request.user, Class::Member)?;
-    let query = request.query.encoded();
-    let mark = if query.is_empty() { "" } else { "?" };
-    let to = format!("{}/{}/_design/{rest}{mark}{query}", request.base_url(), encode_segment(db));
+    let query = request.query_part();
+    let to = format!("{}/{}/_design/{rest}{query}", request.base_url(), encode_segment(db));
     Ok(Reply::redirect(StatusCode::MOVED_PERMANENTLY, &to))
 }
 

@@ -92,7 +92,7 @@ async fn document(ctx: &Context, request: &Request, db: &Arc<Database>, id: Opti
     let id = DocId::new(id);
     let sight = rules::sight(ctx, &request.user, db, &id)?;
     let Some(mut fetched) = db.fetch(&id, Want::Winner).await? else { return Ok("null".to_owned()) };
-    match fetched.found.pop().and_then(|(_, stored)| stored).filter(|stored| !stored.deleted) {
+    match fetched.take_one().filter(|stored| !stored.deleted) {
         None => Ok("null".to_owned()),
         Some(mut stored) => {
             sight.limit(&mut stored)?;

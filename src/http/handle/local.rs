@@ -24,11 +24,8 @@ async fn get(ctx: &Context, request: &Request, db: &str, id: &str) -> Result<Rep
     rules::must_see_all(ctx, &request.user, &db, &id)?;
     let (_, stored) = one(&db, &id, None, false).await.map_err(|_| Problem::missing())?;
     let etag = etag(&stored.rev, &stored.body);
-    if request.has_current(&etag) {
-        return Ok(Reply::not_modified(&etag));
-    }
-    let json = render(id.as_str(), &stored, &RenderOptions::default());
-    Ok(Reply::json(http::StatusCode::OK, json).etag(&etag))
+    let json = || render(id.as_str(), &stored, &RenderOptions::default());
+    Ok(request.unless_current(&etag, || Reply::json(http::StatusCode::OK, json())))
 }
 
 /// The ETag of a local document. Its revision alone does not tell two states apart, so the body takes part.

@@ -74,9 +74,7 @@ fn page_end(request: &Request, name: &str, least: usize) -> Result<Option<usize>
 
 /// The body of a design document as it is, with its revision; empty where there is none.
 async fn design(db: &Database, id: &DocId) -> Result<Option<(Revision, Object)>> {
-    let fetched = db.fetch(id, Want::Winner).await?;
-    let stored = fetched.and_then(|mut fetched| fetched.found.pop()).and_then(|(_, stored)| stored);
-    let Some(stored) = stored.filter(|stored| !stored.deleted) else { return Ok(None) };
+    let Some(stored) = db.fetch_one(id, Want::Winner).await?.filter(|stored| !stored.deleted) else { return Ok(None) };
     match crate::document::json::parse(&stored.body)? {
         Value::Object(body) => Ok(Some((stored.rev, body))),
         _ => Err(Problem::internal("A stored document is damaged.")),

@@ -16,9 +16,9 @@ use crate::document::id::check_partition;
 pub async fn handle(ctx: &Context, request: Request, db: &str, path: &[String]) -> Result<Reply> {
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
     match parts.as_slice() {
-        [name, _, ..] if request.query.get("partition").is_some_and(|given| given != *name) => {
+        [name, _, ..] if check_given(request.query.get("partition"), name).is_err() => {
             check(&*ctx.open(db, &request.user, Class::Member)?, name)?;
-            Err(Problem::bad_request("Conflicting value for `partition` in query string"))
+            Err(other_partition())
         }
         [name, "_all_docs"] => all_docs::partition(ctx, request, db, name).await,
         [name, "_all_docs", "queries"] => all_docs::partition_queries(ctx, request, db, name).await,
@@ -40,6 +40,18 @@ pub fn check(db: &Database, name: &str) -> Result<()> {
         return Err(Problem::bad_request("database is not partitioned"));
     }
     Ok(check_partition(name)?)
+}
+
+/// Whether arguments that name a partition themselves (`given`) may do so below the path of the partition `name`.
+///
+/// # Errors
+/// 400 for another partition.
+pub fn check_given(given: Option<&str>, name: &str) -> Result<()> {
+    if given.is_some_and(|given| given != name) { Err(other_partition()) } else { Ok(()) }
+}
+
+fn other_partition() -> Problem {
+    Problem::bad_request("Conflicting value for `partition` in query string")
 }
 
 async fn info(ctx: &Context, request: &Request, db: &str, path: &[&str]) -> Result<Reply> {

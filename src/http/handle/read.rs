@@ -86,8 +86,7 @@ async fn agreed(
     let want = rev.map_or(Want::Winner, |rev| Want::Revision(rev.clone()));
     let (fetched, copies) = db.fetch_agreed(id, want, options.r).await?;
     let Some(mut fetched) = fetched else { return Err(Problem::missing()) };
-    let found = fetched.found.pop().and_then(|(_, stored)| stored);
-    let Some(stored) = found else { return Err(Problem::missing()) };
+    let Some(stored) = fetched.take_one() else { return Err(Problem::missing()) };
     if stored.deleted && rev.is_none() && !options.deleted {
         return Err(Problem::not_found("deleted"));
     }

@@ -17,7 +17,7 @@ use crate::replicate::documents::{checked, without_credentials};
 /// # Errors
 /// 403 for what is no replication, or somebody else's.
 pub async fn prepare(user: &UserCtx, db: &Database, write: &mut WriteRequest, new_edits: bool) -> Result<()> {
-    if write.id.is_design() || write.id.is_local() || write.draft.deleted {
+    if write.draft.deleted {
         return Ok(());
     }
     let old = match user.is_server_admin() {
@@ -39,9 +39,6 @@ pub async fn may_copy(
     (source, source_rev): (&DocId, Option<&Revision>),
     (target, target_rev): (&DocId, Option<&Revision>),
 ) -> Result<()> {
-    if target.is_design() || target.is_local() {
-        return Ok(());
-    }
     let Some((new, old)) = copied(db, (source, source_rev), (target, target_rev)).await? else { return Ok(()) };
     checked(new, old.as_ref(), user).map(drop).map_err(Problem::forbidden)
 }
@@ -51,9 +48,6 @@ pub async fn may_copy(
 /// # Errors
 /// 403
 pub async fn may_attach(user: &UserCtx, db: &Database, id: &DocId, rev: Option<&Revision>) -> Result<()> {
-    if id.is_design() || id.is_local() {
-        return Ok(());
-    }
     let old = live(db, id, rev).await?;
     checked(old.clone().unwrap_or_default(), old.as_ref(), user).map(drop).map_err(Problem::forbidden)
 }

@@ -1,6 +1,8 @@
 //! Databases whose documents are more than data: the users database (`users`) and replicator databases
 //! (`replicator_docs`). Handlers ask here, whatever the database; in all others nothing stands in the way.
 
+use http::StatusCode;
+
 use super::super::route::InDatabase;
 use super::users::{self, Lister};
 use super::{before, replicator_docs};
@@ -27,6 +29,11 @@ impl Rules {
             name if is_replicator_database(name) => Rules::Replicator,
             _ => Rules::None,
         }
+    }
+
+    /// The rules that what is written under this id must keep: none for design and local documents.
+    fn of_written(ctx: &Context, db: &Database, id: &DocId) -> Rules {
+        if id.is_design() || id.is_local() { Rules::None } else { Rules::of(ctx, &db.name) }
     }
 }
 
@@ -137,10 +144,20 @@ pub async fn prepare(
     write: &mut WriteRequest,
     new_edits: bool,
 ) -> Result<()> {
-    match Rules::of(ctx, &db.name) {
+    match Rules::of_written(ctx, db, &write.id) {
         Rules::Users => users::prepare(ctx, user, db, write, new_edits).await,
         Rules::Replicator => replicator_docs::prepare(user, db, write, new_edits).await,
         Rules::None => Ok(()),
+    }
+}
+
+/// Whether a document that was refused ends a request of many: where CouchDB looks at documents before it validates
+/// them. Conflicts, missing rights and what a validation function refuses there are told per item.
+pub fn ends_request(ctx: &Context, db: &Database, problem: &Problem) -> bool {
+    match problem.status {
+        StatusCode::CONFLICT | StatusCode::UNAUTHORIZED => false,
+        StatusCode::FORBIDDEN => matches!(Rules::of(ctx, &db.name), Rules::Replicator),
+        _ => true,
     }
 }
 
@@ -155,7 +172,7 @@ pub async fn may_delete(
     id: &DocId,
     rev: Option<&Revision>,
 ) -> Result<()> {
-    match Rules::of(ctx, &db.name) {
+    match Rules::of_written(ctx, db, id) {
         Rules::Users => users::may_delete(user, db, id, rev).await,
         Rules::Replicator | Rules::None => Ok(()),
     }
@@ -172,7 +189,10 @@ pub async fn may_copy(
     from: (&DocId, Option<&Revision>),
     to: (&DocId, Option<&Revision>),
 ) -> Result<()> {
-    match Rules::of(ctx, &db.name) {
+    if let Rules::Users = Rules::of(ctx, &db.name) {
+        users::may_copy_from(user, db, from.0)?;
+    }
+    match Rules::of_written(ctx, db, to.0) {
         Rules::Users => users::may_copy(user, db, from, to).await,
         Rules::Replicator => replicator_docs::may_copy(user, db, from, to).await,
         Rules::None => Ok(()),
@@ -190,7 +210,7 @@ pub async fn may_attach(
     id: &DocId,
     rev: Option<&Revision>,
 ) -> Result<()> {
-    match Rules::of(ctx, &db.name) {
+    match Rules::of_written(ctx, db, id) {
         Rules::Users => users::may_attach(user, db, id, rev).await,
         Rules::Replicator => replicator_docs::may_attach(user, db, id, rev).await,
         Rules::None => Ok(()),

@@ -169,8 +169,7 @@ async fn documents(ctx: &Context, request: &Request, database: &str) -> Result<R
 
 async fn document(ctx: &Context, request: &Request, database: &str, id: &str) -> Result<Reply> {
     let db = open(ctx, database)?;
-    let fetched = db.fetch(&DocId::new(id), Want::Winner).await?;
-    let found = fetched.and_then(|mut fetched| fetched.found.pop()).and_then(|(_, stored)| stored);
+    let found = db.fetch_one(&DocId::new(id), Want::Winner).await?;
     let stored = found.filter(|stored| !stored.deleted).ok_or_else(Problem::missing)?;
     let Ok(Value::Object(body)) = json::parse(&stored.body) else { return Err(Problem::missing()) };
     let others = Others::of(ctx, request, database).await;

@@ -72,10 +72,7 @@ pub fn all_dbs(ctx: &Context, request: &Request) -> Result<Reply> {
     let names = ctx.coordinator.database_names(&names_query(&request.query)?);
     let body = json!(names).to_string();
     let etag = state_etag(&[body.as_bytes()]);
-    if request.has_current(&etag) {
-        return Ok(Reply::not_modified(&etag));
-    }
-    Ok(Reply::json(StatusCode::OK, body).etag(&etag))
+    Ok(request.unless_current(&etag, || Reply::json(StatusCode::OK, body)))
 }
 
 /// Keys, `limit`, `skip` and `descending` of a list of names. Keys that are no strings bound nothing.
@@ -105,10 +102,7 @@ pub async fn dbs_info(ctx: &Context, mut request: Request) -> Result<Reply> {
     }
     let names = ctx.coordinator.database_names(&names_query(&request.query)?);
     let etag = state_etag(&[json!(names).to_string().as_bytes()]);
-    if request.has_current(&etag) {
-        return Ok(Reply::not_modified(&etag));
-    }
-    Ok(infos(ctx, names.into_iter().map(Value::from).collect()).etag(&etag))
+    Ok(request.unless_current(&etag, || infos(ctx, names.into_iter().map(Value::from).collect())))
 }
 
 /// The keys of a `POST /_dbs_info`, of which there may be so many.

@@ -109,9 +109,6 @@ pub async fn prepare(
     write: &mut WriteRequest,
     new_edits: bool,
 ) -> Result<()> {
-    if write.id.is_design() || write.id.is_local() {
-        return Ok(());
-    }
     let caller = caller(db, user);
     caller.may_touch(write.id.as_str())?;
     let old = predecessor(db, &write.id, &write.draft, new_edits).await?;
@@ -135,31 +132,30 @@ pub async fn prepare(
 /// # Errors
 /// 403 for another's document.
 pub async fn may_delete(user: &UserCtx, db: &Database, id: &DocId, rev: Option<&Revision>) -> Result<()> {
-    if id.is_design() || id.is_local() {
-        return Ok(());
-    }
     match live(db, id, rev).await? {
         Some(old) => Ok(users::validate_deletion(Some(&old), caller(db, user))?),
         None => Ok(()),
     }
 }
 
-/// Checks a copy, whose source must be seen and whose body must be that of a user document of the target's id.
+/// Whether the caller may copy this document to any place, which tells all of it.
 ///
 /// # Errors
-/// 404, 403.
+/// 404 as if it did not exist; 403 for design documents.
+pub fn may_copy_from(user: &UserCtx, db: &Database, source: &DocId) -> Result<()> {
+    if caller(db, user).sees_all(source.as_str())? { Ok(()) } else { Err(Problem::missing()) }
+}
+
+/// Checks a copy, whose body must be that of a user document of the target's id.
+///
+/// # Errors
+/// 403.
 pub async fn may_copy(
     user: &UserCtx,
     db: &Database,
     (source, source_rev): (&DocId, Option<&Revision>),
     (target, target_rev): (&DocId, Option<&Revision>),
 ) -> Result<()> {
-    if !caller(db, user).sees_all(source.as_str())? {
-        return Err(Problem::missing());
-    }
-    if target.is_design() || target.is_local() {
-        return Ok(());
-    }
     let Some((new, old)) = copied(db, (source, source_rev), (target, target_rev)).await? else { return Ok(()) };
     Ok(users::validate(target.as_str(), &new, old.as_ref(), caller(db, user))?)
 }
@@ -169,9 +165,6 @@ pub async fn may_copy(
 /// # Errors
 /// 403.
 pub async fn may_attach(user: &UserCtx, db: &Database, id: &DocId, rev: Option<&Revision>) -> Result<()> {
-    if id.is_design() || id.is_local() {
-        return Ok(());
-    }
     let old = live(db, id, rev).await?;
     let new = old.clone().unwrap_or_default();
     Ok(users::validate(id.as_str(), &new, old.as_ref(), caller(db, user))?)

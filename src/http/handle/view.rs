@@ -15,7 +15,7 @@ use crate::coordinator::{Database, DatabaseView, GroupRow, KeyBound, KeySpan, Vi
 use crate::document::id::DocId;
 use crate::document::json::{Value, write_string};
 use crate::http::response::state_etag;
-use crate::http::{ChunkSink, Context, Problem, Reply, Request, Result, Verb};
+use crate::http::{ChunkSink, Context, Reply, Request, Result, Verb};
 use crate::observe::metrics::Counter;
 
 /// GET and POST `/{db}/_design/{ddoc}/_view/{view}`; with a partition, below `/{db}/_partition/{partition}`.
@@ -125,9 +125,7 @@ pub async fn info(ctx: &Context, request: &Request, db: &str, ddoc: &str) -> Res
 fn take_partition(db: &Database, args: &mut ViewArgs, partition: Option<&str>) -> Result<()> {
     if let Some(name) = partition {
         partition::check(db, name)?;
-        if args.partition.as_ref().is_some_and(|given| given != name) {
-            return Err(Problem::bad_request("Conflicting value for `partition` in query string"));
-        }
+        partition::check_given(args.partition.as_deref(), name)?;
         args.partition = Some(name.to_owned());
     }
     Ok(())
