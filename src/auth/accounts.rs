@@ -118,8 +118,7 @@ impl Accounts {
     pub(super) async fn upgrade(&self, name: &str, account: &Account, hash: &StoredHash) -> bool {
         let (Some(database), Some(rev)) = (self.database(), &account.document) else { return false };
         let id = DocId::new(&format!("{ID_PREFIX}{name}"));
-        let Ok(Some(mut fetched)) = database.fetch(&id, Want::Revision(rev.clone())).await else { return false };
-        let Some((_, Some(stored))) = fetched.found.pop() else { return false };
+        let Ok(Some(stored)) = database.fetch_one(&id, Want::Revision(rev.clone())).await else { return false };
         let Some(body) = body_of(&stored) else { return false };
         let draft = Draft {
             id: None,
@@ -149,7 +148,7 @@ impl Accounts {
 async fn read(database: &Database, id: &DocId) -> Result<Option<Arc<Account>>, AuthError> {
     let fetched = database.fetch(id, Want::Winner).await.map_err(|_| AuthError::Unavailable)?;
     let Some(mut fetched) = fetched else { return Ok(None) };
-    let Some((rev, Some(stored))) = fetched.found.pop() else { return Ok(None) };
+    let Some(stored) = fetched.take_one() else { return Ok(None) };
     if stored.deleted {
         return Ok(None);
     }
@@ -158,7 +157,7 @@ async fn read(database: &Database, id: &DocId) -> Result<Option<Arc<Account>>, A
     }
     let Some(body) = body_of(&stored) else { return Ok(None) };
     let UserRecord { hash, salt, roles, totp } = UserRecord::read(&body);
-    Ok(Some(Arc::new(Account { hash, salt, roles, totp, document: Some(rev) })))
+    Ok(Some(Arc::new(Account { hash, salt, roles, totp, document: Some(stored.rev) })))
 }
 
 fn body_of(stored: &StoredRevision) -> Option<Object> {

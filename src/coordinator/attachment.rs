@@ -217,11 +217,10 @@ impl Database {
     /// The revision that a standalone attachment write goes on from; `None`: a new document.
     async fn base_of(&self, id: &DocId, rev: Option<&Revision>) -> Result<Option<StoredRevision>, WriteError> {
         let want = rev.map_or(Want::Winner, |rev| Want::Revision(rev.clone()));
-        let Some(fetched) = self.fetch(id, want).await? else {
+        let Some(mut fetched) = self.fetch(id, want).await? else {
             return if rev.is_some() { Err(WriteError::MissingRev) } else { Ok(None) };
         };
-        let stored = fetched.found.into_iter().next().and_then(|(_, stored)| stored);
-        match (rev, stored) {
+        match (rev, fetched.take_one()) {
             (Some(_), None) => Err(WriteError::MissingRev),
             (Some(rev), Some(stored)) if fetched.tree.is_leaf(rev) && !stored.deleted => Ok(Some(stored)),
             (Some(_), Some(_)) => Err(WriteError::Conflict),
@@ -263,8 +262,7 @@ impl Database {
         options: WriteOptions,
     ) -> Result<WriteDone, WriteError> {
         let want = rev.clone().map_or(Want::Winner, Want::Revision);
-        let found = self.fetch(id, want).await?.and_then(|fetched| fetched.found.into_iter().next());
-        let stored = match (&rev, found.and_then(|(_, stored)| stored)) {
+        let stored = match (&rev, self.fetch_one(id, want).await?) {
             (Some(_), None) => return Err(WriteError::MissingRev),
             (None, None) => return Err(WriteError::NotFound { deleted: false }),
             (None, Some(stored)) if stored.deleted => return Err(WriteError::NotFound { deleted: true }),

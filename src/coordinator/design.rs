@@ -52,9 +52,7 @@ impl Database {
         if let Ok(at) = programs.binary_search_by(|program| program.id().cmp(id)) {
             return Ok(programs[at].clone());
         }
-        let fetched = self.fetch(id, Want::Winner).await.map_err(DesignLookupError::Read)?;
-        let stored = fetched.and_then(|f| f.found.into_iter().next()).and_then(|(_, stored)| stored);
-        match stored {
+        match self.fetch_one(id, Want::Winner).await.map_err(DesignLookupError::Read)? {
             None => Err(DesignLookupError::NotFound { deleted: false }),
             Some(stored) if stored.deleted => Err(DesignLookupError::NotFound { deleted: true }),
             Some(stored) => Ok(Program::new(self.instance(), id, &stored)),

@@ -280,7 +280,7 @@ impl Hits {
 
 /// The winner of a document that lives.
 fn live(mut fetched: Fetched) -> Option<(Fetched, StoredRevision)> {
-    let stored = fetched.found.pop()?.1.filter(|stored| !stored.deleted)?;
+    let stored = fetched.take_one().filter(|stored| !stored.deleted)?;
     Some((fetched, stored))
 }
 

@@ -115,10 +115,9 @@ pub(super) async fn resolve_doubt(copy: &ShardCopy, edit: &Edit, verdict: Verdic
     let Some(rev) = own_revision(edit) else { return Err(WriteError::Unknown) };
     let wants = vec![(edit.id.clone(), Want::Revision(rev.clone()))];
     let found = copy.fetch(wants).await.ok().and_then(|found| found.into_iter().next().flatten());
-    let stored = found.and_then(|found| {
+    let stored = found.and_then(|mut found| {
         let path = found.tree.path_to(&rev)?;
-        let (_, stored) = found.found.into_iter().next()?;
-        Some(Judged { path, attachments: stored?.attachments })
+        Some(Judged { path, attachments: found.take_one()?.attachments })
     });
     stored.ok_or(WriteError::Unknown)
 }

@@ -73,6 +73,11 @@ impl Database {
         self.fetch_from(id, want, None).await
     }
 
+    /// Reads one revision of a document; `None` when its body is not there.
+    pub async fn fetch_one(&self, id: &DocId, want: Want) -> Result<Option<StoredRevision>, ReadError> {
+        Ok(self.fetch(id, want).await?.and_then(|mut fetched| fetched.take_one()))
+    }
+
     /// As [`Database::fetch`] from `r` copies.
     pub async fn fetch_from(&self, id: &DocId, want: Want, r: Option<u32>) -> Result<Option<Fetched>, ReadError> {
         let mut found = self.fetch_many(vec![(id.clone(), want)], r).await?;
@@ -222,9 +227,9 @@ impl Database {
         let found = self.fetch_many(wants, Some(1)).await?;
         let doc = |((id, rev), fetched): ((DocId, Revision), Option<Fetched>)| {
             let mut fetched = fetched?;
-            let (_, stored) = fetched.found.pop()?;
+            let stored = fetched.take_one()?;
             let conflicts = if with_conflicts { conflicts(&fetched, &rev).0 } else { Vec::new() };
-            Some(RowDoc { id, stored: stored?, conflicts })
+            Some(RowDoc { id, stored, conflicts })
         };
         Ok(wanted.into_iter().zip(found).map(doc).collect())
     }

@@ -167,7 +167,7 @@ impl Database {
                 }
                 let wants = vec![(id.clone(), Want::Revision(rev.clone()))];
                 let answer = copy.fetch(wants).await.ok().and_then(|mut found| found.pop().flatten());
-                stored = answer.and_then(|fetched| fetched.found.into_iter().next()?.1);
+                stored = answer.and_then(|mut fetched| fetched.take_one());
             }
             found.push((rev, stored));
         }

@@ -397,7 +397,7 @@ fn row_of_key(query: &AllDocsQuery, id: DocId, mut fetched: Fetched) -> Option<A
     if !query.include_docs {
         return Some(AllDocsRow::Found { id, rev, deleted, doc: None });
     }
-    let stored = fetched.found.pop().and_then(|(_, stored)| stored).filter(|_| !deleted);
+    let stored = fetched.take_one().filter(|_| !deleted);
     let conflicts = if query.conflicts { conflicts(&fetched, &rev).0 } else { Vec::new() };
     let doc = stored.map(|stored| Box::new(RowDoc { id: id.clone(), stored, conflicts }));
     Some(AllDocsRow::Found { id, rev, deleted, doc: Some(doc) })

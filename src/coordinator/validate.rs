@@ -122,14 +122,15 @@ impl Database {
 /// What an edit is compared with.
 async fn compare(copy: &ShardCopy, edit: &Edit, fetched: Option<Fetched>) -> Result<Compared, ShardError> {
     let empty = || Fetched { tree: Default::default(), local_seq: 0, found: Vec::new() };
-    let Fetched { tree, found, .. } = fetched.unwrap_or_else(empty);
+    let mut fetched = fetched.unwrap_or_else(empty);
+    let stored = fetched.take_one();
+    let tree = fetched.tree;
     let path = match &edit.op {
         EditOp::Interactive { parent } => {
             return Ok(match shard::parent_of(&tree, parent.as_ref(), edit.deleted) {
                 Err(Conflict) => Compared::Conflict,
                 Ok(_) => {
-                    let old = found.into_iter().next().and_then(|(_, stored)| stored).filter(|_| parent.is_some());
-                    let old = old.map(|old| (tree.path_to(&old.rev), old));
+                    let old = stored.filter(|_| parent.is_some()).map(|old| (tree.path_to(&old.rev), old));
                     Compared::With { basis: Basis::Any, old }
                 }
             });
@@ -143,8 +144,7 @@ async fn compare(copy: &ShardCopy, edit: &Edit, fetched: Option<Fetched>) -> Res
     let mut old = None;
     if let Some(rev) = &ancestor {
         let fetched = copy.fetch(vec![(edit.id.clone(), Want::Revision(rev.clone()))]).await?.pop().flatten();
-        let stored = fetched.and_then(|f| f.found.into_iter().next()).and_then(|(_, stored)| stored);
-        old = stored.map(|old| (tree.path_to(rev), old));
+        old = fetched.and_then(|mut fetched| fetched.take_one()).map(|old| (tree.path_to(rev), old));
     }
     Ok(Compared::With { basis: Basis::Ancestor(ancestor), old })
 }

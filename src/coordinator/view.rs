@@ -546,9 +546,8 @@ impl ViewRows {
         let found = self.view.database.fetch_many(wanted.iter().flatten().map(want).collect(), Some(1)).await?;
         let doc = |row: &Row, (id, rev): (DocId, Option<Revision>), fetched: Option<Fetched>| {
             let mut fetched = fetched?;
-            let (_, stored) = fetched.found.pop()?;
             // A revision that is named is shown whatever it is, the winner only while the document lives.
-            let stored = stored.filter(|stored| rev.is_some() || !stored.deleted)?;
+            let stored = fetched.take_one().filter(|stored| rev.is_some() || !stored.deleted)?;
             // Another document is opened as it is: what else the query asks for holds for the row's own.
             let shows_conflicts = self.query.conflicts && id == row.id;
             let conflicts = if shows_conflicts { conflicts(&fetched, &stored.rev).0 } else { Vec::new() };

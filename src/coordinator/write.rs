@@ -338,8 +338,7 @@ impl Database {
         }
         let named = source_rev.is_some();
         let want = source_rev.map_or(Want::Winner, Want::Revision);
-        let found = self.fetch(source, want).await?.and_then(|f| f.found.into_iter().next());
-        let stored = found.and_then(|(_, stored)| stored).ok_or(WriteError::NotFound { deleted: false })?;
+        let stored = self.fetch_one(source, want).await?.ok_or(WriteError::NotFound { deleted: false })?;
         if stored.deleted && !named {
             return Err(WriteError::NotFound { deleted: true });
         }

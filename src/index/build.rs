@@ -163,9 +163,10 @@ impl ViewIndex {
         }
         let purge_position = infos.last().map_or(until, |info| info.purge_seq);
         let ids: BTreeSet<DocId> = infos.into_iter().map(|info| info.id).collect();
-        let ids: Vec<DocId> = ids.into_iter().collect();
-        sometimes("index: rows of a purged document removed");
-        let mut rest = ids;
+        let mut rest: Vec<DocId> = ids.into_iter().collect();
+        if !rest.is_empty() {
+            sometimes("index: rows of a purged document removed");
+        }
         let mut header = header;
         loop {
             let (entries, read) = self.entries(rest.clone()).await?;

@@ -246,8 +246,7 @@ impl LocalPeer {
     /// See [`Peer::attachment`].
     pub async fn attachment(&self, id: &str, rev: &str, sent: &Sent) -> Result<Stored> {
         let (database, id) = (self.database()?, DocId::new(id));
-        let fetched = database.fetch(&id, Wanted::Revision(revision(rev)?)).await?;
-        let stored = fetched.and_then(|f| f.found.into_iter().next()).and_then(|(_, stored)| stored);
+        let stored = database.fetch_one(&id, Wanted::Revision(revision(rev)?)).await?;
         let found = stored.and_then(|stored| stored.attachments.into_iter().find(|a| a.name == sent.name));
         let gone = || ReplicateError::failed("not_found", format!("Attachment {} is gone.", sent.name));
         let attachment = found.ok_or_else(gone)?;
@@ -260,9 +259,7 @@ impl LocalPeer {
     /// See [`Peer::held`].
     pub async fn held(&self, id: &str, rev: &str) -> Result<Vec<Sent>> {
         let id = DocId::new(id);
-        let fetched = self.database()?.fetch(&id, Wanted::Revision(revision(rev)?)).await?;
-        let stored = fetched.and_then(|fetched| fetched.found.into_iter().next()).and_then(|(_, stored)| stored);
-        Ok(match stored {
+        Ok(match self.database()?.fetch_one(&id, Wanted::Revision(revision(rev)?)).await? {
             Some(stored) => Sent::of(&document(&id, &stored, None)?.0, 0),
             None => Vec::new(),
         })
@@ -350,8 +347,7 @@ impl LocalPeer {
     /// See [`Peer::local_get`].
     pub async fn local_get(&self, id: &str) -> Result<Option<Object>> {
         let id = DocId::new(&format!("_local/{id}"));
-        let Some(fetched) = self.database()?.fetch(&id, Wanted::Winner).await? else { return Ok(None) };
-        let stored = fetched.found.into_iter().next().and_then(|(_, stored)| stored);
+        let stored = self.database()?.fetch_one(&id, Wanted::Winner).await?;
         stored.map(|stored| document(&id, &stored, None)?.0.members()).transpose()
     }
 
@@ -367,8 +363,7 @@ impl LocalPeer {
 
     /// See [`Peer::document`].
     pub async fn document(&self, id: &str) -> Result<Option<Object>> {
-        let fetched = self.database()?.fetch(&DocId::new(id), Wanted::Winner).await?;
-        let found = fetched.and_then(|mut fetched| fetched.found.pop()).and_then(|(_, stored)| stored);
+        let found = self.database()?.fetch_one(&DocId::new(id), Wanted::Winner).await?;
         let body = found.filter(|stored| !stored.deleted).map(|stored| json::parse(&stored.body));
         Ok(body.and_then(|body| if let Ok(Value::Object(body)) = body { Some(body) } else { None }))
     }

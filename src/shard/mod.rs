@@ -200,6 +200,13 @@ pub struct Fetched {
     pub found: Vec<(Revision, Option<StoredRevision>)>,
 }
 
+impl Fetched {
+    /// Takes the one revision that was wanted; `None` where its body is not there.
+    pub fn take_one(&mut self) -> Option<StoredRevision> {
+        self.found.pop()?.1
+    }
+}
+
 /// Which live documents to list.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListPage {
