@@ -9,11 +9,12 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::OnceCell;
 
 use crate::coordinator::database::Database;
-use crate::coordinator::quorum::Tally;
+use crate::coordinator::quorum::{Tally, majority};
 use crate::coordinator::range_copy::OwnCopy;
 use crate::coordinator::record::{Known, Move, Placed};
 use crate::coordinator::shard_map::ShardMap;
 use crate::limits;
+use crate::world::buggify::{Mutation, mutated};
 
 /// See the module head.
 pub(super) struct Layout {
@@ -72,12 +73,14 @@ impl Layout {
         self.placed.move_of(range).filter(|moved| !moved.leaving)
     }
 
-    /// Counts the copies of a range that hold a write. In a joint stage one more than `w` must: then `w` of the copies
-    /// that were and `w` of those that come to be hold it, as they differ by one.
-    pub fn tally(&self, range: usize, w: u32) -> Tally {
+    /// Counts the copies of a range that hold a write: `w` must, by default the majority. In a joint stage one more: then
+    /// `w` of the copies that were and `w` of those that come to be hold it, as they differ by one.
+    pub fn tally(&self, range: usize, w: Option<u32>) -> Tally {
         let (joint, copies) = (self.joint(range), self.placed.copies(range) as u32);
+        let wanted = w.unwrap_or_else(|| majority(copies));
+        let wanted = if mutated(Mutation::AckEarly) { wanted.saturating_sub(1) } else { wanted };
         let filled = joint.is_some_and(|moved| moved.to.is_some());
-        Tally::new(copies + u32::from(filled), w + u32::from(joint.is_some()))
+        Tally::new(copies + u32::from(filled), wanted.saturating_add(u32::from(joint.is_some())))
     }
 
     /// The copies that are open.

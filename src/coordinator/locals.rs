@@ -7,7 +7,7 @@ use crate::coordinator::error::{ReadError, WriteError};
 use crate::coordinator::layout::Layout;
 use crate::coordinator::quorum::{Tally, Written, copies_to_ask};
 use crate::coordinator::range_copy::RangeCopy;
-use crate::coordinator::spread::{copies_to_write, held_by_judge};
+use crate::coordinator::spread::held_by_judge;
 use crate::document::id::DocId;
 use crate::shard::{LocalDocument, LocalRegister, ShardError, Stamp};
 
@@ -88,7 +88,7 @@ impl Database {
         let mut register = register;
         let mut first = Some(first);
         loop {
-            let mut tally = layout.tally(range, copies_to_write(layout, w));
+            let mut tally = layout.tally(range, w);
             if first.is_some() {
                 tally.done();
             }
@@ -141,7 +141,7 @@ impl Database {
     ) -> Result<Option<LocalDocument>, ReadError> {
         let range = layout.map.index_of(id);
         let copies = self.readers(layout, range).await?;
-        let ask = copies_to_ask(r, self.map().n, self.copies_of(range));
+        let ask = copies_to_ask(r, layout.placed.copies(range));
         let mut found: Vec<(RangeCopy, Option<LocalRegister>)> = Vec::new();
         let mut failed = ShardError::NoCopy { copies: self.copies_of(range) };
         for copy in copies {

@@ -8,7 +8,7 @@ use crate::coordinator::copies::no_answer;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::{ReadError, SettingError};
 use crate::coordinator::layout::Layout;
-use crate::coordinator::quorum::{Written, majority};
+use crate::coordinator::quorum::Written;
 use crate::coordinator::range_copy::is_away;
 use crate::document::id::DocId;
 use crate::document::rev_tree::Missing;
@@ -114,7 +114,7 @@ impl Database {
         for node in writers.iter().filter(|node| self.context.rank(node).is_some()) {
             copies.push(self.copy_on(layout, range, node).await?);
         }
-        let mut tally = layout.tally(range, majority(layout.map.n));
+        let mut tally = layout.tally(range, None);
         for _ in copies.len()..count {
             tally.refused();
             self.context.missed(&self.name);

@@ -12,9 +12,14 @@ pub enum Written {
     Quorum,
 }
 
-/// The default number of copies that must answer: the majority of `n`.
+/// The default number of copies that must answer: the majority of those of the range.
 pub fn majority(n: u32) -> u32 {
     n / 2 + 1
+}
+
+/// How many of `n` copies have one in common with every majority of them.
+pub fn shared_with_every_majority(n: u32) -> u32 {
+    n + 1 - majority(n).min(n)
 }
 
 /// What the replies so far allow.
@@ -107,9 +112,9 @@ impl Tally {
     }
 }
 
-/// How many copies a read is to ask: `r` as asked for, else the majority of `n`; never more than there are.
-pub fn copies_to_ask(r: Option<u32>, n: u32, copies: usize) -> usize {
-    let wanted = r.unwrap_or_else(|| majority(n)).max(1);
+/// How many of the copies of a range a read is to ask: `r` as asked for, else the majority; never more than there are.
+pub fn copies_to_ask(r: Option<u32>, copies: usize) -> usize {
+    let wanted = r.unwrap_or_else(|| majority(copies as u32)).max(1);
     usize::try_from(wanted).unwrap_or(usize::MAX).min(copies)
 }
 
@@ -120,6 +125,7 @@ mod tests {
     #[test]
     fn majorities() {
         assert_eq!([1, 2, 3, 4, 5].map(majority), [1, 2, 2, 3, 3]);
+        assert_eq!([1, 2, 3, 4, 5].map(shared_with_every_majority), [1, 1, 2, 2, 3]);
     }
 
     /// Every combination of replies for up to five copies and every `w`, against the definition.

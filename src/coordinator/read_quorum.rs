@@ -45,7 +45,7 @@ impl Database {
             let agreed = vec![1; found.len()];
             return Ok((found, agreed));
         }
-        let ask = copies_to_ask(r, self.map().n, self.copies_of(range));
+        let ask = copies_to_ask(r, layout.placed.copies(range));
         let replies = self.ask_several(range, &copies, &wants, ask).await?;
         self.check_quorum(replies.len(), ask)?;
         // Invariant: without any reply the call above fails.

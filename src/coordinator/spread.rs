@@ -14,14 +14,14 @@ use crate::coordinator::error::{MayHaveMoved, WriteError};
 use crate::coordinator::judge::{Verdict, resolve_doubt};
 use crate::coordinator::layout::Layout;
 use crate::coordinator::message::blobs_of;
-use crate::coordinator::quorum::{Tally, Written, majority};
+use crate::coordinator::quorum::{Tally, Written};
 use crate::coordinator::range_copy::RangeCopy;
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::write::{Outcome, WriteDone, WriteOptions};
 use crate::limits;
 use crate::shard::{Basis, Edit, EditAttachment, EditOp, ShardError};
 use crate::storage::Hold;
-use crate::world::buggify::{Mutation, mutated, sometimes};
+use crate::world::buggify::sometimes;
 
 /// What a judge said, and on which node it is.
 type Sentence = (Arc<str>, Vec<Verdict>);
@@ -203,8 +203,7 @@ impl Database {
         merges: Vec<Edit>,
         w: Option<u32>,
     ) -> Result<Vec<(Written, u32)>, ShardError> {
-        let wanted = copies_to_write(layout, w);
-        let mut tallies: Vec<Tally> = merges.iter().map(|_| layout.tally(range, wanted)).collect();
+        let mut tallies: Vec<Tally> = merges.iter().map(|_| layout.tally(range, w)).collect();
         tallies.iter_mut().for_each(Tally::done);
         if merges.is_empty() {
             return Ok(Vec::new());
@@ -227,15 +226,9 @@ impl Database {
 
 /// What a write reports that only the judge of a range holds, and no other copy is asked.
 pub(super) fn held_by_judge(layout: &Layout, range: usize, w: Option<u32>) -> Written {
-    let mut tally = layout.tally(range, copies_to_write(layout, w));
+    let mut tally = layout.tally(range, w);
     tally.done();
     tally.written().unwrap_or(Written::Accepted)
-}
-
-/// How many copies must hold a write.
-pub(super) fn copies_to_write(layout: &Layout, w: Option<u32>) -> u32 {
-    let wanted = w.unwrap_or_else(|| majority(layout.map.n));
-    if mutated(Mutation::AckEarly) { wanted.saturating_sub(1) } else { wanted }
 }
 
 /// Counts the answer of one copy.
