@@ -64,7 +64,7 @@ pub enum MapError {
     },
     /// What was asked for is not possible, or not any more. Carries why.
     Refused(String),
-    /// Others changed the map again and again.
+    /// Others changed the map, before this change or again and again.
     Contended,
     /// This node could not go over to the map.
     Own(ShardError),
@@ -76,6 +76,12 @@ impl From<ShardError> for MapError {
             ShardError::Dropped => MapError::Gone,
             error => MapError::Own(error),
         }
+    }
+}
+
+impl From<String> for MapError {
+    fn from(why: String) -> MapError {
+        MapError::Refused(why)
     }
 }
 
@@ -93,17 +99,22 @@ impl Coordinator {
     pub(super) async fn change_map(
         &self,
         database: &Arc<Database>,
-        change: impl Fn(&MapRecord) -> Result<MapRecord, String>,
+        change: impl Fn(&MapRecord) -> Result<MapRecord, MapError>,
     ) -> Result<MapRecord, MapError> {
         // Drawn: two proposals of one node are rivals like any others.
         let mut ballot = Ballot { counter: 1, by: self.env().random_u64() };
+        let mut proposed = None;
         for _ in 0..limits::MAP_ATTEMPTS {
             let known = database.map_record();
-            let next = change(&known).map_err(MapError::Refused)?;
+            if proposed.as_ref() == Some(&known) {
+                // Another proposer met it and went on with it.
+                return Ok(known);
+            }
+            let next = change(&known)?;
             assert_eq!(next.version, known.version + 1, "a map follows the one before it");
-            match self.propose(database, ballot, &next).await? {
+            match self.propose(database, ballot, proposed.insert(next)).await? {
                 Round::Decided(places) => {
-                    let is_own = places == next;
+                    let is_own = proposed.as_ref() == Some(&places);
                     self.tell_map(database, &places);
                     database.follow(places.clone()).await?;
                     if is_own {

@@ -166,6 +166,11 @@ impl Context {
         self.peers.members().into_iter().map(|peer| peer.name).filter(|name| *name != self.node).collect()
     }
 
+    /// Whether a node was removed from the cluster: nothing is waited for from there any more.
+    pub fn is_gone(&self, node: &str) -> bool {
+        self.peers.is_removed(node)
+    }
+
     /// How many of the nodes are there.
     pub fn up_of(&self, nodes: &BTreeSet<Arc<str>>) -> usize {
         nodes.iter().filter(|node| **node == self.node || self.peers.is_up(node)).count()

@@ -73,8 +73,8 @@ impl Layout {
         self.placed.move_of(range).filter(|moved| !moved.leaving)
     }
 
-    /// Counts the copies of a range that hold a write: `w` must, by default the majority. In a joint stage one more: then
-    /// `w` of the copies that were and `w` of those that come to be hold it, as they differ by one.
+    /// Counts the copies of a range that hold a write: `w` must, by default the majority. In a joint stage one more:
+    /// then `w` of the copies that were and `w` of those that come to be hold it, as they differ by one.
     pub fn tally(&self, range: usize, w: Option<u32>) -> Tally {
         let (joint, copies) = (self.joint(range), self.placed.copies(range) as u32);
         let wanted = w.unwrap_or_else(|| majority(copies));

@@ -101,8 +101,15 @@ fn upto(places: &MapRecord, at: usize, version: u64, numbers: usize) -> MapRecor
 }
 
 impl MapRecord {
-    /// These with a range split in two: each half is held by the same nodes, in the same order of judges.
-    pub fn with_split(&self, range: usize) -> MapRecord {
+    /// These with a range split in two: each half is held by the same nodes, in the same order of judges. Says why not
+    /// while a copy of it is on its way: what that lacks is taken in by the range.
+    pub fn with_split(&self, range: usize) -> Result<MapRecord, String> {
+        if self.splits.contains(&(range as u32)) {
+            return Err("the range was split".to_owned());
+        }
+        if self.moves_copy_of(range as u32) {
+            return Err("a copy of the range is on its way".to_owned());
+        }
         let mut next = self.clone();
         next.version += 1;
         if let Some(by_range) = &mut next.by_range {
@@ -116,7 +123,7 @@ impl MapRecord {
             }
         }
         next.splits.push(range as u32);
-        next
+        Ok(next)
     }
 }
 
@@ -141,11 +148,12 @@ mod tests {
             nodes.rotate_left(range % count);
             nodes
         };
-        let split = places.with_split(1);
+        let split = places.with_split(1).unwrap();
         assert_eq!((split.version, &split.splits[..]), (5, &[1][..]));
         assert_eq!(judges(&split, 2), judges(&places, 1));
         assert_eq!(judges(&split, 3), judges(&places, 1));
-        let again = split.with_split(3);
+        let again = split.with_split(3).unwrap();
         assert_eq!(judges(&again, 5), judges(&places, 1));
+        assert!(again.with_split(3).is_err(), "once only");
     }
 }

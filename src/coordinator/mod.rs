@@ -28,6 +28,7 @@ pub mod events;
 pub mod find;
 pub mod global_changes;
 mod gossip;
+mod joint;
 mod judge;
 mod layout;
 mod locals;
@@ -87,6 +88,7 @@ pub use error::{ChangesError, DatabaseError, ReadError, SettingError, WriteError
 pub use events::{DatabaseEvent, EventKind};
 pub use find::{FindQuery, Hit, HitPage, Hits};
 pub use maintenance::{PurgeInfo, RevsDiff};
+pub use moves::MapEdit;
 pub use quorum::Written;
 pub use read::{AttachmentReader, RowDoc};
 pub use row_filters::{FilterLookupError, selector_filter};

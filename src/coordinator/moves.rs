@@ -1,19 +1,21 @@
 //! Copies on their way from one node to another.
 //!
-//! A move is two or three versions of the map. First the new node is named beside the old ones: writes go to it, too,
-//! and count in what was and in what comes to be. It fills its copy from the others and, when it has all of them, takes
-//! the place of the old one, which from then on takes no writes. When it has taken in what that one still had, the old
-//! copy goes. The node that gets a copy drives its move, and goes on with it after a stop; where none gets one, the
-//! first of those that stay does.
+//! A move is two or three versions of the map (`joint`). First the new node is named beside the old ones: writes go to
+//! it, too, and count in what was and in what comes to be. It fills its copy from the others and, when it has all of
+//! them, takes the place of the old one, which from then on takes no writes. When it has taken in what that one still
+//! had, the old copy goes. The node that gets a copy drives its move, and goes on with it after a stop; where none gets
+//! one, the first of those that stay does. A node that was removed from the cluster is waited for no more.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use crate::coordinator::catalogue::Coordinator;
 use crate::coordinator::consensus::MapError;
 use crate::coordinator::database::Database;
 use crate::coordinator::gossip::LearnError;
+use crate::coordinator::layout::Layout;
 use crate::coordinator::message::{CatalogueCall, DatabaseMap};
-use crate::coordinator::quorum::majority;
+use crate::coordinator::quorum::shared_with_every_majority;
 use crate::coordinator::record::{MapRecord, Move};
 use crate::limits;
 use crate::shard::ShardError;
@@ -31,6 +33,17 @@ pub struct MoveRequest {
     pub from: Option<String>,
     /// The node that gets one.
     pub to: Option<String>,
+}
+
+/// Where the copies of a database are to be, as an administrator edits it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapEdit {
+    /// The version of the map that was edited.
+    pub version: u64,
+    /// The nodes of each range, which is named as `_shards` shows it.
+    pub copies: BTreeMap<String, BTreeSet<String>>,
+    /// The ranges whose moves go on, others are called off; `None`: all.
+    pub moves: Option<BTreeSet<String>>,
 }
 
 /// Why a step of a move waits. Carries what for.
@@ -54,82 +67,98 @@ impl From<LearnError> for Waits {
     }
 }
 
-impl MapRecord {
-    /// These with a move begun; says why not where that makes no sense.
-    pub(super) fn with_move(&self, wanted: &Move, live: &[usize]) -> Result<MapRecord, String> {
-        let range = wanted.range as usize;
-        let nodes = self.by_range.as_ref().and_then(|by_range| by_range.get(range)).ok_or("no such range")?;
-        let holds = |node: &Option<String>| node.as_ref().is_some_and(|node| nodes.contains(node));
-        if !live.contains(&range) {
-            return Err("the range was split".to_owned());
-        }
-        if self.moves.iter().any(|moved| moved.range == wanted.range) {
-            return Err("another copy of the range is on its way".to_owned());
-        }
-        if wanted.from.is_some() != holds(&wanted.from) || holds(&wanted.to) {
-            return Err("the copies of the range are elsewhere".to_owned());
-        }
-        if wanted.to.is_none() && (wanted.from.is_none() || nodes.len() < 2) {
-            return Err("a range needs a copy".to_owned());
-        }
-        let mut next = self.clone();
-        next.moves.push(Move { leaving: false, ..wanted.clone() });
-        Ok(next.stamped())
-    }
-
-    /// These once the new copy of a range has all that the others have: it counts, the old one leaves.
-    fn with_arrival(&self, moved: &Move, live: &[usize]) -> Result<MapRecord, String> {
-        let mut next = self.clone();
-        let at = next.moves.iter().position(|own| own == moved && !own.leaving).ok_or("it has arrived")?;
-        let nodes = next.by_range.as_mut().map(|by_range| &mut by_range[moved.range as usize]);
-        let nodes = nodes.ok_or("no such range")?;
-        match (&moved.from, &moved.to) {
-            (Some(from), Some(to)) => {
-                nodes.iter_mut().filter(|node| *node == from).for_each(|node| node.clone_from(to))
-            }
-            (Some(from), None) => nodes.retain(|node| node != from),
-            (None, to) => nodes.extend(to.clone()),
-        }
-        match moved.from {
-            Some(_) => next.moves[at].leaving = true,
-            None => drop(next.moves.remove(at)),
-        }
-        // What a write waits for by default must be there in every range.
-        let copies = live.iter().filter_map(|range| next.by_range.as_ref().map(|by_range| by_range[*range].len()));
-        next.n = copies.min().unwrap_or(1) as u32;
-        Ok(next.stamped())
-    }
-
-    /// These without a move: its old copy is no longer needed.
-    fn with_end(&self, moved: &Move) -> Result<MapRecord, String> {
-        let mut next = self.clone();
-        next.moves.retain(|own| own.range != moved.range);
-        if next.moves.len() == self.moves.len() { Err("it is over".to_owned()) } else { Ok(next.stamped()) }
-    }
-
-    /// The next version, in which nodes changed.
-    fn stamped(mut self) -> MapRecord {
-        self.version += 1;
-        self.moved = self.version;
-        self
-    }
-
-    /// Who drives a move.
-    fn driver<'m>(&'m self, moved: &'m Move) -> Option<&'m String> {
-        let first = || {
-            self.by_range.as_ref()?.get(moved.range as usize)?.iter().find(|node| Some(*node) != moved.from.as_ref())
+impl Database {
+    /// Copies on their way.
+    pub fn moves(&self) -> Vec<MoveRequest> {
+        let Layout { map, placed, .. } = &*self.layout();
+        let shown = |moved: &Move| {
+            let (db, number) = (self.name.clone(), moved.range as usize);
+            let (range, from, to) = (map.range(number).to_string(), moved.from.clone(), moved.to.clone());
+            MoveRequest { db, number, range, from, to }
         };
-        moved.to.as_ref().or_else(first)
+        placed.moves.iter().map(shown).collect()
     }
 }
 
 impl Coordinator {
     /// Begins a move.
     pub(super) async fn begin_move(&self, database: &Arc<Database>, wanted: &Move) -> Result<(), MapError> {
-        let map = database.map();
-        self.change_map(database, |known| known.with_move(wanted, map.live())).await?;
+        let begin = |known: &MapRecord| {
+            let mut next = known.clone();
+            next.begin(wanted)?;
+            Ok(next.stamped())
+        };
+        self.change_map(database, begin).await?;
         self.context().moving.notify_one();
         Ok(())
+    }
+
+    /// Begins to bring copies to where they are to be, and calls moves off; all in one change of the map, of which the
+    /// version is answered.
+    ///
+    /// # Errors
+    /// [`MapError::Contended`] when the map is another one by now; [`MapError::Refused`] for what cannot be.
+    pub async fn edit_map(&self, database: &Arc<Database>, edit: &MapEdit) -> Result<u64, MapError> {
+        let layout = database.layout();
+        if layout.placed.version != edit.version {
+            return Err(MapError::Contended);
+        }
+        let wanted = self.moves_to(&layout, &edit.copies)?;
+        let is_off = |moved: &&Move| {
+            let range = layout.map.range(moved.range as usize).to_string();
+            edit.moves.as_ref().is_some_and(|kept| !kept.contains(&range))
+        };
+        let off: Vec<&Move> = layout.placed.moves.iter().filter(is_off).collect();
+        if wanted.is_empty() && off.is_empty() {
+            return Ok(edit.version);
+        }
+        let change = |known: &MapRecord| {
+            if known.version != edit.version {
+                return Err(MapError::Contended);
+            }
+            let mut next = known.clone();
+            off.iter().try_for_each(|moved| next.call_off(moved, |node| self.context().is_gone(node)))?;
+            wanted.iter().try_for_each(|moved| next.begin(moved))?;
+            Ok(next.stamped())
+        };
+        let decided = self.change_map(database, change).await?;
+        self.context().moving.notify_one();
+        Ok(decided.version)
+    }
+
+    /// The moves that lead from a layout to other copies.
+    fn moves_to(&self, layout: &Layout, copies: &BTreeMap<String, BTreeSet<String>>) -> Result<Vec<Move>, MapError> {
+        let refused = |why: String| Err(MapError::Refused(why));
+        if copies.len() != layout.map.q() {
+            return refused("Ranges are changed by _reshard only".to_owned());
+        }
+        let context = self.context();
+        let members: BTreeSet<String> = context.peers.members().iter().map(|peer| peer.name.to_string()).collect();
+        let mut out = Vec::new();
+        for number in layout.map.live() {
+            let range = layout.map.range(*number).to_string();
+            let Some(wanted) = copies.get(&range) else {
+                return refused("Ranges are changed by _reshard only".to_owned());
+            };
+            let now: BTreeSet<String> =
+                layout.placed.nodes(*number, &context.node).iter().map(|node| node.to_string()).collect();
+            let (lost, new): (Vec<&String>, Vec<&String>) =
+                (now.difference(wanted).collect(), wanted.difference(&now).collect());
+            if wanted.is_empty() {
+                return refused(format!("The range {range} needs a copy"));
+            }
+            if lost.len() > 1 || new.len() > 1 {
+                return refused(format!("One copy of the range {range} can be moved at a time"));
+            }
+            if let Some(stranger) = new.iter().find(|node| !members.contains(**node)) {
+                return refused(format!("{stranger} is no member of the cluster"));
+            }
+            let (from, to) = (lost.first().map(|name| (*name).clone()), new.first().map(|name| (*name).clone()));
+            if from.is_some() || to.is_some() {
+                out.push(Move { range: *number as u32, from, to, leaving: false });
+            }
+        }
+        Ok(out)
     }
 
     /// Starts the task that drives the moves of this node; it ends with the coordinator.
@@ -137,9 +166,9 @@ impl Coordinator {
         self.env().spawn(drive(Arc::downgrade(self)));
     }
 
-    /// The moves under way that this node drives.
-    fn own_moves(&self) -> Vec<(Arc<Database>, Move)> {
-        let own = &self.context().node;
+    /// The moves under way of which this node takes the next step, and whether they go on.
+    fn own_moves(&self) -> Vec<(Arc<Database>, Move, bool)> {
+        let context = self.context();
         let mut out = Vec::new();
         for (name, known) in self.all_known() {
             if known.placed().moves.is_empty() {
@@ -147,8 +176,11 @@ impl Coordinator {
             }
             let Ok(database) = self.database(&name) else { continue };
             let map = database.map_record();
-            for moved in map.moves.iter().filter(|moved| map.driver(moved).is_some_and(|node| **node == **own)) {
-                out.push((Arc::clone(&database), moved.clone()));
+            for moved in &map.moves {
+                let driver = map.driver(moved, |node| context.is_gone(node));
+                if let Some(driver) = driver.filter(|driver| *driver.node == *context.node) {
+                    out.push((Arc::clone(&database), moved.clone(), driver.goes_on));
+                }
             }
         }
         out
@@ -156,39 +188,53 @@ impl Coordinator {
 
     /// One step of a move.
     async fn step(&self, database: &Arc<Database>, moved: &Move) -> Result<(), Waits> {
-        let range = moved.range as usize;
+        let context = self.context();
         if moved.leaving {
             let from = moved.from.as_deref().unwrap_or_default();
-            let context = self.context();
             if context.others().iter().any(|node| **node == *from) {
-                self.confirm(database, from).await?;
-                database.pull_copy(range, &from.into()).await?;
-            } else if *from == *context.node {
-                self.hand_on(database, range).await?;
+                self.take_in(database, moved.range as usize, from).await?;
             }
-            self.change_map(database, |known| known.with_end(moved)).await?;
+            self.change_map(database, |known| Ok(known.with_end(moved)?)).await?;
             return Ok(());
         }
-        let nodes = database.nodes_of(range);
-        let mut whole = 0;
-        for node in &nodes {
-            if **node == *self.context().node {
-                whole += 1;
-                continue;
+        let nodes = database.nodes_of(moved.range as usize);
+        let (mut there, mut whole) = (0, 0);
+        for node in nodes.iter().filter(|node| !context.is_gone(node)) {
+            there += 1;
+            let done = match moved.to {
+                _ if *node == context.node => Ok(()),
+                Some(_) => self.take_in(database, moved.range as usize, node).await,
+                None => self.confirm(database, node).await,
+            };
+            match done {
+                Ok(()) => whole += 1,
+                Err(Waits(why)) => tracing::debug!(database = database.name, %node, why, "a copy is not taken in"),
             }
-            if self.confirm(database, node).await.is_err() {
-                continue;
-            }
-            if moved.to.is_some() {
-                database.pull_copy(range, node).await?;
-            }
-            whole += 1;
         }
-        if whole < majority(nodes.len() as u32) as usize {
-            return Err(Waits(format!("{whole} of {} copies answer", nodes.len())));
+        // What was answered with 201 is on one of these. Where fewer are left nothing more is to be had.
+        let needed = shared_with_every_majority(nodes.len() as u32).min(there).max(1);
+        if whole < needed {
+            return Err(Waits(format!("{whole} of {needed} copies are here")));
         }
-        let map = database.map();
-        self.change_map(database, |known| known.with_arrival(moved, map.live())).await?;
+        self.change_map(database, |known| Ok(known.with_arrival(moved)?)).await?;
+        Ok(())
+    }
+
+    async fn call_off(&self, database: &Arc<Database>, moved: &Move) -> Result<(), Waits> {
+        let off = |known: &MapRecord| {
+            let mut next = known.clone();
+            next.call_off(moved, |node| self.context().is_gone(node))?;
+            Ok(next.stamped())
+        };
+        tracing::warn!(database = database.name, range = moved.range, to = moved.to, "a move is called off");
+        self.change_map(database, off).await?;
+        Ok(())
+    }
+
+    /// Takes in what the copy of a range on a node has, which from then on refuses what is of an older map.
+    async fn take_in(&self, database: &Database, range: usize, node: &str) -> Result<(), Waits> {
+        self.confirm(database, node).await?;
+        database.pull_copy(range, &node.into()).await?;
         Ok(())
     }
 
@@ -206,15 +252,6 @@ impl Coordinator {
             }
         }
     }
-
-    /// Has the others take in what this node's copy of a range has, before it goes.
-    async fn hand_on(&self, database: &Arc<Database>, range: usize) -> Result<(), Waits> {
-        self.context().missed(&database.name);
-        for node in database.nodes_of(range) {
-            self.confirm(database, &node).await?;
-        }
-        Ok(())
-    }
 }
 
 /// Until the coordinator goes.
@@ -222,66 +259,30 @@ async fn drive(weak: Weak<Coordinator>) {
     loop {
         let Some(coordinator) = weak.upgrade() else { return };
         let (context, env) = (Arc::clone(coordinator.context()), coordinator.env().clone());
+        // A node that was removed may be waited for.
+        let mut news = context.peers.watch();
         let mut waits = false;
-        for (database, moved) in coordinator.own_moves() {
+        for (database, moved, goes_on) in coordinator.own_moves() {
             waits = true;
-            if let Err(Waits(why)) = coordinator.step(&database, &moved).await {
+            let done = match goes_on {
+                true => coordinator.step(&database, &moved).await,
+                false => coordinator.call_off(&database, &moved).await,
+            };
+            if let Err(Waits(why)) = done {
                 tracing::debug!(database = database.name, range = moved.range, why, "a move waits");
             }
         }
         drop(coordinator);
-        let noticed = context.moving.notified();
+        let noticed = async {
+            tokio::select! {
+                biased;
+                () = context.moving.notified() => {}
+                _ = news.changed() => {}
+            }
+        };
         match waits {
             true => drop(env.timeout(limits::MOVE_PAUSE, noticed).await),
             false => noticed.await,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn nodes(names: &str) -> Vec<String> {
-        names.chars().map(|name| name.to_string()).collect()
-    }
-
-    fn map() -> MapRecord {
-        let by_range = Some(vec![nodes("abc"), nodes("bca")]);
-        MapRecord { version: 3, moved: 1, n: 3, splits: Vec::new(), by_range, moves: Vec::new() }
-    }
-
-    fn of(from: &str, to: &str) -> Move {
-        let node = |name: &str| (!name.is_empty()).then(|| name.to_owned());
-        Move { range: 1, from: node(from), to: node(to), leaving: false }
-    }
-
-    #[test]
-    fn a_copy_takes_the_place_of_another_in_three_versions() {
-        let begun = map().with_move(&of("c", "d"), &[0, 1]).unwrap();
-        assert_eq!((begun.version, begun.moved, &begun.by_range), (4, 4, &map().by_range));
-        assert!(begun.with_move(&of("a", "e"), &[0, 1]).is_err(), "one at a time");
-        let moved = begun.moves[0].clone();
-        assert_eq!(begun.driver(&moved).map(String::as_str), Some("d"));
-        let arrived = begun.with_arrival(&moved, &[0, 1]).unwrap();
-        assert_eq!(arrived.by_range.as_ref().unwrap()[1], nodes("bda"));
-        assert!(arrived.moves[0].leaving && arrived.with_arrival(&moved, &[0, 1]).is_err());
-        let over = arrived.with_end(&arrived.moves[0]).unwrap();
-        assert_eq!((over.version, over.moves.len()), (6, 0));
-        assert!(over.with_end(&moved).is_err());
-    }
-
-    #[test]
-    fn copies_come_and_go_and_the_last_one_stays() {
-        let more = map().with_move(&of("", "d"), &[0, 1]).unwrap();
-        let more = more.with_arrival(&more.moves[0].clone(), &[0, 1]).unwrap();
-        assert_eq!((more.n, more.by_range.as_ref().unwrap()[1].len(), more.moves.len()), (3, 4, 0));
-        let fewer = map().with_move(&of("a", ""), &[0, 1]).unwrap();
-        let fewer = fewer.with_arrival(&fewer.moves[0].clone(), &[0, 1]).unwrap();
-        assert_eq!((fewer.n, fewer.by_range.as_ref().unwrap()[1].len()), (2, 2));
-        let one = MapRecord { by_range: Some(vec![nodes("a"), nodes("a")]), n: 1, ..map() };
-        assert!(one.with_move(&of("a", ""), &[0, 1]).is_err());
-        assert!(one.with_move(&of("b", "c"), &[0, 1]).is_err() && one.with_move(&of("", "a"), &[0, 1]).is_err());
-        assert!(one.with_move(&of("a", "b"), &[0]).is_err(), "a range that was split");
     }
 }

@@ -71,6 +71,8 @@ pub trait Answer: Send + Sync + 'static {
 pub trait Peers: Send + Sync + 'static {
     /// All nodes that belong to it, this one too, in the order of their names.
     fn members(&self) -> Vec<Peer>;
+    /// Whether a node belonged to it once and was removed; not so of one that is not known yet.
+    fn is_removed(&self, node: &str) -> bool;
     /// Whether a node is connected and not suspected; this one always is.
     fn is_up(&self, node: &str) -> bool;
     /// Changes whenever members or connections do.
@@ -105,6 +107,10 @@ impl Peers for ClusterPeers {
         let own = self.0.name();
         let joined = self.0.members().into_iter().filter(|member| member.joined || member.name == *own);
         joined.map(|member| Peer { name: member.name.as_str().into(), zone: member.zone }).collect()
+    }
+
+    fn is_removed(&self, node: &str) -> bool {
+        self.0.records().get(node).is_some_and(|record| record.deleted)
     }
 
     fn is_up(&self, node: &str) -> bool {
@@ -160,6 +166,10 @@ impl Alone {
 impl Peers for Alone {
     fn members(&self) -> Vec<Peer> {
         vec![Peer { name: Arc::clone(&self.name), zone: None }]
+    }
+
+    fn is_removed(&self, _: &str) -> bool {
+        false
     }
 
     fn is_up(&self, node: &str) -> bool {

@@ -167,7 +167,9 @@ impl Pull<'_> {
 
     fn missed(&self, mine: &CopyState) -> Missed {
         let (own, theirs) = (self.own.standing(), self.theirs);
-        let i_miss = misses(Some(self.known), (theirs.standing.shard, theirs.purge_floor), mine.total.documents());
+        // One that was empty when it was opened has everything from the others, who had heard of all purges.
+        let old = if self.own.epochs.opened_at() == 0 { 0 } else { mine.total.documents() };
+        let i_miss = misses(Some(self.known), (theirs.standing.shard, theirs.purge_floor), old);
         let they_miss = misses(theirs.taken, (own.shard, mine.purge_floor), theirs.documents);
         match (i_miss, they_miss) {
             (true, false) => Missed::Mine,
@@ -372,7 +374,8 @@ impl Pull<'_> {
     /// it is an old one put back, the others purged them, and the records of that are gone.
     async fn purge_what_all_lack(&self) -> Result<(), ShardError> {
         let context = &self.database.context;
-        let nodes = self.database.nodes_of(self.range).into_iter().filter(|node| *node != context.node);
+        let nodes = self.database.nodes_of(self.range).into_iter();
+        let nodes = nodes.filter(|node| *node != context.node && !context.is_gone(node));
         let others: Vec<RemoteCopy> = nodes
             .map(|node| match context.rank(&node) {
                 Some(0) => Ok(RemoteCopy::new(&self.database.target, self.range, &node).in_background()),

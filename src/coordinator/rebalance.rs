@@ -9,8 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use crate::coordinator::catalogue::Coordinator;
-use crate::coordinator::consensus::MapError;
-use crate::coordinator::database::Database;
 use crate::coordinator::error::DatabaseError;
 use crate::coordinator::moves::MoveRequest;
 use crate::coordinator::names;
@@ -169,16 +167,8 @@ impl Coordinator {
 
     /// Moves under way, of all databases.
     pub fn moves_under_way(&self) -> Vec<MoveRequest> {
-        let mut out = Vec::new();
-        for (db, known) in self.all_known() {
-            let placed = known.placed();
-            let map = known.map(&placed);
-            for Move { range, from, to, .. } in placed.moves.iter().cloned() {
-                let number = range as usize;
-                out.push(MoveRequest { db: db.clone(), number, range: map.range(number).to_string(), from, to });
-            }
-        }
-        out
+        let moving = self.all_known().into_iter().filter(|(_, known)| !known.placed().moves.is_empty());
+        moving.filter_map(|(db, _)| self.database(&db).ok()).flat_map(|database| database.moves()).collect()
     }
 
     /// Carries out what is planned, and plans again until nothing is left to do; in the background. Another request
@@ -186,23 +176,6 @@ impl Coordinator {
     pub fn rebalance(self: &Arc<Self>, request: RebalanceRequest) {
         let (weak, round) = (Arc::downgrade(self), self.context().next_rebalance());
         self.env().spawn(carry_out(weak, request, round));
-    }
-
-    /// Begins to move the copy of a range, given as `_shards` shows it.
-    ///
-    /// # Errors
-    /// [`MapError::Refused`] when the copies are elsewhere, or another one is on its way.
-    pub async fn move_copy(
-        &self,
-        database: &Arc<Database>,
-        range: &str,
-        from: Option<String>,
-        to: Option<String>,
-    ) -> Result<(), MapError> {
-        let map = database.map();
-        let number = map.live().iter().copied().find(|number| map.range(*number).to_string() == range);
-        let number = number.ok_or_else(|| MapError::Refused("no such range".to_owned()))?;
-        self.begin_move(database, &Move { range: number as u32, from, to, leaving: false }).await
     }
 
     /// Begins a move that was planned.

@@ -16,7 +16,7 @@ use crate::coordinator::database::Database;
 use crate::coordinator::error::DatabaseError;
 use crate::coordinator::message::{CatalogueCall, decode, encode};
 use crate::coordinator::peers::Urgency;
-use crate::coordinator::record::{self, MapRecord};
+use crate::coordinator::record;
 use crate::coordinator::shard_map::Range;
 use crate::limits;
 use crate::shard::ShardError;
@@ -521,27 +521,24 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Has the map changed, once all nodes that are there have filled their heirs.
+    /// Has the map changed, once all nodes that are there have filled their heirs and no copy of the range is on its
+    /// way.
     async fn switch(&self, database: &Arc<Database>, job: &Job) -> Result<(), String> {
-        loop {
+        // Where the range is not there any more another node's job was first.
+        while let Some(range) = live_range(database, job) {
             let others = self.reshard_jobs().await;
             let same = |other: &&Job| other.instance == job.instance && other.range == job.range;
-            if others.iter().filter(same).all(Job::is_ready) {
-                break;
+            if others.iter().filter(same).all(Job::is_ready) && !database.map_record().moves_copy_of(range as u32) {
+                match self.change_map(database, |places| Ok(places.with_split(range)?)).await {
+                    Ok(_) => return Ok(()),
+                    // It changed meanwhile.
+                    Err(MapError::Refused(_)) => {}
+                    Err(error) => return Err(format!("the map could not be changed: {error:?}")),
+                }
             }
             self.env().sleep(limits::RESHARD_LOOK).await;
         }
-        let Some(range) = live_range(database, job) else { return Ok(()) };
-        let change = |places: &MapRecord| match places.splits.contains(&(range as u32)) {
-            true => Err(String::new()),
-            false => Ok(places.with_split(range)),
-        };
-        match self.change_map(database, change).await {
-            // Another node's job was first.
-            Err(MapError::Refused(why)) if why.is_empty() => Ok(()),
-            Ok(_) => Ok(()),
-            Err(error) => Err(format!("the map could not be changed: {error:?}")),
-        }
+        Ok(())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Several coordinators over a network that can be cut.
 
+mod gone;
 mod late;
 mod moves;
 
@@ -22,6 +23,8 @@ pub(super) struct Network {
     pub(super) names: Vec<String>,
     /// Nodes that nobody reaches.
     down: watch::Sender<BTreeSet<String>>,
+    /// Nodes that do not belong to the cluster any more.
+    removed: Mutex<BTreeSet<String>>,
     /// Nodes that do what they are asked but whose answers are lost.
     mute: Mutex<BTreeSet<String>>,
     /// Nodes that no call reaches although they are up and call others.
@@ -60,7 +63,12 @@ impl Network {
 
 impl Peers for End {
     fn members(&self) -> Vec<Peer> {
-        self.network.names.iter().map(|name| Peer { name: name.as_str().into(), zone: None }).collect()
+        let there = self.network.names.iter().filter(|name| !self.is_removed(name));
+        there.map(|name| Peer { name: name.as_str().into(), zone: None }).collect()
+    }
+
+    fn is_removed(&self, node: &str) -> bool {
+        self.network.removed.lock().unwrap_or_else(PoisonError::into_inner).contains(node)
     }
 
     fn is_up(&self, node: &str) -> bool {
@@ -142,6 +150,13 @@ impl Cluster {
         let down = nodes.iter().map(|at| self.network.names[*at].clone()).collect();
         self.network.down.send_replace(down);
         self.nodes.iter().for_each(|node| node.end.changes.send_modify(|n| *n += 1));
+    }
+
+    /// Ends nodes for good and takes them out of the cluster.
+    pub(super) fn remove(&self, nodes: &[usize]) {
+        let gone = nodes.iter().map(|at| self.network.names[*at].clone());
+        self.network.removed.lock().unwrap_or_else(PoisonError::into_inner).extend(gone);
+        self.cut(nodes);
     }
 
     pub(super) async fn heal(&self) {

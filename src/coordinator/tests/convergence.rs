@@ -12,7 +12,7 @@ use crate::document::rev_tree::RevPath;
 use crate::shard::{Edit, EditOp, ShardCopy};
 
 /// This node's copy of the only range.
-async fn copy(cluster: &Cluster, at: usize) -> ShardCopy {
+pub(super) async fn copy(cluster: &Cluster, at: usize) -> ShardCopy {
     cluster.db(at).own_copy(0).await.unwrap().unwrap().shard.clone()
 }
 
@@ -25,7 +25,7 @@ async fn catch_up(cluster: &Cluster, at: usize, with: usize, thoroughly: bool) -
 }
 
 /// Puts a revision into one copy only.
-async fn plant(copy: &ShardCopy, name: &str, revs: &[&str], deleted: bool) {
+pub(super) async fn plant(copy: &ShardCopy, name: &str, revs: &[&str], deleted: bool) {
     let revs: Vec<Revision> = revs.iter().map(|text| rev(text)).collect();
     let path = RevPath { start: revs[0].pos, ids: revs.into_iter().map(|rev| rev.hash).collect() };
     let body = Arc::new(PreparedBody::from_text(bytes::Bytes::from_static(b"{}")).unwrap());

@@ -200,7 +200,7 @@ async fn a_job_that_is_removed_while_its_range_is_divided_loses_nothing() {
             }
             db.abandon(0).await
         };
-        let next = db.map_record().with_split(0);
+        let next = db.map_record().with_split(0).unwrap();
         let (followed, abandoned) = tokio::join!(db.follow(next), abandon);
         assert_eq!((followed, abandoned), (Ok(()), Ok(())), "after {delay}");
         assert_eq!(db.info().await.unwrap().cluster.q, 2);

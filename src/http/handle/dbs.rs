@@ -1,7 +1,8 @@
 //! `/_node/_local/_dbs`: where the copies of each database are, as the documents that they are in CouchDB.
 //!
 //! A document can be edited: a range can get a copy on another node, lose one, or have one moved. That is done step by
-//! step and by majority (`coordinator/moves`); the answer tells that it began.
+//! step and by majority (`coordinator/moves`); the answer tells that it began. While copies are on their way the
+//! document has a field `moves`; one that is taken out of it is called off.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,8 @@ use serde_json::json;
 
 use super::super::request::Verb;
 use super::super::{Context, Problem, Reply, Request, Result};
-use crate::coordinator::{Database, NamesQuery};
+use crate::coordinator::moves::MoveRequest;
+use crate::coordinator::{Database, MapEdit, NamesQuery};
 use crate::document::json::{Object, Value};
 
 /// `path` is what stands behind `_dbs`.
@@ -27,7 +29,7 @@ pub async fn handle(ctx: &Context, request: Request, path: &[&str]) -> Result<Re
         ([] | ["_all_docs"], _) => Err(Problem::method_not_allowed("GET,HEAD")),
         (name, Verb::Get) => {
             let database = open(ctx, &name.join("/"))?;
-            let etag = format!("\"{}\"", rev(&database));
+            let etag = format!("\"{}\"", rev(&database, database.map_version().0));
             Ok(Reply::json(StatusCode::OK, document(&database).to_vec()).etag(&etag))
         }
         (name, Verb::Put) => edit(ctx, request, &name.join("/")).await,
@@ -44,14 +46,15 @@ fn all_docs(ctx: &Context) -> Result<Reply> {
     for name in ctx.coordinator.database_names(&NamesQuery::default()) {
         // One that is deleted meanwhile is left out.
         if let Ok(database) = ctx.coordinator.database(&name) {
-            rows.push(json!({"id": name, "key": name, "value": {"rev": rev(&database)}}));
+            let rev = rev(&database, database.map_version().0);
+            rows.push(json!({"id": name, "key": name, "value": {"rev": rev}}));
         }
     }
     Ok(Reply::value(StatusCode::OK, &json!({"total_rows": rows.len(), "offset": 0, "rows": rows})))
 }
 
-fn rev(database: &Database) -> String {
-    let (version, _) = database.map_version();
+/// The revision of the document that shows a version of the map.
+fn rev(database: &Database, version: u64) -> String {
     let hash = blake3::hash(format!("{} {version}", database.instance()).as_bytes());
     format!("{}-{}", version + 1, &hash.to_hex()[..32])
 }
@@ -60,9 +63,19 @@ fn strings<'s>(list: impl IntoIterator<Item = &'s String>) -> Value {
     Value::Array(list.into_iter().map(|text| Value::String(text.clone())).collect())
 }
 
+fn shown(moved: &MoveRequest) -> Value {
+    let name = |node: &Option<String>| node.as_ref().map_or(Value::Null, |node| Value::String(node.clone()));
+    let mut out = Object::new();
+    out.push("range", moved.range.as_str());
+    out.push("from", name(&moved.from));
+    out.push("to", name(&moved.to));
+    Value::Object(out)
+}
+
 fn document(database: &Database) -> Object {
+    // First: what it shows may be of a later version, not of an earlier one.
+    let (version, created_s) = database.map_version();
     let ranges = database.shards();
-    let (_, created_s) = database.map_version();
     let suffix = format!(".{created_s}");
     let mut by_node: BTreeMap<&String, Vec<&String>> = BTreeMap::new();
     let (mut log, mut by_range, mut nodes) = (Vec::new(), Object::new(), Object::new());
@@ -76,11 +89,15 @@ fn document(database: &Database) -> Object {
     by_node.into_iter().for_each(|(node, ranges)| nodes.push(node, strings(ranges)));
     let mut out = Object::new();
     out.push("_id", database.name.as_str());
-    out.push("_rev", rev(database).as_str());
+    out.push("_rev", rev(database, version).as_str());
     out.push("shard_suffix", Value::Array(suffix.bytes().map(|byte| Value::Int(byte.into())).collect()));
     out.push("changelog", Value::Array(log));
     out.push("by_node", Value::Object(nodes));
     out.push("by_range", Value::Object(by_range));
+    let moves = database.moves();
+    if !moves.is_empty() {
+        out.push("moves", Value::Array(moves.iter().map(shown).collect()));
+    }
     let mut props = Object::new();
     if database.map().partitioned {
         props.push("partitioned", true);
@@ -89,51 +106,31 @@ fn document(database: &Database) -> Object {
     out
 }
 
-/// Begins to bring the copies to where the document wants them.
+/// Begins to bring the copies to where the document wants them, and calls off the moves that it does not list.
 async fn edit(ctx: &Context, mut request: Request, name: &str) -> Result<Reply> {
     let database = open(ctx, name)?;
+    let (version, _) = database.map_version();
     let body = request.json_object().await?;
     let given = body.get("_rev").and_then(Value::as_str).or(request.query.get("rev"));
-    if given != Some(rev(&database).as_str()) {
+    if given != Some(rev(&database, version).as_str()) {
         return Err(Problem::conflict());
     }
     let wanted = body.get("by_range").and_then(Value::as_object);
     let wanted = wanted.ok_or_else(|| Problem::bad_request("`by_range` must be an object"))?;
-    let mut steps = Vec::new();
-    let ranges = database.shards();
-    if wanted.iter().count() != ranges.len() {
-        return Err(Problem::bad_request("Ranges are changed by _reshard only"));
-    }
-    for (range, nodes) in &ranges {
-        let listed = wanted.get(range).and_then(Value::as_array);
-        let listed = listed.ok_or_else(|| Problem::bad_request("Ranges are changed by _reshard only"))?;
-        let names: Option<BTreeSet<String>> = listed.iter().map(|node| node.as_str().map(str::to_owned)).collect();
-        let names = names.ok_or_else(|| Problem::bad_request("Nodes must be strings"))?;
-        steps.extend(step(ctx, range, &nodes.iter().cloned().collect(), &names)?);
-    }
-    for (range, from, to) in steps {
-        ctx.coordinator.move_copy(&database, &range, from, to).await?;
-    }
-    let body = json!({"ok": true, "id": name, "rev": rev(&database)});
+    let nodes = |nodes: &Value| -> Option<BTreeSet<String>> {
+        nodes.as_array()?.iter().map(|node| node.as_str().map(str::to_owned)).collect()
+    };
+    let copies = wanted.iter().map(|(range, listed)| Some((range.to_owned(), nodes(listed)?))).collect::<Option<_>>();
+    let copies = copies.ok_or_else(|| Problem::bad_request("`by_range` must list the nodes of each range"))?;
+    let range = |moved: &Value| moved.as_object()?.get("range")?.as_str().map(str::to_owned);
+    let moves = match body.get("moves") {
+        None => None,
+        Some(listed) => {
+            let listed = listed.as_array().and_then(|moves| moves.iter().map(range).collect::<Option<_>>());
+            Some(listed.ok_or_else(|| Problem::bad_request("`moves` must list moves, each with its `range`"))?)
+        }
+    };
+    let version = ctx.coordinator.edit_map(&database, &MapEdit { version, copies, moves }).await?;
+    let body = json!({"ok": true, "id": name, "rev": rev(&database, version)});
     Ok(Reply::value(StatusCode::CREATED, &body))
-}
-
-type Step = (String, Option<String>, Option<String>);
-
-/// What is to become of one range.
-fn step(ctx: &Context, range: &str, now: &BTreeSet<String>, wanted: &BTreeSet<String>) -> Result<Option<Step>> {
-    let (lost, new): (Vec<&String>, Vec<&String>) =
-        (now.difference(wanted).collect(), wanted.difference(now).collect());
-    if wanted.is_empty() {
-        return Err(Problem::bad_request(format!("The range {range} needs a copy")));
-    }
-    if lost.len() > 1 || new.len() > 1 {
-        return Err(Problem::bad_request(format!("One copy of the range {range} can be moved at a time")));
-    }
-    let is_member = |name: &&String| ctx.cluster.members().iter().any(|member| member.name.as_str() == name.as_str());
-    if let Some(stranger) = new.iter().find(|name| !is_member(name)) {
-        return Err(Problem::bad_request(format!("{stranger} is no member of the cluster")));
-    }
-    let (from, to) = (lost.first().map(|name| (*name).clone()), new.first().map(|name| (*name).clone()));
-    Ok((from.is_some() || to.is_some()).then(|| (range.to_owned(), from, to)))
 }

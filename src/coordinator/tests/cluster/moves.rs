@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::coordinator::rebalance::RebalanceRequest;
+use crate::coordinator::record::Move;
 use crate::coordinator::reshard::{JobRequest, JobState};
 
 /// Writes `count` documents through each node in turn.
@@ -101,7 +102,8 @@ async fn no_map_is_changed_without_a_majority() {
     cluster.create(0, 1, 3).await.unwrap();
     cluster.cut(&[1, 2]);
     let db = cluster.db(0);
-    let refused = cluster.nodes[0].coordinator.move_copy(&db, "00000000-ffffffff", Some("n3@h".to_owned()), None).await;
+    let less = Move { range: 0, from: Some("n3@h".to_owned()), to: None, leaving: false };
+    let refused = cluster.nodes[0].coordinator.begin_move(&db, &less).await;
     assert_eq!(refused, Err(MapError::NoMajority { answered: 1, members: 3 }));
     cluster.heal().await;
     assert_eq!(db.map_version().0, 0);
