@@ -203,8 +203,33 @@ pub(super) struct Jobs {
 struct Table {
     jobs: BTreeMap<String, Job>,
     state: Resharding,
-    /// Dropping it ends the job's task.
-    running: BTreeMap<String, watch::Sender<()>>,
+    running: BTreeMap<String, Run>,
+    /// How many tasks were begun.
+    runs: u64,
+}
+
+/// The task that does a job. It says nothing of the job any more once it is not in the table.
+struct Run {
+    number: u64,
+    /// Dropping it ends the task.
+    _alive: watch::Sender<()>,
+}
+
+impl Table {
+    /// Notes a step of a job that is being done; false when it was stopped or removed meanwhile.
+    fn step(&mut self, (id, run): (&str, u64), state: JobState, detail: Option<String>, now_s: u64) -> bool {
+        let is_running = self.running.get(id).is_some_and(|running| running.number == run);
+        let Some(job) = self.jobs.get_mut(id).filter(|_| is_running) else { return false };
+        job.step(state, detail, now_s);
+        true
+    }
+
+    /// Forgets a task that has ended.
+    fn end(&mut self, (id, run): (&str, u64)) {
+        if self.running.get(id).is_some_and(|running| running.number == run) {
+            self.running.remove(id);
+        }
+    }
 }
 
 impl Default for Jobs {
@@ -220,6 +245,15 @@ impl Jobs {
 
     fn get(&self, id: &str) -> Option<Job> {
         self.table().jobs.get(id).cloned()
+    }
+
+    /// What is to be on disk below an id, as it is now.
+    fn stored(&self, id: &str) -> Option<Vec<u8>> {
+        let table = self.table();
+        match id == STATE_ID {
+            true => Some(encode(&table.state).to_vec()),
+            false => table.jobs.get(id).map(|job| encode(job).to_vec()),
+        }
     }
 }
 
@@ -248,13 +282,32 @@ impl Coordinator {
 
     /// The jobs of all nodes that are there, by their ids.
     pub async fn reshard_jobs(&self) -> Vec<Job> {
+        self.known_jobs().await.0.into_values().collect()
+    }
+
+    /// A job; `None` when no node has it.
+    ///
+    /// # Errors
+    /// [`DatabaseError::Unavailable`] when it is not known and nodes did not answer that may have it.
+    pub async fn reshard_job(&self, id: &str) -> Result<Option<Job>, DatabaseError> {
+        let (mut jobs, silent) = self.known_jobs().await;
+        match jobs.remove(id) {
+            None if !silent.is_empty() => Err(no_answer(&silent)),
+            job => Ok(job),
+        }
+    }
+
+    /// The jobs of all nodes that are there, and the nodes that did not answer.
+    async fn known_jobs(&self) -> (BTreeMap<String, Job>, Vec<Arc<str>>) {
         let mut jobs: BTreeMap<String, Job> = self.context().jobs.table().jobs.clone();
-        for (_, answer) in self.ask_all(&JobCall::List).await {
-            if let JobAnswer::Jobs(theirs) = answer {
-                jobs.extend(theirs.into_iter().map(|job| (job.id.clone(), job)));
+        let mut silent = Vec::new();
+        for (node, answer) in self.ask_all(&JobCall::List).await {
+            match answer {
+                Some(JobAnswer::Jobs(theirs)) => jobs.extend(theirs.into_iter().map(|job| (job.id.clone(), job))),
+                _ => silent.push(node),
             }
         }
-        jobs.into_values().collect()
+        (jobs, silent)
     }
 
     /// Whether jobs run on this node.
@@ -262,11 +315,16 @@ impl Coordinator {
         self.context().jobs.table().state.clone()
     }
 
-    /// Has jobs run, or stop, on all nodes that are there.
+    /// Has jobs run, or stop, on all nodes.
+    ///
+    /// # Errors
+    /// [`DatabaseError::Unavailable`] with the nodes that did not take it; on the others it holds.
     pub async fn set_resharding(&self, state: Resharding) -> Result<(), DatabaseError> {
         self.set_all(state.clone()).await?;
-        self.ask_all(&JobCall::SetAll(state)).await;
-        Ok(())
+        let answers = self.ask_all(&JobCall::SetAll(state)).await;
+        let silent = answers.into_iter().filter(|(_, answer)| !matches!(answer, Some(JobAnswer::Done(true))));
+        let silent: Vec<Arc<str>> = silent.map(|(node, _)| node).collect();
+        if silent.is_empty() { Ok(()) } else { Err(no_answer(&silent)) }
     }
 
     /// Makes a job for each copy that the request names: none when there is no such range.
@@ -309,8 +367,11 @@ impl Coordinator {
     }
 
     async fn change_job(&self, id: &str, call: JobCall) -> Result<bool, DatabaseError> {
-        let Some(job) = self.reshard_jobs().await.into_iter().find(|job| job.id == id) else { return Ok(false) };
-        Ok(matches!(self.ask_node(&job.node, call).await, Some(JobAnswer::Done(true))))
+        let Some(job) = self.reshard_job(id).await? else { return Ok(false) };
+        match self.ask_node(&job.node, call).await {
+            Some(JobAnswer::Done(done)) => Ok(done),
+            _ => Err(no_answer(&[job.node.as_str().into()])),
+        }
     }
 
     async fn ask_node(&self, node: &str, call: JobCall) -> Option<JobAnswer> {
@@ -320,15 +381,14 @@ impl Coordinator {
         self.ask_catalogue(node, &CatalogueCall::Jobs(call)).await.ok()
     }
 
-    async fn ask_all(&self, call: &JobCall) -> Vec<(Arc<str>, JobAnswer)> {
+    /// What all other nodes answer; `None` for those that do not.
+    async fn ask_all(&self, call: &JobCall) -> Vec<(Arc<str>, Option<JobAnswer>)> {
         let context = self.context();
         let others = context.others();
         let mut answers = context.tell_all(&others, &CatalogueCall::Jobs(call.clone()), Urgency::Foreground);
         let mut out = Vec::new();
         while let Some((node, answer)) = answers.recv().await {
-            if let Some(Ok(answer)) = answer.ok().map(|bytes| decode(&bytes)) {
-                out.push((node, answer));
-            }
+            out.push((node, answer.ok().and_then(|bytes| decode(&bytes).ok())));
         }
         out
     }
@@ -366,7 +426,7 @@ impl Coordinator {
             }
             table.jobs.insert(job.id.clone(), job.clone());
         }
-        self.save_job(&job.id).await?;
+        self.store(&job.id).await?;
         self.context().jobs.news.notify_one();
         Ok(Ok(job.id))
     }
@@ -388,7 +448,7 @@ impl Coordinator {
                 None => {}
             })
         };
-        self.save_job(id).await?;
+        self.store(id).await?;
         self.context().jobs.news.notify_one();
         Ok(known.is_some())
     }
@@ -403,7 +463,7 @@ impl Coordinator {
             table.state = state.clone();
             table.jobs.values().filter(|job| wanted(job)).map(|job| job.id.clone()).collect()
         };
-        self.store(STATE_ID, Some(encode(&state).to_vec())).await?;
+        self.store(STATE_ID).await?;
         for id in ids {
             self.set_job(&id, state.stopped.as_ref().map(|_| DISABLED.to_owned())).await?;
         }
@@ -417,7 +477,7 @@ impl Coordinator {
             table.jobs.remove(id)
         };
         let Some(job) = removed else { return Ok(false) };
-        self.store(id, None).await?;
+        self.store(id).await?;
         self.abandon(&job).await?;
         Ok(true)
     }
@@ -436,17 +496,14 @@ impl Coordinator {
         if database.instance() == job.instance { Ok(database) } else { Err(DatabaseError::NotFound) }
     }
 
-    async fn save_job(&self, id: &str) -> Result<(), ShardError> {
-        let Some(job) = self.context().jobs.get(id) else { return Ok(()) };
-        self.store(id, Some(encode(&job).to_vec())).await
-    }
-
-    async fn store(&self, id: &str, value: Option<Vec<u8>>) -> Result<(), ShardError> {
-        let key = record::job_key(id);
+    /// Brings what is on disk of a job, or of whether they run, to what is in memory when it is written: what was noted
+    /// last is what stays, whoever writes first.
+    async fn store(&self, id: &str) -> Result<(), ShardError> {
+        let (context, id) = (Arc::clone(self.context()), id.to_owned());
         let job = move |view: &mut WriteView<'_>| {
-            match value {
-                Some(value) => view.put(key, value),
-                None => view.delete(key),
+            match context.jobs.stored(&id) {
+                Some(value) => view.put(record::job_key(&id), value),
+                None => view.delete(record::job_key(&id)),
             }
             Ok(Ok::<(), ShardError>(()))
         };
@@ -467,22 +524,25 @@ impl Coordinator {
                 continue;
             }
             let (alive, mut ended) = watch::channel(());
-            table.running.insert(id.clone(), alive);
+            table.runs += 1;
+            let number = table.runs;
+            table.running.insert(id.clone(), Run { number, _alive: alive });
             let coordinator = Arc::clone(self);
             self.env().spawn(async move {
                 tokio::select! {
                     biased;
                     _ = ended.changed() => {}
-                    () = coordinator.run_job(&id) => drop(coordinator.context().jobs.table().running.remove(&id)),
+                    () = coordinator.run_job((&id, number)) => coordinator.context().jobs.table().end((&id, number)),
                 }
             });
         }
     }
 
     /// Does a job and tells how that ended.
-    async fn run_job(&self, id: &str) {
+    async fn run_job(&self, run: (&str, u64)) {
+        let (id, _) = run;
         let Some(job) = self.context().jobs.get(id) else { return };
-        let (state, detail) = match self.split(&job).await {
+        let (state, detail) = match self.split(&job, run).await {
             Ok(()) => (JobState::Completed, None),
             Err(why) => {
                 if let Err(error) = self.abandon(&job).await {
@@ -491,22 +551,23 @@ impl Coordinator {
                 (JobState::Failed, Some(why))
             }
         };
-        self.step_job(id, state, detail);
-        if let Err(error) = self.save_job(id).await {
+        if self.note_step(run, state, detail)
+            && let Err(error) = self.store(id).await
+        {
             tracing::warn!(%error, id, "the end of a job is not on disk");
         }
     }
 
-    fn step_job(&self, id: &str, state: JobState, detail: Option<String>) {
+    fn note_step(&self, run: (&str, u64), state: JobState, detail: Option<String>) -> bool {
         let now_s = self.env().wall().as_secs();
-        if let Some(job) = self.context().jobs.table().jobs.get_mut(id) {
-            job.step(state, detail, now_s);
-        }
+        self.context().jobs.table().step(run, state, detail, now_s)
     }
 
-    async fn split(&self, job: &Job) -> Result<(), String> {
+    async fn split(&self, job: &Job, run: (&str, u64)) -> Result<(), String> {
         let database = self.database_of(job).map_err(|_| "the database was deleted".to_owned())?;
-        let note = |step: &'static str| self.step_job(&job.id, JobState::Running, Some(step.to_owned()));
+        let note = |step: &'static str| {
+            self.note_step(run, JobState::Running, Some(step.to_owned()));
+        };
         if let Some(range) = live_range(&database, job) {
             {
                 // Invariant: nobody closes it.
@@ -514,7 +575,7 @@ impl Coordinator {
                 database.prepare(range, &note).await.map_err(|error| error.to_string())?;
             }
             note(READY);
-            self.save_job(&job.id).await.map_err(|error| error.to_string())?;
+            self.store(&job.id).await.map_err(|error| error.to_string())?;
             self.switch(&database, job).await?;
         }
         ["wait_source_close", "topoff3", "source_delete"].into_iter().for_each(note);
@@ -542,6 +603,11 @@ impl Coordinator {
     }
 }
 
+/// What is told where nodes did not answer.
+fn no_answer(nodes: &[Arc<str>]) -> DatabaseError {
+    DatabaseError::Unavailable(ShardError::Away(format!("{} did not answer", nodes.join(", "))))
+}
+
 /// The number of a job's range while it is not split.
 fn live_range(database: &Database, job: &Job) -> Option<usize> {
     let range = Range::parse(&job.range)?;
@@ -557,5 +623,49 @@ async fn run_jobs(weak: Weak<Coordinator>) {
         let context = Arc::clone(coordinator.context());
         drop(coordinator);
         context.jobs.news.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job() -> Job {
+        let empty = String::new;
+        Job {
+            id: "001-a".to_owned(),
+            db: empty(),
+            instance: empty(),
+            range: empty(),
+            source: empty(),
+            target: Vec::new(),
+            node: empty(),
+            state: JobState::New,
+            reason: None,
+            split_state: "new".to_owned(),
+            start_s: 0,
+            update_s: 0,
+            history: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_task_that_was_stopped_does_not_set_its_job_running_again() {
+        let mut table = Table { jobs: BTreeMap::from([("001-a".to_owned(), job())]), ..Table::default() };
+        let begin = |table: &mut Table, number| {
+            table.running.insert("001-a".to_owned(), Run { number, _alive: watch::channel(()).0 });
+        };
+        begin(&mut table, 1);
+        assert!(table.step(("001-a", 1), JobState::Running, Some("topoff1".to_owned()), 1));
+        table.running.remove("001-a");
+        table.jobs.get_mut("001-a").unwrap().step(JobState::Stopped, None, 2);
+        assert!(!table.step(("001-a", 1), JobState::Running, Some("topoff2".to_owned()), 3));
+        assert_eq!(table.jobs["001-a"].state, JobState::Stopped);
+        begin(&mut table, 2);
+        assert!(!table.step(("001-a", 1), JobState::Completed, None, 4), "another task does it now");
+        table.end(("001-a", 1));
+        assert!(table.step(("001-a", 2), JobState::Completed, None, 5));
+        table.end(("001-a", 2));
+        assert!(table.running.is_empty());
     }
 }

@@ -21,7 +21,8 @@ const JOB_STOPPED: &str = "Job stopped by user";
 /// `rest` is the path behind `_reshard`.
 ///
 /// # Errors
-/// 404 for unknown jobs and paths, 405, 400 for a request that makes no sense.
+/// 404 for unknown jobs and paths, 405, 400 for a request that makes no sense, 503 with the names of nodes that did not
+/// answer.
 pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<Reply> {
     let parts: Vec<&str> = rest.iter().map(String::as_str).collect();
     match (parts.as_slice(), request.verb) {
@@ -54,7 +55,7 @@ fn done(known: bool) -> Result<Reply> {
 }
 
 async fn find(ctx: &Context, id: &str) -> Result<Job> {
-    ctx.coordinator.reshard_jobs().await.into_iter().find(|job| job.id == id).ok_or_else(Problem::missing)
+    ctx.coordinator.reshard_job(id).await?.ok_or_else(Problem::missing)
 }
 
 fn name_of(state: &Resharding) -> &'static str {

@@ -5,8 +5,8 @@ use super::moves::still;
 use super::*;
 use crate::coordinator::moves::MapEdit;
 use crate::coordinator::record::{MapRecord, Move};
-use crate::coordinator::reshard::{JobRequest, JobState};
-use crate::shard::Pace;
+use crate::coordinator::reshard::{JobRequest, JobState, Resharding};
+use crate::shard::{Pace, ShardError};
 
 const WHOLE: &str = "00000000-ffffffff";
 
@@ -194,4 +194,27 @@ async fn a_range_is_not_split_while_one_of_its_copies_moves() {
     eventually(|| async { coordinator.reshard_jobs().await[0].state == JobState::Completed }).await;
     assert_eq!((db.map().q(), db.map_version().0), (2, 3));
     assert_eq!(body(&db, "a").await, "{}");
+}
+
+#[tokio::test]
+async fn a_job_of_a_node_that_does_not_answer_is_not_taken_for_none() {
+    let cluster = Cluster::new(2).await;
+    cluster.create(0, 1, 2).await.unwrap();
+    let coordinator = &cluster.nodes[0].coordinator;
+    coordinator.set_resharding(Resharding { stopped: Some("test".to_owned()) }).await.unwrap();
+    let request = JobRequest { db: "db".to_owned(), node: Some("n2@h".to_owned()), range: None };
+    let id = coordinator.reshard(&request).await.unwrap().remove(0).made.unwrap();
+    cluster.cut(&[1]);
+    let no_answer = |error: DatabaseError| {
+        let DatabaseError::Unavailable(ShardError::Away(why)) = error else { panic!("{error:?}") };
+        assert_eq!(why, "n2@h did not answer");
+    };
+    no_answer(coordinator.reshard_job(&id).await.unwrap_err());
+    no_answer(coordinator.set_reshard_job(&id, None).await.unwrap_err());
+    no_answer(coordinator.delete_reshard_job(&id).await.unwrap_err());
+    no_answer(coordinator.set_resharding(Resharding::default()).await.unwrap_err());
+    assert_eq!(coordinator.resharding().stopped, None, "it holds where it was taken");
+    cluster.heal().await;
+    assert!(coordinator.delete_reshard_job(&id).await.unwrap());
+    assert!(!coordinator.delete_reshard_job(&id).await.unwrap());
 }
