@@ -619,6 +619,8 @@ pub const PULL_BYTES: usize = 1 << 20;
 pub const MEET_PAUSE: Duration = Duration::from_secs(1);
 /// Time between two looks at who is there and at what this node is to tell of itself.
 pub const LOOK_AROUND: Duration = Duration::from_secs(1);
+/// Databases whose copies two nodes compare in one call: each may have to be opened, within `COPY_CALL`.
+pub const COMPARE_PAGE: u64 = 500;
 /// Entries in one message about the set of databases: about 100 bytes each.
 pub const CATALOGUE_PAGE: usize = 10_000;
 /// Answers to edits of other nodes that are kept for calls that come again: about 100 bytes for each edit, and a call
@@ -659,5 +661,7 @@ pub const RESHARD_LOOK: Duration = Duration::from_millis(200);
 pub const REBALANCE_MOVES: usize = 1000;
 /// Copies that a plan has on their way at one time: each reads and writes a whole range.
 pub const MOVES_AT_ONCE: usize = 4;
+/// Longest pause before a plan is made again of which nothing could be begun.
+pub const REBALANCE_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Pause before a move that waits is looked at again, and between two looks at a plan.
 pub const MOVE_PAUSE: Duration = Duration::from_millis(500);

@@ -5,16 +5,16 @@
 //! made when there were fewer nodes), each in a zone that its placement rule asks for. Then copies go from the nodes
 //! that hold most to those that hold least. A plan is never stored: who is asked again plans anew from what there is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Weak};
 
 use crate::coordinator::catalogue::Coordinator;
-use crate::coordinator::error::DatabaseError;
 use crate::coordinator::moves::MoveRequest;
 use crate::coordinator::names;
 use crate::coordinator::peers::Peer;
 use crate::coordinator::record::Move;
 use crate::limits;
+use crate::world::Pool;
 
 /// Databases that every node needs, which get as many copies as `[cluster] n` says once there are nodes for them.
 const SYSTEM: [&str; 3] = ["_global_changes", "_replicator", "_users"];
@@ -50,6 +50,8 @@ struct Planner<'p> {
     members: &'p [Peer],
     usable: BTreeSet<String>,
     load: BTreeMap<String, usize>,
+    /// The ranges of each node, by their places, that may move still.
+    by_node: BTreeMap<String, BTreeSet<usize>>,
     moves: Vec<MoveRequest>,
 }
 
@@ -108,15 +110,26 @@ impl Planner<'_> {
         for from in by_load.iter().rev() {
             for to in by_load.iter().take_while(|to| load(to) + 1 < load(from)) {
                 let kept = |held: &Held| held.nodes.iter().filter(|node| *node != from).cloned().collect::<Vec<_>>();
-                let may =
-                    |held: &&mut Held| !held.busy && held.nodes.contains(from) && self.fits(held, &kept(held), to);
-                if let Some(at) = ranges.iter_mut().position(|mut held| may(&mut held)) {
+                let may = |at: &&usize| self.fits(&ranges[**at], &kept(&ranges[**at]), to);
+                if let Some(at) = self.by_node.get(from).and_then(|held| held.iter().find(may)).copied() {
+                    for held in self.by_node.values_mut() {
+                        held.remove(&at);
+                    }
                     self.push(&mut ranges[at], Some(from.clone()), Some(to.clone()));
                     return true;
                 }
             }
         }
         false
+    }
+
+    /// Notes who holds the ranges that are not on their way.
+    fn index(&mut self, ranges: &[Held]) {
+        for (at, held) in ranges.iter().enumerate().filter(|(_, held)| !held.busy) {
+            for node in &held.nodes {
+                self.by_node.entry(node.clone()).or_default().insert(at);
+            }
+        }
     }
 }
 
@@ -128,11 +141,12 @@ fn plan(members: &[Peer], mut ranges: Vec<Held>, request: &RebalanceRequest) -> 
     for node in ranges.iter().flat_map(|held| &held.nodes) {
         *load.entry(node.clone()).or_default() += 1;
     }
-    let mut planner = Planner { members, usable, load, moves: Vec::new() };
+    let mut planner = Planner { members, usable, load, by_node: BTreeMap::new(), moves: Vec::new() };
     for held in ranges.iter_mut().filter(|held| !held.busy) {
         held.wanted = held.wanted.min(planner.usable.len());
         planner.mend(held);
     }
+    planner.index(&ranges);
     while !request.needed_only && planner.moves.len() < limits::REBALANCE_MOVES && planner.even_out(&mut ranges) {}
     planner.moves
 }
@@ -140,8 +154,11 @@ fn plan(members: &[Peer], mut ranges: Vec<Held>, request: &RebalanceRequest) -> 
 impl Coordinator {
     /// The moves that bring copies to where they are to be. Each range appears once: those that need more are planned
     /// again when that is done.
-    pub fn plan_rebalance(&self, request: &RebalanceRequest) -> Vec<MoveRequest> {
-        plan(&self.context().peers.members(), self.held(request), request)
+    pub async fn plan_rebalance(&self, request: &RebalanceRequest) -> Vec<MoveRequest> {
+        let (coordinator, request) = (self.clone(), request.clone());
+        // With a hundred thousand databases that takes long.
+        let plan = move || plan(&coordinator.context().peers.members(), coordinator.held(&request), &request);
+        self.env().blocking(Pool::Background, plan).await
     }
 
     fn held(&self, request: &RebalanceRequest) -> Vec<Held> {
@@ -178,15 +195,18 @@ impl Coordinator {
         self.env().spawn(carry_out(weak, request, round));
     }
 
-    /// Begins a move that was planned.
-    pub async fn begin_planned(&self, wanted: &MoveRequest) -> Result<(), DatabaseError> {
-        let database = self.database(&wanted.db)?;
-        let moved =
-            Move { range: wanted.number as u32, from: wanted.from.clone(), to: wanted.to.clone(), leaving: false };
-        if let Err(error) = self.begin_move(&database, &moved).await {
-            tracing::info!(database = wanted.db, range = wanted.range, ?error, "a copy is not moved now");
+    /// Begins a move that was planned; false when that cannot be now.
+    async fn begin_planned(&self, wanted: &MoveRequest) -> bool {
+        // One that was deleted meanwhile needs no move.
+        let Ok(database) = self.database(&wanted.db) else { return false };
+        let MoveRequest { number, from, to, .. } = wanted.clone();
+        match self.begin_move(&database, &Move { range: number as u32, from, to, leaving: false }).await {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::info!(database = wanted.db, range = wanted.range, ?error, "a copy is not moved now");
+                false
+            }
         }
-        Ok(())
     }
 
     /// Has the databases that every node needs get their copies, when this node holds their first one.
@@ -196,38 +216,44 @@ impl Coordinator {
             needed_only: true,
             ..RebalanceRequest::default()
         };
-        for wanted in self.plan_rebalance(&request) {
+        for wanted in self.plan_rebalance(&request).await {
             let is_first = self
                 .database(&wanted.db)
                 .is_ok_and(|db| db.nodes_of(wanted.number).first() == Some(&self.context().node));
             if is_first && wanted.from.is_none() {
-                // A database that was just deleted needs none.
-                let _ = self.begin_planned(&wanted).await;
+                self.begin_planned(&wanted).await;
             }
         }
     }
 }
 
-/// Keeps a few moves under way until there is nothing to plan.
+/// Keeps a few moves under way until there is nothing to plan. A plan is kept until one of the moves under way has
+/// ended; where none of it could be begun the next one is made later and later.
 async fn carry_out(weak: Weak<Coordinator>, request: RebalanceRequest, round: u64) {
+    let (mut planned, mut before): (VecDeque<MoveRequest>, Vec<MoveRequest>) = (VecDeque::new(), Vec::new());
+    let mut pause = limits::MOVE_PAUSE;
     loop {
         let Some(coordinator) = weak.upgrade() else { return };
         if !coordinator.context().is_rebalance(round) {
             return;
         }
-        let (env, mut busy) = (coordinator.env().clone(), coordinator.moves_under_way().len());
-        let planned = coordinator.plan_rebalance(&request);
-        if planned.is_empty() && busy == 0 {
+        let (env, under_way) = (coordinator.env().clone(), coordinator.moves_under_way());
+        if under_way.is_empty() || before.iter().any(|moved| !under_way.contains(moved)) {
+            planned = coordinator.plan_rebalance(&request).await.into();
+        }
+        if planned.is_empty() && under_way.is_empty() {
             return;
         }
-        for wanted in planned {
-            if busy >= limits::MOVES_AT_ONCE {
-                break;
-            }
-            busy += usize::from(coordinator.begin_planned(&wanted).await.is_ok());
+        let mut busy = under_way.len();
+        while busy < limits::MOVES_AT_ONCE
+            && let Some(wanted) = planned.pop_front()
+        {
+            busy += usize::from(coordinator.begin_planned(&wanted).await);
         }
+        before = under_way;
         drop(coordinator);
-        env.sleep(limits::MOVE_PAUSE).await;
+        pause = if busy > 0 { limits::MOVE_PAUSE } else { (pause * 2).min(limits::REBALANCE_PAUSE_MAX) };
+        env.sleep(pause).await;
     }
 }
 
@@ -272,5 +298,15 @@ mod tests {
         assert_eq!(shown(&moves), ["0:a>b", "1:a>b"], "c is in another zone");
         let even = plan(&members, vec![held(0, "a", 1), held(1, "b", 1)], &RebalanceRequest::default());
         assert!(even.is_empty());
+    }
+
+    #[test]
+    fn ten_thousand_ranges_are_planned_at_once() {
+        let members = peers(&[("a", None), ("b", None), ("c", None), ("d", None)]);
+        let ranges: Vec<Held> = (0..10_000).map(|n| held(n, "abc", 3)).collect();
+        let moves = plan(&members, ranges, &RebalanceRequest::default());
+        assert_eq!(moves.len(), limits::REBALANCE_MOVES);
+        let from = |name: &str| moves.iter().filter(|m| m.from.as_deref() == Some(name)).count();
+        assert!(moves.iter().all(|m| m.to.as_deref() == Some("d")) && from("a").abs_diff(from("c")) <= 1);
     }
 }

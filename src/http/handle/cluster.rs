@@ -47,7 +47,7 @@ async fn rebalance(ctx: &Context, mut request: Request) -> Result<Reply> {
     };
     let (drain, databases) = (names("drain")?.unwrap_or_default(), names("databases")?);
     let wanted = RebalanceRequest { drain, databases, needed_only: false };
-    let planned = ctx.coordinator.plan_rebalance(&wanted);
+    let planned = ctx.coordinator.plan_rebalance(&wanted).await;
     if !dry_run {
         ctx.coordinator.rebalance(wanted);
     }

@@ -116,10 +116,10 @@ async fn copies_move_to_other_nodes_while_documents_are_written() {
     fill(&cluster, "a", 80).await;
     let drained = "n1@h".to_owned();
     let request = RebalanceRequest { drain: [drained.clone()].into(), ..RebalanceRequest::default() };
-    assert!(!cluster.nodes[2].coordinator.plan_rebalance(&request).is_empty());
+    assert!(!cluster.nodes[2].coordinator.plan_rebalance(&request).await.is_empty());
     cluster.nodes[2].coordinator.rebalance(request.clone());
     fill(&cluster, "b", 80).await;
-    eventually(|| async { cluster.nodes[2].coordinator.plan_rebalance(&request).is_empty() }).await;
+    eventually(|| async { cluster.nodes[2].coordinator.plan_rebalance(&request).await.is_empty() }).await;
     still(&cluster).await;
     fill(&cluster, "c", 40).await;
     for (prefix, count) in [("a", 80), ("b", 80), ("c", 40)] {
