@@ -233,7 +233,7 @@ impl Coordinator {
     }
 
     /// Puts a record into the store and the cache, with a new shard for each range that this node is to hold; `other`:
-    /// the instance that it takes the place of.
+    /// the instance that it takes the place of, the same one with another map of that version, too (`forks`).
     pub(super) async fn install(
         &self,
         name: &str,
@@ -263,8 +263,14 @@ impl Coordinator {
                 return Ok(Ok(Created::Gone));
             }
             if let Some(old) = old {
-                view.put(record::tomb_key(&own_name, &old.instance), Vec::new());
-                view.put(record::aside_key(&own_name, &old.instance), old.encode());
+                let aside = record::aside_key(&own_name, &old.instance);
+                if old.instance != record.instance {
+                    view.put(record::tomb_key(&own_name, &old.instance), Vec::new());
+                } else if old.version != record.version || view.get(&aside)?.is_some() {
+                    // The map went on, or what it left before is not written into the database yet.
+                    return Ok(Ok(Created::Done));
+                }
+                view.put(aside, old.encode());
             }
             view.put(key, record.encode());
             view.after_commit(move || {

@@ -1,5 +1,5 @@
-//! What nodes compare to see whether their copies hold the same: one digest for all that two nodes have in common, one
-//! for each database, one message for each copy, then digests of ever smaller ranges of ids.
+//! What nodes compare to see whether their copies hold the same: one digest for what two nodes have in common of a page
+//! of databases, one for each database, one message for each copy, then digests of ever smaller ranges of ids.
 //!
 //! A node tells another how its own copies stand; the other knows what it should hear, from its own copies and from how
 //! far it has taken in those of the first. Where both agree nothing more is said. Digests are over the leaves of
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::coordinator::catalogue::Coordinator;
+use crate::coordinator::catalogue::{Coordinator, NamesQuery};
 use crate::coordinator::database::Database;
 use crate::coordinator::gossip::LearnError;
 use crate::coordinator::message::{CatalogueCall, CopyStatus, IdRange, Standing, SyncPoint, encode};
@@ -78,19 +78,26 @@ fn digest(of: &impl serde::Serialize) -> [u8; 16] {
     out
 }
 
-/// The digest of all databases.
+/// The digest of all databases of a page.
 fn rolled_up(digests: &Digests) -> [u8; 16] {
     digest(digests)
 }
 
+/// The databases behind a name, up to another one.
+fn names_between(after: &Option<String>, end: Option<String>, limit: Option<u64>) -> NamesQuery {
+    // The least name behind another one.
+    let start = after.as_ref().map(|after| format!("{after}\0"));
+    NamesQuery { start, end, limit, ..NamesQuery::default() }
+}
+
 impl Coordinator {
     /// The digests of the copies of ranges that both this node and `node` hold.
-    async fn digests(&self, node: &Arc<str>, whose: Whose) -> Result<Digests, ShardError> {
+    async fn digests(&self, node: &Arc<str>, whose: Whose, names: &[String]) -> Result<Digests, ShardError> {
         let mut out = Digests::new();
-        for name in self.database_names(&Default::default()) {
-            let Ok(database) = self.database(&name) else { continue };
+        for name in names {
+            let Ok(database) = self.database(name) else { continue };
             match database.digest_with(node, whose).await {
-                Ok(Some(digest)) => drop(out.insert(name, digest)),
+                Ok(Some(digest)) => drop(out.insert(name.clone(), digest)),
                 // It is no copy of theirs, or was deleted meanwhile.
                 Ok(None) | Err(ShardError::Dropped) => {}
                 Err(error) => return Err(error),
@@ -100,8 +107,16 @@ impl Coordinator {
     }
 
     /// Answers [`CatalogueCall::RolledUp`].
-    pub(super) async fn copies_rolled_up(&self, node: &str) -> Result<[u8; 16], ShardError> {
-        Ok(rolled_up(&self.digests(&node.into(), Whose::Own).await?))
+    pub(super) async fn copies_rolled_up(
+        &self,
+        node: &str,
+        after: Option<String>,
+        limit: u64,
+    ) -> Result<([u8; 16], Option<String>), ShardError> {
+        let limit = limit.clamp(1, limits::COMPARE_PAGE);
+        let names = self.database_names(&names_between(&after, None, Some(limit)));
+        let last = names.last().filter(|_| names.len() as u64 == limit).cloned();
+        Ok((rolled_up(&self.digests(&node.into(), Whose::Own, &names).await?), last))
     }
 
     /// Answers [`CatalogueCall::Copies`].
@@ -109,33 +124,45 @@ impl Coordinator {
         &self,
         node: &str,
         after: Option<String>,
-        limit: u64,
+        last: Option<String>,
     ) -> Result<Vec<(String, [u8; 16])>, ShardError> {
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(limits::CATALOGUE_PAGE);
-        let all = self.digests(&node.into(), Whose::Own).await?.into_iter();
-        Ok(all.filter(|(name, _)| after.as_ref().is_none_or(|after| name > after)).take(limit).collect())
+        let names = self.database_names(&names_between(&after, last, Some(limits::COMPARE_PAGE)));
+        Ok(self.digests(&node.into(), Whose::Own, &names).await?.into_iter().collect())
     }
 
     /// Takes in what the copies of another node have and those here lack, of all databases in which they differ.
     /// `thoroughly`: documents are compared even where all changes were taken in.
     pub(super) async fn catch_up_with(&self, node: &Arc<str>, thoroughly: bool) -> Result<(), LearnError> {
+        self.catch_up_by_pages(node, thoroughly, limits::COMPARE_PAGE).await
+    }
+
+    /// As [`Coordinator::catch_up_with`], so many databases at a time.
+    pub(super) async fn catch_up_by_pages(
+        &self,
+        node: &Arc<str>,
+        thoroughly: bool,
+        limit: u64,
+    ) -> Result<(), LearnError> {
         let own = |error: ShardError| LearnError::Own(error.into());
-        let expected = self.digests(node, Whose::Theirs).await.map_err(own)?;
-        let theirs: [u8; 16] = self.ask_catalogue(node, &CatalogueCall::RolledUp).await?;
-        if theirs == rolled_up(&expected) {
-            return Ok(());
-        }
         let mut after = None;
         loop {
-            let call = CatalogueCall::Copies { after, limit: limits::CATALOGUE_PAGE as u64 };
-            let page: Vec<(String, [u8; 16])> = self.ask_catalogue(node, &call).await?;
-            let Some((last, _)) = page.last() else { return Ok(()) };
-            after = Some(last.clone());
-            for (name, _) in page.iter().filter(|(name, digest)| expected.get(name) != Some(digest)) {
-                if let Ok(database) = self.database(name) {
-                    database.pull_from(node, thoroughly).await.map_err(own)?;
+            let call = CatalogueCall::RolledUp(after.clone(), limit);
+            let (theirs, last): ([u8; 16], Option<String>) = self.ask_catalogue(node, &call).await?;
+            let names = self.database_names(&names_between(&after, last.clone(), None));
+            let expected = self.digests(node, Whose::Theirs, &names).await.map_err(own)?;
+            if theirs != rolled_up(&expected) {
+                let call = CatalogueCall::Copies { after, last: last.clone() };
+                let page: Vec<(String, [u8; 16])> = self.ask_catalogue(node, &call).await?;
+                for (name, _) in page.iter().filter(|(name, digest)| expected.get(name) != Some(digest)) {
+                    if let Ok(database) = self.database(name) {
+                        database.pull_from(node, thoroughly).await.map_err(own)?;
+                    }
                 }
             }
+            if last.is_none() {
+                return Ok(());
+            }
+            after = last;
         }
     }
 }

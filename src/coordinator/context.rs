@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::coordinator::answered::Answered;
 use crate::coordinator::epoch::NodeEpochs;
 use crate::coordinator::events::Events;
+use crate::coordinator::gossip::Turns;
 use crate::coordinator::message::{CatalogueCall, NodeState, encode};
 use crate::coordinator::peers::{Call, CallError, Peers, Service, Urgency};
 use crate::coordinator::reshard::Jobs;
@@ -66,6 +67,10 @@ pub(super) struct Context {
     stale: BlockingMutex<BTreeSet<(String, Arc<str>)>>,
     /// Tells that there are such databases.
     pub outdated: Notify,
+    /// Nodes that are being told to look for databases which they do not know.
+    pub reminding: Turns,
+    /// Nodes of which this one asks what databases they know.
+    pub learning: Turns,
     /// Tells that copies may be on their way to this node.
     pub moving: Notify,
     /// Counts requests to even out the load: the last one counts.
@@ -110,6 +115,8 @@ impl Context {
             missing: Notify::new(),
             stale: BlockingMutex::default(),
             outdated: Notify::new(),
+            reminding: Turns::default(),
+            learning: Turns::default(),
             moving: Notify::new(),
             rebalances: AtomicU64::new(0),
             jobs: Jobs::default(),

@@ -6,13 +6,14 @@
 //! it. Where two instances of one name meet, the older one wins, and the documents of the other are written into it
 //! before its shards go (`pour`).
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::coordinator::catalogue::Coordinator;
+use crate::coordinator::catalogue::{Context, Coordinator};
 use crate::coordinator::error::DatabaseError;
 use crate::coordinator::message::{CatalogueCall, Created, DatabaseMap, EntryName, decode, encode};
 use crate::coordinator::peers::{Answer, CallError, Urgency};
@@ -35,6 +36,34 @@ impl Answer for CatalogueService {
             let answered = coordinator.serve_catalogue(&from, decode(&body)?).await;
             answered.map_err(|error| format!("{error:?}"))
         })
+    }
+}
+
+/// What is being done with nodes. A blocking lock: held for map operations only.
+#[derive(Default)]
+pub(super) struct Turns(Mutex<BTreeMap<Arc<str>, bool>>);
+
+impl Turns {
+    /// Whether it is to be begun; where it is being done it is noted that it is to be done again.
+    fn begin(&self, node: &Arc<str>) -> bool {
+        let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match nodes.get_mut(node) {
+            Some(again) => {
+                *again = true;
+                false
+            }
+            None => nodes.insert(Arc::clone(node), false).is_none(),
+        }
+    }
+
+    /// Whether that was all.
+    fn end(&self, node: &Arc<str>, is_over: bool) -> bool {
+        let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let again = nodes.insert(Arc::clone(node), false).unwrap_or(false);
+        if is_over && !again {
+            nodes.remove(node);
+        }
+        is_over && !again
     }
 }
 
@@ -74,8 +103,8 @@ impl Coordinator {
                 encode(&())
             }
             CatalogueCall::Maps(names) => encode(&self.maps(names)),
-            CatalogueCall::RolledUp => encode(&self.copies_rolled_up(from).await?),
-            CatalogueCall::Copies { after, limit } => encode(&self.copies_behind(from, after, limit).await?),
+            CatalogueCall::RolledUp(after, limit) => encode(&self.copies_rolled_up(from, after, limit).await?),
+            CatalogueCall::Copies { after, last } => encode(&self.copies_behind(from, after, last).await?),
             CatalogueCall::Pull(name) => {
                 context.pull_soon(&name);
                 encode(&())
@@ -101,7 +130,9 @@ impl Coordinator {
             let done = match self.known(name) {
                 None => self.install(name, record.clone(), None).await?,
                 Some(known) if known.instance == record.instance => {
-                    self.follow_later(name, &known, record.places());
+                    if !self.settle_fork(name, &known, &record).await? {
+                        self.follow_later(name, &known, record.places());
+                    }
                     self.adopt_settings(name, record).await?;
                     return Ok(Created::Done);
                 }
@@ -203,23 +234,48 @@ impl Coordinator {
     /// Has a node that may have missed a change of the set of databases look for it; asks again as long as it is there.
     /// One that is not there is asked when it is met.
     pub(super) fn remind(&self, node: Arc<str>) {
-        let coordinator = self.clone();
-        self.env().spawn(async move {
-            while coordinator.context().peers.is_up(&node) {
-                match coordinator.ask_catalogue::<()>(&node, &CatalogueCall::Learn).await {
-                    Ok(()) => return,
-                    Err(error) => tracing::info!(%node, %error, "a node may not know all databases yet"),
-                }
-                coordinator.env().sleep(limits::MEET_PAUSE).await;
-            }
-        });
+        let ask = |coordinator: Coordinator, node: Arc<str>| async move {
+            coordinator.ask_catalogue::<()>(&node, &CatalogueCall::Learn).await
+        };
+        self.until_done(|context| &context.reminding, node, ask);
     }
 
+    /// Takes in what another node knows of databases, in the background.
     fn learn_later(&self, node: &str) {
-        let (coordinator, node) = (self.clone(), node.to_owned());
+        let learn = |coordinator: Coordinator, node: Arc<str>| async move { coordinator.learn_from(&node).await };
+        self.until_done(|context| &context.learning, node.into(), learn);
+    }
+
+    /// Does something with a node until it succeeds, as long as the node is there. Where it is being done already it is
+    /// done once more afterwards, however often it was asked for.
+    fn until_done<F>(
+        &self,
+        turns: fn(&Context) -> &Turns,
+        node: Arc<str>,
+        step: impl Fn(Coordinator, Arc<str>) -> F + Send + 'static,
+    ) where
+        F: Future<Output = Result<(), LearnError>> + Send + 'static,
+    {
+        if !turns(self.context()).begin(&node) {
+            return;
+        }
+        let coordinator = self.clone();
         self.env().spawn(async move {
-            if let Err(error) = coordinator.learn_from(&node).await {
-                tracing::info!(node, %error, "a node did not tell which databases it knows");
+            let context = coordinator.context();
+            loop {
+                let mut is_over = !context.peers.is_up(&node);
+                if !is_over {
+                    match step(coordinator.clone(), Arc::clone(&node)).await {
+                        Ok(()) => is_over = true,
+                        Err(error) => {
+                            tracing::info!(%node, %error, "a node and this one may not know the same databases yet");
+                            coordinator.env().sleep(limits::MEET_PAUSE).await;
+                        }
+                    }
+                }
+                if turns(context).end(&node, is_over) {
+                    return;
+                }
             }
         });
     }
@@ -279,7 +335,7 @@ impl Coordinator {
         if theirs == self.digest().await? {
             return Ok(());
         }
-        let own: std::collections::BTreeMap<(String, String), EntryName> =
+        let own: BTreeMap<(String, String), EntryName> =
             self.entries().await?.into_iter().map(|e| ((e.name.clone(), e.instance.clone()), e)).collect();
         let mut after = None;
         loop {
@@ -359,4 +415,19 @@ fn tomb(key: &[u8]) -> Option<EntryName> {
     let (name, instance) = std::str::from_utf8(rest).ok()?.split_once('\0')?;
     let (name, instance) = (name.to_owned(), instance.to_owned());
     Some(EntryName { name, instance, deleted: true, digest: [0; 16] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn however_often_a_node_is_to_be_asked_one_task_does_it_and_once_more_afterwards() {
+        let (turns, node): (Turns, Arc<str>) = (Turns::default(), "n@h".into());
+        assert!(turns.begin(&node));
+        (0..3).for_each(|_| assert!(!turns.begin(&node)));
+        assert!(!turns.end(&node, true), "it was asked for meanwhile");
+        assert!(!turns.end(&node, false), "it failed");
+        assert!(turns.end(&node, true) && turns.begin(&node));
+    }
 }

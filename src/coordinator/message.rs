@@ -127,15 +127,17 @@ pub(super) struct ChangesCall {
 }
 
 impl CopyOp {
-    /// Whether it must not be done twice: it goes to one copy first, which decides what it becomes.
-    pub fn is_first_hand(&self) -> bool {
+    /// Whether a call that comes again is answered as before, for done twice it would be answered otherwise: an edit is
+    /// in conflict with itself, a purge finds nothing any more. The caller counts or shows the answer for all of the
+    /// range that it names, which must be one of the map as it is here.
+    pub fn is_done_once(&self) -> bool {
         matches!(self, CopyOp::Judge(_) | CopyOp::LocalSet { .. } | CopyOp::Purge(_))
     }
 
     /// Whether its answers may be counted: whoever does must know where copies are.
     pub fn is_counted(&self) -> bool {
         let reads = matches!(self, CopyOp::Fetch(_) | CopyOp::Local(_));
-        reads || self.is_first_hand() || matches!(self, CopyOp::Merge { repair: false, .. } | CopyOp::LocalMerge(_))
+        reads || self.is_done_once() || matches!(self, CopyOp::Merge { repair: false, .. } | CopyOp::LocalMerge(_))
     }
 
     /// Whether it is about bytes on their way, which stay where they were sent to.
@@ -202,8 +204,7 @@ impl EditText {
             return Err(WireError::Away("a merge without a revision".to_owned()));
         }
         let malformed = |_| WireError::Away("an edit's body is no JSON object".to_owned());
-        let read = PreparedBody::from_text(body).map_err(malformed)?;
-        let body = PreparedBody { term: term.unwrap_or(read.term), text: read.text }.into();
+        let body = PreparedBody::from_text_and_term(body, term).map_err(malformed)?.into();
         Ok(Edit { id, op, deleted, body, attachments, revs_limit })
     }
 }
@@ -419,10 +420,11 @@ pub(super) enum CatalogueCall {
     Maps(Vec<String>),
     /// `()`: a copy here may have missed something of the database.
     Pull(String),
-    /// `[u8; 16]`: of all copies of ranges that both nodes hold, as the asking one sees them when it is in step.
-    RolledUp,
-    /// `Vec<(String, [u8; 16])>`: the same for each database behind the given name, in order.
-    Copies { after: Option<String>, limit: u64 },
+    /// `([u8; 16], Option<String>)`: of the copies of ranges that both nodes hold, as the asking one sees them when it
+    /// is in step, for as many databases behind a name; and the last of these, if there are others behind it.
+    RolledUp(Option<String>, u64),
+    /// `Vec<(String, [u8; 16])>`: the same for each database behind a name, up to the last one, in order.
+    Copies { after: Option<String>, last: Option<String> },
     /// `Vote`: about the map of a database, see `consensus`.
     Ballot(Box<BallotCall>),
     /// `JobAnswer`: about jobs on this node, see `reshard`.

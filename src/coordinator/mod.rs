@@ -26,6 +26,7 @@ mod epoch;
 pub mod error;
 pub mod events;
 pub mod find;
+mod forks;
 pub mod global_changes;
 mod gossip;
 mod joint;

@@ -75,7 +75,7 @@ impl Coordinator {
         }
         let (range, counted) = (usize::try_from(range).unwrap_or(usize::MAX), counted && op.is_counted());
         let asked = Asked { from, version, counted, range, until };
-        if !op.is_first_hand() {
+        if !op.is_done_once() {
             return database.serve(&asked, op).await;
         }
         let once = async {
@@ -110,7 +110,7 @@ impl Database {
     /// Answers a call to the copies that are here. The error says that nothing was done.
     async fn serve(self: &Arc<Self>, asked: &Asked, op: CopyOp) -> Result<Bytes, String> {
         let layout = self.layout();
-        let oldest = match (op.is_first_hand(), asked.counted) {
+        let oldest = match (op.is_done_once(), asked.counted) {
             // The caller takes it for one of a single range.
             (true, _) => layout.placed.version,
             (false, true) => layout.placed.moved,
@@ -126,15 +126,16 @@ impl Database {
             CopyOp::Merge { edits, source, repair } => return Ok(encode(&groups.merge(edits, source, repair).await)),
             op => op,
         };
-        let Some(range) = meant(&layout, asked, &op) else {
+        let Some(range) = range_meant(&layout, asked, &op) else {
             return match asked.version > layout.placed.version {
                 true => Err(format!("the map of {} is not known here yet", self.name)),
                 false => Ok(refuse(&op, WireError::Moved)),
             };
         };
-        let copy = self.own_copy_by(&layout, range).await.map_err(|error| error.to_string())?;
-        let copy = copy.ok_or_else(|| format!("the range {range} of {} is not held here", self.name))?;
-        let copy = asked.to_do_it_on(copy);
+        let copy = match groups.own(range).await {
+            Ok(copy) => asked.to_do_it_on(copy),
+            Err(error) => return Ok(refuse(&op, error)),
+        };
         let (context, from) = (&self.context, &*asked.from);
         let serving = Serving { database: self, range, copy: &copy, until: asked.until };
         Ok(match op {
@@ -160,7 +161,7 @@ fn refuse(op: &CopyOp, error: WireError) -> Bytes {
 
 /// The range here that a call means: the one that has its documents, else the one that it names. `None` when there is
 /// no such range any more, or not yet.
-fn meant(layout: &Layout, asked: &Asked, op: &CopyOp) -> Option<usize> {
+fn range_meant(layout: &Layout, asked: &Asked, op: &CopyOp) -> Option<usize> {
     let map = &layout.map;
     if let CopyOp::Judge(call) = op {
         let mut ranges = call.edits.iter().map(|edit| map.index_of(&edit.id));

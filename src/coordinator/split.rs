@@ -288,8 +288,11 @@ impl Database {
         self.context.storage.committer().submit(job).await?
     }
 
-    /// The record as it is stored; `Dropped` when it is another database's by now.
+    /// The record as it is stored; `Dropped` when it is another database's, or another handle's, by now.
     fn stored_record(&self, view: &WriteView<'_>) -> Result<Result<Record, ShardError>, StorageError> {
+        if self.is_gone() {
+            return Ok(Err(ShardError::Dropped));
+        }
         let Some(bytes) = view.get(&record::key(&self.name))? else { return Ok(Err(ShardError::Dropped)) };
         let record = Record::decode(&bytes)?;
         Ok(if record.instance == self.instance() { Ok(record) } else { Err(ShardError::Dropped) })

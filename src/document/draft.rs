@@ -324,13 +324,14 @@ impl PreparedBody {
     /// From the stored canonical text of an object, which is kept as it is. Text that cannot be stored so (with spaces
     /// around it, or control bytes) is written anew.
     pub fn from_text(text: Bytes) -> Result<PreparedBody, JsonError> {
-        match json::parse(&text)? {
-            Value::Object(body) if is_object_text(&text) => {
-                Ok(PreparedBody { term: revision::encode_body(&body).into(), text })
-            }
-            Value::Object(body) => Ok(PreparedBody::new(&body)),
-            _ => Err(JsonError),
-        }
+        PreparedBody::from_text_and_term(text, None)
+    }
+
+    /// As [`PreparedBody::from_text`], where the term may be known already.
+    pub fn from_text_and_term(text: Bytes, term: Option<Bytes>) -> Result<PreparedBody, JsonError> {
+        let Value::Object(body) = json::parse(&text)? else { return Err(JsonError) };
+        let text = if is_object_text(&text) { text } else { body.to_vec().into() };
+        Ok(PreparedBody { term: term.unwrap_or_else(|| revision::encode_body(&body).into()), text })
     }
 }
 

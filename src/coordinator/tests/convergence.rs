@@ -227,3 +227,25 @@ async fn a_purge_is_kept_on_record_until_all_copies_know_it() {
     cluster.db(0).compact_all().await.unwrap();
     assert_eq!(copy(&cluster, 0).await.purge_infos(0, 9).await.unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn copies_of_many_databases_are_compared_page_by_page() {
+    let cluster = Cluster::new(2).await;
+    let names = ["a", "b", "c", "d", "e"];
+    let both = || CreateOptions { q: Some(1), n: Some(2), ..CreateOptions::default() };
+    for name in names {
+        cluster.nodes[0].coordinator.create_database(name, both()).await.unwrap();
+    }
+    let db = |at: usize, name: &str| cluster.nodes[at].coordinator.database(name).unwrap();
+    for name in ["a", "d", "e"] {
+        let own = db(0, name).own_copy(0).await.unwrap().unwrap();
+        plant(&own.shard, "x", &["1-a"], false).await;
+    }
+    for limit in [2, 1] {
+        cluster.nodes[1].coordinator.catch_up_by_pages(&"n1@h".into(), false, limit).await.unwrap();
+        for name in names {
+            let expected: &[&str] = if ["a", "d", "e"].contains(&name) { &["1-a"] } else { &[] };
+            assert_eq!(own_leaves(&db(1, name), "x").await, expected, "{name}");
+        }
+    }
+}

@@ -183,3 +183,25 @@ async fn a_map_that_cannot_be_is_refused_from_whomever_it_comes() {
     db.follow(good).await.unwrap();
     assert_eq!(db.map_version().0, 1);
 }
+
+/// Each of two nodes followed another map of one version: one of these stays, with the documents of both.
+#[tokio::test]
+async fn two_maps_of_one_version_become_one_and_no_document_is_lost() {
+    let (cluster, at, to) = on_one_of_two(1).await;
+    write(&cluster.db(at), "before", "{}", None).await.unwrap();
+    cluster.cut(&[to]);
+    let names = cluster.network.names.clone();
+    follow(&cluster.db(at), |next| next.by_range = Some(vec![vec![names[at].clone(), names[to].clone()]])).await;
+    follow(&cluster.db(to), |next| next.by_range = Some(vec![vec![names[to].clone()]])).await;
+    assert_eq!(cluster.db(at).map_version().0, cluster.db(to).map_version().0);
+    write(&cluster.db(at), "here", "{}", None).await.unwrap();
+    write(&cluster.db(to), "there", "{}", None).await.unwrap();
+    write(&cluster.db(to), "_local/there", "{}", None).await.unwrap();
+    cluster.heal().await;
+    eventually(|| async { cluster.db(at).map_record() == cluster.db(to).map_record() }).await;
+    for node in [at, to] {
+        for name in ["before", "here", "there", "_local/there"] {
+            eventually(|| async { body(&cluster.db(node), name).await == "{}" }).await;
+        }
+    }
+}
