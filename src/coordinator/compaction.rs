@@ -104,7 +104,8 @@ impl Database {
         }
         let mut keep = self.purged_infos_limit();
         let last = copy.info().await?.purge_seq;
-        for node in self.nodes_of(index).into_iter().filter(|node| *node != self.context.node) {
+        let others = self.nodes_of(index).into_iter().filter(|node| *node != self.context.node);
+        for node in others.filter(|node| !self.context.is_gone(node)) {
             keep = keep.max(last.saturating_sub(sync_points::purges_taken(copy, &node).await?));
         }
         Ok(keep)

@@ -194,7 +194,7 @@ impl Database {
     where
         F: Future<Output = Result<T, ShardError>>,
     {
-        let mut failed = ShardError::NoCopy { copies: self.copies_of(index) };
+        let mut failed = ShardError::NoCopy { copies: layout.placed.copies(index) };
         let only = layout.is_alone(index);
         for copy in self.readers(layout, index).await? {
             match op(copy).await {

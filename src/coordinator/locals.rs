@@ -130,10 +130,10 @@ impl Database {
 
     /// Reads a local document from `r` copies: the one with the highest stamp. Copies that had another get it.
     pub(super) async fn get_local(&self, id: &DocId, r: Option<u32>) -> Result<Option<LocalDocument>, ReadError> {
-        self.by_layout(|layout| async move { self.try_get_local(&layout, id, r).await }).await
+        self.by_layout(|layout| async move { self.get_local_by(&layout, id, r).await }).await
     }
 
-    async fn try_get_local(
+    pub(super) async fn get_local_by(
         &self,
         layout: &Layout,
         id: &DocId,
@@ -143,7 +143,7 @@ impl Database {
         let copies = self.readers(layout, range).await?;
         let ask = copies_to_ask(r, layout.placed.copies(range));
         let mut found: Vec<(RangeCopy, Option<LocalRegister>)> = Vec::new();
-        let mut failed = ShardError::NoCopy { copies: self.copies_of(range) };
+        let mut failed = ShardError::NoCopy { copies: layout.placed.copies(range) };
         for copy in copies {
             if found.len() == ask {
                 break;

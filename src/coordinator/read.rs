@@ -93,7 +93,8 @@ impl Database {
         r: Option<u32>,
     ) -> Result<(Option<Fetched>, usize), ReadError> {
         if id.is_local() {
-            return Ok((self.fetch_local(id, r).await?, 1));
+            let fetched = self.by_layout(|layout| async move { self.fetch_local(&layout, id, r).await }).await?;
+            return Ok((fetched, 1));
         }
         let wants = vec![(id.clone(), want)];
         let fetch = |layout: Arc<Layout>| {
@@ -133,7 +134,7 @@ impl Database {
         let mut by_range: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (at, (id, _)) in wants.iter().enumerate() {
             if id.is_local() {
-                answers[at] = self.fetch_local(id, r).await?;
+                answers[at] = self.fetch_local(layout, id, r).await?;
             } else {
                 by_range.entry(layout.map.index_of(id)).or_default().push(at);
             }
@@ -157,8 +158,8 @@ impl Database {
         }
     }
 
-    async fn fetch_local(&self, id: &DocId, r: Option<u32>) -> Result<Option<Fetched>, ReadError> {
-        let document = self.get_local(id, r).await?;
+    async fn fetch_local(&self, layout: &Layout, id: &DocId, r: Option<u32>) -> Result<Option<Fetched>, ReadError> {
+        let document = self.get_local_by(layout, id, r).await?;
         Ok(document.map(|document| {
             let stored = local_revision(document);
             Fetched { tree: RevTree::new(), local_seq: 0, found: vec![(stored.rev.clone(), Some(stored))] }
@@ -191,12 +192,17 @@ impl Database {
         read: ReadAs,
         range: Option<Range<u64>>,
     ) -> Result<AttachmentReader, ReadError> {
-        let copies = self.readers(&self.layout(), self.map().index_of(id)).await?;
-        let range = range.map(|r| (r.start, r.end));
-        let mut readers = copies.iter().map(|copy| copy.blob_reader(attachment, read, range)).collect::<VecDeque<_>>();
-        let count = self.copies_of(self.map().index_of(id));
-        let inner = readers.pop_front().ok_or(ShardError::NoCopy { copies: count })?;
-        Ok(AttachmentReader { name: attachment.name.clone(), inner, others: readers, is_begun: false })
+        let bytes = range.map(|r| (r.start, r.end));
+        let open = |layout: Arc<Layout>| async move {
+            let range = layout.map.index_of(id);
+            let copies = self.readers(&layout, range).await?;
+            let mut readers: VecDeque<_> =
+                copies.iter().map(|copy| copy.blob_reader(attachment, read, bytes)).collect();
+            let inner = readers.pop_front().ok_or(ShardError::NoCopy { copies: layout.placed.copies(range) })?;
+            Ok::<_, ReadError>((inner, readers))
+        };
+        let (inner, others) = self.by_layout(open).await?;
+        Ok(AttachmentReader { name: attachment.name.clone(), inner, others, is_begun: false })
     }
 
     /// The whole content of an attachment in memory, as a client would see it (gzip undone when `plain`).

@@ -46,7 +46,7 @@ impl Database {
             return Ok((found, agreed));
         }
         let ask = copies_to_ask(r, layout.placed.copies(range));
-        let replies = self.ask_several(range, &copies, &wants, ask).await?;
+        let replies = self.ask_several((layout, range), &copies, &wants, ask).await?;
         self.check_quorum(replies.len(), ask)?;
         // Invariant: without any reply the call above fails.
         let (first, others) = replies.split_first().expect("a reply");
@@ -69,13 +69,13 @@ impl Database {
     /// by the next one.
     async fn ask_several(
         &self,
-        range: usize,
+        (layout, range): (&Layout, usize),
         copies: &[RangeCopy],
         wants: &Wants,
         ask: usize,
     ) -> Result<Vec<Found>, ReadError> {
         let trees: Wants = wants.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
-        let mut failed = ShardError::NoCopy { copies: self.copies_of(range) };
+        let mut failed = ShardError::NoCopy { copies: layout.placed.copies(range) };
         let mut running: FuturesUnordered<BoxFuture<'_, (usize, Result<Found, ShardError>)>> = FuturesUnordered::new();
         let start = |at: usize| -> BoxFuture<'_, (usize, Result<Found, ShardError>)> {
             let asked = if at == 0 { wants.clone() } else { trees.clone() };

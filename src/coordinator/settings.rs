@@ -57,10 +57,11 @@ impl Database {
         self.tell_settings(&holders).await
     }
 
-    /// The nodes that hold copies of any range.
+    /// The nodes that hold copies of any range, but those that were removed from the cluster.
     pub(super) fn holders(&self) -> BTreeSet<Arc<str>> {
         let layout = self.layout();
-        layout.map.live().iter().flat_map(|range| layout.writers(*range, &self.context.node)).collect()
+        let writers = layout.map.live().iter().flat_map(|range| layout.writers(*range, &self.context.node));
+        writers.filter(|node| !self.context.is_gone(node)).collect()
     }
 
     /// Sends the settings to all other nodes; fails when fewer than a majority of the holders have them then.

@@ -149,7 +149,7 @@ impl Database {
         }
         match doubtful {
             true => Err(WriteError::Unknown),
-            false => Err(ShardError::NoCopy { copies: self.copies_of(range) }.into()),
+            false => Err(ShardError::NoCopy { copies: layout.placed.copies(range) }.into()),
         }
     }
 

@@ -412,7 +412,7 @@ fn missing_stub(draft: &Draft, options: &WriteOptions, source: Option<&Fetched>)
     let known: &[Attachment] = parent.map_or(&[], |(_, stored)| &stored.attachments);
     let fits = |stub: &DraftAttachment| {
         let bytes = known_bytes(stub, options.new_edits);
-        shard::meant(known, &stub.name, stub.revpos, bytes.as_ref()).is_some()
+        shard::attachment_of_stub(known, &stub.name, stub.revpos, bytes.as_ref()).is_some()
     };
     let mut stubs = draft.attachments.iter().filter(|a| a.data == DraftData::Stub);
     stubs.find(|stub| !fits(stub)).map(|stub| stub.name.clone())

@@ -47,13 +47,16 @@ pub fn ancestor_of(tree: &RevTree<RevData>, path: &RevPath) -> Option<Revision> 
 
 /// The attachment among those of a revision that a stub means: that of its name and, where given, its revpos; else that
 /// of its name with these bytes, which gets the revpos of the stub.
-pub fn meant(known: &[Attachment], name: &str, revpos: Option<u64>, bytes: Option<&KnownBytes>) -> Option<Attachment> {
+pub fn attachment_of_stub(
+    known: &[Attachment],
+    name: &str,
+    revpos: Option<u64>,
+    bytes: Option<&KnownBytes>,
+) -> Option<Attachment> {
     let found = known.iter().find(|a| a.name == name)?;
-    if revpos.is_none_or(|revpos| revpos == found.revpos) {
-        return Some(found.clone());
-    }
+    let Some(revpos) = revpos.filter(|revpos| *revpos != found.revpos) else { return Some(found.clone()) };
     let same = bytes.is_some_and(|b| b.digest == found.digest && b.content_type == found.content_type);
-    same.then(|| Attachment { revpos: revpos.unwrap_or(found.revpos), ..found.clone() })
+    same.then(|| Attachment { revpos, ..found.clone() })
 }
 
 /// The attachments of the new revision: stubs taken from `base`, new ones with `revpos` where one is set. Fails with
@@ -66,7 +69,7 @@ pub(super) fn attachments(
     let resolve = |wanted: &EditAttachment| match wanted {
         EditAttachment::New(new) => Ok(Attachment { revpos: revpos.unwrap_or(new.revpos), ..new.clone() }),
         EditAttachment::Stub { name, revpos, bytes } => {
-            meant(base, name, *revpos, bytes.as_ref()).ok_or_else(|| name.clone())
+            attachment_of_stub(base, name, *revpos, bytes.as_ref()).ok_or_else(|| name.clone())
         }
     };
     wanted.iter().map(resolve).collect()

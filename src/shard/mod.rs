@@ -54,7 +54,7 @@ pub use check::{Checked, check};
 pub use copy::{Admits, OnChange, Owner, ShardCopy, VIEW_KIND};
 pub use cut::{Cut, cut};
 pub use fetch::wanted;
-pub use judge::{Conflict, ancestor_of, meant, parent_of};
+pub use judge::{Conflict, ancestor_of, attachment_of_stub, parent_of};
 pub use lifetime::{FIRST_FREE_SHARD, allocate, allocate_in, drop_shard, is_going, resume_drops};
 pub use list::bounded_scan;
 pub use pace::Pace;
