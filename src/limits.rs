@@ -195,6 +195,9 @@ pub const CACHED_PAGE_COST_BYTES: usize = 5_700;
 /// Store files kept open at once; others are opened when they are read or flushed. With their caches at the least size
 /// they take a sixth of the caches' share of memory.
 pub const STORE_FILES_OPEN: usize = 64;
+/// Sectors of checksums kept in memory for one open store file: 270 KB, for 256 MB of blocks. Of a larger file that is
+/// read everywhere some are read again.
+pub const SUM_SECTORS_HELD: usize = 512;
 /// Store files that small shards share: enough that a slow flush holds back a part of them only.
 pub const STORE_FILES_COMMON: u64 = 8;
 /// Attempts to open a sled directory whose earlier handle is on its way out: some tens of milliseconds.

@@ -1,10 +1,13 @@
 //! A file in which every 4 KB carry a checksum, so that what the disk changed is never taken for what was written.
 //!
 //! ```text
-//!   head    "settee-b" | version u32 = 1 | crc u32 | kind u32 | block bytes u32 = 4096 | zeros            512 bytes
+//!   head    "settee-b" | version u32 | crc u32 | kind u32 | block bytes u32 = 4096 | zeros                512 bytes
 //!   block   4,096 bytes | crc u32                                   the last one of a file may be shorter
 //!   root    508 bytes | crc u32 | 3,588 zeros                       block 0 of a store: one sector, written whole
 //! ```
+//!
+//! This is version 1: attachments, and stores that an older settee made; of those a write that the disk lost is not
+//! found, since a block that stayed as it was fits its checksum. New stores are of version 2 (`store_blocks/mod.rs`).
 //!
 //! Numbers are little endian. The head's crc covers what follows it; a block's covers its number and its bytes, so that
 //! a block in another's place is damage, too. Users see the blocks' bytes only, through [`File`]. A store's first block
@@ -29,6 +32,7 @@ pub(super) const HEAD_BYTES: usize = 512;
 /// What a store's root may hold: one sector without its crc.
 const ROOT_BYTES: usize = 508;
 pub(super) const MAGIC: &[u8; 8] = b"settee-b";
+/// The version of the files that are read and written here.
 const VERSION: u32 = 1;
 
 /// What a block file is for.
@@ -52,12 +56,45 @@ impl fmt::Display for DamagedBlock {
 
 impl std::error::Error for DamagedBlock {}
 
-fn damaged(block: u64) -> io::Error {
+pub(super) fn damaged(block: u64) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, DamagedBlock(block))
 }
 
-fn invalid(text: &str) -> io::Error {
+pub(super) fn invalid(text: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text.to_owned())
+}
+
+/// The head of a file.
+pub(super) fn head(version: u32, kind: Kind) -> [u8; HEAD_BYTES] {
+    let mut head = [0; HEAD_BYTES];
+    head[..8].copy_from_slice(MAGIC);
+    head[8..12].copy_from_slice(&version.to_le_bytes());
+    head[16..20].copy_from_slice(&(kind as u32).to_le_bytes());
+    head[20..24].copy_from_slice(&(BLOCK_BYTES as u32).to_le_bytes());
+    let crc = crc32fast::hash(&head[16..]);
+    head[12..16].copy_from_slice(&crc.to_le_bytes());
+    head
+}
+
+/// The version of a file of `kind`; `InvalidData` when its head is not whole.
+pub(super) fn version(file: &dyn File, kind: Kind) -> io::Result<u32> {
+    let mut head = [0; HEAD_BYTES];
+    file.read_at(0, &mut head)?;
+    let number = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    if !head.starts_with(MAGIC) || number(12) != crc32fast::hash(&head[16..]) {
+        return Err(invalid("its head is damaged"));
+    }
+    if number(20) != BLOCK_BYTES as u32 {
+        return Err(unknown_version());
+    }
+    if number(16) != kind as u32 {
+        return Err(invalid("it is a file of another kind"));
+    }
+    Ok(number(8))
+}
+
+fn unknown_version() -> io::Error {
+    invalid("its version is not known to this settee")
 }
 
 /// An open block file; see the module head.
@@ -70,32 +107,16 @@ pub(super) struct BlockFile {
 impl BlockFile {
     /// Begins a block file in `file`, which must be empty. Nothing is synced.
     pub(super) fn create(file: Arc<dyn File>, kind: Kind) -> io::Result<BlockFile> {
-        let mut head = [0; HEAD_BYTES];
-        head[..8].copy_from_slice(MAGIC);
-        head[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        head[16..20].copy_from_slice(&(kind as u32).to_le_bytes());
-        head[20..24].copy_from_slice(&(BLOCK_BYTES as u32).to_le_bytes());
-        let crc = crc32fast::hash(&head[16..]);
-        head[12..16].copy_from_slice(&crc.to_le_bytes());
-        file.write_at(0, &head)?;
+        file.write_at(0, &head(VERSION, kind))?;
         Ok(BlockFile { file, kind })
     }
 
     /// Opens a block file of `kind`; `InvalidData` when its head is not whole, or of a version that is not known.
     pub(super) fn open(file: Arc<dyn File>, kind: Kind) -> io::Result<BlockFile> {
-        let mut head = [0; HEAD_BYTES];
-        file.read_at(0, &mut head)?;
-        let number = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-        if !head.starts_with(MAGIC) || number(12) != crc32fast::hash(&head[16..]) {
-            return Err(invalid("its head is damaged"));
+        match version(file.as_ref(), kind)? {
+            VERSION => Ok(BlockFile { file, kind }),
+            _ => Err(unknown_version()),
         }
-        if number(8) != VERSION || number(20) != BLOCK_BYTES as u32 {
-            return Err(invalid("its version is not known to this settee"));
-        }
-        if number(16) != kind as u32 {
-            return Err(invalid("it is a file of another kind"));
-        }
-        Ok(BlockFile { file, kind })
     }
 
     /// Whether the file's length is one that this code leaves behind; a store holds whole blocks only.
@@ -178,7 +199,8 @@ fn place(block: u64) -> u64 {
     HEAD_BYTES as u64 + block * STORED_BYTES as u64
 }
 
-fn checksum(block: u64, bytes: &[u8]) -> u32 {
+/// The checksum of a block: of its number and its bytes.
+pub(super) fn checksum(block: u64, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&block.to_le_bytes());
     hasher.update(bytes);
@@ -263,4 +285,4 @@ impl File for BlockFile {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

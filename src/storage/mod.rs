@@ -31,6 +31,7 @@ mod shelf;
 mod shrink;
 #[cfg(feature = "sled")]
 pub mod sled_store;
+mod store_blocks;
 #[cfg(test)]
 mod suite_tests;
 mod tables;

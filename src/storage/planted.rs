@@ -17,6 +17,8 @@ pub enum Bug {
     HalfBatch,
     /// A document that is deleted is not taken out of counts and digests.
     SummaryNotUpdated,
+    /// A block of a store is not held against its checksum: what the disk kept of an older one is served.
+    TrustStaleBlock,
     /// `$ne` narrows the range of an index, as if it were `$lt`: queries miss documents.
     RangeNarrowedOnNe,
     /// An index keeps the rows of the revision before: a query finds documents by what they were.

@@ -15,8 +15,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use redb::StorageBackend;
 
-use super::blocks::{BLOCK_BYTES, BlockFile, Kind};
+use super::blocks::{BLOCK_BYTES, invalid};
 use super::kv::StorageError;
+use super::planted::Planted;
+use super::store_blocks::{self, StoreBlocks};
 use crate::world::{Disk, File, OpenMode};
 
 /// How redb's files began before they had checksums: format 1 of docs/storage-format.md.
@@ -29,7 +31,6 @@ const MISSING_LEAF: [u8; 12] = [1, 0, 1, 0, 12, 0, 0, 0, 12, 0, 0, 0];
 pub(super) struct Pages {
     file: Arc<dyn File>,
     name: String,
-    skip_sync: bool,
     /// Whether damage is shown as missing pages instead of failing the read.
     contain: AtomicBool,
     any_damage: AtomicBool,
@@ -39,33 +40,32 @@ pub(super) struct Pages {
 impl Pages {
     /// Begins a new file at `path`, which must not exist.
     pub(super) fn create(disk: &dyn Disk, path: &Path) -> Result<Arc<Pages>, StorageError> {
-        let file = BlockFile::create(disk.open(path, OpenMode::CreateNew)?, Kind::Store)?;
-        Ok(Pages::new(Arc::new(file), path, false))
+        let file = StoreBlocks::create(disk.open(path, OpenMode::CreateNew)?)?;
+        Ok(Pages::new(Arc::new(file), path))
     }
 
-    /// Opens the file at `path`, of either format. `skip_sync`: a planted bug.
-    pub(super) fn open(disk: &dyn Disk, path: &Path, skip_sync: bool) -> Result<Arc<Pages>, StorageError> {
-        let corrupt = |what: &dyn std::fmt::Display| StorageError::Corrupt(format!("{}: {what}", path.display()));
+    /// Opens the file at `path`, of any format.
+    pub(super) fn open(disk: &dyn Disk, path: &Path, planted: Planted) -> Result<Arc<Pages>, StorageError> {
+        let refused = |error: io::Error| match is_damage(&error) {
+            true => StorageError::Corrupt(format!("{}: {error}", path.display())),
+            false => error.into(),
+        };
         let file = disk.open(path, OpenMode::Write)?;
         let mut magic = [0; PLAIN_MAGIC.len()];
         if file.len()? < BLOCK_BYTES as u64 {
-            return Err(corrupt(&"the file is cut short"));
+            return Err(refused(invalid("the file is cut short")));
         }
         file.read_at(0, &mut magic)?;
         if &magic == PLAIN_MAGIC {
-            return Ok(Pages::new(file, path, skip_sync));
+            return Ok(Pages::new(file, path));
         }
-        let blocks = BlockFile::open(file, Kind::Store).map_err(|error| corrupt(&error))?;
-        if !blocks.has_whole_length()? {
-            return Err(corrupt(&"its length is not one of whole blocks: the file is cut short"));
-        }
-        Ok(Pages::new(Arc::new(blocks), path, skip_sync))
+        Ok(Pages::new(store_blocks::open(file, planted).map_err(refused)?, path))
     }
 
-    pub(super) fn new(file: Arc<dyn File>, path: &Path, skip_sync: bool) -> Arc<Pages> {
+    pub(super) fn new(file: Arc<dyn File>, path: &Path) -> Arc<Pages> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let (contain, any_damage) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Pages { file, name, skip_sync, contain, any_damage, damaged: Mutex::default() })
+        Arc::new(Pages { file, name, contain, any_damage, damaged: Mutex::default() })
     }
 
     /// From now on damage is contained, or an error.
@@ -142,7 +142,7 @@ impl StorageBackend for RedbFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        if self.pages.skip_sync { Ok(()) } else { self.file()?.sync() }
+        self.file()?.sync()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {

@@ -19,7 +19,7 @@ use redb::{Builder, CompactionError, Database, ReadOnlyTable, ReadableDatabase, 
 use super::blocks::BLOCK_BYTES;
 use super::kv::{Direction, KeyRange, Rows, Shrunk, StorageError, StoreFile, View, Visit};
 use super::overlay::bounds;
-use super::planted::{Bug, Planted};
+use super::planted::Planted;
 use super::redb_file::{Pages, RedbFile};
 use crate::limits;
 use crate::world::Disk;
@@ -51,7 +51,7 @@ impl RedbStore {
         if !disk.exists(path)? {
             RedbStore::create(disk, path, cache_bytes, &mut |_| Ok(()))?;
         }
-        let pages = Pages::open(disk, path, planted.has(Bug::SkipFsync))?;
+        let pages = Pages::open(disk, path, planted)?;
         let store = RedbStore::over(pages, cache_bytes)?;
         store.pages.contain(true);
         Ok(store)

@@ -8,10 +8,10 @@ use super::*;
 
 /// A file in memory.
 #[derive(Debug, Default)]
-struct Bytes(Mutex<Vec<u8>>);
+pub(in crate::storage) struct Bytes(Mutex<Vec<u8>>);
 
 impl Bytes {
-    fn get(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {
+    pub(in crate::storage) fn get(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {
         self.0.lock().unwrap()
     }
 }
@@ -48,7 +48,7 @@ impl File for Bytes {
     }
 }
 
-fn pattern(from: usize, len: usize) -> Vec<u8> {
+pub(in crate::storage) fn pattern(from: usize, len: usize) -> Vec<u8> {
     (from..from + len).map(|n| (n * 7 + n / 251) as u8).collect()
 }
 

@@ -1,0 +1,255 @@
+//! Store files: what comes back, and that whatever single write the disk loses, misplaces or changes, nothing old does.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::storage::blocks::tests::{Bytes, pattern};
+
+/// Blocks of the files below: two groups, and a sector of sums that is not full.
+const BLOCKS: u64 = GROUP_BLOCKS + 30;
+
+fn page(block: u64, version: u64) -> Vec<u8> {
+    pattern((block * 31 + version * 7919) as usize, BLOCK_BYTES)
+}
+
+fn opened(raw: &Arc<Bytes>) -> io::Result<Arc<dyn File>> {
+    open(Arc::clone(raw) as Arc<dyn File>, Planted::none())
+}
+
+/// A commit as redb makes it: blocks, a sync, the root that refers to them, a sync.
+fn commit(file: &dyn File, blocks: &[u64], version: u64) {
+    blocks.iter().for_each(|block| file.write_at(block * PAGE, &page(*block, version)).unwrap());
+    file.sync().unwrap();
+    file.write_at(0, &version.to_le_bytes()).unwrap();
+    file.sync().unwrap();
+}
+
+fn root(file: &dyn File) -> u64 {
+    let mut root = [0; 8];
+    file.read_at(0, &mut root).unwrap();
+    u64::from_le_bytes(root)
+}
+
+/// Blocks in both groups, in three sectors of sums.
+const USED: [u64; 6] = [1, 2, 130, 999, 1000, 1029];
+/// Those of them that the second commit writes.
+const AGAIN: [u64; 3] = [2, 999, 1000];
+
+/// What a file of two commits held after each of them.
+fn two_commits() -> (Vec<u8>, Vec<u8>) {
+    let raw = Arc::new(Bytes::default());
+    let file = StoreBlocks::create(Arc::clone(&raw) as Arc<dyn File>).unwrap();
+    file.set_len(BLOCKS * PAGE).unwrap();
+    commit(&file, &USED, 1);
+    let first = raw.get().clone();
+    commit(&file, &AGAIN, 2);
+    let second = raw.get().clone();
+    (first, second)
+}
+
+fn holding(bytes: &[u8]) -> Arc<Bytes> {
+    let raw = Arc::new(Bytes::default());
+    raw.write_at(0, bytes).unwrap();
+    raw
+}
+
+/// The blocks of [`USED`] that are refused; panics on one that is served and wrong. `None`: the file does not open.
+fn refused(bytes: &[u8]) -> Option<Vec<u64>> {
+    let file = opened(&holding(bytes)).ok()?;
+    assert_eq!(root(file.as_ref()), 2, "an old root is served");
+    let mut out = Vec::new();
+    for block in USED {
+        let mut found = vec![0; BLOCK_BYTES];
+        match file.read_at(block * PAGE, &mut found) {
+            Ok(()) => assert!(found == page(block, 1 + u64::from(AGAIN.contains(&block))), "block {block} is wrong"),
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+                out.push(block);
+            }
+        }
+    }
+    Some(out)
+}
+
+/// The second commit, but for one write: its bytes are those of before.
+fn without(writes: &[(u64, usize)]) -> Vec<u8> {
+    let (first, mut second) = two_commits();
+    for (at, len) in writes {
+        let range = *at as usize..*at as usize + len;
+        assert!(second[range.clone()] != first[range.clone()], "nothing was written there");
+        second[range.clone()].copy_from_slice(&first[range]);
+    }
+    second
+}
+
+#[test]
+fn a_lost_write_of_a_block_is_found_and_no_other_block_suffers() {
+    assert_eq!(refused(&two_commits().1), Some(vec![]));
+    for block in AGAIN {
+        assert_eq!(refused(&without(&[(place(block), BLOCK_BYTES)])), Some(vec![block]));
+    }
+}
+
+#[test]
+fn a_lost_write_of_a_sector_of_sums_takes_nothing_and_of_both_copies_only_what_is_new() {
+    for (block, lost) in [(2, vec![2]), (999, vec![999]), (1000, vec![1000])] {
+        let [a, b] = sector_places(block / SUMS_PER_SECTOR);
+        assert_eq!(refused(&without(&[(a, SECTOR_BYTES)])), Some(vec![]));
+        assert_eq!(refused(&without(&[(b, SECTOR_BYTES)])), Some(vec![]));
+        assert_eq!(refused(&without(&[(a, SECTOR_BYTES), (b, SECTOR_BYTES)])), Some(lost.clone()));
+        assert_eq!(refused(&without(&[(a, SECTOR_BYTES), (place(block), BLOCK_BYTES)])), Some(lost));
+    }
+}
+
+#[test]
+fn a_lost_write_of_a_root_leaves_the_other_copy_which_is_newer() {
+    for at in root_places() {
+        assert_eq!(refused(&without(&[(at, SECTOR_BYTES)])), Some(vec![]));
+    }
+}
+
+#[test]
+fn a_misdirected_write_is_found_where_it_is_missing_and_where_it_is() {
+    let writes: Vec<_> = AGAIN.into_iter().map(|block| (place(block), BLOCK_BYTES)).collect();
+    let places = USED.into_iter().map(|block| (place(block), Some(block)));
+    let [a, b] = sector_places(0);
+    let others = [0, PAGE, a, b, place(0), root_places()[1]].map(|at| (at, None));
+    for (at, hit) in places.chain(others) {
+        for (write, block) in writes.iter().zip(AGAIN) {
+            let mut bytes = without(&[*write]);
+            bytes[at as usize..][..BLOCK_BYTES].copy_from_slice(&page(block, 2));
+            let mut expected: Vec<_> = [Some(block), hit].into_iter().flatten().collect();
+            expected.sort_unstable();
+            expected.dedup();
+            match refused(&bytes) {
+                // In its own place after all.
+                Some(found) if hit == Some(block) => assert!(found.is_empty(), "{found:?}"),
+                Some(found) => assert_eq!(found, expected, "{block} at {at}"),
+                None => assert!(at < PAGE, "{block} at {at}"),
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn no_flipped_bit_of_a_store_is_served(at in any::<u32>(), which in 0usize..USED.len() + 4, bit in 0u8..8) {
+        let mut bytes = two_commits().1;
+        let sums = sector_places(which as u64);
+        let page = USED.get(which).map_or([sums[0], sums[1], place(0), 0][which % 4], |block| place(*block));
+        bytes[page as usize + at as usize % BLOCK_BYTES] ^= 1 << bit;
+        if let Some(refused) = refused(&bytes) {
+            prop_assert!(refused.iter().all(|block| place(*block) == page), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_written_comes_back_before_and_after_it_is_opened_again(
+        writes in prop::collection::vec((1u64..BLOCKS, 1u64..5, any::<u64>(), any::<bool>()), 1..20),
+    ) {
+        let raw = Arc::new(Bytes::default());
+        let file = StoreBlocks::create(Arc::clone(&raw) as Arc<dyn File>).unwrap();
+        file.set_len((BLOCKS + 4) * PAGE).unwrap();
+        let mut model = BTreeMap::new();
+        for (first, count, version, synced) in writes {
+            let data: Vec<u8> = (first..first + count).flat_map(|block| page(block, version % 99)).collect();
+            file.write_at(first * PAGE, &data).unwrap();
+            model.extend((first..first + count).map(|block| (block, version % 99)));
+            if synced {
+                file.sync().unwrap();
+            }
+        }
+        commit(&file, &[], 5);
+        for file in [&file as &dyn File, opened(&raw).unwrap().as_ref()] {
+            prop_assert_eq!((file.len().unwrap(), root(file)), ((BLOCKS + 4) * PAGE, 5));
+            for (block, version) in &model {
+                let mut found = vec![0; BLOCK_BYTES];
+                file.read_at(block * PAGE, &mut found).unwrap();
+                prop_assert!(found == page(*block, *version), "block {}", block);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_kill_before_the_sync_leaves_what_the_old_root_reaches() {
+    let (first, _) = two_commits();
+    let raw = holding(&first);
+    let file = opened(&raw).unwrap();
+    file.write_at(3 * PAGE, &page(3, 2)).unwrap();
+    let again = opened(&raw).unwrap();
+    let mut found = vec![0; BLOCK_BYTES];
+    for block in USED {
+        again.read_at(block * PAGE, &mut found).unwrap();
+        assert!(found == page(block, 1));
+    }
+    assert_eq!(again.read_at(3 * PAGE, &mut found).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    again.write_at(3 * PAGE, &page(3, 3)).unwrap();
+    again.read_at(3 * PAGE, &mut found).unwrap();
+    assert!(found == page(3, 3));
+}
+
+#[test]
+fn what_was_cut_off_a_store_never_comes_back() {
+    let raw = holding(&two_commits().1);
+    let file = opened(&raw).unwrap();
+    let mut found = vec![0; BLOCK_BYTES];
+    for blocks in [1010, GROUP_BLOCKS, 131] {
+        file.set_len(blocks * PAGE).unwrap();
+        assert_eq!(file.len().unwrap(), blocks * PAGE);
+        file.set_len(BLOCKS * PAGE).unwrap();
+        file.write_at((BLOCKS - 2) * PAGE, &page(BLOCKS - 2, 3)).unwrap();
+        file.sync().unwrap();
+        for file in [Arc::clone(&file), opened(&raw).unwrap()] {
+            for block in USED {
+                match file.read_at(block * PAGE, &mut found) {
+                    Ok(()) => assert!(block < blocks, "{block} of {blocks}"),
+                    Err(error) => assert!(block >= blocks && error.kind() == io::ErrorKind::InvalidData, "{error}"),
+                }
+            }
+            file.read_at((BLOCKS - 2) * PAGE, &mut found).unwrap();
+        }
+    }
+}
+
+#[test]
+fn lengths_places_and_uses_that_cannot_be_are_refused() {
+    for blocks in [1, 2, 124, 125, 126, 999, 1000, 1001, 2000, 2001, 5000] {
+        assert_eq!(blocks_in(end_of(blocks)), blocks);
+    }
+    let (_, whole) = two_commits();
+    let cut = |pages: u64| opened(&holding(&whole[..(pages * PAGE) as usize])).is_ok();
+    // Between the blocks; within the second group's sums; a part of a page.
+    assert!(cut(400) && !cut(GROUP_PAGES + 2) && !cut(GROUP_PAGES + 3) && cut(GROUP_PAGES + 4));
+    assert!(opened(&holding(&whole[..whole.len() - 7])).is_err());
+    let file = opened(&holding(&whole)).unwrap();
+    let kind = |outcome: io::Result<()>| outcome.unwrap_err().kind();
+    assert_eq!(kind(file.write_at(0, &[1; CONTENT_BYTES + 1])), io::ErrorKind::InvalidInput);
+    assert_eq!(kind(file.write_at(PAGE + 1, &[1; BLOCK_BYTES])), io::ErrorKind::InvalidInput);
+    assert_eq!(kind(file.read_at(PAGE, &mut [0; 9])), io::ErrorKind::InvalidInput);
+    assert_eq!(kind(file.read_at(BLOCKS * PAGE, &mut [0; BLOCK_BYTES])), io::ErrorKind::UnexpectedEof);
+    assert_eq!(root(file.as_ref()), 2);
+}
+
+#[test]
+fn sums_beyond_what_memory_may_take_are_read_again() {
+    let raw = holding(&two_commits().1);
+    let mut sums = Sums::new(2);
+    let found: Vec<u32> = USED.iter().map(|block| sums.get(raw.as_ref(), *block).unwrap()).collect();
+    assert!(sums.held() <= 2);
+    let expected = |block: &u64| checksum(*block, &page(*block, 1 + u64::from(AGAIN.contains(block))));
+    assert_eq!(found, USED.iter().map(expected).collect::<Vec<_>>());
+    // What is not in the file yet stays.
+    for block in [1, 130, 500, 1000] {
+        sums.set(raw.as_ref(), block, 7).unwrap();
+    }
+    assert_eq!((sums.held(), sums.get(raw.as_ref(), 1).unwrap()), (4, 7));
+    sums.write(raw.as_ref()).unwrap();
+    sums.write(raw.as_ref()).unwrap();
+    assert_eq!((sums.get(raw.as_ref(), 900).unwrap(), sums.held()), (0, 1));
+    assert_eq!(sums.get(raw.as_ref(), 130).unwrap(), 7);
+}
