@@ -4,7 +4,7 @@
 //! a restart a torn last group is cut, and anything else that is not whole (a bad frame before a good one, a gap
 //! between segments, a missing segment) is reported as damage and nothing is served. Segments whose positions all store
 //! files hold durably are used again, because overwriting written blocks syncs in half the time of growing a file.
-//! It does not retry: after an error of a write or a sync the node's writes are over (see `committer.rs`).
+//! It does not retry: after an error of a write or a sync it takes nothing more, from commits or from flushes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -49,6 +49,8 @@ pub(super) struct Journal {
     next: Position,
     /// Of the segment that is written.
     salt: u64,
+    /// Why nothing is written any more.
+    failed: Option<StorageError>,
     env: Env,
     planted: Planted,
 }
@@ -85,6 +87,7 @@ impl Journal {
             at: HEADER_BYTES as u64,
             next: found.next,
             salt,
+            failed: None,
             env: env.clone(),
             planted,
         };
@@ -94,6 +97,21 @@ impl Journal {
 
     /// Writes `batch` as one frame and syncs it; answers its position.
     pub(super) fn append(&mut self, batch: &Batch) -> Result<Position, StorageError> {
+        self.change(|journal| journal.write_group(batch))
+    }
+
+    /// Changes the journal unless an earlier change failed: what that one wrote may be there or not, so that a frame or
+    /// a segment behind it could contradict it. Flushes go on for a while after a commit has failed.
+    fn change<T>(&mut self, change: impl FnOnce(&mut Journal) -> Result<T, StorageError>) -> Result<T, StorageError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let done = change(self);
+        self.failed = done.as_ref().err().cloned();
+        done
+    }
+
+    fn write_group(&mut self, batch: &Batch) -> Result<Position, StorageError> {
         let position = self.next;
         let frame = frame::encode(self.salt, position, batch);
         self.file.write_at(self.at, &frame)?;
@@ -117,6 +135,10 @@ impl Journal {
 
     /// Goes on in a fresh segment that begins with `notes`, and gives up the segments that they make superfluous.
     pub(super) fn rotate(&mut self, notes: &Notes) -> Result<(), StorageError> {
+        self.change(|journal| journal.begin_segment(notes))
+    }
+
+    fn begin_segment(&mut self, notes: &Notes) -> Result<(), StorageError> {
         let number = self.segments.last().map_or(1, |s| s.number + 1);
         let path = path_of(&self.dir, number);
         let file = match self.spares.pop() {
@@ -133,7 +155,7 @@ impl Journal {
         self.segments.push(Segment { number, last: self.next - 1, bytes: HEADER_BYTES as u64 });
         self.file = file;
         self.at = HEADER_BYTES as u64;
-        self.append(&notes.batch())?;
+        self.write_group(&notes.batch())?;
         Ok(self.release(notes.settled)?)
     }
 

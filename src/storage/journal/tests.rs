@@ -92,6 +92,45 @@ fn a_bad_group_before_a_good_one_is_damage_and_nothing_is_served() {
     assert!(matches!(open(dir.path(), 0), Err(StorageError::Corrupt(_))));
 }
 
+/// A file that takes writes, and whose syncs fail.
+#[derive(Debug)]
+struct Unsynced(Arc<dyn File>);
+
+impl File for Unsynced {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_at(offset, data)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Err(io::Error::other("the drive is gone"))
+    }
+}
+
+#[test]
+fn a_flush_that_ends_after_a_failed_sync_does_not_keep_the_node_from_starting() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, _) = open(dir.path(), 0).unwrap();
+    let first = journal.append(&batch(1)).unwrap();
+    journal.file = Arc::new(Unsynced(Arc::clone(&journal.file)));
+    assert!(journal.append(&batch(2)).is_err());
+    // The second group is readable: a segment that follows the first one only would contradict it.
+    assert!(journal.rotate(&settled(first)).is_err() && journal.append(&batch(3)).is_err());
+    drop(journal);
+    assert_eq!(values(&open(dir.path(), 0).unwrap().1), [batch(1), batch(2)]);
+}
+
 #[test]
 fn a_missing_segment_is_damage() {
     let dir = tempfile::tempdir().unwrap();

@@ -14,8 +14,8 @@
 //! its blocks.
 //!
 //! Assumes one writer, that reads and writes whole blocks and never overwrites one that a durable root reaches
-//! (`sums.rs` says why). Promises: a block that was written and synced reads as it was written, or as damage; the sum
-//! costs a page of 4,096 bytes twice for each group that was touched between two syncs.
+//! (`sums.rs` says why). Promises: a block that was written and synced reads as it was written, or as damage. Sums
+//! cost a commit two pages for each group that it touches.
 
 use std::io;
 use std::ops::Range;
@@ -58,7 +58,7 @@ struct State {
     sums: Sums,
 }
 
-/// Opens a block file that an engine uses, of any version; `InvalidData` when its head, its root or its length cannot be.
+/// Opens an engine's block file, of any version; `InvalidData` when its head, its root or its length cannot be.
 pub(super) fn open(file: Arc<dyn File>, planted: Planted) -> io::Result<Arc<dyn File>> {
     let cut = || invalid("its length is not one of whole blocks: the file is cut short");
     if blocks::version(file.as_ref(), Kind::Store)? != VERSION {

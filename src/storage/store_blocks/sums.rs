@@ -1,4 +1,4 @@
-//! The checksums of a store's blocks, in sectors before them (`mod.rs` draws where) and, of the blocks in use, in memory.
+//! The checksums of a store's blocks: in sectors before them (`mod.rs` draws where) and, of blocks in use, in memory.
 //!
 //! A sum is changed in memory when its block is written, and its sector before the file is synced: the first copy with
 //! that sync, the second with the next one, so that one write of the drive cannot take both.

@@ -1,7 +1,7 @@
 //! A sector that is kept twice: what a store file cannot do without, and what its blocks are judged by.
 //!
 //! ```text
-//!   content 500 bytes | times written u64 | crc u32            512 bytes; the crc covers the sector's number and the rest
+//!   content 500 bytes | times written u64 | crc u32       512 bytes; the crc covers the sector's number and the rest
 //! ```
 //!
 //! The copies lie in different pages and are written by two writes. One that is lost or goes elsewhere, or a bit that
