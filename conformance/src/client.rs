@@ -4,11 +4,12 @@
 //! follows RFC 9112 section 6.3: none after HEAD, 1xx, 204 and 304; chunked; `Content-Length`; until the server closes.
 //! An answer that breaks off before its announced end is an error, unless the case reads an open feed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::ground::{Ground, Machine};
 
 /// The longest head of an answer, bytes: beyond it the server is not speaking HTTP.
 const HEAD_MAX: usize = 256 * 1024;
@@ -26,6 +27,8 @@ pub struct Target {
     pub user: String,
     /// The administrator's password.
     pub password: String,
+    /// Where the plays take place.
+    pub ground: Arc<dyn Ground>,
 }
 
 impl Target {
@@ -44,7 +47,8 @@ impl Target {
         if host.is_empty() {
             return Err(format!("{url}: no host"));
         }
-        Ok(Target { host: host.to_owned(), port, user: unescape(user), password: unescape(password) })
+        let (user, password, ground) = (unescape(user), unescape(password), Machine::ground());
+        Ok(Target { host: host.to_owned(), port, user, password, ground })
     }
 
     /// `host:port`, as in the `Host` header.
@@ -161,20 +165,19 @@ pub async fn send_written(
     count: usize,
     head_request: bool,
 ) -> Result<Vec<Answer>, NoAnswer> {
-    let place = (target.host.trim_matches(['[', ']']), target.port);
-    let stream = match timeout(patience.limit, TcpStream::connect(place)).await {
+    let ground = &target.ground;
+    let connection = ground.connect(target.host.trim_matches(['[', ']']), target.port);
+    let stream = match ground.timeout(patience.limit, connection).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(e)) => return Err(NoAnswer::Away(format!("cannot connect to {}: {e}", target.authority()))),
         Err(_) => return Err(format!("no connection to {} within {:?}", target.authority(), patience.limit).into()),
     };
-    // Without effect on what is sent, only on when: a failure changes no verdict.
-    let _ = stream.set_nodelay(true);
-    let (read, mut write) = stream.into_split();
+    let (read, mut write) = tokio::io::split(stream);
     // A server may answer (413, say) and stop reading before the body is through: reading goes on regardless.
     let writer = async {
         for (n, part) in bytes.parts.iter().enumerate() {
             if n > 0 {
-                tokio::time::sleep(bytes.pause).await;
+                ground.sleep(bytes.pause).await;
             }
             if write.write_all(part).await.is_err() || write.flush().await.is_err() {
                 break;
@@ -183,7 +186,7 @@ pub async fn send_written(
         std::future::pending::<()>().await;
     };
     let reader = async {
-        let mut wire = Wire::new(read, patience);
+        let mut wire = Wire::new(read, patience, ground);
         let mut answers = Vec::new();
         for _ in 0..count {
             answers.push(wire.answer(head_request).await?);
@@ -230,7 +233,9 @@ struct Wire<R> {
     read: R,
     ahead: Vec<u8>,
     patience: Patience,
-    deadline: Instant,
+    ground: Arc<dyn Ground>,
+    /// When an open feed is left, on the ground's clock.
+    deadline: Duration,
 }
 
 /// Why reading stopped.
@@ -246,13 +251,15 @@ enum Stop {
 }
 
 impl<R: AsyncReadExt + Unpin> Wire<R> {
-    fn new(read: R, patience: Patience) -> Wire<R> {
-        Wire { read, ahead: Vec::new(), patience, deadline: Instant::now() + patience.limit }
+    fn new(read: R, patience: Patience, ground: &Arc<dyn Ground>) -> Wire<R> {
+        let deadline = ground.now() + patience.limit;
+        Wire { read, ahead: Vec::new(), patience, ground: Arc::clone(ground), deadline }
     }
 
     async fn fill(&mut self) -> Result<(), Stop> {
-        let deadline = if self.patience.open { self.deadline } else { Instant::now() + self.patience.limit };
-        match timeout_at(deadline, self.read.read_buf(&mut self.ahead)).await {
+        let left = self.deadline.saturating_sub(self.ground.now());
+        let limit = if self.patience.open { left } else { self.patience.limit };
+        match self.ground.timeout(limit, self.read.read_buf(&mut self.ahead)).await {
             Ok(Ok(0)) => Err(Stop::Closed),
             Ok(Ok(_)) => Ok(()),
             Ok(Err(e)) => Err(Stop::Lost(e)),
@@ -398,12 +405,12 @@ impl<R: AsyncReadExt + Unpin> Wire<R> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, NoAnswer, Patience, Request, Target, Wire, encode};
+    use super::{Answer, Machine, NoAnswer, Patience, Request, Target, Wire, encode};
     use std::time::Duration;
 
     async fn read(text: &str, head_request: bool, open: bool) -> Result<Answer, String> {
         let patience = Patience { limit: Duration::from_millis(200), open };
-        Wire::new(text.as_bytes(), patience).answer(head_request).await.map_err(String::from)
+        Wire::new(text.as_bytes(), patience, &Machine::ground()).answer(head_request).await.map_err(String::from)
     }
 
     #[tokio::test]
@@ -436,7 +443,7 @@ mod tests {
     #[tokio::test]
     async fn silence_and_nonsense_are_not_absence() {
         let patience = Patience { limit: Duration::from_secs(5), open: false };
-        let asked = async |text: &str| Wire::new(text.as_bytes(), patience).answer(false).await;
+        let asked = async |text: &str| Wire::new(text.as_bytes(), patience, &Machine::ground()).answer(false).await;
         assert!(matches!(asked("").await, Err(NoAnswer::Away(_))));
         for text in ["garbage\r\n\r\n", "HTTP/1.1 200", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab"] {
             assert!(matches!(asked(text).await, Err(NoAnswer::Failed(_))), "{text}");

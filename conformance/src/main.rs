@@ -10,27 +10,13 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-mod client;
-mod compare;
-mod diff;
-mod html;
-mod json;
-mod level;
-mod multipart;
-mod player;
-mod profile;
-mod record;
-mod report;
-mod rows;
-mod run;
-mod transcript;
-
-use client::Target;
-use level::Levels;
-use profile::Profile;
-use rows::Rows;
-use run::Run;
-use transcript::Case;
+use settee_conformance::client::Target;
+use settee_conformance::level::Levels;
+use settee_conformance::profile::Profile;
+use settee_conformance::rows::{self, Rows};
+use settee_conformance::run::{self, Run};
+use settee_conformance::transcript::{self, Case};
+use settee_conformance::{diff, home, html, record, report};
 
 /// Runs the conformance suite against a server and prints what differs.
 #[derive(Parser, Clone, Debug)]
@@ -124,8 +110,7 @@ fn main() -> ExitCode {
 
 /// Does what was asked for; whether nothing failed.
 async fn start(options: Options) -> Result<bool, String> {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let dir = options.cases.clone().unwrap_or_else(|| root.join("cases"));
+    let dir = options.cases.clone().unwrap_or_else(|| home().join("cases"));
     let patience = Duration::try_from_secs_f64(options.timeout).map_err(|e| format!("--timeout: {e}"))?;
     match options.command.clone() {
         Some(Command::Record { url, files }) => {

@@ -4,12 +4,12 @@
 //! runs after success and failure alike; what it is answered does not count.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::sync::oneshot;
 
 use crate::client::{Answer, NoAnswer, Patience, Request, Target, Written, send, send_written};
 use crate::compare::{HEADERS, Outcome, has_part, judge};
@@ -51,7 +51,7 @@ pub struct Player {
 impl Player {
     /// A play with fresh names. `patience`: how long the server may be silent where a step does not say.
     pub fn new(target: &Target, patience: Duration) -> Player {
-        let tag = format!("{:08x}", rand::random::<u32>());
+        let tag = format!("{:08x}", target.ground.random());
         let (host, user, password) = (target.authority(), &target.user, &target.password);
         let mut variables = BTreeMap::new();
         let mut set = |name: &str, value: String| variables.insert(name.to_owned(), value);
@@ -104,7 +104,8 @@ impl Player {
 
     /// Plays all steps and tidies up. An error means that a request got no answer, or one that cannot be read.
     pub async fn play(mut self, case: &Case) -> Result<Vec<Exchange>, String> {
-        let played = timeout(CASE_MAX, self.steps(case)).await;
+        let ground = Arc::clone(&self.target.ground);
+        let played = ground.timeout(CASE_MAX, self.steps(case)).await;
         self.tidy(case).await;
         played.unwrap_or_else(|_| Err(format!("not done within {CASE_MAX:?}")))
     }
@@ -114,7 +115,7 @@ impl Player {
         if let Some(node) = nodes.into_iter().min() {
             self.variables.insert("node".to_owned(), node);
         }
-        let mut outcomes: Vec<Result<Outcome, JoinHandle<Outcome>>> = Vec::new();
+        let mut outcomes: Vec<Result<Outcome, oneshot::Receiver<Outcome>>> = Vec::new();
         let mut requests = Vec::new();
         let mut doomed = false;
         for (n, step) in case.steps.iter().enumerate() {
@@ -122,8 +123,11 @@ impl Player {
             if step.background {
                 let (player, step) = (self.clone(), step.clone());
                 let pause = step.sleep.unwrap_or(HEAD_START);
-                outcomes.push(Err(tokio::spawn(async move { player.unattended(&step).await })));
-                sleep(pause).await;
+                let (tell, told) = oneshot::channel();
+                outcomes.push(Err(told));
+                // Nobody waits for it any more when a step before it failed.
+                self.target.ground.spawn(Box::pin(async move { drop(tell.send(player.unattended(&step).await)) }));
+                self.target.ground.sleep(pause).await;
                 continue;
             }
             let told = |e: String| format!("step {n} {} {}: {e}", step.method, step.target);
@@ -135,7 +139,7 @@ impl Player {
                 self.variables.insert(name.clone(), value);
             }
             if let Some(pause) = step.sleep {
-                sleep(pause).await;
+                self.target.ground.sleep(pause).await;
             }
             let outcome = self.outcome(step, &answer, kind, &body);
             doomed = doomed || !judge(&step.expect, &outcome, false).is_empty();
@@ -145,7 +149,7 @@ impl Player {
         for outcome in outcomes {
             done.push(match outcome {
                 Ok(outcome) => outcome,
-                Err(running) => match timeout(self.patience + BACKGROUND_GRACE, running).await {
+                Err(running) => match self.target.ground.timeout(self.patience + BACKGROUND_GRACE, running).await {
                     Ok(Ok(outcome)) => outcome,
                     Ok(Err(e)) => unanswered(e.to_string()),
                     Err(_) => unanswered("still running at the end".to_owned()),
@@ -175,7 +179,7 @@ impl Player {
                 Err(NoAnswer::Away(_)) => {}
                 done => return Ok(done?),
             }
-            sleep(POLL).await;
+            self.target.ground.sleep(POLL).await;
         }
     }
 
