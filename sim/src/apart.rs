@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
@@ -111,4 +112,37 @@ pub fn run(plan: &Plan, bug: Option<&str>) -> Result<Summary, String> {
 pub fn summary_of(plan: &Plan, bug: Option<&str>) -> Summary {
     let lost = |text| Summary { failure: Some(("P".into(), text)), ..Summary::default() };
     run(plan, bug).unwrap_or_else(lost)
+}
+
+/// Calls `each` with `seeds` seeds, `jobs` at a time.
+pub fn each_seed((from, seeds, jobs): (u64, u64, u64), each: impl Fn(u64) + Sync) {
+    let next = AtomicU64::new(from);
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= from + seeds {
+                        return;
+                    }
+                    each(seed);
+                }
+            });
+        }
+    });
+}
+
+/// Runs this program with other arguments and prints what it says; whether it succeeded.
+pub fn say(arguments: &[&str]) -> bool {
+    let ran = std::env::current_exe().and_then(|own| Command::new(own).args(arguments).stderr(Stdio::null()).output());
+    match ran {
+        Ok(output) => {
+            print!("{}", String::from_utf8_lossy(&output.stdout));
+            output.status.success()
+        }
+        Err(error) => {
+            println!("{}: {error}", arguments.join(" "));
+            false
+        }
+    }
 }

@@ -1,14 +1,17 @@
 //! Lets the plan's faults happen at their times, and takes them back.
 
+use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::Value;
 
 use crate::client::Client;
 use crate::history::Event;
-use crate::plan::{Fault, Plan, TimedFault, WorldPlan};
+use crate::plan::{Aim, Fault, Plan, TimedFault, WorldPlan};
 use crate::proxy::{Mode, Proxy};
 use crate::run::{Keeper, PASSWORD, USER, address_of};
 use crate::workload::{SharedHandle, lock, order};
@@ -34,13 +37,41 @@ pub(crate) fn usual_disk(world: &WorldPlan) -> DiskFaults {
 }
 
 impl Scene {
-    /// Carries all faults out; returns at the time of the last one.
+    /// Carries all faults out that have a time; returns at that of the last one.
     pub(crate) async fn inject(&self, plan: &Plan) {
         let started = self.world.now();
-        for TimedFault { at_ms, node, fault } in &plan.faults {
-            let at = started + Duration::from_millis(*at_ms);
-            self.world.sleep(at.saturating_sub(self.world.now())).await;
-            let Some(keeper) = self.keepers.get(*node as usize) else { continue };
+        for timed in plan.faults.iter().filter(|timed| timed.aim.is_none()) {
+            self.wait_for(started, timed.at_ms).await;
+            self.happen(plan, timed);
+        }
+    }
+
+    /// Carries out those that wait for an operation, each as soon as it is under way.
+    pub(crate) async fn strike(&self, plan: &Plan) -> Infallible {
+        let started = self.world.now();
+        let aimed = plan.faults.iter().filter_map(|timed| Some((timed, timed.aim.as_ref()?)));
+        let strikes = aimed.map(async |(timed, Aim { op, after_us })| {
+            self.wait_for(started, timed.at_ms).await;
+            let mut begun = lock(&self.shared).begun.subscribe();
+            let times = |begun: &BTreeMap<&'static str, u64>| begun.get(op.as_str()).copied().unwrap_or(0);
+            let before = times(&begun.borrow_and_update());
+            // Fails when the run is over.
+            if begun.wait_for(|begun| times(begun) > before).await.is_ok() {
+                self.world.sleep(Duration::from_micros(*after_us)).await;
+                self.happen(plan, timed);
+            }
+        });
+        join_all(strikes).await;
+        std::future::pending().await
+    }
+
+    async fn wait_for(&self, started: Duration, at_ms: u64) {
+        let at = started + Duration::from_millis(at_ms);
+        self.world.sleep(at.saturating_sub(self.world.now())).await;
+    }
+
+    fn happen(&self, plan: &Plan, TimedFault { node, fault, .. }: &TimedFault) {
+        if let Some(keeper) = self.keepers.get(*node as usize) {
             self.tell(keeper, fault);
             self.apply(keeper, plan, fault);
         }
@@ -118,6 +149,9 @@ impl Scene {
                     let _ = node.disk().restore(&image);
                 });
             }
+            Fault::Upgrade { nodes, later, every_ms, down_ms } => {
+                self.upgrade(node.ip(), (*nodes, *every_ms), (*later, *down_ms));
+            }
             Fault::ClockJump { by_ms } => node.jump_clock(*by_ms),
             Fault::ClockDrift { ppm, for_ms } => {
                 node.set_clock_drift(*ppm);
@@ -190,6 +224,15 @@ impl Scene {
                 world.heal(b, a);
             }
         });
+    }
+
+    /// F24: restarts nodes one after the other, the one of this address first, with another version.
+    fn upgrade(&self, first: IpAddr, (nodes, every_ms): (u32, u64), (later, down_ms): (bool, u64)) {
+        let from_first = self.keepers.iter().cycle().skip_while(|keeper| keeper.node.ip() != first);
+        for (nth, keeper) in (0..u64::from(nodes)).zip(from_first) {
+            let keeper = keeper.clone();
+            self.later((nth * every_ms).max(1), move |_| keeper.change_version(later, down_ms));
+        }
     }
 
     /// Faults of a node's disk.

@@ -15,6 +15,8 @@ pub mod bisect;
 #[cfg(all(feature = "sim", madsim))]
 pub mod bugs;
 #[cfg(all(feature = "sim", madsim))]
+pub mod cases;
+#[cfg(all(feature = "sim", madsim))]
 pub mod client;
 #[cfg(all(feature = "sim", madsim))]
 mod faults;

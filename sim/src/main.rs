@@ -20,7 +20,7 @@ use settee_sim::planted::{Trial, try_all};
 use settee_sim::run::run_plan_logged;
 use settee_sim::shrink::shrink;
 use settee_sim::totals::{Totals, commit};
-use settee_sim::{timeline, twice, weeks};
+use settee_sim::{cases, timeline, twice, weeks};
 
 #[derive(Parser)]
 #[command(name = "settee-sim", about = "Runs settee nodes in a seeded world of faults")]
@@ -122,6 +122,24 @@ enum Command {
         #[arg(long)]
         shrink: bool,
     },
+    /// Plays the conformance cases against simulated servers, with faults that no client may notice.
+    Cases {
+        /// How many seeds: some ten in a row play all cases.
+        #[arg(long, default_value_t = 11)]
+        seeds: u64,
+        /// The first seed.
+        #[arg(long, default_value_t = 1)]
+        from: u64,
+        /// Runs at a time.
+        #[arg(long, default_value_t = 2)]
+        jobs: u64,
+        /// Against a cluster of three nodes.
+        #[arg(long)]
+        cluster: bool,
+        /// Only cases whose chapter/name has this text, all of them with each seed.
+        #[arg(long)]
+        filter: Option<String>,
+    },
     /// Runs simulated days of one node, load and silence, and looks each night whether anything grows.
     Weeks {
         /// How many days.
@@ -164,6 +182,7 @@ fn main() -> ExitCode {
             planted(bug.as_deref(), Trial { seeds, jobs, through, shrinks: shrink })
         }
         Command::Report { seeds, from } => report(from, seeds),
+        Command::Cases { seeds, from, jobs, cluster, filter } => play_cases((from, seeds, jobs), cluster, filter),
         Command::Weeks { days, seed } => weeks(seed, days),
     };
     if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -183,21 +202,10 @@ fn save(name: &str, text: &str) -> String {
 
 /// Runs `seeds` seeds, `jobs` at a time, and gives every summary to `each`.
 fn sweep((from, seeds, jobs): (u64, u64, u64), plan_of: fn(u64) -> Plan, each: impl Fn(Plan, Summary) + Sync) {
-    let next = AtomicU64::new(from);
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= from + seeds {
-                        return;
-                    }
-                    let plan = plan_of(seed);
-                    let summary = summary_of(&plan, None);
-                    each(plan, summary);
-                }
-            });
-        }
+    apart::each_seed((from, seeds, jobs), |seed| {
+        let plan = plan_of(seed);
+        let summary = summary_of(&plan, None);
+        each(plan, summary);
     });
 }
 
@@ -369,6 +377,29 @@ fn outside(what: &[String], target: &Target, port: u16) -> bool {
         }
     }
     println!("{} passed, {failed} failed", what.len() - failed);
+    failed == 0
+}
+
+/// Plays cases with each seed; whether all were answered as in peace. Several seeds have a process each.
+fn play_cases((from, seeds, jobs): (u64, u64, u64), cluster: bool, filter: Option<String>) -> bool {
+    if seeds == 1 {
+        let outcome = cases::run(from, cluster, filter.as_deref());
+        match &outcome {
+            Ok(outcome) => println!("seed {from}: {outcome}"),
+            Err(error) => println!("seed {from} FAILED: {error}"),
+        }
+        return outcome.is_ok_and(|outcome| outcome.differing.is_empty());
+    }
+    let failed = AtomicU64::new(0);
+    apart::each_seed((from, seeds, jobs), |seed| {
+        let seed = seed.to_string();
+        let options = ["cases", "--seeds", "1", "--from", &seed].into_iter().chain(cluster.then_some("--cluster"));
+        let given = filter.iter().flat_map(|text| ["--filter", text.as_str()]);
+        let passed = apart::say(&options.chain(given).collect::<Vec<_>>());
+        failed.fetch_add(u64::from(!passed), Ordering::Relaxed);
+    });
+    let failed = failed.into_inner();
+    println!("{} passed, {failed} failed", seeds - failed);
     failed == 0
 }
 

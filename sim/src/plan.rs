@@ -9,9 +9,12 @@ use serde::{Deserialize, Serialize};
 mod cluster;
 mod draw;
 mod fault;
+mod meet;
 mod op;
+mod strike;
 
-pub use fault::{FAULTS, Fault, HOSTILE, TimedFault};
+pub use fault::{Aim, FAULTS, Fault, HOSTILE, TimedFault};
+pub use meet::Meetings;
 pub use op::{FeedMode, OPS, Op, Sift, TimedOp};
 
 /// How long clients work, in simulated milliseconds; faults end with it.

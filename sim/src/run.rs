@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::Value;
 use settee::config::{Config, Setting};
 use settee::node::Node;
@@ -130,7 +131,8 @@ pub fn run_plan(plan: Plan, plant: Option<Plant>) -> Report {
     run_plan_logged(plan, plant, None)
 }
 
-fn link(world: &WorldPlan) -> Link {
+/// The usual link between two machines of a plan.
+pub(crate) fn link(world: &WorldPlan) -> Link {
     let latency = Duration::from_micros(world.latency_us);
     Link { latency: (latency / 2, latency * 2), loss: f64::from(world.loss_per_10k) / 10_000.0, ..Link::default() }
 }
@@ -158,6 +160,11 @@ fn node_ip(node: u32) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 0, node as u8 + 1))
 }
 
+/// The name of a node in its cluster.
+fn member_name(ip: IpAddr) -> String {
+    format!("settee@{ip}")
+}
+
 fn client_ip(n: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 1, n + 1))
 }
@@ -179,7 +186,7 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    fn new(world: &SimWorld, plan: &Plan, number: u32, planted: Planted, shared: &SharedHandle) -> Keeper {
+    pub(crate) fn new(world: &SimWorld, plan: &Plan, number: u32, planted: Planted, shared: &SharedHandle) -> Keeper {
         let node = world.node(&format!("node{}", number + 1), node_ip(number));
         let usual = usual_disk(&plan.world);
         node.disk().set_faults(usual.clone());
@@ -208,8 +215,17 @@ impl Keeper {
         self.down_ms.store(ms, Ordering::Relaxed);
     }
 
+    /// Restarts the node's program as another version.
+    pub(crate) fn change_version(&self, later: bool, down_ms: u64) {
+        buggify::upgrade(&member_name(self.node.ip()), later);
+        self.stays_down(down_ms);
+        if self.node.is_up() {
+            self.node.kill();
+        }
+    }
+
     /// Starts the node's program in the current life of its machine.
-    fn launch(&self) {
+    pub(crate) fn launch(&self) {
         let env = self.node.env();
         let keeper = self.clone();
         self.live("up");
@@ -246,7 +262,7 @@ impl Keeper {
     }
 
     /// Starts the node again whenever it is down.
-    async fn watch(self, world: SimWorld) {
+    pub(crate) async fn watch(self, world: SimWorld) {
         let mut gave_up = self.gave_up.subscribe();
         loop {
             tokio::select! {
@@ -283,10 +299,10 @@ fn settings(world: &WorldPlan, number: u32) -> Vec<String> {
         format!("chttpd/port={PORT}"),
     ]);
     if world.n > 0 {
-        let seed = |n: u32| format!("settee@{0}={0}:{1}", node_ip(n), PORT + 1);
+        let seed = |n: u32| format!("{}={}:{}", member_name(node_ip(n)), node_ip(n), PORT + 1);
         let seeds: Vec<String> = (0..world.nodes).map(seed).collect();
         out.extend([
-            format!("settee/node=settee@{}", node_ip(number)),
+            format!("settee/node={}", member_name(node_ip(number))),
             format!("cluster/port={}", PORT + 1),
             "cluster/bind_address=any".to_owned(),
             "cluster/secret=sesame".to_owned(),
@@ -369,11 +385,15 @@ async fn act(scene: &Scene, plan: &Plan) {
     let nodes = if plan.world.n > 0 { plan.world.nodes } else { 1 };
     let clients: Vec<_> =
         started.map(|(n, (ip, ops))| start_client(world, *ip, n as u32 % nodes, ops, shared)).collect();
-    scene.inject(plan).await;
-    let mut workers = Vec::new();
-    for client in clients {
-        workers.extend(client.await);
-    }
+    let working = async {
+        scene.inject(plan).await;
+        join_all(clients).await.into_iter().flatten().collect::<Vec<Worker>>()
+    };
+    let mut workers = tokio::select! {
+        biased;
+        workers = working => workers,
+        never = scene.strike(plan) => match never {},
+    };
     world.heal_all();
     scene.proxy.set(Mode::Through);
     scene.proxy.call_off();
@@ -431,13 +451,10 @@ fn start_client(
 async fn set_up(judge: &SimNode, plan: &Plan) -> Result<(), Violation> {
     let mut last = String::new();
     for _ in 0..SET_UP_TRIES {
-        for node in 0..plan.world.nodes {
-            wait_until_up(judge, node).await?;
-        }
+        let nodes = plan.world.nodes;
+        ready(judge, nodes, plan.world.n > 0).await?;
         let mut client = client(judge, 0);
         if plan.world.n > 0 {
-            let nodes = plan.world.nodes;
-            soon_everywhere(judge, nodes, async |client| look_at_members(client, nodes).await).await?;
             match set_up_cluster(&mut client, &plan.world).await {
                 Ok(()) => return soon_everywhere(judge, nodes, async |client| look_at_databases(client).await).await,
                 Err(error) => last = error,
@@ -454,6 +471,17 @@ async fn set_up(judge: &SimNode, plan: &Plan) -> Result<(), Violation> {
         }
     }
     Err(Violation { invariant: "I28", what: format!("the databases are not made: {last}") })
+}
+
+/// Waits until all nodes answer and, where they are one cluster, know each other.
+pub(crate) async fn ready(judge: &SimNode, nodes: u32, cluster: bool) -> Result<(), Violation> {
+    for node in 0..nodes {
+        wait_until_up(judge, node).await?;
+    }
+    match cluster {
+        true => soon_everywhere(judge, nodes, async |client| look_at_members(client, nodes).await).await,
+        false => Ok(()),
+    }
 }
 
 async fn wait_until_up(judge: &SimNode, node: u32) -> Result<(), Violation> {

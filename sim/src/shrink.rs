@@ -1,14 +1,18 @@
-//! Makes a failing plan smaller: leaves out clients, faults and operations, then nodes, documents and time, as long as
-//! the same invariant still breaks.
+//! Makes a failing plan smaller: leaves out time, clients, kinds of operations and faults, single ones, then nodes and
+//! documents, as long as the same invariant still breaks.
 //!
-//! Each try is one deterministic run in a process of its own. Halves are tried before single parts (ddmin), a limit
-//! bounds the number of tries.
+//! Each try is one deterministic run in a process of its own. What makes runs quicker or much of the plan go comes first,
+//! halves come before single parts (ddmin), a limit bounds the number of tries.
+
+use std::collections::BTreeSet;
 
 use crate::apart::{self, Summary};
-use crate::plan::{Plan, TimedOp};
+use crate::plan::{Plan, TimedOp, WORK_MS};
 
-/// Tries at most; a try is a run of some milliseconds.
+/// Tries at most; a try is a run of a second or some.
 const TRIES_MAX: usize = 300;
+/// The end of a plan is found to this many milliseconds.
+const END_MS: u64 = 500;
 
 /// The smallest failing plan found, or `None` when `plan` does not fail. `bug`: the name of one that is planted.
 pub fn shrink(plan: &Plan, bug: Option<&str>) -> Option<Plan> {
@@ -22,72 +26,136 @@ pub fn shrink(plan: &Plan, bug: Option<&str>) -> Option<Plan> {
 }
 
 /// [`shrink`] with any question of whether a plan still fails.
-fn shrink_by(plan: &Plan, mut fails: impl FnMut(&Plan) -> bool) -> Plan {
-    let mut best = plan.clone();
-    let mut attempt = |best: &mut Plan, candidate: Plan| {
-        if candidate != *best && fails(&candidate) {
-            *best = candidate;
-        }
-    };
-    for client in (0..best.clients.len()).rev() {
-        let mut candidate = best.clone();
-        candidate.clients[client].clear();
-        attempt(&mut best, candidate);
-    }
-    let base = best.clone();
-    let faults = smaller(best.faults.clone(), |faults| {
-        let candidate = Plan { faults, ..base.clone() };
-        let mut kept = best.clone();
-        attempt(&mut kept, candidate.clone());
-        kept == candidate
-    });
-    best.faults = faults;
-    // All clients' operations as one list, so that halves go across them.
-    let all: Vec<(usize, TimedOp)> = parts(&best);
-    let base = best.clone();
-    let ops = smaller(all, |ops| {
-        let candidate = with_parts(&base, &ops);
-        let mut kept = base.clone();
-        attempt(&mut kept, candidate.clone());
-        kept == candidate
-    });
-    best = with_parts(&base, &ops);
-    simplify(&mut best, &mut attempt);
-    best
+fn shrink_by(plan: &Plan, fails: impl FnMut(&Plan) -> bool) -> Plan {
+    let mut search = Search { best: plan.clone(), fails };
+    search.plain_world();
+    search.shorten();
+    search.clients();
+    search.kinds();
+    search.faults();
+    search.operations();
+    search.times();
+    search.documents();
+    search.best
 }
 
-/// The world made plainer, and time shorter.
-fn simplify(best: &mut Plan, attempt: &mut impl FnMut(&mut Plan, Plan)) {
-    let plainer: [fn(&mut Plan); 9] = [
-        |p| p.world.turns = false,
-        |p| p.world.first_start_cut = None,
-        |p| p.world.nodes = if p.world.n > 0 { p.world.nodes.min(3) } else { 1 },
-        |p| p.world.q = 1,
-        |p| p.world.loss_per_10k = 0,
-        |p| p.world.disk_slow = 1,
-        |p| p.world.latency_us = 100,
-        |p| p.clients.iter_mut().flatten().for_each(|op| op.after_ms /= 4),
-        |p| {
-            p.clients.iter_mut().flatten().for_each(|op| op.after_ms /= 4);
-            p.faults.iter_mut().for_each(|fault| fault.at_ms /= 4);
-        },
-    ];
-    for change in plainer {
-        let mut candidate = best.clone();
+/// The smallest plan so far, and the question.
+struct Search<F> {
+    best: Plan,
+    fails: F,
+}
+
+impl<F: FnMut(&Plan) -> bool> Search<F> {
+    /// Takes a plan if it still fails.
+    fn attempt(&mut self, candidate: Plan) -> bool {
+        if candidate != self.best && !(self.fails)(&candidate) {
+            return false;
+        }
+        self.best = candidate;
+        true
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Plan)) -> bool {
+        let mut candidate = self.best.clone();
         change(&mut candidate);
-        attempt(best, candidate);
+        self.attempt(candidate)
     }
-    for documents in [1, 2, 4] {
-        let mut candidate = best.clone();
-        candidate.world.documents = candidate.world.documents.min(documents);
-        candidate.fold_documents();
-        attempt(best, candidate);
+
+    /// The world made plainer: what comes after costs less.
+    fn plain_world(&mut self) {
+        let plainer: [fn(&mut Plan); 7] = [
+            |p| p.world.nodes = if p.world.n > 0 { p.world.nodes.min(3) } else { 1 },
+            |p| p.world.q = 1,
+            |p| p.world.disk_slow = 1,
+            |p| p.world.latency_us = 100,
+            |p| p.world.loss_per_10k = 0,
+            |p| p.world.first_start_cut = None,
+            |p| p.world.turns = false,
+        ];
+        for change in plainer {
+            self.change(change);
+        }
     }
-    let mut candidate = best.clone();
-    while candidate.clients.last().is_some_and(Vec::is_empty) {
-        candidate.clients.pop();
+
+    /// Leaves out what begins after some moment, the earliest at which it still fails.
+    fn shorten(&mut self) {
+        let (mut fails_at, mut holds_at) = (WORK_MS, 0);
+        while fails_at - holds_at > END_MS {
+            let middle = holds_at.midpoint(fails_at);
+            let candidate = until(&self.best, middle);
+            if self.attempt(candidate) { fails_at = middle } else { holds_at = middle }
+        }
     }
-    attempt(best, candidate);
+
+    fn clients(&mut self) {
+        for client in (0..self.best.clients.len()).rev() {
+            self.change(|plan| plan.clients[client].clear());
+        }
+        self.change(|plan| {
+            while plan.clients.last().is_some_and(Vec::is_empty) {
+                plan.clients.pop();
+            }
+        });
+    }
+
+    /// Leaves out all operations of a name, all faults of a name.
+    fn kinds(&mut self) {
+        let base = self.best.clone();
+        let names: BTreeSet<&str> = base.clients.iter().flatten().map(|timed| timed.op.name()).collect();
+        smaller(names.into_iter().collect(), |names: Vec<&str>| {
+            let kept = parts(&base).into_iter().filter(|(_, timed)| names.contains(&timed.op.name()));
+            self.attempt(with_parts(&base, &kept.collect::<Vec<_>>()))
+        });
+        let base = self.best.clone();
+        let names: BTreeSet<&str> = base.faults.iter().map(|timed| timed.fault.name()).collect();
+        smaller(names.into_iter().collect(), |names: Vec<&str>| {
+            let mut candidate = base.clone();
+            candidate.faults.retain(|timed| names.contains(&timed.fault.name()));
+            self.attempt(candidate)
+        });
+    }
+
+    fn faults(&mut self) {
+        let base = self.best.clone();
+        smaller(base.faults.clone(), |faults| self.attempt(Plan { faults, ..base.clone() }));
+    }
+
+    /// All clients' operations as one list, so that halves go across them.
+    fn operations(&mut self) {
+        let base = self.best.clone();
+        smaller(parts(&base), |ops| self.attempt(with_parts(&base, &ops)));
+    }
+
+    fn times(&mut self) {
+        self.change(|plan| {
+            plan.clients.iter_mut().flatten().for_each(|op| op.after_ms /= 4);
+            plan.faults.iter_mut().for_each(|fault| fault.at_ms /= 4);
+        });
+        self.change(|plan| plan.clients.iter_mut().flatten().for_each(|op| op.after_ms /= 4));
+    }
+
+    fn documents(&mut self) {
+        for documents in [1, 2, 4] {
+            self.change(|plan| {
+                plan.world.documents = plan.world.documents.min(documents);
+                plan.fold_documents();
+            });
+        }
+    }
+}
+
+/// The plan without what begins after a moment.
+fn until(plan: &Plan, end_ms: u64) -> Plan {
+    let mut out = plan.clone();
+    out.faults.retain(|timed| timed.at_ms <= end_ms);
+    for ops in &mut out.clients {
+        let mut at_ms = 0;
+        ops.retain(|timed| {
+            at_ms += timed.after_ms;
+            at_ms <= end_ms
+        });
+    }
+    out
 }
 
 fn parts(plan: &Plan) -> Vec<(usize, TimedOp)> {

@@ -1,13 +1,13 @@
 //! Sums over many runs, and the report of what they exercised.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use settee::world::buggify::{POINTS, SITES};
 
 use crate::apart::Summary;
 use crate::history::{NO_FAULT, PHASES};
-use crate::plan::{FAULTS, OPS};
+use crate::plan::{FAULTS, Meetings, OPS};
 
 /// See the module head.
 #[derive(Default)]
@@ -98,19 +98,42 @@ impl Totals {
             let cells: Vec<String> = OPS.iter().map(cells).collect();
             println!("| {fault} | {} | {} |", self.counter(&format!("fault {fault}")), cells.join(" | "));
         }
-        let mut zeros = 0;
+        self.print_zeros(cell);
+    }
+
+    /// The cells that are zero: those that should not be, then those that no plan can fill, with the reason.
+    fn print_zeros(&self, cell: impl Fn(&str, &str, &str) -> u64) {
+        let meetings = Meetings::of_all_plans();
+        let (mut zeros, mut possible) = (0, 0);
+        let mut apart: BTreeMap<String, BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
         for phase in PHASES {
             for fault in FAULTS {
-                let never: Vec<&str> = OPS.into_iter().filter(|op| cell(phase, fault, op) == 0).collect();
-                zeros += never.len();
-                match never.len() {
-                    0 => {}
-                    n if n == OPS.len() => println!("never {phase} {fault}: anything"),
-                    _ => println!("never {phase} {fault}: {}", listed(&never)),
+                let mut never = Vec::new();
+                for op in OPS.into_iter().filter(|op| cell(phase, fault, op) == 0) {
+                    match meetings.apart(phase == PHASES[1], fault, op) {
+                        Some(why) => drop(apart.entry(why).or_default().entry(fault).or_default().insert(op)),
+                        None => never.push(op),
+                    }
+                }
+                let there = OPS.iter().filter(|op| meetings.apart(phase == PHASES[1], fault, op).is_none()).count();
+                (zeros, possible) = (zeros + never.len(), possible + there);
+                if !never.is_empty() {
+                    println!(
+                        "never {phase} {fault}: {}",
+                        if never.len() == there { "anything".to_owned() } else { listed(&never) }
+                    );
                 }
             }
         }
-        println!("{zeros} of {} cells are zero", PHASES.len() * FAULTS.len() * OPS.len());
+        println!("\ncells that cannot be:");
+        for (why, faults) in &apart {
+            println!("  {why}:");
+            faults
+                .iter()
+                .for_each(|(fault, ops)| println!("    {fault}: {}", listed(&ops.iter().copied().collect::<Vec<_>>())));
+        }
+        let all = PHASES.len() * FAULTS.len() * OPS.len();
+        println!("{zeros} of {possible} cells are zero; {} others cannot be", all - possible);
     }
 
     /// Endpoints with their answers, and those that no fault ever met.

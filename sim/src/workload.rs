@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 use settee::world::{Env, Instant};
+use tokio::sync::watch;
 
 use crate::client::{Answer, Ask, Client, NoAnswer};
 use crate::history::{Event, History};
@@ -50,6 +51,8 @@ pub struct Shared {
     pub answers: BTreeMap<&'static str, u64>,
     /// What happened.
     pub history: History,
+    /// How many operations of each name are or were under way: have sent a request.
+    pub begun: watch::Sender<BTreeMap<&'static str, u64>>,
     /// Tells the time.
     pub world: Option<SimWorld>,
     /// Tells the time where there is no such world: its begin, and a clock.
@@ -100,6 +103,8 @@ pub struct Worker {
     passing: VecDeque<(String, String)>,
     /// What the last answer of the operation under way was.
     outcome: String,
+    /// The operation that is to send its first request.
+    unsent: Option<&'static str>,
 }
 
 /// A promise was broken.
@@ -123,6 +128,7 @@ impl Worker {
             jobs: BTreeMap::new(),
             passing: VecDeque::new(),
             outcome: String::new(),
+            unsent: None,
         }
     }
 
@@ -139,6 +145,7 @@ impl Worker {
             }
             let (from_ms, before) = self.locked(|s| (s.now_ms(), s.history.before()));
             self.outcome.clear();
+            self.unsent = Some(timed.op.name());
             let done = self.step(&timed.op).await;
             let outcome = std::mem::take(&mut self.outcome);
             let (lane, name) = (self.name.clone(), timed.op.name());
@@ -172,9 +179,17 @@ impl Worker {
     /// Sends a request and counts what came of it.
     async fn ask(&mut self, ask: Ask<'_>) -> Result<Answer, NoAnswer> {
         let (method, path) = (ask.method, ask.path);
+        self.sends();
         let answer = self.client.ask(ask).await;
         self.count(method, path, answer.as_ref().map_or(0, |a| a.status));
         answer
+    }
+
+    /// A request is about to be sent: the operation is under way, whoever waits for it is told.
+    fn sends(&mut self) {
+        if let Some(name) = self.unsent.take() {
+            self.locked(|s| s.begun.send_modify(|begun| *begun.entry(name).or_default() += 1));
+        }
     }
 
     fn count(&mut self, method: &str, path: &str, status: u16) {

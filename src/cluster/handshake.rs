@@ -21,13 +21,18 @@ use super::api::NodeName;
 use super::frame::{FrameError, Opener, Sealer, public_key};
 use crate::limits;
 use crate::wire::codec::{CodecError, Reader, put_str};
-use crate::world::buggify::buggify;
+use crate::world::buggify::{Mutation, is_later, mutated, sometimes};
 use crate::world::{BoxStream, Env};
 
 /// The first bytes of a greeting.
 const MAGIC: &[u8] = b"settee";
 /// The versions of packets and services that this build speaks.
 const VERSIONS: (u8, u8) = (1, 1);
+
+/// The versions that a node speaks: those of this build; a simulated one may run the build after it.
+fn versions(me: &Identity) -> (u8, u8) {
+    (VERSIONS.0, VERSIONS.1 + u8::from(is_later(me.name.as_str())))
+}
 
 const HELLO: u8 = 1;
 const WELCOME: u8 = 2;
@@ -170,11 +175,11 @@ impl Hello {
     fn encode(env: &Env, me: &Identity, key: &str, target: &str) -> Vec<u8> {
         let mut out = vec![HELLO];
         out.extend_from_slice(MAGIC);
-        let later = buggify("handshake: a greeting of a later version");
-        out.extend_from_slice(&[VERSIONS.0, VERSIONS.1 + u8::from(later)]);
+        let (least, most) = versions(me);
+        out.extend_from_slice(&[least, most]);
         out.extend_from_slice(&env.random_bytes::<32>());
         [key, me.name.as_str(), &me.address, target].iter().for_each(|text| put_str(&mut out, text));
-        if later {
+        if most > VERSIONS.1 {
             put_str(&mut out, "what it adds");
         }
         out
@@ -251,7 +256,8 @@ pub(super) async fn initiate(
     let version = reader.u8()?;
     reader.array::<32>()?;
     let (name, address) = (reader.str()?.to_owned(), reader.str()?.to_owned());
-    if !(VERSIONS.0..=VERSIONS.1).contains(&version) {
+    let (least, most) = versions(me);
+    if !(least..=most).contains(&version) {
         return Err(HandshakeError::Versions(version, version));
     }
     if (!target.is_empty() && name != target) || name == me.name.as_str() {
@@ -278,9 +284,14 @@ pub(super) async fn respond(
     let mut wire = Wire::greeting(stream);
     let greeting = wire.receive().await?;
     let hello = Hello::decode(&greeting)?;
-    let version = hello.versions.1.min(VERSIONS.1);
-    if version < hello.versions.0.max(VERSIONS.0) {
-        wire.refuse(&format!("this node speaks versions {} to {}", VERSIONS.0, VERSIONS.1)).await;
+    let (least, most) = versions(me);
+    if most != hello.versions.1 {
+        sometimes("cluster: nodes of two versions greeted each other");
+    }
+    let version =
+        if mutated(Mutation::HigherVersionAgreed) { most.max(hello.versions.1) } else { most.min(hello.versions.1) };
+    if version < hello.versions.0.max(least) {
+        wire.refuse(&format!("this node speaks versions {least} to {most}")).await;
         return Err(HandshakeError::Versions(hello.versions.0, hello.versions.1));
     }
     let wanted = hello.target.is_empty() || hello.target == me.name.as_str();

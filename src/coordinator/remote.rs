@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::coordinator::catalogue::Context;
 use crate::coordinator::message::{
     ChangesCall, CopyCall, CopyOp, CopyStatus, EditText, IdRange, JudgeCall, Refusal, Standing, SyncPoint, ViewCall,
-    ViewFailure, WireError, decode, encode,
+    ViewFailure, WireError, decode, encode_call,
 };
 use crate::coordinator::peers::{Call, CallError, Service, Urgency};
 use crate::coordinator::record::Known;
@@ -142,7 +142,7 @@ impl RemoteCopy {
         let (instance, version) = (known.instance.clone(), self.by_map.unwrap_or_else(|| known.placed().version));
         let (db, counted, range) = (name.clone(), self.by_map.is_some(), self.range);
         let call = CopyCall { db, instance, version, counted, range, id, op };
-        let (service, urgency, body) = (Service::Copy, self.urgency, encode(&call));
+        let (service, urgency, body) = (Service::Copy, self.urgency, encode_call(&call, &context.node));
         let sent = context.peers.call(&self.node, Call { service, urgency, body, limit });
         // The cluster ends a call that hangs; this is for one that forgets to.
         let answer = context.env.timeout(limit + limits::COPY_CALL_GRACE, sent).await;

@@ -17,7 +17,8 @@ use crate::coordinator::database::Database;
 use crate::coordinator::judge::resolve_doubt;
 use crate::coordinator::layout::Layout;
 use crate::coordinator::message::{
-    CopyCall, CopyOp, EditText, JudgeCall, Refusal, Standing, ViewCall, ViewFailure, ViewOp, WireError, decode, encode,
+    CopyCall, CopyOp, EditText, JudgeCall, Refusal, Standing, ViewCall, ViewFailure, ViewOp, WireError, decode_call,
+    encode,
 };
 use crate::coordinator::peers::Answer;
 use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
@@ -42,7 +43,7 @@ impl Answer for CopyService {
         let coordinator = self.0.upgrade();
         Box::pin(async move {
             let coordinator = coordinator.ok_or("this node stops")?;
-            let call: CopyCall = decode(&body)?;
+            let call = decode_call(&body, &from, &coordinator.context().node)?;
             if left.is_zero() {
                 return Err("its time is over".to_owned());
             }

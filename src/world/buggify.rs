@@ -81,6 +81,10 @@ pub enum Mutation {
     InstanceLosesSide,
     /// Edits by an older map are taken.
     StaleMapAccepted,
+    /// A node of the version after this one takes no call without the field that it adds.
+    AddedFieldRequired,
+    /// Two nodes agree on the higher one of their versions.
+    HigherVersionAgreed,
 }
 
 /// Places where the node may take a rare turn that is always allowed: a batch of one, a wait, a cache passed over.
@@ -91,7 +95,6 @@ pub const SITES: &[&str] = &[
     "commit: a pause before a group",
     "design: validators read anew",
     "flush: a pause between freeze and flush",
-    "handshake: a greeting of a later version",
     "index: a batch of one document",
     "replicate: one revision at a time",
     "shrink: a small file, too",
@@ -102,10 +105,12 @@ pub const SITES: &[&str] = &[
 pub const POINTS: &[&str] = &[
     "changes: a feed waited",
     "changes: a feed went on in the halves of a range",
+    "cluster: a call of the version before was taken",
     "cluster: a call was answered a second time",
     "cluster: a call was sent again",
     "cluster: a copy began a new epoch for others had seen more of it",
     "cluster: copies differed and were narrowed down",
+    "cluster: nodes of two versions greeted each other",
     "changes: rows went back to their range",
     "index: a build found that another was faster",
     "index: rows made anew because the purge log was cut",
@@ -120,7 +125,7 @@ pub const POINTS: &[&str] = &[
 #[cfg(feature = "sim")]
 mod on {
     use std::cell::RefCell;
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use super::Mutation;
 
@@ -138,6 +143,8 @@ mod on {
         draws: u64,
         turns: bool,
         mutation: Option<Mutation>,
+        /// Names of the nodes that run the version after this one.
+        later: BTreeSet<String>,
         met: Met,
     }
 
@@ -160,7 +167,7 @@ mod on {
 
     /// Opens this thread's world; `turns` lets sites turn.
     pub fn enter(seed: u64, turns: bool, mutation: Option<Mutation>) {
-        let state = State { seed, draws: 0, turns, mutation, met: Met::default() };
+        let state = State { seed, draws: 0, turns, mutation, later: BTreeSet::new(), met: Met::default() };
         STATE.with(|s| *s.borrow_mut() = Some(state));
     }
 
@@ -176,6 +183,19 @@ mod on {
                 state.draws = state.draws.wrapping_add(salt << 32);
             }
         });
+    }
+
+    /// From its next start on the node of that name runs the version after this one, or this one again.
+    pub fn upgrade(node: &str, later: bool) {
+        STATE.with(|s| match &mut *s.borrow_mut() {
+            Some(state) if later => drop(state.later.insert(node.to_owned())),
+            Some(state) => drop(state.later.remove(node)),
+            None => {}
+        });
+    }
+
+    pub(super) fn is_later(node: &str) -> bool {
+        STATE.with(|s| s.borrow().as_ref().is_some_and(|state| state.later.contains(node)))
     }
 
     pub(super) fn turn(site: &'static str) -> bool {
@@ -208,7 +228,7 @@ mod on {
 }
 
 #[cfg(feature = "sim")]
-pub use on::{Met, enter, leave, reseed};
+pub use on::{Met, enter, leave, reseed, upgrade};
 
 /// Whether to take the rare turn at one of [`SITES`].
 #[cfg(feature = "sim")]
@@ -241,6 +261,18 @@ pub fn mutated(mutation: Mutation) -> bool {
 /// Whether a known bug is planted: never.
 #[cfg(not(feature = "sim"))]
 pub fn mutated(_mutation: Mutation) -> bool {
+    false
+}
+
+/// Whether the node of that name runs the version after this one, whose messages have one more field.
+#[cfg(feature = "sim")]
+pub fn is_later(node: &str) -> bool {
+    on::is_later(node)
+}
+
+/// Whether the node of that name runs the version after this one: never.
+#[cfg(not(feature = "sim"))]
+pub fn is_later(_node: &str) -> bool {
     false
 }
 

@@ -25,6 +25,12 @@ const ACCESS_KINDS: [usize; 5] = [29, 30, 31, 32, 35];
 const OWN_KINDS: usize = 5;
 /// Kinds of faults of any node.
 const FAULT_KINDS: [u32; 11] = [0, 1, 2, 3, 4, 5, 7, 8, 9, 21, 22];
+/// The kind of a split.
+const SPLIT: u32 = 100;
+/// The kind of a rolling upgrade.
+const UPGRADE: u32 = 101;
+/// Draws of its own for the upgrades of a cluster.
+const UPGRADED: u64 = 0x24u64 << 56;
 /// Kinds of faults of the one node whose disk may fail.
 const VICTIM_KINDS: [u32; 2] = [18, 19];
 
@@ -57,6 +63,19 @@ impl Plan {
             let sift = pick(&mut rng, &[Sift::All, Sift::Selector, Sift::Ids]);
             plan.clients[0].insert(0, TimedOp { after_ms: rng.random_range(0..WORK_MS / 4), op: Op::Keep { sift } });
         }
+        upgrades(&mut plan);
+        let victims = VICTIM_KINDS.into_iter().filter(|_| victim.is_some());
+        let kinds: Vec<u32> = FAULT_KINDS.into_iter().chain([SPLIT, UPGRADE]).chain(victims).collect();
+        plan.aim(&kinds, |draw, kind| {
+            let node = victim.filter(|_| VICTIM_KINDS.contains(&kind));
+            let node = node.unwrap_or_else(|| draw.rng.random_range(0..nodes));
+            let fault = match kind {
+                SPLIT => split(draw),
+                UPGRADE => upgrade(&mut draw.rng, nodes, true),
+                kind => draw.fault_of(kind),
+            };
+            (node, fault)
+        });
         plan
     }
 }
@@ -88,6 +107,35 @@ pub(super) fn op(kind: usize, v: u64) -> Op {
     }
 }
 
+/// One run in three is upgraded while it works, some nodes or all of them, and mostly goes back, some nodes or all.
+fn upgrades(plan: &mut Plan) {
+    let mut rng = ChaCha8Rng::seed_from_u64(plan.seed ^ UPGRADED);
+    if plan.faults.is_empty() || rng.random_range(0..3) > 0 {
+        return;
+    }
+    let nodes = plan.world.nodes;
+    let back = if rng.random_range(0..3) > 0 { 2 } else { 1 };
+    for nth in 0..back {
+        let at_ms = rng.random_range(0..WORK_MS / 2) + nth * WORK_MS / 2;
+        let (node, fault) = (rng.random_range(0..nodes), upgrade(&mut rng, nodes, nth == 0));
+        plan.faults.push(TimedFault { at_ms, node, fault, aim: None });
+    }
+    plan.faults.sort_by_key(|timed| timed.at_ms);
+}
+
+fn upgrade(rng: &mut ChaCha8Rng, nodes: u32, later: bool) -> Fault {
+    let nodes = rng.random_range(1..=nodes);
+    Fault::Upgrade { nodes, later, every_ms: rng.random_range(500..=2_500), down_ms: rng.random_range(1..=1_000) }
+}
+
+fn split(draw: &mut Draw<'_>) -> Fault {
+    Fault::Split {
+        group: draw.rng.random_range(1..(1 << draw.world.nodes) - 1),
+        one_way: draw.chance(2),
+        for_ms: draw.rng.random_range(100..=6_000),
+    }
+}
+
 /// One run in five is quiet, so that plain answers are judged too.
 fn faults(draw: &mut Draw<'_>, victim: Option<u32>) -> Vec<TimedFault> {
     if draw.chance(5) {
@@ -104,19 +152,15 @@ fn fault(draw: &mut Draw<'_>, usual: &[u32], victim: Option<u32>) -> TimedFault 
     let (nodes, at_ms) = (draw.world.nodes, draw.rng.random_range(0..WORK_MS));
     if let Some(node) = victim.filter(|_| draw.chance(4)) {
         let kind = pick(&mut draw.rng, &VICTIM_KINDS);
-        return TimedFault { at_ms, node, fault: draw.fault_of(kind) };
+        return TimedFault { at_ms, node, fault: draw.fault_of(kind), aim: None };
     }
     let node = draw.rng.random_range(0..nodes);
     let fault = match usual.is_empty() || draw.chance(3) {
-        true => Fault::Split {
-            group: draw.rng.random_range(1..(1 << nodes) - 1),
-            one_way: draw.chance(2),
-            for_ms: draw.rng.random_range(100..=6_000),
-        },
+        true => split(draw),
         false => {
             let kind = pick(&mut draw.rng, usual);
             draw.fault_of(kind)
         }
     };
-    TimedFault { at_ms, node, fault }
+    TimedFault { at_ms, node, fault, aim: None }
 }

@@ -41,7 +41,11 @@ impl Plan {
         let mut draw = Draw { rng, world: &world, next_v: 1 };
         let clients = (0..clients).map(|_| draw.client(&weights)).collect();
         let faults = draw.faults();
-        Plan { seed, world, clients, faults, reseed: None }
+        let mut plan = Plan { seed, world, clients, faults, reseed: None };
+        // Two servers are fewer: they have the faults that are theirs alone.
+        let kinds: Vec<u32> = (0..FAULT_KINDS).filter(|kind| (nodes == 2) == PAIR_FAULTS.contains(kind)).collect();
+        plan.aim(&kinds, |draw, kind| (draw.node_of(kind), draw.fault_of(kind)));
+        plan
     }
 }
 
@@ -217,10 +221,14 @@ impl Draw<'_> {
 
     fn fault(&mut self, kinds: &[u32]) -> TimedFault {
         let kind = pick(&mut self.rng, kinds);
-        // Only what was copied may be lost: the second node's disk.
-        let node = if matches!(kind, 18 | 19) { 1 } else { self.rng.random_range(0..self.world.nodes) };
+        let node = self.node_of(kind);
         let at_ms = self.rng.random_range(0..WORK_MS);
-        TimedFault { at_ms, node, fault: self.fault_of(kind) }
+        TimedFault { at_ms, node, fault: self.fault_of(kind), aim: None }
+    }
+
+    /// Only what was copied may be lost: the second node's disk.
+    fn node_of(&mut self, kind: u32) -> u32 {
+        if matches!(kind, 18 | 19) { 1 } else { self.rng.random_range(0..self.world.nodes) }
     }
 
     pub(super) fn fault_of(&mut self, kind: u32) -> Fault {

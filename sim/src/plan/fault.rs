@@ -12,6 +12,18 @@ pub struct TimedFault {
     pub node: u32,
     /// What happens.
     pub fault: Fault,
+    /// It waits for an operation then; one that never comes leaves it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aim: Option<Aim>,
+}
+
+/// The operation that a fault strikes while it is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Aim {
+    /// The first one of this name that any client begins from the fault's time on.
+    pub op: String,
+    /// Simulated microseconds from that begin to the fault.
+    pub after_us: u64,
 }
 
 /// What can happen to a node (numbers as in docs/simulation.md).
@@ -166,6 +178,18 @@ pub enum Fault {
         /// Duration.
         for_ms: u64,
     },
+    /// F24: nodes one after the other, this one first, are restarted with the version after this one, whose messages have
+    /// one more field, or go back to this one.
+    Upgrade {
+        /// How many.
+        nodes: u32,
+        /// To the later version.
+        later: bool,
+        /// Time from one node to the next.
+        every_ms: u64,
+        /// Time until each starts again.
+        down_ms: u64,
+    },
     /// F15: the disk is lost, the node comes back empty.
     DiskLost {
         /// Time until it starts again.
@@ -209,6 +233,7 @@ impl Fault {
             Fault::PeerAnswers { .. } => "F25 peer refuses",
             Fault::PeerCutsShort { .. } => "F25 short answers",
             Fault::PeerHangs { .. } => "F25 peer hangs",
+            Fault::Upgrade { .. } => "F24 rolling upgrade",
             Fault::DiskLost { .. } => "F15 disk lost",
             Fault::BackInTime { .. } => "F16 back in time",
         }
@@ -241,6 +266,7 @@ impl Fault {
             | Fault::Pause { for_ms } => *for_ms,
             Fault::Reset | Fault::ClockJump { .. } | Fault::BitRot { .. } => 1,
             Fault::BackInTime { back_ms } => *back_ms,
+            Fault::Upgrade { nodes, every_ms, .. } => u64::from(*nodes) * every_ms,
         }
     }
 
@@ -254,7 +280,7 @@ impl Fault {
 pub const HOSTILE: &str = "F26 hostile code";
 
 /// Names of all faults, for reports on what was never met.
-pub const FAULTS: [&str; 30] = [
+pub const FAULTS: [&str; 31] = [
     "F2 answers lost",
     "F5 partition",
     "F5 split",
@@ -280,6 +306,7 @@ pub const FAULTS: [&str; 30] = [
     "F18 clock jump",
     "F18 clock drift",
     "F18 clock stands",
+    "F24 rolling upgrade",
     "F25 peer refuses",
     "F25 short answers",
     "F25 peer hangs",

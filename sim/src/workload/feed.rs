@@ -137,6 +137,7 @@ impl Worker {
                 }
             }
             FeedMode::Continuous | FeedMode::EventSource => {
+                self.sends();
                 let part = self.client.listen(&path, LISTEN).await;
                 self.count("GET", &path, part.as_ref().map_or(0, |p| p.status));
                 let Some(part) = part.ok().filter(|p| p.status == 200) else { return Ok(()) };

@@ -1,0 +1,234 @@
+//! The conformance cases as load: played, as they are, against simulated servers while things go wrong that no client
+//! may notice. A slow network that loses segments, a disk that limps, tiny limits and rare turns lie under every case;
+//! between two cases nodes crash, lose power and start again. A case that holds in peace must hold then, too.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use settee::storage::planted::Planted;
+use settee::world::Env;
+use settee::world::buggify;
+use settee_conformance::client::Target;
+use settee_conformance::compare::compare;
+use settee_conformance::ground::{Bytes, Ground, Work};
+use settee_conformance::home;
+use settee_conformance::player::Player;
+use settee_conformance::profile::Profile;
+use settee_conformance::transcript::{self, Case};
+
+use crate::plan::{Plan, WorldPlan};
+use crate::run::{Keeper, PASSWORD, USER, address_of, link, ready};
+use crate::workload::{Shared, SharedHandle, lock};
+use crate::world::{Dice, Options, SimNode, SimWorld, run_seed_with};
+
+/// Cases of one run: some ten seeds in a row play them all.
+const PER_RUN: usize = 60;
+/// How long a server may be silent: longer than in peace, for its disk may limp.
+const PATIENCE: Duration = Duration::from_secs(40);
+/// Nodes of the cluster against which cases are played.
+const NODES: u32 = 3;
+/// How much slower a limping disk is than usual.
+const LIMP: u32 = 20;
+
+/// The simulated client machine as the ground of plays.
+struct Simulated {
+    env: Env,
+    machine: SimNode,
+    dice: Mutex<Dice>,
+}
+
+impl Ground for Simulated {
+    fn connect(&self, host: &str, port: u16) -> Work<io::Result<Box<dyn Bytes>>> {
+        let (env, address) = (self.env.clone(), host.parse().map(|ip| SocketAddr::new(ip, port)));
+        Box::pin(async move {
+            let address = address.map_err(io::Error::other)?;
+            Ok(Box::new(env.host().connect(address).await?) as Box<dyn Bytes>)
+        })
+    }
+
+    fn sleep(&self, time: Duration) -> Work<()> {
+        self.env.host().sleep(time)
+    }
+
+    fn now(&self) -> Duration {
+        self.env.now().0
+    }
+
+    fn spawn(&self, work: Work<()>) {
+        drop(self.machine.spawn(work));
+    }
+
+    fn random(&self) -> u32 {
+        // Invariant: nothing panics while it is held.
+        self.dice.lock().expect("unpoisoned").below(u64::from(u32::MAX)) as u32
+    }
+}
+
+/// What came of the cases of a run.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Played and as in peace.
+    pub held: usize,
+    /// The server lacks what they want.
+    pub skipped: usize,
+    /// Starts of all nodes.
+    pub starts: u64,
+    /// Those that differ, with what differs.
+    pub differing: Vec<(String, Vec<String>)>,
+    /// Those that differ in peace, too: what they look at is not of this world.
+    pub strange: Vec<String>,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Outcome { held, skipped, starts, differing, strange } = self;
+        write!(f, "{held} cases as in peace, {skipped} skipped, {starts} starts")?;
+        strange.iter().try_for_each(|id| write!(f, "\n  {id} differs in peace, too"))?;
+        differing.iter().try_for_each(|(id, what)| write!(f, "\n  FAILED {id}: {}", what.join("; ")))
+    }
+}
+
+/// Plays the cases of a seed, or those whose name has `filter` in it, against one server or a cluster.
+///
+/// # Errors
+/// Cases that cannot be read, or servers that do not start.
+pub fn run(seed: u64, cluster: bool, filter: Option<&str>) -> Result<Outcome, String> {
+    let all = known()?;
+    let runs = all.len().div_ceil(PER_RUN) as u64;
+    let of_seed = all.into_iter().enumerate().filter(|(nth, case)| match filter {
+        Some(text) => case.id.contains(text),
+        None => *nth as u64 % runs == seed % runs,
+    });
+    let cases: Vec<Case> = of_seed.map(|(_, case)| case).collect();
+    let mut outcome = play_in_world(world_plan(seed, cluster), cases.clone())?;
+    if !outcome.differing.is_empty() {
+        let again = cases.into_iter().filter(|case| outcome.differing.iter().any(|(id, _)| *id == case.id)).collect();
+        let peace = play_in_world(peaceful(seed, cluster), again)?;
+        outcome.strange = peace.differing.into_iter().map(|(id, _)| id).collect();
+        outcome.differing.retain(|(id, _)| !outcome.strange.contains(id));
+    }
+    Ok(outcome)
+}
+
+/// All cases that settee is to pass.
+fn known() -> Result<Vec<Case>, String> {
+    let profile = Profile::load(&home().join("profiles"), "settee")?;
+    let mut cases = transcript::load(&home().join("cases"))?;
+    cases.retain(|case| !profile.expected.contains_key(&case.id));
+    cases.iter_mut().for_each(|case| profile.relax(case));
+    Ok(cases)
+}
+
+/// A plan without operations and faults: the world of the seed, as far as a client that waits may not notice it.
+fn world_plan(seed: u64, cluster: bool) -> Plan {
+    let plan = Plan::from_seed(seed);
+    let world = WorldPlan {
+        latency_us: plan.world.latency_us.min(5_000),
+        loss_per_10k: plan.world.loss_per_10k.min(10),
+        disk_slow: plan.world.disk_slow.min(10),
+        turns: true,
+        ..peaceful_world(plan.world, cluster)
+    };
+    Plan { world, clients: Vec::new(), faults: Vec::new(), ..plan }
+}
+
+fn peaceful(seed: u64, cluster: bool) -> Plan {
+    let plan = Plan::from_seed(seed);
+    let world = WorldPlan {
+        latency_us: 100,
+        loss_per_10k: 0,
+        disk_slow: 1,
+        flush_at_bytes: 16 << 20,
+        cache_bytes: 1 << 20,
+        turns: false,
+        ..peaceful_world(plan.world, cluster)
+    };
+    Plan { world, clients: Vec::new(), faults: Vec::new(), ..plan }
+}
+
+fn peaceful_world(world: WorldPlan, cluster: bool) -> WorldPlan {
+    let (nodes, n) = if cluster { (NODES, NODES) } else { (1, 0) };
+    WorldPlan { nodes, n, first_start_cut: None, strict_reads: false, ..world }
+}
+
+fn play_in_world(plan: Plan, cases: Vec<Case>) -> Result<Outcome, String> {
+    let options = Options { link: link(&plan.world), time_limit: Duration::from_secs(48 * 3600) };
+    run_seed_with(plan.seed, options, move |world| play_all(world, plan, cases)).value
+}
+
+async fn play_all(world: SimWorld, plan: Plan, cases: Vec<Case>) -> Result<Outcome, String> {
+    buggify::enter(plan.seed, plan.world.turns, None);
+    let shared: SharedHandle = Arc::new(Mutex::new(Shared { world: Some(world.clone()), ..Shared::default() }));
+    let nodes = 0..plan.world.nodes;
+    let keepers: Vec<Keeper> = nodes.map(|n| Keeper::new(&world, &plan, n, Planted::none(), &shared)).collect();
+    keepers.iter().for_each(Keeper::launch);
+    let watches: Vec<_> = keepers.iter().map(|k| madsim::task::spawn(k.clone().watch(world.clone()))).collect();
+    let played = play_each(&world, &plan, &keepers, cases).await;
+    watches.iter().for_each(|watch| watch.abort());
+    buggify::leave();
+    let violation = lock(&shared).violation.take();
+    lock(&shared).world = None;
+    violation.map_or(played, |violation| Err(violation.to_string()))
+}
+
+async fn play_each(world: &SimWorld, plan: &Plan, keepers: &[Keeper], cases: Vec<Case>) -> Result<Outcome, String> {
+    let machine = world.node("player", "10.0.1.1".parse().map_err(|_| "an address")?);
+    let mut dice = world.dice("between cases");
+    let ground = Simulated { env: machine.env(), machine: machine.clone(), dice: Mutex::new(world.dice("plays")) };
+    let ground: Arc<dyn Ground> = Arc::new(ground);
+    let at = address_of(0);
+    let (user, password) = (USER.to_owned(), PASSWORD.to_owned());
+    let target = Target { host: at.ip().to_string(), port: at.port(), user, password, ground };
+    let mut outcome = Outcome::default();
+    for case in cases {
+        ready(&machine, plan.world.nodes, plan.world.n > 0).await.map_err(|violation| violation.to_string())?;
+        let player = Player::new(&target, PATIENCE);
+        match player.missing(&case.requires).await {
+            Ok(Some(_)) => {
+                outcome.skipped += 1;
+                continue;
+            }
+            Ok(None) => {}
+            Err(told) => return Err(told),
+        }
+        let differences = match player.play(&case).await {
+            Ok(played) => compare(&case, played.iter().map(|exchange| &exchange.outcome), true),
+            Err(told) => vec![told],
+        };
+        match differences.is_empty() {
+            true => outcome.held += 1,
+            false => outcome.differing.push((case.id, differences)),
+        }
+        if plan.world.turns {
+            disturb(&mut dice, plan, keepers);
+        }
+    }
+    outcome.starts = keepers.iter().map(|keeper| keeper.node.lives()).sum();
+    Ok(outcome)
+}
+
+/// Lets something happen between two cases: nodes die, or a disk limps through the next one.
+fn disturb(dice: &mut Dice, plan: &Plan, keepers: &[Keeper]) {
+    let keeper = &keepers[dice.below(keepers.len() as u64) as usize];
+    let disk = keeper.node.disk();
+    let mut faults = crate::faults::usual_disk(&plan.world);
+    disk.set_faults(faults.clone());
+    match dice.below(6) {
+        0 => keeper.node.kill(),
+        1 => keeper.node.power_off(),
+        2 => keepers.iter().for_each(|keeper| keeper.node.power_off()),
+        3 => {
+            faults.slow *= LIMP;
+            disk.set_faults(faults);
+        }
+        4 => {
+            let place = if dice.chance(0.5) { "/data/store" } else { "/data/journal" };
+            faults.slow_paths.push((place.into(), LIMP));
+            disk.set_faults(faults);
+        }
+        _ => {}
+    }
+}
