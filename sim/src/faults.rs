@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -26,6 +27,8 @@ pub(crate) struct Scene {
     /// Before the source of replications.
     pub(crate) proxy: Proxy,
     pub(crate) shared: SharedHandle,
+    /// When the last fault that restarts a node at its end will have done so, in milliseconds of the world.
+    pub(crate) restarts_until_ms: AtomicU64,
 }
 
 /// How slow a disk stands still.
@@ -65,6 +68,11 @@ impl Scene {
         std::future::pending().await
     }
 
+    /// Waits for the restarts that faults have yet to bring: nobody is judged before.
+    pub(crate) async fn restarted(&self) {
+        self.wait_for(Duration::ZERO, self.restarts_until_ms.load(Ordering::Relaxed)).await;
+    }
+
     async fn wait_for(&self, started: Duration, at_ms: u64) {
         let at = started + Duration::from_millis(at_ms);
         self.world.sleep(at.saturating_sub(self.world.now())).await;
@@ -72,6 +80,10 @@ impl Scene {
 
     fn happen(&self, plan: &Plan, TimedFault { node, fault, .. }: &TimedFault) {
         if let Some(keeper) = self.keepers.get(*node as usize) {
+            if matches!(fault, Fault::BackInTime { .. } | Fault::Upgrade { .. }) {
+                let end_ms = self.world.now().as_millis() as u64 + fault.lasts_ms();
+                self.restarts_until_ms.fetch_max(end_ms, Ordering::Relaxed);
+            }
             self.tell(keeper, fault);
             self.apply(keeper, plan, fault);
         }

@@ -359,7 +359,8 @@ async fn scenario(
     // Invariant: nobody else listens there.
     let proxy = Proxy::start(&machine.env(), SocketAddr::new(PROXY, PORT), address_of(0)).await.expect("an address");
     let clients = (1..=plan.clients.len()).map(|n| client_ip(n as u8)).chain([PROXY]).collect();
-    let scene = Scene { world, keepers, clients, judge, proxy, shared };
+    let restarts_until_ms = AtomicU64::new(0);
+    let scene = Scene { world, keepers, clients, judge, proxy, shared, restarts_until_ms };
     act(&scene, &plan).await;
     // Else they would start nodes again while the world is taken down.
     watches.iter().for_each(|watch| watch.abort());
@@ -394,6 +395,7 @@ async fn act(scene: &Scene, plan: &Plan) {
         workers = working => workers,
         never = scene.strike(plan) => match never {},
     };
+    scene.restarted().await;
     world.heal_all();
     scene.proxy.set(Mode::Through);
     scene.proxy.call_off();

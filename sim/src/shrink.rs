@@ -1,8 +1,8 @@
 //! Makes a failing plan smaller: leaves out time, clients, kinds of operations and faults, single ones, then nodes and
 //! documents, as long as the same invariant still breaks.
 //!
-//! Each try is one deterministic run in a process of its own. What makes runs quicker or much of the plan go comes first,
-//! halves come before single parts (ddmin), a limit bounds the number of tries.
+//! Each try is one deterministic run in a process of its own. What makes runs quicker or much of the plan go comes
+//! first, halves come before single parts (ddmin), a limit bounds the number of tries.
 
 use std::collections::BTreeSet;
 

@@ -519,8 +519,8 @@ pub(super) fn encode(message: &impl Serialize) -> Bytes {
     Bytes::from(rmp_serde::to_vec_named(message).expect("a message serializes"))
 }
 
-/// A call as the version after this one writes it, with one more field: for simulated clusters, whose nodes are upgraded
-/// one after the other.
+/// A call as the version after this one writes it, with one more field: for simulated clusters, whose nodes are
+/// upgraded one after the other.
 #[derive(Serialize)]
 struct LaterCall<'a> {
     #[serde(flatten)]

@@ -178,8 +178,8 @@ pub enum Fault {
         /// Duration.
         for_ms: u64,
     },
-    /// F24: nodes one after the other, this one first, are restarted with the version after this one, whose messages have
-    /// one more field, or go back to this one.
+    /// F24: nodes one after the other, this one first, are restarted with the version after this one, whose messages
+    /// have one more field, or go back to this one.
     Upgrade {
         /// How many.
         nodes: u32,
