@@ -1,8 +1,8 @@
 //! Faults that are aimed: one kind of fault of a run, and operations of it that are struck while they are under way.
 //!
 //! A fault at any time seldom meets an operation of a few milliseconds. So most runs with faults have some that wait
-//! for an operation of some kind and happen within its round trip. Which fault it is and which operations goes round with
-//! the seeds, so that any some hundred of them in a row try about everything.
+//! for an operation of some kind and happen within its round trip. Which fault it is and which operations goes round
+//! with the seeds, so that any some hundred of them in a row try about everything.
 
 use std::collections::BTreeMap;
 
