@@ -12,6 +12,7 @@ from bench_find import BATCH, Meter, document
 ATTACHED = 100
 ATTACHED_BYTES = 1 << 20
 JOBS_MOST_MB = 500
+CHOSEN = 100
 
 
 class Far:
@@ -96,10 +97,41 @@ def run(own, args):
         row(f"to a target {ms} ms away", f"to{ms}", "bench", f"{url}/to{ms}")
         row(f"from a source {ms} ms away", f"from{ms}", f"{url}/bench", f"from{ms}")
         far.stop()
+    chosen(own, client, docs)
     attachments(own, client)
     if args.jobs:
         with node.Node() as fresh:
             idle(fresh, node.Client(fresh.url, timeout=3600), args.jobs)
+
+
+def chosen(own, client, docs):
+    """Goes on from checkpoints behind which a few documents match, before and after the selector is declared."""
+    groups = max(docs // CHOSEN, 1)
+    matching = len(range(0, docs, groups))
+    selector = {"group": 0}
+    client.must("PUT", f"/wide?q={own.q}")
+    targets = ["judged", "declared"]
+    for target in targets:
+        client.must("PUT", f"/{target}?q={own.q}")
+        go_on(own, client, target, selector, 0)
+    batches = [[{**document(n), "group": n % groups} for n in range(at, min(at + BATCH, docs))] for at in range(0, docs, BATCH)]
+    node.bulk_load(own.url, "wide", batches=[batches[at::4] for at in range(4)], workers=4)
+    print(f"\n| {matching} of {docs} documents chosen, a replication goes on | time | CPU |\n|---|---|---|")
+    for target in targets:
+        if target == "declared":
+            client.must("PUT", "/wide/_design/chosen", {"language": "query", "filters": {"zero": selector}})
+            while client.must("GET", "/wide/_design/chosen/_info")["view_index"]["updates_pending"]["total"]:
+                time.sleep(0.1)
+        meter = go_on(own, client, target, selector, matching)
+        print(f"| selector {target} | {meter.seconds * 1000:.0f} ms | {meter.cpu * 1000:.0f} ms |", flush=True)
+
+
+def go_on(own, client, target, selector, docs):
+    with Meter(own) as meter:
+        answer = client.must("POST", "/_replicate", {"source": "wide", "target": target, "selector": selector})
+    if client.must("GET", f"/{target}")["doc_count"] != docs:
+        raise node.Failure(f"{target}: {answer}")
+    return meter
 
 
 def attachments(own, client):

@@ -65,7 +65,9 @@ pub const BOARD: &[Entry] = &[
     node(Mutation::ViewRowStays, "rows of a deleted document stay in its views", &["I17", "I18"]),
     storage(Bug::StaleIndexRow, "rows of a changed document stay beside the new ones", &["I17", "I18"]),
     storage(Bug::SummaryNotUpdated, "a deletion is not taken out of counts", &["I4", "I15", "I17"]),
-    node(Mutation::IndexPositionFirst, "an index's position is durable before its rows", &["I17", "I18"]),
+    // I13: the index of a declared selector, too.
+    node(Mutation::IndexPositionFirst, "an index's position is durable before its rows", &["I13", "I17", "I18"]),
+    node(Mutation::SelectorIndexTrusted, "the index of a selector is taken for complete", &["I13"]),
     node(Mutation::PurgeNotIndexed, "rows of a purged document stay", &["I17", "I18", "I28"]),
     storage(Bug::RangeNarrowedOnNe, "`$ne` narrows the range of an index", &["I18"]),
     node(Mutation::FeedSkipsRange, "a feed leaves out a range", &["I13", "I16", "I22"]),

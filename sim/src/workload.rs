@@ -17,6 +17,7 @@ use crate::world::SimWorld;
 
 mod admin;
 mod checkpoint;
+mod chosen;
 mod documents;
 mod feed;
 mod hostile;
@@ -95,6 +96,7 @@ pub struct Worker {
     feed: feed::Position,
     name: String,
     own: BTreeMap<u32, Own>,
+    chosen: chosen::Chosen,
     admin: admin::Known,
     /// The session's cookie.
     cookie: Option<String>,
@@ -123,6 +125,7 @@ impl Worker {
             feed: feed::Position::default(),
             name: name.to_owned(),
             own: BTreeMap::new(),
+            chosen: chosen::Chosen::default(),
             admin: admin::Known::default(),
             cookie: None,
             jobs: BTreeMap::new(),

@@ -21,6 +21,7 @@ use crate::document::json::Value;
 use crate::document::render::{Attachment, BlobId};
 use crate::document::revision::Revision;
 use crate::index::{IndexError, Places};
+use crate::limits;
 use crate::script::{DesignError, ScriptError};
 use crate::shard::{Edit, EditAttachment, EditOp, ListPage, LocalDocument, LocalRegister, ShardError, Want};
 use crate::storage::{CommitError, Direction, StageMode, StorageError};
@@ -125,6 +126,13 @@ pub(super) struct ChangesCall {
     pub limit: u64,
     /// That of `since`; refused in any other.
     pub epoch: u64,
+}
+
+impl ChangesCall {
+    /// Rows of a page at most.
+    pub fn limit(&self) -> usize {
+        usize::try_from(self.limit).unwrap_or(usize::MAX).min(limits::PAGE_ROWS)
+    }
 }
 
 impl CopyOp {
@@ -276,6 +284,8 @@ pub(super) enum ViewOp {
     Rows { places: VecDeque<Places>, direction: Direction, limit: u64 },
     /// `u64`
     Count(Places),
+    /// `Option<SelectedPage>`
+    Selected(ChangesCall),
 }
 
 /// Why a call of a copy was not done.

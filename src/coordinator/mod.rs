@@ -92,7 +92,7 @@ pub use maintenance::{PurgeInfo, RevsDiff};
 pub use moves::MapEdit;
 pub use quorum::Written;
 pub use read::{AttachmentReader, RowDoc};
-pub use row_filters::{FilterLookupError, selector_filter};
+pub use row_filters::FilterLookupError;
 pub use scan::{AllDocs, AllDocsQuery, AllDocsRow, DocSource, KeyBounds};
 pub use seq::Seq;
 pub use shard_map::ShardMap;

@@ -21,7 +21,9 @@ use crate::document::collate::Collator;
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::revision::Revision;
-use crate::index::{GroupBy, GroupPage, GroupPart, Header, IndexError, Partial, Places, RowPage, Signature, ViewIndex};
+use crate::index::{
+    GroupBy, GroupPage, GroupPart, Header, IndexError, Partial, Places, RowPage, SelectedPage, Signature, ViewIndex,
+};
 use crate::limits;
 use crate::script::Program;
 use crate::shard::{
@@ -82,13 +84,18 @@ impl OwnCopy {
         OwnCopy { shard: self.shard.by_map(version), ..self }
     }
 
+    /// Refuses positions of another epoch.
+    pub fn check_epoch(&self, epoch: u64) -> Result<(), ShardError> {
+        match epoch == self.epochs.current() {
+            true => Ok(()),
+            false => Err(ShardError::Away("the copy is in another epoch".to_owned())),
+        }
+    }
+
     /// Changes, a page of them; refused in another epoch.
     pub async fn changes(&self, call: ChangesCall) -> Result<ChangesPage, ShardError> {
-        if call.epoch != self.epochs.current() {
-            return Err(ShardError::Away("the copy is in another epoch".to_owned()));
-        }
-        let limit = usize::try_from(call.limit).unwrap_or(usize::MAX).min(limits::PAGE_ROWS);
-        self.shard.changes(call.since, call.direction, limit).await
+        self.check_epoch(call.epoch)?;
+        self.shard.changes(call.since, call.direction, call.limit()).await
     }
 
     /// The position at which a reader goes on that read the entries, which have all of this copy's range between them:
@@ -408,6 +415,17 @@ impl CopyView {
             }
         }
         Ok(page)
+    }
+
+    /// Ascending changes that the index of a declared selector knows, see [`ViewIndex::selected`]. For a copy on this
+    /// node the caller has checked the epoch.
+    pub async fn selected(&self, call: ChangesCall) -> Result<Option<SelectedPage>, IndexError> {
+        match self {
+            CopyView::Own(index) => Ok(index.selected(call.since, call.limit()).await?),
+            CopyView::Remote { copy, program, signature } => {
+                copy.view(CopyView::call(program, *signature, ViewOp::Selected(call))).await
+            }
+        }
     }
 
     pub async fn count(&self, places: Places) -> Result<u64, IndexError> {

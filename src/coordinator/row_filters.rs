@@ -5,12 +5,14 @@ use std::sync::Arc;
 use crate::coordinator::changes::{Candidate, ChangesFilter, RowFilter};
 use crate::coordinator::database::Database;
 use crate::coordinator::design::DesignLookupError;
-use crate::coordinator::error::ChangesError;
+use crate::coordinator::error::{ChangesError, ReadError};
+use crate::coordinator::view::DatabaseView;
 use crate::document::collate::Collator;
 use crate::document::id::DocId;
 use crate::document::json::JsonError;
 use crate::document::render::{RenderOptions, render};
 use crate::document::selector::{Selector, document_value};
+use crate::index::{Definition, declared};
 use crate::script::{Program, ScriptError, Scripts};
 use crate::world::{BoxFuture, Env, Pool};
 
@@ -24,13 +26,20 @@ pub enum FilterLookupError {
 }
 
 impl Database {
-    /// What `filters.{name}` of a design document passes; `place` is `ddoc/name`. `req`: the JSON text of what the
-    /// function is told of the request.
+    /// What `filters.{name}` of a design document passes, a function or a declared selector; `place` is `ddoc/name`.
+    /// `req`: the JSON text of what a function is told of the request.
     ///
     /// # Errors
     /// [`FilterLookupError`]
-    pub async fn function_filter(&self, place: &str, req: Arc<str>) -> Result<ChangesFilter, FilterLookupError> {
+    pub async fn function_filter(
+        self: &Arc<Self>,
+        place: &str,
+        req: Arc<str>,
+    ) -> Result<ChangesFilter, FilterLookupError> {
         let (program, name) = self.filter_program(place).await?;
+        if let Some((_, selector)) = declared(program.body()).find(|(declared, _)| *declared == name) {
+            return Ok(self.selector_filter(&Arc::new(selector)).await);
+        }
         program.filter(name).map_err(FilterLookupError::Function)?;
         Ok(self.judged(program.clone(), Judge::Function { name: name.to_owned(), req }))
     }
@@ -49,6 +58,31 @@ impl Database {
         let (design, name) = place.split_once('/').unwrap_or((place, ""));
         let program = self.program(&DocId::new(&format!("_design/{design}"))).await;
         Ok((program.map_err(FilterLookupError::Design)?, name))
+    }
+
+    /// What a selector matches. Where a design document declares it, its index says which changes to judge.
+    pub async fn selector_filter(self: &Arc<Self>, selector: &Arc<Selector>) -> ChangesFilter {
+        let definition = Definition::selected(selector);
+        let (env, selector) = (self.context.env.clone(), Arc::clone(selector));
+        let collator = self.context.indexes.collator(&definition);
+        let index = self.declared_index(definition).await.unwrap_or_else(|error| {
+            tracing::debug!(database = self.name, ?error, "a feed does without the index of its selector");
+            None
+        });
+        ChangesFilter::Rows(Arc::new(BySelector { env, selector, collator, index }))
+    }
+
+    /// The index of a selector if it is declared.
+    async fn declared_index(self: &Arc<Self>, definition: Definition) -> Result<Option<DatabaseView>, ReadError> {
+        let programs = self.programs().await?;
+        let Some(program) = programs.iter().find(|program| definition.is_declared(program.body())) else {
+            return Ok(None);
+        };
+        let view = self.view_of(program, Arc::new(definition));
+        for index in view.own_indexes().await? {
+            index.catch_up().await?;
+        }
+        Ok(Some(view))
     }
 
     fn judged(&self, program: Program, judge: Judge) -> ChangesFilter {
@@ -93,17 +127,12 @@ impl RowFilter for ByFunction {
     }
 }
 
-/// What a selector matches.
-pub fn selector_filter(env: &Env, selector: &Arc<Selector>, collator: &Collator) -> ChangesFilter {
-    let (selector, collator) = (Arc::clone(selector), collator.clone());
-    ChangesFilter::Rows(Arc::new(BySelector { env: env.clone(), selector, collator }))
-}
-
 /// Judges pages in the pool: a selector may hold expensive patterns, and reading a document takes time too.
 struct BySelector {
     env: Env,
     selector: Arc<Selector>,
     collator: Collator,
+    index: Option<DatabaseView>,
 }
 
 impl RowFilter for BySelector {
@@ -117,6 +146,10 @@ impl RowFilter for BySelector {
                 reason: "A stored document is damaged.".to_owned(),
             })
         })
+    }
+
+    fn index(&self) -> Option<&DatabaseView> {
+        self.index.as_ref()
     }
 }
 

@@ -27,7 +27,7 @@ use crate::coordinator::{compare, repair, sync_points};
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
 use crate::document::revision::{RevHash, Revision};
-use crate::index::{Definition, Signature};
+use crate::index::{Definition, IndexError, Signature};
 use crate::limits;
 use crate::script::Program;
 use crate::shard::{Edit, Fetched, Judged, ShardError, Want};
@@ -355,6 +355,11 @@ impl Serving<'_> {
                 encode(&view.rows(places, direction, limit).await.map_err(ViewFailure::from))
             }
             ViewOp::Count(places) => encode(&view.count(places).await.map_err(ViewFailure::from)),
+            ViewOp::Selected(call) => {
+                let checked = self.copy.check_epoch(call.epoch).map_err(IndexError::from);
+                let found = async { checked.map(|()| view.selected(call))?.await };
+                encode(&found.await.map_err(ViewFailure::from))
+            }
         }
     }
 }

@@ -24,8 +24,8 @@ use crate::document::id::DocId;
 use crate::document::json::Value;
 use crate::document::revision::Revision;
 use crate::index::{
-    Definition, Grouping, Header, IndexError, InvalidValue, KeySpan, Mapper, Owner, Places, Row, ScriptMapper,
-    ViewIndex, mango, partition_prefix, reduce,
+    Definition, Grouping, Header, IndexError, InvalidValue, KeySpan, Mapper, Owner, Places, Row, ScriptMapper, Sees,
+    SelectorMapper, ViewIndex, mango, partition_prefix, reduce,
 };
 use crate::limits;
 use crate::script::{Program, ScriptError};
@@ -183,11 +183,13 @@ impl Database {
     }
 
     pub(super) fn view_of(self: &Arc<Self>, program: &Program, definition: Arc<Definition>) -> DatabaseView {
-        let mapper: Arc<dyn Mapper> = match definition.language == mango::catalogue::LANGUAGE {
-            true => Arc::new(mango::FieldMapper::new(&self.context.indexes, &definition)),
-            false => Arc::new(ScriptMapper::new(self.scripts(), program, &definition.map)),
+        let indexes = &self.context.indexes;
+        let mapper: Arc<dyn Mapper> = match (definition.sees, definition.language.as_str()) {
+            (Sees::Leaves, _) => Arc::new(SelectorMapper::new(indexes, &definition)),
+            (Sees::Winner, mango::catalogue::LANGUAGE) => Arc::new(mango::FieldMapper::new(indexes, &definition)),
+            (Sees::Winner, _) => Arc::new(ScriptMapper::new(self.scripts(), program, &definition.map)),
         };
-        let collator = self.context.indexes.collator(&definition);
+        let collator = indexes.collator(&definition);
         DatabaseView { database: Arc::clone(self), program: program.clone(), definition, mapper, collator }
     }
 }

@@ -10,7 +10,7 @@ use crate::coordinator::range_copy::RangeCopy;
 use crate::coordinator::view::{Update, ViewError};
 use crate::document::id::DocId;
 use crate::document::json::Value;
-use crate::index::{Definition, Header};
+use crate::index::{Definition, Header, Sees};
 
 /// What `_info` tells of the views of a design document.
 #[derive(Clone, Debug, Default)]
@@ -73,7 +73,7 @@ impl Database {
         for program in self.programs().await?.iter() {
             for (name, definition) in Definition::all(program.body(), self.map().partitioned) {
                 keep.insert(definition.signature);
-                if self.swaps_when_ready() {
+                if self.swaps_when_ready() && definition.sees == Sees::Winner {
                     // What still answers queries stays.
                     let view = self.view_of(program, Arc::new(definition));
                     keep.insert(self.serving(view, &name).await?.definition.signature);

@@ -11,9 +11,10 @@ use std::sync::atomic::Ordering;
 use super::keys::{self, Part};
 use super::record::{COLLATION_VERSION, DocRows, Header, Row};
 use super::sums::Sums;
-use super::{IndexError, Mapped, Signature, ViewIndex};
+use super::{IndexError, Mapped, Signature, ViewIndex, selected};
 use crate::document::id::DocId;
 use crate::document::render::{RenderOptions, render};
+use crate::index::definition::Sees;
 use crate::document::rev_tree::RevValue;
 use crate::limits;
 use crate::observe::metrics::Counter;
@@ -189,7 +190,11 @@ impl ViewIndex {
             if bytes >= limits::STEP_BYTES {
                 break;
             }
-            let wants = group.iter().map(|id| (id.clone(), Want::Winner)).collect();
+            let want = match self.definition.sees {
+                Sees::Winner => Want::Winner,
+                Sees::Leaves => Want::Leaves,
+            };
+            let wants = group.iter().map(|id| (id.clone(), want.clone())).collect();
             for (id, fetched) in group.iter().zip(copy.fetch(wants).await?) {
                 read += 1;
                 match fetched.and_then(|fetched| self.text_of(id, &fetched)) {
@@ -215,10 +220,13 @@ impl ViewIndex {
         Ok((entries, read))
     }
 
-    /// What map functions see of a document; `None` for documents that they do not see.
+    /// What mappers see of a document; `None` for documents that they do not see.
     fn text_of(&self, id: &DocId, fetched: &Fetched) -> Option<String> {
         if id.is_design() && !self.definition.include_design {
             return None;
+        }
+        if self.definition.sees == Sees::Leaves {
+            return Some(selected::text_of(id, fetched));
         }
         let stored = fetched.found.first()?.1.as_ref().filter(|stored| !stored.deleted)?;
         let others = fetched.tree.leaves().into_iter().filter(|leaf| leaf.rev != stored.rev);

@@ -1,9 +1,11 @@
-//! What a design document says about one view. Pure.
+//! What a design document says about one view, or one declared selector. Pure.
 
 use md5::{Digest, Md5};
 
 use crate::document::collate::Collation;
 use crate::document::json::{Object, Value};
+use crate::document::selector::Selector;
+use crate::index::mango::catalogue::LANGUAGE;
 use crate::index::reduce::Reduce;
 
 /// Names the rows that a view has: views with equal signatures share them, and a change of anything that rows depend
@@ -11,9 +13,20 @@ use crate::index::reduce::Reduce;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Signature(pub [u8; 16]);
 
-/// One view of a design document.
+/// Which revisions of a document its rows are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sees {
+    /// The winner, while the document lives.
+    Winner,
+    /// Every leaf, tombstones too, with the sequence of the document's last change.
+    Leaves,
+}
+
+/// One view of a design document, or the changes that a selector takes which it declares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Definition {
+    /// What rows are made of.
+    pub sees: Sees,
     /// The source of its map function; for other languages, the definition as JSON text.
     pub map: String,
     /// Its reduce function.
@@ -57,6 +70,7 @@ impl Definition {
         };
         let language = design.get("language").and_then(Value::as_str).unwrap_or(JAVASCRIPT).to_owned();
         let mut definition = Definition {
+            sees: Sees::Winner,
             map,
             reduce,
             language,
@@ -70,20 +84,48 @@ impl Definition {
         Some(definition)
     }
 
-    /// All views of a design document by name.
+    /// All views of a design document by name, and the selectors that it declares.
     pub fn all(design: &Object, partitioned: bool) -> Vec<(String, Definition)> {
         let views = design.get("views").and_then(Value::as_object);
         let names = views.into_iter().flat_map(Object::iter).map(|(name, _)| name);
         let one = |name: &str| Definition::find(design, name, partitioned).map(|found| (name.to_owned(), found));
-        names.filter_map(one).collect()
+        let declared = declared(design).map(|(name, selector)| (name.to_owned(), Definition::selected(&selector)));
+        names.filter_map(one).chain(declared).collect()
+    }
+
+    /// The changes that a selector takes; the same for selectors that are equal in their canonical form.
+    pub fn selected(selector: &Selector) -> Definition {
+        let map = String::from_utf8_lossy(&selector.canonical().to_vec()).into_owned();
+        Definition {
+            sees: Sees::Leaves,
+            signature: Signature::of(&[b"changes", map.as_bytes()]),
+            map,
+            reduce: None,
+            language: LANGUAGE.to_owned(),
+            local_seq: false,
+            include_design: true,
+            collation: Collation::Unicode,
+            partitioned: false,
+        }
+    }
+
+    /// Whether a design document declares this selector.
+    pub fn is_declared(&self, design: &Object) -> bool {
+        declared(design).any(|(_, selector)| Definition::selected(&selector).signature == self.signature)
     }
 
     /// Modules below `views.lib` are part of what a map function is.
     fn sign(&self, lib: Option<&Value>) -> Signature {
-        let mut hash = Md5::new();
         let flags = [self.local_seq, self.include_design, self.collation == Collation::Raw, self.partitioned];
         let lib = lib.map(Value::to_vec).unwrap_or_default();
-        for part in [self.map.as_bytes(), self.language.as_bytes(), &flags.map(u8::from), &lib] {
+        Signature::of(&[self.map.as_bytes(), self.language.as_bytes(), &flags.map(u8::from), &lib])
+    }
+}
+
+impl Signature {
+    fn of(parts: &[&[u8]]) -> Signature {
+        let mut hash = Md5::new();
+        for part in parts {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
@@ -91,15 +133,22 @@ impl Definition {
     }
 }
 
+/// The selectors that a design document of the language `query` declares: the objects among its `filters`, by name.
+pub fn declared(design: &Object) -> impl Iterator<Item = (&str, Selector)> {
+    let is_query = design.get("language").and_then(Value::as_str) == Some(LANGUAGE);
+    let filters = design.get("filters").and_then(Value::as_object).filter(|_| is_query);
+    let selector = |(name, filter)| match filter {
+        object @ &Value::Object(_) => Some((name, Selector::parse(object).ok()?)),
+        _ => None,
+    };
+    filters.into_iter().flat_map(Object::iter).filter_map(selector)
+}
+
 /// What `_info` shows as the signature of a design document's views.
 pub fn design_signature(design: &Object) -> String {
     let part = |name| design.get(name).map(Value::to_vec).unwrap_or_default();
-    let mut hash = Md5::new();
-    for part in [part("views"), part("options"), part("language")] {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    let Signature(hash) = Signature::of(&[&part("views"), &part("options"), &part("language")]);
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -133,6 +182,22 @@ mod tests {
         for text in ["{}", r#"{"views":{}}"#, r#"{"views":{"v":{"reduce":"_sum"}}}"#, r#"{"views":{"v":"x"}}"#] {
             assert_eq!(definition(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn declared_selectors_are_known_by_what_they_match() {
+        let signatures = |filters: &str, language: &str| {
+            let text = format!(r#"{{"language":"{language}","views":{{}},"filters":{filters}}}"#);
+            let design = json::parse(text.as_bytes()).unwrap();
+            let all = Definition::all(design.as_object().unwrap(), true);
+            all.into_iter().map(|(_, definition)| definition.signature).collect::<Vec<_>>()
+        };
+        let both = r#"{"a":{"x":1,"y":{"$gt":2}},"b":{"$and":[{"y":{"$gt":2}},{"x":{"$eq":1}},{"x":1}]}}"#;
+        let [a, b] = signatures(both, "query")[..] else { panic!("two") };
+        assert_eq!(a, b);
+        assert_ne!(signatures(r#"{"a":{"x":2,"y":{"$gt":2}}}"#, "query"), [a]);
+        assert_eq!(signatures(both, "javascript"), []);
+        assert_eq!(signatures(r#"{"a":"function () {}","b":{"x":{"$no":1}}}"#, "query"), []);
     }
 
     #[test]

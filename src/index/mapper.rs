@@ -10,7 +10,7 @@ pub type Mapped = Vec<(Value, Value)>;
 
 /// Makes rows: JavaScript here, other languages as they come.
 pub trait Mapper: Send + Sync + 'static {
-    /// The rows of each document, given as JSON texts.
+    /// The rows of each document, given as JSON texts: of what [`super::Sees`] says.
     fn map(&self, docs: Vec<String>) -> BoxFuture<'_, Result<Vec<Mapped>, IndexError>>;
 }
 

@@ -6,6 +6,8 @@
 //! depend on: editing one view of a design document leaves the others' rows alone, and `cleanup.rs` removes what no
 //! design document names any more. Which functions make rows is decided above: see [`Mapper`].
 //!
+//! The index of a declared selector (`selected.rs`) is kept in the same way: its rows are changes.
+//!
 //! Promises: rows are those of documents as they were at the header's position or later; an index of unknown sort keys
 //! is built anew. Offsets and built-in reductions add up blocks of rows (`sums.rs`, `groups.rs`).
 
@@ -19,6 +21,7 @@ mod mapper;
 mod read;
 mod record;
 pub mod reduce;
+mod selected;
 mod sums;
 mod tasks;
 
@@ -37,13 +40,14 @@ use crate::world::Env;
 use sums::Sums;
 use tasks::Tasks;
 
-pub use definition::{Definition, JAVASCRIPT, Signature, design_signature};
+pub use definition::{Definition, JAVASCRIPT, Sees, Signature, declared, design_signature};
 pub use groups::{GroupBy, GroupError, GroupPage, GroupPart};
 pub use keys::{KeyBound, KeySpan, Places, partition_prefix};
 pub use mapper::{Mapped, Mapper, ScriptMapper};
 pub use read::RowPage;
 pub use record::{Header, Row, RowRef};
 pub use reduce::{Grouping, InvalidValue, Partial, Reduce, Reduction};
+pub use selected::{SelectedPage, SelectorMapper};
 pub use tasks::{IndexTask, Owner};
 
 /// Why an index could not be built or read.

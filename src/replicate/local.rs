@@ -14,9 +14,8 @@ use crate::auth::security::SecurityObject;
 use crate::config::Config;
 use crate::coordinator::{
     Caller, ChangesFilter, ChangesQuery, Coordinator, CreateOptions, Database, DatabaseError, Since, Style,
-    UploadOptions, Want as Wanted, WriteError, WriteOptions, WriteRequest, selector_filter,
+    UploadOptions, Want as Wanted, WriteError, WriteOptions, WriteRequest,
 };
-use crate::document::collate::Collator;
 use crate::document::draft::{self, Draft};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
@@ -141,7 +140,7 @@ impl LocalPeer {
             }
             changes.wait().await;
         }
-        Ok(ChangesPage { rows, last_seq: Value::from(changes.last_seq()), pending: Some(changes.pending()) })
+        Ok(ChangesPage { rows, last_seq: Value::from(changes.last_seq()), pending: Some(changes.pending().await) })
     }
 
     /// See [`Peer::revs_diff`].
@@ -162,7 +161,7 @@ impl LocalPeer {
         Ok(found.into_iter().map(lack).collect())
     }
 
-    async fn filter(&self, database: &Database, filter: &Filter) -> Result<ChangesFilter> {
+    async fn filter(&self, database: &Arc<Database>, filter: &Filter) -> Result<ChangesFilter> {
         Ok(match filter {
             Filter::None => ChangesFilter::None,
             Filter::DocIds(ids) => ChangesFilter::DocIds(ids.iter().map(|id| DocId::new(id)).collect()),
@@ -170,7 +169,7 @@ impl LocalPeer {
                 let refused =
                     |error: crate::document::selector::SelectorError| ReplicateError::BadRequest(error.reason);
                 let selector = Selector::parse(selector).map_err(refused)?;
-                selector_filter(&self.env, &Arc::new(selector), &Collator::new())
+                database.selector_filter(&Arc::new(selector)).await
             }
             Filter::Function { name, query } if name == VIEW_FILTER => {
                 database.view_filter(query.get("view").and_then(Value::as_str).unwrap_or_default()).await?

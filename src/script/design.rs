@@ -86,6 +86,10 @@ const ARRAY_OR_STRING: (&[Type], &str) = (&[Type::Array, Type::Text], "array or 
 pub(super) fn check(body: &Object, partitioned: bool) -> Result<Vec<Source>, DesignError> {
     let is_query = body.get("language").and_then(Value::as_str) == Some("query");
     each(body, "filters", STRING_OR_OBJECT)?;
+    let filters = body.get("filters").and_then(Value::as_object).filter(|_| is_query);
+    for (name, filter) in filters.into_iter().flat_map(Object::iter) {
+        selector(&format!("filters.{name}"), filter)?;
+    }
     typed(body, "", "language", STRING)?;
     each(body, "lists", STRING_OR_OBJECT)?;
     typed(body, "", "options", OBJECT)?;
@@ -102,10 +106,19 @@ pub(super) fn check(body: &Object, partitioned: bool) -> Result<Vec<Source>, Des
     each(body, "shows", STRING_OR_OBJECT)?;
     each(body, "updates", STRING_OR_OBJECT)?;
     typed(body, "", "validate_doc_update", if is_query { STRING_OR_OBJECT } else { STRING })?;
-    if let Some(selector @ Value::Object(_)) = body.get("validate_doc_update") {
-        Selector::parse(selector).map_err(|error| invalid(format!("`validate_doc_update`: {}", error.reason)))?;
-    }
+    body.get("validate_doc_update").map_or(Ok(()), |filter| selector("validate_doc_update", filter))?;
     views(body, is_query)
+}
+
+/// An object in the place of a function is a selector.
+fn selector(path: &str, value: &Value) -> Result<(), DesignError> {
+    match value {
+        Value::Object(_) => match Selector::parse(value) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(invalid(format!("`{path}`: {}", error.reason))),
+        },
+        _ => Ok(()),
+    }
 }
 
 fn views(body: &Object, is_query: bool) -> Result<Vec<Source>, DesignError> {
@@ -201,6 +214,7 @@ mod tests {
                 r#"{"language":"query","validate_doc_update":{"a":{"$no":1}}}"#,
                 "`validate_doc_update`: Invalid operator: $no",
             ),
+            (r#"{"language":"query","filters":{"f":{"a":{"$no":1}}}}"#, "`filters.f`: Invalid operator: $no"),
             (r#"{"language":7}"#, "`language` field must have string type"),
         ] {
             assert_eq!(checked(text), Err(invalid(reason.to_owned())), "{text}");

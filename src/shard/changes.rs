@@ -47,6 +47,15 @@ impl ShardCopy {
     }
 }
 
+/// The change with the sequence `seq`; `None` where its document changed again, or was purged.
+pub fn change_at(view: &dyn View, shard: ShardId, seq: u64) -> Result<Option<ChangeRow>, StorageError> {
+    let row = |bytes: Vec<u8>| {
+        let SeqRecord { id, leaves } = SeqRecord::decode(&bytes)?;
+        Ok(ChangeRow { seq, id, leaves })
+    };
+    view.get(&keys::number_key(shard, Kind::Sequence, seq))?.map(row).transpose()
+}
+
 struct Step {
     rows: Vec<ChangeRow>,
     rest: Option<KeyRange>,

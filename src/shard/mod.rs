@@ -50,6 +50,7 @@ use crate::document::rev_tree::{RevPath, RevTree};
 use crate::document::revision::Revision;
 use crate::storage::{CommitError, StorageError};
 
+pub use changes::change_at;
 pub use check::{Checked, check};
 pub use copy::{Admits, OnChange, Owner, ShardCopy, VIEW_KIND};
 pub use cut::{Cut, cut};

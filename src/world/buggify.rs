@@ -57,6 +57,8 @@ pub enum Mutation {
     SelectorForgotten,
     /// A feed that is resumed begins anew in its last range.
     FeedRewinds,
+    /// The index of a declared selector is taken for complete though it is behind.
+    SelectorIndexTrusted,
     /// The rows of several ranges are not merged by their order.
     RowsUnsorted,
     /// A bookmark leaves out what has the same key as the row before it.
@@ -103,6 +105,7 @@ pub const SITES: &[&str] = &[
 
 /// Rare things that some run must have met.
 pub const POINTS: &[&str] = &[
+    "changes: a feed read the index of its selector",
     "changes: a feed waited",
     "changes: a feed went on in the halves of a range",
     "cluster: a call of the version before was taken",

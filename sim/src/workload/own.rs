@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use super::chosen::declarations;
 use super::{Worker, broken};
 use crate::client::{Answer, NoAnswer};
 use crate::model::Violation;
 use crate::private::{State, VIEWS, body, matches, rows, selector};
 
 /// The database of own documents.
-const OWN: &str = "own";
+pub(super) const OWN: &str = "own";
 
 /// Makes the database, its views, indexes and validation function, in peace.
 ///
@@ -30,6 +31,7 @@ pub async fn set_up(client: &mut crate::client::Client, q: u32) -> Result<(), St
     let requests = [
         ("PUT", format!("/{OWN}?q={q}"), Value::Null),
         ("PUT", format!("/{OWN}/_design/sim"), design),
+        ("PUT", format!("/{OWN}/_design/chosen"), declarations()),
         ("POST", format!("/{OWN}/_index"), index(json!(["owner", "a"]))),
         ("POST", format!("/{OWN}/_index"), index(json!(["s"]))),
     ];
@@ -65,7 +67,7 @@ fn verdict_of(answer: &Result<Answer, NoAnswer>) -> Verdict {
 }
 
 impl Worker {
-    fn own_id(&self, doc: u32) -> String {
+    pub(super) fn own_id(&self, doc: u32) -> String {
         format!("{}-{doc:02}", self.name)
     }
 
@@ -288,7 +290,7 @@ impl Worker {
         Ok(true)
     }
 
-    /// Asks a query; whether an answer came.
+    /// Asks a query, and reads on in the feed by selector after a paged one; whether answers came.
     pub(super) async fn own_find(&mut self, query: u32, k: u64, paged: bool) -> Result<bool, Violation> {
         let (selector, expected) = (selector(query, &self.name, k), self.expected());
         let mut ask = json!({ "selector": selector, "limit": if paged { 2 } else { 1_000 } });
@@ -323,7 +325,7 @@ impl Worker {
         if let Some((id, states)) = expected.iter().find(|(id, states)| must(states) && !shown.contains(*id)) {
             return broken("I18", format!("{selector} leaves out {id}, which is {states:?}"));
         }
-        Ok(true)
+        if paged { self.own_changes().await } else { Ok(true) }
     }
 
     pub(super) async fn own_compact(&mut self, views: bool) -> Result<(), Violation> {

@@ -77,18 +77,30 @@ impl Lane {
         }
     }
 
-    /// Takes a page in. Rows that came after the round began wait for the next one.
-    pub fn take_page(&mut self, page: ChangesPage, asked: usize, descending: bool) {
+    /// Takes a page in; `ended`: there is nothing more to read up to the end of the round. Rows that came after the
+    /// round began wait for the next one.
+    pub fn take_page(&mut self, page: ChangesPage, ended: bool, descending: bool) {
         let ChangesPage { mut rows, pending_after, last_seq } = page;
         let read = rows.len();
         if !descending {
             rows.retain(|row| row.seq <= self.until);
         }
         self.after = pending_after + (read - rows.len()) as u64;
-        self.done = read < asked || rows.len() < read;
+        self.done = ended || rows.len() < read;
         let end = if rows.len() < read { self.until } else { last_seq };
         self.cursor = if descending { last_seq } else { end.max(self.cursor) };
         self.rows = rows.into();
+    }
+
+    /// All that has a sequence up to `seq` was given out, or left out by a filter.
+    pub fn pass(&mut self, seq: u64) {
+        self.position = self.position.max(seq.min(self.until));
+    }
+
+    /// The round ends here: what is left comes with the next one.
+    pub fn cut_round(&mut self) {
+        (self.done, self.after, self.until) = (true, 0, self.position);
+        self.rows.clear();
     }
 
     /// When everything was given out the position is that of the end, which may lie behind the last row. Not while rows

@@ -2,10 +2,12 @@
 //!
 //! A feed reads in rounds. A round ends at the last change of each range that was there when it began; the rows of all
 //! ranges come in the order of their sequences. It promises that a reader who goes on from a sequence misses nothing.
+//! What a filter lists is the same whether all changes are judged or an index says which may pass (`selected.rs`).
 
 mod follower;
 mod lane;
 mod query;
+mod selected;
 
 use std::sync::Arc;
 
@@ -20,6 +22,7 @@ use crate::coordinator::seq::Seq;
 use crate::coordinator::shard_map::ShardMap;
 use crate::document::id::DocId;
 use crate::document::revision::Revision;
+use crate::index::SelectedPage;
 use crate::limits;
 use crate::shard::{self, ChangesPage, Fetched, ShardError, Want};
 use crate::storage::Direction;
@@ -89,7 +92,9 @@ impl Changes {
         let page = fewer("changes: a page of one row", page.min(self.page_rows()));
         let mut batch = Vec::new();
         while batch.len() < page {
-            self.fill().await?;
+            let lost = self.fill().await?;
+            // Their sequences are those of the copies before.
+            batch.retain(|(at, _)| !lost.contains(at));
             let heads = self.lanes.iter().map(|lane| lane.rows.front().map(|row| row.seq));
             let Some(lane) = next_lane(heads, self.query.descending) else { break };
             // Invariant: the lane was chosen for its first row.
@@ -98,12 +103,13 @@ impl Changes {
         Ok(batch)
     }
 
-    async fn fill(&mut self) -> Result<(), ChangesError> {
+    /// Reads a page into each lane that ran empty; answers those that had to move to another copy.
+    async fn fill(&mut self) -> Result<Vec<usize>, ChangesError> {
         let empty = |(_, lane): &(usize, &Lane)| lane.rows.is_empty() && !lane.done;
         let empty: Vec<(usize, u64)> =
             self.lanes.iter().enumerate().filter(empty).map(|(at, lane)| (at, lane.cursor)).collect();
         if empty.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let asked = fewer("changes: a range read row by row", self.page_rows());
         let read = |(at, cursor): (usize, u64)| {
@@ -113,18 +119,15 @@ impl Changes {
         let mut lost = Vec::new();
         for (at, page) in join_all(empty.into_iter().map(read)).await {
             match page {
-                Ok(page) => {
-                    let asked = if self.looks_up() { usize::MAX } else { asked };
-                    self.lanes[at].take_page(page, asked, self.query.descending);
-                }
+                Ok((page, ended)) => self.lanes[at].take_page(page, ended, self.query.descending),
                 Err(error) if self.can_go_on(at, &error) && !self.query.descending => lost.push(at),
                 Err(error) => return Err(error.into()),
             }
         }
-        for at in lost {
-            self.move_lane(at).await?;
+        for at in &lost {
+            self.move_lane(*at).await?;
         }
-        Ok(())
+        Ok(lost)
     }
 
     /// Whether a lane that could not be read can be from somewhere else.
@@ -139,20 +142,28 @@ impl Changes {
         matches!(&self.query.filter, ChangesFilter::DocIds(ids) if ids.len() <= limits::CHANGES_DOC_IDS_LOOKED_UP)
     }
 
-    /// The next rows of a lane.
-    async fn page(&self, at: usize, cursor: u64, asked: usize) -> Result<ChangesPage, ShardError> {
+    /// The next rows of a lane, and whether there are no more.
+    async fn page(&self, at: usize, cursor: u64, asked: usize) -> Result<(ChangesPage, bool), ShardError> {
         let (lane, query) = (&self.lanes[at], &self.query);
-        match &query.filter {
-            ChangesFilter::DocIds(ids) if self.looks_up() => {
-                let ids = ids.iter().filter(|id| self.map.range(lane.range).contains(self.map.hash(id)));
-                page_of_ids(&lane.copy, ids, cursor, query.descending).await
-            }
-            _ => {
-                let direction = if query.descending { Direction::Reverse } else { Direction::Forward };
-                let (limit, epoch) = (asked as u64, lane.standing.epoch);
-                lane.copy.changes(ChangesCall { since: cursor, direction, limit, epoch }).await
-            }
+        if let ChangesFilter::DocIds(ids) = &query.filter
+            && self.looks_up()
+        {
+            let ids = ids.iter().filter(|id| self.map.range(lane.range).contains(self.map.hash(id)));
+            return Ok((page_of_ids(&lane.copy, ids, cursor, query.descending).await?, true));
         }
+        let direction = if query.descending { Direction::Reverse } else { Direction::Forward };
+        let (limit, epoch) = (asked as u64, lane.standing.epoch);
+        let mut call = ChangesCall { since: cursor, direction, limit, epoch };
+        if let Some(SelectedPage { rows, reached }) = self.selected(lane, call).await {
+            let ended = reached >= lane.until;
+            if ended || !rows.is_empty() {
+                return Ok((ChangesPage { rows, pending_after: 0, last_seq: reached }, ended));
+            }
+            call.since = reached;
+        }
+        let page = lane.copy.changes(call).await?;
+        let ended = page.rows.len() < asked;
+        Ok((page, ended))
     }
 
     /// Goes on with another copy of a range; what was read up to then may be read again, nothing is left out. The round
@@ -163,9 +174,7 @@ impl Changes {
             self.lanes[at] = Lane::open(&self.database, range, &Since::Seq(self.seq())).await?;
         }
         // A range that was split goes on as its halves.
-        let lane = &mut self.lanes[at];
-        (lane.done, lane.after) = (true, 0);
-        lane.rows.clear();
+        self.lanes[at].cut_round();
         Ok(())
     }
 
@@ -274,6 +283,9 @@ impl Changes {
             if revs.is_empty() {
                 continue;
             }
+            if self.is_judged() {
+                self.pass_by(at, row.seq);
+            }
             let left = self.query.limit.unwrap_or(limits::CHANGES_WITHOUT_LIMIT).saturating_sub(self.sent);
             let shows_seq = self.query.seq_interval.is_none_or(|n| left.is_multiple_of(n.max(1)));
             let seq = shows_seq.then(|| self.last_seq());
@@ -286,8 +298,23 @@ impl Changes {
             sometimes("changes: rows went back to their range");
             self.lanes[at].rows.push_front(row);
         }
-        self.lanes.iter_mut().for_each(|lane| lane.settle(self.query.descending));
+        if !self.is_judged() {
+            self.lanes.iter_mut().for_each(|lane| lane.settle(self.query.descending));
+        }
         rows
+    }
+
+    /// Whether rows are judged, in ascending order.
+    fn is_judged(&self) -> bool {
+        matches!(self.query.filter, ChangesFilter::Rows(_)) && !self.query.descending
+    }
+
+    /// Counts as read what comes before a row in the order of all ranges: the row's sequence then tells neither how many
+    /// rows before it were left out nor in which pages they were read.
+    fn pass_by(&mut self, at: usize, seq: u64) {
+        for (other, lane) in self.lanes.iter_mut().enumerate().filter(|(other, _)| *other != at) {
+            lane.pass(if other < at { seq } else { seq.saturating_sub(1) });
+        }
     }
 
     async fn add_docs(&self, rows: &mut [(ChangeRow, Revision)]) -> Result<(), ChangesError> {
@@ -336,11 +363,6 @@ impl Changes {
             ahead.for_each(|(entry, lane)| entry.position = entry.position.max(lane.until));
         }
         seq.to_string()
-    }
-
-    /// How many changes are left behind what was read.
-    pub fn pending(&self) -> u64 {
-        self.lanes.iter().map(|lane| lane.rows.len() as u64 + lane.after).sum()
     }
 
     /// Whether nothing more can come, however long one waits.

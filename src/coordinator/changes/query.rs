@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::coordinator::error::ChangesError;
 use crate::coordinator::read::RowDoc;
 use crate::coordinator::seq::{MalformedSeq, Seq};
+use crate::coordinator::view::DatabaseView;
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
 use crate::document::revision::Revision;
@@ -57,6 +58,11 @@ pub struct Candidate {
 pub trait RowFilter: Send + Sync {
     /// Judges a page: for each candidate and each of its leaves, whether it passes.
     fn pass<'a>(&'a self, page: &'a [Candidate]) -> BoxFuture<'a, Result<Vec<Vec<bool>>, ChangesError>>;
+
+    /// An index that leaves out no change that passes.
+    fn index(&self) -> Option<&DatabaseView> {
+        None
+    }
 }
 
 /// Which changes are listed.

@@ -1,11 +1,13 @@
 //! `_changes`: the feed of a database in its four forms (SPEC 'Changes feed').
 
+use std::sync::Arc;
+
 use super::changes_query::{ChangesArgs, Filter};
 use super::document::open;
 use super::feed::{self, Delivery, Feed, Print, Waits, seq_json};
 use super::function_request::function_request;
 use super::shown::{Data, Piece, row_doc};
-use crate::coordinator::{ChangeRow, Changes, ChangesFilter, ChangesQuery, Database, RowDoc, Style};
+use crate::coordinator::{ChangeRow, ChangesFilter, ChangesQuery, Database, RowDoc, Style};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value, write_string};
 use crate::http::{Context, Problem, Reply, Request, Result, Verb};
@@ -51,7 +53,7 @@ async fn body(request: &mut Request) -> Result<Object> {
 async fn filter(
     ctx: &Context,
     request: &Request,
-    db: &Database,
+    db: &Arc<Database>,
     filter: &Filter,
     body: Option<&Object>,
 ) -> Result<ChangesFilter> {
@@ -64,7 +66,7 @@ async fn filter(
             let req = function_request(ctx, request, db, None, body.cloned().map(Value::Object)).await?;
             Ok(db.function_filter(place, req).await?)
         }
-        Filter::Selector(args) => Ok(args.filter(&ctx.env, &ctx.collator)),
+        Filter::Selector(args) => Ok(db.selector_filter(args.selector()).await),
     }
 }
 
@@ -121,8 +123,8 @@ impl Print for Rows {
         Ok(Some(pieces))
     }
 
-    fn tail(&self, changes: &Changes) -> String {
-        format!(",\"pending\":{}", changes.pending())
+    fn tail(&self, pending: u64) -> String {
+        format!(",\"pending\":{pending}")
     }
 }
 

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::coordinator::{ChangesFilter, RowDoc, selector_filter};
-use crate::document::collate::Collator;
+use crate::coordinator::RowDoc;
 use crate::document::json::{Object, Value};
 use crate::document::selector::{Fields, Selector, SelectorError, document_value};
 use crate::http::problem::Problem;
-use crate::world::Env;
 
 const DAMAGED: &str = "A stored document is damaged.";
 
@@ -38,9 +36,9 @@ impl SelectorArgs {
         Ok(SelectorArgs { selector, fields })
     }
 
-    /// The filter for the coordinator.
-    pub fn filter(&self, env: &Env, collator: &Collator) -> ChangesFilter {
-        selector_filter(env, &self.selector, collator)
+    /// What documents have to match.
+    pub fn selector(&self) -> &Arc<Selector> {
+        &self.selector
     }
 
     /// What is left of an included document, as JSON text; `None` when all of it is.

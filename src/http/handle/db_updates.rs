@@ -7,7 +7,7 @@
 use super::feed::{self, Delivery, Feed, Print, Waits, seq_json};
 use super::shown::Piece;
 use crate::coordinator::global_changes::{GLOBAL_CHANGES, read_note};
-use crate::coordinator::{ChangeRow, Changes, ChangesQuery, Since};
+use crate::coordinator::{ChangeRow, ChangesQuery, Since};
 use crate::document::json::write_string;
 use crate::http::{Context, Problem, Query, Reply, Request, Result};
 use crate::limits;
@@ -104,7 +104,7 @@ impl Print for Events {
         Ok(row_json(row).map(|json| vec![Piece::Text(json)]))
     }
 
-    fn tail(&self, _: &Changes) -> String {
+    fn tail(&self, _: u64) -> String {
         String::new()
     }
 }

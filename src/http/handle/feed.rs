@@ -75,8 +75,8 @@ pub trait Print: Send + Sync + 'static {
     /// When a stored document is damaged.
     fn row(&self, row: &ChangeRow) -> Result<Option<Vec<Piece>>>;
 
-    /// Members that follow `last_seq` at the end, each with a comma before it.
-    fn tail(&self, changes: &Changes) -> String;
+    /// Members that follow `last_seq` at the end, each with a comma before it. `pending`: changes that are left.
+    fn tail(&self, pending: u64) -> String;
 }
 
 /// A feed to be sent.
@@ -186,7 +186,8 @@ impl<P: Print> Writer<P> {
     }
 
     async fn end(&mut self, changes: &Changes) -> Result<()> {
-        let (seq, tail) = (seq_json(Some(&changes.last_seq())), self.delivery.print.tail(changes));
+        let tail = self.delivery.print.tail(changes.pending().await);
+        let seq = seq_json(Some(&changes.last_seq()));
         let last = [b"\"last_seq\":", &seq[..], tail.as_bytes(), b"}"].concat();
         match self.delivery.feed {
             Feed::EventSource => Ok(()),

@@ -1,0 +1,55 @@
+//! Feeds by a declared selector: rows come from its index as far as that is built (`index/selected.rs`), behind that all
+//! changes are read. Either way they are judged.
+
+use futures_util::future::join_all;
+
+use super::lane::Lane;
+use super::{Changes, ChangesFilter};
+use crate::coordinator::message::ChangesCall;
+use crate::coordinator::range_copy::RangeCopy;
+use crate::coordinator::view::DatabaseView;
+use crate::index::SelectedPage;
+use crate::storage::Direction;
+use crate::world::buggify::{Mutation, mutated, sometimes};
+
+impl Changes {
+    /// The index of what the filter takes. It is read upwards only.
+    fn index(&self) -> Option<&DatabaseView> {
+        match &self.query.filter {
+            ChangesFilter::Rows(filter) if self.is_judged() => filter.index(),
+            _ => None,
+        }
+    }
+
+    /// What the index knows of the next rows of a lane; `None`: nothing.
+    pub(super) async fn selected(&self, lane: &Lane, call: ChangesCall) -> Option<SelectedPage> {
+        let index = self.index()?;
+        let read = async {
+            if let RangeCopy::Own(copy) = &lane.copy {
+                copy.check_epoch(call.epoch)?;
+            }
+            index.on(lane.range, lane.copy.clone()).selected(call).await
+        };
+        // What keeps the index from being read shows when all changes are read instead, if it matters.
+        let read = read.await.inspect_err(|error| tracing::debug!(%error, "the index of a selector is not read"));
+        let page = read.ok().flatten()?;
+        sometimes("changes: a feed read the index of its selector");
+        let reached = if mutated(Mutation::SelectorIndexTrusted) { page.reached.max(lane.until) } else { page.reached };
+        Some(SelectedPage { reached, ..page })
+    }
+
+    /// How many changes are left behind what was read.
+    pub async fn pending(&self) -> u64 {
+        let pending = |lane: &Lane| lane.rows.len() as u64 + lane.after;
+        if self.index().is_none() {
+            return self.lanes.iter().map(pending).sum();
+        }
+        // Rows of an index do not tell how many changes lie between them.
+        let counted = self.lanes.iter().map(|lane| async move {
+            let (since, epoch) = (lane.position, lane.standing.epoch);
+            let none = ChangesCall { since, direction: Direction::Forward, limit: 0, epoch };
+            lane.copy.changes(none).await.map_or(pending(lane), |page| page.pending_after)
+        });
+        join_all(counted).await.into_iter().sum()
+    }
+}
