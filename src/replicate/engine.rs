@@ -122,7 +122,11 @@ impl Run {
             return Err(ReplicateError::NoFilter(format!("{what}: missing")));
         };
         let filters = body.get("filters").and_then(Value::as_object);
-        if filters.and_then(|filters| filters.get(name)?.as_str()).is_some() {
+        // An object is a selector, for a source that knows such filters.
+        if filters
+            .and_then(|filters| filters.get(name))
+            .is_some_and(|f| matches!(f, Value::String(_) | Value::Object(_)))
+        {
             return Ok(());
         }
         let what = format!("Couldn't parse filter code from document {design} on `{source}`");

@@ -51,7 +51,10 @@ async fn the_limit_ends_a_feed_and_the_rest_is_pending() {
     for left in [700, 400, 100, 0] {
         let query = ChangesQuery { since: since.clone(), limit: Some(300), ..ChangesQuery::default() };
         let (rows, feed) = read(&database, query).await;
-        assert_eq!((rows.len() as u64, feed.pending().await), (300.min(left + 300).min(1000 - seen.len() as u64), left));
+        assert_eq!(
+            (rows.len() as u64, feed.pending().await),
+            (300.min(left + 300).min(1000 - seen.len() as u64), left)
+        );
         assert_eq!(Some(feed.last_seq()), rows.last().unwrap().seq);
         seen.extend(rows.into_iter().map(|row| row.id));
         since = Since::parse(&feed.last_seq()).unwrap();

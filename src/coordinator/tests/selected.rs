@@ -51,8 +51,16 @@ async fn told(database: &Arc<Database>, query: ChangesQuery) -> (Vec<String>, St
 #[derive(Clone, Debug)]
 enum Step {
     /// A leaf of a document: generation and hash, kind, deleted.
-    Leaf { doc: u8, rev: (u8, u8), chosen: bool, deleted: bool },
-    Purge { doc: u8, of: usize },
+    Leaf {
+        doc: u8,
+        rev: (u8, u8),
+        chosen: bool,
+        deleted: bool,
+    },
+    Purge {
+        doc: u8,
+        of: usize,
+    },
     /// The index takes in what was written.
     Build,
 }
@@ -151,7 +159,8 @@ async fn the_index_holds_the_changes_of_matching_documents_alone_and_goes_with_i
     let (_world, _coordinator, database) = database(2).await;
     let declared = put(&database, "_design/f", DECLARED).await;
     for n in 0..40 {
-        put(&database, &format!("d{n}"), &format!(r#"{{"kind":"{}","n":{n}}}"#, if n % 4 == 1 { "x" } else { "y" })).await;
+        put(&database, &format!("d{n}"), &format!(r#"{{"kind":"{}","n":{n}}}"#, if n % 4 == 1 { "x" } else { "y" }))
+            .await;
     }
     build(&database).await;
     assert_eq!(mapped(&database).await, 10);

@@ -48,6 +48,19 @@ fn normal_forms() {
 }
 
 #[test]
+fn the_canonical_form_knows_no_order() {
+    let same = [
+        r#"{"a":1,"$or":[{"b":2},{"c":{"$gt":3}}]}"#,
+        r#"{"$and":[{"$or":[{"c":{"$gt":3}},{"b":{"$eq":2}},{"b":2}]},{"a":1}]}"#,
+    ];
+    let forms = same.map(|text| selector(text).canonical());
+    assert_eq!(forms[0], forms[1]);
+    for other in [r#"{"a":1,"$and":[{"b":2},{"c":{"$gt":3}}]}"#, r#"{"a":{"$in":[2,1]}}"#, r#"{"a":{"$in":[1,2]}}"#] {
+        assert_ne!(selector(other).canonical(), forms[0], "{other}");
+    }
+}
+
+#[test]
 fn refusals() {
     for (given, name, reason) in [
         ("5", "invalid_selector_json", "Selector must be a JSON object, not: 5"),
@@ -267,6 +280,8 @@ proptest! {
         let selector = Selector::parse(&given).unwrap();
         let document = Value::Object([("a".to_owned(), a.clone()), ("b".to_owned(), b.clone())].into_iter().collect());
         prop_assert_eq!(&Selector::parse(&selector.to_value()).unwrap(), &selector);
+        let canonical = Selector::parse(&selector.canonical()).unwrap();
+        prop_assert_eq!(canonical.matches(&document, &collator), selector.matches(&document, &collator));
         if selector.matches(&document, &collator) {
             let IndexRange::Keys { start, end } = selector.index_range(&["a", "b"], &collator) else {
                 return Err(TestCaseError::fail("a document matches an empty range"));

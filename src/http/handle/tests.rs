@@ -54,6 +54,21 @@ fn rev(answer: &str) -> String {
 }
 
 #[test]
+fn a_declared_selector_is_a_filter_by_its_name() {
+    let served = with_database();
+    let design = r#"{"language":"query","filters":{"mine":{"v":1}}}"#;
+    assert_eq!(status(&served.ask("PUT", "/db/_design/d", JSON, design)), 201);
+    for (name, v) in [("a", 1), ("b", 2)] {
+        assert_eq!(status(&served.ask("PUT", &format!("/db/{name}"), JSON, &format!("{{\"v\":{v}}}"))), 201);
+    }
+    let answer = served.ask("GET", "/db/_changes?filter=d/mine", JSON, "");
+    assert!(answer.contains("\"id\":\"a\"") && !answer.contains("\"id\":\"b\""), "{answer}");
+    assert_eq!(status(&served.ask("GET", "/db/_changes?filter=d/other", JSON, "")), 404);
+    let wrong = r#"{"language":"query","filters":{"mine":{"v":{"$no":1}}}}"#;
+    assert_eq!(status(&served.ask("PUT", "/db/_design/e", JSON, wrong)), 400);
+}
+
+#[test]
 fn a_document_lives_through_updates_conflicts_and_deletion() {
     let served = with_database();
     let first = served.ask("PUT", "/db/a", JSON, "{\"v\":1}");
