@@ -201,8 +201,11 @@ fn only_what_is_asked_for_is_copied_and_more_than_a_batch_is() {
         let count = async |db: &str| member(&b.ask(Method::GET, &format!("/{db}"), "").await.1, "doc_count").as_u64();
         let design = r#"{"filters":{"low":"function (doc, req) { return doc.n < Number(req.query.below); }"}}"#;
         a.put("/many/_design/f", design).await;
+        let declared = r#"{"language":"query","filters":{"high":{"n":{"$gte":690}}}}"#;
+        a.put("/many/_design/q", declared).await;
         for (db, more, expected) in [
-            ("all", "", 701),
+            ("all", "", 702),
+            ("named", r#","filter":"q/high""#, 10),
             ("low", r#","filter":"f/low","query_params":{"below":3}"#, 3),
             ("some", r#","doc_ids":["d001","d002","nope"]"#, 2),
             ("picked", r#","selector":{"n":{"$gte":690}}"#, 10),

@@ -94,7 +94,8 @@ impl ViewIndex {
     /// built beyond `since`.
     pub async fn selected(&self, since: u64, limit: usize) -> Result<Option<SelectedPage>, ShardError> {
         let mut found: Option<SelectedPage> = None;
-        loop {
+        // Mostly known without reading.
+        while self.header().await?.position > found.as_ref().map_or(since, |page| page.reached) {
             let reading = Reading {
                 signature: self.definition.signature,
                 collator: self.collator.clone(),
@@ -105,9 +106,10 @@ impl ViewIndex {
             match self.copy.read_records(Pool::Foreground, read).await? {
                 Some(page) if page.rows.is_empty() => found = Some(page),
                 Some(page) => return Ok(Some(page)),
-                None => return Ok(found),
+                None => break,
             }
         }
+        Ok(found)
     }
 
     /// Starts an update where none runs and the index is far behind, and does not wait for it.
