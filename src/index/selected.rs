@@ -2,9 +2,9 @@
 //!
 //! A design document of the language `query` declares a selector as one of its `filters`. Its index has a row under the
 //! sequence of each document of which some leaf matches, tombstones too. Promises, for the changes up to the index's
-//! position: a change that a feed would show is among the rows, in each style. A row may be too much: what became of its
-//! document is judged when it is read, and one whose document changed since is passed over. So an index that is behind
-//! makes no answer wrong: what lies behind its position is for the reader to judge.
+//! position: a change that a feed would show is among the rows, in each style. A row may be too much: what became of
+//! its document is judged when it is read, and one whose document changed since is passed over. So an index that is
+//! behind makes no answer wrong: what lies behind its position is for the reader to judge.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

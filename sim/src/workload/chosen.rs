@@ -1,5 +1,6 @@
 //! A follower of a client's own documents by a selector, resumed from where it was: after each answer it has told of
-//! every document as it is. A design document declares the selectors of some clients; the others' changes are all judged.
+//! every document as it is. A design document declares the selectors of some clients; for the others all changes are
+//! judged.
 
 use std::collections::BTreeMap;
 

@@ -309,8 +309,8 @@ impl Changes {
         matches!(self.query.filter, ChangesFilter::Rows(_)) && !self.query.descending
     }
 
-    /// Counts as read what comes before a row in the order of all ranges: the row's sequence then tells neither how many
-    /// rows before it were left out nor in which pages they were read.
+    /// Counts as read what comes before a row in the order of all ranges: the row's sequence then tells neither how
+    /// many rows before it were left out nor in which pages they were read.
     fn pass_by(&mut self, at: usize, seq: u64) {
         for (other, lane) in self.lanes.iter_mut().enumerate().filter(|(other, _)| *other != at) {
             lane.pass(if other < at { seq } else { seq.saturating_sub(1) });

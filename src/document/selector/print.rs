@@ -1,5 +1,5 @@
-//! The normal form as JSON, as `_explain` shows it and design documents of partial indexes store it; and a canonical one,
-//! by which selectors are known to be the same.
+//! The normal form as JSON, as `_explain` shows it and design documents of partial indexes store it; and a canonical
+//! one, by which selectors are known to be the same.
 
 use std::collections::BTreeMap;
 
