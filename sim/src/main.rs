@@ -142,7 +142,7 @@ enum Command {
     },
     /// Runs simulated days of one node, load and silence, and looks each night whether anything grows.
     Weeks {
-        /// How many days.
+        /// How many days, at least four: the first nights are what the others are held against.
         #[arg(long, default_value_t = 14)]
         days: u64,
         /// The seed.

@@ -69,6 +69,9 @@ impl Held {
 /// # Errors
 /// A request that was not served, or what grows.
 pub fn run(seed: u64, days: u64) -> Result<Vec<Held>, String> {
+    if days < SETTLING + 2 {
+        return Err(format!("{} days are the least: in the first nights it only settles", SETTLING + 2));
+    }
     let options = Options { time_limit: DAY * (days as u32 + 2), ..Options::default() };
     run_seed_with(seed, options, move |world| live(world, days)).value
 }

@@ -189,9 +189,10 @@ impl Authenticator {
         // A login that was verified before needs no rounds any more: bounds that were set wrong lock out nobody who
         // works.
         if let Some(iterations) = hash.iterations()
+            && let Err(refused) = check_iterations(config, iterations)
             && !verifier.remembers(name, password, &hash)
         {
-            check_iterations(config, iterations)?;
+            return Err(refused);
         }
         Ok(verifier.verify(name, password, &hash).await?.then_some(account))
     }

@@ -44,8 +44,7 @@ struct Task {
 impl Task {
     /// Whether it is this node's to do.
     fn is_ours(&self) -> bool {
-        let first = || self.cluster.members().into_iter().find(|member| self.cluster.is_up(&member.name));
-        let chosen = || first().is_none_or(|member| member.name == *self.cluster.name());
+        let chosen = || self.cluster.up().first().is_none_or(|first| first == self.cluster.name());
         self.config.bool(SECTION, "enable", false) && chosen()
     }
 

@@ -165,6 +165,11 @@ impl Cluster {
         *node == self.0.name || self.peer(node).is_some_and(|peer| peer.link().is_some())
     }
 
+    /// The members that are up, this node among them, in the order of members.
+    pub fn up(&self) -> Vec<NodeName> {
+        self.members().into_iter().map(|member| member.name).filter(|name| self.is_up(name)).collect()
+    }
+
     /// Changes when members or connections change; the value is a counter without meaning.
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.0.version.subscribe()

@@ -303,7 +303,10 @@ fn matches_type(pattern: &str, content_type: &str) -> bool {
 
 /// What a stub tells of its bytes. It counts for revisions made elsewhere: those of clients go by the parent's revpos.
 pub(super) fn known_bytes(draft: &DraftAttachment, new_edits: bool) -> Option<KnownBytes> {
-    let (content_type, digest) = draft.content_type.clone().zip(draft.md5()).filter(|_| !new_edits)?;
+    if new_edits {
+        return None;
+    }
+    let (content_type, digest) = draft.content_type.clone().zip(draft.md5())?;
     Some(KnownBytes { content_type, digest })
 }
 

@@ -51,7 +51,6 @@ pub async fn answer(
         head,
         method,
         raw_path: parts.uri.path().to_owned(),
-        raw_query: parts.uri.query().unwrap_or_default().to_owned(),
         query: Query::parse(parts.uri.query().unwrap_or_default()),
         headers: parts.headers.clone(),
         peer,

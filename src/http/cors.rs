@@ -31,10 +31,14 @@ struct Settings<'a> {
 }
 
 impl Settings<'_> {
-    fn of<'a>(config: &'a Config, request: &HeaderMap) -> Settings<'a> {
+    /// `None` while such requests are not allowed at all.
+    fn of<'a>(config: &'a Config, request: &HeaderMap) -> Option<Settings<'a>> {
+        if !config.bool("chttpd", "enable_cors", false) {
+            return None;
+        }
         let host = host(request);
         let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
-        Settings { config, own: format!("cors:{}", name.map_or(host, |(name, _)| name)) }
+        Some(Settings { config, own: format!("cors:{}", name.map_or(host, |(name, _)| name)) })
     }
 
     fn text(&self, key: &str, default: &str) -> String {
@@ -54,9 +58,6 @@ impl Settings<'_> {
 
     /// The request's origin when it is allowed.
     fn origin(&self, request: &HeaderMap) -> Option<HeaderValue> {
-        if !self.config.bool("chttpd", "enable_cors", false) {
-            return None;
-        }
         let origin = request.get(ORIGIN)?;
         let matches = |listed: &String| listed == "*" || listed.as_bytes() == origin.as_bytes();
         self.list("origins", "").iter().any(matches).then(|| origin.clone())
@@ -68,7 +69,7 @@ pub fn preflight(config: &Config, method: &Method, request: &HeaderMap) -> Optio
     if method != Method::OPTIONS {
         return None;
     }
-    let settings = Settings::of(config, request);
+    let settings = Settings::of(config, request)?;
     settings.origin(request)?;
     let wanted = request.get(ACCESS_CONTROL_REQUEST_METHOD)?.to_str().ok()?;
     let methods = settings.list("methods", METHODS);
@@ -77,7 +78,7 @@ pub fn preflight(config: &Config, method: &Method, request: &HeaderMap) -> Optio
     }
     let asked = request.get(ACCESS_CONTROL_REQUEST_HEADERS).map_or(Some(""), |value| value.to_str().ok())?;
     let allowed = settings.names("headers", HEADERS);
-    let known = |name: &str| allowed.iter().any(|allowed| allowed.eq_ignore_ascii_case(name));
+    let known = |name: &str| allowed.contains(&name.to_ascii_lowercase());
     if !asked.split(',').map(str::trim).filter(|name| !name.is_empty()).all(known) {
         return None;
     }
@@ -90,7 +91,7 @@ pub fn preflight(config: &Config, method: &Method, request: &HeaderMap) -> Optio
 
 /// Adds what an allowed origin may see. A preflight's answer has no exposed headers.
 pub fn add(config: &Config, request: &HeaderMap, answer: &mut HeaderMap) {
-    let settings = Settings::of(config, request);
+    let Some(settings) = Settings::of(config, request) else { return };
     let Some(origin) = settings.origin(request) else { return };
     let mut set = |name: HeaderName, value: HeaderValue| {
         answer.insert(name, value);

@@ -77,21 +77,21 @@ pub async fn ask(ctx: &Context, to: &NodeName, request: Request) -> Result<Reply
     answer.unwrap_or_else(|_| Err(Problem::of_call(to, late())))
 }
 
-/// What the node `to` answers to a POST to `below` of it, asked as the caller of `asked`, however long that takes.
-///
-/// # Errors
-/// As [`ask`].
-pub async fn post(ctx: &Context, to: &NodeName, asked: &Request, below: &str, body: Vec<u8>) -> Result<Reply> {
-    let request = Request {
+/// A POST to `below` of the node `to`, as the caller of `asked`.
+pub fn post(to: &NodeName, asked: &Request, below: &str, body: Vec<u8>) -> Request {
+    Request {
         headers: asked.headers.clone(),
         secure: asked.secure,
         peer: asked.peer,
         ..own_request("POST", format!("/_node/{to}/{below}"), body, &asked.user, &asked.id)
-    };
-    send_on(ctx, to, request).await
+    }
 }
 
-async fn send_on(ctx: &Context, to: &NodeName, mut request: Request) -> Result<Reply> {
+/// As [`ask`], however long it takes until the node answers.
+///
+/// # Errors
+/// 412 `nodedown` when it is not connected; 413 for a large body.
+pub async fn send_on(ctx: &Context, to: &NodeName, mut request: Request) -> Result<Reply> {
     let body = request.body.bytes(limits::CLUSTER_HTTP_BODY_BYTES).await?;
     let below = segments(&request.raw_path).into_iter().skip(2);
     let asked = Asked {
@@ -142,8 +142,7 @@ fn pieces(to: NodeName, incoming: Incoming) -> impl futures_util::Stream<Item = 
 
 /// The other nodes that are up.
 pub fn others(ctx: &Context) -> Vec<NodeName> {
-    let members = ctx.cluster.members().into_iter().map(|member| member.name);
-    members.filter(|name| name != ctx.cluster.name() && ctx.cluster.is_up(name)).collect()
+    ctx.cluster.up().into_iter().filter(|name| name != ctx.cluster.name()).collect()
 }
 
 /// What the other nodes that are up answer to a GET of `below` of each, asked as the caller of `asked`. Those that do
@@ -170,7 +169,6 @@ fn own_request(method: &str, raw_path: String, body: Vec<u8>, user: &UserCtx, id
         head: false,
         method: method.to_owned(),
         raw_path,
-        raw_query: String::new(),
         query: Query::default(),
         headers: HeaderMap::new(),
         peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
@@ -248,7 +246,6 @@ fn read(message: &Bytes) -> Option<Request> {
         head: asked.method == "HEAD",
         method: asked.method,
         raw_path: asked.path,
-        raw_query: query.encoded(),
         query,
         headers: header_map(asked.headers),
         peer: asked.peer,

@@ -10,12 +10,18 @@ use crate::document::json::{self, Value};
 
 /// Decoded query parameters in the order of the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Query(Vec<(String, String)>);
+pub struct Query {
+    pairs: Vec<(String, String)>,
+    /// As it stands behind `?`.
+    text: String,
+}
 
 impl Query {
     /// Wraps pairs, for tests and for `/queries` items.
     pub fn from_pairs(pairs: Vec<(String, String)>) -> Query {
-        Query(pairs)
+        let pair = |(name, value): &(String, String)| format!("{}={}", encode_segment(name), encode_segment(value));
+        let text = pairs.iter().map(pair).collect::<Vec<String>>().join("&");
+        Query { pairs, text }
     }
 
     /// Decodes the part behind `?`; the caller has checked its percent escapes. Bytes that are no UTF-8 are replaced.
@@ -24,18 +30,18 @@ impl Query {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             (decode_text(name), decode_text(value))
         };
-        Query(raw.split('&').filter(|part| !part.is_empty()).map(pair).collect())
+        let pairs = raw.split('&').filter(|part| !part.is_empty()).map(pair).collect();
+        Query { pairs, text: raw.to_owned() }
     }
 
-    /// As it would stand behind `?`.
-    pub fn encoded(&self) -> String {
-        let pair = |(name, value)| format!("{}={}", encode_segment(name), encode_segment(value));
-        self.iter().map(pair).collect::<Vec<String>>().join("&")
+    /// As it stands behind `?`: as sent, where it was.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// All pairs in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// The first value of `name`.

@@ -56,8 +56,6 @@ pub struct Request {
     pub method: String,
     /// The path as sent, undecoded, without the query.
     pub raw_path: String,
-    /// The query as sent, undecoded.
-    pub raw_query: String,
     /// Query parameters, decoded.
     pub query: Query,
     /// Headers as sent.
@@ -82,16 +80,10 @@ impl Request {
 
     /// The query as sent with its question mark; empty without a query.
     pub fn query_part(&self) -> String {
-        match self.raw_query.as_str() {
+        match self.query.text() {
             "" => String::new(),
             query => format!("?{query}"),
         }
-    }
-
-    /// Asks with these parameters instead.
-    pub fn set_query(&mut self, query: Query) {
-        self.raw_query = query.encoded();
-        self.query = query;
     }
 
     /// A header's text; `None` when absent or not text.

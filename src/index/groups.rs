@@ -142,7 +142,9 @@ impl Reading {
                 }
                 Some((group, mut walk)) => match self.walk_on(view, slot, range, &mut walk, &mut left)? {
                     Ok(true) => {
-                        slot.sums(|sums| walk.keep_whole(sums, (&self.by.reduce, self.by.grouping)));
+                        if walk.is_large() {
+                            slot.sums(|sums| walk.keep_whole(sums, (&self.by.reduce, self.by.grouping)));
+                        }
                         self.groups.extend((walk.sum.rows > 0).then_some(GroupPart { sum: walk.sum, ..group }));
                     }
                     Ok(false) => self.open = Some((group, walk)),

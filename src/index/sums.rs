@@ -108,11 +108,8 @@ impl Sums {
         blocks.get(start).filter(|block| block.end.as_deref() == high).map(|block| &block.sum)
     }
 
-    /// Keeps a whole as [`Sums::keep`] does a block, if it is worth that.
-    pub fn keep_whole(&mut self, (reduce, grouping): (&Reduce, Grouping), start: &[u8], block: Block, moment: u64) {
-        if block.sum.rows < WHOLE_ROWS {
-            return;
-        }
+    /// Keeps a whole as [`Sums::keep`] does a block.
+    fn keep_whole(&mut self, (reduce, grouping): (&Reduce, Grouping), start: &[u8], block: Block, moment: u64) {
         let Some(tree) = self.tree_to_fill(reduce, moment) else { return };
         let at = tree.wholes.iter().position(|(own, _)| *own == grouping).unwrap_or_else(|| {
             tree.wholes.push((grouping, Blocks::new()));
@@ -227,6 +224,11 @@ impl Walk {
             self.sum = sum.clone();
         }
         kept.is_some()
+    }
+
+    /// Whether it has rows enough to be worth keeping as a whole.
+    pub fn is_large(&self) -> bool {
+        self.sum.rows >= WHOLE_ROWS
     }
 
     /// Nothing is left: keeps it as a whole.

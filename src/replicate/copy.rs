@@ -132,10 +132,7 @@ impl Run {
         writes.try_for_each(|()| std::future::ready(Ok(()))).await?;
         match missing {
             None => Ok(()),
-            Some((id, rev)) => {
-                let (url, what) = (self.source.peer.shown().to_owned(), format!("{id} {rev}").trim_end().to_owned());
-                Err(ReplicateError::Gone { url, what })
-            }
+            Some(what) => Err(ReplicateError::Gone { url: self.source.peer.shown().to_owned(), what }),
         }
     }
 

@@ -23,8 +23,8 @@ use crate::coordinator::{Coordinator, Database, EventKind, Follower, NamesQuery}
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
 use crate::limits;
-use crate::world::Abort;
 use crate::world::buggify::{Mutation, mutated};
+use crate::world::{Abort, Instant};
 
 /// Whether documents of the database `name` ask for replications.
 pub fn is_replicator_database(name: &str) -> bool {
@@ -255,11 +255,12 @@ impl Documenter {
         nodes.borrow_and_update();
         // Documents that could not be handled. They hold up no others: what makes room for them may stand behind them.
         let mut left: BTreeMap<DocId, bool> = BTreeMap::new();
+        let mut again: Option<Instant> = None;
         loop {
-            let again = async {
-                match left.is_empty() {
-                    true => std::future::pending().await,
-                    false => env.sleep(limits::REPLICATOR_RETRY_PAUSE).await,
+            let pause = async {
+                match again {
+                    Some(at) => env.sleep(at.since(env.now())).await,
+                    None => std::future::pending().await,
                 }
             };
             let rows = tokio::select! {
@@ -272,14 +273,16 @@ impl Documenter {
                     }
                     Err(_) => return,
                 },
+                // Ahead of what is new, which may never end.
+                () = pause => None,
                 rows = follower.next() => match rows {
-                    Some(rows) => rows,
+                    Some(rows) => Some(rows),
                     None => return,
                 },
-                () = again => Vec::new(),
             };
             let Some(replicator) = self.replicator.upgrade() else { return };
-            let mut wanted = if rows.is_empty() { std::mem::take(&mut left) } else { BTreeMap::new() };
+            let mut wanted = if rows.is_none() { std::mem::take(&mut left) } else { BTreeMap::new() };
+            let rows = rows.unwrap_or_default();
             wanted.extend(rows.into_iter().filter(|row| !row.id.is_design()).map(|row| (row.id, row.deleted)));
             left.retain(|id, _| !wanted.contains_key(id));
             let (failed, error) = self.look_at_all(&replicator, wanted).await;
@@ -288,6 +291,11 @@ impl Documenter {
                 tracing::warn!(database, count, error, "replication documents, to be tried again");
             }
             left.extend(failed);
+            again = match again.filter(|at| *at > env.now()) {
+                _ if left.is_empty() => None,
+                Some(at) => Some(at),
+                None => Some(Instant(env.now().0 + limits::REPLICATOR_RETRY_PAUSE)),
+            };
             follower.done();
         }
     }

@@ -221,11 +221,11 @@ impl LocalPeer {
             let ids: Vec<DocId> = group.iter().map(|(id, _)| id.clone()).collect();
             for (id, fetched) in ids.iter().zip(database.fetch_many(group, None).await?) {
                 let Some(fetched) = fetched else {
-                    out.missing = Some((id.as_str().to_owned(), String::new()));
+                    out.missing = Some(id.as_str().to_owned());
                     continue;
                 };
                 if let Some((rev, _)) = fetched.found.iter().find(|(_, stored)| stored.is_none()) {
-                    out.missing = Some((id.as_str().to_owned(), rev.to_string()));
+                    out.missing = Some(format!("{id} {rev}"));
                 }
                 for stored in distinct(fetched.found.iter().filter_map(|(_, stored)| stored.as_ref())) {
                     let (doc, bytes) = document(id, stored, fetched.tree.path_to(&stored.rev).as_ref())?;
@@ -362,9 +362,10 @@ impl LocalPeer {
 
     /// See [`Peer::document`].
     pub async fn document(&self, id: &str) -> Result<Option<Object>> {
-        let found = self.database()?.fetch_one(&DocId::new(id), Wanted::Winner).await?;
-        let body = found.filter(|stored| !stored.deleted).map(|stored| json::parse(&stored.body));
-        Ok(body.and_then(|body| if let Ok(Value::Object(body)) = body { Some(body) } else { None }))
+        let database = self.database()?;
+        let live = super::notes::live(&database, &DocId::new(id)).await;
+        let live = live.map_err(|reason| ReplicateError::failed("internal_server_error", reason))?;
+        Ok(live.map(|(_, body)| body))
     }
 }
 

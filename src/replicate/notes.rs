@@ -31,8 +31,7 @@ pub(super) async fn live(
     database: &Database,
     id: &DocId,
 ) -> std::result::Result<Option<(StoredRevision, Object)>, String> {
-    let fetched = database.fetch(id, Want::Winner).await.map_err(|e| format!("{e:?}"))?;
-    let found = fetched.and_then(|mut fetched| fetched.found.pop()).and_then(|(_, stored)| stored);
+    let found = database.fetch_one(id, Want::Winner).await.map_err(|e| format!("{e:?}"))?;
     let Some(stored) = found.filter(|stored| !stored.deleted) else { return Ok(None) };
     match json::parse(&stored.body) {
         Ok(Value::Object(body)) => Ok(Some((stored, body))),

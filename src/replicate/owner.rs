@@ -10,9 +10,7 @@ pub fn owner(cluster: &Cluster, what: &str) -> Option<NodeName> {
     if mutated(Mutation::OwnerTwice) {
         return Some(cluster.name().clone());
     }
-    let members = cluster.members().into_iter().map(|member| member.name);
-    let nodes: Vec<NodeName> = members.filter(|name| cluster.is_up(name)).collect();
-    owner_of(&nodes, what).cloned()
+    owner_of(&cluster.up(), what).cloned()
 }
 
 /// Whether `what` belongs to this node.

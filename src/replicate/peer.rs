@@ -258,8 +258,8 @@ pub struct Fetched {
     pub in_bulk: usize,
     /// Those that the source keeps back.
     pub refused: Vec<Refusal>,
-    /// One that the source has not, if there are any: it told of it before.
-    pub missing: Option<(String, String)>,
+    /// Document and revision of one that the source has not, if there are any: it told of it before.
+    pub missing: Option<String>,
     /// Bytes of all, as JSON.
     pub bytes: usize,
 }

@@ -260,15 +260,16 @@ impl RemotePeer {
         if out.bytes > limit_bytes {
             return Err(ReplicateError::TooLarge);
         }
-        let missing = |rev: &str| Some((first.id.clone(), rev.to_owned()));
         match (status.as_u16(), answer) {
             (404, _) => {
-                out.missing = missing(&first.rev);
+                out.missing = Some(first.id.clone());
                 Ok(())
             }
             (200, Value::Array(found)) => {
-                if found.is_empty() || found.iter().any(|item| !is_found(item)) {
-                    out.missing = missing(&first.rev);
+                let lacking = found.iter().find(|item| !is_found(item));
+                if found.is_empty() || lacking.is_some() {
+                    let rev = lacking.and_then(|item| item.as_object()?.get("missing")?.as_str()).unwrap_or(&first.rev);
+                    out.missing = Some(format!("{} {rev}", first.id));
                 }
                 add(&mut out.docs, found);
                 Ok(())

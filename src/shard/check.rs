@@ -230,14 +230,11 @@ impl Check<'_> {
             self.found("header: the digest is not that of the documents");
         }
         self.levels(&header);
+        self.purges(header.purge_seq);
     }
 
-    /// Local documents, the purge log, and what upper layers keep: readable at least.
-    fn others(&mut self) {
-        self.scan("local documents", keys::all(self.shard, Kind::Local), |check, _, value| {
-            check.good("a local document", record::decode_register(value.to_vec()));
-        });
-        let last = Header::read(self.view, self.shard).map_or(0, |header| header.purge_seq);
+    /// The purge log up to its `last` entry.
+    fn purges(&mut self, last: u64) {
         let floor = self.good("the purge log", purge::floor(self.view, self.shard, last)).unwrap_or_default();
         self.scan("purges", keys::all(self.shard, Kind::Purge), |check, key, value| {
             check.good("an entry of the purge log", record::decode_purge(value));
@@ -245,6 +242,13 @@ impl Check<'_> {
             if number.is_some_and(|number| number <= floor || number > last) {
                 check.found("the purge log has an entry beyond its ends");
             }
+        });
+    }
+
+    /// Local documents, and what upper layers keep: readable at least.
+    fn others(&mut self) {
+        self.scan("local documents", keys::all(self.shard, Kind::Local), |check, _, value| {
+            check.good("a local document", record::decode_register(value.to_vec()));
         });
         self.scan("records of the shard", keys::whole_shard(self.shard), |_, _, _| {});
     }

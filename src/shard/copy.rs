@@ -85,6 +85,14 @@ impl fmt::Debug for ShardCopy {
     }
 }
 
+/// Who refused to change records.
+enum Refused<E> {
+    /// The shard, which does not take them now.
+    ByShard(ShardError),
+    /// The work itself.
+    ByWork(E),
+}
+
 impl ShardCopy {
     /// Opens a shard; one without any record is empty. Reads its header. One that an older settee wrote gets its
     /// summaries first, in bounded steps.
@@ -236,14 +244,14 @@ impl ShardCopy {
         let inner = Arc::clone(&self.0);
         let job = move |view: &mut WriteView<'_>| {
             if let Err(error) = inner.check(LEFT) {
-                return Ok(Err(Err(error)));
+                return Ok(Err(Refused::ByShard(error)));
             }
-            work(view).map(|done| done.map_err(Ok))
+            work(view).map(|done| done.map_err(Refused::ByWork))
         };
         match self.0.storage.committer().submit_to(Some(self.0.shard.0), job).await? {
             Ok(done) => Ok(Ok(done)),
-            Err(Ok(error)) => Ok(Err(error)),
-            Err(Err(error)) => Err(error),
+            Err(Refused::ByWork(error)) => Ok(Err(error)),
+            Err(Refused::ByShard(error)) => Err(error),
         }
     }
 

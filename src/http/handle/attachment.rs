@@ -128,11 +128,11 @@ async fn put(ctx: &Context, mut request: Request, db: &str, id: &str, name: &str
         gzip: is_gzip(request.header("content-encoding"))?,
         md5: content_md5(request.header("content-md5"))?,
     };
-    let rev = named_revision(&request)?;
+    let (rev, options) = (named_revision(&request)?, options(&request)?);
     rules::may_attach(ctx, &request.user, &database, &id, rev.as_ref()).await?;
     database.check_attachment_write(&id, rev.as_ref()).await?;
     let staged = receive(database.upload(&id, upload).await?, &mut request.body).await?;
-    let done = database.put_attachment(&id, name, rev, staged, options(&request)?).await?;
+    let done = database.put_attachment(&id, name, rev, staged, options).await?;
     let reply = written(id.as_str(), &done, StatusCode::CREATED);
     Ok(reply.location(&request, &[db, id.as_str(), name]))
 }
@@ -165,9 +165,9 @@ async fn delete(ctx: &Context, request: &Request, db: &str, id: &str, name: &str
     check_attachment_name(name)?;
     let id = DocId::new(id);
     may_write(ctx, request, &db, &id)?;
-    let rev = named_revision(request)?;
+    let (rev, options) = (named_revision(request)?, options(request)?);
     rules::may_attach(ctx, &request.user, &db, &id, rev.as_ref()).await?;
-    let done = db.delete_attachment(&id, name, rev, options(request)?).await?;
+    let done = db.delete_attachment(&id, name, rev, options).await?;
     Ok(written(id.as_str(), &done, StatusCode::OK).etag(&rev_etag(&done.rev)))
 }
 

@@ -67,7 +67,7 @@ pub async fn bulk_docs(ctx: &Context, mut request: Request, db: &str) -> Result<
     Ok(answer(&names, results, new_edits))
 }
 
-/// `w` may stand in the body, too.
+/// `w` may stand in the body, too; what is no number there does not count, as in CouchDB.
 fn with_w(options: WriteOptions, body: &Object) -> WriteOptions {
     let given = body.get("w").and_then(|w| w.as_u64().or_else(|| w.as_str()?.parse().ok()));
     WriteOptions { w: given.and_then(|w| u32::try_from(w).ok()).or(options.w), ..options }

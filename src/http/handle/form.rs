@@ -41,6 +41,7 @@ pub async fn upload(ctx: &Context, mut request: Request, db: &str, id: &str) -> 
     if request.media_type().as_deref() != Some("multipart/form-data") {
         return Err(Problem::bad_content_type("Content-Type must be multipart/form-data"));
     }
+    let options = options(&request)?;
     let fields = read_fields(&database, &id, &content_type, &mut request).await?;
     let mut draft = match &fields.doc {
         Some(text) => {
@@ -63,8 +64,8 @@ pub async fn upload(ctx: &Context, mut request: Request, db: &str, id: &str) -> 
     draft.attachments = new.chain(std::mem::take(&mut draft.attachments)).collect();
     let follows = fields.files.into_iter().map(|(_, staged)| staged).collect();
     let mut write = WriteRequest { id: id.clone(), draft, follows };
-    rules::prepare(ctx, &request.user, &database, &mut write, options(&request)?.new_edits).await?;
-    let done = database.write_one(write, options(&request)?).await?;
+    rules::prepare(ctx, &request.user, &database, &mut write, options.new_edits).await?;
+    let done = database.write_one(write, options).await?;
     Ok(written(id.as_str(), &done, StatusCode::CREATED).etag(&rev_etag(&done.rev)))
 }
 

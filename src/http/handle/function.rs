@@ -13,7 +13,7 @@ use super::document::{checked_id, may_write, open};
 use super::function_request::function_request;
 use super::rules;
 use super::write::options;
-use crate::coordinator::{Database, Want, WriteRequest};
+use crate::coordinator::{Database, Want, WriteOptions, WriteRequest};
 use crate::document::draft;
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
@@ -60,6 +60,7 @@ pub async fn update(ctx: &Context, mut request: Request, db: &str, ddoc: &str, p
         return Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", reason));
     }
     let source = program.function("updates", name)?;
+    let options = WriteOptions { new_edits: true, ..options(&request)? };
     let id = (!id.is_empty()).then(|| id.join("/"));
     let doc = document(ctx, &request, &db, id.as_deref()).await?;
     let body = body_text(&mut request).await?;
@@ -76,7 +77,7 @@ pub async fn update(ctx: &Context, mut request: Request, db: &str, ddoc: &str, p
     let reply = reply(response(&answer)?, StatusCode::CREATED)?;
     let mut write = WriteRequest { id: id.clone(), draft, follows: Vec::new() };
     rules::prepare(ctx, &request.user, &db, &mut write, true).await?;
-    let done = db.write_one(write, crate::coordinator::WriteOptions { new_edits: true, ..options(&request)? }).await?;
+    let done = db.write_one(write, options).await?;
     let reply = reply.header(HeaderName::from_static("x-couch-id"), &encode_segment(id.as_str()));
     Ok(reply.header(HeaderName::from_static("x-couch-update-newrev"), &done.rev.to_string()))
 }

@@ -21,9 +21,11 @@ pub async fn replicate(ctx: &Context, mut request: Request) -> Result<Reply> {
         return Err(Problem::bad_request("Missing request body"));
     }
     let (body, order) = read(&mut request).await?;
+    let body = body.to_vec();
     match &order {
         Order::Start(asked) => match ctx.replicator.elsewhere(&ctx.cluster, asked) {
-            Some(node) => forward::post(ctx, &node, &request, "_replicate", body.to_vec()).await,
+            // A replication that is not continuous answers when it is done.
+            Some(node) => forward::send_on(ctx, &node, forward::post(&node, &request, "_replicate", body)).await,
             None => carry_out(ctx, &request, order).await,
         },
         Order::Cancel(_) | Order::CancelId(_) => {
@@ -32,7 +34,7 @@ pub async fn replicate(ctx: &Context, mut request: Request) -> Result<Reply> {
                 if !reply.as_ref().is_err_and(|problem| problem.status == StatusCode::NOT_FOUND) {
                     break;
                 }
-                let answer = forward::post(ctx, &node, &request, "_replicate", body.to_vec()).await;
+                let answer = forward::ask(ctx, &node, forward::post(&node, &request, "_replicate", body.clone())).await;
                 // A node that does not answer has no say.
                 reply = answer.ok().filter(|answer| answer.status != StatusCode::NOT_FOUND).map_or(reply, Ok);
             }

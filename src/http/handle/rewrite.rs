@@ -51,7 +51,7 @@ pub async fn rewrite(
             let method = if request.head { "GET" } else { request.method.as_str() };
             let found = rewrite_rules::resolve(rules, method, path, &request.query)?;
             let (target, query) = found.ok_or_else(Problem::missing)?;
-            request.set_query(query);
+            request.query = query;
             directed(request, &root, &target)
         }
         Some(Value::String(source)) => {
@@ -93,7 +93,7 @@ fn by_function(ctx: &Context, mut request: Request, root: &[String], answer: &Ob
     request = with_query(request, path);
     if let Some(query) = said.get("query").and_then(Value::as_object) {
         let pairs = query.iter().map(|(name, value)| (name.to_owned(), plain(value)));
-        request.set_query(Query::from_pairs(pairs.collect()));
+        request.query = Query::from_pairs(pairs.collect());
     }
     if let Some(method) = said.get("method").and_then(Value::as_str) {
         (request.verb, request.head) = (Verb::of(method), method == "HEAD");
@@ -144,7 +144,7 @@ fn check(said: &Object) -> Result<()> {
 /// A query within the path counts instead of the request's.
 fn with_query(mut request: Request, path: &str) -> Request {
     if let Some((_, query)) = path.split_once('?') {
-        request.set_query(Query::parse(query));
+        request.query = Query::parse(query);
     }
     request
 }

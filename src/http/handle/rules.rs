@@ -54,7 +54,7 @@ pub fn check_lists(ctx: &Context, request: &Request, db: &str, at: &InDatabase) 
     );
     match Rules::of(ctx, db) {
         Rules::Users if lists => users::may_list(ctx, request, db, at),
-        // Lists show documents whole, with credentials of replications.
+        // As in CouchDB, although administrators of the database see each document whole.
         Rules::Replicator if lists => {
             ctx.open(db, &request.user, Class::Member)?;
             Ok(access::check(Class::ServerAdmin, &request.user, None)?)

@@ -25,18 +25,19 @@ pub async fn put(ctx: &Context, mut request: Request, db: &str, id: &str) -> Res
     let database = open(ctx, &request, db)?;
     let id = checked_id(ctx, id)?;
     may_write(ctx, &request, &database, &id)?;
+    let options = options(&request)?;
     let (mut draft, follows) = body(&database, &id, &mut request).await?;
     let rev = parent_revision(draft.rev.as_ref(), request.query.get("rev"), request.header("if-match"))?;
     draft.rev = rev;
     let local_text = id.is_local().then(|| draft.body.to_vec());
     let full = if draft.deleted { StatusCode::OK } else { StatusCode::CREATED };
     let mut write = WriteRequest { id: id.clone(), draft, follows };
-    rules::prepare(ctx, &request.user, &database, &mut write, options(&request)?.new_edits).await?;
+    rules::prepare(ctx, &request.user, &database, &mut write, options.new_edits).await?;
     if is_batch(&request.query) {
-        database.write_later(write, caller(&request)).await?;
+        database.write_later(write, options.caller).await?;
         return Ok(Reply::json(StatusCode::ACCEPTED, ok_json(id.as_str(), None)));
     }
-    let done = database.write_one(write, options(&request)?).await.map_err(|error| {
+    let done = database.write_one(write, options).await.map_err(|error| {
         let problem = Problem::from(error);
         // CouchDB names the document in this reason everywhere but here.
         if problem.error == "document_too_large" { Problem::too_large("document_too_large", "") } else { problem }
@@ -61,6 +62,7 @@ async fn body(db: &Database, id: &DocId, request: &mut Request) -> Result<(Draft
 pub async fn post(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
     let database = open(ctx, &request, db)?;
     request.require_json()?;
+    let options = WriteOptions { new_edits: true, ..options(&request)? };
     let draft = draft::parse(request.json_body().await?)?;
     let id = match &draft.id {
         Some(id) => checked_id(ctx, id)?,
@@ -70,10 +72,9 @@ pub async fn post(ctx: &Context, mut request: Request, db: &str) -> Result<Reply
     let mut write = WriteRequest { id: id.clone(), draft, follows: Vec::new() };
     rules::prepare(ctx, &request.user, &database, &mut write, true).await?;
     if is_batch(&request.query) {
-        database.write_later(write, caller(&request)).await?;
+        database.write_later(write, options.caller).await?;
         return Ok(Reply::json(StatusCode::ACCEPTED, ok_json(id.as_str(), None)));
     }
-    let options = WriteOptions { new_edits: true, ..options(&request)? };
     let done = database.write_one(write, options).await?;
     Ok(written(id.as_str(), &done, StatusCode::CREATED).location(&request, &[db, id.as_str()]))
 }
@@ -86,6 +87,7 @@ pub async fn delete(ctx: &Context, request: &Request, db: &str, id: &str) -> Res
     let database = open(ctx, request, db)?;
     let id = DocId::new(id);
     may_write(ctx, request, &database, &id)?;
+    let options = options(request)?;
     let rev = match named_revision(request) {
         Ok(rev) => rev,
         Err(problem) => {
@@ -94,7 +96,7 @@ pub async fn delete(ctx: &Context, request: &Request, db: &str, id: &str) -> Res
         }
     };
     rules::may_delete(ctx, &request.user, &database, &id, rev.as_ref()).await?;
-    let done = database.delete(&id, rev, options(request)?).await?;
+    let done = database.delete(&id, rev, options).await?;
     let etag = if id.is_local() { local::etag(&done.rev, b"{}") } else { rev_etag(&done.rev) };
     Ok(written(id.as_str(), &done, StatusCode::OK).etag(&etag))
 }
@@ -110,9 +112,10 @@ pub async fn copy(ctx: &Context, request: &Request, db: &str, id: &str) -> Resul
     let (target, target_rev) = destination(request.header("destination"))?;
     let target = checked_id(ctx, &target)?;
     may_write(ctx, request, &database, &target)?;
+    let options = options(request)?;
     let (from, to) = ((&source, source_rev.as_ref()), (&target, target_rev.as_ref()));
     rules::may_copy(ctx, &request.user, &database, from, to).await?;
-    let done = database.copy(&source, source_rev, &target, target_rev, options(request)?).await?;
+    let done = database.copy(&source, source_rev, &target, target_rev, options).await?;
     let reply = written(target.as_str(), &done, StatusCode::CREATED).etag(&rev_etag(&done.rev));
     Ok(reply.location(request, &[db, target.as_str()]))
 }
