@@ -11,6 +11,8 @@ pub const CONFIG_FILE_BYTES_MAX: u64 = 4 << 20;
 
 // ---- authentication ----
 
+/// Pause before the users database, which could not be read or written, is looked at again for its design document.
+pub const USERS_DESIGN_PAUSE: Duration = Duration::from_secs(5);
 /// PBKDF2 rounds of new password hashes (`chttpd_auth/iterations`); the number CouchDB 3.5 uses.
 pub const PASSWORD_ITERATIONS: u32 = 600_000;
 /// PBKDF2 rounds above which a stored hash is not believed: checking it would hold a thread for seconds.

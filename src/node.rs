@@ -102,8 +102,7 @@ impl Node {
         if cluster.members().len() <= 1 && !cluster_setup::is_under_way(config) {
             make_system_databases(&coordinator).await.map_err(|e| data(&Problem::from(e)))?;
         }
-        let ensured = auth::users_design::ensure(config, &coordinator).await;
-        ensured.map_err(|e| data(&Problem::from(e)))?;
+        auth::users_design::keep(env, config, &coordinator).await;
         let replicator = Replicator::new(env, config, &coordinator);
         let context = Arc::new(Context {
             env: env.clone(),

@@ -187,8 +187,8 @@ fn set_up_three() -> [Node; 3] {
     assert_eq!(a.set_up(&wrong).0, 400);
     let mut wrong = add(&b);
     wrong["name"] = json!("other");
-    refused(a.set_up(&wrong), 400, "Add node failed. The node there is called n2@127.0.0.1.");
-    assert_eq!(a.membership().1, names(&[&a]), "nothing was added");
+    refused(a.set_up(&wrong), 400, "Add node failed. The other node answers: It is called n2@127.0.0.1.");
+    assert_eq!((a.membership().1, b.membership().1), (names(&[&a]), names(&[&b])), "nothing was added");
     let mut named = add(&b);
     named["name"] = json!("n2");
     assert_eq!(a.set_up(&named), (201, json!({"ok": true})));

@@ -98,6 +98,17 @@ fn it_serves_until_it_is_told_to_stop() {
 }
 
 #[test]
+fn a_node_in_maintenance_starts_again() {
+    let dir = TempDir::new().expect("a directory");
+    let args = ["serve", "--data", text(dir.path()), "--port", "0", "--set", READY_ADMIN];
+    let (child, _) = start(&args);
+    assert_eq!(stop(child, "-TERM").0, Some(0));
+    // It reads none of its copies, that of the users database neither.
+    let (child, _) = start(&[&args[..], &["--set", "couchdb/maintenance_mode=true"]].concat());
+    assert_eq!(stop(child, "-TERM").0, Some(0));
+}
+
+#[test]
 fn the_administrator_of_the_flag_is_stored_hashed_and_once() {
     let dir = TempDir::new().expect("a directory");
     let config = dir.path().join("my.ini");

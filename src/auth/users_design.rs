@@ -9,11 +9,30 @@ use crate::coordinator::{Caller, Coordinator, Want, WriteError, WriteOptions, Wr
 use crate::document::draft::Draft;
 use crate::document::id::DocId;
 use crate::document::json::Object;
+use crate::limits;
+use crate::world::Env;
 
 /// The design document's id.
 pub const ID: &str = "_design/_auth";
 /// Its validation function.
 const VALIDATE: &str = include_str!("users_design.js");
+
+/// Does [`ensure`], later and until it works where the database cannot be read or written now: while this node is in
+/// maintenance, or has to reach others first.
+pub async fn keep(env: &Env, config: &Config, coordinator: &Arc<Coordinator>) {
+    let Err(error) = ensure(config, coordinator).await else { return };
+    tracing::debug!(?error, "the users database cannot be looked at yet");
+    let (env, config, coordinator) = (env.clone(), config.clone(), Arc::downgrade(coordinator));
+    env.clone().spawn(async move {
+        loop {
+            env.sleep(limits::USERS_DESIGN_PAUSE).await;
+            let Some(coordinator) = coordinator.upgrade() else { return };
+            if ensure(&config, &coordinator).await.is_ok() {
+                return;
+            }
+        }
+    });
+}
 
 /// Puts the design document into the users database, where there is one and it has never had one. The content is the
 /// same everywhere, so that nodes that do so apart from each other make the same revision.

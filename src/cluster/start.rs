@@ -78,7 +78,11 @@ impl Cluster {
         settle_name(&table, storage, stored, &name).await?;
         let secure = Secure::open(env, config).await.map_err(|error| StartError::Setting(error.to_string()))?;
         let cluster = Cluster::over(env, config, name.into(), table, secure);
-        let join = config.get("cluster", "join").filter(|at| !at.is_empty() && cluster.secret().is_none());
+        let join = config.get("cluster", "join").filter(|at| !at.is_empty());
+        if join.is_some() && cluster.secret().is_some() && cluster.members().len() <= 1 {
+            tracing::warn!("`join` does not count: this node has a cluster of its own already");
+        }
+        let join = join.filter(|_| cluster.secret().is_none());
         if join.is_some() || config.get("cluster", "port").is_some() || cluster.secret().is_some() {
             cluster.open_port().await?;
         }
@@ -125,6 +129,16 @@ impl Cluster {
     /// # Errors
     /// [`StartError::Join`] when the node belongs to another cluster already.
     pub async fn adopt(&self, secret: &str) -> Result<(), StartError> {
+        self.check_adopts(secret)?;
+        self.0.config.set(("cluster", "secret"), secret, true).await?;
+        self.enable().await
+    }
+
+    /// Whether [`Cluster::adopt`] would take the secret over.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_adopts(&self, secret: &str) -> Result<(), StartError> {
         let others = self.members().len() > 1;
         if others && self.secret().as_deref() != Some(secret) {
             return Err(StartError::Join("this node belongs to another cluster already".to_owned()));
@@ -132,8 +146,7 @@ impl Cluster {
         if secret.len() < limits::CLUSTER_SECRET_BYTES_MIN {
             return Err(StartError::Setting("the cluster's secret is too short".to_owned()));
         }
-        self.0.config.set(("cluster", "secret"), secret, true).await?;
-        self.enable().await
+        Ok(())
     }
 
     /// The cluster's secret: whoever knows it is a member. Never to be shown.

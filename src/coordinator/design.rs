@@ -19,10 +19,12 @@ use crate::world::buggify::{Mutation, buggify, mutated};
 #[derive(Default)]
 pub(super) struct Designs(Mutex<Option<Cached>>);
 
+/// What each range said of its design documents, see [`RangeCopy::design_version`], and which copy said it.
+type Versions = Vec<(Option<Arc<str>>, u64)>;
+
 #[derive(Clone)]
 struct Cached {
-    /// What each range said of its design documents, see [`RangeCopy::design_version`], and which copy said it.
-    versions: Vec<(Option<Arc<str>>, u64)>,
+    versions: Versions,
     programs: Arc<[Program]>,
     /// Those with a validation function.
     validators: Arc<[Program]>,
@@ -73,13 +75,11 @@ impl Database {
     }
 
     async fn designs(&self) -> Result<Cached, ShardError> {
-        let copies = self.all_copies().await?;
         // Read before the documents: what changes while they are read is found again by the next call.
-        let version = |copy: &RangeCopy| {
-            let copy = copy.clone();
-            async move { Ok::<_, ShardError>((copy.node().cloned(), copy.design_version().await?)) }
-        };
-        let versions = try_join_all(copies.iter().map(version)).await?;
+        let version = |copy: RangeCopy| async move { Ok((copy.design_version().await?, copy)) };
+        let ranges = self.ranges().into_iter().map(|range| self.on_one(range, version));
+        let (versions, copies): (Vec<u64>, Vec<RangeCopy>) = try_join_all(ranges).await?.into_iter().unzip();
+        let versions: Versions = copies.iter().map(|copy| copy.node().cloned()).zip(versions).collect();
         if let Some(cached) = &*self.designs.0.lock().unwrap_or_else(PoisonError::into_inner)
             && (cached.versions == versions || mutated(Mutation::StaleValidators))
             && !buggify("design: validators read anew")

@@ -116,6 +116,13 @@ pub enum WriteError {
         /// What it threw.
         reason: Value,
     },
+    /// As [`ReadError::TooFewCopies`], for what a write reads first. Nothing was written.
+    TooFewCopies {
+        /// How many answered.
+        answered: usize,
+        /// How many were to be asked.
+        wanted: usize,
+    },
     /// An upload waited too long for the document that names it and was removed.
     UploadGone {
         /// The attachment's name.
@@ -235,7 +242,7 @@ impl From<ReadError> for WriteError {
         match error {
             ReadError::DatabaseGone => WriteError::DatabaseGone,
             ReadError::DamagedAttachment { name } => WriteError::DigestMismatch { name },
-            ReadError::TooFewCopies { wanted, .. } => WriteError::Unavailable(ShardError::NoCopy { copies: wanted }),
+            ReadError::TooFewCopies { answered, wanted } => WriteError::TooFewCopies { answered, wanted },
             ReadError::Unavailable(error) => WriteError::Unavailable(error),
         }
     }

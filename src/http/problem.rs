@@ -163,6 +163,11 @@ impl Problem {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
     }
 
+    /// 503 of strict reads.
+    fn too_few_copies(answered: usize, wanted: usize) -> Problem {
+        Problem::unavailable(format!("{answered} of {wanted} copies answered."))
+    }
+
     /// Adds a header to the answer.
     #[must_use]
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Problem {
@@ -404,9 +409,7 @@ impl From<ReadError> for Problem {
             ReadError::DamagedAttachment { name } => {
                 Problem::internal(format!("Attachment {name} is damaged on this node."))
             }
-            ReadError::TooFewCopies { answered, wanted } => {
-                Problem::unavailable(format!("{answered} of {wanted} copies answered."))
-            }
+            ReadError::TooFewCopies { answered, wanted } => Problem::too_few_copies(answered, wanted),
             ReadError::Unavailable(error) => error.into(),
         }
     }
@@ -438,6 +441,7 @@ impl From<WriteError> for Problem {
             }
             WriteError::Script(error) => error.into(),
             WriteError::Unauthorized { reason } => Problem::unauthorized("").with_reason(&reason),
+            WriteError::TooFewCopies { answered, wanted } => Problem::too_few_copies(answered, wanted),
             WriteError::UploadGone { name } => {
                 Problem::unavailable(format!("The upload of attachment {name} took too long, send it again."))
             }

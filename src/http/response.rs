@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt, TryStreamExt};
 use http::header::{ETAG, HeaderName, HeaderValue, LOCATION};
 use http::{HeaderMap, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -131,6 +131,18 @@ impl Reply {
         let gathered = Arc::new(Mutex::new(Vec::new()));
         let future = make(ChunkSink { sender, gathered: gathered.clone() });
         Reply::stream(Generated { future: Some(Box::pin(future)), receiver, gathered, failure: None })
+    }
+
+    /// Waits until a streamed body has its first bytes, or its end: what fails before is answered as any failure, not as a
+    /// body that breaks off.
+    ///
+    /// # Errors
+    /// That failure.
+    pub async fn begun(self) -> Result<Reply> {
+        let ReplyBody::Stream(mut chunks) = self.body else { return Ok(self) };
+        let first = chunks.try_next().await?;
+        let chunks = futures_util::stream::iter(first.map(Ok)).chain(chunks);
+        Ok(Reply { body: ReplyBody::Stream(Box::pin(chunks)), ..self })
     }
 
     /// Sets a header; a value that no header can hold is left out.
@@ -270,6 +282,21 @@ mod tests {
         let all: Vec<u8> = chunks(reply).into_iter().flat_map(|c| c.unwrap().to_vec()).collect();
         let expected: String = (0..50_000).map(|n| format!("{n},")).collect::<String>() + "end,tail";
         assert_eq!(all, expected.as_bytes());
+    }
+
+    #[test]
+    fn a_failure_ahead_of_the_first_bytes_is_an_answer_of_its_own() {
+        let begun = |text: &'static str| {
+            let reply = Reply::generate(move |mut out| async move {
+                out.write(text.as_bytes()).await?;
+                out.flush().await?;
+                Err(Problem::internal("broken"))
+            });
+            reply.begun().now_or_never().expect("nothing to wait for")
+        };
+        assert_eq!(begun("").unwrap_err().reason, "broken");
+        let all = chunks(begun("some").unwrap());
+        assert_eq!((all.len(), &all[0]), (2, &Ok(Bytes::from_static(b"some"))));
     }
 
     #[test]

@@ -387,6 +387,7 @@ fn refusal(id: &str, error: WriteError) -> Result<Refusal> {
         WriteError::RevisionRequired | WriteError::Conflict => Refusal::new(id, "conflict", format!("{error:?}")),
         WriteError::DatabaseGone
         | WriteError::MissingStub { .. }
+        | WriteError::TooFewCopies { .. }
         | WriteError::Unknown
         | WriteError::UploadGone { .. }
         | WriteError::Unavailable(_) => return Err(error.into()),

@@ -262,7 +262,7 @@ impl RemotePeer {
         }
         match (status.as_u16(), answer) {
             (404, _) => {
-                out.missing = Some(first.id.clone());
+                out.missing = Some(format!("{} {}", first.id, first.rev));
                 Ok(())
             }
             (200, Value::Array(found)) => {

@@ -337,6 +337,22 @@ async fn a_database_without_a_copy_in_reach_says_so() {
 }
 
 #[tokio::test]
+async fn a_node_that_hangs_keeps_no_write_from_ranges_it_does_not_hold() {
+    let cluster = Cluster::new(4).await;
+    cluster.create(0, 8, 2).await.unwrap();
+    let (db, hung) = (cluster.db(0), "n4@h");
+    cluster.network.mute.lock().unwrap().insert(hung.to_owned());
+    let elsewhere = |name: &String| db.nodes_of(db.map().index_of(&id(name))).iter().all(|node| **node != *hung);
+    let names: Vec<String> = (0..40).map(|n| format!("d{n}")).filter(elsewhere).collect();
+    assert!(!names.is_empty());
+    for name in names {
+        // Its validators are looked for in every range, some of which that node is the first to be asked for.
+        let done = write(&db, &name, "{}", None).await;
+        assert_eq!(done.unwrap().written, Written::Quorum, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_conflict_from_the_second_judge_proves_nothing() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();

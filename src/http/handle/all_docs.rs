@@ -47,7 +47,7 @@ pub async fn partition_queries(ctx: &Context, mut request: Request, db: &str, na
     let body = request.json_object().await?;
     let mut all = ViewArgs::from_queries(&body, &request.query)?;
     all.iter_mut().try_for_each(|args| partition::check_given(args.partition.take().as_deref(), name))?;
-    answer_all(db, DocSource::Partition(name.to_owned()), all)
+    answer_all(db, DocSource::Partition(name.to_owned()), all).await
 }
 
 async fn arguments(request: &mut Request) -> Result<ViewArgs> {
@@ -89,10 +89,11 @@ async fn reply(
         sink.write(b"\n").await?;
         sink.flush().await
     });
-    Ok(match etag {
+    let reply = match etag {
         Some(etag) => reply.etag(&etag),
         None => reply,
-    })
+    };
+    reply.begun().await
 }
 
 async fn list_etag(db: &Database, request: &Request, args: &ViewArgs) -> Result<String> {
@@ -108,14 +109,14 @@ pub async fn queries(ctx: &Context, mut request: Request, db: &str, kind: ListKi
     let db = open(ctx, &request, db)?;
     let body = request.json_object().await?;
     let all = ViewArgs::from_queries(&body, &request.query)?;
-    answer_all(db, source(kind), all)
+    answer_all(db, source(kind), all).await
 }
 
-fn answer_all(db: Arc<Database>, source: DocSource, all: Vec<ViewArgs>) -> Result<Reply> {
+async fn answer_all(db: Arc<Database>, source: DocSource, all: Vec<ViewArgs>) -> Result<Reply> {
     for args in &all {
         check(&db, &source, args)?;
     }
-    Ok(Reply::generate(move |mut sink| async move {
+    let reply = Reply::generate(move |mut sink| async move {
         sink.write(b"{\"results\":[\r\n").await?;
         for (at, args) in all.iter().enumerate() {
             if at > 0 {
@@ -126,7 +127,8 @@ fn answer_all(db: Arc<Database>, source: DocSource, all: Vec<ViewArgs>) -> Resul
         }
         sink.write(b"\r\n]}\n").await?;
         sink.flush().await
-    }))
+    });
+    reply.begun().await
 }
 
 fn source(kind: ListKind) -> DocSource {

@@ -133,7 +133,7 @@ async fn put(ctx: &Context, mut request: Request, db: &str, id: &str, name: &str
     database.check_attachment_write(&id, rev.as_ref()).await?;
     let staged = receive(database.upload(&id, upload).await?, &mut request.body).await?;
     let done = database.put_attachment(&id, name, rev, staged, options).await?;
-    let reply = written(id.as_str(), &done, StatusCode::CREATED);
+    let reply = written(&database, id.as_str(), &done, StatusCode::CREATED);
     Ok(reply.location(&request, &[db, id.as_str(), name]))
 }
 
@@ -168,7 +168,7 @@ async fn delete(ctx: &Context, request: &Request, db: &str, id: &str, name: &str
     let (rev, options) = (named_revision(request)?, options(request)?);
     rules::may_attach(ctx, &request.user, &db, &id, rev.as_ref()).await?;
     let done = db.delete_attachment(&id, name, rev, options).await?;
-    Ok(written(id.as_str(), &done, StatusCode::OK).etag(&rev_etag(&done.rev)))
+    Ok(written(&db, id.as_str(), &done, StatusCode::OK).etag(&rev_etag(&done.rev)))
 }
 
 #[cfg(test)]

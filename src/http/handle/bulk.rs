@@ -63,7 +63,14 @@ pub async fn bulk_docs(ctx: &Context, mut request: Request, db: &str) -> Result<
         Some(problem) => Some(Err(problem)),
         None => written.next().map(|result| result.map_err(Problem::from)),
     };
-    let results = refused.into_iter().filter_map(result).collect();
+    let mut results: Vec<Result<WriteDone>> = refused.into_iter().filter_map(result).collect();
+    // Where none could be reached the request failed: a replicator takes what is told per item for refused.
+    let lost = |result: &Result<WriteDone>| result.as_ref().is_err_and(|problem| problem.status.is_server_error());
+    if results.iter().all(lost)
+        && let Some(first) = results.pop()
+    {
+        first?;
+    }
     Ok(answer(&names, results, new_edits))
 }
 

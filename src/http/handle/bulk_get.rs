@@ -55,11 +55,11 @@ pub async fn bulk_get(ctx: &Context, mut request: Request, db: &str) -> Result<R
     };
     let mut answer = Answer { db, options, outer: format!("--{}", boundary(ctx)), inner: boundary(ctx), count: 0 };
     let Some(kind) = kind else {
-        return Ok(Reply::generate(move |mut sink| async move { answer.json(items, &mut sink).await }));
+        return Reply::generate(move |mut sink| async move { answer.json(items, &mut sink).await }).begun().await;
     };
     let content_type = format!("{kind}; boundary=\"{}\"", answer.outer);
     let reply = Reply::generate(move |mut sink| async move { answer.multipart(items, &mut sink).await });
-    Ok(reply.header(http::header::CONTENT_TYPE, &content_type))
+    reply.header(http::header::CONTENT_TYPE, &content_type).begun().await
 }
 
 fn read_options(query: &Query) -> Result<ReadOptions> {

@@ -2,7 +2,7 @@
 //!
 //! States, actions and refusals as CouchDB 3.5 was measured. `add_node` hands the cluster's secret to the new node and
 //! learns its name and cluster port; `finish_cluster` makes all nodes share administrators, `couchdb/uuid` and the
-//! secret of cookies, then makes the system databases. These exist from the first start of a node alone: enabling a
+//! secret of cookies, then makes the system databases. A node that is added later gets them at once. These exist from the first start of a node alone: enabling a
 //! cluster drops them while they are empty, so that they come to lie on all nodes. A set-up under way is remembered as
 //! `settee/cluster_setup`. The address and port of HTTP take effect with the next start.
 
@@ -16,7 +16,7 @@ use super::super::{Context, Problem, Reply, Request, Result, UserCtx, forward};
 use super::setup_peer;
 use crate::auth::security::SecurityObject;
 use crate::auth::{admin_names, admins, users_design};
-use crate::cluster::NodeName;
+use crate::cluster::{MemberError, NodeName};
 use crate::config::Config;
 use crate::coordinator::{CreateOptions, DatabaseError, Want};
 use crate::document::id::DocId;
@@ -98,7 +98,7 @@ pub async fn handle(ctx: &Context, mut request: Request) -> Result<Reply> {
     match body.get("action").and_then(Value::as_str) {
         Some("enable_single_node") => enable_single_node(ctx, &body).await?,
         Some("enable_cluster") => enable_cluster(ctx, &body).await?,
-        Some("add_node") => add_node(ctx, &body).await?,
+        Some("add_node") => add_node(ctx, &body, &request.user).await?,
         Some("receive_cookie") => return receive_cookie(ctx, &body).await,
         Some("finish_cluster") => finish_cluster(ctx, &body, &request.user).await?,
         _ => return Err(Problem::bad_request("Invalid Action'")),
@@ -179,29 +179,32 @@ async fn finish_cluster(ctx: &Context, body: &Object, user: &UserCtx) -> Result<
     if missing.is_empty() && !is_under_way(&ctx.config) {
         return Err(Problem::bad_request("Cluster is already finished"));
     }
-    let unable = |problem: Problem| {
-        tracing::warn!("finish_cluster: {problem}");
-        let reason = "Cluster setup unable to sync admin passwords";
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "setup_error", reason)
-    };
-    wait_for_members(ctx).await;
-    let others = ctx.cluster.members().into_iter().filter(|member| member.name != *ctx.cluster.name());
-    for member in others {
-        share_settings(ctx, &member.name, user).await.map_err(unable)?;
+    let members = ctx.cluster.members().into_iter().map(|member| member.name);
+    let others: Vec<NodeName> = members.filter(|name| name != ctx.cluster.name()).collect();
+    wait_for(ctx, &others).await;
+    for name in &others {
+        share_settings(ctx, name, user).await.map_err(unable)?;
     }
     make_databases(ctx, &missing).await?;
-    for member in ctx.cluster.members().iter().filter(|member| member.name != *ctx.cluster.name()) {
-        forward::delete_setting(ctx, &member.name, PROGRESS, user).await.map_err(unable)?;
+    for name in &others {
+        forward::delete_setting(ctx, name, PROGRESS, user).await.map_err(unable)?;
     }
     ctx.config.delete(PROGRESS, true).await?;
     Ok(())
 }
 
-/// Waits until every member is connected, within limits: those added a moment ago are being dialled.
-async fn wait_for_members(ctx: &Context) {
+/// What is told of another node that could not be given what all nodes share.
+fn unable(problem: Problem) -> Problem {
+    tracing::warn!("cluster set-up: {problem}");
+    let reason = "Cluster setup unable to sync admin passwords";
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "setup_error", reason)
+}
+
+/// Waits until these nodes are connected, within limits: those added a moment ago are being dialled.
+async fn wait_for(ctx: &Context, nodes: &[NodeName]) {
     let mut changes = ctx.cluster.watch();
     let all_up = async {
-        while !ctx.cluster.members().iter().all(|member| ctx.cluster.is_up(&member.name)) {
+        while !nodes.iter().all(|name| ctx.cluster.is_up(name)) {
             if changes.changed().await.is_err() {
                 return;
             }
@@ -224,26 +227,41 @@ async fn share_settings(ctx: &Context, to: &NodeName, user: &UserCtx) -> Result<
     Ok(())
 }
 
-async fn add_node(ctx: &Context, body: &Object) -> Result<()> {
+async fn add_node(ctx: &Context, body: &Object, user: &UserCtx) -> Result<()> {
     if !is_enabled(ctx) {
         return Err(Problem::bad_request("Cluster is not enabled."));
     }
     // The port must be open before the other node knocks.
     ctx.cluster.enable().await?;
     let found = setup_peer::invite(ctx, body).await?;
-    Ok(ctx.cluster.add_member(&found.name, &found.address).await?)
+    let added = ctx.cluster.add_member(&found.name, &found.address).await;
+    if is_under_way(&ctx.config) {
+        return Ok(added?);
+    }
+    match added {
+        // A member that lost its disk: it knows nothing of the cluster but what it was told just now.
+        Err(MemberError::Conflict) if found.is_new => {}
+        added => added?,
+    }
+    let name = NodeName::from(found.name.as_str());
+    wait_for(ctx, std::slice::from_ref(&name)).await;
+    share_settings(ctx, &name, user).await.map_err(unable)?;
+    forward::delete_setting(ctx, &name, PROGRESS, user).await.map_err(unable)
 }
 
 /// What `add_node` of another node asks here: takes over the cluster's secret and tells name and cluster port.
 async fn receive_cookie(ctx: &Context, body: &Object) -> Result<Reply> {
     let cookie = body.get("cookie").and_then(Value::as_str);
     let cookie = cookie.ok_or_else(|| Problem::bad_request("`cookie` must be a string."))?;
+    setup_peer::check_called(ctx.cluster.name(), body)?;
+    ctx.cluster.check_adopts(cookie)?;
     if ctx.cluster.secret().as_deref() != Some(cookie) {
         begin(ctx).await?;
     }
     ctx.cluster.adopt(cookie).await?;
     let port = ctx.cluster.address().map_or(limits::CLUSTER_PORT, |at| at.port());
-    let told = json!({"ok": true, "name": ctx.cluster.name().as_str(), "cluster_port": port});
+    let is_new = is_under_way(&ctx.config);
+    let told = json!({"ok": true, "name": ctx.cluster.name().as_str(), "cluster_port": port, "new": is_new});
     Ok(Reply::value(StatusCode::CREATED, &told))
 }
 

@@ -73,13 +73,13 @@ pub fn ok_json(id: &str, rev: Option<&str>) -> Vec<u8> {
 }
 
 /// The answer to a write that took place: `full` when enough copies have it, else 202.
-pub fn written(id: &str, done: &WriteDone, full: StatusCode) -> Reply {
+pub fn written(db: &Database, id: &str, done: &WriteDone, full: StatusCode) -> Reply {
     let status = match done.written {
         Written::Quorum => full,
         Written::Accepted => StatusCode::ACCEPTED,
     };
     let reply = Reply::json(status, ok_json(id, Some(&done.rev.to_string())));
-    if done.copies > 1 { reply.header(COPIES, &done.copies.to_string()) } else { reply }
+    if db.map().n > 1 { reply.header(COPIES, &done.copies.to_string()) } else { reply }
 }
 
 /// The ETag of a revision.

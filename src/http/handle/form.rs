@@ -66,7 +66,7 @@ pub async fn upload(ctx: &Context, mut request: Request, db: &str, id: &str) -> 
     let mut write = WriteRequest { id: id.clone(), draft, follows };
     rules::prepare(ctx, &request.user, &database, &mut write, options.new_edits).await?;
     let done = database.write_one(write, options).await?;
-    Ok(written(id.as_str(), &done, StatusCode::CREATED).etag(&rev_etag(&done.rev)))
+    Ok(written(&database, id.as_str(), &done, StatusCode::CREATED).etag(&rev_etag(&done.rev)))
 }
 
 /// A form must come from a page of this host: browsers send forms of foreign pages with the user's cookie.

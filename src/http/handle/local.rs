@@ -1,8 +1,9 @@
 //! Local documents: `/{db}/_local/{docid}`. They are documents like others, but for their revisions and ETags.
 
 use super::document::{self, open};
-use super::read::one;
+use super::read_options::copies;
 use super::rules;
+use crate::coordinator::Want;
 use crate::document::id::DocId;
 use crate::document::render::{RenderOptions, render};
 use crate::document::revision::Revision;
@@ -22,7 +23,9 @@ async fn get(ctx: &Context, request: &Request, db: &str, id: &str) -> Result<Rep
     let db = open(ctx, request, db)?;
     let id = DocId::new(id);
     rules::must_see_all(ctx, &request.user, &db, &id)?;
-    let (_, stored) = one(&db, &id, None, false).await.map_err(|_| Problem::missing())?;
+    let r = request.query.get("r").map(copies).transpose()?;
+    let found = db.fetch_from(&id, Want::Winner, r).await?.and_then(|mut found| found.take_one());
+    let stored = found.filter(|stored| !stored.deleted).ok_or_else(Problem::missing)?;
     let etag = etag(&stored.rev, &stored.body);
     let json = || render(id.as_str(), &stored, &RenderOptions::default());
     Ok(request.unless_current(&etag, || Reply::json(http::StatusCode::OK, json())))

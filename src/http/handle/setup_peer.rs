@@ -7,6 +7,7 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use super::super::{Context, Problem, Result};
+use crate::cluster::NodeName;
 use crate::document::json::{self, Object, Value};
 use crate::limits;
 use crate::wire::client::{Client, ClientError, Patience, full};
@@ -18,6 +19,8 @@ pub struct Invited {
     pub name: String,
     /// `host:port` of its cluster port.
     pub address: String,
+    /// Whether it waits to be told what the nodes of a cluster share.
+    pub is_new: bool,
 }
 
 /// A port as a number or as text.
@@ -95,6 +98,10 @@ pub async fn invite(ctx: &Context, body: &Object) -> Result<Invited> {
     let mut action = Object::new();
     action.push("action", "receive_cookie");
     action.push("cookie", ctx.cluster.secret().unwrap_or_default());
+    action.push("by", ctx.cluster.name().as_str());
+    if let Some(called) = text(body, "name") {
+        action.push("called", called);
+    }
     let (status, answer) = act(ctx, &url, login, &action).await.map_err(|error| {
         tracing::warn!("add_node: {url}: {error}");
         unreachable()
@@ -104,15 +111,23 @@ pub async fn invite(ctx: &Context, body: &Object) -> Result<Invited> {
     else {
         return Err(refused("Add node", status, &answer));
     };
-    let called = text(body, "name");
-    if called.is_some_and(|called| called != name && name.split('@').next() != Some(called)) {
-        return Err(Problem::bad_request(format!("Add node failed. The node there is called {name}.")));
+    let is_new = answer.get("new").and_then(Value::as_bool) == Some(true);
+    Ok(Invited { name: name.to_owned(), address: format!("{}:{port}", url.host), is_new })
+}
+
+/// Whether the node `name` is the one that another wants to add: to be asked there, before anything is taken over.
+///
+/// # Errors
+/// 400 when it is called otherwise, or as the other one.
+pub fn check_called(name: &NodeName, asked: &Object) -> Result<()> {
+    let own = name.as_str();
+    if text(asked, "called").is_some_and(|called| called != own && own.split('@').next() != Some(called)) {
+        return Err(Problem::bad_request(format!("It is called {own}.")));
     }
-    if name == ctx.cluster.name().as_str() {
-        let reason = format!("Add node failed. The node there is called {name}, as this one is: start it with --node.");
-        return Err(Problem::bad_request(reason));
+    if text(asked, "by") == Some(own) {
+        return Err(Problem::bad_request(format!("It is called {own}, as the one that asks: start it with --node.")));
     }
-    Ok(Invited { name: name.to_owned(), address: format!("{}:{port}", url.host) })
+    Ok(())
 }
 
 /// `enable_cluster` for the node `remote_node`.

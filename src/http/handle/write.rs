@@ -43,7 +43,7 @@ pub async fn put(ctx: &Context, mut request: Request, db: &str, id: &str) -> Res
         if problem.error == "document_too_large" { Problem::too_large("document_too_large", "") } else { problem }
     })?;
     let etag = local_text.map_or_else(|| rev_etag(&done.rev), |text| local::etag(&done.rev, &text));
-    Ok(written(id.as_str(), &done, full).etag(&etag).location(&request, &[db, id.as_str()]))
+    Ok(written(&database, id.as_str(), &done, full).etag(&etag).location(&request, &[db, id.as_str()]))
 }
 
 /// The document that a PUT carries, with the uploads that its `follows` entries name.
@@ -76,7 +76,7 @@ pub async fn post(ctx: &Context, mut request: Request, db: &str) -> Result<Reply
         return Ok(Reply::json(StatusCode::ACCEPTED, ok_json(id.as_str(), None)));
     }
     let done = database.write_one(write, options).await?;
-    Ok(written(id.as_str(), &done, StatusCode::CREATED).location(&request, &[db, id.as_str()]))
+    Ok(written(&database, id.as_str(), &done, StatusCode::CREATED).location(&request, &[db, id.as_str()]))
 }
 
 /// `DELETE /{db}/{docid}`. `batch=ok` does not count (DESIGN section 1).
@@ -98,7 +98,7 @@ pub async fn delete(ctx: &Context, request: &Request, db: &str, id: &str) -> Res
     rules::may_delete(ctx, &request.user, &database, &id, rev.as_ref()).await?;
     let done = database.delete(&id, rev, options).await?;
     let etag = if id.is_local() { local::etag(&done.rev, b"{}") } else { rev_etag(&done.rev) };
-    Ok(written(id.as_str(), &done, StatusCode::OK).etag(&etag))
+    Ok(written(&database, id.as_str(), &done, StatusCode::OK).etag(&etag))
 }
 
 /// `COPY /{db}/{docid}` to the id in `Destination`, within the database.
@@ -116,7 +116,7 @@ pub async fn copy(ctx: &Context, request: &Request, db: &str, id: &str) -> Resul
     let (from, to) = ((&source, source_rev.as_ref()), (&target, target_rev.as_ref()));
     rules::may_copy(ctx, &request.user, &database, from, to).await?;
     let done = database.copy(&source, source_rev, &target, target_rev, options).await?;
-    let reply = written(target.as_str(), &done, StatusCode::CREATED).etag(&rev_etag(&done.rev));
+    let reply = written(&database, target.as_str(), &done, StatusCode::CREATED).etag(&rev_etag(&done.rev));
     Ok(reply.location(request, &[db, target.as_str()]))
 }
 
