@@ -512,8 +512,8 @@ pub const REPLICATION_EVENTS_MAX: usize = 1000;
 /// Pause after which the databases that came or went meanwhile are looked at for replicator databases: writes to any
 /// database wake that task.
 pub const REPLICATOR_WATCH_PAUSE: Duration = Duration::from_millis(100);
-/// Pause before a replication document that could not be handled, or a note that could not be written into one, is tried
-/// again.
+/// Pause before a replication document that could not be handled, or a note that could not be written into one, is
+/// tried again.
 pub const REPLICATOR_RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// Bytes of a view's answer that a list function is given: its rows are in the function's memory at once.
 pub const LIST_VIEW_BYTES: usize = 4 << 20;

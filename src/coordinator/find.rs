@@ -10,12 +10,11 @@ use bytes::Bytes;
 
 use crate::coordinator::database::Database;
 use crate::coordinator::error::ReadError;
-use crate::coordinator::read::conflicts;
 use crate::coordinator::sift::{SiftQuery, SiftRows};
 use crate::coordinator::view::{Update, ViewError, ViewKeys, ViewQuery, ViewRows};
 use crate::document::collate::Collator;
 use crate::document::id::DocId;
-use crate::document::json::{JsonError, Value};
+use crate::document::json::JsonError;
 use crate::document::render::{RenderOptions, StoredRevision, render};
 use crate::document::revision::Revision;
 use crate::document::selector::{FieldPath, FieldRange, RangeRules, Seen, StoredDocument, Subject};
@@ -27,7 +26,7 @@ use crate::index::mango::planner::is_covering;
 use crate::index::mango::request::FindRequest;
 use crate::index::mango::spans::spans;
 use crate::limits;
-use crate::shard::{Fetched, Sifted, Want};
+use crate::shard::{Fetched, Sifted, Want, live_conflicts};
 use crate::storage::StorageError;
 use crate::storage::planted::Bug;
 use crate::world::Pool;
@@ -129,6 +128,7 @@ impl Database {
             descending: request.sort.descending,
             selector: Arc::new(request.selector.clone()),
             collator: query.collator.clone(),
+            conflicts: request.conflicts,
         })))
     }
 
@@ -222,10 +222,10 @@ impl Hits {
             for (row, fetched) in rows.into_iter().zip(found) {
                 let Some((fetched, stored)) = fetched.and_then(live) else { continue };
                 docs += 1;
-                let document = StoredDocument::of(row.id.as_str(), &stored);
+                let wanted = query.request.conflicts;
+                let conflicts = if wanted { fetched.conflicts(&stored.rev).0 } else { Vec::new() };
+                let document = StoredDocument::of(row.id.as_str(), &stored).with_conflicts(&conflicts);
                 if query.request.selector.matches_subject(&document, &query.collator)? {
-                    let wanted = query.request.conflicts;
-                    let conflicts = if wanted { conflicts(&fetched, &stored.rev).0 } else { Vec::new() };
                     hits.push(Hit { id: row.id, key: Some(row.key), stored: Some(stored), conflicts });
                 }
             }
@@ -286,8 +286,7 @@ fn live(mut fetched: Fetched) -> Option<(Fetched, StoredRevision)> {
 
 impl Hit {
     fn of(row: Sifted, with_conflicts: bool) -> Hit {
-        let others = row.leaves.into_iter().skip(1).filter(|(_, deleted)| with_conflicts && !deleted);
-        let conflicts = others.map(|(rev, _)| rev).collect();
+        let conflicts = live_conflicts(&row.leaves, with_conflicts);
         Hit { id: row.id, key: None, stored: Some(row.stored), conflicts }
     }
 
@@ -321,12 +320,8 @@ impl Hit {
 /// A hit with a document: that document, with its conflicts where they are wanted.
 impl Subject for Hit {
     fn see(&self, path: &FieldPath) -> Result<Seen<'_>, JsonError> {
-        if path.as_str() == "_conflicts" && !self.conflicts.is_empty() {
-            let list = self.conflicts.iter().map(|rev| Value::String(rev.to_string())).collect();
-            return Ok(Seen::Value(std::borrow::Cow::Owned(Value::Array(list))));
-        }
         match &self.stored {
-            Some(stored) => StoredDocument::of(self.id.as_str(), stored).look(path),
+            Some(stored) => StoredDocument::of(self.id.as_str(), stored).with_conflicts(&self.conflicts).look(path),
             None => Ok(Seen::Absent),
         }
     }

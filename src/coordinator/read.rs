@@ -13,7 +13,7 @@ use crate::coordinator::layout::Layout;
 use crate::coordinator::range_copy::CopyBlobReader;
 use crate::document::id::DocId;
 use crate::document::render::{Attachment, RevStatus, StoredRevision};
-use crate::document::rev_tree::{Leaf, RevTree, RevValue};
+use crate::document::rev_tree::{RevTree, RevValue};
 use crate::document::revision::{RevHash, Revision};
 use crate::observe::metrics::Counter;
 use crate::shard::{Fetched, LocalDocument, RevData, ShardError, Want};
@@ -234,7 +234,7 @@ impl Database {
         let doc = |((id, rev), fetched): ((DocId, Revision), Option<Fetched>)| {
             let mut fetched = fetched?;
             let stored = fetched.take_one()?;
-            let conflicts = if with_conflicts { conflicts(&fetched, &rev).0 } else { Vec::new() };
+            let conflicts = if with_conflicts { fetched.conflicts(&rev).0 } else { Vec::new() };
             Some(RowDoc { id, stored, conflicts })
         };
         Ok(wanted.into_iter().zip(found).map(doc).collect())
@@ -250,14 +250,6 @@ pub(super) fn local_revision(document: LocalDocument) -> StoredRevision {
 /// The revision `0-N` of a local document.
 pub(super) fn local_rev(number: u64) -> Revision {
     Revision::new(0, RevHash::Text(number.to_string().into()))
-}
-
-/// Other live leaves and other deleted leaves of a document beside `shown`, best first each.
-pub fn conflicts(fetched: &Fetched, shown: &Revision) -> (Vec<Revision>, Vec<Revision>) {
-    let others = fetched.tree.leaves().into_iter().filter(|leaf| leaf.rev != *shown);
-    let (live, deleted): (Vec<_>, Vec<_>) = others.partition(|leaf| !leaf.value.is_deleted());
-    let revs = |leaves: Vec<Leaf<'_, RevData>>| leaves.into_iter().map(|leaf| leaf.rev).collect();
-    (revs(live), revs(deleted))
 }
 
 /// `_revs_info`: every revision from `shown` back to its root. What compaction removed is `Missing`.

@@ -27,7 +27,7 @@ use crate::index::IndexError;
 use crate::limits;
 use crate::shard::{
     ChangesPage, DocumentDigest, Edit, Fetched, Judged, ListPage, ListRow, LocalDocument, LocalRegister, Part,
-    PurgeInfo, ShardError, ShardInfo, Sift, SiftPage, Sifted, Stamp, Summary, Want,
+    PurgeInfo, ShardError, ShardInfo, Sift, SiftPage, Sifted, Stamp, Summary, Want, live_conflicts,
 };
 use crate::storage::{Direction, StageMode, StorageError};
 use crate::world::Pool;
@@ -196,7 +196,8 @@ impl RemoteCopy {
             for row in rows.into_iter().filter(|row| !row.id.is_design()) {
                 let (ListRow { id, leaves, .. }, Some(stored)) = (row.clone(), row.winner) else { continue };
                 page.examined += 1;
-                let document = StoredDocument::of(id.as_str(), &stored);
+                let conflicts = live_conflicts(&leaves, sift.conflicts);
+                let document = StoredDocument::of(id.as_str(), &stored).with_conflicts(&conflicts);
                 let damaged = |_| StorageError::Corrupt(format!("the text of document {id}"));
                 if sift.selector.matches_subject(&document, &sift.collator).map_err(damaged)? {
                     let examined = std::mem::take(&mut page.examined);

@@ -12,7 +12,7 @@ use futures_util::future::try_join_all;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::ReadError;
 use crate::coordinator::range_copy::RangeCopy;
-use crate::coordinator::read::{RowDoc, conflicts, local_revision};
+use crate::coordinator::read::{RowDoc, local_revision};
 use crate::coordinator::span::{Span, spans};
 use crate::document::id::DocId;
 use crate::document::json::Value;
@@ -398,7 +398,7 @@ fn row_of_key(query: &AllDocsQuery, id: DocId, mut fetched: Fetched) -> Option<A
         return Some(AllDocsRow::Found { id, rev, deleted, doc: None });
     }
     let stored = fetched.take_one().filter(|_| !deleted);
-    let conflicts = if query.conflicts { conflicts(&fetched, &rev).0 } else { Vec::new() };
+    let conflicts = if query.conflicts { fetched.conflicts(&rev).0 } else { Vec::new() };
     let doc = stored.map(|stored| Box::new(RowDoc { id: id.clone(), stored, conflicts }));
     Some(AllDocsRow::Found { id, rev, deleted, doc: Some(doc) })
 }

@@ -35,6 +35,8 @@ pub struct SiftQuery {
     pub selector: Arc<Selector>,
     /// Compares values.
     pub collator: Collator,
+    /// Whether the selector sees conflicts.
+    pub conflicts: bool,
 }
 
 /// Rows to read from each of some ranges when `wanted` are wanted of all: a little above the even share, since a range
@@ -135,7 +137,8 @@ impl Lane {
             let Some((start, end)) = self.rest.take() else { break };
             let (descending, selector, collator) = (query.descending, Arc::clone(&query.selector), &query.collator);
             let (from, to) = (start.clone(), end.clone());
-            let sift = Sift { start: from, end: to, descending, selector, collator: collator.clone(), limit };
+            let (collator, conflicts) = (collator.clone(), query.conflicts);
+            let sift = Sift { start: from, end: to, descending, selector, collator, conflicts, limit };
             let on_copy = |copy: RangeCopy| {
                 let sift = sift.clone();
                 async move { copy.sift(sift).await }

@@ -15,7 +15,7 @@ use crate::coordinator::design::DesignLookupError;
 use crate::coordinator::error::ReadError;
 use crate::coordinator::message::Standing;
 use crate::coordinator::range_copy::{CopyView, RangeCopy, is_away};
-use crate::coordinator::read::{RowDoc, conflicts};
+use crate::coordinator::read::RowDoc;
 use crate::coordinator::seq::Seq;
 use crate::coordinator::sift::share;
 use crate::coordinator::view_groups::GroupLane;
@@ -552,7 +552,7 @@ impl ViewRows {
             let stored = fetched.take_one().filter(|stored| rev.is_some() || !stored.deleted)?;
             // Another document is opened as it is: what else the query asks for holds for the row's own.
             let shows_conflicts = self.query.conflicts && id == row.id;
-            let conflicts = if shows_conflicts { conflicts(&fetched, &stored.rev).0 } else { Vec::new() };
+            let conflicts = if shows_conflicts { fetched.conflicts(&stored.rev).0 } else { Vec::new() };
             Some(Box::new(RowDoc { id, stored, conflicts }))
         };
         let mut found = found.into_iter();

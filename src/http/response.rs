@@ -133,8 +133,8 @@ impl Reply {
         Reply::stream(Generated { future: Some(Box::pin(future)), receiver, gathered, failure: None })
     }
 
-    /// Waits until a streamed body has its first bytes, or its end: what fails before is answered as any failure, not as a
-    /// body that breaks off.
+    /// Waits until a streamed body has its first bytes, or its end: what fails before is answered as any failure, not
+    /// as a body that breaks off.
     ///
     /// # Errors
     /// That failure.

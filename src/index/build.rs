@@ -14,7 +14,6 @@ use super::sums::Sums;
 use super::{IndexError, Mapped, Signature, ViewIndex, selected};
 use crate::document::id::DocId;
 use crate::document::render::{RenderOptions, render};
-use crate::document::rev_tree::RevValue;
 use crate::index::definition::Sees;
 use crate::limits;
 use crate::observe::metrics::Counter;
@@ -229,10 +228,10 @@ impl ViewIndex {
             return Some(selected::text_of(id, fetched));
         }
         let stored = fetched.found.first()?.1.as_ref().filter(|stored| !stored.deleted)?;
-        let others = fetched.tree.leaves().into_iter().filter(|leaf| leaf.rev != stored.rev);
-        let conflicts: Vec<_> = others.filter(|leaf| !leaf.value.is_deleted()).map(|leaf| leaf.rev).collect();
+        let (conflicts, deleted) = fetched.conflicts(&stored.rev);
         let local_seq = self.definition.local_seq.then_some(fetched.local_seq);
-        let options = RenderOptions { conflicts: &conflicts, local_seq, ..RenderOptions::default() };
+        let (conflicts, deleted_conflicts) = (&conflicts[..], &deleted[..]);
+        let options = RenderOptions { conflicts, deleted_conflicts, local_seq, ..RenderOptions::default() };
         Some(String::from_utf8_lossy(&render(id.as_str(), stored, &options)).into_owned())
     }
 

@@ -46,7 +46,7 @@ use serde::{Deserialize, Serialize};
 use crate::document::draft::PreparedBody;
 use crate::document::id::DocId;
 use crate::document::render::{Attachment, StoredRevision, object_text};
-use crate::document::rev_tree::{RevPath, RevTree};
+use crate::document::rev_tree::{Leaf, RevPath, RevTree, RevValue};
 use crate::document::revision::Revision;
 use crate::storage::{CommitError, StorageError};
 
@@ -60,7 +60,7 @@ pub use lifetime::{FIRST_FREE_SHARD, allocate, allocate_in, drop_shard, is_going
 pub use list::bounded_scan;
 pub use pace::Pace;
 pub use record::RevData;
-pub use sift::{Sift, SiftPage, Sifted};
+pub use sift::{Sift, SiftPage, Sifted, live_conflicts};
 pub use split::{Legacy, Sorter};
 pub use summary::Summary;
 pub use sums::{DocumentDigest, Part};
@@ -205,6 +205,14 @@ impl Fetched {
     /// Takes the one revision that was wanted; `None` where its body is not there.
     pub fn take_one(&mut self) -> Option<StoredRevision> {
         self.found.pop()?.1
+    }
+
+    /// Other live leaves and other deleted leaves beside `shown`, best first each.
+    pub fn conflicts(&self, shown: &Revision) -> (Vec<Revision>, Vec<Revision>) {
+        let others = self.tree.leaves().into_iter().filter(|leaf| leaf.rev != *shown);
+        let (live, deleted): (Vec<_>, Vec<_>) = others.partition(|leaf| !leaf.value.is_deleted());
+        let revs = |leaves: Vec<Leaf<'_, RevData>>| leaves.into_iter().map(|leaf| leaf.rev).collect();
+        (revs(live), revs(deleted))
     }
 }
 

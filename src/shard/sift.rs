@@ -38,6 +38,8 @@ pub struct Sift {
     pub selector: Arc<Selector>,
     /// Compares values.
     pub collator: Collator,
+    /// Whether the selector sees conflicts.
+    pub conflicts: bool,
     /// Matches at most.
     pub limit: usize,
 }
@@ -53,6 +55,12 @@ pub struct Sifted {
     pub stored: StoredRevision,
     /// Documents judged behind the match before, up to this one.
     pub examined: u64,
+}
+
+/// The conflicts among the leaves of a document, winner first, if they are wanted.
+pub fn live_conflicts(leaves: &[(Revision, bool)], wanted: bool) -> Vec<Revision> {
+    let others = leaves.iter().skip(1).filter(|(_, deleted)| wanted && !deleted);
+    others.map(|(rev, _)| rev.clone()).collect()
 }
 
 /// What one step found.
@@ -179,11 +187,14 @@ fn take(sift: &Sift, entry: &mut Entry, key: &[u8], value: &[u8]) -> Result<bool
     let (attachments, body) = BodyRecord::read(value)?;
     let (rev, deleted) = &entry.head.leaves[0];
     let (id, text) = (entry.id.as_str(), body.as_ref());
-    let document = StoredDocument { id, rev, deleted: *deleted, body: text, attachments: &attachments };
+    let conflicts = live_conflicts(&entry.head.leaves, sift.conflicts);
+    let deleted = *deleted;
+    let document =
+        StoredDocument { id, rev, deleted, body: text, attachments: &attachments, conflicts: &conflicts };
     let damaged = |_| StorageError::Corrupt(format!("the text of document {}", entry.id));
     if sift.selector.matches_subject(&document, &sift.collator).map_err(damaged)? {
         let body = bytes::Bytes::from(body.into_owned());
-        entry.matched = Some(StoredRevision { rev: rev.clone(), deleted: *deleted, body, attachments });
+        entry.matched = Some(StoredRevision { rev: rev.clone(), deleted, body, attachments });
     }
     Ok(true)
 }

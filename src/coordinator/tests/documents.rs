@@ -76,7 +76,7 @@ async fn replicated_revisions_keep_their_names() {
     assert_eq!(diff[&id("b")], RevsDiff { missing: vec![rev("1-a")], possible_ancestors: vec![] });
     database.write_one(request("a", r#"{"_rev":"3-d","v":4}"#), options.clone()).await.unwrap();
     let fetched = database.fetch(&id("a"), Want::Winner).await.unwrap().unwrap();
-    assert_eq!(read::conflicts(&fetched, &rev("3-d")), (vec![rev("3-c")], vec![]));
+    assert_eq!(fetched.conflicts(&rev("3-d")), (vec![rev("3-c")], vec![]));
     assert_eq!(read::revs_info(&fetched, &rev("3-c")).len(), 3);
     assert_eq!(read::known_generation(&fetched, &rev("3-c"), &[rev("2-b"), rev("9-x")]), 2);
     assert_eq!(read::known_generation(&fetched, &rev("3-c"), &[rev("3-d")]), 0);

@@ -69,13 +69,21 @@ pub struct StoredDocument<'a> {
     pub body: &'a [u8],
     /// Its attachments.
     pub attachments: &'a [Attachment],
+    /// Its conflicts, where they are to be seen.
+    pub conflicts: &'a [Revision],
 }
 
 impl<'a> StoredDocument<'a> {
     /// The revision `stored` of the document `id`.
     pub fn of(id: &'a str, stored: &'a StoredRevision) -> StoredDocument<'a> {
         let StoredRevision { rev, deleted, body, attachments } = stored;
-        StoredDocument { id, rev, deleted: *deleted, body, attachments }
+        StoredDocument { id, rev, deleted: *deleted, body, attachments, conflicts: &[] }
+    }
+
+    /// With its conflicts to be seen.
+    #[must_use]
+    pub fn with_conflicts(self, conflicts: &'a [Revision]) -> StoredDocument<'a> {
+        StoredDocument { conflicts, ..self }
     }
 }
 
@@ -96,6 +104,7 @@ impl StoredDocument<'_> {
             "_id" => Seen::within(Value::from(self.id), rest),
             "_rev" => Seen::within(Value::from(self.rev.to_string()), rest),
             "_deleted" if self.deleted => Seen::within(Value::Bool(true), rest),
+            "_conflicts" if !self.conflicts.is_empty() => Seen::within(texts(self.conflicts), rest),
             "_attachments" if !self.attachments.is_empty() => Seen::within(stubs(self.attachments), rest),
             _ => match skim(self.body, path.steps())? {
                 Skimmed::Text(text) => Seen::Value(Cow::Owned(json::parse(text)?)),
@@ -125,6 +134,10 @@ pub fn document_value(id: &str, revision: &StoredRevision) -> Result<Value, Json
         document.push("_attachments", stubs(&revision.attachments));
     }
     Ok(Value::Object(document))
+}
+
+fn texts(revs: &[Revision]) -> Value {
+    Value::Array(revs.iter().map(|rev| Value::String(rev.to_string())).collect())
 }
 
 fn stubs(attachments: &[Attachment]) -> Value {

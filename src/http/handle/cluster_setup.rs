@@ -2,9 +2,10 @@
 //!
 //! States, actions and refusals as CouchDB 3.5 was measured. `add_node` hands the cluster's secret to the new node and
 //! learns its name and cluster port; `finish_cluster` makes all nodes share administrators, `couchdb/uuid` and the
-//! secret of cookies, then makes the system databases. A node that is added later gets them at once. These exist from the first start of a node alone: enabling a
-//! cluster drops them while they are empty, so that they come to lie on all nodes. A set-up under way is remembered as
-//! `settee/cluster_setup`. The address and port of HTTP take effect with the next start.
+//! secret of cookies, then makes the system databases. These exist from the first start of a node alone: enabling a
+//! cluster drops them while they are empty, so that they come to lie on all nodes. A node that is added to a finished
+//! cluster is told at once what all share. A set-up under way is remembered as `settee/cluster_setup`. The address and
+//! port of HTTP take effect with the next start.
 
 use std::time::Duration;
 

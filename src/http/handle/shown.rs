@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::coordinator::read::{conflicts, known_generation, revs_info};
+use crate::coordinator::read::{known_generation, revs_info};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -115,7 +115,7 @@ impl Shown<'_> {
         let infos = if self.meta && options.revs_info { Some(revs_info(fetched, rev)) } else { None };
         let (mut live, mut deleted) = (Vec::new(), Vec::new());
         if self.meta && (options.conflicts || options.deleted_conflicts) {
-            (live, deleted) = conflicts(fetched, rev);
+            (live, deleted) = fetched.conflicts(rev);
             if !options.conflicts {
                 live.clear();
             }
@@ -173,6 +173,11 @@ fn fill<'a>(json: Vec<u8>, mut attachments: impl Iterator<Item = &'a Attachment>
     pieces
 }
 
+/// A text of a document's as a header can hold it: on one line.
+fn in_header(text: &str) -> String {
+    text.replace(['\r', '\n'], " ")
+}
+
 /// Boundary and headers before the bytes of an attachment in a `multipart/related` body (SPEC 'Documents' rule 3).
 fn part_head(boundary: &str, attachment: &Attachment) -> String {
     let encoding = match attachment.encoding {
@@ -182,8 +187,8 @@ fn part_head(boundary: &str, attachment: &Attachment) -> String {
     format!(
         "\r\n--{boundary}\r\nContent-Disposition: attachment; filename=\"{}\"\r\nContent-Type: {}\r\n\
          Content-Length: {}\r\n{encoding}\r\n",
-        attachment.name.replace('"', "%22"),
-        attachment.content_type,
+        in_header(&attachment.name).replace('"', "%22"),
+        in_header(&attachment.content_type),
         attachment.stored_length,
     )
 }
