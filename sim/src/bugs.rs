@@ -104,6 +104,9 @@ pub const BOARD: &[Entry] = &[
         &["I4", "I28"],
     ),
     cluster(Mutation::HigherVersionAgreed, "nodes agree on the higher one of their versions", &["I4", "I28"]),
+    cluster(Mutation::RepairDropsSibling, "a copy takes in one leaf of each document", &["I1", "I4", "I6"]),
+    cluster(Mutation::TombstoneForgotten, "a copy that takes in another one leaves out deletions", &["I1", "I4", "I6"]),
+    cluster(Mutation::PurgeNotSpread, "a copy does not ask others for their purges", &["I7"]),
     node(Mutation::DeletionForgotten, "a deleted database is back after a start", &["I7", "I1"]),
 ];
 

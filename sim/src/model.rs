@@ -6,7 +6,8 @@
 //! there (I3), the winner is the pure function of the leaves (I5), what was seen once stays (I6), no revision comes
 //! from nowhere (I9, I27), bodies and attachments are those that were sent (I11).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use md5::{Digest, Md5};
 
@@ -79,6 +80,16 @@ pub struct Model {
     seen: BTreeMap<String, BTreeSet<String>>,
     /// What a majority of copies held when it was acknowledged.
     promised: BTreeMap<String, BTreeSet<String>>,
+    hashed: Hashed,
+}
+
+/// What was computed before: hashes take most of a run's time else.
+#[derive(Default)]
+struct Hashed {
+    /// The revisions that edits, by their places, make on parents.
+    made: RefCell<HashMap<(usize, Option<String>), String>>,
+    /// An edit that makes the revision of a document. Those that make the same one say the same.
+    makers: RefCell<HashMap<(String, String), usize>>,
 }
 
 /// A broken promise: the invariant's number and what was expected and found.
@@ -147,7 +158,7 @@ impl Model {
     pub fn settle(&mut self, edit: usize, outcome: Outcome) -> Result<(), Violation> {
         if let Outcome::Acknowledged(rev) = &outcome {
             let fact = &self.edits[edit];
-            let possible = self.possible_revisions(fact);
+            let possible = self.possible_revisions(edit);
             if !possible.contains(rev) {
                 let what = format!("{}: {rev} acknowledged, but {fact:?} makes one of {possible:?}", fact.doc);
                 return Err(violation("I9", what));
@@ -195,21 +206,32 @@ impl Model {
 
     /// All edits of a document, with the revision that each made or would have made on the parent that it named.
     pub fn written(&self, doc: &str) -> Vec<Written> {
-        let row = |e: &Edit| {
+        let row = |(at, e): (usize, &Edit)| {
             let (rev, outcome) = match &e.outcome {
                 Outcome::Acknowledged(rev) => (rev.clone(), "acknowledged"),
                 other => {
-                    let made = e.given.clone().unwrap_or_else(|| revision(e, e.parent.as_deref()));
+                    let made = e.given.clone().unwrap_or_else(|| self.made(at, e.parent.as_deref()));
                     (made, if *other == Outcome::Refused { "refused" } else { "unknown" })
                 }
             };
             Written { rev, parent: e.parent.clone(), deleted: e.deleted, v: e.v, outcome }
         };
-        self.edits.iter().filter(|e| e.doc == doc).map(row).collect()
+        self.edits_of(doc).map(row).collect()
+    }
+
+    /// The edits of a document, with their places.
+    fn edits_of<'m>(&'m self, doc: &'m str) -> impl Iterator<Item = (usize, &'m Edit)> {
+        self.edits.iter().enumerate().filter(move |(_, edit)| edit.doc == doc)
+    }
+
+    /// The revision that the edit at a place makes on a parent.
+    fn made(&self, at: usize, parent: Option<&str>) -> String {
+        let mut made = self.hashed.made.borrow_mut();
+        made.entry((at, parent.map(str::to_owned))).or_insert_with(|| revision(&self.edits[at], parent)).clone()
     }
 
     /// Every revision of a document that some client has been shown or promised until now, and that so must stay.
-    pub fn seen(&self, doc: &str) -> BTreeSet<String> {
+    pub fn lasting(&self, doc: &str) -> BTreeSet<String> {
         if self.loses_disks { self.promised(doc) } else { self.seen.get(doc).cloned().unwrap_or_default() }
     }
 
@@ -275,14 +297,11 @@ impl Model {
 
     /// A revision on a parent must be the work of an edit that was not refused.
     fn explain(&self, doc: &str, rev: &str, parent: Option<&str>) -> Result<(), Violation> {
-        let fits = |e: &&Edit| {
-            e.doc == doc
-                && match &e.given {
-                    Some(given) => given == rev && e.parent.as_deref() == parent,
-                    None => revision(e, parent) == rev && self.may_build_on(e, parent),
-                }
+        let fits = |(at, e): &(usize, &Edit)| match &e.given {
+            Some(given) => given == rev && e.parent.as_deref() == parent,
+            None => self.made(*at, parent) == rev && self.may_build_on(e, parent),
         };
-        let makers: Vec<&Edit> = self.edits.iter().filter(fits).collect();
+        let makers: Vec<&Edit> = self.edits_of(doc).filter(fits).map(|(_, e)| e).collect();
         if makers.is_empty() {
             return Err(violation("I9", format!("{doc}: nobody wrote {rev} on {parent:?}")));
         }
@@ -301,36 +320,32 @@ impl Model {
         }
     }
 
-    fn possible_revisions(&self, edit: &Edit) -> BTreeSet<String> {
+    fn possible_revisions(&self, at: usize) -> BTreeSet<String> {
+        let edit = &self.edits[at];
         if let Some(given) = &edit.given {
             return BTreeSet::from([given.clone()]);
         }
         if let Some(parent) = &edit.parent {
-            return BTreeSet::from([revision(edit, Some(parent))]);
+            return BTreeSet::from([self.made(at, Some(parent))]);
         }
-        let mut out = BTreeSet::from([revision(edit, None)]);
-        let mut frontier: Vec<String> = vec![];
-        frontier.extend(self.all_revisions(&edit.doc, true));
-        out.extend(frontier.iter().map(|tombstone| revision(edit, Some(tombstone))));
-        out
+        let tombstones = self.all_revisions(&edit.doc, true);
+        let again = tombstones.iter().map(|tombstone| self.made(at, Some(tombstone)));
+        again.chain([self.made(at, None)]).collect()
     }
 
     /// Revisions of a document that edits made or may have made; only tombstones if asked.
     fn all_revisions(&self, doc: &str, tombstones: bool) -> BTreeSet<String> {
         let mut out: BTreeSet<String> = self.seen.get(doc).cloned().unwrap_or_default();
-        for edit in self.edits.iter().filter(|e| e.doc == doc) {
-            match (&edit.given, &edit.parent) {
-                (Some(given), _) => out.insert(given.clone()),
-                (None, Some(parent)) => out.insert(revision(edit, Some(parent))),
-                (None, None) => out.insert(revision(edit, None)),
-            };
-        }
+        out.extend(self.edits_of(doc).map(|(at, edit)| match &edit.given {
+            Some(given) => given.clone(),
+            None => self.made(at, edit.parent.as_deref()),
+        }));
         // An edit without a parent on top of a tombstone that itself came so: one more round covers two unknowns.
-        let bare: Vec<&Edit> =
-            self.edits.iter().filter(|e| e.doc == doc && e.parent.is_none() && e.given.is_none()).collect();
+        let bare: Vec<usize> =
+            self.edits_of(doc).filter(|(_, e)| e.parent.is_none() && e.given.is_none()).map(|(at, _)| at).collect();
         let known: Vec<String> = out.iter().cloned().collect();
         for rev in &known {
-            out.extend(bare.iter().map(|e| revision(e, Some(rev))));
+            out.extend(bare.iter().map(|at| self.made(*at, Some(rev))));
         }
         if tombstones {
             out.retain(|rev| self.maker(doc, rev).is_some_and(|e| e.deleted));
@@ -340,23 +355,24 @@ impl Model {
 
     /// The edit that makes `rev`, whatever its parent: values are unique, so the content tells.
     fn maker(&self, doc: &str, rev: &str) -> Option<&Edit> {
-        let of_doc = || self.edits.iter().filter(|e| e.doc == doc);
-        if let Some(edit) = of_doc().find(|e| e.given.as_deref() == Some(rev)) {
-            return Some(edit);
-        }
-        if let Some(edit) = of_doc().find(|e| e.outcome == Outcome::Acknowledged(rev.to_owned())) {
-            return Some(edit);
-        }
-        let with_parent = of_doc().filter(|e| e.given.is_none());
-        for edit in with_parent {
-            if revision(edit, edit.parent.as_deref()) == rev {
-                return Some(edit);
-            }
+        let name = (doc.to_owned(), rev.to_owned());
+        let known = self.hashed.makers.borrow().get(&name).copied();
+        let at = known.or_else(|| self.find_maker(doc, rev))?;
+        self.hashed.makers.borrow_mut().insert(name, at);
+        Some(&self.edits[at])
+    }
+
+    fn find_maker(&self, doc: &str, rev: &str) -> Option<usize> {
+        let chosen = |(_, e): &(usize, &Edit)| e.given.as_deref() == Some(rev);
+        let told = |(_, e): &(usize, &Edit)| matches!(&e.outcome, Outcome::Acknowledged(told) if told == rev);
+        let named = |(at, e): &(usize, &Edit)| e.given.is_none() && self.made(*at, e.parent.as_deref()) == rev;
+        let first = self.edits_of(doc).find(chosen).or_else(|| self.edits_of(doc).find(told));
+        if let Some((at, _)) = first.or_else(|| self.edits_of(doc).find(named)) {
+            return Some(at);
         }
         let seen = self.seen.get(doc)?;
-        of_doc()
-            .filter(|e| e.given.is_none() && e.parent.is_none())
-            .find(|e| seen.iter().any(|parent| revision(e, Some(parent)) == rev))
+        let mut bare = self.edits_of(doc).filter(|(_, e)| e.given.is_none() && e.parent.is_none());
+        bare.find(|(at, _)| seen.iter().any(|parent| self.made(*at, Some(parent)) == rev)).map(|(at, _)| at)
     }
 }
 

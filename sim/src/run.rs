@@ -165,6 +165,11 @@ fn member_name(ip: IpAddr) -> String {
     format!("settee@{ip}")
 }
 
+/// The name of a cluster's node by its number.
+pub(crate) fn node_name(node: u32) -> String {
+    member_name(node_ip(node))
+}
+
 fn client_ip(n: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 1, n + 1))
 }
@@ -299,10 +304,10 @@ fn settings(world: &WorldPlan, number: u32) -> Vec<String> {
         format!("chttpd/port={PORT}"),
     ]);
     if world.n > 0 {
-        let seed = |n: u32| format!("{}={}:{}", member_name(node_ip(n)), node_ip(n), PORT + 1);
+        let seed = |n: u32| format!("{}={}:{}", node_name(n), node_ip(n), PORT + 1);
         let seeds: Vec<String> = (0..world.nodes).map(seed).collect();
         out.extend([
-            format!("settee/node={}", member_name(node_ip(number))),
+            format!("settee/node={}", node_name(number)),
             format!("cluster/port={}", PORT + 1),
             "cluster/bind_address=any".to_owned(),
             "cluster/secret=sesame".to_owned(),
@@ -532,12 +537,17 @@ async fn judge_at_the_end(scene: &Scene, plan: &Plan, workers: &mut [Worker]) ->
     if plan.world.n > 0 {
         judge.env().sleep(CONVERGENCE).await;
     }
-    for node in 0..if plan.world.n > 0 { plan.world.nodes } else { 0 } {
+    let several = if plan.world.n > 0 { plan.world.nodes } else { 0 };
+    for node in 0..several {
+        let mut reader = Worker::new(&format!("judge of node {node}"), client(judge, node), Arc::clone(&scene.shared));
+        reader.judge_places().await?;
+    }
+    for node in 0..several {
         let mut reader = Worker::new(&format!("judge of node {node}"), client(judge, node), Arc::clone(&scene.shared));
         reader.judge_alone().await?;
     }
     let trees = reader.judge_at_the_end(workers).await?;
-    for node in 1..if plan.world.n > 0 { plan.world.nodes } else { 0 } {
+    for node in 1..several {
         let mut reader = Worker::new(&format!("judge of node {node}"), client(judge, node), Arc::clone(&scene.shared));
         reader.judge_at_the_end(&mut []).await?;
     }

@@ -25,6 +25,7 @@ mod keep;
 mod local;
 mod own;
 mod pair;
+mod places;
 mod session;
 mod twins;
 mod verdict;
@@ -268,6 +269,9 @@ impl Worker {
             Op::TwinDelete => self.twin_delete().await,
             Op::Pass { v } => self.pass(*v).await,
             Op::PassAway => self.pass_away().await,
+            Op::MoveCopy { passing, range, to } => self.move_copy(*passing, *range, *to).await,
+            Op::Rebalance { drain } => self.rebalance(*drain).await,
+            Op::SplitRange { passing, range } => self.split_range(*passing, *range).await,
             other => unreachable!("{other:?} is a shared operation"),
         }
     }

@@ -237,6 +237,14 @@ impl Cluster {
         }
     }
 
+    /// Whether the configuration names nodes of a cluster none of which this node has met yet, as at its first start or
+    /// after the loss of its disk.
+    pub fn is_seeding(&self) -> bool {
+        let is_other = |name: &NodeName| *name != self.0.name;
+        let is_named = seeds(&self.0.config.list("cluster", "seeds", "")).iter().any(|(name, _)| is_other(name));
+        is_named && !self.members().iter().any(|member| member.joined && is_other(&member.name))
+    }
+
     /// A member that the configuration names.
     async fn seed(&self, name: NodeName, address: String) -> Result<(), StartError> {
         if self.0.table.find(&name).is_none() {

@@ -242,6 +242,7 @@ async fn strangers_are_refused_and_counted() {
     assert!(!a.is_up(b.name()) && !b.is_up(a.name()));
     assert!(b.members().iter().any(|m| m.name == *a.name() && !m.joined), "it never answered a handshake");
     assert_eq!(a.members().len(), 1);
+    assert!(b.is_seeding() && !a.is_seeding(), "only what the configuration names is waited for");
 }
 
 #[tokio::test]
@@ -252,6 +253,7 @@ async fn members_spread_to_all_and_a_removal_too() {
     for node in [&a, &b, &c] {
         until(node, "all are connected", |node| node.connected().len() == 3).await;
         until(node, "all have joined", |node| node.members().iter().filter(|m| m.joined).count() == 3).await;
+        assert!(!node.is_seeding());
     }
     a.put_member("ghost@h", Object::new(), None).await.unwrap();
     until(&c, "the ghost is known", |c| c.members().iter().any(|m| m.name.as_str() == "ghost@h" && !m.joined)).await;

@@ -204,6 +204,10 @@ impl Coordinator {
     /// Makes a database. Checks in this order: `q`, `n`, `placement`, the name, whether it is there.
     /// Once these passed it runs to its end, also when the caller goes away.
     pub async fn create_database(&self, name: &str, options: CreateOptions) -> Result<Written, DatabaseError> {
+        // All copies would be here. Those that every node needs get theirs later.
+        if self.context.peers.is_seeding() && !names::SYSTEM.contains(&name) {
+            return Err(DatabaseError::Seeding);
+        }
         let record = self.draft_record(&options)?;
         names::check(name)?;
         if self.has_database(name) {

@@ -75,6 +75,8 @@ pub(super) struct Context {
     pub moving: Notify,
     /// Counts requests to even out the load: the last one counts.
     rebalances: AtomicU64,
+    /// The event up to which changed databases were compared in the round before the last one.
+    pub compared: AtomicU64,
     /// The jobs of this node that split ranges.
     pub jobs: Jobs,
 }
@@ -119,6 +121,7 @@ impl Context {
             learning: Turns::default(),
             moving: Notify::new(),
             rebalances: AtomicU64::new(0),
+            compared: AtomicU64::new(0),
             jobs: Jobs::default(),
             env,
             config,

@@ -35,6 +35,8 @@ pub enum DatabaseError {
     NoNodesInZone,
     /// There is no such database.
     NotFound,
+    /// The node has yet to meet the cluster that it is configured for: all copies would be on it.
+    Seeding,
     /// The node could not do it: its disk failed, or it is stopping.
     Unavailable(ShardError),
 }

@@ -73,6 +73,10 @@ pub trait Peers: Send + Sync + 'static {
     fn members(&self) -> Vec<Peer>;
     /// Whether a node belonged to it once and was removed; not so of one that is not known yet.
     fn is_removed(&self, node: &str) -> bool;
+    /// Whether this node has yet to meet the cluster that it is to be part of.
+    fn is_seeding(&self) -> bool {
+        false
+    }
     /// Whether a node is connected and not suspected; this one always is.
     fn is_up(&self, node: &str) -> bool;
     /// Changes whenever members or connections do.
@@ -111,6 +115,10 @@ impl Peers for ClusterPeers {
 
     fn is_removed(&self, node: &str) -> bool {
         self.0.records().get(node).is_some_and(|record| record.deleted)
+    }
+
+    fn is_seeding(&self) -> bool {
+        self.0.is_seeding()
     }
 
     fn is_up(&self, node: &str) -> bool {

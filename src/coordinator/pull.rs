@@ -20,6 +20,7 @@ use crate::coordinator::database::Database;
 use crate::coordinator::message::{ChangesCall, CopyStatus, IdRange, Standing, SyncPoint};
 use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::read_quorum::merge_of_stored;
+use crate::coordinator::record::Move;
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::seq::SeqEntry;
 use crate::coordinator::{repair, sync_points};
@@ -322,7 +323,9 @@ impl Pull<'_> {
         for (row, fetched) in rows.iter().zip(self.own.shard.fetch(wants).await?) {
             let tree = fetched.map(|fetched| fetched.tree).unwrap_or_default();
             let has = |rev: &Revision| tree.get(rev).is_some_and(|data| data.is_some());
-            let revs: Vec<Revision> = row.leaves.iter().map(|(rev, _)| rev).filter(|rev| !has(rev)).cloned().collect();
+            let most = if mutated(Mutation::RepairDropsSibling) { 1 } else { usize::MAX };
+            let theirs = row.leaves.iter().take(most).map(|(rev, _)| rev);
+            let revs: Vec<Revision> = theirs.filter(|rev| !has(rev)).cloned().collect();
             if !revs.is_empty() {
                 missing.push((row.id.clone(), Want::Revisions { revs, latest: false }));
             }
@@ -357,17 +360,22 @@ impl Pull<'_> {
         if mutated(Mutation::TombstoneForgotten) {
             edits.retain(|edit| !edit.deleted);
         }
-        if mutated(Mutation::RepairDropsSibling) {
-            edits.dedup_by(|a, b| a.id == b.id);
-        }
         let taken = self.theirs.taken.filter(|taken| taken.from_shard == self.own.origin);
         let heard = taken.map_or(0, |taken| taken.purges);
         let count = edits.len();
         let merged = repair::merge_missing(&self.own_range, edits, &self.remote, heard).await?;
-        match merged == count {
+        // One that leaves purges nothing any more: what was purged here goes with it.
+        match merged == count || self.leaves() {
             true => Ok(()),
             false => Err(away("the other copy holds what was purged here and is to purge it first")),
         }
+    }
+
+    /// Whether the place of the other copy was taken by another one.
+    fn leaves(&self) -> bool {
+        let layout = self.database.layout();
+        let leaves = |moved: &Move| moved.leaving && moved.from.as_deref() == Some(&**self.remote.node());
+        layout.placed.move_of(self.range).is_some_and(leaves)
     }
 
     /// Purges the revisions of this copy that no other copy has, but those that it acknowledged since it was opened:

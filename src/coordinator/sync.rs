@@ -36,6 +36,9 @@ impl Coordinator {
         let others = context.others();
         let up: BTreeSet<Arc<str>> = others.iter().filter(|node| context.peers.is_up(node)).cloned().collect();
         met.difference(&up).for_each(|lost| context.lose(lost));
+        if met.difference(&up).next().is_some() {
+            self.doubt_recent();
+        }
         let is_new = |node: &&Arc<str>| !met.contains(*node);
         let new: Vec<Arc<str>> = up.iter().filter(is_new).cloned().collect();
         if !others.is_empty() && (up.len() as u32) + 1 < majority(others.len() as u32 + 1) {
@@ -57,6 +60,14 @@ impl Coordinator {
             *told = own;
             self.tell_state();
         }
+    }
+
+    /// A node went away: what it had judged here it may not have brought to the other copies, who know nothing of that.
+    /// They look at what changed lately.
+    fn doubt_recent(&self) {
+        let context = self.context();
+        let (recent, _) = self.events(context.compared.load(Ordering::Relaxed));
+        recent.iter().filter(|event| event.kind == EventKind::Updated).for_each(|event| context.missed(&event.name));
     }
 
     fn tell_state(&self) {
@@ -209,6 +220,7 @@ async fn sync_missed(weak: Weak<Coordinator>) {
                 coordinator.compare_with_all().await;
                 compared = Some(env.now());
             }
+            coordinator.context().compared.store(seen, Ordering::Relaxed);
             let (events, last) = coordinator.events(seen);
             seen = last;
             let changed = events.into_iter().filter(|event| event.kind == EventKind::Updated);

@@ -370,6 +370,7 @@ impl From<DatabaseError> for Problem {
             }
             DatabaseError::NoNodesInZone => Problem::internal("no_nodes_in_zone"),
             DatabaseError::NotFound => Problem::no_database(),
+            DatabaseError::Seeding => Problem::unavailable("The node has yet to meet its cluster, try again."),
             DatabaseError::Unavailable(error) => error.into(),
         }
     }

@@ -75,7 +75,7 @@ pub enum Mutation {
     DigestSkipsLeaf,
     /// A write is answered when one copy fewer than asked for holds it.
     AckEarly,
-    /// A copy takes in one of several leaves that it lacks of a document.
+    /// A copy that takes in another one takes one leaf of each document.
     RepairDropsSibling,
     /// A conflict is told although the judge before may have stored the edit.
     LateJudge,

@@ -34,7 +34,7 @@ fn an_acknowledged_revision_that_is_gone_breaks_i1() {
     let first = revision(&put(None, 1), None);
     let edit = model.invoke(put(None, 1));
     model.settle(edit, Outcome::Acknowledged(first.clone())).expect("it makes that revision");
-    let before = model.seen("d");
+    let before = model.lasting("d");
     assert_eq!(model.saw_tree("d", &[leaf(&[&first], 1)], &before), Ok(()));
     assert_eq!(model.saw_tree("d", &[], &before).expect_err("lost").invariant, "I1");
 }
@@ -55,7 +55,7 @@ fn an_unknown_edit_may_be_there_or_not_but_stays_once_it_was_seen() {
     model.invoke(put(None, 1));
     assert_eq!(model.saw_tree("d", &[], &BTreeSet::new()), Ok(()));
     assert_eq!(model.saw_tree("d", &[leaf(&[&first], 1)], &BTreeSet::new()), Ok(()));
-    let before = model.seen("d");
+    let before = model.lasting("d");
     assert_eq!(model.saw_tree("d", &[], &before).expect_err("vanished").invariant, "I6");
 }
 
@@ -81,7 +81,7 @@ fn writing_again_over_a_tombstone_is_explained() {
     let third = revision(&again, Some(&tombstone));
     let edit = model.invoke(again);
     assert_eq!(model.settle(edit, Outcome::Acknowledged(third.clone())), Ok(()));
-    let before = model.seen("d");
+    let before = model.lasting("d");
     assert_eq!(model.saw_tree("d", &[leaf(&[&third, &tombstone, &first], 3)], &before), Ok(()));
 }
 

@@ -13,6 +13,8 @@ use super::{Fault, Op, Plan, Sift, TimedFault, TimedOp, WORK_MS, WorldPlan};
 const CLUSTER: u64 = 0xc1u64 << 56;
 /// Draws of its own for the replications of a cluster, which all other draws go without.
 const KEPT: u64 = 0x6eu64 << 56;
+/// Draws of its own for those who change where copies are.
+const PLACED: u64 = 0x9au64 << 56;
 /// Kinds of operations on documents that all clients share.
 const SHARED_KINDS: std::ops::Range<usize> = 0..11;
 /// Local documents are each copy's own until it is caught up.
@@ -56,6 +58,8 @@ impl Plan {
         let world = plan.world.clone();
         let mut draw = Draw { rng, world: &world, next_v: 1 };
         plan.clients = (0..clients).map(|_| draw.client(&weights)).collect();
+        // Somebody follows its feed.
+        let victim = victim.map(|node| node % clients);
         plan.faults = faults(&mut draw, victim);
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ KEPT);
         // A node that went back in time has the replications of then until it meets another.
@@ -76,8 +80,26 @@ impl Plan {
             };
             (node, fault)
         });
+        let mut rng = ChaCha8Rng::seed_from_u64(seed ^ PLACED);
+        for _ in 0..pick(&mut rng, &[0, 0, 0, 1, 1, 2]) {
+            plan.clients.push(operator(&mut rng, nodes));
+        }
         plan
     }
+}
+
+/// What somebody does who runs the cluster.
+fn operator(rng: &mut ChaCha8Rng, nodes: u32) -> Vec<TimedOp> {
+    let count = rng.random_range(1..=6);
+    let op = |rng: &mut ChaCha8Rng| {
+        let (passing, range, node) = (rng.random_range(0..3) == 0, rng.random_range(0..8), rng.random_range(0..nodes));
+        match rng.random_range(0..4) {
+            0 | 1 => Op::MoveCopy { passing, range, to: node },
+            2 => Op::Rebalance { drain: (rng.random_range(0..2) == 0).then_some(node) },
+            _ => Op::SplitRange { passing, range },
+        }
+    };
+    (0..count).map(|_| TimedOp { after_ms: rng.random_range(0..2 * WORK_MS / count), op: op(rng) }).collect()
 }
 
 /// How likely each kind of operation is: of those that several nodes promise together.
@@ -87,7 +109,7 @@ fn weights(rng: &mut ChaCha8Rng, loses_disks: bool) -> Weights {
         weights[kind] = if rng.random_range(0..3) == 0 { 0 } else { rng.random_range(1..=20) };
     }
     weights[0] = weights[0].max(5);
-    weights[FEED_KIND] = rng.random_range(0..=10);
+    weights[FEED_KIND] = rng.random_range(0..=10) + if loses_disks { 5 } else { 0 };
     for kind in ACCESS_KINDS {
         let drawn = if rng.random_range(0..3) == 0 { rng.random_range(1..=10) } else { 0 };
         weights[kind] = if loses_disks { 0 } else { drawn };

@@ -229,6 +229,27 @@ pub enum Op {
     },
     /// `POST _purge` of the oldest of those.
     PassAway,
+    /// Edits the map's document: a copy of a range goes to another node.
+    MoveCopy {
+        /// Of the database of documents that are purged, else of the shared one.
+        passing: bool,
+        /// Chooses the range.
+        range: u32,
+        /// The node that gets it.
+        to: u32,
+    },
+    /// `POST /_cluster/rebalance`.
+    Rebalance {
+        /// The node that is to be emptied.
+        drain: Option<u32>,
+    },
+    /// `POST /_reshard/jobs` for all copies of a range.
+    SplitRange {
+        /// Of the database of documents that are purged, else of the shared one.
+        passing: bool,
+        /// Chooses the range.
+        range: u32,
+    },
 }
 
 /// What a replication copies of the shared database.
@@ -290,12 +311,15 @@ impl Op {
             Op::TwinDelete => "twin delete",
             Op::Pass { .. } => "pass",
             Op::PassAway => "pass away",
+            Op::MoveCopy { .. } => "move copy",
+            Op::Rebalance { .. } => "rebalance",
+            Op::SplitRange { .. } => "split range",
         }
     }
 }
 
 /// Names of all operations, for reports on what was never met.
-pub const OPS: [&str; 44] = [
+pub const OPS: [&str; 47] = [
     "put",
     "put stale",
     "delete",
@@ -340,4 +364,7 @@ pub const OPS: [&str; 44] = [
     "twin delete",
     "pass",
     "pass away",
+    "move copy",
+    "rebalance",
+    "split range",
 ];

@@ -17,8 +17,11 @@ const LOOKS: usize = 10;
 const LOOK_EVERY: Duration = Duration::from_millis(7);
 
 impl Worker {
-    /// Looks at a copy's checkpoints some times, from now on.
+    /// Looks at a copy's checkpoints some times, from now on; not in a cluster, where they are not judged.
     pub(super) async fn watch_checkpoints(&mut self, copy: &str, sift: Sift) -> Result<(), Violation> {
+        if self.locked(|s| s.several) {
+            return Ok(());
+        }
         let mut second = self.second_server();
         for _ in 0..LOOKS {
             self.judge_checkpoints(&mut second, copy, sift).await?;

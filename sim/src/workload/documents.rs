@@ -218,7 +218,7 @@ impl Worker {
 
     pub(super) async fn read_tree(&mut self, doc: u32) -> Result<(), Violation> {
         let before = self.locked(|s| match (s.several, s.strict_reads && !s.model.loses_disks) {
-            (false, _) => s.model.seen(&id(doc)),
+            (false, _) => s.model.lasting(&id(doc)),
             (true, true) => s.model.promised(&id(doc)),
             (true, false) => BTreeSet::new(),
         });

@@ -6,13 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::documents::{leaf_set, leaves};
-use super::{DB, Worker, broken};
+use super::{DB, Worker, broken, places::Places};
 use crate::client::{Answer, Client};
 use crate::model::Violation;
 use crate::plan::WorldPlan;
+use crate::run::{PASSWORD, USER, address_of};
 
 /// The database of documents that are purged later.
-const PASSING: &str = "passing";
+pub(super) const PASSING: &str = "passing";
 
 /// What clients promised each other of what they do together on the nodes of a cluster.
 #[derive(Default)]
@@ -29,14 +30,26 @@ pub struct Together {
     copies: BTreeMap<String, BTreeSet<(String, bool, Option<u64>)>>,
     /// The rows of the twins there.
     rows: BTreeMap<&'static str, Option<Vec<String>>>,
+    /// Where copies are.
+    pub(super) places: Places,
 }
 
 /// A database that any client makes where there is none.
 #[derive(Default)]
 struct Twin {
-    /// Documents that must be there; none once a deletion was sent.
+    /// Documents that must be there.
     docs: BTreeSet<String>,
+    /// Deletions that were sent.
     deletions: u64,
+    /// Those after which every node knew: none of them does anything to what is written from then on.
+    settled: u64,
+}
+
+impl Twin {
+    /// The number of deletions, where all of them have done what they do.
+    fn calm(&self) -> Option<u64> {
+        (self.settled == self.deletions).then_some(self.deletions)
+    }
 }
 
 impl Together {
@@ -45,6 +58,7 @@ impl Together {
         Together {
             majority: world.majority(),
             made_with: format!("?q={}&n={}", world.q, world.n),
+            places: Places::of(world),
             ..Together::default()
         }
     }
@@ -120,8 +134,7 @@ impl Worker {
 
     pub(super) async fn twin_write(&mut self, v: u64, brief: bool) -> Result<(), Violation> {
         let (path, doc) = (format!("/{}", name(brief)), format!("t{v}"));
-        let (made_with, deletions) =
-            self.locked(|s| (s.together.made_with.clone(), s.together.of_name(brief).deletions));
+        let (made_with, before) = self.locked(|s| (s.together.made_with.clone(), s.together.of_name(brief).calm()));
         let document = format!("{path}/{doc}");
         let mut answer = self.call("PUT", &document, &json!({ "v": v })).await;
         if matches!(&answer, Ok(a) if a.status == 404) {
@@ -132,7 +145,7 @@ impl Worker {
         if self.stays(&document, &answer)? {
             self.locked(|s| {
                 let twin = s.together.of_name(brief);
-                if twin.deletions == deletions && deletions == 0 {
+                if before.is_some_and(|deletions| twin.deletions == deletions) {
                     twin.docs.insert(doc);
                 }
             });
@@ -141,8 +154,15 @@ impl Worker {
     }
 
     pub(super) async fn twin_delete(&mut self) -> Result<(), Violation> {
-        self.locked(|s| s.together.brief = Twin { deletions: s.together.brief.deletions + 1, docs: BTreeSet::new() });
-        let _ = self.call("DELETE", &format!("/{}", name(true)), &Value::Null).await;
+        self.locked(|s| {
+            let Twin { deletions, settled, .. } = s.together.brief;
+            s.together.brief = Twin { deletions: deletions + 1, settled, docs: BTreeSet::new() };
+        });
+        let answer = self.call("DELETE", &format!("/{}", name(true)), &Value::Null).await;
+        // 404: it did nothing.
+        if answer.is_ok_and(|answer| matches!(answer.status, 200 | 404)) {
+            self.locked(|s| s.together.brief.settled += 1);
+        }
         Ok(())
     }
 
@@ -158,9 +178,13 @@ impl Worker {
 
     pub(super) async fn pass_away(&mut self) -> Result<(), Violation> {
         let Some((doc, rev)) = self.passing.pop_front() else { return Ok(()) };
-        let sent = json!({ doc.as_str(): [rev] });
-        let Ok(answer) = self.call("POST", &format!("/{PASSING}/_purge"), &sent).await else { return Ok(()) };
-        let loses = self.locked(|s| s.model.loses_disks);
+        let (sent, path) = (json!({ doc.as_str(): [rev] }), format!("/{PASSING}/_purge"));
+        let (loses, node) = self.locked(|s| (s.model.loses_disks, s.together.purged.len() as u32 % s.nodes));
+        // By any node: purge and write come to the copies on ways of their own.
+        let mut elsewhere = Client::new(self.client.env().clone(), address_of(node), USER, PASSWORD);
+        let answer = elsewhere.json("POST", &path, &sent).await;
+        self.count("POST", &path, answer.as_ref().map_or(0, |a| a.status));
+        let Ok(answer) = answer else { return Ok(()) };
         let promised = answer.status == 201 || answer.status == 202 && !loses;
         if promised && answer.json()["purged"][&doc] == json!([rev]) {
             self.locked(|s| s.together.purged.insert(doc));
@@ -190,7 +214,7 @@ impl Worker {
     }
 
     async fn judge_copy_of(&mut self, doc: &str) -> Result<(), Violation> {
-        let before = self.locked(|s| s.model.seen(doc));
+        let before = self.locked(|s| s.model.lasting(doc));
         let path = format!("/{DB}/{doc}?open_revs=all&revs=true&r=1");
         let body = match self.call("GET", &path, &Value::Null).await {
             Ok(a) if a.status == 200 => a.json(),

@@ -57,12 +57,12 @@ impl Worker {
 
     /// One document: its tree against the model, its winner, its attachments. Its leaves.
     async fn judge_document(&mut self, doc: &str) -> Result<Vec<Leaf>, Violation> {
-        let before: BTreeSet<String> = self.locked(|s| s.model.seen(doc));
+        let before: BTreeSet<String> = self.locked(|s| s.model.lasting(doc));
         let answer = self.call("GET", &format!("/{DB}/{doc}?open_revs=all&revs=true"), &Value::Null).await;
         let leaves = match answer {
             Ok(a) if a.status == 200 => leaves(&a.json()),
             Ok(a) if a.status == 404 => vec![],
-            // The node answers, and what it once showed cannot be read any more.
+            // The node answers, and what must last cannot be read any more.
             Ok(a) if !before.is_empty() && !self.locked(|s| s.damaged) => {
                 return broken("I1", format!("{doc}: {before:?} cannot be read: {} {}", a.status, a.json()));
             }

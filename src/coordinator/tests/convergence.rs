@@ -53,6 +53,18 @@ async fn two(documents: usize) -> Cluster {
 }
 
 #[tokio::test]
+async fn what_a_coordinator_that_is_gone_had_judged_comes_to_the_other_copies_at_once() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let started = tokio::time::Instant::now();
+    // Judged on the first node, spread to nobody.
+    plant(&copy(&cluster, 0).await, "d", &["1-a"], false).await;
+    cluster.cut(&[2]);
+    eventually(|| async { !own_leaves(&cluster.db(1), "d").await.is_empty() }).await;
+    assert!(started.elapsed() < crate::limits::SYNC_PERIOD, "nobody waits for the next look at all databases");
+}
+
+#[tokio::test]
 async fn where_nothing_differs_one_small_message_is_all() {
     let cluster = two(200).await;
     let bytes = catch_up(&cluster, 0, 1, true).await;

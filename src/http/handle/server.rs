@@ -33,8 +33,8 @@ pub fn welcome(ctx: &Context) -> Reply {
     Reply::value(StatusCode::OK, &body)
 }
 
-/// `GET /_up`: 404 in maintenance, and once a disk error has stopped all writes, so that a balancer sends its requests
-/// elsewhere.
+/// `GET /_up`: 404 in maintenance, while the node has yet to meet its cluster, and once a disk error has stopped all
+/// writes, so that a balancer sends its requests elsewhere.
 pub fn up(ctx: &Context) -> Reply {
     if ctx.coordinator.writes_stopped() {
         return Reply::value(StatusCode::NOT_FOUND, &json!({"status": "writes_stopped"}));
@@ -42,6 +42,9 @@ pub fn up(ctx: &Context) -> Reply {
     match ctx.config.text("couchdb", "maintenance_mode", "false").as_str() {
         "true" => Reply::value(StatusCode::NOT_FOUND, &json!({"status": "maintenance_mode"})),
         "nolb" => Reply::value(StatusCode::NOT_FOUND, &json!({"status": "nolb"})),
+        _ if ctx.cluster.is_seeding() => {
+            Reply::value(StatusCode::NOT_FOUND, &json!({"status": "seeding", "seeds": {}}))
+        }
         _ => Reply::value(StatusCode::OK, &json!({"status": "ok", "seeds": {}})),
     }
 }
