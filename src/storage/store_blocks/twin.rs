@@ -32,7 +32,7 @@ pub(super) struct Twin {
 /// What was found in the place of a copy.
 enum Found {
     Blank,
-    Good(Twin),
+    Good(Box<Twin>),
     Bad,
 }
 
@@ -51,13 +51,13 @@ impl Twin {
     /// is good.
     pub(super) fn load(file: &dyn File, number: u64, places: [u64; 2]) -> io::Result<Twin> {
         match (found(file, number, places[0])?, found(file, number, places[1])?) {
-            (Found::Good(a), Found::Good(b)) => Ok(if b.times > a.times { b } else { a }),
+            (Found::Good(a), Found::Good(b)) => Ok(if b.times > a.times { *b } else { *a }),
             (Found::Good(twin), other) | (other, Found::Good(twin)) => {
                 if matches!(other, Found::Bad) {
                     let what = super::name_of(number);
                     tracing::warn!(?file, what, "one of two copies is damaged; the other one is used");
                 }
-                Ok(twin)
+                Ok(*twin)
             }
             (Found::Blank, Found::Blank) => Ok(Twin::blank(number)),
             _ => Err(invalid(&format!("both copies of {} are damaged", super::name_of(number)))),
@@ -94,7 +94,7 @@ fn found(file: &dyn File, number: u64, place: u64) -> io::Result<Found> {
     let mut times = [0; 8];
     times.copy_from_slice(&sector[CONTENT_BYTES..CRC]);
     twin.times = u64::from_le_bytes(times);
-    Ok(Found::Good(twin))
+    Ok(Found::Good(Box::new(twin)))
 }
 
 fn crc(number: u64, sector: &[u8; SECTOR_BYTES]) -> u32 {
