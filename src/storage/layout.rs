@@ -1,7 +1,7 @@
 //! Which store file a shard lives in, and the names of those files.
 //!
 //! ```text
-//!   DIR/store/layout              "settee-layout: 1 common=8 old=0": written once, before any store file
+//!   DIR/store/layout              "settee-layout: 2 common=8 old=0 crc=HHHHHHHH": written once, before any store file
 //!   DIR/store/N.redb              common files: small shards, by their numbers
 //!   DIR/store/sHHHHHHHHHHHHHHHH.redb   the file of one shard that is above 16 MB
 //!   DIR/store/sled/               all shards of databases with the engine sled
@@ -9,7 +9,8 @@
 //!
 //! A shard's engine is part of its number, so no table says where 800,000 shards are: only those with a file of their
 //! own are listed, by the directory itself. A database's eight shards share a file: one flush takes them together.
-//! `old`: shards below this number are in file 0, where format 1 had everything.
+//! `old`: shards below this number are in file 0, where format 1 had everything. `crc`: the CRC-32 of the text before it,
+//! since a wrong number would look for shards where they are not; version 1 had none.
 
 use std::path::Path;
 
@@ -21,7 +22,9 @@ const ENGINE_SHIFT: u32 = 48;
 /// Neighbours in number that share a common file: the shards of a database of the default size.
 const NEIGHBOURS_SHIFT: u32 = 3;
 const NAME: &str = "layout";
-const HEAD: &str = "settee-layout: 1 ";
+const HEAD: &str = "settee-layout: 2 ";
+/// That of layouts without a checksum.
+const OLD_HEAD: &str = "settee-layout: 1 ";
 
 /// The engine of a database's shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,15 +134,28 @@ impl Layout {
         let temporary = dir.join("layout.new");
         let file = disk.open(&temporary, OpenMode::Create)?;
         file.set_len(0)?;
-        file.write_at(0, format!("{HEAD}common={} old={}\n", self.common, self.old).as_bytes())?;
+        file.write_at(0, self.text().as_bytes())?;
         file.sync()?;
         disk.rename(&temporary, &dir.join(NAME))?;
         Ok(disk.sync_dir(dir)?)
     }
+
+    fn text(self) -> String {
+        let text = format!("{HEAD}common={} old={}", self.common, self.old);
+        format!("{text} crc={:08x}\n", crc32fast::hash(text.as_bytes()))
+    }
 }
 
 fn parse(text: &str) -> Option<Layout> {
-    let (common, old) = text.strip_prefix(HEAD)?.strip_suffix('\n')?.split_once(' ')?;
+    let line = text.strip_suffix('\n')?;
+    let numbers = match line.rsplit_once(" crc=") {
+        Some((checked, crc)) if crc == format!("{:08x}", crc32fast::hash(checked.as_bytes())) => {
+            checked.strip_prefix(HEAD)?
+        }
+        Some(_) => return None,
+        None => line.strip_prefix(OLD_HEAD)?,
+    };
+    let (common, old) = numbers.split_once(' ')?;
     let common = common.strip_prefix("common=")?.parse().ok().filter(|n| *n > 0)?;
     Some(Layout { common, old: old.strip_prefix("old=")?.parse().ok()? })
 }
@@ -174,6 +190,18 @@ mod tests {
         for text in ["", "settee-layout: 1 common=0 old=0\n", "settee-layout: 1 common=8 old=0", "settee-layout: 2 x\n"]
         {
             assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bit_that_flips_in_the_layout_is_found() {
+        let layout = Layout { common: 8, old: 40 };
+        let text = layout.text();
+        assert_eq!(parse(&text), Some(layout));
+        for bit in 0..text.len() * 8 {
+            let mut bytes = text.clone().into_bytes();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(std::str::from_utf8(&bytes).ok().and_then(parse), None, "bit {bit}");
         }
     }
 }
