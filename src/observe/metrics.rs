@@ -43,7 +43,7 @@ metrics! {
         PasswordsRemembered = "couchdb/password_hashing_fast", "number of passwords that were known to be right";
         LoginsFailed = "settee/auth/failed", "number of refused names and passwords";
         LoginsLockedOut = "settee/auth/locked_out", "number of logins refused by the lock-out";
-        MapsForked = "settee/maps_forked", "number of times that two shard maps of one version met";
+        MapsForked = "settee/cluster/maps_forked", "number of times that two shard maps of one version met";
         DatabaseReads = "couchdb/database_reads", "number of times a document was read from a database";
         DatabaseWrites = "couchdb/database_writes", "number of times a database was changed";
         DocumentInserts = "couchdb/document_inserts", "number of documents inserted";
