@@ -43,7 +43,8 @@ pub const BOARD: &[Entry] = &[
     // I28: the database itself may be what is lost; then nothing answers.
     storage(Bug::SkipFsync, "syncs of journal and store do nothing", &["I1", "I6", "I7", "I27", "I28"]),
     storage(Bug::LoseSibling, "a merge drops a conflicting leaf", &["I1", "I6"]),
-    storage(Bug::CheckpointFirst, "the store's position is durable before its data", &["I1", "I6", "I8", "I27"]),
+    // I9: where the database itself is lost, the next edit of another server's is refused.
+    storage(Bug::CheckpointFirst, "the store's position is durable before its data", &["I1", "I6", "I8", "I9", "I27"]),
     // I10: a document that was read is created a second time.
     storage(
         Bug::DropSegmentEarly,

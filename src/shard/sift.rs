@@ -189,8 +189,7 @@ fn take(sift: &Sift, entry: &mut Entry, key: &[u8], value: &[u8]) -> Result<bool
     let (id, text) = (entry.id.as_str(), body.as_ref());
     let conflicts = live_conflicts(&entry.head.leaves, sift.conflicts);
     let deleted = *deleted;
-    let document =
-        StoredDocument { id, rev, deleted, body: text, attachments: &attachments, conflicts: &conflicts };
+    let document = StoredDocument { id, rev, deleted, body: text, attachments: &attachments, conflicts: &conflicts };
     let damaged = |_| StorageError::Corrupt(format!("the text of document {}", entry.id));
     if sift.selector.matches_subject(&document, &sift.collator).map_err(damaged)? {
         let body = bytes::Bytes::from(body.into_owned());
