@@ -9,8 +9,8 @@
 //!
 //! A shard's engine is part of its number, so no table says where 800,000 shards are: only those with a file of their
 //! own are listed, by the directory itself. A database's eight shards share a file: one flush takes them together.
-//! `old`: shards below this number are in file 0, where format 1 had everything. `crc`: the CRC-32 of the text before it,
-//! since a wrong number would look for shards where they are not; version 1 had none.
+//! `old`: shards below this number are in file 0, where format 1 had everything. `crc`: the CRC-32 of the text before
+//! it, since a wrong number would look for shards where they are not; version 1 had none.
 
 use std::path::Path;
 
