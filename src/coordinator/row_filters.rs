@@ -7,12 +7,12 @@ use crate::coordinator::database::Database;
 use crate::coordinator::design::DesignLookupError;
 use crate::coordinator::error::{ChangesError, ReadError};
 use crate::coordinator::view::DatabaseView;
-use crate::document::collate::Collator;
+use crate::document::collate::{Collation, Collator};
 use crate::document::id::DocId;
 use crate::document::json::JsonError;
 use crate::document::render::{RenderOptions, render};
 use crate::document::selector::{Selector, document_value};
-use crate::index::{Definition, declared};
+use crate::index::{Definition, declared, declares};
 use crate::script::{Program, ScriptError, Scripts};
 use crate::world::{BoxFuture, Env, Pool};
 
@@ -62,23 +62,32 @@ impl Database {
 
     /// What a selector matches. Where a design document declares it, its index says which changes to judge.
     pub async fn selector_filter(self: &Arc<Self>, selector: &Arc<Selector>) -> ChangesFilter {
-        let definition = Definition::selected(selector);
-        let (env, selector) = (self.context.env.clone(), Arc::clone(selector));
-        let collator = self.context.indexes.collator(&definition);
-        let index = self.declared_index(definition).await.unwrap_or_else(|error| {
+        let index = self.declared_index(selector).await.unwrap_or_else(|error| {
             tracing::debug!(database = self.name, ?error, "a feed does without the index of its selector");
             None
         });
+        let (env, selector) = (self.context.env.clone(), Arc::clone(selector));
+        let collator = self.context.indexes.collator(Collation::Unicode);
         ChangesFilter::Rows(Arc::new(BySelector { env, selector, collator, index }))
     }
 
     /// The index of a selector if it is declared.
-    async fn declared_index(self: &Arc<Self>, definition: Definition) -> Result<Option<DatabaseView>, ReadError> {
+    async fn declared_index(self: &Arc<Self>, selector: &Arc<Selector>) -> Result<Option<DatabaseView>, ReadError> {
         let programs = self.programs().await?;
-        let Some(program) = programs.iter().find(|program| definition.is_declared(program.body())) else {
+        if !programs.iter().any(|program| declares(program.body())) {
+            return Ok(None);
+        }
+        let selector = Arc::clone(selector);
+        // In the pool: a large selector takes time, and those that are declared are read.
+        let find = move || {
+            let definition = Definition::selected(selector);
+            let program = programs.iter().find(|program| definition.is_declared(program.body()))?;
+            Some((program.clone(), definition))
+        };
+        let Some((program, definition)) = self.context.env.blocking(Pool::Foreground, find).await else {
             return Ok(None);
         };
-        let view = self.view_of(program, Arc::new(definition));
+        let view = self.view_of(&program, Arc::new(definition));
         for index in view.own_indexes().await? {
             index.catch_up().await?;
         }

@@ -338,8 +338,8 @@ impl Serving<'_> {
     async fn view(&self, call: ViewCall) -> Bytes {
         let ViewCall { design: (id, body), signature, op } = call;
         let program = Program::new(self.database.instance(), &id, &design(body));
-        let found = Definition::all(program.body(), self.database.map().partitioned);
-        let found = found.into_iter().map(|(_, definition)| definition).find(|found| found.signature.0 == signature);
+        let mut all = Definition::all(program.body(), self.database.map().partitioned);
+        let found = all.find_map(|(_, definition)| (definition.signature.0 == signature).then_some(definition));
         let Some(definition) = found else {
             let why = "the design document has no such view".to_owned();
             return encode(&Err::<(), _>(ViewFailure::Copy(WireError::Away(why))));

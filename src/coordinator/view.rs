@@ -184,12 +184,12 @@ impl Database {
 
     pub(super) fn view_of(self: &Arc<Self>, program: &Program, definition: Arc<Definition>) -> DatabaseView {
         let indexes = &self.context.indexes;
-        let mapper: Arc<dyn Mapper> = match (definition.sees, definition.language.as_str()) {
-            (Sees::Leaves, _) => Arc::new(SelectorMapper::new(indexes, &definition)),
+        let mapper: Arc<dyn Mapper> = match (&definition.sees, definition.language.as_str()) {
+            (Sees::Leaves(selector), _) => Arc::new(SelectorMapper::new(indexes, &definition, selector)),
             (Sees::Winner, mango::catalogue::LANGUAGE) => Arc::new(mango::FieldMapper::new(indexes, &definition)),
             (Sees::Winner, _) => Arc::new(ScriptMapper::new(self.scripts(), program, &definition.map)),
         };
-        let collator = indexes.collator(&definition);
+        let collator = indexes.collator(definition.collation);
         DatabaseView { database: Arc::clone(self), program: program.clone(), definition, mapper, collator }
     }
 }

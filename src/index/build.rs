@@ -189,9 +189,9 @@ impl ViewIndex {
             if bytes >= limits::STEP_BYTES {
                 break;
             }
-            let want = match self.definition.sees {
+            let want = match &self.definition.sees {
                 Sees::Winner => Want::Winner,
-                Sees::Leaves => Want::Leaves,
+                Sees::Leaves(_) => Want::Leaves,
             };
             let wants = group.iter().map(|id| (id.clone(), want.clone())).collect();
             for (id, fetched) in group.iter().zip(copy.fetch(wants).await?) {
@@ -224,7 +224,7 @@ impl ViewIndex {
         if id.is_design() && !self.definition.include_design {
             return None;
         }
-        if self.definition.sees == Sees::Leaves {
+        if matches!(self.definition.sees, Sees::Leaves(_)) {
             return Some(selected::text_of(id, fetched));
         }
         let stored = fetched.found.first()?.1.as_ref().filter(|stored| !stored.deleted)?;

@@ -1,5 +1,7 @@
 //! What a design document says about one view, or one declared selector. Pure.
 
+use std::sync::Arc;
+
 use md5::{Digest, Md5};
 
 use crate::document::collate::Collation;
@@ -14,12 +16,12 @@ use crate::index::reduce::Reduce;
 pub struct Signature(pub [u8; 16]);
 
 /// Which revisions of a document its rows are made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Sees {
     /// The winner, while the document lives.
     Winner,
-    /// Every leaf, tombstones too, with the sequence of the document's last change.
-    Leaves,
+    /// Those that the selector matches of all leaves, tombstones too, with the sequence of the document's last change.
+    Leaves(Arc<Selector>),
 }
 
 /// One view of a design document, or the changes that a selector takes which it declares.
@@ -27,7 +29,7 @@ pub enum Sees {
 pub struct Definition {
     /// What rows are made of.
     pub sees: Sees,
-    /// The source of its map function; for other languages, the definition as JSON text.
+    /// The source of its map function; for other languages, the definition as JSON text. A selector has none.
     pub map: String,
     /// Its reduce function.
     pub reduce: Option<Reduce>,
@@ -84,22 +86,22 @@ impl Definition {
         Some(definition)
     }
 
-    /// All views of a design document by name, and the selectors that it declares.
-    pub fn all(design: &Object, partitioned: bool) -> Vec<(String, Definition)> {
+    /// All views of a design document by name, then the selectors that it declares, each read when it is asked for.
+    pub fn all(design: &Object, partitioned: bool) -> impl Iterator<Item = (String, Definition)> {
         let views = design.get("views").and_then(Value::as_object);
         let names = views.into_iter().flat_map(Object::iter).map(|(name, _)| name);
-        let one = |name: &str| Definition::find(design, name, partitioned).map(|found| (name.to_owned(), found));
-        let declared = declared(design).map(|(name, selector)| (name.to_owned(), Definition::selected(&selector)));
-        names.filter_map(one).chain(declared).collect()
+        let one = move |name: &str| Definition::find(design, name, partitioned).map(|found| (name.to_owned(), found));
+        let declared =
+            declared(design).map(|(name, selector)| (name.to_owned(), Definition::selected(selector.into())));
+        names.filter_map(one).chain(declared)
     }
 
-    /// The changes that a selector takes; the same for selectors that are equal in their canonical form.
-    pub fn selected(selector: &Selector) -> Definition {
-        let map = String::from_utf8_lossy(&selector.canonical().to_vec()).into_owned();
+    /// The changes that a selector takes; the same for selectors of one digest.
+    pub fn selected(selector: Arc<Selector>) -> Definition {
         Definition {
-            sees: Sees::Leaves,
-            signature: Signature::of(&[b"changes", map.as_bytes()]),
-            map,
+            signature: Signature::of(&[b"changes", &selector.digest()]),
+            sees: Sees::Leaves(selector),
+            map: String::new(),
             reduce: None,
             language: LANGUAGE.to_owned(),
             local_seq: false,
@@ -111,7 +113,7 @@ impl Definition {
 
     /// Whether a design document declares this selector.
     pub fn is_declared(&self, design: &Object) -> bool {
-        declared(design).any(|(_, selector)| Definition::selected(&selector).signature == self.signature)
+        declared(design).any(|(_, selector)| Definition::selected(selector.into()).signature == self.signature)
     }
 
     /// Modules below `views.lib` are part of what a map function is.
@@ -135,13 +137,18 @@ impl Signature {
 
 /// The selectors that a design document of the language `query` declares: the objects among its `filters`, by name.
 pub fn declared(design: &Object) -> impl Iterator<Item = (&str, Selector)> {
+    declarations(design).filter_map(|(name, filter)| Some((name, Selector::parse(filter).ok()?)))
+}
+
+/// Whether a design document may declare a selector; reads none.
+pub fn declares(design: &Object) -> bool {
+    declarations(design).next().is_some()
+}
+
+fn declarations(design: &Object) -> impl Iterator<Item = (&str, &Value)> {
     let is_query = design.get("language").and_then(Value::as_str) == Some(LANGUAGE);
     let filters = design.get("filters").and_then(Value::as_object).filter(|_| is_query);
-    let selector = |(name, filter)| match filter {
-        object @ &Value::Object(_) => Some((name, Selector::parse(object).ok()?)),
-        _ => None,
-    };
-    filters.into_iter().flat_map(Object::iter).filter_map(selector)
+    filters.into_iter().flat_map(Object::iter).filter(|(_, filter)| matches!(filter, Value::Object(_)))
 }
 
 /// What `_info` shows as the signature of a design document's views.
@@ -190,7 +197,7 @@ mod tests {
             let text = format!(r#"{{"language":"{language}","views":{{}},"filters":{filters}}}"#);
             let design = json::parse(text.as_bytes()).unwrap();
             let all = Definition::all(design.as_object().unwrap(), true);
-            all.into_iter().map(|(_, definition)| definition.signature).collect::<Vec<_>>()
+            all.map(|(_, definition)| definition.signature).collect::<Vec<_>>()
         };
         let both = r#"{"a":{"x":1,"y":{"$gt":2}},"b":{"$and":[{"y":{"$gt":2}},{"x":{"$eq":1}},{"x":1}]}}"#;
         let [a, b] = signatures(both, "query")[..] else { panic!("two") };

@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Mutex as AsyncMutex;
 
-use crate::document::collate::Collator;
+use crate::document::collate::{Collation, Collator};
 use crate::limits;
 use crate::script::ScriptError;
 use crate::shard::{ShardCopy, ShardError, ShardId};
@@ -40,7 +40,7 @@ use crate::world::Env;
 use sums::Sums;
 use tasks::Tasks;
 
-pub use definition::{Definition, JAVASCRIPT, Sees, Signature, declared, design_signature};
+pub use definition::{Definition, JAVASCRIPT, Sees, Signature, declared, declares, design_signature};
 pub use groups::{GroupBy, GroupError, GroupPage, GroupPart};
 pub use keys::{KeyBound, KeySpan, Places, partition_prefix};
 pub use mapper::{Mapped, Mapper, ScriptMapper};
@@ -151,9 +151,9 @@ impl Indexes {
         Indexes { env: env.clone(), collator: Collator::new(), slots: Arc::default(), tasks: Tasks::default() }
     }
 
-    /// The collator of a view's keys.
-    pub fn collator(&self, definition: &Definition) -> Collator {
-        self.collator.with(definition.collation)
+    /// The collator of keys in an order.
+    pub fn collator(&self, collation: Collation) -> Collator {
+        self.collator.with(collation)
     }
 
     /// The builds that run now, oldest first.
@@ -176,7 +176,7 @@ impl Indexes {
             copy: copy.clone(),
             definition: Arc::clone(definition),
             mapper: Arc::clone(mapper),
-            collator: self.collator(definition),
+            collator: self.collator(definition.collation),
             slot: self.slot(copy.id(), definition.signature),
         }
     }

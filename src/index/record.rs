@@ -9,8 +9,9 @@ use crate::storage::StorageError;
 use crate::wire::codec::{CodecError, Reader, put_bytes, put_varint};
 
 const VERSION: u8 = 1;
-/// Changes when the collation library or the sort keys change: an index of another version is built anew.
-pub(super) const COLLATION_VERSION: u64 = 1;
+/// Changes when the collation library, the sort keys or what mappers see of a document changes: an index of another version
+/// is built anew. Since 2 map functions see `_deleted_conflicts`.
+pub(super) const COLLATION_VERSION: u64 = 2;
 
 /// How far a view is built, and how large it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,7 +20,7 @@ pub struct Header {
     pub position: u64,
     /// The shard's purge up to which rows were removed.
     pub purge_position: u64,
-    /// The version of sort keys.
+    /// The version of sort keys and of what rows are made of.
     pub collation: u64,
     /// Rows.
     pub rows: u64,

@@ -38,34 +38,30 @@ pub(super) fn text_of(id: &DocId, fetched: &Fetched) -> String {
 /// Makes the rows: the key is the document's sequence, the value null.
 pub struct SelectorMapper {
     env: Env,
-    /// `None`: what the definition holds is no selector, and its index is never built.
-    judge: Arc<Option<Judge>>,
+    judge: Judge,
 }
 
+#[derive(Clone)]
 struct Judge {
-    selector: Selector,
+    selector: Arc<Selector>,
     collator: Collator,
 }
 
 impl SelectorMapper {
     /// The mapper of [`Definition::selected`].
-    pub fn new(indexes: &Indexes, definition: &Definition) -> SelectorMapper {
-        let selector = json::parse(definition.map.as_bytes()).ok().and_then(|map| Selector::parse(&map).ok());
-        let judge = selector.map(|selector| Judge { selector, collator: indexes.collator(definition) });
-        SelectorMapper { env: indexes.env.clone(), judge: Arc::new(judge) }
+    pub fn new(indexes: &Indexes, definition: &Definition, selector: &Arc<Selector>) -> SelectorMapper {
+        let judge = Judge { selector: Arc::clone(selector), collator: indexes.collator(definition.collation) };
+        SelectorMapper { env: indexes.env.clone(), judge }
     }
 }
 
 impl Mapper for SelectorMapper {
     fn map(&self, docs: Vec<String>) -> BoxFuture<'_, Result<Vec<Mapped>, IndexError>> {
-        let judge = Arc::clone(&self.judge);
+        let judge = self.judge.clone();
         Box::pin(async move {
-            let rows = move || {
-                let judge = judge.as_ref().as_ref().ok_or(JsonError)?;
-                docs.iter().map(|text| judge.rows(text)).collect::<Result<Vec<Mapped>, JsonError>>()
-            };
+            let rows = move || docs.iter().map(|text| judge.rows(text)).collect::<Result<Vec<Mapped>, JsonError>>();
             let rows = self.env.blocking(Pool::Background, rows).await;
-            let damaged = |JsonError| StorageError::Corrupt("a stored document or a selector is no JSON".to_owned());
+            let damaged = |JsonError| StorageError::Corrupt("a stored document is no JSON".to_owned());
             rows.map_err(|error| IndexError::Shard(damaged(error).into()))
         })
     }

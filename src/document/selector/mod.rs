@@ -6,6 +6,7 @@
 //! share it.
 
 mod bounds;
+mod digest;
 mod erlang_term;
 mod error;
 mod fields;

@@ -1,7 +1,4 @@
-//! The normal form as JSON, as `_explain` shows it and design documents of partial indexes store it; and a canonical
-//! one, by which selectors are known to be the same.
-
-use std::collections::BTreeMap;
+//! The normal form as JSON, as `_explain` shows it and design documents of partial indexes store it.
 
 use super::{Condition, Selector};
 use crate::document::json::Value;
@@ -17,18 +14,6 @@ impl Selector {
             Selector::Not(inner) => member("$not", inner.to_value()),
             Selector::Field(path, condition) => member(path.as_str(), condition.to_value()),
             Selector::Text(text) => member("$default", member("$text", text.clone())),
-        }
-    }
-
-    /// The normal form without the order and the repetition of what is joined: selectors with equal ones match the same
-    /// documents. Read again it gives a selector that matches the same, too.
-    pub fn canonical(&self) -> Value {
-        match self {
-            Selector::And(all) => member("$and", joined(all)),
-            Selector::Or(all) => member("$or", joined(all)),
-            Selector::Nor(all) => member("$nor", joined(all)),
-            Selector::Not(inner) => member("$not", inner.canonical()),
-            Selector::Everything | Selector::Field(..) | Selector::Text(_) => self.to_value(),
         }
     }
 }
@@ -57,12 +42,6 @@ impl Condition {
 
 fn list(all: &[Selector]) -> Value {
     Value::Array(all.iter().map(Selector::to_value).collect())
-}
-
-/// The canonical forms of all in the order of their texts, each once.
-fn joined(all: &[Selector]) -> Value {
-    let forms = all.iter().map(Selector::canonical).map(|form| (form.to_vec(), form));
-    Value::Array(forms.collect::<BTreeMap<_, _>>().into_values().collect())
 }
 
 fn member(name: &str, value: Value) -> Value {

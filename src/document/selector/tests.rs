@@ -48,15 +48,15 @@ fn normal_forms() {
 }
 
 #[test]
-fn the_canonical_form_knows_no_order() {
+fn a_digest_knows_no_order() {
     let same = [
         r#"{"a":1,"$or":[{"b":2},{"c":{"$gt":3}}]}"#,
         r#"{"$and":[{"$or":[{"c":{"$gt":3}},{"b":{"$eq":2}},{"b":2}]},{"a":1}]}"#,
     ];
-    let forms = same.map(|text| selector(text).canonical());
-    assert_eq!(forms[0], forms[1]);
+    let digests = same.map(|text| selector(text).digest());
+    assert_eq!(digests[0], digests[1]);
     for other in [r#"{"a":1,"$and":[{"b":2},{"c":{"$gt":3}}]}"#, r#"{"a":{"$in":[2,1]}}"#, r#"{"a":{"$in":[1,2]}}"#] {
-        assert_ne!(selector(other).canonical(), forms[0], "{other}");
+        assert_ne!(selector(other).digest(), digests[0], "{other}");
     }
 }
 
@@ -280,8 +280,7 @@ proptest! {
         let selector = Selector::parse(&given).unwrap();
         let document = Value::Object([("a".to_owned(), a.clone()), ("b".to_owned(), b.clone())].into_iter().collect());
         prop_assert_eq!(&Selector::parse(&selector.to_value()).unwrap(), &selector);
-        let canonical = Selector::parse(&selector.canonical()).unwrap();
-        prop_assert_eq!(canonical.matches(&document, &collator), selector.matches(&document, &collator));
+        prop_assert_eq!(Selector::parse(&selector.to_value()).unwrap().digest(), selector.digest());
         if selector.matches(&document, &collator) {
             let IndexRange::Keys { start, end } = selector.index_range(&["a", "b"], &collator) else {
                 return Err(TestCaseError::fail("a document matches an empty range"));

@@ -60,7 +60,8 @@ pub async fn update(ctx: &Context, mut request: Request, db: &str, ddoc: &str, p
         return Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", reason));
     }
     let source = program.function("updates", name)?;
-    let options = WriteOptions { new_edits: true, ..options(&request)? };
+    // The query is the function's own as long as nothing is written.
+    let options = options(&request);
     let id = (!id.is_empty()).then(|| id.join("/"));
     let doc = document(ctx, &request, &db, id.as_deref()).await?;
     let body = body_text(&mut request).await?;
@@ -68,6 +69,7 @@ pub async fn update(ctx: &Context, mut request: Request, db: &str, ddoc: &str, p
     let answer = db.scripts().render(&program, (Rendering::Update, source), doc, &req).await?;
     let new = answer.get("doc").filter(|doc| doc.as_object().is_some());
     let Some(new) = new else { return reply(response(&answer)?, StatusCode::OK) };
+    let options = WriteOptions { new_edits: true, ..options? };
     let mut draft = draft::parse(new.clone())?;
     // The function saw the history; what it extends is the revision alone.
     draft.revisions = None;

@@ -26,7 +26,10 @@ impl FieldMapper {
     /// The mapper of a view whose map is `{"fields":{..},"partial_filter_selector":{..}}`.
     pub fn new(indexes: &Indexes, definition: &Definition) -> FieldMapper {
         let map = json::parse(definition.map.as_bytes()).unwrap_or(Value::Null);
-        FieldMapper { env: indexes.env.clone(), fields: Arc::new(Fields::of(&map, indexes.collator(definition))) }
+        FieldMapper {
+            env: indexes.env.clone(),
+            fields: Arc::new(Fields::of(&map, indexes.collator(definition.collation))),
+        }
     }
 }
 
