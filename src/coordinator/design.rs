@@ -109,8 +109,8 @@ impl Database {
                 |row: &ListRow| row.winner.as_ref().map(|stored| Program::new(self.instance(), &row.id, stored));
             programs.extend(rows.iter().filter_map(program));
             match rows.last() {
-                Some(last) if rows.len() == limits::PAGE_DOCS => start = Bound::Excluded(last.id.clone()),
-                _ => return Ok(programs),
+                Some(last) => start = Bound::Excluded(last.id.clone()),
+                None => return Ok(programs),
             }
         }
     }

@@ -71,6 +71,7 @@ mod validate;
 pub mod view;
 mod view_groups;
 mod view_info;
+mod view_reads;
 mod view_reduce;
 mod view_swap;
 pub mod write;

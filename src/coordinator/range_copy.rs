@@ -16,15 +16,10 @@ use crate::coordinator::message::{ChangesCall, Standing, ViewCall, ViewOp};
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::seq::SeqEntry;
 use crate::coordinator::sync_points;
-use crate::coordinator::view::ViewError;
-use crate::document::collate::Collator;
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::revision::Revision;
-use crate::index::{
-    GroupBy, GroupPage, GroupPart, Header, IndexError, Partial, Places, RowPage, SelectedPage, Signature, ViewIndex,
-};
-use crate::limits;
+use crate::index::{Header, IndexError, Places, RowPage, SelectedPage, Signature, ViewIndex};
 use crate::script::Program;
 use crate::shard::{
     ChangesPage, Fetched, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo, ShardCopy, ShardError, ShardInfo,
@@ -385,36 +380,6 @@ impl CopyView {
                 copy.view(CopyView::call(program, *signature, op)).await
             }
         }
-    }
-
-    /// Reduced groups, see [`ViewIndex::groups`]. Rows of another node are reduced here, all of them at once.
-    pub async fn groups(
-        &self,
-        by: GroupBy,
-        places: VecDeque<Places>,
-        limit: usize,
-        collator: &Collator,
-    ) -> Result<GroupPage, ViewError> {
-        if let CopyView::Own(index) = self {
-            return Ok(index.groups(by, places, limit).await?);
-        }
-        let mut page = GroupPage { groups: Vec::new(), rest: VecDeque::new() };
-        let Some(empty) = Partial::empty(&by.reduce, collator) else { return Ok(page) };
-        let mut rest = places;
-        while !rest.is_empty() {
-            let read = self.rows(rest, by.direction, limits::STEP_ROWS).await?;
-            rest = read.rest;
-            for row in read.rows {
-                let (mark, key) = by.grouping.group_of(&row, collator, by.prefix);
-                if page.groups.last().is_none_or(|group: &GroupPart| group.mark != mark) {
-                    page.groups.push(GroupPart { mark, key, first: row.place.clone(), sum: empty.clone() });
-                }
-                if let Some(group) = page.groups.last_mut() {
-                    group.sum.add(row.borrowed())?;
-                }
-            }
-        }
-        Ok(page)
     }
 
     /// Ascending changes that the index of a declared selector knows, see [`ViewIndex::selected`]. For a copy on this

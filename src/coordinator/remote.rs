@@ -190,7 +190,7 @@ impl RemoteCopy {
         let (start, end) = (sift.start.clone(), sift.end.clone());
         let limit = limits::PAGE_DOCS;
         let rows = self.list(ListPage { start, end, descending: sift.descending, limit, bodies: true }).await?;
-        let rest = rows.last().filter(|_| rows.len() == limit).map(|row| row.id.clone());
+        let rest = rows.last().map(|row| row.id.clone());
         let judge = move || {
             let mut page = SiftPage { rest, ..SiftPage::default() };
             for row in rows.into_iter().filter(|row| !row.id.is_design()) {

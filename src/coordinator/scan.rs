@@ -16,11 +16,10 @@ use crate::coordinator::read::{RowDoc, local_revision};
 use crate::coordinator::span::{Span, spans};
 use crate::document::id::DocId;
 use crate::document::json::Value;
-use crate::document::render::StoredRevision;
 use crate::document::rev_tree::RevValue;
 use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{Fetched, ListPage, Want};
+use crate::shard::{Fetched, ListPage, ListRow, LocalDocument, Want};
 use crate::storage::Direction;
 use crate::world::buggify::{Mutation, mutated};
 
@@ -104,11 +103,10 @@ pub enum AllDocsRow {
     },
 }
 
-/// A row before its document is added.
+/// A row of a range, read together with its document where that is wanted.
 struct Head {
     rev: Revision,
-    /// The body of a local document, which comes with the list.
-    local: Option<StoredRevision>,
+    doc: Option<Box<RowDoc>>,
 }
 
 /// The list of one range.
@@ -155,7 +153,7 @@ impl AllDocs {
                 Source::Lanes(_) => {
                     let heads = self.merge().await?;
                     let more = !heads.is_empty();
-                    (self.database.rows_of_heads(&self.query, heads).await?, more)
+                    (rows_of_heads(&self.query, heads), more)
                 }
             };
             if !rows.is_empty() || !more {
@@ -202,18 +200,19 @@ async fn fill(
     lanes: &mut [(usize, Lane)],
     wanted: u64,
 ) -> Result<(), ReadError> {
-    let asked = usize::try_from(wanted).unwrap_or(usize::MAX).clamp(1, limits::PAGE_ROWS);
+    let asked = usize::try_from(wanted).unwrap_or(usize::MAX).clamp(1, query.page_rows());
     let empty = lanes.iter().enumerate().filter(|(_, (_, lane))| lane.rows.is_empty() && !lane.done);
     let reads = empty.map(|(at, (range, lane))| async move {
         let rows = match query.source {
             DocSource::Local => database.local_page(*range, &lane.rest, query.descending, asked).await?,
-            _ => database.page(*range, &lane.rest, query.descending, asked).await?,
+            _ => database.page(*range, &lane.rest, query, asked).await?,
         };
         Ok::<_, ReadError>((at, rows))
     });
     for (at, rows) in try_join_all(reads).await? {
         let lane = &mut lanes[at].1;
-        lane.done = rows.len() < asked;
+        // A page with documents may be cut anywhere.
+        lane.done = if query.include_docs { rows.is_empty() } else { rows.len() < asked };
         if let Some((last, _)) = rows.last() {
             let beyond = Bound::Excluded(last.clone());
             if query.descending { lane.rest.high = beyond } else { lane.rest.low = beyond }
@@ -313,20 +312,20 @@ impl Database {
         &self,
         range: usize,
         span: &Span,
-        descending: bool,
+        query: &AllDocsQuery,
         limit: usize,
     ) -> Result<Vec<(DocId, Head)>, ReadError> {
         if span.is_empty() {
             return Ok(Vec::new());
         }
         let (start, end) = (span.low.clone(), span.high.clone());
-        let page = ListPage { start, end, descending, limit, bodies: false };
+        let page = ListPage { start, end, descending: query.descending, limit, bodies: query.include_docs };
         let list = |copy: RangeCopy| {
             let page = page.clone();
             async move { copy.list(page).await }
         };
         let rows = self.on_one(range, list).await?;
-        Ok(rows.into_iter().map(|row| (row.id.clone(), Head { rev: row.rev().clone(), local: None })).collect())
+        Ok(rows.into_iter().map(|row| head_of(row, query.conflicts)).collect())
     }
 
     async fn local_page(
@@ -344,32 +343,13 @@ impl Database {
             copy.local_list(span.low.clone(), span.high.clone(), direction, limit).await
         };
         let rows = self.on_one(range, list).await?;
-        let head = |document| {
+        let head = |(id, document): (DocId, LocalDocument)| {
             let stored = local_revision(document);
-            Head { rev: stored.rev.clone(), local: Some(stored) }
+            let rev = stored.rev.clone();
+            let doc = Box::new(RowDoc { id: id.clone(), stored, conflicts: Vec::new() });
+            (id, Head { rev, doc: Some(doc) })
         };
-        Ok(rows.into_iter().map(|(id, document)| (id, head(document))).collect())
-    }
-
-    async fn rows_of_heads(
-        &self,
-        query: &AllDocsQuery,
-        heads: Vec<(DocId, Head)>,
-    ) -> Result<Vec<AllDocsRow>, ReadError> {
-        if !query.include_docs {
-            let row = |(id, head): (DocId, Head)| AllDocsRow::Found { id, rev: head.rev, deleted: false, doc: None };
-            return Ok(heads.into_iter().map(row).collect());
-        }
-        let is_local = query.source == DocSource::Local;
-        let wanted =
-            if is_local { Vec::new() } else { heads.iter().map(|(id, h)| (id.clone(), h.rev.clone())).collect() };
-        let mut docs = self.row_docs(wanted, query.conflicts).await?.into_iter();
-        let row = |(id, head): (DocId, Head)| {
-            let local = head.local.map(|stored| RowDoc { id: id.clone(), stored, conflicts: Vec::new() });
-            let doc = if is_local { local } else { docs.next().flatten() };
-            AllDocsRow::Found { id, rev: head.rev, deleted: false, doc: Some(doc.map(Box::new)) }
-        };
-        Ok(heads.into_iter().map(row).collect())
+        Ok(rows.into_iter().map(head).collect())
     }
 
     async fn rows_of_keys(&self, query: &AllDocsQuery, keys: Vec<Value>) -> Result<Vec<AllDocsRow>, ReadError> {
@@ -385,6 +365,22 @@ impl Database {
         });
         Ok(rows.collect())
     }
+}
+
+fn head_of(row: ListRow, with_conflicts: bool) -> (DocId, Head) {
+    let rev = row.rev().clone();
+    let others = row.leaves.into_iter().skip(1).filter(|(_, deleted)| with_conflicts && !deleted);
+    let conflicts = others.map(|(rev, _)| rev).collect();
+    let doc = row.winner.map(|stored| Box::new(RowDoc { id: row.id.clone(), stored, conflicts }));
+    (row.id, Head { rev, doc })
+}
+
+fn rows_of_heads(query: &AllDocsQuery, heads: Vec<(DocId, Head)>) -> Vec<AllDocsRow> {
+    let row = |(id, head): (DocId, Head)| {
+        let doc = query.include_docs.then_some(head.doc);
+        AllDocsRow::Found { id, rev: head.rev, deleted: false, doc }
+    };
+    heads.into_iter().map(row).collect()
 }
 
 /// The row of a key whose document was found. `None` when it has no revision.

@@ -19,6 +19,7 @@ use crate::coordinator::read::RowDoc;
 use crate::coordinator::seq::Seq;
 use crate::coordinator::sift::share;
 use crate::coordinator::view_groups::GroupLane;
+use crate::coordinator::view_reads;
 use crate::document::collate::Collator;
 use crate::document::id::DocId;
 use crate::document::json::Value;
@@ -409,10 +410,7 @@ impl ViewRows {
     }
 
     async fn tell_totals(&mut self, before: Places, prefix: &[u8]) -> Result<(), ViewError> {
-        let count = |places: Places| {
-            let counts = self.seats.iter().map(move |seat| seat.view.count(places.clone()));
-            async move { Ok::<u64, IndexError>(try_join_all(counts).await?.into_iter().sum()) }
-        };
+        let count = |places: Places| view_reads::count(self.seats.iter().map(|seat| &seat.view).collect(), places);
         self.total_rows = match prefix.is_empty() {
             true => self.seats.iter().map(|seat| seat.header.rows).sum(),
             false => count(Places::all(prefix)).await?,
@@ -517,21 +515,18 @@ impl ViewRows {
                 batch
             }
         };
-        let empty = self.lanes.iter_mut().zip(&self.seats).enumerate().filter(|(_, (lane, _))| lane.rows.is_empty());
-        let reads = empty.filter(|(_, (lane, _))| !lane.rest.is_empty()).map(|(at, (lane, seat))| async move {
-            let places = std::mem::take(&mut lane.rest);
-            match seat.view.rows(places.clone(), direction, limit).await {
-                Ok(page) => (lane.rows, lane.rest) = (page.rows.into(), page.rest),
-                Err(IndexError::Shard(error)) if is_away(&error) => {
-                    lane.rest = places;
-                    return Ok(Some((at, error)));
+        let empty = self.lanes.iter().zip(&self.seats).enumerate().filter(|(_, (lane, _))| lane.rows.is_empty());
+        let more = empty.filter(|(_, (lane, _))| !lane.rest.is_empty());
+        let reads = more.map(|(at, (lane, seat))| (at, &seat.view, lane.rest.clone())).collect();
+        for (at, page) in view_reads::rows(reads, direction, limit).await {
+            let error = match page {
+                Ok(page) => {
+                    self.lanes[at] = Lane { rows: page.rows.into(), rest: page.rest };
+                    continue;
                 }
-                Err(error) => return Err(error),
-            }
-            Ok(None)
-        });
-        let lost: Vec<_> = try_join_all(reads).await?.into_iter().flatten().collect();
-        for (at, error) in lost {
+                Err(IndexError::Shard(error)) if is_away(&error) => error,
+                Err(error) => return Err(error.into()),
+            };
             if error != ShardError::Moved && self.view.database.copies_of(self.ranges[at]) == 1 {
                 return Err(error.into());
             }

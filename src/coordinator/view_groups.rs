@@ -3,10 +3,9 @@
 
 use std::collections::VecDeque;
 
-use futures_util::future::try_join_all;
-
 use crate::coordinator::sift::share;
 use crate::coordinator::view::{ViewError, ViewRows};
+use crate::coordinator::view_reads;
 use crate::coordinator::view_reduce::GroupRow;
 use crate::index::{GroupBy, GroupError, GroupPart, Grouping, Places, Reduce};
 use crate::limits;
@@ -85,14 +84,14 @@ impl ViewRows {
         let wanted = usize::try_from(self.skip.saturating_add(self.left)).unwrap_or(usize::MAX);
         // Every range may have a part of every group.
         let limit = share(wanted, 1).min(limits::GROUPS_PER_PAGE);
-        let empty = self.group_lanes.iter_mut().zip(&self.seats).filter(|(lane, _)| lane.groups.is_empty());
-        let collator = &self.view.collator;
-        let reads = empty.filter(|(lane, _)| !lane.rest.is_empty()).map(|(lane, seat)| async move {
-            let page = seat.view.groups(by.clone(), std::mem::take(&mut lane.rest), limit, collator).await?;
-            (lane.groups, lane.rest) = (page.groups.into(), page.rest);
-            Ok::<(), ViewError>(())
-        });
-        try_join_all(reads).await?;
+        let empty =
+            self.group_lanes.iter().zip(&self.seats).enumerate().filter(|(_, (lane, _))| lane.groups.is_empty());
+        let more = empty.filter(|(_, (lane, _))| !lane.rest.is_empty());
+        let reads = more.map(|(at, (lane, seat))| (at, &seat.view, lane.rest.clone())).collect();
+        for (at, page) in view_reads::groups(reads, by, limit, &self.view.collator).await {
+            let page = page?;
+            self.group_lanes[at] = GroupLane { groups: page.groups.into(), rest: page.rest };
+        }
         Ok(())
     }
 }

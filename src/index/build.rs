@@ -17,7 +17,7 @@ use crate::document::render::{RenderOptions, render};
 use crate::index::definition::Sees;
 use crate::limits;
 use crate::observe::metrics::Counter;
-use crate::shard::{Fetched, ShardError, ShardId, Want};
+use crate::shard::{Fetched, ShardError, ShardId, Want, Wants};
 use crate::storage::planted::Bug;
 use crate::storage::{Direction, KeyRange, StorageError, View, WriteView};
 use crate::world::Pool;
@@ -185,17 +185,17 @@ impl ViewIndex {
         let (mut texts, mut mapped_ids, mut entries) = (Vec::new(), Vec::new(), Vec::new());
         let (mut bytes, mut read) = (0, 0);
         let copy = self.copy.in_background();
-        for group in ids.chunks(limits::DOCS_PER_FETCH) {
-            if bytes >= limits::STEP_BYTES {
-                break;
-            }
-            let want = match &self.definition.sees {
-                Sees::Winner => Want::Winner,
-                Sees::Leaves(_) => Want::Leaves,
-            };
-            let wants = group.iter().map(|id| (id.clone(), want.clone())).collect();
-            for (id, fetched) in group.iter().zip(copy.fetch(wants).await?) {
-                read += 1;
+        let want = match &self.definition.sees {
+            Sees::Winner => Want::Winner,
+            Sees::Leaves(_) => Want::Leaves,
+        };
+        let mut wants: Wants = ids.iter().map(|id| (id.clone(), want.clone())).collect();
+        while !wants.is_empty() && bytes < limits::STEP_BYTES {
+            let found;
+            (found, wants) = copy.fetch_some(wants).await?;
+            let group = &ids[read..][..found.len()];
+            read += found.len();
+            for (id, fetched) in group.iter().zip(found) {
                 match fetched.and_then(|fetched| self.text_of(id, &fetched)) {
                     Some(text) => {
                         bytes += text.len();

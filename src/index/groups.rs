@@ -3,6 +3,9 @@
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
 
 use super::keys::{self, Places};
 use super::record::{Row, RowRef};
@@ -12,7 +15,7 @@ use super::{Slot, ViewIndex};
 use crate::document::collate::{Collator, HIGHEST};
 use crate::document::json::Value;
 use crate::limits;
-use crate::shard::{ShardError, bounded_scan};
+use crate::shard::{ShardCopy, ShardError, ShardId, bounded_scan};
 use crate::storage::{Direction, KeyRange, StorageError, View};
 use crate::world::Pool;
 
@@ -80,26 +83,10 @@ struct Reading {
 }
 
 impl ViewIndex {
-    /// The next groups of `places`, which stand in the order of reading: at most `limit`.
-    ///
-    /// # Errors
-    /// See [`GroupError`].
-    pub async fn groups(&self, by: GroupBy, places: VecDeque<Places>, limit: usize) -> Result<GroupPage, GroupError> {
-        let collator = self.collator.clone();
-        let Some(empty) = Partial::empty(&by.reduce, &collator) else {
-            return Ok(GroupPage { groups: Vec::new(), rest: VecDeque::new() });
-        };
-        let moment = self.slot.sums(|sums| sums.moment());
-        let (open, groups, failed) = (None, Vec::new(), None);
-        let mut reading = Reading { by, collator, empty, places, open, groups, limit, moment, failed };
-        while reading.failed.is_none() && !reading.is_done() {
-            let (slot, signature) = (std::sync::Arc::clone(&self.slot), self.definition.signature);
-            let step = move |view: &dyn View, shard| {
-                let row_range = |places: &Places| places.range(shard, signature);
-                reading.step(view, &slot, &row_range)?;
-                Ok(reading)
-            };
-            reading = self.copy.read_records(Pool::Foreground, step).await?;
+    /// Reads on until nothing is left to do.
+    async fn read_on(&self, mut reading: Reading) -> Result<GroupPage, GroupError> {
+        while !reading.is_done() {
+            reading = self.copy.read_records(Pool::Foreground, self.reading_step(reading)).await?;
         }
         match reading.failed {
             Some(error) => Err(GroupError::Invalid(error)),
@@ -107,30 +94,86 @@ impl ViewIndex {
         }
     }
 
-    /// How many rows there are in `places`.
-    pub async fn count(&self, places: Places) -> Result<u64, ShardError> {
-        let by = GroupBy { grouping: Grouping::All, reduce: Reduce::Count, direction: Direction::Forward, prefix: 0 };
-        match self.groups(by, VecDeque::from([places]), 1).await {
-            Ok(page) => Ok(page.groups.first().map_or(0, |group| group.sum.rows)),
-            Err(GroupError::Shard(error)) => Err(error),
-            // Rows are counted whatever they hold.
-            Err(GroupError::Invalid(_)) => Ok(0),
+    /// The next bounded step of a reading.
+    fn reading_step(
+        &self,
+        mut reading: Reading,
+    ) -> impl FnOnce(&dyn View, ShardId) -> Result<Reading, StorageError> + use<> {
+        let (slot, signature) = (Arc::clone(&self.slot), self.definition.signature);
+        move |view, shard| {
+            reading.step(view, &slot, &|places| places.range(shard, signature))?;
+            Ok(reading)
         }
     }
+
+    /// How many rows there are in `places`.
+    pub async fn count(&self, places: Places) -> Result<u64, ShardError> {
+        // Invariant: one answer for each index.
+        count_of(&[self], &places).await.pop().expect("an answer")
+    }
+}
+
+/// The next groups of the indexes that one view has on this node, in their order: of each at most `limit` of its
+/// places, which stand in the order of reading. A script's function has none here.
+///
+/// # Errors
+/// See [`GroupError`].
+pub async fn groups_of(
+    by: &GroupBy,
+    reads: Vec<(&ViewIndex, VecDeque<Places>)>,
+    limit: usize,
+) -> Vec<Result<GroupPage, GroupError>> {
+    let collator = reads.first().map(|(index, _)| &index.collator);
+    let Some(empty) = collator.and_then(|collator| Partial::empty(&by.reduce, collator)) else {
+        let nothing = |_| Ok(GroupPage { groups: Vec::new(), rest: VecDeque::new() });
+        return reads.iter().map(nothing).collect();
+    };
+    let begin = |(index, places): (&ViewIndex, VecDeque<Places>)| {
+        let reading = Reading::new(by.clone(), empty.clone(), index, places, limit);
+        (index.copy.clone(), index.reading_step(reading))
+    };
+    let indexes: Vec<&ViewIndex> = reads.iter().map(|(index, _)| *index).collect();
+    // Most are done with their first step; the others go on side by side.
+    let begun = ShardCopy::read_records_of(reads.into_iter().map(begin).collect()).await;
+    let go_on = |(index, begun): (&ViewIndex, Result<Reading, ShardError>)| {
+        let index = index.clone();
+        async move { index.read_on(begun?).await }
+    };
+    join_all(indexes.into_iter().zip(begun).map(go_on)).await
+}
+
+/// How many rows of each of several indexes of this node lie in `places`.
+pub async fn count_of(indexes: &[&ViewIndex], places: &Places) -> Vec<Result<u64, ShardError>> {
+    let by = GroupBy { grouping: Grouping::All, reduce: Reduce::Count, direction: Direction::Forward, prefix: 0 };
+    let reads = indexes.iter().map(|index| (*index, VecDeque::from([places.clone()]))).collect();
+    let count = |page: Result<GroupPage, GroupError>| match page {
+        Ok(page) => Ok(page.groups.first().map_or(0, |group| group.sum.rows)),
+        Err(GroupError::Shard(error)) => Err(error),
+        // Rows are counted whatever they hold.
+        Err(GroupError::Invalid(_)) => Ok(0),
+    };
+    groups_of(&by, reads, 1).await.into_iter().map(count).collect()
 }
 
 /// Turns places into keys of the store.
 type RowRange<'a> = &'a dyn Fn(&Places) -> KeyRange;
 
 impl Reading {
+    fn new(by: GroupBy, empty: Partial, index: &ViewIndex, places: VecDeque<Places>, limit: usize) -> Reading {
+        let (collator, moment) = (index.collator.clone(), index.slot.sums(|sums| sums.moment()));
+        let (open, groups, failed) = (None, Vec::new(), None);
+        Reading { by, collator, empty, places, open, groups, limit, moment, failed }
+    }
+
     fn is_done(&self) -> bool {
-        self.open.is_none() && (self.places.is_empty() || self.groups.len() >= self.limit)
+        let full = self.places.is_empty() || self.groups.len() >= self.limit;
+        self.failed.is_some() || self.open.is_none() && full
     }
 
     /// Reads on until a bound of one step.
     fn step(&mut self, view: &dyn View, slot: &Slot, range: RowRange<'_>) -> Result<(), StorageError> {
         let mut left = limits::STEP_ROWS;
-        while left > 0 && self.failed.is_none() && !self.is_done() {
+        while left > 0 && !self.is_done() {
             left -= 1;
             match self.open.take() {
                 None => {
@@ -142,9 +185,7 @@ impl Reading {
                 }
                 Some((group, mut walk)) => match self.walk_on(view, slot, range, &mut walk, &mut left)? {
                     Ok(true) => {
-                        if walk.is_large() {
-                            slot.sums(|sums| walk.keep_whole(sums, (&self.by.reduce, self.by.grouping)));
-                        }
+                        slot.sums(|sums| walk.keep_whole(sums, (&self.by.reduce, self.by.grouping)));
                         self.groups.extend((walk.sum.rows > 0).then_some(GroupPart { sum: walk.sum, ..group }));
                     }
                     Ok(false) => self.open = Some((group, walk)),

@@ -41,10 +41,10 @@ use sums::Sums;
 use tasks::Tasks;
 
 pub use definition::{Definition, JAVASCRIPT, Sees, Signature, declared, declares, design_signature};
-pub use groups::{GroupBy, GroupError, GroupPage, GroupPart};
+pub use groups::{GroupBy, GroupError, GroupPage, GroupPart, count_of, groups_of};
 pub use keys::{KeyBound, KeySpan, Places, partition_prefix};
 pub use mapper::{Mapped, Mapper, ScriptMapper};
-pub use read::RowPage;
+pub use read::{RowPage, rows_of};
 pub use record::{Header, Row, RowRef};
 pub use reduce::{Grouping, InvalidValue, Partial, Reduce, Reduction};
 pub use selected::{SelectedPage, SelectorMapper};

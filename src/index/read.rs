@@ -9,9 +9,8 @@ use super::keys::{self, Places};
 use super::record::Row;
 use super::{Signature, ViewIndex};
 use crate::limits;
-use crate::shard::{ShardError, ShardId, bounded_scan};
+use crate::shard::{ShardCopy, ShardError, ShardId, bounded_scan};
 use crate::storage::{Direction, StorageError, View};
-use crate::world::Pool;
 
 /// Rows in the order asked for, and whether there are more behind them.
 #[derive(Debug, Serialize, Deserialize)]
@@ -27,19 +26,28 @@ impl ViewIndex {
     /// about `limits::STEP_BYTES`. Fewer, even none, do not mean the end.
     pub async fn rows(
         &self,
-        mut places: VecDeque<Places>,
+        places: VecDeque<Places>,
         direction: Direction,
         limit: usize,
     ) -> Result<RowPage, ShardError> {
-        places.retain(|places| !places.is_empty());
-        if places.is_empty() {
-            return Ok(RowPage { rows: Vec::new(), rest: places });
-        }
-        let signature = self.definition.signature;
-        let limit = limit.clamp(1, limits::STEP_ROWS);
-        let read = move |view: &dyn View, shard| step(view, (shard, signature), places, direction, limit);
-        self.copy.read_records(Pool::Foreground, read).await
+        // Invariant: one answer for each index.
+        rows_of(vec![(self, places)], direction, limit).await.pop().expect("an answer")
     }
+}
+
+/// As [`ViewIndex::rows`] of several indexes of this node at once, in their order; `limit`: of each.
+pub async fn rows_of(
+    reads: Vec<(&ViewIndex, VecDeque<Places>)>,
+    direction: Direction,
+    limit: usize,
+) -> Vec<Result<RowPage, ShardError>> {
+    let limit = limit.clamp(1, limits::STEP_ROWS);
+    let read = |(index, places): (&ViewIndex, VecDeque<Places>)| {
+        let signature = index.definition.signature;
+        let read = move |view: &dyn View, shard| step(view, (shard, signature), places, direction, limit);
+        (index.copy.clone(), read)
+    };
+    ShardCopy::read_records_of(reads.into_iter().map(read).collect()).await
 }
 
 fn step(
@@ -49,6 +57,7 @@ fn step(
     direction: Direction,
     limit: usize,
 ) -> Result<RowPage, StorageError> {
+    places.retain(|places| !places.is_empty());
     let (mut rows, mut bytes, mut seeks) = (Vec::new(), 0, 0);
     while let Some(first) = places.pop_front() {
         let range = first.range(shard, signature);

@@ -14,8 +14,8 @@ use std::ops::Bound;
 use super::reduce::{Grouping, InvalidValue, Partial, Reduce};
 use crate::limits;
 
-/// Zero bits of a hash at the beginning of a block, by level: 64 rows on average, then 8 times as many for each level.
-/// Tests have few rows.
+/// Zero bits of a hash at the beginning of a block, by level: from 64 rows on average to 262,144, each level 8 times the
+/// one below. Tests have few rows.
 const BITS: [u32; LEVELS] = if cfg!(test) { [1, 2, 3, 4, 6] } else { [6, 9, 12, 15, 18] };
 /// Levels of blocks.
 pub(super) const LEVELS: usize = 5;
@@ -108,8 +108,11 @@ impl Sums {
         blocks.get(start).filter(|block| block.end.as_deref() == high).map(|block| &block.sum)
     }
 
-    /// Keeps a whole as [`Sums::keep`] does a block.
-    fn keep_whole(&mut self, (reduce, grouping): (&Reduce, Grouping), start: &[u8], block: Block, moment: u64) {
+    /// Keeps a whole as [`Sums::keep`] does a block, if it is worth that.
+    pub fn keep_whole(&mut self, (reduce, grouping): (&Reduce, Grouping), start: &[u8], block: Block, moment: u64) {
+        if block.sum.rows < WHOLE_ROWS {
+            return;
+        }
         let Some(tree) = self.tree_to_fill(reduce, moment) else { return };
         let at = tree.wholes.iter().position(|(own, _)| *own == grouping).unwrap_or_else(|| {
             tree.wholes.push((grouping, Blocks::new()));
@@ -224,11 +227,6 @@ impl Walk {
             self.sum = sum.clone();
         }
         kept.is_some()
-    }
-
-    /// Whether it has rows enough to be worth keeping as a whole.
-    pub fn is_large(&self) -> bool {
-        self.sum.rows >= WHOLE_ROWS
     }
 
     /// Nothing is left: keeps it as a whole.

@@ -174,7 +174,8 @@ async fn kept_reductions_agree_with_the_rows_after_any_change() {
             let rows = rows_between(&index, &places).await;
             let (mut rest, mut found) = (VecDeque::from([places.clone()]), Vec::new());
             while !rest.is_empty() {
-                let page = index.groups(by.clone(), rest, 1 + dice.below(5) as usize).await.unwrap();
+                let limit = 1 + dice.below(5) as usize;
+                let page = groups_of(&by, vec![(&index, rest)], limit).await.remove(0).unwrap();
                 found.extend(page.groups.into_iter().map(|group| told(group.key, group.sum)));
                 rest = page.rest;
             }

@@ -233,6 +233,32 @@ impl ShardCopy {
         self.read_on(pool, step).await
     }
 
+    /// As [`ShardCopy::read_records`] for short steps on several copies of this node, see [`Storage::read_shards`].
+    pub async fn read_records_of<T, S>(steps: Vec<(ShardCopy, S)>) -> Vec<Result<T, ShardError>>
+    where
+        T: Send + 'static,
+        S: FnOnce(&dyn View, ShardId) -> Result<T, StorageError> + Send + 'static,
+    {
+        let Some((ShardCopy(first, _), _)) = steps.first() else { return Vec::new() };
+        let storage = first.storage.clone();
+        let (mut open, mut states) = (Vec::with_capacity(steps.len()), Vec::with_capacity(steps.len()));
+        for (copy, step) in steps {
+            let state = copy.check_open();
+            if state.is_ok() {
+                let shard = copy.id();
+                open.push((shard.0, move |view: &dyn View| step(view, shard)));
+            }
+            states.push(state);
+        }
+        let mut read = storage.read_shards(open).await.into_iter();
+        let answer = |state: Result<(), ShardError>| {
+            state?;
+            // Invariant: each step has one result.
+            Ok(read.next().expect("a result for each step")?)
+        };
+        states.into_iter().map(answer).collect()
+    }
+
     /// Changes such records in the committer; durable on return. With an inner error nothing is written. Refused with
     /// [`StorageError::NoRoom`] while the disk is nearly full.
     pub async fn write_records<T: Send + 'static, E: Send + 'static>(

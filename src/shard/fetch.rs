@@ -17,15 +17,22 @@ impl ShardCopy {
         let mut out = Vec::with_capacity(wants.len());
         let mut wants = VecDeque::from(wants);
         while !wants.is_empty() {
-            let (found, rest) = self.read(move |view, shard| step(view, shard, wants)).await?;
+            let found;
+            (found, wants) = self.fetch_some(wants).await?;
             out.extend(found);
-            wants = rest;
         }
         Ok(out)
     }
+
+    /// As [`ShardCopy::fetch`], of the first wants as many as one step reads, at least one: `limits::STEP_BYTES` of
+    /// bodies. Answers the others, too.
+    pub async fn fetch_some(&self, wants: Wants) -> Result<(Vec<Option<Fetched>>, Wants), ShardError> {
+        self.read(move |view, shard| step(view, shard, wants)).await
+    }
 }
 
-type Wants = VecDeque<(DocId, Want)>;
+/// Documents and what is wanted of them.
+pub type Wants = VecDeque<(DocId, Want)>;
 
 fn step(view: &dyn View, shard: ShardId, mut wants: Wants) -> Result<(Vec<Option<Fetched>>, Wants), StorageError> {
     let (mut out, mut bytes) = (Vec::new(), 0);

@@ -13,16 +13,18 @@ use crate::limits;
 use crate::storage::{Direction, KeyRange, StorageError, View};
 
 impl ShardCopy {
-    /// Live documents in id order. Fewer rows than `page.limit` mean that the range has no more.
+    /// Live documents in id order. Fewer rows than `page.limit` mean that the range has no more; with bodies, of which one
+    /// page has about `limits::STEP_BYTES`, only none mean that.
     pub async fn list(&self, page: ListPage) -> Result<Vec<ListRow>, ShardError> {
         let mut rest = Some(keys::ids(self.0.shard, Kind::Document, &page.start, &page.end));
         let direction = if page.descending { Direction::Reverse } else { Direction::Forward };
-        let mut out = Vec::new();
+        let (mut out, mut bytes) = (Vec::new(), 0);
         while let (true, Some(range)) = (out.len() < page.limit, rest.take()) {
             let (limit, bodies) = (page.limit - out.len(), page.bodies);
             let step = self.read(move |view, shard| list_step(view, shard, range, direction, limit, bodies)).await?;
+            bytes += step.0.iter().flat_map(|row| &row.winner).map(|winner| winner.body.len()).sum::<usize>();
             out.extend(step.0);
-            rest = step.1;
+            rest = step.1.filter(|_| bytes < limits::STEP_BYTES);
         }
         Ok(out)
     }
@@ -84,7 +86,11 @@ fn list_step(
         }
         let head = DocHead::decode(value)?;
         let (rev, deleted) = head.leaves[0].clone();
-        let winner = if bodies { Some(BodyRecord::load(view, shard, head.body)?.stored(rev, deleted)) } else { None };
+        let winner = if bodies && head.body != 0 {
+            Some(BodyRecord::load(view, shard, head.body)?.stored(rev, deleted))
+        } else {
+            None
+        };
         body_bytes += winner.as_ref().map_or(0, |winner| winner.body.len());
         out.push(ListRow { id: keys::id_of(key)?, leaves: head.leaves, local_seq: head.seq, winner });
         let full = out.len() == limit || body_bytes >= limits::STEP_BYTES;

@@ -54,7 +54,7 @@ pub use changes::change_at;
 pub use check::{Checked, check};
 pub use copy::{Admits, OnChange, Owner, ShardCopy, VIEW_KIND};
 pub use cut::{Cut, cut};
-pub use fetch::wanted;
+pub use fetch::{Wants, wanted};
 pub use judge::{Conflict, ancestor_of, attachment_of_stub, parent_of};
 pub use lifetime::{FIRST_FREE_SHARD, allocate, allocate_in, drop_shard, is_going, resume_drops};
 pub use list::bounded_scan;
@@ -225,9 +225,9 @@ pub struct ListPage {
     pub end: Bound<DocId>,
     /// From `end` down instead of from `start` up.
     pub descending: bool,
-    /// Rows at most. Fewer rows mean that the range has no more.
+    /// Rows at most. Fewer rows mean that the range has no more, unless bodies are read.
     pub limit: usize,
-    /// Whether to read the winners' bodies, too.
+    /// Whether to read the winners' bodies, too: a page ends with a bounded number of their bytes.
     pub bodies: bool,
 }
 

@@ -13,6 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 
 use super::blob::BlobStore;
@@ -132,6 +133,13 @@ struct Inner {
     /// One file at a time is made smaller.
     shrinking: Semaphore,
     planted: Planted,
+}
+
+impl Inner {
+    /// The slots for reads of a shard's store file.
+    fn lane(&self, shard: u64) -> &Semaphore {
+        &self.lanes[self.store.lane(shard) % limits::STORE_READ_LANES]
+    }
 }
 
 /// A store in memory that holds the directory's lock.
@@ -270,10 +278,37 @@ impl Storage {
         shard: u64,
         step: impl FnOnce(&dyn View) -> Result<T, StorageError> + Send + 'static,
     ) -> Result<T, StorageError> {
-        let lane = &self.0.lanes[self.0.store.lane(shard) % limits::STORE_READ_LANES];
         // Invariant: the semaphores are never closed; without a permit the read would only be less fair.
-        let _permit = lane.acquire().await.ok();
+        let _permit = self.0.lane(shard).acquire().await.ok();
         self.read_on(pool, step).await
+    }
+
+    /// As [`Storage::read_shard_on`] for short steps on several shards, which run one after the other on one thread of
+    /// the foreground: to hand each to a thread of its own would cost more than they do. One whose store file is busy
+    /// runs by itself afterwards. Results stand in the order of the steps.
+    pub async fn read_shards<T, S>(&self, steps: Vec<(u64, S)>) -> Vec<Result<T, StorageError>>
+    where
+        T: Send + 'static,
+        S: FnOnce(&dyn View) -> Result<T, StorageError> + Send + 'static,
+    {
+        let inner = Arc::clone(&self.0);
+        let job = move || {
+            let view = inner.store.view();
+            let run = |(shard, step): (u64, S)| match (inner.lane(shard).try_acquire(), &view) {
+                (Ok(_permit), Ok(view)) => Ok(step(view.as_ref())),
+                (_, Err(error)) => Ok(Err(error.clone())),
+                (Err(_), _) => Err((shard, step)),
+            };
+            steps.into_iter().map(run).collect::<Vec<_>>()
+        };
+        let done = self.0.env.blocking(Pool::Foreground, job).await;
+        let settle = |ran| async move {
+            match ran {
+                Ok(read) => self.0.damage.noted(read),
+                Err((shard, step)) => self.read_shard_on(Pool::Foreground, shard, step).await,
+            }
+        };
+        join_all(done.into_iter().map(settle)).await
     }
 
     /// Whether this node can keep databases with that engine.

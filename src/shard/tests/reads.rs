@@ -50,6 +50,19 @@ async fn lists_show_live_documents_in_order_from_either_end() {
 }
 
 #[tokio::test]
+async fn a_page_of_large_documents_ends_early_and_an_empty_one_ends_the_list() {
+    use Bound::{Excluded, Included, Unbounded};
+    let w = filled().await;
+    let large = format!("{{\"x\":\"{}\"}}", "y".repeat(limits::STEP_BYTES / 2));
+    for id in ["l1", "l2", "l3"] {
+        w.put(id, None, &large).await.unwrap();
+    }
+    assert_eq!(ids(&w, page(Included("l1"), Unbounded, false, 10)).await, ["l1", "l2"]);
+    assert_eq!(ids(&w, page(Excluded("l2"), Unbounded, false, 10)).await, ["l3"]);
+    assert!(ids(&w, page(Excluded("l3"), Unbounded, false, 10)).await.is_empty());
+}
+
+#[tokio::test]
 async fn changes_come_in_order_with_what_is_pending() {
     let w = filled().await;
     let total = DOCUMENTS as u64 + 1;

@@ -1,0 +1,113 @@
+//! Reads of a view on the copies of several ranges at once: those of this node share one job, since most have little to
+//! do; those of other nodes are asked side by side.
+
+use std::collections::VecDeque;
+
+use futures_util::future::{join, join_all};
+
+use crate::coordinator::range_copy::CopyView;
+use crate::coordinator::view::ViewError;
+use crate::document::collate::Collator;
+use crate::index::{
+    GroupBy, GroupPage, GroupPart, IndexError, Partial, Places, RowPage, ViewIndex, count_of, groups_of, rows_of,
+};
+use crate::limits;
+use crate::storage::Direction;
+
+/// What is to be read of which copy; each has a number, which comes back with its answer.
+pub(super) type Reads<'v> = Vec<(usize, &'v CopyView, VecDeque<Places>)>;
+
+/// Those of this node, their numbers beside them; and those of others.
+struct Parted<'v> {
+    numbers: Vec<usize>,
+    own: Vec<(&'v ViewIndex, VecDeque<Places>)>,
+    others: Reads<'v>,
+}
+
+impl<'v> Parted<'v> {
+    fn of(reads: Reads<'v>) -> Parted<'v> {
+        let mut parted = Parted { numbers: Vec::new(), own: Vec::new(), others: Vec::new() };
+        for (number, view, places) in reads {
+            match view {
+                CopyView::Own(index) => {
+                    parted.numbers.push(number);
+                    parted.own.push((index, places));
+                }
+                CopyView::Remote { .. } => parted.others.push((number, view, places)),
+            }
+        }
+        parted
+    }
+}
+
+/// The next rows, see [`rows_of`].
+pub(super) async fn rows(
+    reads: Reads<'_>,
+    direction: Direction,
+    limit: usize,
+) -> Vec<(usize, Result<RowPage, IndexError>)> {
+    let Parted { numbers, own, others } = Parted::of(reads);
+    let mut asked = Vec::with_capacity(others.len());
+    for (number, view, places) in others {
+        asked.push(async move { (number, view.rows(places, direction, limit).await) });
+    }
+    let (own, others) = join(rows_of(own, direction, limit), join_all(asked)).await;
+    let own = own.into_iter().map(|page| page.map_err(IndexError::from));
+    numbers.into_iter().zip(own).chain(others).collect()
+}
+
+/// Reduced groups, see [`groups_of`].
+pub(super) async fn groups(
+    reads: Reads<'_>,
+    by: &GroupBy,
+    limit: usize,
+    collator: &Collator,
+) -> Vec<(usize, Result<GroupPage, ViewError>)> {
+    let Parted { numbers, own, others } = Parted::of(reads);
+    let mut asked = Vec::with_capacity(others.len());
+    for (number, view, places) in others {
+        asked.push(async move { (number, reduced(view, by, places, collator).await) });
+    }
+    let (own, others) = join(groups_of(by, own, limit), join_all(asked)).await;
+    let own = own.into_iter().map(|page| page.map_err(ViewError::from));
+    numbers.into_iter().zip(own).chain(others).collect()
+}
+
+/// How many rows of all of them lie in `places`.
+pub(super) async fn count(views: Vec<&CopyView>, places: Places) -> Result<u64, IndexError> {
+    let (mut own, mut asked) = (Vec::new(), Vec::new());
+    for view in views {
+        match view {
+            CopyView::Own(index) => own.push(index),
+            CopyView::Remote { .. } => asked.push(view.count(places.clone())),
+        }
+    }
+    let (own, others) = join(count_of(&own, &places), join_all(asked)).await;
+    own.into_iter().map(|count| count.map_err(IndexError::from)).chain(others).sum()
+}
+
+/// The groups of a view on another node: its rows are reduced here, all of them at once.
+async fn reduced(
+    view: &CopyView,
+    by: &GroupBy,
+    places: VecDeque<Places>,
+    collator: &Collator,
+) -> Result<GroupPage, ViewError> {
+    let mut page = GroupPage { groups: Vec::new(), rest: VecDeque::new() };
+    let Some(empty) = Partial::empty(&by.reduce, collator) else { return Ok(page) };
+    let mut rest = places;
+    while !rest.is_empty() {
+        let read = view.rows(rest, by.direction, limits::STEP_ROWS).await?;
+        rest = read.rest;
+        for row in read.rows {
+            let (mark, key) = by.grouping.group_of(&row, collator, by.prefix);
+            if page.groups.last().is_none_or(|group: &GroupPart| group.mark != mark) {
+                page.groups.push(GroupPart { mark, key, first: row.place.clone(), sum: empty.clone() });
+            }
+            if let Some(group) = page.groups.last_mut() {
+                group.sum.add(row.borrowed())?;
+            }
+        }
+    }
+    Ok(page)
+}
