@@ -9,8 +9,8 @@ use crate::storage::StorageError;
 use crate::wire::codec::{CodecError, Reader, put_bytes, put_varint};
 
 const VERSION: u8 = 1;
-/// Changes when the collation library, the sort keys or what mappers see of a document changes: an index of another version
-/// is built anew. Since 2 map functions see `_deleted_conflicts`.
+/// Changes when the collation library, the sort keys or what mappers see of a document changes: an index of another
+/// version is built anew. Since 2 map functions see `_deleted_conflicts`.
 pub(super) const COLLATION_VERSION: u64 = 2;
 
 /// How far a view is built, and how large it is.

@@ -14,8 +14,8 @@ use std::ops::Bound;
 use super::reduce::{Grouping, InvalidValue, Partial, Reduce};
 use crate::limits;
 
-/// Zero bits of a hash at the beginning of a block, by level: from 64 rows on average to 262,144, each level 8 times the
-/// one below. Tests have few rows.
+/// Zero bits of a hash at the beginning of a block, by level: from 64 rows on average to 262,144, each level 8 times
+/// the one below. Tests have few rows.
 const BITS: [u32; LEVELS] = if cfg!(test) { [1, 2, 3, 4, 6] } else { [6, 9, 12, 15, 18] };
 /// Levels of blocks.
 pub(super) const LEVELS: usize = 5;

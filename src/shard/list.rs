@@ -13,8 +13,8 @@ use crate::limits;
 use crate::storage::{Direction, KeyRange, StorageError, View};
 
 impl ShardCopy {
-    /// Live documents in id order. Fewer rows than `page.limit` mean that the range has no more; with bodies, of which one
-    /// page has about `limits::STEP_BYTES`, only none mean that.
+    /// Live documents in id order. Fewer rows than `page.limit` mean that the range has no more; with bodies, of which
+    /// one page has about `limits::STEP_BYTES`, only none mean that.
     pub async fn list(&self, page: ListPage) -> Result<Vec<ListRow>, ShardError> {
         let mut rest = Some(keys::ids(self.0.shard, Kind::Document, &page.start, &page.end));
         let direction = if page.descending { Direction::Reverse } else { Direction::Forward };

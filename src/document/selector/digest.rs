@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::Selector;
 
 impl Selector {
-    /// Of the normal form without the order and the repetition of what is joined: selectors with equal digests match the
-    /// same documents.
+    /// Of the normal form without the order and the repetition of what is joined: selectors with equal digests match
+    /// the same documents.
     pub fn digest(&self) -> [u8; 32] {
         match self {
             Selector::And(all) => joined("$and", all),
