@@ -155,7 +155,6 @@ impl Node {
         let finished = self.server.stop().await;
         self.context.coordinator.note_updates().await;
         self.context.cluster.close().await;
-        self.context.coordinator.close().await;
         finished
     }
 }

@@ -167,13 +167,6 @@ impl Coordinator {
         Ok(coordinator)
     }
 
-    /// To be called when the node stops in order, after its last write: the next start then goes on in this epoch.
-    pub async fn close(&self) {
-        if let Err(error) = self.context.epochs.close(&self.context.storage).await {
-            tracing::warn!(%error, "the next start of this node begins a new epoch");
-        }
-    }
-
     /// Drops the shards of ranges that were split before the node stopped.
     fn let_go_of_split(&self) {
         for (name, known) in self.all_known() {

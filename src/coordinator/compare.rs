@@ -179,7 +179,7 @@ impl Database {
             let CopyStatus { standing, digest, locals, purge_seq, taken, .. } =
                 status(&copy.in_background(), node).await?;
             let (shard, epoch, purges) = match whose {
-                Whose::Own => (standing.shard, standing.epoch, purge_seq),
+                Whose::Own => (standing.shard, standing.epoch_of(standing.position), purge_seq),
                 Whose::Theirs => {
                     let SyncPoint { from_shard, from_epoch, purges, .. } = taken.unwrap_or_default();
                     (from_shard, from_epoch, purges)

@@ -258,8 +258,8 @@ pub(super) fn seq_at(map: &ShardMap, standings: impl IntoIterator<Item = Standin
 
 /// The entry of a range in a sequence.
 pub(super) fn entry(range: Range, standing: Standing) -> SeqEntry {
-    let Standing { shard, epoch, position } = standing;
-    SeqEntry { end: range.end, shard, epoch, position }
+    let Standing { shard, position, .. } = standing;
+    SeqEntry { end: range.end, shard, epoch: standing.epoch_of(position), position }
 }
 
 fn check_limit(limit: u64) -> Result<(), SettingError> {

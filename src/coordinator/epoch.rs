@@ -1,19 +1,22 @@
 //! Epochs: which positions of a copy can be compared.
 //!
 //! A copy's positions are numbers of changes. Should a disk lose some of them (a restored backup, a drive that lied),
-//! new changes would get numbers that readers believe to have seen. So a node opens a new epoch at every start that
-//! does not follow an orderly stop; a token carries its epoch, and one of an earlier epoch resumes at that one's end at
-//! the latest. The node keeps the list of its epochs; a copy keeps where in its own numbers each of them began.
+//! new changes would get numbers that readers believe to have seen. A backup cannot be told from the disk that it was
+//! made of, not even by a mark of an orderly stop: so a node opens a new epoch at every start. A token carries the epoch
+//! in which its position was given; one of an earlier epoch resumes at that one's end at the latest, and one of an epoch
+//! that this disk does not know is of a later one that was put back: it resumes where other copies tell, or anew. The
+//! node keeps the list of its epochs; a copy keeps where in its own numbers each of them began.
 //!
-//! A backup of a node that had stopped in order cannot be told from the node itself: other nodes remember how far the
-//! copies of the epoch had come, and one that shows less begins a new epoch by itself.
+//! A machine put back while its node was running goes on in its epoch: other nodes remember how far the copies of that
+//! had come, and one that shows less begins a new epoch by itself.
 
 use std::ops::ControlFlow;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
+use crate::coordinator::message::Standing;
 use crate::coordinator::record::EPOCHS_KEY;
 use crate::limits;
 use crate::shard::{ShardCopy, ShardError};
@@ -27,51 +30,52 @@ const FIRST: u64 = 1;
 const NAME: &str = "epochs";
 
 /// The epochs of a node, oldest first; never empty.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct NodeEpochs {
+#[derive(Clone, Debug)]
+pub(super) struct NodeEpochs(Arc<[u64]>);
+
+/// They as they are stored.
+#[derive(Default, Serialize, Deserialize)]
+struct Stored {
     list: Vec<u64>,
-    /// Whether the node stopped in order since the last one began.
-    clean: bool,
 }
 
 impl NodeEpochs {
-    /// Reads the list and begins a new epoch where one is due; durable on return.
+    /// Reads the list and begins a new epoch; durable on return.
     pub async fn open(env: &Env, storage: &Storage) -> Result<NodeEpochs, ShardError> {
         let fresh = fresh(env);
         let job = move |view: &mut WriteView<'_>| {
             let key = EPOCHS_KEY.to_vec();
-            let stored = view.get(&key)?.map(|bytes| decode::<NodeEpochs>(&bytes)).transpose()?;
-            let mut epochs = match stored {
-                Some(epochs) => epochs,
+            let mut epochs = match view.get(&key)? {
+                Some(bytes) => decode::<Stored>(&bytes)?,
                 // Databases without a list of epochs come from before there was one.
-                None if has_records(view)? => NodeEpochs { list: vec![FIRST], clean: false },
-                None => NodeEpochs { list: Vec::new(), clean: false },
+                None if has_records(view)? => Stored { list: vec![FIRST] },
+                None => Stored::default(),
             };
-            if !epochs.clean && !mutated(Mutation::EpochIgnored) || epochs.list.is_empty() {
+            if !mutated(Mutation::EpochIgnored) || epochs.list.is_empty() {
                 epochs.list.push(fresh);
-                let old = epochs.list.len().saturating_sub(limits::EPOCHS_KEPT);
+                let old = epochs.list.len().saturating_sub(limits::NODE_EPOCHS_KEPT);
                 epochs.list.drain(..old);
             }
-            epochs.clean = false;
             view.put(key, crate::coordinator::message::encode(&epochs).to_vec());
-            Ok(Ok::<NodeEpochs, ShardError>(epochs))
-        };
-        storage.committer().submit(job).await?
-    }
-
-    /// Notes an orderly stop.
-    pub async fn close(&self, storage: &Storage) -> Result<(), ShardError> {
-        let closed = NodeEpochs { clean: true, ..self.clone() };
-        let job = move |view: &mut WriteView<'_>| {
-            view.put(EPOCHS_KEY.to_vec(), crate::coordinator::message::encode(&closed).to_vec());
-            Ok(Ok::<(), ShardError>(()))
+            Ok(Ok::<_, ShardError>(NodeEpochs(epochs.list.into())))
         };
         storage.committer().submit(job).await?
     }
 
     fn current(&self) -> u64 {
         // Invariant: opening leaves at least one.
-        *self.list.last().expect("an epoch")
+        *self.0.last().expect("an epoch")
+    }
+
+    /// The one before the current one, which is the current one itself where there is no other.
+    fn before(&self) -> u64 {
+        self.0.iter().nth_back(1).copied().unwrap_or(self.current())
+    }
+
+    /// Whether `epoch` is one of this node's and came before `other`.
+    fn is_before(&self, epoch: u64, other: u64) -> bool {
+        let at = |wanted: u64| self.0.iter().position(|known| *known == wanted);
+        at(epoch).is_some_and(|epoch| at(other).is_some_and(|other| epoch < other))
     }
 }
 
@@ -89,9 +93,11 @@ fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, StorageErro
     crate::coordinator::message::decode(bytes).map_err(|why| StorageError::Corrupt(format!("epochs: {why}")))
 }
 
-/// The epochs of a copy with the position after which each began, oldest first; never empty.
+/// The epochs of a copy with the position after which each began, oldest first; never empty. One that begins at 0 before
+/// others is of the time before the copy kept a list, and stands for all that the node had until then.
 #[derive(Debug)]
 pub(super) struct Epochs {
+    node: NodeEpochs,
     // A blocking lock: held for a look, never across an await.
     list: RwLock<Vec<(u64, u64)>>,
     /// Where the copy stood when it was opened.
@@ -105,25 +111,25 @@ impl Epochs {
     pub async fn open(copy: &ShardCopy, node: &NodeEpochs) -> Result<Epochs, ShardError> {
         let position = *copy.watch().borrow();
         if position == 0 {
-            return Ok(Epochs::of(vec![(node.current(), 0)], position));
+            return Ok(Epochs::of(node, vec![(node.current(), 0)], position));
         }
         let stored = copy.meta_get(NAME).await?.map(|bytes| decode::<Vec<(u64, u64)>>(&bytes)).transpose()?;
         let list = stored.unwrap_or_default();
         // It may have begun others of its own in that one.
         if list.iter().any(|(epoch, _)| *epoch == node.current()) {
-            return Ok(Epochs::of(list, position));
+            return Ok(Epochs::of(node, list, position));
         }
-        let was_empty = list.is_empty();
-        let list = grown(list, &node.list, position);
-        // Without a second epoch the list is what the node's says anyway.
-        if !(was_empty && node.list.len() == 1) {
+        let is_only = list.is_empty() && node.before() == node.current();
+        let list = grown(list, node, position);
+        // A node's only epoch need not be told.
+        if !is_only {
             store(copy, &list).await?;
         }
-        Ok(Epochs::of(list, position))
+        Ok(Epochs::of(node, list, position))
     }
 
-    fn of(list: Vec<(u64, u64)>, opened_at: u64) -> Epochs {
-        Epochs { list: RwLock::new(list), opened_at, renewing: Mutex::default() }
+    fn of(node: &NodeEpochs, list: Vec<(u64, u64)>, opened_at: u64) -> Epochs {
+        Epochs { node: node.clone(), list: RwLock::new(list), opened_at, renewing: Mutex::default() }
     }
 
     fn list(&self) -> Vec<(u64, u64)> {
@@ -134,6 +140,14 @@ impl Epochs {
     pub fn current(&self) -> u64 {
         // Invariant: opening leaves at least one.
         self.list.read().unwrap_or_else(PoisonError::into_inner).last().expect("an epoch").0
+    }
+
+    /// What the copy says of itself, at a position.
+    pub fn standing(&self, shard: u64, position: u64) -> Standing {
+        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        // Invariant: opening leaves at least one.
+        let &(epoch, began) = list.last().expect("an epoch");
+        Standing { shard, epoch, position, began, before: given_in(&list, began) }
     }
 
     /// The position after which this node gave out all numbers of the current epoch itself, since it was opened.
@@ -161,7 +175,7 @@ impl Epochs {
 
     /// Where a reader goes on that has read up to `position` in `epoch`; `None` for an epoch of another copy.
     pub fn resume(&self, epoch: u64, position: u64) -> Option<u64> {
-        resume(&self.list(), epoch, position)
+        resume(&self.list(), &self.node, epoch, position)
     }
 }
 
@@ -174,24 +188,34 @@ fn fresh(env: &Env) -> u64 {
     (env.random_u64() >> 16).max(FIRST + 1)
 }
 
-fn resume(list: &[(u64, u64)], epoch: u64, position: u64) -> Option<u64> {
-    let at = list.iter().position(|(known, _)| *known == epoch)?;
+/// The epoch in which a position was given, of a list that has one at least.
+fn given_in(list: &[(u64, u64)], position: u64) -> u64 {
+    let given = list.iter().rev().find(|(_, first)| *first < position).or(list.first());
+    given.map_or(FIRST, |(epoch, _)| *epoch)
+}
+
+fn resume(list: &[(u64, u64)], node: &NodeEpochs, epoch: u64, position: u64) -> Option<u64> {
+    let is_older = |list: &[(u64, u64)]| matches!(list, [(oldest, 0), _, ..] if node.is_before(epoch, *oldest));
+    let at = list.iter().position(|(known, _)| *known == epoch).or(is_older(list).then_some(0))?;
     // Those that begin at 0 are of the time before the copy kept a list: none of them ended before the first one known.
     let end = list[at + 1..].iter().map(|(_, first)| *first).find(|first| *first > 0);
     Some(end.map_or(position, |end| position.min(end)))
 }
 
 /// The list of a copy that stands at `position` when the node's newest epoch begins.
-fn grown(mut list: Vec<(u64, u64)>, node: &[u64], position: u64) -> Vec<(u64, u64)> {
-    let (Some(current), earlier) = (node.last(), &node[..node.len().saturating_sub(1)]) else { return list };
+fn grown(mut list: Vec<(u64, u64)>, node: &NodeEpochs, position: u64) -> Vec<(u64, u64)> {
     if list.is_empty() {
         // It was made in one of the earlier epochs, or in this one if there is no earlier.
-        list.extend(earlier.iter().map(|epoch| (*epoch, 0)));
+        list.push((node.before(), 0));
     }
-    let first = if list.is_empty() { 0 } else { position };
-    list.push((*current, first));
-    let old = list.len().saturating_sub(limits::EPOCHS_KEPT);
-    list.drain(..old);
+    if list.last().is_none_or(|(epoch, _)| *epoch != node.current()) {
+        list.push((node.current(), position));
+    }
+    while list.len() > limits::EPOCHS_KEPT {
+        // One in which no position was given is named by no token.
+        let idle = list.windows(2).position(|pair| pair[0].1 > 0 && pair[0].1 == pair[1].1);
+        list.remove(idle.unwrap_or(0));
+    }
     list
 }
 
@@ -199,24 +223,52 @@ fn grown(mut list: Vec<(u64, u64)>, node: &[u64], position: u64) -> Vec<(u64, u6
 mod tests {
     use super::*;
 
+    fn node(epochs: &[u64]) -> NodeEpochs {
+        NodeEpochs(epochs.into())
+    }
+
     #[test]
     fn a_token_of_an_earlier_epoch_resumes_at_its_end() {
         let list = [(7, 0), (8, 40), (9, 60)];
+        let resume = |list: &[(u64, u64)], epoch, position| resume(list, &node(&[5, 7, 8, 9]), epoch, position);
         assert_eq!(resume(&list, 7, 30), Some(30));
         assert_eq!(resume(&list, 7, 45), Some(40), "what came after the cut has other numbers");
         assert_eq!(resume(&list, 8, 99), Some(60));
         assert_eq!(resume(&list, 9, 70), Some(70));
         assert_eq!(resume(&list, 6, 10), None);
+        assert_eq!(resume(&list, 5, 45), Some(40), "of the time before the copy kept a list");
+        assert_eq!(resume(&list[1..], 7, 30), None, "its end is forgotten");
         assert_eq!(resume(&[(7, 0), (8, 40), (9, 40)], 8, 43), Some(40), "all that the epoch gave out was lost");
-        assert_eq!(Epochs::of(list.to_vec(), 60).current(), 9);
+        assert_eq!(Epochs::of(&node(&[7, 8, 9]), list.to_vec(), 60).current(), 9);
     }
 
     #[test]
     fn a_copy_that_was_not_opened_for_a_while_belongs_to_all_epochs_before() {
-        let list = grown(Vec::new(), &[7, 8, 9], 50);
-        assert_eq!(list, [(7, 0), (8, 0), (9, 50)]);
-        assert_eq!(resume(&list, 7, 30), Some(30));
-        assert_eq!(grown(Vec::new(), &[7], 50), [(7, 0)]);
-        assert_eq!(grown(vec![(7, 0)], &[7, 8], 50), [(7, 0), (8, 50)]);
+        let list = grown(Vec::new(), &node(&[7, 8, 9]), 50);
+        assert_eq!(list, [(8, 0), (9, 50)]);
+        assert_eq!(resume(&list, &node(&[7, 8, 9]), 7, 30), Some(30));
+        assert_eq!(grown(Vec::new(), &node(&[7]), 50), [(7, 0)]);
+        assert_eq!(grown(vec![(7, 0)], &node(&[7, 8]), 50), [(7, 0), (8, 50)]);
+    }
+
+    #[test]
+    fn a_position_is_named_by_the_epoch_that_gave_it() {
+        let epochs = Epochs::of(&node(&[7, 8, 9]), vec![(7, 0), (8, 40), (9, 60)], 60);
+        let named = |position| epochs.standing(1, position).epoch_of(position);
+        assert_eq!((named(60), named(61)), (8, 9), "an epoch begins with its first change");
+        let idle = Epochs::of(&node(&[7, 8, 9]), vec![(7, 0), (8, 40), (9, 40)], 40);
+        assert_eq!(idle.standing(1, 40).epoch_of(40), 7, "a start changes no token of a copy that does not change");
+        let first = Epochs::of(&node(&[7]), vec![(7, 0)], 0).standing(1, 0);
+        assert_eq!((first.epoch_of(0), first.epoch_of(1)), (0, 7));
+    }
+
+    #[test]
+    fn starts_without_a_change_push_no_epoch_out() {
+        let mut list = vec![(1, 0), (2, 40)];
+        for epoch in 3..1000 {
+            list = grown(list, &node(&[1, 2, epoch]), 50);
+        }
+        assert_eq!((list.len(), &list[..2]), (limits::EPOCHS_KEPT, &[(1, 0), (2, 40)][..]));
+        assert_eq!(list.last(), Some(&(999, 50)));
     }
 }

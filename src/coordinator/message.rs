@@ -223,9 +223,27 @@ impl EditText {
 pub(super) struct Standing {
     /// The number of the shard on its node.
     pub shard: u64,
+    /// The epoch that new positions belong to.
     pub epoch: u64,
     /// The last sequence.
     pub position: u64,
+    /// The position after which that epoch began; the ones up to it are named by the epoch before.
+    #[serde(default)]
+    pub began: u64,
+    #[serde(default)]
+    pub before: u64,
+}
+
+impl Standing {
+    /// The epoch by which a position of the copy is named, 0 before the first change: a token stays the same while
+    /// nothing changes.
+    pub fn epoch_of(&self, position: u64) -> u64 {
+        match position {
+            0 => 0,
+            _ if position <= self.began => self.before,
+            _ => self.epoch,
+        }
+    }
 }
 
 /// A range of ids: the least and the greatest one.

@@ -143,10 +143,10 @@ impl Pull<'_> {
         self.remote.set_sync_point(point).await
     }
 
-    /// Whether what is known of the other copy are positions of its current epoch.
+    /// Whether what is known of the other copy is a position that it still has.
     fn is_known(&self) -> bool {
         let theirs = self.theirs.standing;
-        (self.known.from_shard, self.known.from_epoch) == (theirs.shard, theirs.epoch)
+        (self.known.from_shard, self.known.from_epoch) == (theirs.shard, theirs.epoch_of(self.known.from))
     }
 
     /// Begins a new epoch when the other copy has seen positions of this one that it never reached.
@@ -185,11 +185,11 @@ impl Pull<'_> {
         let from = self.theirs.standing;
         let point = SyncPoint {
             from_shard: from.shard,
-            from_epoch: from.epoch,
+            from_epoch: from.epoch_of(reached),
             from: reached,
             purges,
             to_shard: to.shard,
-            to_epoch: to.epoch,
+            to_epoch: to.epoch_of(to.position),
             to: to.position,
         };
         sync_points::set_pulled(&self.own.shard, self.remote.node(), point).await?;

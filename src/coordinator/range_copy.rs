@@ -66,7 +66,7 @@ impl OwnCopy {
     /// Where it stands.
     pub fn standing(&self) -> Standing {
         let position = *self.shard.watch().borrow();
-        Standing { shard: self.origin, epoch: self.epochs.current(), position }
+        self.epochs.standing(self.origin, position)
     }
 
     /// The same copy for work that may wait.

@@ -13,8 +13,8 @@ fn pulled_name(node: &str) -> String {
     format!("pulled {node}")
 }
 
-fn known_name(shard: u64, epoch: u64) -> String {
-    format!("taken in by {shard} {epoch}")
+fn known_name(shard: u64) -> String {
+    format!("taken in by {shard}")
 }
 
 fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, ShardError> {
@@ -45,7 +45,7 @@ pub(super) async fn note(copy: &ShardCopy, node: &str, point: SyncPoint) -> Resu
     if purges_taken(copy, node).await? != point.purges {
         copy.meta_put(&purges_name(node), Some(encode(&point.purges).to_vec())).await?;
     }
-    let name = known_name(point.to_shard, point.to_epoch);
+    let name = known_name(point.to_shard);
     let stored = copy.meta_get(&name).await?.map(|bytes| read::<Vec<SyncPoint>>(&bytes)).transpose()?;
     let mut points = stored.unwrap_or_default();
     if points.last() == Some(&point) {
@@ -71,9 +71,9 @@ fn thin(points: &mut Vec<SyncPoint>) {
 
 /// The position here at which a reader of another copy goes on; 0 when nothing is known of that one.
 pub(super) async fn resume(copy: &ShardCopy, entry: &SeqEntry) -> Result<u64, ShardError> {
-    let Some(bytes) = copy.meta_get(&known_name(entry.shard, entry.epoch)).await? else { return Ok(0) };
+    let Some(bytes) = copy.meta_get(&known_name(entry.shard)).await? else { return Ok(0) };
     let points = read::<Vec<SyncPoint>>(&bytes)?;
-    let before = points.iter().filter(|point| point.to <= entry.position);
+    let before = points.iter().filter(|point| point.to_epoch == entry.epoch && point.to <= entry.position);
     Ok(before.map(|point| point.from).max().unwrap_or(0))
 }
 

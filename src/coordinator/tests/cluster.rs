@@ -134,9 +134,14 @@ impl Cluster {
         let names = (1..=count).map(|n| format!("n{n}@h")).collect::<Vec<_>>();
         let network = Arc::new(Network { names: names.clone(), ..Network::default() });
         let mut nodes = Vec::new();
+        Cluster::of(count, Engine::Memory).await
+    }
+
+    /// As [`Cluster::new`], with data that an engine keeps.
+    pub(super) async fn of(count: usize, engine: Engine) -> Cluster {
         for own in names {
             let end = Arc::new(End { network: Arc::clone(&network), own, changes: watch::Sender::new(0) });
-            let world = World::new().await;
+            let world = World::open(tempfile::tempdir().unwrap(), engine).await;
             let coordinator = world.join(&end).await;
             nodes.push(Node { world, end, coordinator });
         }

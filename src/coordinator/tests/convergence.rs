@@ -169,6 +169,42 @@ async fn positions_given_again_after_a_restored_backup_are_of_another_epoch() {
     assert_eq!(own.standing().epoch, renewed, "once");
 }
 
+/// The copy of a node's data is as good as an orderly stop leaves it, and newer than all that other nodes have read.
+#[tokio::test]
+async fn a_feed_leaves_nothing_out_after_a_copy_of_a_stopped_node_is_put_back() {
+    let mut cluster = Cluster::of(2, Engine::Redb).await;
+    cluster.create(0, 1, 2).await.unwrap();
+    for n in 0..10 {
+        write(&cluster.db(0), &format!("d{n}"), "{}", Some(2)).await.unwrap();
+    }
+    for at in 0..2 {
+        catch_up(&cluster, at, 1 - at, false).await;
+    }
+    let node = &mut cluster.nodes[1];
+    let backup = node.world.copy_of_data();
+    node.coordinator = node.world.join(&node.end).await;
+    cluster.settle().await;
+    for n in 0..8 {
+        write(&cluster.db(0), &format!("m{n}"), "{}", Some(2)).await.unwrap();
+    }
+    let since = cluster.db(1).update_seq().await.unwrap();
+    cluster.cut(&[0]);
+    let node = &mut cluster.nodes[1];
+    node.world = World::open(backup, Engine::Redb).await;
+    node.coordinator = node.world.join(&node.end).await;
+    // It gets the position that another one had.
+    plant(&copy(&cluster, 1).await, "after", &["1-a"], false).await;
+    cluster.heal().await;
+    catch_up(&cluster, 1, 0, false).await;
+    let query = ChangesQuery { since: Since::Seq(since), ..ChangesQuery::default() };
+    let mut feed = cluster.db(1).changes(query).await.unwrap();
+    let mut seen = Vec::new();
+    while let Some(rows) = feed.next().await.unwrap() {
+        seen.extend(rows.into_iter().map(|row| row.id));
+    }
+    assert!(seen.contains(&id("after")), "{seen:?}");
+}
+
 /// An old backup holds what was purged since, and nobody has the records of that any more.
 #[tokio::test]
 async fn a_copy_put_back_gives_up_what_was_purged_since() {

@@ -29,16 +29,36 @@ use crate::world::tokio_host;
 struct World {
     env: Env,
     storage: Storage,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl World {
     async fn new() -> World {
-        let dir = tempfile::tempdir().unwrap();
+        World::open(tempfile::tempdir().unwrap(), Engine::Memory).await
+    }
+
+    /// On the data that a directory has.
+    async fn open(dir: tempfile::TempDir, engine: Engine) -> World {
         let env = tokio_host::env(tokio::runtime::Handle::current());
-        let options = StorageOptions { engine: Engine::Memory, ..StorageOptions::default() };
+        let options = StorageOptions { engine, ..StorageOptions::default() };
         let storage = Storage::open(env.clone(), dir.path(), options).await.unwrap();
-        World { env, storage, _dir: dir }
+        World { env, storage, dir }
+    }
+
+    /// Of all that was acknowledged: what a node holds after an orderly stop.
+    fn copy_of_data(&self) -> tempfile::TempDir {
+        let copy = tempfile::tempdir().unwrap();
+        let mut open = vec![(self.dir.path().to_path_buf(), copy.path().to_path_buf())];
+        while let Some((from, to)) = open.pop() {
+            std::fs::create_dir_all(&to).unwrap();
+            for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+                match entry.file_type().unwrap().is_dir() {
+                    true => open.push((entry.path(), to.join(entry.file_name()))),
+                    false => drop(std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap()),
+                }
+            }
+        }
+        copy
     }
 
     async fn start(&self) -> Arc<Coordinator> {
