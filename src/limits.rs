@@ -671,5 +671,11 @@ pub const REBALANCE_MOVES: usize = 1000;
 pub const MOVES_AT_ONCE: usize = 4;
 /// Longest pause before a plan is made again of which nothing could be begun.
 pub const REBALANCE_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// Pause before a move that waits is looked at again, and between two looks at a plan.
+/// Pause before a move that waits is looked at again, and between two looks at a plan of which nothing ends.
 pub const MOVE_PAUSE: Duration = Duration::from_millis(500);
+/// Least time between two looks at all databases for those of which copies move.
+pub const MOVES_LOOK: Duration = Duration::from_millis(10);
+/// Times that a node is asked whether it knows of a move, before that waits.
+pub const CONFIRM_ATTEMPTS: u32 = 6;
+/// Pause after the first of them; it doubles.
+pub const CONFIRM_PAUSE: Duration = Duration::from_millis(5);

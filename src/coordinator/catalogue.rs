@@ -296,6 +296,7 @@ impl Coordinator {
         let (nodes, start) = (self.context.peers.members(), self.context.env.random_u64() as usize >> 1);
         let by_range = placement::place(&nodes, q, n, zones.as_deref(), start)?;
         let n = by_range.iter().map(Vec::len).max().unwrap_or(1) as u32;
+        let wanted = zones.map_or(n, |zones| zones.iter().map(|(_, copies)| copies).sum());
         let given = options.security.as_ref().map(|text| String::from_utf8_lossy(text).into_owned());
         let default = || security::text_of_new(&config.text("couchdb", "default_security", "admin_only")).to_owned();
         let security = Some(given.unwrap_or_else(default));
@@ -304,6 +305,7 @@ impl Coordinator {
             q,
             n,
             partitioned: options.partitioned,
+            wanted,
             placement: options.placement.clone(),
             engine: Some(self.engine(options.engine.as_deref())?.name().to_owned()),
             shards: vec![0; q as usize],

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     fn places(version: u64, n: u32) -> MapRecord {
-        MapRecord { version, moved: 0, n, splits: Vec::new(), by_range: None, moves: Vec::new() }
+        MapRecord { version, moved: 0, n, wanted: 0, splits: Vec::new(), by_range: None, moves: Vec::new() }
     }
 
     fn call(counter: u64, by: u64, value: Option<MapRecord>) -> BallotCall {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
 
 use bytes::Bytes;
-use tokio::sync::{Mutex, Notify, Semaphore, mpsc};
+use tokio::sync::{Mutex, Notify, Semaphore, mpsc, watch};
 
 use crate::config::Config;
 use crate::coordinator::answered::Answered;
@@ -14,6 +14,7 @@ use crate::coordinator::events::Events;
 use crate::coordinator::gossip::Turns;
 use crate::coordinator::message::{CatalogueCall, NodeState, encode};
 use crate::coordinator::peers::{Call, CallError, Peers, Service, Urgency};
+use crate::coordinator::rebalance::Rebalancing;
 use crate::coordinator::reshard::Jobs;
 use crate::coordinator::uploads::Uploads;
 use crate::index::Indexes;
@@ -71,10 +72,12 @@ pub(super) struct Context {
     pub reminding: Turns,
     /// Nodes of which this one asks what databases they know.
     pub learning: Turns,
-    /// Tells that copies may be on their way to this node.
-    pub moving: Notify,
-    /// Counts requests to even out the load: the last one counts.
-    rebalances: AtomicU64,
+    /// Counts the maps that this node went over to: copies may be on their way to it, or have arrived.
+    pub moving: watch::Sender<u64>,
+    /// One permit for each copy that is being filled here.
+    pub filling: Semaphore,
+    /// What is carried out to even out the load.
+    pub rebalancing: Rebalancing,
     /// The event up to which changed databases were compared in the round before the last one.
     pub compared: AtomicU64,
     /// The jobs of this node that split ranges.
@@ -119,8 +122,9 @@ impl Context {
             outdated: Notify::new(),
             reminding: Turns::default(),
             learning: Turns::default(),
-            moving: Notify::new(),
-            rebalances: AtomicU64::new(0),
+            moving: watch::Sender::new(0),
+            filling: Semaphore::new(limits::MOVES_AT_ONCE),
+            rebalancing: Rebalancing::default(),
             compared: AtomicU64::new(0),
             jobs: Jobs::default(),
             env,
@@ -169,6 +173,11 @@ impl Context {
             Some(state) => drop(self.states().insert(node.into(), state)),
             None => drop(self.states().remove(node)),
         }
+    }
+
+    /// All members, this node too.
+    pub fn member_names(&self) -> BTreeSet<String> {
+        self.peers.members().into_iter().map(|peer| peer.name.to_string()).collect()
     }
 
     /// All other members.
@@ -223,16 +232,6 @@ impl Context {
     /// Notes that a copy here may have missed something of a database.
     pub fn pull_soon(&self, database: &str) {
         self.note_missed(database, false);
-    }
-
-    /// The number of a new request to even out the load.
-    pub fn next_rebalance(&self) -> u64 {
-        self.rebalances.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// Whether a request to even out the load is the last one.
-    pub fn is_rebalance(&self, round: u64) -> bool {
-        self.rebalances.load(Ordering::Relaxed) == round
     }
 
     /// Notes that a node knows a later map of a database: it is learned soon.

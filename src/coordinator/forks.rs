@@ -15,7 +15,8 @@ use crate::observe::metrics::Counter;
 
 /// Whether two maps were decided as the same version.
 fn forked(own: &MapRecord, other: &MapRecord) -> bool {
-    own.version == other.version && own.splits == other.splits && own != other
+    let places = |map: &MapRecord| (map.by_range.clone(), map.moves.clone());
+    own.version == other.version && own.splits == other.splits && places(own) != places(other)
 }
 
 /// Of two maps of one version the one with the higher digest stays.

@@ -111,6 +111,7 @@ impl Coordinator {
             }
             CatalogueCall::Ballot(call) => encode(&self.vote(*call).await?),
             CatalogueCall::Jobs(call) => encode(&self.serve_jobs(call).await?),
+            CatalogueCall::Rebalance(call) => encode(&self.serve_rebalance(call)),
         })
     }
 

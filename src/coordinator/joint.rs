@@ -133,7 +133,7 @@ mod tests {
 
     fn map() -> MapRecord {
         let by_range = Some(vec![nodes("abc"), nodes("bca")]);
-        MapRecord { version: 3, moved: 1, n: 3, splits: Vec::new(), by_range, moves: Vec::new() }
+        MapRecord { version: 3, moved: 1, n: 3, wanted: 3, splits: Vec::new(), by_range, moves: Vec::new() }
     }
 
     fn of(from: &str, to: &str) -> Move {

@@ -79,7 +79,7 @@ impl Database {
                 Ok(lost)
             })
             .await?;
-        self.context.moving.notify_one();
+        self.context.moving.send_modify(|changes| *changes += 1);
         if !lost.is_empty() {
             lost.into_iter().filter_map(|range| before.cell(range).get()).for_each(|copy| copy.shard.leave());
             self.context.drop_shards().await;
@@ -141,7 +141,8 @@ mod tests {
     fn the_halves_of_a_range_have_its_judges_in_its_order() {
         let nodes = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let by_range = Some(vec![nodes(&["a", "b", "c"]), nodes(&["b", "c", "a"])]);
-        let places = MapRecord { version: 4, moved: 0, n: 3, splits: Vec::new(), by_range, moves: Vec::new() };
+        let places =
+            MapRecord { version: 4, moved: 0, n: 3, wanted: 3, splits: Vec::new(), by_range, moves: Vec::new() };
         let judges = |places: &MapRecord, range: usize| {
             let mut nodes = places.by_range.as_ref().unwrap()[range].clone();
             let count = nodes.len();

@@ -458,6 +458,15 @@ pub(super) enum CatalogueCall {
     Ballot(Box<BallotCall>),
     /// `JobAnswer`: about jobs on this node, see `reshard`.
     Jobs(JobCall),
+    /// `Option<Rebalance>`: the request that the asked node carries out.
+    Rebalance(RebalanceCall),
+}
+
+/// What nodes ask each other about what they carry out.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) enum RebalanceCall {
+    Show,
+    End,
 }
 
 /// The number of a proposal: of two the higher one counts.

@@ -9,6 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+
 use crate::coordinator::catalogue::Coordinator;
 use crate::coordinator::consensus::MapError;
 use crate::coordinator::database::Database;
@@ -44,6 +47,23 @@ pub struct MapEdit {
     pub copies: BTreeMap<String, BTreeSet<String>>,
     /// The ranges whose moves go on, others are called off; `None`: all.
     pub moves: Option<BTreeSet<String>>,
+}
+
+/// A move of which this node takes the next step.
+struct OwnMove {
+    database: Arc<Database>,
+    moved: Move,
+    /// Whether it goes on; else it is called off.
+    goes_on: bool,
+}
+
+/// Names a move: the instance of its database, and its range, of which one copy moves at a time.
+type MoveKey = (String, u32);
+
+impl OwnMove {
+    fn key(&self) -> MoveKey {
+        (self.database.instance().to_owned(), self.moved.range)
+    }
 }
 
 /// Why a step of a move waits. Carries what for.
@@ -89,7 +109,6 @@ impl Coordinator {
             Ok(next.stamped())
         };
         self.change_map(database, begin).await?;
-        self.context().moving.notify_one();
         Ok(())
     }
 
@@ -119,11 +138,14 @@ impl Coordinator {
             let mut next = known.clone();
             off.iter().try_for_each(|moved| next.call_off(moved, |node| self.context().is_gone(node)))?;
             wanted.iter().try_for_each(|moved| next.begin(moved))?;
+            if wanted.iter().any(|moved| moved.to.is_none()) {
+                // No rebalance is to bring back what was taken away on purpose.
+                let fewest = edit.copies.values().map(BTreeSet::len).min().unwrap_or(1) as u32;
+                next.wanted = next.wanted.min(fewest);
+            }
             Ok(next.stamped())
         };
-        let decided = self.change_map(database, change).await?;
-        self.context().moving.notify_one();
-        Ok(decided.version)
+        Ok(self.change_map(database, change).await?.version)
     }
 
     /// The moves that lead from a layout to other copies.
@@ -133,7 +155,7 @@ impl Coordinator {
             return refused("Ranges are changed by _reshard only".to_owned());
         }
         let context = self.context();
-        let members: BTreeSet<String> = context.peers.members().iter().map(|peer| peer.name.to_string()).collect();
+        let members = context.member_names();
         let mut out = Vec::new();
         for number in layout.map.live() {
             let range = layout.map.range(*number).to_string();
@@ -153,6 +175,9 @@ impl Coordinator {
             if let Some(stranger) = new.iter().find(|node| !members.contains(**node)) {
                 return refused(format!("{stranger} is no member of the cluster"));
             }
+            if let Some(away) = new.iter().find(|node| !context.peers.is_up(node)) {
+                return refused(format!("{away} is down and cannot be given a copy"));
+            }
             let (from, to) = (lost.first().map(|name| (*name).clone()), new.first().map(|name| (*name).clone()));
             if from.is_some() || to.is_some() {
                 out.push(Move { range: *number as u32, from, to, leaving: false });
@@ -166,24 +191,53 @@ impl Coordinator {
         self.env().spawn(drive(Arc::downgrade(self)));
     }
 
-    /// The moves under way of which this node takes the next step, and whether they go on.
-    fn own_moves(&self) -> Vec<(Arc<Database>, Move, bool)> {
+    /// The databases of which copies are on their way.
+    fn moving(&self) -> Vec<Arc<Database>> {
+        let moving = self.all_known().into_iter().filter(|(_, known)| !known.placed().moves.is_empty());
+        moving.filter_map(|(name, _)| self.database(&name).ok()).collect()
+    }
+
+    /// Moves under way, of all databases.
+    pub fn moves_under_way(&self) -> Vec<MoveRequest> {
+        self.moving().into_iter().flat_map(|database| database.moves()).collect()
+    }
+
+    /// The moves under way of which this node takes the next step.
+    fn own_moves(&self) -> Vec<OwnMove> {
         let context = self.context();
         let mut out = Vec::new();
-        for (name, known) in self.all_known() {
-            if known.placed().moves.is_empty() {
-                continue;
-            }
-            let Ok(database) = self.database(&name) else { continue };
+        for database in self.moving() {
             let map = database.map_record();
             for moved in &map.moves {
                 let driver = map.driver(moved, |node| context.is_gone(node));
                 if let Some(driver) = driver.filter(|driver| *driver.node == *context.node) {
-                    out.push((Arc::clone(&database), moved.clone(), driver.goes_on));
+                    let (database, moved, goes_on) = (Arc::clone(&database), moved.clone(), driver.goes_on);
+                    out.push(OwnMove { database, moved, goes_on });
                 }
             }
         }
         out
+    }
+
+    /// The next step of a move of this node. One that cannot be taken yet is over after a pause, or when copies moved.
+    async fn drive_move(self: Arc<Self>, own: OwnMove) -> MoveKey {
+        let (context, key) = (Arc::clone(self.context()), own.key());
+        let mut news = context.moving.subscribe();
+        let OwnMove { database, moved, goes_on } = own;
+        let done = {
+            // Invariant: nobody closes it.
+            let _permit = context.filling.acquire().await.expect("a permit");
+            match goes_on {
+                true => self.step(&database, &moved).await,
+                false => self.call_off(&database, &moved).await,
+            }
+        };
+        drop(self);
+        if let Err(Waits(why)) = done {
+            tracing::debug!(database = database.name, range = moved.range, why, "a move waits");
+            let _ = context.env.timeout(limits::MOVE_PAUSE, news.changed()).await;
+        }
+        key
     }
 
     /// One step of a move.
@@ -191,7 +245,7 @@ impl Coordinator {
         let context = self.context();
         if moved.leaving {
             let from = moved.from.as_deref().unwrap_or_default();
-            if context.others().iter().any(|node| **node == *from) {
+            if !context.is_gone(from) {
                 self.take_in(database, moved.range as usize, from).await?;
             }
             self.change_map(database, |known| Ok(known.with_end(moved)?)).await?;
@@ -238,51 +292,51 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Whether a node knows the map that this one knows: from then on it refuses what is of an older one.
+    /// Waits a moment until a node knows the map that this one knows: from then on it refuses what is of an older one.
     async fn confirm(&self, database: &Database, node: &str) -> Result<(), Waits> {
-        let call = CatalogueCall::Maps(vec![database.name.clone()]);
-        let maps: Vec<DatabaseMap> = self.ask_catalogue(node, &call).await?;
-        let version =
-            maps.first().filter(|map| map.record.instance == database.instance()).map(|map| map.record.version);
-        match version {
-            Some(version) if version >= database.map_record().version => Ok(()),
-            _ => {
-                self.tell_map(database, &database.map_record());
-                Err(Waits(format!("{node} does not know of the move yet")))
+        for attempt in 0..limits::CONFIRM_ATTEMPTS {
+            let call = CatalogueCall::Maps(vec![database.name.clone()]);
+            let maps: Vec<DatabaseMap> = self.ask_catalogue(node, &call).await?;
+            let theirs = maps.first().filter(|map| map.record.instance == database.instance());
+            if theirs.is_some_and(|map| map.record.version >= database.map_record().version) {
+                return Ok(());
             }
+            if attempt == 0 {
+                self.tell_map(database, &database.map_record());
+            }
+            self.env().sleep(limits::CONFIRM_PAUSE * 2_u32.pow(attempt)).await;
         }
+        Err(Waits(format!("{node} does not know of the move yet")))
     }
 }
 
 /// Until the coordinator goes.
 async fn drive(weak: Weak<Coordinator>) {
+    let Some(context) = weak.upgrade().map(|coordinator| Arc::clone(coordinator.context())) else { return };
+    // A node that was removed may be waited for.
+    let (mut moving, mut members) = (context.moving.subscribe(), context.peers.watch());
+    let env = context.env.clone();
+    drop(context);
+    let (mut moves, mut driven): (_, BTreeSet<MoveKey>) = (FuturesUnordered::new(), BTreeSet::new());
     loop {
         let Some(coordinator) = weak.upgrade() else { return };
-        let (context, env) = (Arc::clone(coordinator.context()), coordinator.env().clone());
-        // A node that was removed may be waited for.
-        let mut news = context.peers.watch();
-        let mut waits = false;
-        for (database, moved, goes_on) in coordinator.own_moves() {
-            waits = true;
-            let done = match goes_on {
-                true => coordinator.step(&database, &moved).await,
-                false => coordinator.call_off(&database, &moved).await,
-            };
-            if let Err(Waits(why)) = done {
-                tracing::debug!(database = database.name, range = moved.range, why, "a move waits");
+        for own in coordinator.own_moves() {
+            if driven.insert(own.key()) {
+                moves.push(Arc::clone(&coordinator).drive_move(own));
             }
         }
         drop(coordinator);
-        let noticed = async {
-            tokio::select! {
-                biased;
-                () = context.moving.notified() => {}
-                _ = news.changed() => {}
-            }
+        let ended = tokio::select! {
+            biased;
+            Some(ended) = moves.next() => Some(ended),
+            Ok(()) = moving.changed() => None,
+            Ok(()) = members.changed() => None,
+            else => return,
         };
-        match waits {
-            true => drop(env.timeout(limits::MOVE_PAUSE, noticed).await),
-            false => noticed.await,
+        if let Some(ended) = ended {
+            driven.remove(&ended);
         }
+        // With many databases it takes a while to see which of them move.
+        env.sleep(limits::MOVES_LOOK).await;
     }
 }

@@ -171,7 +171,11 @@ pub(super) struct MapRecord {
     pub version: u64,
     /// The version of the last change of nodes: who knows an older one must not write.
     pub moved: u64,
+    /// The copies of the range that has fewest.
     pub n: u32,
+    /// The copies that each range is to have once there are nodes for them; 0: nobody said so.
+    #[serde(default)]
+    pub wanted: u32,
     /// The ranges that were split, one after the other, see `ShardMap`.
     pub splits: Vec<u32>,
     /// The nodes that hold each range, by its number; `None`: this node alone, whatever its name.
@@ -213,7 +217,11 @@ pub(super) struct Record {
     /// 32 hexadecimal digits: tells this database from others of the same name, before and after it.
     pub instance: String,
     pub q: u32,
+    /// See [`MapRecord::n`].
     pub n: u32,
+    /// See [`MapRecord::wanted`].
+    #[serde(default)]
+    pub wanted: u32,
     #[serde(default)]
     pub partitioned: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -275,6 +283,7 @@ impl Record {
             version: self.version,
             moved: self.moved,
             n: self.n,
+            wanted: self.wanted,
             splits: self.splits.clone(),
             by_range: self.by_range.clone(),
             moves: self.moves.clone(),
@@ -283,8 +292,8 @@ impl Record {
 
     /// Takes other places in; the shards of this node are the caller's.
     pub fn set_places(&mut self, places: MapRecord) {
-        let MapRecord { version, moved, n, splits, by_range, moves } = places;
-        (self.version, self.moved, self.n) = (version, moved, n);
+        let MapRecord { version, moved, n, wanted, splits, by_range, moves } = places;
+        (self.version, self.moved, self.n, self.wanted) = (version, moved, n, wanted);
         (self.splits, self.by_range, self.moves) = (splits, by_range, moves);
     }
 
@@ -330,6 +339,7 @@ pub(super) struct Placed {
     pub version: u64,
     pub moved: u64,
     pub n: u32,
+    pub wanted: u32,
     pub splits: Box<[u32]>,
     pub shards: Box<[u64]>,
     pub moves: Box<[Move]>,
@@ -377,6 +387,7 @@ impl Placed {
             version: record.version,
             moved: record.moved,
             n: record.n,
+            wanted: record.wanted,
             splits: std::mem::take(&mut record.splits).into(),
             shards: std::mem::take(&mut record.shards).into(),
             moves: std::mem::take(&mut record.moves).into(),
@@ -463,6 +474,7 @@ impl Known {
             instance: self.instance.clone(),
             q: self.q,
             n: placed.n,
+            wanted: placed.wanted,
             partitioned: self.partitioned,
             placement: self.placement.clone(),
             engine: self.engine.clone(),
@@ -521,6 +533,7 @@ mod tests {
             instance: "0123456789abcdef0123456789abcdef".to_owned(),
             q: 2,
             n: 1,
+            wanted: 3,
             partitioned: true,
             placement: Some("east:1".to_owned()),
             engine: None,

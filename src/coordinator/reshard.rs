@@ -592,8 +592,10 @@ impl Coordinator {
             if others.iter().filter(same).all(Job::is_ready) && !database.map_record().moves_copy_of(range as u32) {
                 match self.change_map(database, |places| Ok(places.with_split(range)?)).await {
                     Ok(_) => return Ok(()),
-                    // It changed meanwhile.
-                    Err(MapError::Refused(_)) => {}
+                    // It changed meanwhile, or others are needed for that who are not there.
+                    Err(error @ (MapError::Refused(_) | MapError::Contended | MapError::NoMajority { .. })) => {
+                        tracing::debug!(id = job.id, ?error, "a split waits");
+                    }
                     Err(error) => return Err(format!("the map could not be changed: {error:?}")),
                 }
             }

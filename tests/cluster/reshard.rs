@@ -77,6 +77,9 @@ fn splits_and_moves_lose_nothing_while_a_node_is_killed() {
         assert!(after.iter().all(|id| seen.contains(id)), "{} hides changes", node.name);
     }
 
+    until("the request is over", || c.get("/_cluster/rebalance").1["requests"] == json!([]));
+    assert_eq!(c.ask("DELETE", "/_cluster/rebalance", &json!({})), (200, json!({"ok": true, "ended": []})));
+
     // A document of `_dbs` is edited with its revision: a copy goes back.
     let mut wanted = map.clone();
     let range = wanted["by_range"].as_object().and_then(|ranges| ranges.keys().next()).expect("a range").clone();

@@ -22,12 +22,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// What is known of where copies are.
 #[derive(Default)]
 pub(crate) struct Places {
-    /// Nodes of the cluster.
-    nodes: u32,
-    /// Copies that each range was made with.
-    copies: u32,
-    /// Whether a node was ever to be emptied: where every node holds a copy there is one fewer then.
-    drained: bool,
+    /// Copies that each range was made with: no drain takes one away that is not somewhere else then.
+    copies: usize,
     /// The maps as the first node told them in the end.
     maps: BTreeMap<&'static str, Map>,
 }
@@ -38,13 +34,7 @@ type Map = BTreeMap<String, Vec<String>>;
 impl Places {
     /// Of a cluster.
     pub(super) fn of(world: &WorldPlan) -> Places {
-        Places { nodes: world.nodes, copies: world.n.min(world.nodes), ..Places::default() }
-    }
-
-    /// Copies that each range has at any time.
-    fn least(&self) -> usize {
-        let fewest = if self.drained { self.nodes - 1 } else { self.nodes };
-        self.copies.min(fewest) as usize
+        Places { copies: world.n.min(world.nodes) as usize, ..Places::default() }
     }
 
     /// What is wrong with a map.
@@ -57,7 +47,7 @@ impl Places {
                 _ => return Some(format!("{range} does not begin where the one before it ends")),
             }
             let distinct: BTreeSet<&String> = nodes.iter().collect();
-            if distinct.len() < nodes.len() || nodes.len() < self.least() {
+            if distinct.len() < nodes.len() || nodes.len() < self.copies {
                 return Some(format!("{range} has its copies on {nodes:?}"));
             }
         }
@@ -109,7 +99,6 @@ impl Worker {
 
     /// Has the load evened out, or a node emptied.
     pub(super) async fn rebalance(&mut self, drain: Option<u32>) -> Result<(), Violation> {
-        self.locked(|s| s.together.places.drained |= drain.is_some());
         let drain: Vec<String> = drain.into_iter().map(node_name).collect();
         let _ = self.call("POST", "/_cluster/rebalance", &json!({ "drain": drain })).await;
         self.map(false).await?;
@@ -166,7 +155,7 @@ mod tests {
 
     #[test]
     fn ranges_tile_the_ring_and_have_their_copies() {
-        let places = Places { nodes: 3, copies: 2, ..Places::default() };
+        let places = Places { copies: 2, ..Places::default() };
         let map = |ranges: &[(&str, &[&str])]| -> Map {
             let nodes = |list: &[&str]| list.iter().map(|node| (*node).to_owned()).collect();
             ranges.iter().map(|(range, list)| ((*range).to_owned(), nodes(list))).collect()
@@ -180,7 +169,5 @@ mod tests {
             &[(low, &["a", "a"]), (high, &["a", "b"])],
         ];
         assert!(flawed.iter().all(|ranges| places.flaw(&map(ranges)).is_some()));
-        let all_drained = Places { nodes: 2, copies: 2, drained: true, ..Places::default() };
-        assert_eq!(all_drained.flaw(&map(&[(low, &["a"]), (high, &["a"])])), None);
     }
 }

@@ -167,6 +167,21 @@ impl Cluster {
     pub(super) async fn heal(&self) {
         self.cut(&[]);
         self.settle().await;
+    /// These nodes, and no others, do not hear of nodes that are taken out.
+    pub(super) fn keep_from(&self, nodes: &[usize]) {
+        let names = nodes.iter().map(|at| self.network.names[*at].clone()).collect();
+        *self.network.unaware.lock().unwrap_or_else(PoisonError::into_inner) = names;
+    }
+
+    /// Makes nodes that were taken out members again.
+    pub(super) async fn bring_back(&self, nodes: &[usize]) {
+        let names = nodes.iter().map(|at| &self.network.names[*at]);
+        let mut removed = self.network.removed.lock().unwrap_or_else(PoisonError::into_inner);
+        let _: Vec<bool> = names.map(|name| removed.remove(name)).collect();
+        drop(removed);
+        self.heal().await;
+    }
+
     }
 
     /// Waits until every node that is up is in sync.

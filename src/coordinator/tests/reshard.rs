@@ -173,6 +173,31 @@ async fn a_job_of_a_stopped_node_goes_on_when_it_starts_again() {
     assert_eq!(check(&world.storage).await.unwrap().findings, Vec::<String>::new());
 }
 
+/// The bytes of an attachment are gone, so that no half can take its document over.
+#[tokio::test]
+async fn a_job_that_failed_leaves_no_halves() {
+    let (world, coordinator, db) = database(1).await;
+    // Too large to lie beside the document.
+    let data = "QUFB".repeat(crate::limits::BLOB_INLINE_BYTES);
+    put(&db, "a", &format!(r#"{{"_attachments":{{"a":{{"data":"{data}"}}}}}}"#)).await;
+    let mut open = vec![world.dir.path().join("blobs")];
+    while let Some(dir) = open.pop() {
+        for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
+            match entry.file_type().unwrap().is_dir() {
+                true => open.push(entry.path()),
+                false => std::fs::remove_file(entry.path()).unwrap(),
+            }
+        }
+    }
+    assert_eq!(coordinator.reshard(&split_of("db")).await.unwrap().len(), 1);
+    while coordinator.reshard_jobs().await[0].state != JobState::Failed {
+        world.env.sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert!(db.halves().is_empty() && !db.has_heirs(0).await.unwrap());
+    put(&db, "_local/l", "{}").await;
+    assert_eq!(db.map().q(), 1);
+}
+
 #[tokio::test]
 async fn a_job_that_is_removed_leaves_nothing_behind() {
     let (world, coordinator, db) = database(1).await;

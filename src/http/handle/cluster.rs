@@ -1,6 +1,7 @@
 //! `/_cluster`: what settee adds for those who run a cluster.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -8,9 +9,10 @@ use serde_json::{Value, json};
 use super::super::request::Verb;
 use super::super::{Context, Problem, Reply, Request, Result};
 use crate::coordinator::moves::MoveRequest;
-use crate::coordinator::rebalance::RebalanceRequest;
+use crate::coordinator::rebalance::{Rebalance, RebalanceRequest};
 use crate::document::json::Object;
 use crate::limits;
+use crate::wire::iso_time::iso_time;
 
 /// `rest` is the path behind `_cluster`.
 pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<Reply> {
@@ -18,12 +20,28 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
         ([name], Verb::Post) if name == "join_token" => join_token(ctx),
         ([name], _) if name == "join_token" => Err(Problem::method_not_allowed("POST")),
         ([name], Verb::Get) if name == "rebalance" => {
-            Ok(Reply::value(StatusCode::OK, &json!({"moves": shown(&ctx.coordinator.moves_under_way())})))
+            let (requests, moves) = (ctx.coordinator.rebalances().await, ctx.coordinator.moves_under_way());
+            Ok(Reply::value(StatusCode::OK, &json!({"requests": told(&requests), "moves": shown(&moves)})))
         }
         ([name], Verb::Post) if name == "rebalance" => rebalance(ctx, request).await,
-        ([name], _) if name == "rebalance" => Err(Problem::method_not_allowed("GET,HEAD,POST")),
+        ([name], Verb::Delete) if name == "rebalance" => {
+            let ended = ctx.coordinator.end_rebalances().await;
+            Ok(Reply::value(StatusCode::OK, &json!({"ok": true, "ended": told(&ended)})))
+        }
+        ([name], _) if name == "rebalance" => Err(Problem::method_not_allowed("DELETE,GET,HEAD,POST")),
         _ => Err(Problem::missing()),
     }
+}
+
+fn told(requests: &[Rebalance]) -> Vec<Value> {
+    let one = |r: &Rebalance| {
+        let start_time = iso_time(Duration::from_secs(r.began_s));
+        json!({
+            "node": r.node, "drain": r.drain, "databases": r.databases,
+            "start_time": start_time, "moves_begun": r.begun, "moves_planned": r.planned,
+        })
+    };
+    requests.iter().map(one).collect()
 }
 
 fn shown(moves: &[MoveRequest]) -> Vec<Value> {

@@ -2,7 +2,7 @@
 //!
 //! A document can be edited: a range can get a copy on another node, lose one, or have one moved. That is done step by
 //! step and by majority (`coordinator/moves`); the answer tells that it began. While copies are on their way the
-//! document has a field `moves`; one that is taken out of it is called off.
+//! document has a field `moves`; one that is taken out of the list is called off, none without the field.
 
 use std::collections::{BTreeMap, BTreeSet};
 

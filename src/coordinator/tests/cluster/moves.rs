@@ -1,15 +1,25 @@
 //! Ranges that are split and copies that are moved while all nodes write.
 
 use super::*;
+use crate::coordinator::moves::MapEdit;
 use crate::coordinator::rebalance::RebalanceRequest;
 use crate::coordinator::record::Move;
 use crate::coordinator::reshard::{JobRequest, JobState};
 
 /// Writes `count` documents through each node in turn.
 async fn fill(cluster: &Cluster, prefix: &str, count: usize) {
+    fill_from(cluster, cluster.nodes.len(), prefix, count).await;
+}
+
+/// As [`fill`], through the first nodes.
+async fn fill_from(cluster: &Cluster, nodes: usize, prefix: &str, count: usize) {
     for n in 0..count {
-        write(&cluster.db(n % cluster.nodes.len()), &format!("{prefix}{n}"), "{}", None).await.unwrap();
+        write(&cluster.db(n % nodes), &format!("{prefix}{n}"), "{}", None).await.unwrap();
     }
+}
+
+fn nodes(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 async fn has_all(cluster: &Cluster, prefix: &str, count: usize) {
@@ -80,7 +90,7 @@ async fn a_node_that_was_away_divides_its_copies_when_it_returns() {
 }
 
 #[tokio::test]
-async fn a_job_that_failed_leaves_no_halves() {
+async fn a_split_waits_for_a_majority_and_ends_when_it_is_there() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     fill(&cluster, "a", 5).await;
@@ -88,12 +98,68 @@ async fn a_job_that_failed_leaves_no_halves() {
     let request = JobRequest { db: "db".to_owned(), node: Some("n1@h".to_owned()), range: None };
     let coordinator = &cluster.nodes[0].coordinator;
     assert_eq!(coordinator.reshard(&request).await.unwrap().len(), 1);
-    eventually(|| async { coordinator.reshard_jobs().await.iter().all(|job| job.state == JobState::Failed) }).await;
-    assert!(cluster.db(0).halves().is_empty());
-    assert!(!cluster.db(0).has_heirs(0).await.unwrap());
-    write(&cluster.db(0), "_local/l", "{}", Some(1)).await.unwrap();
-    let report = check(&cluster.nodes[0].world.storage).await.unwrap();
-    assert_eq!(report.findings, Vec::<String>::new());
+    let is_ready = |job: &crate::coordinator::reshard::Job| job.split_state == "update_shardmap";
+    eventually(|| async { coordinator.reshard_jobs().await.iter().all(is_ready) }).await;
+    assert_eq!(cluster.db(0).map().q(), 1);
+    cluster.heal().await;
+    eventually(|| async { (0..3).all(|at| cluster.db(at).map().q() == 2) }).await;
+    eventually(|| async { coordinator.reshard_jobs().await.iter().all(|job| job.state == JobState::Completed) }).await;
+    has_all(&cluster, "a", 5).await;
+}
+
+#[tokio::test]
+async fn a_drain_that_nobody_can_take_over_leaves_the_copies_and_a_later_node_gets_them() {
+    let cluster = Cluster::new(4).await;
+    cluster.remove(&[3]);
+    cluster.create(0, 2, 3).await.unwrap();
+    fill_from(&cluster, 3, "a", 20).await;
+    let coordinator = &cluster.nodes[0].coordinator;
+    let drain = RebalanceRequest { drain: ["n3@h".to_owned()].into(), ..RebalanceRequest::default() };
+    assert!(coordinator.plan_rebalance(&drain).await.is_empty());
+    let edit = MapEdit {
+        version: cluster.db(0).map_version().0,
+        copies: cluster
+            .db(0)
+            .shards()
+            .into_iter()
+            .map(|(range, _)| (range, nodes(&["n1@h", "n2@h", "n4@h"])))
+            .collect(),
+        moves: None,
+    };
+    let refused = coordinator.edit_map(&cluster.db(0), &edit).await;
+    assert_eq!(refused, Err(MapError::Refused("n4@h is no member of the cluster".to_owned())));
+    cluster.bring_back(&[3]).await;
+    cluster.cut(&[3]);
+    assert!(coordinator.plan_rebalance(&drain).await.is_empty(), "the new one is down");
+    let refused = coordinator.edit_map(&cluster.db(0), &edit).await;
+    assert_eq!(refused, Err(MapError::Refused("n4@h is down and cannot be given a copy".to_owned())));
+    cluster.heal().await;
+    coordinator.rebalance(drain.clone());
+    let own = || async { coordinator.rebalances().await };
+    assert!(own().await.iter().all(|running| running.node == "n1@h" && running.drain == drain.drain));
+    eventually(|| async { own().await.is_empty() && coordinator.plan_rebalance(&drain).await.is_empty() }).await;
+    still(&cluster).await;
+    assert!(holders(&cluster, 1).iter().all(|held| held.len() == 3 && !held.contains(&"n3@h".to_owned())));
+    has_all(&cluster, "a", 20).await;
+}
+
+#[tokio::test]
+async fn a_rebalance_is_shown_and_ended_on_any_node() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 1).await.unwrap();
+    // What the copies are to be moved off is not reached, so that the request does not end by itself.
+    let holder = (0..3).find(|at| holders(&cluster, 0)[0][0] == cluster.network.names[*at]).unwrap();
+    let asked = (holder + 1) % 3;
+    cluster.cut(&[holder]);
+    let drain = RebalanceRequest { drain: [cluster.network.names[holder].clone()].into(), ..Default::default() };
+    cluster.nodes[asked].coordinator.rebalance(drain.clone());
+    let other = &cluster.nodes[(holder + 2) % 3].coordinator;
+    eventually(|| async { other.rebalances().await.iter().any(|running| running.begun == 1) }).await;
+    assert_eq!(other.rebalances().await[0].drain, drain.drain);
+    let ended = other.end_rebalances().await;
+    assert_eq!(ended.iter().map(|ended| ended.node.as_str()).collect::<Vec<_>>(), [&cluster.network.names[asked]]);
+    assert!(cluster.nodes[asked].coordinator.rebalances().await.is_empty());
+    assert_eq!(other.moves_under_way().len(), 1, "what began goes on");
 }
 
 #[tokio::test]
