@@ -294,6 +294,16 @@ impl Cluster {
         self.0.table.delete(name, rev).await
     }
 
+    /// Tells where a member is now.
+    ///
+    /// # Errors
+    /// When that cannot be stored.
+    pub async fn move_member(&self, name: &NodeName, address: &str) -> Result<(), MemberError> {
+        let address = address.to_owned();
+        let tell = |record: &mut Record| record.contact = members::Contact { address, count: record.contact.count + 1 };
+        self.0.table.adjust(name, tell).await
+    }
+
     /// Adds a member whose address is known.
     ///
     /// # Errors

@@ -242,7 +242,10 @@ impl Cluster {
     pub fn is_seeding(&self) -> bool {
         let is_other = |name: &NodeName| *name != self.0.name;
         let is_named = seeds(&self.0.config.list("cluster", "seeds", "")).iter().any(|(name, _)| is_other(name));
-        is_named && !self.members().iter().any(|member| member.joined && is_other(&member.name))
+        // One that was removed had been met, by whoever told so.
+        let is_met =
+            |(name, record): (&String, &Record)| *name != *self.0.name.as_str() && (record.joined || record.deleted);
+        is_named && !self.records().iter().any(is_met)
     }
 
     /// A member that the configuration names.

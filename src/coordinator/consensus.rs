@@ -5,6 +5,9 @@
 //! promised, that one is proposed on, so that two maps of one version cannot both be decided. What nodes promised and
 //! accepted is in their stores before they answer. A decided map is told to all nodes; one that missed it learns it
 //! when it meets another (`gossip`), and from whoever refuses its calls because they are of an older map.
+//!
+//! A ballot carries the members that it counts. A node that counts others does not vote, so that a majority is one of
+//! members who agree on who they are; and members change while a majority of them is there only.
 
 use std::sync::Arc;
 
@@ -64,7 +67,7 @@ pub enum MapError {
     },
     /// What was asked for is not possible, or not any more. Carries why.
     Refused(String),
-    /// Others changed the map, before this change or again and again.
+    /// Others changed the map, before this change or again and again; or behind it, when they had it decided for us.
     Contended,
     /// This node could not go over to the map.
     Own(ShardError),
@@ -90,6 +93,8 @@ enum Round {
     Decided(MapRecord),
     /// Another ballot was higher.
     Outbid(Ballot),
+    /// Somebody knows of other members, or not of all.
+    Elsewhere(usize),
     TooFew(usize),
 }
 
@@ -103,7 +108,7 @@ impl Coordinator {
     ) -> Result<MapRecord, MapError> {
         // Drawn: two proposals of one node are rivals like any others.
         let mut ballot = Ballot { counter: 1, by: self.env().random_u64() };
-        let mut proposed = None;
+        let (mut proposed, mut failed) = (None, MapError::Contended);
         for _ in 0..limits::MAP_ATTEMPTS {
             let known = database.map_record();
             if proposed.as_ref() == Some(&known) {
@@ -125,20 +130,40 @@ impl Coordinator {
                     ballot.counter = higher.counter + 1;
                     let pause = 1 + self.env().random_u64() % limits::BALLOT_PAUSE_MS;
                     self.env().sleep(std::time::Duration::from_millis(pause)).await;
+                    failed = MapError::Contended;
+                }
+                Round::Elsewhere(answered) => {
+                    // News of members are on their way.
+                    self.env().sleep(limits::MEMBERS_PAUSE).await;
+                    failed = MapError::NoMajority { answered, members: self.context().member_names().len() };
                 }
                 Round::TooFew(answered) => {
-                    return Err(MapError::NoMajority { answered, members: self.context().others().len() + 1 });
+                    return Err(MapError::NoMajority { answered, members: self.context().member_names().len() });
                 }
             }
         }
-        Err(MapError::Contended)
+        Err(failed)
+    }
+
+    /// Whether the members may be changed from here: a majority of them is there.
+    ///
+    /// # Errors
+    /// [`MapError::NoMajority`]
+    pub fn may_change_members(&self) -> Result<(), MapError> {
+        let members = self.context().peers.members().into_iter().map(|peer| peer.name).collect();
+        let answered = self.context().up_of(&members);
+        match answered as u32 >= majority(members.len() as u32) {
+            true => Ok(()),
+            false => Err(MapError::NoMajority { answered, members: members.len() }),
+        }
     }
 
     /// One attempt to have a map decided.
     async fn propose(&self, database: &Database, ballot: Ballot, next: &MapRecord) -> Result<Round, MapError> {
         let version = next.version;
         let (name, instance) = (database.name.clone(), database.instance().to_owned());
-        let ask = BallotCall { name, instance, ballot, version, places: None };
+        let members = self.context().member_names();
+        let ask = BallotCall { name, instance, ballot, version, places: None, members };
         let earlier = match self.poll(ask.clone()).await? {
             Ok(accepted) => accepted,
             Err(round) => return Ok(round),
@@ -152,12 +177,13 @@ impl Coordinator {
 
     /// Asks all members; answers what was accepted before, once a majority agreed.
     async fn poll(&self, call: BallotCall) -> Result<Result<Option<(Ballot, MapRecord)>, Round>, MapError> {
-        let others = self.context().others();
+        let others: Vec<Arc<str>> = call.members.iter().map(|name| name.as_str().into()).collect();
+        let others: Vec<Arc<str>> = others.into_iter().filter(|name| *name != self.context().node).collect();
         let members = others.len() as u32 + 1;
         let mut tally = Tally::new(members, majority(members));
         let own = self.vote(call.clone()).await?;
         let mut answers = self.context().tell_all(&others, &CatalogueCall::Ballot(Box::new(call)), Urgency::Foreground);
-        let (mut highest, mut outbid) = (None, Ballot::default());
+        let (mut highest, mut outbid, mut elsewhere) = (None, Ballot::default(), false);
         let mut vote = Some(own);
         loop {
             match vote.take() {
@@ -171,6 +197,10 @@ impl Coordinator {
                 }
                 Some(Vote::Decided(places)) => return Ok(Err(Round::Decided(places))),
                 Some(Vote::Unknown) => tally.refused(),
+                Some(Vote::Elsewhere) => {
+                    tally.refused();
+                    elsewhere = true;
+                }
                 None => tally.silent(),
             }
             if tally.is_met() {
@@ -182,20 +212,29 @@ impl Coordinator {
                 other => tracing::debug!(%node, ?other, "a node does not vote about a map"),
             }
         }
-        Ok(Err(if outbid == Ballot::default() { Round::TooFew(tally.held() as usize) } else { Round::Outbid(outbid) }))
+        let held = tally.held() as usize;
+        Ok(Err(match outbid == Ballot::default() {
+            false => Round::Outbid(outbid),
+            true if elsewhere => Round::Elsewhere(held),
+            true => Round::TooFew(held),
+        }))
     }
 
     /// This node's vote; durable before it is told.
     pub(super) async fn vote(&self, call: BallotCall) -> Result<Vote, ShardError> {
-        let own = Arc::clone(&self.context().node);
+        let context = Arc::clone(self.context());
         let job = move |view: &mut WriteView<'_>| {
+            // A node of before does not say whom it counts.
+            if !call.members.is_empty() && call.members != context.member_names() {
+                return Ok(Ok(Vote::Elsewhere));
+            }
             let Some(bytes) = view.get(&record::key(&call.name))? else { return Ok(Ok(Vote::Unknown)) };
             let mut record = Record::decode(&bytes)?;
             let fits = call.places.as_ref().is_none_or(|places| places.check(record.q).is_ok());
             if record.instance != call.instance || !fits {
                 return Ok(Ok(Vote::Unknown));
             }
-            let alone = || vec![vec![own.to_string()]; record.shards.len()];
+            let alone = || vec![vec![context.node.to_string()]; record.shards.len()];
             record.by_range = Some(record.by_range.take().unwrap_or_else(alone));
             let key = record::ballot_key(&call.name, &call.instance);
             let damaged = |why| StorageError::Corrupt(format!("a promise about a map: {why}"));
@@ -221,7 +260,7 @@ impl Coordinator {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use proptest::prelude::*;
 
@@ -232,8 +271,8 @@ mod tests {
     }
 
     fn call(counter: u64, by: u64, value: Option<MapRecord>) -> BallotCall {
-        let ballot = Ballot { counter, by };
-        BallotCall { name: "d".to_owned(), instance: "i".to_owned(), ballot, version: 1, places: value }
+        let (ballot, members) = (Ballot { counter, by }, BTreeSet::new());
+        BallotCall { name: "d".to_owned(), instance: "i".to_owned(), ballot, version: 1, places: value, members }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Messages carry the names of their fields (MessagePack maps), so that a field can be added: a node that does not know
 //! it goes on without, one that misses it takes its default. Pure.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 
 use bytes::Bytes;
@@ -487,6 +487,9 @@ pub(super) struct BallotCall {
     pub version: u64,
     /// The map to accept; `None`: only a promise is asked for.
     pub places: Option<MapRecord>,
+    /// The members of which a majority is to agree.
+    #[serde(default)]
+    pub members: BTreeSet<String>,
 }
 
 /// What a node answers to a [`BallotCall`].
@@ -500,6 +503,8 @@ pub(super) enum Vote {
     Decided(MapRecord),
     /// There is no such database here.
     Unknown,
+    /// The node counts other members.
+    Elsewhere,
 }
 
 /// A database as all nodes know it.

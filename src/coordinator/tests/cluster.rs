@@ -25,6 +25,8 @@ pub(super) struct Network {
     down: watch::Sender<BTreeSet<String>>,
     /// Nodes that do not belong to the cluster any more.
     removed: Mutex<BTreeSet<String>>,
+    /// Nodes that have not heard of that.
+    unaware: Mutex<BTreeSet<String>>,
     /// Nodes that do what they are asked but whose answers are lost.
     mute: Mutex<BTreeSet<String>>,
     /// Nodes that no call reaches although they are up and call others.
@@ -68,7 +70,8 @@ impl Peers for End {
     }
 
     fn is_removed(&self, node: &str) -> bool {
-        self.network.removed.lock().unwrap_or_else(PoisonError::into_inner).contains(node)
+        let is_unaware = self.network.unaware.lock().unwrap_or_else(PoisonError::into_inner).contains(&self.own);
+        !is_unaware && self.network.removed.lock().unwrap_or_else(PoisonError::into_inner).contains(node)
     }
 
     fn is_up(&self, node: &str) -> bool {
@@ -131,14 +134,14 @@ pub(super) struct Cluster {
 
 impl Cluster {
     pub(super) async fn new(count: usize) -> Cluster {
-        let names = (1..=count).map(|n| format!("n{n}@h")).collect::<Vec<_>>();
-        let network = Arc::new(Network { names: names.clone(), ..Network::default() });
-        let mut nodes = Vec::new();
         Cluster::of(count, Engine::Memory).await
     }
 
     /// As [`Cluster::new`], with data that an engine keeps.
     pub(super) async fn of(count: usize, engine: Engine) -> Cluster {
+        let names = (1..=count).map(|n| format!("n{n}@h")).collect::<Vec<_>>();
+        let network = Arc::new(Network { names: names.clone(), ..Network::default() });
+        let mut nodes = Vec::new();
         for own in names {
             let end = Arc::new(End { network: Arc::clone(&network), own, changes: watch::Sender::new(0) });
             let world = World::open(tempfile::tempdir().unwrap(), engine).await;
@@ -164,9 +167,6 @@ impl Cluster {
         self.cut(nodes);
     }
 
-    pub(super) async fn heal(&self) {
-        self.cut(&[]);
-        self.settle().await;
     /// These nodes, and no others, do not hear of nodes that are taken out.
     pub(super) fn keep_from(&self, nodes: &[usize]) {
         let names = nodes.iter().map(|at| self.network.names[*at].clone()).collect();
@@ -182,6 +182,9 @@ impl Cluster {
         self.heal().await;
     }
 
+    pub(super) async fn heal(&self) {
+        self.cut(&[]);
+        self.settle().await;
     }
 
     /// Waits until every node that is up is in sync.

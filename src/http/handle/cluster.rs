@@ -75,6 +75,7 @@ async fn rebalance(ctx: &Context, mut request: Request) -> Result<Reply> {
 
 /// `POST /_cluster/join_token`: what a new node shows to `settee serve --join`.
 fn join_token(ctx: &Context) -> Result<Reply> {
+    ctx.coordinator.may_change_members()?;
     let token = ctx.cluster.join_token().map_err(Problem::bad_request)?;
     let body = json!({"token": token, "address": ctx.cluster.contact(), "expires_in": limits::CLUSTER_TOKEN_S});
     Ok(Reply::value(StatusCode::CREATED, &body))

@@ -232,6 +232,9 @@ async fn add_node(ctx: &Context, body: &Object, user: &UserCtx) -> Result<()> {
     if !is_enabled(ctx) {
         return Err(Problem::bad_request("Cluster is not enabled."));
     }
+    if !is_under_way(&ctx.config) {
+        ctx.coordinator.may_change_members()?;
+    }
     // The port must be open before the other node knocks.
     ctx.cluster.enable().await?;
     let found = setup_peer::invite(ctx, body).await?;
@@ -239,12 +242,15 @@ async fn add_node(ctx: &Context, body: &Object, user: &UserCtx) -> Result<()> {
     if is_under_way(&ctx.config) {
         return Ok(added?);
     }
+    let name = NodeName::from(found.name.as_str());
     match added {
-        // A member that lost its disk: it knows nothing of the cluster but what it was told just now.
-        Err(MemberError::Conflict) if found.is_new => {}
+        // A member that lost its disk: it knows nothing of the cluster but what it was told just now. While the member
+        // of that name is there this is another node.
+        Err(MemberError::Conflict) if found.is_new && !ctx.cluster.is_up(&name) => {
+            ctx.cluster.move_member(&name, &found.address).await?;
+        }
         added => added?,
     }
-    let name = NodeName::from(found.name.as_str());
     wait_for(ctx, std::slice::from_ref(&name)).await;
     share_settings(ctx, &name, user).await.map_err(unable)?;
     forward::delete_setting(ctx, &name, PROGRESS, user).await.map_err(unable)

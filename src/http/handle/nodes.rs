@@ -5,7 +5,11 @@ use serde_json::json;
 
 use super::super::request::Verb;
 use super::super::{Context, Problem, Reply, Request, Result};
+use super::document::checked_id;
+use super::write::named_revision;
+use super::write_options::parent_revision;
 use crate::cluster::Record;
+use crate::document::draft;
 use crate::document::json::{Object, Value};
 
 /// `path` is what stands behind `_nodes`.
@@ -17,12 +21,22 @@ pub async fn handle(ctx: &Context, request: Request, path: &[&str]) -> Result<Re
         ([name], Verb::Get) => get(ctx, name),
         ([name], Verb::Put) => put(ctx, request, name).await,
         ([name], Verb::Delete) => {
-            let record = ctx.cluster.delete_member(name, request.query.get("rev").map(str::to_owned)).await?;
+            let rev = named_revision(&request)?.map(|rev| rev.to_string());
+            // Where the others are lost for good nobody else can say so.
+            if is_there(ctx, name, |record| record.joined) && !request.query.flag("force") {
+                ctx.coordinator.may_change_members()?;
+            }
+            let record = ctx.cluster.delete_member(name, rev).await?;
             Ok(changed(StatusCode::OK, name, &record))
         }
         ([_], _) => Err(Problem::method_not_allowed("DELETE,GET,HEAD,PUT")),
         _ => Err(Problem::missing()),
     }
+}
+
+/// Whether there is a document of that name of which this holds.
+fn is_there(ctx: &Context, name: &str, holds: impl Fn(&Record) -> bool) -> bool {
+    ctx.cluster.records().get(name).is_some_and(|record| !record.deleted && holds(record))
 }
 
 fn info(ctx: &Context) -> Reply {
@@ -85,17 +99,22 @@ fn get(ctx: &Context, name: &str) -> Result<Reply> {
 }
 
 /// The body may be left out (SPEC): then it is an empty document.
+///
+/// # Errors
+/// 400 for what is no document, as anywhere else; and for a tombstone or attachments, which no member has.
 async fn put(ctx: &Context, mut request: Request, name: &str) -> Result<Reply> {
+    checked_id(ctx, name)?;
     let empty = request.body.length() == Some(0);
-    let mut body = if empty { Object::new() } else { request.json_object().await? };
-    body.remove("_id");
-    let named = body.remove("_rev").and_then(|rev| rev.as_str().map(str::to_owned));
-    let rev = request.query.get("rev").map(str::to_owned).or(named);
-    if let Some((field, _)) = body.iter().find(|(field, _)| field.starts_with('_')) {
-        let reason = format!("Bad special document member: {field}");
-        return Err(Problem::invalid("doc_validation", reason));
+    let draft = draft::parse(if empty { Value::Object(Object::new()) } else { request.json_body().await? })?;
+    let rev = parent_revision(draft.rev.as_ref(), request.query.get("rev"), request.header("if-match"))?;
+    if draft.deleted || !draft.attachments.is_empty() {
+        let field = if draft.deleted { "_deleted" } else { "_attachments" };
+        return Err(Problem::invalid("doc_validation", format!("Bad special document member: {field}")));
     }
-    let record = ctx.cluster.put_member(name, body, rev).await?;
+    if !is_there(ctx, name, |_| true) {
+        ctx.coordinator.may_change_members()?;
+    }
+    let record = ctx.cluster.put_member(name, draft.body, rev.map(|rev| rev.to_string())).await?;
     Ok(changed(StatusCode::CREATED, name, &record))
 }
 

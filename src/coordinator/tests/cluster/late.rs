@@ -177,7 +177,7 @@ async fn a_map_that_cannot_be_is_refused_from_whomever_it_comes() {
         assert!(coordinator.adopt("other", record).await.is_err(), "{places:?}");
         let (name, instance) = (db.name.clone(), db.instance().to_owned());
         let ballot = Ballot { counter: 1, by: 1 };
-        let call = BallotCall { name, instance, ballot, version: 1, places: Some(places) };
+        let call = BallotCall { name, instance, ballot, version: 1, places: Some(places), members: Default::default() };
         assert_eq!(coordinator.vote(call).await.unwrap(), Vote::Unknown);
     }
     db.follow(good).await.unwrap();
