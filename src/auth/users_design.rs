@@ -22,13 +22,21 @@ const VALIDATE: &str = include_str!("users_design.js");
 pub async fn keep(env: &Env, config: &Config, coordinator: &Arc<Coordinator>) {
     let Err(error) = ensure(config, coordinator).await else { return };
     tracing::debug!(?error, "the users database cannot be looked at yet");
+    let mut told = format!("{error:?}");
     let (env, config, coordinator) = (env.clone(), config.clone(), Arc::downgrade(coordinator));
     env.clone().spawn(async move {
         loop {
             env.sleep(limits::USERS_DESIGN_PAUSE).await;
             let Some(coordinator) = coordinator.upgrade() else { return };
-            if ensure(&config, &coordinator).await.is_ok() {
-                return;
+            match ensure(&config, &coordinator).await {
+                Ok(()) => return,
+                Err(error) => {
+                    let error = format!("{error:?}");
+                    if error != told {
+                        tracing::warn!(error, "the users database has no design document yet");
+                        told = error;
+                    }
+                }
             }
         }
     });

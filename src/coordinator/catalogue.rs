@@ -23,6 +23,7 @@ use crate::coordinator::message::Created;
 use crate::coordinator::names;
 use crate::coordinator::peers::{Alone, Peers};
 use crate::coordinator::placement;
+use crate::coordinator::pour;
 use crate::coordinator::quorum::Written;
 use crate::coordinator::record::{self, Known, Record, Settings};
 use crate::document::security;
@@ -295,8 +296,8 @@ impl Coordinator {
         let zones = rule.as_deref().map(names::parse_placement).transpose()?;
         let (nodes, start) = (self.context.peers.members(), self.context.env.random_u64() as usize >> 1);
         let by_range = placement::place(&nodes, q, n, zones.as_deref(), start)?;
-        let n = by_range.iter().map(Vec::len).max().unwrap_or(1) as u32;
         let wanted = zones.map_or(n, |zones| zones.iter().map(|(_, copies)| copies).sum());
+        let n = by_range.iter().map(Vec::len).max().unwrap_or(1) as u32;
         let given = options.security.as_ref().map(|text| String::from_utf8_lossy(text).into_owned());
         let default = || security::text_of_new(&config.text("couchdb", "default_security", "admin_only")).to_owned();
         let security = Some(given.unwrap_or_else(default));
@@ -304,8 +305,8 @@ impl Coordinator {
             instance: format!("{:032x}", u128::from_le_bytes(self.context.env.random_bytes())),
             q,
             n,
-            partitioned: options.partitioned,
             wanted,
+            partitioned: options.partitioned,
             placement: options.placement.clone(),
             engine: Some(self.engine(options.engine.as_deref())?.name().to_owned()),
             shards: vec![0; q as usize],
@@ -360,6 +361,7 @@ impl Coordinator {
                 view.put(record::tomb_key(&own_name, &record.instance), Vec::new());
             }
             record.all_shards().for_each(|shard| view.put(record::drop_key(shard), Vec::new()));
+            pour::drop_asides_of(view, &own_name)?;
             view.delete(record::ballot_key(&own_name, &record.instance));
             view.after_commit(move || {
                 forget(&this.cache, &own_name);

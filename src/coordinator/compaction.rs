@@ -97,7 +97,8 @@ impl Database {
     }
 
     /// How many purge records a copy keeps: as many as the limit says, and all that another copy or its own heirs have
-    /// not taken in yet, for those would bring back what was purged.
+    /// not taken in yet, for those would bring back what was purged. That holds for the copy of a node that was removed,
+    /// too, until the range is moved off it: the node may be added again.
     pub(super) async fn purges_to_keep(&self, index: usize, copy: &ShardCopy) -> Result<u64, ShardError> {
         if self.has_heirs(index).await? {
             return Ok(u64::MAX);
@@ -105,7 +106,7 @@ impl Database {
         let mut keep = self.purged_infos_limit();
         let last = copy.info().await?.purge_seq;
         let others = self.nodes_of(index).into_iter().filter(|node| *node != self.context.node);
-        for node in others.filter(|node| !self.context.is_gone(node)) {
+        for node in others {
             keep = keep.max(last.saturating_sub(sync_points::purges_taken(copy, &node).await?));
         }
         Ok(keep)

@@ -19,42 +19,48 @@ use crate::document::render::{Attachment, Encoding};
 use crate::document::rev_tree::RevValue as _;
 use crate::limits;
 use crate::shard::{Fetched, ShardCopy, ShardError, ShardId, Want};
-use crate::storage::{Direction, Hold, KeyRange, ReadAs, StageMode, View, WriteView};
+use crate::storage::{Direction, Hold, KeyRange, ReadAs, StageMode, StorageError, View, WriteView};
 use crate::world::buggify::{Mutation, mutated};
 
 type Aside = (Vec<u8>, String, Record);
 
 impl Coordinator {
-    /// Begins to empty the databases that stand aside, in the background.
+    /// Empties the databases that stand aside, in the background; tries again until that is done.
     pub(super) fn pour_aside(&self) {
         let coordinator = self.clone();
         self.env().spawn(async move {
-            if let Err(error) = coordinator.pour_all().await {
-                tracing::warn!(?error, "the documents of a database that lost its name wait for the next start");
+            while let Err(error) = coordinator.pour_all().await {
+                tracing::warn!(?error, "the documents of a database that lost its name are not written yet");
+                coordinator.env().sleep(limits::POUR_PAUSE).await;
             }
         });
     }
 
+    /// Each alone; fails where one failed.
     async fn pour_all(&self) -> Result<(), WriteError> {
         let _alone = self.context().pouring.lock().await;
-        for (key, name, record) in self.asides().await? {
-            if let Ok(database) = self.database(&name)
-                && !mutated(Mutation::InstanceLosesSide)
-            {
-                for shard in record.shards.iter().filter(|shard| **shard != 0) {
-                    let copy = ShardCopy::open(&self.context().storage, ShardId(*shard)).await?;
-                    database.pour(&copy).await?;
-                }
-            }
-            let job = move |view: &mut WriteView<'_>| {
-                view.delete(key);
-                record.all_shards().for_each(|shard| view.put(record::drop_key(shard), Vec::new()));
-                Ok(Ok::<(), ShardError>(()))
-            };
-            self.context().storage.committer().submit(job).await.map_err(ShardError::from)??;
+        let mut done = Ok(());
+        for aside in self.asides().await? {
+            done = self.pour_one(aside).await.and(done);
         }
         self.drop_shards_later();
-        Ok(())
+        done
+    }
+
+    async fn pour_one(&self, (key, name, record): Aside) -> Result<(), WriteError> {
+        if let Ok(database) = self.database(&name)
+            && !mutated(Mutation::InstanceLosesSide)
+        {
+            for shard in record.shards.iter().filter(|shard| **shard != 0) {
+                let copy = ShardCopy::open(&self.context().storage, ShardId(*shard)).await?;
+                database.pour(&copy).await?;
+            }
+        }
+        let job = move |view: &mut WriteView<'_>| {
+            drop_aside(view, key, &record);
+            Ok(Ok::<(), ShardError>(()))
+        };
+        Ok(self.context().storage.committer().submit(job).await.map_err(ShardError::from)??)
     }
 
     async fn asides(&self) -> Result<Vec<Aside>, ShardError> {
@@ -74,6 +80,24 @@ impl Coordinator {
         }
         Ok(out)
     }
+}
+
+fn drop_aside(view: &mut WriteView<'_>, key: Vec<u8>, record: &Record) {
+    view.delete(key);
+    record.all_shards().for_each(|shard| view.put(record::drop_key(shard), Vec::new()));
+}
+
+/// Drops what stands aside for a database that is deleted: another one of that name is not to get its documents.
+pub(super) fn drop_asides_of(view: &mut WriteView<'_>, name: &str) -> Result<(), StorageError> {
+    let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    view.scan(&KeyRange::prefix(&record::aside_key(name, "")), Direction::Forward, &mut |key, value| {
+        rows.push((key.to_vec(), value.to_vec()));
+        ControlFlow::Continue(())
+    })?;
+    for (key, value) in rows {
+        drop_aside(view, key, &Record::decode(&value)?);
+    }
+    Ok(())
 }
 
 impl Database {
