@@ -100,7 +100,8 @@ impl Database {
             None => self.all(&query),
             Some(index) => self.rows(&query, index).await?,
         };
-        let covering = query.index.as_ref().is_some_and(|index| is_covering(request, index));
+        // Rows of one copy's index are no documents of several.
+        let covering = request.r <= 1 && query.index.as_ref().is_some_and(|index| is_covering(request, index));
         Ok(Hits { database: Arc::clone(self), query, columns, covering, source })
     }
 
@@ -177,7 +178,10 @@ impl Hits {
             Source::All(rows) => {
                 let Some(page) = rows.next(wanted.clamp(1, limits::PAGE_ROWS)).await? else { return Ok(None) };
                 let with_conflicts = self.query.request.conflicts;
-                let hits = page.rows.into_iter().map(|row| Hit::of(row, with_conflicts)).collect();
+                let hits = match self.r() {
+                    1 => page.rows.into_iter().map(|row| Hit::of(row, with_conflicts)).collect(),
+                    _ => self.judge_docs(page.rows.into_iter().map(|row| (row.id, None)).collect()).await?.0,
+                };
                 Ok(Some(HitPage { hits, keys: page.examined, docs: page.examined }))
             }
             Source::Index(rows) => {
@@ -192,7 +196,10 @@ impl Hits {
                     let skips = mutated(Mutation::BookmarkSkips);
                     rows.retain(|row| (row.id.as_str() != id && !skips) || row.key != key);
                 }
-                let hits = if self.covering { self.judge_rows(rows).await? } else { self.judge_docs(rows).await? };
+                let hits = match self.covering {
+                    true => self.judge_rows(rows).await?,
+                    false => self.judge_docs(rows.into_iter().map(|row| (row.id, Some(row.key))).collect()).await?,
+                };
                 Ok(Some(HitPage { hits: hits.0, keys, docs: hits.1 }))
             }
         }
@@ -213,20 +220,26 @@ impl Hits {
         self.judged(judge).await
     }
 
-    async fn judge_docs(&self, rows: Vec<Row>) -> Result<(Vec<Hit>, u64), ViewError> {
-        let wants = rows.iter().map(|row| (row.id.clone(), Want::Winner)).collect();
-        let found = self.database.fetch_many(wants, Some(1)).await?;
+    /// Copies to read each document from.
+    fn r(&self) -> u32 {
+        u32::try_from(self.query.request.r).unwrap_or(u32::MAX)
+    }
+
+    /// Judges documents as they are now, with the keys of the rows that led to them.
+    async fn judge_docs(&self, rows: Vec<(DocId, Option<Bytes>)>) -> Result<(Vec<Hit>, u64), ViewError> {
+        let wants = rows.iter().map(|(id, _)| (id.clone(), Want::Winner)).collect();
+        let found = self.database.fetch_many(wants, Some(self.r())).await?;
         let query = self.query.clone();
         let judge = move || {
             let (mut hits, mut docs) = (Vec::with_capacity(rows.len()), 0);
-            for (row, fetched) in rows.into_iter().zip(found) {
+            for ((id, key), fetched) in rows.into_iter().zip(found) {
                 let Some((fetched, stored)) = fetched.and_then(live) else { continue };
                 docs += 1;
                 let wanted = query.request.conflicts;
                 let conflicts = if wanted { fetched.conflicts(&stored.rev).0 } else { Vec::new() };
-                let document = StoredDocument::of(row.id.as_str(), &stored).with_conflicts(&conflicts);
+                let document = StoredDocument::of(id.as_str(), &stored).with_conflicts(&conflicts);
                 if query.request.selector.matches_subject(&document, &query.collator)? {
-                    hits.push(Hit { id: row.id, key: Some(row.key), stored: Some(stored), conflicts });
+                    hits.push(Hit { id, key, stored: Some(stored), conflicts });
                 }
             }
             Ok((hits, docs))

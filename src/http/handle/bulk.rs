@@ -5,8 +5,8 @@
 
 use http::StatusCode;
 
-use super::document::{checked_id, may_write, open};
-use super::rules;
+use super::document::{checked_id, may_write_by, open};
+use super::rules::Rules;
 use super::write::options;
 use crate::coordinator::{WriteDone, WriteOptions, WriteRequest, Written};
 use crate::document::draft;
@@ -45,13 +45,14 @@ pub async fn bulk_docs(ctx: &Context, mut request: Request, db: &str) -> Result<
     }
     let options = WriteOptions { new_edits, ..options(&request)? };
     let mut refused: Vec<Option<Problem>> = Vec::with_capacity(requests.len());
+    let rules = Rules::of(ctx, &db.name);
     for write in &mut requests {
-        let checked = match may_write(ctx, &request, &db, &write.id) {
-            Ok(()) => rules::prepare(ctx, &request.user, &db, write, new_edits).await,
+        let checked = match may_write_by(rules, ctx, &request, &db, &write.id) {
+            Ok(()) => rules.prepare(ctx, &request.user, &db, write, new_edits).await,
             refused => refused,
         };
         match checked {
-            Err(problem) if rules::ends_request(ctx, &db, &problem) => return Err(problem),
+            Err(problem) if rules.ends_request(&problem) => return Err(problem),
             checked => refused.push(checked.err()),
         }
     }

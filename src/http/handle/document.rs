@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use http::{HeaderName, StatusCode};
 
-use super::{form, read, rules, write};
+use super::rules::Rules;
+use super::{form, read, write};
 use crate::auth::access::Class;
 use crate::coordinator::{Database, WriteDone, Written};
 use crate::document::id::DocId;
@@ -26,7 +27,7 @@ pub async fn handle(ctx: &Context, request: Request, db: &str, id: &str) -> Resu
 }
 
 /// How many copies agreed on what an answer says; sent where there are several.
-pub const COPIES: HeaderName = HeaderName::from_static("x-settee-copies");
+const COPIES: HeaderName = HeaderName::from_static("x-settee-copies");
 
 /// `POST /{db}`
 pub async fn post(ctx: &Context, request: Request, db: &str) -> Result<Reply> {
@@ -46,7 +47,12 @@ pub fn open(ctx: &Context, request: &Request, db: &str) -> Result<Arc<Database>>
 /// # Errors
 /// 401 or 403.
 pub fn may_write(ctx: &Context, request: &Request, db: &Database, id: &DocId) -> Result<()> {
-    rules::may_touch(ctx, &request.user, db, id)?;
+    may_write_by(Rules::of(ctx, &db.name), ctx, request, db, id)
+}
+
+/// As [`may_write`], by the rules of the database.
+pub fn may_write_by(rules: Rules, ctx: &Context, request: &Request, db: &Database, id: &DocId) -> Result<()> {
+    rules.may_touch(&request.user, db, id)?;
     if id.is_design() { ctx.allow(db, &request.user, Class::DatabaseAdmin) } else { Ok(()) }
 }
 
@@ -79,7 +85,12 @@ pub fn written(db: &Database, id: &str, done: &WriteDone, full: StatusCode) -> R
         Written::Accepted => StatusCode::ACCEPTED,
     };
     let reply = Reply::json(status, ok_json(id, Some(&done.rev.to_string())));
-    if db.map().n > 1 { reply.header(COPIES, &done.copies.to_string()) } else { reply }
+    of_copies(db, reply, done.copies as usize)
+}
+
+/// The reply with the number of copies that agreed on it, or hold what it tells of, where there are several.
+pub fn of_copies(db: &Database, reply: Reply, copies: usize) -> Reply {
+    if db.map().n > 1 { reply.header(COPIES, &copies.to_string()) } else { reply }
 }
 
 /// The ETag of a revision.

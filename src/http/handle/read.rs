@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::accept::admits;
-use super::document::{COPIES, open, rev_etag};
+use super::document::{of_copies, open, rev_etag};
 use super::open_revs;
 use super::read_options::ReadOptions;
 use super::rules;
@@ -39,10 +39,10 @@ pub async fn get(ctx: &Context, request: &Request, db: &str, id: &str) -> Result
         }
         let content_type = format!("multipart/related; boundary=\"{boundary}\"");
         let reply = stream(Arc::clone(&db), id.clone(), text.pieces).header(http::header::CONTENT_TYPE, &content_type);
+        let reply = of_copies(&db, reply, copies);
         return Ok(if text.has_meta { reply } else { reply.etag(&etag) });
     }
-    let reply = json(request, &db, &shown);
-    Ok(if db.map().n > 1 { reply.header(COPIES, &copies.to_string()) } else { reply })
+    Ok(of_copies(&db, json(request, &db, &shown), copies))
 }
 
 fn json(request: &Request, db: &Arc<Database>, shown: &Shown<'_>) -> Reply {

@@ -16,14 +16,19 @@ use crate::http::{Context, Problem, Request, Result};
 use crate::replicate::documents::is_replicator_database;
 
 /// Whose rules a database has.
-enum Rules {
+#[derive(Clone, Copy)]
+pub enum Rules {
+    /// Those of the users database.
     Users,
+    /// Those of replicator databases.
     Replicator,
+    /// Documents are data.
     None,
 }
 
 impl Rules {
-    fn of(ctx: &Context, database: &str) -> Rules {
+    /// Those of a database; to be looked up once for a request of many documents.
+    pub fn of(ctx: &Context, database: &str) -> Rules {
         match database {
             name if name == options::users_db(&ctx.config) => Rules::Users,
             name if is_replicator_database(name) => Rules::Replicator,
@@ -33,7 +38,51 @@ impl Rules {
 
     /// The rules that what is written under this id must keep: none for design and local documents.
     fn of_written(ctx: &Context, db: &Database, id: &DocId) -> Rules {
-        if id.is_design() || id.is_local() { Rules::None } else { Rules::of(ctx, &db.name) }
+        Rules::of(ctx, &db.name).for_written(id)
+    }
+
+    fn for_written(self, id: &DocId) -> Rules {
+        if id.is_design() || id.is_local() { Rules::None } else { self }
+    }
+
+    /// Whether the caller may try to write this document.
+    ///
+    /// # Errors
+    /// 404 for another's.
+    pub fn may_touch(self, user: &UserCtx, db: &Database, id: &DocId) -> Result<()> {
+        match self {
+            Rules::Users => users::may_touch(user, db, id),
+            Rules::Replicator | Rules::None => Ok(()),
+        }
+    }
+
+    /// See [`prepare`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn prepare(
+        self,
+        ctx: &Context,
+        user: &UserCtx,
+        db: &Database,
+        write: &mut WriteRequest,
+        new_edits: bool,
+    ) -> Result<()> {
+        match self.for_written(&write.id) {
+            Rules::Users => users::prepare(ctx, user, db, write, new_edits).await,
+            Rules::Replicator => replicator_docs::prepare(user, db, write, new_edits).await,
+            Rules::None => Ok(()),
+        }
+    }
+
+    /// Whether a document that was refused ends a request of many: where CouchDB looks at documents before it validates
+    /// them. Conflicts, missing rights and what a validation function refuses there are told per item.
+    pub fn ends_request(self, problem: &Problem) -> bool {
+        match problem.status {
+            StatusCode::CONFLICT | StatusCode::UNAUTHORIZED => false,
+            StatusCode::FORBIDDEN => matches!(self, Rules::Replicator),
+            _ => true,
+        }
     }
 }
 
@@ -60,17 +109,6 @@ pub fn check_lists(ctx: &Context, request: &Request, db: &str, at: &InDatabase) 
             Ok(access::check(Class::ServerAdmin, &request.user, None)?)
         }
         _ => Ok(()),
-    }
-}
-
-/// Whether the caller may try to write this document.
-///
-/// # Errors
-/// 404 for another's.
-pub fn may_touch(ctx: &Context, user: &UserCtx, db: &Database, id: &DocId) -> Result<()> {
-    match Rules::of(ctx, &db.name) {
-        Rules::Users => users::may_touch(user, db, id),
-        Rules::Replicator | Rules::None => Ok(()),
     }
 }
 
@@ -144,21 +182,7 @@ pub async fn prepare(
     write: &mut WriteRequest,
     new_edits: bool,
 ) -> Result<()> {
-    match Rules::of_written(ctx, db, &write.id) {
-        Rules::Users => users::prepare(ctx, user, db, write, new_edits).await,
-        Rules::Replicator => replicator_docs::prepare(user, db, write, new_edits).await,
-        Rules::None => Ok(()),
-    }
-}
-
-/// Whether a document that was refused ends a request of many: where CouchDB looks at documents before it validates
-/// them. Conflicts, missing rights and what a validation function refuses there are told per item.
-pub fn ends_request(ctx: &Context, db: &Database, problem: &Problem) -> bool {
-    match problem.status {
-        StatusCode::CONFLICT | StatusCode::UNAUTHORIZED => false,
-        StatusCode::FORBIDDEN => matches!(Rules::of(ctx, &db.name), Rules::Replicator),
-        _ => true,
-    }
+    Rules::of(ctx, &db.name).prepare(ctx, user, db, write, new_edits).await
 }
 
 /// Checks the deletion of a document; what is not there is left to be told by the deletion itself.
