@@ -198,7 +198,8 @@ pub const CACHED_PAGE_COST_BYTES: usize = 5_700;
 /// they take a sixth of the caches' share of memory.
 pub const STORE_FILES_OPEN: usize = 64;
 /// Sectors of checksums kept in memory for one open store file: 270 KB, for 256 MB of blocks. Of a larger file that is
-/// read everywhere some are read again.
+/// read everywhere some are read again. Those that a commit changes are held beside them until it is done: 530 bytes
+/// for each 500 KB of the file in which it writes something.
 pub const SUM_SECTORS_HELD: usize = 512;
 /// Store files that small shards share: enough that a slow flush holds back a part of them only.
 pub const STORE_FILES_COMMON: u64 = 8;
@@ -220,6 +221,9 @@ pub const SNAPSHOT_OBJECT_DOCS: u32 = 128;
 pub const SNAPSHOT_OBJECT_BYTES: usize = 4 << 20;
 /// Findings that `settee check` tells of one shard; the rest is only counted.
 pub const CHECK_FINDINGS: usize = 1000;
+/// Bytes by which a key may be longer than the one before a damaged page, to be found as the first one behind it: a few
+/// reads for each.
+pub const GAP_END_BYTES: usize = 64;
 /// Different places of damaged data that a node remembers and tells in its log: the rest is only counted.
 pub const DAMAGE_PLACES: usize = 1000;
 /// How long an uploaded blob stays without a committed edit that names it: longer than any request may take.

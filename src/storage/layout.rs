@@ -1,7 +1,7 @@
 //! Which store file a shard lives in, and the names of those files.
 //!
 //! ```text
-//!   DIR/store/layout              "settee-layout: 2 common=8 old=0 crc=HHHHHHHH": written once, before any store file
+//!   DIR/store/layout              "settee-layout: 2 common=8 old=0 crc=HHHHHHHH": written before any store file
 //!   DIR/store/N.redb              common files: small shards, by their numbers
 //!   DIR/store/sHHHHHHHHHHHHHHHH.redb   the file of one shard that is above 16 MB
 //!   DIR/store/sled/               all shards of databases with the engine sled
@@ -10,7 +10,7 @@
 //! A shard's engine is part of its number, so no table says where 800,000 shards are: only those with a file of their
 //! own are listed, by the directory itself. A database's eight shards share a file: one flush takes them together.
 //! `old`: shards below this number are in file 0, where format 1 had everything. `crc`: the CRC-32 of the text before
-//! it, since a wrong number would look for shards where they are not; version 1 had none.
+//! it, since a wrong number would look for shards where they are not; version 1 had none and is written anew with one.
 
 use std::path::Path;
 
@@ -116,7 +116,7 @@ impl Layout {
         }
     }
 
-    /// Reads the layout of `dir`; `None` when there is none yet.
+    /// Reads the layout of `dir`; `None` when there is none yet. One without a checksum gets one.
     pub(super) fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<Layout>, StorageError> {
         let path = dir.join(NAME);
         if !disk.exists(&path)? {
@@ -126,10 +126,14 @@ impl Layout {
         let mut text = vec![0; file.len()?.min(256) as usize];
         file.read_at(0, &mut text)?;
         let layout = std::str::from_utf8(&text).ok().and_then(parse);
-        layout.map(Some).ok_or_else(|| StorageError::Corrupt(format!("{} makes no sense", path.display())))
+        let layout = layout.ok_or_else(|| StorageError::Corrupt(format!("{} makes no sense", path.display())))?;
+        if text.starts_with(OLD_HEAD.as_bytes()) {
+            layout.write(disk, dir)?;
+        }
+        Ok(Some(layout))
     }
 
-    /// Writes the layout of a directory that has none; durable on return.
+    /// Writes the layout of a directory, all of it or nothing; durable on return.
     pub(super) fn write(self, disk: &dyn Disk, dir: &Path) -> Result<(), StorageError> {
         let temporary = dir.join("layout.new");
         let file = disk.open(&temporary, OpenMode::Create)?;
@@ -190,6 +194,19 @@ mod tests {
         for text in ["", "settee-layout: 1 common=0 old=0\n", "settee-layout: 1 common=8 old=0", "settee-layout: 2 x\n"]
         {
             assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_layout_without_a_checksum_gets_one_when_it_is_read() {
+        let (runtime, dir) =
+            (tokio::runtime::Builder::new_current_thread().build().unwrap(), tempfile::tempdir().unwrap());
+        let disk = crate::world::tokio_host::env(runtime.handle().clone()).disk();
+        std::fs::write(dir.path().join(NAME), "settee-layout: 1 common=5 old=40\n").unwrap();
+        let layout = Layout { common: 5, old: 40 };
+        for _ in 0..2 {
+            assert_eq!(Layout::read(disk.as_ref(), dir.path()).unwrap(), Some(layout));
+            assert_eq!(std::fs::read_to_string(dir.path().join(NAME)).unwrap(), layout.text());
         }
     }
 

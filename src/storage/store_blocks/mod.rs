@@ -30,7 +30,7 @@ mod sums;
 mod twin;
 
 use sums::Sums;
-use twin::{CONTENT_BYTES, SECTOR_BYTES, Twin};
+use twin::{CONTENT_BYTES, Loaded, SECTOR_BYTES, Twin};
 
 /// The version in the head.
 const VERSION: u32 = 2;
@@ -49,12 +49,7 @@ const ROOT: u64 = u64::MAX;
 pub(super) struct StoreBlocks {
     file: Arc<dyn File>,
     planted: Planted,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    root: Twin,
+    root: Mutex<Twin>,
     sums: Sums,
 }
 
@@ -69,9 +64,14 @@ pub(super) fn open(file: Arc<dyn File>, planted: Planted) -> io::Result<Arc<dyn 
     if len % PAGE != 0 || end_of(blocks_in(len)) != len {
         return Err(cut());
     }
-    let root = Twin::load(file.as_ref(), ROOT, root_places())?;
+    let Loaded { sector: root, behind } = Twin::load(file.as_ref(), ROOT, root_places())?;
     if root.is_blank() {
         return Err(damaged(0));
+    }
+    if let Some(copy) = behind {
+        // At once: what the older root does not reach may be in no journal any more.
+        file.write_at(root_places()[copy as usize], &root.encoded())?;
+        file.sync()?;
     }
     Ok(Arc::new(StoreBlocks::new(file, planted, root)))
 }
@@ -86,12 +86,11 @@ impl StoreBlocks {
     }
 
     fn new(file: Arc<dyn File>, planted: Planted, root: Twin) -> StoreBlocks {
-        let state = Mutex::new(State { root, sums: Sums::new(limits::SUM_SECTORS_HELD) });
-        StoreBlocks { file, planted, state }
+        StoreBlocks { file, planted, root: Mutex::new(root), sums: Sums::new(limits::SUM_SECTORS_HELD) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn root(&self) -> MutexGuard<'_, Twin> {
+        self.root.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read_root(&self, from: usize, buffer: &mut [u8]) -> io::Result<()> {
@@ -99,8 +98,8 @@ impl StoreBlocks {
             return Err(misuse("the root is read alone"));
         }
         buffer.fill(0);
-        let state = self.state();
-        let found = state.root.content.get(from..).unwrap_or_default();
+        let root = self.root();
+        let found = root.content.get(from..).unwrap_or_default();
         let len = found.len().min(buffer.len());
         buffer[..len].copy_from_slice(&found[..len]);
         Ok(())
@@ -110,10 +109,10 @@ impl StoreBlocks {
         if from != 0 || data.len() > CONTENT_BYTES {
             return Err(misuse("a store's root is written from its start and fits a sector"));
         }
-        let mut state = self.state();
-        state.root.content[..data.len()].copy_from_slice(data);
-        state.root.change();
-        root_places().into_iter().try_for_each(|place| state.root.write(self.file.as_ref(), place))
+        let mut root = self.root();
+        root.content[..data.len()].copy_from_slice(data);
+        root.change();
+        root_places().into_iter().try_for_each(|place| self.file.write_at(place, &root.encoded()))
     }
 }
 
@@ -189,7 +188,7 @@ impl File for StoreBlocks {
             self.file.read_at(place, &mut buffer[range])?;
         }
         for (block, bytes) in (first..).zip(buffer.chunks(BLOCK_BYTES)) {
-            let sum = self.state().sums.get(self.file.as_ref(), block)?;
+            let sum = self.sums.get(self.file.as_ref(), block)?;
             if sum != checksum(block, bytes) && !self.planted.has(Bug::TrustStaleBlock) {
                 return Err(damaged(block));
             }
@@ -208,7 +207,7 @@ impl File for StoreBlocks {
         }
         for (block, bytes) in (first..).zip(data.chunks(BLOCK_BYTES)) {
             let sum = checksum(block, bytes);
-            self.state().sums.set(self.file.as_ref(), block, sum)?;
+            self.sums.set(self.file.as_ref(), block, sum)?;
         }
         Ok(())
     }
@@ -216,13 +215,12 @@ impl File for StoreBlocks {
     /// Cuts or extends the file by whole blocks; new ones cannot be read before they are written.
     fn set_len(&self, len: u64) -> io::Result<()> {
         let blocks = whole_blocks(len, 0)?;
-        let mut state = self.state();
-        state.sums.cut(blocks);
+        self.sums.cut(blocks);
         self.file.set_len(end_of(blocks))
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.state().sums.write(self.file.as_ref())?;
+        self.sums.write(self.file.as_ref())?;
         if self.planted.has(Bug::SkipFsync) { Ok(()) } else { self.file.sync() }
     }
 }

@@ -1,6 +1,7 @@
 //! Store files: what comes back, and that whatever single write the disk loses, misplaces or changes, nothing old does.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::prelude::*;
 
@@ -133,18 +134,30 @@ fn a_misdirected_write_is_found_where_it_is_missing_and_where_it_is() {
     }
 }
 
+/// Flips a bit in the page of a block in use, or in one of sums or roots.
+fn flip_and_read(at: u32, which: usize, bit: u8) {
+    let mut bytes = two_commits().1;
+    let sums = sector_places(which as u64);
+    let place_of = USED.get(which).map_or([sums[0], sums[1], place(0), 0][which % 4], |block| place(*block));
+    // A sector lies somewhere in its page.
+    let page = place_of / PAGE * PAGE;
+    bytes[page as usize + at as usize % BLOCK_BYTES] ^= 1 << bit;
+    if let Some(refused) = refused(&bytes) {
+        assert!(refused.iter().all(|block| place(*block) == page), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_bit_flipped_behind_a_sector_in_the_middle_of_its_page_takes_no_block() {
+    flip_and_read(922_332_672, 9, 0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn no_flipped_bit_of_a_store_is_served(at in any::<u32>(), which in 0usize..USED.len() + 4, bit in 0u8..8) {
-        let mut bytes = two_commits().1;
-        let sums = sector_places(which as u64);
-        let page = USED.get(which).map_or([sums[0], sums[1], place(0), 0][which % 4], |block| place(*block));
-        bytes[page as usize + at as usize % BLOCK_BYTES] ^= 1 << bit;
-        if let Some(refused) = refused(&bytes) {
-            prop_assert!(refused.iter().all(|block| place(*block) == page), "{refused:?}");
-        }
+        flip_and_read(at, which, bit);
     }
 
     #[test]
@@ -238,18 +251,138 @@ fn lengths_places_and_uses_that_cannot_be_are_refused() {
 #[test]
 fn sums_beyond_what_memory_may_take_are_read_again() {
     let raw = holding(&two_commits().1);
-    let mut sums = Sums::new(2);
+    let sums = Sums::new(2);
     let found: Vec<u32> = USED.iter().map(|block| sums.get(raw.as_ref(), *block).unwrap()).collect();
-    assert!(sums.held() <= 2);
+    assert!(sums.len() <= 2);
     let expected = |block: &u64| checksum(*block, &page(*block, 1 + u64::from(AGAIN.contains(block))));
     assert_eq!(found, USED.iter().map(expected).collect::<Vec<_>>());
-    // What is not in the file yet stays.
+    // What is not in the file yet stays, until it is there twice.
     for block in [1, 130, 500, 1000] {
         sums.set(raw.as_ref(), block, 7).unwrap();
     }
-    assert_eq!((sums.held(), sums.get(raw.as_ref(), 1).unwrap()), (4, 7));
     sums.write(raw.as_ref()).unwrap();
+    assert_eq!((sums.len(), sums.get(raw.as_ref(), 1).unwrap()), (4, 7));
     sums.write(raw.as_ref()).unwrap();
-    assert_eq!((sums.get(raw.as_ref(), 900).unwrap(), sums.held()), (0, 1));
-    assert_eq!(sums.get(raw.as_ref(), 130).unwrap(), 7);
+    assert!(sums.len() <= 2, "{} sectors", sums.len());
+    assert_eq!((sums.get(raw.as_ref(), 900).unwrap(), sums.get(raw.as_ref(), 130).unwrap()), (0, 7));
+    assert!(sums.len() <= 2, "{} sectors", sums.len());
+}
+
+/// A file that counts its reads; while `gate` is held, reads of the first group's sums wait.
+#[derive(Debug, Default)]
+struct Watched {
+    raw: Arc<Bytes>,
+    reads: AtomicU64,
+    gate: Mutex<()>,
+}
+
+impl File for Watched {
+    fn len(&self) -> io::Result<u64> {
+        self.raw.len()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        if (sector_places(0)[0]..place(0)).contains(&offset) {
+            drop(self.gate.lock().unwrap());
+        }
+        self.raw.read_at(offset, buffer)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.raw.write_at(offset, data)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.raw.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.raw.sync()
+    }
+}
+
+#[test]
+fn sums_that_are_still_to_be_written_do_not_drive_out_the_others() {
+    let file = Watched::default();
+    file.set_len(end_of(20 * SUMS_PER_SECTOR)).unwrap();
+    let sums = Sums::new(8);
+    (0..10).for_each(|sector| sums.set(&file, sector * SUMS_PER_SECTOR, 7).unwrap());
+    for round in 0..3 {
+        let before = file.reads.load(Ordering::SeqCst);
+        (16..20).for_each(|sector| assert_eq!(sums.get(&file, sector * SUMS_PER_SECTOR).unwrap(), 0));
+        let read = file.reads.load(Ordering::SeqCst) - before;
+        assert!(round == 0 || read == 0, "read again: {read}");
+    }
+}
+
+#[test]
+fn a_reader_does_not_wait_while_the_disk_brings_the_sums_of_another_one() {
+    let file = Arc::new(Watched { raw: holding(&two_commits().1), ..Watched::default() });
+    let blocks = open(Arc::clone(&file) as Arc<dyn File>, Planted::none()).unwrap();
+    let read = |block: u64| blocks.read_at(block * PAGE, &mut [0; BLOCK_BYTES]);
+    read(1000).unwrap();
+    let (told, heard) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let held = file.gate.lock().unwrap();
+        let before = file.reads.load(Ordering::SeqCst);
+        scope.spawn(|| read(1).unwrap());
+        // Its block, and the first copy of the block's sum.
+        while file.reads.load(Ordering::SeqCst) < before + 2 {
+            std::thread::yield_now();
+        }
+        scope.spawn(|| told.send(read(1000)));
+        let other = heard.recv_timeout(std::time::Duration::from_secs(20));
+        drop(held);
+        other.expect("it waits for the disk of another reader").unwrap();
+    });
+}
+
+/// Reads all blocks and syncs, as the next commit does.
+fn read_and_synced(bytes: &[u8]) -> Vec<u8> {
+    let raw = holding(bytes);
+    let file = opened(&raw).unwrap();
+    USED.iter().for_each(|block| file.read_at(block * PAGE, &mut [0; BLOCK_BYTES]).unwrap());
+    file.sync().unwrap();
+    file.sync().unwrap();
+    let bytes = raw.get().clone();
+    bytes
+}
+
+#[test]
+fn a_copy_of_sums_that_power_loss_left_behind_or_a_bit_damaged_is_made_good_by_the_next_sync() {
+    let whole = two_commits().1;
+    for at in sector_places(0) {
+        let behind = without(&[(at, SECTOR_BYTES)]);
+        let mut damaged = whole.clone();
+        damaged[at as usize + 9] ^= 4;
+        for bytes in [behind, damaged] {
+            let mended = read_and_synced(&bytes);
+            for lost in sector_places(0) {
+                let mut bytes = mended.clone();
+                bytes[lost as usize + 77] ^= 1;
+                assert_eq!(refused(&bytes), Some(vec![]), "mended at {at}, then damaged at {lost}");
+            }
+        }
+    }
+    assert!(read_and_synced(&whole) == whole, "where nothing is wrong nothing is written");
+}
+
+#[test]
+fn a_root_that_power_loss_left_behind_or_a_bit_damaged_is_made_good_when_the_file_is_opened() {
+    for at in root_places() {
+        let behind = without(&[(at, SECTOR_BYTES)]);
+        let mut damaged = two_commits().1;
+        damaged[at as usize + 9] ^= 4;
+        for bytes in [behind, damaged] {
+            let raw = holding(&bytes);
+            opened(&raw).unwrap();
+            let mended = raw.get().clone();
+            for lost in root_places() {
+                let mut bytes = mended.clone();
+                bytes[lost as usize + 3] ^= 1;
+                assert_eq!(refused(&bytes), Some(vec![]), "mended at {at}, then damaged at {lost}");
+            }
+        }
+    }
 }

@@ -5,8 +5,9 @@
 //! ```
 //!
 //! The copies lie in different pages and are written by two writes. One that is lost or goes elsewhere, or a bit that
-//! flips, takes one copy: of those that are good the one counts that was written more often. Assumes that the disk
-//! writes a sector whole or not at all, so that power loss leaves of each copy the old one or the new one.
+//! flips, takes one copy: of those that are good the one counts that was written more often, and the other one is
+//! written anew. Assumes that the disk writes a sector whole or not at all, so that power loss leaves of each copy the
+//! old one or the new one.
 
 use std::io;
 
@@ -29,6 +30,20 @@ pub(super) struct Twin {
     pub(super) content: [u8; CONTENT_BYTES],
 }
 
+/// One of the copies of a sector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    First = 0,
+    Second = 1,
+}
+
+/// A sector that was read.
+pub(super) struct Loaded {
+    pub(super) sector: Twin,
+    /// The copy that is damaged or older than the other one: as long as it is, one more fault takes the sector.
+    pub(super) behind: Option<Which>,
+}
+
 /// What was found in the place of a copy.
 enum Found {
     Blank,
@@ -49,19 +64,26 @@ impl Twin {
 
     /// Reads the copies at `places`, which a sector that was never written has left zero; `InvalidData` when neither
     /// is good.
-    pub(super) fn load(file: &dyn File, number: u64, places: [u64; 2]) -> io::Result<Twin> {
-        match (found(file, number, places[0])?, found(file, number, places[1])?) {
-            (Found::Good(a), Found::Good(b)) => Ok(if b.times > a.times { *b } else { *a }),
-            (Found::Good(twin), other) | (other, Found::Good(twin)) => {
-                if matches!(other, Found::Bad) {
-                    let what = super::name_of(number);
-                    tracing::warn!(?file, what, "one of two copies is damaged; the other one is used");
-                }
-                Ok(*twin)
-            }
-            (Found::Blank, Found::Blank) => Ok(Twin::blank(number)),
-            _ => Err(invalid(&format!("both copies of {} are damaged", super::name_of(number)))),
+    pub(super) fn load(file: &dyn File, number: u64, places: [u64; 2]) -> io::Result<Loaded> {
+        let (first, second) = (found(file, number, places[0])?, found(file, number, places[1])?);
+        let is_damaged = matches!((&first, &second), (Found::Bad, _) | (_, Found::Bad));
+        let (sector, behind) = match (first, second) {
+            (Found::Good(a), Found::Good(b)) if a.times == b.times => (*a, None),
+            (Found::Good(a), Found::Good(b)) if a.times < b.times => (*b, Some(Which::First)),
+            (Found::Good(a), _) => (*a, Some(Which::Second)),
+            (_, Found::Good(b)) => (*b, Some(Which::First)),
+            (Found::Blank, Found::Blank) => (Twin::blank(number), None),
+            _ => return Err(invalid(&format!("both copies of {} are damaged", super::name_of(number)))),
+        };
+        if is_damaged {
+            let what = super::name_of(number);
+            tracing::warn!(
+                ?file,
+                what,
+                "one of two copies is damaged; the next sync writes it anew from the other one"
+            );
         }
+        Ok(Loaded { sector, behind })
     }
 
     /// Counts a change; all that is written from now on is newer than what was.
@@ -69,14 +91,14 @@ impl Twin {
         self.times += 1;
     }
 
-    /// Writes the copy at `place`.
-    pub(super) fn write(&self, file: &dyn File, place: u64) -> io::Result<()> {
+    /// What a copy of it looks like in the file.
+    pub(super) fn encoded(&self) -> [u8; SECTOR_BYTES] {
         let mut sector = [0; SECTOR_BYTES];
         sector[..CONTENT_BYTES].copy_from_slice(&self.content);
         sector[CONTENT_BYTES..CRC].copy_from_slice(&self.times.to_le_bytes());
         let crc = crc(self.number, &sector);
         sector[CRC..].copy_from_slice(&crc.to_le_bytes());
-        file.write_at(place, &sector)
+        sector
     }
 }
 
