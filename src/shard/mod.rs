@@ -46,7 +46,7 @@ use serde::{Deserialize, Serialize};
 use crate::document::draft::PreparedBody;
 use crate::document::id::DocId;
 use crate::document::render::{Attachment, StoredRevision, object_text};
-use crate::document::rev_tree::{Leaf, RevPath, RevTree, RevValue};
+use crate::document::rev_tree::{RevPath, RevTree, RevValue};
 use crate::document::revision::Revision;
 use crate::storage::{CommitError, StorageError};
 
@@ -60,7 +60,7 @@ pub use lifetime::{FIRST_FREE_SHARD, allocate, allocate_in, drop_shard, is_going
 pub use list::bounded_scan;
 pub use pace::Pace;
 pub use record::RevData;
-pub use sift::{Sift, SiftPage, Sifted, live_conflicts};
+pub use sift::{Sift, SiftPage, Sifted};
 pub use split::{Legacy, Sorter};
 pub use summary::Summary;
 pub use sums::{DocumentDigest, Part};
@@ -209,11 +209,25 @@ impl Fetched {
 
     /// Other live leaves and other deleted leaves beside `shown`, best first each.
     pub fn conflicts(&self, shown: &Revision) -> (Vec<Revision>, Vec<Revision>) {
-        let others = self.tree.leaves().into_iter().filter(|leaf| leaf.rev != *shown);
-        let (live, deleted): (Vec<_>, Vec<_>) = others.partition(|leaf| !leaf.value.is_deleted());
-        let revs = |leaves: Vec<Leaf<'_, RevData>>| leaves.into_iter().map(|leaf| leaf.rev).collect();
-        (revs(live), revs(deleted))
+        beside(shown, self.tree.leaves().into_iter().map(|leaf| (leaf.rev, leaf.value.is_deleted())))
     }
+}
+
+/// The conflicts among the leaves of a document of which the first is shown, if they are wanted.
+pub fn live_conflicts(leaves: &[(Revision, bool)], wanted: bool) -> Vec<Revision> {
+    match leaves.first() {
+        Some((shown, _)) if wanted => beside(shown, leaves.iter().cloned()).0,
+        _ => Vec::new(),
+    }
+}
+
+/// The live and the deleted ones (true) of leaves other than `shown`, in their order.
+fn beside(shown: &Revision, leaves: impl Iterator<Item = (Revision, bool)>) -> (Vec<Revision>, Vec<Revision>) {
+    let (mut live, mut deleted) = (Vec::new(), Vec::new());
+    for (rev, is_deleted) in leaves.filter(|(rev, _)| rev != shown) {
+        if is_deleted { deleted.push(rev) } else { live.push(rev) }
+    }
+    (live, deleted)
 }
 
 /// Which live documents to list.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::body::BodyRecord;
 use super::keys::{self, Kind};
 use super::record::DocHead;
-use super::{ShardCopy, ShardError, ShardId};
+use super::{ShardCopy, ShardError, ShardId, live_conflicts};
 use crate::document::collate::Collator;
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
@@ -55,12 +55,6 @@ pub struct Sifted {
     pub stored: StoredRevision,
     /// Documents judged behind the match before, up to this one.
     pub examined: u64,
-}
-
-/// The conflicts among the leaves of a document, winner first, if they are wanted.
-pub fn live_conflicts(leaves: &[(Revision, bool)], wanted: bool) -> Vec<Revision> {
-    let others = leaves.iter().skip(1).filter(|(_, deleted)| wanted && !deleted);
-    others.map(|(rev, _)| rev.clone()).collect()
 }
 
 /// What one step found.
