@@ -25,7 +25,6 @@ use crate::limits;
 use crate::script::{DesignError, ScriptError};
 use crate::shard::{Edit, EditAttachment, EditOp, ListPage, LocalDocument, LocalRegister, ShardError, Want};
 use crate::storage::{CommitError, Direction, StageMode, StorageError};
-use crate::world::buggify::{Mutation, is_later, mutated, sometimes};
 
 /// A call of a copy.
 #[derive(Debug, Serialize, Deserialize)]
@@ -143,10 +142,14 @@ impl CopyOp {
         matches!(self, CopyOp::Judge(_) | CopyOp::LocalSet { .. } | CopyOp::Purge(_))
     }
 
+    /// Whether it brings what a client changed.
+    pub fn is_edit(&self) -> bool {
+        self.is_done_once() || matches!(self, CopyOp::Merge { repair: false, .. } | CopyOp::LocalMerge(_))
+    }
+
     /// Whether its answers may be counted: whoever does must know where copies are.
     pub fn is_counted(&self) -> bool {
-        let reads = matches!(self, CopyOp::Fetch(_) | CopyOp::Local(_));
-        reads || self.is_done_once() || matches!(self, CopyOp::Merge { repair: false, .. } | CopyOp::LocalMerge(_))
+        self.is_edit() || matches!(self, CopyOp::Fetch(_) | CopyOp::Local(_))
     }
 
     /// Whether it is about bytes on their way, which stay where they were sent to.
@@ -561,42 +564,6 @@ pub(super) fn encode(message: &impl Serialize) -> Bytes {
     Bytes::from(rmp_serde::to_vec_named(message).expect("a message serializes"))
 }
 
-/// A call as the version after this one writes it, with one more field: for simulated clusters, whose nodes are
-/// upgraded one after the other.
-#[derive(Serialize)]
-struct LaterCall<'a> {
-    #[serde(flatten)]
-    call: &'a CopyCall,
-    sent_by: &'a str,
-}
-
-/// What that version reads beside the call.
-#[derive(Deserialize)]
-struct Added {
-    /// Of nodes that do not send it nothing is known.
-    #[serde(default)]
-    sent_by: Option<String>,
-}
-
-/// Writes a call of a copy as the build of `node` does.
-pub(super) fn encode_call(call: &CopyCall, node: &str) -> Bytes {
-    if is_later(node) { encode(&LaterCall { call, sent_by: node }) } else { encode(call) }
-}
-
-/// Reads a call of a copy as the build of `node` does.
-pub(super) fn decode_call(bytes: &[u8], from: &str, node: &str) -> Result<CopyCall, String> {
-    if is_later(node) {
-        let Added { sent_by } = decode(bytes)?;
-        match sent_by {
-            Some(by) if by != from => return Err(format!("{from} calls itself {by}")),
-            None if mutated(Mutation::AddedFieldRequired) => return Err("nobody says who sent the call".to_owned()),
-            None => sometimes("cluster: a call of the version before was taken"),
-            Some(_) => {}
-        }
-    }
-    decode(bytes)
-}
-
 /// Reads a message.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     rmp_serde::from_slice(bytes).map_err(|error| format!("a message cannot be read: {error}"))
@@ -640,17 +607,6 @@ mod tests {
             edit.body.term,
             "the text tells less"
         );
-    }
-
-    #[test]
-    fn a_call_of_the_version_after_this_one_is_read_without_what_it_adds() {
-        let op = CopyOp::Digests((Bound::Unbounded, Bound::Excluded(DocId::new("m"))), 7);
-        let (db, instance) = ("db".to_owned(), "one".to_owned());
-        let call = CopyCall { db, instance, version: 3, counted: true, range: 2, id: 1 << 40, op };
-        let bytes = encode(&LaterCall { call: &call, sent_by: "a@b" });
-        assert_eq!(format!("{:?}", decode_call(&bytes, "a@b", "c@d")), format!("{:?}", Ok::<_, String>(&call)));
-        assert_eq!(decode::<Added>(&bytes).unwrap().sent_by.as_deref(), Some("a@b"));
-        assert_eq!(decode::<Added>(&encode_call(&call, "a@b")).unwrap().sent_by, None);
     }
 
     #[test]

@@ -10,10 +10,11 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
+use crate::coordinator::call_text::encode_call;
 use crate::coordinator::catalogue::Context;
 use crate::coordinator::message::{
     ChangesCall, CopyCall, CopyOp, CopyStatus, EditText, IdRange, JudgeCall, Refusal, Standing, SyncPoint, ViewCall,
-    ViewFailure, WireError, decode, encode_call,
+    ViewFailure, WireError, decode,
 };
 use crate::coordinator::peers::{Call, CallError, Service, Urgency};
 use crate::coordinator::record::Known;

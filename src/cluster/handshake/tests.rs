@@ -142,3 +142,21 @@ async fn other_protocols_and_large_greetings_are_refused_at_once() {
     Sealer::new(public_key()).seal(b"", &[HELLO; 60], &mut garbage);
     assert!(matches!(answered(stranger, there, &garbage).await, Some(HandshakeError::Malformed(_))));
 }
+
+#[tokio::test]
+async fn a_build_whose_messages_have_another_form_is_refused_in_words() {
+    let (here, there) = duplex(1 << 16);
+    let (env, a, b) = (env(), node("a@x"), node("b@x"));
+    let old = VERSIONS.0 - 1;
+    let older = async {
+        let mut wire = Wire::greeting(Box::new(here));
+        let mut hello = Hello::encode(&env, &a, "", "b@x");
+        hello[1 + MAGIC.len()..][..2].fill(old);
+        wire.send(&hello).await.unwrap();
+        wire.take(WELCOME).await.err()
+    };
+    let (older, newer) = tokio::join!(older, respond(&env, Box::new(there), &b, |_| Ok(b"s".to_vec())));
+    let told = format!("this node speaks versions {} to {}", VERSIONS.0, VERSIONS.1);
+    assert_eq!(older, Some(HandshakeError::Refused(told)));
+    assert_eq!(newer.err(), Some(HandshakeError::Versions(old, old)));
+}
