@@ -9,6 +9,7 @@ use tokio::sync::{Mutex, Notify, Semaphore, mpsc, watch};
 
 use crate::config::Config;
 use crate::coordinator::answered::Answered;
+use crate::coordinator::doubts::Doubts;
 use crate::coordinator::epoch::NodeEpochs;
 use crate::coordinator::events::Events;
 use crate::coordinator::gossip::Turns;
@@ -78,8 +79,8 @@ pub(super) struct Context {
     pub filling: Semaphore,
     /// What is carried out to even out the load.
     pub rebalancing: Rebalancing,
-    /// The event up to which changed databases were compared in the round before the last one.
-    pub compared: AtomicU64,
+    /// What other nodes wrote here lately.
+    pub doubts: Doubts,
     /// The jobs of this node that split ranges.
     pub jobs: Jobs,
 }
@@ -125,7 +126,7 @@ impl Context {
             moving: watch::Sender::new(0),
             filling: Semaphore::new(limits::MOVES_AT_ONCE),
             rebalancing: Rebalancing::default(),
-            compared: AtomicU64::new(0),
+            doubts: Doubts::default(),
             jobs: Jobs::default(),
             env,
             config,
@@ -227,6 +228,14 @@ impl Context {
     /// Notes that a copy of a database missed something: the copies are brought in step soon, on all nodes.
     pub fn missed(&self, database: &str) {
         self.note_missed(database, true);
+    }
+
+    /// Notes that a node brought an edit. If that node is gone by now, the other copies may have missed it.
+    pub fn took_edit(&self, node: &str, database: &str) {
+        self.doubts.note(node, database);
+        if !self.peers.is_up(node) {
+            self.missed(database);
+        }
     }
 
     /// Notes that a copy here may have missed something of a database.

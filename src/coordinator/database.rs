@@ -90,9 +90,9 @@ pub struct ClusterInfo {
     pub q: u32,
     /// Copies of each.
     pub n: u32,
-    /// Copies that a write waits for.
+    /// A majority of `n`, for clients that show it: a write counts by the copies that its range has at that time.
     pub w: u32,
-    /// Copies that a read asks.
+    /// The same, for reads.
     pub r: u32,
 }
 

@@ -582,14 +582,20 @@ impl Coordinator {
         Ok(())
     }
 
+    /// Whether all nodes that are there have filled the heirs of a job's range.
+    async fn all_filled(&self, job: &Job) -> bool {
+        let jobs = self.reshard_jobs().await;
+        let same = |other: &&Job| other.instance == job.instance && other.range == job.range;
+        jobs.iter().filter(same).all(Job::is_ready)
+    }
+
     /// Has the map changed, once all nodes that are there have filled their heirs and no copy of the range is on its
     /// way.
     async fn switch(&self, database: &Arc<Database>, job: &Job) -> Result<(), String> {
         // Where the range is not there any more another node's job was first.
         while let Some(range) = live_range(database, job) {
-            let others = self.reshard_jobs().await;
-            let same = |other: &&Job| other.instance == job.instance && other.range == job.range;
-            if others.iter().filter(same).all(Job::is_ready) && !database.map_record().moves_copy_of(range as u32) {
+            // What this node knows is asked first: a copy may be on its way for long.
+            if !database.map_record().moves_copy_of(range as u32) && self.all_filled(job).await {
                 match self.change_map(database, |places| Ok(places.with_split(range)?)).await {
                     Ok(_) => return Ok(()),
                     // It changed meanwhile, or others are needed for that who are not there.

@@ -12,13 +12,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
+use crate::coordinator::call_text::decode_call;
 use crate::coordinator::catalogue::Coordinator;
 use crate::coordinator::database::Database;
 use crate::coordinator::judge::resolve_doubt;
 use crate::coordinator::layout::Layout;
 use crate::coordinator::message::{
-    CopyCall, CopyOp, EditText, JudgeCall, Refusal, Standing, ViewCall, ViewFailure, ViewOp, WireError, decode_call,
-    encode,
+    CopyCall, CopyOp, EditText, JudgeCall, Refusal, Standing, ViewCall, ViewFailure, ViewOp, WireError, encode,
 };
 use crate::coordinator::peers::Answer;
 use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
@@ -76,13 +76,18 @@ impl Coordinator {
         }
         let (range, counted) = (usize::try_from(range).unwrap_or(usize::MAX), counted && op.is_counted());
         let asked = Asked { from, version, counted, range, until };
-        if !op.is_done_once() {
-            return database.serve(&asked, op).await;
-        }
-        let once = async {
+        let (is_edit, is_done_once) = (op.is_edit(), op.is_done_once());
+        let done = async {
             let done = database.serve(&asked, op).await;
-            done.unwrap_or_else(|why| encode(&Err::<(), _>(WireError::Away(why))))
+            if is_edit {
+                context.took_edit(&asked.from, &db);
+            }
+            done
         };
+        if !is_done_once {
+            return done.await;
+        }
+        let once = async { done.await.unwrap_or_else(|why| encode(&Err::<(), _>(WireError::Away(why)))) };
         Ok(context.answered.once(&asked.from, id, once).await)
     }
 }

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use crate::coordinator::catalogue::Coordinator;
 use crate::coordinator::events::EventKind;
@@ -17,6 +18,7 @@ use crate::coordinator::peers::{Service, Urgency};
 use crate::coordinator::quorum::majority;
 use crate::coordinator::serve::CopyService;
 use crate::limits;
+use crate::world::Instant;
 
 impl Coordinator {
     /// Answers the other nodes from now on, and keeps up with them.
@@ -35,9 +37,10 @@ impl Coordinator {
         let context = self.context();
         let others = context.others();
         let up: BTreeSet<Arc<str>> = others.iter().filter(|node| context.peers.is_up(node)).cloned().collect();
-        met.difference(&up).for_each(|lost| context.lose(lost));
-        if met.difference(&up).next().is_some() {
-            self.doubt_recent();
+        for lost in met.difference(&up) {
+            context.lose(lost);
+            // What it had judged here it may not have brought to the other copies.
+            context.doubts.take(lost).iter().for_each(|database| context.missed(database));
         }
         let is_new = |node: &&Arc<str>| !met.contains(*node);
         let new: Vec<Arc<str>> = up.iter().filter(is_new).cloned().collect();
@@ -60,14 +63,6 @@ impl Coordinator {
             *told = own;
             self.tell_state();
         }
-    }
-
-    /// A node went away: what it had judged here it may not have brought to the other copies, who know nothing of that.
-    /// They look at what changed lately.
-    fn doubt_recent(&self) {
-        let context = self.context();
-        let (recent, _) = self.events(context.compared.load(Ordering::Relaxed));
-        recent.iter().filter(|event| event.kind == EventKind::Updated).for_each(|event| context.missed(&event.name));
     }
 
     fn tell_state(&self) {
@@ -191,47 +186,101 @@ async fn learn_maps(weak: Weak<Coordinator>) {
     }
 }
 
+/// When the next look at all databases is due: by the clock alone, for copies may miss something all the time.
+#[derive(Clone, Copy, Debug)]
+struct Rounds {
+    look: Instant,
+    compare: Instant,
+}
+
+impl Rounds {
+    fn after(now: Instant) -> Rounds {
+        let look = later(now, limits::SYNC_PERIOD);
+        Rounds { look, compare: later(look, limits::COMPARE_PERIOD) }
+    }
+
+    /// Whether to look at what changed, and to compare all copies too.
+    fn due(self, now: Instant) -> (bool, bool) {
+        (now >= self.look, now >= self.look && now >= self.compare)
+    }
+
+    /// Counts from the end of a round.
+    fn ended(&mut self, now: Instant, compared: bool) {
+        self.look = later(now, limits::SYNC_PERIOD);
+        if compared {
+            self.compare = later(now, limits::COMPARE_PERIOD);
+        }
+    }
+}
+
+fn later(now: Instant, by: Duration) -> Instant {
+    Instant(now.0 + by)
+}
+
 /// Until the coordinator goes: databases of which a copy missed something at once, those that changed, and the set of
 /// databases, now and then.
 async fn sync_missed(weak: Weak<Coordinator>) {
-    let (mut seen, mut compared) = (0, None);
+    let Some(env) = weak.upgrade().map(|coordinator| coordinator.env().clone()) else { return };
+    let (mut seen, mut rounds) = (0, Rounds::after(env.now()));
     loop {
         let Some(context) = weak.upgrade().map(|coordinator| Arc::clone(coordinator.context())) else { return };
-        let env = context.env.clone();
         let mut news = context.peers.watch();
         news.borrow_and_update();
         let noticed = context.missing.notified();
-        let in_time = match context.others().is_empty() {
+        match context.others().is_empty() {
             // A node that was alone when it started may have others later.
             true => tokio::select! {
                 biased;
-                () = noticed => true,
+                () = noticed => {}
                 Ok(()) = news.changed() => continue,
             },
-            false => env.timeout(limits::SYNC_PERIOD, noticed).await.is_ok(),
-        };
+            // Which of the two it was, the clock tells.
+            false => drop(env.timeout(rounds.look.since(env.now()), noticed).await),
+        }
         drop(context);
         let Some(coordinator) = weak.upgrade() else { return };
-        let mut names: BTreeMap<String, bool> = coordinator.context().take_missed();
-        if !in_time {
+        let context = coordinator.context();
+        let mut names: BTreeMap<String, bool> = context.take_missed();
+        let (looks, compares) = rounds.due(env.now());
+        if looks {
             coordinator.learn_from_all().await;
-            let since = compared.get_or_insert_with(|| env.now());
-            if env.now().since(*since) >= limits::COMPARE_PERIOD {
+            if compares {
                 coordinator.compare_with_all().await;
-                compared = Some(env.now());
             }
-            coordinator.context().compared.store(seen, Ordering::Relaxed);
+            context.doubts.turn();
             let (events, last) = coordinator.events(seen);
             seen = last;
             let changed = events.into_iter().filter(|event| event.kind == EventKind::Updated);
             for event in changed {
                 names.entry(event.name).or_insert(false);
             }
+            rounds.ended(env.now(), compares);
         }
         for (name, tell) in names {
             coordinator.sync_database(&name, tell).await;
         }
         drop(coordinator);
         env.sleep(limits::SYNC_PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_that_miss_something_all_the_time_do_not_put_off_the_looks_at_all_databases() {
+        let (mut now, mut looks, mut compares) = (Instant(Duration::ZERO), 0, 0);
+        let (mut rounds, end) = (Rounds::after(now), later(now, 4 * limits::COMPARE_PERIOD));
+        while now < end {
+            now = later(now, limits::SYNC_PAUSE);
+            let (look, compare) = rounds.due(now);
+            looks += u32::from(look);
+            compares += u32::from(compare);
+            if look {
+                rounds.ended(now, compare);
+            }
+        }
+        assert!((38..=40).contains(&looks) && compares == 3, "{looks} looks, {compares} comparisons");
     }
 }

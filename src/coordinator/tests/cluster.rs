@@ -1,7 +1,7 @@
 //! Several coordinators over a network that can be cut.
 
 mod gone;
-mod late;
+pub(super) mod late;
 mod moves;
 
 use std::collections::{BTreeMap, BTreeSet};

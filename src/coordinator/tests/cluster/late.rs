@@ -77,16 +77,27 @@ async fn a_write_that_waits_while_its_copy_leaves_is_not_stored_there() {
     assert!(matches!(read, Err(ShardError::Moved)), "the database is not deleted: {read:?}");
 }
 
-/// What a node answers to a call of another one.
+/// What a node answers to a call of the other one.
 async fn ask(cluster: &Cluster, at: usize, version: u64, number: u64, op: CopyOp) -> Bytes {
+    ask_as(cluster, (1 - at, at), version, number, op).await
+}
+
+/// What a node answers to a call of another one, whether that is there or not.
+pub(in crate::coordinator::tests) async fn ask_as(
+    cluster: &Cluster,
+    (from, at): (usize, usize),
+    version: u64,
+    number: u64,
+    op: CopyOp,
+) -> Bytes {
     let instance = cluster.db(at).instance().to_owned();
     let call = CopyCall { db: "db".to_owned(), instance, version, counted: true, range: 0, id: number, op };
     let service = CopyService(Arc::downgrade(&cluster.nodes[at].coordinator));
-    let from = cluster.network.names[1 - at].clone();
+    let from = cluster.network.names[from].clone();
     service.answer(from, encode(&call), Duration::from_secs(60)).await.unwrap()
 }
 
-fn judge(names: &[&str]) -> CopyOp {
+pub(in crate::coordinator::tests) fn judge(names: &[&str]) -> CopyOp {
     let edits = names.iter().map(|name| EditText::from(&edit(name))).collect();
     CopyOp::Judge(Box::new(JudgeCall { edits, caller: Caller::node(), source: "n1@h".to_owned(), doubtful: false }))
 }
