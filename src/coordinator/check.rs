@@ -1,11 +1,10 @@
 //! Whether all that is stored on a node is whole: the databases' records, and every shard of each (`shard/check.rs`).
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 
 use crate::coordinator::record::{self, Record};
 use crate::shard::{self, FIRST_FREE_SHARD, ShardCopy, ShardError, ShardId};
-use crate::storage::{Direction, KeyRange, Storage, StorageError, View};
+use crate::storage::{Direction, KeyRange, Storage, StorageError, View, behind_gap, scan_around};
 use crate::world::Pool;
 
 /// What a check has read and found.
@@ -88,17 +87,16 @@ fn take_in(report: &mut CheckReport, place: &str, checked: shard::Checked) {
 fn databases(view: &dyn View, report: &mut CheckReport) -> Vec<(String, Record)> {
     let prefix = record::prefix();
     let mut found = Vec::new();
-    let scanned = view.scan(&KeyRange::prefix(&prefix), Direction::Forward, &mut |key, value| {
-        let name = String::from_utf8_lossy(&key[prefix.len()..]).into_owned();
-        match Record::decode(value) {
-            Ok(record) => found.push((name, record)),
-            Err(error) => report.findings.push(format!("database {name:?}: {error}")),
+    scan_around(view, KeyRange::prefix(&prefix), &mut |row| match row {
+        Ok((key, value)) => {
+            let name = String::from_utf8_lossy(&key[prefix.len()..]).into_owned();
+            match Record::decode(value) {
+                Ok(record) => found.push((name, record)),
+                Err(error) => report.findings.push(format!("database {name:?}: {error}")),
+            }
         }
-        ControlFlow::Continue(())
+        Err(error) => report.findings.push(format!("a part of the list of databases cannot be read: {error}")),
     });
-    if let Err(error) = scanned {
-        report.findings.push(format!("the list of databases cannot be read to its end: {error}"));
-    }
     found
 }
 
@@ -106,15 +104,15 @@ fn databases(view: &dyn View, report: &mut CheckReport) -> Vec<(String, Record)>
 fn strangers(view: &dyn View, owned: &BTreeSet<u64>, report: &mut CheckReport) {
     let mut at = FIRST_FREE_SHARD.0;
     loop {
-        let mut next = None;
         let range = KeyRange { start: at.to_be_bytes().to_vec(), end: None };
-        let scanned = view.scan(&range, Direction::Forward, &mut |key, _| {
-            next = key.first_chunk().map(|number| u64::from_be_bytes(*number));
-            ControlFlow::Break(())
-        });
-        if let Err(error) = scanned {
-            report.findings.push(format!("records from shard {at} on cannot be read: {error}"));
-        }
+        let key = match view.first(&range, Direction::Forward) {
+            Ok(row) => row.map(|(key, _)| key),
+            Err(error) => {
+                report.findings.push(format!("records from shard {at} on cannot be read: {error}"));
+                behind_gap(view, &range).ok().flatten()
+            }
+        };
+        let next = key.and_then(|key| key.first_chunk().map(|number| u64::from_be_bytes(*number)));
         let Some(shard) = next else { return };
         let going = shard::is_going(view, ShardId(shard)) || matches!(view.get(&record::drop_key(shard)), Ok(Some(_)));
         if !owned.contains(&shard) && !going {

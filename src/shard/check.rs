@@ -1,11 +1,11 @@
 //! Whether the records of a shard agree with each other: every document, body, row, counter and attachment is read.
 //!
 //! For `settee check`, which has the data directory for itself: it reads one view from end to end. It never fails; what
-//! cannot be read is a finding like any other, and the rest is looked at all the same.
+//! cannot be read is a finding like any other, and the rest is looked at all the same: scans go on behind what is
+//! damaged, and documents that are lost there are named by their rows of changes.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::ops::ControlFlow;
 
 use super::body::BodyRecord;
 use super::keys::{self, Kind};
@@ -16,7 +16,7 @@ use super::summary::{self, Summary};
 use super::{ShardId, sequence};
 use crate::document::render::BlobId;
 use crate::limits;
-use crate::storage::{BlobStore, Direction, KeyRange, StorageError, View, blob_content, blob_count};
+use crate::storage::{BlobStore, KeyRange, StorageError, View, blob_content, blob_count, scan_around};
 
 /// What was read, and what is wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,16 +67,12 @@ impl Check<'_> {
         }
     }
 
-    /// Calls `each` with all keys and values of a range; a scan that fails is a finding.
+    /// Calls `each` with all keys and values of a range that can be read; every part that cannot is a finding.
     fn scan(&mut self, what: &str, range: KeyRange, mut each: impl FnMut(&mut Self, &[u8], &[u8])) {
-        let view = self.view;
-        let scanned = view.scan(&range, Direction::Forward, &mut |key, value| {
-            each(self, key, value);
-            ControlFlow::Continue(())
+        scan_around(self.view, range, &mut |row| match row {
+            Ok((key, value)) => each(self, key, value),
+            Err(error) => self.found(format_args!("a part of the {what} cannot be read: {error}")),
         });
-        if let Err(error) = scanned {
-            self.found(format_args!("{what} cannot be read to their end: {error}"));
-        }
     }
 
     /// Hands on a value; an error becomes a finding.
@@ -134,7 +130,20 @@ impl Check<'_> {
         if count != self.out.documents {
             let documents = self.out.documents;
             self.found(format_args!("{count} changes for {documents} documents"));
+            self.lost_documents();
         }
+    }
+
+    /// Names the documents that have rows of changes and cannot be read.
+    fn lost_documents(&mut self) {
+        self.scan("changes", keys::all(self.shard, Kind::Sequence), |check, _, value| {
+            let Ok(SeqRecord { id, .. }) = SeqRecord::decode(value) else { return };
+            let (view, key) = (check.view, keys::key(check.shard, Kind::Document, id.as_str().as_bytes()));
+            let name = format!("document {:?}", id.as_str());
+            if let Some(None) = check.good(&name, view.get(&key)) {
+                check.found(format_args!("{name}: it is missing"));
+            }
+        });
     }
 
     /// The summaries over ids and over sequences are those of what is below them, level by level.

@@ -13,6 +13,7 @@ mod blocks;
 mod committer;
 mod damage;
 mod flush;
+mod gap;
 mod journal;
 mod kv;
 mod layered;
@@ -43,6 +44,7 @@ pub use blob_refs::{BlobGone, add_reference, count as blob_count, drop_reference
 pub use blob_write::BlobWriter;
 pub use committer::{CommitError, Committer};
 pub use damage::Damage;
+pub use gap::{behind_gap, scan_around};
 pub use kv::{Batch, Direction, KeyRange, Rows, Shrunk, StorageError, Store, StoreFile, View};
 pub use layout::ShardEngine;
 pub use lease::{BlobKey, Hold};

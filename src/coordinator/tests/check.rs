@@ -91,3 +91,51 @@ async fn a_shard_of_no_database_is_found() {
     spoil(&world, key, Some(vec![1])).await;
     assert_eq!(findings(&world).await, ["shard 999 has records and belongs to no database"]);
 }
+
+/// A view in which a row of keys lies on a damaged page.
+struct Holed<'v> {
+    view: &'v dyn View,
+    lost: KeyRange,
+}
+
+fn damaged() -> crate::storage::StorageError {
+    crate::storage::StorageError::Corrupt("a page".to_owned())
+}
+
+impl View for Holed<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, crate::storage::StorageError> {
+        if self.lost.contains(key) { Err(damaged()) } else { self.view.get(key) }
+    }
+
+    fn scan(
+        &self,
+        range: &KeyRange,
+        direction: crate::storage::Direction,
+        visit: &mut (dyn FnMut(&[u8], &[u8]) -> std::ops::ControlFlow<()> + '_),
+    ) -> Result<(), crate::storage::StorageError> {
+        let mut is_lost = self.lost.contains(&range.start);
+        if !is_lost {
+            self.view.scan(range, direction, &mut |key, value| {
+                is_lost = self.lost.contains(key);
+                if is_lost { std::ops::ControlFlow::Break(()) } else { visit(key, value) }
+            })?;
+        }
+        if is_lost { Err(damaged()) } else { Ok(()) }
+    }
+}
+
+#[tokio::test]
+async fn documents_on_a_damaged_page_are_named_and_those_behind_it_are_looked_at() {
+    let (world, _coordinator, database) = filled().await;
+    let keys = keys_of(&world, &database, b'd').await;
+    assert!(keys.len() >= 6, "{}", keys.len());
+    let lost = KeyRange::new(keys[2].clone(), keys[4].clone());
+    let name = |key: &[u8]| format!("document {:?}: ", std::str::from_utf8(&key[9..]).unwrap());
+    let (shard, blobs) = (ShardId(u64::from_be_bytes(keys[0][..8].try_into().unwrap())), world.storage.blobs().clone());
+    let read = move |view: &dyn View| Ok(crate::shard::check(&Holed { view, lost }, &blobs, shard));
+    let checked = world.storage.read(read).await.unwrap();
+    let named: Vec<&String> = checked.findings.iter().filter(|line| line.starts_with("document ")).collect();
+    assert_eq!(checked.documents, keys.len() as u64 - 2);
+    assert_eq!(named.len(), 2, "{:?}", checked.findings);
+    assert!(named[..].iter().zip(&keys[2..4]).all(|(line, key)| line.starts_with(&name(key))), "{named:?}");
+}
