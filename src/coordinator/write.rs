@@ -114,8 +114,13 @@ impl Database {
             bodies.push(Arc::new(body));
         }
         self.check_stubs(&requests, &options).await?;
+        let stages = requests.iter().any(|request| !request.draft.attachments.is_empty());
         let plans = requests.into_iter().zip(bodies).map(|(request, body)| self.plan(request, body, options.new_edits));
-        let plans: Vec<Plan> = stream::iter(plans).buffered(limits::STAGE_CONCURRENCY).try_collect().await?;
+        let plans: Vec<Plan> = match stages {
+            true => stream::iter(plans).buffered(limits::STAGE_CONCURRENCY).try_collect().await?,
+            // Nothing to wait for: done one after the other it takes a fraction of the time.
+            false => stream::iter(plans).then(|plan| plan).try_collect().await?,
+        };
         Ok(self.apply(plans, &options).await)
     }
 
@@ -166,8 +171,8 @@ impl Database {
             let reason = format!("{expected} attachments should follow, {} did", follows.len());
             return Err(DraftError::new(DraftErrorKind::BadRequest, reason).into());
         }
-        let limit = self.attachment_limit();
         for attachment in &draft.attachments {
+            let limit = self.attachment_limit();
             let too_large = matches!(&attachment.data, DraftData::Inline(bytes) if bytes.len() as u64 > limit);
             if too_large {
                 return Err(WriteError::AttachmentTooLarge { name: attachment.name.clone() });

@@ -285,7 +285,8 @@ impl Object {
 
     /// The canonical, compact text.
     pub fn to_vec(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+        // Most documents fit: a vector that grows from nothing is copied again and again.
+        let mut out = Vec::with_capacity(512);
         self.write(&mut out);
         out
     }

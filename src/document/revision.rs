@@ -180,7 +180,8 @@ const NEW_FLOAT: u8 = 70;
 
 /// A document's body (without reserved members) as an external term, without the leading version byte.
 pub fn encode_body(body: &Object) -> Vec<u8> {
-    let mut out = Vec::with_capacity(256);
+    // A little more than the text takes.
+    let mut out = Vec::with_capacity(512);
     put_object(body, &mut out);
     out
 }
@@ -194,7 +195,8 @@ pub fn compute(
     attachments: &[AttachmentDigest<'_>],
 ) -> Revision {
     let parent_pos = parent.map_or(0, |p| p.pos);
-    let mut head = vec![VERSION, LIST, 0, 0, 0, 5];
+    let mut head = Vec::with_capacity(64);
+    head.extend_from_slice(&[VERSION, LIST, 0, 0, 0, 5]);
     put_atom(if deleted { "true" } else { "false" }, &mut head);
     put_big(Sign::NoSign, &parent_pos.to_le_bytes(), &mut head);
     match parent {

@@ -299,14 +299,15 @@ impl DocRecord {
         self.tree.leaves().into_iter().map(|leaf| (leaf.rev, leaf.value.deleted)).collect()
     }
 
-    /// The record of a document with these leaves, and what it is counted with.
+    /// The record of a document with these leaves (winner first), and what it is counted with.
     pub(super) fn encode(&self, id: &DocId, leaves: &[LeafName]) -> (Vec<u8>, Summary) {
         let summary = summary::of_tree(id, leaves, &self.tree);
         // Most documents have few revisions that are no leaves.
         let mut out = Vec::with_capacity(48 + 2 * row_bytes(id, leaves));
         out.push(SUMMARIZED);
         put_varint(&mut out, self.seq);
-        put_varint(&mut out, self.tree.winner().map_or(0, |winner| winner.value.body));
+        let winner = leaves.first().and_then(|(rev, _)| self.tree.get(rev).flatten());
+        put_varint(&mut out, winner.map_or(0, |data| data.body));
         put_varint(&mut out, summary.active);
         put_varint(&mut out, summary.external);
         out.extend_from_slice(&summary.digest.to_le_bytes());

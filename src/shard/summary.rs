@@ -101,7 +101,7 @@ impl Summary {
 
 /// Stored and plain bytes of all leaves, and the digest, of a document that has leaves (winner first).
 pub(super) fn of_tree(id: &DocId, leaves: &[LeafName], tree: &RevTree<RevData>) -> Summary {
-    let mut text = Vec::with_capacity(record::row_bytes(id, leaves));
+    let mut text = Vec::with_capacity(record::row_bytes(id, leaves) + 16 * leaves.len());
     text.push(DIGEST_VERSION);
     put_str(&mut text, id.as_str());
     put_varint(&mut text, leaves.len() as u64);
