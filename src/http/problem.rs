@@ -397,7 +397,8 @@ impl From<ReplicateError> for Problem {
             | ReplicateError::Gone { .. }
             | ReplicateError::MissingStub
             | ReplicateError::Recreated { .. }
-            | ReplicateError::TooLarge => failed("replication_failed".to_owned(), text),
+            | ReplicateError::TooLarge
+            | ReplicateError::RequestTooLarge => failed("replication_failed".to_owned(), text),
             ReplicateError::Failed { error, reason } => failed(error, reason),
         }
     }

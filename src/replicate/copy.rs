@@ -83,7 +83,7 @@ impl Run {
         Box::pin(async move {
             match (self.source.peer.fetch(wants, limits::REPLICATION_ANSWER_BYTES).await, wants) {
                 (Err(ReplicateError::TooLarge), [want]) => self.copy_large(want).await,
-                (Err(ReplicateError::TooLarge), wants) => {
+                (Err(ReplicateError::TooLarge | ReplicateError::RequestTooLarge), wants) if wants.len() > 1 => {
                     let (left, right) = wants.split_at(wants.len() / 2);
                     self.copy(left).await?;
                     self.copy(right).await

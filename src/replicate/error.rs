@@ -68,8 +68,11 @@ pub enum ReplicateError {
     },
     /// A stub of a document names an attachment that the target lacks: it is to be sent in full.
     MissingStub,
-    /// What was sent or asked for is too large for the peer, or its answer for us.
+    /// What was asked for, or the answer, is larger than what is taken here.
     TooLarge,
+    /// The peer, or what stands before it, answered 413. What is asked for again in parts may pass; it says nothing
+    /// about a document that is asked for alone.
+    RequestTooLarge,
     /// Anything else that a peer answers or that happens on the way.
     Failed {
         /// The error's name.
@@ -124,6 +127,7 @@ impl ReplicateError {
             ReplicateError::Gone { url, what } => format!("{url} told of {what} and has it not"),
             ReplicateError::MissingStub => "A stub names an attachment that the target does not have.".to_owned(),
             ReplicateError::TooLarge => "An answer or a document is too large.".to_owned(),
+            ReplicateError::RequestTooLarge => "A server answered 413 to a request of ordinary size.".to_owned(),
             ReplicateError::Failed { error, .. } => format!("{error}: {}", self.reason()),
         }
     }

@@ -96,7 +96,7 @@ impl RemotePeer {
             (401, None) => ReplicateError::Unauthorized { url: self.shown.clone() },
             (403, _) => ReplicateError::Forbidden { url: self.shown.clone() },
             (404, _) => ReplicateError::DatabaseMissing { url: self.shown.clone() },
-            (413, _) => ReplicateError::TooLarge,
+            (413, _) => ReplicateError::RequestTooLarge,
             (status, _) => {
                 let (error, reason) = error_of(answer);
                 ReplicateError::failed(error, format!("{} answered {status}: {reason}", self.shown))

@@ -273,6 +273,19 @@ fn a_document_that_the_source_has_not_for_a_while_is_not_passed_over() {
     end(served);
 }
 
+/// What stands before the source may refuse anything for a while.
+#[test]
+fn a_document_that_the_source_answered_413_for_is_not_passed_over() {
+    let (served, peer) = (node(), Peer::with_docs(2));
+    (0..3).for_each(|_| peer.fail("POST _bulk_get", Fault::Status(413, "too_large")));
+    assert_eq!(pull(&served, &peer, "").status, 500);
+    assert_eq!(peer.unused(), 0, "halves were asked for");
+    let answer = pull(&served, &peer, "");
+    assert_eq!(session(&answer)["docs_written"], 2, "{answer:?}");
+    assert_eq!(session(&answer)["doc_write_failures"], 0, "{answer:?}");
+    end(served);
+}
+
 #[test]
 fn what_was_purged_at_the_source_meanwhile_ends_nothing() {
     let (served, peer) = (node(), Peer::with_docs(2));
