@@ -80,6 +80,11 @@ impl History {
         self.active.iter().copied().collect()
     }
 
+    /// How many faults there were, and how often a node went down or up: some are over at once, some strike later.
+    pub fn disturbances(&self) -> usize {
+        self.events.iter().filter(|event| matches!(event.kind, "fault" | "life")).count()
+    }
+
     /// An operation is about to begin.
     pub fn before(&self) -> Before {
         Before { active: self.active(), begun: self.begun.clone() }

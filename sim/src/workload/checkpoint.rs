@@ -59,15 +59,23 @@ impl Worker {
         Ok(())
     }
 
-    /// The shared documents that changed after a sequence, with their leaves.
+    /// The shared documents that changed after a sequence, with their leaves. One that is written while an answer is
+    /// made stands behind that answer's end, so it is read on until nothing more comes.
     async fn leaves_since(&mut self, seq: &str) -> Option<BTreeMap<String, Vec<Value>>> {
-        let path = format!("/{DB}/_changes?style=all_docs&since={seq}");
-        let answer = self.call("GET", &path, &Value::Null).await.ok().filter(|a| a.status == 200)?;
-        let rows = answer.json()["results"].as_array()?.clone();
+        let (mut since, mut found) = (seq.to_owned(), BTreeMap::new());
         let leaves = |row: &Value| {
-            let revs = row["changes"].as_array()?.iter().map(|change| change["rev"].clone()).collect();
+            let revs: Vec<Value> = row["changes"].as_array()?.iter().map(|change| change["rev"].clone()).collect();
             Some((row["id"].as_str()?.to_owned(), revs))
         };
-        Some(rows.iter().filter_map(leaves).collect())
+        loop {
+            let path = format!("/{DB}/_changes?style=all_docs&since={since}");
+            let answer = self.call("GET", &path, &Value::Null).await.ok().filter(|a| a.status == 200)?.json();
+            let rows = answer["results"].as_array()?;
+            if rows.is_empty() {
+                return Some(found);
+            }
+            found.extend(rows.iter().filter_map(leaves));
+            answer["last_seq"].as_str()?.clone_into(&mut since);
+        }
     }
 }

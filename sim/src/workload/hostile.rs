@@ -23,15 +23,15 @@ const ROWS_FROM: u32 = 4;
 impl Worker {
     /// Asks for a view of such a function over one document, in a database of its own.
     pub(super) async fn hostile(&mut self, way: u32) -> Result<(), Violation> {
-        let quiet = self.locked(|s| {
+        let before = self.locked(|s| {
             let quiet = s.history.active().is_empty();
             s.history.begins(HOSTILE);
-            quiet
+            quiet.then(|| s.history.disturbances())
         });
         let silent = self.ask_hostile(way).await;
         let quiet = self.locked(|s| {
             s.history.ends(HOSTILE);
-            quiet && s.history.active().is_empty()
+            before == Some(s.history.disturbances()) && s.history.active().is_empty()
         });
         match silent? && quiet {
             true => broken("I28", format!("a hostile view ({way}) was never answered")),
