@@ -132,12 +132,21 @@ pub fn each_seed((from, seeds, jobs): (u64, u64, u64), each: impl Fn(u64) + Sync
     });
 }
 
+/// Lines of what a process complained of that are shown when it failed without a word.
+const COMPLAINT_LINES: usize = 12;
+
 /// Runs this program with other arguments and prints what it says; whether it succeeded.
 pub fn say(arguments: &[&str]) -> bool {
-    let ran = std::env::current_exe().and_then(|own| Command::new(own).args(arguments).stderr(Stdio::null()).output());
+    let ran = std::env::current_exe().and_then(|own| Command::new(own).args(arguments).output());
     match ran {
         Ok(output) => {
             print!("{}", String::from_utf8_lossy(&output.stdout));
+            if output.stdout.is_empty() {
+                let complaint = String::from_utf8_lossy(&output.stderr);
+                let lines: Vec<&str> = complaint.lines().collect();
+                let end = lines[lines.len().saturating_sub(COMPLAINT_LINES)..].join("\n");
+                println!("{}: {}: {end}", arguments.join(" "), output.status);
+            }
             output.status.success()
         }
         Err(error) => {

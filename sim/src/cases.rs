@@ -19,8 +19,10 @@ use settee_conformance::player::Player;
 use settee_conformance::profile::Profile;
 use settee_conformance::transcript::{self, Case};
 
+use crate::keeper::Keeper;
+use crate::peace::ready;
+use crate::place::{PASSWORD, USER, address_of, link, plain_settings};
 use crate::plan::{Plan, WorldPlan};
-use crate::run::{Keeper, PASSWORD, USER, address_of, link, ready};
 use crate::workload::{Shared, SharedHandle, lock};
 use crate::world::{Dice, Options, SimNode, SimWorld, run_seed_with};
 
@@ -80,6 +82,13 @@ pub struct Outcome {
     pub differing: Vec<(String, Vec<String>)>,
     /// Those that differ in peace, too: what they look at is not of this world.
     pub strange: Vec<String>,
+}
+
+impl Outcome {
+    /// Whether anything was shown, and nothing that should not be.
+    pub fn is_good(&self) -> bool {
+        self.held > 0 && self.differing.is_empty() && self.strange.is_empty()
+    }
 }
 
 impl fmt::Display for Outcome {
@@ -162,8 +171,9 @@ fn play_in_world(plan: Plan, cases: Vec<Case>) -> Result<Outcome, String> {
 async fn play_all(world: SimWorld, plan: Plan, cases: Vec<Case>) -> Result<Outcome, String> {
     buggify::enter(plan.seed, plan.world.turns, None);
     let shared: SharedHandle = Arc::new(Mutex::new(Shared { world: Some(world.clone()), ..Shared::default() }));
-    let nodes = 0..plan.world.nodes;
-    let keepers: Vec<Keeper> = nodes.map(|n| Keeper::new(&world, &plan, n, Planted::none(), &shared)).collect();
+    let common = plain_settings();
+    let keeper = |number| Keeper::new(&world, &plan, number, (Planted::none(), &common), &shared);
+    let keepers: Vec<Keeper> = (0..plan.world.nodes).map(keeper).collect();
     keepers.iter().for_each(Keeper::launch);
     let watches: Vec<_> = keepers.iter().map(|k| madsim::task::spawn(k.clone().watch(world.clone()))).collect();
     let played = play_each(&world, &plan, &keepers, cases).await;
@@ -212,10 +222,10 @@ async fn play_each(world: &SimWorld, plan: &Plan, keepers: &[Keeper], cases: Vec
 
 /// Lets something happen between two cases: nodes die, or a disk limps through the next one.
 fn disturb(dice: &mut Dice, plan: &Plan, keepers: &[Keeper]) {
+    let mut faults = crate::faults::usual_disk(&plan.world);
+    keepers.iter().for_each(|keeper| keeper.node.disk().set_faults(faults.clone()));
     let keeper = &keepers[dice.below(keepers.len() as u64) as usize];
     let disk = keeper.node.disk();
-    let mut faults = crate::faults::usual_disk(&plan.world);
-    disk.set_faults(faults.clone());
     match dice.below(6) {
         0 => keeper.node.kill(),
         1 => keeper.node.power_off(),

@@ -12,9 +12,10 @@ use serde_json::Value;
 
 use crate::client::Client;
 use crate::history::Event;
+use crate::keeper::Keeper;
+use crate::place::{PASSWORD, USER, address_of};
 use crate::plan::{Aim, Fault, Plan, TimedFault, WorldPlan};
 use crate::proxy::{Mode, Proxy};
-use crate::run::{Keeper, PASSWORD, USER, address_of};
 use crate::workload::{SharedHandle, lock, order};
 use crate::world::{DiskFaults, SimNode, SimWorld};
 
@@ -120,6 +121,10 @@ impl Scene {
                     node.kill();
                 }
             }
+            Fault::Restart { down_ms } => {
+                keeper.stays_down(*down_ms);
+                keeper.stop();
+            }
             Fault::PowerLoss { down_ms } => {
                 keeper.stays_down(*down_ms);
                 node.power_off();
@@ -136,6 +141,10 @@ impl Scene {
             Fault::TornJournal { syncs, down_ms } => {
                 keeper.stays_down(*down_ms);
                 node.disk().set_sync_fuse("/data/journal", *syncs);
+            }
+            Fault::CutFlush { syncs, down_ms } => {
+                keeper.stays_down(*down_ms);
+                node.disk().set_sync_fuse("/data/store", *syncs);
             }
             Fault::CutReplication { after_asked, down_ms } => {
                 keeper.stays_down(*down_ms);
@@ -154,13 +163,7 @@ impl Scene {
                 // An empty tree can always be made.
                 let _ = node.disk().wipe();
             }
-            Fault::BackInTime { back_ms } => {
-                let (node, image) = (node.clone(), node.disk().image());
-                self.later(*back_ms, move |_| {
-                    node.power_off();
-                    let _ = node.disk().restore(&image);
-                });
-            }
+            Fault::BackInTime { back_ms, stopped } => self.put_back(keeper, *back_ms, *stopped),
             Fault::Upgrade { nodes, later, every_ms, down_ms } => {
                 self.upgrade(node.ip(), (*nodes, *every_ms), (*later, *down_ms));
             }
@@ -182,6 +185,29 @@ impl Scene {
             Fault::Split { group, one_way, for_ms } => self.split(*group, *one_way, *for_ms),
             _ => self.spoil(node, plan, fault),
         }
+    }
+
+    /// F16: a copy of the disk comes back `back_ms` later.
+    fn put_back(&self, keeper: &Keeper, back_ms: u64, stopped: bool) {
+        let (world, keeper) = (self.world.clone(), keeper.clone());
+        let end = world.now() + Duration::from_millis(back_ms);
+        madsim::task::spawn(async move {
+            if stopped {
+                keeper.stays_down(1);
+                keeper.stop();
+                // One that stands still does not end; the copy is of what it had then.
+                let half = Duration::from_millis(back_ms / 2);
+                tokio::select! {
+                    biased;
+                    () = keeper.node.down() => {}
+                    () = world.sleep(half) => {}
+                }
+            }
+            let image = keeper.node.disk().image();
+            world.sleep(end.saturating_sub(world.now())).await;
+            keeper.node.power_off();
+            let _ = keeper.node.disk().restore(&image);
+        });
     }
 
     /// Faults of the network between a node and everybody else.

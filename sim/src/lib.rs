@@ -23,11 +23,19 @@ mod faults;
 #[cfg(all(feature = "sim", madsim))]
 pub mod history;
 #[cfg(all(feature = "sim", madsim))]
+mod keeper;
+#[cfg(all(feature = "sim", madsim))]
 pub mod linear;
 #[cfg(all(feature = "sim", madsim))]
 pub mod model;
 #[cfg(all(feature = "sim", madsim))]
 pub mod outer;
+#[cfg(all(feature = "sim", madsim))]
+pub mod pace;
+#[cfg(all(feature = "sim", madsim))]
+mod peace;
+#[cfg(all(feature = "sim", madsim))]
+mod place;
 #[cfg(all(feature = "sim", madsim))]
 pub mod plan;
 #[cfg(all(feature = "sim", madsim))]

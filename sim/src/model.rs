@@ -230,7 +230,8 @@ impl Model {
         made.entry((at, parent.map(str::to_owned))).or_insert_with(|| revision(&self.edits[at], parent)).clone()
     }
 
-    /// Every revision of a document that some client has been shown or promised until now, and that so must stay.
+    /// Every revision of a document that must stay: all that some client was shown or promised until now; where a disk
+    /// may be lost, what a majority of the copies was said to hold.
     pub fn lasting(&self, doc: &str) -> BTreeSet<String> {
         if self.loses_disks { self.promised(doc) } else { self.seen.get(doc).cloned().unwrap_or_default() }
     }

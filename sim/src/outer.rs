@@ -16,9 +16,9 @@ use tokio::sync::Mutex as Turn;
 
 use crate::client::Client;
 use crate::model::Violation;
+use crate::place::{self, PASSWORD, USER};
 use crate::plan::{Fault, Op, Plan, TimedFault, TimedOp};
 use crate::proxy::{Mode, Proxy};
-use crate::run::{self, PASSWORD, USER};
 use crate::workload::{DB, Shared, SharedHandle, Worker, lock, set_up_own};
 
 /// How long the process may take to answer after a start.
@@ -176,7 +176,11 @@ async fn inject(
                 machine.lock().await.signal("CONT")?;
             }
             (
-                Fault::Crash { .. } | Fault::PowerLoss { .. } | Fault::Fuse { .. } | Fault::TornJournal { .. },
+                Fault::Crash { .. }
+                | Fault::PowerLoss { .. }
+                | Fault::Fuse { .. }
+                | Fault::TornJournal { .. }
+                | Fault::CutFlush { .. },
                 Some(machine),
             ) => {
                 machine.lock().await.kill()?;
@@ -205,7 +209,7 @@ impl Machine {
         let data = std::env::temp_dir().join(format!("settee-outer-{}-{port}", std::process::id()));
         let mut arguments: Vec<String> = vec!["serve".into(), "--data".into(), data.display().to_string()];
         arguments.extend(["--port".into(), port.to_string()]);
-        for setting in run::settings_outside() {
+        for setting in place::settings_outside() {
             arguments.extend(["--set".into(), setting]);
         }
         let process = Machine::spawn(program, &arguments)?;

@@ -12,7 +12,7 @@ use settee::node::Node;
 use settee::storage::StorageOptions;
 
 use crate::client::{Answer, Client};
-use crate::run::{PASSWORD, USER, address_of, settings_outside};
+use crate::place::{PASSWORD, USER, address_of, settings_outside};
 use crate::world::{Options, SimNode, SimWorld, run_seed_with};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);

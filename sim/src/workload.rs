@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use crate::client::{Answer, Ask, Client, NoAnswer};
 use crate::history::{Event, History};
 use crate::model::{Model, Violation};
+use crate::place::{PASSWORD, USER, address_of};
 use crate::plan::{Op, Sift, TimedOp};
 use crate::private::Own;
 use crate::world::SimWorld;
@@ -102,8 +103,8 @@ pub struct Worker {
     /// The session's cookie.
     cookie: Option<String>,
     jobs: BTreeMap<Sift, keep::Job>,
-    /// Documents that are to be purged, with their revisions.
-    passing: VecDeque<(String, String)>,
+    /// Values of documents that are to be purged, with their revisions.
+    passing: VecDeque<(u64, String)>,
     /// What the last answer of the operation under way was.
     outcome: String,
     /// The operation that is to send its first request.
@@ -189,6 +190,25 @@ impl Worker {
         answer
     }
 
+    /// A connection to a node by its number.
+    fn another_node(&self, node: u32) -> Client {
+        Client::new(self.client.env().clone(), address_of(node), USER, PASSWORD)
+    }
+
+    /// Sends a request with a JSON body by another client than the worker's own, and counts what came of it.
+    async fn call_by(
+        &mut self,
+        client: &mut Client,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> Result<Answer, NoAnswer> {
+        self.sends();
+        let answer = client.ask(Ask::json(method, path, body)).await;
+        self.count(method, path, answer.as_ref().map_or(0, |a| a.status));
+        answer
+    }
+
     /// A request is about to be sent: the operation is under way, whoever waits for it is told.
     fn sends(&mut self) {
         if let Some(name) = self.unsent.take() {
@@ -197,6 +217,8 @@ impl Worker {
     }
 
     fn count(&mut self, method: &str, path: &str, status: u16) {
+        // Faults that are aimed at the operation would never strike.
+        assert_eq!(self.unsent, None, "{method} {path} was sent and nobody was told");
         let kind = match status {
             0 => "none",
             1..300 => "2xx",

@@ -4,6 +4,7 @@
 //! filled like any other; where nobody else is left it takes its place again at once.
 
 use crate::coordinator::record::{MapRecord, Move};
+use crate::world::buggify::{Mutation, mutated};
 
 /// Who takes the next step of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +49,8 @@ impl MapRecord {
             Some(_) => next.moves[at].leaving = true,
             None => drop(next.moves.remove(at)),
         }
-        next.replace(moved.range, moved.from.as_deref(), moved.to.as_deref());
+        let to = moved.to.as_deref().filter(|_| moved.from.is_none() || !mutated(Mutation::MoveLosesCopy));
+        next.replace(moved.range, moved.from.as_deref(), to);
         Ok(next.stamped())
     }
 

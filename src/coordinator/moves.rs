@@ -22,6 +22,7 @@ use crate::coordinator::quorum::shared_with_every_majority;
 use crate::coordinator::record::{MapRecord, Move};
 use crate::limits;
 use crate::shard::ShardError;
+use crate::world::buggify::sometimes;
 
 /// A change of the nodes of one range.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -271,6 +272,7 @@ impl Coordinator {
             return Err(Waits(format!("{whole} of {needed} copies are here")));
         }
         self.change_map(database, |known| Ok(known.with_arrival(moved)?)).await?;
+        sometimes("cluster: a copy arrived at its new place");
         Ok(())
     }
 

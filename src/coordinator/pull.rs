@@ -153,7 +153,7 @@ impl Pull<'_> {
     async fn keep_epoch(&self) -> Result<(), ShardError> {
         let (own, Some(seen)) = (self.own.standing(), self.theirs.taken) else { return Ok(()) };
         let is_own = (seen.from_shard, seen.from_epoch) == (own.shard, own.epoch);
-        if !is_own || seen.from <= own.position || mutated(Mutation::EpochIgnored) {
+        if !is_own || seen.from <= own.position || mutated(Mutation::PositionReused) {
             return Ok(());
         }
         let (range, name) = (self.range, &self.database.name);

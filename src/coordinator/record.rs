@@ -373,8 +373,9 @@ impl Placed {
     pub fn admits(&self, shard: u64, version: u64, own: &str) -> bool {
         let Some(range) = self.shards.iter().position(|held| *held == shard) else { return false };
         let leaves = |moved: &Move| moved.leaving && moved.from.as_deref() == Some(own);
-        let admits = version >= self.moved && !self.move_of(range).is_some_and(leaves);
-        admits || mutated(Mutation::StaleMapAccepted)
+        let is_old = version < self.moved && !mutated(Mutation::StaleMapAccepted);
+        let has_left = self.move_of(range).is_some_and(leaves) && !mutated(Mutation::OldOwnerWrites);
+        !is_old && !has_left
     }
 
     /// The copy of a range that is on its way.

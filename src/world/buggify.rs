@@ -65,8 +65,10 @@ pub enum Mutation {
     BookmarkSkips,
     /// A database that was deleted is there again after the next start.
     DeletionForgotten,
-    /// A copy that went back in time goes on in its epoch.
+    /// A node that did not stop in order goes on in its epoch, whatever its disk lost.
     EpochIgnored,
+    /// A copy that others have seen more of than it has gives the same positions out again.
+    PositionReused,
     /// A copy does not ask another one for its purges.
     PurgeNotSpread,
     /// A copy that takes in another one leaves out deletions.
@@ -83,6 +85,10 @@ pub enum Mutation {
     InstanceLosesSide,
     /// Edits by an older map are taken.
     StaleMapAccepted,
+    /// A copy that moves leaves its place, and nobody takes it.
+    MoveLosesCopy,
+    /// A copy whose place was taken by another one goes on taking writes.
+    OldOwnerWrites,
     /// A node of the version after this one takes no call without the field that it adds.
     AddedFieldRequired,
     /// Two nodes agree on the higher one of their versions.
@@ -111,6 +117,7 @@ pub const POINTS: &[&str] = &[
     "cluster: a call of the version before was taken",
     "cluster: a call was answered a second time",
     "cluster: a call was sent again",
+    "cluster: a copy arrived at its new place",
     "cluster: a copy began a new epoch for others had seen more of it",
     "cluster: copies differed and were narrowed down",
     "cluster: nodes of two versions greeted each other",

@@ -80,6 +80,7 @@ impl Plan {
             };
             (node, fault)
         });
+        plan.order();
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ PLACED);
         for _ in 0..pick(&mut rng, &[0, 0, 0, 1, 1, 2]) {
             plan.clients.push(operator(&mut rng, nodes));

@@ -8,10 +8,14 @@ use crate::workload::HOSTILE_WAYS;
 
 /// Kinds of operations that one server knows.
 pub(super) const KINDS: usize = 39;
+/// Draws of their own for what is done in order.
+const ORDERLY: u64 = 0x0du64 << 56;
 /// Kinds of operations that want a second node.
 const PAIR_KINDS: [usize; 3] = [34, 37, 38];
 /// Kinds of faults that [`draw_fault`] knows.
 const FAULT_KINDS: u32 = 26;
+/// Kinds of faults after which stored bytes are wrong.
+const DAMAGE: std::ops::Range<u32> = 10..12;
 /// Kinds of faults that want a second node.
 const PAIR_FAULTS: [u32; 6] = [18, 19, 20, 23, 24, 25];
 
@@ -43,9 +47,32 @@ impl Plan {
         let faults = draw.faults();
         let mut plan = Plan { seed, world, clients, faults, reseed: None };
         // Two servers are fewer: they have the faults that are theirs alone.
-        let kinds: Vec<u32> = (0..FAULT_KINDS).filter(|kind| (nodes == 2) == PAIR_FAULTS.contains(kind)).collect();
+        let damaged = plan.damages();
+        let kinds = (0..FAULT_KINDS).filter(|kind| (nodes == 2) == PAIR_FAULTS.contains(kind));
+        let kinds: Vec<u32> = kinds.filter(|kind| damaged || !DAMAGE.contains(kind)).collect();
         plan.aim(&kinds, |draw, kind| (draw.node_of(kind), draw.fault_of(kind)));
+        plan.order();
         plan
+    }
+
+    /// In one run of four with faults a node is stopped in order, too; half of the copies that are put back are of one
+    /// that was.
+    pub(super) fn order(&mut self) {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed ^ ORDERLY);
+        for timed in &mut self.faults {
+            if let Fault::BackInTime { stopped, .. } = &mut timed.fault {
+                *stopped = rng.random_range(0..2) == 0;
+            }
+        }
+        if self.faults.is_empty() || rng.random_range(0..4) > 0 {
+            return;
+        }
+        for _ in 0..rng.random_range(1..=3) {
+            let (at_ms, node) = (rng.random_range(0..WORK_MS), rng.random_range(0..self.world.nodes));
+            let fault = Fault::Restart { down_ms: rng.random_range(1..=2_000) };
+            self.faults.push(TimedFault { at_ms, node, fault, aim: None });
+        }
+        self.faults.sort_by_key(|timed| timed.at_ms);
     }
 }
 
@@ -208,7 +235,7 @@ impl Draw<'_> {
         let kinds: Vec<u32> = (0..FAULT_KINDS).filter(|kind| self.chance(one_in(kind))).collect();
         // Damage drowns what other faults would show: it has runs of its own, without lying disks beside it.
         let damage = self.chance(6);
-        let kinds: Vec<u32> = kinds.into_iter().filter(|k| damage || !(10..12).contains(k)).collect();
+        let kinds: Vec<u32> = kinds.into_iter().filter(|k| damage || !DAMAGE.contains(k)).collect();
         let kinds: Vec<u32> = kinds.into_iter().filter(|k| !PAIR_FAULTS.contains(k) || pair).collect();
         if kinds.is_empty() {
             return Vec::new();
@@ -254,9 +281,10 @@ impl Draw<'_> {
             13 => Fault::NoFiles { per_1000: pick(&mut self.rng, &[50, 1_000]), for_ms },
             14 => Fault::Limping { store: self.chance(2), for_ms },
             15 => Fault::CutCompaction { ops: self.rng.random_range(1..=120), down_ms },
-            16 | 17 => Fault::TornJournal { syncs: self.rng.random_range(1..=10), down_ms },
+            16 => Fault::TornJournal { syncs: self.rng.random_range(1..=10), down_ms },
+            17 => Fault::CutFlush { syncs: self.rng.random_range(1..=10), down_ms },
             18 => Fault::DiskLost { down_ms },
-            19 => Fault::BackInTime { back_ms: self.rng.random_range(500..=8_000) },
+            19 => Fault::BackInTime { back_ms: self.rng.random_range(500..=8_000), stopped: false },
             21 => Fault::ClockDrift { ppm: pick(&mut self.rng, &[-900_000, -50_000, 50_000, 5_000_000]), for_ms },
             22 => Fault::ClockStands { for_ms },
             23 => Fault::PeerAnswers { status: pick(&mut self.rng, &[401, 403, 404, 413, 429, 500, 503]), for_ms },

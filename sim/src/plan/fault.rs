@@ -34,6 +34,11 @@ pub enum Fault {
         /// Time until it starts again.
         down_ms: u64,
     },
+    /// F9: the process is told to stop, ends in order and starts again `down_ms` later.
+    Restart {
+        /// Time until it starts again.
+        down_ms: u64,
+    },
     /// F10: power loss: unsynced sectors and directory entries are lost, kept or torn.
     PowerLoss {
         /// Time until it starts again.
@@ -154,6 +159,13 @@ pub enum Fault {
         /// Time until it starts again.
         down_ms: u64,
     },
+    /// F10: power fails within a sync of a store file: between a flush's rows and its position, or before both.
+    CutFlush {
+        /// Syncs of store files until the cut.
+        syncs: u64,
+        /// Time until it starts again.
+        down_ms: u64,
+    },
     /// F9: a replication begins, and the node loses power within it.
     CutReplication {
         /// Requests to its source until the cut.
@@ -199,6 +211,9 @@ pub enum Fault {
     BackInTime {
         /// Milliseconds between the copy and its return.
         back_ms: u64,
+        /// The copy was made after the process had ended in order; it starts again at once.
+        #[serde(default)]
+        stopped: bool,
     },
 }
 
@@ -207,6 +222,7 @@ impl Fault {
     pub fn name(&self) -> &'static str {
         match self {
             Fault::Crash { .. } => "F9 crash",
+            Fault::Restart { .. } => "F9 restart in order",
             Fault::PowerLoss { .. } => "F10 power loss",
             Fault::Fuse { .. } => "F10 cut in a commit",
             Fault::Partition { answers_only: true, .. } => "F2 answers lost",
@@ -229,12 +245,14 @@ impl Fault {
             Fault::Pause { .. } => "F17 pause",
             Fault::CutCompaction { .. } => "F23 cut in a compaction",
             Fault::TornJournal { .. } => "F10 torn journal",
+            Fault::CutFlush { .. } => "F10 cut in a flush",
             Fault::CutReplication { .. } => "F9 cut in a replication",
             Fault::PeerAnswers { .. } => "F25 peer refuses",
             Fault::PeerCutsShort { .. } => "F25 short answers",
             Fault::PeerHangs { .. } => "F25 peer hangs",
             Fault::Upgrade { .. } => "F24 rolling upgrade",
             Fault::DiskLost { .. } => "F15 disk lost",
+            Fault::BackInTime { stopped: true, .. } => "F16 old copy put back",
             Fault::BackInTime { .. } => "F16 back in time",
         }
     }
@@ -243,10 +261,12 @@ impl Fault {
     pub fn lasts_ms(&self) -> u64 {
         match self {
             Fault::Crash { down_ms }
+            | Fault::Restart { down_ms }
             | Fault::PowerLoss { down_ms }
             | Fault::Fuse { down_ms, .. }
             | Fault::CutCompaction { down_ms, .. }
             | Fault::TornJournal { down_ms, .. }
+            | Fault::CutFlush { down_ms, .. }
             | Fault::CutReplication { down_ms, .. }
             | Fault::DiskLost { down_ms } => *down_ms,
             Fault::Partition { for_ms, .. }
@@ -265,7 +285,7 @@ impl Fault {
             | Fault::PeerHangs { for_ms }
             | Fault::Pause { for_ms } => *for_ms,
             Fault::Reset | Fault::ClockJump { .. } | Fault::BitRot { .. } => 1,
-            Fault::BackInTime { back_ms } => *back_ms,
+            Fault::BackInTime { back_ms, .. } => *back_ms,
             Fault::Upgrade { nodes, every_ms, .. } => u64::from(*nodes) * every_ms,
         }
     }
@@ -280,7 +300,7 @@ impl Fault {
 pub const HOSTILE: &str = "F26 hostile code";
 
 /// Names of all faults, for reports on what was never met.
-pub const FAULTS: [&str; 31] = [
+pub const FAULTS: [&str; 34] = [
     "F2 answers lost",
     "F5 partition",
     "F5 split",
@@ -288,8 +308,10 @@ pub const FAULTS: [&str; 31] = [
     "F6 swizzled clog",
     "F7 reset",
     "F9 crash",
+    "F9 restart in order",
     "F9 cut in a replication",
     "F10 torn journal",
+    "F10 cut in a flush",
     "F10 power loss",
     "F10 cut in a commit",
     "F11 disk errors",
@@ -302,6 +324,7 @@ pub const FAULTS: [&str; 31] = [
     "F14 limping disk",
     "F15 disk lost",
     "F16 back in time",
+    "F16 old copy put back",
     "F17 pause",
     "F18 clock jump",
     "F18 clock drift",

@@ -6,9 +6,8 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{Worker, broken};
-use crate::client::{Ask, Client, Who};
+use crate::client::{Ask, Who};
 use crate::model::Violation;
-use crate::run::{PASSWORD, USER, address_of};
 
 /// The user who is no administrator.
 const READER: &str = "reader";
@@ -149,7 +148,7 @@ impl Worker {
         let Some(open) = self.admin.open else { return Ok(()) };
         let path = format!("/{}/_all_docs", self.second());
         for node in 0..self.locked(|s| s.nodes) {
-            let mut client = Client::new(self.client.env().clone(), address_of(node), USER, PASSWORD);
+            let mut client = self.another_node(node);
             let answer = client.ask(Ask::get(&path).of(Who::Proxied(READER))).await;
             entered(&format!("node {node}: {path}"), answer.map_or(0, |a| a.status), open)?;
         }

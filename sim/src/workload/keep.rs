@@ -10,7 +10,6 @@ use super::{Worker, broken, order};
 use crate::client::Client;
 use crate::model::Violation;
 use crate::plan::Sift;
-use crate::run::{PASSWORD, USER, address_of};
 
 /// How long a copy may take to catch up once all faults have ended: a peer that does not answer is given up after half
 /// a minute, and pauses between tries grow.
@@ -42,7 +41,7 @@ impl Sift {
 impl Worker {
     /// A connection to the second server.
     pub(super) fn second_server(&self) -> Client {
-        Client::new(self.client.env().clone(), address_of(1), USER, PASSWORD)
+        self.another_node(1)
     }
 
     fn job(&self, sift: Sift) -> Job {
@@ -63,8 +62,7 @@ impl Worker {
         let path = format!("/_replicator/{}", job.name);
         let mut second = self.second_server();
         for (path, body) in [("/_replicator", Value::Null), (path.as_str(), body)] {
-            let answer = second.json("PUT", path, &body).await;
-            self.count("PUT", path, answer.map_or(0, |a| a.status));
+            let _ = self.call_by(&mut second, "PUT", path, &body).await;
         }
         self.jobs.insert(sift, job.clone());
         self.watch_checkpoints(&job.name, sift).await
@@ -74,10 +72,9 @@ impl Worker {
     pub(super) async fn end_keep(&mut self, sift: Sift) -> Result<(), Violation> {
         let path = format!("/_replicator/{}", self.job(sift).name);
         let mut second = self.second_server();
-        let Ok(found) = second.get(&path).await else { return Ok(()) };
+        let Ok(found) = self.call_by(&mut second, "GET", &path, &Value::Null).await else { return Ok(()) };
         if let Some(rev) = found.json()["_rev"].as_str() {
-            let answer = second.json("DELETE", &format!("{path}?rev={rev}"), &Value::Null).await;
-            self.count("DELETE", &path, answer.map_or(0, |a| a.status));
+            let _ = self.call_by(&mut second, "DELETE", &format!("{path}?rev={rev}"), &Value::Null).await;
         }
         Ok(())
     }

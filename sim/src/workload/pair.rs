@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::{DB, Worker, broken};
 use crate::client::Client;
 use crate::model::Violation;
+use crate::place::{source_url, url_of};
 use crate::plan::Sift;
-use crate::run::{source_url, url_of};
 
 /// The copy's name on the second node.
 const COPY: &str = "copy";
@@ -16,6 +16,7 @@ impl Worker {
     /// the end.
     pub(super) async fn replicate(&mut self) -> Result<(), Violation> {
         let (mut second, order) = (self.second_server(), order());
+        self.sends();
         let asked = second.json("POST", "/_replicate", &order);
         let (answer, looked) = tokio::join!(asked, self.watch_checkpoints(COPY, Sift::All));
         self.count("POST", "/_replicate", answer.as_ref().map_or(0, |a| a.status));

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::{DB, Worker, broken, twins::PASSING};
 use crate::model::Violation;
+use crate::place::node_name;
 use crate::plan::WorldPlan;
-use crate::run::node_name;
 
 /// Ranges that a database may have: with more of them a run gets slow, and shows nothing else.
 const RANGES_MAX: usize = 12;
@@ -24,6 +24,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Places {
     /// Copies that each range was made with: no drain takes one away that is not somewhere else then.
     copies: usize,
+    /// Whether nothing goes wrong in the run: nobody who asks for a change may be left without an answer then.
+    pub(crate) in_peace: bool,
     /// The maps as the first node told them in the end.
     maps: BTreeMap<&'static str, Map>,
 }
@@ -82,6 +84,17 @@ impl Worker {
         }
     }
 
+    /// Asks for a change. It may be refused, for somebody else was first.
+    async fn order(&mut self, method: &str, path: &str, wanted: &Value) -> Result<(), Violation> {
+        match self.call(method, path, wanted).await {
+            Ok(answer) if answer.status < 500 => Ok(()),
+            answer if self.locked(|s| s.together.places.in_peace) => {
+                broken("I28", format!("{method} {path} in peace: {answer:?}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Brings a copy of a range to a node that has none, by an edit of the map's document.
     pub(super) async fn move_copy(&mut self, passing: bool, range: u32, to: u32) -> Result<(), Violation> {
         let path = format!("/_node/_local/_dbs/{}", database(passing));
@@ -92,7 +105,7 @@ impl Worker {
         if let Some(nodes) = map.values_mut().nth(range as usize % count).filter(|nodes| !nodes.contains(&to)) {
             nodes[0] = to;
             document["by_range"] = json!(map);
-            let _ = self.call("PUT", &path, &document).await;
+            self.order("PUT", &path, &document).await?;
         }
         self.map(passing).await.map(drop)
     }
@@ -100,7 +113,7 @@ impl Worker {
     /// Has the load evened out, or a node emptied.
     pub(super) async fn rebalance(&mut self, drain: Option<u32>) -> Result<(), Violation> {
         let drain: Vec<String> = drain.into_iter().map(node_name).collect();
-        let _ = self.call("POST", "/_cluster/rebalance", &json!({ "drain": drain })).await;
+        self.order("POST", "/_cluster/rebalance", &json!({ "drain": drain })).await?;
         self.map(false).await?;
         self.map(true).await.map(drop)
     }
@@ -110,7 +123,7 @@ impl Worker {
         let Some(map) = self.map(passing).await?.filter(|map| map.len() < RANGES_MAX) else { return Ok(()) };
         let Some(range) = map.keys().nth(range as usize % map.len().max(1)) else { return Ok(()) };
         let wanted = json!({ "type": "split", "db": database(passing), "range": range });
-        let _ = self.call("POST", "/_reshard/jobs", &wanted).await;
+        self.order("POST", "/_reshard/jobs", &wanted).await?;
         self.map(passing).await.map(drop)
     }
 
@@ -123,6 +136,10 @@ impl Worker {
                 return broken("I28", format!("{}: {busy} after all faults", self.name));
             }
             env.sleep(LOOK_EVERY).await;
+        }
+        let failed = self.client.get("/_reshard").await.map(|answer| answer.json()["failed"].clone());
+        if self.locked(|s| s.together.places.in_peace) && !matches!(&failed, Ok(count) if *count == json!(0)) {
+            return broken("I25", format!("{}: splits failed in peace: {failed:?}", self.name));
         }
         let lane = self.name.clone();
         for passing in [false, true] {

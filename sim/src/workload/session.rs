@@ -42,7 +42,7 @@ impl Worker {
     }
 
     pub(super) async fn login(&mut self) -> Result<(), Violation> {
-        let body = json!({ "name": crate::run::USER, "password": crate::run::PASSWORD });
+        let body = json!({ "name": crate::place::USER, "password": crate::place::PASSWORD });
         let answer = self.call("POST", "/_session", &body).await;
         let Ok(answer) = answer else { return Ok(()) };
         if answer.status == 401 {
@@ -70,7 +70,7 @@ impl Worker {
         let Some(body) = answer.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(()) };
         let verdict = if forged { Verdict::Out } else { span.judge(self.seconds_since(before)) };
         let name = &body["userCtx"]["name"];
-        held(verdict, name, crate::run::USER, || format!("cookie {cookie} of {span:?} (forged: {forged})"))
+        held(verdict, name, crate::place::USER, || format!("cookie {cookie} of {span:?} (forged: {forged})"))
     }
 
     /// Asks who one is by a token that counts from and until some seconds from now.

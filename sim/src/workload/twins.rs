@@ -10,7 +10,6 @@ use super::{DB, Worker, broken, places::Places};
 use crate::client::{Answer, Client};
 use crate::model::Violation;
 use crate::plan::WorldPlan;
-use crate::run::{PASSWORD, USER, address_of};
 
 /// The database of documents that are purged later.
 pub(super) const PASSING: &str = "passing";
@@ -31,7 +30,7 @@ pub struct Together {
     /// The rows of the twins there.
     rows: BTreeMap<&'static str, Option<Vec<String>>>,
     /// Where copies are.
-    pub(super) places: Places,
+    pub(crate) places: Places,
 }
 
 /// A database that any client makes where there is none.
@@ -171,20 +170,20 @@ impl Worker {
         let Ok(answer) = self.call("PUT", &path, &json!({ "v": v })).await else { return Ok(()) };
         self.is_firm(&path, &answer)?;
         if let Some(rev) = answer.json()["rev"].as_str() {
-            self.passing.push_back((format!("p{v}"), rev.to_owned()));
+            self.passing.push_back((v, rev.to_owned()));
         }
         Ok(())
     }
 
     pub(super) async fn pass_away(&mut self) -> Result<(), Violation> {
-        let Some((doc, rev)) = self.passing.pop_front() else { return Ok(()) };
+        let Some((v, rev)) = self.passing.pop_front() else { return Ok(()) };
+        let doc = format!("p{v}");
         let (sent, path) = (json!({ doc.as_str(): [rev] }), format!("/{PASSING}/_purge"));
-        let (loses, node) = self.locked(|s| (s.model.loses_disks, s.together.purged.len() as u32 % s.nodes));
+        let (loses, nodes) = self.locked(|s| (s.model.loses_disks, u64::from(s.nodes)));
         // By any node: purge and write come to the copies on ways of their own.
-        let mut elsewhere = Client::new(self.client.env().clone(), address_of(node), USER, PASSWORD);
-        let answer = elsewhere.json("POST", &path, &sent).await;
-        self.count("POST", &path, answer.as_ref().map_or(0, |a| a.status));
-        let Ok(answer) = answer else { return Ok(()) };
+        let node = (v % nodes) as u32;
+        let mut elsewhere = self.another_node(node);
+        let Ok(answer) = self.call_by(&mut elsewhere, "POST", &path, &sent).await else { return Ok(()) };
         let promised = answer.status == 201 || answer.status == 202 && !loses;
         if promised && answer.json()["purged"][&doc] == json!([rev]) {
             self.locked(|s| s.together.purged.insert(doc));

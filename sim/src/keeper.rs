@@ -1,0 +1,156 @@
+//! What keeps a simulated node running: starts its program, stops it, starts it again whenever it is down.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use settee::config::{Config, Setting};
+use settee::node::Node;
+use settee::storage::StorageOptions;
+use settee::storage::planted::Planted;
+use settee::world::buggify;
+use tokio::sync::{Notify, watch};
+
+use crate::faults::usual_disk;
+use crate::history::Event;
+use crate::model::Violation;
+use crate::place::{member_name, node_ip, settings_of};
+use crate::plan::Plan;
+use crate::workload::{SharedHandle, lock};
+use crate::world::{DiskFaults, SimNode, SimWorld};
+
+/// A node and what keeps it running.
+#[derive(Clone)]
+pub(crate) struct Keeper {
+    pub(crate) node: SimNode,
+    options: StorageOptions,
+    settings: Arc<Vec<String>>,
+    /// How long it stays down the next time, in milliseconds.
+    down_ms: Arc<AtomicU64>,
+    /// Counts the lives that ended by themselves: starts that failed, stops in order.
+    gave_up: watch::Sender<u64>,
+    /// Tells the process to stop in order.
+    stops: Arc<Notify>,
+    usual: DiskFaults,
+    /// Whether the plan damages what is stored: not to start is an answer then.
+    damaged: bool,
+    shared: SharedHandle,
+}
+
+impl Keeper {
+    /// The node of a plan with that number. `common`: the configuration that all have.
+    pub(crate) fn new(
+        world: &SimWorld,
+        plan: &Plan,
+        number: u32,
+        (planted, common): (Planted, &[String]),
+        shared: &SharedHandle,
+    ) -> Keeper {
+        let node = world.node(&format!("node{}", number + 1), node_ip(number));
+        let usual = usual_disk(&plan.world);
+        node.disk().set_faults(usual.clone());
+        let options = StorageOptions {
+            cache_bytes: plan.world.cache_bytes,
+            flush_at_bytes: plan.world.flush_at_bytes,
+            common_files: 2,
+            own_file_bytes: plan.world.flush_at_bytes as u64 / 2,
+            planted,
+            ..StorageOptions::default()
+        };
+        Keeper {
+            node,
+            options,
+            settings: Arc::new([common, &settings_of(&plan.world, number)].concat()),
+            down_ms: Arc::new(AtomicU64::new(1)),
+            gave_up: watch::channel(0).0,
+            stops: Arc::default(),
+            usual,
+            damaged: plan.damages(),
+            shared: Arc::clone(shared),
+        }
+    }
+
+    /// The next time it goes down, it stays down so long.
+    pub(crate) fn stays_down(&self, ms: u64) {
+        self.down_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// Tells the node's process to stop in order, if it serves.
+    pub(crate) fn stop(&self) {
+        self.stops.notify_waiters();
+    }
+
+    /// Ends all that is wrong with the machine.
+    pub(crate) fn mend(&self) {
+        self.node.disk().set_fuse(None);
+        self.node.disk().set_faults(self.usual.clone());
+        self.node.resume();
+    }
+
+    /// Restarts the node's program as another version.
+    pub(crate) fn change_version(&self, later: bool, down_ms: u64) {
+        buggify::upgrade(&member_name(self.node.ip()), later);
+        self.stays_down(down_ms);
+        if self.node.is_up() {
+            self.node.kill();
+        }
+    }
+
+    /// Starts the node's program in the current life of its machine.
+    pub(crate) fn launch(&self) {
+        let env = self.node.env();
+        let keeper = self.clone();
+        self.live("up");
+        env.clone().spawn(async move {
+            let settings = keeper.settings.iter().filter_map(|text| Setting::parse(text)).collect();
+            let config = Config::in_memory(&env, settings);
+            let disk = keeper.node.disk();
+            let before = disk.faults_set();
+            match Node::start_with(&env, &config, Path::new("/data"), keeper.options).await {
+                Ok(node) => {
+                    keeper.stops.notified().await;
+                    node.stop().await;
+                    keeper.gave_up.send_modify(|count| *count += 1);
+                }
+                // The process ends and is started again; what the disk refused may work then. The fault may be over by
+                // now.
+                Err(_) if disk.faults() != keeper.usual || disk.faults_set() != before => {
+                    env.sleep(Duration::from_millis(300)).await;
+                    keeper.gave_up.send_modify(|count| *count += 1);
+                }
+                Err(error) if keeper.damaged => keeper.live(&format!("does not start: {error}")),
+                Err(error) => {
+                    let what = format!("the node does not start: {error}");
+                    lock(&keeper.shared).violation.get_or_insert(Violation { invariant: "I27", what });
+                }
+            }
+        });
+    }
+
+    /// Writes down that the node went up or down.
+    fn live(&self, what: &str) {
+        let mut shared = lock(&self.shared);
+        let now = shared.now_ms();
+        let (lane, text) = (self.node.name().to_owned(), what.to_owned());
+        let name = what.split(':').next().unwrap_or_default().to_owned();
+        let event = Event { lane, from_ms: now, to_ms: now, kind: "life", name, text, outcome: String::new() };
+        shared.history.events.push(event);
+    }
+
+    /// Starts the node again whenever it is down.
+    pub(crate) async fn watch(self, world: SimWorld) {
+        let mut gave_up = self.gave_up.subscribe();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.node.down() => {}
+                _ = gave_up.changed() => self.node.kill(),
+            }
+            self.live("down");
+            world.sleep(Duration::from_millis(self.down_ms.load(Ordering::Relaxed).max(1))).await;
+            self.node.start();
+            self.launch();
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What happens in peace: before the clients begin the nodes find each other and the databases are made; when all
+//! faults have ended everything is read back and held against the model.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::faults::Scene;
+use crate::model::Violation;
+use crate::place::{PASSWORD, USER, address_of};
+use crate::plan::Plan;
+use crate::workload::{DB, Worker, look_at_databases, look_at_members, set_up_cluster, set_up_own};
+use crate::world::SimNode;
+
+/// How long the node may take to answer again once all faults have ended.
+const RECOVERY: Duration = Duration::from_secs(120);
+/// How long the copies of a cluster may take to become equal once all faults have ended.
+const CONVERGENCE: Duration = Duration::from_secs(60);
+/// How long it may take in peace until every node knows what others know, of nodes and of databases.
+const SPREAD: Duration = Duration::from_secs(5);
+/// How often the set-up is tried: the first start may be cut.
+const SET_UP_TRIES: u32 = 5;
+
+pub(crate) fn client(machine: &SimNode, node: u32) -> Client {
+    Client::new(machine.env(), address_of(node), USER, PASSWORD)
+}
+
+/// Waits until the nodes answer and makes the databases; again, should the first start be cut.
+pub(crate) async fn set_up(judge: &SimNode, plan: &Plan) -> Result<(), Violation> {
+    let mut last = String::new();
+    for _ in 0..SET_UP_TRIES {
+        let nodes = plan.world.nodes;
+        ready(judge, nodes, plan.world.n > 0).await?;
+        let mut client = client(judge, 0);
+        if plan.world.n > 0 {
+            match set_up_cluster(&mut client, &plan.world).await {
+                Ok(()) => return soon_everywhere(judge, nodes, async |client| look_at_databases(client).await).await,
+                Err(error) => last = error,
+            }
+            continue;
+        }
+        let made = client.json("PUT", &format!("/{DB}?q={}", plan.world.q), &Value::Null).await;
+        match made {
+            Ok(a) if a.status < 300 || a.status == 412 => match set_up_own(&mut client, plan.world.q).await {
+                Ok(()) => return Ok(()),
+                Err(error) => last = error,
+            },
+            other => last = format!("{other:?}"),
+        }
+    }
+    Err(Violation { invariant: "I28", what: format!("the databases are not made: {last}") })
+}
+
+/// Waits until all nodes answer and, where they are one cluster, know each other.
+pub(crate) async fn ready(judge: &SimNode, nodes: u32, cluster: bool) -> Result<(), Violation> {
+    for node in 0..nodes {
+        wait_until_up(judge, node).await?;
+    }
+    match cluster {
+        true => soon_everywhere(judge, nodes, async |client| look_at_members(client, nodes).await).await,
+        false => Ok(()),
+    }
+}
+
+async fn wait_until_up(judge: &SimNode, node: u32) -> Result<(), Violation> {
+    let env = judge.env();
+    let started = env.now();
+    while env.now().since(started) < RECOVERY {
+        // A connection of its own for each try: an old one may be half open.
+        let answer = env.timeout(Duration::from_secs(5), async { client(judge, node).get("/_up").await }).await;
+        if matches!(answer, Ok(Ok(a)) if a.status == 200) {
+            return Ok(());
+        }
+        env.sleep(Duration::from_millis(50)).await;
+    }
+    Err(Violation { invariant: "I28", what: format!("node {node} does not answer after all faults have ended") })
+}
+
+/// Waits until all nodes of a cluster answer as they should in peace.
+async fn soon_everywhere(
+    judge: &SimNode,
+    nodes: u32,
+    look: impl AsyncFn(&mut Client) -> Result<(), String>,
+) -> Result<(), Violation> {
+    let env = judge.env();
+    let started = env.now();
+    for node in 0..nodes {
+        while let Err(answer) = look(&mut client(judge, node)).await {
+            if env.now().since(started) > SPREAD {
+                let what = format!("node {node} does not hear of the others in peace: {answer}");
+                return Err(Violation { invariant: "I28", what });
+            }
+            env.sleep(Duration::from_millis(50)).await;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn judge_at_the_end(scene: &Scene, plan: &Plan, workers: &mut [Worker]) -> Result<(), Violation> {
+    let judge = &scene.judge;
+    for node in 0..plan.world.nodes {
+        wait_until_up(judge, node).await?;
+    }
+    let mut reader = Worker::new("judge", client(judge, 0), Arc::clone(&scene.shared));
+    for worker in workers.iter_mut() {
+        worker.reconnect();
+    }
+    if plan.world.n > 0 {
+        judge.env().sleep(CONVERGENCE).await;
+    }
+    let several = if plan.world.n > 0 { plan.world.nodes } else { 0 };
+    for node in 0..several {
+        let mut reader = Worker::new(&format!("judge of node {node}"), client(judge, node), Arc::clone(&scene.shared));
+        reader.judge_places().await?;
+    }
+    for node in 0..several {
+        let mut reader = Worker::new(&format!("judge of node {node}"), client(judge, node), Arc::clone(&scene.shared));
+        reader.judge_alone().await?;
+    }
+    let trees = reader.judge_at_the_end(workers).await?;
+    for node in 1..several {
+        let mut reader = Worker::new(&format!("judge of node {node}"), client(judge, node), Arc::clone(&scene.shared));
+        reader.judge_at_the_end(&mut []).await?;
+    }
+    if plan.world.nodes == 2 && plan.world.n == 0 {
+        reader.judge_copy(&mut client(judge, 1)).await?;
+    }
+    if plan.world.nodes > 1 {
+        for worker in workers.iter_mut() {
+            worker.judge_jobs().await?;
+        }
+    }
+    // Where the disk was damaged a compaction may well meet it; the copies of a cluster are compacted one by one.
+    if plan.world.n == 0 && !plan.damages() {
+        reader.judge_compaction(&trees).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! Where the machines of a run are, and how its nodes are configured.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use crate::plan::WorldPlan;
+use crate::tokens;
+use crate::workload::TOKEN_KEY;
+use crate::world::Link;
+
+pub(crate) const PORT: u16 = 5984;
+/// A salted SHA-1 of `pass`: cheap to check, as a run has no time for 600,000 rounds.
+const ADMIN: &str = "admins/adm=-hashed-58dfc08c75be240db5082eddfbe23a6d5202e77f,00";
+/// Tokens, cookies, a proxy that is believed, and passwords.
+const HANDLERS: &str = "chttpd/authentication_handlers={chttpd_auth, jwt_authentication_handler}, \
+                        {chttpd_auth, cookie_authentication_handler}, {chttpd_auth, proxy_authentication_handler}, \
+                        {chttpd_auth, default_authentication_handler}";
+/// The administrator.
+pub(crate) const USER: &str = "adm";
+/// Its password.
+pub(crate) const PASSWORD: &str = "pass";
+/// The machine before the first node where replications come in.
+pub(crate) const PROXY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
+
+/// The usual link between two machines of a plan.
+pub(crate) fn link(world: &WorldPlan) -> Link {
+    let latency = Duration::from_micros(world.latency_us);
+    Link { latency: (latency / 2, latency * 2), loss: f64::from(world.loss_per_10k) / 10_000.0, ..Link::default() }
+}
+
+/// The address of a node.
+pub(crate) fn address_of(node: u32) -> SocketAddr {
+    SocketAddr::new(node_ip(node), PORT)
+}
+
+/// The URL of a node with the administrator's credentials.
+pub(crate) fn url_of(node: u32) -> String {
+    url_at(address_of(node))
+}
+
+/// The same of the first node, by way of the proxy.
+pub(crate) fn source_url() -> String {
+    url_at(SocketAddr::new(PROXY, PORT))
+}
+
+fn url_at(address: SocketAddr) -> String {
+    format!("http://{USER}:{PASSWORD}@{address}")
+}
+
+pub(crate) fn node_ip(node: u32) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, 0, node as u8 + 1))
+}
+
+/// The name of a node in its cluster.
+pub(crate) fn member_name(ip: IpAddr) -> String {
+    format!("settee@{ip}")
+}
+
+/// The name of a cluster's node by its number.
+pub(crate) fn node_name(node: u32) -> String {
+    member_name(node_ip(node))
+}
+
+pub(crate) fn client_ip(n: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, 1, n + 1))
+}
+
+/// The configuration that every server has.
+pub(crate) fn plain_settings() -> Vec<String> {
+    vec![ADMIN.to_owned(), HANDLERS.to_owned(), "chttpd_auth/secret=sesame".to_owned()]
+}
+
+/// The configuration of one server whose answers are judged, wherever it runs.
+pub(crate) fn settings_outside() -> Vec<String> {
+    let mut out = plain_settings();
+    out.extend([
+        format!("jwt_keys/hmac:_default={}", tokens::configured(TOKEN_KEY)),
+        "jwt_auth/required_claims=exp, nbf".to_owned(),
+        format!("chttpd_auth/timeout={}", tokens::SESSION_S),
+    ]);
+    out
+}
+
+/// The configuration of a node, beside what all have.
+pub(crate) fn settings_of(world: &WorldPlan, number: u32) -> Vec<String> {
+    let mut out = Vec::from([
+        format!("couchdb/uuid={number:02}"),
+        "chttpd/bind_address=any".to_owned(),
+        format!("chttpd/port={PORT}"),
+    ]);
+    if world.n > 0 {
+        let seed = |n: u32| format!("{}={}:{}", node_name(n), node_ip(n), PORT + 1);
+        let seeds: Vec<String> = (0..world.nodes).map(seed).collect();
+        out.extend([
+            format!("settee/node={}", node_name(number)),
+            format!("cluster/port={}", PORT + 1),
+            "cluster/bind_address=any".to_owned(),
+            "cluster/secret=sesame".to_owned(),
+            format!("cluster/n={}", world.n),
+            format!("cluster/strict_reads={}", world.strict_reads),
+            format!("cluster/seeds={}", seeds.join(",")),
+        ]);
+    }
+    out
+}
