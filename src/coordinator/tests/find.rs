@@ -146,7 +146,7 @@ async fn planted_bugs_lose_and_repeat_documents() {
         let env = tokio_host::env(tokio::runtime::Handle::current());
         let options = StorageOptions { engine: Engine::Memory, planted, ..StorageOptions::default() };
         let storage = Storage::open(env.clone(), dir.path(), options).await.unwrap();
-        let world = World { env, storage, _dir: dir };
+        let world = World { env, storage, dir };
         let coordinator = world.start().await;
         coordinator.create_database("db", CreateOptions { q: Some(1), ..CreateOptions::default() }).await.unwrap();
         let database = coordinator.database("db").unwrap();
