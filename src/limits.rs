@@ -438,6 +438,8 @@ pub const REDUCE_RESULT_CHARS: usize = 4096;
 pub const CLIENT_RETRY_MS: u64 = 250;
 /// Longest such pause, in milliseconds.
 pub const CLIENT_RETRY_MAX_MS: u64 = 10_000;
+/// Bytes of a request's body that go out as one piece: a peer that takes so much within its time is not silent.
+pub const CLIENT_PIECE_BYTES: usize = 64 << 10;
 /// Redirects followed for one request, as common clients do.
 pub const CLIENT_REDIRECTS_MAX: usize = 10;
 /// Longest pause that another server may ask for (`Retry-After`), in milliseconds: below the patience of who waits.
@@ -499,9 +501,11 @@ pub const REPLICATION_RUNNING_MAX: u64 = 20_000;
 pub const REPLICATION_INTERVAL_MS: u64 = 60_000;
 /// Default of `replicator/max_churn`, as in CouchDB: jobs that make way for others in one interval.
 pub const REPLICATION_CHURN: u64 = 20;
-/// Time without any progress after which a job that is not waiting for news is begun anew: ten times the longest
-/// silence of a peer.
-pub const REPLICATION_STALL: Duration = Duration::from_secs(300);
+/// Default of `replicator/stall_timeout` in milliseconds: time without any progress after which a job that is not
+/// waiting for news is begun anew, ten times the longest silence of a peer.
+pub const REPLICATION_STALL_MS: u64 = 300_000;
+/// Silences of a peer that are no stall yet, whatever `replicator/stall_timeout` says.
+pub const REPLICATION_STALL_SILENCES: u32 = 2;
 /// Default of `replicator/min_backoff_penalty_sec`: first pause of a continuous replication that failed, doubled each
 /// time.
 pub const REPLICATION_BACKOFF_S: u64 = 5;

@@ -10,6 +10,8 @@ mod proxies;
 #[path = "replication/scripted.rs"]
 mod scripted;
 mod served;
+#[path = "replication/stretches.rs"]
+mod stretches;
 
 use std::time::Duration;
 

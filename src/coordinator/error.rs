@@ -136,6 +136,35 @@ pub enum WriteError {
     Unavailable(ShardError),
 }
 
+impl WriteError {
+    /// Whether the write was lost to the node, to copies out of reach or with its database, as against refused for what
+    /// it is: the same write may succeed another time.
+    pub fn is_lost(&self) -> bool {
+        match self {
+            WriteError::DatabaseGone
+            | WriteError::TooFewCopies { .. }
+            | WriteError::Unavailable(_)
+            | WriteError::Unknown
+            | WriteError::UploadGone { .. }
+            | WriteError::Script(ScriptError::Busy | ScriptError::Timeout) => true,
+            WriteError::AttachmentTooLarge { .. }
+            | WriteError::Conflict
+            | WriteError::Design(_)
+            | WriteError::DigestMismatch { .. }
+            | WriteError::DocumentTooLarge { .. }
+            | WriteError::Draft(_)
+            | WriteError::Forbidden { .. }
+            | WriteError::MissingAttachment
+            | WriteError::MissingRev
+            | WriteError::MissingStub { .. }
+            | WriteError::NotFound { .. }
+            | WriteError::RevisionRequired
+            | WriteError::Script(_)
+            | WriteError::Unauthorized { .. } => false,
+        }
+    }
+}
+
 /// A changes feed was refused or broke off.
 #[derive(Debug)]
 pub enum ChangesError {

@@ -149,9 +149,7 @@ impl Database {
         let options = WriteOptions { new_edits: false, w: None, caller: Arc::new(Caller::node()) };
         let outcomes: BTreeMap<usize, _> = self.apply(plans, &options).await.into_iter().enumerate().collect();
         match outcomes.into_values().find_map(Result::err) {
-            Some(error @ (WriteError::Unavailable(_) | WriteError::TooFewCopies { .. } | WriteError::Unknown)) => {
-                Err(error)
-            }
+            Some(error) if error.is_lost() => Err(error),
             Some(error) => {
                 tracing::warn!(database = self.name, %id, ?error, "a document of the lost instance is refused");
                 Ok(())

@@ -13,7 +13,7 @@ use num_bigint::BigInt;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use parse::parse;
+pub use parse::{is_too_deep, parse};
 pub use skim::{Skimmed, skim};
 
 /// A JSON value.

@@ -19,9 +19,10 @@ use crate::coordinator::{
     ShardError, StorageError, ViewError, WriteError,
 };
 use crate::document::draft::DraftError;
-use crate::document::json::{JsonError, Value};
+use crate::document::json::{self, JsonError, Value};
 use crate::document::revision::BadRevision;
 use crate::document::selector::{SelectorError, SelectorErrorKind};
+use crate::limits;
 use crate::replicate::ReplicateError;
 use crate::script::{DesignError, ScriptError};
 
@@ -66,6 +67,14 @@ impl Problem {
     /// 400 `bad_request`, `invalid UTF-8 JSON`: for bodies and for JSON in query parameters.
     pub fn invalid_json() -> Problem {
         Problem::bad_request("invalid UTF-8 JSON")
+    }
+
+    /// 400 for a body that cannot be read as JSON: [`Problem::invalid_json`], unless it is only nested too deeply.
+    pub fn unread_json(text: &[u8]) -> Problem {
+        match json::is_too_deep(text) {
+            true => Problem::bad_request(format!("JSON is nested deeper than {} levels", limits::JSON_DEPTH_MAX)),
+            false => Problem::invalid_json(),
+        }
     }
 
     /// 400 with an identifier of its own, such as `illegal_docid` or `doc_validation`.
@@ -387,7 +396,9 @@ impl From<ReplicateError> for Problem {
             ReplicateError::MissingEndpoint | ReplicateError::BadFilterName => failed("error".to_owned(), text),
             ReplicateError::DatabaseMissing { .. } => failed("db_not_found".to_owned(), text),
             ReplicateError::WrongCredentials { .. } => failed("replication_auth_error".to_owned(), text),
-            ReplicateError::Unauthorized { .. } | ReplicateError::NotYours => Problem::unauthorized(text),
+            ReplicateError::Unauthorized { .. } | ReplicateError::NotYours | ReplicateError::NotYoursToCancel => {
+                Problem::unauthorized(text)
+            }
             ReplicateError::Forbidden { .. } => Problem::forbidden(text),
             ReplicateError::NotFound(reason) | ReplicateError::NoFilter(reason) => Problem::not_found(reason),
             ReplicateError::NotAvailable(reason) => Problem::not_implemented(reason),

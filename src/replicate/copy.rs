@@ -239,6 +239,8 @@ fn merged(rows: &[ChangedDoc]) -> Vec<ChangedDoc> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::json::Object;
+    use crate::replicate::peer::Body;
 
     #[test]
     fn rows_of_one_document_are_put_together() {
@@ -256,7 +258,7 @@ mod tests {
         assert_eq!(pace.documents(), limits::REPLICATION_FETCH_FIRST);
         let doc = |bytes: usize| {
             let id = "d".to_owned();
-            let doc = Doc { id, rev: "1-a".to_owned(), body: super::super::peer::Body::Plain(bytes::Bytes::new()) };
+            let doc = Doc { id, rev: "1-a".to_owned(), body: Body::Members(Object::new()) };
             Fetched { docs: vec![doc], bytes, ..Fetched::default() }
         };
         pace.saw(&doc(100));

@@ -281,7 +281,8 @@ impl Documenter {
                 },
             };
             let Some(replicator) = self.replicator.upgrade() else { return };
-            let mut wanted = if rows.is_none() { std::mem::take(&mut left) } else { BTreeMap::new() };
+            let tried_again = rows.is_none();
+            let mut wanted = if tried_again { std::mem::take(&mut left) } else { BTreeMap::new() };
             let rows = rows.unwrap_or_default();
             wanted.extend(rows.into_iter().filter(|row| !row.id.is_design()).map(|row| (row.id, row.deleted)));
             left.retain(|id, _| !wanted.contains_key(id));
@@ -291,7 +292,8 @@ impl Documenter {
                 tracing::warn!(database, count, error, "replication documents, to be tried again");
             }
             left.extend(failed);
-            again = match again.filter(|at| *at > env.now()) {
+            // A time that came while others were looked at is kept: they could come for ever.
+            again = match again.filter(|_| !tried_again) {
                 _ if left.is_empty() => None,
                 Some(at) => Some(at),
                 None => Some(Instant(env.now().0 + limits::REPLICATOR_RETRY_PAUSE)),

@@ -7,7 +7,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use futures_util::future::try_join;
 use futures_util::stream::{self, Stream, TryStreamExt as _};
+use tokio::sync::mpsc;
 
 use super::checkpoint::{self, Ancestor, Counters, Session};
 use super::copy::Pace;
@@ -17,6 +19,7 @@ use super::progress::Track;
 use super::request::{Filter, Replication};
 use super::tuning::Tuning;
 use crate::document::json::{Object, Value};
+use crate::index::declared;
 use crate::observe::metrics::Counter;
 use crate::wire::hex;
 use crate::world::buggify::{Mutation, mutated, sometimes};
@@ -121,12 +124,8 @@ impl Run {
             let what = format!("Couldn't open document `_design/{design}` from source database `{source}`");
             return Err(ReplicateError::NoFilter(format!("{what}: missing")));
         };
-        let filters = body.get("filters").and_then(Value::as_object);
-        // An object is a selector, for a source that knows such filters.
-        if filters
-            .and_then(|filters| filters.get(name))
-            .is_some_and(|f| matches!(f, Value::String(_) | Value::Object(_)))
-        {
+        let function = body.get("filters").and_then(|filters| filters.as_object()?.get(name)?.as_str());
+        if function.is_some() || declared(&body).any(|(declared, _)| declared == name) {
             return Ok(());
         }
         let what = format!("Couldn't parse filter code from document {design} on `{source}`");
@@ -211,14 +210,34 @@ impl Run {
             Some(page) => Next::Page(page, None),
             None => Next::Read(course.position.clone(), None),
         };
-        let mut copied = self.pages(next);
-        while let Some(page) = copied.try_next().await? {
-            course.any |= !page.rows.is_empty();
-            course.position = page.last_seq.clone();
-            self.track.step(|progress| progress.through_seq = Some(page.last_seq));
-            if course.any && self.env.now().since(course.recorded_at) >= self.tuning.checkpoint_interval {
-                self.checkpoint(course).await?;
+        // While a checkpoint is written the pages behind it go on, some of them.
+        let (done, mut taken) = mpsc::channel(self.tuning.workers);
+        let copy = async {
+            let mut copied = self.pages(next);
+            while let Some(page) = copied.try_next().await? {
+                if done.send(page).await.is_err() {
+                    break;
+                }
             }
+            drop(done);
+            Ok(())
+        };
+        let record = async {
+            while let Some(page) = taken.recv().await {
+                self.reached(course, page).await?;
+            }
+            Ok(())
+        };
+        try_join(copy, record).await.map(|((), ())| ())
+    }
+
+    /// The target has everything up to the end of a page. Writes a checkpoint when it is time.
+    async fn reached(&self, course: &mut Course, page: ChangesPage) -> Result<()> {
+        course.any |= !page.rows.is_empty();
+        course.position = page.last_seq.clone();
+        self.track.step(|progress| progress.through_seq = Some(page.last_seq));
+        if course.any && self.env.now().since(course.recorded_at) >= self.tuning.checkpoint_interval {
+            self.checkpoint(course).await?;
         }
         Ok(())
     }

@@ -43,8 +43,10 @@ pub enum ReplicateError {
     },
     /// Something named in the request is not there; what to tell the client.
     NotFound(String),
-    /// Somebody else's replication.
+    /// Somebody else's replication, which runs already.
     NotYours,
+    /// Somebody else's replication, which is not the caller's to cancel.
+    NotYoursToCancel,
     /// The replication was cancelled while the caller waited for it.
     Cancelled,
     /// An option that this version does not have.
@@ -120,6 +122,7 @@ impl ReplicateError {
                 format!("{{session_request_unauthorized,\"{origin}/_session\",\"{user}\"}}")
             }
             ReplicateError::NotYours => "This replication was started by another user.".to_owned(),
+            ReplicateError::NotYoursToCancel => "Can't cancel a replication triggered by another user".to_owned(),
             ReplicateError::Cancelled => "cancelled".to_owned(),
             ReplicateError::TooMany => "Too many replications run on this node.".to_owned(),
             ReplicateError::Conflict => "The checkpoint was written by another run.".to_owned(),

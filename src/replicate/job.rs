@@ -90,6 +90,8 @@ pub struct Job {
     pub continuous: bool,
     /// How often it writes checkpoints.
     pub checkpoint_interval: Duration,
+    /// How long nothing may move before it is begun anew.
+    pub stall: Duration,
     /// When it was started, since the Unix epoch.
     pub started: Duration,
     pub(super) track: Arc<Track>,
@@ -195,7 +197,7 @@ pub(super) async fn work(job: &Job, run: &Run, turns: &Arc<Turns>, first: Asked,
             biased;
             ending = turn.over() => match ending {
                 Ending::MakeWay => Turned::MadeWay,
-                Ending::Stalled => Turned::Done(Err(stalled())),
+                Ending::Stalled => Turned::Done(Err(stalled(job.stall))),
             },
             outcome = run.run() => Turned::Done(outcome),
         };
@@ -223,9 +225,8 @@ fn enter(job: &Job, state: State) {
     job.health.send_modify(|health| health.state = state);
 }
 
-fn stalled() -> ReplicateError {
-    let reason = format!("Nothing moved for {} seconds.", limits::REPLICATION_STALL.as_secs());
-    ReplicateError::failed("stalled", reason)
+fn stalled(stall: Duration) -> ReplicateError {
+    ReplicateError::failed("stalled", format!("Nothing moved for {} seconds.", stall.as_secs_f64()))
 }
 
 /// Notes a failure after a run of some length, and tells how long to pause. Failures before a long run do not count.

@@ -32,6 +32,7 @@ use crate::coordinator::Coordinator;
 use crate::document::json::Object;
 use crate::limits;
 use crate::observe::metrics::Counter;
+use crate::wire::client::Moved;
 use crate::world::Env;
 
 /// What a `POST /_replicate` comes to.
@@ -171,9 +172,14 @@ impl Replicator {
         let now = self.env.wall();
         let tuning = asked.wishes.settled(&self.config);
         let tls = trust::connector(&self.env, &self.config);
+        let track = Arc::new(Track::new(&self.env));
+        let moved: Moved = {
+            let track = Arc::clone(&track);
+            Arc::new(move || track.moved())
+        };
         let peer = |endpoint: &Endpoint| match endpoint {
             Endpoint::Remote(remote) => {
-                let clients = tuning.clients(&self.env, &tls, remote.proxy.as_ref());
+                let clients = tuning.clients(&self.env, &tls, remote.proxy.as_ref(), &moved);
                 Peer::Remote(RemotePeer::new(&self.env, clients, remote, tuning.use_bulk_get))
             }
             Endpoint::Local(name) => Peer::Local(LocalPeer {
@@ -183,10 +189,10 @@ impl Replicator {
                 user: user.clone(),
                 name: name.clone(),
                 shown: endpoint.shown(base_url),
+                track: Arc::clone(&track),
             }),
         };
         let (source, target) = (Arc::new(peer(&asked.source)), Arc::new(peer(&asked.target)));
-        let track = Arc::new(Track::new(&self.env));
         let job = Arc::new(Job {
             id,
             number: self.started.fetch_add(1, Ordering::Relaxed) + 1,
@@ -198,6 +204,7 @@ impl Replicator {
             origin,
             continuous: asked.continuous,
             checkpoint_interval: tuning.checkpoint_interval,
+            stall: tuning.stall,
             started: now,
             track: Arc::clone(&track),
             events: Mutex::default(),
@@ -229,7 +236,7 @@ impl Replicator {
         let mut jobs = lock(&self.jobs);
         let Some(job) = jobs.by_id.get(id) else { return Err(ReplicateError::NotFound("missing".to_owned())) };
         if job.user != user.name && !user.is_server_admin() {
-            return Err(ReplicateError::NotYours);
+            return Err(ReplicateError::NotYoursToCancel);
         }
         job.cancel.send_replace(true);
         jobs.by_id.remove(id);
@@ -309,7 +316,7 @@ async fn tend_jobs(replicator: Weak<Replicator>) {
         if jobs.is_empty() {
             return;
         }
-        for job in jobs.values().filter(|job| job.track.still() > limits::REPLICATION_STALL) {
+        for job in jobs.values().filter(|job| job.track.still() > job.stall) {
             known.turns.end_stalled(job.number);
         }
         known.turns.rotate(|number| jobs.get(&number).is_some_and(|job| job.continuous));

@@ -7,6 +7,7 @@ use super::error::{ReplicateError, Result};
 use super::peer::{
     Body, ChangedDoc, ChangesAsk, ChangesPage, Doc, Fetched, Lack, Refusal, Sent, Source, Stored, Want, text_of,
 };
+use super::progress::Track;
 use super::request::{DESIGN_FILTER, Filter, VIEW_FILTER};
 use crate::auth::UserCtx;
 use crate::auth::access::{self, Class};
@@ -16,10 +17,10 @@ use crate::coordinator::{
     Caller, ChangesFilter, ChangesQuery, Coordinator, CreateOptions, Database, DatabaseError, Since, Style,
     UploadOptions, Want as Wanted, WriteError, WriteOptions, WriteRequest,
 };
-use crate::document::draft::{self, Draft};
+use crate::document::draft::{self, Draft, DraftError};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
-use crate::document::render::{Encoding, RenderOptions, StoredRevision, render};
+use crate::document::render::{Encoding, StoredRevision};
 use crate::document::rev_tree::RevPath;
 use crate::document::revision::Revision;
 use crate::document::selector::Selector;
@@ -40,6 +41,8 @@ pub struct LocalPeer {
     pub name: String,
     /// Its address as shown.
     pub shown: String,
+    /// Where progress is noted.
+    pub track: Arc<Track>,
 }
 
 impl LocalPeer {
@@ -126,6 +129,8 @@ impl LocalPeer {
         let mut rows = Vec::new();
         loop {
             while let Some(page) = changes.next().await? {
+                // A filter can leave out all rows of many pages.
+                self.track.moved();
                 let row = |row: crate::coordinator::ChangeRow| ChangedDoc {
                     id: row.id.as_str().to_owned(),
                     revs: row.revs.iter().map(ToString::to_string).collect(),
@@ -228,9 +233,8 @@ impl LocalPeer {
                     out.missing = Some(format!("{id} {rev}"));
                 }
                 for stored in distinct(fetched.found.iter().filter_map(|(_, stored)| stored.as_ref())) {
-                    let (doc, bytes) = document(id, stored, fetched.tree.path_to(&stored.rev).as_ref())?;
-                    out.bytes += bytes;
-                    out.docs.push(doc);
+                    out.bytes += stored.body.len();
+                    out.docs.push(document(id, stored, fetched.tree.path_to(&stored.rev))?);
                 }
             }
             if out.bytes > limit_bytes {
@@ -259,7 +263,7 @@ impl LocalPeer {
     pub async fn held(&self, id: &str, rev: &str) -> Result<Vec<Sent>> {
         let id = DocId::new(id);
         Ok(match self.database()?.fetch_one(&id, Wanted::Revision(revision(rev)?)).await? {
-            Some(stored) => Sent::of(&document(&id, &stored, None)?.0, 0),
+            Some(stored) => Sent::of(&document(&id, &stored, None)?, 0),
             None => Vec::new(),
         })
     }
@@ -269,7 +273,7 @@ impl LocalPeer {
         let database = self.database()?;
         let (mut refused, mut requests, mut sent) = (Vec::new(), Vec::new(), Vec::new());
         for doc in docs {
-            match self.request(&database, doc, doc.members()?) {
+            match self.request(&database, doc, draft_of(doc)?) {
                 Ok(request) => {
                     sent.push(doc);
                     requests.push(request);
@@ -299,7 +303,8 @@ impl LocalPeer {
     /// See [`Peer::write_with`].
     pub async fn write_with(&self, doc: &Doc, sent: &[Sent], source: &Source) -> Result<Option<Refusal>> {
         let database = self.database()?;
-        let mut request = match self.request(&database, doc, doc.with_following(sent)?) {
+        let draft = draft::parse(Value::Object(doc.with_following(sent)?));
+        let mut request = match self.request(&database, doc, draft) {
             Ok(request) => request,
             Err(refusal) => return Ok(Some(refusal)),
         };
@@ -331,23 +336,27 @@ impl LocalPeer {
         }
     }
 
-    /// The write of a document, if the user may do it.
-    fn request(&self, database: &Database, doc: &Doc, body: Object) -> std::result::Result<WriteRequest, Refusal> {
-        let refused = |error: draft::DraftError| Refusal::new(&doc.id, error.name(), error.reason);
+    /// The write of a document, if it is one and the user may do it.
+    fn request(
+        &self,
+        database: &Database,
+        doc: &Doc,
+        draft: std::result::Result<Draft, DraftError>,
+    ) -> std::result::Result<WriteRequest, Refusal> {
+        let refused = |error: DraftError| Refusal::new(&doc.id, error.name(), error.reason);
         let max = self.config.text("couchdb", "max_document_id_length", "infinity").parse().ok();
         let id = DocId::check(&doc.id, max).map_err(refused)?;
         if id.is_local() || (id.is_design() && self.allow(database, Class::DatabaseAdmin).is_err()) {
             return Err(Refusal::new(&doc.id, "forbidden", "You are not a db or server admin."));
         }
-        let draft = draft::parse(Value::Object(body)).map_err(refused)?;
-        Ok(WriteRequest { id, draft, follows: Vec::new() })
+        Ok(WriteRequest { id, draft: draft.map_err(refused)?, follows: Vec::new() })
     }
 
     /// See [`Peer::local_get`].
     pub async fn local_get(&self, id: &str) -> Result<Option<Object>> {
         let id = DocId::new(&format!("_local/{id}"));
         let stored = self.database()?.fetch_one(&id, Wanted::Winner).await?;
-        stored.map(|stored| document(&id, &stored, None)?.0.members()).transpose()
+        stored.map(|stored| document(&id, &stored, None)?.members()).transpose()
     }
 
     /// See [`Peer::local_put`].
@@ -385,12 +394,9 @@ fn refusal(id: &str, error: WriteError) -> Result<Refusal> {
         WriteError::Forbidden { reason } => Refusal::new(id, "forbidden", text_of(&reason)),
         WriteError::Unauthorized { reason } => Refusal::new(id, "unauthorized", text_of(&reason)),
         WriteError::RevisionRequired | WriteError::Conflict => Refusal::new(id, "conflict", format!("{error:?}")),
-        WriteError::DatabaseGone
-        | WriteError::MissingStub { .. }
-        | WriteError::TooFewCopies { .. }
-        | WriteError::Unknown
-        | WriteError::UploadGone { .. }
-        | WriteError::Unavailable(_) => return Err(error.into()),
+        // To be sent in full.
+        WriteError::MissingStub { .. } => return Err(error.into()),
+        error if error.is_lost() => return Err(error.into()),
         // What else refuses a document (a validation function) is the document's own.
         other => Refusal::new(id, "forbidden", format!("{other:?}")),
     })
@@ -411,14 +417,26 @@ fn distinct<'a>(found: impl Iterator<Item = &'a StoredRevision>) -> Vec<&'a Stor
     out
 }
 
-/// A document, and how many bytes its text has.
-fn document(id: &DocId, stored: &StoredRevision, path: Option<&RevPath>) -> Result<(Doc, usize)> {
-    let options = RenderOptions { revisions: path, att_encoding_info: true, ..RenderOptions::default() };
-    let text = render(id.as_str(), stored, &options);
-    let bytes = text.len();
-    let mut doc = Doc { id: id.as_str().to_owned(), rev: stored.rev.to_string(), body: Body::Plain(text.into()) };
+/// A stored revision as a document; `history`: shown with it.
+fn document(id: &DocId, stored: &StoredRevision, history: Option<RevPath>) -> Result<Doc> {
+    let body = Body::Stored(stored.clone(), history);
+    let mut doc = Doc { id: id.as_str().to_owned(), rev: stored.rev.to_string(), body };
     if !stored.attachments.is_empty() {
         doc.body = Body::Members(doc.members()?);
     }
-    Ok((doc, bytes))
+    Ok(doc)
+}
+
+/// What is to be written. What comes from a database of this server was checked when it came there.
+fn draft_of(doc: &Doc) -> Result<std::result::Result<Draft, DraftError>> {
+    let Body::Stored(stored, history) = &doc.body else { return Ok(draft::parse(Value::Object(doc.members()?))) };
+    let Ok(Value::Object(body)) = json::parse(&stored.body) else { return Err(doc.damaged()) };
+    Ok(Ok(Draft {
+        id: Some(doc.id.clone()),
+        rev: Some(stored.rev.clone()),
+        revisions: history.clone(),
+        deleted: stored.deleted,
+        body,
+        attachments: Vec::new(),
+    }))
 }

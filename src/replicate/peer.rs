@@ -15,6 +15,8 @@ use super::remote::RemotePeer;
 use super::request::Filter;
 use crate::coordinator::AttachmentReader;
 use crate::document::json::{self, Object, Value};
+use crate::document::render::{RenderOptions, StoredRevision, render};
+use crate::document::rev_tree::RevPath;
 use crate::wire::client::Answer;
 
 /// What is asked of a changes feed.
@@ -86,8 +88,8 @@ pub struct Doc {
 /// The members of a document, in the form in which its source has them.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// The JSON text of one without attachments.
-    Plain(Bytes),
+    /// One without attachments as it is stored here, and its history where it is wanted.
+    Stored(StoredRevision, Option<RevPath>),
     /// Read.
     Members(Object),
 }
@@ -103,25 +105,41 @@ impl Doc {
     pub fn members(&self) -> Result<Object> {
         match &self.body {
             Body::Members(members) => Ok(members.clone()),
-            Body::Plain(text) => match json::parse(text) {
+            Body::Stored(stored, history) => match json::parse(&text(&self.id, stored, history.as_ref())) {
                 Ok(Value::Object(members)) => Ok(members),
-                _ => Err(ReplicateError::failed("replication_failed", format!("Document {} is damaged.", self.id))),
+                _ => Err(self.damaged()),
             },
         }
+    }
+
+    /// Its content is no JSON.
+    pub fn damaged(&self) -> ReplicateError {
+        ReplicateError::failed("replication_failed", format!("Document {} is damaged.", self.id))
     }
 
     /// Writes it as JSON.
     pub fn write(&self, out: &mut Vec<u8>) {
         match &self.body {
             Body::Members(members) => members.write(out),
-            Body::Plain(text) => out.extend_from_slice(text),
+            Body::Stored(stored, history) => out.extend(text(&self.id, stored, history.as_ref())),
         }
     }
 
     fn member(&self, name: &str) -> Option<&Object> {
         match &self.body {
             Body::Members(members) => members.get(name).and_then(Value::as_object),
-            Body::Plain(_) => None,
+            Body::Stored(..) => None,
+        }
+    }
+
+    /// The entry of the attachment whose name is empty: no URL names it, so that it travels within its document.
+    pub fn nameless(&mut self) -> Option<&mut Value> {
+        match &mut self.body {
+            Body::Members(members) => match members.get_mut("_attachments")? {
+                Value::Object(entries) => entries.get_mut(""),
+                _ => None,
+            },
+            Body::Stored(..) => None,
         }
     }
 
@@ -161,7 +179,13 @@ impl Doc {
     }
 }
 
-/// An attachment whose bytes go with its document.
+/// The JSON text of a document as it is stored here, with its history where it is given.
+pub fn text(id: &str, stored: &StoredRevision, history: Option<&RevPath>) -> Vec<u8> {
+    let options = RenderOptions { revisions: history, att_encoding_info: true, ..RenderOptions::default() };
+    render(id, stored, &options)
+}
+
+/// An attachment whose bytes go beside its document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// Its name.
@@ -177,10 +201,11 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// Those of a document's attachments that are newer than `generation`, in order.
+    /// Those of a document's attachments that are newer than `generation` and not within it, in order.
     pub fn of(doc: &Doc, generation: u64) -> Vec<Sent> {
         let newer = |(_, entry): &(&str, &Object)| {
-            entry.get("revpos").and_then(Value::as_u64).is_none_or(|revpos| revpos > generation)
+            !entry.contains("data")
+                && entry.get("revpos").and_then(Value::as_u64).is_none_or(|revpos| revpos > generation)
         };
         let sent = |(name, entry): (&str, &Object)| {
             let text = |member: &str| entry.get(member).and_then(Value::as_str);

@@ -61,7 +61,7 @@ impl Track {
         note(&mut progress)
     }
 
-    /// Something moved that is not counted: bytes of an attachment.
+    /// Something moved that is not counted: bytes of a peer, changes that a filter left out.
     pub fn moved(&self) {
         self.lock().moved = Some(self.env.now());
     }

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use super::error::{ReplicateError, Result};
 use super::multipart;
 use super::peer::{
-    ChangedDoc, ChangesAsk, ChangesPage, Doc, Fetched, Lack, Refusal, Sent, Source, Stored, Want, text_of,
+    Body, ChangedDoc, ChangesAsk, ChangesPage, Doc, Fetched, Lack, Refusal, Sent, Source, Stored, Want, text_of,
 };
 use super::request::{Filter, RemoteEndpoint};
 use crate::document::json::{self, Object, Value};
@@ -138,10 +138,11 @@ impl RemotePeer {
             other => encode(&String::from_utf8_lossy(&other.to_vec())),
         };
         let style = if ask.winners { "main_only" } else { "all_docs" };
-        let mut below = format!("/_changes?style={style}&since={since}&limit={}", ask.limit);
+        // Also where it waits for nothing: a filter may leave out all rows for long.
+        let heartbeat = (self.feed.patience().silence / limits::REPLICATION_HEARTBEATS).as_millis().max(1);
+        let mut below = format!("/_changes?style={style}&since={since}&limit={}&heartbeat={heartbeat}", ask.limit);
         if ask.wait {
-            let heartbeat = self.feed.patience().silence / limits::REPLICATION_HEARTBEATS;
-            below.push_str(&format!("&feed=longpoll&heartbeat={}", heartbeat.as_millis().max(1)));
+            below.push_str("&feed=longpoll");
         }
         let mut body = None;
         match &ask.filter {
@@ -207,7 +208,27 @@ impl RemotePeer {
                 self.open_revs(revs, limit_bytes, &mut out).await?;
             }
         }
+        for doc in &mut out.docs {
+            out.bytes += self.take_nameless(doc, limit_bytes.saturating_sub(out.bytes)).await?;
+        }
         Ok(out)
+    }
+
+    /// Puts the bytes of an attachment without a name into its document; answers how many bytes were read for that.
+    async fn take_nameless(&self, doc: &mut Doc, limit_bytes: usize) -> Result<usize> {
+        let below = format!("/{}?rev={}&attachments=true", path_of(&doc.id), encode(&doc.rev));
+        let Some(entry) = doc.nameless() else { return Ok(0) };
+        let call = self.request(Method::GET, &below, None);
+        let (status, answer, bytes) = read(&self.client, &call, limit_bytes).await?;
+        let Value::Object(body) = self.success(status, answer)? else { return Err(self.nonsense("a document")) };
+        let mut whole = Doc { id: String::new(), rev: String::new(), body: Body::Members(body) };
+        let Some(Value::Object(found)) = whole.nameless() else { return Err(self.nonsense("a document")) };
+        // Told of the bytes as they are stored there, which are not the ones that came.
+        for stored in ["digest", "length", "encoding", "encoded_length"] {
+            found.remove(stored);
+        }
+        *entry = Value::Object(std::mem::take(found));
+        Ok(bytes)
     }
 
     /// Answers what is to be asked for one by one: all, where the server has no `_bulk_get`.
@@ -358,7 +379,9 @@ impl RemotePeer {
             }
             (412, _) => Err(ReplicateError::MissingStub),
             _ if !status.is_success() => Err(self.failure(status, &answer)),
-            _ => Ok(refusals(&answer)),
+            _ => refusals(&answer).map_err(|Refusal { id, error, reason }| {
+                ReplicateError::failed(error, format!("{} could not write {id}: {reason}", self.shown))
+            }),
         }
     }
 
@@ -510,14 +533,20 @@ fn is_found(item: &Value) -> bool {
     item.as_object().is_some_and(|item| item.contains("ok"))
 }
 
-fn refusals(answer: &Value) -> Vec<Refusal> {
+/// Errors that tell of the server and not of the document that they are told of.
+const OF_THE_SERVER: [&str; 5] =
+    ["internal_server_error", "service_unavailable", "timeout", "insufficient_storage", "nodedown"];
+
+/// What was refused of a `_bulk_docs`. The error: a document that the server could not write, and may another time.
+fn refusals(answer: &Value) -> std::result::Result<Vec<Refusal>, Refusal> {
     let one = |item: &Value| {
         let members = item.as_object()?;
         members.get("error")?;
         let (error, reason) = error_of(item);
         Some(Refusal::new(members.get("id").and_then(Value::as_str).unwrap_or_default(), error, reason))
     };
-    answer.as_array().unwrap_or_default().iter().filter_map(one).collect()
+    let refused = answer.as_array().unwrap_or_default().iter().filter_map(one);
+    refused.map(|refused| if OF_THE_SERVER.contains(&&*refused.error) { Err(refused) } else { Ok(refused) }).collect()
 }
 
 #[cfg(test)]
@@ -540,8 +569,15 @@ mod tests {
     #[test]
     fn only_failures_are_listed() {
         let answer = value(r#"[{"ok":true,"id":"a"},{"id":"b","error":"forbidden","reason":"no"}]"#);
-        assert_eq!(refusals(&answer), [Refusal::new("b", "forbidden", "no")]);
-        assert_eq!(refusals(&value("[]")), []);
+        assert_eq!(refusals(&answer), Ok(vec![Refusal::new("b", "forbidden", "no")]));
+        assert_eq!(refusals(&value("[]")), Ok(vec![]));
+    }
+
+    /// It was counted as refused, and the checkpoint went past it.
+    #[test]
+    fn a_document_that_the_server_could_not_write_is_not_taken_for_refused() {
+        let answer = value(r#"[{"id":"a","error":"forbidden"},{"id":"b","error":"service_unavailable","reason":"x"}]"#);
+        assert_eq!(refusals(&answer), Err(Refusal::new("b", "service_unavailable", "x")));
     }
 
     #[test]

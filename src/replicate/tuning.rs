@@ -1,5 +1,6 @@
 //! How a replication works: as its request says, else as the section `[replicator]` says, else as CouchDB does.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{ReplicateError, Result};
@@ -7,7 +8,7 @@ use super::request::{Endpoint, Replication, boolean, number};
 use crate::config::Config;
 use crate::document::json::Object;
 use crate::limits;
-use crate::wire::client::{Client, Patience};
+use crate::wire::client::{Client, Moved, Patience};
 use crate::wire::dial::{Dialer, Proxy};
 use crate::wire::tls::Connector;
 use crate::world::Env;
@@ -38,6 +39,8 @@ pub struct Tuning {
     pub connections: usize,
     /// How long a peer may be silent, and how often a request is repeated.
     pub patience: Patience,
+    /// How long nothing may move before it is begun anew.
+    pub stall: Duration,
     /// How often it writes down how far it came.
     pub checkpoint_interval: Duration,
     /// Whether it does.
@@ -74,6 +77,8 @@ impl Wishes {
         let interval = config.u64(SECTION, "checkpoint_interval", limits::REPLICATION_CHECKPOINT_MS);
         let use_checkpoints = config.bool(SECTION, "use_checkpoints", true);
         let use_bulk_get = config.bool(SECTION, "use_bulk_get", true);
+        let stall = Duration::from_millis(config.u64(SECTION, "stall_timeout", limits::REPLICATION_STALL_MS));
+        let silence = Duration::from_millis(self.silence_ms.filter(|ms| *ms > 0).unwrap_or(silence).max(1));
         let few = |wish: Option<u64>, set: u64, most: usize| {
             usize::try_from(wish.unwrap_or(set)).unwrap_or(usize::MAX).clamp(1, most)
         };
@@ -82,10 +87,8 @@ impl Wishes {
             batch_rows: few(self.batch_rows, batch, limits::REPLICATION_BATCH_ROWS_MAX) as u64,
             workers: few(self.workers, workers, limits::REPLICATION_WORKERS_MAX),
             connections: few(self.connections, connections, limits::REPLICATION_CONNECTIONS_MAX),
-            patience: Patience {
-                silence: Duration::from_millis(self.silence_ms.filter(|ms| *ms > 0).unwrap_or(silence).max(1)),
-                retries: u32::try_from(retries).unwrap_or(u32::MAX),
-            },
+            patience: Patience { silence, retries: u32::try_from(retries).unwrap_or(u32::MAX) },
+            stall: stall.max(silence.saturating_mul(limits::REPLICATION_STALL_SILENCES)),
             checkpoint_interval: Duration::from_millis(self.checkpoint_interval_ms.unwrap_or(interval).max(1)),
             use_checkpoints: self.use_checkpoints.unwrap_or(use_checkpoints),
             use_bulk_get: self.use_bulk_get.unwrap_or(use_bulk_get),
@@ -94,10 +97,12 @@ impl Wishes {
 }
 
 impl Tuning {
-    /// The clients of a peer: that of its changes, which may wait long, and that of all else.
-    pub(super) fn clients(&self, env: &Env, tls: &Connector, proxy: Option<&Proxy>) -> [Client; 2] {
+    /// The clients of a peer: that of its changes, which may wait long, and that of all else. `moved`: hears of all
+    /// that comes from it and goes to it.
+    pub(super) fn clients(&self, env: &Env, tls: &Connector, proxy: Option<&Proxy>, moved: &Moved) -> [Client; 2] {
         let dialer = || Dialer::new(env, Some(tls.clone())).through(proxy.cloned());
-        [1, self.connections].map(|connections| Client::dialing(env, self.patience, dialer(), connections))
+        let client = |connections| Client::dialing(env, self.patience, dialer(), connections, Some(Arc::clone(moved)));
+        [1, self.connections].map(client)
     }
 }
 
@@ -146,8 +151,16 @@ mod tests {
         let tuning = wishes.settled(&config);
         assert_eq!((tuning.batch_rows, tuning.workers, tuning.patience.retries), (70, 1, 9));
         assert_eq!((tuning.connections, tuning.use_checkpoints), (20, true));
-        assert_eq!(tuning.checkpoint_interval, Duration::from_secs(30));
+        assert_eq!((tuning.checkpoint_interval, tuning.stall), (Duration::from_secs(30), Duration::from_secs(300)));
         assert!(Wishes::parse(&body(r#"{"use_bulk_get":1}"#)).is_err());
+    }
+
+    #[test]
+    fn a_peer_may_be_silent_for_as_long_as_it_was_allowed_without_being_taken_for_stalled() {
+        let patient = Wishes::parse(&body(r#"{"connection_timeout":600000}"#)).unwrap();
+        assert_eq!(patient.settled(&node(&[])).stall, Duration::from_secs(1200));
+        let hasty = node(&["replicator/stall_timeout=1000", "replicator/connection_timeout=500"]);
+        assert_eq!(Wishes::default().settled(&hasty).stall, Duration::from_secs(1));
     }
 
     #[test]

@@ -8,7 +8,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -18,6 +19,7 @@ use http::header::{
     USER_AGENT,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -26,11 +28,12 @@ use hyper_util::rt::TokioIo;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::dial::Dialer;
+use super::outgoing::noted;
 use super::tls::Connector;
 use super::url::Url;
 use crate::limits;
 use crate::observe::metrics::Counter;
-use crate::world::Env;
+use crate::world::{Env, Instant};
 
 /// The body of a request: bytes, or a stream.
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
@@ -95,10 +98,13 @@ pub struct Call {
     pub body: Bytes,
 }
 
+/// Called for each piece of a body that a client sends or receives.
+pub type Moved = Arc<dyn Fn() + Send + Sync>;
+
 /// How patient a client is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// Longest silence: connecting, waiting for an answer, between two pieces of a body.
+    /// Longest silence: connecting, between two pieces of a body either way, waiting for an answer.
     pub silence: Duration,
     /// How often [`Client::call`] repeats what failed for a reason that may pass.
     pub retries: u32,
@@ -113,6 +119,7 @@ struct Inner {
     patience: Patience,
     dialer: Dialer,
     connections: usize,
+    moved: Option<Moved>,
     /// One for each connection that may be at work.
     slots: Arc<Semaphore>,
     /// Connections that wait for their next request, by origin. The lock is held for map operations only.
@@ -180,18 +187,18 @@ fn passes(status: StatusCode) -> bool {
 impl Client {
     /// A client without connections that speaks no TLS.
     pub fn new(env: &Env, patience: Patience) -> Client {
-        Client::dialing(env, patience, Dialer::new(env, None), limits::CLIENT_CONNECTIONS)
+        Client::dialing(env, patience, Dialer::new(env, None), limits::CLIENT_CONNECTIONS, None)
     }
 
     /// A client that speaks TLS where the URL asks for it.
     pub fn with_tls(env: &Env, patience: Patience, tls: Connector) -> Client {
-        Client::dialing(env, patience, Dialer::new(env, Some(tls)), limits::CLIENT_CONNECTIONS)
+        Client::dialing(env, patience, Dialer::new(env, Some(tls)), limits::CLIENT_CONNECTIONS, None)
     }
 
-    /// A client with at most so many connections at work, each opened by `dialer`.
-    pub fn dialing(env: &Env, patience: Patience, dialer: Dialer, connections: usize) -> Client {
-        let slots = Arc::new(Semaphore::new(connections));
-        Client(Arc::new(Inner { env: env.clone(), patience, dialer, connections, slots, idle: Mutex::default() }))
+    /// A client with at most so many connections at work, each opened by `dialer`; `moved` hears of all that moves.
+    pub fn dialing(env: &Env, patience: Patience, dialer: Dialer, connections: usize, moved: Option<Moved>) -> Client {
+        let (env, slots) = (env.clone(), Arc::new(Semaphore::new(connections)));
+        Client(Arc::new(Inner { env, patience, dialer, connections, moved, slots, idle: Mutex::default() }))
     }
 
     /// How patient it is.
@@ -289,7 +296,8 @@ impl Client {
         if !self.0.dialer.speaks(url) {
             return Err(ClientError::NoTls);
         }
-        let mut request = http::Request::new(body);
+        let taken = Arc::new(Mutex::new(self.0.env.now()));
+        let mut request = http::Request::new(self.watched(body, &taken));
         *request.method_mut() = method.clone();
         *request.headers_mut() = headers.clone();
         let mut target = url.target();
@@ -311,7 +319,7 @@ impl Client {
         }
         let metrics = self.0.env.metrics();
         metrics.count(Counter::ClientRequests);
-        let answered = self.exchange(url, request).await;
+        let answered = self.exchange(url, request, &taken).await;
         metrics.count(if answered.is_ok() { Counter::ClientAnswers } else { Counter::ClientFailures });
         let (response, line) = answered?;
         let (head, body) = response.into_parts();
@@ -319,16 +327,49 @@ impl Client {
         Ok(Answer { status: head.status, headers: head.headers, body, client, origin, line: Some(line) })
     }
 
-    /// Sends a request over a connection and waits for the head of its answer.
+    /// The body, with the time noted at which a piece of it was taken last.
+    fn watched(&self, body: Body, taken: &Arc<Mutex<Instant>>) -> Body {
+        if body.is_end_stream() {
+            return body;
+        }
+        let (client, taken) = (self.clone(), Arc::clone(taken));
+        let note = move || {
+            *lock(&taken) = client.0.env.now();
+            client.moved();
+        };
+        noted(body, Arc::new(note))
+    }
+
+    fn moved(&self) {
+        if let Some(moved) = &self.0.moved {
+            moved();
+        }
+    }
+
+    /// Sends a request over a connection and waits for the head of its answer; `taken`: see [`Client::watched`].
     async fn exchange(
         &self,
         url: &Url,
         request: http::Request<Body>,
+        taken: &Mutex<Instant>,
     ) -> Result<(http::Response<Incoming>, Line), ClientError> {
         // Invariant: the semaphore is never closed. Whoever holds a slot gets on without another one of this client.
         let slot = Arc::clone(&self.0.slots).acquire_owned().await.expect("an open semaphore");
         let mut sender = self.connection(url).await?;
-        let response = self.within(sender.send_request(request)).await?.map_err(broken)?;
+        *lock(taken) = self.0.env.now();
+        let response = {
+            let mut response = pin!(sender.send_request(request));
+            loop {
+                let left = self.0.patience.silence.saturating_sub(self.0.env.now().since(*lock(taken)));
+                if left.is_zero() {
+                    return Err(ClientError::Timeout);
+                }
+                // A body that takes long is no silence.
+                if let Ok(response) = self.0.env.timeout(left, response.as_mut()).await {
+                    break response.map_err(broken)?;
+                }
+            }
+        };
         Ok((response, Line { sender, _slot: slot }))
     }
 
@@ -357,8 +398,8 @@ impl Client {
         Ok(sender)
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Vec<SendRequest<Body>>>> {
-        self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    fn idle(&self) -> MutexGuard<'_, BTreeMap<String, Vec<SendRequest<Body>>>> {
+        lock(&self.0.idle)
     }
 
     fn keep(&self, origin: String, sender: SendRequest<Body>) {
@@ -368,6 +409,10 @@ impl Client {
             kept.push(sender);
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn broken(error: hyper::Error) -> ClientError {
@@ -388,6 +433,7 @@ impl Answer {
     pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
         while let Some(frame) = self.client.within(self.body.frame()).await? {
             if let Ok(data) = frame.map_err(broken)?.into_data() {
+                self.client.moved();
                 return Ok(Some(data));
             }
         }
@@ -431,6 +477,31 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
+    use crate::world::tokio_host;
+
+    /// What was sent took longer than a peer may be silent, and was given up although the peer read all the time.
+    #[test]
+    fn a_large_body_on_a_slow_way_is_no_silence() {
+        const BYTES: usize = 32 << 20;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let (url, _) = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
+        let reader = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let (mut piece, mut left) = (vec![0; 1 << 20], BYTES);
+            while left > 0 {
+                std::thread::sleep(Duration::from_millis(100));
+                left = left.saturating_sub(stream.read(&mut piece).unwrap());
+            }
+            stream.write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n").unwrap();
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let env = tokio_host::env(runtime.handle().clone());
+        let client = Client::new(&env, Patience { silence: Duration::from_millis(1500), retries: 0 });
+        let (headers, body) = (HeaderMap::new(), full(Bytes::from(vec![b'x'; BYTES])));
+        let sent = runtime.block_on(client.send(&Method::PUT, &url, &headers, body, None));
+        assert_eq!(sent.map(|answer| answer.status), Ok(StatusCode::CREATED));
+        reader.join().unwrap();
+    }
 
     #[test]
     fn gzip_does_not_grow_beyond_the_limit() {

@@ -6,5 +6,6 @@ pub mod codec;
 pub mod dial;
 pub mod hex;
 pub mod iso_time;
+mod outgoing;
 pub mod tls;
 pub mod url;

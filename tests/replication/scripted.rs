@@ -28,6 +28,10 @@ pub enum Fault {
     Slow(Duration),
     /// The body is this one.
     Body(Value),
+    /// So many empty lines come before the body, a tenth of a second apart.
+    Beats(u32),
+    /// The server stops in the middle of the body, and with it all others, until [`Peer::go_on`].
+    Stop,
 }
 
 /// A request as it came.
@@ -67,6 +71,7 @@ pub struct State {
     locals: BTreeMap<String, Value>,
     instance: u64,
     rules: Vec<(&'static str, Fault)>,
+    stopped: bool,
     /// Everything that was asked.
     pub log: Vec<Asked>,
 }
@@ -121,6 +126,11 @@ impl Peer {
         self.state().rules.push((on, fault));
     }
 
+    /// Ends [`Fault::Stop`]; what was under way is lost.
+    pub fn go_on(&self) {
+        self.state().stopped = false;
+    }
+
     /// Rules that nothing met.
     pub fn unused(&self) -> usize {
         self.state().rules.len()
@@ -159,10 +169,18 @@ fn read(reader: &mut BufReader<TcpStream>) -> std::io::Result<Option<Asked>> {
     Ok(Some(Asked { method, target, headers, body }))
 }
 
+/// Waits as long as the server is stopped.
+fn while_stopped(state: &Mutex<State>) {
+    while state.lock().unwrap_or_else(PoisonError::into_inner).stopped {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 fn serve(stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut stream = stream;
     while let Some(asked) = read(&mut reader)? {
+        while_stopped(state);
         let (fault, (status, body)) = {
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
             let line = format!("{} {}", asked.method, asked.below());
@@ -197,6 +215,20 @@ fn serve(stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
             Some(Fault::Garbled) => {
                 let half = &body[..body.len() / 2];
                 stream.write_all(&[head(status, half.len(), "").as_bytes(), half].concat())?;
+            }
+            Some(Fault::Beats(count)) => {
+                stream.write_all(head(status, body.len() + count as usize, "").as_bytes())?;
+                for _ in 0..count {
+                    stream.write_all(b"\n")?;
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+                stream.write_all(&body)?;
+            }
+            Some(Fault::Stop) => {
+                stream.write_all(&[head(status, body.len(), "").as_bytes(), &body[..body.len() / 2]].concat())?;
+                state.lock().unwrap_or_else(PoisonError::into_inner).stopped = true;
+                while_stopped(state);
+                return Ok(());
             }
             Some(Fault::Slow(pause)) => {
                 let (first, second) = body.split_at(body.len() / 2);

@@ -16,6 +16,24 @@ const DIGITS_ALWAYS_IN_RANGE: usize = 308;
 /// Digits that always fit an `i64`.
 const DIGITS_ALWAYS_I64: usize = 18;
 
+/// Whether a text that cannot be read nests its values deeper than [`JSON_DEPTH_MAX`], which alone may be why.
+pub fn is_too_deep(text: &[u8]) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'[' | b'{' if depth >= JSON_DEPTH_MAX => return true,
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    false
+}
+
 /// Reads a JSON text. Of members with one name the last stays, at its own place, at every depth. `-0` is the integer 0.
 /// Clients are told `invalid UTF-8 JSON` (400) for every [`JsonError`].
 pub fn parse(text: &[u8]) -> Result<Value, JsonError> {

@@ -8,7 +8,7 @@ use http::StatusCode;
 use super::document::{checked_id, may_write_by, open};
 use super::rules::Rules;
 use super::write::options;
-use crate::coordinator::{WriteDone, WriteOptions, WriteRequest, Written};
+use crate::coordinator::{WriteDone, WriteError, WriteOptions, WriteRequest, Written};
 use crate::document::draft;
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value, write_string};
@@ -59,20 +59,27 @@ pub async fn bulk_docs(ctx: &Context, mut request: Request, db: &str) -> Result<
     let mut at = refused.iter();
     requests.retain(|_| at.next().is_some_and(Option::is_none));
     let written = if requests.is_empty() { Vec::new() } else { db.write(requests, with_w(options, &body)).await? };
-    let mut written = written.into_iter();
+    let nothing_refused = refused.iter().all(Option::is_none);
+    let mut written = told_by_item(written, nothing_refused, new_edits)?.into_iter();
     let result = |refused: Option<Problem>| match refused {
         Some(problem) => Some(Err(problem)),
         None => written.next().map(|result| result.map_err(Problem::from)),
     };
-    let mut results: Vec<Result<WriteDone>> = refused.into_iter().filter_map(result).collect();
-    // Where none could be reached the request failed: a replicator takes what is told per item for refused.
-    let lost = |result: &Result<WriteDone>| result.as_ref().is_err_and(|problem| problem.status.is_server_error());
-    if results.iter().all(lost)
-        && let Some(first) = results.pop()
-    {
-        first?;
-    }
+    let results: Vec<Result<WriteDone>> = refused.into_iter().filter_map(result).collect();
     Ok(answer(&names, results, new_edits))
+}
+
+type Item = std::result::Result<WriteDone, WriteError>;
+
+/// The results, where each is to be told by its item. A replicator takes what is told so for refused and passes over
+/// it: of what it writes, which can be written again, none may be lost. Other requests fail where all are lost.
+fn told_by_item(mut written: Vec<Item>, complete: bool, new_edits: bool) -> Result<Vec<Item>> {
+    let is_lost = |result: &Item| result.as_ref().is_err_and(WriteError::is_lost);
+    let fails = if new_edits { complete && written.iter().all(is_lost) } else { written.iter().any(is_lost) };
+    if let Some(at) = written.iter().position(is_lost).filter(|_| fails) {
+        written.swap_remove(at)?;
+    }
+    Ok(written)
 }
 
 /// `w` may stand in the body, too; what is no number there does not count, as in CouchDB.

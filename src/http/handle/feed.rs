@@ -1,6 +1,7 @@
 //! A feed of changes on its way to a client, in its four forms: how it begins and ends, how long it waits and what it
 //! sends meanwhile (SPEC 'Changes feed'). What a row looks like is for [`Print`].
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::document::json::write_string;
 use crate::http::response::state_etag;
 use crate::http::{ChunkSink, Reply, Request, Result};
 use crate::limits;
-use crate::world::Env;
+use crate::world::{Env, Instant};
 
 /// How changes are delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +61,8 @@ impl Waits {
     pub fn new(config: &Config, heartbeat_ms: Option<u64>, timeout_ms: Option<u64>) -> Waits {
         let bound = config.text("chttpd", "changes_timeout", "").parse().unwrap_or(limits::CHANGES_TIMEOUT_MS);
         let ms = heartbeat_ms.or(timeout_ms).unwrap_or(bound).min(bound);
+        // A sign of life at every moment would leave no moment for changes.
+        let ms = if heartbeat_ms.is_some() { ms.max(1) } else { ms };
         Waits { interval: Duration::from_millis(ms), heartbeat: heartbeat_ms.is_some() }
     }
 }
@@ -97,7 +100,8 @@ impl<P: Print> Delivery<P> {
     /// The answer; `first` is a page that was read ahead, `etag` that of [`etag()`].
     pub fn reply(self, changes: Changes, first: Vec<ChangeRow>, etag: &str) -> Reply {
         let feed = self.feed;
-        let reply = Reply::generate(move |sink| Writer { delivery: self, rows: 0, sink }.run(changes, first));
+        let told = self.env.now();
+        let reply = Reply::generate(move |sink| Writer { delivery: self, rows: 0, told, sink }.run(changes, first));
         match feed {
             Feed::Normal => reply.etag(etag),
             Feed::EventSource => reply.header(CONTENT_TYPE, "text/event-stream").header(CACHE_CONTROL, "no-cache"),
@@ -110,6 +114,8 @@ struct Writer<P> {
     delivery: Delivery<P>,
     /// Rows sent.
     rows: u64,
+    /// When the client heard something last.
+    told: Instant,
     sink: ChunkSink,
 }
 
@@ -120,7 +126,8 @@ impl<P: Print> Writer<P> {
         }
         self.rows(first).await?;
         loop {
-            while let Some(page) = changes.next().await? {
+            // A filter can leave out all rows of many pages.
+            while let Some(page) = self.with_signs(changes.next()).await?? {
                 self.rows(page).await?;
             }
             let done = match self.delivery.feed {
@@ -131,8 +138,9 @@ impl<P: Print> Writer<P> {
             if done || changes.is_over() {
                 break;
             }
-            self.sink.flush().await?;
-            if !self.wait(&mut changes).await? {
+            self.flush().await?;
+            // A database that was deleted has nothing more to tell.
+            if !self.wait(&mut changes).await? || changes.is_gone() {
                 break;
             }
         }
@@ -142,21 +150,46 @@ impl<P: Print> Writer<P> {
 
     /// Waits for news, sending signs of life; false when the time is over.
     async fn wait(&mut self, changes: &mut Changes) -> Result<bool> {
-        let Delivery { env, waits, feed, .. } = &self.delivery;
-        loop {
-            if env.timeout(waits.interval, changes.wait()).await.is_ok() {
-                return Ok(true);
-            }
-            if !waits.heartbeat {
-                return Ok(false);
-            }
-            let sign: &[u8] = match feed {
-                Feed::EventSource => b"event: heartbeat\ndata: \n\n",
-                _ => b"\n",
-            };
-            self.sink.write(sign).await?;
-            self.sink.flush().await?;
+        let Delivery { env, waits, .. } = &self.delivery;
+        if !waits.heartbeat {
+            return Ok(env.timeout(waits.interval, changes.wait()).await.is_ok());
         }
+        self.with_signs(changes.wait()).await.map(|()| true)
+    }
+
+    /// What `coming` comes to. Where a heartbeat was asked for the client hears something at each interval meanwhile.
+    async fn with_signs<T>(&mut self, coming: impl Future<Output = T>) -> Result<T> {
+        if !self.delivery.waits.heartbeat {
+            return Ok(coming.await);
+        }
+        let mut coming = pin!(coming);
+        loop {
+            let Delivery { env, waits, .. } = &self.delivery;
+            // What comes at once, again and again, uses up the interval, too.
+            let left = waits.interval.saturating_sub(env.now().since(self.told));
+            if !left.is_zero()
+                && let Ok(come) = env.timeout(left, coming.as_mut()).await
+            {
+                return Ok(come);
+            }
+            self.sign_of_life().await?;
+        }
+    }
+
+    async fn sign_of_life(&mut self) -> Result<()> {
+        let sign: &[u8] = match self.delivery.feed {
+            Feed::EventSource => b"event: heartbeat\ndata: \n\n",
+            // White space in one body, an empty line between lines.
+            Feed::Normal | Feed::LongPoll | Feed::Continuous => b"\n",
+        };
+        self.sink.write(sign).await?;
+        self.flush().await
+    }
+
+    async fn flush(&mut self) -> Result<()> {
+        self.sink.flush().await?;
+        self.told = self.delivery.env.now();
+        Ok(())
     }
 
     async fn rows(&mut self, page: Vec<ChangeRow>) -> Result<()> {
