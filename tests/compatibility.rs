@@ -183,6 +183,12 @@ fn unknown_names(c: &Client) -> bool {
     set && statuses == [401, 401, 401, 401, 401, 403]
 }
 
+fn deep_json(c: &Client) -> bool {
+    let put = |depth: usize| c.put("/d/deep", &format!("{{\"v\":{}{}}}", "[".repeat(depth), "]".repeat(depth)));
+    let refused = put(1_000);
+    refused.status == 400 && refused.body.contains("nested deeper than 1000 levels") && put(999).status == 201
+}
+
 const CHECKS: &[Check] = &[
     ("Content-Type of JSON", content_type),
     ("ETag of `_all_docs`", list_etag),
@@ -207,6 +213,10 @@ const CHECKS: &[Check] = &[
     ("`caused_by` of `_sum` with `descending=true`", sum_backwards),
     ("names of local databases in replication documents", local_replications),
     ("Basic logins with names that nobody has", unknown_names),
+    ("JSON nested deeper than 1,000 levels", deep_json),
+    ("entries of `_attachments` that are no objects", |c| {
+        c.put("/d/entries", r#"{"_attachments":{"f":1}}"#).status == 400
+    }),
     ("`r=x`, `w=x`", |c| {
         c.put("/d/w?w=x", "{}").status == 400 && c.get("/d/w").status == 404 && c.get("/d/a?r=x").status == 400
     }),

@@ -11,7 +11,8 @@ use crate::document::collate::{Collation, Collator};
 use crate::document::id::DocId;
 use crate::document::json::JsonError;
 use crate::document::render::{RenderOptions, render};
-use crate::document::selector::{Selector, document_value};
+use crate::document::rev_tree::RevPath;
+use crate::document::selector::{Selector, StoredDocument};
 use crate::index::{Definition, declared, declares};
 use crate::script::{Program, ScriptError, Scripts};
 use crate::world::{BoxFuture, Env, Pool};
@@ -113,8 +114,12 @@ enum Judge {
 impl ByFunction {
     async fn judge(&self, page: &[Candidate]) -> Result<Vec<Vec<bool>>, ChangesError> {
         let text = |candidate: &Candidate, at: usize| {
-            let text = render(candidate.id.as_str(), &candidate.leaves[at], &RenderOptions::default());
-            String::from_utf8_lossy(&text).into_owned()
+            let leaf = &candidate.leaves[at];
+            // CouchDB's filters see no more of the history than that.
+            let own = RevPath::single(leaf.rev.clone());
+            let conflicts = &candidate.conflicts[..];
+            let options = RenderOptions { revisions: Some(&own), conflicts, ..RenderOptions::default() };
+            String::from_utf8_lossy(&render(candidate.id.as_str(), leaf, &options)).into_owned()
         };
         let leaves = page.iter().flat_map(|c| (0..c.leaves.len()).map(move |at| text(c, at)));
         let docs: Vec<String> = leaves.collect();
@@ -165,7 +170,8 @@ impl RowFilter for BySelector {
 fn matches(selector: &Selector, collator: &Collator, page: &[Candidate]) -> Result<Vec<Vec<bool>>, JsonError> {
     let leaves = |candidate: &Candidate| {
         let id = candidate.id.as_str();
-        let judged = candidate.leaves.iter().map(|leaf| Ok(selector.matches(&document_value(id, leaf)?, collator)));
+        let seen = |leaf| StoredDocument::of(id, leaf).with_conflicts(&candidate.conflicts);
+        let judged = candidate.leaves.iter().map(|leaf| selector.matches_subject(&seen(leaf), collator));
         judged.collect::<Result<Vec<bool>, JsonError>>()
     };
     page.iter().map(leaves).collect()

@@ -16,7 +16,7 @@ use super::cors;
 use super::handle::{self, handle};
 use super::policy;
 use super::problem::{Problem, Result};
-use super::query::{Query, decode_text, escapes_hold, is_text};
+use super::query::{Query, decode_text, escapes_hold, json_is_text};
 use super::request::{Request, Verb};
 use super::response::{Reply, ReplyBody, encode_segment};
 use super::route::{Endpoint, InDatabase, route};
@@ -95,7 +95,7 @@ async fn checked(
     if !uri.path_and_query().is_none_or(|target| escapes_hold(target.as_str())) {
         return Err(Problem::bad_request("invalid_url_encoding"));
     }
-    if !uri.query().is_none_or(is_text) {
+    if !uri.query().is_none_or(json_is_text) {
         return Err(Problem::invalid_json());
     }
     if request.body.length().is_some_and(|length| length > request.body.limit_bytes()) {

@@ -110,9 +110,15 @@ fn quoted(value: &str) -> String {
     format!("\"{value}\"")
 }
 
-/// Whether the part behind `?` is UTF-8 once it is decoded.
-pub fn is_text(raw: &str) -> bool {
-    !raw.contains('%') || std::str::from_utf8(&decode(raw)).is_ok()
+/// Parameters that hold JSON.
+const JSON: [&str; 9] =
+    ["key", "keys", "startkey", "start_key", "endkey", "end_key", "open_revs", "atts_since", "doc_ids"];
+
+/// Whether the parameters that hold JSON are UTF-8 once they are decoded. What others hold shows when it is read, and
+/// unknown ones may hold anything.
+pub fn json_is_text(raw: &str) -> bool {
+    let mut pairs = raw.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.all(|(name, value)| !JSON.contains(&name) || std::str::from_utf8(&decode(value)).is_ok())
 }
 
 /// Decodes `%XX` and `+` (a blank); the caller has checked the escapes, a broken one stays as it is.
@@ -154,7 +160,7 @@ pub fn escapes_hold(raw: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Query, decode, escapes_hold, is_text};
+    use super::{Query, decode, escapes_hold, json_is_text};
 
     #[test]
     fn pairs_are_decoded_in_order_and_the_first_wins() {
@@ -183,6 +189,11 @@ mod tests {
             assert!(!escapes_hold(broken), "{broken}");
         }
         assert_eq!(decode("a+b%2Bc%2f"), b"a b+c/");
-        assert!(is_text("a=%C3%A9") && !is_text("a=%ff") && !is_text("a=%C3&b=%A9"));
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_count_where_json_is_due() {
+        assert!(json_is_text("key=%22%C3%A9%22&a=%ff&flag"));
+        assert!(!json_is_text("a=1&key=%ff") && !json_is_text("startkey=%C3&endkey=%A9"));
     }
 }

@@ -118,7 +118,7 @@ impl Request {
     /// The whole body as JSON: 400 `invalid UTF-8 JSON` when it is not, or is empty.
     pub async fn json_body(&mut self) -> Result<Value> {
         let bytes = self.json_bytes().await?;
-        json::parse(&bytes).map_err(|_| Problem::invalid_json())
+        json::parse(&bytes).map_err(|_| Problem::unread_json(&bytes))
     }
 
     /// The whole body as a JSON object: 400 `Request body must be a JSON object` when it is JSON of another type.

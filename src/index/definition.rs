@@ -99,7 +99,7 @@ impl Definition {
     /// The changes that a selector takes; the same for selectors of one digest.
     pub fn selected(selector: Arc<Selector>) -> Definition {
         Definition {
-            signature: Signature::of(&[b"changes", &selector.digest()]),
+            signature: Signature::of(&[b"changes seen with conflicts", &selector.digest()]),
             sees: Sees::Leaves(selector),
             map: String::new(),
             reduce: None,

@@ -1,10 +1,11 @@
 //! Declared selectors: the changes of a shard that a selector takes, so that a feed need not judge all of them.
 //!
 //! A design document of the language `query` declares a selector as one of its `filters`. Its index has a row under the
-//! sequence of each document of which some leaf matches, tombstones too. Promises, for the changes up to the index's
-//! position: a change that a feed would show is among the rows, in each style. A row may be too much: what became of
-//! its document is judged when it is read, and one whose document changed since is passed over. So an index that is
-//! behind makes no answer wrong: what lies behind its position is for the reader to judge.
+//! sequence of each document of which some leaf matches, tombstones too, by itself or seen with the conflicts. Promises,
+//! for the changes up to the index's position: a change that a feed would show is among the rows, in each style. A row
+//! may be too much: what became of its document is judged when it is read, and one whose document changed since is
+//! passed over. So an index that is behind makes no answer wrong: what lies behind its position is for the reader to
+//! judge.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,19 +18,26 @@ use super::{Definition, IndexError, Indexes, Mapped, Mapper, Signature, ViewInde
 use crate::document::collate::Collator;
 use crate::document::id::DocId;
 use crate::document::json::{self, JsonError, Value};
-use crate::document::render::{RenderOptions, render};
+use crate::document::render::{RenderOptions, StoredRevision, render};
+use crate::document::revision::Revision;
 use crate::document::selector::Selector;
 use crate::limits;
 use crate::shard::{ChangeRow, Fetched, ShardError, ShardId, bounded_scan, change_at};
 use crate::storage::{Direction, StorageError, View};
 use crate::world::{BoxFuture, Env, Pool};
 
-/// What the mapper is shown of a document, as JSON: the sequence of its last change, then its leaves.
+/// What the mapper is shown of a document, as JSON: the sequence of its last change, then its leaves, the winner once
+/// more with its conflicts where it has some.
 pub(super) fn text_of(id: &DocId, fetched: &Fetched) -> String {
     let mut out = format!("[{}", fetched.local_seq).into_bytes();
-    for stored in fetched.found.iter().filter_map(|(_, stored)| stored.as_ref()) {
+    let mut show = |stored: &StoredRevision, conflicts: &[Revision]| {
         out.push(b',');
-        out.extend(render(id.as_str(), stored, &RenderOptions::default()));
+        out.extend(render(id.as_str(), stored, &RenderOptions { conflicts, ..RenderOptions::default() }));
+    };
+    fetched.found.iter().filter_map(|(_, stored)| stored.as_ref()).for_each(|stored| show(stored, &[]));
+    let conflicts = fetched.live_conflicts();
+    if let Some((_, Some(winner))) = fetched.found.first().filter(|_| !conflicts.is_empty()) {
+        show(winner, &conflicts);
     }
     out.push(b']');
     String::from_utf8_lossy(&out).into_owned()

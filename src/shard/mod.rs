@@ -207,6 +207,11 @@ impl Fetched {
         self.found.pop()?.1
     }
 
+    /// The live leaves beside the first that was found, best first.
+    pub fn live_conflicts(&self) -> Vec<Revision> {
+        self.found.first().map(|(shown, _)| self.conflicts(shown).0).unwrap_or_default()
+    }
+
     /// Other live leaves and other deleted leaves beside `shown`, best first each.
     pub fn conflicts(&self, shown: &Revision) -> (Vec<Revision>, Vec<Revision>) {
         beside(shown, self.tree.leaves().into_iter().map(|leaf| (leaf.rev, leaf.value.is_deleted())))

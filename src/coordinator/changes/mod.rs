@@ -260,8 +260,12 @@ impl Changes {
         let wants = rows.iter().map(|(_, row)| (row.id.clone(), want.clone())).collect();
         let found = self.database.fetch_many(wants, Some(1)).await?;
         let candidate = |((_, row), fetched): (&(usize, shard::ChangeRow), Option<Fetched>)| {
+            let conflicts = match &fetched {
+                Some(fetched) if self.query.style == Style::MainOnly => fetched.live_conflicts(),
+                _ => Vec::new(),
+            };
             let found = fetched.into_iter().flat_map(|fetched| fetched.found);
-            Candidate { id: row.id.clone(), leaves: found.filter_map(|(_, stored)| stored).collect() }
+            Candidate { id: row.id.clone(), leaves: found.filter_map(|(_, stored)| stored).collect(), conflicts }
         };
         Ok(rows.iter().zip(found).map(candidate).collect())
     }

@@ -52,6 +52,8 @@ pub struct Candidate {
     pub id: DocId,
     /// The leaves to be judged, best first, with their bodies.
     pub leaves: Vec<StoredRevision>,
+    /// The other live leaves, where only the winner is judged: it is seen with them, as by CouchDB.
+    pub conflicts: Vec<Revision>,
 }
 
 /// A filter of changes above this layer: a selector, a view, a function.

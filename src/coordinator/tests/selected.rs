@@ -11,7 +11,10 @@ use crate::world::BoxFuture;
 
 const SELECTOR: &str = r#"{"kind":"x","n":{"$gt":0}}"#;
 /// Says the same in other words.
-const DECLARED: &str = r#"{"language":"query","filters":{"f":{"$and":[{"n":{"$gt":0}},{"kind":{"$eq":"x"}}]}}}"#;
+const DECLARED: &str = r#"{"language":"query","filters":{
+    "f":{"$and":[{"n":{"$gt":0}},{"kind":{"$eq":"x"}}]},"c":{"_conflicts":{"$exists":true}}}}"#;
+/// Declared, too: a winner is judged with its conflicts, a leaf of many by itself.
+const IN_CONFLICT: &str = r#"{"_conflicts":{"$exists":true}}"#;
 
 /// Judges every change.
 struct Scan(Arc<dyn RowFilter>);
@@ -22,8 +25,8 @@ impl RowFilter for Scan {
     }
 }
 
-async fn filter(database: &Arc<Database>) -> Arc<dyn RowFilter> {
-    let selector = Selector::parse(&parse(SELECTOR.as_bytes()).unwrap()).unwrap();
+async fn filter(database: &Arc<Database>, selector: &str) -> Arc<dyn RowFilter> {
+    let selector = Selector::parse(&parse(selector.as_bytes()).unwrap()).unwrap();
     match database.selector_filter(&Arc::new(selector)).await {
         ChangesFilter::Rows(filter) => filter,
         _ => panic!("a filter of rows"),
@@ -32,8 +35,10 @@ async fn filter(database: &Arc<Database>) -> Arc<dyn RowFilter> {
 
 /// Brings the index up to date.
 async fn build(database: &Arc<Database>) {
-    for index in filter(database).await.index().unwrap().own_indexes().await.unwrap() {
-        index.update().await.unwrap();
+    for selector in [SELECTOR, IN_CONFLICT] {
+        for index in filter(database, selector).await.index().unwrap().own_indexes().await.unwrap() {
+            index.update().await.unwrap();
+        }
     }
 }
 
@@ -96,8 +101,8 @@ async fn apply(database: &Arc<Database>, step: &Step) {
 }
 
 /// Holds every way to ask against a scan.
-async fn compare(database: &Arc<Database>, since: Since) {
-    let filter = filter(database).await;
+async fn compare(database: &Arc<Database>, selector: &str, since: Since) {
+    let filter = filter(database, selector).await;
     assert!(filter.index().is_some(), "the selector is declared");
     for (style, limit, descending) in [
         (Style::MainOnly, None, false),
@@ -118,7 +123,7 @@ async fn compare(database: &Arc<Database>, since: Since) {
         };
         let by_index = told(database, query(Arc::clone(&filter))).await;
         let scanned = told(database, query(Arc::new(Scan(Arc::clone(&filter))))).await;
-        assert_eq!(by_index, scanned, "{since:?} {style:?} {limit:?} {descending}");
+        assert_eq!(by_index, scanned, "{selector} {since:?} {style:?} {limit:?} {descending}");
     }
 }
 
@@ -137,16 +142,18 @@ proptest! {
                 }
             }
             for since in places {
-                compare(&database, since).await;
+                compare(&database, SELECTOR, since.clone()).await;
+                compare(&database, IN_CONFLICT, since).await;
             }
             build(&database).await;
-            compare(&database, Since::Beginning).await;
+            compare(&database, SELECTOR, Since::Beginning).await;
+            compare(&database, IN_CONFLICT, Since::Beginning).await;
         });
     }
 }
 
 async fn mapped(database: &Arc<Database>) -> u64 {
-    let indexes = filter(database).await.index().unwrap().own_indexes().await.unwrap();
+    let indexes = filter(database, SELECTOR).await.index().unwrap().own_indexes().await.unwrap();
     let mut rows = 0;
     for index in indexes {
         rows += index.header().await.unwrap().rows;
@@ -164,7 +171,7 @@ async fn the_index_holds_the_changes_of_matching_documents_alone_and_goes_with_i
     }
     build(&database).await;
     assert_eq!(mapped(&database).await, 10);
-    let view = filter(&database).await;
+    let view = filter(&database, SELECTOR).await;
     let view = view.index().unwrap();
     let info = database.views_info(&id("_design/f")).await.unwrap();
     assert_eq!((info.pending, info.updating, info.active > 0), (0, false, true));
@@ -173,7 +180,7 @@ async fn the_index_holds_the_changes_of_matching_documents_alone_and_goes_with_i
     let options = WriteOptions::default();
     let gone = format!(r#"{{"_rev":"{declared}","_deleted":true}}"#);
     database.write_one(request("_design/f", &gone), options).await.unwrap();
-    assert!(filter(&database).await.index().is_none());
+    assert!(filter(&database, SELECTOR).await.index().is_none());
     database.clean_up_views().await.unwrap();
     for index in view.own_indexes().await.unwrap() {
         assert_eq!(index.header().await.unwrap().rows, 0);
@@ -203,7 +210,7 @@ async fn a_waiting_feed_judges_what_the_index_names_and_what_it_has_not_taken_in
         put(&database, &format!("other{n}"), "{}").await;
     }
     build(&database).await;
-    let counted = Arc::new(Counted(filter(&database).await, AtomicUsize::new(0)));
+    let counted = Arc::new(Counted(filter(&database, SELECTOR).await, AtomicUsize::new(0)));
     let filter = ChangesFilter::Rows(Arc::clone(&counted) as Arc<dyn RowFilter>);
     let mut feed = database.changes(ChangesQuery { filter, ..ChangesQuery::default() }).await.unwrap();
     let mut seen = Vec::new();

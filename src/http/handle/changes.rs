@@ -46,7 +46,7 @@ async fn body(request: &mut Request) -> Result<Object> {
     match json::parse(&bytes) {
         Ok(Value::Object(body)) => Ok(body),
         Ok(_) => Err(Problem::bad_request("Request body must be a JSON object")),
-        Err(_) => Err(Problem::invalid_json()),
+        Err(_) => Err(Problem::unread_json(&bytes)),
     }
 }
 

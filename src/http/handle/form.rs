@@ -45,7 +45,7 @@ pub async fn upload(ctx: &Context, mut request: Request, db: &str, id: &str) -> 
     let fields = read_fields(&database, &id, &content_type, &mut request).await?;
     let mut draft = match &fields.doc {
         Some(text) => {
-            let mut draft = draft::parse(json::parse(text).map_err(|_| Problem::invalid_json())?)?;
+            let mut draft = draft::parse(json::parse(text).map_err(|_| Problem::unread_json(text))?)?;
             let (query, header) = (request.query.get("rev"), request.header("if-match"));
             draft.rev = parent_revision(draft.rev.as_ref(), query, header)?;
             draft

@@ -6,6 +6,7 @@ use super::rules;
 use crate::coordinator::Want;
 use crate::document::id::DocId;
 use crate::document::render::{RenderOptions, render};
+use crate::document::rev_tree::RevPath;
 use crate::document::revision::Revision;
 use crate::http::response::state_etag;
 use crate::http::{Context, Problem, Reply, Request, Result, Verb};
@@ -27,7 +28,10 @@ async fn get(ctx: &Context, request: &Request, db: &str, id: &str) -> Result<Rep
     let found = db.fetch_from(&id, Want::Winner, r).await?.and_then(|mut found| found.take_one());
     let stored = found.filter(|stored| !stored.deleted).ok_or_else(Problem::missing)?;
     let etag = etag(&stored.rev, &stored.body);
-    let json = || render(id.as_str(), &stored, &RenderOptions::default());
+    // All the history that there is of it.
+    let own = request.query.flag("revs").then(|| RevPath::single(stored.rev.clone()));
+    let options = RenderOptions { revisions: own.as_ref(), ..RenderOptions::default() };
+    let json = || render(id.as_str(), &stored, &options);
     Ok(request.unless_current(&etag, || Reply::json(http::StatusCode::OK, json())))
 }
 

@@ -30,7 +30,7 @@ pub async fn read(
         return Err(Problem::bad_request("The multipart body has no document."));
     }
     let text = parts.json_bytes(limits::HTTP_JSON_BODY_BYTES).await?;
-    let draft = draft::parse(json::parse(&text).map_err(|_| Problem::invalid_json())?)?;
+    let draft = draft::parse(json::parse(&text).map_err(|_| Problem::unread_json(&text))?)?;
     let mut waiting: Vec<&DraftAttachment> = draft.attachments.iter().filter(|a| follows(a)).collect();
     let mut staged: Vec<(&str, Staged)> = Vec::with_capacity(waiting.len());
     while !waiting.is_empty() {

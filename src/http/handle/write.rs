@@ -33,7 +33,8 @@ pub async fn put(ctx: &Context, mut request: Request, db: &str, id: &str) -> Res
     let full = if draft.deleted { StatusCode::OK } else { StatusCode::CREATED };
     let mut write = WriteRequest { id: id.clone(), draft, follows };
     rules::prepare(ctx, &request.user, &database, &mut write, options.new_edits).await?;
-    if is_batch(&request.query) {
+    // Where bytes came along there is nothing to gain: CouchDB writes such a document at once, too.
+    if is_batch(&request.query) && related(&request).is_none() {
         database.write_later(write, options.caller).await?;
         return Ok(Reply::json(StatusCode::ACCEPTED, ok_json(id.as_str(), None)));
     }
@@ -48,11 +49,15 @@ pub async fn put(ctx: &Context, mut request: Request, db: &str, id: &str) -> Res
 
 /// The document that a PUT carries, with the uploads that its `follows` entries name.
 async fn body(db: &Database, id: &DocId, request: &mut Request) -> Result<(Draft, Vec<Staged>)> {
-    let related = request.header("content-type").filter(|t| t.starts_with("multipart/related;")).map(str::to_owned);
-    match related {
+    match related(request).map(str::to_owned) {
         Some(content_type) => related::read(db, id, &content_type, &mut request.body).await,
         None => Ok((draft::parse(request.json_body().await?)?, Vec::new())),
     }
+}
+
+/// The content type of a document that comes with its attachments.
+fn related(request: &Request) -> Option<&str> {
+    request.header("content-type").filter(|kind| kind.starts_with("multipart/related;"))
 }
 
 /// `POST /{db}`: a document under its own id or under a new one.
