@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use crate::coordinator::range_copy::RangeCopy;
 use crate::coordinator::remote::RemoteCopy;
-use crate::coordinator::spread::merge_into;
+use crate::coordinator::spread::merge_here;
 use crate::document::id::DocId;
 use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{Edit, EditOp, ShardCopy, ShardError};
+use crate::shard::{Basis, Edit, EditError, EditOp, ShardCopy, ShardError};
 
 /// Merges revisions of another copy into one that may lack them; answers how many it holds then. Uploads come from
 /// `source`, which took in the first `heard` purges of the copy: what it has of those was written again since.
@@ -20,18 +20,42 @@ pub(super) async fn merge_missing(
 ) -> Result<usize, ShardError> {
     let stored = match copy {
         RangeCopy::Remote(remote) => remote.merge(&edits, source.node(), true).await?,
-        RangeCopy::Own(own) => {
-            let edits = without_purged(&own.shard, edits, heard).await?;
-            match edits.is_empty() {
-                true => Vec::new(),
-                false => merge_into(copy, &edits, source).await?,
-            }
-        }
+        RangeCopy::Own(own) => merge_unpurged(&own.shard, edits, source, heard).await?,
     };
     match stored.iter().all(|stored| *stored) {
         true => Ok(stored.len()),
         false => Err(ShardError::Away("a revision was not taken in".to_owned())),
     }
+}
+
+/// Merges what the copy has not purged, also not while this goes on; answers of each whether it was stored.
+async fn merge_unpurged(
+    copy: &ShardCopy,
+    mut edits: Vec<Edit>,
+    source: &RemoteCopy,
+    heard: u64,
+) -> Result<Vec<bool>, ShardError> {
+    let mut stored = Vec::new();
+    for _ in 0..limits::VALIDATION_ATTEMPTS {
+        // First, so that a purge after the look makes the merge too late.
+        let seen = copy.info().await?.purge_seq;
+        let left = without_purged(copy, edits, heard).await?;
+        if left.is_empty() {
+            return Ok(stored);
+        }
+        let merged = merge_here(copy, &left, source, &Basis::Purges(seen)).await?;
+        edits = Vec::new();
+        for (edit, outcome) in left.into_iter().zip(merged) {
+            match outcome {
+                Err(EditError::BasisChanged) => edits.push(edit),
+                outcome => stored.push(outcome.is_ok()),
+            }
+        }
+        if edits.is_empty() {
+            return Ok(stored);
+        }
+    }
+    Err(ShardError::Away("the copy is being purged".to_owned()))
 }
 
 /// Leaves out revisions that the copy has purged: they must not come back from a copy that has yet to purge them.

@@ -18,8 +18,9 @@ use crate::coordinator::quorum::{Tally, Written};
 use crate::coordinator::range_copy::RangeCopy;
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::write::{Outcome, WriteDone, WriteOptions};
+use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{Basis, Edit, EditAttachment, EditOp, ShardError};
+use crate::shard::{Basis, Edit, EditAttachment, EditError, EditOp, ShardCopy, ShardError};
 use crate::storage::Hold;
 use crate::world::buggify::sometimes;
 
@@ -265,7 +266,17 @@ pub(super) async fn merge_into(
         RangeCopy::Remote(remote) => return remote.merge(merges, source.node(), false).await,
         RangeCopy::Own(own) => own,
     };
-    let _holds = blob_stream::pull(&own.shard, merges, source).await?;
-    let stored = own.shard.edit_validated(merges.iter().map(|edit| (edit.clone(), Basis::Any)).collect()).await?;
+    let stored = merge_here(&own.shard, merges, source, &Basis::Any).await?;
     Ok(stored.into_iter().map(|stored| stored.is_ok()).collect())
+}
+
+/// Merges revisions into a copy of this node, with the uploads that `source` has of them.
+pub(super) async fn merge_here(
+    copy: &ShardCopy,
+    merges: &[Edit],
+    source: &RemoteCopy,
+    basis: &Basis,
+) -> Result<Vec<Result<Revision, EditError>>, ShardError> {
+    let _holds = blob_stream::pull(copy, merges, source).await?;
+    copy.edit_validated(merges.iter().map(|edit| (edit.clone(), basis.clone())).collect()).await
 }

@@ -80,9 +80,12 @@ fn apply(transaction: &mut Transaction<'_, '_>, edit: Edit, basis: &Basis, plant
         EditOp::Interactive { parent } => interactive(transaction, &edit, parent.as_ref(), loaded),
         EditOp::Merge { path } => {
             let path = path.clone();
-            if let Basis::Ancestor(seen) = basis
-                && judge::ancestor_of(&loaded.tree, &path) != *seen
-            {
+            let holds = match basis {
+                Basis::Any => true,
+                Basis::Ancestor(seen) => judge::ancestor_of(&loaded.tree, &path) == *seen,
+                Basis::Purges(seen) => transaction.header.purge_seq == *seen,
+            };
+            if !holds {
                 return Ok(Err(EditError::BasisChanged));
             }
             merge(transaction, &edit, path, loaded, planted)

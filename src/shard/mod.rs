@@ -136,6 +136,8 @@ pub enum Basis {
     Any,
     /// The nearest ancestor with a body of a revision made elsewhere.
     Ancestor(Option<Revision>),
+    /// How far the copy was purged when none of its purges stood against a revision of another copy.
+    Purges(u64),
 }
 
 /// A revision that a copy judged and stored, as the other copies take it in: they merge it, which is never a conflict.

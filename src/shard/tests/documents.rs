@@ -1,7 +1,7 @@
 //! Who may write what, and what a write leaves (golden facts 'Reading and writing one document').
 
 use super::*;
-use crate::shard::{LocalDocument, LocalRegister, Stamp, allocate, drop_shard, resume_drops};
+use crate::shard::{Basis, LocalDocument, LocalRegister, Stamp, allocate, drop_shard, resume_drops};
 use std::ops::Bound;
 
 #[tokio::test]
@@ -134,6 +134,21 @@ async fn purged_leaves_go_with_their_changes_and_are_logged() {
     assert_eq!(log[0].revs, [first, rev("9-x")], "as asked for");
     w.compact(0).await;
     assert_eq!(w.shard.purge_infos(0, 10).await.unwrap(), []);
+}
+
+/// The copy of a range that is being filled hears of a purge before it has the document.
+#[tokio::test]
+async fn what_was_purged_on_its_way_to_a_copy_is_not_stored() {
+    let w = World::new().await;
+    let brought = async |seen| {
+        let edit = merge("a", path(&["1-a"]), false, "{}");
+        w.shard.edit_validated(vec![(edit, Basis::Purges(seen))]).await.unwrap().remove(0)
+    };
+    let seen = w.shard.info().await.unwrap().purge_seq;
+    w.shard.purge(vec![(DocId::new("a"), vec![rev("1-a")])]).await.unwrap();
+    assert_eq!(brought(seen).await, Err(EditError::BasisChanged));
+    assert!(w.winner("a").await.is_none());
+    assert_eq!(brought(seen + 1).await, Ok(rev("1-a")), "somebody wrote it again");
 }
 
 #[tokio::test]
