@@ -37,6 +37,8 @@ use crate::world::buggify::{Mutation, mutated};
 pub struct FindQuery {
     /// As the client gave it.
     pub request: Arc<FindRequest>,
+    /// Where the page before ended, as the request says.
+    pub after: Option<Bookmark>,
     /// The index to use; `None`: all documents.
     pub index: Option<FieldIndex>,
     /// Only documents of this partition.
@@ -118,7 +120,7 @@ impl Database {
             None => End::Unbounded,
         };
         let (mut start, mut end) = (end(low), end(high));
-        if let Some(bookmark) = &request.bookmark {
+        if let Some(bookmark) = &query.after {
             let behind = End::Excluded(DocId::new(&bookmark.id));
             if request.sort.descending { end = behind } else { start = behind }
         }
@@ -138,7 +140,7 @@ impl Database {
         let planted = self.context.storage.planted();
         let rules =
             RangeRules { narrow_on_ne: planted.has(Bug::RangeNarrowedOnNe), ..RangeRules::new(&query.collator) };
-        let spans = spans(request, index, rules);
+        let spans = spans(request, query.after.as_ref(), index, rules);
         if spans.is_empty() {
             return Ok(Source::None);
         }
@@ -191,7 +193,7 @@ impl Hits {
                     return Ok(None);
                 }
                 let keys = rows.len() as u64;
-                if let Some(Bookmark { key: Some(key), id }) = &self.query.request.bookmark {
+                if let Some(Bookmark { key: Some(key), id }) = &self.query.after {
                     let key = key.to_vec();
                     let skips = mutated(Mutation::BookmarkSkips);
                     rows.retain(|row| (row.id.as_str() != id && !skips) || row.key != key);

@@ -151,6 +151,11 @@ const DESIGN_FUNCTIONS: &[&str] = &[
     "_geo",
 ];
 
+/// Whether a design document's path can name such a function.
+pub fn is_design_function(name: &str) -> bool {
+    DESIGN_FUNCTIONS.contains(&name)
+}
+
 /// `_design/` with its slash encoded, as a client may write it.
 const DESIGN_ENCODED: &str = "_design%2F";
 
@@ -247,13 +252,14 @@ fn in_database(rest: &[String]) -> InDatabase {
         ["_temp_view"] => InDatabase::TempView,
         ["_snapshot"] => InDatabase::Snapshot,
         ["_restore"] => InDatabase::Restore,
-        ["_find" | "_explain"] | ["_index", ..] => InDatabase::Mango(rest.to_vec()),
+        // What stands behind the first two is no matter, as in CouchDB.
+        ["_find" | "_explain" | "_index", ..] => InDatabase::Mango(rest.to_vec()),
         ["_partition", below @ ..] => InDatabase::Partition(below.iter().map(|s| (*s).to_owned()).collect()),
         ["_local"] => InDatabase::LocalWithoutId,
         ["_local", id] => InDatabase::Local((*id).to_owned()),
         ["_local", _, ..] => InDatabase::LocalAttachment,
         ["_design", name] => InDatabase::Document(format!("_design/{name}")),
-        ["_design", name, function, below @ ..] if DESIGN_FUNCTIONS.contains(function) => {
+        ["_design", name, function, below @ ..] if is_design_function(function) => {
             let segments = [function].into_iter().chain(below).map(|s| (*s).to_owned()).collect();
             InDatabase::DesignFunction(format!("_design/{name}"), segments)
         }
@@ -336,7 +342,7 @@ fn database_methods(at: &InDatabase) -> (&'static [Verb], &'static str) {
             (&[Verb::Get, Verb::Put, Verb::Delete], "DELETE,GET,HEAD,PUT")
         }
         InDatabase::Mango(path) => match path.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-            ["_find" | "_explain"] | ["_index", "_bulk_delete"] => (POST, "POST"),
+            ["_find" | "_explain", ..] | ["_index", "_bulk_delete"] => (POST, "POST"),
             ["_index"] => (GET_POST, "GET,POST"),
             _ => (&[Verb::Delete], "DELETE"),
         },
@@ -442,6 +448,7 @@ mod tests {
         assert_eq!(inside("/db/_design/d/_view/v"), view);
         let index = |parts: &[&str]| InDatabase::Mango(parts.iter().map(|part| (*part).to_owned()).collect());
         assert_eq!(inside("/db/_index/ix/json/a%2Fb"), index(&["_index", "ix", "json", "a/b"]));
+        assert_eq!(inside("/db/_find/x"), index(&["_find", "x"]));
         assert_eq!(inside("/db/_partition/%ff/_all_docs"), InDatabase::PartitionNotText);
     }
 }

@@ -27,7 +27,7 @@ fn query(text: &str, index: bool) -> FindQuery {
     let filter = parse(b"{}").unwrap();
     let index =
         index.then(|| FieldIndex { ddoc: "_design/x".into(), name: "i".into(), partitioned: false, columns, filter });
-    FindQuery { request: Arc::new(request), index, partition: None, collator: Collator::new() }
+    FindQuery { request: Arc::new(request), after: None, index, partition: None, collator: Collator::new() }
 }
 
 /// The texts found and where the next page begins.
@@ -105,7 +105,7 @@ async fn pages_go_on_behind_their_bookmarks() {
         let (mut seen, mut bookmark) = (Vec::new(), None);
         loop {
             let mut query = query(&text, index);
-            Arc::get_mut(&mut query.request).unwrap().bookmark = bookmark.take();
+            query.after = bookmark.take();
             let (page, last) = texts(&database, query, 50).await;
             if page.is_empty() {
                 break;

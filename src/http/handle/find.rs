@@ -105,7 +105,8 @@ pub async fn find(ctx: &Context, mut request: Request, db: &str, partition: Opti
     let asked = read(ctx, &mut request, db, partition).await?;
     let plan = asked.plan()?;
     let Asked { db, request, partition, .. } = asked;
-    if plan.index.is_some() && request.bookmark.as_ref().is_some_and(|bookmark| bookmark.key.is_none()) {
+    let after = request.after()?;
+    if plan.index.is_some() && after.as_ref().is_some_and(|bookmark| bookmark.key.is_none()) {
         return Err(Problem::invalid("invalid_bookmark", "The bookmark is of another index."));
     }
     let (env, started) = (ctx.env.clone(), ctx.env.now());
@@ -114,9 +115,9 @@ pub async fn find(ctx: &Context, mut request: Request, db: &str, partition: Opti
     }
     let request = Arc::new(request);
     let (index, collator) = (plan.index.clone(), ctx.collator.clone());
-    let query = FindQuery { request: Arc::clone(&request), index, partition, collator };
+    let (skip, left, last) = (request.skip, request.limit, after.clone());
+    let query = FindQuery { request: Arc::clone(&request), after, index, partition, collator };
     let hits = db.find(query).await?;
-    let (skip, left, last) = (request.skip, request.limit, request.bookmark.clone());
     let database = db.name.clone();
     let mut finder =
         Finder { env, database, plan, started, hits, skip, left, last, figures: Figures::default(), request };

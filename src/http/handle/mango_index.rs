@@ -31,10 +31,12 @@ pub async fn handle(ctx: &Context, request: Request, db: &str, path: &[String]) 
     }
 }
 
-/// Whether something can be at `path`: indexes are named by design document, type and name.
+/// Whether something can be at `path`: indexes are named by design document, type and name; paths of queries end with
+/// their first segment, whatever follows.
 pub fn is_path(path: &[String]) -> bool {
     match path {
         [] | [_] => true,
+        [first, ..] if first != "_index" => true,
         [_, below] => below == "_bulk_delete",
         path => index_of(path).is_some(),
     }

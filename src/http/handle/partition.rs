@@ -8,6 +8,7 @@ use super::{all_docs, design_function, find};
 use crate::auth::access::Class;
 use crate::coordinator::Database;
 use crate::document::id::check_partition;
+use crate::http::route::is_design_function;
 
 /// `path` is what stands behind `_partition`.
 ///
@@ -24,7 +25,7 @@ pub async fn handle(ctx: &Context, request: Request, db: &str, path: &[String]) 
         [name, "_all_docs", "queries"] => all_docs::partition_queries(ctx, request, db, name).await,
         [name, "_find"] => find::find(ctx, request, db, Some(name)).await,
         [name, "_explain"] => find::explain(ctx, request, db, Some(name)).await,
-        [name, "_design", ddoc, _, ..] => {
+        [name, "_design", ddoc, function, ..] if is_design_function(function) => {
             design_function(ctx, db, (&format!("_design/{ddoc}"), &path[3..]), Some(name), request).await
         }
         _ => info(ctx, &request, db, &parts).await,

@@ -1,5 +1,6 @@
 //! What `_explain` tells of a query (facts '_explain').
 
+use super::bookmark::NIL;
 use super::catalogue::{FieldIndex, all_docs_value, object};
 use super::planner::{is_covering, is_usable};
 use super::request::FindRequest;
@@ -69,7 +70,7 @@ fn options(request: &FindRequest, partition: Option<&str>) -> Value {
     let sort = request.sort.fields.iter().map(|name| (name.as_str(), request.sort.direction().into()));
     object([
         ("use_index", Value::Array(use_index)),
-        ("bookmark", request.bookmark.as_ref().map_or("nil".into(), |bookmark| bookmark.encode().into())),
+        ("bookmark", request.bookmark.as_deref().unwrap_or(NIL).into()),
         ("limit", request.limit.into()),
         ("skip", request.skip.into()),
         ("sort", object(sort)),

@@ -95,8 +95,8 @@ pub struct FindRequest {
     pub selector: Selector,
     /// A design document, in a list with or without its `_design/`, perhaps with the name of one of its indexes.
     pub use_index: Vec<String>,
-    /// Where the page before ended.
-    pub bookmark: Option<Bookmark>,
+    /// Where the page before ended, as the client said it; see [`FindRequest::after`].
+    pub bookmark: Option<String>,
     /// Documents at most.
     pub limit: u64,
     /// Matching documents to leave out.
@@ -161,6 +161,15 @@ impl FindRequest {
         check_keys(body, &KEYS)?;
         Ok(request)
     }
+
+    /// Where the page before ended. Asked for when all else is settled: whether a bookmark can be read counts last, and
+    /// not for `_explain`.
+    ///
+    /// # Errors
+    /// `invalid_bookmark`.
+    pub fn after(&self) -> Result<Option<Bookmark>, MangoError> {
+        self.bookmark.as_deref().map(Bookmark::decode).transpose()
+    }
 }
 
 /// Refuses keys that are not among `known`.
@@ -191,11 +200,11 @@ fn use_index(value: &Value) -> Result<Vec<String>, MangoError> {
     if parts.len() > 2 { Err(refused()) } else { Ok(parts) }
 }
 
-fn bookmark(value: &Value) -> Result<Option<Bookmark>, MangoError> {
+fn bookmark(value: &Value) -> Result<Option<String>, MangoError> {
     match value {
         Value::Null => Ok(None),
         Value::String(text) if text.is_empty() => Ok(None),
-        Value::String(text) => Bookmark::decode(text).map(Some),
+        Value::String(text) => Ok(Some(text.clone())),
         other => Err(MangoError::about("invalid_bookmark", "Invalid bookmark value: ", other)),
     }
 }

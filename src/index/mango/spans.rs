@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::bookmark::Bookmark;
 use super::catalogue::FieldIndex;
 use super::request::FindRequest;
 use crate::document::json::{Object, Value};
@@ -11,10 +12,15 @@ use crate::index::{KeyBound, KeySpan};
 /// The name of a member that sorts after all others: such an object ends a range of keys.
 const GREATEST_NAME: &str = "\u{ffff}";
 
-/// The ranges in the direction of reading, from the bookmark on; one without a key, of another index, is passed over.
-pub fn spans(request: &FindRequest, index: &FieldIndex, rules: RangeRules<'_>) -> Vec<KeySpan> {
+/// The ranges in the direction of reading, behind `after`; a bookmark without a key, of another index, is passed over.
+pub fn spans(
+    request: &FindRequest,
+    after: Option<&Bookmark>,
+    index: &FieldIndex,
+    rules: RangeRules<'_>,
+) -> Vec<KeySpan> {
     let descending = request.sort.descending;
-    let after = request.bookmark.as_ref().and_then(|bookmark| Some((bookmark.key.as_ref()?, &bookmark.id)));
+    let after = after.and_then(|bookmark| Some((bookmark.key.as_ref()?, &bookmark.id)));
     let ranges = request.selector.index_ranges(&index.names(), rules);
     let mut spans = Vec::with_capacity(ranges.len());
     for KeysBetween { start, mut end } in ranges {

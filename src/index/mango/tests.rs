@@ -39,7 +39,10 @@ fn errors_come_in_their_order() {
     assert_eq!(name(r#"{"zz":1,"limit":-1,"selector":5}"#), "invalid_selector_json");
     assert_eq!(name(r#"{"zz":1,"limit":-1,"selector":{}}"#), "invalid_non_neg_integer");
     assert_eq!(name(r#"{"zz":1,"selector":{}}"#), "invalid_key");
-    assert_eq!(name(r#"{"bookmark":"nil","selector":{}}"#), "invalid_bookmark");
+    assert_eq!(name(r#"{"bookmark":1,"limit":-1,"selector":{}}"#), "invalid_bookmark");
+    assert_eq!(name(r#"{"bookmark":"nil","limit":-1,"selector":{}}"#), "invalid_non_neg_integer");
+    let unreadable = request(r#"{"bookmark":"nil","selector":{}}"#).unwrap();
+    assert_eq!(unreadable.after().unwrap_err().name, "invalid_bookmark");
     assert_eq!(name(r#"{"sort":["a",{"b":"desc"}],"selector":{}}"#), "unsupported_mixed_sort");
 }
 
@@ -172,14 +175,14 @@ fn rows(index: &FieldIndex, documents: &[Value], collator: &Collator) -> Vec<Pla
 }
 
 /// The documents found by an index, in pages of `page`, each begun behind the bookmark of the one before.
-fn found(mut request: FindRequest, index: &FieldIndex, documents: &[Value], page: usize) -> Vec<usize> {
+fn found(request: FindRequest, index: &FieldIndex, documents: &[Value], page: usize) -> Vec<usize> {
     let collator = Collator::new();
     let (rows, descending) = (rows(index, documents, &collator), request.sort.descending);
     let columns: Vec<FieldPath> = index.names().into_iter().map(|name| FieldPath::parse(name).unwrap()).collect();
-    let (mut found, covering) = (Vec::new(), is_covering(&request, index));
+    let (mut found, mut after, covering) = (Vec::new(), None::<Bookmark>, is_covering(&request, index));
     loop {
         let mut seen: Vec<&Place> = Vec::new();
-        for span in spans(&request, index, RangeRules::new(&collator)) {
+        for span in spans(&request, after.as_ref(), index, RangeRules::new(&collator)) {
             let (places, _) = span.places(&collator, descending, b"");
             let mut inside: Vec<&Place> = rows
                 .iter()
@@ -192,7 +195,7 @@ fn found(mut request: FindRequest, index: &FieldIndex, documents: &[Value], page
         }
         let ordered = seen.windows(2).all(|two| if descending { two[0] > two[1] } else { two[0] < two[1] });
         assert!(ordered, "rows come in order, each once");
-        if let Some(Bookmark { key: Some(key), id }) = &request.bookmark {
+        if let Some(Bookmark { key: Some(key), id }) = &after {
             seen.retain(|(_, own, at)| *own != key.to_vec() || format!("d{at}") != *id);
         }
         let matches = |(_, key, at): &&&Place| {
@@ -209,7 +212,7 @@ fn found(mut request: FindRequest, index: &FieldIndex, documents: &[Value], page
         found.extend(hits.iter().map(|(_, _, at)| *at));
         match hits.last() {
             Some((_, key, at)) if hits.len() == page => {
-                request.bookmark = Some(Bookmark { key: Some(parse(key).unwrap()), id: format!("d{at}") });
+                after = Some(Bookmark { key: Some(parse(key).unwrap()), id: format!("d{at}") });
             }
             _ => return found,
         }
