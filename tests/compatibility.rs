@@ -189,6 +189,14 @@ fn deep_json(c: &Client) -> bool {
     refused.status == 400 && refused.body.contains("nested deeper than 1000 levels") && put(999).status == 201
 }
 
+fn bad_update(c: &Client) -> bool {
+    let design = r#"{"updates":{"u":"function(){ return [{_id: 'unwritten'}, {foo: 1}]; }"}}"#;
+    let answer = || c.send("POST", "/d/_design/update/_update/u", &["Accept: */*"], "");
+    c.put("/d/_design/update", design).status == 201
+        && answer().body.contains("\"external_response_error\"")
+        && c.get("/d/unwritten").status == 404
+}
+
 const CHECKS: &[Check] = &[
     ("Content-Type of JSON", content_type),
     ("ETag of `_all_docs`", list_etag),
@@ -217,6 +225,7 @@ const CHECKS: &[Check] = &[
     ("entries of `_attachments` that are no objects", |c| {
         c.put("/d/entries", r#"{"_attachments":{"f":1}}"#).status == 400
     }),
+    ("an update function that answers with a document and with what is no response", bad_update),
     ("`r=x`, `w=x`", |c| {
         c.put("/d/w?w=x", "{}").status == 400 && c.get("/d/w").status == 404 && c.get("/d/a?r=x").status == 400
     }),

@@ -189,6 +189,12 @@ fn validators_and_filters_answer() {
         let passed =
             scripts.filter(&program, "big", &req, vec![r#"{"v":1}"#.to_owned(), r#"{"v":2}"#.to_owned()]).await;
         assert_eq!(passed, Ok(vec![false, true]));
+        let docs = || vec![r#"{"v":[2,1]}"#.to_owned(), r#"{"v":[]}"#.to_owned()];
+        let emits = async |source| scripts.emits(&program, source, docs()).await;
+        // Unlike a view's, the documents are not frozen: nothing throws that is none of the function's doing.
+        assert_eq!(emits("function(doc){ if (doc.v.sort().length) emit(1); }").await, Ok(vec![true, false]));
+        let thrown = emits("function(doc){ emit(doc.v[0].a.b); }").await;
+        assert!(matches!(thrown, Err(ScriptError::Thrown { error, .. }) if error == "TypeError"));
     });
 }
 
@@ -321,6 +327,7 @@ fn functions_of_another_language_run_in_their_query_server() {
         let rows = scripts.map(&python, &[map], docs.clone()).await.unwrap();
         let shown = Value::Array(rows.into_iter().flatten().map(Value::Array).collect()).to_vec();
         assert_eq!(String::from_utf8(shown).unwrap(), r#"[[["a",2]],[["b",3]]]"#);
+        assert_eq!(scripts.emits(&python, map, docs.clone()).await.unwrap(), [true, true]);
         let rows = vec![r#"[[["k","a"],1],[["k","b"],5]]"#.to_owned()];
         assert_eq!(scripts.reduce(&python, sum, rows, false).await.unwrap(), [Value::Int(6)]);
         assert_eq!(scripts.reduce(&python, sum, vec!["[6,1]".to_owned()], true).await.unwrap(), [Value::Int(7)]);

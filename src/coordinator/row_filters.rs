@@ -125,10 +125,7 @@ impl ByFunction {
         let docs: Vec<String> = leaves.collect();
         let passed = match &self.judge {
             Judge::Function { name, req } => self.scripts.filter(&self.program, name, req, docs).await,
-            Judge::Map { source } => {
-                let rows = self.scripts.map(&self.program, &[source], docs).await;
-                rows.map(|docs| docs.iter().map(|lists| lists.iter().any(|rows| !rows.is_empty())).collect())
-            }
+            Judge::Map { source } => self.scripts.emits(&self.program, source, docs).await,
         };
         let mut passed = passed.map_err(ChangesError::Script)?.into_iter();
         Ok(page.iter().map(|candidate| passed.by_ref().take(candidate.leaves.len()).collect()).collect())

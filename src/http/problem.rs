@@ -483,7 +483,7 @@ impl From<ChangesError> for Problem {
         match error {
             ChangesError::MalformedSince => Problem::bad_request("Malformed sequence supplied in 'since' parameter."),
             ChangesError::Filter { error, reason } => Problem::invalid(error, reason),
-            ChangesError::Script(error) => error.into(),
+            ChangesError::Script(error) => of_reader(error),
             ChangesError::Read(error) => error.into(),
         }
     }
@@ -497,14 +497,38 @@ impl From<ScriptError> for Problem {
             ScriptError::Compilation { reason } => failed("compilation_error".to_owned(), reason),
             ScriptError::Engine { reason } => failed("os_process_error".to_owned(), reason),
             ScriptError::MissingKey { name } => Problem::not_found(format!("missing json key: {name}")),
-            ScriptError::Thrown { error, reason } if error == "not_found" => Problem::missing().with_reason(&reason),
-            ScriptError::Thrown { error, reason } if error == "not_acceptable" => {
-                Problem::new(StatusCode::NOT_ACCEPTABLE, error, String::new()).with_reason(&reason)
-            }
-            ScriptError::Thrown { error, reason } => failed(error, String::new()).with_reason(&reason),
+            ScriptError::Thrown { error, reason } => thrown(error, &reason),
             ScriptError::Timeout => failed("os_process_error".to_owned(), "OS process timed out.".to_owned()),
             ScriptError::UnknownLanguage { language } => failed("unknown_query_language".to_owned(), language),
         }
+    }
+}
+
+/// What a function threw that answers a request or judges a write: `['error', name, reason]` of a name that CouchDB's
+/// own errors have is answered as such an error.
+fn thrown(error: String, reason: &Value) -> Problem {
+    let status = match error.as_str() {
+        // Its reason is fixed.
+        "conflict" => return Problem::conflict(),
+        "bad_request" | "doc_validation" | "illegal_docid" | "query_parse_error" => StatusCode::BAD_REQUEST,
+        "unauthorized" => StatusCode::UNAUTHORIZED,
+        "forbidden" => StatusCode::FORBIDDEN,
+        "not_found" => StatusCode::NOT_FOUND,
+        "method_not_allowed" => StatusCode::METHOD_NOT_ALLOWED,
+        "not_acceptable" => StatusCode::NOT_ACCEPTABLE,
+        "missing_stub" => StatusCode::PRECONDITION_FAILED,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    Problem::new(status, error, "").with_reason(reason)
+}
+
+/// The same of a function that reads documents for a view or a feed: 500 whatever it threw.
+fn of_reader(error: ScriptError) -> Problem {
+    match error {
+        ScriptError::Thrown { error, reason } => {
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error, "").with_reason(&reason)
+        }
+        error => error.into(),
     }
 }
 
@@ -539,7 +563,7 @@ impl From<ViewError> for Problem {
                 Problem::query_parse("`partition` parameter is not supported in this design doc")
             }
             ViewError::Read(error) => error.into(),
-            ViewError::Script(error) => Problem::from(error).with_reference(),
+            ViewError::Script(error) => of_reader(error).with_reference(),
             ViewError::Stopped => Problem::unavailable("The node is stopping."),
         }
     }

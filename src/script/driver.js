@@ -99,13 +99,22 @@
 
     // ---- CommonJS: modules are texts within the design document ----
 
+    // `folder` is where the module that asks stands; a function stands nowhere, so that no path is relative to it.
     const requirer = (root, modules, folder) => (path) => {
-        const names = [...folder];
         const parts = String(path).split('/');
-        if (parts[0] !== '.' && parts[0] !== '..') names.length = 0;
+        const isRelative = parts[0] === '.' || parts[0] === '..';
+        const orphan = () => {
+            const from = folder === undefined ? undefined : text({ id: folder.join('/') });
+            return ['error', 'invalid_require_path', 'Object has no parent ' + from];
+        };
+        if (isRelative && folder === undefined) throw orphan();
+        const names = isRelative ? [...folder] : [];
         for (const part of parts) {
-            if (part === '..') names.pop();
-            else if (part !== '.' && part !== '') names.push(part);
+            if (part === '..') {
+                if (names.pop() === undefined) throw orphan();
+            } else if (part !== '.' && part !== '') {
+                names.push(part);
+            }
         }
         const id = names.join('/');
         if (modules.has(id)) return modules.get(id).exports;
@@ -126,15 +135,14 @@
             apply(body, module.exports, [module, module.exports, requirer(root, modules, names.slice(0, -1))]);
         } catch (error) {
             modules.delete(id);
-            throw error instanceof SyntaxError
-                ? ['error', 'compilation_error', "Module require('" + path + "') raised error " + String(error)]
-                : error;
+            if (isExhaustion(error)) throw error;
+            throw ['error', 'compilation_error', "Module require('" + path + "') raised error " + String(error)];
         }
         return module.exports;
     };
     const lib = design.views !== null && typeof design.views === 'object' ? design.views.lib : undefined;
-    const anywhere = requirer(design, new Map(), []);
-    const withinLib = requirer({ views: { lib } }, new Map(), []);
+    const anywhere = requirer(design, new Map());
+    const withinLib = requirer({ views: { lib } }, new Map());
 
     // ---- the globals of functions ----
 
@@ -179,9 +187,10 @@
         const names = keys(error);
         return { thrown: ['unknown_error', names.length === 1 ? error[names[0]] : error] };
     };
-    // Memory and stack ran out: nothing that the function did counts.
-    const isFatal = (error) => error === 'fatal_error' || isArray(error) && error[0] === 'fatal'
-        || error === null || error instanceof InternalError;
+    // Memory or stack ran out. The engine throws null where there is no memory for an error.
+    const isExhaustion = (error) => error === null || error instanceof InternalError;
+    // Nothing that the function did counts.
+    const isFatal = (error) => error === 'fatal_error' || isArray(error) && error[0] === 'fatal' || isExhaustion(error);
 
     // ---- answers of show, list and update functions ----
 
@@ -208,47 +217,51 @@
         const headers = type === undefined ? head.headers : { 'Content-Type': type, ...head.headers };
         return { ...head, headers: { ...headers } };
     };
-    // How well a media type fits an Accept header: the most exact range counts with its quality.
-    const fit = (type, accept) => {
-        const [kind, sub] = type.split(';')[0].trim().toLowerCase().split('/');
+    // A media type or range and its parameters.
+    const media = (text) => {
+        const [name, ...params] = text.split(';').map((part) => part.trim().toLowerCase());
+        const [kind, sub] = (name === '*' ? '*/*' : name).split('/');
+        return { kind, sub, params };
+    };
+    // How well a media type fits ranges: how exact the most exact one is that takes it, and that one's quality.
+    const fit = (type, ranges) => {
+        const own = media(type);
+        const takes = (a, b) => a === b || a === '*' || b === '*';
         let best = [-1, 0];
-        for (const range of accept.split(',')) {
-            const [name, ...params] = range.split(';').map((part) => part.trim().toLowerCase());
-            const [wantedKind, wantedSub] = (name === '*' ? '*/*' : name).split('/');
-            if (wantedKind !== '*' && wantedKind !== kind || wantedSub !== '*' && wantedSub !== sub) continue;
-            const exact = (wantedKind === '*' ? 0 : 100) + (wantedSub === '*' ? 0 : 10);
+        for (const { kind, sub, params } of ranges) {
+            if (!takes(kind, own.kind) || !takes(sub, own.sub)) continue;
+            const shared = params.filter((param) => !param.startsWith('q=') && own.params.includes(param));
+            const exact = (kind === own.kind ? 100 : 0) + (sub === own.sub ? 10 : 0) + shared.length;
             const quality = params.find((param) => param.startsWith('q='));
-            const q = quality === undefined ? 1 : Number(quality.slice(2));
+            const q = quality === undefined ? 1 : parseFloat(quality.slice(2));
             if (exact > best[0]) best = [exact, q >= 0 && q <= 1 ? q : 1];
         }
         return best;
     };
+    // What an Accept header asks for among `{ name, type }`. CouchDB takes the last in the order of the texts that
+    // exactness, quality and place make, which shows where several types fit alike.
+    const preferred = (offered, accept) => {
+        const ranges = accept.split(',').map(media);
+        let best = { weight: '', quality: 0 };
+        offered.forEach((offer, place) => {
+            const [exact, quality] = fit(offer.type, ranges);
+            const weight = [exact, quality, place].join();
+            if (weight > best.weight) best = { ...offer, weight, quality };
+        });
+        return best.quality > 0 ? best : {};
+    };
     // The provider that the request asks for: `[content type, function]`.
-    const chosen = (req) => {
-        const offered = [];
-        for (const [name, make] of answer.makers) {
-            for (const type of answer.types.get(name) || []) offered.push([type, make]);
-        }
-        const format = req.query.format;
-        const accept = req.headers.Accept;
-        if (format) {
-            const named = answer.makers.find(([name]) => name === format);
-            if (named !== undefined) return [(answer.types.get(format) || [])[0], named[1]];
-        } else if (accept) {
-            let best = null;
-            for (const [type, make] of offered) {
-                const [exact, q] = fit(type, accept);
-                if (q > 0 && (best === null || exact > best.exact || exact === best.exact && q > best.q)) {
-                    best = { exact, q, found: [type, make] };
-                }
-            }
-            if (best !== null) return best.found;
-        } else if (answer.makers.length > 0) {
-            const [name, make] = answer.makers[0];
-            return [(answer.types.get(name) || [])[0], make];
-        }
+    const chosen = ({ query: { format }, headers: { Accept: accept } }) => {
+        // Where types are weighed, CouchDB looks at what was provided last first.
+        const makers = accept && !format ? [...answer.makers].reverse() : answer.makers;
+        const typesOf = (name) => answer.types.get(name) || [];
+        const offered = makers.flatMap(([name]) => typesOf(name).map((type) => ({ name, type })));
+        const named = format || !accept && makers[0][0];
+        const best = named ? { name: named, type: typesOf(named)[0] } : preferred(offered, accept);
+        const found = makers.find(([name]) => name === best.name);
+        if (found !== undefined) return [best.type, found[1]];
         throw ['error', 'not_acceptable', 'Content-Type ' + (accept || format) + ' not supported, try one of: '
-            + offered.map(([type]) => type).join(', ')];
+            + offered.map(({ type }) => type).join(', ')];
     };
     const wrapped = (value) => typeof value === 'string' ? { body: value } : value;
     const response = (value, kind) => {
@@ -269,10 +282,10 @@
         let made = withSent(response(returned || {}, 'show'));
         if (answer.makers.length > 0) {
             const [type, make] = chosen(req);
-            const { body: provided, ...given } = response(apply(make, design, []) || {}, 'show');
+            // Of what a provider answers the body alone counts, as in CouchDB.
+            const { body: provided } = wrapped(apply(make, design, []) || {});
             const body = (made.body || '') + answer.chunks.join('') + (provided || '');
-            made = { ...given, ...made, headers: { 'Content-Type': type, ...given.headers, ...made.headers } };
-            if (body !== '') made.body = body;
+            made = { ...made, headers: { 'Content-Type': type, ...made.headers }, body };
         }
         return made;
     };
@@ -356,6 +369,18 @@
             globalThis.require = anywhere;
             if (request.text !== req) request = { text: req, value: parse(req) };
             return apply(passes, design, [parse(doc), request.value]) ? '{"pass":true}' : '{"pass":false}';
+        },
+        // Whether a map function emits anything for a document. What it throws is thrown.
+        emits: (source, doc) => {
+            const map = compile(source);
+            globalThis.require = withinLib;
+            rows = [];
+            try {
+                apply(map, design, [parse(doc)]);
+                return rows.length > 0 ? '{"pass":true}' : '{"pass":false}';
+            } finally {
+                rows = null;
+            }
         },
         // What a reduce function makes of rows `[[key, id], value]`, or again of results. One that throws gives null.
         reduce: (source, input, again) => {

@@ -103,6 +103,12 @@ impl External {
                 let passes = second(answered)?.first().and_then(Value::as_bool) == Some(true);
                 Ok(answer("pass", passes.into()))
             }
+            "emits" => {
+                let lists = self.map(&format!("[{}]", quoted(a)), b, limit)?;
+                let lists = lists.as_object().and_then(|answer| answer.get("rows")).and_then(Value::as_array);
+                let emitted = |rows: &Value| rows.as_array().is_some_and(|rows| !rows.is_empty());
+                Ok(answer("pass", lists.unwrap_or_default().iter().any(emitted).into()))
+            }
             "show" => {
                 let path = self.path("shows", a)?;
                 let answered = self.function(&["shows", &path], &format!("[{b},{c}]"), limit)?;

@@ -197,7 +197,16 @@ impl Scripts {
             return Ok(self.0.env.blocking(Pool::Foreground, judge).await);
         }
         let ask = move |engine: &mut Engine, edit: Arc<Arguments>, limit| {
-            let answer = engine.call("validate", [&source, &edit.0, ""], limit)?;
+            let answer = match engine.call("validate", [&source, &edit.0, ""], limit) {
+                // `['error', 'forbidden', reason]` says the same as `{forbidden: reason}`.
+                Err(ScriptError::Thrown { error, reason }) if error == "forbidden" => {
+                    return Ok(Verdict::Forbidden(reason));
+                }
+                Err(ScriptError::Thrown { error, reason }) if error == "unauthorized" => {
+                    return Ok(Verdict::Unauthorized(reason));
+                }
+                answer => answer?,
+            };
             let member = |name| answer.as_object().and_then(|answer| answer.get(name)).cloned();
             Ok(match (member("forbidden"), member("unauthorized")) {
                 (Some(reason), _) => Verdict::Forbidden(reason),
@@ -219,9 +228,16 @@ impl Scripts {
     ) -> Result<Vec<bool>, ScriptError> {
         let (source, req) = (program.filter(name)?.to_owned(), Arc::clone(req));
         let ask = move |engine: &mut Engine, doc: String, limit| {
-            let answer = engine.call("filter", [&source, &doc, &req], limit)?;
-            Ok(answer.as_object().and_then(|answer| answer.get("pass")).and_then(Value::as_bool) == Some(true))
+            engine.call("filter", [&source, &doc, &req], limit).map(passes)
         };
+        self.each(program, docs, ask).await?.into_iter().collect()
+    }
+
+    /// Whether the map function `source` emits anything for documents (JSON texts). The first failure ends it.
+    pub async fn emits(&self, program: &Program, source: &str, docs: Vec<String>) -> Result<Vec<bool>, ScriptError> {
+        let source = source.to_owned();
+        let ask =
+            move |engine: &mut Engine, doc: String, limit| engine.call("emits", [&source, &doc, ""], limit).map(passes);
         self.each(program, docs, ask).await?.into_iter().collect()
     }
 
@@ -283,6 +299,11 @@ impl Scripts {
         // No program has this key: the runtime is used once.
         self.0.workers.run([0; 32], patience, job).await?
     }
+}
+
+/// Whether the answer of a filter says that a document passes.
+fn passes(answer: Value) -> bool {
+    answer.as_object().and_then(|answer| answer.get("pass")).and_then(Value::as_bool) == Some(true)
 }
 
 /// Tells what a function logged.

@@ -136,7 +136,7 @@ pub(super) fn read(text: &[u8]) -> Result<Value, ScriptError> {
         return Err(ScriptError::Thrown { error, reason: reason.clone() });
     }
     if members.contains("exhausted") {
-        return Err(engine("out of memory".to_owned()));
+        return Err(engine("null was thrown, or there was no memory for an error".to_owned()));
     }
     Ok(value)
 }

@@ -90,7 +90,10 @@ impl ChangesArgs {
                 let value = json::parse(doc_ids.unwrap_or("null").as_bytes());
                 Filter::DocIds(ids(Some(&value.map_err(|_| Problem::bad_request("invalid UTF-8 JSON"))?))?)
             }
-            ("_view", _) => Filter::View(designated(view.unwrap_or(""), "`view` filter parameter is not provided.")?),
+            ("_view", _) => match view.unwrap_or("") {
+                "" => return Err(Problem::bad_request("`view` filter parameter is not provided.")),
+                view => Filter::View(designated(view, VIEW_FORM)?),
+            },
             (name, _) if name.starts_with('_') => return Err(Problem::bad_request("unknown builtin filter name")),
             (name, _) => Filter::Function(designated(name, FILTER_FORM)?),
         };
@@ -122,6 +125,7 @@ impl ChangesArgs {
 }
 
 const FILTER_FORM: &str = "`filter` must be of the form `designname/filtername`";
+const VIEW_FORM: &str = "`view` must be of the form `designname/viewname`";
 
 fn feed(name: &str) -> Result<Feed, Problem> {
     match name {
@@ -204,6 +208,8 @@ mod tests {
         ] {
             assert_eq!(read(&[(name, value)]), Err(reason.to_owned()), "{name}={value}");
         }
+        let nameless = read(&[("filter", "_view"), ("view", "/")]);
+        assert_eq!(nameless, Err("`view` must be of the form `designname/viewname`".to_owned()));
         assert_eq!(read(&[("heartbeat", "true")]).unwrap().heartbeat_ms, Some(60_000));
     }
 

@@ -55,11 +55,11 @@ pub async fn update(ctx: &Context, mut request: Request, db: &str, ddoc: &str, p
     let db = open(ctx, &request, db)?;
     let program = db.program(&DocId::new(ddoc)).await?;
     let [name, id @ ..] = path else { return Err(invalid_path("update_error")) };
+    let source = program.function("updates", name)?;
     if request.verb == Verb::Get {
         let reason = "Update functions do not allow GET";
         return Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", reason));
     }
-    let source = program.function("updates", name)?;
     // The query is the function's own as long as nothing is written.
     let options = options(&request);
     let id = (!id.is_empty()).then(|| id.join("/"));
@@ -99,8 +99,8 @@ async fn document(ctx: &Context, request: &Request, db: &Arc<Database>, id: Opti
         None => Ok("null".to_owned()),
         Some(mut stored) => {
             sight.limit(&mut stored)?;
-            let path = fetched.tree.path_to(&stored.rev);
-            let options = RenderOptions { revisions: path.as_ref(), ..RenderOptions::default() };
+            let (path, (conflicts, _)) = (fetched.tree.path_to(&stored.rev), fetched.conflicts(&stored.rev));
+            let options = RenderOptions { revisions: path.as_ref(), conflicts: &conflicts, ..RenderOptions::default() };
             Ok(String::from_utf8_lossy(&render(id.as_str(), &stored, &options)).into_owned())
         }
     }
