@@ -198,7 +198,10 @@ pub fn take_password(body: &mut Object) -> Result<Option<String>, UserError> {
             body.remove("password");
             Ok(Some(password))
         }
-        Some(_) => forbidden("The value of `password` is invalid."),
+        Some(other) => {
+            let shown = String::from_utf8_lossy(&other.to_vec()).into_owned();
+            forbidden(format!("Password value of '{shown}' is invalid."))
+        }
     }
 }
 
@@ -411,7 +414,8 @@ mod tests {
         let record = UserRecord::read(&written);
         assert_eq!((record.hash, record.salt), (Some(hash), "07".repeat(16)));
         assert_eq!(take_password(&mut object(r#"{"password":null}"#)), Ok(None));
-        assert!(take_password(&mut object(r#"{"password":5}"#)).is_err());
+        let refused = Err(UserError::Forbidden("Password value of '5' is invalid.".to_owned()));
+        assert_eq!(take_password(&mut object(r#"{"password":5}"#)), refused);
     }
 
     #[test]

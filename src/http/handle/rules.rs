@@ -3,7 +3,7 @@
 
 use http::StatusCode;
 
-use super::super::route::InDatabase;
+use super::super::route::{InDatabase, ListKind};
 use super::users::{self, Lister};
 use super::{before, replicator_docs};
 use crate::auth::access::{self, Class};
@@ -86,11 +86,22 @@ impl Rules {
     }
 }
 
+/// Whether a list is for administrators of the server, whatever the security object of its database says: nobody else
+/// is even told whether the database is there, as in CouchDB.
+pub fn is_closed_list(ctx: &Context, db: &str, at: &InDatabase) -> bool {
+    let lists_all =
+        matches!(at, InDatabase::List(ListKind::All) | InDatabase::Queries(ListKind::All) | InDatabase::Changes);
+    match Rules::of(ctx, db) {
+        Rules::Users => lists_all && !users::is_open_list(ctx, at),
+        Rules::Replicator => lists_all && db == "_replicator",
+        Rules::None => false,
+    }
+}
+
 /// Whether the caller may use what shows many documents at once.
 ///
 /// # Errors
-/// 404 without such a database, then the refusals of those who are no members, then of those who do not administer the
-/// server, unless the users database is public.
+/// 404 without such a database, then the refusals of those who are no members, then those of the database's rules.
 pub fn check_lists(ctx: &Context, request: &Request, db: &str, at: &InDatabase) -> Result<()> {
     let lists = matches!(
         at,
@@ -197,7 +208,7 @@ pub async fn may_delete(
     rev: Option<&Revision>,
 ) -> Result<()> {
     match Rules::of_written(ctx, db, id) {
-        Rules::Users => users::may_delete(user, db, id, rev).await,
+        Rules::Users => users::may_delete(ctx, user, db, id, rev).await,
         Rules::Replicator | Rules::None => Ok(()),
     }
 }

@@ -22,17 +22,28 @@ fn is_public(ctx: &Context) -> bool {
     options::bool(&ctx.config, "users_db_public", false)
 }
 
-/// Lists, feeds and queries are for server administrators; `_all_docs` alone is for members too, where the database is
-/// public.
+/// `_all_docs` alone, where the database is public, is for members too.
+pub fn is_open_list(ctx: &Context, at: &InDatabase) -> bool {
+    matches!(at, InDatabase::List(ListKind::All)) && is_public(ctx)
+}
+
+/// Lists, feeds and queries are for server administrators, views for who may read their design document. Other
+/// functions see what their caller may see.
 ///
 /// # Errors
-/// 404 without such a database, then the refusals of members, then 401.
+/// 404 without such a database, then the refusals of members, then 401; 403 for views.
 pub fn may_list(ctx: &Context, request: &Request, db: &str, at: &InDatabase) -> Result<()> {
-    ctx.open(db, &request.user, Class::Member)?;
-    if matches!(at, InDatabase::List(ListKind::All)) && is_public(ctx) {
-        return Ok(());
+    let database = ctx.open(db, &request.user, Class::Member)?;
+    match at {
+        InDatabase::DesignFunction(ddoc, path) => {
+            if path.first().is_some_and(|function| matches!(function.as_str(), "_view" | "_list")) {
+                caller(&database, &request.user).sees_all(ddoc)?;
+            }
+            Ok(())
+        }
+        at if is_open_list(ctx, at) => Ok(()),
+        _ => Ok(access::check(Class::ServerAdmin, &request.user, None)?),
     }
-    Ok(access::check(Class::ServerAdmin, &request.user, None)?)
 }
 
 /// Whether the caller may try to write this document.
@@ -130,12 +141,20 @@ pub async fn prepare(
 /// Checks the deletion of a document; what is not there is left to be told by the deletion itself.
 ///
 /// # Errors
-/// 403 for another's document.
-pub async fn may_delete(user: &UserCtx, db: &Database, id: &DocId, rev: Option<&Revision>) -> Result<()> {
-    match live(db, id, rev).await? {
-        Some(old) => Ok(users::validate_deletion(Some(&old), caller(db, user))?),
-        None => Ok(()),
+/// 404 for another's document, 403 where that has public fields.
+pub async fn may_delete(
+    ctx: &Context,
+    user: &UserCtx,
+    db: &Database,
+    id: &DocId,
+    rev: Option<&Revision>,
+) -> Result<()> {
+    let Some(old) = live(db, id, rev).await? else { return Ok(()) };
+    let caller = caller(db, user);
+    if !caller.sees_all(id.as_str())? && users::public_part(&old, &public_fields(ctx)).is_none() {
+        return Err(Problem::missing());
     }
+    Ok(users::validate_deletion(Some(&old), caller)?)
 }
 
 /// Whether the caller may copy this document to any place, which tells all of it.

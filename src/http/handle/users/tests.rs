@@ -58,6 +58,7 @@ fn anyone_signs_up_and_sees_the_own_document_and_public_fields_of_others() {
         ("ann:pw", "PUT", "bob"),
         ("", "GET", "bob"),
         ("ann:pw", "GET", "ann2"),
+        ("", "DELETE", "bob"),
     ] {
         let answer = send(&served, who, method, &format!("{USER}{target}"), &user(target, ""));
         assert!(status(&answer) == 404 && answer.contains("missing"), "{who} {method} {target}: {answer}");
@@ -67,7 +68,13 @@ fn anyone_signs_up_and_sees_the_own_document_and_public_fields_of_others() {
     for list in ["_all_docs", "_changes", "_design_docs", "_local_docs"] {
         assert_eq!(status(&send(&served, "ann:pw", "GET", &format!("/_users/{list}"), "")), 401, "{list}");
     }
-    assert_eq!(status(&send(&served, "ann:pw", "GET", "/_users/_design/x", "")), 403);
+    let shown = send(&served, "", "DELETE", &format!("{USER}ann"), "");
+    assert!(
+        status(&shown) == 403 && shown.contains("Only admins may delete"),
+        "a nickname shows who is there: {shown}"
+    );
+    let design = |name: &str| status(&send(&served, "ann:pw", "GET", &format!("/_users/_design/{name}"), ""));
+    assert_eq!((design("_auth"), design("none")), (403, 404));
 }
 
 #[test]
