@@ -64,9 +64,10 @@ impl Tokens {
         let parsed = parse(token)?;
         let (of_header, required): (Vec<Required>, Vec<Required>) =
             required.into_iter().partition(|(name, _)| HEADER_PARAMETERS.contains(&name.as_str()));
-        check_header(&parsed.header, &of_header)?;
-        self.verify(config, jwks, token, &parsed).await?;
-        check_claims(&parsed.claims, &required, now_s)?;
+        let algorithm = check_header(&parsed.header, &of_header)?;
+        // Claims come before keys and signature, as in CouchDB: a client with an old token is told that it is old.
+        check_claims(&parsed.claims, required, now_s)?;
+        self.verify(config, jwks, (token, &parsed), algorithm).await?;
         let roles = roles(config, &parsed.claims)?;
         match parsed.claims.get("sub").and_then(Value::as_str) {
             Some(name) => Ok(Some(UserCtx { name: Some(name.to_owned()), roles, handler: None })),
@@ -74,10 +75,13 @@ impl Tokens {
         }
     }
 
-    async fn verify(&self, config: &Config, jwks: &Jwks, token: &[u8], parsed: &Token<'_>) -> Result<(), AuthError> {
-        let algorithm = parsed.header.get("alg").ok_or_else(|| bad("Missing alg header parameter"))?;
-        let algorithm = algorithm.as_str().and_then(Algorithm::from_name);
-        let algorithm = algorithm.ok_or_else(|| bad("Invalid alg header parameter"))?;
+    async fn verify(
+        &self,
+        config: &Config,
+        jwks: &Jwks,
+        (token, parsed): (&[u8], &Token<'_>),
+        algorithm: Algorithm,
+    ) -> Result<(), AuthError> {
         let kid = match parsed.header.get("kid") {
             None => "_default",
             Some(kid) => kid.as_str().ok_or_else(|| bad("Unknown kid"))?,
@@ -179,7 +183,7 @@ fn is_claim(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-fn check_header(header: &Object, required: &[Required]) -> Result<(), AuthError> {
+fn check_header(header: &Object, required: &[Required]) -> Result<Algorithm, AuthError> {
     for (name, wanted) in required {
         let value = header.get(name).ok_or_else(|| match name.as_str() {
             "kid" => bad("Missing kid claim"),
@@ -190,32 +194,34 @@ fn check_header(header: &Object, required: &[Required]) -> Result<(), AuthError>
             return Err(bad(format!("Invalid {name} header parameter")));
         }
     }
-    Ok(())
+    let algorithm = header.get("alg").ok_or_else(|| bad("Missing alg header parameter"))?;
+    algorithm.as_str().and_then(Algorithm::from_name).ok_or_else(|| bad("Invalid alg header parameter"))
 }
 
-fn check_claims(claims: &Object, required: &[Required], now_s: u64) -> Result<(), AuthError> {
-    for (name, wanted) in required {
+/// The claims that mean something to CouchDB, in the order in which it looks at them; others come behind them.
+const CLAIMS: [&str; 4] = ["iss", "iat", "nbf", "exp"];
+
+fn check_claims(claims: &Object, mut required: Vec<Required>, now_s: u64) -> Result<(), AuthError> {
+    let place = |name: &str| CLAIMS.iter().position(|claim| *claim == name).unwrap_or(CLAIMS.len());
+    required.sort_by_key(|(name, _)| place(name));
+    for (name, wanted) in &required {
         let value = claims.get(name).ok_or_else(|| bad(format!("Missing {name} claim")))?;
+        let invalid = || bad(format!("Invalid {name} claim"));
         if wanted.as_ref().is_some_and(|wanted| value.as_str() != Some(wanted)) {
-            return Err(bad(format!("Invalid {name} claim")));
+            return Err(invalid());
         }
-    }
-    let asked = |name: &str| required.iter().any(|(n, _)| n == name);
-    for (name, in_future, complaint) in
-        [("iat", false, "iat not in past"), ("nbf", false, "nbf not in past"), ("exp", true, "exp not in future")]
-    {
-        let forgotten = match name {
-            "exp" => mutated(Mutation::TokenNeverEnds),
-            "nbf" => mutated(Mutation::TokenTooEarly),
-            _ => false,
-        };
-        if forgotten || !asked(name) {
-            continue;
-        }
-        let at = claims.get(name).and_then(seconds).ok_or_else(|| bad(format!("Invalid {name} claim")))?;
-        let fits = if in_future { at > now_s as f64 } else { at <= now_s as f64 };
-        if !fits {
-            return Err(AuthError::UnfitToken(complaint));
+        match name.as_str() {
+            // When a token was issued is not compared with this clock, which may be behind.
+            "iat" if !matches!(value, Value::Int(_) | Value::Big(_)) => return Err(invalid()),
+            "nbf" if mutated(Mutation::TokenTooEarly) => {}
+            "nbf" if seconds(value).is_none_or(|at| at > now_s as f64) => {
+                return Err(AuthError::UnfitToken("nbf not in past"));
+            }
+            "exp" if mutated(Mutation::TokenNeverEnds) => {}
+            "exp" if seconds(value).ok_or_else(invalid)? <= now_s as f64 => {
+                return Err(AuthError::UnfitToken("exp not in future"));
+            }
+            _ => {}
         }
     }
     Ok(())
@@ -339,10 +345,26 @@ mod tests {
         assert_eq!(with(1, "other"), refused("Invalid iss claim"));
         assert_eq!(with(4_000_000_000, "https://issuer.example"), refused("nbf not in past"));
         assert_eq!(of_claims(&all, r#"{"sub":"i","exp":4e9,"nbf":1}"#), refused("Missing iss claim"));
-        assert_eq!(
-            of_claims(&["jwt_auth/required_claims=nbf"], r#"{"sub":"i","nbf":"x"}"#),
-            refused("Invalid nbf claim")
-        );
+        let nbf = ["jwt_auth/required_claims=nbf"];
+        assert_eq!(of_claims(&nbf, r#"{"sub":"i","nbf":"x"}"#), refused("nbf not in past"));
+        let iat = ["jwt_auth/required_claims=iat"];
+        assert_eq!(of_claims(&iat, r#"{"sub":"i","iat":4000000000}"#), names(&["i"]), "issued by a clock ahead");
+        assert_eq!(of_claims(&iat, r#"{"sub":"i","iat":"x"}"#), refused("Invalid iat claim"));
+        assert_eq!(of_claims(&[], r#"{"sub":"i","exp":"x"}"#), refused("Invalid exp claim"));
+        let missing = |required: &str| of_claims(&[&format!("jwt_auth/required_claims={required}")], r#"{"sub":"i"}"#);
+        assert_eq!(missing("exp,iss"), refused("Missing iss claim"));
+        assert_eq!(missing("exp, team,iat"), refused("Missing iat claim"));
+    }
+
+    #[test]
+    fn claims_are_looked_at_before_keys_and_signature() {
+        let of = |claims: &str| {
+            let forged = token(r#"{"alg":"HS256"}"#, claims);
+            ask(&["jwt_keys/hmac:_default=b3RoZXI="], &forged).unwrap_err().reason().into_owned()
+        };
+        assert_eq!(of(r#"{"sub":"jane","exp":1000000000}"#), "exp not in future");
+        assert_eq!(of(r#"{"sub":"jane"}"#), "Missing exp claim");
+        assert_eq!(of(r#"{"sub":"jane","exp":4102444800}"#), "Bad HMAC");
     }
 
     #[test]
