@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use super::Context;
 use super::body::{ChunkSource, RequestBody};
 use super::cors;
+use super::handle::accept::admits;
 use super::handle::{self, handle};
 use super::policy;
 use super::problem::{Problem, Result};
@@ -98,16 +99,16 @@ async fn checked(
     if !uri.query().is_none_or(json_is_text) {
         return Err(Problem::invalid_json());
     }
-    if request.body.length().is_some_and(|length| length > request.body.limit_bytes()) {
-        return Err(Problem::body_too_large());
-    }
     let endpoint = route(&request.raw_path);
     let credentials = Credentials { headers: &request.headers, peer: Some(request.peer.ip()) };
     let identified = context.authenticator.authenticate(credentials).await?;
     (request.user, *renewed) = (identified.user, identified.renewed);
     handle::admit(context, &endpoint, &request)?;
+    // An attachment is stored as it comes, and has a limit of its own.
     if !matches!(endpoint, Endpoint::In(_, InDatabase::Attachment(..))) {
-        request.undo_content_encoding()?;
+        request.undo_content_encoding();
+        let size_max = context.config.u64("chttpd", "max_http_request_size", limits::HTTP_REQUEST_BYTES);
+        request.body.limit(size_max);
     }
     handle(context, endpoint, request).await
 }
@@ -124,12 +125,11 @@ fn method(method: &Method, headers: &HeaderMap) -> (Verb, bool, String) {
 }
 
 fn request_body(context: &Context, headers: &HeaderMap, body: Body) -> RequestBody {
-    let limit = context.config.u64("chttpd", "max_http_request_size", limits::HTTP_REQUEST_BYTES);
     let sent = headers.get(http::header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
     let chunked = headers.contains_key(http::header::TRANSFER_ENCODING);
     let length = if chunked { None } else { Some(sent.unwrap_or(0)) };
     let chunks = body.into_data_stream().map_err(|error| error.to_string());
-    RequestBody::new(context.env.clone(), Box::pin(chunks), length, limit).within(Arc::clone(&context.bodies))
+    RequestBody::new(context.env.clone(), Box::pin(chunks), length).within(Arc::clone(&context.bodies))
 }
 
 /// Takes what the handler left unread, within limits: a client that is still sending would lose the answer when the
@@ -186,8 +186,8 @@ fn refusal(context: &Context, parts: &http::request::Parts, base: &str, problem:
 }
 
 fn prefers_html(headers: &HeaderMap) -> bool {
-    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    accept.contains("text/html") && !admits_json(Some(accept))
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    admits(accept, "text/html") && !admits(accept, "application/json")
 }
 
 fn challenge(context: &Context, headers: &HeaderMap) -> Option<HeaderValue> {

@@ -34,6 +34,8 @@ pub struct RequestBody {
     left: BytesMut,
     read_bytes: u64,
     limit_bytes: u64,
+    /// What who reads it is told.
+    refused: Option<Problem>,
     /// What bodies held in memory share, in units of `limits::HTTP_CHUNK_BYTES`; and what this one has of it.
     budget: Option<Arc<Semaphore>>,
     held: Option<OwnedSemaphorePermit>,
@@ -57,8 +59,8 @@ impl std::fmt::Debug for RequestBody {
 }
 
 impl RequestBody {
-    /// A body from the connection. `limit_bytes` is that of `chttpd/max_http_request_size`, counted as sent.
-    pub fn new(env: Env, source: ChunkSource, length: Option<u64>, limit_bytes: u64) -> RequestBody {
+    /// A body from the connection; without a limit until [`RequestBody::limit`] sets one.
+    pub fn new(env: Env, source: ChunkSource, length: Option<u64>) -> RequestBody {
         RequestBody {
             source: Some(Mutex::new(source)),
             env: Some(env),
@@ -67,7 +69,8 @@ impl RequestBody {
             zipped: Bytes::new(),
             left: BytesMut::new(),
             read_bytes: 0,
-            limit_bytes,
+            limit_bytes: u64::MAX,
+            refused: None,
             budget: None,
             held: None,
             unread: None,
@@ -86,6 +89,7 @@ impl RequestBody {
             left: BytesMut::new(),
             read_bytes: 0,
             limit_bytes: u64::MAX,
+            refused: None,
             budget: None,
             held: None,
             unread: None,
@@ -107,9 +111,18 @@ impl RequestBody {
         self.length
     }
 
-    /// Largest body as sent, in bytes.
-    pub fn limit_bytes(&self) -> u64 {
-        self.limit_bytes
+    /// Sets the largest body as sent, in bytes. What is larger is refused when it is read, not before: a body that
+    /// nobody reads does no harm.
+    pub fn limit(&mut self, limit_bytes: u64) {
+        self.limit_bytes = limit_bytes;
+        if self.length.is_some_and(|length| length > limit_bytes) {
+            self.refuse(Problem::body_too_large());
+        }
+    }
+
+    /// Who reads the body is told this instead; of several the first.
+    pub fn refuse(&mut self, problem: Problem) {
+        self.refused.get_or_insert(problem);
     }
 
     /// Hands what is left unread to `unread` when the body is dropped.
@@ -134,8 +147,10 @@ impl RequestBody {
     /// The next chunk, of at most a few 64 KB; `None` at the end.
     ///
     /// # Errors
-    /// 413 beyond the limit, 400 for a cut body or one that is not gzip, 408 when the client sends nothing for long.
+    /// What [`RequestBody::refuse`] was told; 413 beyond the limit, 400 for a cut body or one that is not gzip, 408
+    /// when the client sends nothing for long.
     pub async fn next_chunk(&mut self) -> Result<Option<Bytes>> {
+        self.check()?;
         loop {
             if !self.left.is_empty() {
                 let size = self.left.len().min(limits::HTTP_CHUNK_BYTES);
@@ -162,6 +177,10 @@ impl RequestBody {
         }
     }
 
+    fn check(&self) -> Result<()> {
+        self.refused.clone().map_or(Ok(()), Err)
+    }
+
     /// What the whole body will probably take with the values that are made of it; of unknown size: something.
     fn expected_bytes(&self, limit_bytes: u64, times: u64) -> u64 {
         match self.length {
@@ -172,6 +191,7 @@ impl RequestBody {
 
     /// Takes `size` before any of it is read: who waits here holds nothing that others wait for.
     async fn reserve(&mut self, size: u64) -> Result<()> {
+        self.check()?;
         let (Some(budget), Some(env), None) = (&self.budget, &self.env, &self.held) else { return Ok(()) };
         let units = units(size);
         let wait = Duration::from_millis(limits::HTTP_BODY_WAIT_MS);

@@ -268,7 +268,7 @@ mod tests {
             let head = format!("--b\r\nA: b\r\n\r\n{text}\r\n--b\r\nA: b\r\n\r\n");
             let chunks = futures_util::stream::iter([Ok(Bytes::from(head))]).chain(futures_util::stream::pending());
             let source: crate::http::body::ChunkSource = Box::pin(chunks);
-            let mut body = RequestBody::new(env, source, Some(1 << 30), u64::MAX).within(budget.clone());
+            let mut body = RequestBody::new(env, source, Some(1 << 30)).within(budget.clone());
             let mut parts = Multipart::new(&mut body, "multipart/related; boundary=b").unwrap();
             parts.next_part().await.unwrap();
             assert_eq!(parts.json_bytes(2 << 20).await.unwrap(), text);

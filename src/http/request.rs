@@ -129,18 +129,15 @@ impl Request {
         }
     }
 
-    /// Undoes `Content-Encoding` of the body: gzip, or identity; 415 for another. The server does it for every request
-    /// but uploads of attachments, which are stored as they come.
-    pub fn undo_content_encoding(&mut self) -> Result<()> {
+    /// Undoes `Content-Encoding` of the body: gzip, or identity; who reads a body with another gets 415. The server
+    /// does it for every request but uploads of attachments, which are stored as they come.
+    pub fn undo_content_encoding(&mut self) {
         match self.header("content-encoding").map(str::trim) {
-            None | Some("" | "identity") => Ok(()),
-            Some("gzip") => {
-                self.body.inflate();
-                Ok(())
-            }
+            None | Some("" | "identity") => {}
+            Some("gzip") => self.body.inflate(),
             Some(other) => {
                 let reason = format!("{other} is not a supported content encoding.");
-                Err(Problem::bad_content_type(reason))
+                self.body.refuse(Problem::bad_content_type(reason));
             }
         }
     }
