@@ -23,7 +23,8 @@ use crate::coordinator::settings::Part;
 use crate::coordinator::shard_map::{Range, ShardMap};
 use crate::coordinator::span::Span;
 use crate::coordinator::split::Halves;
-use crate::document::id::DocId;
+use crate::document::draft::DraftError;
+use crate::document::id::{DocId, partition_of};
 use crate::document::json::Object;
 use crate::document::security;
 use crate::shard::{ShardInfo, Summary};
@@ -181,6 +182,17 @@ impl Database {
         let summary = self.on_one(self.map().index_of_partition(partition), summary).await?;
         let Summary { live: doc_count, deleted: doc_del_count, active, external, .. } = summary;
         Ok(PartitionInfo { doc_count, doc_del_count, active, external })
+    }
+
+    /// Whether a document of this id has a place here: a partitioned database asks for a partition.
+    ///
+    /// # Errors
+    /// `illegal_docid` or `illegal_partition`.
+    pub fn check_place(&self, id: &DocId) -> Result<(), DraftError> {
+        if self.map().partitioned {
+            partition_of(id.as_str())?;
+        }
+        Ok(())
     }
 
     /// The index of the range of a document.

@@ -83,8 +83,8 @@ pub enum WriteError {
     },
     /// The document without its attachments is larger than the limit.
     DocumentTooLarge {
-        /// The document's id.
-        id: DocId,
+        /// The document's id as the document names it; empty where it does not.
+        id: String,
     },
     /// The draft cannot be a document here; as found by `document`, or by the partition rule.
     Draft(DraftError),

@@ -6,6 +6,11 @@ use crate::limits;
 /// The databases that the server itself uses; the only names that begin with an underscore.
 pub const SYSTEM: [&str; 4] = ["_global_changes", "_metadata", "_replicator", "_users"];
 
+/// Whether `name` is one of [`SYSTEM`], or such a one below a path of its own: `people/_users`.
+pub fn is_system(name: &str) -> bool {
+    SYSTEM.contains(&name.rsplit('/').next().unwrap_or(name))
+}
+
 /// Whether `name` may be created: `^[a-z][a-z0-9_$()+/-]*$`, or a system name, of at most 238 characters.
 ///
 /// The length is judged first, since it has an error of its own.

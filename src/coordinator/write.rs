@@ -16,7 +16,7 @@ use crate::coordinator::quorum::Written;
 use crate::coordinator::read::local_rev;
 use crate::coordinator::validate::Caller;
 use crate::document::draft::{Draft, DraftAttachment, DraftData, DraftError, DraftErrorKind, PreparedBody};
-use crate::document::id::{self, DocId};
+use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::rev_tree::{RevPath, RevValue};
 use crate::document::revision::{RevHash, Revision};
@@ -103,15 +103,10 @@ impl Database {
         requests: Vec<WriteRequest>,
         options: WriteOptions,
     ) -> Result<Vec<Result<WriteDone, WriteError>>, WriteError> {
-        let document_size = self.context.config.u64("couchdb", "max_document_size", limits::DOCUMENT_BYTES);
         let mut bodies = Vec::with_capacity(requests.len());
         for request in &requests {
             self.check(request, &options)?;
-            let body = PreparedBody::new(&request.draft.body);
-            if body.text.len() as u64 > document_size {
-                return Err(WriteError::DocumentTooLarge { id: request.id.clone() });
-            }
-            bodies.push(Arc::new(body));
+            bodies.push(Arc::new(self.prepared(&request.draft)?));
         }
         self.check_stubs(&requests, &options).await?;
         let stages = requests.iter().any(|request| !request.draft.attachments.is_empty());
@@ -133,9 +128,9 @@ impl Database {
 
     /// Checks the document and queues it (`batch=ok`): conflicts and later failures are not reported. With the queue
     /// full it is written before this returns.
-    pub async fn write_later(self: &Arc<Self>, request: WriteRequest, caller: Arc<Caller>) -> Result<(), WriteError> {
-        let options = WriteOptions { caller, ..WriteOptions::default() };
+    pub async fn write_later(self: &Arc<Self>, request: WriteRequest, options: WriteOptions) -> Result<(), WriteError> {
         self.check(&request, &options)?;
+        self.prepared(&request.draft)?;
         let database = Arc::clone(self);
         let write = async move {
             if let Err(error) = database.write_one(request, options).await {
@@ -154,12 +149,20 @@ impl Database {
         Ok(())
     }
 
+    /// The document as it is stored.
+    fn prepared(&self, draft: &Draft) -> Result<PreparedBody, WriteError> {
+        let body = PreparedBody::new(&draft.body);
+        let size_max = self.context.config.u64("couchdb", "max_document_size", limits::DOCUMENT_BYTES);
+        match body.text.len() as u64 > size_max {
+            true => Err(WriteError::DocumentTooLarge { id: draft.id.clone().unwrap_or_default() }),
+            false => Ok(body),
+        }
+    }
+
     /// What can be refused by looking at the request alone.
     fn check(&self, request: &WriteRequest, options: &WriteOptions) -> Result<(), WriteError> {
         let WriteRequest { id, draft, follows } = request;
-        if self.map().partitioned {
-            id::partition_of(id.as_str())?;
-        }
+        self.check_place(id)?;
         if !options.new_edits && draft.rev.is_none() && draft.revisions.is_none() {
             return Err(WriteError::RevisionRequired);
         }

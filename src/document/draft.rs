@@ -194,7 +194,12 @@ fn take_reserved(draft: &mut Draft, name: String, value: Value) -> Result<(), Dr
         }
         ("_deleted", Value::Bool(deleted)) => draft.deleted = deleted,
         ("_attachments", Value::Object(entries)) => {
-            draft.attachments = entries.into_iter().map(|(name, v)| parse_entry(name, v)).collect::<Result<_, _>>()?;
+            // What is no object is passed over, as in CouchDB.
+            let objects = entries.into_iter().filter_map(|(name, entry)| match entry {
+                Value::Object(members) => Some((name, members)),
+                _ => None,
+            });
+            draft.attachments = objects.map(|(name, members)| parse_entry(name, members)).collect::<Result<_, _>>()?;
         }
         // What an answer may hold, and a client may send back.
         ("_conflicts" | "_deleted_conflicts" | "_revs_info" | "_local_seq", _) => {}
@@ -256,8 +261,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-fn parse_entry(name: String, value: Value) -> Result<DraftAttachment, DraftError> {
-    let Value::Object(mut members) = value else { return Err(bad_member("_attachments")) };
+fn parse_entry(name: String, mut members: Object) -> Result<DraftAttachment, DraftError> {
     let is_true = |member: &str| members.get(member) == Some(&Value::Bool(true));
     let (stub, follows) = (is_true("stub"), is_true("follows"));
     let revpos = optional(&members, "revpos", Value::as_u64)?;

@@ -438,7 +438,7 @@ impl From<WriteError> for Problem {
             WriteError::DigestMismatch { name } => {
                 Problem::invalid("md5_mismatch", format!("Attachment {name} does not match its digest."))
             }
-            WriteError::DocumentTooLarge { id } => Problem::too_large("document_too_large", id.as_str().to_owned()),
+            WriteError::DocumentTooLarge { id } => Problem::too_large("document_too_large", id),
             WriteError::Draft(error) => error.into(),
             WriteError::Forbidden { reason } => Problem::forbidden("").with_reason(&reason),
             WriteError::MissingAttachment => Problem::not_found("Document is missing attachment"),

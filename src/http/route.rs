@@ -234,7 +234,9 @@ fn in_database(rest: &[String]) -> InDatabase {
         ["_local_docs", "queries"] => InDatabase::Queries(ListKind::Local),
         ["_bulk_docs"] => InDatabase::BulkDocs,
         ["_bulk_get"] => InDatabase::BulkGet,
-        ["_changes"] => InDatabase::Changes,
+        // Whatever stands behind these two, as in CouchDB.
+        ["_changes", ..] => InDatabase::Changes,
+        ["_temp_view", ..] => InDatabase::TempView,
         ["_compact"] => InDatabase::Compact(None),
         ["_compact", ddoc] => InDatabase::Compact(Some((*ddoc).to_owned())),
         ["_view_cleanup"] => InDatabase::ViewCleanup,
@@ -249,7 +251,6 @@ fn in_database(rest: &[String]) -> InDatabase {
         ["_shards"] => InDatabase::Shards,
         ["_shards", id @ ..] => InDatabase::ShardsOf(id.join("/")),
         ["_sync_shards"] => InDatabase::SyncShards,
-        ["_temp_view"] => InDatabase::TempView,
         ["_snapshot"] => InDatabase::Snapshot,
         ["_restore"] => InDatabase::Restore,
         // What stands behind the first two is no matter, as in CouchDB.
@@ -444,6 +445,7 @@ mod tests {
         assert_eq!(inside("/db/_all_docs/queries"), InDatabase::Queries(ListKind::All));
         assert_eq!(inside("/db/_compact/d"), InDatabase::Compact(Some("d".into())));
         assert_eq!(inside("/db/_shards/a/b"), InDatabase::ShardsOf("a/b".into()));
+        assert_eq!((inside("/db/_changes/x"), inside("/db/_temp_view/x")), (InDatabase::Changes, InDatabase::TempView));
         let view = InDatabase::DesignFunction("_design/d".into(), vec!["_view".into(), "v".into()]);
         assert_eq!(inside("/db/_design/d/_view/v"), view);
         let index = |parts: &[&str]| InDatabase::Mango(parts.iter().map(|part| (*part).to_owned()).collect());

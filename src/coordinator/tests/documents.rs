@@ -106,8 +106,11 @@ async fn a_document_over_the_limit_refuses_the_whole_request() {
     coordinator.create_database("db", CreateOptions::default()).await.unwrap();
     let database = coordinator.database("db").unwrap();
     let big = format!(r#"{{"v":"{}"}}"#, "x".repeat(30));
-    let refused = database.write(vec![request("a", "{}"), request("b", &big)], WriteOptions::default()).await;
-    assert!(matches!(refused, Err(WriteError::DocumentTooLarge { id }) if id.as_str() == "b"));
+    let named = format!(r#"{{"_id":"b",{}"#, &big[1..]);
+    let refused = database.write(vec![request("a", "{}"), request("b", &named)], WriteOptions::default()).await;
+    assert!(matches!(refused, Err(WriteError::DocumentTooLarge { id }) if id == "b"));
+    let later = database.write_later(request("b", &big), WriteOptions::default()).await;
+    assert!(matches!(later, Err(WriteError::DocumentTooLarge { id }) if id.is_empty()));
     assert_eq!(body(&database, "a").await, "!");
 }
 

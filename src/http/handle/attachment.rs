@@ -8,7 +8,7 @@ use http::StatusCode;
 use http::header::{ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE};
 
 use super::accept::names_gzip;
-use super::document::{checked_id, may_write, open, rev_etag, written};
+use super::document::{checked_id, may_write, open, placed_id, rev_etag, written};
 use super::range::{ByteRange, Wanted, wanted};
 use super::read::{boundary, one, stream};
 use super::read_options::revision;
@@ -35,7 +35,7 @@ pub async fn handle(ctx: &Context, request: Request, db: &str, id: &str, name: &
 
 async fn get(ctx: &Context, request: &Request, db: &str, id: &str, name: &str) -> Result<Reply> {
     let db = open(ctx, request, db)?;
-    let id = DocId::new(id);
+    let id = placed_id(&db, id)?;
     rules::must_see_all(ctx, &request.user, &db, &id)?;
     let rev = request.query.get("rev").map(revision).transpose()?;
     let (_, stored) = one(&db, &id, rev.as_ref(), false).await?;
@@ -62,7 +62,7 @@ async fn get(ctx: &Context, request: &Request, db: &str, id: &str, name: &str) -
         Encoding::Gzip if names_gzip(request.header("accept-encoding")) => {
             whole(db, id, attachment).header(CONTENT_ENCODING, "gzip")
         }
-        Encoding::Gzip => unzipped(db, id, attachment),
+        Encoding::Gzip => unzipped(db, id, attachment).await?,
     };
     Ok(reply.etag(&etag))
 }
@@ -101,7 +101,10 @@ fn parts(boundary: String, db: Arc<Database>, id: DocId, attachment: &Attachment
 
 /// The plain bytes of an attachment that is stored zipped, unzipped on their way. The plain length is known only where
 /// this server zipped: what came zipped has the zipped length in both places.
-fn unzipped(db: Arc<Database>, id: DocId, attachment: Attachment) -> Reply {
+///
+/// # Errors
+/// 500 for bytes that came as gzip and are none.
+async fn unzipped(db: Arc<Database>, id: DocId, attachment: Attachment) -> Result<Reply> {
     let stored = attachment.clone();
     let reply = Reply::generate(move |mut sink| async move {
         let mut reader = db.read_attachment_plain(&id, &stored).await?;
@@ -110,11 +113,11 @@ fn unzipped(db: Arc<Database>, id: DocId, attachment: Attachment) -> Reply {
         }
         sink.flush().await
     });
-    let reply = typed(reply, &attachment);
+    let reply = typed(reply.begun().await?, &attachment);
     if attachment.length == attachment.stored_length {
-        return reply;
+        return Ok(reply);
     }
-    reply.header(CONTENT_LENGTH, &attachment.length.to_string())
+    Ok(reply.header(CONTENT_LENGTH, &attachment.length.to_string()))
 }
 
 async fn put(ctx: &Context, mut request: Request, db: &str, id: &str, name: &str) -> Result<Reply> {
@@ -163,7 +166,7 @@ fn content_md5(header: Option<&str>) -> Result<Option<[u8; 16]>> {
 async fn delete(ctx: &Context, request: &Request, db: &str, id: &str, name: &str) -> Result<Reply> {
     let db = open(ctx, request, db)?;
     check_attachment_name(name)?;
-    let id = DocId::new(id);
+    let id = placed_id(&db, id)?;
     may_write(ctx, request, &db, &id)?;
     let (rev, options) = (named_revision(request)?, options(request)?);
     rules::may_attach(ctx, &request.user, &db, &id, rev.as_ref()).await?;

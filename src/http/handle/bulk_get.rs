@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use super::accept::admits;
 use super::document::{id_length_max, open};
-use super::open_revs::part;
+use super::open_revs::{ERROR_HEAD, part};
 use super::read::boundary;
 use super::read_options::{ReadOptions, revision};
 use super::rules;
-use super::shown::{Data, Shown, write_pieces};
+use super::shown::{Data, Shown, in_header, write_pieces};
 use crate::coordinator::{Database, Fetched, Want};
 use crate::document::draft::DraftError;
 use crate::document::id::DocId;
@@ -44,8 +44,12 @@ pub async fn bulk_get(ctx: &Context, mut request: Request, db: &str) -> Result<R
         return Err(Problem::bad_request("Missing JSON list of 'docs'."));
     };
     let id_max = id_length_max(ctx);
-    let seen = |item: Item| seen(ctx, &request, &db, item);
-    let items: Vec<Item> = docs.iter().map(|doc| seen(item(doc, id_max))).collect();
+    let checked = |id: &str| -> std::result::Result<DocId, DraftError> {
+        let id = DocId::check(id, id_max)?;
+        db.check_place(&id)?;
+        Ok(id)
+    };
+    let items: Vec<Item> = docs.iter().map(|doc| seen(ctx, &request, &db, item(doc, checked))).collect();
     let accept = request.header("accept");
     let kind = match accept {
         _ if admits(accept, "application/json") => None,
@@ -69,7 +73,7 @@ fn read_options(query: &Query) -> Result<ReadOptions> {
     ReadOptions::from_query(query)
 }
 
-fn item(doc: &Value, id_max: Option<usize>) -> Item {
+fn item(doc: &Value, checked: impl Fn(&str) -> std::result::Result<DocId, DraftError>) -> Item {
     let refused = |id: &Value, rev: &Value, error: &str, reason: &str| Item::Refused {
         id: id.clone(),
         rev: rev.clone(),
@@ -80,7 +84,7 @@ fn item(doc: &Value, id_max: Option<usize>) -> Item {
     let members = doc.as_object().filter(|members| !members.is_empty());
     let Some(members) = members else { return bad(&Value::Null, &Value::Null, "document must be a JSON object") };
     let Some(id_value) = members.get("id") else { return bad(&Value::Null, &Value::Null, "document id missed") };
-    let id = match id_value.as_str().map(|id| DocId::check(id, id_max)) {
+    let id = match id_value.as_str().map(checked) {
         Some(Ok(id)) => id,
         Some(Err(DraftError { kind, reason })) => return refused(id_value, &Value::Null, kind.name(), &reason),
         None => return refused(id_value, &Value::Null, "illegal_docid", "Document id must be a string"),
@@ -218,6 +222,10 @@ impl Answer {
     }
 
     async fn multipart(&mut self, items: Vec<Item>, sink: &mut ChunkSink) -> Result<()> {
+        // As in CouchDB: without a part there is not even an end of parts.
+        if items.is_empty() {
+            return sink.flush().await;
+        }
         sink.write(format!("--{}", self.outer).as_bytes()).await?;
         for group in items.chunks(limits::BULK_GET_GROUP) {
             let fetched = self.fetch(group).await?;
@@ -233,7 +241,7 @@ impl Answer {
         let (id, rev, atts_since) = match item {
             Item::Read { id, rev, atts_since } => (id, rev, atts_since),
             Item::Refused { id, rev, error, reason } => {
-                return self.json_part(&error_object(Some(id), rev, error, reason), sink).await;
+                return self.error_part(&error_object(Some(id), rev, error, reason), sink).await;
             }
         };
         let options = self.options_for(atts_since.as_ref());
@@ -244,6 +252,10 @@ impl Answer {
                         None => Data::All,
                         Some(_) => Data::wanted(&options, fetched, stored, true),
                     };
+                    if data.any(stored) {
+                        let (id, rev) = (in_header(id.as_str()), &stored.rev);
+                        sink.write(format!("\r\nX-Doc-Id: {id}\r\nX-Rev-Id: {rev}").as_bytes()).await?;
+                    }
                     let pieces = part(&self.shown(id, &options, fetched, stored, data), &self.inner);
                     write_pieces(&self.db, id, pieces, sink).await?;
                     sink.write(format!("\r\n--{}", self.outer).as_bytes()).await?;
@@ -253,15 +265,15 @@ impl Answer {
                     // Only a document that was asked for without a revision is named, as CouchDB 3.5 was measured.
                     let id = (rev == UNDEFINED).then_some(&id);
                     let text = error_object(id, &Value::from(rev.as_str()), "not_found", "missing");
-                    self.json_part(&text, sink).await?;
+                    self.error_part(&text, sink).await?;
                 }
             }
         }
         Ok(())
     }
 
-    async fn json_part(&self, text: &[u8], sink: &mut ChunkSink) -> Result<()> {
-        sink.write(b"\r\nContent-Type: application/json\r\n\r\n").await?;
+    async fn error_part(&self, text: &[u8], sink: &mut ChunkSink) -> Result<()> {
+        sink.write(ERROR_HEAD).await?;
         sink.write(text).await?;
         sink.write(format!("\r\n--{}", self.outer).as_bytes()).await
     }
@@ -311,7 +323,7 @@ fn error_object(id: Option<&Value>, rev: &Value, error: &str, reason: &str) -> V
 
 #[cfg(test)]
 mod tests {
-    use super::{Item, item, read_options};
+    use super::{DocId, Item, item, read_options};
     use crate::document::json;
     use crate::http::Query;
 
@@ -338,7 +350,7 @@ mod tests {
             ),
         ] {
             let Item::Refused { id: i, rev: r, error: e, reason: why } =
-                item(&json::parse(text.as_bytes()).unwrap(), None)
+                item(&json::parse(text.as_bytes()).unwrap(), |id| DocId::check(id, None))
             else {
                 panic!("{text} was taken")
             };

@@ -7,9 +7,10 @@ use super::super::request::Verb;
 use super::super::response::encode_segment;
 use super::super::route::InDatabase;
 use super::super::{Context, Problem, Reply, Request, Result};
+use super::document::placed_id;
 use crate::auth::access::Class;
 use crate::auth::{options, users_design};
-use crate::coordinator::{CreateOptions, Database, DatabaseError, ReadError, Want, Written};
+use crate::coordinator::{CreateOptions, Database, DatabaseError, ReadError, Want, Written, names};
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue;
 use crate::observe::metrics::Histogram;
@@ -54,6 +55,7 @@ pub async fn info(database: &Database) -> std::result::Result<serde_json::Value,
 async fn create(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
     let partitioned = match request.query.get("partitioned") {
         None | Some("false") => Ok(false),
+        Some("true") if names::is_system(db) => Err(Problem::bad_request("Cannot partition a system database")),
         Some("true") => Ok(true),
         Some(_) => Err(Problem::bad_request("Invalid `partitioned` parameter")),
     };
@@ -190,7 +192,7 @@ pub fn shards(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
 /// `GET _shards/{docid}`
 pub fn shards_of(ctx: &Context, request: &Request, db: &str, id: &str) -> Result<Reply> {
     let database = ctx.open(db, &request.user, Class::Member)?;
-    let (range, nodes) = database.shard_of(&DocId::new(id));
+    let (range, nodes) = database.shard_of(&placed_id(&database, id)?);
     Ok(Reply::value(StatusCode::OK, &json!({"range": range, "nodes": nodes})))
 }
 

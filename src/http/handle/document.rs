@@ -61,6 +61,16 @@ pub fn checked_id(ctx: &Context, id: &str) -> Result<DocId> {
     Ok(DocId::check(id, id_length_max(ctx))?)
 }
 
+/// The id of a document that a client wants to read or delete.
+///
+/// # Errors
+/// 400 in a partitioned database for an id that names no partition: no shard can have it.
+pub fn placed_id(db: &Database, id: &str) -> Result<DocId> {
+    let id = DocId::new(id);
+    db.check_place(&id)?;
+    Ok(id)
+}
+
 /// `couchdb/max_document_id_length`: the longest id in bytes, `None` for any.
 pub fn id_length_max(ctx: &Context) -> Option<usize> {
     ctx.config.text("couchdb", "max_document_id_length", "infinity").parse().ok()

@@ -1,7 +1,9 @@
-//! Local documents: `/{db}/_local/{docid}`. They are documents like others, but for their revisions and ETags.
+//! Local documents: `/{db}/_local/{docid}`. They are documents like others, but for their revisions, which cannot be
+//! asked for, and ETags.
 
 use super::document::{self, open};
-use super::read_options::copies;
+use super::open_revs;
+use super::read_options::ReadOptions;
 use super::rules;
 use crate::coordinator::Want;
 use crate::document::id::DocId;
@@ -22,14 +24,20 @@ pub async fn handle(ctx: &Context, request: Request, db: &str, id: &str) -> Resu
 
 async fn get(ctx: &Context, request: &Request, db: &str, id: &str) -> Result<Reply> {
     let db = open(ctx, request, db)?;
+    let options = ReadOptions::from_query(&request.query)?;
     let id = DocId::new(id);
     rules::must_see_all(ctx, &request.user, &db, &id)?;
-    let r = request.query.get("r").map(copies).transpose()?;
-    let found = db.fetch_from(&id, Want::Winner, r).await?.and_then(|mut found| found.take_one());
+    if let Some(open_revs) = &options.open_revs {
+        return open_revs::get(ctx, request, db, id, &options, open_revs).await;
+    }
+    if options.rev.is_some() && !options.latest {
+        return Err(Problem::missing());
+    }
+    let found = db.fetch_from(&id, Want::Winner, options.r).await?.and_then(|mut found| found.take_one());
     let stored = found.filter(|stored| !stored.deleted).ok_or_else(Problem::missing)?;
     let etag = etag(&stored.rev, &stored.body);
     // All the history that there is of it.
-    let own = request.query.flag("revs").then(|| RevPath::single(stored.rev.clone()));
+    let own = options.revs.then(|| RevPath::single(stored.rev.clone()));
     let options = RenderOptions { revisions: own.as_ref(), ..RenderOptions::default() };
     let json = || render(id.as_str(), &stored, &options);
     Ok(request.unless_current(&etag, || Reply::json(http::StatusCode::OK, json())))

@@ -9,7 +9,7 @@ use crate::auth::access::{self, Class, Door};
 use crate::limits;
 use rewrite::Rewritten;
 
-mod accept;
+pub(super) mod accept;
 pub mod all_docs;
 pub mod attachment;
 mod before;
@@ -90,12 +90,12 @@ pub(in crate::http) fn admit(ctx: &Context, endpoint: &Endpoint, request: &Reque
 fn class_for_any_method(at: &InDatabase) -> Class {
     match at {
         InDatabase::Compact(_) | InDatabase::ViewCleanup => Class::Maintenance,
-        InDatabase::Purge | InDatabase::SyncShards | InDatabase::PurgedInfosLimit => Class::ServerAdmin,
         _ => Class::Member,
     }
 }
 
-/// Which rights on the server an endpoint asks for; rights in a database are asked for where it is opened.
+/// Which rights on the server an endpoint asks for, before any database is looked at; rights in a database are asked
+/// for where it is opened.
 fn server_class(ctx: &Context, endpoint: &Endpoint, verb: Verb) -> Class {
     match endpoint {
         Endpoint::Root
@@ -125,6 +125,10 @@ fn server_class(ctx: &Context, endpoint: &Endpoint, verb: Verb) -> Class {
         | Endpoint::Node(_)
         | Endpoint::Unknown(_) => Class::ServerAdmin,
         Endpoint::In(_, InDatabase::Database) if matches!(verb, Verb::Put | Verb::Delete) => Class::ServerAdmin,
+        Endpoint::In(_, InDatabase::Purge | InDatabase::SyncShards | InDatabase::PurgedInfosLimit) => {
+            Class::ServerAdmin
+        }
+        Endpoint::In(db, at) if rules::is_closed_list(ctx, db, at) => Class::ServerAdmin,
         Endpoint::In(..) => Class::Open,
     }
 }

@@ -13,6 +13,9 @@ use crate::document::render::StoredRevision;
 use crate::document::revision::Revision;
 use crate::http::{ChunkSink, Context, Problem, Reply, Request, Result};
 
+/// What stands before a part that tells what is not there.
+pub const ERROR_HEAD: &[u8] = b"\r\nContent-Type: application/json; error=\"true\"\r\n\r\n";
+
 /// Revisions found, and those that are not there.
 struct Answers {
     db: Arc<Database>,
@@ -38,7 +41,8 @@ pub async fn get(
         OpenRevs::All => Want::Leaves,
         OpenRevs::These(revs) => Want::Revisions { revs: revs.clone(), latest: options.latest },
     };
-    let mut fetched = db.fetch_from(&id, want, options.r).await?;
+    // A local document has no tree of revisions in which one could be looked up.
+    let mut fetched = if id.is_local() { None } else { db.fetch_from(&id, want, options.r).await? };
     let found = match (&mut fetched, open_revs) {
         (Some(fetched), _) => std::mem::take(&mut fetched.found),
         (None, OpenRevs::All) => return Err(Problem::missing()),
@@ -93,7 +97,7 @@ impl Answers {
                     write_pieces(&self.db, &self.id, pieces, sink).await?;
                 }
                 _ => {
-                    sink.write(b"\r\nContent-Type: application/json; error=\"true\"\r\n\r\n").await?;
+                    sink.write(ERROR_HEAD).await?;
                     sink.write(&missing(rev)).await?;
                 }
             }

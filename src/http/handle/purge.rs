@@ -2,12 +2,11 @@
 
 use http::StatusCode;
 
-use super::document::open;
+use super::document::{open, placed_id};
 use super::read_options::revisions;
 use super::replication::revs_json;
 use crate::auth::access::Class;
 use crate::coordinator::Written;
-use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
 use crate::http::{Context, Reply, Request, Result};
 use crate::observe::metrics::Counter;
@@ -22,7 +21,7 @@ pub async fn purge(ctx: &Context, mut request: Request, db: &str) -> Result<Repl
     let body = request.json_object().await?;
     let mut asked = Vec::with_capacity(body.len());
     for (id, list) in body.iter() {
-        asked.push((DocId::new(id), revisions(list)?));
+        asked.push((placed_id(&db, id)?, revisions(list)?));
     }
     ctx.env.metrics().count(Counter::PurgeRequests);
     let (purged, written) = db.purge(asked).await?;

@@ -38,7 +38,7 @@ pub enum Wanted {
 pub fn wanted(header: Option<&str>, total: u64) -> Wanted {
     let Some(specs) = header.and_then(|h| h.trim().strip_prefix("bytes=")) else { return Wanted::Whole };
     let mut out = Vec::new();
-    for spec in specs.split(',') {
+    for spec in specs.split(',').filter(|spec| !spec.is_empty()) {
         if out.len() + 1 >= BYTE_RANGES_MAX {
             return Wanted::Whole;
         }
@@ -49,6 +49,7 @@ pub fn wanted(header: Option<&str>, total: u64) -> Wanted {
         }
     }
     match out.as_slice() {
+        [] => Wanted::Whole,
         [single] => Wanted::One(*single),
         _ => Wanted::Several(out),
     }
@@ -101,6 +102,9 @@ mod tests {
             ("bytes=-30", one(0, 9)),
             ("bytes=5-100", one(5, 9)),
             ("bytes=0-0", one(0, 0)),
+            ("bytes=2-3,", one(2, 3)),
+            ("bytes=,,2-3", one(2, 3)),
+            ("bytes=,", Wanted::Whole),
             ("bytes=0-9", one(0, 9)),
             ("bytes=99999999999999999999-", Wanted::Unsatisfiable),
             ("bytes=5-2", Wanted::Unsatisfiable),

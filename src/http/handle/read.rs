@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::accept::admits;
-use super::document::{of_copies, open, rev_etag};
+use super::document::{of_copies, open, placed_id, rev_etag};
 use super::open_revs;
 use super::read_options::ReadOptions;
 use super::rules;
@@ -20,15 +20,14 @@ use crate::http::{Context, Problem, Reply, Request, Result};
 pub async fn get(ctx: &Context, request: &Request, db: &str, id: &str) -> Result<Reply> {
     let db = open(ctx, request, db)?;
     let options = ReadOptions::from_query(&request.query)?;
-    let id = DocId::new(id);
-    let sight = rules::sight(ctx, &request.user, &db, &id)?;
+    let id = placed_id(&db, id)?;
     if let Some(open_revs) = &options.open_revs {
         rules::must_see_all(ctx, &request.user, &db, &id)?;
         return open_revs::get(ctx, request, db, id, &options, open_revs).await;
     }
     let named = options.rev.clone().filter(|_| !options.latest);
     let (fetched, mut stored, copies) = agreed(&db, &id, named.as_ref(), &options).await?;
-    sight.limit(&mut stored)?;
+    rules::sight(ctx, &request.user, &db, &id)?.limit(&mut stored)?;
     let data = Data::wanted(&options, &fetched, &stored, false);
     let shown = Shown { id: &id, fetched: &fetched, stored: &stored, options: &options, data, meta: named.is_none() };
     if data.any(&stored) && admits(request.header("accept"), "multipart/related") {

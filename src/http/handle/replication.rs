@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use http::StatusCode;
 
-use super::document::open;
+use super::document::{open, placed_id};
 use super::read_options::revisions;
 use crate::coordinator::RevsDiff;
 use crate::document::id::DocId;
@@ -47,7 +47,7 @@ async fn diff(ctx: &Context, request: &mut Request, db: &str) -> Result<BTreeMap
     let body = request.json_object().await?;
     let mut asked: BTreeMap<DocId, Vec<Revision>> = BTreeMap::new();
     for (id, list) in body.iter() {
-        asked.insert(DocId::new(id), revisions(list)?);
+        asked.insert(placed_id(&db, id)?, revisions(list)?);
     }
     Ok(db.revs_diff(asked).await?)
 }

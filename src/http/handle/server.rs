@@ -79,10 +79,11 @@ pub fn all_dbs(ctx: &Context, request: &Request) -> Result<Reply> {
     Ok(request.unless_current(&etag, || Reply::json(StatusCode::OK, body)))
 }
 
-/// Keys, `limit`, `skip` and `descending` of a list of names. Keys that are no strings bound nothing.
+/// Keys, `limit`, `skip` and `descending` of a list of names. A key that is no string stands before all names, as in
+/// lists of documents.
 fn names_query(query: &Query) -> Result<NamesQuery> {
     let mut out = NamesQuery::default();
-    let text = |value: Option<Value>| value.and_then(|v| v.as_str().map(str::to_owned));
+    let text = |value: Option<Value>| value.map(|v| v.as_str().unwrap_or_default().to_owned());
     for name in ["startkey", "start_key"] {
         out.start = text(query.json(name)?).or(out.start);
     }

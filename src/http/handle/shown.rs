@@ -174,7 +174,7 @@ fn fill<'a>(json: Vec<u8>, mut attachments: impl Iterator<Item = &'a Attachment>
 }
 
 /// A text of a document's as a header can hold it: on one line.
-fn in_header(text: &str) -> String {
+pub fn in_header(text: &str) -> String {
     text.replace(['\r', '\n'], " ")
 }
 

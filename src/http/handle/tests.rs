@@ -112,6 +112,14 @@ fn an_attachment_comes_back_whole_by_range_and_inside_the_document() {
     assert!(related.contains("filename=\"g\"\r\nContent-Type: image/png\r\nContent-Length: 10\r\n\r\n0123456789\r\n"));
     let length: usize = header(&related, "content-length").unwrap().parse().unwrap();
     assert_eq!(length, body(&related).len());
+    let in_parts = "Content-Type: application/json\r\nAccept: multipart/mixed\r\n";
+    let bulk = served.ask("POST", "/db/_bulk_get", in_parts, r#"{"docs":[{"id":"a"},{"id":"none"}]}"#);
+    let named = format!("\r\nX-Doc-Id: a\r\nX-Rev-Id: {}\r\nContent-Type: multipart/related;", rev(&put));
+    let parts = unchunked(body(&bulk));
+    assert!(
+        parts.contains(&named) && parts.contains("\r\nContent-Type: application/json; error=\"true\"\r\n"),
+        "{parts}"
+    );
 }
 
 #[test]

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
-use super::document::{checked_id, may_write, ok_json, open, rev_etag, written};
+use super::document::{checked_id, may_write, ok_json, open, placed_id, rev_etag, written};
 use super::local;
 use super::read::one;
-use super::read_options::copies;
+use super::read_options::{ReadOptions, copies};
 use super::related;
 use super::rules;
 use super::write_options::{destination, parent_revision, request_revision};
@@ -23,6 +23,8 @@ use crate::http::{Context, Problem, Query, Reply, Request, Result};
 /// 400 for what is no document, 409 for a conflict.
 pub async fn put(ctx: &Context, mut request: Request, db: &str, id: &str) -> Result<Reply> {
     let database = open(ctx, &request, db)?;
+    // The whole query is read first, with what a write has no use for, as CouchDB does.
+    ReadOptions::from_query(&request.query)?;
     let id = checked_id(ctx, id)?;
     may_write(ctx, &request, &database, &id)?;
     let options = options(&request)?;
@@ -35,14 +37,10 @@ pub async fn put(ctx: &Context, mut request: Request, db: &str, id: &str) -> Res
     rules::prepare(ctx, &request.user, &database, &mut write, options.new_edits).await?;
     // Where bytes came along there is nothing to gain: CouchDB writes such a document at once, too.
     if is_batch(&request.query) && related(&request).is_none() {
-        database.write_later(write, options.caller).await?;
+        database.write_later(write, options).await?;
         return Ok(Reply::json(StatusCode::ACCEPTED, ok_json(id.as_str(), None)));
     }
-    let done = database.write_one(write, options).await.map_err(|error| {
-        let problem = Problem::from(error);
-        // CouchDB names the document in this reason everywhere but here.
-        if problem.error == "document_too_large" { Problem::too_large("document_too_large", "") } else { problem }
-    })?;
+    let done = database.write_one(write, options).await?;
     let etag = local_text.map_or_else(|| rev_etag(&done.rev), |text| local::etag(&done.rev, &text));
     Ok(written(&database, id.as_str(), &done, full).etag(&etag).location(&request, &[db, id.as_str()]))
 }
@@ -77,7 +75,7 @@ pub async fn post(ctx: &Context, mut request: Request, db: &str) -> Result<Reply
     let mut write = WriteRequest { id: id.clone(), draft, follows: Vec::new() };
     rules::prepare(ctx, &request.user, &database, &mut write, true).await?;
     if is_batch(&request.query) {
-        database.write_later(write, options.caller).await?;
+        database.write_later(write, options).await?;
         return Ok(Reply::json(StatusCode::ACCEPTED, ok_json(id.as_str(), None)));
     }
     let done = database.write_one(write, options).await?;
@@ -90,7 +88,7 @@ pub async fn post(ctx: &Context, mut request: Request, db: &str) -> Result<Reply
 /// 404 for what is not there or deleted already, before the revision is looked at.
 pub async fn delete(ctx: &Context, request: &Request, db: &str, id: &str) -> Result<Reply> {
     let database = open(ctx, request, db)?;
-    let id = DocId::new(id);
+    let id = placed_id(&database, id)?;
     may_write(ctx, request, &database, &id)?;
     let options = options(request)?;
     let rev = match named_revision(request) {
@@ -112,7 +110,7 @@ pub async fn delete(ctx: &Context, request: &Request, db: &str, id: &str) -> Res
 /// 400 for a bad destination, 404 for a missing source, 409 for a conflict.
 pub async fn copy(ctx: &Context, request: &Request, db: &str, id: &str) -> Result<Reply> {
     let database = open(ctx, request, db)?;
-    let source = DocId::new(id);
+    let source = placed_id(&database, id)?;
     let source_rev = named_revision(request)?;
     let (target, target_rev) = destination(request.header("destination"))?;
     let target = checked_id(ctx, &target)?;
@@ -136,7 +134,10 @@ pub fn named_revision(request: &Request) -> Result<Option<Revision>> {
 /// 400 for a `w` that is no number.
 pub fn options(request: &Request) -> Result<WriteOptions> {
     let w = request.query.get("w").map(copies).transpose()?;
-    Ok(WriteOptions { new_edits: request.query.get("new_edits") != Some("false"), w, caller: caller(request) })
+    // Of several that say either, the last counts.
+    let says = |(name, value): &(&str, &str)| *name == "new_edits" && matches!(*value, "true" | "false");
+    let new_edits = request.query.iter().filter(says).last().is_none_or(|(_, value)| value == "true");
+    Ok(WriteOptions { new_edits, w, caller: caller(request) })
 }
 
 /// Who asks, as validation functions see it.
