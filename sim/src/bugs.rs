@@ -113,16 +113,9 @@ pub const BOARD: &[Entry] = &[
     cluster(Mutation::RepairDropsSibling, "a copy takes in one leaf of each document", &["I1", "I4", "I6"]),
     cluster(Mutation::TombstoneForgotten, "a copy that takes in another one leaves out deletions", &["I1", "I4", "I6"]),
     cluster(Mutation::PurgeNotSpread, "a copy does not ask others for their purges", &["I7"]),
-    // I13: a feed goes on behind what was written at positions that were given out before.
-    cluster(Mutation::EpochIgnored, "a node goes on in its epoch, whatever its disk lost", &["I13", "I1", "I4"]),
-    cluster(Mutation::PositionReused, "a copy gives out positions that others have seen", &["I13", "I1", "I4"]),
     cluster(Mutation::DigestSkipsLeaf, "a search for differences passes over its first part", &["I1", "I4", "I6"]),
     cluster(Mutation::LateJudge, "a conflict is told of an edit that the judge before stored", &["I3"]),
-    cluster(Mutation::InstanceLosesSide, "what one of two databases of a name held is dropped", &["I1"]),
-    cluster(Mutation::StaleMapAccepted, "a write by a map from before a move is taken", &["I1", "I12"]),
     cluster(Mutation::MoveLosesCopy, "a copy that moves is gone from the map", &["I25", "I12", "I28"]),
-    cluster(Mutation::OldOwnerWrites, "a copy that has left its place takes writes", &["I1", "I12"]),
-    storage(Bug::TrustStaleBlock, "blocks are not held against their checksums", &["I1", "I27"]),
     node(Mutation::DeletionForgotten, "a deleted database is back after a start", &["I7", "I1"]),
 ];
 
