@@ -97,8 +97,8 @@ impl Database {
     }
 
     /// How many purge records a copy keeps: as many as the limit says, and all that another copy or its own heirs have
-    /// not taken in yet, for those would bring back what was purged. That holds for the copy of a node that was removed,
-    /// too, until the range is moved off it: the node may be added again.
+    /// not taken in yet, for those would bring back what was purged. That holds for the copy of a node that was
+    /// removed, too, until the range is moved off it: the node may be added again.
     pub(super) async fn purges_to_keep(&self, index: usize, copy: &ShardCopy) -> Result<u64, ShardError> {
         if self.has_heirs(index).await? {
             return Ok(u64::MAX);

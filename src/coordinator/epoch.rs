@@ -2,10 +2,10 @@
 //!
 //! A copy's positions are numbers of changes. Should a disk lose some of them (a restored backup, a drive that lied),
 //! new changes would get numbers that readers believe to have seen. A backup cannot be told from the disk that it was
-//! made of, not even by a mark of an orderly stop: so a node opens a new epoch at every start. A token carries the epoch
-//! in which its position was given; one of an earlier epoch resumes at that one's end at the latest, and one of an epoch
-//! that this disk does not know is of a later one that was put back: it resumes where other copies tell, or anew. The
-//! node keeps the list of its epochs; a copy keeps where in its own numbers each of them began.
+//! made of, not even by a mark of an orderly stop: so a node opens a new epoch at every start. A token carries the
+//! epoch in which its position was given; one of an earlier epoch resumes at that one's end at the latest, and one of
+//! an epoch that this disk does not know is of a later one that was put back: it resumes where other copies tell, or
+//! anew. The node keeps the list of its epochs; a copy keeps where in its own numbers each of them began.
 //!
 //! A machine put back while its node was running goes on in its epoch: other nodes remember how far the copies of that
 //! had come, and one that shows less begins a new epoch by itself.
@@ -93,8 +93,8 @@ fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, StorageErro
     crate::coordinator::message::decode(bytes).map_err(|why| StorageError::Corrupt(format!("epochs: {why}")))
 }
 
-/// The epochs of a copy with the position after which each began, oldest first; never empty. One that begins at 0 before
-/// others is of the time before the copy kept a list, and stands for all that the node had until then.
+/// The epochs of a copy with the position after which each began, oldest first; never empty. One that begins at 0
+/// before others is of the time before the copy kept a list, and stands for all that the node had until then.
 #[derive(Debug)]
 pub(super) struct Epochs {
     node: NodeEpochs,

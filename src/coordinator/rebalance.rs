@@ -162,7 +162,8 @@ impl Planner<'_> {
         let kept: Vec<String> = held.nodes.iter().filter(|node| self.usable.contains(*node)).cloned().collect();
         let lost = held.nodes.iter().find(|node| !self.usable.contains(*node)).cloned();
         let is_member = |node: &str| self.members.iter().any(|peer| *peer.name == *node);
-        // One that is emptied keeps its copy until others hold enough; of one that is no member nothing is left to keep.
+        // One that is emptied keeps its copy until others hold enough; of one that is no member nothing is left to
+        // keep.
         let enough = lost.as_ref().map_or(0, |lost| if is_member(lost) { held.enough } else { held.wanted });
         match (lost, self.pick(held, &kept)) {
             (Some(from), Some(to)) if kept.len() < held.wanted => self.push(held, Some(from), Some(to)),

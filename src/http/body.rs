@@ -402,7 +402,7 @@ mod tests {
                 let chunks: Vec<_> = data.chunks(50_000).map(|c| Ok(Bytes::copy_from_slice(c))).collect();
                 let source = Box::pin(futures_util::stream::iter(chunks));
                 let length = sized.then_some(size as u64);
-                RequestBody::new(env.clone(), source, length, u64::MAX).within(budget.clone())
+                RequestBody::new(env.clone(), source, length).within(budget.clone())
             };
             let mut first = body(100_000, true);
             assert_eq!(first.bytes(1 << 20).await.unwrap().len(), 100_000);
@@ -427,7 +427,7 @@ mod tests {
             let all = budget.available_permits();
             let body = |text: &str| {
                 let source = Box::pin(futures_util::stream::iter([Ok(Bytes::from(text.to_owned()))]));
-                RequestBody::new(env.clone(), source, Some(text.len() as u64), u64::MAX).within(budget.clone())
+                RequestBody::new(env.clone(), source, Some(text.len() as u64)).within(budget.clone())
             };
             let mut long = body(&format!("[\"{}\"]", "x,".repeat(500_000)));
             long.json_bytes(2 << 20).await.unwrap();

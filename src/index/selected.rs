@@ -1,11 +1,11 @@
 //! Declared selectors: the changes of a shard that a selector takes, so that a feed need not judge all of them.
 //!
 //! A design document of the language `query` declares a selector as one of its `filters`. Its index has a row under the
-//! sequence of each document of which some leaf matches, tombstones too, by itself or seen with the conflicts. Promises,
-//! for the changes up to the index's position: a change that a feed would show is among the rows, in each style. A row
-//! may be too much: what became of its document is judged when it is read, and one whose document changed since is
-//! passed over. So an index that is behind makes no answer wrong: what lies behind its position is for the reader to
-//! judge.
+//! sequence of each document of which some leaf matches, tombstones too, by itself or seen with the conflicts.
+//! Promises, for the changes up to the index's position: a change that a feed would show is among the rows, in each
+//! style. A row may be too much: what became of its document is judged when it is read, and one whose document changed
+//! since is passed over. So an index that is behind makes no answer wrong: what lies behind its position is for the
+//! reader to judge.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

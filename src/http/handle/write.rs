@@ -15,7 +15,7 @@ use crate::coordinator::{Caller, Database, Staged, WriteOptions, WriteRequest};
 use crate::document::draft::{self, Draft};
 use crate::document::id::DocId;
 use crate::document::revision::Revision;
-use crate::http::{Context, Problem, Query, Reply, Request, Result};
+use crate::http::{Context, Query, Reply, Request, Result};
 
 /// `PUT /{db}/{docid}`: JSON of any content type, or `multipart/related`.
 ///
