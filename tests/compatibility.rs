@@ -222,9 +222,6 @@ const CHECKS: &[Check] = &[
     ("names of local databases in replication documents", local_replications),
     ("Basic logins with names that nobody has", unknown_names),
     ("JSON nested deeper than 1,000 levels", deep_json),
-    ("entries of `_attachments` that are no objects", |c| {
-        c.put("/d/entries", r#"{"_attachments":{"f":1}}"#).status == 400
-    }),
     ("an update function that answers with a document and with what is no response", bad_update),
     ("`r=x`, `w=x`", |c| {
         c.put("/d/w?w=x", "{}").status == 400 && c.get("/d/w").status == 404 && c.get("/d/a?r=x").status == 400
