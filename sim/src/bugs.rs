@@ -50,11 +50,11 @@ pub const BOARD: &[Entry] = &[
         "the store's position is durable before its data",
         &["I1", "I6", "I8", "I9", "I17", "I18", "I27"],
     ),
-    // I10: a document that was read is created a second time.
+    // I10: a document that was read is created a second time. I3: a database that is lost is made a second time.
     storage(
         Bug::DropSegmentEarly,
         "a journal segment goes before the store has it",
-        &["I1", "I6", "I10", "I15", "I27"],
+        &["I1", "I3", "I6", "I10", "I15", "I27"],
     ),
     storage(
         Bug::AcceptTornTail,
