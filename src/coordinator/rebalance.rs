@@ -205,6 +205,15 @@ impl Planner<'_> {
     }
 }
 
+/// The nodes of a range once the copy that is on its way is there: else a plan would even out anew what is about to be.
+fn in_the_end(mut nodes: Vec<String>, moved: Option<&Move>) -> Vec<String> {
+    if let Some(Move { from, to, .. }) = moved {
+        nodes.retain(|node| Some(node) != from.as_ref() && Some(node) != to.as_ref());
+        nodes.extend(to.clone());
+    }
+    nodes
+}
+
 /// The moves that bring ranges to where they are to be; at most one for each.
 fn plan(
     members: &[Peer],
@@ -257,8 +266,8 @@ impl Coordinator {
             let zones = known.placement.as_deref().and_then(|rule| names::parse_placement(rule).ok());
             let asked = if EVERYWHERE.contains(&name.as_str()) { n } else { placed.wanted as usize };
             for number in map.live().iter().copied() {
-                let nodes: Vec<String> =
-                    placed.nodes(number, &self.context().node).iter().map(|node| node.to_string()).collect();
+                let nodes = placed.nodes(number, &self.context().node);
+                let nodes = in_the_end(nodes.iter().map(|node| node.to_string()).collect(), placed.move_of(number));
                 let (wanted, enough) = (nodes.len().max(asked), if asked > 0 { asked } else { nodes.len() });
                 let (range, busy) = (map.range(number).to_string(), placed.move_of(number).is_some());
                 let (db, zones) = (name.clone(), zones.clone());
@@ -460,6 +469,18 @@ mod tests {
         assert_eq!(shown(&moves), ["0:a>b", "1:a>b"], "c is in another zone");
         let even = plan(&members, all, vec![held(0, "a", 1), held(1, "b", 1)], &RebalanceRequest::default());
         assert!(even.is_empty());
+    }
+
+    #[test]
+    fn what_is_on_its_way_counts_where_it_goes() {
+        let of = |names: &str| names.chars().map(|name| name.to_string()).collect::<Vec<_>>();
+        let name = |name: &str| (!name.is_empty()).then(|| name.to_owned());
+        let then = |nodes: &str, from: &str, to: &str, leaving| {
+            in_the_end(of(nodes), Some(&Move { range: 0, from: name(from), to: name(to), leaving })).concat()
+        };
+        assert_eq!((then("ab", "a", "c", false), then("cb", "a", "c", true)), ("bc".to_owned(), "bc".to_owned()));
+        assert_eq!((then("ab", "a", "", false), then("ab", "", "c", false)), ("b".to_owned(), "abc".to_owned()));
+        assert_eq!(in_the_end(of("ab"), None), of("ab"));
     }
 
     #[test]
