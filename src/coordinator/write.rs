@@ -16,7 +16,7 @@ use crate::coordinator::quorum::Written;
 use crate::coordinator::read::local_rev;
 use crate::coordinator::validate::Caller;
 use crate::document::draft::{Draft, DraftAttachment, DraftData, DraftError, DraftErrorKind, PreparedBody};
-use crate::document::id::{DocId, partition_of};
+use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::rev_tree::{RevPath, RevValue};
 use crate::document::revision::{RevHash, Revision};
@@ -341,9 +341,7 @@ impl Database {
         target_rev: Option<Revision>,
         options: WriteOptions,
     ) -> Result<WriteDone, WriteError> {
-        if self.map().partitioned {
-            partition_of(target.as_str())?;
-        }
+        self.check_place(target)?;
         let named = source_rev.is_some();
         let want = source_rev.map_or(Want::Winner, Want::Revision);
         let stored = self.fetch_one(source, want).await?.ok_or(WriteError::NotFound { deleted: false })?;
