@@ -5,8 +5,11 @@ use std::ops::ControlFlow;
 use super::kv::{Direction, KeyRange, StorageError, View, after_prefix};
 use crate::limits;
 
+/// A key and its value, or why there is none.
+pub type Row<'r> = Result<(&'r [u8], &'r [u8]), StorageError>;
+
 /// Hands on all keys and values of `range` that can be read, upwards, and an error for each part that cannot.
-pub fn scan_around(view: &dyn View, mut range: KeyRange, visit: &mut dyn FnMut(Result<(&[u8], &[u8]), StorageError>)) {
+pub fn scan_around(view: &dyn View, mut range: KeyRange, visit: &mut dyn FnMut(Row<'_>)) {
     loop {
         let mut next = range.start.clone();
         let scanned = view.scan(&range, Direction::Forward, &mut |key, value| {
@@ -68,11 +71,13 @@ pub fn behind_gap(view: &dyn View, range: &KeyRange) -> Result<Option<Vec<u8>>, 
 }
 
 type Found = Option<Vec<u8>>;
+/// The first key from one on; the outer `None` where it cannot be read.
+type From<'f> = &'f dyn Fn(&[u8]) -> Result<Option<Found>, StorageError>;
 
 /// The longest beginning of the range's start behind all of whose keys the range can be read, and the first key there.
 fn up(
     range: &KeyRange,
-    from: &dyn Fn(&[u8]) -> Result<Option<Found>, StorageError>,
+    from: From<'_>,
     is_behind: &dyn Fn(&[u8]) -> bool,
 ) -> Result<Option<(Vec<u8>, Found)>, StorageError> {
     for len in (0..=range.start.len()).rev() {
