@@ -175,10 +175,10 @@ impl Cluster {
 
     /// Makes nodes that were taken out members again.
     pub(super) async fn bring_back(&self, nodes: &[usize]) {
-        let names = nodes.iter().map(|at| &self.network.names[*at]);
-        let mut removed = self.network.removed.lock().unwrap_or_else(PoisonError::into_inner);
-        let _: Vec<bool> = names.map(|name| removed.remove(name)).collect();
-        drop(removed);
+        for at in nodes {
+            let mut removed = self.network.removed.lock().unwrap_or_else(PoisonError::into_inner);
+            removed.remove(&self.network.names[*at]);
+        }
         self.heal().await;
     }
 

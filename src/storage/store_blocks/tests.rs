@@ -345,8 +345,7 @@ fn read_and_synced(bytes: &[u8]) -> Vec<u8> {
     USED.iter().for_each(|block| file.read_at(block * PAGE, &mut [0; BLOCK_BYTES]).unwrap());
     file.sync().unwrap();
     file.sync().unwrap();
-    let bytes = raw.get().clone();
-    bytes
+    raw.get().clone()
 }
 
 #[test]
