@@ -60,21 +60,22 @@ impl Worker {
     }
 
     /// The shared documents that changed after a sequence, with their leaves. One that is written while an answer is
-    /// made stands behind that answer's end, so it is read on until nothing more comes.
+    /// made stands behind that answer's end, so it is read on until nothing new comes: a feed that repeats itself is for
+    /// others to judge.
     async fn leaves_since(&mut self, seq: &str) -> Option<BTreeMap<String, Vec<Value>>> {
         let (mut since, mut found) = (seq.to_owned(), BTreeMap::new());
-        let leaves = |row: &Value| {
+        let leaves = |row: &Value| -> Option<(String, Vec<Value>)> {
             let revs: Vec<Value> = row["changes"].as_array()?.iter().map(|change| change["rev"].clone()).collect();
             Some((row["id"].as_str()?.to_owned(), revs))
         };
         loop {
             let path = format!("/{DB}/_changes?style=all_docs&since={since}");
             let answer = self.call("GET", &path, &Value::Null).await.ok().filter(|a| a.status == 200)?.json();
-            let rows = answer["results"].as_array()?;
-            if rows.is_empty() {
+            let rows: BTreeMap<_, _> = answer["results"].as_array()?.iter().filter_map(leaves).collect();
+            if rows.iter().all(|(doc, leaves)| found.get(doc) == Some(leaves)) {
                 return Some(found);
             }
-            found.extend(rows.iter().filter_map(leaves));
+            found.extend(rows);
             answer["last_seq"].as_str()?.clone_into(&mut since);
         }
     }
