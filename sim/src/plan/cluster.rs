@@ -33,10 +33,6 @@ const SPLIT: u32 = 100;
 const UPGRADE: u32 = 101;
 /// Draws of its own for the upgrades of a cluster.
 const UPGRADED: u64 = 0x24u64 << 56;
-/// Draws of its own for databases that are made on both sides of a split.
-const SUNDERED: u64 = 0x5bu64 << 56;
-/// Values of documents that are written then: no other operation has them.
-const SUNDERED_V: u64 = 1_000_000;
 /// Kinds of faults of the one node whose disk may fail.
 const VICTIM_KINDS: [u32; 2] = [18, 19];
 
@@ -71,7 +67,6 @@ impl Plan {
             let sift = pick(&mut rng, &[Sift::All, Sift::Selector, Sift::Ids]);
             plan.clients[0].insert(0, TimedOp { after_ms: rng.random_range(0..WORK_MS / 4), op: Op::Keep { sift } });
         }
-        operators(&mut plan);
         upgrades(&mut plan);
         let victims = VICTIM_KINDS.into_iter().filter(|_| victim.is_some());
         let kinds: Vec<u32> = FAULT_KINDS.into_iter().chain([SPLIT, UPGRADE]).chain(victims).collect();
@@ -86,16 +81,11 @@ impl Plan {
             (node, fault)
         });
         plan.order();
-        sunder(&mut plan);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed ^ PLACED);
+        for _ in 0..pick(&mut rng, &[0, 0, 0, 1, 1, 2]) {
+            plan.clients.push(operator(&mut rng, nodes));
+        }
         plan
-    }
-}
-
-/// In half of the runs there are those who change where copies are.
-fn operators(plan: &mut Plan) {
-    let mut rng = ChaCha8Rng::seed_from_u64(plan.seed ^ PLACED);
-    for _ in 0..pick(&mut rng, &[0, 0, 0, 1, 1, 2]) {
-        plan.clients.push(operator(&mut rng, plan.world.nodes));
     }
 }
 
@@ -154,24 +144,6 @@ fn upgrades(plan: &mut Plan) {
         plan.faults.push(TimedFault { at_ms, node, fault, aim: None });
     }
     plan.faults.sort_by_key(|timed| timed.at_ms);
-}
-
-/// In one run of three with faults the first that happens is a split, and on either side somebody makes the database
-/// that anybody makes: there are two of its name when the sides meet.
-fn sunder(plan: &mut Plan) {
-    let mut rng = ChaCha8Rng::seed_from_u64(plan.seed ^ SUNDERED);
-    if plan.faults.is_empty() || rng.random_range(0..3) > 0 {
-        return;
-    }
-    let group = rng.random_range(1..(1 << plan.world.nodes) - 1);
-    let fault = Fault::Split { group, one_way: false, for_ms: rng.random_range(2_000..=5_000) };
-    let (at_ms, node) = (rng.random_range(0..500), 0);
-    plan.faults.push(TimedFault { at_ms, node, fault, aim: None });
-    plan.faults.sort_by_key(|timed| timed.at_ms);
-    for (v, client) in (SUNDERED_V..).zip(&mut plan.clients) {
-        let op = Op::TwinWrite { v, brief: false };
-        client.insert(0, TimedOp { after_ms: at_ms + rng.random_range(10..500), op });
-    }
 }
 
 fn upgrade(rng: &mut ChaCha8Rng, nodes: u32, later: bool) -> Fault {
