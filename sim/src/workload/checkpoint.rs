@@ -60,8 +60,8 @@ impl Worker {
     }
 
     /// The shared documents that changed after a sequence, with their leaves. One that is written while an answer is
-    /// made stands behind that answer's end, so it is read on until nothing new comes: a feed that repeats itself is for
-    /// others to judge.
+    /// made stands behind that answer's end, so it is read on until nothing new comes: a feed that repeats itself is
+    /// for others to judge.
     async fn leaves_since(&mut self, seq: &str) -> Option<BTreeMap<String, Vec<Value>>> {
         let (mut since, mut found) = (seq.to_owned(), BTreeMap::new());
         let leaves = |row: &Value| -> Option<(String, Vec<Value>)> {
