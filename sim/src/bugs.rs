@@ -115,7 +115,6 @@ pub const BOARD: &[Entry] = &[
     cluster(Mutation::TombstoneForgotten, "a copy that takes in another one leaves out deletions", &["I1", "I4", "I6"]),
     cluster(Mutation::PurgeNotSpread, "a copy does not ask others for their purges", &["I7"]),
     cluster(Mutation::DigestSkipsLeaf, "a search for differences passes over its first part", &["I1", "I4", "I6"]),
-    cluster(Mutation::LateJudge, "a conflict is told of an edit that the judge before stored", &["I3"]),
     cluster(Mutation::MoveLosesCopy, "a copy that moves is gone from the map", &["I25", "I12", "I28"]),
     node(Mutation::DeletionForgotten, "a deleted database is back after a start", &["I7", "I1"]),
 ];
