@@ -65,8 +65,8 @@ pub const BOARD: &[Entry] = &[
     storage(
         Bug::HalfBatch,
         "a reader sees half of a group",
-        // I18: an index that was built over half of a group leaves a document out. I28: a flush of half a group leaves a
-        // document without its body.
+        // I18: an index that was built over half of a group leaves a document out. I28: a flush of half a group leaves
+        // a document without its body.
         &["I1", "I4", "I6", "I9", "I11", "I13", "I17", "I18", "I27", "I28"],
     ),
     node(Mutation::ViewRowStays, "rows of a deleted document stay in its views", &["I17", "I18"]),
