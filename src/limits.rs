@@ -363,7 +363,8 @@ pub const FIND_DOCS_PER_FETCH: usize = 32;
 
 // ---- scripts ----
 
-/// Threads that run functions of design documents: with fewer, a function that never returns would stop all others.
+/// Threads that run functions of design documents, and as many that run maps: with fewer, a function that never returns
+/// would stop all others.
 pub const SCRIPT_WORKERS: usize = 4;
 /// Threads of functions that nothing could stop and that still run, from which on no function runs until one ends.
 pub const SCRIPT_THREADS_STUCK: usize = 16;

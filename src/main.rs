@@ -80,7 +80,7 @@ fn start_anew() -> Failure {
 async fn script_host(env: &Env) -> Result<(), Failure> {
     let memory = Some(limits::SCRIPT_HOST_MEMORY_BYTES);
     setrlimit(Resource::As, Rlimit { current: memory, maximum: memory }).map_err(failure)?;
-    let worker = env.worker("functions", limits::SCRIPT_STACK_BYTES);
+    let worker = env.worker(Pool::Foreground, "functions", limits::SCRIPT_STACK_BYTES);
     let of_calls = env.clone();
     let calls = move || script::serve_calls(&of_calls, std::io::stdin().lock(), std::io::stdout());
     let done = env.run_on(&*worker, calls).await;

@@ -215,8 +215,8 @@ mod tests {
             self.1.fetch_add(1, Ordering::Relaxed);
             self.0.host().run_blocking(pool, job);
         }
-        fn worker(&self, name: &str, stack_bytes: usize) -> Arc<dyn Worker> {
-            self.0.worker(name, stack_bytes)
+        fn worker(&self, pool: Pool, name: &str, stack_bytes: usize) -> Arc<dyn Worker> {
+            self.0.worker(pool, name, stack_bytes)
         }
         fn budget(&self, limit: Duration) -> Budget {
             self.0.budget(limit)

@@ -1,7 +1,7 @@
 //! Functions of design documents: validation, filters, maps. JavaScript runs here, or in processes of this program
 //! (`isolated.rs`), other languages in programs of their own (`external.rs`).
 //!
-//! [`Scripts`] runs them on a few workers (`workers.rs`). A call waits for a free worker and runs to its end there: a
+//! [`Scripts`] runs them on a few workers (`workers.rs`); maps, which build views, on others that yield to them. A call waits for a free worker and runs to its end there: a
 //! function that never returns costs its own request the time limit and a worker for as long. What functions see and
 //! how their answers are read is written in `driver.js`; `design` checks design documents before they are stored.
 
@@ -109,6 +109,8 @@ struct Inner {
     /// Compares values in selectors.
     collator: Collator,
     workers: Arc<Workers>,
+    /// Run the maps of views.
+    mappers: Arc<Workers>,
 }
 
 impl Scripts {
@@ -120,7 +122,8 @@ impl Scripts {
             config: config.clone(),
             own: if isolated { Place::Process } else { Place::Worker },
             collator: Collator::new(),
-            workers: Workers::new(env),
+            workers: Workers::new(env, (Pool::Foreground, "script")),
+            mappers: Workers::new(env, (Pool::Background, "map")),
         }))
     }
 
@@ -129,10 +132,25 @@ impl Scripts {
         Duration::from_millis(self.0.config.u64("couchdb", "os_process_timeout", limits::SCRIPT_TIMEOUT_MS))
     }
 
-    /// Calls `work` for each document in the program's runtime, `limits::SCRIPT_DOCS_PER_JOB` in one job. After a call
-    /// that was cut off the rest of its job shares its error.
+    /// [`Scripts::each_on`] the workers of what a request waits for.
     async fn each<D, T>(
         &self,
+        program: &Program,
+        docs: Vec<D>,
+        work: impl Fn(&mut Engine, D, Duration) -> Result<T, ScriptError> + Clone + Send + 'static,
+    ) -> Result<Vec<Result<T, ScriptError>>, ScriptError>
+    where
+        D: Send + 'static,
+        T: Send + 'static,
+    {
+        self.each_on(&self.0.workers, program, docs, work).await
+    }
+
+    /// Calls `work` for each document in the program's runtime, `limits::SCRIPT_DOCS_PER_JOB` in one job. After a call
+    /// that was cut off the rest of its job shares its error.
+    async fn each_on<D, T>(
+        &self,
+        workers: &Arc<Workers>,
         program: &Program,
         docs: Vec<D>,
         work: impl Fn(&mut Engine, D, Duration) -> Result<T, ScriptError> + Clone + Send + 'static,
@@ -165,7 +183,7 @@ impl Scripts {
                 };
                 chunk.into_iter().map(one).collect::<Vec<_>>()
             };
-            self.0.workers.run(program.key(), patience, job)
+            workers.run(program.key(), patience, job)
         });
         let done: Vec<Vec<_>> = stream::iter(jobs).buffered(limits::SCRIPT_JOBS_PER_CALL).try_collect().await?;
         Ok(done.into_iter().flatten().collect())
@@ -257,7 +275,7 @@ impl Scripts {
             let list = |value| if let Value::Array(list) = value { list } else { Vec::new() };
             Ok(member.map(list).unwrap_or_default().into_iter().map(list).collect())
         };
-        self.each(program, docs, ask).await?.into_iter().collect()
+        self.each_on(&self.0.mappers, program, docs, ask).await?.into_iter().collect()
     }
 
     /// What a reduce function makes of rows: for each input, the JSON text of an array of `[[key, id], value]`, or of

@@ -14,11 +14,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::engine::{Engine, Place};
 use super::{Program, ScriptError};
 use crate::limits;
-use crate::world::{Env, Worker};
+use crate::world::{Env, Pool, Worker};
 
 /// See the module head.
 pub(super) struct Workers {
     env: Env,
+    /// Whose priority the threads have, and what their names begin with.
+    class: (Pool, &'static str),
     /// One permit per worker.
     free: Arc<Semaphore>,
     /// One permit per call that runs or waits.
@@ -161,9 +163,10 @@ impl Drop for Guard {
 
 impl Workers {
     /// Without any worker yet: they start when they are needed.
-    pub fn new(env: &Env) -> Arc<Workers> {
+    pub fn new(env: &Env, class: (Pool, &'static str)) -> Arc<Workers> {
         Arc::new(Workers {
             env: env.clone(),
+            class,
             free: Arc::new(Semaphore::new(limits::SCRIPT_WORKERS)),
             queue: Arc::new(Semaphore::new(limits::SCRIPT_QUEUE)),
             seats: Mutex::default(),
@@ -193,9 +196,10 @@ impl Workers {
         let seat = match seats.idle.iter().position(has_it) {
             Some(at) => seats.idle.remove(at),
             None => seats.idle.pop().unwrap_or_else(|| {
-                let name = format!("script-{}", seats.made);
+                let (pool, name) = self.class;
+                let name = format!("{name}-{}", seats.made);
                 seats.made += 1;
-                Seat { worker: self.env.worker(&name, limits::SCRIPT_STACK_BYTES), shelf: Shelf::default() }
+                Seat { worker: self.env.worker(pool, &name, limits::SCRIPT_STACK_BYTES), shelf: Shelf::default() }
             }),
         };
         let (workers, pulse) = (Arc::clone(self), Arc::default());

@@ -137,8 +137,9 @@ pub trait Host: Send + Sync + 'static {
     fn spawn(&self, task: BoxFuture<'static, ()>) -> Box<dyn Abort>;
     /// Runs a blocking job on the threads of `pool`, then its report.
     fn run_blocking(&self, pool: Pool, job: Job);
-    /// A worker with that much stack: a thread of that name in production, an inline actor in the simulator.
-    fn worker(&self, name: &str, stack_bytes: usize) -> Arc<dyn Worker>;
+    /// A worker with that much stack: a thread of that name in production, an inline actor in the simulator. One of
+    /// [`Pool::Background`] yields the processor to all others.
+    fn worker(&self, pool: Pool, name: &str, stack_bytes: usize) -> Arc<dyn Worker>;
     /// Bounds work that cannot wait: by the clock in production, by the number of questions in the simulator.
     fn budget(&self, limit: Duration) -> Budget;
     /// Fills `buffer` with random bytes fit for secrets (seeded in the simulator).
@@ -376,8 +377,8 @@ impl Env {
     }
 
     /// See [`Host::worker`].
-    pub fn worker(&self, name: &str, stack_bytes: usize) -> Arc<dyn Worker> {
-        self.host.worker(name, stack_bytes)
+    pub fn worker(&self, pool: Pool, name: &str, stack_bytes: usize) -> Arc<dyn Worker> {
+        self.host.worker(pool, name, stack_bytes)
     }
 
     /// See [`Host::budget`].

@@ -44,8 +44,8 @@ impl Host for OtherDisk {
     fn run_blocking(&self, pool: Pool, job: Job) {
         self.below.run_blocking(pool, job);
     }
-    fn worker(&self, name: &str, stack_bytes: usize) -> Arc<dyn Worker> {
-        self.below.worker(name, stack_bytes)
+    fn worker(&self, pool: Pool, name: &str, stack_bytes: usize) -> Arc<dyn Worker> {
+        self.below.worker(pool, name, stack_bytes)
     }
     fn budget(&self, limit: Duration) -> Budget {
         self.below.budget(limit)

@@ -175,7 +175,7 @@ impl Host for SimHost {
         self.threads_of(self.threads(pool)).submit(job);
     }
 
-    fn worker(&self, _name: &str, _stack_bytes: usize) -> Arc<dyn Worker> {
+    fn worker(&self, _pool: Pool, _name: &str, _stack_bytes: usize) -> Arc<dyn Worker> {
         Arc::new(self.threads_of(Arc::new(Semaphore::new(1))))
     }
 

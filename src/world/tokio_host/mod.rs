@@ -125,8 +125,8 @@ impl Host for TokioHost {
         self.pools.submit(pool, job);
     }
 
-    fn worker(&self, name: &str, stack_bytes: usize) -> Arc<dyn Worker> {
-        Arc::new(ThreadWorker::start(name, stack_bytes))
+    fn worker(&self, pool: Pool, name: &str, stack_bytes: usize) -> Arc<dyn Worker> {
+        Arc::new(ThreadWorker::start(pool, name, stack_bytes))
     }
 
     fn budget(&self, limit: Duration) -> Budget {

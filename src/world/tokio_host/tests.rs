@@ -97,6 +97,21 @@ fn pools_do_not_share_threads_and_survive_panics() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn background_workers_yield_the_processor() {
+    let niceness = |env: Env, pool| async move {
+        let worker = env.worker(pool, "one", 1 << 20);
+        env.run_on(&*worker, || rustix::process::getpriority_process(None).expect("a priority")).await.expect("a job")
+    };
+    with_env(|env| async move {
+        assert!(niceness(env.clone(), Pool::Background).await >= 10);
+        // Their priority is theirs alone.
+        let own = rustix::process::getpriority_process(None).expect("a priority");
+        assert_eq!(niceness(env, Pool::Foreground).await, own);
+    });
+}
+
+#[test]
 fn random_bytes_differ() {
     with_env(|env| async move {
         assert_ne!(env.random_bytes::<32>(), env.random_bytes::<32>());
