@@ -100,6 +100,9 @@ async fn checked(
         return Err(Problem::invalid_json());
     }
     let endpoint = route(&request.raw_path);
+    if request.method == "OPTIONS" && endpoint.takes_options_for_get() {
+        request.verb = Verb::Get;
+    }
     let credentials = Credentials { headers: &request.headers, peer: Some(request.peer.ip()) };
     let identified = context.authenticator.authenticate(credentials).await?;
     (request.user, *renewed) = (identified.user, identified.renewed);

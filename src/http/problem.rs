@@ -190,6 +190,12 @@ impl Problem {
         format!("{{\"error\":{},\"reason\":{}{reference}}}\n", quoted(&self.error), self.reason_text()).into()
     }
 
+    /// The same for a body that is under way: with the status that the answer would have.
+    pub fn body_with_code(&self) -> Bytes {
+        let (code, error, reason) = (self.status.as_u16(), quoted(&self.error), self.reason_text());
+        format!("{{\"code\":{code},\"error\":{error},\"reason\":{reason}}}\n").into()
+    }
+
     /// The same with a number by which operators find it: equal failures have equal ones.
     #[must_use]
     fn with_reference(mut self) -> Problem {

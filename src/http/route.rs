@@ -135,6 +135,14 @@ pub enum InDatabase {
     PartitionNotText,
 }
 
+impl Endpoint {
+    /// Whether OPTIONS reads it, as in CouchDB: a list function.
+    pub fn takes_options_for_get(&self) -> bool {
+        let Endpoint::In(_, InDatabase::DesignFunction(_, path)) = self else { return false };
+        path.first().is_some_and(|function| function == "_list")
+    }
+}
+
 /// Functions that a design document's path can name.
 const DESIGN_FUNCTIONS: &[&str] = &[
     "_view",

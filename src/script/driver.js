@@ -169,7 +169,8 @@
     within('getRow', () => {
         if (answer.rows === null) throw new Error('getRow is for list functions');
         flush();
-        return answer.next < answer.rows.length ? answer.rows[answer.next++] : null;
+        answer.ended = answer.next >= answer.rows.length;
+        return answer.ended ? null : answer.rows[answer.next++];
     });
     within('registerType', (name, ...types) => { answer.types.set(String(name), types.map(String)); });
     within('provides', (name, make) => { answer.makers.push([String(name), make]); });
@@ -205,7 +206,8 @@
     ];
     const begin = (listed) => {
         const types = new Map(mediaTypes.map(([name, ...of]) => [name, of]));
-        answer = { head: {}, chunks: [], rows: listed, next: 0, types, makers: [], type: undefined, begun: null };
+        answer = { head: {}, chunks: [], rows: listed, next: 0, types, makers: [], type: undefined };
+        [answer.begun, answer.ended] = [null, false];
     };
     // What a list function said so far goes out; the first time, the head does, and is settled.
     const flush = () => {
@@ -305,12 +307,11 @@
         const { head, body } = answer.begun;
         return { ...head, headers: { 'Content-Type': 'application/json', ...head.headers }, body };
     };
-    // An error after the first chunk cannot change the status any more: it ends the answer.
+    // An error with a row at hand, or behind what was sent, ends the answer that the first row began.
     const brokenOff = (error) => {
-        if (isFatal(error) || answer.begun === null || answer.begun.body === '') throw error;
-        const made = soFar();
-        const { thrown: [name, reason] } = thrown(error);
-        return { ...made, body: made.body + '\n' + stringify({ error: name, reason }) + '\n' };
+        const { begun, ended } = answer;
+        if (isFatal(error) || begun === null || ended && begun.body === '') throw error;
+        return { resp: soFar(), failed: thrown(error).thrown };
     };
     // An error as such a function's: what is no listed error is a `render_error`.
     const told = (error) => {
@@ -424,8 +425,8 @@
             const list = compile(source);
             const asking = parse(req);
             const { rows, ...given } = parse(head);
-            const run = () => listed(apply(list, design, [given, asking]), asking);
-            return '{"resp":' + text(answering(rows, run, brokenOff)) + '}';
+            const run = () => ({ resp: listed(apply(list, design, [given, asking]), asking) });
+            return text(answering(rows, run, brokenOff));
         },
         rewrite: (source, req) => {
             const rewrite = compile(source);

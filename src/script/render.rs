@@ -21,7 +21,8 @@ pub enum Rendering {
 
 impl Scripts {
     /// Calls the function `source` of a design document with `given` (JSON text) and the request object `req`. The
-    /// answer has `resp`, what the function says, and after an update `doc`, what is to be written or `null`.
+    /// answer has `resp`, what the function says, and after an update `doc`, what is to be written or `null`. Where a
+    /// list function failed after its answer had begun, `failed` has the name of the error and its reason.
     ///
     /// # Errors
     /// [`ScriptError::Thrown`] with `render_error` for whatever it throws but listed errors.

@@ -19,7 +19,7 @@ use crate::http::body::RequestBody;
 use crate::http::route::ListKind;
 use crate::http::{Context, Problem, Reply, ReplyBody, Request, Result};
 use crate::limits;
-use crate::script::Rendering;
+use crate::script::{Rendering, ScriptError};
 
 /// GET and POST `/{db}/_design/{ddoc}/_list/{function}/{view}`, `.../{function}/_all_docs` and
 /// `.../{function}/{other ddoc}/{view}`.
@@ -52,7 +52,28 @@ pub async fn list(
         (view, partition) => view::query(ctx, request, name, (&ddoc, view), partition).await?,
     };
     let answer = db.scripts().render(&program, (Rendering::List, source), whole(rows).await?, &req).await?;
-    reply(response(&answer)?, StatusCode::OK)
+    let reply = reply(response(&answer)?, StatusCode::OK)?;
+    match answer.get("failed").and_then(Value::as_array) {
+        Some([error, reason]) => Ok(broken_off(reply, error, reason)),
+        _ => Ok(reply),
+    }
+}
+
+/// What a function sent before it failed, with the error behind it. Where that is nothing, the status is the error's.
+fn broken_off(mut reply: Reply, error: &Value, reason: &Value) -> Reply {
+    let error = error.as_str().unwrap_or_default().to_owned();
+    let problem = Problem::from(ScriptError::Thrown { error, reason: reason.clone() });
+    let mut body = match reply.body {
+        ReplyBody::Full(sent) => Vec::from(sent),
+        ReplyBody::Stream(_) => Vec::new(),
+    };
+    if body.is_empty() {
+        reply.status = problem.status;
+    }
+    body.push(b'\n');
+    body.extend(problem.body_with_code());
+    reply.body = ReplyBody::Full(body.into());
+    reply
 }
 
 /// All of an answer's body.
