@@ -315,8 +315,11 @@ pub const JOURNAL_SEGMENTS_AT_START: usize = 8;
 pub const JOURNAL_SPARE_SEGMENTS: usize = 2;
 /// Documents read at once to go with rows: bounds memory to this many times the document size.
 pub const DOCS_PER_FETCH: usize = 16;
-/// Documents that `_changes` with `_doc_ids` looks up instead of reading the whole feed, as in CouchDB.
+/// Documents that `_changes` with `_doc_ids` looks up in any case instead of reading the whole feed, as in CouchDB; so
+/// many at once.
 pub const CHANGES_DOC_IDS_LOOKED_UP: usize = 100;
+/// Changes that are read in about the time that it takes to look one document up.
+pub const CHANGES_PER_LOOKUP: u64 = 8;
 /// Request bodies held in memory at once, of all requests, with the values made of them, in bytes. A larger one waits
 /// until it is alone.
 pub const HTTP_BODIES_BYTES: u64 = 256 << 20;
@@ -433,6 +436,8 @@ pub const REDUCE_BYTES_PER_CALL: usize = 1 << 20;
 pub const GROUPS_PER_PAGE: usize = 100;
 /// Characters of a reduce function's result that are always fine; above, it must be less than half of what went in.
 pub const REDUCE_RESULT_CHARS: usize = 4096;
+/// The same for `_sum`, in bytes as CouchDB counts them.
+pub const REDUCE_SUM_BYTES: usize = 4906;
 // ---- HTTP client and replication ----
 
 /// First pause before a failed request to another server is repeated, in milliseconds; doubled each time.

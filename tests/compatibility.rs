@@ -169,6 +169,15 @@ fn sum_backwards(c: &Client) -> bool {
         && ["", "?descending=true"].iter().all(|query| sum(query).contains(r#""caused_by":"last""#))
 }
 
+fn runaway_map(c: &Client) -> bool {
+    let design =
+        r#"{"autoupdate":false,"views":{"runs":{"map":"function(d){ for (;;); }"},"ends":{"map":"function(d){}"}}}"#;
+    let timeout = |ms: &str| c.put("/_node/_local/_config/couchdb/os_process_timeout", ms).status == 200;
+    let view = |name: &str| c.get(&format!("/d/_design/runaway/_view/{name}")).status;
+    let told = c.put("/d/_design/runaway", design).status == 201 && timeout("\"200\"");
+    told && (view("runs"), view("ends")) == (500, 200) && timeout("\"5000\"")
+}
+
 fn local_replications(c: &Client) -> bool {
     let made = c.put("/x%2F_replicator", "").status == 201;
     made && c.put("/x%2F_replicator/r", r#"{"source":"d","target":"none"}"#).status == 201
@@ -218,6 +227,7 @@ const CHECKS: &[Check] = &[
     ("options of a replication: `socket_options`", socket_options),
     ("DELETE of `_nodes/{name}`", members),
     ("a rewrite function that leads out of its database", rewrite_outside),
+    ("a map function that runs out of time or memory", runaway_map),
     ("`caused_by` of `_sum` with `descending=true`", sum_backwards),
     ("names of local databases in replication documents", local_replications),
     ("Basic logins with names that nobody has", unknown_names),

@@ -20,7 +20,7 @@ use crate::document::id::DocId;
 use crate::document::json::Value;
 use crate::document::render::{Attachment, BlobId};
 use crate::document::revision::Revision;
-use crate::index::{IndexError, Places};
+use crate::index::{GroupBy, IndexError, InvalidValue, Places};
 use crate::limits;
 use crate::script::{DesignError, ScriptError};
 use crate::shard::{Edit, EditAttachment, EditOp, ListPage, LocalDocument, LocalRegister, ShardError, Want};
@@ -307,6 +307,8 @@ pub(super) enum ViewOp {
     Count(Places),
     /// `Option<SelectedPage>`
     Selected(ChangesCall),
+    /// `GroupPage`
+    Groups { by: GroupBy, places: VecDeque<Places>, limit: u64 },
 }
 
 /// Why a call of a copy was not done.
@@ -408,6 +410,10 @@ impl From<WireError> for ShardError {
 impl From<IndexError> for ViewFailure {
     fn from(error: IndexError) -> ViewFailure {
         match error {
+            // Told as what every version knows.
+            IndexError::Refused(InvalidValue { reason }) => {
+                ViewFailure::Script(ScriptError::Thrown { error: "invalid_value".to_owned(), reason: reason.into() })
+            }
             IndexError::Script(error) => ViewFailure::Script(error),
             IndexError::Shard(error) => ViewFailure::Copy(error.into()),
             IndexError::Stopped => ViewFailure::Stopped,

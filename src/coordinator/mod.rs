@@ -75,6 +75,7 @@ mod view_groups;
 mod view_info;
 mod view_reads;
 mod view_reduce;
+mod view_siblings;
 mod view_swap;
 pub mod write;
 

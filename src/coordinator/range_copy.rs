@@ -19,7 +19,7 @@ use crate::coordinator::sync_points;
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::revision::Revision;
-use crate::index::{Header, IndexError, Places, RowPage, SelectedPage, Signature, ViewIndex};
+use crate::index::{GroupBy, GroupPage, Header, IndexError, Places, RowPage, SelectedPage, Signature, ViewIndex};
 use crate::script::Program;
 use crate::shard::{
     ChangesPage, Fetched, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo, ShardCopy, ShardError, ShardInfo,
@@ -377,6 +377,17 @@ impl CopyView {
             CopyView::Own(index) => Ok(index.rows(places, direction, limit).await?),
             CopyView::Remote { copy, program, signature } => {
                 let op = ViewOp::Rows { places, direction, limit: limit as u64 };
+                copy.view(CopyView::call(program, *signature, op)).await
+            }
+        }
+    }
+
+    /// Reduced groups, see [`ViewIndex::groups`].
+    pub async fn groups(&self, by: &GroupBy, places: VecDeque<Places>, limit: usize) -> Result<GroupPage, IndexError> {
+        match self {
+            CopyView::Own(index) => index.groups(by, places, limit).await,
+            CopyView::Remote { copy, program, signature } => {
+                let op = ViewOp::Groups { by: by.clone(), places, limit: limit as u64 };
                 copy.view(CopyView::call(program, *signature, op)).await
             }
         }

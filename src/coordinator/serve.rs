@@ -349,15 +349,20 @@ impl Serving<'_> {
             let why = "the design document has no such view".to_owned();
             return encode(&Err::<(), _>(ViewFailure::Copy(WireError::Away(why))));
         };
-        let view =
-            self.database.view_of(&program, Arc::new(definition)).on(self.range, RangeCopy::Own(self.copy.clone()));
+        let copy = RangeCopy::Own(self.copy.clone());
+        let whole = self.database.view_of(&program, Arc::new(definition));
+        let view = whole.on(self.range, copy.clone());
         match op {
-            ViewOp::Update { wait: true } => encode(&view.update().await.map_err(ViewFailure::from)),
+            ViewOp::Update { wait: true } => encode(&whole.update(self.range, &copy).await.map_err(ViewFailure::from)),
             ViewOp::Update { wait: false } => encode(&view.update_later().await.map_err(ViewFailure::from)),
             ViewOp::Header => encode(&view.header().await.map_err(ViewFailure::from)),
             ViewOp::Rows { places, direction, limit } => {
                 let limit = usize::try_from(limit).unwrap_or(usize::MAX);
                 encode(&view.rows(places, direction, limit).await.map_err(ViewFailure::from))
+            }
+            ViewOp::Groups { by, places, limit } => {
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                encode(&view.groups(&by, places, limit).await.map_err(ViewFailure::from))
             }
             ViewOp::Count(places) => encode(&view.count(places).await.map_err(ViewFailure::from)),
             ViewOp::Selected(call) => {

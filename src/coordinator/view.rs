@@ -145,6 +145,7 @@ impl From<ShardError> for ViewError {
 impl From<IndexError> for ViewError {
     fn from(error: IndexError) -> Self {
         match error {
+            IndexError::Refused(error) => ViewError::InvalidValue(error),
             IndexError::Script(error) => ViewError::Script(error),
             IndexError::Shard(error) => error.into(),
             IndexError::Stopped => ViewError::Stopped,
@@ -254,7 +255,7 @@ impl DatabaseView {
     async fn seat_on(&self, range: usize, copy: RangeCopy, update: Update) -> Result<Seat, IndexError> {
         let view = self.on(range, copy.clone());
         match update {
-            Update::Before => view.update().await?,
+            Update::Before => self.update(range, &copy).await?,
             Update::After => view.update_later().await?,
             Update::Never => {}
         }
@@ -519,20 +520,24 @@ impl ViewRows {
         let more = empty.filter(|(_, (lane, _))| !lane.rest.is_empty());
         let reads = more.map(|(at, (lane, seat))| (at, &seat.view, lane.rest.clone())).collect();
         for (at, page) in view_reads::rows(reads, direction, limit).await {
-            let error = match page {
-                Ok(page) => {
-                    self.lanes[at] = Lane { rows: page.rows.into(), rest: page.rest };
-                    continue;
-                }
-                Err(IndexError::Shard(error)) if is_away(&error) => error,
-                Err(error) => return Err(error.into()),
-            };
-            if error != ShardError::Moved && self.view.database.copies_of(self.ranges[at]) == 1 {
-                return Err(error.into());
+            match page {
+                Ok(page) => self.lanes[at] = Lane { rows: page.rows.into(), rest: page.rest },
+                Err(error) => self.go_elsewhere(at, error).await?,
             }
-            // Places are the same on every copy: another one goes on where this one ended.
-            self.seats[at] = self.view.seat(self.ranges[at], self.query.update).await?;
         }
+        Ok(())
+    }
+
+    /// Has another copy go on where the one that was read failed so: places are the same on every copy.
+    pub(super) async fn go_elsewhere(&mut self, at: usize, error: IndexError) -> Result<(), ViewError> {
+        let error = match error {
+            IndexError::Shard(error) if is_away(&error) => error,
+            error => return Err(error.into()),
+        };
+        if error != ShardError::Moved && self.view.database.copies_of(self.ranges[at]) == 1 {
+            return Err(error.into());
+        }
+        self.seats[at] = self.view.seat(self.ranges[at], self.query.update).await?;
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use crate::coordinator::sift::share;
 use crate::coordinator::view::{ViewError, ViewRows};
 use crate::coordinator::view_reads;
 use crate::coordinator::view_reduce::GroupRow;
-use crate::index::{GroupBy, GroupError, GroupPart, Grouping, Places, Reduce};
+use crate::index::{GroupBy, GroupPart, Grouping, InvalidValue, Places, Reduce};
 use crate::limits;
 use crate::storage::Direction;
 
@@ -15,15 +15,6 @@ use crate::storage::Direction;
 pub(super) struct GroupLane {
     groups: VecDeque<GroupPart>,
     rest: VecDeque<Places>,
-}
-
-impl From<GroupError> for ViewError {
-    fn from(error: GroupError) -> Self {
-        match error {
-            GroupError::Invalid(error) => ViewError::InvalidValue(error),
-            GroupError::Shard(error) => error.into(),
-        }
-    }
 }
 
 impl ViewRows {
@@ -35,9 +26,9 @@ impl ViewRows {
     ) -> Result<Vec<GroupRow>, ViewError> {
         let direction = if self.query.descending { Direction::Reverse } else { Direction::Forward };
         let by = GroupBy { grouping, reduce: reduce.clone(), direction, prefix: self.prefix };
-        let mut out = Vec::new();
+        let (mut out, bounded) = (Vec::new(), self.bounds_reductions());
         while out.len() < limits::GROUPS_PER_PAGE && self.left > 0 {
-            let Some(group) = self.next_group_of_all(&by).await? else {
+            let Some(group) = self.next_group_of_all(&by, bounded).await? else {
                 if !self.next_span() {
                     break;
                 }
@@ -54,29 +45,17 @@ impl ViewRows {
     }
 
     /// The next group of the span with the rows of all ranges.
-    async fn next_group_of_all(&mut self, by: &GroupBy) -> Result<Option<GroupPart>, ViewError> {
-        self.fill_groups(by).await?;
+    async fn next_group_of_all(&mut self, by: &GroupBy, bounded: bool) -> Result<Option<GroupPart>, ViewError> {
+        while self.group_lanes.iter().any(|lane| lane.groups.is_empty() && !lane.rest.is_empty()) {
+            self.fill_groups(by).await?;
+        }
         let descending = self.query.descending;
         let marks = self.group_lanes.iter().filter_map(|lane| Some(&lane.groups.front()?.mark));
         let next = if descending { marks.max() } else { marks.min() };
         let Some(mark) = next.cloned() else { return Ok(None) };
-        let mut whole: Option<GroupPart> = None;
-        for lane in &mut self.group_lanes {
-            if lane.groups.front().is_none_or(|part| part.mark != mark) {
-                continue;
-            }
-            let Some(part) = lane.groups.pop_front() else { continue };
-            match &mut whole {
-                None => whole = Some(part),
-                Some(whole) => {
-                    whole.sum.merge(&part.sum)?;
-                    if (part.first < whole.first) != descending {
-                        (whole.first, whole.key) = (part.first, part.key);
-                    }
-                }
-            }
-        }
-        Ok(whole)
+        let has_part = |lane: &&mut GroupLane| lane.groups.front().is_some_and(|part| part.mark == mark);
+        let parts = self.group_lanes.iter_mut().filter(has_part).filter_map(|lane| lane.groups.pop_front());
+        Ok(joined(parts, descending, bounded)?)
     }
 
     /// Reads groups where a range has none at hand.
@@ -89,11 +68,43 @@ impl ViewRows {
         let more = empty.filter(|(_, (lane, _))| !lane.rest.is_empty());
         let reads = more.map(|(at, (lane, seat))| (at, &seat.view, lane.rest.clone())).collect();
         for (at, page) in view_reads::groups(reads, by, limit, &self.view.collator).await {
-            let page = page?;
-            self.group_lanes[at] = GroupLane { groups: page.groups.into(), rest: page.rest };
+            match page {
+                Ok(page) => self.group_lanes[at] = GroupLane { groups: page.groups.into(), rest: page.rest },
+                Err(error) => self.go_elsewhere(at, error).await?,
+            }
         }
         Ok(())
     }
+}
+
+/// The parts of a group put together. `bounded`: a sum that is too large becomes an error, that of a range by itself.
+fn joined(
+    parts: impl Iterator<Item = GroupPart>,
+    descending: bool,
+    bounded: bool,
+) -> Result<Option<GroupPart>, InvalidValue> {
+    let (mut whole, mut taken): (Option<GroupPart>, usize) = (None, 0);
+    for mut part in parts {
+        part.sum.settle();
+        if bounded {
+            let bytes = part.sum.bytes();
+            part.sum.bound(bytes);
+            taken += bytes;
+        }
+        match &mut whole {
+            None => whole = Some(part),
+            Some(whole) => {
+                whole.sum.merge(&part.sum)?;
+                if (part.first < whole.first) != descending {
+                    (whole.first, whole.key) = (part.first, part.key);
+                }
+            }
+        }
+    }
+    if let Some(whole) = whole.as_mut().filter(|_| bounded) {
+        whole.sum.bound(taken);
+    }
+    Ok(whole)
 }
 
 impl GroupLane {

@@ -6,12 +6,12 @@ use std::collections::VecDeque;
 use futures_util::future::{join, join_all};
 
 use crate::coordinator::range_copy::CopyView;
-use crate::coordinator::view::ViewError;
 use crate::document::collate::Collator;
 use crate::index::{
     GroupBy, GroupPage, GroupPart, IndexError, Partial, Places, RowPage, ViewIndex, count_of, groups_of, rows_of,
 };
 use crate::limits;
+use crate::shard::ShardError;
 use crate::storage::Direction;
 
 /// What is to be read of which copy; each has a number, which comes back with its answer.
@@ -62,14 +62,13 @@ pub(super) async fn groups(
     by: &GroupBy,
     limit: usize,
     collator: &Collator,
-) -> Vec<(usize, Result<GroupPage, ViewError>)> {
+) -> Vec<(usize, Result<GroupPage, IndexError>)> {
     let Parted { numbers, own, others } = Parted::of(reads);
     let mut asked = Vec::with_capacity(others.len());
     for (number, view, places) in others {
-        asked.push(async move { (number, reduced(view, by, places, collator).await) });
+        asked.push(async move { (number, reduced(view, by, places, limit, collator).await) });
     }
     let (own, others) = join(groups_of(by, own, limit), join_all(asked)).await;
-    let own = own.into_iter().map(|page| page.map_err(ViewError::from));
     numbers.into_iter().zip(own).chain(others).collect()
 }
 
@@ -86,13 +85,19 @@ pub(super) async fn count(views: Vec<&CopyView>, places: Places) -> Result<u64, 
     own.into_iter().map(|count| count.map_err(IndexError::from)).chain(others).sum()
 }
 
-/// The groups of a view on another node: its rows are reduced here, all of them at once.
+/// The groups of a view on another node. Of one whose version does not reduce for others the rows are reduced here, all
+/// of them at once.
 async fn reduced(
     view: &CopyView,
     by: &GroupBy,
     places: VecDeque<Places>,
+    limit: usize,
     collator: &Collator,
-) -> Result<GroupPage, ViewError> {
+) -> Result<GroupPage, IndexError> {
+    match view.groups(by, places.clone(), limit).await {
+        Err(IndexError::Shard(ShardError::Away(_))) => {}
+        done => return done,
+    }
     let mut page = GroupPage { groups: Vec::new(), rest: VecDeque::new() };
     let Some(empty) = Partial::empty(&by.reduce, collator) else { return Ok(page) };
     let mut rest = places;
@@ -105,7 +110,7 @@ async fn reduced(
                 page.groups.push(GroupPart { mark, key, first: row.place.clone(), sum: empty.clone() });
             }
             if let Some(group) = page.groups.last_mut() {
-                group.sum.add(row.borrowed())?;
+                group.sum.add(row.borrowed()).map_err(IndexError::Refused)?;
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::coordinator::view::{ViewError, ViewRows};
 use crate::document::json::{Value, write_string};
-use crate::index::{Grouping, Reduce, Row};
+use crate::index::{Grouping, Reduce, Row, reduce};
 use crate::limits;
 
 /// A group with its reduced value.
@@ -50,6 +50,11 @@ impl ViewRows {
             None => Vec::new(),
         };
         Ok((!groups.is_empty()).then_some(groups))
+    }
+
+    /// Whether results that are too large become errors: `[query_server_config] reduce_limit`, `true` unless it is set.
+    pub(super) fn bounds_reductions(&self) -> bool {
+        self.view.database.context.config.text("query_server_config", "reduce_limit", "true") == "true"
     }
 
     /// The first row of the next group that counts, with what tells it apart; those to be skipped are passed over.
@@ -109,20 +114,22 @@ impl ViewRows {
         let inputs: Vec<String> = groups.iter_mut().map(ScriptGroup::take_input).collect();
         let sizes: Vec<usize> = inputs.iter().map(String::len).collect();
         let results = self.view.database.scripts().reduce(&self.view.program, source, inputs, false).await?;
+        let bounded = self.bounds_reductions();
         for ((group, result), size) in groups.iter_mut().zip(results).zip(sizes) {
-            group.take(result, size);
+            group.take(result, size, bounded);
         }
         Ok(())
     }
 
     /// Reduces the results of groups to one each. Many results are reduced in turns.
     async fn call_again(&self, source: &str, groups: &mut [ScriptGroup]) -> Result<(), ViewError> {
+        let bounded = self.bounds_reductions();
         loop {
             let inputs: Vec<String> = groups.iter_mut().map(ScriptGroup::take_results).collect();
             let sizes: Vec<usize> = inputs.iter().map(String::len).collect();
             let results = self.view.database.scripts().reduce(&self.view.program, source, inputs, true).await?;
             for ((group, result), size) in groups.iter_mut().zip(results).zip(sizes) {
-                group.take(result, size);
+                group.take(result, size, bounded);
             }
             if groups.iter().all(|group| group.results.len() <= 1) {
                 return Ok(());
@@ -161,12 +168,11 @@ impl ScriptGroup {
         String::from_utf8_lossy(&Value::Array(some).to_vec()).into_owned()
     }
 
-    /// Notes a result made of `size` bytes of input.
-    fn take(&mut self, result: Value, size: usize) {
+    /// Notes a result made of `size` bytes of input; `bounded`: it may be too large for that.
+    fn take(&mut self, result: Value, size: usize, bounded: bool) {
         let made = result.to_vec().len();
-        if self.overflow.is_none() && made > limits::REDUCE_RESULT_CHARS && made * 2 > size {
-            let reason = format!("Reduce output must shrink more rapidly: input size: {size} output size: {made}");
-            self.overflow = Some(Overflow { reason });
+        if bounded && self.overflow.is_none() && made > limits::REDUCE_RESULT_CHARS && made * 2 > size {
+            self.overflow = Some(Overflow { reason: reduce::overflow_reason(size, made) });
         }
         // What overflowed is not worth its memory.
         self.results.push(if self.overflow.is_some() { Value::Null } else { result });

@@ -186,6 +186,13 @@ pub fn encode_body(body: &Object) -> Vec<u8> {
     out
 }
 
+/// Bytes of a value as an external term: the size that CouchDB's limits of reductions count.
+pub fn term_bytes(value: &Value) -> usize {
+    let mut out = vec![VERSION];
+    put_value(value, &mut out);
+    out.len()
+}
+
 /// The revision of an edit. `parent` is the revision it replaces, `body_term` comes from [`encode_body`],
 /// `attachments` are in the document's order (reversed inside, as CouchDB does).
 pub fn compute(

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use super::keys::{self, Part};
-use super::record::{COLLATION_VERSION, DocRows, Header, Row};
+use super::record::{self, COLLATION_VERSION, DocRows, Header, Row};
 use super::sums::Sums;
 use super::{IndexError, Mapped, Signature, ViewIndex, selected};
 use crate::document::id::DocId;
@@ -349,6 +349,7 @@ fn replace(
         header.rows -= old.sorts.len() as u64;
         header.external -= old.external;
         header.active -= old.active;
+        header.others = header.others.map(|others| others.saturating_sub(old.others));
         let stays = keeps_old || (entry.rows.is_empty() && mutated(Mutation::ViewRowStays));
         for (n, sort) in old.sorts.iter().enumerate().filter(|_| !stays) {
             let key = at(sort, n);
@@ -365,6 +366,7 @@ fn replace(
     let mut new = DocRows::default();
     for (n, (sort, key, value)) in entry.rows.into_iter().enumerate() {
         new.external += (key.len() + value.len() + id.len()) as u64;
+        new.others += u64::from(!record::is_number(&value));
         let (place, row) = (at(&sort, n), Row::encode(sort.len(), &key, &value));
         new.active += (place.len() - keys::PREFIX + row.len()) as u64;
         places.push(place[keys::PREFIX..].to_vec());
@@ -374,6 +376,7 @@ fn replace(
     header.rows += new.sorts.len() as u64;
     header.external += new.external;
     header.active += new.active;
+    header.others = header.others.map(|others| others + new.others);
     view.put(doc_key, new.encode());
     Ok(())
 }

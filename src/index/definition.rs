@@ -96,6 +96,23 @@ impl Definition {
         names.filter_map(one).chain(declared)
     }
 
+    /// Those of its views that one document can make fail as a whole: by a value that their reduce function refuses, or
+    /// by an error that a map function calls fatal, which JavaScript does by that word.
+    pub fn fallible(design: &Object, partitioned: bool) -> Vec<Definition> {
+        let language = design.get("language").and_then(Value::as_str).unwrap_or(JAVASCRIPT);
+        let is_foreign = language != JAVASCRIPT && language != LANGUAGE;
+        let can_fail = |view: &Object| {
+            let text = |name| view.get(name).and_then(Value::as_str);
+            is_foreign
+                || text("reduce").is_some_and(|reduce| Reduce::parse(reduce) == Reduce::Stats)
+                || text("map").is_some_and(|map| map.contains("fatal"))
+        };
+        let views = design.get("views").and_then(Value::as_object);
+        let named = views.into_iter().flat_map(Object::iter);
+        let fallible = named.filter(|(_, view)| view.as_object().is_some_and(can_fail));
+        fallible.filter_map(|(name, _)| Definition::find(design, name, partitioned)).collect()
+    }
+
     /// The changes that a selector takes; the same for selectors of one digest.
     pub fn selected(selector: Arc<Selector>) -> Definition {
         Definition {
@@ -205,6 +222,20 @@ mod tests {
         assert_ne!(signatures(r#"{"a":{"x":2,"y":{"$gt":2}}}"#, "query"), [a]);
         assert_eq!(signatures(both, "javascript"), []);
         assert_eq!(signatures(r#"{"a":"function () {}","b":{"x":{"$no":1}}}"#, "query"), []);
+    }
+
+    #[test]
+    fn views_that_can_fail_are_told_by_their_text() {
+        let fallible = |language: &str| {
+            let views =
+                r#"{"a":{"map":"x"},"b":{"map":"y","reduce":"_stats"},"c":{"map":"throw 'fatal_error'"},"d":1}"#;
+            let text = format!(r#"{{"language":"{language}","views":{views}}}"#);
+            let design = json::parse(text.as_bytes()).unwrap();
+            let all = Definition::fallible(design.as_object().unwrap(), false);
+            all.into_iter().map(|definition| definition.map).collect::<Vec<_>>()
+        };
+        assert_eq!(fallible("javascript"), ["y", "throw 'fatal_error'"]);
+        assert_eq!(fallible("python").len(), 3, "who knows what errors mean there");
     }
 
     #[test]

@@ -6,12 +6,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
+use serde::{Deserialize, Serialize};
 
 use super::keys::{self, Places};
 use super::record::{Row, RowRef};
 use super::reduce::{Grouping, InvalidValue, Partial, Reduce};
 use super::sums::{Walk, levels_at};
-use super::{Slot, ViewIndex};
+use super::{IndexError, Slot, ViewIndex};
 use crate::document::collate::{Collator, HIGHEST};
 use crate::document::json::Value;
 use crate::limits;
@@ -20,7 +21,7 @@ use crate::storage::{Direction, KeyRange, StorageError, View};
 use crate::world::Pool;
 
 /// How rows are grouped and reduced.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GroupBy {
     /// What makes a group.
     pub grouping: Grouping,
@@ -33,7 +34,7 @@ pub struct GroupBy {
 }
 
 /// The rows of a group on one shard copy.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GroupPart {
     /// Tells groups apart, in their order.
     pub mark: Vec<u8>,
@@ -46,27 +47,12 @@ pub struct GroupPart {
 }
 
 /// Groups in the order asked for, and what is left to read.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct GroupPage {
     /// The groups; of each all rows.
     pub groups: Vec<GroupPart>,
     /// Nothing at the end.
     pub rest: VecDeque<Places>,
-}
-
-/// Why a page of groups cannot be made.
-#[derive(Debug)]
-pub enum GroupError {
-    /// The function does not take a value.
-    Invalid(InvalidValue),
-    /// It could not be read.
-    Shard(ShardError),
-}
-
-impl From<ShardError> for GroupError {
-    fn from(error: ShardError) -> Self {
-        GroupError::Shard(error)
-    }
 }
 
 /// What is read and what was read.
@@ -84,12 +70,12 @@ struct Reading {
 
 impl ViewIndex {
     /// Reads on until nothing is left to do.
-    async fn read_on(&self, mut reading: Reading) -> Result<GroupPage, GroupError> {
+    async fn read_on(&self, mut reading: Reading) -> Result<GroupPage, IndexError> {
         while !reading.is_done() {
             reading = self.copy.read_records(Pool::Foreground, self.reading_step(reading)).await?;
         }
         match reading.failed {
-            Some(error) => Err(GroupError::Invalid(error)),
+            Some(error) => Err(IndexError::Refused(error)),
             None => Ok(GroupPage { groups: reading.groups, rest: reading.places }),
         }
     }
@@ -106,6 +92,15 @@ impl ViewIndex {
         }
     }
 
+    /// [`groups_of`] this index alone.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn groups(&self, by: &GroupBy, places: VecDeque<Places>, limit: usize) -> Result<GroupPage, IndexError> {
+        // Invariant: one answer for each index.
+        groups_of(by, vec![(self, places)], limit).await.pop().expect("an answer")
+    }
+
     /// How many rows there are in `places`.
     pub async fn count(&self, places: Places) -> Result<u64, ShardError> {
         // Invariant: one answer for each index.
@@ -117,12 +112,12 @@ impl ViewIndex {
 /// places, which stand in the order of reading. A script's function has none here.
 ///
 /// # Errors
-/// See [`GroupError`].
+/// [`IndexError::Refused`] for a value that the function does not take, or that an index could not be read.
 pub async fn groups_of(
     by: &GroupBy,
     reads: Vec<(&ViewIndex, VecDeque<Places>)>,
     limit: usize,
-) -> Vec<Result<GroupPage, GroupError>> {
+) -> Vec<Result<GroupPage, IndexError>> {
     let collator = reads.first().map(|(index, _)| &index.collator);
     let Some(empty) = collator.and_then(|collator| Partial::empty(&by.reduce, collator)) else {
         let nothing = |_| Ok(GroupPage { groups: Vec::new(), rest: VecDeque::new() });
@@ -146,11 +141,11 @@ pub async fn groups_of(
 pub async fn count_of(indexes: &[&ViewIndex], places: &Places) -> Vec<Result<u64, ShardError>> {
     let by = GroupBy { grouping: Grouping::All, reduce: Reduce::Count, direction: Direction::Forward, prefix: 0 };
     let reads = indexes.iter().map(|index| (*index, VecDeque::from([places.clone()]))).collect();
-    let count = |page: Result<GroupPage, GroupError>| match page {
+    let count = |page: Result<GroupPage, IndexError>| match page {
         Ok(page) => Ok(page.groups.first().map_or(0, |group| group.sum.rows)),
-        Err(GroupError::Shard(error)) => Err(error),
+        Err(IndexError::Shard(error)) => Err(error),
         // Rows are counted whatever they hold.
-        Err(GroupError::Invalid(_)) => Ok(0),
+        Err(_) => Ok(0),
     };
     groups_of(&by, reads, 1).await.into_iter().map(count).collect()
 }

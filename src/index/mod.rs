@@ -24,6 +24,7 @@ pub mod reduce;
 mod selected;
 mod sums;
 mod tasks;
+mod trust;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,9 +40,10 @@ use crate::shard::{ShardCopy, ShardError, ShardId};
 use crate::world::Env;
 use sums::Sums;
 use tasks::Tasks;
+use trust::Judged;
 
 pub use definition::{Definition, JAVASCRIPT, Sees, Signature, declared, declares, design_signature};
-pub use groups::{GroupBy, GroupError, GroupPage, GroupPart, count_of, groups_of};
+pub use groups::{GroupBy, GroupPage, GroupPart, count_of, groups_of};
 pub use keys::{KeyBound, KeySpan, Places, partition_prefix};
 pub use mapper::{Mapped, Mapper, ScriptMapper};
 pub use read::{RowPage, rows_of};
@@ -53,6 +55,8 @@ pub use tasks::{IndexTask, Owner};
 /// Why an index could not be built or read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum IndexError {
+    /// The view's built-in reduce function does not take a value.
+    Refused(InvalidValue),
     /// A map function failed as a whole; what throws for one document only drops that document's rows.
     Script(ScriptError),
     /// The shard copy could not be read or written.
@@ -64,6 +68,7 @@ pub enum IndexError {
 impl fmt::Display for IndexError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            IndexError::Refused(error) => f.write_str(&error.reason),
             IndexError::Script(error) => error.fmt(f),
             IndexError::Shard(error) => error.fmt(f),
             IndexError::Stopped => f.write_str("the build of an index was stopped"),
@@ -95,6 +100,7 @@ struct Slot {
     // Blocking locks: never held across an await.
     known: Mutex<Known>,
     sums: Mutex<Sums>,
+    judged: Mutex<Option<Judged>>,
 }
 
 /// What is known of an index without reading it: all its writers are of this node and say so here.
@@ -103,6 +109,8 @@ struct Known {
     header: Option<Header>,
     /// The shard's sequence up to which it is known to be complete, purges included.
     complete_at: u64,
+    /// Which design document's views are known not to fail, and up to which of the shard's sequences.
+    trusted: Option<([u8; 32], u64)>,
     /// Counts removals: what was read before one does not count.
     removals: u64,
 }

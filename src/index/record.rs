@@ -28,11 +28,15 @@ pub struct Header {
     pub external: u64,
     /// Stored bytes of rows and places.
     pub active: u64,
+    /// Rows whose value is no number. `None`: not known, the index was begun by a version that did not count them.
+    #[serde(default)]
+    pub others: Option<u64>,
 }
 
 impl Default for Header {
     fn default() -> Header {
-        Header { position: 0, purge_position: 0, collation: COLLATION_VERSION, rows: 0, external: 0, active: 0 }
+        let (position, purge_position, rows, external, active) = (0, 0, 0, 0, 0);
+        Header { position, purge_position, collation: COLLATION_VERSION, rows, external, active, others: Some(0) }
     }
 }
 
@@ -54,6 +58,7 @@ impl Header {
         for number in [self.position, self.purge_position, self.collation, self.rows, self.external, self.active] {
             put_varint(&mut out, number);
         }
+        self.others.iter().for_each(|others| put_varint(&mut out, *others));
         out
     }
 
@@ -61,17 +66,25 @@ impl Header {
         let read = || {
             let mut reader = body(bytes)?;
             let mut next = || reader.varint();
-            Ok(Header {
+            let header = Header {
                 position: next()?,
                 purge_position: next()?,
                 collation: next()?,
                 rows: next()?,
                 external: next()?,
                 active: next()?,
-            })
+                others: None,
+            };
+            let others = (!reader.is_empty()).then(|| reader.varint()).transpose()?;
+            Ok(Header { others, ..header })
         };
         read().map_err(damaged("header"))
     }
+}
+
+/// Whether JSON text is that of a number.
+pub(super) fn is_number(text: &[u8]) -> bool {
+    matches!(text.first(), Some(b'-' | b'0'..=b'9'))
 }
 
 /// Where the rows of one document are, so that they can be removed.
@@ -83,6 +96,8 @@ pub(super) struct DocRows {
     pub external: u64,
     /// What its rows add to [`Header::active`].
     pub active: u64,
+    /// What its rows add to [`Header::others`].
+    pub others: u64,
 }
 
 impl DocRows {
@@ -92,6 +107,9 @@ impl DocRows {
         put_varint(&mut out, self.active);
         put_varint(&mut out, self.sorts.len() as u64);
         self.sorts.iter().for_each(|sort| put_bytes(&mut out, sort));
+        if self.others > 0 {
+            put_varint(&mut out, self.others);
+        }
         out
     }
 
@@ -103,7 +121,8 @@ impl DocRows {
             for _ in 0..count {
                 sorts.push(reader.bytes()?.to_vec());
             }
-            Ok(DocRows { sorts, external, active })
+            let others = if reader.is_empty() { 0 } else { reader.varint()? };
+            Ok(DocRows { sorts, external, active, others })
         };
         read().map_err(damaged("document"))
     }
@@ -191,10 +210,12 @@ mod tests {
 
     #[test]
     fn records_come_back() {
-        let header = Header { position: 9, rows: 3, external: 70, ..Header::default() };
+        let header = Header { position: 9, rows: 3, external: 70, others: Some(2), ..Header::default() };
         assert_eq!(Header::decode(&header.encode()), Ok(header));
-        let rows = DocRows { sorts: vec![b"ab".to_vec(), Vec::new()], external: 5, active: 9 };
+        let rows = DocRows { sorts: vec![b"ab".to_vec(), Vec::new()], external: 5, active: 9, others: 1 };
         assert_eq!(DocRows::decode(&rows.encode()), Ok(rows));
+        let before = Header { others: None, ..header };
+        assert_eq!(Header::decode(&before.encode()), Ok(before), "of a version that did not count them");
         let place = keys::place(b"sort", "id", 3);
         let row = Row::decode(&place, &Row::encode(4, b"\"k\"", b"null")).unwrap();
         assert_eq!(

@@ -96,6 +96,26 @@ async fn rows_follow_their_documents() {
     assert_eq!(index.count(Places::all(b"")).await.unwrap(), 1);
 }
 
+#[tokio::test]
+async fn rows_whose_value_is_no_number_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = storage(&dir, Engine::Memory).await;
+    let (_, copy, index) = view(&storage, &definition("a")).await;
+    let others = async || {
+        index.update().await.unwrap();
+        index.header().await.unwrap().others
+    };
+    assert_eq!(others().await, Some(0));
+    let text = put(&copy, "a", r#"{"keys":[1,2],"n":"1"}"#, None, false).await;
+    let array = put(&copy, "b", r#"{"keys":[1],"n":[1]}"#, None, false).await;
+    put(&copy, "c", r#"{"keys":[1],"n":-1.5}"#, None, false).await;
+    assert_eq!(others().await, Some(3));
+    put(&copy, "a", r#"{"keys":[1],"n":7}"#, Some(text), false).await;
+    assert_eq!(others().await, Some(1));
+    put(&copy, "b", "{}", Some(array), true).await;
+    assert_eq!(others().await, Some(0));
+}
+
 /// All rows between two edges, as they are.
 async fn rows_between(index: &ViewIndex, places: &Places) -> Vec<Row> {
     let (mut rest, mut rows) = (VecDeque::from([places.clone()]), Vec::new());

@@ -67,7 +67,7 @@ impl Program {
     }
 
     /// Names the functions and their owner: equal keys may share a runtime.
-    pub(super) fn key(&self) -> [u8; 32] {
+    pub fn key(&self) -> [u8; 32] {
         self.0.key
     }
 

@@ -99,3 +99,72 @@ async fn the_index_before_answers_until_the_new_one_is_built() {
     }
     assert_eq!(keys(&database).await[0], Value::from("x0"));
 }
+
+/// Rows of the view `name` of `_design/d`, or what is wrong.
+async fn total(database: &Arc<Database>, name: &str) -> Result<u64, String> {
+    let begun = database.view(&id("_design/d"), name).await.unwrap().begin(query(None, false)).await;
+    match begun {
+        Ok(rows) => Ok(rows.total_rows),
+        Err(ViewError::InvalidValue(error)) => Err(error.reason),
+        Err(ViewError::Script(error)) => Err(error.to_string()),
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+async fn with_views(views: &str) -> (World, Arc<Coordinator>, Arc<Database>) {
+    let (world, coordinator, database) = database(3).await;
+    let plain = r#""plain":{"map":"function (doc) { emit(doc.n, null); }"}"#;
+    put(&database, "_design/d", &format!(r#"{{"autoupdate":false,"views":{{{plain},{views}}}}}"#)).await;
+    put(&database, "good", r#"{"n":1}"#).await;
+    (world, coordinator, database)
+}
+
+#[tokio::test]
+async fn a_value_that_stats_refuses_fails_the_other_views_until_it_is_gone() {
+    let stats = r#""stats":{"map":"function (doc) { emit(1, doc.n); }","reduce":"_stats"}"#;
+    let (_world, _coordinator, database) = with_views(stats).await;
+    assert_eq!((total(&database, "plain").await, total(&database, "stats").await), (Ok(1), Ok(1)));
+    let rev = put(&database, "bad", r#"{"n":"x"}"#).await;
+    let refused = Err("non-numeric _stats input: \"x\"".to_owned());
+    // Twice: found, and remembered.
+    for _ in 0..2 {
+        assert_eq!(
+            (total(&database, "plain").await, total(&database, "stats").await),
+            (refused.clone(), refused.clone())
+        );
+    }
+    put(&database, "bad", &format!(r#"{{"_rev":"{rev}","n":[1]}}"#)).await;
+    // An array is no bad value by itself, but one beside a number is: in whichever ranges the two are.
+    let together = database.map().index_of(&id("good")) == database.map().index_of(&id("bad"));
+    assert_eq!(total(&database, "plain").await.is_err(), together);
+    let rev = database.fetch(&id("bad"), Want::Winner).await.unwrap().unwrap().found[0].0.to_string();
+    put(&database, "bad", &format!(r#"{{"_rev":"{rev}","_deleted":true}}"#)).await;
+    assert_eq!((total(&database, "plain").await, total(&database, "stats").await), (Ok(1), Ok(1)));
+}
+
+#[tokio::test]
+async fn a_fatal_error_fails_the_other_views_and_any_other_error_does_not() {
+    let (soft, hard) = ("if (doc.soft) throw 'no'; emit(1);", "if (doc.hard) throw 'fatal_error'; emit(1);");
+    let view = |name: &str, map: &str| format!(r#""{name}":{{"map":"function (doc) {{ {map} }}"}}"#);
+    let (_world, _coordinator, database) = with_views(&[view("soft", soft), view("hard", hard)].join(",")).await;
+    put(&database, "soft", r#"{"soft":true}"#).await;
+    assert_eq!((total(&database, "plain").await, total(&database, "soft").await), (Ok(2), Ok(1)));
+    let rev = put(&database, "hard", r#"{"hard":true}"#).await;
+    for view in ["plain", "soft", "hard"] {
+        assert_eq!(total(&database, view).await, Err("map_runtime_error".to_owned()), "{view}");
+    }
+    put(&database, "hard", &format!(r#"{{"_rev":"{rev}"}}"#)).await;
+    assert_eq!((total(&database, "plain").await, total(&database, "hard").await), (Ok(3), Ok(3)));
+}
+
+#[tokio::test]
+async fn sums_that_grow_with_their_rows_are_errors() {
+    let distinct = "var o = {}; for (var i = 0; i < 6; i++) o[doc._id + i] = 1; emit(doc.n % 2, o);";
+    let (_world, coordinator, database) = filled(distinct, "_sum").await;
+    let all = groups(&database, query(Some(Grouping::All), false)).await;
+    assert!(all[0].contains("builtin_reduce_error") && all[0].contains("must shrink more rapidly"), "{all:?}");
+    assert!(groups(&database, query(Some(Grouping::Exact), false)).await.len() == 2);
+    coordinator.config().set(("query_server_config", "reduce_limit"), "false", false).await.unwrap();
+    let all = groups(&database, query(Some(Grouping::All), false)).await;
+    assert_eq!(all[0].matches("\":1").count() as u64, 6 * DOCS);
+}

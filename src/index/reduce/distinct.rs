@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 /// Keys that are counted one by one.
 const EXACT: usize = 256;
 /// Bits that choose a register: 4,096 registers, a standard error of 1.6 %.
@@ -9,7 +11,7 @@ const BITS: u32 = 12;
 const REGISTERS: usize = 1 << BITS;
 
 /// Keys seen, by their hashes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Distinct {
     /// The hashes themselves.
     Few(BTreeSet<u64>),

@@ -9,6 +9,8 @@ mod rank;
 mod stats;
 mod sum;
 
+use serde::{Deserialize, Serialize};
+
 use crate::document::collate::Collator;
 use crate::document::json::{self, Object, Value};
 use crate::index::record::{Row, RowRef};
@@ -20,7 +22,7 @@ use sum::Sum;
 pub(in crate::index) use sum::{add_numbers, as_float, is_number};
 
 /// A view's reduce function.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reduce {
     /// `_sum`
     Sum,
@@ -86,7 +88,7 @@ impl Reduce {
 }
 
 /// A built-in reduction under way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Reduction {
     /// See `sum.rs`.
     Sum(Sum),
@@ -166,7 +168,7 @@ fn keep(first: bool, best: &mut Option<(Vec<u8>, bytes::Bytes)>, (place, value):
 }
 
 /// The reduction of some rows, perhaps none.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Partial {
     /// How many rows.
     pub rows: u64,
@@ -195,6 +197,18 @@ impl Partial {
         }
     }
 
+    /// Bytes of a sum that grows with what it is made of; 0 of all other reductions. Of settled rows.
+    pub fn bytes(&self) -> usize {
+        if let Reduction::Sum(sum) = &self.reduction { sum.bytes() } else { 0 }
+    }
+
+    /// Refuses a sum that is too large for the `taken` bytes that it was made of. Of settled rows.
+    pub fn bound(&mut self, taken: usize) {
+        if let Reduction::Sum(sum) = &mut self.reduction {
+            sum.bound(taken);
+        }
+    }
+
     /// Takes in other rows, which stand behind these.
     ///
     /// # Errors
@@ -218,7 +232,7 @@ impl Partial {
 }
 
 /// How rows are put together by their keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Grouping {
     /// All rows at once, under the key null.
     All,
@@ -249,10 +263,18 @@ impl Grouping {
     }
 }
 
+/// What is told of a reduction that is too large for what it was made of, both in bytes.
+pub fn overflow_reason(taken: usize, made: usize) -> String {
+    format!("Reduce output must shrink more rapidly: input size: {taken} output size: {made}")
+}
+
+/// The name of the error that stands in place of a value.
+const BUILTIN_ERROR: &str = "builtin_reduce_error";
+
 /// What stands in place of a value that the built-in function cannot take in; the query goes on.
 fn builtin_error(reason: &str, caused_by: Value) -> Value {
     let mut out = Object::new();
-    out.push("error", "builtin_reduce_error");
+    out.push("error", BUILTIN_ERROR);
     out.push("reason", reason);
     out.push("caused_by", caused_by);
     Value::Object(out)

@@ -2,14 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::document::collate::{Collation, Collator};
 use crate::document::json::Value;
 
 /// The best values so far.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ranking {
     keep: usize,
     highest: bool,
+    /// The same on all nodes.
+    #[serde(skip)]
     collator: Collator,
     best: BTreeMap<Vec<u8>, Value>,
 }

@@ -1,21 +1,23 @@
 //! `_stats`: sum, count, least, greatest and sum of squares of numbers, of arrays by position, of earlier results.
 
+use serde::{Deserialize, Serialize};
+
 use super::InvalidValue;
 use super::sum::{add_numbers, is_number, square};
 use crate::document::collate::Collator;
 use crate::document::json::{Object, Value};
 
 /// Statistics under way.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Stats(Option<Shape>);
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Shape {
     One(Figures),
     Each(Vec<Figures>),
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Figures {
     sum: Value,
     count: Value,

@@ -4,18 +4,25 @@
 //! CouchDB 3.5 adds rows from the last to the first, and which value an error names, or how floats are rounded, tells
 //! so. Rows come here in their order: those of a run wait until it ends, and what a run gives is added to the next
 //! one's.
+//!
+//! CouchDB looks at the size of a sum at each step that it adds up rows in; how many rows a step takes depends on its
+//! files. Of sums beyond [`limits::REDUCE_SUM_BYTES`] next to none pass all steps but the last one, which puts together
+//! those of the ranges. So the sum of a range may not be larger at all (`view_groups.rs`).
 
 use num_bigint::BigInt;
+use serde::{Deserialize, Serialize};
 
-use super::builtin_error;
+use super::{BUILTIN_ERROR, builtin_error, overflow_reason};
 use crate::document::json::{Object, Value};
+use crate::document::revision::term_bytes;
+use crate::limits;
 
 const REASON: &str = "The _sum function requires that map values be numbers, arrays of numbers, or objects. Objects \
                       cannot be mixed with other data structures. Objects can be arbitrarily nested, provided that the \
                       values for all fields are themselves numbers, arrays of numbers, or objects.";
 
 /// A sum under way.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sum {
     /// Of the rows before those that wait, if there are any.
     total: Option<Result<Value, Failed>>,
@@ -24,7 +31,7 @@ pub struct Sum {
 }
 
 /// The error that stands in place of a sum.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Failed(Value);
 
 impl Sum {
@@ -42,6 +49,25 @@ impl Sum {
     /// Adds up the rows that wait: a run ends.
     pub fn settle(&mut self) {
         self.total = std::mem::take(self).whole();
+    }
+
+    /// Bytes of a sum that grows with what it is made of; numbers and errors do not.
+    pub fn bytes(&self) -> usize {
+        match &self.total {
+            Some(Ok(sum @ (Value::Array(_) | Value::Object(_)))) => term_bytes(sum),
+            _ => 0,
+        }
+    }
+
+    /// Gives the error in place of a sum that is large and more than half of the `taken` bytes that it was made of.
+    pub fn bound(&mut self, taken: usize) {
+        let made = self.bytes();
+        if made > limits::REDUCE_SUM_BYTES && made * 2 > taken {
+            let mut error = Object::new();
+            error.push("error", BUILTIN_ERROR);
+            error.push("reason", overflow_reason(taken, made));
+            self.total = Some(Err(Failed(Value::Object(error))));
+        }
     }
 
     /// The sum, or the error.
@@ -91,7 +117,7 @@ fn add(value: Value, total: Value) -> Result<Value, Failed> {
 }
 
 fn add_object(more: Object, total: Value) -> Result<Value, Failed> {
-    if more.get("error").and_then(Value::as_str) == Some("builtin_reduce_error") {
+    if more.get("error").and_then(Value::as_str) == Some(BUILTIN_ERROR) {
         return Err(Failed(Value::Object(more)));
     }
     match total {

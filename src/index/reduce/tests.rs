@@ -68,6 +68,27 @@ fn sums_go_from_the_last_row_to_the_first() {
 }
 
 #[test]
+fn sums_that_outgrow_what_they_are_made_of_are_errors() {
+    let sum_of = |values: usize| {
+        let mut sum = Partial::empty(&Reduce::Sum, &Collator::new()).unwrap();
+        sum.add(row("1", &format!("[{}1000]", "1000,".repeat(values - 1))).borrowed()).unwrap();
+        sum.settle();
+        sum
+    };
+    // Five bytes each.
+    for (values, times, refused) in [(900, 1, false), (1100, 1, true), (1100, 2, false)] {
+        let mut sum = sum_of(values);
+        sum.bound(sum.bytes() * times);
+        let shown = String::from_utf8(sum.finish().to_vec()).unwrap();
+        assert_eq!(shown.contains("must shrink more rapidly"), refused, "{values} {times}");
+    }
+    let mut count = Partial::empty(&Reduce::Count, &Collator::new()).unwrap();
+    count.add(row("1", "1").borrowed()).unwrap();
+    count.bound(0);
+    assert_eq!((count.bytes(), count.finish()), (0, Value::Int(1)));
+}
+
+#[test]
 fn sums() {
     let sum = |values: &[&str]| reduced("_sum", values).unwrap();
     assert_eq!(sum(&["1", "2.5"]), "3.5");

@@ -1,0 +1,76 @@
+//! Whether the rows of a view can be trusted to reduce. CouchDB reduces rows while it builds the one index that all
+//! views of a design document have: a value that `_stats` refuses fails every query of them, whatever rows it asks for
+//! (facts 'Reduce'). Here rows are reduced when they are asked for, and each view has an index of its own.
+//!
+//! Where all is well this costs next to nothing: a view whose values all are numbers says so in its header, what was
+//! found of a design document is remembered up to the shard's sequence, and of a view with other values up to the next
+//! change of its rows.
+
+use std::collections::VecDeque;
+use std::sync::PoisonError;
+
+use super::groups::GroupBy;
+use super::keys::Places;
+use super::record::Header;
+use super::reduce::{Grouping, InvalidValue, Reduce};
+use super::{IndexError, ViewIndex};
+use crate::storage::Direction;
+
+/// What became of reducing all rows, and of which.
+pub(super) struct Judged {
+    rows: Header,
+    verdict: Result<(), InvalidValue>,
+}
+
+impl ViewIndex {
+    /// Whether its own reduce function takes all rows that it has. All but `_stats` do.
+    ///
+    /// # Errors
+    /// [`IndexError::Refused`], or that it could not be read.
+    pub async fn check_rows(&self) -> Result<(), IndexError> {
+        if self.definition.reduce != Some(Reduce::Stats) {
+            return Ok(());
+        }
+        let rows = self.header().await?;
+        if rows.others == Some(0) {
+            return Ok(());
+        }
+        let verdict = match self.verdict_of(rows) {
+            Some(verdict) => verdict,
+            None => self.judge(rows).await?,
+        };
+        verdict.map_err(IndexError::Refused)
+    }
+
+    fn verdict_of(&self, rows: Header) -> Option<Result<(), InvalidValue>> {
+        let judged = self.slot.judged.lock().unwrap_or_else(PoisonError::into_inner);
+        judged.as_ref().filter(|judged| judged.rows == rows).map(|judged| judged.verdict.clone())
+    }
+
+    async fn judge(&self, rows: Header) -> Result<Result<(), InvalidValue>, IndexError> {
+        let by = GroupBy { grouping: Grouping::All, reduce: Reduce::Stats, direction: Direction::Forward, prefix: 0 };
+        let verdict = match self.groups(&by, VecDeque::from([Places::all(b"")]), 1).await {
+            Ok(_) => Ok(()),
+            Err(IndexError::Refused(error)) => Err(error),
+            Err(error) => return Err(error),
+        };
+        let judged = Judged { rows, verdict: verdict.clone() };
+        *self.slot.judged.lock().unwrap_or_else(PoisonError::into_inner) = Some(judged);
+        Ok(verdict)
+    }
+
+    /// The shard's last sequence.
+    pub fn committed(&self) -> u64 {
+        *self.copy.watch().borrow()
+    }
+
+    /// Whether no view of this design document is known to fail with what the shard has up to a sequence.
+    pub fn is_trusted(&self, design: &[u8; 32], until: u64) -> bool {
+        self.slot.known().trusted.is_some_and(|(of, known)| of == *design && known >= until)
+    }
+
+    /// Notes that none fails.
+    pub fn trust(&self, design: [u8; 32], until: u64) {
+        self.slot.change(|known| known.trusted = Some((design, until)));
+    }
+}
