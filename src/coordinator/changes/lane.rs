@@ -12,6 +12,7 @@ use crate::coordinator::range_copy::RangeCopy;
 use crate::coordinator::seq::SeqEntry;
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue;
+use crate::limits;
 use crate::shard::{self, ChangesPage, Fetched, ShardError, Want};
 use crate::world::buggify::{Mutation, mutated};
 
@@ -122,23 +123,25 @@ pub(super) fn next_lane(heads: impl Iterator<Item = Option<u64>>, descending: bo
     .map(|(_, lane)| lane)
 }
 
-/// The changes of a few documents of one range, looked up instead of searched for.
+/// The changes of documents of one range, looked up instead of searched for.
 pub(super) async fn page_of_ids(
     copy: &RangeCopy,
-    ids: impl Iterator<Item = &DocId>,
+    ids: Vec<&DocId>,
     cursor: u64,
     descending: bool,
 ) -> Result<ChangesPage, ShardError> {
     // Read first: what commits while the documents are read is news.
     let last_seq = copy.standing().await?.position;
-    let wants: Vec<(DocId, Want)> = ids.filter(|id| !id.is_local()).map(|id| (id.clone(), Want::Tree)).collect();
-    let ids: Vec<DocId> = wants.iter().map(|(id, _)| id.clone()).collect();
+    let ids: Vec<&DocId> = ids.into_iter().filter(|id| !id.is_local()).collect();
     let mut rows = Vec::new();
-    for (id, fetched) in ids.into_iter().zip(copy.fetch(wants).await?) {
-        let Some(Fetched { tree, local_seq: seq, .. }) = fetched else { continue };
-        if if descending { seq < cursor } else { seq > cursor } {
-            let leaves = tree.leaves().into_iter().map(|leaf| (leaf.rev, leaf.value.is_deleted())).collect();
-            rows.push(shard::ChangeRow { seq, id, leaves });
+    for some in ids.chunks(limits::CHANGES_DOC_IDS_LOOKED_UP) {
+        let wants = some.iter().map(|id| (DocId::clone(id), Want::Tree)).collect();
+        for (id, fetched) in some.iter().zip(copy.fetch(wants).await?) {
+            let Some(Fetched { tree, local_seq: seq, .. }) = fetched else { continue };
+            if if descending { seq < cursor } else { seq > cursor } {
+                let leaves = tree.leaves().into_iter().map(|leaf| (leaf.rev, leaf.value.is_deleted())).collect();
+                rows.push(shard::ChangeRow { seq, id: DocId::clone(id), leaves });
+            }
         }
     }
     rows.sort_by_key(|row| row.seq);

@@ -137,18 +137,20 @@ impl Changes {
         *error == ShardError::Moved || is_away(error) && has_other
     }
 
-    /// Whether the documents are looked up one by one.
-    fn looks_up(&self) -> bool {
-        matches!(&self.query.filter, ChangesFilter::DocIds(ids) if ids.len() <= limits::CHANGES_DOC_IDS_LOOKED_UP)
+    /// The documents of a lane, where it costs less to look them up than to read the changes from `cursor` on.
+    fn looked_up(&self, lane: &Lane, cursor: u64) -> Option<Vec<&DocId>> {
+        let ChangesFilter::DocIds(ids) = &self.query.filter else { return None };
+        let range = self.map.range(lane.range);
+        let ids: Vec<&DocId> = ids.iter().filter(|id| range.contains(self.map.hash(id))).collect();
+        let changes = if self.query.descending { cursor } else { lane.until.saturating_sub(cursor) };
+        let few = limits::CHANGES_DOC_IDS_LOOKED_UP.max((changes / limits::CHANGES_PER_LOOKUP) as usize);
+        (ids.len() <= few).then_some(ids)
     }
 
     /// The next rows of a lane, and whether there are no more.
     async fn page(&self, at: usize, cursor: u64, asked: usize) -> Result<(ChangesPage, bool), ShardError> {
         let (lane, query) = (&self.lanes[at], &self.query);
-        if let ChangesFilter::DocIds(ids) = &query.filter
-            && self.looks_up()
-        {
-            let ids = ids.iter().filter(|id| self.map.range(lane.range).contains(self.map.hash(id)));
+        if let Some(ids) = self.looked_up(lane, cursor) {
             return Ok((page_of_ids(&lane.copy, ids, cursor, query.descending).await?, true));
         }
         let direction = if query.descending { Direction::Reverse } else { Direction::Forward };

@@ -161,6 +161,33 @@ async fn filters_leave_rows_out_and_the_feed_goes_past_them() {
     assert_eq!((rows.len(), rows[4].seq.clone()), (5, Some(feed.last_seq())));
 }
 
+/// One document more than is looked up in any case: looked up in a long feed, searched for in a short one.
+#[tokio::test]
+async fn many_documents_are_found_whether_they_are_looked_up_or_searched_for() {
+    let (_world, _coordinator, database) = database(1).await;
+    let many = crate::limits::CHANGES_DOC_IDS_LOOKED_UP + 1;
+    fill(&database, many * 9).await;
+    let wanted: BTreeSet<DocId> = (many * 8..many * 9).map(|n| id(&format!("d{n}"))).collect();
+    let end = database.update_seq().await.unwrap().to_string();
+    let (all, _) = read(&database, ChangesQuery::default()).await;
+    let of = |rows: &[ChangeRow]| -> Vec<DocId> {
+        rows.iter().filter(|row| wanted.contains(&row.id)).map(|row| row.id.clone()).collect()
+    };
+    for (skipped, descending) in [(0, false), (0, true), (many * 8 + 3, false)] {
+        let since =
+            if skipped == 0 { Since::Beginning } else { Since::parse(all[skipped - 1].seq.as_ref().unwrap()).unwrap() };
+        let filter = ChangesFilter::DocIds(wanted.clone());
+        let (rows, feed) = read(&database, ChangesQuery { since, descending, filter, ..ChangesQuery::default() }).await;
+        let mut expected = of(&all[skipped..]);
+        if descending {
+            expected.reverse();
+        } else {
+            assert_eq!(feed.last_seq(), end);
+        }
+        assert_eq!(rows.into_iter().map(|row| row.id).collect::<Vec<_>>(), expected, "{skipped} {descending}");
+    }
+}
+
 #[tokio::test]
 async fn a_feed_waits_for_news_and_ends_with_the_database() {
     let (_world, coordinator, database) = database(4).await;
