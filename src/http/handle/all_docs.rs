@@ -22,7 +22,7 @@ pub async fn list(ctx: &Context, mut request: Request, db: &str, kind: ListKind)
     let db = open(ctx, &request, db)?;
     let args = arguments(&mut request).await?;
     let lister = rules::lister(ctx, &request.user, &db);
-    reply(&request, &db, source(kind), (args, lister)).await
+    reply(ctx, &request, (&db, source(kind)), (args, lister)).await
 }
 
 /// GET and POST `/{db}/_partition/{name}/_all_docs`.
@@ -34,7 +34,7 @@ pub async fn partition(ctx: &Context, mut request: Request, db: &str, name: &str
     partition::check(&db, name)?;
     let mut args = arguments(&mut request).await?;
     partition::check_given(args.partition.take().as_deref(), name)?;
-    reply(&request, &db, DocSource::Partition(name.to_owned()), (args, None)).await
+    reply(ctx, &request, (&db, DocSource::Partition(name.to_owned())), (args, None)).await
 }
 
 /// POST `/{db}/_partition/{name}/_all_docs/queries`.
@@ -47,7 +47,7 @@ pub async fn partition_queries(ctx: &Context, mut request: Request, db: &str, na
     let body = request.json_object().await?;
     let mut all = ViewArgs::from_queries(&body, &request.query)?;
     all.iter_mut().try_for_each(|args| partition::check_given(args.partition.take().as_deref(), name))?;
-    answer_all(db, DocSource::Partition(name.to_owned()), all).await
+    answer_all(ctx, db, DocSource::Partition(name.to_owned()), all).await
 }
 
 async fn arguments(request: &mut Request) -> Result<ViewArgs> {
@@ -64,12 +64,12 @@ async fn arguments(request: &mut Request) -> Result<ViewArgs> {
 /// # Errors
 /// As [`list`].
 async fn reply(
+    ctx: &Context,
     request: &Request,
-    db: &Arc<Database>,
-    source: DocSource,
-    (args, lister): (ViewArgs, Option<Lister>),
+    (db, source): (&Arc<Database>, DocSource),
+    (mut args, lister): (ViewArgs, Option<Lister>),
 ) -> Result<Reply> {
-    check(db, &source, &args)?;
+    check(ctx, db, &source, &mut args)?;
     let etag = match source {
         DocSource::Local => None,
         // What is seen depends on who sees it.
@@ -109,13 +109,11 @@ pub async fn queries(ctx: &Context, mut request: Request, db: &str, kind: ListKi
     let db = open(ctx, &request, db)?;
     let body = request.json_object().await?;
     let all = ViewArgs::from_queries(&body, &request.query)?;
-    answer_all(db, source(kind), all).await
+    answer_all(ctx, db, source(kind), all).await
 }
 
-async fn answer_all(db: Arc<Database>, source: DocSource, all: Vec<ViewArgs>) -> Result<Reply> {
-    for args in &all {
-        check(&db, &source, args)?;
-    }
+async fn answer_all(ctx: &Context, db: Arc<Database>, source: DocSource, mut all: Vec<ViewArgs>) -> Result<Reply> {
+    all.iter_mut().try_for_each(|args| check(ctx, &db, &source, args))?;
     let reply = Reply::generate(move |mut sink| async move {
         sink.write(b"{\"results\":[\r\n").await?;
         for (at, args) in all.iter().enumerate() {
@@ -139,11 +137,12 @@ fn source(kind: ListKind) -> DocSource {
     }
 }
 
-fn check(db: &Database, source: &DocSource, args: &ViewArgs) -> Result<()> {
-    if args.partition.is_some() && !db.map().partitioned && !matches!(source, DocSource::Partition(_)) {
+fn check(ctx: &Context, db: &Database, source: &DocSource, args: &mut ViewArgs) -> Result<()> {
+    let is_below_partition = matches!(source, DocSource::Partition(_));
+    if args.partition.is_some() && !db.map().partitioned && !is_below_partition {
         return Err(Problem::query_parse("`partition` parameter is not supported on this db"));
     }
-    Ok(())
+    if args.partition.is_some() || is_below_partition { args.bound(&ctx.config, true) } else { Ok(()) }
 }
 
 /// Begins a list. CouchDB 3.5 was measured to count the offset of a backward `_design_docs` from the wrong end; pagers

@@ -41,12 +41,15 @@ pub async fn query(
     };
     take_partition(&db, &mut args, partition)?;
     let view = db.view(&DocId::new(ddoc), name).await?;
+    args.bound(&ctx.config, view.definition.partitioned)?;
     let asked = read(&view, &args)?;
     let seq = if args.include_docs { db.update_seq().await?.to_string() } else { String::new() };
-    let signature = view.definition.signature.0;
+    let definition = Arc::clone(&view.definition);
     let rows = view.begin(asked).await?;
-    let positions = format!("{:?} {:?} {args:?}", rows.positions(), rows.wants_totals());
-    let etag = state_etag(&[&signature, request.raw_path.as_bytes(), positions.as_bytes(), seq.as_bytes()]);
+    // The reduce function is no part of what names the rows.
+    let positions = format!("{:?} {:?} {:?} {args:?}", rows.positions(), rows.wants_totals(), definition.reduce);
+    let etag =
+        state_etag(&[&definition.signature.0, request.raw_path.as_bytes(), positions.as_bytes(), seq.as_bytes()]);
     if request.verb == Verb::Get && request.has_current(&etag) {
         return Ok(Reply::not_modified(&etag));
     }
@@ -80,6 +83,7 @@ pub async fn queries(
     for mut args in all.drain(..) {
         take_partition(&db, &mut args, partition)?;
         let view = db.view(&id, name).await?;
+        args.bound(&ctx.config, view.definition.partitioned)?;
         let asked = read(&view, &args)?;
         let rows = view.begin(asked).await?;
         listings.push(Listing::begin(rows, args).await?);

@@ -5,6 +5,7 @@
 //! both, but for two things that CouchDB 3.5 was measured to do: numbers in a body must be JSON numbers, and JSON
 //! parameters of a query string are decoded first. Unknown names are ignored.
 
+use crate::config::Config;
 use crate::coordinator::{Grouping, Update};
 use crate::document::id::check_partition;
 use crate::document::json::{self, Object, Value};
@@ -220,7 +221,7 @@ impl ViewArgs {
             "endkey" | "end_key" => self.end_key = given.json(),
             "startkey_docid" | "start_key_doc_id" => self.start_doc_id = given.string(),
             "endkey_docid" | "end_key_doc_id" => self.end_doc_id = given.string(),
-            "limit" => self.limit = limit(given.integer()?)?,
+            "limit" => self.limit = limit(given.integer()?, LIMIT_MAX)?,
             "skip" => self.skip = given.integer()?,
             "descending" => self.descending = given.boolean()?,
             "include_docs" => self.include_docs = given.boolean()?,
@@ -245,6 +246,19 @@ impl ViewArgs {
             }
             _ => {}
         }
+        Ok(())
+    }
+
+    /// Bounds `limit` by the most rows that one query may ask for, of a view or list `partitioned` or not.
+    ///
+    /// # Errors
+    /// 400 `query_parse_error` for a higher one.
+    pub fn bound(&mut self, config: &Config, partitioned: bool) -> Result<(), Problem> {
+        let most = match partitioned {
+            true => config.u64("query_server_config", "partition_query_limit", LIMIT_MAX),
+            false => config.u64("query_server_config", "query_limit", LIMIT_MAX),
+        };
+        self.limit = if self.limit == LIMIT_MAX { most } else { limit(self.limit, most)? };
         Ok(())
     }
 
@@ -328,9 +342,9 @@ fn keys(given: &Given<'_>, place: Place) -> Result<Vec<Value>, Problem> {
     }
 }
 
-fn limit(limit: u64) -> Result<u64, Problem> {
-    if limit > LIMIT_MAX {
-        return Err(Problem::query_parse(format!("Limit is too large, must not exceed {LIMIT_MAX}")));
+fn limit(limit: u64, most: u64) -> Result<u64, Problem> {
+    if limit > most {
+        return Err(Problem::query_parse(format!("Limit is too large, must not exceed {most}")));
     }
     Ok(limit)
 }

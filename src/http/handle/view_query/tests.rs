@@ -1,7 +1,9 @@
 //! Arguments of lists: values, places, precedence.
 
-use super::{Grouping, Query, ViewArgs};
+use super::{Config, Grouping, Query, ViewArgs};
+use crate::config::Setting;
 use crate::document::json::{self, Object, Value};
+use crate::world::tokio_host;
 
 fn query(text: &str) -> Query {
     Query::parse(&text.replace('+', "%2B"))
@@ -92,6 +94,21 @@ fn parameters_count_in_the_order_in_which_they_come() {
     let args = ViewArgs::of_view_body(&object(r#"{"key":1}"#), &query("endkey=3")).unwrap();
     assert_eq!((args.start_key, args.end_key), (Some(Value::Int(1)), Some(Value::Int(3))));
     assert_eq!(ViewArgs::of_view(&query("keys=[]&key=1")).unwrap().keys, Some(Vec::new()));
+}
+
+#[test]
+fn the_configuration_bounds_the_limit() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let env = tokio_host::env(runtime.handle().clone());
+    let setting = Setting::parse("query_server_config/query_limit=2").unwrap();
+    let config = Config::in_memory(&env, vec![setting]);
+    let bounded = |text: &str, partitioned| {
+        let mut args = ViewArgs::of_view(&query(text)).unwrap();
+        args.bound(&config, partitioned).map(|()| args.limit).map_err(|problem| problem.reason.into_owned())
+    };
+    assert_eq!((bounded("", false), bounded("limit=1", false)), (Ok(2), Ok(1)));
+    assert_eq!(bounded("limit=3", false), Err("Limit is too large, must not exceed 2".to_owned()));
+    assert_eq!(bounded("limit=3", true), Ok(3));
 }
 
 #[test]
