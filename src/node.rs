@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::auth::security::SecurityObject;
 use crate::auth::{self, Authenticator};
 use crate::cluster::{self, Cluster, Service};
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
 use crate::coordinator::peers::{ClusterPeers, Peers};
 use crate::coordinator::{Coordinator, CreateOptions, DatabaseError, Options};
 use crate::document::collate::Collator;
@@ -24,7 +24,6 @@ use crate::http::{self, Context, Problem};
 use crate::limits;
 use crate::replicate::Replicator;
 use crate::storage::{Storage, StorageOptions};
-use crate::wire::hex;
 use crate::wire::tls::TlsError;
 use crate::world::{Abort, Env};
 
@@ -93,7 +92,6 @@ impl Node {
         let secured = secure::open(env, config).await.map_err(StartError::Tls)?;
         let address = listener.local_addr().map_err(|e| StartError::Listen(at, e))?;
         let cluster = Cluster::start(env, config, &storage).await.map_err(StartError::Cluster)?;
-        identity(env, config).await.map_err(|e| data(&e))?;
         auth::ensure_secret(env, config).await.map_err(|e| data(&e))?;
         let peers: Arc<dyn Peers> = Arc::new(ClusterPeers(cluster.clone()));
         let settings = Options { node: name(config), peers: Some(peers), system_databases: false };
@@ -157,15 +155,6 @@ impl Node {
         self.context.cluster.close().await;
         finished
     }
-}
-
-/// The node's identity, `couchdb/uuid`: made at the first start and kept in the configuration file.
-async fn identity(env: &Env, config: &Config) -> Result<(), ConfigError> {
-    if config.get("couchdb", "uuid").is_none_or(|uuid| uuid.is_empty()) {
-        let uuid = hex::encode(&env.random_bytes::<16>());
-        config.set(("couchdb", "uuid"), &uuid, true).await?;
-    }
-    Ok(())
 }
 
 /// `_users` and `_replicator` exist from the first start of a node alone, open to server administrators only.

@@ -243,6 +243,26 @@ fn three_nodes_are_set_up_and_one_dies_hangs_and_returns() {
 }
 
 #[test]
+fn nodes_that_know_each_other_from_seeds_give_a_replication_one_id() {
+    let secret = ["--set", ADMIN, "--set", "cluster/secret=0123456789abcdef"];
+    let a = Node::start("n1", &secret);
+    let at = a.args.iter().position(|arg| arg == "--cluster-port").expect("a port") + 1;
+    let seed = format!("cluster/seeds=n1@127.0.0.1=127.0.0.1:{}", a.args[at]);
+    let b = Node::start("n2", &[&secret[..], &["--set", &seed]].concat());
+    see_each_other(&[&a, &b]);
+    until("one uuid", || a.get("/").1["uuid"] == b.get("/").1["uuid"]);
+    assert_eq!(a.ask("PUT", "/src", &Value::Null).0, 201);
+    let order = json!({"source": "src", "target": "dst", "create_target": true, "continuous": true});
+    let [first, second] = [&a, &b].map(|node| {
+        // Of this node, whichever it belongs to.
+        let (status, started) = node.ask("POST", "/_node/_local/_replicate", &order);
+        assert_eq!(status, 202, "{started}");
+        started["_local_id"].clone()
+    });
+    assert_eq!(first, second);
+}
+
+#[test]
 fn a_node_joins_by_a_token_of_the_command_line_and_members_are_documents() {
     let a = Node::start("n1", &["--set", ADMIN]);
     let data = a.data.path().to_str().expect("text");

@@ -3,7 +3,7 @@
 //! A record is a document with a linear history; of two the one with the higher revision counts, so that all nodes that
 //! heard the same agree, whatever the order. A removed member stays as a tombstone and is not brought back by a node
 //! that had not heard of it. Beside the document a record carries what nodes find out by themselves: whether the member
-//! ever answered a handshake, and the address that it told last. Promises: what was answered is durable.
+//! ever answered a handshake, the address that it told last, and its uuid. Promises: what was answered is durable.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, watch};
 
 use super::api::{Member, NodeName};
+use super::uuid::Origin;
 use crate::document::draft::PreparedBody;
 use crate::document::json::{self, Object, Value};
 use crate::document::revision::{self, Revision};
@@ -48,6 +49,9 @@ pub struct Record {
     /// Where the member says that it is reached, and how often it said so: the last word counts.
     #[serde(default)]
     pub contact: Contact,
+    /// The member's own uuid, as it told it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
 }
 
 /// An address that a node told of itself.
@@ -109,6 +113,7 @@ impl Record {
             body: String::from_utf8_lossy(&body.to_vec()).into_owned(),
             joined: same.is_some_and(|record| record.joined),
             contact: before.map(|record| record.contact.clone()).unwrap_or_default(),
+            origin: before.and_then(|record| record.origin.clone()),
         }
     }
 
@@ -142,6 +147,7 @@ fn merged(mine: &Record, theirs: &Record) -> Record {
         out.joined = mine.joined || theirs.joined;
     }
     let contact = |record: &Record| (record.contact.count, record.contact.address.clone());
+    out.origin = [mine, theirs].into_iter().filter_map(|record| record.origin.clone()).min();
     out.contact = if contact(theirs) > contact(mine) { theirs.contact.clone() } else { mine.contact.clone() };
     out
 }

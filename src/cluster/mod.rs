@@ -8,7 +8,8 @@
 //!
 //! `frame` cuts and seals bytes, `handshake` makes two nodes known to each other, `packet` says what a frame means,
 //! `line` runs a connection, `link` is its calling and `serving` its answering side, `stream` the two ends of a call.
-//! `peer` keeps the connections, `members` the documents of `_nodes`, `gossip` spreads them, `join` takes in a node.
+//! `peer` keeps the connections, `members` the documents of `_nodes`, `gossip` spreads them, `join` takes in a node,
+//! `uuid` says what all are called.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -43,6 +44,7 @@ mod start;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod uuid;
 
 pub use api::{CallError, Class, Handler, Member, NodeName, Service};
 pub use counters::Counted;

@@ -106,6 +106,7 @@ impl Cluster {
                     Err(_) => peer.wanted.store(false, Ordering::SeqCst),
                 }
             }
+            self.adopt_uuid().await;
             self.changed();
             // Another process under this name says so, too: not faster than it can be noticed and mended.
             let (mistaken, pause) = (self.is_mistaken_for(), Duration::from_millis(limits::CLUSTER_GOSSIP_RETRY_MS));

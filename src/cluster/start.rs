@@ -65,8 +65,8 @@ impl Cluster {
     /// Takes this node's place: reads whom it knows, opens its port if it is part of a cluster, joins one if it is told
     /// to. Connections begin with [`Cluster::run`].
     ///
-    /// Settings: `settee/node`; `cluster/port bind_address address secret seeds join join_token heartbeat_ms
-    /// suspect_ms tls tls_cert_file tls_key_file tls_ca_file`.
+    /// Settings: `settee/node`; `couchdb/uuid`; `cluster/port bind_address address secret seeds join join_token
+    /// heartbeat_ms suspect_ms tls tls_cert_file tls_key_file tls_ca_file`.
     ///
     /// # Errors
     /// [`StartError`]; nothing runs then.
@@ -206,11 +206,15 @@ impl Cluster {
 
     /// This node's own record: made once, not again after it was removed.
     async fn own_record(&self) -> Result<(), StartError> {
-        let name = &self.0.name;
+        let (name, origin) = (&self.0.name, self.settle_uuid().await?);
         if self.0.table.find(name).is_none() {
             self.0.table.put(name.as_str(), Default::default(), None).await?;
         }
-        self.0.table.adjust(name, |record| record.joined = !record.deleted).await?;
+        let settle = move |record: &mut Record| {
+            record.joined = !record.deleted;
+            record.origin.get_or_insert(origin);
+        };
+        self.0.table.adjust(name, settle).await?;
         self.publish_contact().await;
         Ok(())
     }

@@ -290,6 +290,27 @@ async fn a_node_joins_by_a_token_once() {
     assert_eq!(a.members().len(), 2);
 }
 
+/// Nodes that knew each other from seeds kept uuids of their own, and with them checkpoints of replications.
+#[tokio::test]
+async fn nodes_that_meet_share_the_oldest_uuid_and_one_that_was_given_stays() {
+    let uuid = |node: &Cluster| node.0.config.text("couchdb", "uuid", "");
+    let (a, b) = pair().await;
+    let first = uuid(&a);
+    let seed = format!("cluster/seeds=b@127.0.0.1={}", b.contact());
+    let c = start("c@127.0.0.1", &[SECRET, &seed]).await;
+    for node in [&a, &b, &c] {
+        until(node, "one uuid", |node| uuid(node) == uuid(&a)).await;
+    }
+    assert!(first.len() == 32 && c.records().values().all(|record| record.origin.is_some()));
+    let given = start("d@127.0.0.1", &[SECRET, &seed, "couchdb/uuid=given"]).await;
+    for node in [&a, &b, &c] {
+        until(node, "the one that was given", |node| uuid(node) == "given").await;
+    }
+    let other = start("e@127.0.0.1", &[SECRET, &seed, "couchdb/uuid=another"]).await;
+    until(&other, "it has met all", |other| other.connected().len() == 5).await;
+    assert_eq!((uuid(&given), uuid(&other)), ("given".to_owned(), "another".to_owned()));
+}
+
 #[tokio::test]
 async fn a_member_keeps_its_name() {
     let env = env();

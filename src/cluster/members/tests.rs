@@ -79,12 +79,15 @@ async fn members_survive_a_restart() {
 }
 
 fn records() -> impl Strategy<Value = Record> {
-    (0..3u64, any::<bool>(), any::<bool>(), 0..3u64, "[ab]").prop_map(|(pos, deleted, joined, count, address)| Record {
+    let origin = (0..2u64, "[ab]").prop_map(|(made_ms, uuid)| Origin { made_ms, uuid });
+    let all = (0..3u64, any::<bool>(), any::<bool>(), 0..3u64, "[ab]", proptest::option::of(origin));
+    all.prop_map(|(pos, deleted, joined, count, address, origin)| Record {
         rev: format!("{}-{:032x}", pos + 1, pos * 7 % 3),
         deleted,
         body: "{}".to_owned(),
         joined,
         contact: Contact { address, count },
+        origin,
     })
 }
 

@@ -217,6 +217,7 @@ async fn wait_for(ctx: &Context, nodes: &[NodeName]) {
 
 /// Makes another node know the same administrators, cookies and identity.
 async fn share_settings(ctx: &Context, to: &NodeName, user: &UserCtx) -> Result<()> {
+    ctx.cluster.claim_uuid().await?;
     for (name, hash) in admin_names(&ctx.config) {
         forward::put_setting(ctx, to, (admins::SECTION, &name), &hash, user).await?;
     }
