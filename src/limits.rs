@@ -499,6 +499,8 @@ pub const REPLICATION_CHECKPOINT_MS: u64 = 30_000;
 pub const REPLICATION_HISTORY: usize = 50;
 /// Signs of life asked of a source that has no news, in the time that it may be silent: two may be lost.
 pub const REPLICATION_HEARTBEATS: u32 = 3;
+/// Pause before a source is asked again that was to wait for news and answered at once that there is none.
+pub const REPLICATION_IDLE_PAUSE: Duration = Duration::from_secs(1);
 /// Replications of a node; more are refused.
 pub const REPLICATION_JOBS_MAX: usize = 20_000;
 /// Default of `replicator/max_jobs`: how many of them run at once. One that waits for news costs some kilobytes.

@@ -412,6 +412,7 @@ impl From<ReplicateError> for Problem {
             ReplicateError::Cancelled
             | ReplicateError::Conflict
             | ReplicateError::Gone { .. }
+            | ReplicateError::WrongLength { .. }
             | ReplicateError::MissingStub
             | ReplicateError::Recreated { .. }
             | ReplicateError::TooLarge

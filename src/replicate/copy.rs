@@ -187,18 +187,22 @@ impl Run {
     }
 
     /// A document with attachments on their way through this node. They may break off on both sides: then all is sent
-    /// again, a few times.
+    /// again, a few times. Where the source has them in another length all the same that is the document's fault.
     async fn stream(&self, doc: &Doc, sent: &[Sent]) -> Result<Option<Refusal>> {
         let mut repeats = Repeats::new(&self.env, self.tuning.patience.retries);
         loop {
-            match self.target.write_with(doc, sent, &self.source).await {
-                Err(error @ ReplicateError::Failed { .. }) => {
-                    tracing::debug!(id = doc.id, ?error, "a document with attachments is sent again");
-                    if !repeats.next(None).await {
-                        return Err(error);
-                    }
-                }
+            let error = match self.target.write_with(doc, sent, &self.source).await {
+                Err(error @ (ReplicateError::Failed { .. } | ReplicateError::WrongLength { .. })) => error,
                 result => return result,
+            };
+            tracing::debug!(id = doc.id, ?error, "a document with attachments is sent again");
+            if !repeats.next(None).await {
+                return match error {
+                    ReplicateError::WrongLength { .. } => {
+                        Ok(Some(Refusal::new(&doc.id, "attachment_length", error.text())))
+                    }
+                    error => Err(error),
+                };
             }
         }
     }

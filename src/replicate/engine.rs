@@ -5,7 +5,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::try_join;
 use futures_util::stream::{self, Stream, TryStreamExt as _};
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::checkpoint::{self, Ancestor, Counters, Session};
 use super::copy::Pace;
 use super::error::{ReplicateError, Result};
-use super::peer::{ChangesAsk, ChangesPage, Peer, Source};
+use super::peer::{ChangesAsk, ChangesPage, Peer, Source, text_of};
 use super::progress::Track;
 use super::request::{Filter, Replication};
 use super::tuning::Tuning;
@@ -37,8 +37,8 @@ pub struct Run {
     pub asked: Replication,
     /// How it works.
     pub tuning: Tuning,
-    /// The name of the checkpoints.
-    pub checkpoint_id: String,
+    /// What goes into the name of the checkpoints: nodes that share it share those.
+    pub cluster_uuid: String,
     /// What others see of it.
     pub track: Arc<Track>,
     /// How much is fetched at once.
@@ -48,6 +48,8 @@ pub struct Run {
 /// Where a session is.
 struct Course {
     session: Session,
+    /// The name of the checkpoints.
+    checkpoint_id: String,
     /// The source's checkpoint before the session.
     old_log: Option<Object>,
     /// The revisions of the checkpoints, source first.
@@ -58,15 +60,17 @@ struct Course {
     position: Value,
     /// Whether the session saw a change.
     any: bool,
-    /// The position that the checkpoints hold.
-    recorded: Option<Value>,
+    /// The position that the checkpoints hold; at first the one where the session began.
+    recorded: Value,
     recorded_at: Instant,
     last_log: Option<Object>,
 }
 
 /// What the reader of changes does next.
 enum Next {
-    Page(ChangesPage, Option<u64>),
+    /// Goes on with this page, read from this sequence on.
+    Page(Value, ChangesPage),
+    /// Reads a page from this sequence on, of at most so many changes that are left, where that is known.
     Read(Value, Option<u64>),
     End,
 }
@@ -90,8 +94,8 @@ impl Run {
         self.track.wait(false);
         let source = self.source.peer.open(None).await?;
         let target = self.target.open(self.asked.create_target.as_deref()).await?;
-        self.check_filter().await?;
-        let mut course = self.begin([source, target]).await?;
+        let code = self.filter_code().await?;
+        let mut course = self.begin([source, target], code.as_deref()).await?;
         self.round(&mut course, None).await?;
         if self.asked.continuous {
             // Ends by an error, or when its job is cancelled.
@@ -102,7 +106,7 @@ impl Run {
                 self.round(&mut course, Some(page)).await?;
             }
         }
-        if course.any {
+        if course.any || self.is_due(&course) {
             self.checkpoint(&mut course).await?;
         }
         if !self.tuning.use_checkpoints {
@@ -110,34 +114,36 @@ impl Run {
             out.push("use_checkpoints", false);
             return Ok(out);
         }
-        let unchanged = course.last_log.is_none();
         let known = !course.session.history.is_empty();
-        Ok(checkpoint::answer(course.last_log.or(course.old_log.filter(|_| known)).as_ref(), unchanged))
+        Ok(checkpoint::answer(course.last_log.or(course.old_log.filter(|_| known)).as_ref(), !course.any))
     }
 
-    async fn check_filter(&self) -> Result<()> {
-        let Filter::Function { name, .. } = &self.asked.filter else { return Ok(()) };
+    /// The text of the filter that the source's design document has under the name asked for.
+    async fn filter_code(&self) -> Result<Option<String>> {
+        let Filter::Function { name, .. } = &self.asked.filter else { return Ok(None) };
         // Those with a `_` in front are the source's own.
-        let Some((design, name)) = name.split_once('/').filter(|_| !name.starts_with('_')) else { return Ok(()) };
+        let Some((design, name)) = name.split_once('/').filter(|_| !name.starts_with('_')) else { return Ok(None) };
         let source = self.source.peer.shown();
         let Some(body) = self.source.peer.document(&format!("_design/{design}")).await? else {
             let what = format!("Couldn't open document `_design/{design}` from source database `{source}`");
             return Err(ReplicateError::NoFilter(format!("{what}: missing")));
         };
-        let function = body.get("filters").and_then(|filters| filters.as_object()?.get(name)?.as_str());
-        if function.is_some() || declared(&body).any(|(declared, _)| declared == name) {
-            return Ok(());
+        let code = body.get("filters").and_then(|filters| filters.as_object()?.get(name));
+        let is_selector = || declared(&body).any(|(declared, _)| declared == name);
+        if let Some(code) = code.filter(|code| code.as_str().is_some() || is_selector()) {
+            return Ok(Some(text_of(code)));
         }
         let what = format!("Couldn't parse filter code from document {design} on `{source}`");
         Err(ReplicateError::NoFilter(format!("{what}  Error: missing json key: {name}")))
     }
 
     /// Reads the checkpoints and finds where to begin.
-    async fn begin(&self, instances: [String; 2]) -> Result<Course> {
+    async fn begin(&self, instances: [String; 2], code: Option<&str>) -> Result<Course> {
+        let checkpoint_id = self.asked.checkpoint_id(&self.cluster_uuid, code);
         let mut logs = [None, None];
         if self.tuning.use_checkpoints {
-            logs[0] = self.source.peer.local_get(&self.checkpoint_id).await?;
-            logs[1] = self.target.local_get(&self.checkpoint_id).await?;
+            logs[0] = self.source.peer.local_get(&checkpoint_id).await?;
+            logs[1] = self.target.local_get(&checkpoint_id).await?;
         }
         let Ancestor { seq, history } = checkpoint::common_ancestor(logs[0].as_ref(), logs[1].as_ref());
         if !history.is_empty() {
@@ -162,12 +168,13 @@ impl Run {
         };
         Ok(Course {
             session,
+            checkpoint_id,
             old_log: logs[0].take(),
             revs,
             instances,
-            position: start,
+            position: start.clone(),
             any: false,
-            recorded: None,
+            recorded: start,
             recorded_at: self.env.now(),
             last_log: None,
         })
@@ -185,7 +192,28 @@ impl Run {
             filter: self.asked.filter.clone(),
             winners: self.asked.winning_revs_only,
             wait,
+            stretch: self.records_stretches().then_some(self.tuning.checkpoint_interval),
         }
+    }
+
+    /// Whether it is written down how far a filter was judged that lets nothing pass.
+    fn records_stretches(&self) -> bool {
+        self.tuning.use_checkpoints && self.asked.filter != Filter::None
+    }
+
+    /// Whether there is something to write down: changes that are on the target, or that a filter left out.
+    fn is_ahead(&self, course: &Course) -> bool {
+        let counts = course.any || self.records_stretches();
+        counts && self.tuning.use_checkpoints && course.recorded != course.position
+    }
+
+    /// How long it is until what there is to write down is written down.
+    fn due_in(&self, course: &Course) -> Duration {
+        self.tuning.checkpoint_interval.saturating_sub(self.env.now().since(course.recorded_at))
+    }
+
+    fn is_due(&self, course: &Course) -> bool {
+        self.is_ahead(course) && self.due_in(course).is_zero()
     }
 
     /// Waits for the next changes. What is not yet recorded is, once its time has come.
@@ -193,11 +221,10 @@ impl Run {
         loop {
             let ask = self.ask(course.position.clone(), true);
             let source = &self.source.peer;
-            if !course.any || course.recorded.as_ref() == Some(&course.position) || !self.tuning.use_checkpoints {
+            if !self.is_ahead(course) {
                 return source.changes(&ask).await;
             }
-            let left = self.tuning.checkpoint_interval.saturating_sub(self.env.now().since(course.recorded_at));
-            match self.env.timeout(left, source.changes(&ask)).await {
+            match self.env.timeout(self.due_in(course), source.changes(&ask)).await {
                 Ok(page) => return page,
                 Err(_) => self.checkpoint(course).await?,
             }
@@ -206,9 +233,10 @@ impl Run {
 
     /// Copies all changes that are there when it begins.
     async fn round(&self, course: &mut Course, first: Option<ChangesPage>) -> Result<()> {
+        let since = course.position.clone();
         let next = match first {
-            Some(page) => Next::Page(page, None),
-            None => Next::Read(course.position.clone(), None),
+            Some(page) => Next::Page(since, page),
+            None => Next::Read(since, None),
         };
         // While a checkpoint is written the pages behind it go on, some of them.
         let (done, mut taken) = mpsc::channel(self.tuning.workers);
@@ -236,7 +264,7 @@ impl Run {
         course.any |= !page.rows.is_empty();
         course.position = page.last_seq.clone();
         self.track.step(|progress| progress.through_seq = Some(page.last_seq));
-        if course.any && self.env.now().since(course.recorded_at) >= self.tuning.checkpoint_interval {
+        if self.is_due(course) {
             self.checkpoint(course).await?;
         }
         Ok(())
@@ -256,27 +284,32 @@ impl Run {
         })
     }
 
-    /// One page, and what to read after it: no more than the source had when the round began.
+    /// One page, and what to read after it: what the source had when the round began, and no more than as much again,
+    /// which may stand before it.
     fn read(&self, next: Next) -> BoxFuture<'_, Result<Option<(ChangesPage, Next)>>> {
         Box::pin(self.read_page(next))
     }
 
     async fn read_page(&self, next: Next) -> Result<Option<(ChangesPage, Next)>> {
-        let (page, left) = match next {
+        let (since, page, left) = match next {
             Next::End => return Ok(None),
-            Next::Page(page, left) => (page, left),
-            Next::Read(since, left) => (self.source.peer.changes(&self.ask(since, false)).await?, left),
+            Next::Page(since, page) => (since, page, None),
+            Next::Read(since, left) => {
+                let page = self.source.peer.changes(&self.ask(since.clone(), false)).await?;
+                (since, page, left)
+            }
         };
         self.track.step(|progress| {
             progress.source_seq = Some(page.last_seq.clone());
             progress.pending = page.pending;
         });
         let rows = page.rows.len() as u64;
-        let left = left.or_else(|| Some(page.pending?.saturating_add(rows))).map(|left| left.saturating_sub(rows));
-        // Who tells what is left may give shorter pages than were asked for.
+        let twice = || Some(page.pending?.saturating_add(page.read).saturating_mul(2));
+        let left = left.or_else(twice).map(|left| left.saturating_sub(page.read));
+        // Who tells what is left may give shorter pages than were asked for, of a filter also empty ones.
         let more = match (page.pending, left) {
             (Some(0), _) | (_, Some(0)) => false,
-            (Some(_), _) => rows > 0,
+            (Some(_), _) => rows > 0 || (self.records_stretches() && page.last_seq != since),
             (None, _) => rows >= self.tuning.batch_rows,
         };
         let next = if more { Next::Read(page.last_seq.clone(), left) } else { Next::End };
@@ -286,7 +319,7 @@ impl Run {
     /// Writes down on both sides how far it came.
     async fn checkpoint(&self, course: &mut Course) -> Result<()> {
         course.recorded_at = self.env.now();
-        if !self.tuning.use_checkpoints || course.recorded.as_ref() == Some(&course.position) {
+        if !self.tuning.use_checkpoints || course.recorded == course.position {
             return Ok(());
         }
         if mutated(Mutation::CheckpointEarly) {
@@ -301,31 +334,30 @@ impl Run {
         }
         let log = course.session.log(&course.position, self.track.read().counters, &self.now());
         for (peer, rev) in peers.into_iter().zip(&mut course.revs) {
-            *rev = Some(self.put_log(peer, rev.as_deref(), &log).await?);
+            *rev = Some(put_log(peer, &course.checkpoint_id, rev.as_deref(), &log).await?);
         }
         self.env.metrics().count(Counter::Checkpoints);
-        course.recorded = Some(course.position.clone());
+        course.recorded = course.position.clone();
         self.track.step(|progress| progress.checkpointed_seq = Some(course.position.clone()));
         course.last_log = Some(log);
         Ok(())
     }
+}
 
-    /// Writes a checkpoint over the revision `rev`. One that is not there any more says that its database was made
-    /// anew, one of another session that another run is at work: this one ends, and the next finds out where it is.
-    async fn put_log(&self, peer: &Peer, rev: Option<&str>, log: &Object) -> Result<String> {
-        let id = &self.checkpoint_id;
-        let conflict = match peer.local_put(id, rev, log).await {
-            Err(ReplicateError::Conflict) => ReplicateError::Conflict,
-            result => return result,
-        };
-        sometimes("replicate: a checkpoint was in conflict");
-        let current = peer.local_get(id).await?;
-        let Some(current) = current else { return Err(ReplicateError::Recreated { url: peer.shown().to_owned() }) };
-        // The answer to a write of this session was lost.
-        let ours = current.get("session_id") == log.get("session_id");
-        match current.get("_rev").and_then(Value::as_str).filter(|_| ours) {
-            Some(rev) => peer.local_put(id, Some(rev), log).await,
-            None => Err(conflict),
-        }
+/// Writes a checkpoint over the revision `rev`. One that is not there any more says that its database was made anew,
+/// one of another session that another run is at work: this one ends, and the next finds out where it is.
+async fn put_log(peer: &Peer, id: &str, rev: Option<&str>, log: &Object) -> Result<String> {
+    let conflict = match peer.local_put(id, rev, log).await {
+        Err(ReplicateError::Conflict) => ReplicateError::Conflict,
+        result => return result,
+    };
+    sometimes("replicate: a checkpoint was in conflict");
+    let current = peer.local_get(id).await?;
+    let Some(current) = current else { return Err(ReplicateError::Recreated { url: peer.shown().to_owned() }) };
+    // The answer to a write of this session was lost.
+    let ours = current.get("session_id") == log.get("session_id");
+    match current.get("_rev").and_then(Value::as_str).filter(|_| ours) {
+        Some(rev) => peer.local_put(id, Some(rev), log).await,
+        None => Err(conflict),
     }
 }

@@ -68,6 +68,11 @@ pub enum ReplicateError {
         /// Which document, with its revision where one is named.
         what: String,
     },
+    /// The source sends an attachment with more or fewer bytes than its document says.
+    WrongLength {
+        /// Its name.
+        name: String,
+    },
     /// A stub of a document names an attachment that the target lacks: it is to be sent in full.
     MissingStub,
     /// What was asked for, or the answer, is larger than what is taken here.
@@ -128,6 +133,9 @@ impl ReplicateError {
             ReplicateError::Conflict => "The checkpoint was written by another run.".to_owned(),
             ReplicateError::Recreated { url } => format!("{url} was deleted and made anew meanwhile."),
             ReplicateError::Gone { url, what } => format!("{url} told of {what} and has it not"),
+            ReplicateError::WrongLength { name } => {
+                format!("The source sends attachment {name} with another length than its document says.")
+            }
             ReplicateError::MissingStub => "A stub names an attachment that the target does not have.".to_owned(),
             ReplicateError::TooLarge => "An answer or a document is too large.".to_owned(),
             ReplicateError::RequestTooLarge => "A server answered 413 to a request of ordinary size.".to_owned(),

@@ -118,8 +118,8 @@ impl Replicator {
         if self.job(&asked.job_id(&self.cluster_uuid())).is_some() {
             return None;
         }
-        // Not by the id of the job: nodes that only know each other from seeds have ids of their own.
-        owner::owner(cluster, &asked.checkpoint_id("")).filter(|owner| owner != cluster.name())
+        // Not by the id of the job: that of a node which has just joined is not yet made of the cluster's name.
+        owner::owner(cluster, &asked.checkpoint_id("", None)).filter(|owner| owner != cluster.name())
     }
 
     /// Starts a replication, or finds the same one running.
@@ -217,7 +217,7 @@ impl Replicator {
             env: self.env.clone(),
             source: Source { peer: source, track: Arc::clone(&track) },
             target,
-            checkpoint_id: asked.checkpoint_id(&self.cluster_uuid()),
+            cluster_uuid: self.cluster_uuid(),
             asked,
             tuning,
             track,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::error::{ReplicateError, Result};
 use super::peer::{
@@ -126,8 +127,10 @@ impl LocalPeer {
             ..ChangesQuery::default()
         };
         let mut changes = database.changes(query).await?;
+        let (begun, began) = (self.env.now(), changes.last_seq());
+        let left = |stretch: Duration| stretch.saturating_sub(self.env.now().since(begun));
         let mut rows = Vec::new();
-        loop {
+        'read: loop {
             while let Some(page) = changes.next().await? {
                 // A filter can leave out all rows of many pages.
                 self.track.moved();
@@ -136,6 +139,9 @@ impl LocalPeer {
                     revs: row.revs.iter().map(ToString::to_string).collect(),
                 };
                 rows.extend(page.into_iter().map(row));
+                if ask.stretch.is_some_and(|stretch| left(stretch).is_zero()) {
+                    break 'read;
+                }
             }
             if changes.is_gone() {
                 return Err(ReplicateError::DatabaseMissing { url: self.shown.clone() });
@@ -143,9 +149,18 @@ impl LocalPeer {
             if !rows.is_empty() || !ask.wait {
                 break;
             }
-            changes.wait().await;
+            match ask.stretch.filter(|_| changes.last_seq() != began) {
+                None => changes.wait().await,
+                // What a filter left out is told while nothing else is.
+                Some(stretch) => {
+                    if self.env.timeout(left(stretch), changes.wait()).await.is_err() {
+                        break;
+                    }
+                }
+            }
         }
-        Ok(ChangesPage { rows, last_seq: Value::from(changes.last_seq()), pending: Some(changes.pending().await) })
+        let (read, pending) = (changes.read(), Some(changes.pending().await));
+        Ok(ChangesPage { rows, read, last_seq: Value::from(changes.last_seq()), pending })
     }
 
     /// See [`Peer::revs_diff`].

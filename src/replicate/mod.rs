@@ -31,3 +31,4 @@ pub use error::ReplicateError;
 pub use job::{Event, Health, Job, Origin, State};
 pub use jobs::{Outcome, Replicator, Standing};
 pub use progress::Progress;
+pub use remote::INSTANCE;

@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures_util::stream;
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 
-use super::error::Result;
+use super::error::{ReplicateError, Result};
 use super::peer::{AttachmentStream, Doc, Sent, Source};
 use crate::wire::client::Body;
 
@@ -46,6 +47,9 @@ pub fn pieces(doc: &Doc, sent: &[Sent], boundary: &str) -> Result<(VecDeque<Piec
     Ok((pieces, length))
 }
 
+/// Where a body that broke off says why, where that was the source's doing.
+pub type Broken = Arc<Mutex<Option<ReplicateError>>>;
+
 /// What a streamed body still has to send.
 struct Sending {
     pieces: VecDeque<Piece>,
@@ -53,6 +57,7 @@ struct Sending {
     source: Source,
     id: String,
     rev: String,
+    broken: Broken,
 }
 
 impl Sending {
@@ -78,16 +83,21 @@ impl Sending {
 }
 
 /// The pieces as the body of a request; attachments are opened when their turn comes.
-pub fn streamed(pieces: VecDeque<Piece>, source: Source, id: String, rev: String) -> Body {
-    let sending = Sending { pieces, open: None, source, id, rev };
+pub fn streamed(pieces: VecDeque<Piece>, source: Source, id: String, rev: String) -> (Body, Broken) {
+    let broken = Broken::default();
+    let sending = Sending { pieces, open: None, source, id, rev, broken: Arc::clone(&broken) };
     let frames = stream::try_unfold(sending, |mut sending| async move {
         match sending.next().await {
             Ok(Some(bytes)) => Ok(Some((Frame::data(bytes), sending))),
             Ok(None) => Ok(None),
-            Err(error) => Err(io::Error::other(error.text())),
+            Err(error) => {
+                let failure = io::Error::other(error.text());
+                *sending.broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                Err(failure)
+            }
         }
     });
-    StreamBody::new(frames).boxed_unsync()
+    (StreamBody::new(frames).boxed_unsync(), broken)
 }
 
 #[cfg(test)]

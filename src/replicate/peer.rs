@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -32,6 +33,9 @@ pub struct ChangesAsk {
     pub winners: bool,
     /// Wait for the first one.
     pub wait: bool,
+    /// Of a feed that is filtered: how long to read for one page. What passed until then is answered, and how far the
+    /// filter was judged.
+    pub stretch: Option<Duration>,
 }
 
 /// A changed document.
@@ -48,6 +52,8 @@ pub struct ChangedDoc {
 pub struct ChangesPage {
     /// Changed documents, oldest first.
     pub rows: Vec<ChangedDoc>,
+    /// Changes that were read for it, as far as is known: those that a filter left out count, too.
+    pub read: u64,
     /// How far it was read.
     pub last_seq: Value,
     /// Changes behind it, where the peer tells.
@@ -241,16 +247,30 @@ pub enum Stored {
 pub struct AttachmentStream {
     stored: Stored,
     track: Arc<Track>,
+    name: String,
+    /// Bytes still to come, as the document says.
+    left: u64,
 }
 
 impl AttachmentStream {
     /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// [`ReplicateError::WrongLength`] where there are more or fewer bytes than the document says.
     pub async fn next(&mut self) -> Result<Option<Bytes>> {
         self.track.moved();
-        Ok(match &mut self.stored {
+        let piece = match &mut self.stored {
             Stored::Local(reader) => reader.next().await?,
             Stored::Remote(answer) => answer.next().await?,
-        })
+        };
+        let left = self.left.checked_sub(piece.as_ref().map_or(0, Bytes::len) as u64);
+        match left.filter(|left| piece.is_some() || *left == 0) {
+            Some(left) => {
+                self.left = left;
+                Ok(piece)
+            }
+            None => Err(ReplicateError::WrongLength { name: self.name.clone() }),
+        }
     }
 }
 
@@ -270,7 +290,8 @@ impl Source {
             Peer::Local(peer) => peer.attachment(id, rev, sent).await?,
             Peer::Remote(peer) => peer.attachment(id, rev, sent).await?,
         };
-        Ok(AttachmentStream { stored, track: Arc::clone(&self.track) })
+        let (track, name) = (Arc::clone(&self.track), sent.name.clone());
+        Ok(AttachmentStream { stored, track, name, left: sent.length })
     }
 }
 

@@ -1,11 +1,12 @@
 //! A database on another server as a peer: the replication protocol as a client.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::error::{ReplicateError, Result};
 use super::multipart;
@@ -20,6 +21,9 @@ use crate::wire::hex;
 use crate::wire::url::{Url, encode};
 use crate::world::Env;
 use crate::world::buggify::{Mutation, mutated};
+
+/// Tells a database of settee from one that had its name before; `instance_start_time` is always 0 there.
+pub const INSTANCE: HeaderName = HeaderName::from_static("x-settee-instance");
 
 /// A database on another server.
 pub struct RemotePeer {
@@ -81,16 +85,16 @@ impl RemotePeer {
 
     /// As [`RemotePeer::json`], for requests of which only success is an answer.
     async fn ok(&self, method: Method, below: &str, body: Option<&Value>) -> Result<Value> {
-        let (status, value) = self.json(method, below, body).await?;
-        self.success(status, value)
+        let (status, value) = self.json(method.clone(), below, body).await?;
+        self.success((&method, below), status, value)
     }
 
-    fn success(&self, status: StatusCode, value: Value) -> Result<Value> {
-        if status.is_success() { Ok(value) } else { Err(self.failure(status, &value)) }
+    fn success(&self, asked: (&Method, &str), status: StatusCode, value: Value) -> Result<Value> {
+        if status.is_success() { Ok(value) } else { Err(self.failure(asked, status, &value)) }
     }
 
-    /// What an answer other than success means.
-    fn failure(&self, status: StatusCode, answer: &Value) -> ReplicateError {
+    /// What an answer other than success means. `asked`: the request, for those who read of it.
+    fn failure(&self, (method, below): (&Method, &str), status: StatusCode, answer: &Value) -> ReplicateError {
         match (status.as_u16(), &self.user) {
             (401, Some(user)) => ReplicateError::WrongCredentials { origin: self.url.origin(), user: user.clone() },
             (401, None) => ReplicateError::Unauthorized { url: self.shown.clone() },
@@ -99,7 +103,10 @@ impl RemotePeer {
             (413, _) => ReplicateError::RequestTooLarge,
             (status, _) => {
                 let (error, reason) = error_of(answer);
-                ReplicateError::failed(error, format!("{} answered {status}: {reason}", self.shown))
+                let (origin, database) = (self.url.origin(), &self.url.path);
+                let path = below.split('?').next().unwrap_or_default();
+                let reason = format!("{method} {origin}{database}{path} answered {status}: {reason}");
+                ReplicateError::failed(error, reason)
             }
         }
     }
@@ -115,12 +122,15 @@ impl RemotePeer {
                 return Err(self.may_not_create().await);
             }
             if !status.is_success() && !matches!(status.as_u16(), 403 | 412) {
-                return Err(self.failure(status, &answer));
+                return Err(self.failure((&Method::PUT, ""), status, &answer));
             }
         }
-        let info = self.ok(Method::GET, "", None).await?;
+        let call = self.request(Method::GET, "", None);
+        let whole = Whole::read(&self.client, &call, limits::REPLICATION_DOCUMENT_BYTES).await?;
+        let told = whole.headers.get(INSTANCE).map(|told| String::from_utf8_lossy(told.as_bytes()).into_owned());
+        let info = self.success((&Method::GET, ""), whole.status, whole.value)?;
         let member = |name: &str| info.as_object().and_then(|info| info.get(name)).map(text_of).unwrap_or_default();
-        Ok(["instance_start_time", "uuid"].map(member).join(" "))
+        Ok([member("instance_start_time"), member("uuid"), told.unwrap_or_default()].join(" "))
     }
 
     /// Why a database could not be made: the credentials are wrong, else it is their rights.
@@ -133,6 +143,26 @@ impl RemotePeer {
 
     /// See [`Peer::changes`].
     pub async fn changes(&self, ask: &ChangesAsk) -> Result<ChangesPage> {
+        loop {
+            let begun = self.env.now();
+            let page = match ask.stretch.filter(|_| ask.wait) {
+                None => self.page(ask).await?,
+                Some(stretch) => match self.env.timeout(stretch, self.page(ask)).await {
+                    Ok(page) => page?,
+                    // Who waits hears of nothing that the filter left out: how far that goes is asked for.
+                    Err(_) => self.page(&ChangesAsk { wait: false, ..ask.clone() }).await?,
+                },
+            };
+            if !ask.wait || !page.rows.is_empty() || page.last_seq != ask.since {
+                return Ok(page);
+            }
+            // Some servers do not wait, whatever they are asked.
+            self.env.sleep(limits::REPLICATION_IDLE_PAUSE.saturating_sub(self.env.now().since(begun))).await;
+        }
+    }
+
+    /// One answer of the feed.
+    async fn page(&self, ask: &ChangesAsk) -> Result<ChangesPage> {
         let since = match &ask.since {
             Value::String(text) => encode(text),
             other => encode(&String::from_utf8_lossy(&other.to_vec())),
@@ -141,8 +171,11 @@ impl RemotePeer {
         // Also where it waits for nothing: a filter may leave out all rows for long.
         let heartbeat = (self.feed.patience().silence / limits::REPLICATION_HEARTBEATS).as_millis().max(1);
         let mut below = format!("/_changes?style={style}&since={since}&limit={}&heartbeat={heartbeat}", ask.limit);
-        if ask.wait {
-            below.push_str("&feed=longpoll");
+        match ask.stretch {
+            _ if ask.wait => below.push_str("&feed=longpoll"),
+            // Known to settee; others read on as long as their filter lets nothing pass.
+            Some(stretch) => below.push_str(&format!("&stretch={}", stretch.as_millis())),
+            None => {}
         }
         let mut body = None;
         match &ask.filter {
@@ -165,14 +198,14 @@ impl RemotePeer {
         }
         let body = body.map(|(name, value)| std::iter::once((name.to_owned(), value)).collect::<Object>());
         let method = if body.is_some() { Method::POST } else { Method::GET };
-        let call = self.request(method, &below, body.map(|body| body.to_vec().into()));
+        let call = self.request(method.clone(), &below, body.map(|body| body.to_vec().into()));
         let (status, answer, _) = read(&self.feed, &call, limits::REPLICATION_DOCUMENT_BYTES).await?;
         if status == StatusCode::NOT_FOUND && matches!(ask.filter, Filter::Function { .. }) {
             // It is the filter that is not there, unless the database went away.
             self.ok(Method::GET, "", None).await?;
             return Err(ReplicateError::NoFilter(error_of(&answer).1));
         }
-        page(&self.success(status, answer)?).ok_or_else(|| self.nonsense("_changes"))
+        page(&self.success((&method, &below), status, answer)?).ok_or_else(|| self.nonsense("_changes"))
     }
 
     fn nonsense(&self, what: &str) -> ReplicateError {
@@ -220,7 +253,8 @@ impl RemotePeer {
         let Some(entry) = doc.nameless() else { return Ok(0) };
         let call = self.request(Method::GET, &below, None);
         let (status, answer, bytes) = read(&self.client, &call, limit_bytes).await?;
-        let Value::Object(body) = self.success(status, answer)? else { return Err(self.nonsense("a document")) };
+        let asked = (&Method::GET, &*below);
+        let Value::Object(body) = self.success(asked, status, answer)? else { return Err(self.nonsense("a document")) };
         let mut whole = Doc { id: String::new(), rev: String::new(), body: Body::Members(body) };
         let Some(Value::Object(found)) = whole.nameless() else { return Err(self.nonsense("a document")) };
         // Told of the bytes as they are stored there, which are not the ones that came.
@@ -246,7 +280,8 @@ impl RemotePeer {
             self.no_bulk_get.store(true, Ordering::Relaxed);
             return Ok(wants);
         }
-        let Value::Object(mut answer) = self.success(status, answer)? else { return Err(self.nonsense("_bulk_get")) };
+        let answer = self.success((&Method::POST, below), status, answer)?;
+        let Value::Object(mut answer) = answer else { return Err(self.nonsense("_bulk_get")) };
         let Some(Value::Array(results)) = answer.remove("results") else { return Err(self.nonsense("_bulk_get")) };
         // What is not there by this way, or left out, is asked for once more by the other.
         let mut answered: BTreeMap<String, usize> = BTreeMap::new();
@@ -299,7 +334,7 @@ impl RemotePeer {
                 out.refused.push(self.refusal(&first.id, &answer).await?);
                 Ok(())
             }
-            (_, answer) => Err(self.failure(status, &answer)),
+            (_, answer) => Err(self.failure((&Method::GET, &below), status, &answer)),
         }
     }
 
@@ -316,13 +351,13 @@ impl RemotePeer {
         call.headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
         let encoding = if sent.gzip { "gzip" } else { "identity" };
         call.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(encoding));
-        let answer = self.client.call(&call).await?;
+        let answer = self.client.call(&call).await.map_err(|error| unanswered(&call, error))?;
         if !answer.status.is_success() {
             let (status, answer) = read_json(answer).await?;
             return Err(match status.as_u16() {
                 // The revision may be gone by now: the next run asks for what is there then.
                 404 => ReplicateError::failed("not_found", format!("Attachment {} of {id} is gone.", sent.name)),
-                _ => self.failure(status, &answer),
+                _ => self.failure((&Method::GET, &below), status, &answer),
             });
         }
         let gzip = answer.headers.get(CONTENT_ENCODING).is_some_and(|value| value == "gzip");
@@ -378,7 +413,7 @@ impl RemotePeer {
                 Ok(refused)
             }
             (412, _) => Err(ReplicateError::MissingStub),
-            _ if !status.is_success() => Err(self.failure(status, &answer)),
+            _ if !status.is_success() => Err(self.failure((&Method::POST, "/_bulk_docs"), status, &answer)),
             _ => refusals(&answer).map_err(|Refusal { id, error, reason }| {
                 ReplicateError::failed(error, format!("{} could not write {id}: {reason}", self.shown))
             }),
@@ -389,20 +424,25 @@ impl RemotePeer {
     pub async fn write_with(&self, doc: &Doc, sent: &[Sent], source: &Source) -> Result<Option<Refusal>> {
         let boundary = hex::encode(&self.env.random_bytes::<16>());
         let (pieces, length) = multipart::pieces(doc, sent, &boundary)?;
-        let mut call = self.request(Method::PUT, &format!("/{}?new_edits=false", path_of(&doc.id)), None);
+        let below = format!("/{}?new_edits=false", path_of(&doc.id));
+        let mut call = self.request(Method::PUT, &below, None);
         let kind = format!("multipart/related; boundary=\"{boundary}\"");
         if let Ok(kind) = HeaderValue::from_str(&kind) {
             call.headers.insert(CONTENT_TYPE, kind);
         }
-        let body = multipart::streamed(pieces, source.clone(), doc.id.clone(), doc.rev.clone());
-        let answer = self.client.send(&call.method, &call.url, &call.headers, body, Some(length)).await?;
-        let (status, answer) = read_json(answer).await?;
+        let (body, broken) = multipart::streamed(pieces, source.clone(), doc.id.clone(), doc.rev.clone());
+        let answer = self.client.send(&call.method, &call.url, &call.headers, body, Some(length)).await;
+        let answer = answer.map_err(|error| {
+            let broken = broken.lock().unwrap_or_else(PoisonError::into_inner).take();
+            broken.unwrap_or_else(|| unanswered(&call, error))
+        });
+        let (status, answer) = read_json(answer?).await?;
         match status.as_u16() {
             200..=299 => Ok(None),
             412 => Err(ReplicateError::MissingStub),
             400 | 409 | 413 => Ok(Some(refused(&doc.id, &answer))),
             401 | 403 => self.refusal(&doc.id, &answer).await.map(Some),
-            _ => Err(self.failure(status, &answer)),
+            _ => Err(self.failure((&Method::PUT, &below), status, &answer)),
         }
     }
 
@@ -413,11 +453,12 @@ impl RemotePeer {
 
     /// The document at a path, if it is there.
     async fn body(&self, path: &str) -> Result<Option<Object>> {
-        let (status, answer) = self.json(Method::GET, &format!("/{path}"), None).await?;
+        let below = format!("/{path}");
+        let (status, answer) = self.json(Method::GET, &below, None).await?;
         match answer {
             _ if status == StatusCode::NOT_FOUND => Ok(None),
             Value::Object(body) if status.is_success() => Ok(Some(body)),
-            answer => Err(self.failure(status, &answer)),
+            answer => Err(self.failure((&Method::GET, &below), status, &answer)),
         }
     }
 
@@ -433,19 +474,20 @@ impl RemotePeer {
         if status == StatusCode::CONFLICT {
             return Err(ReplicateError::Conflict);
         }
-        let answer = self.success(status, answer)?;
+        let answer = self.success((&Method::PUT, &below), status, answer)?;
         let rev = answer.as_object().and_then(|answer| answer.get("rev")?.as_str());
         rev.map(str::to_owned).ok_or_else(|| self.nonsense("a checkpoint"))
     }
 
     /// See [`Peer::ensure_full_commit`].
     pub async fn ensure_full_commit(&self) -> Result<()> {
-        let (status, answer) = self.json(Method::POST, "/_ensure_full_commit", None).await?;
+        let below = "/_ensure_full_commit";
+        let (status, answer) = self.json(Method::POST, below, None).await?;
         // Servers that are always durable need not have it.
         if status.is_success() || matches!(status.as_u16(), 404 | 405 | 501) {
             return Ok(());
         }
-        Err(self.failure(status, &answer))
+        Err(self.failure((&Method::POST, below), status, &answer))
     }
 
     /// See [`Peer::document`].
@@ -454,15 +496,43 @@ impl RemotePeer {
     }
 }
 
-/// The status of an answer, its JSON, and how many bytes that was. What is no JSON is null, and asked for again where
-/// success was told.
+/// An answer that was read.
+struct Whole {
+    status: StatusCode,
+    headers: HeaderMap,
+    /// Null: it is no JSON.
+    value: Value,
+    /// How many bytes the JSON was.
+    bytes: usize,
+}
+
+impl Whole {
+    /// Reads one; what is no JSON is asked for again where success was told.
+    async fn read(client: &Client, call: &Call, limit_bytes: usize) -> Result<Whole> {
+        let take = |status: StatusCode, headers: HeaderMap, text: Bytes| match json::parse(&text) {
+            Ok(value) => Ok(Whole { status, headers, value, bytes: text.len() }),
+            Err(_) if status.is_success() => Err(ClientError::Garbled),
+            Err(_) => Ok(Whole { status, headers, value: Value::Null, bytes: 0 }),
+        };
+        client.read(call, limit_bytes, take).await.map_err(|error| unanswered(call, error))
+    }
+}
+
+/// The status of an answer, its JSON, and how many bytes that was: see [`Whole`].
 async fn read(client: &Client, call: &Call, limit_bytes: usize) -> Result<(StatusCode, Value, usize)> {
-    let take = |status: StatusCode, bytes: Bytes| match json::parse(&bytes) {
-        Ok(value) => Ok((status, value, bytes.len())),
-        Err(_) if status.is_success() => Err(ClientError::Garbled),
-        Err(_) => Ok((status, Value::Null, 0)),
-    };
-    Ok(client.read(call, limit_bytes, take).await?)
+    let whole = Whole::read(client, call, limit_bytes).await?;
+    Ok((whole.status, whole.value, whole.bytes))
+}
+
+/// A request without an answer, named for those who read of it.
+fn unanswered(call: &Call, error: ClientError) -> ReplicateError {
+    match ReplicateError::from(error) {
+        ReplicateError::Failed { error, reason } => {
+            let Call { method, url, .. } = call;
+            ReplicateError::failed(error, format!("{method} {}{}: {reason}", url.origin(), url.path))
+        }
+        other => other,
+    }
 }
 
 /// The answer to a request that was sent once.
@@ -505,7 +575,8 @@ fn page(answer: &Value) -> Option<ChangesPage> {
     };
     let rows = answer.get("results")?.as_array()?.iter().map(row).collect::<Option<Vec<ChangedDoc>>>()?;
     let pending = answer.get("pending").and_then(Value::as_u64);
-    Some(ChangesPage { rows, last_seq: answer.get("last_seq")?.clone(), pending })
+    let read = rows.len() as u64;
+    Some(ChangesPage { rows, read, last_seq: answer.get("last_seq")?.clone(), pending })
 }
 
 /// The document of an entry `{"ok": ..}`.

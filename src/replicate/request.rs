@@ -210,8 +210,9 @@ impl Replication {
     }
 
     /// The name of its checkpoints, 32 hexadecimal digits: the same for the same endpoints and filter on every node
-    /// of the cluster `cluster_uuid`.
-    pub fn checkpoint_id(&self, cluster_uuid: &str) -> String {
+    /// of the cluster `cluster_uuid`. `code`: the filter's text, as far as it is known; what another text left out is
+    /// not yet copied.
+    pub fn checkpoint_id(&self, cluster_uuid: &str, code: Option<&str>) -> String {
         let filter = match &self.filter {
             Filter::None => Value::Null,
             Filter::DocIds(ids) => Value::Array(ids.iter().map(|id| Value::from(id.as_str())).collect()),
@@ -226,7 +227,7 @@ impl Replication {
             Filter::Selector(_) => "selector",
             Filter::Function { .. } => "filter",
         };
-        let parts = vec![
+        let mut parts = vec![
             Value::from(cluster_uuid),
             self.source.identity(),
             self.target.identity(),
@@ -234,12 +235,13 @@ impl Replication {
             filter,
             Value::from(self.winning_revs_only),
         ];
+        parts.extend(code.map(Value::from));
         hex::encode(&Md5::digest(Value::Array(parts).to_vec()))
     }
 
-    /// The name of the job: the checkpoints' with what else tells jobs apart.
+    /// The name of the job: the checkpoints', whatever the text of a filter, with what else tells jobs apart.
     pub fn job_id(&self, cluster_uuid: &str) -> String {
-        let mut id = self.checkpoint_id(cluster_uuid);
+        let mut id = self.checkpoint_id(cluster_uuid, None);
         if self.continuous {
             id.push_str("+continuous");
         }

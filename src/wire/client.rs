@@ -238,16 +238,16 @@ impl Client {
         &self,
         call: &Call,
         limit_bytes: usize,
-        take: impl Fn(StatusCode, Bytes) -> Result<T, ClientError>,
+        take: impl Fn(StatusCode, HeaderMap, Bytes) -> Result<T, ClientError>,
     ) -> Result<T, ClientError> {
         let mut repeats = self.repeats();
         loop {
             let mut again = (false, None);
             let result = match self.follow(call).await {
                 Ok(answer) => {
-                    let status = answer.status;
+                    let (status, headers) = (answer.status, answer.headers.clone());
                     again = (passes(status), answer.retry_after());
-                    answer.bytes(limit_bytes).await.and_then(|bytes| take(status, bytes))
+                    answer.bytes(limit_bytes).await.and_then(|bytes| take(status, headers, bytes))
                 }
                 Err(error) => Err(error),
             };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::scripted::{Fault, Peer};
+use super::scripted::{Asked, Fault, Peer};
 use crate::served::{Answer, Served};
 
 fn node() -> Served {
@@ -214,6 +214,24 @@ fn a_target_that_is_made_anew_is_filled_again() {
     end(served);
 }
 
+/// Nothing told it from the one that had its name before until there was a checkpoint, and none was written before all
+/// seemed copied.
+#[test]
+fn a_settee_whose_database_is_made_anew_before_the_first_checkpoint_is_filled_again() {
+    let served = Served::start(&["replicator/min_backoff_penalty_sec=1"]);
+    fill(&served, 3);
+    let target = format!("http://adm:pass@{}/copy", served.node.address());
+    let order = json!({"source": "here", "target": target, "create_target": true, "continuous": true,
+        "checkpoint_interval": 3000});
+    served.must("POST", "/_replicate", &order.to_string());
+    let count = || served.ask("adm:pass", "GET", "/copy", "").json()["doc_count"].clone();
+    served.until("all is copied", || count() == 3);
+    served.must("DELETE", "/copy", "");
+    served.must("PUT", "/copy", "");
+    served.until("all is copied again", || count() == 3);
+    end(served);
+}
+
 #[test]
 fn documents_tell_of_their_replications_where_that_is_wanted() {
     let (served, peer) = (node(), Peer::with_docs(1));
@@ -351,5 +369,99 @@ fn an_attachment_that_was_written_again_as_it_was_is_not_sent_again() {
     assert_eq!(session(&push(&served, &peer, ""))["docs_written"], 3);
     assert_eq!((peer.unused(), peer.asked("PUT out")), (0, 2));
     assert!(sent(&peer) > 120_000);
+    end(served);
+}
+
+/// What was written since a round began was counted as if it had been there: as many of what had stayed behind.
+#[test]
+fn what_was_there_from_the_start_is_copied_whatever_is_written_before_it_meanwhile() {
+    let (served, peer) = (node(), Peer::with_docs(3));
+    let row = |n: usize| json!({"seq": n + 1, "id": format!("d{n}"), "changes": [{"rev": "1-a"}]});
+    // Of the two that there were the second comes behind one that is new.
+    for (n, pending) in [(0, 1), (1, 1), (2, 0)] {
+        let page = json!({"results": [row(n)], "last_seq": n + 1, "pending": pending});
+        peer.fail("GET _changes", Fault::Body(page));
+    }
+    assert_eq!(session(&pull(&served, &peer, ""))["docs_written"], 3);
+    assert_eq!(peer.unused(), 0);
+    end(served);
+}
+
+#[test]
+fn answers_may_be_gzipped() {
+    let (served, peer) = (node(), Peer::with_docs(3));
+    for on in ["GET ", "GET _changes", "POST _bulk_get", "PUT _local/"] {
+        peer.fail(on, Fault::Gzip);
+    }
+    assert_eq!(session(&pull(&served, &peer, ""))["docs_written"], 3);
+    assert_eq!(peer.unused(), 0);
+    let asked = |asked: &Asked| asked.headers.get("accept-encoding").is_some_and(|e| e == "gzip");
+    assert!(peer.state().log.iter().all(asked));
+    end(served);
+}
+
+#[test]
+fn a_checkpoint_that_another_run_wrote_ends_this_one_and_nothing_is_lost() {
+    let (served, peer) = (node(), Peer::with_docs(1));
+    assert_eq!(session(&pull(&served, &peer, ""))["docs_written"], 1);
+    peer.state().docs.push(json!({"_id": "d1", "_rev": "1-a"}));
+    peer.fail("PUT _local/", Fault::Status(409, "conflict"));
+    let answer = pull(&served, &peer, "");
+    assert!(answer.status == 500 && answer.body.contains("written by another run"), "{answer:?}");
+    assert_eq!(session(&pull(&served, &peer, ""))["missing_checked"], 2);
+    served.must("GET", "/copy/d1", "");
+    end(served);
+}
+
+/// One such document, copied from one server to another, stopped all others for good.
+#[test]
+fn an_attachment_of_another_length_than_its_document_says_holds_up_nothing() {
+    let (served, from, to) = (node(), Peer::start(), Peer::start());
+    let stub = json!({"content_type": "text/plain", "revpos": 1, "digest": "md5-x", "length": 5, "stub": true});
+    {
+        let mut state = from.state();
+        let ids = ["short", "long", "good"];
+        state.docs = ids.map(|id| json!({"_id": id, "_rev": "1-a", "_attachments": {"t": stub}})).to_vec();
+        let bytes = [("short/t", "hi"), ("long/t", "hello again"), ("good/t", "hello")];
+        state.attachments = bytes.map(|(path, text)| (path.to_owned(), text.into())).into();
+    }
+    let order = json!({"source": from.url, "target": to.url, "retries_per_request": 1});
+    let answer = served.ask("adm:pass", "POST", "/_replicate", &order.to_string());
+    let session = session(&answer);
+    assert_eq!([&session["docs_written"], &session["doc_write_failures"]], [1, 2], "{answer:?}");
+    let written: Vec<String> = to.state().docs.iter().map(|doc| doc["_id"].to_string()).collect();
+    assert_eq!(written, ["\"good\""]);
+    end(served);
+}
+
+#[test]
+fn documents_larger_than_what_is_taken_at_once_come_one_by_one_and_what_is_too_large_is_listed() {
+    let (served, peer) = (Served::start(&[]), Peer::with_docs(2));
+    served.set("couchdb", "max_document_size", "9500000");
+    for (id, bytes) in [("large", 9_000_000), ("larger", 9_400_000), ("too-large", 10_000_000)] {
+        peer.state().docs.push(json!({"_id": id, "_rev": "1-a", "text": "x".repeat(bytes)}));
+    }
+    let doc = json!({"source": peer.url, "target": "copy", "create_target": true});
+    served.must("PUT", "/_replicator/r", &doc.to_string());
+    let told = || served.must("GET", "/_scheduler/docs/_replicator/r", "").json();
+    served.until("it is done", || told()["state"] == "completed");
+    let info = told()["info"].clone();
+    assert_eq!([&info["docs_written"], &info["doc_write_failures"]], [4, 1], "{info}");
+    let refused = &info["refused_docs"];
+    assert_eq!((&refused[0]["id"], &refused[0]["error"]), (&json!("too-large"), &json!("document_too_large")));
+    served.must("GET", "/copy/larger", "");
+    end(served);
+}
+
+#[test]
+fn a_failure_tells_which_request_it_was_of() {
+    let (served, peer) = (node(), Peer::with_docs(1));
+    let more = r#","retries_per_request":0"#;
+    peer.fail("POST _bulk_get", Fault::Status(500, "badmatch"));
+    let answered = pull(&served, &peer, more).body;
+    assert!(answered.contains(&format!("POST {}/_bulk_get answered 500", peer.url)), "{answered}");
+    peer.fail("GET _changes", Fault::Close);
+    let broken = pull(&served, &peer, more).body;
+    assert!(broken.contains(&format!("GET {}/_changes: ", peer.url)), "{broken}");
     end(served);
 }

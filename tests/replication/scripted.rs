@@ -9,6 +9,8 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
 /// What goes wrong with an answer.
@@ -28,6 +30,8 @@ pub enum Fault {
     Slow(Duration),
     /// The body is this one.
     Body(Value),
+    /// The body comes gzipped.
+    Gzip,
     /// So many empty lines come before the body, a tenth of a second apart.
     Beats(u32),
     /// The server stops in the middle of the body, and with it all others, until [`Peer::go_on`].
@@ -206,6 +210,13 @@ fn serve(stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
             Some(Fault::Body(body)) => {
                 let body = body.to_string();
                 stream.write_all(format!("{}{body}", head(200, body.len(), "")).as_bytes())?;
+            }
+            Some(Fault::Gzip) => {
+                let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+                packed.write_all(&body)?;
+                let body = packed.finish()?;
+                stream
+                    .write_all(&[head(status, body.len(), "Content-Encoding: gzip\r\n").as_bytes(), &body].concat())?;
             }
             Some(Fault::Close) => return Ok(()),
             Some(Fault::Cut) => {

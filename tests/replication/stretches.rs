@@ -1,9 +1,11 @@
 //! Long stretches of a feed without a row that is wanted: who waits hears signs of life, and the watchdog tells them
 //! from a peer that stopped.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
-use super::scripted::{Fault, Peer};
+use super::scripted::{Asked, Fault, Peer};
 use crate::served::{ADMIN, Served, exchange_raw, request};
 
 /// Peers may be silent for a second, jobs stand still for two.
@@ -92,5 +94,139 @@ fn a_peer_that_stops_in_mid_feed_is_begun_anew_by_the_watchdog() {
     served.until("the watchdog ends the run", crashed);
     peer.go_on();
     served.until("all is copied", || served.must("GET", "/copy", "").json()["doc_count"] == 5);
+    end(served);
+}
+
+/// The checkpoint of a replication to `target`.
+fn checkpoint(served: &Served, target: &str) -> Value {
+    let locals = served.ask(ADMIN, "GET", &format!("/{target}/_local_docs?include_docs=true"), "");
+    locals.json()["rows"][0]["doc"].clone()
+}
+
+/// Where a replication had come to was written down with the next document that passed only: cut off in a long stretch
+/// without one, it read all of it again.
+#[test]
+fn a_stretch_of_which_nothing_passes_goes_on_from_where_it_was_broken_off() {
+    let served = node(&["replicator/checkpoint_interval=200"]);
+    fill_with_a_slow_filter(&served, 1500);
+    let url = format!("http://{ADMIN}@{}/here", served.node.address());
+    for (source, target) in [("here", "one"), (&*url, "two")] {
+        let order = json!({"source": source, "target": target, "create_target": true, "filter": "f/slow",
+            "continuous": true});
+        let start = || served.must("POST", "/_replicate", &order.to_string()).json()["_local_id"].clone();
+        let cancel = |id: &Value| {
+            served.must("POST", "/_replicate", &json!({"cancel": true, "replication_id": id}).to_string());
+        };
+        let id = start();
+        served.until("a checkpoint", || checkpoint(&served, target)["history"].is_array());
+        cancel(&id);
+        let behind = checkpoint(&served, target)["source_last_seq"].as_str().unwrap_or_default().to_owned();
+        let left = served.must("GET", &format!("/here/_changes?limit=1&since={behind}"), "").json();
+        assert!(left["pending"].as_u64().is_some_and(|left| (1..1500).contains(&left)), "{left}");
+        start();
+        served.until("the next session's", || checkpoint(&served, target)["history"][1].is_object());
+        cancel(&id);
+        let [new, old] = [0, 1].map(|at| checkpoint(&served, target)["history"][at].clone());
+        assert_eq!(new["start_last_seq"], old["recorded_seq"], "{source}: {new} {old}");
+        assert_eq!((&new["missing_checked"], &old["start_last_seq"]), (&json!(0), &json!(0)));
+    }
+    end(served);
+}
+
+#[test]
+fn what_a_filter_leaves_out_while_a_replication_waits_is_recorded_too() {
+    let served = node(&["replicator/checkpoint_interval=200"]);
+    served.must("PUT", "/here", "");
+    served.must("PUT", "/here/a", r#"{"wanted":true}"#);
+    let url = format!("http://{ADMIN}@{}/here", served.node.address());
+    let targets = [("here", "one"), (&*url, "two")];
+    for (source, target) in targets {
+        let order = json!({"source": source, "target": target, "create_target": true, "continuous": true,
+            "selector": {"wanted": true}});
+        served.must("POST", "/_replicate", &order.to_string());
+    }
+    let recorded = |target: &str| {
+        let behind = checkpoint(&served, target)["source_last_seq"].as_str().unwrap_or("0").to_owned();
+        let left = served.must("GET", &format!("/here/_changes?since={behind}"), "").json();
+        left["results"].as_array().is_some_and(Vec::is_empty)
+    };
+    targets.iter().for_each(|(_, target)| served.until("what is wanted", || recorded(target)));
+    (0..3).for_each(|n| drop(served.must("PUT", &format!("/here/b{n}"), "{}")));
+    for (_, target) in targets {
+        served.until("what is not", || recorded(target));
+        assert_eq!(served.must("GET", &format!("/{target}"), "").json()["doc_count"], 1);
+    }
+    end(served);
+}
+
+#[test]
+fn a_run_of_which_nothing_passes_and_that_is_over_soon_writes_nothing() {
+    let served = node(&[]);
+    served.must("PUT", "/here", "");
+    served.must("PUT", "/here/a", "{}");
+    served.must("PUT", "/copy", "");
+    let order = json!({"source": "here", "target": "copy", "selector": {"wanted": true}});
+    let answer = served.must("POST", "/_replicate", &order.to_string());
+    assert_eq!(answer.json(), json!({"ok": true, "no_changes": true}));
+    assert!(checkpoint(&served, "copy").is_null());
+    end(served);
+}
+
+/// The checkpoint stayed, and what the text before had left out was not looked at again.
+#[test]
+fn a_filter_that_was_changed_is_asked_of_everything_again() {
+    let served = node(&[]);
+    served.must("PUT", "/here", "");
+    (1..4).for_each(|n| drop(served.must("PUT", &format!("/here/d{n}"), &json!({"n": n}).to_string())));
+    let texts = [1, 2].map(|n| json!({"filters": {"f": format!("function (doc) {{ return doc.n == {n}; }}")}}));
+    let selector = json!({"language": "query", "filters": {"f": {"n": 3}}});
+    let mut rev = String::new();
+    for (copied, design) in texts.into_iter().chain([selector]).enumerate() {
+        let put = served.must("PUT", &format!("/here/_design/f{rev}"), &design.to_string()).json();
+        rev = format!("?rev={}", put["rev"].as_str().unwrap_or_default());
+        let order = json!({"source": "here", "target": "copy", "create_target": true, "filter": "f/f"});
+        let answer = served.must("POST", "/_replicate", &order.to_string()).json();
+        assert_eq!(answer["history"][0]["docs_written"], 1, "{answer}");
+        assert_eq!(served.must("GET", "/copy", "").json()["doc_count"], copied + 1);
+    }
+    end(served);
+}
+
+/// It was asked as fast as it answered.
+#[test]
+fn a_source_that_does_not_wait_for_news_is_asked_now_and_then() {
+    let (served, peer) = (node(&[]), Peer::with_docs(1));
+    let order = json!({"source": peer.url, "target": "copy", "create_target": true, "continuous": true});
+    served.must("POST", "/_replicate", &order.to_string());
+    let waits = |count: usize| {
+        let is_wait = |asked: &&Asked| asked.target.contains("feed=longpoll");
+        peer.state().log.iter().filter(is_wait).count() >= count
+    };
+    served.until("it waits", || waits(1));
+    let begun = Instant::now();
+    served.until("it is asked again, and again", || waits(3));
+    assert!(begun.elapsed() >= Duration::from_millis(900));
+    end(served);
+}
+
+#[test]
+fn how_far_a_replication_is_behind_is_told_in_seconds_and_entries() {
+    let (served, peer) = (node(&["replicator/retries_per_request=100"]), Peer::with_docs(5));
+    peer.fail("GET _changes", Fault::Slow(Duration::ZERO));
+    peer.fail("GET _changes", Fault::Stop);
+    let order = json!({"source": peer.url, "target": "copy", "create_target": true, "continuous": true,
+        "worker_batch_size": 1});
+    let id = served.must("POST", "/_replicate", &order.to_string()).json()["_local_id"].clone();
+    let told = |what: &str| {
+        let metrics = served.send(ADMIN, "GET", "/_node/_local/_prometheus", &["Accept: */*"], "").body;
+        let name = format!("settee_replication_lag_{what}{{job={id}}} ");
+        metrics.lines().find_map(|line| line.strip_prefix(&name)?.parse::<u64>().ok())
+    };
+    served.until("seconds, and what the first page left", || {
+        told("seconds").is_some_and(|seconds| seconds > 0) && told("entries") == Some(4)
+    });
+    peer.go_on();
+    served.until("none", || told("seconds").is_none());
+    assert_eq!(served.must("GET", "/copy", "").json()["doc_count"], 5);
     end(served);
 }

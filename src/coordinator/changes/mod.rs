@@ -49,6 +49,8 @@ pub struct Changes {
     in_round: bool,
     /// Rows given out.
     sent: u64,
+    /// Changes read for them, with those that the filter left out.
+    read: u64,
 }
 
 impl Changes {
@@ -286,6 +288,7 @@ impl Changes {
                 continue;
             }
             self.lanes[at].position = row.seq;
+            self.read += 1;
             if revs.is_empty() {
                 continue;
             }
@@ -361,6 +364,11 @@ impl Changes {
         self.query.limit.is_some_and(|limit| self.sent >= limit)
     }
 
+    /// How many changes were read, with those that the filter left out.
+    pub fn read(&self) -> u64 {
+        self.read
+    }
+
     /// How far it was read.
     pub fn last_seq(&self) -> String {
         let mut seq = self.seq();
@@ -389,7 +397,7 @@ impl Database {
         let (moved, gone) = (self.moved.subscribe(), self.watch_gone());
         let map = self.map();
         let lanes = try_join_all(map.live().iter().map(|range| Lane::open(self, *range, &query.since))).await?;
-        Ok(Changes { database: Arc::clone(self), query, map, lanes, moved, gone, in_round: false, sent: 0 })
+        Ok(Changes { database: Arc::clone(self), query, map, lanes, moved, gone, in_round: false, sent: 0, read: 0 })
     }
 
     /// The sequence of this moment.

@@ -1,6 +1,7 @@
 //! `_changes`: the feed of a database in its four forms (SPEC 'Changes feed').
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::changes_query::{ChangesArgs, Filter};
 use super::document::open;
@@ -32,8 +33,9 @@ pub async fn changes(ctx: &Context, mut request: Request, db: &str) -> Result<Re
     let first = if judged { changes.next().await?.unwrap_or_default() } else { Vec::new() };
     let counted = (args.feed != Feed::Normal).then(|| ctx.env.metrics().enter(Gauge::ChangesClients));
     let waits = Waits::new(&ctx.config, args.heartbeat_ms, args.timeout_ms);
+    let stretch = args.stretch_ms.map(Duration::from_millis);
     let (env, feed, print) = (ctx.env.clone(), args.feed, Rows { args, _counted: counted });
-    Ok(Delivery { env, db, feed, waits, print }.reply(changes, first, &etag))
+    Ok(Delivery { env, db, feed, waits, stretch, print }.reply(changes, first, &etag))
 }
 
 /// The body of a POST; an empty one is an empty object.

@@ -56,6 +56,8 @@ pub struct ChangesArgs {
     pub heartbeat_ms: Option<u64>,
     /// `timeout` in milliseconds.
     pub timeout_ms: Option<u64>,
+    /// `stretch` in milliseconds: how long a feed that does not wait is read; its sequence tells how far that was.
+    pub stretch_ms: Option<u64>,
     /// Only every so many rows carry `seq`.
     pub seq_interval: Option<u64>,
     /// `filter`.
@@ -105,6 +107,7 @@ impl ChangesArgs {
             ("feed", name) => self.feed = feed(name)?,
             ("limit", number) => self.limit = Some(integer(number)?.max(1)),
             ("timeout", number) => self.timeout_ms = Some(integer(number)?),
+            ("stretch", number) => self.stretch_ms = Some(integer(number)?),
             ("heartbeat", text) => self.heartbeat_ms = Some(heartbeat(text)?),
             ("seq_interval", number) => {
                 let interval = number.parse().ok().filter(|n| *n > 0);
@@ -201,6 +204,7 @@ mod tests {
             ("heartbeat", "0", "The heartbeat value should be a positive integer (in milliseconds)."),
             ("heartbeat", "x", "Invalid heartbeat value. Expecting a positive integer value (in milliseconds)."),
             ("seq_interval", "0", "invalid_seq_interval"),
+            ("stretch", "x", "Invalid value for integer: \"x\""),
             ("filter", "_odd", "unknown builtin filter name"),
             ("filter", "nofunction", "`filter` must be of the form `designname/filtername`"),
             ("filter", "_view", "`view` filter parameter is not provided."),

@@ -14,6 +14,7 @@ use crate::coordinator::{CreateOptions, Database, DatabaseError, ReadError, Want
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue;
 use crate::observe::metrics::Histogram;
+use crate::replicate::INSTANCE;
 
 /// The format number of data files that clients see in `GET /{db}`: CouchDB's of 3.x.
 const DISK_FORMAT_VERSION: u32 = 8;
@@ -28,7 +29,7 @@ pub async fn handle(ctx: &Context, request: &Request, db: &str) -> Result<Reply>
             let begun = ctx.env.now();
             let info = info(&database).await?;
             ctx.env.metrics().record_ms(Histogram::DatabaseInfo, ctx.env.now().since(begun));
-            Ok(Reply::value(StatusCode::OK, &info))
+            Ok(Reply::value(StatusCode::OK, &info).header(INSTANCE, database.instance()))
         }
     }
 }

@@ -28,7 +28,7 @@ pub async fn db_updates(ctx: &Context, request: &Request) -> Result<Reply> {
     let changes = db.changes(query).await?;
     let waits = Waits::new(&ctx.config, args.heartbeat_ms, args.timeout_ms);
     let (env, feed) = (ctx.env.clone(), args.feed);
-    Ok(Delivery { env, db, feed, waits, print: Events }.reply(changes, Vec::new(), &etag))
+    Ok(Delivery { env, db, feed, waits, stretch: None, print: Events }.reply(changes, Vec::new(), &etag))
 }
 
 /// The parameters.

@@ -92,6 +92,8 @@ pub struct Delivery<P> {
     pub feed: Feed,
     /// The times.
     pub waits: Waits,
+    /// How long one body with what there is may be read for: it ends at the first page then, wherever that is.
+    pub stretch: Option<Duration>,
     /// The rows.
     pub print: P,
 }
@@ -100,8 +102,11 @@ impl<P: Print> Delivery<P> {
     /// The answer; `first` is a page that was read ahead, `etag` that of [`etag()`].
     pub fn reply(self, changes: Changes, first: Vec<ChangeRow>, etag: &str) -> Reply {
         let feed = self.feed;
-        let told = self.env.now();
-        let reply = Reply::generate(move |sink| Writer { delivery: self, rows: 0, told, sink }.run(changes, first));
+        let begun = self.env.now();
+        let reply = Reply::generate(move |sink| {
+            let writer = Writer { delivery: self, rows: 0, begun, told: begun, sink };
+            writer.run(changes, first)
+        });
         match feed {
             Feed::Normal => reply.etag(etag),
             Feed::EventSource => reply.header(CONTENT_TYPE, "text/event-stream").header(CACHE_CONTROL, "no-cache"),
@@ -114,6 +119,7 @@ struct Writer<P> {
     delivery: Delivery<P>,
     /// Rows sent.
     rows: u64,
+    begun: Instant,
     /// When the client heard something last.
     told: Instant,
     sink: ChunkSink,
@@ -127,7 +133,9 @@ impl<P: Print> Writer<P> {
         self.rows(first).await?;
         loop {
             // A filter can leave out all rows of many pages.
-            while let Some(page) = self.with_signs(changes.next()).await?? {
+            while !self.is_stretched()
+                && let Some(page) = self.with_signs(changes.next()).await??
+            {
                 self.rows(page).await?;
             }
             let done = match self.delivery.feed {
@@ -146,6 +154,12 @@ impl<P: Print> Writer<P> {
         }
         self.end(&changes).await?;
         self.sink.flush().await
+    }
+
+    /// Whether it was read for as long as was asked for.
+    fn is_stretched(&self) -> bool {
+        let Delivery { env, feed, stretch, .. } = &self.delivery;
+        *feed == Feed::Normal && stretch.is_some_and(|stretch| env.now().since(self.begun) >= stretch)
     }
 
     /// Waits for news, sending signs of life; false when the time is over.
