@@ -673,8 +673,11 @@ pub const SPLIT_GRACE: Duration = Duration::from_secs(30);
 pub const SPLIT_GRACE_MAX: Duration = Duration::from_secs(600);
 /// Time between two looks at whether it is read.
 pub const SPLIT_LOOK: Duration = Duration::from_secs(1);
-/// Pause before the documents of a database that lost its name are written again, where they could not be.
-pub const POUR_PAUSE: Duration = Duration::from_secs(10);
+/// Pause before the documents of a database that lost its name are written again, where they could not be; it doubles
+/// each time. A majority of copies may be there in a moment.
+pub const POUR_PAUSE: Duration = Duration::from_secs(1);
+/// The longest such pause.
+pub const POUR_PAUSE_MAX: Duration = Duration::from_secs(16);
 /// Pause before a map is proposed again after a node did not vote because it counts other members.
 pub const MEMBERS_PAUSE: Duration = Duration::from_millis(250);
 /// Longest pause before a map is proposed again after another proposer was first, in milliseconds.

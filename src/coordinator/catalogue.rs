@@ -257,13 +257,14 @@ impl Coordinator {
             if old.as_ref().map(|old| &old.instance) != other.as_ref() {
                 return Ok(Ok(Created::Exists));
             }
-            if view.get(&record::tomb_key(&own_name, &record.instance))?.is_some() {
+            if view.get(&record::tomb_key(&own_name, &record.instance))?.is_some_and(|mark| mark == record::DELETED) {
                 return Ok(Ok(Created::Gone));
             }
+            let replaces = old.is_some();
             if let Some(old) = old {
                 let aside = record::aside_key(&own_name, &old.instance);
                 if old.instance != record.instance {
-                    view.put(record::tomb_key(&own_name, &old.instance), Vec::new());
+                    view.put(record::tomb_key(&own_name, &old.instance), record::UNITED.to_vec());
                 } else if old.version != record.version || view.get(&aside)?.is_some() {
                     // The map went on, or what it left before is not written into the database yet.
                     return Ok(Ok(Created::Done));
@@ -272,9 +273,11 @@ impl Coordinator {
             }
             view.put(key, record.encode());
             view.after_commit(move || {
-                forget(&this.cache, &own_name);
-                let entry = Entry { known: Arc::new(record.into()), open: None };
-                this.cache.write().unwrap_or_else(PoisonError::into_inner).names.insert(own_name.clone(), entry);
+                if replaces {
+                    this.context.begins_anew(&own_name);
+                    this.context.aside.notify_one();
+                }
+                exchange(&this.cache, &own_name, Some(record));
                 this.context.events.add(&own_name, EventKind::Created);
             });
             Ok(Ok::<Created, DatabaseError>(Created::Done))
@@ -336,38 +339,51 @@ impl Coordinator {
     }
 
     async fn delete(&self, name: &str) -> Result<Written, DatabaseError> {
-        let instance = self.remove(name, None).await?.ok_or(DatabaseError::NotFound)?;
-        let written = self.delete_elsewhere(name, &instance).await;
+        let gone = self.remove(name, None).await?;
+        if gone.is_empty() {
+            return Err(DatabaseError::NotFound);
+        }
+        let mut written = Written::Quorum;
+        for instance in &gone {
+            written = written.min(self.delete_elsewhere(name, instance).await);
+        }
         self.note_event(EventKind::Deleted, name).await;
         Ok(written)
     }
 
-    /// Removes a database from the store and the cache, only `instance` if given; answers which it was. Its bytes go
-    /// in the background. Other nodes of the cluster may have it still, so its mark stays.
-    pub(super) async fn remove(&self, name: &str, instance: Option<&str>) -> Result<Option<String>, DatabaseError> {
+    /// Removes a database from the store and the cache, only `instance` if given. Its bytes go in the background. Other
+    /// nodes of the cluster may have it still, so its mark stays. Answers which instances no node is to have any more:
+    /// where none was named also those that became part of it here.
+    pub(super) async fn remove(&self, name: &str, instance: Option<&str>) -> Result<Vec<String>, DatabaseError> {
         let (key, this, own_name) = (record::key(name), self.clone(), name.to_owned());
         let (wanted, has_others) = (instance.map(str::to_owned), !self.context.others().is_empty());
         let job = move |view: &mut WriteView<'_>| {
             if let Some(wanted) = &wanted {
-                view.put(record::tomb_key(&own_name, wanted), Vec::new());
+                view.put(record::tomb_key(&own_name, wanted), record::DELETED.to_vec());
+                pour::drop_asides_of(view, &own_name, wanted)?;
             }
             let found = view.get(&key)?.map(|bytes| Record::decode(&bytes)).transpose()?;
             let fits = |found: &Record| wanted.as_ref().is_none_or(|wanted| *wanted == found.instance);
-            let Some(record) = found.filter(fits) else { return Ok(Ok(None)) };
+            let Some(record) = found.filter(fits) else { return Ok(Ok(Vec::new())) };
             if !mutated(Mutation::DeletionForgotten) {
                 view.delete(key);
             }
+            let mut gone = match wanted {
+                None => pour::delete_united(view, &own_name)?,
+                Some(_) => Vec::new(),
+            };
             if has_others {
-                view.put(record::tomb_key(&own_name, &record.instance), Vec::new());
+                view.put(record::tomb_key(&own_name, &record.instance), record::DELETED.to_vec());
             }
             record.all_shards().for_each(|shard| view.put(record::drop_key(shard), Vec::new()));
-            pour::drop_asides_of(view, &own_name)?;
+            pour::drop_asides_of(view, &own_name, "")?;
             view.delete(record::ballot_key(&own_name, &record.instance));
             view.after_commit(move || {
-                forget(&this.cache, &own_name);
+                exchange(&this.cache, &own_name, None);
                 this.context.events.add(&own_name, EventKind::Deleted);
             });
-            Ok(Ok::<_, DatabaseError>(Some(record.instance)))
+            gone.push(record.instance);
+            Ok(Ok::<_, DatabaseError>(gone))
         };
         let removed = self.context.storage.committer().submit(job).await.map_err(ShardError::from)??;
         self.drop_shards_later();
@@ -518,10 +534,16 @@ impl Cache {
     }
 }
 
-/// Takes a deleted database out of the cache and ends what is reading it.
-fn forget(cache: &RwLock<Cache>, name: &str) {
+/// Puts what a name stands for now in the place of what it stood for, `None` when that was deleted, and ends what is
+/// reading that. In one step: there is no moment without a database of the name.
+fn exchange(cache: &RwLock<Cache>, name: &str, record: Option<Record>) {
     let mut cache = cache.write().unwrap_or_else(PoisonError::into_inner);
-    if let Some(database) = cache.names.remove(name).and_then(|entry| entry.open) {
+    let entry = |record: Record| Entry { known: Arc::new(record.into()), open: None };
+    let before = match record {
+        Some(record) => cache.names.insert(name.to_owned(), entry(record)),
+        None => cache.names.remove(name),
+    };
+    if let Some(database) = before.and_then(|entry| entry.open) {
         cache.open -= 1;
         database.mark_gone();
     }

@@ -1,6 +1,7 @@
 //! What every handle of a database needs of its node, and what the node knows about the others.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
 
@@ -21,7 +22,8 @@ use crate::coordinator::uploads::Uploads;
 use crate::index::Indexes;
 use crate::limits;
 use crate::script::Scripts;
-use crate::storage::Storage;
+use crate::shard::ShardError;
+use crate::storage::{Direction, KeyRange, Storage, View};
 use crate::world::Env;
 
 /// See the module head.
@@ -61,9 +63,12 @@ pub(super) struct Context {
     missed: BlockingMutex<BTreeMap<String, bool>>,
     /// Nodes that this one is connected to and has pulled everything from. A blocking lock, as above.
     met: BlockingMutex<BTreeSet<Arc<str>>>,
-    /// Held while documents go from one instance of a database to another.
-    pub pouring: Mutex<()>,
-    /// Tells that there are such databases.
+    /// Databases whose copies here began anew in the place of others: they may lack what was acknowledged, until they
+    /// are filled (`pour`). A blocking lock, as above.
+    unfilled: BlockingMutex<BTreeSet<String>>,
+    /// Tells that a database stands aside.
+    pub aside: Notify,
+    /// Tells that there are databases of which a copy missed something.
     pub missing: Notify,
     /// Databases whose map another node knows better. A blocking lock, as above.
     stale: BlockingMutex<BTreeSet<(String, Arc<str>)>>,
@@ -117,7 +122,8 @@ impl Context {
             in_sync: AtomicBool::new(is_alone),
             missed: BlockingMutex::default(),
             met: BlockingMutex::default(),
-            pouring: Mutex::default(),
+            unfilled: BlockingMutex::default(),
+            aside: Notify::new(),
             missing: Notify::new(),
             stale: BlockingMutex::default(),
             outdated: Notify::new(),
@@ -152,7 +158,26 @@ impl Context {
     /// What this node says of itself.
     pub fn own_state(&self) -> NodeState {
         let maintenance = self.is_in_maintenance() || self.storage.writes_stopped() && self.has_others();
-        NodeState { in_sync: self.in_sync.load(Ordering::Relaxed), maintenance }
+        NodeState { in_sync: self.in_sync.load(Ordering::Relaxed) && self.unfilled_names().is_empty(), maintenance }
+    }
+
+    fn unfilled_names(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.unfilled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Databases whose copies here are to be filled.
+    pub fn unfilled(&self) -> BTreeSet<String> {
+        self.unfilled_names().clone()
+    }
+
+    /// Notes that the copies of a database here began anew: this node is not in sync until they are filled.
+    pub fn begins_anew(&self, database: &str) {
+        self.unfilled_names().insert(database.to_owned());
+    }
+
+    /// Notes that the copies of a database here hold what others hold.
+    pub fn is_filled(&self, database: &str) {
+        self.unfilled_names().remove(database);
     }
 
     /// Whether the copies of this node take no part (`[couchdb] maintenance_mode`); never when there are no others.
@@ -214,6 +239,33 @@ impl Context {
             });
         }
         answers
+    }
+
+    /// The records of the node below a prefix, read in bounded steps.
+    pub async fn rows(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ShardError> {
+        let mut range = KeyRange::prefix(prefix);
+        let mut out = Vec::new();
+        loop {
+            let step = range.clone();
+            let read = move |view: &dyn View| {
+                let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+                view.scan(&step, Direction::Forward, &mut |key, value| {
+                    rows.push((key.to_vec(), value.to_vec()));
+                    if rows.len() < limits::STEP_ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                })?;
+                Ok(rows)
+            };
+            let rows = self.storage.read(read).await?;
+            let is_last = rows.len() < limits::STEP_ROWS;
+            if let Some((last, _)) = rows.last() {
+                range.start = last.clone();
+                range.start.push(0);
+            }
+            out.extend(rows);
+            if is_last {
+                return Ok(out);
+            }
+        }
     }
 
     /// Sends a call about the set of databases to a node.

@@ -46,7 +46,7 @@ impl Coordinator {
             settings.merge(next.settings);
             next.settings = settings;
             self.install(name, next, Some(record.instance.clone())).await?;
-            self.pour_aside();
+            self.tell_state();
         }
         Ok(true)
     }

@@ -4,10 +4,10 @@
 //! that was away compares what it knows with the others when it meets them. Each database has an instance id: a mark
 //! stays of a deleted one, so that it does not come back, while one of the same name made later does not suffer from
 //! it. Where two instances of one name meet, the older one wins, and the documents of the other are written into it
-//! before its shards go (`pour`).
+//! before its shards go (`pour`). Nothing but a client's deletion ends an instance otherwise; a creation that finds an
+//! older one does not, since it may have been written to meanwhile.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -21,7 +21,6 @@ use crate::coordinator::quorum::{Written, majority};
 use crate::coordinator::record::{self, Known, MapRecord, Record};
 use crate::limits;
 use crate::shard::ShardError;
-use crate::storage::{Direction, KeyRange, View};
 use crate::world::BoxFuture;
 use crate::world::buggify::{Mutation, mutated};
 
@@ -84,7 +83,7 @@ impl Coordinator {
         let context = self.context();
         Ok(match call {
             CatalogueCall::Create(map) => encode(&self.adopt(&map.name, map.record).await?),
-            CatalogueCall::Delete { name, instance } => encode(&self.remove(&name, Some(&instance)).await?.is_some()),
+            CatalogueCall::Delete { name, instance } => encode(&!self.remove(&name, Some(&instance)).await?.is_empty()),
             CatalogueCall::Set(map) => encode(&(self.adopt(&map.name, map.record).await? == Created::Done)),
             CatalogueCall::State(state) => {
                 context.set_state(from, Some(state));
@@ -140,7 +139,12 @@ impl Coordinator {
                 Some(known) if beats(&record, &known) => {
                     tracing::warn!(database = name, "two databases of this name meet: the older one takes its place");
                     let done = self.install(name, record.clone(), Some(known.instance.clone())).await?;
-                    self.pour_aside();
+                    if done == Created::Done {
+                        // This node is the last to judge until its copies are filled.
+                        self.tell_state();
+                        // Whoever has the older one may be gone before the others have met it.
+                        self.context().others().into_iter().for_each(|node| self.remind(node));
+                    }
                     done
                 }
                 Some(_) => return Ok(Created::Exists),
@@ -183,8 +187,9 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Sends a new database to the other nodes that are there. A name that one of them knows as an older database
-    /// stays that one's. It has copies on those only that were known when it was drafted, maybe none.
+    /// Sends a new database to the other nodes that are there. Where one of them knows an older database of that name,
+    /// this one becomes part of it: it may have been written to, here or there. It has copies on those only that were
+    /// known when it was drafted, maybe none.
     pub(super) async fn create_elsewhere(&self, name: &str, instance: &str) -> Result<Written, DatabaseError> {
         let context = self.context();
         let others = context.others();
@@ -196,20 +201,24 @@ impl Coordinator {
         let by_range = record.by_range.clone().unwrap_or_default();
         let map = DatabaseMap { name: name.to_owned(), record };
         let mut answers = context.tell_all(&others, &CatalogueCall::Create(Box::new(map)), Urgency::Foreground);
-        let (mut done, mut exists) = (vec![Arc::clone(&context.node)], false);
+        let (mut done, mut older) = (vec![Arc::clone(&context.node)], Vec::new());
         while let Some((node, answer)) = answers.recv().await {
             match answer.map(|bytes| decode::<Created>(&bytes)) {
                 Ok(Ok(Created::Done)) => done.push(node),
-                Ok(Ok(Created::Exists)) => exists = true,
+                Ok(Ok(Created::Exists)) => older.push(node),
                 other => {
                     tracing::info!(%node, ?other, "a node does not know of a new database yet");
                     self.remind(node);
                 }
             }
         }
-        if exists {
-            self.remove(name, Some(instance)).await?;
-            self.delete_elsewhere(name, instance).await;
+        for node in &older {
+            if let Err(error) = self.learn_map(name, node).await {
+                tracing::info!(%node, %error, "a node knows an older database of a name, and did not tell of it yet");
+                self.learn_later(node);
+            }
+        }
+        if !older.is_empty() && self.known(name).is_some_and(|known| known.instance != instance) {
             return Err(DatabaseError::Exists);
         }
         let held = |nodes: &Vec<String>| nodes.iter().filter(|node| done.iter().any(|done| **done == ***node)).count();
@@ -296,30 +305,11 @@ impl Coordinator {
         Ok(out)
     }
 
+    /// The marks of deleted databases. Of those that became part of another one here nobody is told: a node that has
+    /// one still is to set it aside itself.
     async fn tombs(&self) -> Result<Vec<EntryName>, ShardError> {
-        let mut out = Vec::new();
-        let mut range = KeyRange::prefix(&record::tomb_prefix());
-        loop {
-            let step = range.clone();
-            let keys = self.context().storage.read(move |view: &dyn View| {
-                let mut keys: Vec<Vec<u8>> = Vec::new();
-                view.scan(&step, Direction::Forward, &mut |key, _| {
-                    keys.push(key.to_vec());
-                    if keys.len() < limits::STEP_ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-                })?;
-                Ok(keys)
-            });
-            let keys = keys.await?;
-            let is_last = keys.len() < limits::STEP_ROWS;
-            if let Some(last) = keys.last() {
-                range.start = last.clone();
-                range.start.push(0);
-            }
-            out.extend(keys.iter().filter_map(|key| tomb(key)));
-            if is_last {
-                return Ok(out);
-            }
-        }
+        let rows = self.context().rows(&record::tomb_prefix()).await?;
+        Ok(rows.iter().filter(|(_, mark)| mark == record::DELETED).filter_map(|(key, _)| tomb(key)).collect())
     }
 
     async fn digest(&self) -> Result<[u8; 32], DatabaseError> {

@@ -75,6 +75,20 @@ impl Database {
         Err(failed)
     }
 
+    /// Takes in a register of another database: of the two the one with the higher stamp stays. Answers how far it got,
+    /// and how many copies hold it or a later one.
+    pub(super) async fn merge_local(
+        &self,
+        id: &DocId,
+        register: LocalRegister,
+    ) -> Result<(Option<Written>, u32), ShardError> {
+        let layout = self.layout();
+        let range = layout.map.index_of(id);
+        let mut tally = layout.tally(range, None);
+        self.send_local((&layout, range), None, (id, &register), &mut tally).await?;
+        Ok((tally.written(), tally.held()))
+    }
+
     /// Sends a register to the copies that do not have it yet. Where one has a higher stamp (the first was behind), it
     /// goes to all of them again with one above that.
     async fn spread_local(
@@ -112,27 +126,13 @@ impl Database {
             let registers = vec![(id.clone(), register.clone())];
             async move { copy.local_merge(registers).await }
         };
-        let mut others = self.on_others(at, first.as_ref(), merge, |_: &Vec<Stamp>| true).await?;
-        (0..others.away).for_each(|_| tally.refused());
+        let others = self.on_others(at, first.as_ref(), merge, |_: &Vec<Stamp>| true).await?;
         let mut highest = register.stamp;
-        while let Some(answer) = others.next(tally.waits()).await {
-            match answer {
-                Ok(stamps) => {
-                    highest = stamps.into_iter().fold(highest, Stamp::max);
-                    tally.done();
-                }
-                Err(ShardError::Silent(_)) => tally.silent(),
-                Err(_) => tally.refused(),
-            }
-        }
+        others.count(tally, |stamps| highest = stamps.into_iter().fold(highest, Stamp::max)).await;
         Ok(highest)
     }
 
     /// Reads a local document from `r` copies: the one with the highest stamp. Copies that had another get it.
-    pub(super) async fn get_local(&self, id: &DocId, r: Option<u32>) -> Result<Option<LocalDocument>, ReadError> {
-        self.by_layout(|layout| async move { self.get_local_by(&layout, id, r).await }).await
-    }
-
     pub(super) async fn get_local_by(
         &self,
         layout: &Layout,

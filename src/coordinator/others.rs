@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 
 use crate::coordinator::database::Database;
 use crate::coordinator::layout::Layout;
+use crate::coordinator::quorum::Tally;
 use crate::coordinator::range_copy::RangeCopy;
 use crate::shard::ShardError;
 
@@ -19,6 +20,21 @@ pub(super) struct Others<T> {
 }
 
 impl<T> Others<T> {
+    /// Counts the answers until it is certain what they come to; `see` is told each of those that did it.
+    pub async fn count(mut self, tally: &mut Tally, mut see: impl FnMut(T)) {
+        (0..self.away).for_each(|_| tally.refused());
+        while let Some(answer) = self.next(tally.waits()).await {
+            match answer {
+                Ok(answer) => {
+                    see(answer);
+                    tally.done();
+                }
+                Err(ShardError::Silent(_)) => tally.silent(),
+                Err(_) => tally.refused(),
+            }
+        }
+    }
+
     /// The next answer. `None` when all have answered, and when no more `wanted` are: then only this node's own copy is
     /// still waited for. What a client reads here next is read from that one (`Database::readers`), and is to have what
     /// the client was told is written.

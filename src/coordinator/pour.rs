@@ -1,84 +1,136 @@
 //! A database that lost its name to another instance: its documents are written into that one, then its shards go.
 //!
-//! Its record stands aside in the store until that is done, so that a stop of the node only delays it. Every node that
-//! holds copies does it for its own; what another node wrote already is known and costs a comparison.
+//! Its record stands aside in the store from the commit on that gives the name to the other one. Behind that commit
+//! nothing is stored in its shards, so that what was acknowledged lies in them, on this node or on another one that held
+//! copies: each writes its own into the other database. They go when a majority of the copies there holds all that is in
+//! them, or when either of the two databases is deleted; never else. A stop of the node only delays it; what another
+//! node wrote already costs a comparison.
+//!
+//! The copies of the other database take documents in as those of one database do from each other: they were judged
+//! before, so that no validation function sees them again, and what was purged there stays purged. While anything stands
+//! aside, and until the new copies hold what others have, this node does not count as in sync.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use futures_util::future::join_all;
+
+use crate::coordinator::blob_stream;
 use crate::coordinator::catalogue::Coordinator;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::WriteError;
+use crate::coordinator::layout::Layout;
+use crate::coordinator::message::blobs_of;
+use crate::coordinator::quorum::Written;
+use crate::coordinator::range_copy::RangeCopy;
 use crate::coordinator::read_quorum::merge_of_stored;
 use crate::coordinator::record::{self, Record};
-use crate::coordinator::validate::Caller;
-use crate::coordinator::write::{Plan, WriteOptions};
+use crate::coordinator::remote::RemoteCopy;
+use crate::coordinator::repair::merge_missing;
 use crate::document::id::DocId;
 use crate::document::render::{Attachment, Encoding};
 use crate::document::rev_tree::RevValue as _;
 use crate::limits;
-use crate::shard::{Fetched, ShardCopy, ShardError, ShardId, Want};
+use crate::shard::{Edit, Fetched, ShardCopy, ShardError, ShardId, Want};
 use crate::storage::{Direction, Hold, KeyRange, ReadAs, StageMode, StorageError, View, WriteView};
 use crate::world::buggify::{Mutation, mutated};
 
-type Aside = (Vec<u8>, String, Record);
+/// A database that stands aside.
+pub(super) struct Aside {
+    key: Vec<u8>,
+    name: String,
+    record: Record,
+}
+
+/// Until the coordinator goes: empties the databases that stand aside, at once when there are new ones, and again until
+/// that is done.
+pub(super) async fn keep_pouring(weak: Weak<Coordinator>) {
+    let mut pause = limits::POUR_PAUSE;
+    loop {
+        let Some(coordinator) = weak.upgrade() else { return };
+        let done = coordinator.pour_all().await;
+        let context = Arc::clone(coordinator.context());
+        drop(coordinator);
+        match done {
+            Ok(()) => {
+                context.aside.notified().await;
+                pause = limits::POUR_PAUSE;
+            }
+            Err(error) => {
+                tracing::warn!(?error, "the documents of a database that lost its name are not written yet");
+                context.env.sleep(pause).await;
+                pause = (2 * pause).min(limits::POUR_PAUSE_MAX);
+            }
+        }
+    }
+}
 
 impl Coordinator {
-    /// Empties the databases that stand aside, in the background; tries again until that is done.
-    pub(super) fn pour_aside(&self) {
-        let coordinator = self.clone();
-        self.env().spawn(async move {
-            while let Err(error) = coordinator.pour_all().await {
-                tracing::warn!(?error, "the documents of a database that lost its name are not written yet");
-                coordinator.env().sleep(limits::POUR_PAUSE).await;
-            }
-        });
-    }
-
     /// Each alone; fails where one failed.
-    async fn pour_all(&self) -> Result<(), WriteError> {
-        let _alone = self.context().pouring.lock().await;
+    pub(super) async fn pour_all(&self) -> Result<(), WriteError> {
+        let (context, asides) = (self.context(), self.asides("").await?);
+        asides.iter().for_each(|aside| context.begins_anew(&aside.name));
         let mut done = Ok(());
-        for aside in self.asides().await? {
+        for aside in asides {
             done = self.pour_one(aside).await.and(done);
         }
-        self.drop_shards_later();
+        for name in context.unfilled() {
+            done = self.fill(&name).await.map_err(WriteError::from).and(done);
+        }
         done
     }
 
-    async fn pour_one(&self, (key, name, record): Aside) -> Result<(), WriteError> {
-        if let Ok(database) = self.database(&name)
-            && !mutated(Mutation::InstanceLosesSide)
-        {
+    async fn pour_one(&self, aside: Aside) -> Result<(), WriteError> {
+        // What stands aside for a database goes with it: should it stand there behind this, it is to go into this one.
+        let Ok(database) = self.database(&aside.name) else { return Ok(()) };
+        let Aside { key, record, .. } = aside;
+        let (storage, held) = (&self.context().storage, key.clone());
+        if storage.read(move |view| view.get(&held)).await?.is_none() {
+            return Ok(());
+        }
+        if !mutated(Mutation::InstanceLosesSide) {
             for shard in record.shards.iter().filter(|shard| **shard != 0) {
-                let copy = ShardCopy::open(&self.context().storage, ShardId(*shard)).await?;
-                database.pour(&copy).await?;
+                database.pour(&ShardCopy::open(storage, ShardId(*shard)).await?).await?;
             }
         }
         let job = move |view: &mut WriteView<'_>| {
             drop_aside(view, key, &record);
             Ok(Ok::<(), ShardError>(()))
         };
-        Ok(self.context().storage.committer().submit(job).await.map_err(ShardError::from)??)
+        storage.committer().submit(job).await.map_err(ShardError::from)??;
+        self.drop_shards_later();
+        Ok(())
     }
 
-    async fn asides(&self) -> Result<Vec<Aside>, ShardError> {
-        let read = |view: &dyn View| {
-            let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-            view.scan(&KeyRange::prefix(&record::aside_prefix()), Direction::Forward, &mut |key, value| {
-                rows.push((key.to_vec(), value.to_vec()));
-                if rows.len() < limits::STEP_ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-            })?;
-            Ok(rows)
+    /// Takes in what the copies of a database on the nodes that are there have, once nothing stands aside for it.
+    async fn fill(&self, name: &str) -> Result<(), ShardError> {
+        let context = self.context();
+        if let Ok(database) = self.database(name) {
+            if !self.asides(name).await?.is_empty() {
+                return Ok(());
+            }
+            let others = database.holders().into_iter().filter(|node| *node != context.node);
+            for node in others.filter(|node| context.rank(node).is_some()) {
+                database.pull_from(&node, false).await?;
+            }
+        }
+        context.is_filled(name);
+        self.tell_state();
+        Ok(())
+    }
+
+    /// What stands aside for a database, or for any.
+    pub(super) async fn asides(&self, name: &str) -> Result<Vec<Aside>, ShardError> {
+        let prefix = match name {
+            "" => record::aside_prefix(),
+            name => record::aside_key(name, ""),
         };
-        let mut out = Vec::new();
-        for (key, value) in self.context().storage.read(read).await? {
+        let read = |(key, value): (Vec<u8>, Vec<u8>)| {
             let text = String::from_utf8_lossy(&key[record::aside_prefix().len()..]).into_owned();
             let name = text.split('\0').next().unwrap_or_default().to_owned();
-            out.push((key, name, Record::decode(&value)?));
-        }
-        Ok(out)
+            Ok(Aside { key, name, record: Record::decode(&value)? })
+        };
+        self.context().rows(&prefix).await?.into_iter().map(read).collect()
     }
 }
 
@@ -87,83 +139,135 @@ fn drop_aside(view: &mut WriteView<'_>, key: Vec<u8>, record: &Record) {
     record.all_shards().for_each(|shard| view.put(record::drop_key(shard), Vec::new()));
 }
 
-/// Drops what stands aside for a database that is deleted: another one of that name is not to get its documents.
-pub(super) fn drop_asides_of(view: &mut WriteView<'_>, name: &str) -> Result<(), StorageError> {
-    let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-    view.scan(&KeyRange::prefix(&record::aside_key(name, "")), Direction::Forward, &mut |key, value| {
+fn rows_below(view: &WriteView<'_>, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StorageError> {
+    let mut rows = Vec::new();
+    view.scan(&KeyRange::prefix(prefix), Direction::Forward, &mut |key, value| {
         rows.push((key.to_vec(), value.to_vec()));
         ControlFlow::Continue(())
     })?;
-    for (key, value) in rows {
+    Ok(rows)
+}
+
+/// Drops what stands aside of an instance that is deleted; of an empty one all that stands aside for the database of the
+/// name, which is deleted: another one of that name is not to get its documents.
+pub(super) fn drop_asides_of(view: &mut WriteView<'_>, name: &str, instance: &str) -> Result<(), StorageError> {
+    for (key, value) in rows_below(view, &record::aside_key(name, instance))? {
         drop_aside(view, key, &Record::decode(&value)?);
     }
     Ok(())
 }
 
+/// Marks as deleted what became part of a database that is deleted; answers these instances.
+pub(super) fn delete_united(view: &mut WriteView<'_>, name: &str) -> Result<Vec<String>, StorageError> {
+    let prefix = record::tomb_key(name, "");
+    let mut out = Vec::new();
+    for (key, mark) in rows_below(view, &prefix)? {
+        if mark == record::UNITED {
+            out.push(String::from_utf8_lossy(&key[prefix.len()..]).into_owned());
+            view.put(key, record::DELETED.to_vec());
+        }
+    }
+    Ok(out)
+}
+
+/// Whether stored bytes cannot be read: the same every time.
+fn is_damage(error: &WriteError) -> bool {
+    matches!(error, WriteError::Unavailable(ShardError::Storage(StorageError::Corrupt(_))))
+}
+
+/// Fails where fewer copies than asked for took something in.
+fn at_quorum(id: &DocId, written: Option<Written>, copies: u32) -> Result<(), WriteError> {
+    match written {
+        Some(Written::Quorum) => Ok(()),
+        _ => Err(ShardError::Away(format!("{id} is on {copies} copies only")).into()),
+    }
+}
+
 impl Database {
-    /// Writes all documents of a copy into this database, as replication would.
+    /// Writes all documents of a copy into this database. Those that cannot be read keep the others from nothing.
     async fn pour(&self, from: &ShardCopy) -> Result<(), WriteError> {
-        let mut since = 0;
+        let (mut since, mut done) = (0, Ok(()));
         loop {
             let page = from.changes(since, Direction::Forward, limits::DOCS_PER_FETCH).await?;
             since = page.last_seq;
-            let is_last = page.rows.len() < limits::DOCS_PER_FETCH;
-            let wants = page.rows.into_iter().map(|row| (row.id, Want::Leaves)).collect::<Vec<_>>();
-            let ids: Vec<DocId> = wants.iter().map(|(id, _)| id.clone()).collect();
-            for (id, fetched) in ids.iter().zip(from.fetch(wants).await?) {
-                if let Some(fetched) = fetched {
-                    self.pour_document(from, id, fetched).await?;
+            for poured in join_all(page.rows.iter().map(|row| self.pour_document(from, &row.id))).await {
+                match poured {
+                    Err(error) if is_damage(&error) => done = Err(error),
+                    poured => poured?,
                 }
             }
-            if is_last {
+            if page.rows.len() < limits::DOCS_PER_FETCH {
                 break;
             }
         }
+        self.pour_locals(from).await.and(done)
+    }
+
+    async fn pour_locals(&self, from: &ShardCopy) -> Result<(), WriteError> {
         let mut after = std::ops::Bound::Unbounded;
         loop {
             let page = from.local_registers(after, limits::STEP_ROWS).await?;
             let Some((last, _)) = page.last() else { return Ok(()) };
             after = std::ops::Bound::Excluded(last.clone());
             for (id, register) in page {
-                if self.get_local(&id, None).await?.is_none() {
-                    self.set_local(&id, register.document, None).await?;
-                }
+                let (written, copies) = self.merge_local(&id, register).await?;
+                at_quorum(&id, written, copies)?;
             }
         }
     }
 
-    async fn pour_document(&self, from: &ShardCopy, id: &DocId, fetched: Fetched) -> Result<(), WriteError> {
-        let mut plans = Vec::new();
-        for (rev, stored) in &fetched.found {
-            let (Some(stored), Some(path)) = (stored, fetched.tree.path_to(rev)) else { continue };
-            let deleted = fetched.tree.get(rev).flatten().is_some_and(|data| data.is_deleted());
-            let Some(edit) = merge_of_stored(id, path, deleted, stored, self.revs_limit()) else { continue };
-            let mut plan = Plan::edit(edit, None);
-            for attachment in &stored.attachments {
-                let (hold, node) = self.pour_attachment(from, id, attachment).await?;
-                plan.holds.extend(hold);
-                plan.source = Some(node);
-            }
-            plans.push(plan);
+    /// Merges the leaves of a document into all copies that can be reached.
+    async fn pour_document(&self, from: &ShardCopy, id: &DocId) -> Result<(), WriteError> {
+        let found = from.fetch(vec![(id.clone(), Want::Leaves)]).await?;
+        let edits = found.iter().flatten().flat_map(|fetched| self.edits_of(id, fetched)).collect::<Vec<Edit>>();
+        if edits.is_empty() {
+            return Ok(());
         }
-        let options = WriteOptions { new_edits: false, w: None, caller: Arc::new(Caller::node()) };
-        let outcomes: BTreeMap<usize, _> = self.apply(plans, &options).await.into_iter().enumerate().collect();
-        match outcomes.into_values().find_map(Result::err) {
-            Some(error) if error.is_lost() => Err(error),
-            Some(error) => {
-                tracing::warn!(database = self.name, %id, ?error, "a document of the lost instance is refused");
-                Ok(())
-            }
-            None => Ok(()),
-        }
+        let layout = self.layout();
+        let range = layout.map.index_of(id);
+        let (_holds, source) = self.pour_blobs((&layout, range), from, id, &edits).await?;
+        let (edits, source): (Arc<[Edit]>, _) = (edits.into(), RemoteCopy::new(&self.target, range, &source));
+        let merge = |copy: RangeCopy| {
+            let (edits, source) = (Arc::clone(&edits), source.clone());
+            async move { merge_missing(&copy, edits.to_vec(), &source, 0).await }
+        };
+        let others = self.on_others((&layout, range), None, merge, |_: &usize| true).await?;
+        let mut tally = layout.tally(range, None);
+        others.count(&mut tally, drop).await;
+        at_quorum(id, tally.written(), tally.held())
     }
 
-    async fn pour_attachment(
+    /// The leaves of a document as edits that merge them.
+    fn edits_of(&self, id: &DocId, fetched: &Fetched) -> Vec<Edit> {
+        let edit = |(rev, stored): &(_, Option<_>)| {
+            let (stored, path) = (stored.as_ref()?, fetched.tree.path_to(rev)?);
+            let deleted = fetched.tree.get(rev).flatten()?.is_deleted();
+            merge_of_stored(id, path, deleted, stored, self.revs_limit())
+        };
+        fetched.found.iter().filter_map(edit).collect()
+    }
+
+    /// Brings the attachments of edits to this node's copy of their range; where it holds none, to another one. Answers
+    /// what keeps them until they are named, and the node that they are on.
+    async fn pour_blobs(
         &self,
+        (layout, range): (&Layout, usize),
         from: &ShardCopy,
         id: &DocId,
-        attachment: &Attachment,
-    ) -> Result<(Option<Hold>, Arc<str>), WriteError> {
+        edits: &[Edit],
+    ) -> Result<(Vec<Hold>, Arc<str>), WriteError> {
+        let (own, mut holds) = (self.own_copy_by(layout, range).await?, Vec::new());
+        let mut source = Arc::clone(&self.context.node);
+        for attachment in blobs_of(edits) {
+            match &own {
+                Some(own) => holds.extend(blob_stream::carry(from, &own.shard, attachment).await?),
+                None => source = self.upload_blob(from, id, attachment).await?,
+            }
+        }
+        Ok((holds, source))
+    }
+
+    async fn upload_blob(&self, from: &ShardCopy, id: &DocId, attachment: &Attachment) -> Result<Arc<str>, WriteError> {
         let mode = match attachment.encoding {
             Encoding::Identity => StageMode::Plain,
             Encoding::Gzip => StageMode::AlreadyGzip,
@@ -173,6 +277,7 @@ impl Database {
         while let Some(piece) = reader.next().await? {
             writer.write(piece).await?;
         }
-        Ok((writer.finish().await?.1, node))
+        writer.finish().await?;
+        Ok(node)
     }
 }

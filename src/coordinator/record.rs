@@ -46,14 +46,21 @@ pub(super) fn drop_key(shard: u64) -> Vec<u8> {
     key
 }
 
-/// The key prefix of the marks of deleted databases.
+/// The key prefix of the marks of databases that are no more.
 pub(super) fn tomb_prefix() -> Vec<u8> {
     let mut key = CATALOGUE_SHARD.to_be_bytes().to_vec();
     key.push(b't');
     key
 }
 
-/// The key that says that one of the databases of a name was deleted: it does not come back from a node that missed it.
+/// The value of the mark of a database that was deleted: it does not come back from a node that missed it.
+pub(super) const DELETED: &[u8] = b"";
+
+/// The value of the mark of a database that gave its name to another instance here. Nobody else is told: where it still
+/// lives it may hold what nobody else does. It is deleted with the one that it became part of.
+pub(super) const UNITED: &[u8] = b"u";
+
+/// The key of the mark of one of the databases of a name; of an empty instance the prefix of all of them.
 pub(super) fn tomb_key(name: &str, instance: &str) -> Vec<u8> {
     let mut key = tomb_prefix();
     key.extend(name.as_bytes());

@@ -81,6 +81,11 @@ impl RemoteCopy {
         &self.node
     }
 
+    /// Whether that is this node: nothing is to be asked of it.
+    pub fn is_here(&self) -> bool {
+        self.node == self.target.context.node
+    }
+
     async fn ask<T: DeserializeOwned>(&self, op: CopyOp) -> Result<T, ShardError> {
         let answer: Result<T, WireError> = self.ask_as(op, limits::COPY_CALL).await?;
         answer.map_err(|error| self.told(error))

@@ -270,13 +270,17 @@ pub(super) async fn merge_into(
     Ok(stored.into_iter().map(|stored| stored.is_ok()).collect())
 }
 
-/// Merges revisions into a copy of this node, with the uploads that `source` has of them.
+/// Merges revisions into a copy of this node, with the uploads that `source` has of them; where that is this node, they
+/// wait in the copy.
 pub(super) async fn merge_here(
     copy: &ShardCopy,
     merges: &[Edit],
     source: &RemoteCopy,
     basis: &Basis,
 ) -> Result<Vec<Result<Revision, EditError>>, ShardError> {
-    let _holds = blob_stream::pull(copy, merges, source).await?;
+    let _holds = match source.is_here() {
+        true => Vec::new(),
+        false => blob_stream::pull(copy, merges, source).await?,
+    };
     copy.edit_validated(merges.iter().map(|edit| (edit.clone(), basis.clone())).collect()).await
 }

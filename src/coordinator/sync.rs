@@ -15,6 +15,7 @@ use crate::coordinator::events::EventKind;
 use crate::coordinator::gossip::{CatalogueService, LearnError};
 use crate::coordinator::message::{CatalogueCall, NodeState};
 use crate::coordinator::peers::{Service, Urgency};
+use crate::coordinator::pour::keep_pouring;
 use crate::coordinator::quorum::majority;
 use crate::coordinator::serve::CopyService;
 use crate::limits;
@@ -26,7 +27,7 @@ impl Coordinator {
         let (weak, context) = (Arc::downgrade(self), self.context());
         context.peers.serve(Service::Copy, Arc::new(CopyService(weak.clone())));
         context.peers.serve(Service::Catalogue, Arc::new(CatalogueService(weak.clone())));
-        self.pour_aside();
+        context.env.spawn(keep_pouring(weak.clone()));
         context.env.spawn(watch_nodes(weak.clone()));
         context.env.spawn(sync_missed(weak.clone()));
         context.env.spawn(learn_maps(weak));
@@ -65,7 +66,8 @@ impl Coordinator {
         }
     }
 
-    fn tell_state(&self) {
+    /// Tells the other nodes what this one says of itself.
+    pub(super) fn tell_state(&self) {
         let context = self.context();
         let up: Vec<Arc<str>> = context.others().into_iter().filter(|node| context.peers.is_up(node)).collect();
         drop(context.tell_all(&up, &CatalogueCall::State(context.own_state()), Urgency::Foreground));

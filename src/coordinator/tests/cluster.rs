@@ -3,6 +3,7 @@
 mod gone;
 pub(super) mod late;
 mod moves;
+mod united;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -314,7 +315,7 @@ async fn a_node_that_returns_has_what_it_missed() {
     }
     assert_eq!(own_leaves(&late, "old").await, own_leaves(&db, "old").await);
     assert_eq!(own_leaves(&late, "gone").await, own_leaves(&db, "gone").await);
-    assert_eq!(late.get_local(&id("_local/l"), Some(1)).await.unwrap().unwrap().body, r#"{"at":7}"#);
+    assert_eq!(late.get_local_by(&late.layout(), &id("_local/l"), Some(1)).await.unwrap().unwrap().body, r#"{"at":7}"#);
     assert_eq!(late.revs_limit(), 77);
 }
 

@@ -1,0 +1,214 @@
+//! Two databases of one name: what was acknowledged in either is in the one that stays.
+
+use super::*;
+use crate::coordinator::record::Record;
+
+/// The name of the database that all tests make.
+const DB: &str = "db";
+
+impl Cluster {
+    /// The record of a database that is older than the one of its name on a node, with the same copies.
+    fn older(&self, at: usize) -> Record {
+        let known = self.nodes[at].coordinator.known(DB).expect("a database");
+        let mut record = known.shared(&self.nodes[at].coordinator.context().node);
+        record.instance = format!("{:032x}", 7);
+        record.created_s -= 60;
+        record
+    }
+
+    fn instance(&self, at: usize) -> Option<String> {
+        self.nodes[at].coordinator.known(DB).map(|known| known.instance.clone())
+    }
+
+    async fn stand_aside(&self, at: usize) -> usize {
+        self.nodes[at].coordinator.asides(DB).await.unwrap().len()
+    }
+
+    /// Waits until the copy of every node holds a document, and nothing stands aside.
+    async fn united(&self, document: &str) {
+        for at in 0..self.nodes.len() {
+            eventually(|| async {
+                self.stand_aside(at).await == 0 && !own_leaves(&self.db(at), document).await.is_empty()
+            })
+            .await;
+        }
+        self.settle().await;
+    }
+
+    fn deafen(&self, nodes: &[&str]) {
+        *self.network.deaf.lock().unwrap() = nodes.iter().map(|node| (*node).to_owned()).collect();
+    }
+}
+
+/// Seen in the simulator: one of two that made a database at the same time, behind a split that nobody had noticed yet,
+/// took it back when it heard of the other, with what had been written to it by way of another node.
+#[tokio::test]
+async fn what_was_written_to_a_database_that_gives_way_while_it_is_made_is_kept() {
+    let cluster = Cluster::new(3).await;
+    cluster.deafen(&["n3@h"]);
+    assert_eq!(cluster.create(0, 1, 3).await.unwrap(), Written::Quorum);
+    let (instance, older) = (cluster.instance(0).unwrap(), cluster.older(0));
+    assert_eq!(write(&cluster.db(1), "d", "{}", None).await.unwrap().written, Written::Quorum);
+    cluster.nodes[2].coordinator.install(DB, older.clone(), None).await.unwrap();
+    cluster.deafen(&[]);
+    let made = cluster.nodes[0].coordinator.create_elsewhere(DB, &instance).await;
+    assert!(matches!(made, Err(DatabaseError::Exists)), "{made:?}");
+    assert_eq!(cluster.instance(0), Some(older.instance.clone()));
+    cluster.nodes[2].coordinator.create_elsewhere(DB, &older.instance).await.unwrap();
+    cluster.united("d").await;
+}
+
+/// The mark of a database that became part of another one was taken for that of a deletion by whoever heard of it.
+#[tokio::test]
+async fn what_a_node_wrote_alone_is_kept_where_the_others_gave_its_database_up() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    cluster.cut(&[2]);
+    assert_eq!(write(&cluster.db(2), "d", "{}", None).await.unwrap().written, Written::Accepted);
+    let older = cluster.older(0);
+    for at in [0, 1] {
+        cluster.nodes[at].coordinator.adopt(DB, older.clone()).await.unwrap();
+    }
+    cluster.heal().await;
+    cluster.united("d").await;
+    assert_eq!(cluster.instance(2), Some(older.instance));
+}
+
+#[tokio::test]
+async fn what_stands_aside_stays_until_a_majority_has_it_and_over_a_restart() {
+    let mut cluster = Cluster::new(3).await;
+    cluster.create(0, 2, 3).await.unwrap();
+    cluster.cut(&[1, 2]);
+    let db = cluster.db(0);
+    for name in ["d", "e", "_local/l"] {
+        assert_eq!(write(&db, name, r#"{"v":1}"#, None).await.unwrap().written, Written::Accepted);
+    }
+    let older = cluster.older(0);
+    cluster.nodes[0].coordinator.adopt(DB, older.clone()).await.unwrap();
+    assert!(cluster.nodes[0].coordinator.pour_all().await.is_err());
+    assert_eq!(cluster.stand_aside(0).await, 1);
+    cluster.nodes[0].coordinator = cluster.nodes[0].world.join(&cluster.nodes[0].end).await;
+    assert!(cluster.nodes[0].coordinator.pour_all().await.is_err());
+    assert_eq!(cluster.stand_aside(0).await, 1);
+    cluster.heal().await;
+    cluster.united("d").await;
+    cluster.united("e").await;
+    let db = cluster.db(2);
+    assert_eq!(db.get_local_by(&db.layout(), &id("_local/l"), None).await.unwrap().unwrap().body, r#"{"v":1}"#);
+}
+
+#[tokio::test]
+async fn a_node_is_not_in_sync_while_anything_stands_aside() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    write(&cluster.db(0), "d", "{}", Some(3)).await.unwrap();
+    let (older, context) = (cluster.older(0), cluster.nodes[0].coordinator.context());
+    // The others know the older one already, and cannot be reached.
+    cluster.deafen(&["n2@h", "n3@h"]);
+    cluster.nodes[0].coordinator.adopt(DB, older).await.unwrap();
+    assert!(cluster.nodes[0].coordinator.pour_all().await.is_err());
+    assert_eq!((context.rank(&context.node), context.in_sync.load(Ordering::Relaxed)), (Some(1), true));
+    cluster.deafen(&[]);
+    cluster.united("d").await;
+    assert_eq!(context.rank(&context.node), Some(0));
+}
+
+#[tokio::test]
+async fn what_stands_aside_goes_with_its_own_database_or_the_one_of_its_name_and_no_other() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    cluster.cut(&[1, 2]);
+    let (first, older, coordinator) = (cluster.instance(0).unwrap(), cluster.older(0), &cluster.nodes[0].coordinator);
+    write(&cluster.db(0), "d", "{}", None).await.unwrap();
+    coordinator.adopt(DB, older.clone()).await.unwrap();
+    for stranger in ["0", "f"] {
+        assert!(coordinator.remove(DB, Some(&stranger.repeat(32))).await.unwrap().is_empty());
+        assert_eq!(cluster.stand_aside(0).await, 1);
+    }
+    coordinator.remove(DB, Some(&first)).await.unwrap();
+    assert_eq!((cluster.stand_aside(0).await, cluster.instance(0)), (0, Some(older.instance.clone())));
+    let second = Record { instance: "5".repeat(32), created_s: older.created_s - 60, ..older.clone() };
+    write(&cluster.db(0), "e", "{}", None).await.unwrap();
+    coordinator.adopt(DB, second.clone()).await.unwrap();
+    assert_eq!(cluster.stand_aside(0).await, 1);
+    assert_eq!(coordinator.remove(DB, Some(&second.instance)).await.unwrap(), [second.instance]);
+    assert_eq!((cluster.stand_aside(0).await, cluster.instance(0)), (0, None));
+}
+
+#[tokio::test]
+async fn a_deletion_ends_what_became_part_of_the_database_on_nodes_that_were_away_too() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    cluster.cut(&[2]);
+    let older = cluster.older(0);
+    for at in [0, 1] {
+        cluster.nodes[at].coordinator.adopt(DB, older.clone()).await.unwrap();
+    }
+    assert_eq!(cluster.nodes[0].coordinator.delete_database(DB).await.unwrap(), Written::Accepted);
+    cluster.heal().await;
+    for at in 0..3 {
+        eventually(|| async { cluster.instance(at).is_none() }).await;
+    }
+}
+
+/// They were judged where they were written: a function of the other database refused them, and they were dropped.
+#[tokio::test]
+async fn no_validation_function_drops_what_was_acknowledged() {
+    let cluster = Cluster::new(3).await;
+    cluster.deafen(&["n3@h"]);
+    cluster.create(0, 1, 3).await.unwrap();
+    assert_eq!(write(&cluster.db(0), "d", "{}", None).await.unwrap().written, Written::Quorum);
+    let (older, coordinator) = (cluster.older(0), &cluster.nodes[2].coordinator);
+    coordinator.install(DB, older.clone(), None).await.unwrap();
+    let never = r#"{"validate_doc_update":"function(){throw({forbidden:'no'})}"}"#;
+    cluster.deafen(&["n1@h", "n2@h"]);
+    write(&cluster.db(2), "_design/v", never, None).await.unwrap();
+    cluster.deafen(&[]);
+    coordinator.create_elsewhere(DB, &older.instance).await.unwrap();
+    cluster.united("d").await;
+    cluster.united("_design/v").await;
+}
+
+/// Writes a document with an attachment, unites its database with one of other copies, and reads it everywhere.
+async fn attachment_goes_over(copies: impl Fn(&Cluster, &[String]) -> Vec<String>) {
+    let cluster = Cluster::new(4).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let (db, content) = (cluster.db(0), Bytes::from(vec![7; 300_000]));
+    let options = UploadOptions { name: "f".to_owned(), content_type: "image/png".to_owned(), gzip: false, md5: None };
+    let mut upload = db.upload(&id("d"), options).await.unwrap();
+    upload.write(content.clone()).await.unwrap();
+    let staged = upload.finish().await.unwrap();
+    let options = WriteOptions { w: Some(3), ..WriteOptions::default() };
+    db.put_attachment(&id("d"), "f", None, staged, options).await.unwrap();
+    let mut older = cluster.older(0);
+    let nodes = copies(&cluster, &older.by_range.as_ref().unwrap()[0]);
+    (older.n, older.by_range) = (nodes.len() as u32, Some(vec![nodes.clone()]));
+    for node in &cluster.nodes {
+        node.coordinator.adopt(DB, older.clone()).await.unwrap();
+    }
+    for (at, name) in cluster.network.names.iter().enumerate() {
+        eventually(|| async { cluster.stand_aside(at).await == 0 }).await;
+        if nodes.contains(name) {
+            eventually(|| async { own_leaves(&cluster.db(at), "d").await.len() == 1 }).await;
+        }
+    }
+    for at in 0..4 {
+        let db = cluster.db(at);
+        let found = db.fetch(&id("d"), Want::Winner).await.unwrap().unwrap();
+        let attachment = found.found[0].1.as_ref().unwrap().attachments[0].clone();
+        assert_eq!(db.attachment_bytes(&id("d"), &attachment, true).await.unwrap(), content);
+    }
+}
+
+#[tokio::test]
+async fn attachments_go_over_to_copies_on_the_same_nodes() {
+    attachment_goes_over(|_, held| held.to_vec()).await;
+}
+
+#[tokio::test]
+async fn attachments_go_over_to_a_copy_on_another_node() {
+    let other = |cluster: &Cluster, held: &[String]| {
+        cluster.network.names.iter().filter(|name| !held.contains(name)).cloned().collect()
+    };
+    attachment_goes_over(other).await;
+}
