@@ -32,7 +32,7 @@ use crate::limits;
 use crate::shard::{self, ShardError, ShardId};
 use crate::storage::{Damage, Direction, KeyRange, ShardEngine, Storage, StorageError, View, WriteView};
 use crate::world::Env;
-use crate::world::buggify::{Mutation, mutated};
+use crate::world::buggify::{Mutation, fewer, mutated};
 
 /// What a node's coordinator is started with.
 #[derive(Clone)]
@@ -509,7 +509,7 @@ impl Coordinator {
 impl Cache {
     /// The handle of a database; drops idle handles when there are too many.
     fn open(&mut self, name: &str, context: &Arc<Context>) -> Option<Arc<Database>> {
-        if self.open >= limits::OPEN_DATABASES {
+        if self.open >= fewer("catalogue: idle handles closed early", limits::OPEN_DATABASES) {
             self.close_idle();
         }
         let entry = self.names.get_mut(name)?;

@@ -18,6 +18,7 @@ use crate::coordinator::sync_points;
 use crate::document::id::DocId;
 use crate::limits;
 use crate::shard::{CopyState, Part, ShardCopy, ShardError};
+use crate::world::buggify::{buggify, fewer};
 
 /// Whose copies a digest is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,8 @@ pub(super) async fn status(copy: &OwnCopy, node: &str) -> Result<CopyStatus, Sha
 pub(super) async fn split(copy: &ShardCopy, ranges: Vec<IdRange>) -> Result<Vec<Vec<Part>>, ShardError> {
     let mut out = Vec::with_capacity(ranges.len());
     for (start, end) in ranges.into_iter().take(limits::SPLITS_PER_CALL) {
-        out.push(copy.split(start, end, limits::SUMMARY_PARTS_MAX).await?);
+        let parts = if buggify("compare: copies cut in two") { 2 } else { limits::SUMMARY_PARTS_MAX };
+        out.push(copy.split(start, end, parts).await?);
     }
     Ok(out)
 }
@@ -133,7 +135,8 @@ impl Coordinator {
     /// Takes in what the copies of another node have and those here lack, of all databases in which they differ.
     /// `thoroughly`: documents are compared even where all changes were taken in.
     pub(super) async fn catch_up_with(&self, node: &Arc<str>, thoroughly: bool) -> Result<(), LearnError> {
-        self.catch_up_by_pages(node, thoroughly, limits::COMPARE_PAGE).await
+        let page = fewer("compare: databases one by one", limits::COMPARE_PAGE as usize) as u64;
+        self.catch_up_by_pages(node, thoroughly, page).await
     }
 
     /// As [`Coordinator::catch_up_with`], so many databases at a time.

@@ -30,7 +30,7 @@ use crate::shard::{Fetched, Sifted, Want, live_conflicts};
 use crate::storage::StorageError;
 use crate::storage::planted::Bug;
 use crate::world::Pool;
-use crate::world::buggify::{Mutation, mutated};
+use crate::world::buggify::{Mutation, fewer, mutated};
 
 /// A query.
 #[derive(Clone)]
@@ -188,6 +188,7 @@ impl Hits {
             }
             Source::Index(rows) => {
                 let most = if self.covering { limits::PAGE_ROWS } else { limits::FIND_DOCS_PER_FETCH };
+                let most = fewer("find: a page of one row", most);
                 let mut rows = rows.take(wanted.clamp(1, most)).await?;
                 if rows.is_empty() {
                     return Ok(None);

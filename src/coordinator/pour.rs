@@ -33,7 +33,7 @@ use crate::document::rev_tree::RevValue as _;
 use crate::limits;
 use crate::shard::{Edit, Fetched, ShardCopy, ShardError, ShardId, Want};
 use crate::storage::{Direction, Hold, KeyRange, ReadAs, StageMode, StorageError, View, WriteView};
-use crate::world::buggify::{Mutation, mutated};
+use crate::world::buggify::{Mutation, fewer, mutated};
 
 /// A database that stands aside.
 pub(super) struct Aside {
@@ -188,15 +188,17 @@ impl Database {
     async fn pour(&self, from: &ShardCopy) -> Result<(), WriteError> {
         let (mut since, mut done) = (0, Ok(()));
         loop {
-            let page = from.changes(since, Direction::Forward, limits::DOCS_PER_FETCH).await?;
+            let most = fewer("pour: one document at a time", limits::DOCS_PER_FETCH);
+            let page = from.changes(since, Direction::Forward, most).await?;
             since = page.last_seq;
+            let is_last = page.rows.len() < most;
             for poured in join_all(page.rows.iter().map(|row| self.pour_document(from, &row.id))).await {
                 match poured {
                     Err(error) if is_damage(&error) => done = Err(error),
                     poured => poured?,
                 }
             }
-            if page.rows.len() < limits::DOCS_PER_FETCH {
+            if is_last {
                 break;
             }
         }

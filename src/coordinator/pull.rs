@@ -30,7 +30,7 @@ use crate::document::revision::Revision;
 use crate::limits;
 use crate::shard::{ChangeRow, CopyState, DocumentDigest, Edit, Fetched, Part, ShardError, Want};
 use crate::storage::Direction;
-use crate::world::buggify::{Mutation, mutated, sometimes};
+use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 
 impl Database {
     /// Takes in what the copies on a node have and those here lack, a few ranges at a time.
@@ -74,8 +74,8 @@ impl Database {
         let (own, theirs) = (own.in_background(), remote.status().await?);
         let known = sync_points::pulled(&own.shard, node).await?.unwrap_or_default();
         let own_range = RangeCopy::Own(own.clone());
-        let mut pull =
-            Pull { database: self, range, own, own_range, remote, known, theirs, docs: limits::DOCS_PER_FETCH };
+        let docs = fewer("pull: one document at a time", limits::DOCS_PER_FETCH);
+        let mut pull = Pull { database: self, range, own, own_range, remote, known, theirs, docs };
         pull.run(thoroughly).await
     }
 }
@@ -203,7 +203,8 @@ impl Pull<'_> {
             return Ok(until);
         }
         while since < until {
-            let page = self.remote.purge_infos(since, limits::STEP_ROWS).await?;
+            let most = fewer("pull: one purge at a time", limits::STEP_ROWS);
+            let page = self.remote.purge_infos(since, most).await?;
             let Some(last) = page.last() else { break };
             since = last.purge_seq;
             let here = repair::purged_here(&self.own.shard, 0, page.iter().map(|info| &info.id)).await?;
@@ -285,7 +286,8 @@ impl Pull<'_> {
                         continue;
                     }
                     let range = (part.start, part.end);
-                    match is_whole || part.summary.documents() <= limits::DIGESTS_LISTED {
+                    let listed = fewer("compare: documents told one by one", limits::DIGESTS_LISTED as usize) as u64;
+                    match is_whole || part.summary.documents() <= listed {
                         true => self.pull_listed(range).await?,
                         false => open.push(range),
                     }

@@ -21,7 +21,7 @@ use crate::document::revision::Revision;
 use crate::limits;
 use crate::shard::{Fetched, ListPage, ListRow, LocalDocument, Want};
 use crate::storage::Direction;
-use crate::world::buggify::{Mutation, mutated};
+use crate::world::buggify::{Mutation, fewer, mutated};
 
 /// Which documents are listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -200,7 +200,8 @@ async fn fill(
     lanes: &mut [(usize, Lane)],
     wanted: u64,
 ) -> Result<(), ReadError> {
-    let asked = usize::try_from(wanted).unwrap_or(usize::MAX).clamp(1, query.page_rows());
+    let most = fewer("list: a range read row by row", query.page_rows());
+    let asked = usize::try_from(wanted).unwrap_or(usize::MAX).clamp(1, most);
     let empty = lanes.iter().enumerate().filter(|(_, (_, lane))| lane.rows.is_empty() && !lane.done);
     let reads = empty.map(|(at, (range, lane))| async move {
         let rows = match query.source {

@@ -24,7 +24,7 @@ use crate::limits;
 use crate::observe::metrics::Counter;
 use crate::shard::{self, Edit, EditAttachment, EditOp, Fetched, LocalDocument, Want};
 use crate::storage::{Hold, StorageError};
-use crate::world::buggify::{Mutation, mutated};
+use crate::world::buggify::{Mutation, fewer, mutated};
 
 /// How the documents of one request are to be written.
 #[derive(Clone, Debug)]
@@ -284,7 +284,8 @@ impl Database {
         let mut outcomes = Vec::with_capacity(edits.len());
         let mut edits = edits.into_iter().peekable();
         while edits.peek().is_some() {
-            let (places, step): (Vec<usize>, Vec<Edit>) = edits.by_ref().take(limits::EDITS_PER_STEP).unzip();
+            let most = fewer("write: one edit in a step", limits::EDITS_PER_STEP);
+            let (places, step): (Vec<usize>, Vec<Edit>) = edits.by_ref().take(most).unzip();
             outcomes.extend(places.into_iter().zip(self.settle(range, step, options, source).await));
         }
         outcomes

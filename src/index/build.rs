@@ -152,7 +152,8 @@ impl ViewIndex {
     async fn purge_step(&self, header: Header) -> Result<Header, IndexError> {
         let copy = self.copy.in_background();
         let until = copy.info().await?.purge_seq;
-        let infos = copy.purge_infos(header.purge_position, limits::INDEX_PURGES_STEP).await?;
+        let most = fewer("index: one purge at a time", limits::INDEX_PURGES_STEP);
+        let infos = copy.purge_infos(header.purge_position, most).await?;
         // Where the log was cut, the rows of what was purged meanwhile cannot be told: all are made anew.
         if header.purge_position < copy.state().await?.purge_floor {
             self.slot.forget();

@@ -24,6 +24,7 @@ use super::{Fetched, PurgeInfo, Revision, ShardCopy, ShardError, ShardId, Want};
 use crate::document::id::DocId;
 use crate::limits;
 use crate::storage::{Direction, KeyRange, StorageError, View, WriteView};
+use crate::world::buggify::fewer;
 
 /// Says which heir a document belongs to.
 pub type Sorter = Arc<dyn Fn(&DocId) -> ShardId + Send + Sync>;
@@ -54,7 +55,8 @@ impl ShardCopy {
 
     /// What this copy leaves behind sequence and purge `since`; a bounded page of it.
     pub async fn legacy(&self, since: (u64, u64)) -> Result<Legacy, ShardError> {
-        self.read(move |view, shard| legacy(view, shard, since, limits::SPLIT_PAGE_DOCS)).await
+        let most = fewer("split: a page of one document", limits::SPLIT_PAGE_DOCS);
+        self.read(move |view, shard| legacy(view, shard, since, most)).await
     }
 
     /// Takes over what `sorter` gives to this heir.

@@ -97,16 +97,28 @@ pub enum Mutation {
 
 /// Places where the node may take a rare turn that is always allowed: a batch of one, a wait, a cache passed over.
 pub const SITES: &[&str] = &[
+    "catalogue: idle handles closed early",
     "changes: a page of one row",
     "changes: a range read row by row",
     "commit: a group of one job",
     "commit: a pause before a group",
+    "compare: copies cut in two",
+    "compare: databases one by one",
+    "compare: documents told one by one",
     "design: validators read anew",
+    "find: a page of one row",
     "flush: a pause between freeze and flush",
     "index: a batch of one document",
+    "index: one purge at a time",
+    "list: a range read row by row",
+    "pour: one document at a time",
+    "pull: one document at a time",
+    "pull: one purge at a time",
     "replicate: one revision at a time",
     "shrink: a small file, too",
+    "split: a page of one document",
     "view: a page of one row",
+    "write: one edit in a step",
 ];
 
 /// Rare things that some run must have met.
