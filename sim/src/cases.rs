@@ -1,7 +1,9 @@
 //! The conformance cases as load: played, as they are, against simulated servers while things go wrong that no client
 //! may notice. A slow network that loses segments, a disk that limps, tiny limits and rare turns lie under every case;
-//! between two cases nodes crash, lose power and start again. A case that holds in peace must hold then, too.
+//! between two cases nodes crash, lose power and start again; of a cluster one node is away during every second case. A
+//! case that holds in peace must hold then, too.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -17,8 +19,9 @@ use settee_conformance::ground::{Bytes, Ground, Work};
 use settee_conformance::home;
 use settee_conformance::player::Player;
 use settee_conformance::profile::Profile;
-use settee_conformance::transcript::{self, Case};
+use settee_conformance::transcript::{self, Case, Step};
 
+use crate::history::endpoint;
 use crate::keeper::Keeper;
 use crate::peace::ready;
 use crate::place::{PASSWORD, USER, address_of, link, plain_settings};
@@ -32,6 +35,10 @@ const PER_RUN: usize = 60;
 const PATIENCE: Duration = Duration::from_secs(40);
 /// Nodes of the cluster against which cases are played.
 const NODES: u32 = 3;
+/// How long a node of a cluster is away that others stand in for, in milliseconds: longer than most cases.
+const AWAY_MS: u64 = 20_000;
+/// Cases of this chapter look at the cluster itself, and see that a node is away.
+const OF_CLUSTERS: &str = "cluster";
 /// How much slower a limping disk is than usual.
 const LIMP: u32 = 20;
 
@@ -76,6 +83,8 @@ pub struct Outcome {
     pub held: usize,
     /// The server lacks what they want.
     pub skipped: usize,
+    /// Played while a node of the cluster was away.
+    pub without_a_node: usize,
     /// Starts of all nodes.
     pub starts: u64,
     /// Those that differ, with what differs.
@@ -93,8 +102,8 @@ impl Outcome {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Outcome { held, skipped, starts, differing, strange } = self;
-        write!(f, "{held} cases as in peace, {skipped} skipped, {starts} starts")?;
+        let Outcome { held, skipped, without_a_node, starts, differing, strange } = self;
+        write!(f, "{held} cases as in peace, {skipped} skipped, {without_a_node} without a node, {starts} starts")?;
         strange.iter().try_for_each(|id| write!(f, "\n  {id} differs in peace, too"))?;
         differing.iter().try_for_each(|(id, what)| write!(f, "\n  FAILED {id}: {}", what.join("; ")))
     }
@@ -131,6 +140,15 @@ fn known() -> Result<Vec<Case>, String> {
     Ok(cases)
 }
 
+/// The endpoints that the cases ask, which `run` plays with faults.
+///
+/// # Errors
+/// Cases that cannot be read.
+pub fn endpoints() -> Result<BTreeSet<String>, String> {
+    let of_step = |step: &Step| endpoint(&step.method, &step.target);
+    Ok(known()?.iter().flat_map(|case| &case.steps).map(of_step).collect())
+}
+
 /// A plan without operations and faults: the world of the seed, as far as a client that waits may not notice it.
 fn world_plan(seed: u64, cluster: bool) -> Plan {
     let plan = Plan::from_seed(seed);
@@ -160,7 +178,7 @@ fn peaceful(seed: u64, cluster: bool) -> Plan {
 
 fn peaceful_world(world: WorldPlan, cluster: bool) -> WorldPlan {
     let (nodes, n) = if cluster { (NODES, NODES) } else { (1, 0) };
-    WorldPlan { nodes, n, first_start_cut: None, strict_reads: false, ..world }
+    WorldPlan { nodes, n, first_start_cut: None, strict_reads: false, outcast: None, ..world }
 }
 
 fn play_in_world(plan: Plan, cases: Vec<Case>) -> Result<Outcome, String> {
@@ -204,10 +222,15 @@ async fn play_each(world: &SimWorld, plan: &Plan, keepers: &[Keeper], cases: Vec
             Ok(None) => {}
             Err(told) => return Err(told),
         }
+        if plan.world.turns && plan.world.n > 0 && case.chapter != OF_CLUSTERS && dice.chance(0.5) {
+            outcome.without_a_node += 1;
+            take_away(&mut dice, keepers);
+        }
         let differences = match player.play(&case).await {
             Ok(played) => compare(&case, played.iter().map(|exchange| &exchange.outcome), true),
             Err(told) => vec![told],
         };
+        keepers.iter().for_each(|keeper| keeper.stays_down(1));
         match differences.is_empty() {
             true => outcome.held += 1,
             false => outcome.differing.push((case.id, differences)),
@@ -218,6 +241,13 @@ async fn play_each(world: &SimWorld, plan: &Plan, keepers: &[Keeper], cases: Vec
     }
     outcome.starts = keepers.iter().map(|keeper| keeper.node.lives()).sum();
     Ok(outcome)
+}
+
+/// Ends a node that is not the one that clients ask, for a while.
+fn take_away(dice: &mut Dice, keepers: &[Keeper]) {
+    let keeper = &keepers[1 + dice.below(keepers.len() as u64 - 1) as usize];
+    keeper.stays_down(AWAY_MS);
+    keeper.node.kill();
 }
 
 /// Lets something happen between two cases: nodes die, or a disk limps through the next one.

@@ -69,6 +69,14 @@ impl Scene {
         std::future::pending().await
     }
 
+    /// Ends all faults.
+    pub(crate) fn calm(&self) {
+        self.world.heal_all();
+        self.proxy.set(Mode::Through);
+        self.proxy.call_off();
+        self.keepers.iter().for_each(Keeper::mend);
+    }
+
     /// Waits for the restarts that faults have yet to bring: nobody is judged before.
     pub(crate) async fn restarted(&self) {
         self.wait_for(Duration::ZERO, self.restarts_until_ms.load(Ordering::Relaxed)).await;

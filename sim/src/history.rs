@@ -137,9 +137,15 @@ pub fn endpoint(method: &str, path: &str) -> String {
         out.push('/');
         out.push_str(name);
     }
-    let shown = ["feed", "new_edits", "open_revs"];
+    let shown = ["feed", "new_edits", "open_revs", "w", "r"];
     let given = query.split('&').filter(|pair| shown.iter().any(|name| pair.starts_with(&format!("{name}="))));
-    let given: Vec<&str> = given.map(|pair| if pair.contains('[') { "open_revs={list}" } else { pair }).collect();
+    let hidden = |pair| match pair {
+        _ if str::contains(pair, '[') => "open_revs={list}",
+        _ if pair.starts_with("w=") => "w={n}",
+        _ if pair.starts_with("r=") => "r={n}",
+        pair => pair,
+    };
+    let given: Vec<&str> = given.map(hidden).collect();
     if !given.is_empty() {
         out.push('?');
         out.push_str(&given.join("&"));
@@ -175,6 +181,7 @@ mod tests {
             ("/sim/doc-01?rev=1-a", "GET /{db}/{doc}"),
             ("/sim/doc-01?open_revs=all&revs=true", "GET /{db}/{doc}?open_revs=all"),
             ("/sim/doc-01?open_revs=[%221-a%22]", "GET /{db}/{doc}?open_revs={list}"),
+            ("/sim/doc-01?conflicts=true&r=2", "GET /{db}/{doc}?r={n}"),
             ("/sim/_changes?feed=longpoll&since=7", "GET /{db}/_changes?feed=longpoll"),
             ("/own/_design/sim/_view/a", "GET /{db}/_design/{name}/_view/{name}"),
             ("/sim/doc-01/f1", "GET /{db}/{doc}/{attachment}"),

@@ -122,7 +122,7 @@ impl Keeper {
                 Err(error) if keeper.damaged => keeper.live(&format!("does not start: {error}")),
                 Err(error) => {
                     let what = format!("the node does not start: {error}");
-                    lock(&keeper.shared).violation.get_or_insert(Violation { invariant: "I27", what });
+                    lock(&keeper.shared).breaks(Violation { invariant: "I27", what });
                 }
             }
         });

@@ -27,6 +27,8 @@ mod keeper;
 #[cfg(all(feature = "sim", madsim))]
 pub mod linear;
 #[cfg(all(feature = "sim", madsim))]
+mod liveness;
+#[cfg(all(feature = "sim", madsim))]
 pub mod model;
 #[cfg(all(feature = "sim", madsim))]
 pub mod outer;

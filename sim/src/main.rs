@@ -81,8 +81,11 @@ enum Command {
         #[arg(required = true)]
         what: Vec<String>,
         /// The program to start and to kill.
-        #[arg(long, conflicts_with = "url", required_unless_present = "url")]
+        #[arg(long, conflicts_with_all = ["url", "command"], required_unless_present_any = ["url", "command"])]
         binary: Option<PathBuf>,
+        /// Another server's program, to start and to kill, `{port}` and `{data}` in its words; documents only.
+        #[arg(long, conflicts_with = "url")]
+        command: Option<String>,
         /// A server that runs already: ADDRESS:PORT; documents only.
         #[arg(long)]
         url: Option<SocketAddr>,
@@ -176,12 +179,14 @@ fn main() -> ExitCode {
             replay(&what, bug.as_deref(), trace, timeline, summary)
         }
         Command::Shrink { what, bug } => shrink_to_file(&what, bug.as_deref()),
-        Command::Outer { what, binary, url, user, password, port } => {
-            let server = url.map(|at| Target::Server { at, user, password });
-            match server.or_else(|| binary.map(Target::Binary)) {
-                Some(target) => outside(&what, &target, port),
-                None => false,
-            }
+        Command::Outer { what, binary, command, url, user, password, port } => {
+            let target = match (binary, command, url) {
+                (Some(program), ..) => Some(Target::Binary(program)),
+                (_, Some(line), _) => Some(Target::Command { line, user, password }),
+                (.., Some(at)) => Some(Target::Server { at, user, password }),
+                (None, None, None) => None,
+            };
+            target.is_some_and(|target| outside(&what, &target, port))
         }
         Command::Bisect { what, bug } => plan_of(&what).is_some_and(|plan| decide(&plan, bug_named(bug.as_deref()))),
         Command::Planted { seeds, bug, jobs, through, shrink } => {

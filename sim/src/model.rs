@@ -70,16 +70,22 @@ pub struct Leaf {
 pub struct Model {
     /// Several copies take edits: two on one parent may both be taken while they do not hear each other.
     pub several: bool,
+    /// Nothing goes wrong in the run: all nodes agree on who is there, so that one copy judges edits.
+    pub in_peace: bool,
     /// A node's disk may be lost: what fewer than a majority of copies held may go with it.
     pub loses_disks: bool,
+    /// The server gives revisions names of its own: what an edit makes is known once it was acknowledged or shown.
+    pub foreign: bool,
     edits: Vec<Edit>,
+    /// What edits without an answer made, by their places, as a foreign server showed it.
+    shown: BTreeMap<usize, String>,
     /// When each edit was sent and answered.
     times: Vec<(Tick, Option<Tick>)>,
     reads: BTreeMap<String, Vec<Read>>,
     ticks: Tick,
     seen: BTreeMap<String, BTreeSet<String>>,
-    /// What a majority of copies held when it was acknowledged.
-    promised: BTreeMap<String, BTreeSet<String>>,
+    /// How many copies were said to hold each acknowledged revision, at least.
+    promised: BTreeMap<String, BTreeMap<String, u32>>,
     hashed: Hashed,
 }
 
@@ -159,7 +165,10 @@ impl Model {
         if let Outcome::Acknowledged(rev) = &outcome {
             let fact = &self.edits[edit];
             let possible = self.possible_revisions(edit);
-            if !possible.contains(rev) {
+            if self.foreign && !follows(fact, rev) {
+                return Err(violation("I9", format!("{}: {rev} acknowledged to {fact:?}", fact.doc)));
+            }
+            if !self.foreign && !possible.contains(rev) {
                 let what = format!("{}: {rev} acknowledged, but {fact:?} makes one of {possible:?}", fact.doc);
                 return Err(violation("I9", what));
             }
@@ -170,7 +179,7 @@ impl Model {
                     && e.given.is_none()
                     && matches!(&e.outcome, Outcome::Acknowledged(other) if other != rev)
             };
-            if !self.several
+            if (!self.several || self.in_peace)
                 && fact.given.is_none()
                 && let Some(other) = self.edits.iter().find(rival)
             {
@@ -224,26 +233,35 @@ impl Model {
         self.edits.iter().enumerate().filter(move |(_, edit)| edit.doc == doc)
     }
 
-    /// The revision that the edit at a place makes on a parent.
+    /// The revision that the edit at a place makes on a parent; of a foreign server's what was shown of it.
     fn made(&self, at: usize, parent: Option<&str>) -> String {
+        if self.foreign {
+            return self.shown.get(&at).cloned().unwrap_or_default();
+        }
         let mut made = self.hashed.made.borrow_mut();
         made.entry((at, parent.map(str::to_owned))).or_insert_with(|| revision(&self.edits[at], parent)).clone()
     }
 
     /// Every revision of a document that must stay: all that some client was shown or promised until now; where a disk
-    /// may be lost, what a majority of the copies was said to hold.
+    /// may be lost, what more copies than that one were said to hold.
     pub fn lasting(&self, doc: &str) -> BTreeSet<String> {
-        if self.loses_disks { self.promised(doc) } else { self.seen.get(doc).cloned().unwrap_or_default() }
+        if self.loses_disks { self.promised(doc, 2) } else { self.seen.get(doc).cloned().unwrap_or_default() }
     }
 
-    /// Notes that a majority of the copies holds a revision.
-    pub fn promise(&mut self, doc: &str, rev: &str) {
-        self.promised.entry(doc.to_owned()).or_default().insert(rev.to_owned());
+    /// Notes that so many copies hold a revision.
+    pub fn promise(&mut self, doc: &str, rev: &str, copies: u32) {
+        let held = self.promised.entry(doc.to_owned()).or_default().entry(rev.to_owned()).or_default();
+        *held = copies.max(*held);
     }
 
-    /// Every revision of a document that a majority of the copies was said to hold.
-    pub fn promised(&self, doc: &str) -> BTreeSet<String> {
-        self.promised.get(doc).cloned().unwrap_or_default()
+    /// Every revision of a document that so many copies were said to hold.
+    pub fn promised(&self, doc: &str, least: u32) -> BTreeSet<String> {
+        self.promises(doc).into_iter().filter(|(_, copies)| *copies >= least).map(|(rev, _)| rev).collect()
+    }
+
+    /// What was acknowledged of a document, and how many copies were said to hold it.
+    pub fn promises(&self, doc: &str) -> Vec<(String, u32)> {
+        self.promised.get(doc).into_iter().flatten().map(|(rev, copies)| (rev.clone(), *copies)).collect()
     }
 
     /// Documents that any edit named.
@@ -251,9 +269,10 @@ impl Model {
         self.edits.iter().map(|e| e.doc.clone()).collect()
     }
 
-    /// Attachments of a revision, found by the edit that made it.
+    /// Attachments of a revision, found by the edit that made it; of a foreign server's only where it said so.
     pub fn blobs_of(&self, doc: &str, rev: &str) -> Vec<Blob> {
-        self.maker(doc, rev).map(|e| e.blobs.clone()).unwrap_or_default()
+        let is_sure = |e: &&Edit| !self.foreign || e.outcome == Outcome::Acknowledged(rev.to_owned());
+        self.maker(doc, rev).filter(is_sure).map(|e| e.blobs.clone()).unwrap_or_default()
     }
 
     /// The body's `v` of a revision, found by the edit that made it.
@@ -263,6 +282,9 @@ impl Model {
 
     /// A single revision that an answer showed: it must be one that was sent, with the body that was sent.
     pub fn saw(&mut self, doc: &str, rev: &str, v: Option<u64>) -> Result<(), Violation> {
+        if self.foreign && self.maker(doc, rev).is_none() {
+            self.recognize(doc, rev, v)?;
+        }
         match self.maker(doc, rev) {
             None => return Err(violation("I9", format!("{doc}: {rev} was never written"))),
             Some(edit) if edit.v != v => {
@@ -271,6 +293,18 @@ impl Model {
             Some(_) => {}
         }
         self.seen.entry(doc.to_owned()).or_default().insert(rev.to_owned());
+        Ok(())
+    }
+
+    /// Finds the edit that made what a foreign server shows, by its value and its place: one without an answer.
+    fn recognize(&mut self, doc: &str, rev: &str, v: Option<u64>) -> Result<(), Violation> {
+        let fits = |(_, e): &(usize, &Edit)| e.given.is_none() && e.v == v && follows(e, rev);
+        let open = |(at, e): &(usize, &Edit)| e.outcome == Outcome::Unknown && !self.shown.contains_key(at);
+        let found = self.edits_of(doc).filter(fits).find(open).map(|(at, _)| at);
+        if found.is_none() && self.edits_of(doc).filter(fits).any(|(_, e)| e.outcome == Outcome::Refused) {
+            return Err(violation("I3", format!("{doc}: {rev} was refused, and is there")));
+        }
+        self.shown.extend(found.map(|at| (at, rev.to_owned())));
         Ok(())
     }
 
@@ -303,6 +337,9 @@ impl Model {
             None => self.made(*at, parent) == rev && self.may_build_on(e, parent),
         };
         let makers: Vec<&Edit> = self.edits_of(doc).filter(fits).map(|(_, e)| e).collect();
+        if makers.is_empty() && self.foreign {
+            return self.explain_foreign(doc, rev, parent);
+        }
         if makers.is_empty() {
             return Err(violation("I9", format!("{doc}: nobody wrote {rev} on {parent:?}")));
         }
@@ -310,6 +347,17 @@ impl Model {
             return Err(violation("I3", format!("{doc}: {rev} was refused, and is there")));
         }
         Ok(())
+    }
+
+    /// What a foreign server names was acknowledged on this parent, or is the work of an edit without an answer.
+    fn explain_foreign(&self, doc: &str, rev: &str, parent: Option<&str>) -> Result<(), Violation> {
+        let told = Outcome::Acknowledged(rev.to_owned());
+        let fits = |e: &Edit| e.outcome == told || e.outcome == Outcome::Unknown && e.given.is_none();
+        let mut makers = self.edits_of(doc).map(|(_, e)| e).filter(|e| fits(e));
+        match makers.any(|e| self.may_build_on(e, parent)) {
+            true => Ok(()),
+            false => Err(violation("I9", format!("{doc}: nobody wrote {rev} on {parent:?}"))),
+        }
     }
 
     /// An edit that names no revision creates, or writes again over a tombstone.
@@ -375,6 +423,12 @@ impl Model {
         let mut bare = self.edits_of(doc).filter(|(_, e)| e.given.is_none() && e.parent.is_none());
         bare.find(|(at, _)| seen.iter().any(|parent| self.made(*at, Some(parent)) == rev)).map(|(at, _)| at)
     }
+}
+
+/// Whether a revision can be what an edit makes on the parent that it names, as its generation goes.
+fn follows(edit: &Edit, rev: &str) -> bool {
+    edit.given.as_deref() == Some(rev)
+        || edit.parent.as_deref().is_none_or(|parent| order(parent).0 + 1 == order(rev).0) && edit.given.is_none()
 }
 
 /// The winner among leaves: live before deleted, then generation, then hash (I5).

@@ -2,7 +2,8 @@
 //! and network are the machine's, so that a run does not repeat; the clients and their judges are the same.
 //!
 //! Faults are what can be done from outside: `kill -9`, a process that is stopped and goes on, and a proxy that holds
-//! back, resets and swallows. All others are left out and counted. A foreign server is asked for documents only.
+//! back, resets and swallows, at a time or while an operation is under way. All others are left out and counted. A
+//! foreign server is asked for documents and their feed only; its revisions are named as it likes.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -17,18 +18,30 @@ use tokio::sync::Mutex as Turn;
 use crate::client::Client;
 use crate::model::Violation;
 use crate::place::{self, PASSWORD, USER};
-use crate::plan::{Fault, Op, Plan, TimedFault, TimedOp};
+use crate::plan::{Aim, Fault, FeedMode, Op, Plan, TimedFault, TimedOp};
 use crate::proxy::{Mode, Proxy};
 use crate::workload::{DB, Shared, SharedHandle, Worker, lock, set_up_own};
 
+/// How long a fault waits for the operation that it is aimed at.
+const AIM: Duration = Duration::from_secs(2);
 /// How long the process may take to answer after a start.
 const START: Duration = Duration::from_secs(60);
 
 /// What is asked.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// This program, started and killed here.
+    /// This program of settee, started and killed here.
     Binary(PathBuf),
+    /// Another server's program, started and killed here: its command, in which `{port}` and `{data}` stand for the
+    /// port and for a directory that lasts for the run.
+    Command {
+        /// Program and arguments, parted by spaces.
+        line: String,
+        /// Administrator.
+        user: String,
+        /// Password.
+        password: String,
+    },
     /// A server that runs already, with the name and the password of an administrator.
     Server {
         /// Where it listens.
@@ -68,21 +81,21 @@ fn local(port: u16) -> SocketAddr {
 async fn carry_out(env: Env, plan: &Plan, target: &Target, (port, proxied): (u16, u16)) -> io::Result<Outcome> {
     let (at, user, password) = match target {
         Target::Binary(_) => (local(port), USER.to_owned(), PASSWORD.to_owned()),
+        Target::Command { user, password, .. } => (local(port), user.clone(), password.clone()),
         Target::Server { at, user, password } => (*at, user.clone(), password.clone()),
     };
-    let machine = match target {
-        Target::Binary(program) => Some(Arc::new(Turn::new(Machine::start(program, port)?))),
-        Target::Server { .. } => None,
-    };
+    let own = matches!(target, Target::Binary(_));
+    let machine = Machine::of(target, port)?.map(|machine| Arc::new(Turn::new(machine)));
     let proxy = Proxy::start(&env, local(proxied), at).await?;
     let shared: SharedHandle =
-        Arc::new(Mutex::new(Shared { outside: Some((env.now(), env.clone())), ..Shared::default() }));
+        Arc::new(Mutex::new(Shared { outside: Some((env.now(), env.clone())), foreign: !own, ..Shared::default() }));
+    lock(&shared).model.foreign = !own;
     let client = || Client::new(env.clone(), local(proxied), &user, &password);
-    set_up(&env, client(), plan, machine.is_some()).await?;
+    set_up(&env, client(), plan, own).await?;
     let mut tasks = Vec::new();
     for (n, ops) in plan.clients.iter().enumerate() {
         let mut worker = Worker::new(&format!("c{}", n + 1), client(), Arc::clone(&shared));
-        let (env, ops) = (env.clone(), usable(ops, machine.is_some()));
+        let (env, ops) = (env.clone(), usable(ops, own));
         tasks.push(tokio::spawn(async move {
             worker.run(&ops, |ms| env.sleep(Duration::from_millis(ms))).await;
             worker
@@ -110,12 +123,13 @@ async fn carry_out(env: Env, plan: &Plan, target: &Target, (port, proxied): (u16
     Ok(Outcome { failure, edits: shared.model.outcomes(), faults })
 }
 
-/// The operations that make sense here: one server, and of a foreign one documents only.
+/// The operations that make sense here: one server, and of a foreign one documents and their feed only.
 fn usable(ops: &[TimedOp], own: bool) -> Vec<TimedOp> {
     let fits = |timed: &&TimedOp| match timed.op {
         Op::Replicate | Op::Keep { .. } | Op::EndKeep { .. } => false,
         Op::Put { .. } | Op::PutStale { .. } | Op::Delete { .. } | Op::Merge { .. } | Op::Bulk { .. } => true,
         Op::Attach { .. } | Op::Read { .. } | Op::ReadTree { .. } | Op::List | Op::Local { .. } => true,
+        Op::Follow { mode: FeedMode::Normal, .. } => true,
         _ => own,
     };
     ops.iter().filter(fits).cloned().collect()
@@ -142,7 +156,7 @@ async fn set_up(env: &Env, mut client: Client, plan: &Plan, own: bool) -> io::Re
     if !made.as_ref().is_ok_and(|answer| answer.status < 300) {
         return Err(io::Error::other(format!("the database is not made: {made:?}")));
     }
-    if own { set_up_own(&mut client, plan.world.q).await.map_err(io::Error::other) } else { Ok(()) }
+    if own { set_up_own(&mut client, &plan.world).await.map_err(io::Error::other) } else { Ok(()) }
 }
 
 /// Carries the faults out that can be; how many were and were not.
@@ -154,9 +168,15 @@ async fn inject(
     shared: &SharedHandle,
 ) -> io::Result<(u64, u64)> {
     let (started, mut counts) = (env.now(), (0, 0));
-    for TimedFault { at_ms, fault, .. } in &plan.faults {
+    for TimedFault { at_ms, fault, aim, .. } in &plan.faults {
         let at = Duration::from_millis(*at_ms);
         env.sleep(at.saturating_sub(env.now().since(started))).await;
+        if let Some(aim) = aim
+            && !is_under_way(env, aim, shared).await
+        {
+            counts.1 += 1;
+            continue;
+        }
         let time = Duration::from_millis(fault.lasts_ms());
         lock(shared).history.begins(fault.name());
         let mut done = true;
@@ -196,6 +216,16 @@ async fn inject(
     Ok(counts)
 }
 
+/// Waits for the operation that a fault is aimed at; whether it came.
+async fn is_under_way(env: &Env, Aim { op, after_us }: &Aim, shared: &SharedHandle) -> bool {
+    let mut begun = lock(shared).begun.subscribe();
+    let before = begun.borrow_and_update().get(op.as_str()).copied().unwrap_or(0);
+    let more = begun.wait_for(|begun| begun.get(op.as_str()).copied().unwrap_or(0) > before);
+    let came = env.timeout(AIM, more).await.is_ok_and(|told| told.is_ok());
+    env.sleep(Duration::from_micros(*after_us)).await;
+    came
+}
+
 /// A process with its data.
 struct Machine {
     program: PathBuf,
@@ -205,15 +235,30 @@ struct Machine {
 }
 
 impl Machine {
-    fn start(program: &Path, port: u16) -> io::Result<Machine> {
+    /// Starts the program of a target; `None`: somebody else did.
+    fn of(target: &Target, port: u16) -> io::Result<Option<Machine>> {
         let data = std::env::temp_dir().join(format!("settee-outer-{}-{port}", std::process::id()));
-        let mut arguments: Vec<String> = vec!["serve".into(), "--data".into(), data.display().to_string()];
-        arguments.extend(["--port".into(), port.to_string()]);
-        for setting in place::settings_outside() {
-            arguments.extend(["--set".into(), setting]);
-        }
-        let process = Machine::spawn(program, &arguments)?;
-        Ok(Machine { program: program.to_owned(), arguments, data, process })
+        let place = data.display().to_string();
+        let (program, arguments) = match target {
+            Target::Server { .. } => return Ok(None),
+            Target::Binary(program) => {
+                let mut arguments: Vec<String> = vec!["serve".into(), "--data".into(), place];
+                arguments.extend(["--port".into(), port.to_string()]);
+                for setting in place::settings_outside() {
+                    arguments.extend(["--set".into(), setting]);
+                }
+                (program.clone(), arguments)
+            }
+            Target::Command { line, .. } => {
+                let word = |word: &str| word.replace("{port}", &port.to_string()).replace("{data}", &place);
+                let mut words = line.split_whitespace().map(word);
+                let program = words.next().ok_or_else(|| io::Error::other("the command is empty"))?;
+                (PathBuf::from(program), words.collect())
+            }
+        };
+        std::fs::create_dir_all(&data)?;
+        let process = Machine::spawn(&program, &arguments)?;
+        Ok(Some(Machine { program, arguments, data, process }))
     }
 
     fn spawn(program: &Path, arguments: &[String]) -> io::Result<Child> {

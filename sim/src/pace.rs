@@ -58,11 +58,22 @@ fn plan(nodes: u32) -> Plan {
         nodes,
         n: 3,
         strict_reads: false,
+        w: None,
+        r: None,
+        purges_kept: None,
+        outcast: None,
     };
     let client = |client: u64| {
         (0..WORK_S).map(move |second| TimedOp { after_ms: 1_000, op: op(CLIENTS * second + client) }).collect()
     };
-    Plan { seed: 1, world, clients: (0..CLIENTS).map(client).collect(), faults: Vec::new(), reseed: None }
+    Plan {
+        seed: 1,
+        world,
+        clients: (0..CLIENTS).map(client).collect(),
+        faults: Vec::new(),
+        reseed: None,
+        until_ms: None,
+    }
 }
 
 /// Two reads to each write, and now and then the changes.

@@ -35,7 +35,7 @@ pub(crate) async fn set_up(judge: &SimNode, plan: &Plan) -> Result<(), Violation
         ready(judge, nodes, plan.world.n > 0).await?;
         let mut client = client(judge, 0);
         if plan.world.n > 0 {
-            match set_up_cluster(&mut client, &plan.world).await {
+            match set_up_cluster(&mut client, plan).await {
                 Ok(()) => return soon_everywhere(judge, nodes, async |client| look_at_databases(client).await).await,
                 Err(error) => last = error,
             }
@@ -43,7 +43,7 @@ pub(crate) async fn set_up(judge: &SimNode, plan: &Plan) -> Result<(), Violation
         }
         let made = client.json("PUT", &format!("/{DB}?q={}", plan.world.q), &Value::Null).await;
         match made {
-            Ok(a) if a.status < 300 || a.status == 412 => match set_up_own(&mut client, plan.world.q).await {
+            Ok(a) if a.status < 300 || a.status == 412 => match set_up_own(&mut client, &plan.world).await {
                 Ok(()) => return Ok(()),
                 Err(error) => last = error,
             },
@@ -64,7 +64,7 @@ pub(crate) async fn ready(judge: &SimNode, nodes: u32, cluster: bool) -> Result<
     }
 }
 
-async fn wait_until_up(judge: &SimNode, node: u32) -> Result<(), Violation> {
+pub(crate) async fn wait_until_up(judge: &SimNode, node: u32) -> Result<(), Violation> {
     let env = judge.env();
     let started = env.now();
     while env.now().since(started) < RECOVERY {

@@ -34,6 +34,9 @@ pub struct Plan {
     /// From some moment on all draws are others: what is still the same then was decided before (`bisect`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reseed: Option<Reseed>,
+    /// The run ends at this simulated millisecond, whatever is still to come: nobody waits for more (`shrink`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_ms: Option<u64>,
 }
 
 /// A moment from which on all draws are others than the seed's.
@@ -81,12 +84,51 @@ pub struct WorldPlan {
     /// Whether a read that too few copies answer fails (`[cluster] strict_reads`).
     #[serde(default)]
     pub strict_reads: bool,
+    /// Copies that clients of a cluster ask to hold each write (`w`); `None`: they leave it to the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub w: Option<u32>,
+    /// Copies that they ask to answer each read (`r`); `None`: they leave it to the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r: Option<u32>,
+    /// Purges that databases of purged documents keep on record (`_purged_infos_limit`); `None`: as many as usual.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purges_kept: Option<u32>,
+    /// The node of a cluster that stays broken when the others are well again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcast: Option<Outcast>,
+}
+
+/// A node that stays broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcast {
+    /// Which one.
+    pub node: u32,
+    /// What it has.
+    pub how: Ailment,
+}
+
+/// How a node is broken that does not come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ailment {
+    /// It hears nobody, and nobody hears it.
+    Alone,
+    /// It hears nobody; others hear it.
+    Deaf,
+    /// Nobody hears it; it hears others.
+    Mute,
+    /// Its process stands still, its connections stay open.
+    StandsStill,
 }
 
 impl WorldPlan {
     /// How many copies make a majority; 1 without a cluster.
     pub fn majority(&self) -> u32 {
-        self.n.min(self.nodes) / 2 + 1
+        self.copies() / 2 + 1
+    }
+
+    /// How many copies each range has; 1 without a cluster.
+    pub fn copies(&self) -> u32 {
+        self.n.min(self.nodes).max(1)
     }
 }
 
@@ -144,6 +186,18 @@ impl Plan {
     pub fn loses_disks(&self) -> bool {
         let loses = |fault: &Fault| matches!(fault, Fault::DiskLost { .. } | Fault::BackInTime { .. });
         self.world.n > 0 && self.faults.iter().any(|f| loses(&f.fault))
+    }
+
+    /// Whether somebody changes where copies are.
+    pub fn moves_copies(&self) -> bool {
+        let moves = |op: &Op| matches!(op, Op::MoveCopy { .. } | Op::Rebalance { .. } | Op::SplitRange { .. });
+        self.clients.iter().flatten().any(|timed| moves(&timed.op))
+    }
+
+    /// Whether somebody looks at the shared database through views and queries.
+    pub fn has_views(&self) -> bool {
+        let looks = |op: &Op| matches!(op, Op::View { .. } | Op::Find { .. } | Op::FollowChosen);
+        self.clients.iter().flatten().any(|timed| looks(&timed.op))
     }
 
     /// Whether stored bytes become wrong.

@@ -57,7 +57,7 @@ pub fn try_all(entries: &[&'static Entry], trial: Trial) -> bool {
         }
     });
     let found = found.into_inner().expect("unpoisoned");
-    println!("| bug | what it does | caught by | seeds it took | seconds |\n|---|---|---|---|---|");
+    println!("| bug | what it does | caught by | seeds it took | seconds | shrunk |\n|---|---|---|---|---|---|");
     let rows = entries.iter().filter_map(|entry| Some((*entry, found.get(&entry.name())?)));
     let passed = rows.filter(|(entry, result)| print_row(entry, result)).count();
     let mut times: Vec<f64> = found.values().filter_map(|f| f.shrunk.map(|(seconds, ..)| seconds)).collect();
@@ -120,12 +120,15 @@ fn tell(entry: &Entry, result: &Found) {
 fn print_row(entry: &Entry, result: &Found) -> bool {
     let (name, what, seconds) = (entry.name(), entry.what, result.seconds);
     let Some(first) = &result.first else {
-        println!("| `{name}` | {what} | NOT caught | - | {seconds:.0} |");
+        println!("| `{name}` | {what} | NOT caught | - | {seconds:.0} | - |");
         return false;
     };
     let strangers = result.strangers(entry);
     let note = if strangers.is_empty() { String::new() } else { format!(" UNEXPECTED {}", strangers.join(", ")) };
-    println!("| `{name}` | {what} | {}{note} | {} | {seconds:.0} |", first.invariant, first.seed);
+    let shrunk = result
+        .shrunk
+        .map_or("-".to_owned(), |(took, before, after)| format!("{before} to {after} parts in {took:.0} s"));
+    println!("| `{name}` | {what} | {}{note} | {} | {seconds:.0} | {shrunk} |", first.invariant, first.seed);
     strangers.is_empty()
 }
 

@@ -22,12 +22,13 @@ use crate::bugs::Plant;
 use crate::faults::Scene;
 use crate::history::{Event, History};
 use crate::keeper::Keeper;
+use crate::liveness::judge_core;
 use crate::model::{Violation, Written};
 use crate::peace::{client, judge_at_the_end, set_up};
 use crate::place::{PORT, PROXY, address_of, client_ip, link, settings_outside};
 use crate::plan::{Plan, Reseed, TimedOp};
-use crate::proxy::{Mode, Proxy};
-use crate::workload::{Shared, SharedHandle, Together, Worker, lock};
+use crate::proxy::Proxy;
+use crate::workload::{Asked, DESIGNS, Shared, SharedHandle, Together, Worker, lock};
 use crate::world::{Options, SimWorld, run_seed_with};
 
 /// What came of a run.
@@ -124,11 +125,13 @@ async fn scenario(
         shared.several = plan.world.n > 0;
         shared.nodes = if plan.world.n > 0 { plan.world.nodes } else { 0 };
         shared.model.several = plan.world.n > 0;
+        shared.model.in_peace = plan.faults.is_empty() && !plan.moves_copies();
+        shared.designs = if plan.has_views() { DESIGNS } else { 0 };
         shared.damaged = plan.damages();
         shared.model.loses_disks = plan.loses_disks();
         shared.together = if plan.world.n > 0 { Together::of(&plan.world) } else { Together::default() };
         shared.together.places.in_peace = plan.faults.is_empty();
-        shared.strict_reads = plan.world.strict_reads;
+        shared.asked = Asked::of(&plan);
     }
     let common = settings_outside();
     let keeper = |number| Keeper::new(&world, &plan, number, (planted, &common), &shared);
@@ -151,7 +154,12 @@ async fn scenario(
     let clients = (1..=plan.clients.len()).map(|n| client_ip(n as u8)).chain([PROXY]).collect();
     let restarts_until_ms = AtomicU64::new(0);
     let scene = Scene { world, keepers, clients, judge, proxy, shared, restarts_until_ms };
-    act(&scene, &plan).await;
+    let end = plan.until_ms.map_or(Duration::MAX, Duration::from_millis);
+    tokio::select! {
+        biased;
+        () = act(&scene, &plan) => {}
+        () = scene.world.sleep(end), if plan.until_ms.is_some() => {}
+    }
     // Else they would start nodes again while the world is taken down.
     watches.iter().for_each(|watch| watch.abort());
     let met = buggify::leave();
@@ -166,7 +174,7 @@ async fn scenario(
 async fn act(scene: &Scene, plan: &Plan) {
     let (world, shared) = (&scene.world, &scene.shared);
     if let Err(violation) = set_up(&scene.judge, plan).await {
-        lock(shared).violation.get_or_insert(violation);
+        lock(shared).breaks(violation);
         return;
     }
     for keeper in &scene.keepers {
@@ -184,16 +192,21 @@ async fn act(scene: &Scene, plan: &Plan) {
         biased;
         workers = working => workers,
         never = scene.strike(plan) => match never {},
+        // Nothing that comes later can make it good.
+        () = broken(shared) => return,
     };
     scene.restarted().await;
-    world.heal_all();
-    scene.proxy.set(Mode::Through);
-    scene.proxy.call_off();
-    for keeper in &scene.keepers {
-        keeper.mend();
-        if !plan.faults.is_empty() && keeper.node.is_up() {
-            keeper.node.power_off();
+    scene.calm();
+    if let Some(outcast) = plan.world.outcast
+        && lock(shared).violation.is_none()
+    {
+        if let Err(violation) = judge_core(scene, outcast).await {
+            return condemn(shared, violation);
         }
+        scene.calm();
+    }
+    for keeper in scene.keepers.iter().filter(|keeper| !plan.faults.is_empty() && keeper.node.is_up()) {
+        keeper.node.power_off();
     }
     if lock(shared).violation.is_none() {
         let verdict = judge_at_the_end(scene, plan, &mut workers).await;
@@ -202,16 +215,27 @@ async fn act(scene: &Scene, plan: &Plan) {
             Err(violation) if plan.damages() && violation.invariant == "I28" => {
                 *lock(shared).history.coverage.counters.entry("damage answered by errors".into()).or_default() += 1;
             }
-            Err(violation) => {
-                let mut shared = lock(shared);
-                let (from_ms, outcome) = (shared.now_ms(), violation.to_string());
-                let (lane, name, text) = ("judge".to_owned(), "verdict".to_owned(), "reads everything back".to_owned());
-                let event = Event { lane, from_ms, to_ms: from_ms, kind: "check", name, text, outcome };
-                shared.history.events.push(event);
-                shared.violation.get_or_insert(violation);
-            }
+            Err(violation) => condemn(shared, violation),
             Ok(()) => {}
         }
+    }
+}
+
+/// Writes down that the judge found a promise broken.
+fn condemn(shared: &SharedHandle, violation: Violation) {
+    let mut shared = lock(shared);
+    let (from_ms, outcome) = (shared.now_ms(), violation.to_string());
+    let (lane, name, text) = ("judge".to_owned(), "verdict".to_owned(), "reads everything back".to_owned());
+    let event = Event { lane, from_ms, to_ms: from_ms, kind: "check", name, text, outcome };
+    shared.history.events.push(event);
+    shared.breaks(violation);
+}
+
+/// Waits until a promise is broken.
+async fn broken(shared: &SharedHandle) {
+    let mut told = lock(shared).broken.subscribe();
+    if told.wait_for(|broken| *broken).await.is_err() {
+        std::future::pending().await
     }
 }
 

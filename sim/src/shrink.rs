@@ -11,17 +11,31 @@ use crate::plan::{Plan, TimedOp, WORK_MS};
 
 /// Tries at most; a try is a run of a second or some.
 const TRIES_MAX: usize = 300;
+/// How much later than the smallest plan so far another one may fail.
+const LATER_MS: u64 = 2_000;
 /// The end of a plan is found to this many milliseconds.
 const END_MS: u64 = 500;
 
 /// The smallest failing plan found, or `None` when `plan` does not fail. `bug`: the name of one that is planted.
+///
+/// A try ends soon after the moment at which the smallest plan so far failed: most tries do not fail, and what comes
+/// behind that moment is most of their time.
 pub fn shrink(plan: &Plan, bug: Option<&str>) -> Option<Plan> {
-    let failure = |candidate: &Plan| apart::run(candidate, bug).ok().and_then(|Summary { failure, .. }| failure);
-    let (number, _) = failure(plan)?;
-    let mut tries = 0;
+    let run = |candidate: &Plan| apart::run(candidate, bug).unwrap_or_default();
+    let Summary { failure, simulated_ms, .. } = run(plan);
+    let (number, _) = failure?;
+    let (mut tries, mut failed_ms) = (0, simulated_ms);
     Some(shrink_by(plan, |candidate| {
         tries += 1;
-        tries <= TRIES_MAX && failure(candidate).is_some_and(|(found, _)| found == number)
+        if tries > TRIES_MAX {
+            return false;
+        }
+        // A run that panicked does not tell its time.
+        let until_ms = (failed_ms > 0).then_some(failed_ms + LATER_MS);
+        let Summary { failure, simulated_ms, .. } = run(&Plan { until_ms, ..candidate.clone() });
+        let fails = failure.is_some_and(|(found, _)| found == number);
+        failed_ms = if fails { simulated_ms } else { failed_ms };
+        fails
     }))
 }
 
@@ -63,7 +77,7 @@ impl<F: FnMut(&Plan) -> bool> Search<F> {
 
     /// The world made plainer: what comes after costs less.
     fn plain_world(&mut self) {
-        let plainer: [fn(&mut Plan); 7] = [
+        let plainer: [fn(&mut Plan); 9] = [
             |p| p.world.nodes = if p.world.n > 0 { p.world.nodes.min(3) } else { 1 },
             |p| p.world.q = 1,
             |p| p.world.disk_slow = 1,
@@ -71,6 +85,8 @@ impl<F: FnMut(&Plan) -> bool> Search<F> {
             |p| p.world.loss_per_10k = 0,
             |p| p.world.first_start_cut = None,
             |p| p.world.turns = false,
+            |p| p.world.outcast = None,
+            |p| (p.world.w, p.world.r, p.world.purges_kept) = (None, None, None),
         ];
         for change in plainer {
             self.change(change);

@@ -6,6 +6,7 @@ use std::process::Command;
 use settee::world::buggify::{POINTS, SITES};
 
 use crate::apart::Summary;
+use crate::cases;
 use crate::history::{NO_FAULT, PHASES};
 use crate::plan::{FAULTS, Meetings, OPS};
 
@@ -150,6 +151,14 @@ impl Totals {
         }
         let never: Vec<&str> = under_fault.into_iter().filter(|(_, n)| *n == 0).map(|(endpoint, _)| endpoint).collect();
         println!("never asked while a fault was felt: {}", listed(&never));
+        match cases::endpoints() {
+            Ok(all) => {
+                let asked: BTreeSet<&String> = self.endpoints.keys().map(|(endpoint, _)| endpoint).collect();
+                let left: Vec<&str> = all.iter().filter(|name| !asked.contains(name)).map(String::as_str).collect();
+                println!("asked by `cases` alone, {} endpoints: {}", left.len(), listed(&left));
+            }
+            Err(told) => println!("the cases cannot be read: {told}"),
+        }
     }
 
     /// Prints how often each name was counted; answers those that never were.

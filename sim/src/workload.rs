@@ -27,6 +27,8 @@ mod local;
 mod own;
 mod pair;
 mod places;
+mod promise;
+mod seen;
 mod session;
 mod twins;
 mod verdict;
@@ -34,9 +36,12 @@ mod verdict;
 use documents::Known;
 use local::Local;
 
+pub(crate) use documents::{leaves, outcome};
 pub(crate) use hostile::WAYS as HOSTILE_WAYS;
 pub use own::set_up as set_up_own;
 pub(crate) use pair::order;
+pub(crate) use promise::Asked;
+pub(crate) use seen::DESIGNS;
 pub(crate) use session::TOKEN_KEY;
 pub(crate) use twins::{Together, look_at_databases, look_at_members, set_up as set_up_cluster};
 
@@ -50,6 +55,8 @@ pub struct Shared {
     pub model: Model,
     /// The first broken promise.
     pub violation: Option<Violation>,
+    /// Told of it: the run is over then.
+    pub broken: watch::Sender<bool>,
     /// Answers by kind, for the report: `2xx`, `4xx`, `5xx`, `none`.
     pub answers: BTreeMap<&'static str, u64>,
     /// What happened.
@@ -66,13 +73,23 @@ pub struct Shared {
     pub nodes: u32,
     /// What the nodes of a cluster promise together.
     pub(crate) together: Together,
-    /// Whether too few copies make a read fail: then it shows all that a majority was said to hold.
-    pub strict_reads: bool,
+    /// What clients ask of copies.
+    pub(crate) asked: promise::Asked,
+    /// Design documents of the shared database.
+    pub designs: u64,
+    /// Somebody else's server, of which only what is common is asked.
+    pub foreign: bool,
     /// Stored bytes were made wrong: an error is a right answer.
     pub damaged: bool,
 }
 
 impl Shared {
+    /// A promise was broken; the first one counts.
+    pub fn breaks(&mut self, violation: Violation) {
+        self.violation.get_or_insert(violation);
+        self.broken.send_replace(true);
+    }
+
     /// Simulated milliseconds since the world began.
     pub fn now_ms(&self) -> u64 {
         let since = |(began, env): &(Instant, Env)| env.now().since(*began);
@@ -99,6 +116,7 @@ pub struct Worker {
     name: String,
     own: BTreeMap<u32, Own>,
     chosen: chosen::Chosen,
+    seen: seen::Chosen,
     admin: admin::Known,
     /// The session's cookie.
     cookie: Option<String>,
@@ -128,6 +146,7 @@ impl Worker {
             name: name.to_owned(),
             own: BTreeMap::new(),
             chosen: chosen::Chosen::default(),
+            seen: seen::Chosen::default(),
             admin: admin::Known::default(),
             cookie: None,
             jobs: BTreeMap::new(),
@@ -161,7 +180,7 @@ impl Worker {
                 s.history.events.push(Event { lane, from_ms, to_ms, kind: "op", name, text, outcome });
             });
             if let Err(violation) = done {
-                self.locked(|s| s.violation.get_or_insert(violation).clone());
+                self.locked(|s| s.breaks(violation));
                 return;
             }
         }
@@ -291,6 +310,9 @@ impl Worker {
             Op::TwinDelete => self.twin_delete().await,
             Op::Pass { v } => self.pass(*v).await,
             Op::PassAway => self.pass_away().await,
+            Op::View { view } => self.view(*view as usize).await,
+            Op::Find { k } => self.find(*k).await,
+            Op::FollowChosen => self.follow_chosen().await.map(drop),
             Op::MoveCopy { passing, range, to } => self.move_copy(*passing, *range, *to).await,
             Op::Rebalance { drain } => self.rebalance(*drain).await,
             Op::SplitRange { passing, range } => self.split_range(*passing, *range).await,

@@ -91,3 +91,19 @@ fn the_winner_is_live_then_long_then_high() {
     let leaves = [leaf(&["2-aa"], 1), leaf(&["2-ab"], 1), dead, leaf(&["1-ff"], 1)];
     assert_eq!(winner(&leaves).map(|l| l.path[0].as_str()), Some("2-ab"));
 }
+
+#[test]
+fn a_foreign_server_names_revisions_and_is_held_to_them() {
+    let mut model = Model { foreign: true, ..Model::default() };
+    let first = model.invoke(put(None, 1));
+    model.settle(first, Outcome::Acknowledged("1-a".into())).expect("any name will do");
+    let open = model.invoke(put(Some("1-a"), 2));
+    let refused = model.invoke(put(Some("1-a"), 3));
+    model.settle(refused, Outcome::Refused).expect("fine");
+    let before = model.lasting("d");
+    assert_eq!(model.saw_tree("d", &[leaf(&["2-b", "1-a"], 2)], &before), Ok(()), "the open one came");
+    assert_eq!(model.saw_tree("d", &[leaf(&["2-c", "1-a"], 3)], &before).expect_err("refused").invariant, "I3");
+    assert_eq!(model.saw_tree("d", &[leaf(&["2-d", "1-a"], 4)], &before).expect_err("a stranger").invariant, "I9");
+    assert_eq!(model.saw_tree("d", &[], &before).expect_err("gone").invariant, "I1");
+    assert_eq!(model.settle(open, Outcome::Acknowledged("7-b".into())).expect_err("a jump").invariant, "I9");
+}

@@ -7,12 +7,18 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::{Draw, KINDS, Weights, pick};
-use super::{Fault, Op, Plan, Sift, TimedFault, TimedOp, WORK_MS, WorldPlan};
+use super::{Ailment, Fault, Op, Outcast, Plan, Sift, TimedFault, TimedOp, WORK_MS, WorldPlan};
 
 /// Makes the draws of a cluster's plan others than those of one node's.
 const CLUSTER: u64 = 0xc1u64 << 56;
 /// Draws of its own for the replications of a cluster, which all other draws go without.
 const KEPT: u64 = 0x6eu64 << 56;
+/// Draws of its own for what clients ask of copies, and for who looks at views.
+const ASKED: u64 = 0xa5u64 << 56;
+/// Draws of its own for faults of disks.
+const STORED: u64 = 0x57u64 << 56;
+/// Draws of its own for the node that stays broken.
+const LEFT_OUT: u64 = 0x10u64 << 56;
 /// Draws of its own for those who change where copies are.
 const PLACED: u64 = 0x9au64 << 56;
 /// Kinds of operations on documents that all clients share.
@@ -27,6 +33,8 @@ const ACCESS_KINDS: [usize; 5] = [29, 30, 31, 32, 35];
 const OWN_KINDS: usize = 5;
 /// Kinds of faults of any node.
 const FAULT_KINDS: [u32; 11] = [0, 1, 2, 3, 4, 5, 7, 8, 9, 21, 22];
+/// Kinds of faults of any node's disk that lose nothing of what was synced.
+const STORED_KINDS: [u32; 7] = [6, 12, 13, 14, 15, 16, 17];
 /// The kind of a split.
 const SPLIT: u32 = 100;
 /// The kind of a rolling upgrade.
@@ -67,6 +75,7 @@ impl Plan {
             let sift = pick(&mut rng, &[Sift::All, Sift::Selector, Sift::Ids]);
             plan.clients[0].insert(0, TimedOp { after_ms: rng.random_range(0..WORK_MS / 4), op: Op::Keep { sift } });
         }
+        asks(&mut plan);
         upgrades(&mut plan);
         let victims = VICTIM_KINDS.into_iter().filter(|_| victim.is_some());
         let kinds: Vec<u32> = FAULT_KINDS.into_iter().chain([SPLIT, UPGRADE]).chain(victims).collect();
@@ -81,11 +90,62 @@ impl Plan {
             (node, fault)
         });
         plan.order();
+        spoil_disks(&mut plan);
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ PLACED);
         for _ in 0..pick(&mut rng, &[0, 0, 0, 1, 1, 2]) {
             plan.clients.push(operator(&mut rng, nodes));
         }
+        plan.world.outcast = outcast(&plan);
         plan
+    }
+}
+
+/// In one run of three disks fail, fill up, stand still or are cut off in the middle, too.
+fn spoil_disks(plan: &mut Plan) {
+    let rng = ChaCha8Rng::seed_from_u64(plan.seed ^ STORED);
+    let mut draw = Draw { rng, world: &plan.world, next_v: 0 };
+    if plan.faults.is_empty() || !draw.chance(3) {
+        return;
+    }
+    let count = draw.rng.random_range(1..=3);
+    let fault = |draw: &mut Draw<'_>| {
+        let (at_ms, node) = (draw.rng.random_range(0..WORK_MS), draw.rng.random_range(0..draw.world.nodes));
+        let kind = pick(&mut draw.rng, &STORED_KINDS);
+        TimedFault { at_ms, node, fault: draw.fault_of(kind), aim: None }
+    };
+    let drawn: Vec<TimedFault> = (0..count).map(|_| fault(&mut draw)).collect();
+    plan.faults.extend(drawn);
+    plan.faults.sort_by_key(|timed| timed.at_ms);
+}
+
+/// In half of the runs with faults and three copies that stay where they are, one node does not come back.
+fn outcast(plan: &Plan) -> Option<Outcast> {
+    let mut rng = ChaCha8Rng::seed_from_u64(plan.seed ^ LEFT_OUT);
+    let lives = plan.world.copies() == 3 && !plan.faults.is_empty() && !plan.moves_copies() && !plan.loses_disks();
+    let how = [Ailment::Alone, Ailment::Deaf, Ailment::Mute, Ailment::StandsStill];
+    let drawn = lives && rng.random_range(0..2) == 0;
+    drawn.then(|| Outcast { node: rng.random_range(0..plan.world.nodes), how: pick(&mut rng, &how) })
+}
+
+/// In half of the runs clients say how many copies are to hold a write, or to answer a read; in half of them one more
+/// looks at the documents through views, queries and a feed by a selector.
+fn asks(plan: &mut Plan) {
+    let mut rng = ChaCha8Rng::seed_from_u64(plan.seed ^ ASKED);
+    let copies = plan.world.copies();
+    let mut asked = |often: u32| (rng.random_range(0..often) == 0).then(|| rng.random_range(1..=copies));
+    (plan.world.w, plan.world.r) = (asked(2), asked(2));
+    if rng.random_range(0..2) == 0 {
+        let count = rng.random_range(3..=15);
+        let look = |rng: &mut ChaCha8Rng| match rng.random_range(0..4) {
+            0 | 1 => Op::View { view: rng.random_range(0..2) },
+            2 => Op::Find { k: rng.random_range(0..60) },
+            _ => Op::FollowChosen,
+        };
+        let timed = |rng: &mut ChaCha8Rng| {
+            let after_ms = rng.random_range(0..2 * WORK_MS / count);
+            TimedOp { after_ms, op: look(rng) }
+        };
+        plan.clients.push((0..count).map(|_| timed(&mut rng)).collect());
     }
 }
 

@@ -10,6 +10,8 @@ use crate::workload::HOSTILE_WAYS;
 pub(super) const KINDS: usize = 39;
 /// Draws of their own for what is done in order.
 const ORDERLY: u64 = 0x0du64 << 56;
+/// Draws of their own for limits that are set by requests.
+const LIMITED: u64 = 0x71u64 << 56;
 /// Kinds of operations that want a second node.
 const PAIR_KINDS: [usize; 3] = [34, 37, 38];
 /// Kinds of faults that [`draw_fault`] knows.
@@ -39,13 +41,17 @@ impl Plan {
             nodes,
             n: 0,
             strict_reads: false,
+            w: None,
+            r: None,
+            purges_kept: purges_kept(seed),
+            outcast: None,
         };
         let weights = Weights::draw(&mut rng, &world);
         let clients = rng.random_range(1..=4);
         let mut draw = Draw { rng, world: &world, next_v: 1 };
         let clients = (0..clients).map(|_| draw.client(&weights)).collect();
         let faults = draw.faults();
-        let mut plan = Plan { seed, world, clients, faults, reseed: None };
+        let mut plan = Plan { seed, world, clients, faults, reseed: None, until_ms: None };
         // Two servers are fewer: they have the faults that are theirs alone.
         let damaged = plan.damages();
         let kinds = (0..FAULT_KINDS).filter(|kind| (nodes == 2) == PAIR_FAULTS.contains(kind));
@@ -74,6 +80,12 @@ impl Plan {
         }
         self.faults.sort_by_key(|timed| timed.at_ms);
     }
+}
+
+/// In one run of three few purges are kept on record: who is behind them cannot ask for them any more.
+fn purges_kept(seed: u64) -> Option<u32> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed ^ LIMITED);
+    (rng.random_range(0..3) == 0).then(|| rng.random_range(1..=3))
 }
 
 pub(super) fn pick<T: Copy>(rng: &mut ChaCha8Rng, from: &[T]) -> T {

@@ -229,6 +229,18 @@ pub enum Op {
     },
     /// `POST _purge` of the oldest of those.
     PassAway,
+    /// A view of the shared database of a cluster: rows of what was written there, in order.
+    View {
+        /// Which one.
+        view: u32,
+    },
+    /// `_find` over it, by an index.
+    Find {
+        /// A value in the selector.
+        k: u64,
+    },
+    /// Reads its feed on by a selector that a design document declares.
+    FollowChosen,
     /// Edits the map's document: a copy of a range goes to another node.
     MoveCopy {
         /// Of the database of documents that are purged, else of the shared one.
@@ -311,6 +323,9 @@ impl Op {
             Op::TwinDelete => "twin delete",
             Op::Pass { .. } => "pass",
             Op::PassAway => "pass away",
+            Op::View { .. } => "view",
+            Op::Find { .. } => "find",
+            Op::FollowChosen => "feed chosen",
             Op::MoveCopy { .. } => "move copy",
             Op::Rebalance { .. } => "rebalance",
             Op::SplitRange { .. } => "split range",
@@ -319,7 +334,7 @@ impl Op {
 }
 
 /// Names of all operations, for reports on what was never met.
-pub const OPS: [&str; 47] = [
+pub const OPS: [&str; 50] = [
     "put",
     "put stale",
     "delete",
@@ -364,6 +379,9 @@ pub const OPS: [&str; 47] = [
     "twin delete",
     "pass",
     "pass away",
+    "view",
+    "find",
+    "feed chosen",
     "move copy",
     "rebalance",
     "split range",

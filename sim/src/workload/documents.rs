@@ -7,6 +7,7 @@ use bytes::Bytes;
 use md5::{Digest, Md5};
 use serde_json::{Value, json};
 
+use super::seen::is_design;
 use super::{DB, Worker};
 use crate::client::{Answer, Ask, NoAnswer};
 use crate::model::{self, Blob, Edit, Leaf, Outcome, Violation};
@@ -43,7 +44,7 @@ impl Worker {
         if let Some(parent) = &parent {
             body["_rev"] = json!(parent[0]);
         }
-        let (at, path) = (self.locked(|s| s.model.invoke(edit.clone())), format!("/{DB}/{}", id(doc)));
+        let (at, path) = (self.locked(|s| s.model.invoke(edit.clone())), self.written_at(format!("/{DB}/{}", id(doc))));
         let answer = self.call("PUT", &path, &body).await;
         let is_open = outcome(&answer) == Outcome::Unknown;
         self.after_edit(doc, at, parent.clone(), vec![], answer).await?;
@@ -62,7 +63,8 @@ impl Worker {
         let Some(parent) = self.newest(doc) else { return self.read(doc).await };
         let edit = Edit { deleted: true, ..self.edit(doc, Some(&parent)) };
         let at = self.locked(|s| s.model.invoke(edit));
-        let answer = self.call("DELETE", &format!("/{DB}/{}?rev={}", id(doc), parent[0]), &Value::Null).await;
+        let path = self.written_at(format!("/{DB}/{}?rev={}", id(doc), parent[0]));
+        let answer = self.call("DELETE", &path, &Value::Null).await;
         let refresh = answer.is_ok();
         self.after_edit(doc, at, Some(parent), vec![], answer).await?;
         if refresh { self.read(doc).await } else { Ok(()) }
@@ -82,7 +84,7 @@ impl Worker {
         let edit = Edit { v: value, blobs: blobs.clone(), ..self.edit(doc, parent.as_ref()) };
         let at = self.locked(|s| s.model.invoke(edit));
         let rev = parent.as_ref().map(|p| format!("?rev={}", p[0])).unwrap_or_default();
-        let path = format!("/{DB}/{}/{name}{rev}", id(doc));
+        let path = self.written_at(format!("/{DB}/{}/{name}{rev}", id(doc)));
         let sent = Ask { kind: "application/octet-stream", body: Bytes::from(content), ..Ask::get(&path) };
         let answer = self.ask(Ask { method: "PUT", ..sent }).await;
         self.after_edit(doc, at, parent, blobs, answer).await
@@ -115,10 +117,9 @@ impl Worker {
 
     /// Takes in what an answer promises of the revision that it acknowledges.
     fn promised(&mut self, doc: u32, rev: &str, answer: &Result<Answer, NoAnswer>) -> Result<(), Violation> {
-        if let Ok(answer) = answer
-            && self.is_firm(&id(doc), answer)?
-        {
-            self.locked(|s| s.model.promise(&id(doc), rev));
+        if let Ok(answer) = answer {
+            let held = self.held(&id(doc), answer)?;
+            self.locked(|s| s.model.promise(&id(doc), rev, held));
         }
         Ok(())
     }
@@ -144,7 +145,8 @@ impl Worker {
         let edit = Edit { v: Some(v), given: Some(rev.clone()), ..self.edit(doc, parent) };
         for _ in 0..=u8::from(twice) {
             let at = self.locked(|s| s.model.invoke(edit.clone()));
-            let answer = self.call("PUT", &format!("/{DB}/{}?new_edits=false", id(doc)), &body).await;
+            let path = self.written_at(format!("/{DB}/{}?new_edits=false", id(doc)));
+            let answer = self.call("PUT", &path, &body).await;
             let settled = outcome(&answer);
             if settled == Outcome::Refused {
                 return Err(Violation { invariant: "I9", what: format!("a replicated edit was refused: {answer:?}") });
@@ -170,7 +172,8 @@ impl Worker {
             let edit = Edit { v: Some(*v), ..self.edit(*doc, parent.as_ref()) };
             sent.push((*doc, self.locked(|s| s.model.invoke(edit)), parent));
         }
-        let answer = self.call("POST", &format!("/{DB}/_bulk_docs"), &json!({ "docs": docs })).await;
+        let path = self.written_at(format!("/{DB}/_bulk_docs"));
+        let answer = self.call("POST", &path, &json!({ "docs": docs })).await;
         let rows = match &answer {
             Ok(a) if a.status == 201 || a.status == 202 => a.json().as_array().cloned().unwrap_or_default(),
             _ => return Ok(()),
@@ -192,9 +195,8 @@ impl Worker {
             };
             self.locked(|s| s.model.settle(edit, settled.clone()))?;
             if let Outcome::Acknowledged(rev) = settled {
-                if row["accepted"] != json!(true) {
-                    self.locked(|s| s.model.promise(&id(doc), &rev));
-                }
+                let held = self.held_of_item(row["accepted"] == json!(true));
+                self.locked(|s| s.model.promise(&id(doc), &rev, held));
                 let mut path = vec![rev];
                 path.extend(parent.unwrap_or_default());
                 self.learn(doc, path, vec![]);
@@ -204,8 +206,8 @@ impl Worker {
     }
 
     pub(super) async fn read(&mut self, doc: u32) -> Result<(), Violation> {
-        let path = format!("/{DB}/{}?conflicts=true&revs=true", id(doc));
-        let from = self.locked(|s| s.model.tick());
+        let path = self.read_at(format!("/{DB}/{}?conflicts=true&deleted_conflicts=true&revs=true", id(doc)));
+        let (from, promised) = self.locked(|s| (s.model.tick(), s.model.promises(&id(doc))));
         let answer = self.call("GET", &path, &Value::Null).await;
         let Ok(answer) = answer else { return Ok(()) };
         let body = answer.json();
@@ -224,18 +226,21 @@ impl Worker {
         if let Some(better) = losers.iter().filter_map(Value::as_str).find(|l| model::order(l) > model::order(&rev)) {
             return Err(Violation { invariant: "I5", what: format!("{}: {rev} wins over {better}", id(doc)) });
         }
-        let blobs = self.locked(|s| s.model.blobs_of(&id(doc), &rev));
-        self.learn(doc, path_of(&body), blobs);
+        let (blobs, path) = (self.locked(|s| s.model.blobs_of(&id(doc), &rev)), path_of(&body));
+        if losers.is_empty() && body["_deleted_conflicts"].is_null() {
+            self.shows_all(&id(doc), &promised, &path, answer.copies)?;
+        }
+        self.learn(doc, path, blobs);
         Ok(())
     }
 
     pub(super) async fn read_tree(&mut self, doc: u32) -> Result<(), Violation> {
-        let before = self.locked(|s| match (s.several, s.strict_reads && !s.model.loses_disks) {
+        let before = self.locked(|s| match (s.several, s.asked.sure_from()) {
             (false, _) => s.model.lasting(&id(doc)),
-            (true, true) => s.model.promised(&id(doc)),
-            (true, false) => BTreeSet::new(),
+            (true, Some(least)) => s.model.promised(&id(doc), least),
+            (true, None) => BTreeSet::new(),
         });
-        let path = format!("/{DB}/{}?open_revs=all&revs=true", id(doc));
+        let path = self.read_at(format!("/{DB}/{}?open_revs=all&revs=true", id(doc)));
         let answer = self.call("GET", &path, &Value::Null).await;
         let Ok(answer) = answer else { return Ok(()) };
         let leaves = match answer.status {
@@ -255,13 +260,14 @@ impl Worker {
         if ids.windows(2).any(|w| w[0] >= w[1]) {
             return Err(Violation { invariant: "I20", what: format!("rows out of order: {ids:?}") });
         }
+        let rows = rows.iter().filter(|row| !row["id"].as_str().is_some_and(is_design));
         let pair = |r: &Value| Some((r["id"].as_str()?.to_owned(), r["value"]["rev"].as_str()?.to_owned()));
-        Ok(Some(rows.iter().filter_map(pair).collect()))
+        Ok(Some(rows.filter_map(pair).collect()))
     }
 }
 
 /// What an answer tells of the edit that was asked for.
-pub(super) fn outcome(answer: &Result<Answer, NoAnswer>) -> Outcome {
+pub(crate) fn outcome(answer: &Result<Answer, NoAnswer>) -> Outcome {
     match answer {
         Ok(a) if (200..300).contains(&a.status) => match a.json()["rev"].as_str() {
             Some(rev) => Outcome::Acknowledged(rev.to_owned()),
@@ -281,7 +287,7 @@ fn path_of(body: &Value) -> Vec<String> {
 }
 
 /// The leaves of a tree that was read.
-pub(super) fn leaves(body: &Value) -> Vec<Leaf> {
+pub(crate) fn leaves(body: &Value) -> Vec<Leaf> {
     let docs = body.as_array().cloned().unwrap_or_default();
     let docs = docs.iter().filter_map(|item| item.get("ok"));
     docs.map(|d| Leaf { path: path_of(d), deleted: d["_deleted"] == json!(true), v: d["v"].as_u64() }).collect()

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::documents::id;
+use super::seen::is_design;
 use super::{DB, Worker, broken};
 use crate::client::PATIENCE;
 use crate::model::Violation;
@@ -54,6 +55,9 @@ impl Position {
     /// Takes in a row of the request under way.
     fn take(&mut self, row: &Value) {
         let (Some(doc), Some(rev)) = (row["id"].as_str(), row["changes"][0]["rev"].as_str()) else { return };
+        if is_design(doc) {
+            return;
+        }
         self.told.insert(doc.to_owned(), (rev.to_owned(), row["deleted"] == json!(true)));
         self.edits.insert(doc.to_owned(), self.now.get(doc).copied().unwrap_or_default());
     }
@@ -106,17 +110,20 @@ impl Worker {
         self.took_rows(&rows)?;
         // A limit may have left it for later; then nothing is sure any more.
         self.feed.owed = false;
-        match (body["last_seq"].as_str(), body["pending"].as_u64()) {
+        let foreign = self.locked(|s| s.foreign);
+        // Numbers for sequences, and nothing about what is pending, are right in their way, too.
+        let since = sequence(&body["last_seq"]).filter(|_| foreign || body["last_seq"].is_string());
+        match (since, body["pending"].as_u64().or(foreign.then_some(0))) {
             (Some(since), Some(pending)) => {
                 self.feed.withheld = pending > 0 && rows.is_empty() && limit != Some(0);
                 if self.feed.withheld && !several {
                     return broken("I15", format!("{pending} pending behind an answer without rows"));
                 }
-                let documents = self.locked(|s| s.model.documents().len());
-                if pending > documents as u64 {
+                let documents = self.locked(|s| s.model.documents().len() as u64 + s.designs);
+                if pending > documents {
                     return broken("I15", format!("{pending} pending, of {documents} documents"));
                 }
-                since.clone_into(&mut self.feed.since);
+                self.feed.since = since;
                 Ok(())
             }
             _ => broken("I13", format!("no last_seq or pending: {body}")),
@@ -244,5 +251,14 @@ impl Worker {
             return broken("I13", format!("a resumed feed ends with {:?}, trees {winners:?}", self.feed.told));
         }
         Ok(())
+    }
+}
+
+/// A sequence as text.
+fn sequence(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
     }
 }

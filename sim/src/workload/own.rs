@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::chosen::declarations;
 use super::{Worker, broken};
-use crate::client::{Answer, NoAnswer};
+use crate::client::{Answer, Client, NoAnswer};
 use crate::model::Violation;
+use crate::plan::WorldPlan;
 use crate::private::{State, VIEWS, body, matches, rows, selector};
 
 /// The database of own documents.
@@ -17,7 +18,7 @@ pub(super) const OWN: &str = "own";
 ///
 /// # Errors
 /// The request that was refused.
-pub async fn set_up(client: &mut crate::client::Client, q: u32) -> Result<(), String> {
+pub async fn set_up(client: &mut Client, world: &WorldPlan) -> Result<(), String> {
     let mut views = serde_json::Map::new();
     for (name, map, reduce) in VIEWS {
         let mut view = json!({ "map": map });
@@ -29,7 +30,7 @@ pub async fn set_up(client: &mut crate::client::Client, q: u32) -> Result<(), St
     let design = json!({ "views": views });
     let index = |fields: Value| json!({ "index": { "fields": fields } });
     let requests = [
-        ("PUT", format!("/{OWN}?q={q}"), Value::Null),
+        ("PUT", format!("/{OWN}?q={}", world.q), Value::Null),
         ("PUT", format!("/{OWN}/_design/sim"), design),
         ("PUT", format!("/{OWN}/_design/chosen"), declarations()),
         ("POST", format!("/{OWN}/_index"), index(json!(["owner", "a"]))),
@@ -41,7 +42,20 @@ pub async fn set_up(client: &mut crate::client::Client, q: u32) -> Result<(), St
             other => return Err(format!("{method} {path}: {other:?}")),
         }
     }
-    Ok(())
+    keep_purges(client, OWN, world).await
+}
+
+/// Sets how many purges a database keeps on record, where the run says so.
+///
+/// # Errors
+/// The request that was refused.
+pub(super) async fn keep_purges(client: &mut Client, database: &str, world: &WorldPlan) -> Result<(), String> {
+    let Some(kept) = world.purges_kept else { return Ok(()) };
+    let path = format!("/{database}/_purged_infos_limit");
+    match client.json("PUT", &path, &json!(kept)).await {
+        Ok(answer) if answer.status == 200 => Ok(()),
+        other => Err(format!("PUT {path}: {other:?}")),
+    }
 }
 
 /// What an answer to a write says.

@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::documents::{leaf_set, leaves};
-use super::{DB, Worker, broken, places::Places};
+use super::own::keep_purges;
+use super::{DB, Worker, broken, places::Places, seen};
 use crate::client::{Answer, Client};
 use crate::model::Violation;
-use crate::plan::WorldPlan;
+use crate::plan::{Plan, WorldPlan};
 
 /// The database of documents that are purged later.
 pub(super) const PASSING: &str = "passing";
@@ -17,8 +18,6 @@ pub(super) const PASSING: &str = "passing";
 /// What clients promised each other of what they do together on the nodes of a cluster.
 #[derive(Default)]
 pub struct Together {
-    /// How many copies make a majority.
-    pub majority: u32,
     /// The query with which databases are made.
     made_with: String,
     twin: Twin,
@@ -55,7 +54,6 @@ impl Together {
     /// Of a cluster.
     pub fn of(world: &WorldPlan) -> Together {
         Together {
-            majority: world.majority(),
             made_with: format!("?q={}&n={}", world.q, world.n),
             places: Places::of(world),
             ..Together::default()
@@ -75,7 +73,8 @@ fn name(brief: bool) -> &'static str {
 ///
 /// # Errors
 /// The request that was refused.
-pub async fn set_up(client: &mut Client, world: &WorldPlan) -> Result<(), String> {
+pub async fn set_up(client: &mut Client, plan: &Plan) -> Result<(), String> {
+    let world = &plan.world;
     for name in [DB, PASSING] {
         let path = format!("/{name}{}", Together::of(world).made_with);
         match client.json("PUT", &path, &Value::Null).await {
@@ -83,7 +82,8 @@ pub async fn set_up(client: &mut Client, world: &WorldPlan) -> Result<(), String
             other => return Err(format!("PUT {path}: {other:?}")),
         }
     }
-    Ok(())
+    keep_purges(client, PASSING, world).await?;
+    if plan.has_views() { seen::set_up(client).await } else { Ok(()) }
 }
 
 /// Looks whether a node is connected to all nodes of its cluster.
@@ -115,22 +115,6 @@ pub async fn look_at_databases(client: &mut Client) -> Result<(), String> {
 }
 
 impl Worker {
-    /// Whether an answer to a write says that a majority of the copies holds it; it must tell of as many then.
-    pub(super) fn is_firm(&self, what: &str, answer: &Answer) -> Result<bool, Violation> {
-        let (majority, copies) = (self.locked(|s| s.together.majority), answer.copies);
-        match answer.status {
-            200 | 201 if copies < majority => {
-                broken("I12", format!("{what}: {} for {copies} copies, a majority are {majority}", answer.status))
-            }
-            status => Ok(matches!(status, 200 | 201)),
-        }
-    }
-
-    /// Whether a write stays that was answered so, as the plan's faults go.
-    fn stays(&self, what: &str, answer: &Answer) -> Result<bool, Violation> {
-        Ok(self.is_firm(what, answer)? || answer.status == 202 && !self.locked(|s| s.model.loses_disks))
-    }
-
     pub(super) async fn twin_write(&mut self, v: u64, brief: bool) -> Result<(), Violation> {
         let (path, doc) = (format!("/{}", name(brief)), format!("t{v}"));
         let (made_with, before) = self.locked(|s| (s.together.made_with.clone(), s.together.of_name(brief).calm()));
@@ -168,7 +152,7 @@ impl Worker {
     pub(super) async fn pass(&mut self, v: u64) -> Result<(), Violation> {
         let path = format!("/{PASSING}/p{v}");
         let Ok(answer) = self.call("PUT", &path, &json!({ "v": v })).await else { return Ok(()) };
-        self.is_firm(&path, &answer)?;
+        self.stays(&path, &answer)?;
         if let Some(rev) = answer.json()["rev"].as_str() {
             self.passing.push_back((v, rev.to_owned()));
         }
