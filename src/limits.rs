@@ -680,6 +680,10 @@ pub const POUR_PAUSE: Duration = Duration::from_secs(1);
 pub const POUR_PAUSE_MAX: Duration = Duration::from_secs(16);
 /// Pause before a map is proposed again after a node did not vote because it counts other members.
 pub const MEMBERS_PAUSE: Duration = Duration::from_millis(250);
+/// Pause before those who vote are looked at anew after members or connections changed: several changes are one step.
+pub const VOTERS_LOOK: Duration = Duration::from_millis(200);
+/// Pause before a change of those who vote is tried again.
+pub const VOTERS_PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause before a map is proposed again after another proposer was first, in milliseconds.
 pub const BALLOT_PAUSE_MS: u64 = 100;
 /// Jobs that a node keeps, finished ones too; as CouchDB's `[reshard] max_jobs`.

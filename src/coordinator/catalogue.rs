@@ -163,6 +163,7 @@ impl Coordinator {
         coordinator.watch_room();
         coordinator.keep_compacting();
         coordinator.keep_resharding().await?;
+        coordinator.keep_voting().await?;
         coordinator.keep_moving();
         coordinator.join_cluster();
         Ok(coordinator)

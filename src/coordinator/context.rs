@@ -19,6 +19,7 @@ use crate::coordinator::peers::{Call, CallError, Peers, Service, Urgency};
 use crate::coordinator::rebalance::Rebalancing;
 use crate::coordinator::reshard::Jobs;
 use crate::coordinator::uploads::Uploads;
+use crate::coordinator::voters::Voting;
 use crate::index::Indexes;
 use crate::limits;
 use crate::script::Scripts;
@@ -88,6 +89,8 @@ pub(super) struct Context {
     pub doubts: Doubts,
     /// The jobs of this node that split ranges.
     pub jobs: Jobs,
+    /// Who votes about maps.
+    pub voting: Voting,
 }
 
 impl Context {
@@ -134,6 +137,7 @@ impl Context {
             rebalancing: Rebalancing::default(),
             doubts: Doubts::default(),
             jobs: Jobs::default(),
+            voting: Voting::default(),
             env,
             config,
             storage,

@@ -51,7 +51,8 @@ impl NodeEpochs {
                 None if has_records(view)? => Stored { list: vec![FIRST] },
                 None => Stored::default(),
             };
-            if !mutated(Mutation::EpochIgnored) || epochs.list.is_empty() {
+            let goes_on = mutated(Mutation::EpochIgnored) || mutated(Mutation::PositionReused);
+            if !goes_on || epochs.list.is_empty() {
                 epochs.list.push(fresh);
                 let old = epochs.list.len().saturating_sub(limits::NODE_EPOCHS_KEPT);
                 epochs.list.drain(..old);

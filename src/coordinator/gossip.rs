@@ -109,6 +109,7 @@ impl Coordinator {
                 encode(&())
             }
             CatalogueCall::Ballot(call) => encode(&self.vote(*call).await?),
+            CatalogueCall::Voters(call) => self.serve_voters(*call).await?,
             CatalogueCall::Jobs(call) => encode(&self.serve_jobs(call).await?),
             CatalogueCall::Rebalance(call) => encode(&self.serve_rebalance(call)),
         })
@@ -131,7 +132,7 @@ impl Coordinator {
                 None => self.install(name, record.clone(), None).await?,
                 Some(known) if known.instance == record.instance => {
                     if !self.settle_fork(name, &known, &record).await? {
-                        self.follow_later(name, &known, record.places());
+                        self.follow_later(name, &known, record.places()).await?;
                     }
                     self.adopt_settings(name, record).await?;
                     return Ok(Created::Done);
@@ -156,12 +157,14 @@ impl Coordinator {
         }
     }
 
-    /// Goes over to a map that another node told of, in the background: dividing copies may take long.
-    fn follow_later(&self, name: &str, known: &Known, places: MapRecord) {
-        let Ok(database) = self.database(name) else { return };
+    /// Goes over to a map that another node told of, in the background: dividing copies may take long. The map is kept
+    /// on return.
+    async fn follow_later(&self, name: &str, known: &Known, places: MapRecord) -> Result<(), ShardError> {
+        let Ok(database) = self.database(name) else { return Ok(()) };
         if places.version <= known.placed().version || database.instance() != known.instance {
-            return;
+            return Ok(());
         }
+        self.keep_decided(name, &known.instance, places.clone()).await?;
         self.env().spawn(async move {
             match database.follow(places).await {
                 Ok(()) => database.context.pull_soon(&database.name),
@@ -169,6 +172,7 @@ impl Coordinator {
                 Err(error) => tracing::warn!(database = database.name, %error, "this node does not follow a map yet"),
             }
         });
+        Ok(())
     }
 
     async fn adopt_settings(&self, name: &str, record: Record) -> Result<(), DatabaseError> {
@@ -402,9 +406,7 @@ impl From<DatabaseError> for LearnError {
 
 /// The mark that a key names.
 fn tomb(key: &[u8]) -> Option<EntryName> {
-    let rest = key.get(record::tomb_prefix().len()..)?;
-    let (name, instance) = std::str::from_utf8(rest).ok()?.split_once('\0')?;
-    let (name, instance) = (name.to_owned(), instance.to_owned());
+    let (name, instance) = record::instance_in(key, &record::tomb_prefix())?;
     Some(EntryName { name, instance, deleted: true, digest: [0; 16] })
 }
 

@@ -62,8 +62,12 @@ impl Database {
         let before = self.layout();
         let lost = self
             .write_record(move |record, view| {
-                record.set_places(places);
                 let mut lost = Vec::new();
+                // Whatever was asked for meanwhile: no map takes the place of a later one.
+                if places.version <= record.version {
+                    return Ok(lost);
+                }
+                record.set_places(places);
                 for range in 0..record.shards.len() {
                     let is_split = record.splits.iter().any(|split| *split as usize == range);
                     match (record.holds(range, &node), record.shards[range]) {

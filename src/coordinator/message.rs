@@ -3,18 +3,20 @@
 //! Messages carry the names of their fields (MessagePack maps), so that a field can be added: a node that does not know
 //! it goes on without, one that misses it takes its default. Pure.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Bound;
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::coordinator::ballots::{Ask, Promise};
 use crate::coordinator::error::WriteError;
 use crate::coordinator::record::{MapRecord, Record};
 use crate::coordinator::reshard::JobCall;
 use crate::coordinator::seq::SeqEntry;
 use crate::coordinator::validate::Caller;
+use crate::coordinator::voters::Voters;
 use crate::document::draft::PreparedBody;
 use crate::document::id::DocId;
 use crate::document::json::Value;
@@ -465,6 +467,8 @@ pub(super) enum CatalogueCall {
     Copies { after: Option<String>, last: Option<String> },
     /// `Vote`: about the map of a database, see `consensus`.
     Ballot(Box<BallotCall>),
+    /// About who votes.
+    Voters(Box<VotersCall>),
     /// `JobAnswer`: about jobs on this node, see `reshard`.
     Jobs(JobCall),
     /// `Option<Rebalance>`: the request that the asked node carries out.
@@ -478,42 +482,37 @@ pub(super) enum RebalanceCall {
     End,
 }
 
-/// The number of a proposal: of two the higher one counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Ballot {
-    pub counter: u64,
-    /// Tells proposers apart.
-    pub by: u64,
-}
-
 /// A proposer's question about the next map of a database.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct BallotCall {
     pub name: String,
     pub instance: String,
-    pub ballot: Ballot,
-    /// The version that is to be decided.
-    pub version: u64,
-    /// The map to accept; `None`: only a promise is asked for.
-    pub places: Option<MapRecord>,
-    /// The members of which a majority is to agree.
-    #[serde(default)]
-    pub members: BTreeSet<String>,
+    pub ask: Ask<MapRecord>,
 }
 
-/// What a node answers to a [`BallotCall`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Vote {
-    /// Promised, or accepted. Carries what was accepted before with the highest ballot.
-    Yes { accepted: Option<(Ballot, MapRecord)> },
-    /// A higher ballot was promised to somebody else.
-    No { promised: Ballot },
-    /// The version is decided: this is the map.
-    Decided(MapRecord),
-    /// There is no such database here.
-    Unknown,
-    /// The node counts other members.
-    Elsewhere,
+/// What nodes ask each other about who votes, see `voters`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum VotersCall {
+    /// `Voters`: those that the asked node knows, when it has heard of these.
+    Exchange(Voters),
+    /// `Vote`: about the next ones.
+    Ballot(Ask<Voters>),
+    /// `Option<HandedOver>`: what the asked node promised and accepted, behind a key, once it votes by these voters and
+    /// by none before them; `None` while it goes by others.
+    HandOver { voters: Voters, after: Option<Vec<u8>> },
+}
+
+/// What a node promised and accepted about maps.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct HandedOver {
+    /// The version of the voters up to which it has taken in what was accepted.
+    pub complete: u64,
+    /// About the next voters.
+    pub voters: Promise<Voters>,
+    /// About maps of databases: name, instance, and promise; in order.
+    pub maps: Vec<(String, String, Promise<MapRecord>)>,
+    /// The last key, if there are others behind it.
+    pub last: Option<Vec<u8>>,
 }
 
 /// A database as all nodes know it.

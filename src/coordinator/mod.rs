@@ -11,6 +11,7 @@ mod answered;
 pub mod attachment;
 mod autoupdate;
 pub mod backup;
+mod ballots;
 mod blob_stream;
 mod call_text;
 pub mod catalogue;
@@ -77,6 +78,7 @@ mod view_reads;
 mod view_reduce;
 mod view_siblings;
 mod view_swap;
+mod voters;
 pub mod write;
 
 pub use crate::index::{Grouping, IndexTask, KeyBound, KeySpan};

@@ -18,6 +18,15 @@ const CATALOGUE_SHARD: u64 = 1;
 /// The key of the node's epochs.
 pub(super) const EPOCHS_KEY: [u8; 9] = [0, 0, 0, 0, 0, 0, 0, CATALOGUE_SHARD as u8, b'e'];
 
+/// The key of who votes about maps, see `voters`.
+pub(super) const VOTERS_KEY: [u8; 9] = [0, 0, 0, 0, 0, 0, 0, CATALOGUE_SHARD as u8, b'v'];
+
+/// The name and the instance that a key names behind a prefix.
+pub(super) fn instance_in(key: &[u8], prefix: &[u8]) -> Option<(String, String)> {
+    let (name, instance) = std::str::from_utf8(key.strip_prefix(prefix)?).ok()?.split_once('\0')?;
+    Some((name.to_owned(), instance.to_owned()))
+}
+
 /// The key prefix of all records.
 pub(super) fn prefix() -> Vec<u8> {
     let mut key = CATALOGUE_SHARD.to_be_bytes().to_vec();
@@ -69,10 +78,16 @@ pub(super) fn tomb_key(name: &str, instance: &str) -> Vec<u8> {
     key
 }
 
-/// The key of what this node promised about the next map of a database, see `consensus`.
-pub(super) fn ballot_key(name: &str, instance: &str) -> Vec<u8> {
+/// The key prefix of what this node promised about maps.
+pub(super) fn ballot_prefix() -> Vec<u8> {
     let mut key = CATALOGUE_SHARD.to_be_bytes().to_vec();
     key.push(b'b');
+    key
+}
+
+/// The key of what this node promised about the next map of a database, see `consensus`.
+pub(super) fn ballot_key(name: &str, instance: &str) -> Vec<u8> {
+    let mut key = ballot_prefix();
     key.extend(name.as_bytes());
     key.push(0);
     key.extend(instance.as_bytes());
@@ -379,10 +394,15 @@ impl Placed {
     /// by one from before copies moved, and not where the copy leaves or has left.
     pub fn admits(&self, shard: u64, version: u64, own: &str) -> bool {
         let Some(range) = self.shards.iter().position(|held| *held == shard) else { return false };
-        let leaves = |moved: &Move| moved.leaving && moved.from.as_deref() == Some(own);
-        let is_old = version < self.moved && !mutated(Mutation::StaleMapAccepted);
-        let has_left = self.move_of(range).is_some_and(leaves) && !mutated(Mutation::OldOwnerWrites);
-        !is_old && !has_left
+        if self.leaves(range, own) {
+            return mutated(Mutation::OldOwnerWrites);
+        }
+        version >= self.moved || mutated(Mutation::StaleMapAccepted)
+    }
+
+    /// Whether a node's copy of a range waits only until others have all that it has.
+    pub fn leaves(&self, range: usize, own: &str) -> bool {
+        self.move_of(range).is_some_and(|moved| moved.leaving && moved.from.as_deref() == Some(own))
     }
 
     /// The copy of a range that is on its way.

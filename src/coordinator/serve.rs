@@ -122,7 +122,10 @@ impl Database {
             (false, true) => layout.placed.moved,
             (false, false) => 0,
         };
-        if asked.version < oldest && !mutated(Mutation::StaleMapAccepted) {
+        let is_left = || layout.map.live().iter().any(|range| layout.placed.leaves(*range, &self.context.node));
+        let is_planted =
+            mutated(Mutation::StaleMapAccepted) || mutated(Mutation::OldOwnerWrites) && op.is_edit() && is_left();
+        if asked.version < oldest && !is_planted {
             self.tell_map(&asked.from);
             return Ok(refuse(&op, WireError::Moved));
         }

@@ -2,6 +2,7 @@
 
 mod gone;
 pub(super) mod late;
+mod members;
 mod moves;
 mod united;
 

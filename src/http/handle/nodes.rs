@@ -22,11 +22,19 @@ pub async fn handle(ctx: &Context, request: Request, path: &[&str]) -> Result<Re
         ([name], Verb::Put) => put(ctx, request, name).await,
         ([name], Verb::Delete) => {
             let rev = named_revision(&request)?.map(|rev| rev.to_string());
+            let allowed = match is_there(ctx, name, |record| record.joined) {
+                true => ctx.coordinator.may_change_members(),
+                false => Ok(()),
+            };
             // Where the others are lost for good nobody else can say so.
-            if is_there(ctx, name, |record| record.joined) && !request.query.flag("force") {
-                ctx.coordinator.may_change_members()?;
+            let is_forced = allowed.is_err() && request.query.flag("force");
+            if !is_forced {
+                allowed?;
             }
             let record = ctx.cluster.delete_member(name, rev).await?;
+            if is_forced {
+                ctx.coordinator.force_voters().await?;
+            }
             Ok(changed(StatusCode::OK, name, &record))
         }
         ([_], _) => Err(Problem::method_not_allowed("DELETE,GET,HEAD,PUT")),

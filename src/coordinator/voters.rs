@@ -1,0 +1,459 @@
+//! Who votes about maps: the members of the cluster as a majority of those before agreed on them.
+//!
+//! The documents of members (`cluster`) spread from node to node, so that two nodes may know of different ones. Votes
+//! are counted among the voters instead: sets of members, one version after the other, each decided by a majority of
+//! the one before it in the same way as maps are (`ballots`). They follow the documents within a moment, wherever a
+//! majority is in reach. While members were never agreed on (version 0) each node counts those it knows, and votes for
+//! whoever counts the same; the first set needs the votes of all who are in it.
+//!
+//! **The joint stage.** A map that was decided among voters must not be lost to the next ones, of whom most may never
+//! have heard of it. So a node that goes over to voters of version `v`
+//! - answers no ballot of those before from then on, and
+//! - votes by the new ones only once it has taken in what so many of the old ones promised and accepted that every
+//!   majority of them had one of these. Each of those had gone over before it told that, and had itself taken in what
+//!   was accepted before.
+//!
+//! What a majority of the old voters accepted is thus known to every new voter who votes, and no majority of the old
+//! ones is left to accept anything else: a decision is one of a majority of the old and of the new. The version after
+//! that is decided by nodes that have done so only: there are never more than two sets of whom it matters what they
+//! accepted. A node that comes with an empty disk may have voted before it lost it: it takes in what as many of the
+//! present voters hold, too.
+//!
+//! Where a majority is lost for good an administrator names the voters (`force_voters`): what only the lost ones
+//! accepted is lost with them, and should they come back, of two sets of one version the larger one stays.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::coordinator::ballots::{Ask, Ballot, Electorate, Promise, Register, Round, Vote};
+use crate::coordinator::catalogue::Coordinator;
+use crate::coordinator::consensus::read_promise;
+use crate::coordinator::gossip::LearnError;
+use crate::coordinator::message::{CatalogueCall, HandedOver, VotersCall, decode, encode};
+use crate::coordinator::peers::Urgency;
+use crate::coordinator::quorum::{majority, shared_with_every_majority};
+use crate::coordinator::record;
+use crate::limits;
+use crate::shard::ShardError;
+use crate::storage::{Direction, KeyRange, StorageError, View, WriteView};
+
+/// A set of members who vote.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Voters {
+    /// How many changes there were; 0: nothing was agreed on yet.
+    pub version: u64,
+    pub names: BTreeSet<String>,
+    /// Those who voted before, of whom a majority hands over.
+    pub before: BTreeSet<String>,
+}
+
+impl Voters {
+    /// Whether these count where the other ones are known. Two of one version there are after a decree only, or where
+    /// two clusters became one: the same ones stay everywhere.
+    fn succeed(&self, other: &Voters) -> bool {
+        let rank = |voters: &Voters| (voters.version, voters.names.len(), voters.names.clone(), voters.before.clone());
+        rank(self) > rank(other)
+    }
+}
+
+/// How a node takes part in votes; as it is stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Seat {
+    voters: Voters,
+    /// The version of the voters up to which this node has taken in what was accepted.
+    complete: u64,
+    /// Whether it may have voted before it lost its disk.
+    fresh: bool,
+    /// What it promised about the next voters.
+    promise: Promise<Voters>,
+}
+
+impl Seat {
+    /// As it is stored.
+    pub fn read(view: &dyn View) -> Result<Seat, StorageError> {
+        let damaged = |why| StorageError::Corrupt(format!("who votes: {why}"));
+        Ok(view.get(&record::VOTERS_KEY)?.map(|bytes| decode(&bytes).map_err(damaged)).transpose()?.unwrap_or_default())
+    }
+
+    /// Whether a proposer counts those whom this node counts, among whom this node may vote; `members`: those known.
+    pub fn counts<V>(&self, ask: &Ask<V>, members: impl FnOnce() -> BTreeSet<String>) -> bool {
+        let version = self.voters.version;
+        let names = || if version == 0 { members() } else { self.voters.names.clone() };
+        ask.voters == version && self.complete >= version && ask.names == names()
+    }
+
+    /// Goes over to voters, if these follow those known.
+    fn follow(&mut self, voters: &Voters) {
+        if !voters.succeed(&self.voters) {
+            return;
+        }
+        // The first voters were all asked.
+        self.fresh |= self.voters.version == 0 && self.promise.version < voters.version;
+        self.complete = self.complete.min(voters.version - 1);
+        self.voters = voters.clone();
+    }
+
+    /// Answers a proposer of the next voters.
+    fn vote(&mut self, ask: Ask<Voters>, members: impl FnOnce() -> BTreeSet<String>) -> Vote<Voters> {
+        if ask.version <= self.voters.version {
+            return Vote::Decided(self.voters.clone());
+        }
+        if !self.counts(&ask, members) {
+            return Vote::Elsewhere;
+        }
+        let (vote, keep) = self.promise.clone().vote(ask);
+        self.promise = keep.unwrap_or_else(|| self.promise.clone());
+        vote
+    }
+
+    /// From whom this node takes in what was accepted before it votes; nobody: it may vote, or is not to.
+    fn sources(&self, own: &str) -> BTreeSet<String> {
+        let Voters { version, names, before } = &self.voters;
+        if self.complete >= *version || !names.contains(own) {
+            return BTreeSet::new();
+        }
+        before.union(names).filter(|name| **name != own).cloned().collect()
+    }
+
+    /// Whether it is enough to have taken that in from some nodes, each with what it was complete up to itself.
+    fn is_enough(&self, own: &str, taken: &BTreeMap<String, u64>) -> bool {
+        let Voters { version, names, before } = &self.voters;
+        let knows = |complete: &u64| complete + 1 >= *version;
+        let own_part = before.contains(own) && !self.fresh && knows(&self.complete);
+        let old = taken.iter().filter(|(name, complete)| before.contains(*name) && knows(complete)).count();
+        let new = taken.keys().filter(|name| names.contains(*name)).count();
+        let of = |nodes: &BTreeSet<String>| shared_with_every_majority(nodes.len() as u32) as usize;
+        old + usize::from(own_part) >= of(before) && (!self.fresh || new >= of(names))
+    }
+}
+
+/// What is known here of who votes.
+pub(super) struct Voting {
+    // A blocking lock: held for a look, never across an await.
+    seat: Mutex<Seat>,
+    /// Changes with it.
+    changes: watch::Sender<u64>,
+}
+
+impl Default for Voting {
+    fn default() -> Voting {
+        Voting { seat: Mutex::default(), changes: watch::Sender::new(0) }
+    }
+}
+
+impl Voting {
+    fn seat(&self) -> Seat {
+        self.seat.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, seat: Seat) {
+        *self.seat.lock().unwrap_or_else(PoisonError::into_inner) = seat;
+        self.changes.send_modify(|count| *count += 1);
+    }
+}
+
+/// Those who vote next.
+struct Next;
+
+impl Register for Next {
+    type Value = Voters;
+
+    fn call(&self, ask: Ask<Voters>) -> CatalogueCall {
+        CatalogueCall::Voters(Box::new(VotersCall::Ballot(ask)))
+    }
+
+    async fn vote(&self, coordinator: &Coordinator, ask: Ask<Voters>) -> Result<Vote<Voters>, ShardError> {
+        coordinator.vote_for_voters(ask).await
+    }
+}
+
+impl Coordinator {
+    /// Takes up what is stored, and sees to it that the voters follow the members; ends with the coordinator.
+    pub(super) async fn keep_voting(self: &Arc<Self>) -> Result<(), ShardError> {
+        self.context().voting.set(self.storage().read(Seat::read).await?);
+        self.env().spawn(follow_members(Arc::downgrade(self)));
+        Ok(())
+    }
+
+    /// Whose votes about maps are counted.
+    pub(super) fn electorate(&self) -> Electorate {
+        let Voters { version, names, .. } = self.context().voting.seat().voters;
+        let names = if version == 0 { self.context().member_names() } else { names };
+        Electorate { voters: version, needed: majority(names.len() as u32), names }
+    }
+
+    /// Makes the members that are known here the voters, where a majority of those who vote is lost for good. To be
+    /// asked for by an administrator only.
+    ///
+    /// # Errors
+    /// When it could not be stored.
+    pub async fn force_voters(&self) -> Result<(), ShardError> {
+        let (names, own) = (self.context().member_names(), self.node().to_owned());
+        let voters = self.change_seat(move |seat| {
+            // Where members were never agreed on, those known count anyway.
+            if seat.voters.version > 0 {
+                seat.voters = Voters { version: seat.voters.version + 1, names, before: BTreeSet::from([own]) };
+                (seat.complete, seat.fresh) = (seat.voters.version, false);
+            }
+            seat.voters.clone()
+        });
+        let voters = voters.await?;
+        tracing::warn!(?voters, "an administrator named those who vote");
+        self.tell_voters(&voters);
+        Ok(())
+    }
+
+    /// Answers what other nodes ask about who votes.
+    pub(super) async fn serve_voters(&self, call: VotersCall) -> Result<bytes::Bytes, ShardError> {
+        Ok(match call {
+            VotersCall::Exchange(theirs) => encode(&self.adopt_voters(theirs).await?),
+            VotersCall::Ballot(ask) => encode(&self.vote_for_voters(ask).await?),
+            VotersCall::HandOver { voters, after } => encode(&self.hand_over(voters, after).await?),
+        })
+    }
+
+    /// Takes in voters that were decided; answers those known then.
+    async fn adopt_voters(&self, theirs: Voters) -> Result<Voters, ShardError> {
+        let own = self.context().voting.seat().voters;
+        if !theirs.succeed(&own) {
+            return Ok(own);
+        }
+        if theirs.version == own.version {
+            tracing::error!(?own, ?theirs, "two sets of voters of one version meet: the larger one stays");
+        }
+        let follow = move |seat: &mut Seat| {
+            seat.follow(&theirs);
+            seat.voters.clone()
+        };
+        self.change_seat(follow).await
+    }
+
+    async fn vote_for_voters(&self, ask: Ask<Voters>) -> Result<Vote<Voters>, ShardError> {
+        let context = Arc::clone(self.context());
+        self.change_seat(move |seat| seat.vote(ask, || context.member_names())).await
+    }
+
+    /// Changes what is stored of who votes; durable on return.
+    async fn change_seat<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&mut Seat) -> T + Send + 'static,
+    ) -> Result<T, ShardError> {
+        let context = Arc::clone(self.context());
+        let job = move |view: &mut WriteView<'_>| {
+            let before = Seat::read(view)?;
+            let mut seat = before.clone();
+            let done = change(&mut seat);
+            if seat != before {
+                view.put(record::VOTERS_KEY.to_vec(), encode(&seat).to_vec());
+                view.after_commit(move || context.voting.set(seat));
+            }
+            Ok(Ok::<T, ShardError>(done))
+        };
+        self.storage().committer().submit(job).await?
+    }
+
+    /// Tells nodes that are there who votes, and learns from those that answer soon.
+    pub(super) async fn exchange_voters(&self) {
+        let _ = self.env().timeout(limits::VOTERS_PAUSE, self.exchange_with_all()).await;
+    }
+
+    async fn exchange_with_all(&self) {
+        let context = self.context();
+        let up: Vec<Arc<str>> = context.others().into_iter().filter(|node| context.peers.is_up(node)).collect();
+        let call = CatalogueCall::Voters(Box::new(VotersCall::Exchange(context.voting.seat().voters)));
+        let mut answers = context.tell_all(&up, &call, Urgency::Foreground);
+        while let Some((node, answer)) = answers.recv().await {
+            let Ok(Ok(theirs)) = answer.map(|bytes| decode::<Voters>(&bytes)) else { continue };
+            if let Err(error) = self.adopt_voters(theirs).await {
+                tracing::warn!(%node, %error, "who votes could not be stored");
+            }
+        }
+    }
+
+    fn tell_voters(&self, voters: &Voters) {
+        let call = CatalogueCall::Voters(Box::new(VotersCall::Exchange(voters.clone())));
+        drop(self.context().tell_all(&self.context().others(), &call, Urgency::Foreground));
+    }
+
+    /// A page of what this node promised and accepted, once it has gone over to these voters.
+    async fn hand_over(&self, voters: Voters, after: Option<Vec<u8>>) -> Result<Option<HandedOver>, ShardError> {
+        self.adopt_voters(voters.clone()).await?;
+        let seat = self.context().voting.seat();
+        if seat.voters != voters {
+            return Ok(None);
+        }
+        let (maps, last) = self.storage().read(move |view: &dyn View| read_promises(view, after)).await?;
+        Ok(Some(HandedOver { complete: seat.complete, voters: seat.promise, maps, last }))
+    }
+
+    /// Takes in what those before promised and accepted, as far as this node has not; whether it may vote then.
+    async fn take_over(&self) -> Result<bool, ShardError> {
+        let (context, seat) = (self.context(), self.context().voting.seat());
+        let (sources, mut taken) = (seat.sources(&context.node), BTreeMap::new());
+        if sources.is_empty() {
+            return Ok(true);
+        }
+        for node in sources.into_iter().filter(|node| context.peers.is_up(node)) {
+            if seat.is_enough(&context.node, &taken) {
+                break;
+            }
+            match self.take_over_from(&node, &seat.voters).await {
+                Ok(Some(complete)) => drop(taken.insert(node, complete)),
+                Ok(None) => {}
+                Err(error) => tracing::info!(node, %error, "what a node accepted was not taken in yet"),
+            }
+        }
+        if !seat.is_enough(&context.node, &taken) {
+            return Ok(false);
+        }
+        let complete = move |now: &mut Seat| {
+            let stays = now.voters == seat.voters;
+            if stays {
+                (now.complete, now.fresh) = (now.voters.version, false);
+            }
+            stays
+        };
+        self.change_seat(complete).await
+    }
+
+    /// First what the node accepted, then what it knows to be decided: what is decided meanwhile is in the latter.
+    /// Answers what it was complete up to; `None` while it goes by other voters.
+    async fn take_over_from(&self, node: &str, voters: &Voters) -> Result<Option<u64>, LearnError> {
+        let (mut after, mut least) = (None, u64::MAX);
+        loop {
+            let call = CatalogueCall::Voters(Box::new(VotersCall::HandOver { voters: voters.clone(), after }));
+            let handed: Option<HandedOver> = self.ask_catalogue(node, &call).await?;
+            let Some(HandedOver { complete, voters: promise, maps, last }) = handed else { return Ok(None) };
+            if !maps.is_empty() {
+                self.take_promises(maps).await.map_err(|error| LearnError::Own(error.into()))?;
+            }
+            let take = move |seat: &mut Seat| seat.promise = seat.promise.clone().with(promise);
+            self.change_seat(take).await.map_err(|error| LearnError::Own(error.into()))?;
+            (after, least) = (last, least.min(complete));
+            if after.is_none() {
+                break;
+            }
+        }
+        self.learn_from(node).await?;
+        Ok(Some(least))
+    }
+
+    /// Does what is due that the voters follow the members; whether nothing is left to do.
+    pub(super) async fn mind_voters(&self) -> Result<bool, ShardError> {
+        let context = self.context();
+        let members = context.member_names();
+        let is_alone = members.len() == 1 && self.electorate().voters == 0;
+        // A node alone needs no votes but its own, and one that has yet to meet its cluster has none.
+        if is_alone || context.peers.is_seeding() {
+            return Ok(true);
+        }
+        if !self.take_over().await? {
+            self.exchange_voters().await;
+            return Ok(false);
+        }
+        let mut electorate = self.electorate();
+        match electorate.voters {
+            // The first ones are those who all know of each other.
+            0 => electorate.needed = members.len() as u32,
+            _ if electorate.names == members => return Ok(true),
+            _ => {}
+        }
+        let here = |name: &&String| **name == *context.node || context.peers.is_up(name);
+        let there: Vec<&String> = electorate.names.iter().filter(here).collect();
+        // One proposes, of those who stay; others do when it is not there.
+        let proposer = there.iter().find(|name| members.contains(**name));
+        if proposer.is_none_or(|name| ***name != *context.node) || (there.len() as u32) < electorate.needed {
+            self.exchange_voters().await;
+            return Ok(false);
+        }
+        let next = Voters { version: electorate.voters + 1, names: members, before: electorate.names.clone() };
+        let ballot = Ballot { counter: 1, by: self.env().random_u64() };
+        self.change_voters(electorate, ballot, next).await
+    }
+
+    /// Has the next voters decided; whether they are.
+    async fn change_voters(
+        &self,
+        electorate: Electorate,
+        mut ballot: Ballot,
+        next: Voters,
+    ) -> Result<bool, ShardError> {
+        for _ in 0..limits::MAP_ATTEMPTS {
+            match self.propose(&Next, electorate.clone(), ballot, (next.version, &next)).await? {
+                Round::Decided(voters) => {
+                    tracing::info!(?voters, "who votes was agreed on");
+                    let voters = self.adopt_voters(voters).await?;
+                    self.tell_voters(&voters);
+                    // This node has yet to take over, as all others.
+                    return Ok(false);
+                }
+                Round::Outbid(higher) => {
+                    ballot.counter = higher.counter + 1;
+                    let pause = 1 + self.env().random_u64() % limits::BALLOT_PAUSE_MS;
+                    self.env().sleep(std::time::Duration::from_millis(pause)).await;
+                }
+                Round::Elsewhere(_) | Round::TooFew(_) => break,
+            }
+        }
+        self.exchange_voters().await;
+        Ok(false)
+    }
+}
+
+/// Promises about maps behind a key, and the last key where there are others.
+type Promises = (Vec<(String, String, Promise<record::MapRecord>)>, Option<Vec<u8>>);
+
+fn read_promises(view: &dyn View, after: Option<Vec<u8>>) -> Result<Promises, StorageError> {
+    let mut range = KeyRange::prefix(&record::ballot_prefix());
+    if let Some(mut after) = after {
+        after.push(0);
+        range.start = after;
+    }
+    let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    view.scan(&range, Direction::Forward, &mut |key, value| {
+        rows.push((key.to_vec(), value.to_vec()));
+        if rows.len() < limits::STEP_ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    let last = rows.last().filter(|_| rows.len() == limits::STEP_ROWS).map(|(key, _)| key.clone());
+    let mut out = Vec::with_capacity(rows.len());
+    for (key, value) in rows {
+        if let Some((name, instance)) = record::instance_in(&key, &record::ballot_prefix()) {
+            out.push((name, instance, read_promise(&value)?));
+        }
+    }
+    Ok((out, last))
+}
+
+/// Until the coordinator goes: the voters follow the members.
+async fn follow_members(weak: Weak<Coordinator>) {
+    let Some(context) = weak.upgrade().map(|coordinator| Arc::clone(coordinator.context())) else { return };
+    let (mut members, mut seats) = (context.peers.watch(), context.voting.changes.subscribe());
+    let env = context.env.clone();
+    drop(context);
+    loop {
+        members.borrow_and_update();
+        seats.borrow_and_update();
+        let is_settled = match weak.upgrade() {
+            Some(coordinator) => coordinator.mind_voters().await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "who votes is not settled yet");
+                false
+            }),
+            None => return,
+        };
+        tokio::select! {
+            biased;
+            changed = members.changed() => if changed.is_err() { return },
+            changed = seats.changed() => if changed.is_err() { return },
+            () = env.sleep(limits::VOTERS_PAUSE), if !is_settled => {}
+        }
+        // Several changes at once are one step.
+        env.sleep(limits::VOTERS_LOOK).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;
