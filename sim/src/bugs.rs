@@ -3,6 +3,8 @@
 use settee::storage::planted::Bug;
 use settee::world::buggify::Mutation;
 
+use crate::plan::{Plan, Scene};
+
 /// A bug of the storage or of the code above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
@@ -21,21 +23,48 @@ pub struct Entry {
     pub what: &'static str,
     /// The invariants that may name it.
     pub caught_by: &'static [&'static str],
-    /// Whether only a cluster can show it.
-    pub cluster: bool,
+    /// Where it shows.
+    pub shown_by: ShownBy,
+}
+
+/// The plans that can show a bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShownBy {
+    /// Those of one server, or two.
+    Servers,
+    /// Those of a cluster.
+    Clusters,
+    /// Those of a scene: others show it too seldom.
+    Scene(Scene),
+}
+
+impl ShownBy {
+    /// The plan of a seed.
+    pub fn plan(self, seed: u64) -> Plan {
+        match self {
+            ShownBy::Servers => Plan::from_seed(seed),
+            ShownBy::Clusters => Plan::cluster_from_seed(seed),
+            ShownBy::Scene(scene) => Plan::of_scene(scene, seed),
+        }
+    }
 }
 
 const fn storage(bug: Bug, what: &'static str, caught_by: &'static [&'static str]) -> Entry {
-    Entry { plant: Plant::Storage(bug), what, caught_by, cluster: false }
+    Entry { plant: Plant::Storage(bug), what, caught_by, shown_by: ShownBy::Servers }
 }
 
 /// What only a cluster can show.
 const fn cluster(mutation: Mutation, what: &'static str, caught_by: &'static [&'static str]) -> Entry {
-    Entry { cluster: true, ..node(mutation, what, caught_by) }
+    Entry { shown_by: ShownBy::Clusters, ..node(mutation, what, caught_by) }
+}
+
+/// What only a scene shows soon.
+const fn scene(scene: Scene, mutation: Mutation, what: &'static str, caught_by: &'static [&'static str]) -> Entry {
+    Entry { shown_by: ShownBy::Scene(scene), ..node(mutation, what, caught_by) }
 }
 
 const fn node(mutation: Mutation, what: &'static str, caught_by: &'static [&'static str]) -> Entry {
-    Entry { plant: Plant::Node(mutation), what, caught_by, cluster: false }
+    Entry { plant: Plant::Node(mutation), what, caught_by, shown_by: ShownBy::Servers }
 }
 
 /// Every bug that can be planted.
@@ -122,6 +151,11 @@ pub const BOARD: &[Entry] = &[
     cluster(Mutation::PurgeNotSpread, "a copy does not ask others for their purges", &["I7"]),
     cluster(Mutation::DigestSkipsLeaf, "a search for differences passes over its first part", &["I1", "I4", "I6"]),
     cluster(Mutation::MoveLosesCopy, "a copy that moves is gone from the map", &["I25", "I12", "I28"]),
+    scene(Scene::LateAnswer, Mutation::LateJudge, "a 409 is told though the judge before may have stored it", &["I3"]),
+    scene(Scene::StaleMap, Mutation::StaleMapAccepted, "calls by an older map are taken", &["I1"]),
+    scene(Scene::StaleMap, Mutation::OldOwnerWrites, "a copy that was replaced goes on taking writes", &["I1"]),
+    scene(Scene::PutBack, Mutation::EpochIgnored, "a node goes on in its epoch at each start", &["I13"]),
+    scene(Scene::PutBack, Mutation::PositionReused, "a copy that was put back gives positions out again", &["I13"]),
     node(Mutation::DeletionForgotten, "a deleted database is back after a start", &["I7", "I1"]),
 ];
 

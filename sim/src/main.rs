@@ -13,9 +13,9 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 use settee_sim::apart::{self, Leave, Summary, summary_of};
 use settee_sim::bisect::bisect;
-use settee_sim::bugs::{BOARD, Entry, Plant};
+use settee_sim::bugs::{BOARD, Entry, Plant, ShownBy};
 use settee_sim::outer::{self, Outcome, Target};
-use settee_sim::plan::Plan;
+use settee_sim::plan::{Plan, SCENES, Scene};
 use settee_sim::planted::{Trial, try_all};
 use settee_sim::run::run_plan_logged;
 use settee_sim::shrink::shrink;
@@ -49,6 +49,9 @@ enum Command {
         /// Plans of one cluster of three to seven nodes.
         #[arg(long)]
         cluster: bool,
+        /// Plans of the cluster's scene of that name.
+        #[arg(long, conflicts_with = "cluster", value_parser = scene_named)]
+        scene: Option<Scene>,
     },
     /// Runs one seed, or a saved plan, and prints what happened.
     Replay {
@@ -172,8 +175,13 @@ enum Command {
 
 fn main() -> ExitCode {
     let ok = match Arguments::parse().command {
-        Command::Run { seeds, from, jobs, no_shrink, cluster } => {
-            run((from, seeds, jobs), !no_shrink, if cluster { Plan::cluster_from_seed } else { Plan::from_seed })
+        Command::Run { seeds, from, jobs, no_shrink, cluster, scene } => {
+            let shown_by = match scene {
+                Some(scene) => ShownBy::Scene(scene),
+                None if cluster => ShownBy::Clusters,
+                None => ShownBy::Servers,
+            };
+            run((from, seeds, jobs), !no_shrink, shown_by)
         }
         Command::Replay { what, bug, trace, timeline, summary } => {
             replay(&what, bug.as_deref(), trace, timeline, summary)
@@ -200,6 +208,12 @@ fn main() -> ExitCode {
     if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// The scene of that name.
+fn scene_named(name: &str) -> Result<Scene, String> {
+    let names = || SCENES.map(|(name, _)| name).join(", ");
+    Scene::named(name).ok_or_else(|| format!("there are {}", names()))
+}
+
 /// Where failing plans and timelines are kept.
 fn save(name: &str, text: &str) -> String {
     let dir = PathBuf::from("target/sim");
@@ -213,7 +227,11 @@ fn save(name: &str, text: &str) -> String {
 }
 
 /// Runs `seeds` seeds, `jobs` at a time, and gives every summary to `each`.
-fn sweep((from, seeds, jobs): (u64, u64, u64), plan_of: fn(u64) -> Plan, each: impl Fn(Plan, Summary) + Sync) {
+fn sweep(
+    (from, seeds, jobs): (u64, u64, u64),
+    plan_of: impl Fn(u64) -> Plan + Sync,
+    each: impl Fn(Plan, Summary) + Sync,
+) {
     apart::each_seed((from, seeds, jobs), |seed| {
         let plan = plan_of(seed);
         let summary = summary_of(&plan, None);
@@ -226,10 +244,11 @@ const TWICE_ONE_IN: u64 = 20;
 /// Failures that are shrunk in one go.
 const SHRUNK_MAX: usize = 3;
 
-fn run((from, seeds, jobs): (u64, u64, u64), shrinks: bool, plan_of: fn(u64) -> Plan) -> bool {
+fn run((from, seeds, jobs): (u64, u64, u64), shrinks: bool, shown_by: ShownBy) -> bool {
     let started = Instant::now();
     let failures = Mutex::new(Vec::new());
     let totals = Mutex::new(Totals::default());
+    let plan_of = |seed| shown_by.plan(seed);
     sweep((from, seeds, jobs), plan_of, |plan, summary| {
         totals.lock().expect("unpoisoned").add(&summary);
         let (seed, name) = (plan.seed, plan.name());

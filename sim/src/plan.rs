@@ -11,11 +11,13 @@ mod draw;
 mod fault;
 mod meet;
 mod op;
+mod scene;
 mod strike;
 
 pub use fault::{Aim, FAULTS, Fault, HOSTILE, TimedFault};
 pub use meet::Meetings;
 pub use op::{FeedMode, OPS, Op, Sift, TimedOp};
+pub use scene::{SCENES, Scene};
 
 /// How long clients work, in simulated milliseconds; faults end with it.
 pub const WORK_MS: u64 = 20_000;
@@ -169,13 +171,17 @@ impl Plan {
         }
     }
 
-    /// The seed's name: its number, behind a `c` for a plan of one cluster.
+    /// The seed's name: its number, behind a `c` for a plan of one cluster, behind the scene's name for one of those.
     pub fn name(&self) -> String {
-        format!("{}{}", if self.world.n > 0 { "c" } else { "" }, self.seed)
+        let drawn = || format!("{}{}", if self.world.n > 0 { "c" } else { "" }, self.seed);
+        Scene::name_of(self.seed).unwrap_or_else(drawn)
     }
 
     /// The plan of a seed's name.
     pub fn named(name: &str) -> Option<Plan> {
+        if let Some(plan) = Scene::plan_named(name) {
+            return Some(plan);
+        }
         match name.strip_prefix('c') {
             Some(seed) => seed.parse().ok().map(Plan::cluster_from_seed),
             None => name.parse().ok().map(Plan::from_seed),

@@ -7,7 +7,6 @@ use std::time::Instant;
 
 use crate::apart::summary_of;
 use crate::bugs::Entry;
-use crate::plan::Plan;
 use crate::shrink::shrink;
 
 /// How bugs are tried.
@@ -69,15 +68,11 @@ pub fn try_all(entries: &[&'static Entry], trial: Trial) -> bool {
     passed == entries.len()
 }
 
-fn plan_of(entry: &Entry, seed: u64) -> Plan {
-    if entry.cluster { Plan::cluster_from_seed(seed) } else { Plan::from_seed(seed) }
-}
-
 fn try_one(entry: &Entry, trial: Trial) -> Found {
     let (started, name) = (Instant::now(), entry.name());
     let mut found = Found { first: None, named: BTreeMap::new(), seconds: 0.0, shrunk: None };
     for seed in 1..=trial.seeds {
-        let Some((invariant, text)) = summary_of(&plan_of(entry, seed), Some(&name)).failure else { continue };
+        let Some((invariant, text)) = summary_of(&entry.shown_by.plan(seed), Some(&name)).failure else { continue };
         *found.named.entry(invariant.clone()).or_default() += 1;
         let seconds = started.elapsed().as_secs_f64();
         found.first.get_or_insert(Caught { seed, invariant, text, seconds });
@@ -87,7 +82,7 @@ fn try_one(entry: &Entry, trial: Trial) -> Found {
     }
     found.seconds = found.first.as_ref().map_or(started.elapsed().as_secs_f64(), |first| first.seconds);
     if let Some(first) = found.first.as_ref().filter(|_| trial.shrinks) {
-        let (started, plan) = (Instant::now(), plan_of(entry, first.seed));
+        let (started, plan) = (Instant::now(), entry.shown_by.plan(first.seed));
         found.shrunk =
             shrink(&plan, Some(&name)).map(|smaller| (started.elapsed().as_secs_f64(), plan.size(), smaller.size()));
     }

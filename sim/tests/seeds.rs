@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use settee_sim::apart::{Leave, Summary, run_with};
-use settee_sim::bugs::Entry;
-use settee_sim::plan::Plan;
+use settee_sim::bugs::{BOARD, Entry, ShownBy};
+use settee_sim::plan::{Plan, SCENES};
 use settee_sim::totals::commit;
 
 /// Seeds of an ordinary test run; `SETTEE_SIM_SEED=N` replays one instead.
@@ -83,12 +83,22 @@ const QUICK_BUGS: [&str; 10] = [
     "SelectorForgotten",
 ];
 
+fn is_caught(entry: &Entry) {
+    let name = entry.name();
+    let caught = (1..=60).find_map(|seed| run(&entry.shown_by.plan(seed), Some(&name)).failure);
+    let (invariant, what) = caught.unwrap_or_else(|| panic!("{name} went unnoticed through 60 seeds"));
+    assert!(entry.caught_by.contains(&invariant.as_str()), "{name} was taken for {invariant}: {what}");
+}
+
 #[test]
 fn planted_bugs_are_caught() {
-    for name in QUICK_BUGS {
-        let entry = Entry::named(name).expect("on the board");
-        let caught = (1..=60).find_map(|seed| run(&Plan::from_seed(seed), Some(name)).failure);
-        let (invariant, what) = caught.unwrap_or_else(|| panic!("{name} went unnoticed through 60 seeds"));
-        assert!(entry.caught_by.contains(&invariant.as_str()), "{name} was taken for {invariant}: {what}");
+    QUICK_BUGS.into_iter().for_each(|name| is_caught(Entry::named(name).expect("on the board")));
+}
+
+#[test]
+fn scenes_hold_and_show_their_bugs() {
+    for (name, scene) in SCENES {
+        assert_eq!(run(&Plan::of_scene(scene, 1), None).failure, None, "{name}");
     }
+    BOARD.iter().filter(|entry| matches!(entry.shown_by, ShownBy::Scene(_))).for_each(is_caught);
 }

@@ -65,9 +65,9 @@ pub enum Mutation {
     BookmarkSkips,
     /// A database that was deleted is there again after the next start.
     DeletionForgotten,
-    /// A node that did not stop in order goes on in its epoch, whatever its disk lost.
+    /// A node goes on in its epoch at every start, whatever its disk lost.
     EpochIgnored,
-    /// A copy that others have seen more of than it has gives the same positions out again.
+    /// The same, and a copy that others have seen more of than it has gives the same positions out again.
     PositionReused,
     /// A copy does not ask another one for its purges.
     PurgeNotSpread,
@@ -83,7 +83,7 @@ pub enum Mutation {
     LateJudge,
     /// The documents of a database that lost its name are dropped.
     InstanceLosesSide,
-    /// Edits by an older map are taken.
+    /// Calls by an older map are taken.
     StaleMapAccepted,
     /// A copy that moves leaves its place, and nobody takes it.
     MoveLosesCopy,
