@@ -10,13 +10,14 @@
 //! damage. A row that sled loses as a whole is not missed here: its own checksums are all that stands against that.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::kv::{Direction, KeyRange, Rows, StorageError, StoreFile, View, Visit};
 use super::overlay::{Overlay, bounds};
 use crate::limits;
-use crate::world::{Disk, OpenMode};
+use crate::world::{Disk, OpenMode, RealDir};
 
 type Old = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
@@ -32,6 +33,8 @@ pub struct SledStore {
     dir: PathBuf,
     writing: Mutex<()>,
     states: Arc<States>,
+    /// Dropped last: fields go in this order.
+    _guard: Box<dyn Send + Sync>,
 }
 
 /// What views need of states that have passed.
@@ -60,19 +63,30 @@ fn engine(error: sled::Error) -> StorageError {
     }
 }
 
+/// Runs a call of sled, which panics over some damage that it does not look for.
+fn guarded<T>(call: impl FnOnce() -> Result<T, StorageError>) -> Result<T, StorageError> {
+    let senseless = || StorageError::Corrupt("sled cannot make sense of its files".into());
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| Err(senseless()))
+}
+
 impl SledStore {
     /// Opens what sled keeps in `dir`, making it when it is missing. `cache_bytes` bounds sled's page cache. Blocks.
     ///
     /// # Errors
-    /// Also where `disk` is not the operating system's: sled would go past it.
+    /// Also where `disk` has no directories of the operating system: sled would go past it.
     pub fn open(disk: Arc<dyn Disk>, dir: PathBuf, cache_bytes: usize) -> Result<SledStore, StorageError> {
-        if !disk.is_real() {
-            return Err(StorageError::Io("sled needs files of the operating system".into()));
-        }
+        let real = disk.real_dir(&dir)?;
+        let real = real.ok_or_else(|| StorageError::Io("sled needs files of the operating system".into()))?;
+        guarded(|| SledStore::open_at(disk, real, cache_bytes))
+    }
+
+    fn open_at(disk: Arc<dyn Disk>, real: RealDir, cache_bytes: usize) -> Result<SledStore, StorageError> {
+        let RealDir { path: dir, guard } = real;
         let config = sled::Config::new().path(&dir).cache_capacity(cache_bytes as u64).flush_every_ms(None);
         let db = open_db(&config)?;
         let tree = db.open_tree(TREE).map_err(engine)?;
-        let store = SledStore { db, tree, disk, dir, writing: Mutex::default(), states: Arc::default() };
+        let (writing, states) = (Mutex::default(), Arc::default());
+        let store = SledStore { db, tree, disk, dir, writing, states, _guard: guard };
         store.take_over()?;
         store.sync()?;
         if let Some(parent) = store.dir.parent() {
@@ -98,6 +112,36 @@ impl SledStore {
     fn sync(&self) -> Result<(), StorageError> {
         self.db.flush().map_err(engine)?;
         sync_below(self.disk.as_ref(), &self.dir)
+    }
+
+    /// See [`StoreFile::apply`].
+    fn write(&self, cleared: &[KeyRange], rows: Rows<'_>) -> Result<(), StorageError> {
+        let _one_writer = lock(&self.writing);
+        let mut batch = sled::Batch::default();
+        let mut touched = BTreeSet::new();
+        for range in cleared {
+            for key in self.tree.range::<&[u8], _>(bounds(range)).keys() {
+                let key = key.map_err(engine)?;
+                batch.remove(&*key);
+                touched.insert(key.to_vec());
+            }
+        }
+        for (key, value) in rows {
+            match value {
+                Some(value) => batch.insert(key, sealed(key, value)),
+                None => batch.remove(key),
+            }
+            touched.insert(key.to_vec());
+        }
+        let old = self.old_values(touched)?;
+        let state = lock(&self.states.views).now;
+        // Before sled changes: whoever reads the new value finds the old one here.
+        self.states.kept_mut().insert(state, Arc::new(old));
+        self.tree.apply_batch(batch).map_err(engine)?;
+        let synced = self.sync();
+        lock(&self.states.views).now = state + 1;
+        self.states.forget();
+        synced
     }
 
     /// The values that `keys` have now.
@@ -169,32 +213,7 @@ impl StoreFile for SledStore {
     }
 
     fn apply(&self, cleared: &[KeyRange], rows: Rows<'_>) -> Result<(), StorageError> {
-        let _one_writer = lock(&self.writing);
-        let mut batch = sled::Batch::default();
-        let mut touched = BTreeSet::new();
-        for range in cleared {
-            for key in self.tree.range::<&[u8], _>(bounds(range)).keys() {
-                let key = key.map_err(engine)?;
-                batch.remove(&*key);
-                touched.insert(key.to_vec());
-            }
-        }
-        for (key, value) in rows {
-            match value {
-                Some(value) => batch.insert(key, sealed(key, value)),
-                None => batch.remove(key),
-            }
-            touched.insert(key.to_vec());
-        }
-        let old = self.old_values(touched)?;
-        let state = lock(&self.states.views).now;
-        // Before sled changes: whoever reads the new value finds the old one here.
-        self.states.kept_mut().insert(state, Arc::new(old));
-        self.tree.apply_batch(batch).map_err(engine)?;
-        let synced = self.sync();
-        lock(&self.states.views).now = state + 1;
-        self.states.forget();
-        synced
+        guarded(|| self.write(cleared, rows))
     }
 
     fn disk_bytes(&self) -> u64 {
@@ -242,7 +261,7 @@ impl Drop for SledView {
 }
 
 /// Rows that were read from sled, for the kept values to lie upon.
-struct Chunk(Vec<(sled::IVec, sled::IVec)>);
+struct Chunk(Vec<Row>);
 
 impl View for Chunk {
     fn get(&self, _key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
@@ -259,22 +278,30 @@ impl View for Chunk {
     }
 }
 
+type Row = (sled::IVec, sled::IVec);
+
 impl SledView {
+    /// The next rows of a range in scan order; fewer than `limits::SLED_CHUNK_ROWS` are the last.
+    fn rows(&self, range: &KeyRange, direction: Direction) -> Result<Vec<Row>, StorageError> {
+        let mut iter = self.tree.range::<&[u8], _>(bounds(range));
+        let some = |iter: &mut dyn Iterator<Item = sled::Result<Row>>| {
+            iter.take(limits::SLED_CHUNK_ROWS).collect::<Result<Vec<Row>, _>>().map_err(engine)
+        };
+        match direction {
+            Direction::Forward => some(&mut iter),
+            Direction::Reverse => some(&mut iter.rev()),
+        }
+    }
+
     /// The next rows of a range in scan order, and what of the range lies behind them.
     fn chunk(
         &self,
         range: &KeyRange,
         direction: Direction,
     ) -> Result<(Chunk, KeyRange, Option<KeyRange>), StorageError> {
-        let mut iter = self.tree.range::<&[u8], _>(bounds(range));
-        let mut rows = Vec::new();
-        while rows.len() < limits::SLED_CHUNK_ROWS {
-            let row = match direction {
-                Direction::Forward => iter.next(),
-                Direction::Reverse => iter.next_back(),
-            };
-            let Some(row) = row else { return Ok((Chunk(rows), range.clone(), None)) };
-            rows.push(row.map_err(engine)?);
+        let rows = guarded(|| self.rows(range, direction))?;
+        if rows.len() < limits::SLED_CHUNK_ROWS {
+            return Ok((Chunk(rows), range.clone(), None));
         }
         let last = rows.last().map(|(key, _)| key.to_vec()).unwrap_or_default();
         let (covered, rest) = match direction {
@@ -294,7 +321,7 @@ impl SledView {
 
 impl View for SledView {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        let now = self.tree.get(key).map_err(engine)?;
+        let now = guarded(|| self.tree.get(key).map_err(engine))?;
         // The oldest change counts: it replaced what this view's state had.
         let kept = self.states.since(self.state).into_iter().rev().find_map(|old| old.get(key).cloned());
         match (kept, now) {

@@ -215,6 +215,14 @@ pub struct Entry {
     pub len: u64,
 }
 
+/// A directory for code that does not use the seam, see [`Disk::real_dir`].
+pub struct RealDir {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it lasts as long as.
+    pub guard: Box<dyn Send + Sync>,
+}
+
 /// A file system. All calls block: make them inside [`Env::blocking`].
 ///
 /// Durability is that of POSIX: file content survives power loss after [`File::sync`], a name (created, renamed or
@@ -223,6 +231,11 @@ pub trait Disk: Send + Sync + 'static {
     /// Whether paths are those of the operating system, so that code that does not use this seam finds its files there.
     fn is_real(&self) -> bool {
         false
+    }
+    /// The directory `path` for code that does not use this seam and may change what is in it; `None` where there is no
+    /// such thing.
+    fn real_dir(&self, _path: &Path) -> io::Result<Option<RealDir>> {
+        Ok(None)
     }
     /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;

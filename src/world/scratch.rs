@@ -1,27 +1,67 @@
 //! A disk on which nothing changes: what is written stays in memory, over the files as they are.
 //!
 //! For tools that must open a node's data as the node itself does, recovery included, and leave no trace. Directories
-//! are locked for real. What is written must fit memory.
+//! are locked for real. What is written must fit memory. Code that does not use the seam gets a copy of what is below,
+//! in the system's temporary directory.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::DirBuilder;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::with_disk::with_disk;
-use super::{Disk, Entry, Env, File, OpenMode};
+use super::{Disk, Entry, Env, File, OpenMode, RealDir};
+use crate::limits;
 
 const PAGE: u64 = 4096;
 
 /// The host of `env` with a disk on which nothing changes.
 pub fn scratch(env: &Env) -> Env {
-    let disk = Arc::new(ScratchDisk { below: env.disk(), names: Mutex::default() });
+    let disk = Arc::new(ScratchDisk { below: env.disk(), env: env.clone(), names: Mutex::default() });
     with_disk(env, disk)
 }
 
 struct ScratchDisk {
     below: Arc<dyn Disk>,
+    env: Env,
     names: Mutex<Names>,
+}
+
+/// A copy that goes with its user.
+struct Copied {
+    below: Arc<dyn Disk>,
+    path: PathBuf,
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        if let Err(error) = self.below.remove_dir_all(&self.path) {
+            tracing::warn!(%error, "a copy of data stays behind");
+        }
+    }
+}
+
+/// Copies all files of a directory, as they are on the disk.
+fn copy(disk: &dyn Disk, from: &Path, to: &Path) -> io::Result<()> {
+    disk.create_dir_all(to)?;
+    for entry in disk.list(from)? {
+        let (from, to) = (from.join(&entry.name), to.join(&entry.name));
+        if entry.is_dir {
+            copy(disk, &from, &to)?;
+            continue;
+        }
+        let (source, target) = (disk.open(&from, OpenMode::Read)?, disk.open(&to, OpenMode::CreateNew)?);
+        let (len, mut at) = (source.len()?, 0);
+        while at < len {
+            let mut bytes = vec![0; (len - at).min(limits::STEP_BYTES as u64) as usize];
+            source.read_at(at, &mut bytes)?;
+            target.write_at(at, &bytes)?;
+            at += bytes.len() as u64;
+        }
+    }
+    Ok(())
 }
 
 /// What differs from the disk below.
@@ -63,6 +103,20 @@ impl ScratchDisk {
 }
 
 impl Disk for ScratchDisk {
+    fn real_dir(&self, path: &Path) -> io::Result<Option<RealDir>> {
+        if !self.below.is_real() {
+            return Ok(None);
+        }
+        let to = std::env::temp_dir().join(format!("settee-{:016x}", self.env.random_u64()));
+        // Nobody else may read it, wherever it lies.
+        DirBuilder::new().mode(0o700).create(&to)?;
+        let guard = Box::new(Copied { below: Arc::clone(&self.below), path: to.clone() });
+        if self.below.exists(path)? {
+            copy(self.below.as_ref(), path, &to)?;
+        }
+        Ok(Some(RealDir { path: to, guard }))
+    }
+
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         let mut names = self.names();
         match (self.find(&mut names, path)?, mode) {

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::world::{Disk, Entry, File, OpenMode};
+use crate::world::{Disk, Entry, File, OpenMode, RealDir};
 
 /// [`Disk`] over the operating system's file system.
 pub(super) struct OsDisk;
@@ -21,6 +21,10 @@ fn at<T>(path: &Path, result: io::Result<T>) -> io::Result<T> {
 impl Disk for OsDisk {
     fn is_real(&self) -> bool {
         true
+    }
+
+    fn real_dir(&self, path: &Path) -> io::Result<Option<RealDir>> {
+        Ok(Some(RealDir { path: path.to_path_buf(), guard: Box::new(()) }))
     }
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
