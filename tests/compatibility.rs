@@ -134,8 +134,11 @@ fn full_disk(c: &Client) -> bool {
     let set = |mb: &str| c.put("/_node/_local/_config/settee/disk_reserve_mb", &format!("\"{mb}\"")).status == 200;
     let until = |id: &str, wanted: u16| (0..20_000).any(|n| c.put(&format!("/d/{id}{n}"), "{}").status == wanted);
     let refused = set("999999999999") && until("full", 507);
-    let answer = c.put("/d/fuller", "{}");
-    let told = answer.status == 507 && answer.body.contains("\"insufficient_storage\"");
+    let is_told = |at: &str| {
+        let answer = c.put(at, "{}");
+        answer.status == 507 && answer.body.contains("\"insufficient_storage\"")
+    };
+    let told = is_told("/d/fuller") && is_told("/d/_local/fuller");
     refused && told && set("1") && until("room", 201)
 }
 

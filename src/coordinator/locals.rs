@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::coordinator::copies::no_answer;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::{ReadError, WriteError};
 use crate::coordinator::layout::Layout;
@@ -69,7 +70,13 @@ impl Database {
                 Err(ShardError::Dropped) => return Err(WriteError::DatabaseGone),
                 Err(ShardError::Moved) => return Err(ShardError::Moved.into()),
                 Err(ShardError::Silent(_)) => failed = WriteError::Unknown,
-                Err(error) => tracing::debug!(%error, "a copy was passed over"),
+                Err(error) => {
+                    tracing::debug!(%error, "a copy was passed over");
+                    failed = match failed {
+                        WriteError::Unavailable(before) => no_answer(before, error).into(),
+                        unknown => unknown,
+                    };
+                }
             }
         }
         Err(failed)
