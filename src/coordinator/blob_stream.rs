@@ -14,6 +14,7 @@ use crate::document::render::{Attachment, Encoding};
 use crate::limits;
 use crate::shard::{Edit, ShardCopy, ShardError};
 use crate::storage::{Hold, ReadAs, StageMode, StorageError};
+use crate::world::Env;
 
 /// An attachment read from a copy on another node.
 pub(super) struct RemoteBlob {
@@ -121,6 +122,27 @@ pub(super) async fn carry(
 async fn pull_one(copy: &ShardCopy, attachment: &Attachment, source: &RemoteCopy) -> Result<Hold, ShardError> {
     let reader = RemoteBlob::new(source, attachment, ReadAs::Stored, None);
     bring(copy, attachment, CopyBlobReader::Remote(Box::new(reader))).await
+}
+
+/// Brings good bytes of an attachment from another node when those of this node's copy turn out damaged.
+#[derive(Debug)]
+pub(super) struct Mender {
+    pub copy: ShardCopy,
+    pub attachment: Attachment,
+    pub source: RemoteCopy,
+}
+
+impl Mender {
+    /// Does it in the background. Whoever reads meanwhile keeps the damaged file.
+    pub fn start(self, env: &Env) {
+        env.spawn(async move {
+            let Mender { copy, attachment, source } = self;
+            match pull_one(&copy, &attachment, &source).await {
+                Ok(_) => tracing::info!(name = attachment.name, "a damaged attachment was replaced from another copy"),
+                Err(error) => tracing::warn!(%error, name = attachment.name, "a damaged attachment stays damaged"),
+            }
+        });
+    }
 }
 
 /// Stages what a reader of stored bytes gives.

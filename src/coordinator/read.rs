@@ -7,17 +7,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 
+use crate::coordinator::blob_stream::Mender;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::ReadError;
 use crate::coordinator::layout::Layout;
-use crate::coordinator::range_copy::CopyBlobReader;
+use crate::coordinator::range_copy::{CopyBlobReader, RangeCopy};
 use crate::document::id::DocId;
 use crate::document::render::{Attachment, RevStatus, StoredRevision};
 use crate::document::rev_tree::{RevTree, RevValue};
 use crate::document::revision::{RevHash, Revision};
+use crate::limits;
 use crate::observe::metrics::Counter;
 use crate::shard::{Fetched, LocalDocument, RevData, ShardError, Want};
 use crate::storage::{ReadAs, StorageError};
+use crate::world::Env;
 
 /// A document that goes with a row of a list.
 #[derive(Clone, Debug)]
@@ -37,6 +40,8 @@ pub struct AttachmentReader {
     /// Readers of the same bytes on other copies, for when the first has none to give.
     others: VecDeque<CopyBlobReader>,
     is_begun: bool,
+    /// For an own copy whose bytes are damaged.
+    mender: Option<(Mender, Env)>,
 }
 
 impl AttachmentReader {
@@ -50,6 +55,11 @@ impl AttachmentReader {
                 }
                 Err(error) => error,
             };
+            if let (ShardError::Storage(StorageError::Corrupt(_)), CopyBlobReader::Own(_)) = (&error, &self.inner)
+                && let Some((mender, env)) = self.mender.take()
+            {
+                mender.start(&env);
+            }
             match self.others.pop_front().filter(|_| !self.is_begun) {
                 Some(other) => self.inner = other,
                 None => return Err(self.failed(error)),
@@ -199,10 +209,11 @@ impl Database {
             let mut readers: VecDeque<_> =
                 copies.iter().map(|copy| copy.blob_reader(attachment, read, bytes)).collect();
             let inner = readers.pop_front().ok_or(ShardError::NoCopy { copies: layout.placed.copies(range) })?;
-            Ok::<_, ReadError>((inner, readers))
+            Ok::<_, ReadError>((inner, readers, mender(&copies, attachment)))
         };
-        let (inner, others) = self.by_layout(open).await?;
-        Ok(AttachmentReader { name: attachment.name.clone(), inner, others, is_begun: false })
+        let (inner, others, mender) = self.by_layout(open).await?;
+        let mender = mender.map(|mender| (mender, self.context.env.clone()));
+        Ok(AttachmentReader { name: attachment.name.clone(), inner, others, is_begun: false, mender })
     }
 
     /// The whole content of an attachment in memory, as a client would see it (gzip undone when `plain`).
@@ -239,6 +250,14 @@ impl Database {
         };
         Ok(wanted.into_iter().zip(found).map(doc).collect())
     }
+}
+
+/// Who brings this node's copy an attachment anew; nobody where it has no file, or there is no other copy.
+fn mender(copies: &[RangeCopy], attachment: &Attachment) -> Option<Mender> {
+    let copy = copies.iter().find_map(|copy| if let RangeCopy::Own(own) = copy { Some(&own.shard) } else { None })?;
+    let source = copies.iter().find_map(|copy| if let RangeCopy::Remote(other) = copy { Some(other) } else { None })?;
+    let has_file = attachment.stored_length > limits::BLOB_INLINE_BYTES as u64;
+    has_file.then(|| Mender { copy: copy.clone(), attachment: attachment.clone(), source: source.clone() })
 }
 
 /// A local document as a revision `0-N`.

@@ -454,27 +454,59 @@ async fn what_was_purged_does_not_come_back_from_a_node_that_was_away() {
     }
 }
 
+/// Writes a document with an attachment to three copies.
+async fn attach(db: &Database, name: &str, content: &Bytes) {
+    let options = UploadOptions { name: "f".to_owned(), content_type: "image/png".to_owned(), gzip: false, md5: None };
+    let mut upload = db.upload(&id(name), options).await.unwrap();
+    upload.write(content.clone()).await.unwrap();
+    let staged = upload.finish().await.unwrap();
+    let options = WriteOptions { w: Some(3), ..WriteOptions::default() };
+    let done = db.put_attachment(&id(name), "f", None, staged, options).await.unwrap();
+    assert_eq!(done.written, Written::Quorum);
+}
+
+/// The attachment of a document; `None` when it cannot be read.
+async fn attached(db: &Database, name: &str) -> Option<Bytes> {
+    let found = db.fetch(&id(name), Want::Winner).await.unwrap().unwrap();
+    let attachment = found.found[0].1.as_ref().unwrap().attachments[0].clone();
+    db.attachment_bytes(&id(name), &attachment, true).await.ok().map(Bytes::from)
+}
+
 #[tokio::test]
 async fn attachments_are_on_every_copy() {
     let cluster = Cluster::new(4).await;
     cluster.create(0, 1, 3).await.unwrap();
     let content = Bytes::from(vec![7; 600_000]);
     for at in 0..4 {
-        let (db, name) = (cluster.db(at), format!("d{at}"));
-        let options =
-            UploadOptions { name: "f".to_owned(), content_type: "image/png".to_owned(), gzip: false, md5: None };
-        let mut upload = db.upload(&id(&name), options).await.unwrap();
-        upload.write(content.clone()).await.unwrap();
-        let staged = upload.finish().await.unwrap();
-        let options = WriteOptions { w: Some(3), ..WriteOptions::default() };
-        let done = db.put_attachment(&id(&name), "f", None, staged, options).await.unwrap();
-        assert_eq!(done.written, Written::Quorum);
+        let name = format!("d{at}");
+        attach(&cluster.db(at), &name, &content).await;
         for reader in 0..4 {
-            let db = cluster.db(reader);
-            let found = db.fetch(&id(&name), Want::Winner).await.unwrap().unwrap();
-            let attachment = found.found[0].1.as_ref().unwrap().attachments[0].clone();
-            assert_eq!(db.attachment_bytes(&id(&name), &attachment, true).await.unwrap(), content);
+            assert_eq!(attached(&cluster.db(reader), &name).await.as_ref(), Some(&content));
         }
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_attachment_is_replaced_by_that_of_another_copy() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let content = Bytes::from(vec![7; 600_000]);
+    attach(&cluster.db(0), "d", &content).await;
+    let mut file = cluster.nodes[0].world.dir.path().join("blobs");
+    while file.is_dir() {
+        let mut entries = std::fs::read_dir(&file).unwrap().map(|entry| entry.unwrap().path());
+        file = entries.find(|path| !path.ends_with("tmp")).unwrap();
+    }
+    let whole = std::fs::read(&file).unwrap();
+    // What was handed out already when the damage is met cannot be taken back: that read is cut off.
+    for (at, is_answered) in [(100, true), (400_000, false)] {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&file, damaged).unwrap();
+        let read = attached(&cluster.db(0), "d").await;
+        assert_eq!(read, Some(content.clone()).filter(|_| is_answered), "damaged at {at}");
+        eventually(|| async { std::fs::read(&file).unwrap() == whole }).await;
+        assert_eq!(attached(&cluster.db(0), "d").await.as_ref(), Some(&content));
     }
 }
 
