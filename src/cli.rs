@@ -28,7 +28,7 @@ pub enum Command {
     Dump(Dump),
     /// Make a database of a data directory that no node is using from such a stream
     Load(Load),
-    /// Make a database of a data directory that no node is using from a snapshot
+    /// Make a database, or all of a node, of a data directory that no node is using from a snapshot
     Restore(Restore),
     /// Run functions of a design document for the node that started this
     #[command(hide = true)]
@@ -66,18 +66,21 @@ pub struct Load {
 /// Flags of `settee restore`.
 #[derive(Args, Debug)]
 pub struct Restore {
-    /// The folder of the snapshots, or one file below its `databases`
+    /// The folder of the snapshots, or one file below its `databases` or, with --all, its `nodes`
     #[arg(value_name = "SNAPSHOT")]
     pub from: PathBuf,
     /// The data directory; made if missing
     #[arg(long, value_name = "DIR", default_value = "./data")]
     pub data: PathBuf,
     /// The database whose newest snapshot it is
-    #[arg(long, value_name = "NAME")]
-    pub db: String,
+    #[arg(long, value_name = "NAME", required_unless_present = "all")]
+    pub db: Option<String>,
     /// The name of the new database [default: the one that it had]
     #[arg(long = "as", value_name = "NEW")]
     pub new_name: Option<String>,
+    /// All databases of the newest snapshot of a node
+    #[arg(long, conflicts_with_all = ["db", "new_name"])]
+    pub all: bool,
 }
 
 /// Flags of `settee check`.

@@ -17,6 +17,7 @@ use settee::auth::password::StoredHash;
 use settee::cluster;
 use settee::config::{Config, Sources};
 use settee::coordinator::CheckReport;
+use settee::coordinator::backup::Restored;
 use settee::limits;
 use settee::node::Node;
 use settee::node::offline::{self, OfflineError};
@@ -143,9 +144,16 @@ async fn load(env: &Env, flags: &Load) -> Result<ExitCode, Failure> {
 }
 
 async fn restore(env: &Env, flags: &Restore) -> Result<ExitCode, Failure> {
-    let names = (flags.db.as_str(), flags.new_name.as_deref());
-    let restored = offline::restore(env, &flags.from, &flags.data, names).await.map_err(failure)?;
-    println!("{}: {} documents, as of {} ms since 1970", restored.name, restored.counts.documents, restored.taken_ms);
+    let done = match &flags.db {
+        Some(name) => {
+            let names = (name.as_str(), flags.new_name.as_deref());
+            vec![offline::restore(env, &flags.from, &flags.data, names).await.map_err(failure)?]
+        }
+        None => offline::restore_node(env, &flags.from, &flags.data).await.map_err(failure)?,
+    };
+    for Restored { name, counts, taken_ms } in done {
+        println!("{name}: {} documents, as of {taken_ms} ms since 1970", counts.documents);
+    }
     Ok(ExitCode::SUCCESS)
 }
 

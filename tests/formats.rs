@@ -145,7 +145,9 @@ struct Node {
 impl Node {
     fn start(data: &Path, snapshots: &Path) -> Node {
         let folder = format!("settee/snapshot_dir={}", text(snapshots));
-        let args = ["serve", "--data", text(data), "--port", "0", "--set", ADMIN, "--set", &folder];
+        // Small memtables: what is written gets into the store files soon.
+        let small = "settee/memory_mb=32";
+        let args = ["serve", "--data", text(data), "--port", "0", "--set", ADMIN, "--set", &folder, "--set", small];
         let mut child = Command::new(env!("CARGO_BIN_EXE_settee"))
             .args(args)
             .stdout(Stdio::piped())
@@ -216,4 +218,110 @@ fn a_snapshot_of_a_running_node_is_restored_there_and_elsewhere() {
     assert!(status == Some(0) && checked.starts_with("1 databases, 2 shards, 2 documents"), "{checked}");
     let (status, said) = told(&["restore", text(&from), "--data", text(&fresh), "--db", "missing"]);
     assert!(status == Some(1) && said.contains("no snapshot of that database"), "{said}");
+}
+
+#[test]
+fn a_snapshot_of_a_whole_node_is_restored_with_all_that_it_had() {
+    let dir = TempDir::new().expect("a directory");
+    let (data, snapshots) = (dir.path().join("data"), dir.path().join("snapshots"));
+    let node = Node::start(&data, &snapshots);
+    for (path, body) in [("/db?q=2", ""), ("/a%2Fb", ""), ("/db/x", r#"{"n":1}"#), ("/_users/org.couchdb.user:u", USER)]
+    {
+        let (status, answer) = node.ask("PUT", path, body);
+        assert_eq!(status, 201, "{path}: {answer}");
+    }
+    let whole = r#"{"path":"whole"}"#;
+    assert_eq!(node.ask("POST", "/_node/_local/_snapshot", whole).0, 201);
+    assert_eq!(node.ask("DELETE", "/a%2Fb", "").0, 200);
+    let (status, answer) = node.ask("POST", "/_node/_local/_snapshot", whole);
+    assert!(status == 201 && answer.contains("\"file\":\"nodes/"), "{status} {answer}");
+    drop(node);
+    let (from, fresh) = (snapshots.join("whole"), dir.path().join("fresh"));
+    let restore = ["restore", text(&from), "--data", text(&fresh), "--all"];
+    let (status, said) = told(&restore);
+    assert!(status == Some(0) && said.contains("db: 1 documents") && !said.contains("a/b"), "{said}");
+    assert_eq!(told(&restore), (Some(1), "settee: there is a database of that name\n".to_owned()));
+    assert!(told(&["check", text(&fresh)]).1.ends_with("0 problems\n"));
+    let mut lists: Vec<_> =
+        fs::read_dir(from.join("nodes")).expect("lists").map(|e| e.expect("a list").path()).collect();
+    lists.sort();
+    let earlier = dir.path().join("earlier");
+    let (status, said) = told(&["restore", text(&lists[0]), "--data", text(&earlier), "--all"]);
+    assert!(status == Some(0) && said.contains("a/b: 0 documents"), "{said}");
+    let node = Node::start(&earlier, &snapshots);
+    assert!(node.ask("GET", "/db/x", "").1.contains("\"n\":1"));
+    assert!(node.ask("GET", "/_users/org.couchdb.user:u", "").1.contains("\"name\":\"u\""));
+}
+
+const USER: &str = r#"{"name":"u","roles":[],"type":"user"}"#;
+
+/// Text that cannot be compressed.
+fn noise(seed: usize, bytes: usize) -> String {
+    let mut random = vec![0; bytes / 2];
+    blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut random);
+    random.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+const DOCUMENTS: usize = 600;
+
+/// A stopped data directory with a database `db` in a common store file, which is answered, and one of the engine sled.
+fn flushed(dir: &Path) -> (PathBuf, PathBuf) {
+    let data = dir.join("data");
+    let node = Node::start(&data, dir);
+    for (path, count) in [("/sled?q=1&engine=sled", 50), ("/db?q=1", DOCUMENTS)] {
+        assert_eq!(node.ask("PUT", path, "").0, 201);
+        let docs: Vec<String> =
+            (0..count).map(|n| format!(r#"{{"_id":"doc-{n:04}","text":"{}"}}"#, noise(n, 80))).collect();
+        let name = path.split('?').next().expect("a name");
+        let (status, _) =
+            node.ask("POST", &format!("{name}/_bulk_docs"), &format!(r#"{{"docs":[{}]}}"#, docs.join(",")));
+        assert_eq!(status, 201);
+    }
+    assert_eq!(node.ask("PUT", "/filler?q=1", "").0, 201);
+    for n in 0..64 {
+        let body = format!(r#"{{"text":"{}"}}"#, noise(n, 1_000_000));
+        assert_eq!(node.ask("PUT", &format!("/filler/{n}"), &body).0, 201);
+        let files = state(&data.join("store")).into_iter().map(|(path, _)| path);
+        let home = files.filter(|path| path.extension().is_some_and(|e| e == "redb")).find(|path| {
+            let bytes = fs::read(path).expect("a file");
+            occurrences(&bytes, &format!("doc-{:04}", DOCUMENTS - 1)) > 0
+        });
+        if let (Some(home), true) = (home, data.join("store/sled/db").exists()) {
+            return (data, home);
+        }
+    }
+    panic!("the store files do not get what was written");
+}
+
+#[test]
+fn what_sled_holds_is_checked_and_dumped_without_being_changed() {
+    let dir = TempDir::new().expect("a directory");
+    let (data, _) = flushed(dir.path());
+    let before = state(&data);
+    let (status, checked) = told(&["check", text(&data)]);
+    assert!(status == Some(0) && checked.ends_with("; 0 problems\n"), "{checked}");
+    let (status, stream, counts) = settee(&["dump", text(&data), "--db", "sled"]);
+    assert!(status == Some(0) && counts.starts_with("50 documents"), "{counts}");
+    assert_eq!(occurrences(&stream, "\"id\":\"doc-"), 50);
+    assert_eq!(state(&data), before);
+}
+
+#[test]
+fn damage_found_by_reads_is_counted_and_the_node_stays_up() {
+    let dir = TempDir::new().expect("a directory");
+    let (data, home) = flushed(dir.path());
+    let whole = fs::read(&home).expect("a file");
+    let mut bytes = whole.clone();
+    let named = whole.windows(8).enumerate().filter(|(_, window)| *window == b"doc-0300");
+    named.for_each(|(at, _)| bytes[at] ^= 1);
+    fs::write(&home, bytes).expect("a file");
+    let node = Node::start(&data, dir.path());
+    let (status, answer) = node.ask("GET", "/db/doc-0300", "");
+    assert!(status == 500 && answer.contains("file_corruption"), "{status} {answer}");
+    assert_eq!(node.ask("GET", "/_up", "").0, 200);
+    let (_, stats) = node.ask("GET", "/_node/_local/_stats/settee", "");
+    let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
+    for name in ["damaged_reads", "damaged_places"] {
+        assert!(stats[name]["value"].as_u64().is_some_and(|count| count > 0), "{name}: {stats}");
+    }
 }

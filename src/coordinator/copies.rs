@@ -12,6 +12,7 @@ use crate::coordinator::range_copy::{OwnCopy, RangeCopy, is_away};
 use crate::coordinator::remote::RemoteCopy;
 use crate::limits;
 use crate::shard::{OnChange, Owner, ShardCopy, ShardError, ShardId};
+use crate::storage::StorageError;
 
 impl Database {
     /// The nodes that hold a range, in the order in which they are to judge edits: that of the map, begun elsewhere for
@@ -74,6 +75,17 @@ impl Database {
     pub(super) async fn own_shard(&self, index: usize) -> Result<ShardCopy, ShardError> {
         let none = || ShardError::NoCopy { copies: self.copies_of(index) };
         self.own_copy(index).await?.map(|copy| copy.shard).ok_or_else(none)
+    }
+
+    /// As [`Database::own_shard`]; one that is so damaged that it cannot be opened as what is left of it.
+    pub(super) async fn own_shard_or_remains(&self, index: usize) -> Result<ShardCopy, ShardError> {
+        match self.own_shard(index).await {
+            Err(ShardError::Storage(StorageError::Corrupt(_))) => {
+                let shard = self.layout().placed.shard(index).ok_or(ShardError::Moved)?;
+                Ok(ShardCopy::of_remains(&self.context.storage, ShardId(shard)))
+            }
+            opened => opened,
+        }
     }
 
     /// This node's copies of all ranges, in ring order; fails where it holds none of one.

@@ -69,8 +69,8 @@ impl From<BackupError> for OfflineError {
     }
 }
 
-/// Writes the database `name` of `dir` to `out` as one stream, and lines about documents that are damaged and left out
-/// to `say`. Changes nothing in `dir`.
+/// Writes the database `name` of `dir` to `out` as one stream, and lines about what is damaged and left out to `say`.
+/// Changes nothing in `dir`.
 ///
 /// # Errors
 /// [`OfflineError`]; what was written is then no whole stream and will not be loaded.
@@ -83,8 +83,8 @@ pub async fn dump(
     let unchanged = scratch(env);
     let coordinator = coordinator(&unchanged, dir, open_unchanged(env, &unchanged, dir).await?).await?;
     let database = coordinator.database(name).map_err(BackupError::from)?;
-    let mut skipped = |id: &crate::document::id::DocId| say(format!("left out, damaged: {:?}", id.as_str()));
-    Ok(backup::dump(&database, out, &mut skipped).await?)
+    let mut left_out = |what: backup::LeftOut| say(format!("left out, damaged: {what}"));
+    Ok(backup::dump(&database, out, &mut left_out).await?)
 }
 
 /// Reads a stream of [`dump`] from `input` into a new database of `dir`, which is made when missing. Answers its name.
@@ -113,23 +113,41 @@ pub async fn restore(
     dir: &Path,
     (name, new_name): (&str, Option<&str>),
 ) -> Result<Restored, OfflineError> {
-    let (folder, list) = find_list(env, from, name).await?;
+    let (folder, list) = find_list(env, from, Some(name)).await?;
     let storage = Storage::open(env.clone(), dir, StorageOptions::default()).await?;
     let coordinator = coordinator(env, dir, storage).await?;
     let new_name = new_name.or(Some(name));
     Ok(backup::restore(env, &coordinator, (&folder, &list), new_name).await?)
 }
 
-/// The folder of a snapshot and the file that lists it.
-async fn find_list(env: &Env, from: &Path, name: &str) -> Result<(PathBuf, PathBuf), OfflineError> {
+/// Makes all databases of a node's snapshot in `dir`: the newest one in the folder `from`, or the one that the file
+/// `from` lists.
+///
+/// # Errors
+/// [`OfflineError`]; none of the databases stays then.
+pub async fn restore_node(env: &Env, from: &Path, dir: &Path) -> Result<Vec<Restored>, OfflineError> {
+    let (folder, list) = find_list(env, from, None).await?;
+    let storage = Storage::open(env.clone(), dir, StorageOptions::default()).await?;
+    let coordinator = coordinator(env, dir, storage).await?;
+    Ok(backup::restore_node(env, &coordinator, (&folder, &list)).await?)
+}
+
+/// The folder of a snapshot of a database, or of a node, and the file that lists it.
+async fn find_list(env: &Env, from: &Path, name: Option<&str>) -> Result<(PathBuf, PathBuf), OfflineError> {
     let unusable = |what: &str| OfflineError::Unusable(format!("{}: {what}", from.display()));
     if from.extension().is_some_and(|e| e == "json") {
-        let folder = from.ancestors().nth(3).ok_or_else(|| unusable("it lies in no snapshot folder"))?;
+        let above = if name.is_some() { 3 } else { 2 };
+        let folder = from.ancestors().nth(above).ok_or_else(|| unusable("it lies in no snapshot folder"))?;
         return Ok((folder.to_path_buf(), from.to_path_buf()));
     }
-    let (disk, folder, of) = (env.disk(), from.to_path_buf(), name.to_owned());
-    let latest = env.blocking(Pool::Background, move || backup::latest(disk.as_ref(), &folder, &of)).await?;
-    Ok((from.to_path_buf(), latest.ok_or_else(|| unusable("no snapshot of that database"))?))
+    let (disk, folder, of) = (env.disk(), from.to_path_buf(), name.map(str::to_owned));
+    let latest = move || match of {
+        Some(of) => backup::latest(disk.as_ref(), &folder, &of),
+        None => backup::latest_of_node(disk.as_ref(), &folder),
+    };
+    let none = if name.is_some() { "no snapshot of that database" } else { "no snapshot of a whole node" };
+    let latest = env.blocking(Pool::Background, latest).await?;
+    Ok((from.to_path_buf(), latest.ok_or_else(|| unusable(none))?))
 }
 
 /// The databases of an open directory.

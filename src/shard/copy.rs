@@ -104,11 +104,20 @@ impl ShardCopy {
     pub async fn open_with(storage: &Storage, shard: ShardId, owner: Owner) -> Result<ShardCopy, ShardError> {
         upgrade::if_needed(storage, shard).await?;
         let header = storage.read(move |view| Header::read(view, shard)).await?;
-        let committed = watch::Sender::new(header.update_seq);
-        let storage = storage.clone();
+        Ok(ShardCopy::over(storage, shard, owner, header.update_seq))
+    }
+
+    /// A shard of which not even the header can be read, for tools that bring what is left of it elsewhere: nothing is
+    /// to be written to it, and nobody told of it.
+    pub fn of_remains(storage: &Storage, shard: ShardId) -> ShardCopy {
+        ShardCopy::over(storage, shard, Owner::default(), 0)
+    }
+
+    fn over(storage: &Storage, shard: ShardId, owner: Owner, update_seq: u64) -> ShardCopy {
+        let (storage, committed) = (storage.clone(), watch::Sender::new(update_seq));
         let (design_commits, state, mirror) = (AtomicU64::new(0), AtomicU8::new(OPEN), Mutex::default());
         let inner = Arc::new(Inner { storage, shard, committed, design_commits, owner, state, mirror });
-        Ok(ShardCopy(inner, Use { pool: Pool::Foreground, by_map: None }))
+        ShardCopy(inner, Use { pool: Pool::Foreground, by_map: None })
     }
 
     /// Its number.

@@ -24,6 +24,7 @@ mod local;
 mod pace;
 mod purge;
 mod record;
+mod salvage;
 mod sequence;
 mod sift;
 mod split;
@@ -60,6 +61,7 @@ pub use lifetime::{FIRST_FREE_SHARD, allocate, allocate_in, drop_shard, is_going
 pub use list::bounded_scan;
 pub use pace::Pace;
 pub use record::RevData;
+pub use salvage::Salvage;
 pub use sift::{Sift, SiftPage, Sifted};
 pub use split::{Legacy, Sorter};
 pub use summary::Summary;

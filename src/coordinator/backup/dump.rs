@@ -1,57 +1,70 @@
-//! A database as one stream.
+//! A database as one stream. What is damaged is left out and named, what lies behind it is not.
+//!
+//! Documents are found by their rows of changes; those whose rows cannot be read by their ids. Nobody may be writing
+//! meanwhile.
 
+use std::fmt;
 use std::io::Write;
-use std::ops::Bound;
+use std::ops::RangeInclusive;
 
-use crate::coordinator::backup::item::{self, EndItem, SettingsItem};
-use crate::coordinator::backup::{BackupError, Counts, frame, read};
+use crate::coordinator::backup::item::{self, DocumentItem, EndItem, SettingsItem};
+use crate::coordinator::backup::read::{self, Found};
+use crate::coordinator::backup::{BackupError, Counts, frame};
 use crate::coordinator::database::Database;
 use crate::document::id::DocId;
 use crate::limits;
 use crate::shard::ShardCopy;
-use crate::storage::{Direction, ReadAs};
+use crate::storage::ReadAs;
 
-/// Writes `database` to `out`, which may block. Documents that are damaged are left out, counted, and named to
-/// `skipped`.
+/// Something that a dump had to leave out because it is damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeftOut {
+    /// A document.
+    Document(DocId),
+    /// Documents of a range of which not even the names can be read; how many, if its counters can.
+    Unnamed(usize, Option<u64>),
+    /// A part of the local documents of a range.
+    Locals(usize),
+    /// A part of the purge log of a range.
+    Purges(usize),
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LeftOut::Document(id) => write!(f, "{:?}", id.as_str()),
+            LeftOut::Unnamed(range, Some(documents)) => {
+                write!(f, "{documents} documents of range {range} of which not even the names can be read")
+            }
+            LeftOut::Unnamed(range, None) => {
+                write!(f, "documents of range {range} of which not even the names can be read; how many is not known")
+            }
+            LeftOut::Locals(range) => write!(f, "a part of the local documents of range {range}"),
+            LeftOut::Purges(range) => write!(f, "a part of the purge log of range {range}"),
+        }
+    }
+}
+
+/// Writes `database` to `out`, which may block. What is damaged is left out, counted, and named to `left_out`.
 ///
 /// # Errors
-/// [`BackupError::Io`] of `out`; [`BackupError::Shard`] when the lists of documents cannot be read.
+/// [`BackupError::Io`] of `out`; [`BackupError::Shard`] of a disk that cannot be read.
 pub async fn dump(
     database: &Database,
     out: &mut (dyn Write + Send),
-    skipped: &mut (dyn FnMut(&DocId) + Send),
+    left_out: &mut (dyn FnMut(LeftOut) + Send),
 ) -> Result<Counts, BackupError> {
-    let mut out = Hashed { out, hash: blake3::Hasher::new() };
-    let mut counts = Counts::default();
-    frame::write_head(&mut out)?;
-    frame::write(&mut out, item::SETTINGS, &settings(database).encode())?;
-    for index in database.ranges() {
-        let copy = &database.own_shard(index).await?;
-        let mut since = 0;
-        loop {
-            let page = read::page(copy, since).await?;
-            for (_, document) in &page.documents {
-                match write_contents(copy, document, &mut out, u64::MAX).await {
-                    Ok(()) => frame::write(&mut out, item::DOCUMENT, &document.encode())?,
-                    Err(BackupError::Damaged(_)) => {
-                        skipped(&document.id);
-                        counts.skipped += 1;
-                        continue;
-                    }
-                    Err(error) => return Err(error),
-                }
-                counts.documents += 1;
-            }
-            page.skipped.iter().for_each(&mut *skipped);
-            counts.skipped += page.skipped.len() as u64;
-            since = page.last_seq;
-            if page.end {
-                break;
-            }
-        }
-        counts.locals += write_locals(copy, &mut out).await?;
-        counts.purges += write_purges(copy, &mut out).await?;
+    let out = Hashed { out, hash: blake3::Hasher::new() };
+    let mut dump = Dump { out, counts: Counts::default(), left_out };
+    frame::write_head(&mut dump.out)?;
+    frame::write(&mut dump.out, item::SETTINGS, &settings(database).encode())?;
+    for range in database.ranges() {
+        let copy = &database.own_shard_or_remains(range).await?;
+        dump.documents(copy, range).await?;
+        dump.locals(copy, range).await?;
+        dump.purges(copy, range).await?;
     }
+    let Dump { mut out, counts, .. } = dump;
     let hash = out.hash.finalize().to_hex().to_string();
     let Counts { documents, locals, purges, .. } = counts;
     frame::write(&mut out, item::END, &EndItem { documents, locals, purges, hash }.encode())?;
@@ -71,11 +84,144 @@ pub(super) fn settings(database: &Database) -> SettingsItem {
     }
 }
 
+struct Dump<'o> {
+    out: Hashed<'o>,
+    counts: Counts,
+    left_out: &'o mut (dyn FnMut(LeftOut) + Send),
+}
+
+impl Dump<'_> {
+    fn leave_out(&mut self, what: LeftOut) {
+        self.counts.skipped += if let LeftOut::Unnamed(_, Some(documents)) = what { documents } else { 1 };
+        (self.left_out)(what);
+    }
+
+    async fn documents(&mut self, copy: &ShardCopy, range: usize) -> Result<(), BackupError> {
+        let before = self.counts.documents + self.counts.skipped;
+        let (mut gaps, mut changes) = (Gaps::default(), copy.salvage_changes());
+        while let Some(rows) = changes.next().await? {
+            let rows: Vec<(u64, DocId)> = rows.into_iter().filter_map(|row| gaps.note(row)).collect();
+            self.documents_of(copy, &rows).await?;
+        }
+        gaps.close(u64::MAX);
+        if gaps.closed.is_empty() {
+            return Ok(());
+        }
+        let mut documents = copy.salvage_documents();
+        while let Some(rows) = documents.next().await? {
+            let rows: Vec<(u64, DocId)> = rows.into_iter().flatten().filter(|(seq, _)| gaps.hold(*seq)).collect();
+            self.documents_of(copy, &rows).await?;
+        }
+        let named = self.counts.documents + self.counts.skipped - before;
+        match copy.info().await.ok().map(|info| info.doc_count + info.doc_del_count) {
+            Some(documents) if documents <= named => {}
+            documents => self.leave_out(LeftOut::Unnamed(range, documents.map(|documents| documents - named))),
+        }
+        Ok(())
+    }
+
+    /// Writes the documents of rows of changes.
+    async fn documents_of(&mut self, copy: &ShardCopy, rows: &[(u64, DocId)]) -> Result<(), BackupError> {
+        for rows in rows.chunks(limits::PAGE_DOCS) {
+            let found = read::documents(copy, rows).await?;
+            for ((_, id), found) in rows.iter().zip(found) {
+                let whole = match found {
+                    Found::Whole(document) => self.document(copy, &document).await?,
+                    // Nobody changes it: its record or its row is not what it was.
+                    Found::Changed | Found::Damaged => false,
+                };
+                if !whole {
+                    self.leave_out(LeftOut::Document(id.clone()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a document; false where an attachment of it is damaged.
+    async fn document(&mut self, copy: &ShardCopy, document: &DocumentItem) -> Result<bool, BackupError> {
+        match write_contents(copy, document, &mut self.out, u64::MAX).await {
+            Ok(()) => {}
+            Err(BackupError::Damaged(_)) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        frame::write(&mut self.out, item::DOCUMENT, &document.encode())?;
+        self.counts.documents += 1;
+        Ok(true)
+    }
+
+    async fn locals(&mut self, copy: &ShardCopy, range: usize) -> Result<(), BackupError> {
+        let mut locals = copy.salvage_locals();
+        while let Some(rows) = locals.next().await? {
+            for row in rows {
+                match row {
+                    Some((id, Some(local))) => {
+                        frame::write(&mut self.out, item::LOCAL, &item::encode_local(&id, local.rev, &local.body))?;
+                        self.counts.locals += 1;
+                    }
+                    // The mark of a deletion.
+                    Some((_, None)) => {}
+                    None => self.leave_out(LeftOut::Locals(range)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn purges(&mut self, copy: &ShardCopy, range: usize) -> Result<(), BackupError> {
+        let mut purges = copy.salvage_purges();
+        while let Some(rows) = purges.next().await? {
+            for row in rows {
+                match row {
+                    Some((id, revs)) => {
+                        frame::write(&mut self.out, item::PURGE, &item::encode_purge(&id, &revs))?;
+                        self.counts.purges += 1;
+                    }
+                    None => self.leave_out(LeftOut::Purges(range)),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sequences whose rows cannot be read.
+#[derive(Default)]
+struct Gaps {
+    closed: Vec<RangeInclusive<u64>>,
+    /// Where a gap began whose end is not known yet.
+    open: Option<u64>,
+    /// Behind the last row that was read.
+    next: u64,
+}
+
+impl Gaps {
+    /// Takes in the next row, or a part that cannot be read; hands the row on.
+    fn note(&mut self, row: Option<(u64, DocId)>) -> Option<(u64, DocId)> {
+        match &row {
+            Some((seq, _)) => {
+                self.close(seq.saturating_sub(1));
+                self.next = seq + 1;
+            }
+            None => self.open = self.open.or(Some(self.next)),
+        }
+        row
+    }
+
+    fn close(&mut self, last: u64) {
+        self.closed.extend(self.open.take().map(|first| first..=last));
+    }
+
+    fn hold(&self, seq: u64) -> bool {
+        self.closed.iter().any(|gap| gap.contains(&seq))
+    }
+}
+
 /// Writes the attachment contents of a document up to `max_bytes` each: all or, when one is damaged, an unfinished one
 /// that readers leave out.
 pub(super) async fn write_contents(
     copy: &ShardCopy,
-    document: &item::DocumentItem,
+    document: &DocumentItem,
     out: &mut (dyn Write + Send),
     max_bytes: u64,
 ) -> Result<(), BackupError> {
@@ -93,38 +239,6 @@ pub(super) async fn write_contents(
         }
     }
     Ok(())
-}
-
-/// Writes all local documents of a range; answers how many.
-pub(super) async fn write_locals(copy: &ShardCopy, out: &mut (dyn Write + Send)) -> Result<u64, BackupError> {
-    let (mut start, mut count) = (Bound::Unbounded, 0);
-    loop {
-        let page = copy.local_list(start, Bound::Unbounded, Direction::Forward, limits::PAGE_DOCS).await?;
-        for (id, local) in &page {
-            frame::write(out, item::LOCAL, &item::encode_local(id, local.rev, &local.body))?;
-        }
-        count += page.len() as u64;
-        match page.last() {
-            Some((last, _)) if page.len() == limits::PAGE_DOCS => start = Bound::Excluded(last.clone()),
-            _ => return Ok(count),
-        }
-    }
-}
-
-/// Writes the purge log of a range; answers how many entries.
-pub(super) async fn write_purges(copy: &ShardCopy, out: &mut (dyn Write + Send)) -> Result<u64, BackupError> {
-    let (mut since, mut count) = (0, 0);
-    loop {
-        let page = copy.purge_infos(since, limits::PAGE_DOCS).await?;
-        for info in &page {
-            frame::write(out, item::PURGE, &item::encode_purge(&info.id, &info.revs))?;
-        }
-        count += page.len() as u64;
-        match page.last() {
-            Some(last) if page.len() == limits::PAGE_DOCS => since = last.purge_seq,
-            _ => return Ok(count),
-        }
-    }
 }
 
 /// A writer that hashes what goes through it.

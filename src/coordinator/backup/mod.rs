@@ -7,6 +7,7 @@
 mod dump;
 mod frame;
 mod item;
+mod list;
 mod load;
 mod read;
 mod restore;
@@ -19,10 +20,11 @@ use crate::coordinator::error::DatabaseError;
 use crate::shard::ShardError;
 use crate::storage::StorageError;
 
-pub use dump::dump;
+pub use dump::{LeftOut, dump};
+pub use list::{latest, latest_of_node};
 pub use load::load;
-pub use restore::{Restored, restore};
-pub use snapshot::{Snapshot, latest, snapshot};
+pub use restore::{Restored, restore, restore_node};
+pub use snapshot::{Snapshot, snapshot, snapshot_node};
 
 /// How much went out or came in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +35,7 @@ pub struct Counts {
     pub locals: u64,
     /// Entries of the purge log.
     pub purges: u64,
-    /// Documents left out because they are damaged.
+    /// Documents, and parts of other lists, left out because they are damaged.
     pub skipped: u64,
 }
 

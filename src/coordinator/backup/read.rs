@@ -1,7 +1,7 @@
 //! Reading a database for a dump or a snapshot: documents in the order of their last change, page by page.
 
+use crate::coordinator::backup::BackupError;
 use crate::coordinator::backup::item::{self, DocumentItem};
-use crate::coordinator::backup::{BackupError, damaged};
 use crate::document::id::DocId;
 use crate::limits;
 use crate::shard::{ShardCopy, ShardError, Want};
@@ -19,39 +19,58 @@ pub(super) struct Page {
     pub skipped: Vec<DocId>,
 }
 
+/// What became of the document of a row of changes.
+pub(super) enum Found {
+    /// It is as it was then.
+    Whole(DocumentItem),
+    /// It changed again, or is gone.
+    Changed,
+    /// Something of it cannot be read.
+    Damaged,
+}
+
 /// The next page of a range behind `since`. A damaged document is left out and named.
 pub(super) async fn page(copy: &ShardCopy, since: u64) -> Result<Page, BackupError> {
     let page = copy.changes(since, Direction::Forward, limits::PAGE_DOCS).await?;
-    let mut out = Page {
-        documents: Vec::new(),
-        last_seq: page.last_seq,
-        end: page.rows.len() < limits::PAGE_DOCS,
-        skipped: Vec::new(),
-    };
-    let wants: Vec<(DocId, Want)> = page.rows.iter().map(|row| (row.id.clone(), Want::Leaves)).collect();
-    let found = match copy.fetch(wants).await {
+    let end = page.rows.len() < limits::PAGE_DOCS;
+    let mut out = Page { documents: Vec::new(), last_seq: page.last_seq, end, skipped: Vec::new() };
+    let rows: Vec<(u64, DocId)> = page.rows.into_iter().map(|row| (row.seq, row.id)).collect();
+    let found = documents(copy, &rows).await?;
+    for ((seq, id), found) in rows.into_iter().zip(found) {
+        match found {
+            Found::Whole(document) => out.documents.push((seq, document)),
+            Found::Changed => {}
+            Found::Damaged => out.skipped.push(id),
+        }
+    }
+    Ok(out)
+}
+
+/// The documents of rows of changes, each a sequence and an id.
+pub(super) async fn documents(copy: &ShardCopy, rows: &[(u64, DocId)]) -> Result<Vec<Found>, BackupError> {
+    let wants = rows.iter().map(|(_, id)| (id.clone(), Want::Leaves)).collect();
+    let fetched = match copy.fetch(wants).await {
         Ok(found) => found.into_iter().map(Ok).collect(),
         Err(ShardError::Storage(StorageError::Corrupt(_))) => {
             let mut single = Vec::new();
-            for row in &page.rows {
-                let one = copy.fetch(vec![(row.id.clone(), Want::Leaves)]).await;
+            for (_, id) in rows {
+                let one = copy.fetch(vec![(id.clone(), Want::Leaves)]).await;
                 single.push(one.map(|mut found| found.pop().flatten()));
             }
             single
         }
         Err(error) => return Err(error.into()),
     };
-    for (row, fetched) in page.rows.into_iter().zip(found) {
-        match fetched {
-            Ok(Some(fetched)) if fetched.local_seq == row.seq => {
-                let document = item::document(&row.id, &fetched.tree, fetched.found);
-                let lost = || damaged(format_args!("{:?} has no body", row.id.as_str()));
-                out.documents.push((row.seq, document.ok_or_else(lost)?));
+    let mut out = Vec::with_capacity(rows.len());
+    for ((seq, id), fetched) in rows.iter().zip(fetched) {
+        out.push(match fetched {
+            Ok(Some(fetched)) if fetched.local_seq == *seq => {
+                item::document(id, &fetched.tree, fetched.found).map_or(Found::Damaged, Found::Whole)
             }
-            Ok(_) => {}
-            Err(ShardError::Storage(StorageError::Corrupt(_))) => out.skipped.push(row.id),
+            Ok(_) => Found::Changed,
+            Err(ShardError::Storage(StorageError::Corrupt(_))) => Found::Damaged,
             Err(error) => return Err(error.into()),
-        }
+        });
     }
     Ok(out)
 }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::coordinator::backup::item::{self, DocumentItem, SettingsItem};
+use crate::coordinator::backup::list::{self, List, Manifest, NodeManifest};
 use crate::coordinator::backup::load::{Loader, create, discard};
-use crate::coordinator::backup::snapshot::{FORMAT, Manifest, object_path};
+use crate::coordinator::backup::snapshot::object_path;
 use crate::coordinator::backup::{BackupError, Counts, damaged, frame};
 use crate::coordinator::catalogue::Coordinator;
 use crate::limits;
@@ -37,8 +38,8 @@ pub async fn restore(
     (folder, list): (&Path, &Path),
     name: Option<&str>,
 ) -> Result<Restored, BackupError> {
-    let source = Source { env: env.clone(), disk: env.disk(), folder: folder.to_path_buf() };
-    let manifest = source.manifest(list).await?;
+    let source = Source::new(env, folder);
+    let manifest: Manifest = source.list(list).await?;
     let settings = SettingsItem::decode(manifest.settings.as_bytes())?;
     let name = name.unwrap_or(&settings.name).to_owned();
     let database = create(coordinator, &name, &settings).await?;
@@ -60,6 +61,33 @@ pub async fn restore(
             Err(error)
         }
     }
+}
+
+/// Makes all databases of the node's snapshot in `folder` that the file `list` names, each under the name that it had.
+/// When one fails, none of them stays.
+///
+/// # Errors
+/// As [`restore`].
+pub async fn restore_node(
+    env: &Env,
+    coordinator: &Arc<Coordinator>,
+    (folder, list): (&Path, &Path),
+) -> Result<Vec<Restored>, BackupError> {
+    let source = Source::new(env, folder);
+    let node: NodeManifest = source.list(list).await?;
+    let mut restored: Vec<Restored> = Vec::new();
+    for list in &node.databases {
+        match restore(env, coordinator, (folder, &folder.join(list)), None).await {
+            Ok(done) => restored.push(done),
+            Err(error) => {
+                for Restored { name, .. } in &restored {
+                    discard(coordinator, name).await;
+                }
+                return Err(error);
+            }
+        }
+    }
+    Ok(restored)
 }
 
 /// The names of the objects of which the tail consists, with the ids that each has the last word on.
@@ -130,19 +158,12 @@ struct Source {
 }
 
 impl Source {
-    async fn manifest(&self, list: &Path) -> Result<Manifest, BackupError> {
-        let text = self.file(list.to_path_buf()).await?;
-        let broken = || damaged(format_args!("{} is not as it was written", list.display()));
-        let text = String::from_utf8(text).map_err(|_| broken())?;
-        let (text, hash) = text.split_once('\n').ok_or_else(broken)?;
-        if hash.strip_suffix('\n') != Some(blake3::hash(text.as_bytes()).to_hex().as_str()) {
-            return Err(broken());
-        }
-        let manifest: Manifest = serde_json::from_str(text).map_err(|_| broken())?;
-        match manifest.format {
-            FORMAT => Ok(manifest),
-            other => Err(damaged(format_args!("format {other} of snapshots is not known to this settee"))),
-        }
+    fn new(env: &Env, folder: &Path) -> Source {
+        Source { env: env.clone(), disk: env.disk(), folder: folder.to_path_buf() }
+    }
+
+    async fn list<L: List>(&self, list: &Path) -> Result<L, BackupError> {
+        list::unsealed(self.file(list.to_path_buf()).await?, list)
     }
 
     /// All frames of an object.

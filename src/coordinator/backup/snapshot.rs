@@ -1,8 +1,7 @@
 //! Online copies of a database in a folder, each costing only what changed since the one before.
 //!
 //! ```text
-//!   FOLDER/objects/HH/HASH             documents as frames of a dump, or an attachment's stored bytes; HASH: BLAKE3
-//!   FOLDER/databases/NAME/TIME.json    what a snapshot consists of; NAME with '/' as %2F, TIME in ms, 15 digits
+//!   FOLDER/objects/HH/HASH    documents as frames of a dump, or an attachment's stored bytes; HASH: BLAKE3
 //! ```
 //!
 //! Documents are read in the order of their changes and cut into objects behind ids whose CRC-32 ends in seven zero
@@ -11,46 +10,23 @@
 //! the moment of that view, which lies between request and answer; local documents and the purge log are read just
 //! before. Documents that were read twice stand in the `tail`, where the later one counts.
 //!
-//! The file that lists the objects is written last, synced, under its name at once: a snapshot is there or it is not.
+//! The list of the objects (`list.rs`) is written last: a snapshot is there or it is not.
 
+use std::io::Write;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::coordinator::backup::item::{self, DocumentItem};
+use crate::coordinator::backup::list::{self, FORMAT, Manifest, NodeManifest};
 use crate::coordinator::backup::{BackupError, Counts, damaged, dump, frame, read};
+use crate::coordinator::catalogue::Coordinator;
 use crate::coordinator::database::Database;
 use crate::limits;
 use crate::shard::{self, Cut, ShardCopy, ShardError};
-use crate::storage::{ReadAs, StorageError};
+use crate::storage::{Direction, ReadAs, StorageError};
 use crate::wire::hex;
 use crate::world::{Disk, Env, File, OpenMode, Pool};
-
-/// The version of the list.
-pub(super) const FORMAT: u32 = 1;
-
-/// What a snapshot consists of.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Manifest {
-    pub format: u32,
-    /// The settings of the database, as the first frame of a dump holds them.
-    pub settings: String,
-    /// Milliseconds since 1970.
-    pub taken_ms: u64,
-    pub live: u64,
-    pub deleted: u64,
-    pub locals: u64,
-    pub purges: u64,
-    /// Objects of documents that were read once.
-    pub base: Vec<String>,
-    /// Objects of documents of which the last one counts, also before those of `base`.
-    pub tail: Vec<String>,
-    /// Objects of local documents and purges.
-    pub others: Vec<String>,
-    /// Documents of `base` and `tail` that were purged before the end.
-    pub gone: Vec<String>,
-}
 
 /// A snapshot that was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,8 +50,8 @@ pub async fn snapshot(env: &Env, database: &Database, folder: &Path) -> Result<S
     for (index, copy) in database.own_shards().await?.iter().enumerate() {
         taking.catch_up(copy, index).await?;
         let mut rest = Vec::new();
-        taking.manifest.locals += dump::write_locals(copy, &mut rest).await?;
-        taking.manifest.purges += dump::write_purges(copy, &mut rest).await?;
+        taking.manifest.locals += write_locals(copy, &mut rest).await?;
+        taking.manifest.purges += write_purges(copy, &mut rest).await?;
         if !rest.is_empty() {
             let name = taking.objects.put(rest).await?;
             taking.manifest.others.push(name);
@@ -89,6 +65,38 @@ pub async fn snapshot(env: &Env, database: &Database, folder: &Path) -> Result<S
         limit *= 2;
     }
     taking.write_list().await
+}
+
+/// Takes a snapshot of every database of a node into `folder`, one after the other, each as of its own moment. Answers
+/// the file that lists all, and each with its database's name. A database that is deleted meanwhile is left out.
+///
+/// # Errors
+/// As [`snapshot`]; what was taken of databases before stays.
+pub async fn snapshot_node(
+    env: &Env,
+    coordinator: &Coordinator,
+    folder: &Path,
+) -> Result<(String, Vec<(String, Snapshot)>), BackupError> {
+    let mut taken = Vec::new();
+    for name in coordinator.database_names(&Default::default()) {
+        let Ok(database) = coordinator.database(&name) else { continue };
+        match snapshot(env, &database, folder).await {
+            Ok(done) => taken.push((name, done)),
+            Err(_) if database.is_gone() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let taken_ms = milliseconds(env);
+    let databases = taken.iter().map(|(_, done)| done.file.clone()).collect();
+    let file = list::of_node(taken_ms);
+    let list = list::sealed(&NodeManifest { format: FORMAT, taken_ms, databases });
+    Objects::new(env, folder).write_file(&file, list).await?;
+    Ok((file, taken))
+}
+
+/// Since 1970.
+fn milliseconds(env: &Env) -> u64 {
+    u64::try_from(env.wall().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// How far a range was read.
@@ -121,7 +129,7 @@ impl<'d> Taking<'d> {
         }
         let settings = String::from_utf8_lossy(&dump::settings(database).encode()).into_owned();
         let manifest = Manifest { format: FORMAT, settings, ..Manifest::default() };
-        let objects = Objects { env: env.clone(), disk: env.disk(), folder: folder.into(), written: 0, kept: 0 };
+        let objects = Objects::new(env, folder);
         Ok(Taking { database, objects, manifest, ranges, places, frames: Vec::new(), in_tail: false })
     }
 
@@ -250,32 +258,46 @@ impl<'d> Taking<'d> {
     }
 
     async fn write_list(mut self) -> Result<Snapshot, BackupError> {
-        let taken_ms = u64::try_from(self.objects.env.wall().as_millis()).unwrap_or(u64::MAX);
+        let taken_ms = milliseconds(&self.objects.env);
         self.manifest.taken_ms = taken_ms;
-        let file = format!("databases/{}/{taken_ms:015}.json", file_name(&self.database.name));
-        // Invariant: numbers and texts always serialize.
-        let text = serde_json::to_string(&self.manifest).expect("a list serializes");
-        let text = format!("{text}\n{}\n", blake3::hash(text.as_bytes()).to_hex());
-        self.objects.write_file(&file, text.into_bytes()).await?;
+        let file = list::of_database(&self.database.name, taken_ms);
+        self.objects.write_file(&file, list::sealed(&self.manifest)).await?;
         let Manifest { live, deleted, locals, purges, .. } = self.manifest;
         let counts = Counts { documents: live + deleted, locals, purges, skipped: 0 };
         Ok(Snapshot { file, counts, written_bytes: self.objects.written, kept_bytes: self.objects.kept })
     }
 }
 
-/// A database's name as that of a folder.
-pub(super) fn file_name(database: &str) -> String {
-    database.replace('/', "%2F")
+/// Writes all local documents of a range; answers how many.
+async fn write_locals(copy: &ShardCopy, out: &mut (dyn Write + Send)) -> Result<u64, BackupError> {
+    let (mut start, mut count) = (Bound::Unbounded, 0);
+    loop {
+        let page = copy.local_list(start, Bound::Unbounded, Direction::Forward, limits::PAGE_DOCS).await?;
+        for (id, local) in &page {
+            frame::write(out, item::LOCAL, &item::encode_local(id, local.rev, &local.body))?;
+        }
+        count += page.len() as u64;
+        match page.last() {
+            Some((last, _)) if page.len() == limits::PAGE_DOCS => start = Bound::Excluded(last.clone()),
+            _ => return Ok(count),
+        }
+    }
 }
 
-/// The newest snapshot of a database in `folder`; `None` when there is none. Blocks.
-pub fn latest(disk: &dyn Disk, folder: &Path, database: &str) -> Result<Option<PathBuf>, BackupError> {
-    let dir = folder.join("databases").join(file_name(database));
-    if !disk.exists(&dir)? {
-        return Ok(None);
+/// Writes the purge log of a range; answers how many entries.
+async fn write_purges(copy: &ShardCopy, out: &mut (dyn Write + Send)) -> Result<u64, BackupError> {
+    let (mut since, mut count) = (0, 0);
+    loop {
+        let page = copy.purge_infos(since, limits::PAGE_DOCS).await?;
+        for info in &page {
+            frame::write(out, item::PURGE, &item::encode_purge(&info.id, &info.revs))?;
+        }
+        count += page.len() as u64;
+        match page.last() {
+            Some(last) if page.len() == limits::PAGE_DOCS => since = last.purge_seq,
+            _ => return Ok(count),
+        }
     }
-    let names = disk.list(&dir)?.into_iter().map(|entry| entry.name);
-    Ok(names.filter(|name| name.ends_with(".json")).max().map(|name| dir.join(name)))
 }
 
 /// Where the object of that hash lies.
@@ -308,6 +330,10 @@ impl Unnamed {
 }
 
 impl Objects {
+    fn new(env: &Env, folder: &Path) -> Objects {
+        Objects { env: env.clone(), disk: env.disk(), folder: folder.to_path_buf(), written: 0, kept: 0 }
+    }
+
     /// Stores an object; answers its hash.
     async fn put(&mut self, bytes: Vec<u8>) -> Result<String, BackupError> {
         let name = blake3::hash(&bytes).to_hex().to_string();

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::check::filled;
 use super::*;
-use crate::coordinator::backup::{self, BackupError, dump, load, restore, snapshot};
+use crate::coordinator::backup::{self, BackupError, LeftOut, dump, load, restore, snapshot};
 use crate::coordinator::{UploadOptions, WriteOptions};
 
 /// All that a client could see of a database: leaves with histories, bodies and attachments, local documents, purges.
@@ -194,4 +194,73 @@ async fn a_snapshot_with_a_damaged_or_missing_object_is_refused_and_leaves_nothi
         }
         std::fs::write(&file, whole).unwrap();
     }
+}
+
+const MANY: usize = 1200;
+
+/// Many documents in one store file whose pages are read from the disk each time, and the file.
+async fn on_disk() -> (World, Arc<Database>, std::path::PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("store/0.redb");
+    let env = tokio_host::env(tokio::runtime::Handle::current());
+    // With each commit all that came before is flushed.
+    let options = StorageOptions { flush_at_bytes: 1, cache_bytes: 0, common_files: 1, ..StorageOptions::default() };
+    let storage = Storage::open(env.clone(), dir.path(), options).await.unwrap();
+    let world = World { env, storage, dir };
+    let coordinator = world.start().await;
+    coordinator.create_database("db", CreateOptions { q: Some(1), ..CreateOptions::default() }).await.unwrap();
+    let database = coordinator.database("db").unwrap();
+    let requests = (0..MANY).map(|n| request(&format!("doc-{n:04}"), r#"{"some":"text"}"#)).collect();
+    let written = database.write(requests, WriteOptions::default()).await.unwrap();
+    assert!(written.iter().all(Result::is_ok));
+    put(&database, "_local/last", "{}").await;
+    let is_there = || async { std::fs::read(&file).unwrap().windows(11).any(|window| window == b"_local/last") };
+    super::cluster::eventually(is_there).await;
+    (world, database, file)
+}
+
+/// Dumps a database; answers the stream, how many documents are in it, and what was left out.
+async fn salvaged(database: &Database) -> (Vec<u8>, usize, Vec<LeftOut>) {
+    let (mut out, mut left_out) = (Vec::new(), Vec::new());
+    let counts = dump(database, &mut out, &mut |what| left_out.push(what)).await.unwrap();
+    (out, counts.documents as usize, left_out)
+}
+
+#[tokio::test]
+async fn a_dump_goes_on_behind_whatever_is_damaged_and_names_what_it_leaves_out() {
+    let (_world, database, file) = on_disk().await;
+    assert_eq!(salvaged(&database).await.1, MANY);
+    let whole = std::fs::read(&file).unwrap();
+    // Wherever an id stands: in documents, in rows of changes, in pages that lead to those.
+    let places: Vec<usize> = (0..whole.len() - 4).filter(|at| &whole[*at..at + 4] == b"doc-").collect();
+    let (mut named, mut complete) = (0, 0);
+    for part in places.chunks(places.len().div_ceil(16)) {
+        let mut damaged = whole.clone();
+        damaged[part[part.len() / 2]] ^= 1;
+        std::fs::write(&file, damaged).unwrap();
+        let (_, documents, left_out) = salvaged(&database).await;
+        let mut found = documents;
+        for what in &left_out {
+            found += match what {
+                LeftOut::Document(_) => 1,
+                LeftOut::Unnamed(0, Some(count)) => *count as usize,
+                // The counters are gone, too.
+                LeftOut::Unnamed(0, None) => MANY - found,
+                LeftOut::Locals(0) | LeftOut::Purges(0) => 0,
+                other => panic!("{other:?}"),
+            };
+        }
+        assert_eq!(found, MANY, "{documents} {left_out:?}");
+        named += usize::from(left_out.iter().any(|what| matches!(what, LeftOut::Document(_))));
+        complete += usize::from(left_out.is_empty());
+    }
+    // Where rows of changes are damaged the documents are found by their ids.
+    assert!(named >= 4 && complete >= 4, "{named} {complete}");
+    let mut damaged = whole.clone();
+    places.iter().step_by(500).for_each(|at| damaged[*at] ^= 1);
+    std::fs::write(&file, damaged).unwrap();
+    let (stream, documents, _) = salvaged(&database).await;
+    let fresh = World::new().await;
+    let (name, counts) = load(&fresh.start().await, None, &mut stream.as_slice()).await.unwrap();
+    assert_eq!((name.as_str(), counts.documents as usize), ("db", documents));
 }

@@ -44,16 +44,9 @@ pub async fn take(ctx: &Context, mut request: Request, db: &str) -> Result<Reply
 /// As [`take`]. A database that was deleted meanwhile is left out.
 pub async fn take_all(ctx: &Context, mut request: Request) -> Result<Reply> {
     let folder = folder(ctx, &mut request).await?.0;
-    let mut done = Vec::new();
-    for name in ctx.coordinator.database_names(&Default::default()) {
-        let Ok(database) = ctx.coordinator.database(&name) else { continue };
-        match backup::snapshot(&ctx.env, &database, &folder).await {
-            Ok(taken) => done.push(told(&name, &taken)),
-            Err(_) if database.is_gone() => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(Reply::value(StatusCode::CREATED, &json!({"ok": true, "databases": done})))
+    let (file, taken) = backup::snapshot_node(&ctx.env, &ctx.coordinator, &folder).await?;
+    let databases: Vec<_> = taken.iter().map(|(name, taken)| told(name, taken)).collect();
+    Ok(Reply::value(StatusCode::CREATED, &json!({"ok": true, "file": file, "databases": databases})))
 }
 
 /// `POST /{db}/_restore` with `{"path": FOLDER, "db": NAME}`: makes `{db}` from the newest snapshot of NAME (default:
