@@ -132,17 +132,12 @@ impl Seat {
 }
 
 /// What is known here of who votes.
+#[derive(Default)]
 pub(super) struct Voting {
     // A blocking lock: held for a look, never across an await.
     seat: Mutex<Seat>,
     /// Changes with it.
     changes: watch::Sender<u64>,
-}
-
-impl Default for Voting {
-    fn default() -> Voting {
-        Voting { seat: Mutex::default(), changes: watch::Sender::new(0) }
-    }
 }
 
 impl Voting {
@@ -302,7 +297,9 @@ impl Coordinator {
                 break;
             }
             match self.take_over_from(&node, &seat.voters).await {
-                Ok(Some(complete)) => drop(taken.insert(node, complete)),
+                Ok(Some(complete)) => {
+                    taken.insert(node, complete);
+                }
                 Ok(None) => {}
                 Err(error) => tracing::info!(node, %error, "what a node accepted was not taken in yet"),
             }

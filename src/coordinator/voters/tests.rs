@@ -1,7 +1,5 @@
 //! Voters that change while maps are being decided: a model of many orders, and single steps.
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 
 use super::*;
