@@ -286,7 +286,9 @@ mod tests {
                     let held = nodes.iter().filter(|node| node.accepted == promise.accepted).count();
                     decided.extend((held >= 2).then_some(*value));
                 }
-                None => drop(proposer.promises.insert(node, accepted)),
+                None => {
+                    proposer.promises.insert(node, accepted);
+                }
             }
             if proposer.value.is_none() && proposer.promises.len() >= 2 {
                 let earlier = proposer.promises.values().flatten().max_by_key(|(ballot, _)| *ballot);
