@@ -181,6 +181,15 @@ fn runaway_map(c: &Client) -> bool {
     told && (view("runs"), view("ends")) == (500, 200) && timeout("\"5000\"")
 }
 
+fn long_list(c: &Client) -> bool {
+    let map = "function(d){ if (d._id === 'a') for (var i = 0; i < 5000; i++) emit(i, new Array(1001).join('x')); }";
+    let list = "function(head, req){ var n = 0; while (getRow()) n++; return String(n); }";
+    let design = format!(r#"{{"views":{{"v":{{"map":"{map}"}}}},"lists":{{"l":"{list}"}}}}"#);
+    let answer = |query: &str| c.get(&format!("/d/_design/long/_list/l/v{query}"));
+    let made = c.put("/d/_design/long", &design).status == 201;
+    made && answer("").status == 413 && answer("?limit=100").body.contains("100")
+}
+
 fn local_replications(c: &Client) -> bool {
     let made = c.put("/x%2F_replicator", "").status == 201;
     made && c.put("/x%2F_replicator/r", r#"{"source":"d","target":"none"}"#).status == 201
@@ -231,6 +240,7 @@ const CHECKS: &[Check] = &[
     ("DELETE of `_nodes/{name}`", members),
     ("a rewrite function that leads out of its database", rewrite_outside),
     ("a map function that runs out of time or memory", runaway_map),
+    ("a list function over more than 4 MB of rows", long_list),
     ("`caused_by` of `_sum` with `descending=true`", sum_backwards),
     ("names of local databases in replication documents", local_replications),
     ("Basic logins with names that nobody has", unknown_names),
