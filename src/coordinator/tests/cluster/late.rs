@@ -2,9 +2,10 @@
 
 use super::moves::still;
 use super::*;
+use crate::coordinator::ballots::{Ask, Ballot, Electorate, Vote};
 use crate::coordinator::layout::Layout;
 use crate::coordinator::message::{
-    Ballot, BallotCall, CopyCall, CopyOp, EditText, JudgeCall, Refusal, Vote, WireError, decode, encode,
+    BallotCall, CopyCall, CopyOp, EditText, JudgeCall, Refusal, WireError, decode, encode,
 };
 use crate::coordinator::record::{MapRecord, Move};
 use crate::coordinator::serve::CopyService;
@@ -187,9 +188,14 @@ async fn a_map_that_cannot_be_is_refused_from_whomever_it_comes() {
         record.set_places(places.clone());
         assert!(coordinator.adopt("other", record).await.is_err(), "{places:?}");
         let (name, instance) = (db.name.clone(), db.instance().to_owned());
-        let ballot = Ballot { counter: 1, by: 1 };
-        let call = BallotCall { name, instance, ballot, version: 1, places: Some(places), members: Default::default() };
-        assert_eq!(coordinator.vote(call).await.unwrap(), Vote::Unknown);
+        let call = || {
+            let Electorate { voters, names, .. } = coordinator.electorate();
+            let (ballot, value) = (Ballot { counter: 1, by: 1 }, Some(places.clone()));
+            let ask = Ask { ballot, version: 1, value, voters, names };
+            BallotCall { name: name.clone(), instance: instance.clone(), ask }
+        };
+        // Those who vote may be about to agree on that.
+        eventually(|| async { coordinator.vote(call()).await.unwrap() == Vote::Unknown }).await;
     }
     db.follow(good).await.unwrap();
     assert_eq!(db.map_version().0, 1);
