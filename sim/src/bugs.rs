@@ -156,6 +156,12 @@ pub const BOARD: &[Entry] = &[
     scene(Scene::StaleMap, Mutation::OldOwnerWrites, "a copy that was replaced goes on taking writes", &["I1"]),
     scene(Scene::PutBack, Mutation::EpochIgnored, "a node goes on in its epoch at each start", &["I13"]),
     scene(Scene::PutBack, Mutation::PositionReused, "a copy that was put back gives positions out again", &["I13"]),
+    scene(
+        Scene::Twins,
+        Mutation::InstanceLosesSide,
+        "the documents of a database that lost its name are dropped",
+        &["I1"],
+    ),
     node(Mutation::DeletionForgotten, "a deleted database is back after a start", &["I7", "I1"]),
 ];
 

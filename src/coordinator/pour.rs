@@ -1,14 +1,14 @@
 //! A database that lost its name to another instance: its documents are written into that one, then its shards go.
 //!
 //! Its record stands aside in the store from the commit on that gives the name to the other one. Behind that commit
-//! nothing is stored in its shards, so that what was acknowledged lies in them, on this node or on another one that held
-//! copies: each writes its own into the other database. They go when a majority of the copies there holds all that is in
-//! them, or when either of the two databases is deleted; never else. A stop of the node only delays it; what another
-//! node wrote already costs a comparison.
+//! nothing is stored in its shards, so that what was acknowledged lies in them, on this node or on another one that
+//! held copies: each writes its own into the other database. They go when a majority of the copies there holds all
+//! that is in them, or when either of the two databases is deleted; never else. A stop of the node only delays it;
+//! what another node wrote already costs a comparison.
 //!
 //! The copies of the other database take documents in as those of one database do from each other: they were judged
-//! before, so that no validation function sees them again, and what was purged there stays purged. While anything stands
-//! aside, and until the new copies hold what others have, this node does not count as in sync.
+//! before, so that no validation function sees them again, and what was purged there stays purged. While anything
+//! stands aside, and until the new copies hold what others have, this node does not count as in sync.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
@@ -148,8 +148,8 @@ fn rows_below(view: &WriteView<'_>, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u
     Ok(rows)
 }
 
-/// Drops what stands aside of an instance that is deleted; of an empty one all that stands aside for the database of the
-/// name, which is deleted: another one of that name is not to get its documents.
+/// Drops what stands aside of an instance that is deleted; of an empty one all that stands aside for the database of
+/// the name, which is deleted: another one of that name is not to get its documents.
 pub(super) fn drop_asides_of(view: &mut WriteView<'_>, name: &str, instance: &str) -> Result<(), StorageError> {
     for (key, value) in rows_below(view, &record::aside_key(name, instance))? {
         drop_aside(view, key, &Record::decode(&value)?);

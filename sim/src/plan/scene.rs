@@ -20,11 +20,17 @@ pub enum Scene {
     StaleMap,
     /// A disk goes back behind what the readers of its feed have seen; they ask again after more was written.
     PutBack,
+    /// On both sides of a split somebody makes the database that is not there, and writes to it.
+    Twins,
 }
 
 /// All of them, with their names.
-pub const SCENES: [(&str, Scene); 3] =
-    [("late-answer", Scene::LateAnswer), ("stale-map", Scene::StaleMap), ("put-back", Scene::PutBack)];
+pub const SCENES: [(&str, Scene); 4] = [
+    ("late-answer", Scene::LateAnswer),
+    ("stale-map", Scene::StaleMap),
+    ("put-back", Scene::PutBack),
+    ("twins", Scene::Twins),
+];
 
 /// A plan's seed is that of a scene from this bit on.
 const SCENE_BIT: u32 = 48;
@@ -74,6 +80,7 @@ impl Plan {
             Scene::LateAnswer => stage.late_answer(world),
             Scene::StaleMap => stage.stale_map(world),
             Scene::PutBack => stage.put_back(world),
+            Scene::Twins => stage.twins(world),
         };
         Plan { world, clients, faults, ..base }
     }
@@ -201,6 +208,25 @@ impl Stage {
         }
         faults.sort_by_key(|timed| timed.at_ms);
         (world, clients, faults)
+    }
+
+    /// A split that nobody notices, or that lasts until all have. Whoever writes makes the database where there is
+    /// none; others write to it on the same side, before the two sides hear of each other.
+    fn twins(&mut self, world: WorldPlan) -> Drawn {
+        let at_ms = 500;
+        let cut = self.node(world.nodes, 0);
+        let mut clients = Vec::new();
+        for _ in 0..2 * world.nodes {
+            let begin_ms = at_ms + self.rng.random_range(10..500);
+            let write = |nth: u64| {
+                self.next_v += 1;
+                let after_ms = if nth == 0 { begin_ms } else { self.rng.random_range(10..1_500) };
+                after(after_ms, Op::TwinWrite { v: self.next_v, brief: false })
+            };
+            clients.push((0..4).map(write).collect());
+        }
+        let for_ms = self.rng.random_range(1_500..9_000);
+        (world, clients, vec![fault(at_ms, cut, Fault::Split { group: 1 << cut, one_way: false, for_ms })])
     }
 }
 
