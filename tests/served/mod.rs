@@ -120,7 +120,20 @@ pub fn exchange(to: SocketAddr, bytes: &[u8]) -> Answer {
 fn parse(text: &str) -> Answer {
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
     let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).expect("a status");
-    Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+    let head = head.to_lowercase();
+    let body = if head.contains("transfer-encoding: chunked") { joined(body) } else { body.to_owned() };
+    Answer { status, head, body }
+}
+
+/// A body without its chunks.
+fn joined(mut chunks: &str) -> String {
+    let mut out = String::new();
+    while let Some((size, rest)) = chunks.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).expect("the size of a chunk");
+        out.push_str(&rest[..size]);
+        chunks = rest.get(size + 2..).unwrap_or_default();
+    }
+    out
 }
 
 /// Sends bytes on a connection of their own and reads the answer as it is.
