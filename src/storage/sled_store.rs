@@ -7,7 +7,9 @@
 //! change counts as durable. One writer at a time; sled's own threads never write on their own account.
 //!
 //! Each value is followed by a checksum of it and its key: what sled hands out is what was written under that key, or
-//! damage. A row that sled loses as a whole is not missed here: its own checksums are all that stands against that.
+//! damage. sled takes damage in its log for the end of the log and goes back in time: beside its files stands the
+//! position that they were last synced with, against which what it recovers is held. A row that it loses as a whole
+//! without that is not missed here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,6 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use super::kv::{Direction, KeyRange, Rows, StorageError, StoreFile, View, Visit};
 use super::overlay::{Overlay, bounds};
+use super::reserved;
+use super::shelf::position_of;
 use crate::limits;
 use crate::world::{Disk, OpenMode, RealDir};
 
@@ -24,6 +28,8 @@ type Old = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 /// The tree with checksums; sled's first tree has what an older settee wrote without.
 const TREE: &str = "1";
 const CRC_BYTES: usize = 4;
+/// The extension of the file with the position: u64, and its CRC-32, both little endian.
+const SEAL: &str = "seal";
 
 /// See the module head.
 pub struct SledStore {
@@ -31,6 +37,7 @@ pub struct SledStore {
     tree: sled::Tree,
     disk: Arc<dyn Disk>,
     dir: PathBuf,
+    seal: PathBuf,
     writing: Mutex<()>,
     states: Arc<States>,
     /// Dropped last: fields go in this order.
@@ -77,22 +84,55 @@ impl SledStore {
     pub fn open(disk: Arc<dyn Disk>, dir: PathBuf, cache_bytes: usize) -> Result<SledStore, StorageError> {
         let real = disk.real_dir(&dir)?;
         let real = real.ok_or_else(|| StorageError::Io("sled needs files of the operating system".into()))?;
-        guarded(|| SledStore::open_at(disk, real, cache_bytes))
+        guarded(|| SledStore::open_at(disk, real, dir.with_extension(SEAL), cache_bytes))
     }
 
-    fn open_at(disk: Arc<dyn Disk>, real: RealDir, cache_bytes: usize) -> Result<SledStore, StorageError> {
+    fn open_at(
+        disk: Arc<dyn Disk>,
+        real: RealDir,
+        seal: PathBuf,
+        cache_bytes: usize,
+    ) -> Result<SledStore, StorageError> {
         let RealDir { path: dir, guard } = real;
         let config = sled::Config::new().path(&dir).cache_capacity(cache_bytes as u64).flush_every_ms(None);
         let db = open_db(&config)?;
         let tree = db.open_tree(TREE).map_err(engine)?;
         let (writing, states) = (Mutex::default(), Arc::default());
-        let store = SledStore { db, tree, disk, dir, writing, states, _guard: guard };
+        let store = SledStore { db, tree, disk, dir, seal, writing, states, _guard: guard };
         store.take_over()?;
+        store.check_seal()?;
         store.sync()?;
-        if let Some(parent) = store.dir.parent() {
+        if let Some(parent) = store.seal.parent() {
             store.disk.sync_dir(parent)?;
         }
         Ok(store)
+    }
+
+    /// Fails when sled has lost what was synced.
+    fn check_seal(&self) -> Result<(), StorageError> {
+        let file = self.disk.open(&self.seal, OpenMode::Create)?;
+        // A new one, or that of an older settee.
+        if file.is_empty()? {
+            return Ok(());
+        }
+        let mut bytes = [0; 8 + CRC_BYTES];
+        file.read_at(0, &mut bytes)?;
+        let sealed = bytes.first_chunk().map_or(0, |position| u64::from_le_bytes(*position));
+        if bytes != seal_of(sealed) {
+            return Err(StorageError::Corrupt("sled: the position beside its files does not fit its checksum".into()));
+        }
+        let position = position_of(self.snapshot()?.as_ref())?;
+        if position < sealed {
+            let text = format!("sled has gone back to position {position}, it was synced with {sealed}");
+            return Err(StorageError::Corrupt(text));
+        }
+        Ok(())
+    }
+
+    fn write_seal(&self, position: u64) -> Result<(), StorageError> {
+        let file = self.disk.open(&self.seal, OpenMode::Create)?;
+        file.write_at(0, &seal_of(position))?;
+        Ok(file.sync()?)
     }
 
     /// Gives checksums to what an older settee wrote. A crash on the way begins it again: nothing is written before.
@@ -126,7 +166,11 @@ impl SledStore {
                 touched.insert(key.to_vec());
             }
         }
+        let mut position = None;
         for (key, value) in rows {
+            if key == reserved::POSITION_KEY {
+                position = value.map(reserved::number).transpose()?;
+            }
             match value {
                 Some(value) => batch.insert(key, sealed(key, value)),
                 None => batch.remove(key),
@@ -138,7 +182,7 @@ impl SledStore {
         // Before sled changes: whoever reads the new value finds the old one here.
         self.states.kept_mut().insert(state, Arc::new(old));
         self.tree.apply_batch(batch).map_err(engine)?;
-        let synced = self.sync();
+        let synced = self.sync().and_then(|()| position.map_or(Ok(()), |position| self.write_seal(position)));
         lock(&self.states.views).now = state + 1;
         self.states.forget();
         synced
@@ -173,6 +217,14 @@ fn checksum(key: &[u8], value: &[u8]) -> [u8; CRC_BYTES] {
     hasher.update(key);
     hasher.update(value);
     hasher.finalize().to_le_bytes()
+}
+
+fn seal_of(position: u64) -> [u8; 8 + CRC_BYTES] {
+    let mut bytes = [0; 8 + CRC_BYTES];
+    bytes[..8].copy_from_slice(&position.to_le_bytes());
+    let crc = crc32fast::hash(&bytes[..8]);
+    bytes[8..].copy_from_slice(&crc.to_le_bytes());
+    bytes
 }
 
 /// A value as sled gets it.
@@ -365,16 +417,50 @@ fn corrected(
 mod tests {
     use super::*;
 
-    fn open(dir: &Path) -> SledStore {
+    fn try_open(dir: &Path) -> Result<SledStore, StorageError> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let disk = crate::world::tokio_host::env(runtime.handle().clone()).disk();
-        SledStore::open(disk, dir.to_path_buf(), 1 << 20).unwrap()
+        SledStore::open(disk, dir.to_path_buf(), 1 << 20)
+    }
+
+    fn open(dir: &Path) -> SledStore {
+        try_open(dir).unwrap()
+    }
+
+    #[test]
+    fn sled_that_went_back_in_time_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (files, seal) = (dir.path().join("sled"), dir.path().join("sled.seal"));
+        let at = |store: &SledStore, position: u64| {
+            let value = position.to_be_bytes();
+            store.apply(&[], Box::new([(reserved::POSITION_KEY, Some(value.as_slice()))].into_iter()))
+        };
+        at(&open(&files), 5).unwrap();
+        let sealed = std::fs::read(&seal).unwrap();
+        at(&open(&files), 7).unwrap();
+        let ahead = std::fs::read(&seal).unwrap();
+        // A crash between sled's sync and that of the position.
+        std::fs::write(&seal, &sealed).unwrap();
+        at(&open(&files), 6).unwrap();
+        std::fs::write(&seal, &ahead).unwrap();
+        let refused = |opened: Result<SledStore, StorageError>| matches!(opened, Err(StorageError::Corrupt(_)));
+        assert!(refused(try_open(&files)));
+        for place in [0, 11] {
+            let mut damaged = sealed.clone();
+            damaged[place] ^= 1;
+            std::fs::write(&seal, damaged).unwrap();
+            assert!(refused(try_open(&files)));
+        }
+        std::fs::write(&seal, &sealed[..4]).unwrap();
+        assert!(refused(try_open(&files)));
+        std::fs::write(&seal, "").unwrap();
+        open(&files);
     }
 
     #[test]
     fn a_value_that_sled_changed_or_moved_is_damage() {
         let dir = tempfile::tempdir().unwrap();
-        let store = open(dir.path());
+        let store = open(&dir.path().join("sled"));
         let rows: [(&[u8], Option<&[u8]>); 2] = [(b"k", Some(b"value")), (b"l", Some(b""))];
         store.apply(&[], Box::new(rows.into_iter())).unwrap();
         let mut stored = store.tree.get(b"k").unwrap().unwrap().to_vec();
@@ -393,11 +479,11 @@ mod tests {
     #[test]
     fn what_was_written_without_checksums_gets_them() {
         let dir = tempfile::tempdir().unwrap();
-        let old = sled::open(dir.path()).unwrap();
+        let old = sled::open(dir.path().join("sled")).unwrap();
         old.insert(b"k", b"value").unwrap();
         drop(old);
         for _ in 0..2 {
-            let store = open(dir.path());
+            let store = open(&dir.path().join("sled"));
             assert_eq!(store.snapshot().unwrap().get(b"k"), Ok(Some(b"value".to_vec())));
             assert!(store.db.is_empty());
         }
