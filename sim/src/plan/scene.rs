@@ -146,33 +146,37 @@ impl Stage {
         (world, clients, faults)
     }
 
-    /// One copy of one range moves while all write. Some write and read by a node that does not hear of that. Others
-    /// look at what these wrote.
+    /// The copy of the only range moves. Some write and read by a node that does not hear of that, others write by the
+    /// one that gets the copy, and others look at what is written. Each has a document to write.
     fn stale_map(&mut self, world: WorldPlan) -> Drawn {
         const MOVE_MS: u64 = 4_000;
-        let (nodes, each) = (5, 6);
+        // Clients of each node.
+        const EACH: u32 = 11;
+        let nodes = 5;
         let stale = self.node(nodes, 0);
         let to = (stale + 1 + (self.number / u64::from(nodes) % 4) as u32) % nodes;
-        let world = WorldPlan { nodes, n: 1, latency_us: 30_000, documents: nodes * each, ..world };
+        let world = WorldPlan { nodes, n: 1, latency_us: 30_000, documents: nodes * EACH, ..world };
         let mut clients = Vec::new();
-        for nth in 0..nodes * each {
-            let (node, doc) = (nth % nodes, nth);
+        for doc in 0..nodes * EACH {
+            let (node, nth) = (doc % nodes, doc / nodes);
             let begin_ms = MOVE_MS + self.rng.random_range(0..300);
-            let ops = match (node == stale, nth / nodes) {
+            let ops = match nth {
                 // Reads what is written by the node that gets the copy.
-                (true, 0) => looks(begin_ms, |nth| to + nodes * (1 + nth % (each - 1))),
-                (true, _) => {
-                    let put = self.put(doc);
-                    vec![after(MOVE_MS + self.rng.random_range(500..3_000), put)]
-                }
-                (false, 0) if node == (stale + 1) % nodes => {
+                0 if node == stale => looks(begin_ms, |nth| to + nodes * (1 + nth % 4)),
+                0 if node == (stale + 1) % nodes => {
                     vec![after(MOVE_MS, Op::MoveCopy { passing: false, range: 0, to })]
                 }
-                (false, 0) => looks(begin_ms, |nth| stale + nodes * (1 + nth % (each - 1))),
-                (false, _) => {
+                0 => looks(begin_ms, |nth| stale + nodes * (1 + nth % (EACH - 1))),
+                // A copy is on its way for a second or two: one of these meets each of its steps.
+                _ if node == stale => {
+                    let put = self.put(doc);
+                    vec![after(MOVE_MS + 200 * u64::from(nth) + self.rng.random_range(0..200), put)]
+                }
+                1..=4 if node == to => {
                     let writes = (0..20).map(|nth| after(if nth == 0 { begin_ms } else { 10 }, self.put(doc)));
                     writes.collect()
                 }
+                _ => Vec::new(),
             };
             clients.push(ops);
         }

@@ -99,7 +99,9 @@ async fn a_copy_that_was_leaving_comes_back_when_the_new_one_is_gone() {
         cluster.db(node).follow(arrived.clone()).await.unwrap();
     }
     held_by(&cluster, &[at]).await;
-    assert_eq!(body(&cluster.db(others[1]), "a").await, "{}");
+    let other = cluster.db(others[1]);
+    eventually(|| async { other.map_record() == cluster.db(at).map_record() }).await;
+    assert_eq!(body(&other, "a").await, "{}");
 }
 
 #[tokio::test]
