@@ -72,12 +72,12 @@ pub const BOARD: &[Entry] = &[
     // I28: the database itself may be what is lost; then nothing answers.
     storage(Bug::SkipFsync, "syncs of journal and store do nothing", &["I1", "I6", "I7", "I27", "I28"]),
     storage(Bug::LoseSibling, "a merge drops a conflicting leaf", &["I1", "I6"]),
-    // I9: where the database itself is lost, the next edit of another server's is refused. I17, I18: a document of one
-    // client's own is lost, with its rows.
+    // I9: where the database itself is lost, the next edit of another server's is refused. I3: it is made a second time.
+    // I17, I18: a document of one client's own is lost, with its rows.
     storage(
         Bug::CheckpointFirst,
         "the store's position is durable before its data",
-        &["I1", "I6", "I8", "I9", "I17", "I18", "I27"],
+        &["I1", "I3", "I6", "I8", "I9", "I17", "I18", "I27"],
     ),
     // I10: a document that was read is created a second time. I3: a database that is lost is made a second time.
     storage(

@@ -1,8 +1,9 @@
 //! Liveness: when the faults are over one node of a cluster stays broken, and the others, the core, must live without
 //! it: take writes with a majority of the copies, show what a majority was said to hold, and come to hold the same.
 //!
-//! Assumes three copies of each range, none of them moved or lost: then any core has two. Where it fails the maps tell
-//! whether it could be expected at all; a core that lacks a majority somewhere is counted and not judged.
+//! Assumes three copies of each range, none of them moved, and that only the broken node's disk was lost: then any core
+//! has two. Where it fails the maps tell whether it could be expected at all; a core that lacks a majority somewhere is
+//! counted and not judged.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

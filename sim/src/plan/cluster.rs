@@ -118,13 +118,18 @@ fn spoil_disks(plan: &mut Plan) {
     plan.faults.sort_by_key(|timed| timed.at_ms);
 }
 
-/// In half of the runs with faults and three copies that stay where they are, one node does not come back.
+/// Where faults meet three copies that stay where they are, one node does not come back: that whose disk was lost, for
+/// the others must have what it had.
 fn outcast(plan: &Plan) -> Option<Outcast> {
+    if plan.world.copies() < 3 || plan.faults.is_empty() || plan.moves_copies() {
+        return None;
+    }
     let mut rng = ChaCha8Rng::seed_from_u64(plan.seed ^ LEFT_OUT);
-    let lives = plan.world.copies() == 3 && !plan.faults.is_empty() && !plan.moves_copies() && !plan.loses_disks();
+    let drawn = rng.random_range(0..plan.world.nodes);
+    let loses = |timed: &&TimedFault| matches!(timed.fault, Fault::DiskLost { .. } | Fault::BackInTime { .. });
+    let node = plan.faults.iter().find(loses).map_or(drawn, |timed| timed.node);
     let how = [Ailment::Alone, Ailment::Deaf, Ailment::Mute, Ailment::StandsStill];
-    let drawn = lives && rng.random_range(0..2) == 0;
-    drawn.then(|| Outcast { node: rng.random_range(0..plan.world.nodes), how: pick(&mut rng, &how) })
+    Some(Outcast { node, how: pick(&mut rng, &how) })
 }
 
 /// In half of the runs clients say how many copies are to hold a write, or to answer a read; in half of them one more
