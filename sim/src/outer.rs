@@ -128,7 +128,7 @@ fn usable(ops: &[TimedOp], own: bool) -> Vec<TimedOp> {
     let fits = |timed: &&TimedOp| match timed.op {
         Op::Replicate | Op::Keep { .. } | Op::EndKeep { .. } => false,
         Op::Put { .. } | Op::PutStale { .. } | Op::Delete { .. } | Op::Merge { .. } | Op::Bulk { .. } => true,
-        Op::Attach { .. } | Op::Read { .. } | Op::ReadTree { .. } | Op::List | Op::Local { .. } => true,
+        Op::Attach { .. } | Op::Read { .. } | Op::ReadTree { .. } | Op::List => true,
         Op::Follow { mode: FeedMode::Normal, .. } => true,
         _ => own,
     };
