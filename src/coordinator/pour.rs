@@ -139,7 +139,10 @@ fn drop_aside(view: &mut WriteView<'_>, key: Vec<u8>, record: &Record) {
     record.all_shards().for_each(|shard| view.put(record::drop_key(shard), Vec::new()));
 }
 
-fn rows_below(view: &WriteView<'_>, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StorageError> {
+/// Keys and values.
+type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn rows_below(view: &WriteView<'_>, prefix: &[u8]) -> Result<Rows, StorageError> {
     let mut rows = Vec::new();
     view.scan(&KeyRange::prefix(prefix), Direction::Forward, &mut |key, value| {
         rows.push((key.to_vec(), value.to_vec()));
