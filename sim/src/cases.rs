@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use serde_json::json;
 use settee::storage::planted::Planted;
 use settee::world::Env;
 use settee::world::buggify;
@@ -23,7 +24,7 @@ use settee_conformance::transcript::{self, Case, Step};
 
 use crate::history::endpoint;
 use crate::keeper::Keeper;
-use crate::peace::ready;
+use crate::peace::{client, ready};
 use crate::place::{PASSWORD, USER, address_of, link, plain_settings};
 use crate::plan::{Plan, WorldPlan};
 use crate::workload::{Shared, SharedHandle, lock};
@@ -42,8 +43,8 @@ const AWAY_MS: u64 = 20_000;
 const NOTICE: Duration = Duration::from_secs(2);
 /// Cases of this chapter look at the cluster itself, and see that a node is away.
 const OF_CLUSTERS: &str = "cluster";
-/// Cases that are not of these clusters: they are made by configuration, so that nobody has finished their set-up.
-const NOT_OF_CLUSTERS: [&str; 1] = ["cluster/002-setup-finished"];
+/// What a case of one database deletes: answered with 202 while a node is away that has not heard of it.
+const DATABASE: &str = "/${db}";
 /// How much slower a limping disk is than usual.
 const LIMP: u32 = 20;
 
@@ -119,8 +120,7 @@ impl fmt::Display for Outcome {
 /// # Errors
 /// Cases that cannot be read, or servers that do not start.
 pub fn run(seed: u64, cluster: bool, filter: Option<&str>) -> Result<Outcome, String> {
-    let mut all = known()?;
-    all.retain(|case| !cluster || !NOT_OF_CLUSTERS.contains(&case.id.as_str()));
+    let all = known()?;
     let runs = all.len().div_ceil(PER_RUN) as u64;
     let of_seed = all.into_iter().enumerate().filter(|(nth, case)| match filter {
         Some(text) => case.id.contains(text),
@@ -217,6 +217,10 @@ async fn play_each(world: &SimWorld, plan: &Plan, keepers: &[Keeper], cases: Vec
     let (user, password) = (USER.to_owned(), PASSWORD.to_owned());
     let target = Target { host: at.ip().to_string(), port: at.port(), user, password, ground };
     let mut outcome = Outcome::default();
+    if plan.world.n > 0 {
+        ready(&machine, plan.world.nodes, true).await.map_err(|violation| violation.to_string())?;
+        finish_set_up(&machine).await?;
+    }
     for case in cases {
         ready(&machine, plan.world.nodes, plan.world.n > 0).await.map_err(|violation| violation.to_string())?;
         let player = Player::new(&target, PATIENCE);
@@ -228,7 +232,7 @@ async fn play_each(world: &SimWorld, plan: &Plan, keepers: &[Keeper], cases: Vec
             Ok(None) => {}
             Err(told) => return Err(told),
         }
-        if plan.world.turns && plan.world.n > 0 && case.chapter != OF_CLUSTERS && dice.chance(0.5) {
+        if plan.world.turns && plan.world.n > 0 && does_not_notice(&case) && dice.chance(0.5) {
             outcome.without_a_node += 1;
             take_away(&mut dice, keepers);
             world.sleep(NOTICE).await;
@@ -248,6 +252,21 @@ async fn play_each(world: &SimWorld, plan: &Plan, keepers: &[Keeper], cases: Vec
     }
     outcome.starts = keepers.iter().map(|keeper| keeper.node.lives()).sum();
     Ok(outcome)
+}
+
+/// Whether a case is answered the same while a node of the cluster is away.
+fn does_not_notice(case: &Case) -> bool {
+    let deletes = |step: &Step| step.method == "DELETE" && step.target == DATABASE;
+    case.chapter != OF_CLUSTERS && !case.steps.iter().any(deletes)
+}
+
+/// Makes the databases of the system, as who runs a new cluster does.
+async fn finish_set_up(machine: &SimNode) -> Result<(), String> {
+    let wanted = json!({ "action": "finish_cluster" });
+    match client(machine, 0).json("POST", "/_cluster_setup", &wanted).await {
+        Ok(answer) if answer.status < 500 => Ok(()),
+        other => Err(format!("the set-up is not finished: {other:?}")),
+    }
 }
 
 /// Ends a node that is not the one that clients ask, for a while.
