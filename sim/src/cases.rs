@@ -43,8 +43,8 @@ const AWAY_MS: u64 = 20_000;
 const NOTICE: Duration = Duration::from_secs(2);
 /// Cases of this chapter look at the cluster itself, and see that a node is away.
 const OF_CLUSTERS: &str = "cluster";
-/// What a case of one database deletes: answered with 202 while a node is away that has not heard of it.
-const DATABASE: &str = "/${db}";
+/// How targets begin that name a case's own databases. To delete one is answered with 202 while a node is away.
+const DATABASE: &str = "/${db";
 /// How much slower a limping disk is than usual.
 const LIMP: u32 = 20;
 
@@ -256,7 +256,8 @@ async fn play_each(world: &SimWorld, plan: &Plan, keepers: &[Keeper], cases: Vec
 
 /// Whether a case is answered the same while a node of the cluster is away.
 fn does_not_notice(case: &Case) -> bool {
-    let deletes = |step: &Step| step.method == "DELETE" && step.target == DATABASE;
+    let is_database = |target: &str| target.starts_with(DATABASE) && target.matches('/').count() == 1;
+    let deletes = |step: &Step| step.method == "DELETE" && is_database(&step.target);
     case.chapter != OF_CLUSTERS && !case.steps.iter().any(deletes)
 }
 
