@@ -105,12 +105,6 @@ pub const BOARD: &[Entry] = &[
     node(Mutation::IndexPositionFirst, "an index's position is durable before its rows", &["I13", "I17", "I18"]),
     node(Mutation::SelectorIndexTrusted, "the index of a selector is taken for complete", &["I13"]),
     node(Mutation::PurgeNotIndexed, "rows of a purged document stay", &["I17", "I18", "I28"]),
-    // Rows of views and documents alike may be those of an older block.
-    storage(
-        Bug::TrustStaleBlock,
-        "a block is not held against its checksum",
-        &["I1", "I3", "I4", "I6", "I7", "I9", "I11", "I13", "I15", "I17", "I18", "I27", "P"],
-    ),
     storage(Bug::RangeNarrowedOnNe, "`$ne` narrows the range of an index", &["I18"]),
     node(Mutation::FeedSkipsRange, "a feed leaves out a range", &["I13", "I16", "I22"]),
     node(Mutation::FeedSeqAhead, "a feed cut by its limit gives the sequence of the end", &["I13", "I22"]),
