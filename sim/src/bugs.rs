@@ -141,7 +141,12 @@ pub const BOARD: &[Entry] = &[
     ),
     cluster(Mutation::HigherVersionAgreed, "nodes agree on the higher one of their versions", &["I4", "I28"]),
     cluster(Mutation::RepairDropsSibling, "a copy takes in one leaf of each document", &["I1", "I4", "I6"]),
-    cluster(Mutation::TombstoneForgotten, "a copy that takes in another one leaves out deletions", &["I1", "I4", "I6"]),
+    cluster(
+        Mutation::TombstoneForgotten,
+        "a copy that takes in another one leaves out deletions",
+        // I10: a node that lost its disk and was filled answers reads that overlap the deletion.
+        &["I1", "I4", "I6", "I10"],
+    ),
     cluster(Mutation::PurgeNotSpread, "a copy does not ask others for their purges", &["I7"]),
     cluster(Mutation::DigestSkipsLeaf, "a search for differences passes over its first part", &["I1", "I4", "I6"]),
     cluster(Mutation::MoveLosesCopy, "a copy that moves is gone from the map", &["I25", "I12", "I28"]),
