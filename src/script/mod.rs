@@ -133,23 +133,9 @@ impl Scripts {
         Duration::from_millis(self.0.config.u64("couchdb", "os_process_timeout", limits::SCRIPT_TIMEOUT_MS))
     }
 
-    /// [`Scripts::each_on`] the workers of what a request waits for.
-    async fn each<D, T>(
-        &self,
-        program: &Program,
-        docs: Vec<D>,
-        work: impl Fn(&mut Engine, D, Duration) -> Result<T, ScriptError> + Clone + Send + 'static,
-    ) -> Result<Vec<Result<T, ScriptError>>, ScriptError>
-    where
-        D: Send + 'static,
-        T: Send + 'static,
-    {
-        self.each_on(&self.0.workers, program, docs, work).await
-    }
-
-    /// Calls `work` for each document in the program's runtime, `limits::SCRIPT_DOCS_PER_JOB` in one job. After a call
+    /// Calls `work` for each document in the program's runtime, on some of `workers`, `limits::SCRIPT_DOCS_PER_JOB` in one job. After a call
     /// that was cut off the rest of its job shares its error.
-    async fn each_on<D, T>(
+    async fn each<D, T>(
         &self,
         workers: &Arc<Workers>,
         program: &Program,
@@ -233,7 +219,7 @@ impl Scripts {
                 (None, None) => Verdict::Accepted,
             })
         };
-        self.each(program, edits, ask).await
+        self.each(&self.0.workers, program, edits, ask).await
     }
 
     /// Whether documents (JSON texts) pass the function `filters.{name}`; `req` is the JSON text of its request object.
@@ -249,7 +235,7 @@ impl Scripts {
         let ask = move |engine: &mut Engine, doc: String, limit| {
             engine.call("filter", [&source, &doc, &req], limit).map(passes)
         };
-        self.each(program, docs, ask).await?.into_iter().collect()
+        self.each(&self.0.workers, program, docs, ask).await?.into_iter().collect()
     }
 
     /// Whether the map function `source` emits anything for documents (JSON texts). The first failure ends it.
@@ -257,7 +243,7 @@ impl Scripts {
         let source = source.to_owned();
         let ask =
             move |engine: &mut Engine, doc: String, limit| engine.call("emits", [&source, &doc, ""], limit).map(passes);
-        self.each(program, docs, ask).await?.into_iter().collect()
+        self.each(&self.0.workers, program, docs, ask).await?.into_iter().collect()
     }
 
     /// The rows `[key, value]` that map functions of one design document emit: for each document (JSON text), for each
@@ -276,7 +262,7 @@ impl Scripts {
             let list = |value| if let Value::Array(list) = value { list } else { Vec::new() };
             Ok(member.map(list).unwrap_or_default().into_iter().map(list).collect())
         };
-        self.each_on(&self.0.mappers, program, docs, ask).await?.into_iter().collect()
+        self.each(&self.0.mappers, program, docs, ask).await?.into_iter().collect()
     }
 
     /// What a reduce function makes of rows: for each input, the JSON text of an array of `[[key, id], value]`, or of
@@ -293,7 +279,7 @@ impl Scripts {
             let answer = engine.call("reduce", [&source, &input, if again { "again" } else { "" }], limit)?;
             Ok(answer.as_object().and_then(|answer| answer.get("value")).cloned().unwrap_or(Value::Null))
         };
-        self.each(program, inputs, ask).await?.into_iter().collect()
+        self.each(&self.0.workers, program, inputs, ask).await?.into_iter().collect()
     }
 
     /// Whether a body may be stored as a design document: its members and their types, and whether maps and reduces

@@ -44,6 +44,6 @@ impl Scripts {
             Ok(answer?.as_object().cloned().unwrap_or_default())
         };
         let failed = || ScriptError::Engine { reason: "the script gave no answer".to_owned() };
-        self.each(program, vec![given], ask).await?.pop().ok_or_else(failed)?
+        self.each(&self.0.workers, program, vec![given], ask).await?.pop().ok_or_else(failed)?
     }
 }
