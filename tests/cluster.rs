@@ -11,6 +11,8 @@ use tempfile::TempDir;
 
 #[path = "cluster/accounts.rs"]
 mod accounts;
+#[path = "served/answer.rs"]
+mod answer;
 #[path = "cluster/replications.rs"]
 mod replications;
 #[path = "cluster/reshard.rs"]
@@ -96,11 +98,8 @@ impl Node {
         stream.write_all(head.as_bytes()).expect("the node reads");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("the node answers");
-        let (head, body) = text.split_once("\r\n\r\n").expect("a head");
-        let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).expect("a status");
-        let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-        let body = if chunked { joined(body) } else { body.to_owned() };
-        (status, serde_json::from_str(&body).unwrap_or(Value::Null))
+        let answer = answer::parse(&text);
+        (answer.status, serde_json::from_str(&answer.body).unwrap_or(Value::Null))
     }
 
     fn get(&self, target: &str) -> (u16, Value) {
@@ -120,17 +119,6 @@ impl Node {
         let names = |field: &str| serde_json::from_value(found[field].clone()).expect("names");
         (names("all_nodes"), names("cluster_nodes"))
     }
-}
-
-/// A body without its chunks.
-fn joined(mut chunks: &str) -> String {
-    let mut out = String::new();
-    while let Some((size, rest)) = chunks.split_once("\r\n") {
-        let size = usize::from_str_radix(size, 16).expect("the size of a chunk");
-        out.push_str(&rest[..size]);
-        chunks = rest.get(size + 2..).unwrap_or_default();
-    }
-    out
 }
 
 impl Drop for Node {
