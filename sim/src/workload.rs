@@ -116,7 +116,7 @@ pub struct Worker {
     name: String,
     own: BTreeMap<u32, Own>,
     chosen: chosen::Chosen,
-    seen: seen::Chosen,
+    seen: chosen::Chosen,
     admin: admin::Known,
     /// The session's cookie.
     cookie: Option<String>,
@@ -146,7 +146,7 @@ impl Worker {
             name: name.to_owned(),
             own: BTreeMap::new(),
             chosen: chosen::Chosen::default(),
-            seen: seen::Chosen::default(),
+            seen: chosen::Chosen::default(),
             admin: admin::Known::default(),
             cookie: None,
             jobs: BTreeMap::new(),

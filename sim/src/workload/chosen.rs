@@ -16,13 +16,34 @@ const DECLARED: [&str; 4] = ["c1", "c2", "c3", "c5"];
 
 /// Where a follower is, and the last that it was told of each document: revision, deleted.
 pub(super) struct Chosen {
-    since: String,
-    told: BTreeMap<String, (String, bool)>,
+    pub since: String,
+    pub told: BTreeMap<String, (String, bool)>,
 }
 
 impl Default for Chosen {
     fn default() -> Chosen {
         Chosen { since: "0".into(), told: BTreeMap::new() }
+    }
+}
+
+impl Chosen {
+    /// Takes in what a feed answered, all of which is to belong to `follower`.
+    pub(super) fn take(
+        &mut self,
+        follower: &str,
+        body: &Value,
+        belongs: impl Fn(&str) -> bool,
+    ) -> Result<(), Violation> {
+        for row in body["results"].as_array().into_iter().flatten() {
+            let (Some(id), Some(rev)) = (row["id"].as_str(), row["changes"][0]["rev"].as_str()) else { continue };
+            if !belongs(id) {
+                return broken("I13", format!("{follower} was told of {id}"));
+            }
+            self.told.insert(id.to_owned(), (rev.to_owned(), row["deleted"] == json!(true)));
+        }
+        let Some(since) = body["last_seq"].as_str() else { return broken("I13", format!("no last_seq: {body}")) };
+        since.clone_into(&mut self.since);
+        Ok(())
     }
 }
 
@@ -38,20 +59,19 @@ pub(super) fn declarations() -> Value {
 }
 
 impl Worker {
+    /// What a feed by a selector answers, where an answer came.
+    pub(super) async fn changes_by(&mut self, db: &str, since: &str, selector: Value) -> Option<Value> {
+        let path = format!("/{db}/_changes?filter=_selector&since={since}");
+        let answer = self.call("POST", &path, &json!({ "selector": selector })).await;
+        answer.ok().filter(|a| a.status == 200).map(|a| a.json())
+    }
+
     /// Reads on; whether an answer came.
     pub(super) async fn own_changes(&mut self) -> Result<bool, Violation> {
-        let path = format!("/{OWN}/_changes?filter=_selector&since={}", self.chosen.since);
-        let answer = self.call("POST", &path, &json!({ "selector": selector(&self.name) })).await;
-        let Some(body) = answer.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(false) };
-        for row in body["results"].as_array().into_iter().flatten() {
-            let (Some(id), Some(rev)) = (row["id"].as_str(), row["changes"][0]["rev"].as_str()) else { continue };
-            if !id.starts_with(&format!("{}-", self.name)) {
-                return broken("I13", format!("{} was told of {id}", self.name));
-            }
-            self.chosen.told.insert(id.to_owned(), (rev.to_owned(), row["deleted"] == json!(true)));
-        }
-        let Some(since) = body["last_seq"].as_str() else { return broken("I13", format!("no last_seq: {body}")) };
-        since.clone_into(&mut self.chosen.since);
+        let (since, wanted) = (self.chosen.since.clone(), selector(&self.name));
+        let Some(body) = self.changes_by(OWN, &since, wanted).await else { return Ok(false) };
+        let prefix = format!("{}-", self.name);
+        self.chosen.take(&self.name, &body, |id| id.starts_with(&prefix))?;
         let docs: Vec<u32> = self.own.keys().copied().collect();
         for doc in docs {
             // What was lost altogether is not the feed's fault: the read says so.

@@ -19,30 +19,46 @@ pub(super) const OWN: &str = "own";
 /// # Errors
 /// The request that was refused.
 pub async fn set_up(client: &mut Client, world: &WorldPlan) -> Result<(), String> {
-    let mut views = serde_json::Map::new();
-    for (name, map, reduce) in VIEWS {
-        let mut view = json!({ "map": map });
-        if let Some(reduce) = reduce {
-            view["reduce"] = json!(reduce);
-        }
-        views.insert(name.to_owned(), view);
-    }
-    let design = json!({ "views": views });
     let index = |fields: Value| json!({ "index": { "fields": fields } });
     let requests = [
         ("PUT", format!("/{OWN}?q={}", world.q), Value::Null),
-        ("PUT", format!("/{OWN}/_design/sim"), design),
+        ("PUT", format!("/{OWN}/_design/sim"), design_of(&VIEWS)),
         ("PUT", format!("/{OWN}/_design/chosen"), declarations()),
         ("POST", format!("/{OWN}/_index"), index(json!(["owner", "a"]))),
         ("POST", format!("/{OWN}/_index"), index(json!(["s"]))),
     ];
+    carry_out(client, requests, &[409, 412]).await?;
+    keep_purges(client, OWN, world).await
+}
+
+/// A design document of views: names, map functions and reduce functions.
+pub(super) fn design_of(views: &[(&str, &str, Option<&str>)]) -> Value {
+    let view = |(name, map, reduce): &(&str, &str, Option<&str>)| {
+        let mut view = json!({ "map": map });
+        if let Some(reduce) = reduce {
+            view["reduce"] = json!(reduce);
+        }
+        ((*name).to_owned(), view)
+    };
+    json!({ "views": views.iter().map(view).collect::<serde_json::Map<_, _>>() })
+}
+
+/// Sends requests (method, path, body) that make something; statuses that say that it is there.
+///
+/// # Errors
+/// The request that was refused.
+pub(super) async fn carry_out(
+    client: &mut Client,
+    requests: impl IntoIterator<Item = (&str, String, Value)>,
+    is_there: &[u16],
+) -> Result<(), String> {
     for (method, path, body) in requests {
         match client.json(method, &path, &body).await {
-            Ok(answer) if answer.status < 300 || matches!(answer.status, 409 | 412) => {}
+            Ok(answer) if answer.status < 300 || is_there.contains(&answer.status) => {}
             other => return Err(format!("{method} {path}: {other:?}")),
         }
     }
-    keep_purges(client, OWN, world).await
+    Ok(())
 }
 
 /// Sets how many purges a database keeps on record, where the run says so.

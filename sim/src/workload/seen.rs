@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::own::{carry_out, design_of};
 use super::verdict::Trees;
 use super::{DB, Worker, broken};
 use crate::client::Client;
@@ -28,18 +29,6 @@ const FROM_AT_THE_END: u64 = 3;
 /// The documents that are there: revision and value of each winner.
 type Live = BTreeMap<String, (String, Option<u64>)>;
 
-/// Where the follower by the selector is, and the last that it was told of each document: revision, deleted.
-pub(super) struct Chosen {
-    since: String,
-    told: BTreeMap<String, (String, bool)>,
-}
-
-impl Default for Chosen {
-    fn default() -> Chosen {
-        Chosen { since: "0".into(), told: BTreeMap::new() }
-    }
-}
-
 /// Whether a document is one of the shared database's own making, and no client's.
 pub(super) fn is_design(id: &str) -> bool {
     id.starts_with("_design/")
@@ -50,27 +39,13 @@ pub(super) fn is_design(id: &str) -> bool {
 /// # Errors
 /// The request that was refused.
 pub(super) async fn set_up(client: &mut Client) -> Result<(), String> {
-    let view = |(name, map, reduce): &(&str, &str, Option<&str>)| {
-        let view = match reduce {
-            Some(reduce) => json!({ "map": map, "reduce": reduce }),
-            None => json!({ "map": map }),
-        };
-        ((*name).to_owned(), view)
-    };
-    let views: serde_json::Map<String, Value> = VIEWS.iter().map(view).collect();
     let chosen = json!({ "language": "query", "filters": { "few": { "_id": { "$lt": CHOSEN_BELOW } } } });
     let requests = [
-        ("PUT", format!("/{DB}/_design/seen"), json!({ "views": views })),
+        ("PUT", format!("/{DB}/_design/seen"), design_of(&VIEWS)),
         ("PUT", format!("/{DB}/_design/chosen"), chosen),
         ("POST", format!("/{DB}/_index"), json!({ "index": { "fields": ["v"] }, "ddoc": "by-v" })),
     ];
-    for (method, path, body) in requests {
-        match client.json(method, &path, &body).await {
-            Ok(answer) if answer.status < 300 || answer.status == 409 => {}
-            other => return Err(format!("{method} {path}: {other:?}")),
-        }
-    }
-    Ok(())
+    carry_out(client, requests, &[409]).await
 }
 
 impl Worker {
@@ -135,22 +110,12 @@ impl Worker {
 
     /// Reads the feed by the selector on; whether an answer came.
     pub(super) async fn follow_chosen(&mut self) -> Result<bool, Violation> {
-        let path = format!("/{DB}/_changes?filter=_selector&since={}", self.seen.since);
-        let selector = json!({ "selector": { "_id": { "$lt": CHOSEN_BELOW } } });
-        let answer = self.call("POST", &path, &selector).await;
-        let Some(body) = answer.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(false) };
-        for row in body["results"].as_array().into_iter().flatten() {
-            let (Some(id), Some(rev)) = (row["id"].as_str(), row["changes"][0]["rev"].as_str()) else { continue };
-            if is_design(id) {
-                continue;
-            }
-            if id >= CHOSEN_BELOW {
-                return broken("I13", format!("{} was told of {id}", self.name));
-            }
-            self.seen.told.insert(id.to_owned(), (rev.to_owned(), row["deleted"] == json!(true)));
-        }
-        let Some(since) = body["last_seq"].as_str() else { return broken("I13", format!("no last_seq: {body}")) };
-        since.clone_into(&mut self.seen.since);
+        let since = self.seen.since.clone();
+        let Some(body) = self.changes_by(DB, &since, json!({ "_id": { "$lt": CHOSEN_BELOW } })).await else {
+            return Ok(false);
+        };
+        self.seen.take(&self.name, &body, |id| id < CHOSEN_BELOW)?;
+        self.seen.told.retain(|id, _| !is_design(id));
         Ok(true)
     }
 
