@@ -55,7 +55,8 @@ enum Command {
     },
     /// Runs one seed, or a saved plan, and prints what happened.
     Replay {
-        /// A number (`c` before it: of a cluster; `twins-3`: of a scene), a path to a plan, or `-` for a plan on standard input.
+        /// A number (`c` before it: of a cluster; `twins-3`: of a scene), a path to a plan, or `-` for a plan on
+        /// standard input.
         what: String,
         /// Plants this bug of the board.
         #[arg(long)]

@@ -133,8 +133,8 @@ impl Scripts {
         Duration::from_millis(self.0.config.u64("couchdb", "os_process_timeout", limits::SCRIPT_TIMEOUT_MS))
     }
 
-    /// Calls `work` for each document in the program's runtime, on some of `workers`, `limits::SCRIPT_DOCS_PER_JOB` in one job. After a call
-    /// that was cut off the rest of its job shares its error.
+    /// Calls `work` for each document in the program's runtime, on some of `workers`, `limits::SCRIPT_DOCS_PER_JOB` in
+    /// one job. After a call that was cut off the rest of its job shares its error.
     async fn each<D, T>(
         &self,
         workers: &Arc<Workers>,
