@@ -213,6 +213,9 @@ pub const MOVE_STEP_BYTES: usize = 4 << 20;
 pub const STORE_FILE_READS: usize = 6;
 /// Rows that a scan takes from sled at once: bounds what it copies for a caller that wants a few.
 pub const SLED_CHUNK_ROWS: usize = 64;
+/// Reads of one view of sled that may lose their way in a damaged tree before the view refuses the others: sled tries
+/// each a million times, which takes seconds, and a search for the end of the damage makes hundreds.
+pub const SLED_LOST_READS: usize = 4;
 /// Read slots that store files share by their numbers.
 pub const STORE_READ_LANES: usize = 64;
 /// Documents of an object of a snapshot, on average: a changed document copies its object anew.

@@ -11,6 +11,8 @@
 //! position that they were last synced with, against which what it recovers is held. A row that it loses as a whole
 //! without that is not missed here.
 
+use std::any::Any;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -72,8 +74,21 @@ fn engine(error: sled::Error) -> StorageError {
 
 /// Runs a call of sled, which panics over some damage that it does not look for.
 fn guarded<T>(call: impl FnOnce() -> Result<T, StorageError>) -> Result<T, StorageError> {
-    let senseless = || StorageError::Corrupt("sled cannot make sense of its files".into());
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| Err(senseless()))
+    caught(call).unwrap_or_else(|_| Err(senseless()))
+}
+
+fn caught<T>(call: impl FnOnce() -> T) -> std::thread::Result<T> {
+    catch_unwind(AssertUnwindSafe(call))
+}
+
+fn senseless() -> StorageError {
+    StorageError::Corrupt("sled cannot make sense of its files".into())
+}
+
+/// Whether a panic of sled says that it walked a tree up and down a million times without getting anywhere.
+fn has_lost_its_way(panic: &(dyn Any + Send)) -> bool {
+    let text = panic.downcast_ref::<String>().map_or("", String::as_str);
+    ["fucked up tree traversal", "cannot find pid"].iter().any(|start| text.starts_with(start))
 }
 
 impl SledStore {
@@ -188,6 +203,15 @@ impl SledStore {
         synced
     }
 
+    /// A view of what is committed.
+    fn now(&self) -> SledView {
+        let mut views = lock(&self.states.views);
+        let state = views.now;
+        *views.open.entry(state).or_default() += 1;
+        let (tree, states) = (self.tree.clone(), Arc::clone(&self.states));
+        SledView { tree, state, states, lost: Cell::new(0) }
+    }
+
     /// The values that `keys` have now.
     fn old_values(&self, keys: BTreeSet<Vec<u8>>) -> Result<Old, StorageError> {
         let value = |key: Vec<u8>| {
@@ -258,10 +282,7 @@ fn sync_below(disk: &dyn Disk, dir: &Path) -> Result<(), StorageError> {
 
 impl StoreFile for SledStore {
     fn snapshot(&self) -> Result<Box<dyn View>, StorageError> {
-        let mut views = lock(&self.states.views);
-        let state = views.now;
-        *views.open.entry(state).or_default() += 1;
-        Ok(Box::new(SledView { tree: self.tree.clone(), state, states: Arc::clone(&self.states) }))
+        Ok(Box::new(self.now()))
     }
 
     fn apply(&self, cleared: &[KeyRange], rows: Rows<'_>) -> Result<(), StorageError> {
@@ -298,6 +319,8 @@ struct SledView {
     tree: sled::Tree,
     state: u64,
     states: Arc<States>,
+    /// How many reads have lost their way in a damaged tree, each after seconds.
+    lost: Cell<usize>,
 }
 
 impl Drop for SledView {
@@ -332,30 +355,57 @@ impl View for Chunk {
 
 type Row = (sled::IVec, sled::IVec);
 
+/// What a scan has read at once.
+struct Part {
+    rows: Chunk,
+    /// What of the range `rows` are all rows of.
+    covered: KeyRange,
+    /// What lies behind them, or why it cannot be read; `None`: nothing.
+    behind: Option<Result<KeyRange, StorageError>>,
+}
+
 impl SledView {
-    /// The next rows of a range in scan order; fewer than `limits::SLED_CHUNK_ROWS` are the last.
-    fn rows(&self, range: &KeyRange, direction: Direction) -> Result<Vec<Row>, StorageError> {
-        let mut iter = self.tree.range::<&[u8], _>(bounds(range));
-        let some = |iter: &mut dyn Iterator<Item = sled::Result<Row>>| {
-            iter.take(limits::SLED_CHUNK_ROWS).collect::<Result<Vec<Row>, _>>().map_err(engine)
-        };
-        match direction {
-            Direction::Forward => some(&mut iter),
-            Direction::Reverse => some(&mut iter.rev()),
+    /// Reads from sled. A view in which that has lost its way often enough refuses what is left.
+    fn read<T>(&self, call: impl FnOnce() -> Result<T, StorageError>) -> Result<T, StorageError> {
+        if self.lost.get() >= limits::SLED_LOST_READS {
+            return Err(senseless());
         }
+        caught(call).unwrap_or_else(|panic| {
+            self.lost.set(self.lost.get() + usize::from(has_lost_its_way(panic.as_ref())));
+            Err(senseless())
+        })
     }
 
-    /// The next rows of a range in scan order, and what of the range lies behind them.
-    fn chunk(
-        &self,
-        range: &KeyRange,
-        direction: Direction,
-    ) -> Result<(Chunk, KeyRange, Option<KeyRange>), StorageError> {
-        let rows = guarded(|| self.rows(range, direction))?;
-        if rows.len() < limits::SLED_CHUNK_ROWS {
-            return Ok((Chunk(rows), range.clone(), None));
-        }
-        let last = rows.last().map(|(key, _)| key.to_vec()).unwrap_or_default();
+    /// The next rows of a range in scan order, at most `limits::SLED_CHUNK_ROWS`, and why there are not more.
+    fn rows(&self, range: &KeyRange, direction: Direction) -> (Vec<Row>, Result<(), StorageError>) {
+        let mut rows = Vec::new();
+        let read = self.read(|| {
+            let mut iter = self.tree.range::<&[u8], _>(bounds(range));
+            while rows.len() < limits::SLED_CHUNK_ROWS {
+                let row = match direction {
+                    Direction::Forward => iter.next(),
+                    Direction::Reverse => iter.next_back(),
+                };
+                match row {
+                    Some(row) => rows.push(row.map_err(engine)?),
+                    None => break,
+                }
+            }
+            Ok(())
+        });
+        (rows, read)
+    }
+
+    /// The next part of a range in scan order.
+    ///
+    /// # Errors
+    /// Why not even its first row can be read.
+    fn part(&self, range: &KeyRange, direction: Direction) -> Result<Part, StorageError> {
+        let (rows, read) = self.rows(range, direction);
+        let last = match rows.last() {
+            Some((key, _)) if read.is_err() || rows.len() == limits::SLED_CHUNK_ROWS => key.to_vec(),
+            _ => return read.map(|()| Part { rows: Chunk(rows), covered: range.clone(), behind: None }),
+        };
         let (covered, rest) = match direction {
             Direction::Forward => {
                 let behind = [last.as_slice(), &[0]].concat();
@@ -367,13 +417,13 @@ impl SledView {
                 (covered, KeyRange { start: range.start.clone(), end: Some(last) })
             }
         };
-        Ok((Chunk(rows), covered, Some(rest)))
+        Ok(Part { rows: Chunk(rows), covered, behind: Some(read.map(|()| rest)) })
     }
 }
 
 impl View for SledView {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        let now = guarded(|| self.tree.get(key).map_err(engine))?;
+        let now = self.read(|| self.tree.get(key).map_err(engine))?;
         // The oldest change counts: it replaced what this view's state had.
         let kept = self.states.since(self.state).into_iter().rev().find_map(|old| old.get(key).cloned());
         match (kept, now) {
@@ -385,15 +435,15 @@ impl View for SledView {
     fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
         let mut rest = Some(range.clone()).filter(|range| !range.is_empty());
         while let Some(range) = rest.take() {
-            let (chunk, covered, behind) = self.chunk(&range, direction)?;
+            let Part { rows, covered, behind } = self.part(&range, direction)?;
             let mut stopped = false;
             let mut one = |key: &[u8], value: &[u8]| {
                 let flow = visit(key, value);
                 stopped = flow.is_break();
                 flow
             };
-            corrected(&chunk, &self.states.since(self.state), &covered, direction, &mut one)?;
-            rest = behind.filter(|range| !stopped && !range.is_empty());
+            corrected(&rows, &self.states.since(self.state), &covered, direction, &mut one)?;
+            rest = behind.filter(|_| !stopped).transpose()?.filter(|range| !range.is_empty());
         }
         Ok(())
     }
@@ -474,6 +524,23 @@ mod tests {
         }
         let scanned = view.first(&KeyRange::prefix(b""), Direction::Forward);
         assert!(matches!(scanned, Err(StorageError::Corrupt(_))), "{scanned:?}");
+    }
+
+    #[test]
+    fn a_view_in_which_sled_loses_its_way_again_and_again_refuses_the_rest() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(&dir.path().join("sled"));
+        store.apply(&[], Box::new([(b"k".as_slice(), Some(b"value".as_slice()))].into_iter())).unwrap();
+        let view = store.now();
+        let fail = |text: &str| view.read::<()>(|| panic!("{text}{}", 5));
+        for _ in 0..limits::SLED_LOST_READS {
+            assert!(fail("another fault").is_err());
+            assert!(view.get(b"k").is_ok());
+            assert!(fail("cannot find pid ").is_err());
+        }
+        assert!(matches!(view.get(b"k"), Err(StorageError::Corrupt(_))));
+        assert!(matches!(view.first(&KeyRange::prefix(b""), Direction::Forward), Err(StorageError::Corrupt(_))));
+        assert_eq!(store.now().get(b"k"), Ok(Some(b"value".to_vec())));
     }
 
     #[test]
