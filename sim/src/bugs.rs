@@ -154,6 +154,12 @@ pub const BOARD: &[Entry] = &[
     scene(Scene::StaleMap, Mutation::StaleMapAccepted, "calls by an older map are taken", &["I1"]),
     scene(Scene::StaleMap, Mutation::OldOwnerWrites, "a copy that was replaced goes on taking writes", &["I1"]),
     scene(Scene::PutBack, Mutation::EpochIgnored, "a node goes on in its epoch at each start", &["I13"]),
+    scene(
+        Scene::NodeGone,
+        Mutation::NodeLossRewinds,
+        "a reader of a copy that is gone begins anew on another one",
+        &["I14"],
+    ),
     scene(Scene::PutBack, Mutation::PositionReused, "a copy that was put back gives positions out again", &["I13"]),
     scene(
         Scene::Twins,

@@ -275,6 +275,7 @@ impl Worker {
                 Ok(())
             }
             Op::Follow { mode, limit } => self.follow(*mode, *limit).await,
+            Op::FollowAt { node } => self.follow_at(*node).await,
             Op::Tail { doc, v } => self.tail(*doc, *v).await,
             Op::Replicate => self.replicate().await,
             Op::Keep { sift } => self.keep(*sift).await,

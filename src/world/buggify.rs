@@ -69,6 +69,8 @@ pub enum Mutation {
     EpochIgnored,
     /// The same, and a copy that others have seen more of than it has gives the same positions out again.
     PositionReused,
+    /// A reader of a copy that is gone begins anew on another one.
+    NodeLossRewinds,
     /// A copy does not ask another one for its purges.
     PurgeNotSpread,
     /// A copy that takes in another one leaves out deletions.

@@ -99,6 +99,11 @@ pub enum Op {
         /// At most so many rows.
         limit: Option<u32>,
     },
+    /// Reads the feed on at another node, long after its copies came in step with those that were read before.
+    FollowAt {
+        /// The node.
+        node: u32,
+    },
     /// Waits at the end of the feed on a second connection while it writes: must be told.
     Tail {
         /// Document.
@@ -291,7 +296,7 @@ impl Op {
             Op::Changes => "changes",
             Op::Local { .. } => "local",
             Op::Compact => "compact",
-            Op::Follow { mode: FeedMode::Normal, .. } => "feed",
+            Op::Follow { mode: FeedMode::Normal, .. } | Op::FollowAt { .. } => "feed",
             Op::Follow { mode: FeedMode::Longpoll, .. } => "feed longpoll",
             Op::Follow { mode: FeedMode::Continuous, .. } => "feed continuous",
             Op::Follow { mode: FeedMode::EventSource, .. } => "feed eventsource",

@@ -20,16 +20,19 @@ pub enum Scene {
     StaleMap,
     /// A disk goes back behind what the readers of its feed have seen; they ask again after more was written.
     PutBack,
+    /// A node is gone whose feed was read to the end; its readers go on at others, which had long come in step with it.
+    NodeGone,
     /// On both sides of a split somebody makes the database that is not there, and writes to it.
     Twins,
 }
 
 /// All of them, with their names.
-pub const SCENES: [(&str, Scene); 4] = [
+pub const SCENES: [(&str, Scene); 5] = [
     ("late-answer", Scene::LateAnswer),
     ("stale-map", Scene::StaleMap),
     ("put-back", Scene::PutBack),
     ("twins", Scene::Twins),
+    ("node-gone", Scene::NodeGone),
 ];
 
 /// A plan's seed is that of a scene from this bit on.
@@ -81,6 +84,7 @@ impl Plan {
             Scene::StaleMap => stage.stale_map(world),
             Scene::PutBack => stage.put_back(world),
             Scene::Twins => stage.twins(world),
+            Scene::NodeGone => stage.node_gone(world),
         };
         Plan { world, clients, faults, ..base }
     }
@@ -212,6 +216,41 @@ impl Stage {
         }
         faults.sort_by_key(|timed| timed.at_ms);
         (world, clients, faults)
+    }
+
+    /// Much is written, and each reader has told all of it by the copies of its own node, which have looked at each
+    /// other since. Then one of these nodes is down, a little is written, and everybody goes on at another one.
+    fn node_gone(&mut self, world: WorldPlan) -> Drawn {
+        // Nodes look every 30 seconds at what changed.
+        const IN_STEP_MS: u64 = 65_000;
+        // Writing takes two to seven seconds.
+        const GONE_MS: u64 = IN_STEP_MS + 11_000;
+        let world = WorldPlan { documents: 6, q: pick(&mut self.rng, &[1, 2, 4]), ..world };
+        let gone = self.node(world.nodes, 0);
+        let left = [(gone + 1) % world.nodes, (gone + 2) % world.nodes];
+        let mut clients = Vec::new();
+        for nth in 0..world.nodes {
+            let mut ops = Vec::new();
+            for _ in 0..20 {
+                let doc = 2 * nth + self.rng.random_range(0..2);
+                ops.push(after(self.rng.random_range(100..300), self.put(doc)));
+            }
+            ops.push(after(IN_STEP_MS, Op::Follow { mode: FeedMode::Normal, limit: None }));
+            if nth != gone {
+                let put = self.put(2 * nth);
+                ops.push(after(15_000, put));
+            }
+            let others: Vec<u32> = left.into_iter().filter(|node| *node != nth).collect();
+            let node = pick(&mut self.rng, &others);
+            ops.push(after(if nth == gone { 20_000 } else { 5_000 }, Op::FollowAt { node }));
+            clients.push(ops);
+        }
+        let down_ms = 30_000;
+        let end = match self.rng.random_range(0..2) {
+            0 => Fault::Crash { down_ms },
+            _ => Fault::PowerLoss { down_ms },
+        };
+        (world, clients, vec![fault(GONE_MS, gone, end)])
     }
 
     /// A split that nobody notices, or that lasts until all have. Whoever writes makes the database where there is

@@ -647,21 +647,7 @@ async fn a_view_is_the_same_on_a_node_without_copies() {
     }
     for at in 0..3 {
         let view = cluster.db(at).view(&id("_design/v"), "v").await.unwrap();
-        let none = KeyBound { key: None, id: None };
-        let query = ViewQuery {
-            keys: ViewKeys::Span(KeySpan { start: none.clone(), end: none, inclusive_end: true }),
-            descending: false,
-            skip: 1,
-            limit: 3,
-            grouping: None,
-            include_docs: false,
-            conflicts: false,
-            totals: true,
-            update_seq: true,
-            update: Update::Before,
-            partition: None,
-            likely: 3,
-        };
+        let query = ViewQuery { skip: 1, limit: 3, likely: 3, update_seq: true, ..super::views::query(None, false) };
         let mut rows = view.begin(query).await.unwrap();
         assert_eq!((rows.total_rows, rows.offset), (5, 1));
         let page = rows.next().await.unwrap().unwrap();
