@@ -1,7 +1,11 @@
 //! Two databases of one name: what was acknowledged in either is in the one that stays.
 
+use super::super::check::{keys_of, spoil};
+use super::super::convergence::{copy, plant};
 use super::*;
 use crate::coordinator::record::Record;
+use crate::shard::ShardError;
+use crate::storage::StorageError;
 
 /// The name of the database that all tests make.
 const DB: &str = "db";
@@ -95,6 +99,30 @@ async fn what_stands_aside_stays_until_a_majority_has_it_and_over_a_restart() {
     cluster.united("e").await;
     let db = cluster.db(2);
     assert_eq!(db.get_local_by(&db.layout(), &id("_local/l"), None).await.unwrap().unwrap().body, r#"{"v":1}"#);
+}
+
+/// The leaf was passed over, and what stood aside was dropped with it.
+#[tokio::test]
+async fn what_stands_aside_stays_with_a_leaf_that_cannot_be_read_and_all_else_is_written() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    cluster.cut(&[1, 2]);
+    let (world, coordinator) = (&cluster.nodes[0].world, &cluster.nodes[0].coordinator);
+    write(&cluster.db(0), "bad", r#"{"v":1}"#, None).await.unwrap();
+    let bodies = keys_of(world, &cluster.db(0), b'b').await;
+    spoil(world, bodies[0].clone(), Some(b"\x01\x00{x}".to_vec())).await;
+    plant(&copy(&cluster, 0).await, "bad", &["1-b"], false).await;
+    write(&cluster.db(0), "good", "{}", None).await.unwrap();
+    coordinator.adopt(DB, cluster.older(0)).await.unwrap();
+    cluster.cut(&[]);
+    let is_damaged = |poured: Result<(), WriteError>| {
+        matches!(poured, Err(WriteError::Unavailable(ShardError::Storage(StorageError::Corrupt(_)))))
+    };
+    eventually(|| async { is_damaged(coordinator.pour_all().await) }).await;
+    assert_eq!(cluster.stand_aside(0).await, 1);
+    for name in ["bad", "good"] {
+        assert_eq!(body(&cluster.db(0), name).await, "{}", "{name}");
+    }
 }
 
 #[tokio::test]
