@@ -227,7 +227,7 @@ impl Database {
             let Some((last, _)) = page.last() else { return Ok(()) };
             after = std::ops::Bound::Excluded(last.clone());
             for (id, register) in page {
-                let (written, copies) = self.merge_local(&id, register).await?;
+                let (written, copies) = self.merge_local(&id, register).await;
                 at_quorum(&id, written, copies)?;
             }
         }
@@ -258,7 +258,7 @@ impl Database {
             let (edits, source) = (edits.to_vec(), source.clone());
             async move { merge_missing(&copy, edits, &source, 0).await }
         };
-        let others = self.on_others((&layout, range), None, merge, |_: &usize| true).await?;
+        let others = self.on_others((&layout, range), None, merge, |_: &usize| true).await;
         let mut tally = layout.tally(range, None);
         others.count(&mut tally, drop).await;
         at_quorum(&id, tally.written(), tally.held())

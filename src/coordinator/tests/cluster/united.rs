@@ -4,7 +4,7 @@ use super::super::check::{keys_of, spoil};
 use super::super::convergence::{copy, plant};
 use super::*;
 use crate::coordinator::record::Record;
-use crate::shard::ShardError;
+use crate::shard::{LocalDocument, LocalRegister, ShardError, Stamp};
 use crate::storage::StorageError;
 
 /// The name of the database that all tests make.
@@ -123,6 +123,34 @@ async fn what_stands_aside_stays_with_a_leaf_that_cannot_be_read_and_all_else_is
     for name in ["bad", "good"] {
         assert_eq!(body(&cluster.db(0), name).await, "{}", "{name}");
     }
+}
+
+/// The answer was 404, though the judge had stored it.
+#[tokio::test]
+async fn a_write_whose_database_gives_way_behind_a_silent_judge_is_not_answered_as_if_nothing_was_written() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let judges = cluster.db(0).nodes_of(0);
+    let writer = cluster.network.names.iter().position(|name| **name == *judges[1]).unwrap();
+    cluster.network.mute.lock().unwrap().insert(judges[0].to_string());
+    let db = cluster.db(writer);
+    // So it is closed when it goes.
+    copy(&cluster, writer).await.close();
+    let unknown = write(&db, "d", "{}", None).await;
+    assert!(matches!(unknown, Err(WriteError::Unknown)), "{unknown:?}");
+    assert_eq!(write(&db, "_local/l", "{}", None).await.unwrap().written, Written::Accepted);
+}
+
+/// The answer was 404 or, where copies had moved, a conflict with the very edit that was stored.
+#[tokio::test]
+async fn what_others_hold_counts_where_the_copy_of_the_node_that_was_asked_is_gone() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let document = Some(LocalDocument { rev: 1, body: Bytes::from_static(b"{}") });
+    let register = LocalRegister { stamp: Stamp { counter: 1, by: 1 }, document };
+    let db = cluster.db(0);
+    db.mark_gone();
+    assert_eq!(db.merge_local(&id("_local/l"), register).await, (Some(Written::Quorum), 2));
 }
 
 #[tokio::test]
