@@ -3,6 +3,7 @@
 use super::super::check::{keys_of, spoil};
 use super::super::convergence::{copy, plant};
 use super::*;
+use crate::coordinator::backup::{BackupError, snapshot_node};
 use crate::coordinator::record::Record;
 use crate::shard::{LocalDocument, LocalRegister, ShardError, Stamp};
 use crate::storage::StorageError;
@@ -151,6 +152,27 @@ async fn what_others_hold_counts_where_the_copy_of_the_node_that_was_asked_is_go
     let db = cluster.db(0);
     db.mark_gone();
     assert_eq!(db.merge_local(&id("_local/l"), register).await, (Some(Written::Quorum), 2));
+}
+
+/// A snapshot of all databases left out one whose name went over to another one meanwhile, or took what was not filled.
+#[tokio::test]
+async fn a_snapshot_of_a_node_has_no_database_without_what_stands_aside_for_it() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let Node { world, coordinator, .. } = &cluster.nodes[0];
+    let folder = tempfile::tempdir().unwrap();
+    write(&cluster.db(0), "d", "{}", Some(3)).await.unwrap();
+    cluster.cut(&[1, 2]);
+    coordinator.adopt(DB, cluster.older(0)).await.unwrap();
+    let refused = snapshot_node(&world.env, coordinator, folder.path()).await;
+    assert!(matches!(&refused, Err(BackupError::Unfilled(name)) if name == DB), "{refused:?}");
+    cluster.heal().await;
+    cluster.united("d").await;
+    // Its handle is gone, and the name leads nowhere else.
+    cluster.db(0).mark_gone();
+    assert!(snapshot_node(&world.env, coordinator, folder.path()).await.is_err());
+    coordinator.delete_database(DB).await.unwrap();
+    assert!(snapshot_node(&world.env, coordinator, folder.path()).await.unwrap().1.is_empty());
 }
 
 #[tokio::test]
