@@ -95,7 +95,7 @@ pub async fn snapshot_node(
     Ok((file, taken))
 }
 
-/// Takes a snapshot of whatever database has a name, which may give way to another one meanwhile; `None`: there is none.
+/// Takes a snapshot of the database of a name, which may give way to another one meanwhile; `None`: there is none.
 async fn snapshot_of(
     env: &Env,
     coordinator: &Coordinator,
