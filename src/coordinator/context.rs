@@ -1,7 +1,6 @@
 //! What every handle of a database needs of its node, and what the node knows about the others.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
 
@@ -18,13 +17,14 @@ use crate::coordinator::message::{CatalogueCall, NodeState, encode};
 use crate::coordinator::peers::{Call, CallError, Peers, Service, Urgency};
 use crate::coordinator::rebalance::Rebalancing;
 use crate::coordinator::reshard::Jobs;
+use crate::coordinator::rows::{self, Rows};
 use crate::coordinator::uploads::Uploads;
 use crate::coordinator::voters::Voting;
 use crate::index::Indexes;
 use crate::limits;
 use crate::script::Scripts;
 use crate::shard::ShardError;
-use crate::storage::{Direction, KeyRange, Storage, View};
+use crate::storage::{Storage, View};
 use crate::world::Env;
 
 /// See the module head.
@@ -246,29 +246,16 @@ impl Context {
     }
 
     /// The records of the node below a prefix, read in bounded steps.
-    pub async fn rows(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ShardError> {
-        let mut range = KeyRange::prefix(prefix);
-        let mut out = Vec::new();
+    pub async fn rows(&self, prefix: &[u8]) -> Result<Rows, ShardError> {
+        let (mut out, mut after) = (Rows::new(), None);
         loop {
-            let step = range.clone();
-            let read = move |view: &dyn View| {
-                let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-                view.scan(&step, Direction::Forward, &mut |key, value| {
-                    rows.push((key.to_vec(), value.to_vec()));
-                    if rows.len() < limits::STEP_ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-                })?;
-                Ok(rows)
-            };
-            let rows = self.storage.read(read).await?;
-            let is_last = rows.len() < limits::STEP_ROWS;
-            if let Some((last, _)) = rows.last() {
-                range.start = last.clone();
-                range.start.push(0);
-            }
+            let prefix = prefix.to_vec();
+            let (rows, last) = self.storage.read(move |view: &dyn View| rows::step(view, &prefix, after)).await?;
             out.extend(rows);
-            if is_last {
+            if last.is_none() {
                 return Ok(out);
             }
+            after = last;
         }
     }
 

@@ -27,6 +27,7 @@ use crate::coordinator::read_quorum::merge_of_stored;
 use crate::coordinator::record::{self, Record};
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::repair::merge_missing;
+use crate::coordinator::rows::Rows;
 use crate::document::id::DocId;
 use crate::document::render::{Attachment, Encoding, StoredRevision};
 use crate::document::rev_tree::{RevTree, RevValue as _};
@@ -142,9 +143,6 @@ fn drop_aside(view: &mut WriteView<'_>, key: Vec<u8>, record: &Record) {
     view.delete(key);
     record.all_shards().for_each(|shard| view.put(record::drop_key(shard), Vec::new()));
 }
-
-/// Keys and values.
-type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn rows_below(view: &WriteView<'_>, prefix: &[u8]) -> Result<Rows, StorageError> {
     let mut rows = Vec::new();

@@ -23,7 +23,6 @@
 //! accepted is lost with them, and should they come back, of two sets of one version the larger one stays.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde::{Deserialize, Serialize};
@@ -37,9 +36,10 @@ use crate::coordinator::message::{CatalogueCall, HandedOver, VotersCall, decode,
 use crate::coordinator::peers::Urgency;
 use crate::coordinator::quorum::{majority, shared_with_every_majority};
 use crate::coordinator::record;
+use crate::coordinator::rows;
 use crate::limits;
 use crate::shard::ShardError;
-use crate::storage::{Direction, KeyRange, StorageError, View, WriteView};
+use crate::storage::{StorageError, View, WriteView};
 
 /// A set of members who vote.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -405,17 +405,7 @@ impl Coordinator {
 type Promises = (Vec<(String, String, Promise<record::MapRecord>)>, Option<Vec<u8>>);
 
 fn read_promises(view: &dyn View, after: Option<Vec<u8>>) -> Result<Promises, StorageError> {
-    let mut range = KeyRange::prefix(&record::ballot_prefix());
-    if let Some(mut after) = after {
-        after.push(0);
-        range.start = after;
-    }
-    let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-    view.scan(&range, Direction::Forward, &mut |key, value| {
-        rows.push((key.to_vec(), value.to_vec()));
-        if rows.len() < limits::STEP_ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    let last = rows.last().filter(|_| rows.len() == limits::STEP_ROWS).map(|(key, _)| key.clone());
+    let (rows, last) = rows::step(view, &record::ballot_prefix(), after)?;
     let mut out = Vec::with_capacity(rows.len());
     for (key, value) in rows {
         if let Some((name, instance)) = record::instance_in(&key, &record::ballot_prefix()) {
