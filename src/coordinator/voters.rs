@@ -19,12 +19,14 @@
 //! accepted. A node that comes with an empty disk may have voted before it lost it: it takes in what as many of the
 //! present voters hold, too.
 //!
-//! Where a majority is lost for good an administrator names the voters (`force_voters`): what only the lost ones
-//! accepted is lost with them, and should they come back, of two sets of one version the larger one stays.
+//! Where a majority is lost for good an administrator names the voters (`force_voters`): the node that is asked takes in
+//! what all others that are there accepted, and what only the lost ones accepted is lost with them. Should they come
+//! back, of two sets of one version the larger one stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -182,11 +184,13 @@ impl Coordinator {
     }
 
     /// Makes the members that are known here the voters, where a majority of those who vote is lost for good. To be
-    /// asked for by an administrator only.
+    /// asked for by an administrator only. What others who are there accepted may have been decided with those lost:
+    /// it is taken in before.
     ///
     /// # Errors
     /// When it could not be stored.
     pub async fn force_voters(&self) -> Result<(), ShardError> {
+        self.take_over_from_all().await;
         let (names, own) = (self.context().member_names(), self.node().to_owned());
         let voters = self.change_seat(move |seat| {
             // Where members were never agreed on, those known count anyway.
@@ -315,6 +319,25 @@ impl Coordinator {
             stays
         };
         self.change_seat(complete).await
+    }
+
+    /// Takes in what those who vote, and those before them, promised and accepted, as far as they are there.
+    async fn take_over_from_all(&self) {
+        let (context, Seat { voters, .. }) = (self.context(), self.context().voting.seat());
+        // Before the first ones were agreed on nobody's votes are taken over.
+        if voters.version == 0 {
+            return;
+        }
+        let is_there = |name: &&String| ***name != *context.node && context.peers.is_up(name);
+        let others: Vec<String> = voters.names.union(&voters.before).filter(is_there).cloned().collect();
+        let (this, voters) = (self, &voters);
+        let take = |node: String| async move {
+            let taken = this.take_over_from(&node, voters).await;
+            if !matches!(taken, Ok(Some(_))) {
+                tracing::warn!(node, ?taken, "what a node accepted was not taken in");
+            }
+        };
+        join_all(others.into_iter().map(take)).await;
     }
 
     /// First what the node accepted, then what it knows to be decided: what is decided meanwhile is in the latter.
