@@ -3,7 +3,7 @@
 use super::super::check::{keys_of, spoil};
 use super::super::convergence::{copy, plant};
 use super::*;
-use crate::coordinator::backup::{BackupError, snapshot_node};
+use crate::coordinator::backup::{BackupError, LeftOut, dump, snapshot_node};
 use crate::coordinator::record::Record;
 use crate::shard::{LocalDocument, LocalRegister, ShardError, Stamp};
 use crate::storage::StorageError;
@@ -173,6 +173,22 @@ async fn a_snapshot_of_a_node_has_no_database_without_what_stands_aside_for_it()
     assert!(snapshot_node(&world.env, coordinator, folder.path()).await.is_err());
     coordinator.delete_database(DB).await.unwrap();
     assert!(snapshot_node(&world.env, coordinator, folder.path()).await.unwrap().1.is_empty());
+}
+
+/// A check took its shards for strangers, and a dump said nothing of what it left out.
+#[tokio::test]
+async fn what_stands_aside_is_checked_with_its_database_and_named_by_a_dump() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    cluster.cut(&[1, 2]);
+    write(&cluster.db(0), "d", "{}", None).await.unwrap();
+    cluster.nodes[0].coordinator.adopt(DB, cluster.older(0)).await.unwrap();
+    let report = check(&cluster.nodes[0].world.storage).await.unwrap();
+    assert_eq!((report.databases, report.findings), (1, Vec::new()));
+    assert!(report.documents >= 1, "{}", report.documents);
+    let (mut out, mut left_out) = (Vec::new(), Vec::new());
+    dump(&cluster.db(0), &mut out, &mut |what| left_out.push(what)).await.unwrap();
+    assert_eq!(left_out, [LeftOut::Aside]);
 }
 
 #[tokio::test]
