@@ -191,6 +191,26 @@ async fn what_stands_aside_is_checked_with_its_database_and_named_by_a_dump() {
     assert_eq!(left_out, [LeftOut::Aside]);
 }
 
+/// What was left of the range that was split brought it back.
+#[tokio::test]
+async fn what_was_purged_behind_a_split_does_not_come_back_from_what_stands_aside() {
+    let cluster = Cluster::new(2).await;
+    cluster.create(0, 1, 2).await.unwrap();
+    let purged = write(&cluster.db(0), "purged", "{}", Some(2)).await.unwrap().rev;
+    let split = cluster.db(0).map_record().with_split(0).unwrap();
+    for at in [0, 1] {
+        cluster.db(at).follow(split.clone()).await.unwrap();
+    }
+    assert_eq!(cluster.db(0).purge(vec![(id("purged"), vec![purged])]).await.unwrap().1, Written::Quorum);
+    write(&cluster.db(0), "d", "{}", Some(2)).await.unwrap();
+    let older = cluster.older(0);
+    for node in &cluster.nodes {
+        node.coordinator.adopt(DB, older.clone()).await.unwrap();
+    }
+    cluster.united("d").await;
+    assert_eq!(body(&cluster.db(0), "purged").await, "!");
+}
+
 #[tokio::test]
 async fn a_node_is_not_in_sync_while_anything_stands_aside() {
     let cluster = Cluster::new(3).await;
