@@ -65,8 +65,8 @@ pub(super) struct Context {
     /// Nodes that this one is connected to and has pulled everything from. A blocking lock, as above.
     met: BlockingMutex<BTreeSet<Arc<str>>>,
     /// Databases whose copies here began anew in the place of others: they may lack what was acknowledged, until they
-    /// are filled (`pour`). A blocking lock, as above.
-    unfilled: BlockingMutex<BTreeSet<String>>,
+    /// are filled (`pour`). The value: how often they began. A blocking lock, as above.
+    unfilled: BlockingMutex<BTreeMap<String, u64>>,
     /// Tells that a database stands aside.
     pub aside: Notify,
     /// Tells that there are databases of which a copy missed something.
@@ -165,23 +165,24 @@ impl Context {
         NodeState { in_sync: self.in_sync.load(Ordering::Relaxed) && self.unfilled_names().is_empty(), maintenance }
     }
 
-    fn unfilled_names(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+    fn unfilled_names(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, u64>> {
         self.unfilled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Databases whose copies here are to be filled.
-    pub fn unfilled(&self) -> BTreeSet<String> {
+    /// Databases whose copies here are to be filled, and how often these began anew.
+    pub fn unfilled(&self) -> BTreeMap<String, u64> {
         self.unfilled_names().clone()
     }
 
     /// Notes that the copies of a database here began anew: this node is not in sync until they are filled.
     pub fn begins_anew(&self, database: &str) {
-        self.unfilled_names().insert(database.to_owned());
+        *self.unfilled_names().entry(database.to_owned()).or_default() += 1;
     }
 
-    /// Notes that the copies of a database here hold what others hold.
-    pub fn is_filled(&self, database: &str) {
-        self.unfilled_names().remove(database);
+    /// Notes that the copies of a database here hold what others hold, unless they began anew once more than `began`
+    /// times.
+    pub fn is_filled(&self, database: &str, began: u64) {
+        self.unfilled_names().retain(|name, now| name != database || *now != began);
     }
 
     /// Whether the copies of this node take no part (`[couchdb] maintenance_mode`); never when there are no others.

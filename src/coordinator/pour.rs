@@ -76,8 +76,8 @@ impl Coordinator {
         for aside in asides {
             done = self.pour_one(aside).await.and(done);
         }
-        for name in context.unfilled() {
-            done = self.fill(&name).await.map_err(WriteError::from).and(done);
+        for (name, began) in context.unfilled() {
+            done = self.fill(&name, began).await.map_err(WriteError::from).and(done);
         }
         done
     }
@@ -111,7 +111,8 @@ impl Coordinator {
     }
 
     /// Takes in what the copies of a database on the nodes that are there have, once nothing stands aside for it.
-    async fn fill(&self, name: &str) -> Result<(), ShardError> {
+    /// `began`: how often the copies here had begun anew before that was looked at.
+    async fn fill(&self, name: &str, began: u64) -> Result<(), ShardError> {
         let context = self.context();
         if let Ok(database) = self.database(name) {
             if !self.asides(name).await?.is_empty() {
@@ -122,7 +123,7 @@ impl Coordinator {
                 database.pull_from(&node, false).await?;
             }
         }
-        context.is_filled(name);
+        context.is_filled(name, began);
         self.tell_state();
         Ok(())
     }

@@ -47,7 +47,7 @@ pub struct Snapshot {
 /// [`BackupError::Shard`] when something of the database cannot be read, [`BackupError::Unfilled`] while acknowledged
 /// documents are not in its copies yet: a snapshot is whole or not made.
 pub async fn snapshot(env: &Env, database: &Database, folder: &Path) -> Result<Snapshot, BackupError> {
-    if database.context.unfilled().contains(&database.name) {
+    if database.context.unfilled().contains_key(&database.name) {
         return Err(BackupError::Unfilled(database.name.clone()));
     }
     let mut taking = Taking::begin(env, database, folder).await?;

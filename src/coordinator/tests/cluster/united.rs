@@ -211,6 +211,20 @@ async fn what_was_purged_behind_a_split_does_not_come_back_from_what_stands_asid
     assert_eq!(body(&cluster.db(0), "purged").await, "!");
 }
 
+/// A third database took the name while the copies of the second one were being filled, and was taken for filled.
+#[tokio::test]
+async fn a_node_whose_copies_begin_anew_while_they_are_filled_is_not_in_sync() {
+    let cluster = Cluster::new(1).await;
+    let context = cluster.nodes[0].coordinator.context();
+    context.begins_anew(DB);
+    let began = context.unfilled()[DB];
+    context.begins_anew(DB);
+    context.is_filled(DB, began);
+    assert!(!context.own_state().in_sync);
+    context.is_filled(DB, began + 1);
+    assert!(context.own_state().in_sync);
+}
+
 #[tokio::test]
 async fn a_node_is_not_in_sync_while_anything_stands_aside() {
     let cluster = Cluster::new(3).await;
