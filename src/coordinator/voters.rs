@@ -99,6 +99,14 @@ impl Seat {
         self.voters = voters.clone();
     }
 
+    /// Goes over to voters that an administrator named on this node, which others take over from. They come after any
+    /// that may have been decided by those lost.
+    fn decree(&mut self, names: BTreeSet<String>, own: String) {
+        let version = self.voters.version.max(self.promise.version) + 1;
+        self.voters = Voters { version, names, before: BTreeSet::from([own]) };
+        (self.complete, self.fresh) = (version, false);
+    }
+
     /// Answers a proposer of the next voters.
     fn vote(&mut self, ask: Ask<Voters>, members: impl FnOnce() -> BTreeSet<String>) -> Vote<Voters> {
         if ask.version <= self.voters.version {
@@ -190,13 +198,14 @@ impl Coordinator {
     /// # Errors
     /// When it could not be stored.
     pub async fn force_voters(&self) -> Result<(), ShardError> {
+        // Others may know of voters that were decided since.
+        self.exchange_voters().await;
         self.take_over_from_all().await;
         let (names, own) = (self.context().member_names(), self.node().to_owned());
         let voters = self.change_seat(move |seat| {
             // Where members were never agreed on, those known count anyway.
             if seat.voters.version > 0 {
-                seat.voters = Voters { version: seat.voters.version + 1, names, before: BTreeSet::from([own]) };
-                (seat.complete, seat.fresh) = (seat.voters.version, false);
+                seat.decree(names, own);
             }
             seat.voters.clone()
         });
