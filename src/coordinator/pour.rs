@@ -102,7 +102,11 @@ impl Coordinator {
             done?;
         }
         let job = move |view: &mut WriteView<'_>| {
-            drop_aside(view, key, &record);
+            // Should it have been deleted and have come again meanwhile, other shards stand there.
+            let stands = view.get(&key)?.map(|stored| Record::decode(&stored)).transpose()?;
+            if stands.as_ref() == Some(&record) {
+                drop_aside(view, key, &record);
+            }
             Ok(Ok::<(), ShardError>(()))
         };
         storage.committer().submit(job).await.map_err(ShardError::from)??;
