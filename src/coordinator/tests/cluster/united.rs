@@ -183,6 +183,7 @@ async fn what_stands_aside_is_checked_with_its_database_and_named_by_a_dump() {
     cluster.cut(&[1, 2]);
     write(&cluster.db(0), "d", "{}", None).await.unwrap();
     cluster.nodes[0].coordinator.adopt(DB, cluster.older(0)).await.unwrap();
+    assert!(cluster.nodes[0].coordinator.pour_all().await.is_err(), "nobody else is there");
     let report = check(&cluster.nodes[0].world.storage).await.unwrap();
     assert_eq!((report.databases, report.findings), (1, Vec::new()));
     assert!(report.documents >= 1, "{}", report.documents);
