@@ -19,8 +19,8 @@
 //! accepted. A node that comes with an empty disk may have voted before it lost it: it takes in what as many of the
 //! present voters hold, too.
 //!
-//! Where a majority is lost for good an administrator names the voters (`force_voters`): the node that is asked takes in
-//! what all others that are there accepted, and what only the lost ones accepted is lost with them. Should they come
+//! Where a majority is lost for good an administrator names the voters (`force_voters`): the node that is asked takes
+//! in what all others that are there accepted, and what only the lost ones accepted is lost with them. Should they come
 //! back, of two sets of one version the larger one stays.
 
 use std::collections::{BTreeMap, BTreeSet};
