@@ -668,7 +668,7 @@ pub const SPLIT_PAGE_DOCS: usize = 100;
 pub const SPLIT_LAST_DOCS: usize = 100;
 /// Time that a request waits for the new map of a database whose copies moved.
 pub const MAP_WAIT: Duration = Duration::from_secs(10);
-/// Times that a request is sent anew because copies moved meanwhile.
+/// Times that something is done anew because copies moved meanwhile, or a name went over to another database.
 pub const MAP_ATTEMPTS: usize = 8;
 /// Time for which the old copy of a split range stays at least: lists under way read it.
 pub const SPLIT_GRACE: Duration = Duration::from_secs(30);

@@ -231,6 +231,25 @@ fn three_nodes_are_set_up_and_one_dies_hangs_and_returns() {
 }
 
 #[test]
+fn a_removal_by_force_that_was_broken_off_is_finished_by_asking_again() {
+    let [a, mut b, mut c] = set_up_three();
+    see_each_other(&[&a, &b, &c]);
+    b.kill();
+    c.kill();
+    until("both are missed", || a.membership().0 == names(&[&a]));
+    let remove =
+        |node: &Node, query: &str| a.ask("DELETE", &format!("/_node/_local/_nodes/{}{query}", node.name), &Value::Null);
+    assert_eq!(remove(&b, "").0, 503);
+    let forced = remove(&b, "?force=true");
+    assert_eq!(forced.0, 200);
+    // Whoever asks again cannot know how far it got.
+    assert_eq!(remove(&b, "?force=true"), forced);
+    assert_eq!(remove(&b, "").0, 404);
+    assert_eq!(remove(&c, "?force=true").0, 200);
+    assert_eq!(remove(&c, "?force=true").0, 404, "a majority of those who vote is there, and decided so");
+}
+
+#[test]
 fn nodes_that_know_each_other_from_seeds_give_a_replication_one_id() {
     let secret = ["--set", ADMIN, "--set", "cluster/secret=0123456789abcdef"];
     let a = Node::start("n1", &secret);

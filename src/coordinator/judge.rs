@@ -106,7 +106,7 @@ impl From<EditError> for WriteError {
 pub(super) async fn resolve_doubt(copy: &ShardCopy, edit: &Edit, verdict: Verdict) -> Verdict {
     match verdict {
         Err(WriteError::Conflict | WriteError::MissingStub { .. }) => {}
-        Err(WriteError::Unavailable(_)) => return Err(WriteError::Unknown),
+        Err(WriteError::Unavailable(_) | WriteError::DatabaseGone) => return Err(WriteError::Unknown),
         verdict => return verdict,
     }
     if mutated(Mutation::LateJudge) {

@@ -27,11 +27,13 @@ use crate::coordinator::read_quorum::merge_of_stored;
 use crate::coordinator::record::{self, Record};
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::repair::merge_missing;
+use crate::coordinator::rows::Rows;
 use crate::document::id::DocId;
-use crate::document::render::{Attachment, Encoding};
-use crate::document::rev_tree::RevValue as _;
+use crate::document::render::{Attachment, Encoding, StoredRevision};
+use crate::document::rev_tree::{RevTree, RevValue as _};
+use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{Edit, Fetched, ShardCopy, ShardError, ShardId, Want};
+use crate::shard::{Edit, RevData, ShardCopy, ShardError, ShardId, Want};
 use crate::storage::{Direction, Hold, KeyRange, ReadAs, StageMode, StorageError, View, WriteView};
 use crate::world::buggify::{Mutation, fewer, mutated};
 
@@ -74,8 +76,8 @@ impl Coordinator {
         for aside in asides {
             done = self.pour_one(aside).await.and(done);
         }
-        for name in context.unfilled() {
-            done = self.fill(&name).await.map_err(WriteError::from).and(done);
+        for (name, began) in context.unfilled() {
+            done = self.fill(&name, began).await.map_err(WriteError::from).and(done);
         }
         done
     }
@@ -89,12 +91,22 @@ impl Coordinator {
             return Ok(());
         }
         if !mutated(Mutation::InstanceLosesSide) {
-            for shard in record.shards.iter().filter(|shard| **shard != 0) {
-                database.pour(&ShardCopy::open(storage, ShardId(*shard)).await?).await?;
+            let mut done = Ok(());
+            // What is left of a range that was split is in its halves, but for what these have purged since.
+            let is_split = |range: usize| record.splits.iter().any(|split| *split as usize == range);
+            let shards = record.shards.iter().enumerate().filter(|(range, shard)| **shard != 0 && !is_split(*range));
+            for (_, shard) in shards {
+                let poured = async { database.pour(&ShardCopy::open(storage, ShardId(*shard)).await?).await };
+                put_off(poured.await, &mut done)?;
             }
+            done?;
         }
         let job = move |view: &mut WriteView<'_>| {
-            drop_aside(view, key, &record);
+            // Should it have been deleted and have come again meanwhile, other shards stand there.
+            let stands = view.get(&key)?.map(|stored| Record::decode(&stored)).transpose()?;
+            if stands.as_ref() == Some(&record) {
+                drop_aside(view, key, &record);
+            }
             Ok(Ok::<(), ShardError>(()))
         };
         storage.committer().submit(job).await.map_err(ShardError::from)??;
@@ -103,7 +115,8 @@ impl Coordinator {
     }
 
     /// Takes in what the copies of a database on the nodes that are there have, once nothing stands aside for it.
-    async fn fill(&self, name: &str) -> Result<(), ShardError> {
+    /// `began`: how often the copies here had begun anew before that was looked at.
+    async fn fill(&self, name: &str, began: u64) -> Result<(), ShardError> {
         let context = self.context();
         if let Ok(database) = self.database(name) {
             if !self.asides(name).await?.is_empty() {
@@ -114,7 +127,7 @@ impl Coordinator {
                 database.pull_from(&node, false).await?;
             }
         }
-        context.is_filled(name);
+        context.is_filled(name, began);
         self.tell_state();
         Ok(())
     }
@@ -138,9 +151,6 @@ fn drop_aside(view: &mut WriteView<'_>, key: Vec<u8>, record: &Record) {
     view.delete(key);
     record.all_shards().for_each(|shard| view.put(record::drop_key(shard), Vec::new()));
 }
-
-/// Keys and values.
-type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn rows_below(view: &WriteView<'_>, prefix: &[u8]) -> Result<Rows, StorageError> {
     let mut rows = Vec::new();
@@ -178,6 +188,17 @@ fn is_damage(error: &WriteError) -> bool {
     matches!(error, WriteError::Unavailable(ShardError::Storage(StorageError::Corrupt(_))))
 }
 
+/// Keeps what cannot be read for the end: it keeps nothing else from being written.
+fn put_off(poured: Result<(), WriteError>, done: &mut Result<(), WriteError>) -> Result<(), WriteError> {
+    match poured {
+        Err(error) if is_damage(&error) => {
+            *done = Err(error);
+            Ok(())
+        }
+        poured => poured,
+    }
+}
+
 /// Fails where fewer copies than asked for took something in.
 fn at_quorum(id: &DocId, written: Option<Written>, copies: u32) -> Result<(), WriteError> {
     match written {
@@ -196,10 +217,7 @@ impl Database {
             since = page.last_seq;
             let is_last = page.rows.len() < most;
             for poured in join_all(page.rows.iter().map(|row| self.pour_document(from, &row.id))).await {
-                match poured {
-                    Err(error) if is_damage(&error) => done = Err(error),
-                    poured => poured?,
-                }
+                put_off(poured, &mut done)?;
             }
             if is_last {
                 break;
@@ -215,41 +233,56 @@ impl Database {
             let Some((last, _)) = page.last() else { return Ok(()) };
             after = std::ops::Bound::Excluded(last.clone());
             for (id, register) in page {
-                let (written, copies) = self.merge_local(&id, register).await?;
+                let (written, copies) = self.merge_local(&id, register).await;
                 at_quorum(&id, written, copies)?;
             }
         }
     }
 
-    /// Merges the leaves of a document into all copies that can be reached.
+    /// Merges the leaves of a document, each alone: one that cannot be read keeps the others from nothing.
     async fn pour_document(&self, from: &ShardCopy, id: &DocId) -> Result<(), WriteError> {
-        let found = from.fetch(vec![(id.clone(), Want::Leaves)]).await?;
-        let edits = found.iter().flatten().flat_map(|fetched| self.edits_of(id, fetched)).collect::<Vec<Edit>>();
-        if edits.is_empty() {
-            return Ok(());
+        let mut done = Ok(());
+        for fetched in from.fetch(vec![(id.clone(), Want::Leaves)]).await?.iter().flatten() {
+            for (rev, stored) in &fetched.found {
+                let poured = async {
+                    let edit = self.edit_of(id, &fetched.tree, (rev, stored.as_ref()))?;
+                    self.pour_edit(from, edit).await
+                };
+                put_off(poured.await, &mut done)?;
+            }
         }
-        let layout = self.layout();
-        let range = layout.map.index_of(id);
-        let (_holds, source) = self.pour_blobs((&layout, range), from, id, &edits).await?;
-        let (edits, source): (Arc<[Edit]>, _) = (edits.into(), RemoteCopy::new(&self.target, range, &source));
-        let merge = |copy: RangeCopy| {
-            let (edits, source) = (Arc::clone(&edits), source.clone());
-            async move { merge_missing(&copy, edits.to_vec(), &source, 0).await }
-        };
-        let others = self.on_others((&layout, range), None, merge, |_: &usize| true).await?;
-        let mut tally = layout.tally(range, None);
-        others.count(&mut tally, drop).await;
-        at_quorum(id, tally.written(), tally.held())
+        done
     }
 
-    /// The leaves of a document as edits that merge them.
-    fn edits_of(&self, id: &DocId, fetched: &Fetched) -> Vec<Edit> {
-        let edit = |(rev, stored): &(_, Option<_>)| {
-            let (stored, path) = (stored.as_ref()?, fetched.tree.path_to(rev)?);
-            let deleted = fetched.tree.get(rev).flatten()?.is_deleted();
-            merge_of_stored(id, path, deleted, stored, self.revs_limit())
+    /// Merges a leaf into all copies that can be reached.
+    async fn pour_edit(&self, from: &ShardCopy, edit: Edit) -> Result<(), WriteError> {
+        let (layout, id, edits) = (self.layout(), edit.id.clone(), [edit]);
+        let range = layout.map.index_of(&id);
+        let (_holds, source) = self.pour_blobs((&layout, range), from, &id, &edits).await?;
+        let source = RemoteCopy::new(&self.target, range, &source);
+        let merge = |copy: RangeCopy| {
+            let (edits, source) = (edits.to_vec(), source.clone());
+            async move { merge_missing(&copy, edits, &source, 0).await }
         };
-        fetched.found.iter().filter_map(edit).collect()
+        let others = self.on_others((&layout, range), None, merge, |_: &usize| true).await;
+        let mut tally = layout.tally(range, None);
+        others.count(&mut tally, drop).await;
+        at_quorum(&id, tally.written(), tally.held())
+    }
+
+    /// A leaf as an edit that merges it; fails where it cannot be read. What stands aside is dropped once all of it is
+    /// written: a leaf that was passed over would go with it.
+    fn edit_of(
+        &self,
+        id: &DocId,
+        tree: &RevTree<RevData>,
+        (rev, stored): (&Revision, Option<&StoredRevision>),
+    ) -> Result<Edit, StorageError> {
+        let edit = || {
+            let (path, data) = (tree.path_to(rev)?, tree.get(rev).flatten()?);
+            merge_of_stored(id, path, data.is_deleted(), stored?, self.revs_limit())
+        };
+        edit().ok_or_else(|| StorageError::Corrupt(format!("the leaf {rev} of {id} cannot be read")))
     }
 
     /// Brings the attachments of edits to this node's copy of their range; where it holds none, to another one. Answers

@@ -115,7 +115,7 @@ impl Database {
         let (judge, verdicts) = self.sentence((layout, range), edits, options, source).await?;
         let merges =
             edits.iter().zip(&verdicts).filter_map(|(edit, verdict)| Some(merge_of(edit, verdict.as_ref().ok()?)));
-        let written = self.spread((layout, range), &judge, merges.collect(), options.w).await?;
+        let written = self.spread((layout, range), &judge, merges.collect(), options.w).await;
         let mut written = written.into_iter();
         let done = |verdict: Verdict| {
             let judged = verdict?;
@@ -139,8 +139,7 @@ impl Database {
             let node = copy.node().unwrap_or(&self.context.node);
             match self.ask_judge(range, &copy, edits, options, (source, doubtful)).await {
                 Ok(verdicts) => return Ok((Arc::clone(node), verdicts)),
-                Err(ShardError::Dropped) => return Err(WriteError::DatabaseGone),
-                Err(ShardError::Moved) if !doubtful => return Err(ShardError::Moved.into()),
+                Err(error @ (ShardError::Dropped | ShardError::Moved)) if !doubtful => return Err(error.into()),
                 Err(ShardError::Silent(why)) => {
                     tracing::warn!(database = self.name, why, "a judge did not answer");
                     doubtful = true;
@@ -203,11 +202,11 @@ impl Database {
         judge: &Arc<str>,
         merges: Vec<Edit>,
         w: Option<u32>,
-    ) -> Result<Vec<(Written, u32)>, ShardError> {
+    ) -> Vec<(Written, u32)> {
         let mut tallies: Vec<Tally> = merges.iter().map(|_| layout.tally(range, w)).collect();
         tallies.iter_mut().for_each(Tally::done);
         if merges.is_empty() {
-            return Ok(Vec::new());
+            return Vec::new();
         }
         let merges: Arc<[Edit]> = merges.into();
         let merge = |copy: RangeCopy| {
@@ -215,13 +214,13 @@ impl Database {
             async move { merge_into(&copy, &merges, &source).await }
         };
         let mut others =
-            self.on_others((layout, range), Some(judge), merge, |stored: &Vec<bool>| !stored.contains(&false)).await?;
+            self.on_others((layout, range), Some(judge), merge, |stored: &Vec<bool>| !stored.contains(&false)).await;
         tallies.iter_mut().for_each(|tally| (0..others.away).for_each(|_| tally.refused()));
         while let Some(answer) = others.next(tallies.iter().any(Tally::waits)).await {
             count(&mut tallies, answer);
         }
         let written = |tally: &Tally| (tally.written().unwrap_or(Written::Accepted), tally.held());
-        Ok(tallies.iter().map(written).collect())
+        tallies.iter().map(written).collect()
     }
 }
 

@@ -8,6 +8,9 @@ use crate::client::Answer;
 use crate::model::Violation;
 use crate::plan::Plan;
 
+/// Copies that hold what stays, whichever node loses its disk: one does at most.
+const LASTS_FROM: u32 = 2;
+
 /// What the clients of a run ask of copies, and how many there are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
@@ -74,11 +77,6 @@ impl Asked {
         let asked = self.r.unwrap_or(self.majority);
         if self.strict { self.shown_from(asked) } else { None }
     }
-
-    /// How many copies hold what stays, whichever node loses its disk: there is one at most.
-    fn lasts_from(&self) -> u32 {
-        if self.loses { 2 } else { 1 }
-    }
 }
 
 /// A path with a parameter more.
@@ -122,7 +120,7 @@ impl Worker {
         let asked = self.asked();
         let held = asked.held(None, answer.status, answer.copies);
         let held = held.or_else(|wrong| broken("I12", format!("{what}: {wrong}")))?;
-        Ok(matches!(answer.status, 200..=202) && (!asked.loses || held >= asked.lasts_from()))
+        Ok(matches!(answer.status, 200..=202) && (!asked.loses || held >= LASTS_FROM))
     }
 
     /// Holds a read that shows one path without siblings against what was promised before it was sent: revisions with
