@@ -24,6 +24,7 @@ mod feed;
 mod hostile;
 mod keep;
 mod local;
+mod members;
 mod own;
 mod pair;
 mod places;
@@ -38,6 +39,7 @@ use local::Local;
 
 pub(crate) use documents::{leaves, outcome};
 pub(crate) use hostile::WAYS as HOSTILE_WAYS;
+pub(crate) use members::judge_members;
 pub use own::set_up as set_up_own;
 pub(crate) use pair::order;
 pub(crate) use promise::Asked;
@@ -69,8 +71,8 @@ pub struct Shared {
     pub outside: Option<(Instant, Env)>,
     /// Several copies answer: a read may be older than what was acknowledged, until the faults are over.
     pub several: bool,
-    /// How many nodes one cluster has; 0 without one.
-    pub nodes: u32,
+    /// The nodes of one cluster that may be asked for anything, by their numbers; none without one.
+    pub nodes: Vec<u32>,
     /// What the nodes of a cluster promise together.
     pub(crate) together: Together,
     /// What clients ask of copies.
@@ -184,6 +186,11 @@ impl Worker {
                 return;
             }
         }
+    }
+
+    /// Whether it talks to one of these nodes.
+    pub fn is_at(&self, nodes: &[u32]) -> bool {
+        nodes.iter().any(|node| address_of(*node) == self.client.to())
     }
 
     /// Gives up the connection: after a crash of the node it may be half open.
@@ -316,6 +323,9 @@ impl Worker {
             Op::MoveCopy { passing, range, to } => self.move_copy(*passing, *range, *to).await,
             Op::Rebalance { drain } => self.rebalance(*drain).await,
             Op::SplitRange { passing, range } => self.split_range(*passing, *range).await,
+            Op::AddNode { node } => self.add_node(*node).await,
+            Op::RemoveNode { node } => self.remove_node(*node).await,
+            Op::Voters => self.voters().await,
             other => unreachable!("{other:?} is a shared operation"),
         }
     }
