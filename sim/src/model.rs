@@ -74,7 +74,8 @@ pub struct Model {
     pub in_peace: bool,
     /// A node's disk may be lost: what fewer than a majority of copies held may go with it.
     pub loses_disks: bool,
-    /// The server gives revisions names of its own: what an edit makes is known once it was acknowledged or shown.
+    /// It is somebody else's server, which gives revisions names of its own: what an edit makes is known once it was
+    /// acknowledged or shown.
     pub foreign: bool,
     edits: Vec<Edit>,
     /// What edits without an answer made, by their places, as a foreign server showed it.

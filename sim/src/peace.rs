@@ -12,7 +12,8 @@ use crate::model::Violation;
 use crate::place::{PASSWORD, USER, address_of};
 use crate::plan::{Plan, WorldPlan};
 use crate::workload::{
-    DB, Worker, judge_members, lock, look_at_databases, look_at_members, set_up_cluster, set_up_own,
+    DB, Worker, judge_members, lock, look_at_connections, look_at_databases, look_at_members, set_up_cluster,
+    set_up_own,
 };
 use crate::world::SimNode;
 
@@ -87,13 +88,33 @@ async fn soon_everywhere(
     nodes: u32,
     look: impl AsyncFn(&mut Client) -> Result<(), String>,
 ) -> Result<(), Violation> {
+    let all: Vec<u32> = (0..nodes).collect();
+    let wrong =
+        |wrong| Violation { invariant: "I28", what: format!("nodes do not hear of the others in peace: {wrong}") };
+    soon(judge, &all, SPREAD, look).await.map_err(wrong)
+}
+
+/// Waits until these nodes of a cluster reach each other, and count nobody else in; whether they do in time.
+pub(crate) async fn meet(judge: &SimNode, nodes: &[u32], within: Duration) -> bool {
+    soon(judge, nodes, within, async |client| look_at_connections(client, nodes).await).await.is_ok()
+}
+
+/// Waits until these nodes answer as they should.
+///
+/// # Errors
+/// The first that does not in time, and what it answers.
+async fn soon(
+    judge: &SimNode,
+    nodes: &[u32],
+    within: Duration,
+    look: impl AsyncFn(&mut Client) -> Result<(), String>,
+) -> Result<(), String> {
     let env = judge.env();
     let started = env.now();
-    for node in 0..nodes {
-        while let Err(answer) = look(&mut client(judge, node)).await {
-            if env.now().since(started) > SPREAD {
-                let what = format!("node {node} does not hear of the others in peace: {answer}");
-                return Err(Violation { invariant: "I28", what });
+    for node in nodes {
+        while let Err(answer) = look(&mut client(judge, *node)).await {
+            if env.now().since(started) > within {
+                return Err(format!("node {node}: {answer}"));
             }
             env.sleep(Duration::from_millis(50)).await;
         }

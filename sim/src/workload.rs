@@ -39,13 +39,13 @@ use local::Local;
 
 pub(crate) use documents::{leaves, outcome};
 pub(crate) use hostile::WAYS as HOSTILE_WAYS;
-pub(crate) use members::judge_members;
+pub(crate) use members::{judge_members, look_at_connections, look_at_members};
 pub use own::set_up as set_up_own;
 pub(crate) use pair::order;
 pub(crate) use promise::Asked;
 pub(crate) use seen::DESIGNS;
 pub(crate) use session::TOKEN_KEY;
-pub(crate) use twins::{Together, look_at_databases, look_at_members, set_up as set_up_cluster};
+pub(crate) use twins::{Together, look_at_databases, set_up as set_up_cluster};
 
 /// The database that all clients use.
 pub const DB: &str = "sim";
@@ -79,8 +79,6 @@ pub struct Shared {
     pub(crate) asked: promise::Asked,
     /// Design documents of the shared database.
     pub designs: u64,
-    /// Somebody else's server, of which only what is common is asked.
-    pub foreign: bool,
     /// Stored bytes were made wrong: an error is a right answer.
     pub damaged: bool,
 }
@@ -106,6 +104,15 @@ pub type SharedHandle = Arc<Mutex<Shared>>;
 /// Locks, also after a panic: the run is over then, and its record is wanted.
 pub fn lock(shared: &SharedHandle) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until the next operation of that name is under way; false when the run is over.
+pub(crate) async fn under_way(shared: &SharedHandle, op: &str) -> bool {
+    let mut begun = lock(shared).begun.subscribe();
+    let times = |begun: &BTreeMap<&'static str, u64>| begun.get(op).copied().unwrap_or(0);
+    let before = times(&begun.borrow_and_update());
+    let more = begun.wait_for(|begun| times(begun) > before).await;
+    more.is_ok()
 }
 
 /// One client at work.

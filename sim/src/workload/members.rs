@@ -222,6 +222,35 @@ async fn ask(client: &mut Client, path: &str) -> Result<Value, String> {
     }
 }
 
+/// Looks whether a node is connected to all nodes of its cluster.
+///
+/// # Errors
+/// What it answers instead.
+pub(crate) async fn look_at_members(client: &mut Client, nodes: u32) -> Result<(), String> {
+    let told = ask(client, "/_membership").await?;
+    match ["all_nodes", "cluster_nodes"].iter().all(|field| names(&told[*field]).len() == nodes as usize) {
+        true => Ok(()),
+        false => Err(format!("GET /_membership: {told}")),
+    }
+}
+
+/// Looks whether a node is connected to these nodes and to no other, and each answers a call of it: a connection that
+/// broke without a word stands until it is missed.
+///
+/// # Errors
+/// What it answers instead.
+pub(crate) async fn look_at_connections(client: &mut Client, nodes: &[u32]) -> Result<(), String> {
+    let told = ask(client, "/_membership").await?;
+    let expected: BTreeSet<String> = nodes.iter().map(|node| node_name(*node)).collect();
+    if names(&told["all_nodes"]) != expected {
+        return Err(format!("GET /_membership: {told}"));
+    }
+    for name in &expected {
+        ask(client, &format!("/_node/{name}/_versions")).await?;
+    }
+    Ok(())
+}
+
 /// At the end: waits until all nodes agree on who belongs to the cluster and on who votes; their numbers. `judges`: one
 /// at each node; `first`: a node that surely belongs to it.
 ///

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::documents::{leaf_set, leaves};
 use super::own::keep_purges;
 use super::{DB, Worker, broken, members::Members, places::Places, seen};
-use crate::client::{Answer, Client};
+use crate::client::Client;
 use crate::model::Violation;
 use crate::plan::{Plan, WorldPlan};
 
@@ -87,20 +87,6 @@ pub async fn set_up(client: &mut Client, plan: &Plan) -> Result<(), String> {
     }
     keep_purges(client, PASSING, world).await?;
     if plan.has_views() { seen::set_up(client).await } else { Ok(()) }
-}
-
-/// Looks whether a node is connected to all nodes of its cluster.
-///
-/// # Errors
-/// What it answers instead.
-pub async fn look_at_members(client: &mut Client, nodes: u32) -> Result<(), String> {
-    let answer = client.get("/_membership").await;
-    let seen = answer.as_ref().map(Answer::json).unwrap_or_default();
-    let count = |field: &str| seen[field].as_array().map_or(0, Vec::len);
-    match count("all_nodes") == nodes as usize && count("cluster_nodes") == nodes as usize {
-        true => Ok(()),
-        false => Err(format!("GET /_membership: {answer:?}")),
-    }
 }
 
 /// Looks whether a node knows the databases that were made.

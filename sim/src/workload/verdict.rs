@@ -48,7 +48,7 @@ impl Worker {
         let mut counts =
             (info["doc_count"].as_u64().map(|n| n.saturating_sub(designs)), info["doc_del_count"].as_u64());
         let deleted = (winners.len() - live.len()) as u64;
-        if self.locked(|s| s.foreign) {
+        if self.locked(|s| s.model.foreign) {
             // Not all servers count tombstones.
             counts.1 = counts.1.or(Some(deleted));
         }
