@@ -167,6 +167,12 @@ pub const BOARD: &[Entry] = &[
         "the documents of a database that lost its name are dropped",
         &["I1"],
     ),
+    scene(
+        Scene::Members,
+        Mutation::SeatByMinority,
+        "a node names those who vote next without a majority of those who vote",
+        &["I25"],
+    ),
     node(Mutation::DeletionForgotten, "a deleted database is back after a start", &["I7", "I1"]),
 ];
 

@@ -56,6 +56,11 @@ pub(crate) fn member_name(ip: IpAddr) -> String {
     format!("settee@{ip}")
 }
 
+/// Where a node listens for the others of its cluster.
+pub(crate) fn cluster_address(node: u32) -> String {
+    format!("{}:{}", node_ip(node), PORT + 1)
+}
+
 /// The name of a cluster's node by its number.
 pub(crate) fn node_name(node: u32) -> String {
     member_name(node_ip(node))
@@ -89,8 +94,10 @@ pub(crate) fn settings_of(world: &WorldPlan, number: u32) -> Vec<String> {
         format!("chttpd/port={PORT}"),
     ]);
     if world.n > 0 {
-        let seed = |n: u32| format!("{}={}:{}", node_name(n), node_ip(n), PORT + 1);
-        let seeds: Vec<String> = (0..world.nodes).map(seed).collect();
+        let seed = |n: u32| format!("{}={}", node_name(n), cluster_address(n));
+        // Who does not belong to it knows nobody, and is known by nobody.
+        let known = if number < world.members() { world.members() } else { 0 };
+        let seeds: Vec<String> = (0..known).map(seed).collect();
         out.extend([
             format!("settee/node={}", node_name(number)),
             format!("cluster/port={}", PORT + 1),

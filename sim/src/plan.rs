@@ -4,6 +4,8 @@
 //! documents and values only; which revision they build on is decided when they run, from what the client has seen, so
 //! that a shorter plan still makes sense.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 mod cluster;
@@ -83,6 +85,9 @@ pub struct WorldPlan {
     /// Copies of each range where the nodes are one cluster; 0: they are not.
     #[serde(default)]
     pub n: u32,
+    /// How many of a cluster's nodes, the last ones, do not belong to it at first.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub outside: u32,
     /// Whether a read that too few copies answer fails (`[cluster] strict_reads`).
     #[serde(default)]
     pub strict_reads: bool,
@@ -130,7 +135,12 @@ impl WorldPlan {
 
     /// How many copies each range has; 1 without a cluster.
     pub fn copies(&self) -> u32 {
-        self.n.min(self.nodes).max(1)
+        self.n.min(self.members()).max(1)
+    }
+
+    /// How many nodes, the first ones, belong to the cluster at first.
+    pub fn members(&self) -> u32 {
+        self.nodes.saturating_sub(self.outside)
     }
 }
 
@@ -144,6 +154,10 @@ fn few() -> u32 {
 
 fn one() -> u32 {
     1
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Plan {
@@ -174,7 +188,7 @@ impl Plan {
     /// The seed's name: its number, behind a `c` for a plan of one cluster, behind the scene's name for one of those.
     pub fn name(&self) -> String {
         let drawn = || format!("{}{}", if self.world.n > 0 { "c" } else { "" }, self.seed);
-        Scene::name_of(self.seed).unwrap_or_else(drawn)
+        Scene::name_of(self).unwrap_or_else(drawn)
     }
 
     /// The plan of a seed's name.
@@ -196,8 +210,24 @@ impl Plan {
 
     /// Whether somebody changes where copies are.
     pub fn moves_copies(&self) -> bool {
-        let moves = |op: &Op| matches!(op, Op::MoveCopy { .. } | Op::Rebalance { .. } | Op::SplitRange { .. });
+        let moves = |op: &Op| {
+            matches!(op, Op::MoveCopy { .. } | Op::Rebalance { .. } | Op::SplitRange { .. } | Op::RemoveNode { .. })
+        };
         self.clients.iter().flatten().any(|timed| moves(&timed.op))
+    }
+
+    /// Whether nodes come to a cluster, or may leave it.
+    pub fn changes_members(&self) -> bool {
+        self.world.n > 0 && (self.world.outside > 0 || self.stays().len() < self.world.members() as usize)
+    }
+
+    /// The nodes of a cluster that belong to it from the begin to the end; none without one.
+    pub fn stays(&self) -> Vec<u32> {
+        let ops = self.clients.iter().flatten().map(|timed| &timed.op);
+        let leaves = |op: &Op| if let Op::RemoveNode { node } = op { Some(*node) } else { None };
+        let leaving: BTreeSet<u32> = ops.filter_map(leaves).collect();
+        let members = if self.world.n > 0 { self.world.members() } else { 0 };
+        (0..members).filter(|node| !leaving.contains(node)).collect()
     }
 
     /// Whether somebody looks at the shared database through views and queries.

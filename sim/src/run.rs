@@ -123,7 +123,7 @@ async fn scenario(
         let mut shared = lock(&shared);
         shared.world = Some(world.clone());
         shared.several = plan.world.n > 0;
-        shared.nodes = if plan.world.n > 0 { plan.world.nodes } else { 0 };
+        shared.nodes = plan.stays();
         shared.model.several = plan.world.n > 0;
         shared.model.in_peace = plan.faults.is_empty() && !plan.moves_copies();
         shared.designs = if plan.has_views() { DESIGNS } else { 0 };

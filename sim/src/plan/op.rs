@@ -267,6 +267,18 @@ pub enum Op {
         /// Chooses the range.
         range: u32,
     },
+    /// Makes a node a member of the cluster, by its document of `_nodes`.
+    AddNode {
+        /// Which one.
+        node: u32,
+    },
+    /// Has a node emptied and, once it is, deletes its document of `_nodes`.
+    RemoveNode {
+        /// Which one.
+        node: u32,
+    },
+    /// `GET /_cluster/voters`.
+    Voters,
 }
 
 /// What a replication copies of the shared database.
@@ -334,12 +346,15 @@ impl Op {
             Op::MoveCopy { .. } => "move copy",
             Op::Rebalance { .. } => "rebalance",
             Op::SplitRange { .. } => "split range",
+            Op::AddNode { .. } => "add node",
+            Op::RemoveNode { .. } => "remove node",
+            Op::Voters => "voters",
         }
     }
 }
 
 /// Names of all operations, for reports on what was never met.
-pub const OPS: [&str; 50] = [
+pub const OPS: [&str; 53] = [
     "put",
     "put stale",
     "delete",
@@ -390,4 +405,7 @@ pub const OPS: [&str; 50] = [
     "move copy",
     "rebalance",
     "split range",
+    "add node",
+    "remove node",
+    "voters",
 ];

@@ -11,6 +11,12 @@ use rand_chacha::ChaCha8Rng;
 use super::draw::pick;
 use super::{Aim, Fault, FeedMode, Op, Plan, TimedFault, TimedOp, WorldPlan};
 
+/// Some plans of each scene, as many as show all that is in them.
+pub(super) fn some_of_each() -> impl Iterator<Item = Plan> {
+    const OF_EACH: u64 = 100;
+    SCENES.into_iter().flat_map(|(_, scene)| (0..OF_EACH).map(move |number| Plan::of_scene(scene, number)))
+}
+
 /// What a scene brings about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
@@ -24,15 +30,18 @@ pub enum Scene {
     NodeGone,
     /// On both sides of a split somebody makes the database that is not there, and writes to it.
     Twins,
+    /// Nodes come to a cluster, on both sides of a split, too, and one is emptied and sent away, while clients work.
+    Members,
 }
 
 /// All of them, with their names.
-pub const SCENES: [(&str, Scene); 5] = [
+pub const SCENES: [(&str, Scene); 6] = [
     ("late-answer", Scene::LateAnswer),
     ("stale-map", Scene::StaleMap),
     ("put-back", Scene::PutBack),
     ("twins", Scene::Twins),
     ("node-gone", Scene::NodeGone),
+    ("members", Scene::Members),
 ];
 
 /// A plan's seed is that of a scene from this bit on.
@@ -48,10 +57,15 @@ impl Scene {
         SCENES.iter().find(|(known, _)| *known == name).map(|(_, scene)| *scene)
     }
 
-    /// The name of the plan with that seed, if it is one of a scene.
-    pub(super) fn name_of(seed: u64) -> Option<String> {
-        let at = (seed >> SCENE_BIT).checked_sub(1)? as usize;
-        SCENES.get(at).map(|(name, _)| format!("{name}-{}", seed & ((1 << SCENE_BIT) - 1)))
+    /// The name of the scene that a plan is one of.
+    pub(super) fn of(plan: &Plan) -> Option<&'static str> {
+        let at = (plan.seed >> SCENE_BIT).checked_sub(1)? as usize;
+        SCENES.get(at).map(|(name, _)| *name)
+    }
+
+    /// The name of the plan, if it is one of a scene.
+    pub(super) fn name_of(plan: &Plan) -> Option<String> {
+        Scene::of(plan).map(|name| format!("{name}-{}", plan.seed & ((1 << SCENE_BIT) - 1)))
     }
 
     /// The plan of that name.
@@ -85,6 +99,7 @@ impl Plan {
             Scene::PutBack => stage.put_back(world),
             Scene::Twins => stage.twins(world),
             Scene::NodeGone => stage.node_gone(world),
+            Scene::Members => stage.members(world),
         };
         Plan { world, clients, faults, ..base }
     }
@@ -270,6 +285,154 @@ impl Stage {
         }
         let for_ms = self.rng.random_range(1_500..9_000);
         (world, clients, vec![fault(at_ms, cut, Fault::Split { group: 1 << cut, one_way: false, for_ms })])
+    }
+}
+
+/// Who plays which part where nodes come and go: their numbers.
+struct Cast {
+    /// How many belong to the cluster at first; the others are outside.
+    members: u32,
+    /// It is sent away.
+    leaves: u32,
+    /// By way of it that is done, and the first of those outside is taken in.
+    first: u32,
+    /// By way of it the second one is.
+    second: u32,
+}
+
+impl Stage {
+    /// Two administrators take a node in each, and have one emptied; then one of them sends it away, and mostly takes
+    /// it in again. Others work all the while, on the nodes that come as soon as they may have.
+    fn members(&mut self, world: WorldPlan) -> Drawn {
+        const COME: u32 = 2;
+        let members = pick(&mut self.rng, &[3, 4]);
+        let world = WorldPlan { nodes: members + COME, outside: COME, q: 2, documents: 8, ..world };
+        let [leaves, first, second] = [0, 1, 2].map(|part| self.node(members, part));
+        let cast = Cast { members, leaves, first, second };
+        let mut clients = Vec::new();
+        for node in 0..world.nodes {
+            clients.push(match node {
+                _ if node == leaves => Vec::new(),
+                _ if node >= members => self.comes_later(node),
+                _ => self.works(&world),
+            });
+        }
+        // The second clients of the nodes.
+        for node in 0..world.nodes {
+            clients.push(match node {
+                _ if node == first => self.administers(&cast),
+                _ if node == second => self.helps(&cast),
+                _ => Vec::new(),
+            });
+        }
+        let mut faults = if self.chance(2) { self.two_sides(&cast) } else { self.anything(&world) };
+        if self.chance(3) {
+            // It is started when it belongs to the cluster already.
+            faults.push(fault(0, members, Fault::Crash { down_ms: self.rng.random_range(3_000..8_000) }));
+        }
+        faults.sort_by_key(|timed| timed.at_ms);
+        (world, clients, faults)
+    }
+
+    fn chance(&mut self, one_in: u32) -> bool {
+        self.rng.random_range(0..one_in) == 0
+    }
+
+    fn comes_later(&mut self, node: u32) -> Vec<TimedOp> {
+        let write = |nth| after(if nth == 0 { 9_000 } else { self.rng.random_range(200..800) }, self.put(node));
+        (0..8).map(write).collect()
+    }
+
+    fn works(&mut self, world: &WorldPlan) -> Vec<TimedOp> {
+        let mut ops = Vec::new();
+        for _ in 0..40 {
+            let doc = self.rng.random_range(0..world.documents);
+            let op = match self.rng.random_range(0..16) {
+                0..=4 => self.put(doc),
+                5 | 6 => Op::Read { doc },
+                7 | 8 => Op::ReadTree { doc },
+                9 => Op::Follow { mode: FeedMode::Normal, limit: None },
+                10 => Op::Secure { open: self.chance(2) },
+                11 | 12 => Op::Enter,
+                13 => self.passes(),
+                14 => Op::PassAway,
+                _ => Op::Voters,
+            };
+            ops.push(after(self.rng.random_range(100..800), op));
+        }
+        ops
+    }
+
+    fn administers(&mut self, cast: &Cast) -> Vec<TimedOp> {
+        let Cast { members, leaves, .. } = *cast;
+        let mut ops = vec![
+            after(self.rng.random_range(1_500..3_500), Op::AddNode { node: members }),
+            after(500, Op::Rebalance { drain: Some(leaves) }),
+            after(500, Op::Voters),
+            after(self.rng.random_range(2_000..6_000), Op::RemoveNode { node: leaves }),
+        ];
+        if !self.chance(3) {
+            ops.push(after(self.rng.random_range(0..3_000), Op::AddNode { node: leaves }));
+        }
+        ops
+    }
+
+    fn helps(&mut self, cast: &Cast) -> Vec<TimedOp> {
+        let Cast { members, leaves, .. } = *cast;
+        let mut ops = vec![after(self.rng.random_range(1_500..3_500), Op::AddNode { node: members + 1 })];
+        ops.extend((0..12).map(|_| after(500, Op::Voters)));
+        ops.push(after(500, Op::Rebalance { drain: Some(leaves) }));
+        let passing = self.chance(2);
+        ops.push(after(500, Op::MoveCopy { passing, range: self.rng.random_range(0..2), to: members + 1 }));
+        ops
+    }
+
+    /// A split that is not noticed before somebody was taken in on either side, and then lasts.
+    fn two_sides(&mut self, cast: &Cast) -> Vec<TimedFault> {
+        let group = 1 << cast.second | 1 << (cast.members + 1);
+        let (at_ms, for_ms) = (self.rng.random_range(500..1_500), self.rng.random_range(7_500..10_000));
+        let mut faults = vec![fault(at_ms, cast.second, Fault::Split { group, one_way: false, for_ms })];
+        if self.chance(2) {
+            let node = [cast.leaves, cast.first, cast.members][self.rng.random_range(0..3)];
+            faults.push(self.aimed(node, "remove node", 4_000_000));
+        }
+        faults
+    }
+
+    fn anything(&mut self, world: &WorldPlan) -> Vec<TimedFault> {
+        let op = pick(&mut self.rng, &["add node", "rebalance", "remove node"]);
+        let node = self.rng.random_range(0..world.nodes);
+        let mut faults = vec![self.aimed(node, op, 1_000_000)];
+        for _ in 0..self.rng.random_range(1..=4) {
+            let (at_ms, node) = (self.rng.random_range(0..16_000), self.rng.random_range(0..world.nodes));
+            let (down_ms, for_ms) = (self.rng.random_range(1..=2_000), self.rng.random_range(10..=4_000));
+            let one_way = self.chance(2);
+            let kind = match self.rng.random_range(0..8) {
+                0 => Fault::Crash { down_ms },
+                1 => Fault::PowerLoss { down_ms },
+                2 => Fault::Restart { down_ms },
+                3 => Fault::Pause { for_ms },
+                4 => Fault::Partition { for_ms, answers_only: one_way },
+                5 => Fault::Split { group: self.rng.random_range(1..(1 << world.nodes) - 1), one_way, for_ms },
+                6 => Fault::Swizzle { for_ms },
+                _ => Fault::Reset,
+            };
+            faults.push(fault(at_ms, node, kind));
+        }
+        faults
+    }
+
+    /// A node dies, or loses power, so many microseconds at most after the first operation of that name began.
+    fn aimed(&mut self, node: u32, op: &str, within_us: u64) -> TimedFault {
+        let down_ms = self.rng.random_range(1..=2_000);
+        let kind = if self.chance(2) { Fault::Crash { down_ms } } else { Fault::PowerLoss { down_ms } };
+        let aim = Aim { op: op.to_owned(), after_us: self.rng.random_range(0..within_us) };
+        TimedFault { aim: Some(aim), ..fault(0, node, kind) }
+    }
+
+    fn passes(&mut self) -> Op {
+        self.next_v += 1;
+        Op::Pass { v: self.next_v }
     }
 }
 

@@ -48,13 +48,13 @@ impl Worker {
         let answer = self.call("PUT", &path, &body).await;
         let is_open = outcome(&answer) == Outcome::Unknown;
         self.after_edit(doc, at, parent.clone(), vec![], answer).await?;
-        let nodes = self.locked(|s| u64::from(s.nodes));
-        if !is_open || nodes == 0 || !v.is_multiple_of(RETRIED_ONE_IN) {
+        let nodes = self.locked(|s| s.nodes.clone());
+        if !is_open || nodes.is_empty() || !v.is_multiple_of(RETRIED_ONE_IN) {
             return Ok(());
         }
         // F20: whatever became of it, the client asks another node for the same.
         let at = self.locked(|s| s.model.invoke(edit));
-        let mut elsewhere = self.another_node((v / RETRIED_ONE_IN % nodes) as u32);
+        let mut elsewhere = self.another_node(nodes[(v / RETRIED_ONE_IN) as usize % nodes.len()]);
         let answer = self.call_by(&mut elsewhere, "PUT", &path, &body).await;
         self.after_edit(doc, at, parent, vec![], answer).await
     }

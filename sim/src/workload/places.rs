@@ -31,12 +31,12 @@ pub(crate) struct Places {
 }
 
 /// The nodes of each range, by its bounds.
-type Map = BTreeMap<String, Vec<String>>;
+pub(super) type Map = BTreeMap<String, Vec<String>>;
 
 impl Places {
     /// Of a cluster.
     pub(super) fn of(world: &WorldPlan) -> Places {
-        Places { copies: world.n.min(world.nodes) as usize, ..Places::default() }
+        Places { copies: world.copies() as usize, ..Places::default() }
     }
 
     /// What is wrong with a map.
@@ -61,7 +61,7 @@ fn database(passing: bool) -> &'static str {
     if passing { PASSING } else { DB }
 }
 
-fn map_of(shards: &Value) -> Map {
+pub(super) fn map_of(shards: &Value) -> Map {
     let nodes = |list: &Value| -> Vec<String> {
         list.as_array().into_iter().flatten().filter_map(|node| Some(node.as_str()?.to_owned())).collect()
     };
@@ -156,7 +156,7 @@ impl Worker {
     }
 
     /// What is on its way as far as this node knows.
-    async fn busy(&mut self) -> Option<String> {
+    pub(super) async fn busy(&mut self) -> Option<String> {
         let moves = self.client.get("/_cluster/rebalance").await.map(|answer| answer.json()["moves"].clone());
         let jobs = self.client.get("/_reshard").await.map(|answer| answer.json());
         match (moves, jobs) {

@@ -72,10 +72,14 @@ impl Asked {
         Some(if self.moves { least.max(self.majority) } else { least })
     }
 
-    /// The same of a read that asks as many as clients do; known before the answer where too few make it fail.
+    /// The same of a read that is answered by as many as clients ask.
+    pub(super) fn read_from(&self) -> Option<u32> {
+        self.shown_from(self.r.unwrap_or(self.majority))
+    }
+
+    /// The same where it is known before the answer, for too few make a read fail.
     pub(crate) fn sure_from(&self) -> Option<u32> {
-        let asked = self.r.unwrap_or(self.majority);
-        if self.strict { self.shown_from(asked) } else { None }
+        if self.strict { self.read_from() } else { None }
     }
 }
 
