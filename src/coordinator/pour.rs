@@ -8,8 +8,10 @@
 //!
 //! The copies of the other database take documents in as those of one database do from each other: they were judged
 //! before, so that no validation function sees them again, and what was purged there stays purged. While anything
-//! stands aside, and until the new copies hold what others have, this node does not count as in sync.
+//! stands aside, and until the new copies hold what others have, this node does not count as in sync. What cannot be
+//! read stays, for whoever can mend it; it is told in the log, and tried again at the next start.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
 
@@ -58,6 +60,11 @@ pub(super) async fn keep_pouring(weak: Weak<Coordinator>) {
                 context.aside.notified().await;
                 pause = limits::POUR_PAUSE;
             }
+            Err(error) if is_damage(&error) => {
+                tracing::error!(?error, "what stands aside of a database that lost its name cannot be read: it stays");
+                context.aside.notified().await;
+                pause = limits::POUR_PAUSE;
+            }
             Err(error) => {
                 tracing::warn!(?error, "the documents of a database that lost its name are not written yet");
                 context.env.sleep(pause).await;
@@ -68,18 +75,26 @@ pub(super) async fn keep_pouring(weak: Weak<Coordinator>) {
 }
 
 impl Coordinator {
-    /// Each alone; fails where one failed.
+    /// Each alone; fails where one failed. Damage is told only where nothing else failed: then all that can be read is
+    /// written, and another attempt would come to the same.
     pub(super) async fn pour_all(&self) -> Result<(), WriteError> {
         let (context, asides) = (self.context(), self.asides("").await?);
         asides.iter().for_each(|aside| context.begins_anew(&aside.name));
-        let mut done = Ok(());
+        let (mut done, mut damage, mut damaged) = (Ok(()), Ok(()), BTreeSet::new());
         for aside in asides {
-            done = self.pour_one(aside).await.and(done);
+            let key = aside.key.clone();
+            match self.pour_one(aside).await {
+                Err(error) if is_damage(&error) => {
+                    damage = Err(error);
+                    damaged.insert(key);
+                }
+                poured => done = poured.and(done),
+            }
         }
         for (name, began) in context.unfilled() {
-            done = self.fill(&name, began).await.map_err(WriteError::from).and(done);
+            done = self.fill(&name, began, &damaged).await.map_err(WriteError::from).and(done);
         }
-        done
+        done.and(damage)
     }
 
     async fn pour_one(&self, aside: Aside) -> Result<(), WriteError> {
@@ -114,12 +129,12 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Takes in what the copies of a database on the nodes that are there have, once nothing stands aside for it.
-    /// `began`: how often the copies here had begun anew before that was looked at.
-    async fn fill(&self, name: &str, began: u64) -> Result<(), ShardError> {
+    /// Takes in what the copies of a database on the nodes that are there have, once nothing stands aside for it but
+    /// what is `damaged`. `began`: how often the copies here had begun anew before that was looked at.
+    async fn fill(&self, name: &str, began: u64, damaged: &BTreeSet<Vec<u8>>) -> Result<(), ShardError> {
         let context = self.context();
         if let Ok(database) = self.database(name) {
-            if !self.asides(name).await?.is_empty() {
+            if !self.asides(name).await?.iter().all(|aside| damaged.contains(&aside.key)) {
                 return Ok(());
             }
             let others = database.holders().into_iter().filter(|node| *node != context.node);
@@ -213,7 +228,14 @@ impl Database {
         let (mut since, mut done) = (0, Ok(()));
         loop {
             let most = fewer("pour: one document at a time", limits::DOCS_PER_FETCH);
-            let page = from.changes(since, Direction::Forward, most).await?;
+            let page = match from.changes(since, Direction::Forward, most).await {
+                Ok(page) => page,
+                Err(error) => {
+                    put_off(Err(error.into()), &mut done)?;
+                    put_off(self.pour_around_damage(from).await, &mut done)?;
+                    break;
+                }
+            };
             since = page.last_seq;
             let is_last = page.rows.len() < most;
             for poured in join_all(page.rows.iter().map(|row| self.pour_document(from, &row.id))).await {
@@ -224,6 +246,17 @@ impl Database {
             }
         }
         self.pour_locals(from).await.and(done)
+    }
+
+    /// Writes the documents whose records can be read, where rows of changes cannot.
+    async fn pour_around_damage(&self, from: &ShardCopy) -> Result<(), WriteError> {
+        let (mut documents, mut done) = (from.salvage_documents(), Ok(()));
+        while let Some(rows) = documents.next().await? {
+            for (_, id) in rows.into_iter().flatten() {
+                put_off(self.pour_document(from, &id).await, &mut done)?;
+            }
+        }
+        done
     }
 
     async fn pour_locals(&self, from: &ShardCopy) -> Result<(), WriteError> {
