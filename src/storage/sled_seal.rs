@@ -59,8 +59,8 @@ impl Seal {
         Ok(file.sync()?)
     }
 
-    /// Fails when `self`, which was found in sled's files, is not what the seal at `path` says, which is made when it is
-    /// missing.
+    /// Fails when `self`, which was found in sled's files, is not what the seal at `path` says; one that is missing is
+    /// made.
     pub(super) fn check(self, disk: &dyn Disk, path: &Path) -> Result<(), StorageError> {
         let Some((position, sum)) = read(disk, path)? else { return Ok(()) };
         let found = self.position;

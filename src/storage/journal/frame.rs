@@ -10,8 +10,8 @@
 //! `previous` is the last position before the segment, `first` the first that it may hold. The salt is drawn for each
 //! segment: stored documents may hold bytes that look like frames, but not like frames of this segment. One frame is
 //! one group of writes that was synced as a whole before the next was written: so a good frame proves every frame
-//! before it. The mark of the end goes with the header and with each frame in one write, and the next frame goes over it:
-//! where it is missing behind the last good frame, something stood there. Its crc covers salt and position.
+//! before it. The mark of the end goes with the header and with each frame in one write, and the next frame goes over
+//! it: where it is missing behind the last good frame, something stood there. Its crc covers salt and position.
 
 use std::ops::Range;
 
@@ -123,8 +123,8 @@ pub(super) fn encode(salt: u64, position: u64, batch: &Batch) -> Vec<u8> {
     out
 }
 
-/// What stands behind the frame of `position` while it is the last one of the segment of `salt`; behind its header while
-/// there is none, with the position before the segment.
+/// What stands behind the frame of `position` while it is the last one of the segment of `salt`; behind the header
+/// while there is none, with the position before the segment.
 pub(super) fn end_mark(salt: u64, position: u64) -> [u8; END_BYTES] {
     let mut out = [0; END_BYTES];
     out[..4].copy_from_slice(END_MAGIC);
