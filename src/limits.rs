@@ -573,6 +573,8 @@ pub const CLUSTER_CALLS_PER_LINK: usize = 1024;
 pub const CLUSTER_HANDLERS_PER_LINK: usize = 4096;
 /// Pieces of one class that wait to be written: bounds what a heartbeat or an urgent call waits behind.
 pub const CLUSTER_LANE_CHUNKS: usize = 16;
+/// Room for one read from a link at least, else a new buffer is begun: most calls and answers are smaller.
+pub const CLUSTER_READ_BYTES: usize = 4 << 10;
 /// Bytes gathered for one write to a link.
 pub const CLUSTER_WRITE_BYTES: usize = 64 << 10;
 /// Characters of the reason of a refusal.

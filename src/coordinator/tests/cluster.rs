@@ -14,6 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::watch;
 
+use super::convergence::{copy, plant};
 use super::*;
 use crate::coordinator::peers::{Answer, Call, CallError, Peer, Peers, Service};
 use crate::world::BoxFuture;
@@ -421,23 +422,26 @@ async fn a_read_repairs_the_copy_that_lacks_something() {
     cluster.create(0, 1, 3).await.unwrap();
     let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
     // A revision that one copy alone has.
-    let copy = cluster.db(1).own_copy(0).await.unwrap().unwrap().shard.clone();
-    let path = crate::document::rev_tree::RevPath { start: 2, ids: vec![self::rev("2-f").hash, rev.hash] };
-    let edit = crate::shard::Edit {
-        id: id("a"),
-        op: crate::shard::EditOp::Merge { path },
-        deleted: false,
-        body: Arc::new(crate::document::draft::PreparedBody::from_text(Bytes::from_static(b"{}")).unwrap()),
-        attachments: Vec::new(),
-        revs_limit: 1000,
-    };
-    copy.edit(vec![edit]).await.unwrap();
+    plant(&copy(&cluster, 1).await, "a", &["2-f", &rev.to_string()], false).await;
     let found = cluster.db(0).fetch_from(&id("a"), Want::Winner, Some(3)).await.unwrap().unwrap();
     assert_eq!(found.found[0].0.to_string(), "2-f");
     for at in 0..3 {
         let db = cluster.db(at);
         eventually(|| async { own_leaves(&db, "a").await == ["2-f"] }).await;
     }
+}
+
+/// It was longer than `_revs_limit` while a copy had not yet heard of the last edit.
+#[tokio::test]
+async fn a_history_is_not_longer_than_its_limit_while_a_copy_lags() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    cluster.db(0).set_revs_limit(2).await.unwrap();
+    let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
+    let second = write(&cluster.db(0), "a", &format!(r#"{{"_rev":"{first}"}}"#), Some(3)).await.unwrap().rev;
+    plant(&copy(&cluster, 1).await, "a", &["3-f", &second.to_string(), &first.to_string()], false).await;
+    let found = cluster.db(0).fetch_from(&id("a"), Want::Winner, Some(3)).await.unwrap().unwrap();
+    assert_eq!(found.tree.path_to(&rev("3-f")).unwrap().ids, [rev("3-f").hash, second.hash]);
 }
 
 #[tokio::test]
