@@ -38,8 +38,8 @@ const PATIENCE: Duration = Duration::from_secs(40);
 const NODES: u32 = 3;
 /// How long a node of a cluster is away that others stand in for, in milliseconds: longer than most cases.
 const AWAY_MS: u64 = 20_000;
-/// How long the others may take to notice, and to have their own connections again after what was before: where a second
-/// node is out of reach, too, 202 is the right answer.
+/// How long the others may take to notice, and to have their own connections again after what was before: where a
+/// second node is out of reach, too, 202 is the right answer.
 const NOTICE_MAX: Duration = Duration::from_millis(AWAY_MS / 2);
 /// Cases of this chapter look at the cluster itself, and see that a node is away.
 const OF_CLUSTERS: &str = "cluster";

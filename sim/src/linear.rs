@@ -1,8 +1,8 @@
 //! Whether what clients did to one document looks as if it had been done one after the other (I10). Documents without
 //! replicated edits grow by one revision at a time, so that generations are the places in that order and no search is
-//! needed: what was over before something else began must not have a later place. On one node that goes for all that was
-//! answered; in a cluster in peace for writes that so many copies held that every read meets one of them, while a write
-//! that is under way may be shown by one read and not by the next.
+//! needed: what was over before something else began must not have a later place. On one node that goes for all that
+//! was answered; in a cluster in peace for writes that so many copies held that every read meets one of them, while a
+//! write that is under way may be shown by one read and not by the next.
 
 use std::collections::BTreeSet;
 

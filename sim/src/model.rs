@@ -148,8 +148,8 @@ impl Model {
         self.reads.entry(doc.to_owned()).or_default().push(Read { from, to, rev });
     }
 
-    /// Whether reads and writes of each document can have taken place one after the other. `least`: how many copies must
-    /// hold what reads of a cluster in peace are to show; `None` on one node.
+    /// Whether reads and writes of each document can have taken place one after the other. `least`: how many copies
+    /// must hold what reads of a cluster in peace are to show; `None` on one node.
     ///
     /// # Errors
     /// I10.

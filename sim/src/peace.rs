@@ -124,7 +124,7 @@ async fn soon(
 
 pub(crate) async fn judge_at_the_end(scene: &Scene, plan: &Plan, workers: &mut Vec<Worker>) -> Result<(), Violation> {
     let judge = &scene.judge;
-    for node in 0..plan.world.nodes {
+    for node in (0..plan.world.nodes).filter(|node| plan.spoiled() != Some(*node)) {
         wait_until_up(judge, node).await?;
     }
     for worker in workers.iter_mut() {
@@ -168,9 +168,10 @@ fn reader_at(scene: &Scene, node: u32) -> Worker {
     Worker::new(&format!("judge of node {node}"), client(&scene.judge, node), Arc::clone(&scene.shared))
 }
 
-/// The nodes of a cluster in the end, once they agree on who they are; none without one.
+/// The nodes of a cluster that are judged in the end, once they agree on who they are; none without one.
 async fn members(scene: &Scene, plan: &Plan) -> Result<Vec<u32>, Violation> {
-    let stays = plan.stays();
+    let mut stays = plan.stays();
+    stays.retain(|node| plan.spoiled() != Some(*node));
     let Some(first) = stays.first().filter(|_| plan.changes_members()) else { return Ok(stays) };
     let mut judges: Vec<Worker> = (0..plan.world.nodes).map(|node| reader_at(scene, node)).collect();
     let nodes = judge_members(&mut judges, *first as usize).await?;

@@ -125,6 +125,8 @@ pub enum Ailment {
     Mute,
     /// Its process stands still, its connections stay open.
     StandsStill,
+    /// It goes on with what its disk made of what was written to it.
+    Spoiled,
 }
 
 impl WorldPlan {
@@ -202,9 +204,11 @@ impl Plan {
         }
     }
 
-    /// Whether a node of a cluster loses its disk, or what it wrote last: only a majority of copies keeps a write then.
+    /// Whether a node of a cluster loses its disk, what it wrote last or some of it: only a majority of copies keeps a
+    /// write then.
     pub fn loses_disks(&self) -> bool {
-        let loses = |fault: &Fault| matches!(fault, Fault::DiskLost { .. } | Fault::BackInTime { .. });
+        let loses =
+            |fault: &Fault| matches!(fault, Fault::DiskLost { .. } | Fault::BackInTime { .. }) || fault.damages();
         self.world.n > 0 && self.faults.iter().any(|f| loses(&f.fault))
     }
 
@@ -239,6 +243,11 @@ impl Plan {
     /// Whether stored bytes become wrong.
     pub fn damages(&self) -> bool {
         self.faults.iter().any(|f| f.fault.damages())
+    }
+
+    /// The node of a cluster whose stored bytes become wrong.
+    pub fn spoiled(&self) -> Option<u32> {
+        self.world.outcast.filter(|outcast| outcast.how == Ailment::Spoiled).map(|outcast| outcast.node)
     }
 
     /// The plan as a readable file.

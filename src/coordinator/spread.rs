@@ -2,6 +2,7 @@
 //!
 //! The judge is the first copy in the order of [`Database::judges`] that answers. Once a judge was sent an edit and did
 //! not answer, the outcome is unknown: the next one may store it all the same, but a conflict from it proves nothing.
+//! One whose copy is damaged where the documents are did nothing: the next one judges in its stead, each time.
 //! What was judged goes to the other copies in tasks of their own, which end whoever waits for them; a copy that
 //! misses it gets it from a sync.
 
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use crate::coordinator::blob_stream;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::{MayHaveMoved, WriteError};
-use crate::coordinator::judge::{Verdict, resolve_doubt};
+use crate::coordinator::judge::{Verdict, is_unable, resolve_doubt};
 use crate::coordinator::layout::Layout;
 use crate::coordinator::message::blobs_of;
 use crate::coordinator::quorum::{Tally, Written};
@@ -134,10 +135,11 @@ impl Database {
         options: &WriteOptions,
         source: &Arc<str>,
     ) -> Result<Sentence, WriteError> {
-        let mut doubtful = false;
+        let (mut doubtful, mut unable) = (false, None);
         for copy in self.judges(layout, range).await? {
             let node = copy.node().unwrap_or(&self.context.node);
             match self.ask_judge(range, &copy, edits, options, (source, doubtful)).await {
+                Ok(verdicts) if is_unable(&verdicts) => unable = Some((Arc::clone(node), verdicts)),
                 Ok(verdicts) => return Ok((Arc::clone(node), verdicts)),
                 Err(error @ (ShardError::Dropped | ShardError::Moved)) if !doubtful => return Err(error.into()),
                 Err(ShardError::Silent(why)) => {
@@ -147,9 +149,10 @@ impl Database {
                 Err(error) => tracing::debug!(database = self.name, %error, "a judge was passed over"),
             }
         }
-        match doubtful {
-            true => Err(WriteError::Unknown),
-            false => Err(ShardError::NoCopy { copies: layout.placed.copies(range) }.into()),
+        match (unable, doubtful) {
+            (_, true) => Err(WriteError::Unknown),
+            (Some(sentence), false) => Ok(sentence),
+            (None, false) => Err(ShardError::NoCopy { copies: layout.placed.copies(range) }.into()),
         }
     }
 

@@ -192,8 +192,8 @@ impl Coordinator {
         Electorate { voters: version, needed: majority(names.len() as u32), names }
     }
 
-    /// Who votes about maps as far as this node knows, and how many changes of them there were; 0: nothing was agreed on
-    /// yet, and the members that are known here count.
+    /// Who votes about maps as far as this node knows, and how many changes of them there were; 0: nothing was agreed
+    /// on yet, and the members that are known here count.
     pub fn voters(&self) -> (u64, BTreeSet<String>) {
         let Electorate { voters, names, .. } = self.electorate();
         (voters, names)

@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::pick;
-use super::{Aim, Fault, FeedMode, Op, Plan, TimedFault, TimedOp, WorldPlan};
+use super::{Ailment, Aim, Fault, FeedMode, Op, Outcast, Plan, TimedFault, TimedOp, WorldPlan};
 
 /// Some plans of each scene, as many as show all that is in them.
 pub(super) fn some_of_each() -> impl Iterator<Item = Plan> {
@@ -32,16 +32,19 @@ pub enum Scene {
     Twins,
     /// Nodes come to a cluster, on both sides of a split, too, and one is emptied and sent away, while clients work.
     Members,
+    /// The disk of one node spoils what is written to it; the others hold the same, and go on without that copy.
+    Spoiled,
 }
 
 /// All of them, with their names.
-pub const SCENES: [(&str, Scene); 6] = [
+pub const SCENES: [(&str, Scene); 7] = [
     ("late-answer", Scene::LateAnswer),
     ("stale-map", Scene::StaleMap),
     ("put-back", Scene::PutBack),
     ("twins", Scene::Twins),
     ("node-gone", Scene::NodeGone),
     ("members", Scene::Members),
+    ("spoiled", Scene::Spoiled),
 ];
 
 /// A plan's seed is that of a scene from this bit on.
@@ -100,6 +103,7 @@ impl Plan {
             Scene::Twins => stage.twins(world),
             Scene::NodeGone => stage.node_gone(world),
             Scene::Members => stage.members(world),
+            Scene::Spoiled => stage.spoiled(world),
         };
         Plan { world, clients, faults, ..base }
     }
@@ -285,6 +289,59 @@ impl Stage {
         }
         let for_ms = self.rng.random_range(1_500..9_000);
         (world, clients, vec![fault(at_ms, cut, Fault::Split { group: 1 << cut, one_way: false, for_ms })])
+    }
+}
+
+impl Stage {
+    /// Bits flip on one node, writes there are lost or go elsewhere; then it is started again, and has to read what is
+    /// left. Little of what is stored stays in memory.
+    fn spoiled(&mut self, world: WorldPlan) -> Drawn {
+        let node = self.node(world.nodes, 0);
+        let world = WorldPlan {
+            documents: 8,
+            q: pick(&mut self.rng, &[1, 2]),
+            flush_at_bytes: 1_000,
+            cache_bytes: 0,
+            outcast: Some(Outcast { node, how: Ailment::Spoiled }),
+            ..world
+        };
+        let clients = (0..2 * world.nodes).map(|_| self.writes_and_reads(&world)).collect();
+        let mut faults = Vec::new();
+        for _ in 0..self.rng.random_range(1..=3) {
+            let at_ms = self.rng.random_range(2_000..10_000);
+            let (file, for_ms) = (self.rng.random_range(0..1_000), self.rng.random_range(1_000..4_000));
+            let (per_1000, misdirected) = (pick(&mut self.rng, &[5, 50]), self.chance(2));
+            let kind = match self.chance(2) {
+                true => Fault::BitRot { file },
+                false => Fault::LostWrites { per_1000, misdirected, for_ms },
+            };
+            faults.push(fault(at_ms, node, kind));
+        }
+        let (at_ms, down_ms) = (self.rng.random_range(6_000..12_000), self.rng.random_range(1..2_000));
+        faults.push(fault(at_ms, node, Fault::PowerLoss { down_ms }));
+        if self.chance(2) {
+            // A good one is away for a moment, too.
+            let at_ms = self.rng.random_range(2_000..12_000);
+            faults.push(fault(at_ms, self.node(world.nodes, 1), Fault::Crash { down_ms }));
+        }
+        faults.sort_by_key(|timed| timed.at_ms);
+        (world, clients, faults)
+    }
+
+    fn writes_and_reads(&mut self, world: &WorldPlan) -> Vec<TimedOp> {
+        let mut ops = Vec::new();
+        for _ in 0..40 {
+            let doc = self.rng.random_range(0..world.documents);
+            let op = match self.rng.random_range(0..10) {
+                0..=4 => self.put(doc),
+                5 => Op::Read { doc },
+                6 | 7 => Op::ReadTree { doc },
+                8 => Op::List,
+                _ => Op::Delete { doc },
+            };
+            ops.push(after(self.rng.random_range(100..600), op));
+        }
+        ops
     }
 }
 

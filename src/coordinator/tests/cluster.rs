@@ -14,6 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::watch;
 
+use super::check::{keys_of, spoil};
 use super::convergence::{copy, plant};
 use super::*;
 use crate::coordinator::peers::{Answer, Call, CallError, Peer, Peers, Service};
@@ -291,6 +292,24 @@ async fn two_writers_on_one_revision_on_different_nodes_make_no_conflict() {
     assert!(done.iter().all(|done| matches!(done, Ok(_) | Err(WriteError::Conflict))));
     for db in &dbs {
         assert_eq!(own_leaves(db, "a").await.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_copy_keeps_nobody_from_writing_where_the_others_are_good() {
+    for damaged in 0..3 {
+        let cluster = Cluster::new(3).await;
+        cluster.create(0, 1, 3).await.unwrap();
+        let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
+        let world = &cluster.nodes[damaged].world;
+        let key = keys_of(world, &cluster.db(damaged), b'd').await.pop().unwrap();
+        spoil(world, key, Some(vec![0xff; 3])).await;
+        let text = |v: u32| format!(r#"{{"_rev":"{first}","v":{v}}}"#);
+        let (one, other) = (cluster.db(damaged), cluster.db((damaged + 1) % 3));
+        assert_eq!(write(&one, "a", &text(2), None).await.unwrap().written, Written::Quorum);
+        let late = write(&other, "a", &text(3), None).await;
+        assert!(matches!(late, Err(WriteError::Conflict)), "{late:?}");
+        assert_eq!(own_leaves(&other, "a").await.len(), 1);
     }
 }
 
