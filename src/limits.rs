@@ -427,6 +427,10 @@ pub const AUTOUPDATE_AT_ONCE: usize = 4;
 pub const INDEX_SWAP_REVISIONS: usize = 10;
 /// Reductions of blocks of rows that one index of a range keeps, of about 250 bytes each: some 2 million rows.
 pub const REDUCTIONS_PER_INDEX: usize = 32_768;
+/// Bytes of the stored sum of a block of rows, at most: a larger one is made anew after each start.
+pub const SUM_STORED_BYTES: usize = 8 << 10;
+/// Sums of blocks of rows that one commit stores, of some 200 bytes each.
+pub const SUMS_PER_COMMIT: usize = 512;
 /// Documents of one batch of a build: with their rows it is one commit, and what a crash makes the builder repeat.
 pub const INDEX_BATCH_DOCS: usize = 256;
 /// Purges that one step of a build takes in.

@@ -13,6 +13,8 @@ pub enum Mutation {
     ViewRowStays,
     /// An index's position is committed before the rows that it stands for.
     IndexPositionFirst,
+    /// The stored sum of a block of rows stays when one of them changes.
+    StoredSumStays,
     /// An index takes no notice of purges.
     PurgeNotIndexed,
     /// A feed leaves out the second range.
