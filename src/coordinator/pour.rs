@@ -60,7 +60,8 @@ pub(super) async fn keep_pouring(weak: Weak<Coordinator>) {
                 context.aside.notified().await;
                 pause = limits::POUR_PAUSE;
             }
-            Err(error) if is_damage(&error) => {
+            // All else is written, and the copies are filled.
+            Err(error) if is_damage(&error) && context.unfilled().is_empty() => {
                 tracing::error!(?error, "what stands aside of a database that lost its name cannot be read: it stays");
                 context.aside.notified().await;
                 pause = limits::POUR_PAUSE;
