@@ -640,6 +640,8 @@ pub const SYNC_PAUSE: Duration = Duration::from_millis(200);
 pub const COMPARE_PERIOD: Duration = Duration::from_secs(300);
 /// Documents of a part that differs which are told one by one, about 90 bytes each, instead of cut further.
 pub const DIGESTS_LISTED: u64 = 64;
+/// So is a part of any size of which one document in so many is missing: to find out which costs less than they do.
+pub const DIGESTS_LISTED_SHARE: u64 = 4;
 /// Ranges of ids that one message asks to be cut: 32 parts of some 100 bytes come back for each.
 pub const SPLITS_PER_CALL: usize = 16;
 /// Ranges of a database that are brought in step at a time.

@@ -21,7 +21,7 @@ COPIES = 3
 # One after the other that the returned node must have before it counts as level, and as many of all afterwards.
 PROBES, LAST_PROBES = 24, 500
 SMALL_DATABASES = 100
-# A node looks at databases that changed every 30 s.
+# A node looks at databases that changed every 30 s, and notes how far it has taken in the others.
 SETTLE_S = 35
 ROUNDS = 20
 CLIENTS = 4
@@ -79,6 +79,7 @@ def returns(args):
         client = node.Client(three.url(first), timeout=600)
         client.must("PUT", f"/bench?q={args.q}&n={COPIES}")
         load(three.url(first), "bench", args.docs)
+        time.sleep(SETTLE_S)
         three.stop([last])
         load(three.url(first), "bench", 2 * args.docs, args.docs)
         cpu, sent, begun = three.usage()[0], links(three)["bytes_out"], time.monotonic()

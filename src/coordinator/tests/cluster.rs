@@ -39,6 +39,8 @@ pub(super) struct Network {
     cut_off: AtomicU32,
     /// Bytes of calls and their answers.
     pub(super) bytes: AtomicU64,
+    /// How many calls there were.
+    pub(super) calls: AtomicU64,
 }
 
 /// A node's end of the network.
@@ -94,6 +96,7 @@ impl Peers for End {
                 return Err(away());
             }
             let answer = self.network.answer(to, service).ok_or_else(away)?;
+            self.network.calls.fetch_add(1, Ordering::Relaxed);
             self.network.bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
             let is_copy = service == Service::Copy;
             // The callee goes on when the caller is gone, as over a real network.
