@@ -427,9 +427,12 @@ impl Model {
         if let Some((at, _)) = first.or_else(|| self.edits_of(doc).find(named)) {
             return Some(at);
         }
-        let seen = self.seen.get(doc)?;
+        // What names no parent builds on a tombstone, and nobody may have been shown that one.
+        let deletions = self.edits_of(doc).filter(|(_, e)| e.deleted && e.given.is_none());
+        let tombstones = deletions.map(|(at, e)| self.made(at, e.parent.as_deref()));
+        let parents: BTreeSet<String> = self.seen.get(doc).into_iter().flatten().cloned().chain(tombstones).collect();
         let mut bare = self.edits_of(doc).filter(|(_, e)| e.given.is_none() && e.parent.is_none());
-        bare.find(|(at, _)| seen.iter().any(|parent| self.made(*at, Some(parent)) == rev)).map(|(at, _)| at)
+        bare.find(|(at, _)| parents.iter().any(|parent| self.made(*at, Some(parent)) == rev)).map(|(at, _)| at)
     }
 }
 
