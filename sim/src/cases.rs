@@ -218,11 +218,11 @@ async fn play_each(world: &SimWorld, plan: &Plan, keepers: &[Keeper], cases: Vec
     let target = Target { host: at.ip().to_string(), port: at.port(), user, password, ground };
     let mut outcome = Outcome::default();
     if plan.world.n > 0 {
-        ready(&machine, plan.world.nodes, true).await.map_err(|violation| violation.to_string())?;
+        ready(&machine, 0..plan.world.nodes, true).await.map_err(|violation| violation.to_string())?;
         finish_set_up(&machine).await?;
     }
     for case in cases {
-        ready(&machine, plan.world.nodes, plan.world.n > 0).await.map_err(|violation| violation.to_string())?;
+        ready(&machine, 0..plan.world.nodes, plan.world.n > 0).await.map_err(|violation| violation.to_string())?;
         let player = Player::new(&target, PATIENCE);
         match player.missing(&case.requires).await {
             Ok(Some(_)) => {

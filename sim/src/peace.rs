@@ -1,6 +1,7 @@
 //! What happens in peace: before the clients begin the nodes find each other and the databases are made; when all
 //! faults have ended everything is read back and held against the model.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::faults::Scene;
 use crate::model::Violation;
 use crate::place::{PASSWORD, USER, address_of};
 use crate::plan::Plan;
-use crate::workload::{DB, Worker, look_at_databases, look_at_members, set_up_cluster, set_up_own};
+use crate::workload::{DB, Worker, judge_between, look_at_databases, look_at_members, set_up_cluster, set_up_own};
 use crate::world::SimNode;
 
 /// How long the node may take to answer again once all faults have ended.
@@ -31,16 +32,16 @@ pub(crate) fn client(machine: &SimNode, node: u32) -> Client {
 pub(crate) async fn set_up(judge: &SimNode, plan: &Plan) -> Result<(), Violation> {
     let mut last = String::new();
     for _ in 0..SET_UP_TRIES {
-        let nodes = plan.world.nodes;
-        ready(judge, nodes, plan.world.n > 0).await?;
-        let mut client = client(judge, 0);
+        let nodes = 0..plan.world.machines();
         if plan.world.n > 0 {
-            match set_up_cluster(&mut client, plan).await {
+            match set_up_clusters(judge, plan).await? {
                 Ok(()) => return soon_everywhere(judge, nodes, async |client| look_at_databases(client).await).await,
                 Err(error) => last = error,
             }
             continue;
         }
+        ready(judge, nodes, false).await?;
+        let mut client = client(judge, 0);
         let made = client.json("PUT", &format!("/{DB}?q={}", plan.world.q), &Value::Null).await;
         match made {
             Ok(a) if a.status < 300 || a.status == 412 => match set_up_own(&mut client, &plan.world).await {
@@ -53,13 +54,26 @@ pub(crate) async fn set_up(judge: &SimNode, plan: &Plan) -> Result<(), Violation
     Err(Violation { invariant: "I28", what: format!("the databases are not made: {last}") })
 }
 
+/// Makes the databases of each cluster when its nodes have found each other; the request that was refused.
+async fn set_up_clusters(judge: &SimNode, plan: &Plan) -> Result<Result<(), String>, Violation> {
+    for nodes in plan.world.clusters() {
+        let mut first = client(judge, nodes.start);
+        ready(judge, nodes, true).await?;
+        if let Err(error) = set_up_cluster(&mut first, plan).await {
+            return Ok(Err(error));
+        }
+    }
+    Ok(Ok(()))
+}
+
 /// Waits until all nodes answer and, where they are one cluster, know each other.
-pub(crate) async fn ready(judge: &SimNode, nodes: u32, cluster: bool) -> Result<(), Violation> {
-    for node in 0..nodes {
+pub(crate) async fn ready(judge: &SimNode, nodes: Range<u32>, cluster: bool) -> Result<(), Violation> {
+    for node in nodes.clone() {
         wait_until_up(judge, node).await?;
     }
+    let count = nodes.len() as u32;
     match cluster {
-        true => soon_everywhere(judge, nodes, async |client| look_at_members(client, nodes).await).await,
+        true => soon_everywhere(judge, nodes, async |client| look_at_members(client, count).await).await,
         false => Ok(()),
     }
 }
@@ -81,12 +95,12 @@ pub(crate) async fn wait_until_up(judge: &SimNode, node: u32) -> Result<(), Viol
 /// Waits until all nodes of a cluster answer as they should in peace.
 async fn soon_everywhere(
     judge: &SimNode,
-    nodes: u32,
+    nodes: Range<u32>,
     look: impl AsyncFn(&mut Client) -> Result<(), String>,
 ) -> Result<(), Violation> {
     let env = judge.env();
     let started = env.now();
-    for node in 0..nodes {
+    for node in nodes {
         while let Err(answer) = look(&mut client(judge, node)).await {
             if env.now().since(started) > SPREAD {
                 let what = format!("node {node} does not hear of the others in peace: {answer}");
@@ -100,29 +114,30 @@ async fn soon_everywhere(
 
 pub(crate) async fn judge_at_the_end(scene: &Scene, plan: &Plan, workers: &mut [Worker]) -> Result<(), Violation> {
     let judge = &scene.judge;
-    for node in 0..plan.world.nodes {
+    for node in 0..plan.world.machines() {
         wait_until_up(judge, node).await?;
     }
     let mut reader = Worker::new("judge", client(judge, 0), Arc::clone(&scene.shared));
     for worker in workers.iter_mut() {
         worker.reconnect();
     }
-    if plan.world.n > 0 {
-        judge.env().sleep(CONVERGENCE).await;
+    let several = if plan.world.n > 0 { plan.world.machines() } else { 0 };
+    let reader_of =
+        |node| Worker::new(&format!("judge of node {node}"), client(judge, node), Arc::clone(&scene.shared));
+    match plan.world.far {
+        Some(_) => judge_between(&mut (0..several).map(reader_of).collect::<Vec<_>>(), plan).await?,
+        None if several > 0 => judge.env().sleep(CONVERGENCE).await,
+        None => {}
     }
-    let several = if plan.world.n > 0 { plan.world.nodes } else { 0 };
     for node in 0..several {
-        let mut reader = Worker::new(&format!("judge of node {node}"), client(judge, node), Arc::clone(&scene.shared));
-        reader.judge_places().await?;
+        reader_of(node).judge_places().await?;
     }
     for node in 0..several {
-        let mut reader = Worker::new(&format!("judge of node {node}"), client(judge, node), Arc::clone(&scene.shared));
-        reader.judge_alone().await?;
+        reader_of(node).judge_alone().await?;
     }
     let trees = reader.judge_at_the_end(workers).await?;
     for node in 1..several {
-        let mut reader = Worker::new(&format!("judge of node {node}"), client(judge, node), Arc::clone(&scene.shared));
-        reader.judge_at_the_end(&mut []).await?;
+        reader_of(node).judge_at_the_end(&mut []).await?;
     }
     if plan.world.nodes == 2 && plan.world.n == 0 {
         reader.judge_copy(&mut client(judge, 1)).await?;

@@ -4,6 +4,8 @@
 //! documents and values only; which revision they build on is decided when they run, from what the client has seen, so
 //! that a shorter plan still makes sense.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 mod cluster;
@@ -13,10 +15,11 @@ mod meet;
 mod op;
 mod scene;
 mod strike;
+mod two_clusters;
 
 pub use fault::{Aim, FAULTS, Fault, HOSTILE, TimedFault};
 pub use meet::Meetings;
-pub use op::{FeedMode, OPS, Op, Sift, TimedOp};
+pub use op::{FeedMode, OPS, Op, Sift, TimedOp, WAYS, Way};
 pub use scene::{SCENES, Scene};
 
 /// How long clients work, in simulated milliseconds; faults end with it.
@@ -98,6 +101,20 @@ pub struct WorldPlan {
     /// The node of a cluster that stays broken when the others are well again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcast: Option<Outcast>,
+    /// A second cluster, of nodes of its own, with which the first one replicates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far: Option<Far>,
+}
+
+/// A second cluster, and the way to it until the faults end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Far {
+    /// Its nodes; they are counted on from those of the first one.
+    pub nodes: u32,
+    /// Mean one-way latency between the clusters in microseconds.
+    pub latency_us: u64,
+    /// Segments lost there and sent again, per 10,000.
+    pub loss_per_10k: u32,
 }
 
 /// A node that stays broken.
@@ -131,6 +148,18 @@ impl WorldPlan {
     /// How many copies each range has; 1 without a cluster.
     pub fn copies(&self) -> u32 {
         self.n.min(self.nodes).max(1)
+    }
+
+    /// How many nodes there are in all.
+    pub fn machines(&self) -> u32 {
+        self.nodes + self.far.map_or(0, |far| far.nodes)
+    }
+
+    /// The nodes of each cluster; none where the nodes are servers of their own.
+    pub fn clusters(&self) -> Vec<Range<u32>> {
+        let near = (self.n > 0).then_some(0..self.nodes);
+        let far = self.far.map(|far| self.nodes..self.nodes + far.nodes);
+        near.into_iter().chain(far).collect()
     }
 }
 

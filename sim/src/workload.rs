@@ -2,6 +2,7 @@
 //! after the faults a last client reads everything back.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -11,12 +12,13 @@ use tokio::sync::watch;
 use crate::client::{Answer, Ask, Client, NoAnswer};
 use crate::history::{Event, History};
 use crate::model::{Model, Violation};
-use crate::place::{PASSWORD, USER, address_of};
+use crate::place::{PASSWORD, USER, address_of, node_ip};
 use crate::plan::{Op, Sift, TimedOp};
 use crate::private::Own;
 use crate::world::SimWorld;
 
 mod admin;
+mod between;
 mod checkpoint;
 mod chosen;
 mod documents;
@@ -36,6 +38,7 @@ mod verdict;
 use documents::Known;
 use local::Local;
 
+pub(crate) use between::judge_between;
 pub(crate) use documents::{leaves, outcome};
 pub(crate) use hostile::WAYS as HOSTILE_WAYS;
 pub use own::set_up as set_up_own;
@@ -69,8 +72,8 @@ pub struct Shared {
     pub outside: Option<(Instant, Env)>,
     /// Several copies answer: a read may be older than what was acknowledged, until the faults are over.
     pub several: bool,
-    /// How many nodes one cluster has; 0 without one.
-    pub nodes: u32,
+    /// The nodes of each cluster, by their numbers.
+    pub clusters: Vec<Range<u32>>,
     /// What the nodes of a cluster promise together.
     pub(crate) together: Together,
     /// What clients ask of copies.
@@ -209,6 +212,20 @@ impl Worker {
         answer
     }
 
+    /// The nodes of the cluster that this client talks to; none where it is a server of its own.
+    fn cluster(&self) -> Range<u32> {
+        let ip = self.client.to().ip();
+        let is_own = |nodes: &&Range<u32>| (*nodes).clone().any(|node| node_ip(node) == ip);
+        self.locked(|s| s.clusters.iter().find(is_own).cloned().unwrap_or_default())
+    }
+
+    /// A connection to one of those nodes, if there are any.
+    fn one_of_cluster(&self, turn: u64) -> Option<Client> {
+        let nodes = self.cluster();
+        let nth = turn.checked_rem(nodes.len() as u64)?;
+        Some(self.another_node(nodes.start + nth as u32))
+    }
+
     /// A connection to a node by its number.
     fn another_node(&self, node: u32) -> Client {
         Client::new(self.client.env().clone(), address_of(node), USER, PASSWORD)
@@ -316,6 +333,9 @@ impl Worker {
             Op::MoveCopy { passing, range, to } => self.move_copy(*passing, *range, *to).await,
             Op::Rebalance { drain } => self.rebalance(*drain).await,
             Op::SplitRange { passing, range } => self.split_range(*passing, *range).await,
+            Op::Join { way, sift, at, by } => self.join(*way, *sift, (*at, *by)).await,
+            Op::Part { way, sift, at } => self.part(*way, *sift, *at).await,
+            Op::Ferry { way, at, by } => self.ferry(*way, (*at, *by)).await,
             other => unreachable!("{other:?} is a shared operation"),
         }
     }

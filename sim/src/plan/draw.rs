@@ -45,6 +45,7 @@ impl Plan {
             r: None,
             purges_kept: purges_kept(seed),
             outcast: None,
+            far: None,
         };
         let weights = Weights::draw(&mut rng, &world);
         let clients = rng.random_range(1..=4);
@@ -311,7 +312,7 @@ impl Draw<'_> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::{FAULTS, HOSTILE, OPS};
+    use super::super::{FAULTS, HOSTILE, OPS, Scene};
     use super::*;
 
     #[test]
@@ -327,7 +328,9 @@ mod tests {
 
     #[test]
     fn quiet_runs_every_operation_and_every_fault_are_in_the_mix() {
-        let plans: Vec<Plan> = (0..1_500).map(Plan::from_seed).chain((0..100).map(Plan::cluster_from_seed)).collect();
+        let two_clusters = |number| Plan::of_scene(Scene::TwoClusters, number);
+        let drawn = (0..1_500).map(Plan::from_seed).chain((0..100).map(Plan::cluster_from_seed));
+        let plans: Vec<Plan> = drawn.chain((0..100).map(two_clusters)).collect();
         assert!(plans.iter().any(|p| p.faults.is_empty()));
         let faults: BTreeSet<&str> = plans.iter().flat_map(|p| &p.faults).map(|t| t.fault.name()).collect();
         let injected: BTreeSet<&str> = FAULTS.into_iter().filter(|name| *name != HOSTILE).collect();

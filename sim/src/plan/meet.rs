@@ -4,10 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Fault, HOSTILE, Op, Plan};
+use super::{Fault, HOSTILE, Op, Plan, Scene};
 
 /// Plans of each sort that are drawn: each operation and fault is in some of so many.
 const DRAWN: u64 = 2_000;
+/// The same of a scene, which has little that is not in each.
+const SCENES_DRAWN: u64 = 200;
 
 /// For what a plan is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,6 +18,7 @@ enum Sort {
     TwoServers,
     Cluster,
     ClusterThatLosesADisk,
+    TwoClusters,
 }
 
 impl Sort {
@@ -23,6 +26,7 @@ impl Sort {
         match (plan.world.n, plan.world.nodes) {
             (0, 1) => Sort::OneServer,
             (0, _) => Sort::TwoServers,
+            _ if plan.world.far.is_some() => Sort::TwoClusters,
             _ if plan.loses_disks() => Sort::ClusterThatLosesADisk,
             _ => Sort::Cluster,
         }
@@ -34,6 +38,7 @@ impl Sort {
             Sort::TwoServers => "two servers",
             Sort::Cluster => "clusters",
             Sort::ClusterThatLosesADisk => "clusters that lose a disk",
+            Sort::TwoClusters => "two clusters",
         }
     }
 }
@@ -53,6 +58,7 @@ impl Meetings {
         let mut out = Meetings::default();
         (0..DRAWN)
             .flat_map(|seed| [Plan::from_seed(seed), Plan::cluster_from_seed(seed)])
+            .chain((0..SCENES_DRAWN).map(|number| Plan::of_scene(Scene::TwoClusters, number)))
             .for_each(|plan| out.add(&plan));
         out
     }

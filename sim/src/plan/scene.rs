@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::pick;
-use super::{Aim, Fault, FeedMode, Op, Plan, TimedFault, TimedOp, WorldPlan};
+use super::{Aim, Fault, FeedMode, Op, Plan, TimedFault, TimedOp, WorldPlan, two_clusters};
 
 /// What a scene brings about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,14 +22,17 @@ pub enum Scene {
     PutBack,
     /// On both sides of a split somebody makes the database that is not there, and writes to it.
     Twins,
+    /// Two clusters replicate both ways while nodes of both die and do not hear each other.
+    TwoClusters,
 }
 
 /// All of them, with their names.
-pub const SCENES: [(&str, Scene); 4] = [
+pub const SCENES: [(&str, Scene); 5] = [
     ("late-answer", Scene::LateAnswer),
     ("stale-map", Scene::StaleMap),
     ("put-back", Scene::PutBack),
     ("twins", Scene::Twins),
+    ("two-clusters", Scene::TwoClusters),
 ];
 
 /// A plan's seed is that of a scene from this bit on.
@@ -43,6 +46,11 @@ impl Scene {
     /// That of a name.
     pub fn named(name: &str) -> Option<Scene> {
         SCENES.iter().find(|(known, _)| *known == name).map(|(_, scene)| *scene)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        SCENES.iter().find(|(_, scene)| *scene == self).map_or("", |(name, _)| name)
     }
 
     /// The name of the plan with that seed, if it is one of a scene.
@@ -81,13 +89,14 @@ impl Plan {
             Scene::StaleMap => stage.stale_map(world),
             Scene::PutBack => stage.put_back(world),
             Scene::Twins => stage.twins(world),
+            Scene::TwoClusters => two_clusters::drawn(stage.rng, world),
         };
         Plan { world, clients, faults, ..base }
     }
 }
 
 /// A world, what its clients do, and what goes wrong.
-type Drawn = (WorldPlan, Vec<Vec<TimedOp>>, Vec<TimedFault>);
+pub(super) type Drawn = (WorldPlan, Vec<Vec<TimedOp>>, Vec<TimedFault>);
 
 struct Stage {
     rng: ChaCha8Rng,
