@@ -82,6 +82,14 @@ impl Told {
         self.jobs.first()?["id"].as_str()?.strip_suffix("+continuous")
     }
 
+    /// Whether no two nodes work for it.
+    pub(super) fn is_one(&self) -> Result<(), Violation> {
+        match self.jobs.len() {
+            0 | 1 => Ok(()),
+            count => broken("I23", format!("{}: {count} nodes run it", self.name)),
+        }
+    }
+
     /// What is wrong with how often it runs, and where.
     pub(super) fn flaw(&self) -> Option<Violation> {
         let name = &self.name;
@@ -89,7 +97,7 @@ impl Told {
         match (self.is_asked, self.jobs.len(), self.state["state"].as_str()) {
             (true, 1, Some("running")) | (false, 0, _) => None,
             (false, ..) => wrong(format!("{name}: it runs, and its document is gone")),
-            (true, 2.., _) => wrong(format!("{name}: {} nodes run it", self.jobs.len())),
+            (true, 2.., _) => self.is_one().err(),
             (true, running, state) => wrong(format!("{name}: listed {running} times, said to be {state:?}")),
         }
     }
