@@ -213,6 +213,9 @@ pub const MOVE_STEP_BYTES: usize = 4 << 20;
 pub const STORE_FILE_READS: usize = 6;
 /// Rows that a scan takes from sled at once: bounds what it copies for a caller that wants a few.
 pub const SLED_CHUNK_ROWS: usize = 64;
+/// Reads of one view of sled that may lose their way in a damaged tree before the view refuses the others: sled tries
+/// each a million times, which takes seconds, and a search for the end of the damage makes hundreds.
+pub const SLED_LOST_READS: usize = 4;
 /// Read slots that store files share by their numbers.
 pub const STORE_READ_LANES: usize = 64;
 /// Documents of an object of a snapshot, on average: a changed document copies its object anew.
@@ -424,6 +427,10 @@ pub const AUTOUPDATE_AT_ONCE: usize = 4;
 pub const INDEX_SWAP_REVISIONS: usize = 10;
 /// Reductions of blocks of rows that one index of a range keeps, of about 250 bytes each: some 2 million rows.
 pub const REDUCTIONS_PER_INDEX: usize = 32_768;
+/// Bytes of the stored sum of a block of rows, at most: a larger one is made anew after each start.
+pub const SUM_STORED_BYTES: usize = 8 << 10;
+/// Sums of blocks of rows that one commit stores, of some 200 bytes each.
+pub const SUMS_PER_COMMIT: usize = 512;
 /// Documents of one batch of a build: with their rows it is one commit, and what a crash makes the builder repeat.
 pub const INDEX_BATCH_DOCS: usize = 256;
 /// Purges that one step of a build takes in.
@@ -570,6 +577,8 @@ pub const CLUSTER_CALLS_PER_LINK: usize = 1024;
 pub const CLUSTER_HANDLERS_PER_LINK: usize = 4096;
 /// Pieces of one class that wait to be written: bounds what a heartbeat or an urgent call waits behind.
 pub const CLUSTER_LANE_CHUNKS: usize = 16;
+/// Room for one read from a link at least, else a new buffer is begun: most calls and answers are smaller.
+pub const CLUSTER_READ_BYTES: usize = 4 << 10;
 /// Bytes gathered for one write to a link.
 pub const CLUSTER_WRITE_BYTES: usize = 64 << 10;
 /// Characters of the reason of a refusal.
@@ -665,7 +674,7 @@ pub const SPLIT_PAGE_DOCS: usize = 100;
 pub const SPLIT_LAST_DOCS: usize = 100;
 /// Time that a request waits for the new map of a database whose copies moved.
 pub const MAP_WAIT: Duration = Duration::from_secs(10);
-/// Times that a request is sent anew because copies moved meanwhile.
+/// Times that something is done anew because copies moved meanwhile, or a name went over to another database.
 pub const MAP_ATTEMPTS: usize = 8;
 /// Time for which the old copy of a split range stays at least: lists under way read it.
 pub const SPLIT_GRACE: Duration = Duration::from_secs(30);

@@ -111,6 +111,7 @@ pub const BOARD: &[Entry] = &[
     storage(Bug::SummaryNotUpdated, "a deletion is not taken out of counts", &["I4", "I15", "I17"]),
     // I13: the index of a declared selector, too.
     node(Mutation::IndexPositionFirst, "an index's position is durable before its rows", &["I13", "I17", "I18"]),
+    node(Mutation::StoredSumStays, "the stored sum of rows stays when one of them changes", &["I17"]),
     node(Mutation::SelectorIndexTrusted, "the index of a selector is taken for complete", &["I13"]),
     node(Mutation::PurgeNotIndexed, "rows of a purged document stay", &["I17", "I18", "I28"]),
     storage(Bug::RangeNarrowedOnNe, "`$ne` narrows the range of an index", &["I18"]),
@@ -162,12 +163,24 @@ pub const BOARD: &[Entry] = &[
     scene(Scene::StaleMap, Mutation::StaleMapAccepted, "calls by an older map are taken", &["I1"]),
     scene(Scene::StaleMap, Mutation::OldOwnerWrites, "a copy that was replaced goes on taking writes", &["I1"]),
     scene(Scene::PutBack, Mutation::EpochIgnored, "a node goes on in its epoch at each start", &["I13"]),
+    scene(
+        Scene::NodeGone,
+        Mutation::NodeLossRewinds,
+        "a reader of a copy that is gone begins anew on another one",
+        &["I14"],
+    ),
     scene(Scene::PutBack, Mutation::PositionReused, "a copy that was put back gives positions out again", &["I13"]),
     scene(
         Scene::Twins,
         Mutation::InstanceLosesSide,
         "the documents of a database that lost its name are dropped",
         &["I1"],
+    ),
+    scene(
+        Scene::Members,
+        Mutation::SeatByMinority,
+        "a node names those who vote next without a majority of those who vote",
+        &["I25"],
     ),
     // Caught by other plans, too; here between clusters whose nodes fail over.
     scene(Scene::TwoClusters, Mutation::CheckpointEarly, "the replicator's checkpoint runs ahead", &["I21", "I22"]),

@@ -1,6 +1,5 @@
 //! Lets the plan's faults happen at their times, and takes them back.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use crate::keeper::Keeper;
 use crate::place::{PASSWORD, PROXY, USER, address_of, far_link, node_ip};
 use crate::plan::{Aim, Fault, Plan, TimedFault, WorldPlan};
 use crate::proxy::{Mode, Proxy};
-use crate::workload::{SharedHandle, lock, order};
+use crate::workload::{SharedHandle, lock, order, under_way};
 use crate::world::{DiskFaults, SimNode, SimWorld};
 
 /// What faults happen to.
@@ -56,11 +55,7 @@ impl Scene {
         let aimed = plan.faults.iter().filter_map(|timed| Some((timed, timed.aim.as_ref()?)));
         let strikes = aimed.map(async |(timed, Aim { op, after_us })| {
             self.wait_for(started, timed.at_ms).await;
-            let mut begun = lock(&self.shared).begun.subscribe();
-            let times = |begun: &BTreeMap<&'static str, u64>| begun.get(op.as_str()).copied().unwrap_or(0);
-            let before = times(&begun.borrow_and_update());
-            // Fails when the run is over.
-            if begun.wait_for(|begun| times(begun) > before).await.is_ok() {
+            if under_way(&self.shared, op).await {
                 self.world.sleep(Duration::from_micros(*after_us)).await;
                 self.happen(plan, timed);
             }

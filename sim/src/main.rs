@@ -470,13 +470,13 @@ fn report(from: u64, seeds: u64) -> bool {
     let totals = Mutex::new(Totals::default());
     let failed = AtomicU64::new(0);
     let started = Instant::now();
-    // Some faults and operations are those of a cluster, or of two.
-    let mixed = |seed: u64| match seed % 10 {
+    // Some faults and operations are those of a cluster, or of a scene.
+    let plan_of = |seed: u64| match seed % 10 {
         0 | 5 => Plan::cluster_from_seed(seed),
-        7 => Plan::of_scene(Scene::TwoClusters, seed),
+        8 => Plan::of_scene(SCENES[(seed / 10) as usize % SCENES.len()].1, seed),
         _ => Plan::from_seed(seed),
     };
-    sweep((from, seeds, 2), mixed, |_, summary| {
+    sweep((from, seeds, 2), plan_of, |_, summary| {
         failed.fetch_add(u64::from(summary.failure.is_some()), Ordering::Relaxed);
         totals.lock().expect("unpoisoned").add(&summary);
     });

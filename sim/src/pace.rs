@@ -57,6 +57,7 @@ fn plan(nodes: u32) -> Plan {
         first_start_cut: None,
         nodes,
         n: 3,
+        outside: 0,
         strict_reads: false,
         w: None,
         r: None,

@@ -69,6 +69,11 @@ pub(crate) fn member_name(ip: IpAddr) -> String {
     format!("settee@{ip}")
 }
 
+/// Where a node listens for the others of its cluster.
+pub(crate) fn cluster_address(node: u32) -> String {
+    format!("{}:{}", node_ip(node), PORT + 1)
+}
+
 /// The name of a cluster's node by its number.
 pub(crate) fn node_name(node: u32) -> String {
     member_name(node_ip(node))
@@ -101,10 +106,12 @@ pub(crate) fn settings_of(world: &WorldPlan, number: u32) -> Vec<String> {
         "chttpd/bind_address=any".to_owned(),
         format!("chttpd/port={PORT}"),
     ]);
-    let clusters = world.clusters();
-    if let Some((secret, nodes)) = SECRETS.iter().zip(clusters).find(|(_, nodes)| nodes.contains(&number)) {
-        let seed = |n: u32| format!("{}={}:{}", node_name(n), node_ip(n), PORT + 1);
-        let seeds: Vec<String> = nodes.map(seed).collect();
+    if world.n > 0 {
+        let seed = |n: u32| format!("{}={}", node_name(n), cluster_address(n));
+        let own = SECRETS.into_iter().zip(world.clusters()).find(|(_, nodes)| nodes.contains(&number));
+        // Who belongs to none at first knows nobody, and is known by nobody.
+        let (secret, known) = own.unwrap_or((SECRETS[0], 0..0));
+        let seeds: Vec<String> = known.map(seed).collect();
         out.extend([
             format!("settee/node={}", node_name(number)),
             format!("cluster/port={}", PORT + 1),

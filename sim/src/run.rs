@@ -123,7 +123,7 @@ async fn scenario(
         let mut shared = lock(&shared);
         shared.world = Some(world.clone());
         shared.several = plan.world.n > 0;
-        shared.clusters = plan.world.clusters();
+        shared.clusters = plan.stays();
         shared.model.several = plan.world.n > 0;
         // Two clusters take edits of one revision without asking each other.
         shared.model.in_peace = plan.faults.is_empty() && !plan.moves_copies() && plan.world.far.is_none();

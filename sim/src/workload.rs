@@ -2,7 +2,6 @@
 //! after the faults a last client reads everything back.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -12,7 +11,7 @@ use tokio::sync::watch;
 use crate::client::{Answer, Ask, Client, NoAnswer};
 use crate::history::{Event, History};
 use crate::model::{Model, Violation};
-use crate::place::{PASSWORD, USER, address_of, node_ip};
+use crate::place::{PASSWORD, USER, address_of};
 use crate::plan::{Op, Sift, TimedOp};
 use crate::private::Own;
 use crate::world::SimWorld;
@@ -26,6 +25,7 @@ mod feed;
 mod hostile;
 mod keep;
 mod local;
+mod members;
 mod own;
 mod pair;
 mod places;
@@ -41,12 +41,13 @@ use local::Local;
 pub(crate) use between::judge_between;
 pub(crate) use documents::{leaves, outcome};
 pub(crate) use hostile::WAYS as HOSTILE_WAYS;
+pub(crate) use members::{judge_members, look_at_connections, look_at_members};
 pub use own::set_up as set_up_own;
 pub(crate) use pair::order;
 pub(crate) use promise::Asked;
 pub(crate) use seen::DESIGNS;
 pub(crate) use session::TOKEN_KEY;
-pub(crate) use twins::{Together, look_at_databases, look_at_members, set_up as set_up_cluster};
+pub(crate) use twins::{Together, look_at_databases, set_up as set_up_cluster};
 
 /// The database that all clients use.
 pub const DB: &str = "sim";
@@ -72,16 +73,14 @@ pub struct Shared {
     pub outside: Option<(Instant, Env)>,
     /// Several copies answer: a read may be older than what was acknowledged, until the faults are over.
     pub several: bool,
-    /// The nodes of each cluster, by their numbers.
-    pub clusters: Vec<Range<u32>>,
+    /// The nodes of each cluster that may be asked for anything, by their numbers; none without one.
+    pub clusters: Vec<Vec<u32>>,
     /// What the nodes of a cluster promise together.
     pub(crate) together: Together,
     /// What clients ask of copies.
     pub(crate) asked: promise::Asked,
     /// Design documents of the shared database.
     pub designs: u64,
-    /// Somebody else's server, of which only what is common is asked.
-    pub foreign: bool,
     /// Stored bytes were made wrong: an error is a right answer.
     pub damaged: bool,
 }
@@ -107,6 +106,15 @@ pub type SharedHandle = Arc<Mutex<Shared>>;
 /// Locks, also after a panic: the run is over then, and its record is wanted.
 pub fn lock(shared: &SharedHandle) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until the next operation of that name is under way; false when the run is over.
+pub(crate) async fn under_way(shared: &SharedHandle, op: &str) -> bool {
+    let mut begun = lock(shared).begun.subscribe();
+    let times = |begun: &BTreeMap<&'static str, u64>| begun.get(op).copied().unwrap_or(0);
+    let before = times(&begun.borrow_and_update());
+    let more = begun.wait_for(|begun| times(begun) > before).await;
+    more.is_ok()
 }
 
 /// One client at work.
@@ -189,6 +197,11 @@ impl Worker {
         }
     }
 
+    /// Whether it talks to one of these nodes.
+    pub fn is_at(&self, nodes: &[u32]) -> bool {
+        nodes.iter().any(|node| address_of(*node) == self.client.to())
+    }
+
     /// Gives up the connection: after a crash of the node it may be half open.
     pub fn reconnect(&mut self) {
         self.client.hang_up();
@@ -212,18 +225,17 @@ impl Worker {
         answer
     }
 
-    /// The nodes of the cluster that this client talks to; none where it is a server of its own.
-    fn cluster(&self) -> Range<u32> {
-        let ip = self.client.to().ip();
-        let is_own = |nodes: &&Range<u32>| (*nodes).clone().any(|node| node_ip(node) == ip);
-        self.locked(|s| s.clusters.iter().find(is_own).cloned().unwrap_or_default())
+    /// The nodes of the cluster that this client talks to, or of the first one; none where there are servers only.
+    fn cluster(&self) -> Vec<u32> {
+        let own = |clusters: &[Vec<u32>]| clusters.iter().find(|nodes| self.is_at(nodes)).or(clusters.first()).cloned();
+        self.locked(|s| own(&s.clusters).unwrap_or_default())
     }
 
     /// A connection to one of those nodes, if there are any.
     fn one_of_cluster(&self, turn: u64) -> Option<Client> {
         let nodes = self.cluster();
         let nth = turn.checked_rem(nodes.len() as u64)?;
-        Some(self.another_node(nodes.start + nth as u32))
+        Some(self.another_node(nodes[nth as usize]))
     }
 
     /// A connection to a node by its number.
@@ -292,6 +304,7 @@ impl Worker {
                 Ok(())
             }
             Op::Follow { mode, limit } => self.follow(*mode, *limit).await,
+            Op::FollowAt { node } => self.follow_at(*node).await,
             Op::Tail { doc, v } => self.tail(*doc, *v).await,
             Op::Replicate => self.replicate().await,
             Op::Keep { sift } => self.keep(*sift).await,
@@ -333,6 +346,9 @@ impl Worker {
             Op::MoveCopy { passing, range, to } => self.move_copy(*passing, *range, *to).await,
             Op::Rebalance { drain } => self.rebalance(*drain).await,
             Op::SplitRange { passing, range } => self.split_range(*passing, *range).await,
+            Op::AddNode { node } => self.add_node(*node).await,
+            Op::RemoveNode { node } => self.remove_node(*node).await,
+            Op::Voters => self.voters().await,
             Op::Join { way, sift, at, by } => self.join(*way, *sift, (*at, *by)).await,
             Op::Part { way, sift, at } => self.part(*way, *sift, *at).await,
             Op::Ferry { way, at, by } => self.ferry(*way, (*at, *by)).await,

@@ -8,6 +8,7 @@ use crate::coordinator::seq::SeqEntry;
 use crate::limits;
 use crate::shard::{ShardCopy, ShardError};
 use crate::storage::StorageError;
+use crate::world::buggify::{Mutation, mutated};
 
 fn pulled_name(node: &str) -> String {
     format!("pulled {node}")
@@ -72,7 +73,7 @@ fn thin(points: &mut Vec<SyncPoint>) {
 /// The position here at which a reader of another copy goes on; 0 when nothing is known of that one.
 pub(super) async fn resume(copy: &ShardCopy, entry: &SeqEntry) -> Result<u64, ShardError> {
     let Some(bytes) = copy.meta_get(&known_name(entry.shard)).await? else { return Ok(0) };
-    let points = read::<Vec<SyncPoint>>(&bytes)?;
+    let points = if mutated(Mutation::NodeLossRewinds) { Vec::new() } else { read::<Vec<SyncPoint>>(&bytes)? };
     let before = points.iter().filter(|point| point.to_epoch == entry.epoch && point.to <= entry.position);
     Ok(before.map(|point| point.from).max().unwrap_or(0))
 }

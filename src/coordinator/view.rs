@@ -82,6 +82,8 @@ pub struct ViewQuery {
     pub update_seq: bool,
     /// Whether to update the view.
     pub update: Update,
+    /// Read of each range the same copy whichever node is asked, as long as the same ones can be.
+    pub stable: bool,
     /// Only rows of documents of this partition.
     pub partition: Option<String>,
 }
@@ -236,10 +238,16 @@ impl DatabaseView {
         Ok(out)
     }
 
-    /// The view on one copy of a range, as up to date as `update` wants it.
-    pub(super) async fn seat(&self, range: usize, update: Update) -> Result<Seat, IndexError> {
+    /// The view on one copy of a range, as up to date as `update` wants it. `stable`: see [`ViewQuery::stable`].
+    pub(super) async fn seat(&self, range: usize, update: Update, stable: bool) -> Result<Seat, IndexError> {
         let mut failed = IndexError::Shard(ShardError::NoCopy { copies: self.database.copies_of(range) });
-        for copy in self.database.readers(&self.database.layout(), range).await? {
+        let layout = self.database.layout();
+        let copies = match stable {
+            // All nodes have them in one order.
+            true => self.database.judges(&layout, range).await?,
+            false => self.database.readers(&layout, range).await?,
+        };
+        for copy in copies {
             match self.seat_on(range, copy, update).await {
                 Err(IndexError::Shard(error)) if is_away(&error) && !self.database.is_alone(range) => {
                     if let IndexError::Shard(before) = failed {
@@ -280,7 +288,7 @@ impl DatabaseView {
             return Err(ViewError::ImpossibleRange { descending });
         }
         let ranges = self.ranges(query.partition.as_deref());
-        let seats = try_join_all(ranges.iter().map(|range| self.seat(*range, query.update))).await?;
+        let seats = try_join_all(ranges.iter().map(|range| self.seat(*range, query.update, query.stable))).await?;
         let prefix = partition_prefix(query.partition.as_deref());
         let spans = self.spans(&query, &prefix);
         let before = spans.before;
@@ -537,7 +545,7 @@ impl ViewRows {
         if error != ShardError::Moved && self.view.database.copies_of(self.ranges[at]) == 1 {
             return Err(error.into());
         }
-        self.seats[at] = self.view.seat(self.ranges[at], self.query.update).await?;
+        self.seats[at] = self.view.seat(self.ranges[at], self.query.update, self.query.stable).await?;
         Ok(())
     }
 

@@ -51,7 +51,8 @@ impl Database {
         let mut least: Option<(u64, u64)> = None;
         for (_, definition) in views {
             let view = self.view_of(&program, Arc::new(definition));
-            let seats = try_join_all(self.ranges().into_iter().map(|range| view.seat(range, Update::Never))).await?;
+            let seat = |range| view.seat(range, Update::Never, false);
+            let seats = try_join_all(self.ranges().into_iter().map(seat)).await?;
             let sum = |pick: fn(&Header) -> u64| seats.iter().map(|seat| pick(&seat.header)).sum::<u64>();
             let reached = (sum(|header| header.position), sum(|header| header.purge_position));
             least = Some(least.map_or(reached, |least| least.min(reached)));

@@ -6,12 +6,14 @@
 //! now, like documents.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::keys::{self, Part};
 use super::record::{self, COLLATION_VERSION, DocRows, Header, Row};
+use super::stored::FORM;
 use super::sums::Sums;
-use super::{IndexError, Mapped, Signature, ViewIndex, selected};
+use super::{IndexError, Mapped, Signature, Slot, ViewIndex, selected};
 use crate::document::id::DocId;
 use crate::document::render::{RenderOptions, render};
 use crate::index::definition::Sees;
@@ -110,13 +112,14 @@ impl ViewIndex {
         let mut header = match stored {
             Some(header) => header,
             None => {
-                self.slot.forget();
                 // A removal that a crash cut off may have left rows.
                 self.remove_rows().await?;
                 // What was purged before the first build never had rows.
                 Header { purge_position: purges, ..Header::default() }
             }
         };
+        // Else the first write would make void what is stored.
+        self.load_sums().await?;
         while header.purge_position < purges && !mutated(Mutation::PurgeNotIndexed) {
             header = self.purge_step(header).await?;
         }
@@ -156,7 +159,6 @@ impl ViewIndex {
         let infos = copy.purge_infos(header.purge_position, most).await?;
         // Where the log was cut, the rows of what was purged meanwhile cannot be told: all are made anew.
         if header.purge_position < copy.state().await?.purge_floor {
-            self.slot.forget();
             sometimes("index: rows made anew because the purge log was cut");
             self.remove_rows().await?;
             let purge_position = self.copy.info().await?.purge_seq;
@@ -253,6 +255,7 @@ impl ViewIndex {
         let keeps_old = self.copy.planted().has(Bug::StaleIndexRow);
         let from = if mutated(Mutation::IndexPositionFirst) { self.write_position(to).await? } else { from };
         self.slot.sums(Sums::begin_write);
+        let slot = Arc::clone(&self.slot);
         let written = self.copy.write_records(move |view| {
             let key = keys::key(shard, signature, Part::Header, b"");
             let stored = view.get(&key)?.map(|bytes| Header::decode(&bytes)).transpose()?;
@@ -263,17 +266,17 @@ impl ViewIndex {
             for entry in entries {
                 replace(view, (shard, signature), (&mut header, &mut places), entry, keeps_old)?;
             }
+            drop_sums(view, (shard, signature), (&mut header, &places), &slot);
             view.put(key, header.encode());
             Ok(Ok((header, places)))
         });
         let written = written.await;
-        let places = written.as_ref().ok().and_then(|done| done.as_ref().ok()).map(|(_, places)| places.as_slice());
-        self.slot.sums(|sums| sums.end_write(places));
+        let done = written.as_ref().ok().and_then(|done| done.as_ref().ok());
+        // Before queries keep anything again: what they take in is what this header says.
+        self.slot.change(|known| known.header = done.map(|(header, _)| *header));
+        self.slot.sums(|sums| sums.end_write(done.map(|(header, places)| (header.sums > 0, places.as_slice()))));
         match written? {
-            Ok((header, _)) => {
-                self.slot.change(|known| known.header = Some(header));
-                Ok(header)
-            }
+            Ok((header, _)) => Ok(header),
             Err(Moved) => {
                 self.slot.forget();
                 sometimes("index: a build found that another was faster");
@@ -293,11 +296,15 @@ impl ViewIndex {
     }
 
     /// Removes all records of the view, in bounded steps. The caller holds the writer's lock.
-    pub(super) async fn remove_rows(&self) -> Result<(), ShardError> {
-        remove(&self.copy, self.definition.signature).await
+    async fn remove_rows(&self) -> Result<(), ShardError> {
+        self.slot.forget();
+        let removed = remove(&self.copy, self.definition.signature).await;
+        // What a query found meanwhile is gone.
+        self.slot.forget();
+        removed
     }
 
-    async fn stored_header(&self) -> Result<Option<Header>, ShardError> {
+    pub(super) async fn stored_header(&self) -> Result<Option<Header>, ShardError> {
         let signature = self.definition.signature;
         let read = move |view: &dyn View, shard: ShardId| {
             let bytes = view.get(&keys::key(shard, signature, Part::Header, b""))?;
@@ -327,6 +334,24 @@ impl ViewIndex {
 pub(super) async fn remove(copy: &crate::shard::ShardCopy, signature: Signature) -> Result<(), ShardError> {
     let range = KeyRange::prefix(&keys::whole_view(copy.id(), signature));
     copy.remove_records(range).await
+}
+
+/// Removes the stored sums of blocks whose rows change. Where it is not known which there are, all are void from now
+/// on.
+fn drop_sums(
+    view: &mut WriteView<'_>,
+    (shard, signature): (ShardId, Signature),
+    (header, places): (&mut Header, &[Vec<u8>]),
+    slot: &Slot,
+) {
+    let stored = if header.sums == FORM { slot.sums(|sums| sums.stored_at(places)) } else { None };
+    match stored {
+        Some(_) if mutated(Mutation::StoredSumStays) => {}
+        Some(stored) => {
+            stored.iter().for_each(|rest| view.delete(keys::key(shard, signature, Part::Sum, rest)));
+        }
+        None => header.sums = 0,
+    }
 }
 
 /// Puts a document's rows in place of those before and notes the places that change; `keeps_old`: a planted bug, the

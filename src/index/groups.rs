@@ -123,18 +123,22 @@ pub async fn groups_of(
         let nothing = |_| Ok(GroupPage { groups: Vec::new(), rest: VecDeque::new() });
         return reads.iter().map(nothing).collect();
     };
+    let indexes: Vec<&ViewIndex> = reads.iter().map(|(index, _)| *index).collect();
+    // There is something to wait for only once after a start. An index that cannot be read says so below.
+    drop(join_all(indexes.iter().map(|index| index.load_sums())).await);
     let begin = |(index, places): (&ViewIndex, VecDeque<Places>)| {
         let reading = Reading::new(by.clone(), empty.clone(), index, places, limit);
         (index.copy.clone(), index.reading_step(reading))
     };
-    let indexes: Vec<&ViewIndex> = reads.iter().map(|(index, _)| *index).collect();
     // Most are done with their first step; the others go on side by side.
     let begun = ShardCopy::read_records_of(reads.into_iter().map(begin).collect()).await;
     let go_on = |(index, begun): (&ViewIndex, Result<Reading, ShardError>)| {
         let index = index.clone();
         async move { index.read_on(begun?).await }
     };
-    join_all(indexes.into_iter().zip(begun).map(go_on)).await
+    let pages = join_all(indexes.iter().copied().zip(begun).map(go_on)).await;
+    indexes.iter().for_each(|index| index.store_sums_later());
+    pages
 }
 
 /// How many rows of each of several indexes of this node lie in `places`.

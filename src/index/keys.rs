@@ -3,6 +3,7 @@
 //! ```text
 //!   shard u64 'v' signature(16) 'a'                                   how far the view is built     record::Header
 //!   shard 'v' signature 'd' document id                               the places of its rows        record::Places
+//!   shard 'v' signature 's' function(2) place                         the sum of the rows from there on   stored.rs
 //!   shard 'v' signature 'r' [partition 0] sort key 0 document id 0 n  key and value as JSON text    record::Row
 //! ```
 //!
@@ -25,6 +26,7 @@ pub(super) enum Part {
     Header = b'a',
     Document = b'd',
     Row = b'r',
+    Sum = b's',
 }
 
 /// The number of bytes before a row's place or a document's id.

@@ -9,7 +9,8 @@
 //! The index of a declared selector (`selected.rs`) is kept in the same way: its rows are changes.
 //!
 //! Promises: rows are those of documents as they were at the header's position or later; an index of unknown sort keys
-//! is built anew. Offsets and built-in reductions add up blocks of rows (`sums.rs`, `groups.rs`).
+//! is built anew. Offsets and built-in reductions add up blocks of rows (`sums.rs`, `groups.rs`), of which
+//! sums are stored beside them (`stored.rs`).
 
 mod build;
 mod cleanup;
@@ -22,6 +23,7 @@ mod read;
 mod record;
 pub mod reduce;
 mod selected;
+mod stored;
 mod sums;
 mod tasks;
 mod trust;

@@ -31,16 +31,28 @@ pub struct Header {
     /// Rows whose value is no number. `None`: not known, the index was begun by a version that did not count them.
     #[serde(default)]
     pub others: Option<u64>,
+    /// The form in which sums of blocks of rows are stored (`stored.rs`); 0: none are. Of no use to other nodes.
+    #[serde(skip)]
+    pub sums: u64,
 }
 
 impl Default for Header {
     fn default() -> Header {
         let (position, purge_position, rows, external, active) = (0, 0, 0, 0, 0);
-        Header { position, purge_position, collation: COLLATION_VERSION, rows, external, active, others: Some(0) }
+        Header {
+            position,
+            purge_position,
+            collation: COLLATION_VERSION,
+            rows,
+            external,
+            active,
+            others: Some(0),
+            sums: 0,
+        }
     }
 }
 
-fn damaged(what: &'static str) -> impl Fn(CodecError) -> StorageError {
+pub(super) fn damaged(what: &'static str) -> impl Fn(CodecError) -> StorageError {
     move |error| StorageError::Corrupt(format!("{what} of a view: {error}"))
 }
 
@@ -53,12 +65,20 @@ fn body<'a>(bytes: &'a [u8]) -> Result<Reader<'a>, CodecError> {
 }
 
 impl Header {
+    /// Whether it can say that sums are stored: not while the index is that of an older version.
+    pub(super) fn can_keep_sums(&self) -> bool {
+        self.collation == COLLATION_VERSION && self.others.is_some()
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         for number in [self.position, self.purge_position, self.collation, self.rows, self.external, self.active] {
             put_varint(&mut out, number);
         }
         self.others.iter().for_each(|others| put_varint(&mut out, *others));
+        if self.sums > 0 && self.can_keep_sums() {
+            put_varint(&mut out, self.sums);
+        }
         out
     }
 
@@ -74,9 +94,11 @@ impl Header {
                 external: next()?,
                 active: next()?,
                 others: None,
+                sums: 0,
             };
             let others = (!reader.is_empty()).then(|| reader.varint()).transpose()?;
-            Ok(Header { others, ..header })
+            let sums = if reader.is_empty() { 0 } else { reader.varint()? };
+            Ok(Header { others, sums, ..header })
         };
         read().map_err(damaged("header"))
     }
@@ -214,6 +236,8 @@ mod tests {
         assert_eq!(Header::decode(&header.encode()), Ok(header));
         let rows = DocRows { sorts: vec![b"ab".to_vec(), Vec::new()], external: 5, active: 9, others: 1 };
         assert_eq!(DocRows::decode(&rows.encode()), Ok(rows));
+        let summed = Header { sums: 1, ..header };
+        assert_eq!(Header::decode(&summed.encode()), Ok(summed));
         let before = Header { others: None, ..header };
         assert_eq!(Header::decode(&before.encode()), Ok(before), "of a version that did not count them");
         let place = keys::place(b"sort", "id", 3);

@@ -3,30 +3,59 @@
 //! Blocks of several levels tile the places of a view. Where one ends is a matter of the hash of a row's place alone,
 //! so that all queries share them. They are made by the first query that reads their rows and forgotten when one of
 //! these changes; then only their rows are read again. A cold view costs a scan once, a warm one O(log n) of its rows.
-//! What was asked for as a whole, such as a group, is kept beside them: asked for again, it costs one look.
+//! What was asked for as a whole, such as a group, is kept beside them: asked for again, it costs one look. The blocks
+//! of one level are stored, too (`stored.rs`), and taken in after a start.
 //!
 //! Promises: a block is never older than the rows of a write that was reported (`Sums::begin_write`): a reader that
-//! began before a write adds no block behind it.
+//! began before a write adds no block behind it. While it says so (`Sums::knows_stored`) each block that is stored is
+//! here, too.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::reduce::{Grouping, InvalidValue, Partial, Reduce};
+use super::stored::{Found, key_of};
 use crate::limits;
 
 /// Zero bits of a hash at the beginning of a block, by level: from 64 rows on average to 262,144, each level 8 times
 /// the one below. Tests have few rows.
-const BITS: [u32; LEVELS] = if cfg!(test) { [1, 2, 3, 4, 6] } else { [6, 9, 12, 15, 18] };
+const BITS: [u32; LEVELS] = if FEW_ROWS { [1, 2, 3, 4, 6] } else { [6, 9, 12, 15, 18] };
+const FEW_ROWS: bool = cfg!(any(test, feature = "sim"));
 /// Levels of blocks.
 pub(super) const LEVELS: usize = 5;
 /// Rows from which on a whole is worth its place: as many are read at its edges without it.
-const WHOLE_ROWS: u64 = if cfg!(test) { 3 } else { 64 };
+const WHOLE_ROWS: u64 = if FEW_ROWS { 3 } else { 64 };
+/// The level whose blocks are stored, of 512 rows on average: those above are made of them at once.
+const STORED: usize = 1;
+/// New blocks of that level that are worth a commit, and how many of all.
+const STORED_AT: usize = if FEW_ROWS { 1 } else { 4 };
+const STORED_SHARE: usize = 32;
 
 /// The rows from a place up to another (`None`: to the last).
 #[derive(Clone)]
 pub(super) struct Block {
     pub end: Option<Vec<u8>>,
     pub sum: Partial,
+    /// Whether it is stored, or too large for that.
+    pub settled: bool,
+}
+
+impl Block {
+    fn new(end: Option<Vec<u8>>, sum: Partial) -> Block {
+        Block { end, sum, settled: false }
+    }
+}
+
+/// What is known of the blocks that are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Known {
+    /// They are still to be read.
+    #[default]
+    Unread,
+    /// Each of them is here.
+    All,
+    /// One may be missing here, or cannot be read: the next write makes them void.
+    Lost,
 }
 
 type Blocks = BTreeMap<Vec<u8>, Block>;
@@ -37,6 +66,9 @@ pub(super) struct Sums {
     trees: Vec<Tree>,
     /// Odd while rows are being written.
     writes: u64,
+    known: Known,
+    /// Blocks that were kept since some were stored.
+    fresh: usize,
 }
 
 /// The blocks of one function.
@@ -62,15 +94,20 @@ impl Sums {
         self.writes += 1;
     }
 
-    /// Rows at `places` have changed; `None`: nobody knows which.
-    pub fn end_write(&mut self, places: Option<&[Vec<u8>]>) {
+    /// Rows at some places have changed, and whether blocks are still stored; `None`: nobody knows which.
+    pub fn end_write(&mut self, done: Option<(bool, &[Vec<u8>])>) {
         self.writes += 1;
-        let Some(places) = places else { return self.trees.clear() };
+        let Some((stored, places)) = done else {
+            self.trees.clear();
+            return self.lose_stored();
+        };
+        if !stored {
+            self.nothing_stored();
+        }
         for blocks in self.trees.iter_mut().flat_map(Tree::blocks_mut) {
             for place in places {
-                // What ends just here, too: a row that is gone ends nothing any more.
-                cut(blocks, place, Some(place));
-                blocks.remove(place);
+                let gone: Vec<Vec<u8>> = touched(blocks, place).cloned().collect();
+                gone.iter().for_each(|start| drop(blocks.remove(start)));
             }
         }
     }
@@ -79,6 +116,83 @@ impl Sums {
     pub fn clear(&mut self) {
         self.writes += 2;
         self.trees.clear();
+        (self.known, self.fresh) = (Known::Unread, 0);
+    }
+
+    /// Whether what is stored was not read yet.
+    pub fn is_unread(&self) -> bool {
+        self.known == Known::Unread
+    }
+
+    /// Whether each block that is stored is here.
+    pub fn knows_stored(&self) -> bool {
+        self.known == Known::All
+    }
+
+    /// Takes in what was read at `moment`, unless rows changed since; `None`: it cannot be read.
+    pub fn load(&mut self, found: Option<Vec<Found>>, moment: u64) {
+        if !self.is_unread() || self.writes != moment || moment % 2 == 1 {
+            return;
+        }
+        self.known = if found.is_some() { Known::All } else { Known::Lost };
+        for (reduce, start, block) in found.into_iter().flatten() {
+            self.put_stored(&reduce, &start, block);
+        }
+    }
+
+    /// Nothing is stored any more.
+    pub fn nothing_stored(&mut self) {
+        self.known = Known::All;
+        self.trees.iter_mut().flat_map(|tree| tree.levels[STORED].values_mut()).for_each(|block| block.settled = false);
+    }
+
+    /// What is stored is not known any more.
+    pub fn lose_stored(&mut self) {
+        self.known = Known::Lost;
+    }
+
+    /// The keys under which blocks may be stored that changes at `places` touch; `None`: what is stored is not known.
+    pub fn stored_at(&self, places: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
+        let tagged = || self.trees.iter().filter_map(|tree| Some((tree.reduce.tag()?, &tree.levels[STORED])));
+        let keys = places.iter().flat_map(|place| {
+            tagged().flat_map(move |(tag, blocks)| touched(blocks, place).map(move |start| key_of(tag, start)))
+        });
+        self.knows_stored().then(|| keys.collect())
+    }
+
+    /// Whether enough blocks are new to store them; counts from here on.
+    pub fn begin_storing(&mut self) -> bool {
+        let all: usize = self.trees.iter().map(|tree| tree.levels[STORED].len()).sum();
+        let is_due = self.fresh >= STORED_AT && self.fresh * STORED_SHARE >= all;
+        if is_due {
+            self.fresh = 0;
+        }
+        is_due
+    }
+
+    /// Blocks that are to be stored, at most so many.
+    pub fn unsettled(&self, most: usize) -> Vec<Found> {
+        let blocks = self.trees.iter().flat_map(|tree| tree.levels[STORED].iter().map(|block| (&tree.reduce, block)));
+        let new = blocks.filter(|(_, (_, block))| !block.settled);
+        new.take(most).map(|(reduce, (start, block))| (reduce.clone(), start.clone(), block.clone())).collect()
+    }
+
+    /// These are stored.
+    pub fn settle(&mut self, stored: &[Found]) {
+        for (reduce, start, block) in stored {
+            let own = self.trees.iter_mut().find(|tree| tree.reduce == *reduce);
+            let own = own.and_then(|tree| tree.levels[STORED].get_mut(start)).filter(|own| own.end == block.end);
+            match own {
+                Some(own) => own.settled = true,
+                None => self.lose_stored(),
+            }
+        }
+    }
+
+    fn put_stored(&mut self, reduce: &Reduce, start: &[u8], block: Block) {
+        if put(&mut self.tree_of(reduce).levels[STORED], start, block) {
+            self.lose_stored();
+        }
     }
 
     /// What a reader notes before it reads, to give back with what it found.
@@ -123,8 +237,14 @@ impl Sums {
 
     /// Keeps a block read at `moment`, unless rows changed since or there are too many.
     pub fn keep(&mut self, reduce: &Reduce, (level, start): (usize, &[u8]), block: Block, moment: u64) {
-        if let Some(tree) = self.tree_to_fill(reduce, moment) {
-            put(&mut tree.levels[level], start, block);
+        if self.tree_to_fill(reduce, moment).is_none() {
+            return;
+        }
+        if level == STORED {
+            self.fresh += 1;
+            self.put_stored(reduce, start, block);
+        } else {
+            put(&mut self.tree_of(reduce).levels[level], start, block);
         }
     }
 
@@ -142,11 +262,15 @@ impl Sums {
         if self.writes != moment || moment % 2 == 1 || self.len() >= most {
             return None;
         }
+        Some(self.tree_of(reduce))
+    }
+
+    fn tree_of(&mut self, reduce: &Reduce) -> &mut Tree {
         let at = self.trees.iter().position(|tree| tree.reduce == *reduce).unwrap_or_else(|| {
             self.trees.push(Tree { reduce: reduce.clone(), levels: Default::default(), wholes: Vec::new() });
             self.trees.len() - 1
         });
-        self.trees.get_mut(at)
+        &mut self.trees[at]
     }
 
     fn len(&self) -> usize {
@@ -164,29 +288,35 @@ impl Tree {
     }
 }
 
-/// Puts a block in place of those that it shares rows with.
-fn put(blocks: &mut Blocks, start: &[u8], block: Block) {
-    let neighbour =
-        blocks.range::<[u8], _>(up_to(start)).next_back().filter(|(_, own)| own.end.as_deref() == Some(start));
-    let neighbour = neighbour.map(|(start, block)| (start.clone(), block.clone()));
-    cut(blocks, start, block.end.as_ref());
-    blocks.extend(neighbour);
+/// Puts a block in place of those that it shares rows with; whether one of these is stored and is another one.
+fn put(blocks: &mut Blocks, start: &[u8], mut block: Block) -> bool {
+    let before = blocks.range::<[u8], _>(up_to(start)).next_back();
+    let reaches = before.filter(|(_, own)| own.end.as_ref().is_none_or(|end| end.as_slice() > start));
+    let behind = blocks.range::<[u8], _>((Bound::Included(start), Bound::Unbounded));
+    let inside = behind.take_while(|(at, _)| block.end.as_ref().is_none_or(|end| *at < end));
+    let shared: Vec<Vec<u8>> = reaches.into_iter().chain(inside).map(|(at, _)| at.clone()).collect();
+    let mut lost = false;
+    for (at, old) in shared.into_iter().filter_map(|at| blocks.remove_entry(&at)) {
+        match at == start && old.end == block.end {
+            true => block.settled |= old.settled,
+            false => lost |= old.settled,
+        }
+    }
     blocks.insert(start.to_vec(), block);
+    lost
+}
+
+/// Where those begin that a row at `place` belongs to, or that end there: a row that is gone ends nothing any more.
+fn touched<'b>(blocks: &'b Blocks, place: &[u8]) -> impl Iterator<Item = &'b Vec<u8>> + use<'b> {
+    let before = blocks.range::<[u8], _>(up_to(place)).next_back();
+    let reaches = before.filter(|(_, block)| block.end.as_ref().is_none_or(|end| end.as_slice() >= place));
+    let here = blocks.get_key_value(place);
+    reaches.into_iter().chain(here).map(|(start, _)| start)
 }
 
 /// The places before one.
 fn up_to(place: &[u8]) -> (Bound<&[u8]>, Bound<&[u8]>) {
     (Bound::Unbounded, Bound::Excluded(place))
-}
-
-/// Removes the block that reaches up to `start` or beyond and those that begin from there up to `end`.
-fn cut(blocks: &mut Blocks, start: &[u8], end: Option<&Vec<u8>>) {
-    let before = blocks.range::<[u8], _>(up_to(start)).next_back();
-    let reaches = before.filter(|(_, block)| block.end.as_ref().is_none_or(|end| end.as_slice() >= start));
-    let mut gone: Vec<Vec<u8>> = reaches.map(|(start, _)| start.clone()).into_iter().collect();
-    let inside = blocks.range::<[u8], _>((Bound::Included(start), Bound::Unbounded)).map(|(start, _)| start);
-    gone.extend(inside.take_while(|start| end.is_none_or(|end| *start < end)).cloned());
-    gone.iter().for_each(|start| drop(blocks.remove(start)));
 }
 
 /// A reduction over a range under way.
@@ -231,7 +361,7 @@ impl Walk {
 
     /// Nothing is left: keeps it as a whole.
     pub fn keep_whole(&self, sums: &mut Sums, by: (&Reduce, Grouping)) {
-        let block = Block { end: self.high.clone(), sum: self.sum.clone() };
+        let block = Block::new(self.high.clone(), self.sum.clone());
         sums.keep_whole(by, &self.low, block, self.moment);
     }
 
@@ -280,7 +410,7 @@ impl Walk {
     fn arrive(&mut self, place: Vec<u8>, sums: &mut Sums, reduce: &Reduce, empty: &Partial) {
         for level in 0..levels_at(&place) {
             if let Some((start, sum)) = self.open[level].take() {
-                sums.keep(reduce, (level, &start), Block { end: Some(place.clone()), sum }, self.moment);
+                sums.keep(reduce, (level, &start), Block::new(Some(place.clone()), sum), self.moment);
             }
         }
         self.at = place;
@@ -292,7 +422,7 @@ impl Walk {
         if self.high.is_none() {
             for (level, open) in self.open.iter_mut().enumerate() {
                 if let Some((start, sum)) = open.take() {
-                    sums.keep(reduce, (level, &start), Block { end: None, sum }, self.moment);
+                    sums.keep(reduce, (level, &start), Block::new(None, sum), self.moment);
                 }
             }
         }

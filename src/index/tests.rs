@@ -1,5 +1,7 @@
 //! Builds over a real store: rows follow their documents, restarts go on, removals remove.
 
+mod stored;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -157,50 +159,59 @@ impl Dice {
     }
 }
 
+/// Writes or deletes a few of these documents.
+async fn change_some(copy: &ShardCopy, revs: &mut [Option<Revision>], dice: &mut Dice) {
+    for _ in 0..1 + dice.below(4) {
+        let at = dice.below(revs.len() as u64) as usize;
+        let (a, b, n) = (dice.below(4), dice.below(5), dice.below(100));
+        let deleted = revs[at].is_some() && dice.below(4) == 0;
+        let body = format!(r#"{{"keys":[[{a},{b}],[{b}],{a}],"n":{n}}}"#);
+        let rev = put(copy, &format!("d{at}"), if deleted { "{}" } else { &body }, revs[at].take(), deleted).await;
+        revs[at] = (!deleted).then_some(rev);
+    }
+}
+
+/// Reduces some range by some function, and holds it against the rows.
+async fn reduce_some(index: &ViewIndex, dice: &mut Dice, round: u32) {
+    let collator = Collator::new();
+    let edge = |value: u64| {
+        let mut out = Vec::new();
+        collator.sort_key(&Value::Array(vec![Value::Int(value as i64)]), &mut out);
+        out
+    };
+    let places = match dice.below(3) {
+        0 => Places::all(b""),
+        1 => Places { low: edge(dice.below(4)), high: None },
+        _ => Places { low: edge(dice.below(2)), high: Some(edge(2 + dice.below(2))) },
+    };
+    let grouping = [Grouping::All, Grouping::Exact, Grouping::Level(1), Grouping::Level(2)][dice.below(4) as usize];
+    let names = ["_sum", "_count", "_stats", "_first", "_last", "_top_3", "_approx_count_distinct"];
+    let reduce = Reduce::parse(names[dice.below(7) as usize]);
+    let direction = [Direction::Forward, Direction::Reverse][dice.below(2) as usize];
+    let by = GroupBy { grouping, reduce, direction, prefix: 0 };
+    let rows = rows_between(index, &places).await;
+    let (mut rest, mut found) = (VecDeque::from([places.clone()]), Vec::new());
+    while !rest.is_empty() {
+        let limit = 1 + dice.below(5) as usize;
+        let page = groups_of(&by, vec![(index, rest)], limit).await.remove(0).unwrap();
+        found.extend(page.groups.into_iter().map(|group| told(group.key, group.sum)));
+        rest = page.rest;
+    }
+    assert_eq!(found, reduced(&rows, &by, &collator), "round {round}, {by:?} of {places:?}");
+    assert_eq!(index.count(places).await.unwrap(), rows.len() as u64);
+}
+
 #[tokio::test]
 async fn kept_reductions_agree_with_the_rows_after_any_change() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(&dir, Engine::Memory).await;
     let (_, copy, index) = view(&storage, &definition("a")).await;
-    let (collator, mut dice) = (Collator::new(), Dice(7));
-    let mut revs: Vec<Option<Revision>> = vec![None; 60];
+    let (mut dice, mut revs) = (Dice(7), vec![None; 60]);
     for round in 0..150 {
-        for _ in 0..1 + dice.below(4) {
-            let at = dice.below(60) as usize;
-            let (a, b, n) = (dice.below(4), dice.below(5), dice.below(100));
-            let deleted = revs[at].is_some() && dice.below(4) == 0;
-            let body = format!(r#"{{"keys":[[{a},{b}],[{b}],{a}],"n":{n}}}"#);
-            let rev = put(&copy, &format!("d{at}"), if deleted { "{}" } else { &body }, revs[at].take(), deleted).await;
-            revs[at] = (!deleted).then_some(rev);
-        }
+        change_some(&copy, &mut revs, &mut dice).await;
         index.update().await.unwrap();
         for _ in 0..3 {
-            let edge = |value: u64| {
-                let mut out = Vec::new();
-                collator.sort_key(&Value::Array(vec![Value::Int(value as i64)]), &mut out);
-                out
-            };
-            let places = match dice.below(3) {
-                0 => Places::all(b""),
-                1 => Places { low: edge(dice.below(4)), high: None },
-                _ => Places { low: edge(dice.below(2)), high: Some(edge(2 + dice.below(2))) },
-            };
-            let grouping =
-                [Grouping::All, Grouping::Exact, Grouping::Level(1), Grouping::Level(2)][dice.below(4) as usize];
-            let names = ["_sum", "_count", "_stats", "_first", "_last", "_top_3", "_approx_count_distinct"];
-            let reduce = Reduce::parse(names[dice.below(7) as usize]);
-            let direction = [Direction::Forward, Direction::Reverse][dice.below(2) as usize];
-            let by = GroupBy { grouping, reduce, direction, prefix: 0 };
-            let rows = rows_between(&index, &places).await;
-            let (mut rest, mut found) = (VecDeque::from([places.clone()]), Vec::new());
-            while !rest.is_empty() {
-                let limit = 1 + dice.below(5) as usize;
-                let page = groups_of(&by, vec![(&index, rest)], limit).await.remove(0).unwrap();
-                found.extend(page.groups.into_iter().map(|group| told(group.key, group.sum)));
-                rest = page.rest;
-            }
-            assert_eq!(found, reduced(&rows, &by, &collator), "round {round}, {by:?} of {places:?}");
-            assert_eq!(index.count(places).await.unwrap(), rows.len() as u64);
+            reduce_some(&index, &mut dice, round).await;
         }
     }
 }

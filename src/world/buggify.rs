@@ -13,6 +13,8 @@ pub enum Mutation {
     ViewRowStays,
     /// An index's position is committed before the rows that it stands for.
     IndexPositionFirst,
+    /// The stored sum of a block of rows stays when one of them changes.
+    StoredSumStays,
     /// An index takes no notice of purges.
     PurgeNotIndexed,
     /// A feed leaves out the second range.
@@ -69,6 +71,8 @@ pub enum Mutation {
     EpochIgnored,
     /// The same, and a copy that others have seen more of than it has gives the same positions out again.
     PositionReused,
+    /// A reader of a copy that is gone begins anew on another one.
+    NodeLossRewinds,
     /// A copy does not ask another one for its purges.
     PurgeNotSpread,
     /// A copy that takes in another one leaves out deletions.
@@ -93,6 +97,8 @@ pub enum Mutation {
     AddedFieldRequired,
     /// Two nodes agree on the higher one of their versions.
     HigherVersionAgreed,
+    /// A node that sees other members names those who vote next without a majority of those who vote.
+    SeatByMinority,
 }
 
 /// Places where the node may take a rare turn that is always allowed: a batch of one, a wait, a cache passed over.

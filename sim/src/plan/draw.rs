@@ -40,6 +40,7 @@ impl Plan {
             first_start_cut: (rng.random_range(0..4) == 0).then(|| rng.random_range(1..=80)),
             nodes,
             n: 0,
+            outside: 0,
             strict_reads: false,
             w: None,
             r: None,
@@ -312,7 +313,8 @@ impl Draw<'_> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::{FAULTS, HOSTILE, OPS, Scene};
+    use super::super::scene::some_of_each;
+    use super::super::{FAULTS, HOSTILE, OPS};
     use super::*;
 
     #[test]
@@ -328,13 +330,12 @@ mod tests {
 
     #[test]
     fn quiet_runs_every_operation_and_every_fault_are_in_the_mix() {
-        let two_clusters = |number| Plan::of_scene(Scene::TwoClusters, number);
-        let drawn = (0..1_500).map(Plan::from_seed).chain((0..100).map(Plan::cluster_from_seed));
-        let plans: Vec<Plan> = drawn.chain((0..100).map(two_clusters)).collect();
+        let plans: Vec<Plan> = (0..1_500).map(Plan::from_seed).chain((0..100).map(Plan::cluster_from_seed)).collect();
         assert!(plans.iter().any(|p| p.faults.is_empty()));
         let faults: BTreeSet<&str> = plans.iter().flat_map(|p| &p.faults).map(|t| t.fault.name()).collect();
         let injected: BTreeSet<&str> = FAULTS.into_iter().filter(|name| *name != HOSTILE).collect();
         assert_eq!(faults, injected);
+        let plans: Vec<Plan> = plans.into_iter().chain(some_of_each()).collect();
         let ops: BTreeSet<&str> = plans.iter().flat_map(|p| p.clients.iter().flatten()).map(|t| t.op.name()).collect();
         // Saved plans only.
         let drawn: BTreeSet<&str> = OPS.into_iter().filter(|name| *name != "changes").collect();

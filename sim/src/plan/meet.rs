@@ -4,12 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::scene::some_of_each;
 use super::{Fault, HOSTILE, Op, Plan, Scene};
 
 /// Plans of each sort that are drawn: each operation and fault is in some of so many.
 const DRAWN: u64 = 2_000;
-/// The same of a scene, which has little that is not in each.
-const SCENES_DRAWN: u64 = 200;
 
 /// For what a plan is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,15 +17,18 @@ enum Sort {
     TwoServers,
     Cluster,
     ClusterThatLosesADisk,
-    TwoClusters,
+    /// One of the scenes by its name.
+    Scene(&'static str),
 }
 
 impl Sort {
     fn of(plan: &Plan) -> Sort {
+        if let Some(scene) = Scene::of(plan) {
+            return Sort::Scene(scene);
+        }
         match (plan.world.n, plan.world.nodes) {
             (0, 1) => Sort::OneServer,
             (0, _) => Sort::TwoServers,
-            _ if plan.world.far.is_some() => Sort::TwoClusters,
             _ if plan.loses_disks() => Sort::ClusterThatLosesADisk,
             _ => Sort::Cluster,
         }
@@ -38,7 +40,7 @@ impl Sort {
             Sort::TwoServers => "two servers",
             Sort::Cluster => "clusters",
             Sort::ClusterThatLosesADisk => "clusters that lose a disk",
-            Sort::TwoClusters => "two clusters",
+            Sort::Scene(name) => name,
         }
     }
 }
@@ -58,7 +60,7 @@ impl Meetings {
         let mut out = Meetings::default();
         (0..DRAWN)
             .flat_map(|seed| [Plan::from_seed(seed), Plan::cluster_from_seed(seed)])
-            .chain((0..SCENES_DRAWN).map(|number| Plan::of_scene(Scene::TwoClusters, number)))
+            .chain(some_of_each())
             .for_each(|plan| out.add(&plan));
         out
     }
@@ -114,5 +116,8 @@ mod tests {
         let reason = meetings.apart(false, "F5 split", "own put").expect("never");
         assert!(reason.contains("the operation for one server, two servers"), "{reason}");
         assert!(meetings.apart(false, "F9 crash", "changes").is_some());
+        assert_eq!(meetings.apart(false, "F9 crash", "add node"), None, "in a scene");
+        let reason = meetings.apart(false, "F18 clock jump", "add node").expect("never");
+        assert!(reason.ends_with("the operation for members"), "{reason}");
     }
 }

@@ -99,6 +99,11 @@ pub enum Op {
         /// At most so many rows.
         limit: Option<u32>,
     },
+    /// Reads the feed on at another node, long after its copies came in step with those that were read before.
+    FollowAt {
+        /// The node.
+        node: u32,
+    },
     /// Waits at the end of the feed on a second connection while it writes: must be told.
     Tail {
         /// Document.
@@ -291,6 +296,18 @@ pub enum Op {
         /// Chooses the range.
         range: u32,
     },
+    /// Makes a node a member of the cluster, by its document of `_nodes`.
+    AddNode {
+        /// Which one.
+        node: u32,
+    },
+    /// Has a node emptied and, once it is, deletes its document of `_nodes`.
+    RemoveNode {
+        /// Which one.
+        node: u32,
+    },
+    /// `GET /_cluster/voters`.
+    Voters,
 }
 
 /// A replication between two clusters: which of them works for it, and which way it goes.
@@ -353,7 +370,7 @@ impl Op {
             Op::Changes => "changes",
             Op::Local { .. } => "local",
             Op::Compact => "compact",
-            Op::Follow { mode: FeedMode::Normal, .. } => "feed",
+            Op::Follow { mode: FeedMode::Normal, .. } | Op::FollowAt { .. } => "feed",
             Op::Follow { mode: FeedMode::Longpoll, .. } => "feed longpoll",
             Op::Follow { mode: FeedMode::Continuous, .. } => "feed continuous",
             Op::Follow { mode: FeedMode::EventSource, .. } => "feed eventsource",
@@ -394,12 +411,15 @@ impl Op {
             Op::Part { .. } => "part",
             Op::Ferry { .. } => "ferry",
             Op::SplitRange { .. } => "split range",
+            Op::AddNode { .. } => "add node",
+            Op::RemoveNode { .. } => "remove node",
+            Op::Voters => "voters",
         }
     }
 }
 
 /// Names of all operations, for reports on what was never met.
-pub const OPS: [&str; 53] = [
+pub const OPS: [&str; 56] = [
     "put",
     "put stale",
     "delete",
@@ -453,4 +473,7 @@ pub const OPS: [&str; 53] = [
     "part",
     "ferry",
     "split range",
+    "add node",
+    "remove node",
+    "voters",
 ];

@@ -3,7 +3,6 @@
 //! is worked for by one node of its cluster; and no checkpoint stands before what it should stand behind.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,14 +77,14 @@ pub(super) async fn set_up(client: &mut Client, plan: &Plan) -> Result<(), Strin
 
 impl Worker {
     /// The nodes of the near cluster, or of the far one.
-    fn side(&self, far: bool) -> Range<u32> {
+    fn side(&self, far: bool) -> Vec<u32> {
         self.locked(|s| s.clusters.get(usize::from(far)).cloned().unwrap_or_default())
     }
 
     /// The node of a cluster that a number chooses.
     fn chosen(&self, far: bool, number: u32) -> u32 {
         let nodes = self.side(far);
-        nodes.start + number % (nodes.len() as u32).max(1)
+        nodes.get(number as usize % nodes.len().max(1)).copied().unwrap_or(0)
     }
 
     /// A connection to a node of the cluster that works for a replication, and one to a node of the one that gets what
@@ -106,8 +105,8 @@ impl Worker {
         order
     }
 
-    /// Asks for a replication by a document, and looks at it while it runs: in peace one node works for it at any time,
-    /// and where each range has one copy nothing is missing before its checkpoints. Of several copies nobody promises as
+    /// Asks for a replication by a document, and looks at it while it runs: in peace no two nodes ever work for it, and
+    /// where each range has one copy nothing is missing before its checkpoints. Of several copies nobody promises as
     /// much before they have become equal.
     pub(super) async fn join(&mut self, way: Way, sift: Sift, (at, by): (u32, u32)) -> Result<(), Violation> {
         let joined = Joined { way, sift };

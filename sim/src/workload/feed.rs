@@ -110,7 +110,7 @@ impl Worker {
         self.took_rows(&rows)?;
         // A limit may have left it for later; then nothing is sure any more.
         self.feed.owed = false;
-        let foreign = self.locked(|s| s.foreign);
+        let foreign = self.locked(|s| s.model.foreign);
         // Numbers for sequences, and nothing about what is pending, are right in their way, too.
         let since = sequence(&body["last_seq"]).filter(|_| foreign || body["last_seq"].is_string());
         match (since, body["pending"].as_u64().or(foreign.then_some(0))) {
@@ -136,14 +136,32 @@ impl Worker {
     }
 
     fn took_rows(&mut self, rows: &[Value]) -> Result<(), Violation> {
-        let (after, several) = self.locked(|s| (s.model.edit_counts(), s.several));
-        let repeated = rows.iter().find(|row| self.feed.repeats(row, &after));
         // Copies are in step now and then only.
-        if let Some(row) = repeated.filter(|_| !several) {
-            return broken("I14", format!("{} was told before, and nothing was sent to it since", row["id"]));
+        if !self.locked(|s| s.several) {
+            self.repeats_nothing(rows)?;
         }
         rows.iter().for_each(|row| self.feed.take(row));
         Ok(())
+    }
+
+    fn repeats_nothing(&self, rows: &[Value]) -> Result<(), Violation> {
+        let after = self.locked(|s| s.model.edit_counts());
+        match rows.iter().find(|row| self.feed.repeats(row, &after)) {
+            Some(row) => broken("I14", format!("{} was told before, and nothing was sent to it since", row["id"])),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads the feed on at another node. Its copies have long been in step with those that told all before: they tell
+    /// nothing of that again.
+    pub(super) async fn follow_at(&mut self, node: u32) -> Result<(), Violation> {
+        let path = format!("/{DB}/_changes?since={}", self.feed.since);
+        let mut other = self.another_node(node);
+        self.feed_begins();
+        let answer = self.call_by(&mut other, "GET", &path, &Value::Null).await;
+        let Some(body) = answer.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(()) };
+        self.repeats_nothing(body["results"].as_array().map_or(&[], Vec::as_slice))?;
+        self.took(&body, None)
     }
 
     /// Reads the feed on in some mode.

@@ -317,7 +317,30 @@ impl Worker {
         if shown != groups {
             return broken("I17", format!("{path}: {shown:?}, expected {groups:?}"));
         }
-        Ok(true)
+        // Others write meanwhile: what is kept for this answer is judged at the end.
+        Ok(self.own_whole(view).await.is_some())
+    }
+
+    /// What a view of all clients' documents is reduced to, when an answer came.
+    async fn own_whole(&mut self, view: usize) -> Option<u64> {
+        let answer = self.call("GET", &format!("/{OWN}/_design/sim/_view/{}", VIEWS[view].0), &Value::Null).await;
+        let found = answer.ok().filter(|a| a.status == 200)?.json();
+        let rows = found["rows"].as_array()?;
+        rows.first().map_or(Some(0), |row| row["value"].as_u64())
+    }
+
+    /// At the end: a view reduced as a whole is what its rows add up to; whether answers came.
+    async fn judge_whole(&mut self, view: usize, reduce: &str) -> Result<bool, Violation> {
+        let path = format!("/{OWN}/_design/sim/_view/{}?reduce=false", VIEWS[view].0);
+        let Some(whole) = self.own_whole(view).await else { return Ok(false) };
+        let answer = self.call("GET", &path, &Value::Null).await;
+        let Some(found) = answer.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(false) };
+        let values = found["rows"].as_array().into_iter().flatten().map(|row| row["value"].as_u64().unwrap_or(0));
+        let sum: u64 = if reduce == "_count" { values.count() as u64 } else { values.sum() };
+        match whole == sum {
+            true => Ok(true),
+            false => broken("I17", format!("{path}: reduced to {whole}, and its rows to {sum}")),
+        }
     }
 
     /// Asks a query, and reads on in the feed by selector after a paged one; whether answers came.
@@ -378,6 +401,9 @@ impl Worker {
         }
         for view in 0..VIEWS.len() {
             answered &= self.own_view(view).await?;
+            if let Some(reduce) = VIEWS[view].2 {
+                answered &= self.judge_whole(view, reduce).await?;
+            }
         }
         for query in 0..10 {
             answered &= self.own_find(query, 2, query % 2 == 0).await?;

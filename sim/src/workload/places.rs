@@ -27,16 +27,16 @@ pub(crate) struct Places {
     /// Whether nothing goes wrong in the run: nobody who asks for a change may be left without an answer then.
     pub(crate) in_peace: bool,
     /// The maps as the first node of each cluster told them in the end.
-    maps: BTreeMap<(u32, &'static str), Map>,
+    maps: BTreeMap<(Option<u32>, &'static str), Map>,
 }
 
 /// The nodes of each range, by its bounds.
-type Map = BTreeMap<String, Vec<String>>;
+pub(super) type Map = BTreeMap<String, Vec<String>>;
 
 impl Places {
     /// Of a cluster.
     pub(super) fn of(world: &WorldPlan) -> Places {
-        Places { copies: world.n.min(world.nodes) as usize, ..Places::default() }
+        Places { copies: world.copies() as usize, ..Places::default() }
     }
 
     /// What is wrong with a map.
@@ -61,7 +61,7 @@ fn database(passing: bool) -> &'static str {
     if passing { PASSING } else { DB }
 }
 
-fn map_of(shards: &Value) -> Map {
+pub(super) fn map_of(shards: &Value) -> Map {
     let nodes = |list: &Value| -> Vec<String> {
         list.as_array().into_iter().flatten().filter_map(|node| Some(node.as_str()?.to_owned())).collect()
     };
@@ -141,7 +141,7 @@ impl Worker {
         if self.locked(|s| s.together.places.in_peace) && !matches!(&failed, Ok(count) if *count == json!(0)) {
             return broken("I25", format!("{}: splits failed in peace: {failed:?}", self.name));
         }
-        let (lane, cluster) = (self.name.clone(), self.cluster().start);
+        let (lane, cluster) = (self.name.clone(), self.cluster().first().copied());
         for passing in [false, true] {
             let name = database(passing);
             let Some(map) = self.map(passing).await? else {
@@ -157,7 +157,7 @@ impl Worker {
     }
 
     /// What is on its way as far as this node knows.
-    async fn busy(&mut self) -> Option<String> {
+    pub(super) async fn busy(&mut self) -> Option<String> {
         let moves = self.client.get("/_cluster/rebalance").await.map(|answer| answer.json()["moves"].clone());
         let jobs = self.client.get("/_reshard").await.map(|answer| answer.json());
         match (moves, jobs) {

@@ -8,6 +8,9 @@ use crate::client::Answer;
 use crate::model::Violation;
 use crate::plan::Plan;
 
+/// Copies that hold what stays, whichever node loses its disk: one does at most.
+const LASTS_FROM: u32 = 2;
+
 /// What the clients of a run ask of copies, and how many there are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
@@ -77,15 +80,14 @@ impl Asked {
         Some(if self.moves { least.max(self.majority) } else { least })
     }
 
-    /// The same of a read that asks as many as clients do; known before the answer where too few make it fail.
-    pub(crate) fn sure_from(&self) -> Option<u32> {
-        let asked = self.r.unwrap_or(self.majority);
-        if self.strict { self.shown_from(asked) } else { None }
+    /// The same of a read that is answered by as many as clients ask.
+    pub(super) fn read_from(&self) -> Option<u32> {
+        self.shown_from(self.r.unwrap_or(self.majority))
     }
 
-    /// How many copies hold what stays, whichever node loses its disk: there is one at most.
-    fn lasts_from(&self) -> u32 {
-        if self.loses { 2 } else { 1 }
+    /// The same where it is known before the answer, for too few make a read fail.
+    pub(crate) fn sure_from(&self) -> Option<u32> {
+        if self.strict { self.read_from() } else { None }
     }
 }
 
@@ -130,7 +132,7 @@ impl Worker {
         let asked = self.asked();
         let held = asked.held(None, answer.status, answer.copies);
         let held = held.or_else(|wrong| broken("I12", format!("{what}: {wrong}")))?;
-        Ok(matches!(answer.status, 200..=202) && (!asked.loses || held >= asked.lasts_from()))
+        Ok(matches!(answer.status, 200..=202) && (!asked.loses || held >= LASTS_FROM))
     }
 
     /// Holds a read that shows one path without siblings against what was promised before it was sent: revisions with

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::documents::{leaf_set, leaves};
 use super::own::keep_purges;
-use super::{DB, Worker, between, broken, places::Places, seen};
-use crate::client::{Answer, Client};
+use super::{DB, Worker, between, broken, members::Members, places::Places, seen};
+use crate::client::Client;
 use crate::model::{Leaf, Violation};
 use crate::plan::{Plan, WorldPlan};
 
@@ -30,6 +30,8 @@ pub struct Together {
     rows: BTreeMap<&'static str, Option<Vec<String>>>,
     /// Where copies are.
     pub(crate) places: Places,
+    /// Who belongs to the cluster.
+    pub(super) members: Members,
 }
 
 /// A database that any client makes where there is none.
@@ -56,6 +58,7 @@ impl Together {
         Together {
             made_with: format!("?q={}&n={}", world.q, world.n),
             places: Places::of(world),
+            members: Members::of(world),
             ..Together::default()
         }
     }
@@ -87,20 +90,6 @@ pub async fn set_up(client: &mut Client, plan: &Plan) -> Result<(), String> {
         between::set_up(client, plan).await?;
     }
     if plan.has_views() { seen::set_up(client).await } else { Ok(()) }
-}
-
-/// Looks whether a node is connected to all nodes of its cluster.
-///
-/// # Errors
-/// What it answers instead.
-pub async fn look_at_members(client: &mut Client, nodes: u32) -> Result<(), String> {
-    let answer = client.get("/_membership").await;
-    let seen = answer.as_ref().map(Answer::json).unwrap_or_default();
-    let count = |field: &str| seen[field].as_array().map_or(0, Vec::len);
-    match count("all_nodes") == nodes as usize && count("cluster_nodes") == nodes as usize {
-        true => Ok(()),
-        false => Err(format!("GET /_membership: {answer:?}")),
-    }
 }
 
 /// Looks whether a node knows the databases that were made.

@@ -1,5 +1,6 @@
 //! Views over several ranges: groups, offsets, and the index that answers while another one is built.
 
+use super::cluster::{Cluster, write};
 use super::*;
 use crate::document::json::{Value, parse};
 
@@ -32,6 +33,7 @@ pub(super) fn query(grouping: Option<Grouping>, descending: bool) -> ViewQuery {
         totals: true,
         update_seq: false,
         update: Update::Before,
+        stable: false,
         partition: None,
     }
 }
@@ -167,4 +169,36 @@ async fn sums_that_grow_with_their_rows_are_errors() {
     coordinator.config().set(("query_server_config", "reduce_limit"), "false", false).await.unwrap();
     let all = groups(&database, query(Some(Grouping::All), false)).await;
     assert_eq!(all[0].matches("\":1").count() as u64, 6 * DOCS);
+}
+
+/// Three copies, of which only the one that was read has its index.
+#[tokio::test]
+async fn stable_reads_come_from_one_copy_whichever_node_is_asked() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let design = r#"{"autoupdate":false,"views":{"v":{"map":"function(d){emit(d.n)}"}}}"#;
+    write(&cluster.db(0), "_design/d", design, Some(3)).await.unwrap();
+    write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap();
+    let total = async |at: usize, update: Update, stable: bool| {
+        begin(&cluster.db(at), ViewQuery { update, stable, ..query(None, false) }).await.total_rows
+    };
+    assert_eq!(total(0, Update::Before, true).await, 1);
+    for at in [0, 1, 2, 1, 0] {
+        assert_eq!(total(at, Update::Never, true).await, 1, "asked of node {at}");
+    }
+    let mut nearest = Vec::new();
+    for at in 0..3 {
+        nearest.push(total(at, Update::Never, false).await);
+    }
+    assert_eq!(nearest.iter().sum::<u64>(), 1, "each node reads its own copy: {nearest:?}");
+    // Without that copy it is the next one, for all who are left.
+    let first = cluster.db(0).nodes_of(0)[0].to_string();
+    let first = cluster.network.names.iter().position(|name| *name == first).unwrap();
+    cluster.cut(&[first]);
+    let left: Vec<usize> = (0..3).filter(|at| *at != first).collect();
+    assert_eq!(total(left[0], Update::Never, true).await, 0);
+    assert_eq!(total(left[1], Update::Before, true).await, 1);
+    for at in left {
+        assert_eq!(total(at, Update::Never, true).await, 1, "asked of node {at}");
+    }
 }

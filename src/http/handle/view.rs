@@ -167,6 +167,7 @@ fn read(view: &DatabaseView, args: &ViewArgs) -> Result<ViewQuery> {
         totals: args.sorted,
         update_seq: args.update_seq,
         update: args.update,
+        stable: args.stable,
         partition: args.partition.clone(),
     })
 }

@@ -56,6 +56,8 @@ pub struct ViewArgs {
     pub sorted: bool,
     /// Whether a view is updated, by `update` or `stale`.
     pub update: Update,
+    /// Whether repeated queries of a view ask the same copies, by `stable` or `stale`.
+    pub stable: bool,
     /// `partition`, when given.
     pub partition: Option<String>,
 }
@@ -82,6 +84,7 @@ impl Default for ViewArgs {
             group_level: None,
             sorted: true,
             update: Update::Before,
+            stable: false,
             partition: None,
         }
     }
@@ -235,10 +238,10 @@ impl ViewArgs {
             "group_level" => self.group_level = Some(given.integer()?),
             "partition" => self.partition = Some(given.partition()?),
             "sorted" => self.sorted = given.boolean()?,
-            "stable" => given.one_of(name, &[("true", ()), ("false", ())])?,
+            "stable" => self.stable = given.one_of(name, &[("true", true), ("false", false)])?,
             "stale" => {
                 let stale = [("ok", Update::Never), ("update_after", Update::After)];
-                self.update = given.one_of(name, &stale)?;
+                (self.update, self.stable) = (given.one_of(name, &stale)?, true);
             }
             "update" => {
                 let update = [("true", Update::Before), ("false", Update::Never), ("lazy", Update::After)];

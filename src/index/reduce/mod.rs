@@ -71,6 +71,37 @@ impl Reduce {
         }
     }
 
+    /// Names a built-in function in stored records; `None` for scripts.
+    pub(in crate::index) fn tag(&self) -> Option<[u8; 2]> {
+        let number = |n: &usize| u8::try_from(*n).ok();
+        Some(match self {
+            Reduce::Sum => [1, 0],
+            Reduce::Count => [2, 0],
+            Reduce::Stats => [3, 0],
+            Reduce::Distinct => [4, 0],
+            Reduce::First => [5, 0],
+            Reduce::Last => [6, 0],
+            Reduce::Top(n) => [7, number(n)?],
+            Reduce::Bottom(n) => [8, number(n)?],
+            Reduce::Script(_) => return None,
+        })
+    }
+
+    /// The function of a [`Reduce::tag`].
+    pub(in crate::index) fn of_tag(tag: [u8; 2]) -> Option<Reduce> {
+        Some(match tag {
+            [1, 0] => Reduce::Sum,
+            [2, 0] => Reduce::Count,
+            [3, 0] => Reduce::Stats,
+            [4, 0] => Reduce::Distinct,
+            [5, 0] => Reduce::First,
+            [6, 0] => Reduce::Last,
+            [7, n] => Reduce::Top(n.into()),
+            [8, n] => Reduce::Bottom(n.into()),
+            _ => return None,
+        })
+    }
+
     /// An empty reduction; `None` for scripts.
     pub fn begin(&self, collator: &Collator) -> Option<Reduction> {
         Some(match self {

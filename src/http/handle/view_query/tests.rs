@@ -146,3 +146,10 @@ fn a_partition_that_can_be_none_is_refused_wherever_it_stands() {
     let number = ViewArgs::from_body(&object(r#"{"partition":5}"#), &Query::default()).unwrap();
     assert_eq!(number.partition.as_deref(), Some("5"));
 }
+
+#[test]
+fn stale_reads_are_stable() {
+    let stable = |text: &str| ViewArgs::of_view(&query(text)).unwrap().stable;
+    assert!(stable("stable=true") && stable("stale=ok") && stable("stale=update_after"));
+    assert!(!stable("") && !stable("stable=false") && !stable("update=false"));
+}
