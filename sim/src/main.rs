@@ -49,7 +49,7 @@ enum Command {
         /// Plans of one cluster of three to seven nodes.
         #[arg(long)]
         cluster: bool,
-        /// Plans of the cluster's scene of that name.
+        /// Plans of the scene of that name.
         #[arg(long, conflicts_with = "cluster", value_parser = scene_named)]
         scene: Option<Scene>,
     },

@@ -127,6 +127,7 @@ async fn carry_out(env: Env, plan: &Plan, target: &Target, (port, proxied): (u16
 fn usable(ops: &[TimedOp], own: bool) -> Vec<TimedOp> {
     let fits = |timed: &&TimedOp| match timed.op {
         Op::Replicate | Op::Keep { .. } | Op::EndKeep { .. } => false,
+        Op::Join { .. } | Op::Part { .. } | Op::Ferry { .. } => false,
         Op::Put { .. } | Op::PutStale { .. } | Op::Delete { .. } | Op::Merge { .. } | Op::Bulk { .. } => true,
         Op::Attach { .. } | Op::Read { .. } | Op::ReadTree { .. } | Op::List => true,
         Op::Follow { mode: FeedMode::Normal, .. } => true,

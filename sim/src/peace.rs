@@ -1,6 +1,7 @@
 //! What happens in peace: before the clients begin the nodes find each other and the databases are made; when all
 //! faults have ended everything is read back and held against the model.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use crate::model::Violation;
 use crate::place::{PASSWORD, USER, address_of};
 use crate::plan::{Plan, WorldPlan};
 use crate::workload::{
-    DB, Worker, judge_members, lock, look_at_connections, look_at_databases, look_at_members, set_up_cluster,
-    set_up_own,
+    DB, Worker, judge_between, judge_members, lock, look_at_connections, look_at_databases, look_at_members,
+    set_up_cluster, set_up_own,
 };
 use crate::world::SimNode;
 
@@ -35,15 +36,14 @@ pub(crate) async fn set_up(judge: &SimNode, plan: &Plan) -> Result<(), Violation
     let mut last = String::new();
     for _ in 0..SET_UP_TRIES {
         ready(judge, &plan.world).await?;
-        let mut client = client(judge, 0);
         if plan.world.n > 0 {
-            let nodes = plan.world.members();
-            match set_up_cluster(&mut client, plan).await {
-                Ok(()) => return soon_everywhere(judge, nodes, async |client| look_at_databases(client).await).await,
+            match set_up_clusters(judge, plan).await {
+                Ok(()) => return know_databases(judge, &plan.world).await,
                 Err(error) => last = error,
             }
             continue;
         }
+        let mut client = client(judge, 0);
         let made = client.json("PUT", &format!("/{DB}?q={}", plan.world.q), &Value::Null).await;
         match made {
             Ok(a) if a.status < 300 || a.status == 412 => match set_up_own(&mut client, &plan.world).await {
@@ -56,16 +56,35 @@ pub(crate) async fn set_up(judge: &SimNode, plan: &Plan) -> Result<(), Violation
     Err(Violation { invariant: "I28", what: format!("the databases are not made: {last}") })
 }
 
+/// Makes the databases of each cluster.
+///
+/// # Errors
+/// The request that was refused.
+async fn set_up_clusters(judge: &SimNode, plan: &Plan) -> Result<(), String> {
+    for nodes in plan.world.clusters() {
+        set_up_cluster(&mut client(judge, nodes.start), plan).await?;
+    }
+    Ok(())
+}
+
+/// Waits until all nodes of each cluster know its databases.
+async fn know_databases(judge: &SimNode, world: &WorldPlan) -> Result<(), Violation> {
+    for nodes in world.clusters() {
+        soon_everywhere(judge, nodes, async |client| look_at_databases(client).await).await?;
+    }
+    Ok(())
+}
+
 /// Waits until all nodes answer and those that are one cluster know each other.
 pub(crate) async fn ready(judge: &SimNode, world: &WorldPlan) -> Result<(), Violation> {
-    for node in 0..world.nodes {
+    for node in 0..world.machines() {
         wait_until_up(judge, node).await?;
     }
-    let members = world.members();
-    match world.n > 0 {
-        true => soon_everywhere(judge, members, async |client| look_at_members(client, members).await).await,
-        false => Ok(()),
+    for nodes in world.clusters() {
+        let count = nodes.len() as u32;
+        soon_everywhere(judge, nodes, async |client| look_at_members(client, count).await).await?;
     }
+    Ok(())
 }
 
 pub(crate) async fn wait_until_up(judge: &SimNode, node: u32) -> Result<(), Violation> {
@@ -85,10 +104,10 @@ pub(crate) async fn wait_until_up(judge: &SimNode, node: u32) -> Result<(), Viol
 /// Waits until all nodes of a cluster answer as they should in peace.
 async fn soon_everywhere(
     judge: &SimNode,
-    nodes: u32,
+    nodes: Range<u32>,
     look: impl AsyncFn(&mut Client) -> Result<(), String>,
 ) -> Result<(), Violation> {
-    let all: Vec<u32> = (0..nodes).collect();
+    let all: Vec<u32> = nodes.collect();
     let wrong =
         |wrong| Violation { invariant: "I28", what: format!("nodes do not hear of the others in peace: {wrong}") };
     soon(judge, &all, SPREAD, look).await.map_err(wrong)
@@ -124,14 +143,19 @@ async fn soon(
 
 pub(crate) async fn judge_at_the_end(scene: &Scene, plan: &Plan, workers: &mut Vec<Worker>) -> Result<(), Violation> {
     let judge = &scene.judge;
-    for node in (0..plan.world.nodes).filter(|node| plan.spoiled() != Some(*node)) {
+    for node in (0..plan.world.machines()).filter(|node| plan.spoiled() != Some(*node)) {
         wait_until_up(judge, node).await?;
     }
     for worker in workers.iter_mut() {
         worker.reconnect();
     }
-    if plan.world.n > 0 {
-        judge.env().sleep(CONVERGENCE).await;
+    match plan.world.far {
+        Some(_) => {
+            let mut judges: Vec<Worker> = (0..plan.world.machines()).map(|node| reader_at(scene, node)).collect();
+            judge_between(&mut judges, plan).await?;
+        }
+        None if plan.world.n > 0 => judge.env().sleep(CONVERGENCE).await,
+        None => {}
     }
     let several = members(scene, plan).await?;
     if plan.world.n > 0 {
@@ -168,13 +192,13 @@ fn reader_at(scene: &Scene, node: u32) -> Worker {
     Worker::new(&format!("judge of node {node}"), client(&scene.judge, node), Arc::clone(&scene.shared))
 }
 
-/// The nodes of a cluster that are judged in the end, once they agree on who they are; none without one.
+/// The nodes of clusters that are judged in the end, once they agree on who they are; none without one.
 async fn members(scene: &Scene, plan: &Plan) -> Result<Vec<u32>, Violation> {
-    let mut stays = plan.stays();
+    let mut stays = plan.stays().concat();
     stays.retain(|node| plan.spoiled() != Some(*node));
     let Some(first) = stays.first().filter(|_| plan.changes_members()) else { return Ok(stays) };
     let mut judges: Vec<Worker> = (0..plan.world.nodes).map(|node| reader_at(scene, node)).collect();
     let nodes = judge_members(&mut judges, *first as usize).await?;
-    lock(&scene.shared).nodes = nodes.clone();
+    lock(&scene.shared).clusters = vec![nodes.clone()];
     Ok(nodes)
 }

@@ -5,6 +5,7 @@
 //! that a shorter plan still makes sense.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,10 +16,11 @@ mod meet;
 mod op;
 mod scene;
 mod strike;
+mod two_clusters;
 
 pub use fault::{Aim, FAULTS, Fault, HOSTILE, TimedFault};
 pub use meet::Meetings;
-pub use op::{FeedMode, OPS, Op, Sift, TimedOp};
+pub use op::{FeedMode, OPS, Op, Sift, TimedOp, WAYS, Way};
 pub use scene::{SCENES, Scene};
 
 /// How long clients work, in simulated milliseconds; faults end with it.
@@ -103,6 +105,20 @@ pub struct WorldPlan {
     /// The node of a cluster that stays broken when the others are well again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcast: Option<Outcast>,
+    /// A second cluster, of nodes of its own, with which the first one replicates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far: Option<Far>,
+}
+
+/// A second cluster, and the way to it until the faults end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Far {
+    /// Its nodes; they are counted on from those of the first one.
+    pub nodes: u32,
+    /// Mean one-way latency between the clusters in microseconds.
+    pub latency_us: u64,
+    /// Segments lost there and sent again, per 10,000.
+    pub loss_per_10k: u32,
 }
 
 /// A node that stays broken.
@@ -143,6 +159,18 @@ impl WorldPlan {
     /// How many nodes, the first ones, belong to the cluster at first.
     pub fn members(&self) -> u32 {
         self.nodes.saturating_sub(self.outside)
+    }
+
+    /// How many nodes there are in all.
+    pub fn machines(&self) -> u32 {
+        self.nodes + self.far.map_or(0, |far| far.nodes)
+    }
+
+    /// The nodes of each cluster at first; none where the nodes are servers of their own.
+    pub fn clusters(&self) -> Vec<Range<u32>> {
+        let near = (self.n > 0).then(|| 0..self.members());
+        let far = self.far.map(|far| self.nodes..self.nodes + far.nodes);
+        near.into_iter().chain(far).collect()
     }
 }
 
@@ -222,16 +250,20 @@ impl Plan {
 
     /// Whether nodes come to a cluster, or may leave it.
     pub fn changes_members(&self) -> bool {
-        self.world.n > 0 && (self.world.outside > 0 || self.stays().len() < self.world.members() as usize)
+        self.world.n > 0 && (self.world.outside > 0 || !self.leaving().is_empty())
     }
 
-    /// The nodes of a cluster that belong to it from the begin to the end; none without one.
-    pub fn stays(&self) -> Vec<u32> {
+    /// The nodes that somebody sends away.
+    fn leaving(&self) -> BTreeSet<u32> {
         let ops = self.clients.iter().flatten().map(|timed| &timed.op);
-        let leaves = |op: &Op| if let Op::RemoveNode { node } = op { Some(*node) } else { None };
-        let leaving: BTreeSet<u32> = ops.filter_map(leaves).collect();
-        let members = if self.world.n > 0 { self.world.members() } else { 0 };
-        (0..members).filter(|node| !leaving.contains(node)).collect()
+        ops.filter_map(|op| if let Op::RemoveNode { node } = op { Some(*node) } else { None }).collect()
+    }
+
+    /// The nodes of each cluster that belong to it from the begin to the end; none without one.
+    pub fn stays(&self) -> Vec<Vec<u32>> {
+        let leaving = self.leaving();
+        let staying = |nodes: Range<u32>| -> Vec<u32> { nodes.filter(|node| !leaving.contains(node)).collect() };
+        self.world.clusters().into_iter().map(staying).collect()
     }
 
     /// Whether somebody looks at the shared database through views and queries.

@@ -17,6 +17,7 @@ use crate::private::Own;
 use crate::world::SimWorld;
 
 mod admin;
+mod between;
 mod checkpoint;
 mod chosen;
 mod documents;
@@ -37,6 +38,7 @@ mod verdict;
 use documents::Known;
 use local::Local;
 
+pub(crate) use between::judge_between;
 pub(crate) use documents::{leaves, outcome};
 pub(crate) use hostile::WAYS as HOSTILE_WAYS;
 pub(crate) use members::{judge_members, look_at_connections, look_at_members};
@@ -71,8 +73,8 @@ pub struct Shared {
     pub outside: Option<(Instant, Env)>,
     /// Several copies answer: a read may be older than what was acknowledged, until the faults are over.
     pub several: bool,
-    /// The nodes of one cluster that may be asked for anything, by their numbers; none without one.
-    pub nodes: Vec<u32>,
+    /// The nodes of each cluster that may be asked for anything, by their numbers; none without one.
+    pub clusters: Vec<Vec<u32>>,
     /// What the nodes of a cluster promise together.
     pub(crate) together: Together,
     /// What clients ask of copies.
@@ -223,6 +225,19 @@ impl Worker {
         answer
     }
 
+    /// The nodes of the cluster that this client talks to, or of the first one; none where there are servers only.
+    fn cluster(&self) -> Vec<u32> {
+        let own = |clusters: &[Vec<u32>]| clusters.iter().find(|nodes| self.is_at(nodes)).or(clusters.first()).cloned();
+        self.locked(|s| own(&s.clusters).unwrap_or_default())
+    }
+
+    /// A connection to one of those nodes, if there are any.
+    fn one_of_cluster(&self, turn: u64) -> Option<Client> {
+        let nodes = self.cluster();
+        let nth = turn.checked_rem(nodes.len() as u64)?;
+        Some(self.another_node(nodes[nth as usize]))
+    }
+
     /// A connection to a node by its number.
     fn another_node(&self, node: u32) -> Client {
         Client::new(self.client.env().clone(), address_of(node), USER, PASSWORD)
@@ -334,6 +349,9 @@ impl Worker {
             Op::AddNode { node } => self.add_node(*node).await,
             Op::RemoveNode { node } => self.remove_node(*node).await,
             Op::Voters => self.voters().await,
+            Op::Join { way, sift, at, by } => self.join(*way, *sift, (*at, *by)).await,
+            Op::Part { way, sift, at } => self.part(*way, *sift, *at).await,
+            Op::Ferry { way, at, by } => self.ferry(*way, (*at, *by)).await,
             other => unreachable!("{other:?} is a shared operation"),
         }
     }

@@ -46,6 +46,7 @@ impl Plan {
             r: None,
             purges_kept: purges_kept(seed),
             outcast: None,
+            far: None,
         };
         let weights = Weights::draw(&mut rng, &world);
         let clients = rng.random_range(1..=4);

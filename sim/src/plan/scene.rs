@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::pick;
-use super::{Ailment, Aim, Fault, FeedMode, Op, Outcast, Plan, TimedFault, TimedOp, WorldPlan};
+use super::{Ailment, Aim, Fault, FeedMode, Op, Outcast, Plan, TimedFault, TimedOp, WorldPlan, two_clusters};
 
 /// Some plans of each scene, as many as show all that is in them.
 pub(super) fn some_of_each() -> impl Iterator<Item = Plan> {
@@ -34,10 +34,12 @@ pub enum Scene {
     Members,
     /// The disk of one node spoils what is written to it; the others hold the same, and go on without that copy.
     Spoiled,
+    /// Two clusters replicate both ways while nodes of both die and do not hear each other.
+    TwoClusters,
 }
 
 /// All of them, with their names.
-pub const SCENES: [(&str, Scene); 7] = [
+pub const SCENES: [(&str, Scene); 8] = [
     ("late-answer", Scene::LateAnswer),
     ("stale-map", Scene::StaleMap),
     ("put-back", Scene::PutBack),
@@ -45,6 +47,7 @@ pub const SCENES: [(&str, Scene); 7] = [
     ("node-gone", Scene::NodeGone),
     ("members", Scene::Members),
     ("spoiled", Scene::Spoiled),
+    ("two-clusters", Scene::TwoClusters),
 ];
 
 /// A plan's seed is that of a scene from this bit on.
@@ -58,6 +61,11 @@ impl Scene {
     /// That of a name.
     pub fn named(name: &str) -> Option<Scene> {
         SCENES.iter().find(|(known, _)| *known == name).map(|(_, scene)| *scene)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        SCENES.iter().find(|(_, scene)| *scene == self).map_or("", |(name, _)| name)
     }
 
     /// The name of the scene that a plan is one of.
@@ -104,13 +112,14 @@ impl Plan {
             Scene::NodeGone => stage.node_gone(world),
             Scene::Members => stage.members(world),
             Scene::Spoiled => stage.spoiled(world),
+            Scene::TwoClusters => two_clusters::drawn(stage.rng, world),
         };
         Plan { world, clients, faults, ..base }
     }
 }
 
 /// A world, what its clients do, and what goes wrong.
-type Drawn = (WorldPlan, Vec<Vec<TimedOp>>, Vec<TimedFault>);
+pub(super) type Drawn = (WorldPlan, Vec<Vec<TimedOp>>, Vec<TimedFault>);
 
 struct Stage {
     rng: ChaCha8Rng,

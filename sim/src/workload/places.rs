@@ -26,8 +26,8 @@ pub(crate) struct Places {
     copies: usize,
     /// Whether nothing goes wrong in the run: nobody who asks for a change may be left without an answer then.
     pub(crate) in_peace: bool,
-    /// The maps as the first node told them in the end.
-    maps: BTreeMap<&'static str, Map>,
+    /// The maps as the first node of each cluster told them in the end.
+    maps: BTreeMap<(Option<u32>, &'static str), Map>,
 }
 
 /// The nodes of each range, by its bounds.
@@ -141,13 +141,14 @@ impl Worker {
         if self.locked(|s| s.together.places.in_peace) && !matches!(&failed, Ok(count) if *count == json!(0)) {
             return broken("I25", format!("{}: splits failed in peace: {failed:?}", self.name));
         }
-        let lane = self.name.clone();
+        let (lane, cluster) = (self.name.clone(), self.cluster().first().copied());
         for passing in [false, true] {
             let name = database(passing);
             let Some(map) = self.map(passing).await? else {
                 return broken("I28", format!("{lane}: /{name}/_shards does not answer after all faults"));
             };
-            let first = self.locked(|s| s.together.places.maps.entry(name).or_insert_with(|| map.clone()).clone());
+            let first =
+                self.locked(|s| s.together.places.maps.entry((cluster, name)).or_insert_with(|| map.clone()).clone());
             if first != map {
                 return broken("I25", format!("{name}: {lane} tells of {map:?}, the first node of {first:?}"));
             }

@@ -26,6 +26,8 @@ pub(crate) struct Asked {
     loses: bool,
     /// Whether a read that too few copies answer fails.
     strict: bool,
+    /// Whether another cluster takes edits, too: what is on copies there comes over later.
+    apart: bool,
 }
 
 impl Asked {
@@ -43,6 +45,7 @@ impl Asked {
             moves: plan.moves_copies(),
             loses: plan.loses_disks(),
             strict: world.strict_reads,
+            apart: world.far.is_some(),
         }
     }
 
@@ -63,9 +66,14 @@ impl Asked {
         }
     }
 
+    /// Whether each range has one copy: what it tells is all there is, or an error.
+    pub(super) fn is_of_one_copy(&self) -> bool {
+        self.copies == 1
+    }
+
     /// How many copies must hold a revision for a read that so many answered to show it; `None`: nothing is sure.
     fn shown_from(&self, answered: u32) -> Option<u32> {
-        if self.copies == 0 || self.loses {
+        if self.copies == 0 || self.loses || self.apart {
             return None;
         }
         let least = (self.copies + 1).saturating_sub(answered).max(1);
@@ -161,6 +169,7 @@ mod tests {
         let moving = Asked { moves: true, ..asked };
         assert_eq!((moving.held(Some(3), 202, 2), moving.shown_from(3)), (Ok(1), Some(2)));
         assert_eq!(Asked { loses: true, ..asked }.shown_from(3), None);
+        assert_eq!(Asked { apart: true, ..asked }.shown_from(3), None);
         assert_eq!(with("/a?b=1".into(), "w", Some(2)), "/a?b=1&w=2");
     }
 }

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::documents::{leaf_set, leaves};
 use super::own::keep_purges;
-use super::{DB, Worker, broken, members::Members, places::Places, seen};
+use super::{DB, Worker, between, broken, members::Members, places::Places, seen};
 use crate::client::Client;
-use crate::model::Violation;
+use crate::model::{Leaf, Violation};
 use crate::plan::{Plan, WorldPlan};
 
 /// The database of documents that are purged later.
@@ -86,6 +86,9 @@ pub async fn set_up(client: &mut Client, plan: &Plan) -> Result<(), String> {
         }
     }
     keep_purges(client, PASSING, world).await?;
+    if world.far.is_some() {
+        between::set_up(client, plan).await?;
+    }
     if plan.has_views() { seen::set_up(client).await } else { Ok(()) }
 }
 
@@ -152,9 +155,9 @@ impl Worker {
         let Some((v, rev)) = self.passing.pop_front() else { return Ok(()) };
         let doc = format!("p{v}");
         let (sent, path) = (json!({ doc.as_str(): [rev] }), format!("/{PASSING}/_purge"));
-        let (loses, nodes) = self.locked(|s| (s.model.loses_disks, s.nodes.clone()));
+        let loses = self.locked(|s| s.model.loses_disks);
         // By any node: purge and write come to the copies on ways of their own.
-        let mut elsewhere = self.another_node(nodes[v as usize % nodes.len()]);
+        let Some(mut elsewhere) = self.one_of_cluster(v) else { return Ok(()) };
         let Ok(answer) = self.call_by(&mut elsewhere, "POST", &path, &sent).await else { return Ok(()) };
         let promised = answer.status == 201 || answer.status == 202 && !loses;
         if promised && answer.json()["purged"][&doc] == json!([rev]) {
@@ -184,17 +187,22 @@ impl Worker {
         Ok(())
     }
 
+    /// The leaves of a shared document as this node's own copy holds them, where it has one.
+    pub(super) async fn leaves_here(&mut self, doc: &str) -> Result<Vec<Leaf>, Violation> {
+        let path = format!("/{DB}/{doc}?open_revs=all&revs=true&r=1");
+        match self.call("GET", &path, &Value::Null).await {
+            Ok(a) if a.status == 200 => Ok(leaves(&a.json())),
+            Ok(a) if a.status == 404 => Ok(Vec::new()),
+            other => broken("I28", format!("{path}: {other:?} after all faults")),
+        }
+    }
+
     async fn judge_copy_of(&mut self, doc: &str) -> Result<(), Violation> {
         let before = self.locked(|s| s.model.lasting(doc));
-        let path = format!("/{DB}/{doc}?open_revs=all&revs=true&r=1");
-        let body = match self.call("GET", &path, &Value::Null).await {
-            Ok(a) if a.status == 200 => a.json(),
-            Ok(a) if a.status == 404 => json!([]),
-            other => return broken("I28", format!("{path}: {other:?} after all faults")),
-        };
-        let (mine, lane) = (leaf_set(&body), self.name.clone());
+        let leaves = self.leaves_here(doc).await?;
+        let (mine, lane) = (leaf_set(&leaves), self.name.clone());
         self.locked(|s| {
-            s.model.saw_tree(doc, &leaves(&body), &before)?;
+            s.model.saw_tree(doc, &leaves, &before)?;
             let first = s.together.copies.entry(doc.to_owned()).or_insert_with(|| mine.clone());
             match *first == mine {
                 true => Ok(()),
