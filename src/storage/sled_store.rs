@@ -8,8 +8,8 @@
 //!
 //! Each value is followed by a checksum of it and its key: what sled hands out is what was written under that key, or
 //! damage. sled takes damage in its log for the end of the log and goes back in time, or loses rows as a whole: beside
-//! its files stands what they were last synced with (`sled_seal.rs`), against which all that it recovers is held when it
-//! is opened. That reads every row once.
+//! its files stands what they were last synced with (`sled_seal.rs`), against which all that it recovers is held when
+//! it is opened. That reads every row once.
 
 use std::any::Any;
 use std::cell::Cell;
