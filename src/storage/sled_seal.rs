@@ -6,7 +6,8 @@
 //!
 //! Numbers are little endian; the crc covers what stands before it. sled can lose damaged rows as a whole and say
 //! nothing: the number of rows, and the sum of the checksums that they carry, tell. A crash can leave sled ahead of its
-//! seal, never behind it.
+//! seal, never behind it: by a position, or, while rows go that no position tells of, by a seal without a sum (`rows` is
+//! the highest number then).
 
 use std::path::Path;
 
@@ -48,8 +49,12 @@ impl Sum {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seal {
     pub position: u64,
-    pub sum: Sum,
+    /// `None`: rows are being changed.
+    pub sum: Option<Sum>,
 }
+
+/// What stands for the sum of a seal without one.
+const NO_SUM: Sum = Sum { rows: u64::MAX, sum: 0 };
 
 impl Seal {
     /// Writes the seal at `path`; durable on return, but for the file's name.
@@ -68,9 +73,9 @@ impl Seal {
             let text = format!("sled has gone back to position {found}, it was synced with {position}");
             return Err(StorageError::Corrupt(text));
         }
-        match sum {
-            Some(sum) if found == position && sum != self.sum => {
-                let text = format!("sled has lost rows: {} are left, it was synced with {}", self.sum.rows, sum.rows);
+        match (self.sum, sum) {
+            (Some(left), Some(sum)) if found == position && sum != left => {
+                let text = format!("sled has lost rows: {} are left, it was synced with {}", left.rows, sum.rows);
                 Err(StorageError::Corrupt(text))
             }
             _ => Ok(()),
@@ -78,10 +83,10 @@ impl Seal {
     }
 
     fn encode(self) -> [u8; BYTES] {
-        let mut bytes = [0; BYTES];
+        let (mut bytes, sum) = ([0; BYTES], self.sum.unwrap_or(NO_SUM));
         bytes[..8].copy_from_slice(&self.position.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.sum.rows.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.sum.sum.to_le_bytes());
+        bytes[8..16].copy_from_slice(&sum.rows.to_le_bytes());
+        bytes[16..24].copy_from_slice(&sum.sum.to_le_bytes());
         let crc = crc32fast::hash(&bytes[..24]);
         bytes[24..].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -100,8 +105,8 @@ fn read(disk: &dyn Disk, path: &Path) -> Result<Option<(u64, Option<Sum>)>, Stor
     let number = |at: usize| bytes.get(at..)?.first_chunk().map(|number| u64::from_le_bytes(*number));
     match (bytes.len(), numbers, number(0)) {
         (BYTES, Some(_), Some(position)) => {
-            let (rows, sum) = (number(8).unwrap_or_default(), number(16).unwrap_or_default());
-            Ok(Some((position, Some(Sum { rows, sum }))))
+            let sum = Sum { rows: number(8).unwrap_or_default(), sum: number(16).unwrap_or_default() };
+            Ok(Some((position, Some(sum).filter(|sum| *sum != NO_SUM))))
         }
         (OLD_BYTES, Some(_), Some(position)) => Ok(Some((position, None))),
         _ => Err(StorageError::Corrupt("sled: the seal beside its files does not fit its checksum".into())),

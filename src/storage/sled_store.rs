@@ -134,7 +134,7 @@ impl SledStore {
             let (_, stored) = row.map_err(engine)?;
             sum = sum.plus(sum_of(&stored)?);
         }
-        Ok(Seal { position: position_of(self.snapshot()?.as_ref())?, sum })
+        Ok(Seal { position: position_of(self.snapshot()?.as_ref())?, sum: Some(sum) })
     }
 
     /// Gives checksums to what an older settee wrote. A crash on the way begins it again: nothing is written before.
@@ -159,7 +159,8 @@ impl SledStore {
     /// See [`StoreFile::apply`].
     fn write(&self, cleared: &[KeyRange], rows: Rows<'_>) -> Result<(), StorageError> {
         let mut written = lock(&self.writing);
-        let mut seal = *written;
+        let before = *written;
+        let (mut position, mut sum) = (before.position, before.sum.unwrap_or_default());
         let mut batch = sled::Batch::default();
         let mut touched = BTreeSet::new();
         for range in cleared {
@@ -171,12 +172,12 @@ impl SledStore {
         }
         for (key, value) in rows {
             if key == reserved::POSITION_KEY {
-                seal.position = value.map_or(Ok(0), reserved::number)?;
+                position = value.map_or(Ok(0), reserved::number)?;
             }
             match value {
                 Some(value) => {
                     let stored = sealed(key, value);
-                    seal.sum = seal.sum.plus(sum_of(&stored)?);
+                    sum = sum.plus(sum_of(&stored)?);
                     batch.insert(key, stored);
                 }
                 None => batch.remove(key),
@@ -184,7 +185,11 @@ impl SledStore {
             touched.insert(key.to_vec());
         }
         let (old, gone) = self.old_values(touched)?;
-        seal.sum = seal.sum.minus(gone);
+        let seal = Seal { position, sum: Some(sum.minus(gone)) };
+        if position == before.position {
+            // Nothing else would tell the rows before this change from those after it.
+            Seal { position, sum: None }.write(self.disk.as_ref(), &self.seal)?;
+        }
         let state = lock(&self.states.views).now;
         // Before sled changes: whoever reads the new value finds the old one here.
         self.states.kept_mut().insert(state, Arc::new(old));
@@ -504,6 +509,29 @@ mod tests {
         let old = [6_u64.to_le_bytes().as_slice(), &crc32fast::hash(&6_u64.to_le_bytes()).to_le_bytes()].concat();
         std::fs::write(&seal, old).unwrap();
         open(&files);
+    }
+
+    /// A database goes, and the node dies before the seal says so.
+    #[test]
+    fn a_crash_while_rows_go_that_no_position_tells_of_is_no_damage() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = dir.path().join("sled");
+        let position = 1_u64.to_be_bytes();
+        let rows = [(b"k".as_slice(), Some(b"v".as_slice())), (reserved::POSITION_KEY, Some(position.as_slice()))];
+        open(&files).apply(&[], Box::new(rows.into_iter())).unwrap();
+        let store = open(&files);
+        let seal = store.seal.clone();
+        let begun = Seal { position: 1, sum: None };
+        begun.write(store.disk.as_ref(), &seal).unwrap();
+        drop(store);
+        let store = open(&files);
+        store.apply(&[KeyRange::prefix(b"k")], Box::new(std::iter::empty())).unwrap();
+        let done = std::fs::read(&seal).unwrap();
+        begun.write(store.disk.as_ref(), &seal).unwrap();
+        drop(store);
+        drop(open(&files));
+        std::fs::write(&seal, done).unwrap();
+        assert_eq!(open(&files).snapshot().unwrap().get(b"k"), Ok(None));
     }
 
     #[test]
