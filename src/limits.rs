@@ -213,6 +213,9 @@ pub const MOVE_STEP_BYTES: usize = 4 << 20;
 pub const STORE_FILE_READS: usize = 6;
 /// Rows that a scan takes from sled at once: bounds what it copies for a caller that wants a few.
 pub const SLED_CHUNK_ROWS: usize = 64;
+/// Reads of one view of sled that may lose their way in a damaged tree before the view refuses the others: sled tries
+/// each a million times, which takes seconds, and a search for the end of the damage makes hundreds.
+pub const SLED_LOST_READS: usize = 4;
 /// Read slots that store files share by their numbers.
 pub const STORE_READ_LANES: usize = 64;
 /// Documents of an object of a snapshot, on average: a changed document copies its object anew.
@@ -574,6 +577,8 @@ pub const CLUSTER_CALLS_PER_LINK: usize = 1024;
 pub const CLUSTER_HANDLERS_PER_LINK: usize = 4096;
 /// Pieces of one class that wait to be written: bounds what a heartbeat or an urgent call waits behind.
 pub const CLUSTER_LANE_CHUNKS: usize = 16;
+/// Room for one read from a link at least, else a new buffer is begun: most calls and answers are smaller.
+pub const CLUSTER_READ_BYTES: usize = 4 << 10;
 /// Bytes gathered for one write to a link.
 pub const CLUSTER_WRITE_BYTES: usize = 64 << 10;
 /// Characters of the reason of a refusal.
@@ -635,6 +640,8 @@ pub const SYNC_PAUSE: Duration = Duration::from_millis(200);
 pub const COMPARE_PERIOD: Duration = Duration::from_secs(300);
 /// Documents of a part that differs which are told one by one, about 90 bytes each, instead of cut further.
 pub const DIGESTS_LISTED: u64 = 64;
+/// So is a part of any size of which one document in so many is missing: to find out which costs less than they do.
+pub const DIGESTS_LISTED_SHARE: u64 = 4;
 /// Ranges of ids that one message asks to be cut: 32 parts of some 100 bytes come back for each.
 pub const SPLITS_PER_CALL: usize = 16;
 /// Ranges of a database that are brought in step at a time.
@@ -669,7 +676,7 @@ pub const SPLIT_PAGE_DOCS: usize = 100;
 pub const SPLIT_LAST_DOCS: usize = 100;
 /// Time that a request waits for the new map of a database whose copies moved.
 pub const MAP_WAIT: Duration = Duration::from_secs(10);
-/// Times that a request is sent anew because copies moved meanwhile.
+/// Times that something is done anew because copies moved meanwhile, or a name went over to another database.
 pub const MAP_ATTEMPTS: usize = 8;
 /// Time for which the old copy of a split range stays at least: lists under way read it.
 pub const SPLIT_GRACE: Duration = Duration::from_secs(30);

@@ -231,6 +231,25 @@ fn three_nodes_are_set_up_and_one_dies_hangs_and_returns() {
 }
 
 #[test]
+fn a_removal_by_force_that_was_broken_off_is_finished_by_asking_again() {
+    let [a, mut b, mut c] = set_up_three();
+    see_each_other(&[&a, &b, &c]);
+    b.kill();
+    c.kill();
+    until("both are missed", || a.membership().0 == names(&[&a]));
+    let remove =
+        |node: &Node, query: &str| a.ask("DELETE", &format!("/_node/_local/_nodes/{}{query}", node.name), &Value::Null);
+    assert_eq!(remove(&b, "").0, 503);
+    let forced = remove(&b, "?force=true");
+    assert_eq!(forced.0, 200);
+    // Whoever asks again cannot know how far it got.
+    assert_eq!(remove(&b, "?force=true"), forced);
+    assert_eq!(remove(&b, "").0, 404);
+    assert_eq!(remove(&c, "?force=true").0, 200);
+    assert_eq!(remove(&c, "?force=true").0, 404, "a majority of those who vote is there, and decided so");
+}
+
+#[test]
 fn nodes_that_know_each_other_from_seeds_give_a_replication_one_id() {
     let secret = ["--set", ADMIN, "--set", "cluster/secret=0123456789abcdef"];
     let a = Node::start("n1", &secret);
@@ -273,6 +292,8 @@ fn a_node_joins_by_a_token_of_the_command_line_and_members_are_documents() {
     assert_eq!(a.ask("PUT", ghost, &json!({})), (201, json!({"ok": true, "id": "ghost@127.0.0.1", "rev": first})));
     refused(a.ask("PUT", ghost, &json!({})), 409, "Document update conflict.");
     until("the ghost is known", || b.membership().1.len() == 3);
+    let voters = |node: &Node| node.get("/_cluster/voters").1["nodes"].as_array().map(Vec::len);
+    until("who never joined does not vote", || [&a, &b].iter().all(|node| voters(node) == Some(2)));
     assert_eq!(b.get(ghost), (200, json!({"_id": "ghost@127.0.0.1", "_rev": first})));
     let all = b.get("/_node/_local/_nodes/_all_docs").1;
     assert_eq!((all["total_rows"].as_u64(), &all["rows"][0]["value"]), (Some(3), &json!({"rev": first})));
@@ -280,6 +301,7 @@ fn a_node_joins_by_a_token_of_the_command_line_and_members_are_documents() {
     let gone = b.ask("DELETE", &format!("{ghost}?rev={first}"), &Value::Null);
     assert_eq!(gone, (200, json!({"ok": true, "id": "ghost@127.0.0.1", "rev": second})));
     until("the ghost is gone", || a.membership().1.len() == 2);
+    assert_eq!((voters(&a), voters(&b)), (Some(2), Some(2)));
     refused(a.get(ghost), 404, "deleted");
     let again = a.ask("PUT", ghost, &Value::Null);
     assert_eq!(again.1["rev"], "3-5570e8bbb34412db757c2df4bfa1099b");

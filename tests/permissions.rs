@@ -100,6 +100,7 @@ const SERVER_ROWS: &[Row] = &[
     ("GET", "/_scheduler/docs", "", Server),
     ("GET", "/_scheduler/docs/_replicator", "", Server),
     ("GET", "/_scheduler/docs/_replicator/x", "", Server),
+    ("GET", "/_cluster/voters", "", Server),
     ("GET", "/_reshard", "", Server),
     ("GET", "/_reshard/state", "", Server),
     ("PUT", "/_reshard/state", r#"{"state":"running"}"#, ServerUntried),

@@ -3,46 +3,51 @@
 A node splits the one range of a database; then three nodes, one of which is emptied into the others.
 """
 
-import os
-import pathlib
-import subprocess
-import tempfile
 import threading
 import time
 
 import node
 from bench_find import BATCH, document
+from cluster import Own
+
+HEADINGS = "| what | seconds | requests beside | failed | GET p50 ms | p99 | most | PUT p50 ms | p99 | most |\n" + "|---" * 10 + "|"
 
 
 class Load:
-    """Reads and writes beside the work, with their latencies in ms."""
+    """Reads and writes of some clients beside the work, with their latencies in ms."""
 
-    def __init__(self, url, database, docs):
-        self.url, self.database, self.docs = url, database, docs
+    def __init__(self, url, database, docs, clients):
+        self.url, self.database, self.docs, self.clients = url, database, docs, clients
         self.waits_ms, self.failed, self.over = {"GET": [], "PUT": []}, 0, threading.Event()
 
     def one(self, client, method, target, body=None):
         begun = time.monotonic()
-        status, _ = client.ask(method, target, body)
+        try:
+            status, _ = client.ask(method, target, body)
+        except OSError:
+            status = 599  # no answer at all
         self.waits_ms[method].append((time.monotonic() - begun) * 1000)
         self.failed += status >= 300
 
-    def work(self):
-        client, n, prefix = node.Client(self.url), 0, f"beside-{time.monotonic_ns()}"
+    def work(self, number):
+        client, n, prefix = node.Client(self.url), 0, f"beside-{time.monotonic_ns()}-{number}"
         while not self.over.wait(0.002):
             n += 1
-            self.one(client, "GET", f"/{self.database}/{document(n * 7919 % self.docs)['_id']}")
+            self.one(client, "GET", f"/{self.database}/{document((n * self.clients + number) * 7919 % self.docs)['_id']}")
             self.one(client, "PUT", f"/{self.database}/{prefix}-{n}", {"n": n})
         client.close()
 
     def __enter__(self):
-        self.thread, self.begun = threading.Thread(target=self.work), time.monotonic()
-        self.thread.start()
+        self.threads = [threading.Thread(target=self.work, args=(n,)) for n in range(self.clients)]
+        self.begun = time.monotonic()
+        for thread in self.threads:
+            thread.start()
         return self
 
     def __exit__(self, *_):
         self.over.set()
-        self.thread.join()
+        for thread in self.threads:
+            thread.join()
         self.seconds = time.monotonic() - self.begun
 
     def row(self, what):
@@ -62,17 +67,19 @@ def until(done, limit_s=3600):
         time.sleep(0.05)
 
 
-def load(url, database, docs):
+def load(url, database, docs, first=0):
+    """Writes documents up to a number."""
+
     def batches(part):
-        for at in range(part * BATCH, docs, 4 * BATCH):
+        for at in range(first + part * BATCH, docs, 4 * BATCH):
             yield [document(n) for n in range(at, min(at + BATCH, docs))]
 
     node.bulk_load(url, database, batches=[batches(part) for part in range(4)], workers=4)
 
 
-def beside(url, database, docs, what, begin=None, done=None, seconds=10):
-    """Runs the load while `done` is not, or for some seconds."""
-    with Load(url, database, docs) as beside_it:
+def beside(url, database, docs, what, begin=None, done=None, seconds=10, clients=1):
+    """Runs the load while `done` is not, or for some seconds; answers how many documents it wrote."""
+    with Load(url, database, docs, clients) as beside_it:
         if begin:
             begin()
             until(done)
@@ -81,6 +88,13 @@ def beside(url, database, docs, what, begin=None, done=None, seconds=10):
     beside_it.row(what)
     if beside_it.failed:
         raise node.Failure(f"{beside_it.failed} requests failed")
+    return len(beside_it.waits_ms["PUT"])
+
+
+def moved(client, wanted):
+    """Whether nothing is left to be moved, nor on its way."""
+    left = client.must("POST", "/_cluster/rebalance", {**wanted, "dry_run": True})["moves"]
+    return not left and not client.must("GET", "/_cluster/rebalance")["moves"]
 
 
 def split(own, args):
@@ -97,30 +111,22 @@ def split(own, args):
 
 
 def move(args):
-    command = [str(pathlib.Path(node.ROOT) / "scripts/cluster")]
-    with tempfile.TemporaryDirectory() as folder:
-        env = {**os.environ, "SETTEE": str(node.binary().resolve())}
-        started = subprocess.run([*command, "3", "--data", folder, "--admin", "adm:pass"], env=env, check=True, capture_output=True, text=True)
-        try:
-            urls = started.stdout.split()
-            client = node.Client(urls[1], timeout=3600)
-            client.must("PUT", f"/bench?q={args.q}&n=2")
-            load(urls[1], "bench", args.docs)
-            beside(urls[1], "bench", args.docs, "three nodes n=2, nothing beside")
-            wanted = {"drain": ["n1@127.0.0.1"], "databases": ["bench"]}
-            plan = lambda: client.must("POST", "/_cluster/rebalance", {**wanted, "dry_run": True})["moves"]
-            copies = len(plan())
-            begin = lambda: client.must("POST", "/_cluster/rebalance", wanted, status=(202,))
-            done = lambda: not plan() and not client.must("GET", "/_cluster/rebalance")["moves"]
-            beside(urls[1], "bench", args.docs, f"three nodes, one with {copies} copies is emptied", begin, done)
-            if client.must("GET", "/bench")["doc_count"] < args.docs:
-                raise node.Failure("documents are missing after the moves")
-        finally:
-            subprocess.run([*command, "stop", "--data", folder], env=env, check=True, capture_output=True)
+    with Own(3) as three:
+        url = three.url(three.nodes[1])
+        client = node.Client(url, timeout=3600)
+        client.must("PUT", f"/bench?q={args.q}&n=2")
+        load(url, "bench", args.docs)
+        beside(url, "bench", args.docs, "three nodes n=2, nothing beside")
+        wanted = {"drain": [three.nodes[0]["name"]], "databases": ["bench"]}
+        copies = len(client.must("POST", "/_cluster/rebalance", {**wanted, "dry_run": True})["moves"])
+        begin = lambda: client.must("POST", "/_cluster/rebalance", wanted, status=(202,))
+        what = f"three nodes, one with {copies} copies is emptied"
+        beside(url, "bench", args.docs, what, begin, lambda: moved(client, wanted))
+        if client.must("GET", "/bench")["doc_count"] < args.docs:
+            raise node.Failure("documents are missing after the moves")
 
 
 def run(own, args):
-    print("| what | seconds | requests beside | failed | GET p50 ms | p99 | most | PUT p50 ms | p99 | most |")
-    print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
+    print(HEADINGS, flush=True)
     split(own, args)
     move(args)

@@ -1,4 +1,4 @@
-"""What scripts/kill9, bench, load-iso-codes and load-million share: a node, an HTTP client, loading and reading back.
+"""What scripts that run nodes share: a node, an HTTP client, loading and reading back.
 Standard library only.
 
 A script that is given no --url runs the release binary on a free port of loopback, with its data in a new folder.
@@ -33,6 +33,15 @@ def binary():
     return path
 
 
+def load_generator():
+    """The program that makes the load of `scripts/bench`, built from what is there; $SETTEE_BENCH names another."""
+    if os.environ.get("SETTEE_BENCH"):
+        return pathlib.Path(os.environ["SETTEE_BENCH"])
+    build = ["cargo", "build", "--release", "--quiet", "-p", "settee-conformance", "--bin", "settee-bench"]
+    subprocess.run(build, cwd=ROOT, check=True)
+    return ROOT / "target/release/settee-bench"
+
+
 def quick_admin():
     """A setting that makes the administrator `adm` with a hash that is quick to check: what is measured is not PBKDF2."""
     salt = "scripts"
@@ -61,6 +70,8 @@ class Client:
         token = base64.b64encode(f"{user}:{password}".encode()).decode()
         self.headers = {"Authorization": "Basic " + token, "Accept": "application/json"}
         self.connection = None
+        # The headers of the last answer.
+        self.told = {}
 
     def ask(self, method, target, body=None):
         """Status and JSON of an answer. Connection errors are the caller's: the outcome is unknown then."""
@@ -75,7 +86,7 @@ class Client:
         try:
             self.connection.request(method, target, body, headers)
             answer = self.connection.getresponse()
-            data = answer.read()
+            data, self.told = answer.read(), answer.headers
         except BaseException:
             self.close()
             raise

@@ -47,6 +47,14 @@ impl ShownBy {
             ShownBy::Scene(scene) => Plan::of_scene(scene, seed),
         }
     }
+
+    /// A seed as the table of the board has it.
+    pub fn told(self, seed: u64) -> String {
+        match self {
+            ShownBy::Servers | ShownBy::Clusters => seed.to_string(),
+            ShownBy::Scene(scene) => format!("{seed}, of `{}`", scene.name()),
+        }
+    }
 }
 
 const fn storage(bug: Bug, what: &'static str, caught_by: &'static [&'static str]) -> Entry {
@@ -168,6 +176,21 @@ pub const BOARD: &[Entry] = &[
         "the documents of a database that lost its name are dropped",
         &["I1"],
     ),
+    scene(
+        Scene::Members,
+        Mutation::SeatByMinority,
+        "a node names those who vote next without a majority of those who vote",
+        &["I25"],
+    ),
+    // Caught by other plans, too; here between clusters whose nodes fail over.
+    scene(Scene::TwoClusters, Mutation::CheckpointEarly, "the replicator's checkpoint runs ahead", &["I21", "I22"]),
+    scene(
+        Scene::TwoClusters,
+        Mutation::ReplicateOneLeaf,
+        "the replicator copies one leaf of a document",
+        &["I21", "I22"],
+    ),
+    scene(Scene::TwoClusters, Mutation::OwnerTwice, "every node takes every replication for its own", &["I23"]),
     node(Mutation::DeletionForgotten, "a deleted database is back after a start", &["I7", "I1"]),
 ];
 

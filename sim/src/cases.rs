@@ -24,7 +24,7 @@ use settee_conformance::transcript::{self, Case, Step};
 
 use crate::history::endpoint;
 use crate::keeper::Keeper;
-use crate::peace::{client, ready};
+use crate::peace::{client, meet, ready};
 use crate::place::{PASSWORD, USER, address_of, link, plain_settings};
 use crate::plan::{Plan, WorldPlan};
 use crate::workload::{Shared, SharedHandle, lock};
@@ -38,9 +38,9 @@ const PATIENCE: Duration = Duration::from_secs(40);
 const NODES: u32 = 3;
 /// How long a node of a cluster is away that others stand in for, in milliseconds: longer than most cases.
 const AWAY_MS: u64 = 20_000;
-/// Time for the others to notice, and for their own connections to stand again after what was before: where a second
-/// node is out of reach, too, 202 is the right answer.
-const NOTICE: Duration = Duration::from_secs(2);
+/// How long the others may take to notice, and to have their own connections again after what was before: where a
+/// second node is out of reach, too, 202 is the right answer.
+const NOTICE_MAX: Duration = Duration::from_millis(AWAY_MS / 2);
 /// Cases of this chapter look at the cluster itself, and see that a node is away.
 const OF_CLUSTERS: &str = "cluster";
 /// How targets begin that name a case's own databases. To delete one is answered with 202 while a node is away.
@@ -218,11 +218,11 @@ async fn play_each(world: &SimWorld, plan: &Plan, keepers: &[Keeper], cases: Vec
     let target = Target { host: at.ip().to_string(), port: at.port(), user, password, ground };
     let mut outcome = Outcome::default();
     if plan.world.n > 0 {
-        ready(&machine, plan.world.nodes, true).await.map_err(|violation| violation.to_string())?;
+        ready(&machine, &plan.world).await.map_err(|violation| violation.to_string())?;
         finish_set_up(&machine).await?;
     }
     for case in cases {
-        ready(&machine, plan.world.nodes, plan.world.n > 0).await.map_err(|violation| violation.to_string())?;
+        ready(&machine, &plan.world).await.map_err(|violation| violation.to_string())?;
         let player = Player::new(&target, PATIENCE);
         match player.missing(&case.requires).await {
             Ok(Some(_)) => {
@@ -233,9 +233,12 @@ async fn play_each(world: &SimWorld, plan: &Plan, keepers: &[Keeper], cases: Vec
             Err(told) => return Err(told),
         }
         if plan.world.turns && plan.world.n > 0 && does_not_notice(&case) && dice.chance(0.5) {
-            outcome.without_a_node += 1;
-            take_away(&mut dice, keepers);
-            world.sleep(NOTICE).await;
+            let left = take_away(&mut dice, keepers);
+            match meet(&machine, &left, NOTICE_MAX).await {
+                true => outcome.without_a_node += 1,
+                // It would be back in the midst of the case.
+                false => ready(&machine, &plan.world).await.map_err(|violation| violation.to_string())?,
+            }
         }
         let differences = match player.play(&case).await {
             Ok(played) => compare(&case, played.iter().map(|exchange| &exchange.outcome), true),
@@ -270,11 +273,12 @@ async fn finish_set_up(machine: &SimNode) -> Result<(), String> {
     }
 }
 
-/// Ends a node that is not the one that clients ask, for a while.
-fn take_away(dice: &mut Dice, keepers: &[Keeper]) {
-    let keeper = &keepers[1 + dice.below(keepers.len() as u64 - 1) as usize];
-    keeper.stays_down(AWAY_MS);
-    keeper.node.kill();
+/// Ends a node that is not the one that clients ask, for a while; the numbers of the others.
+fn take_away(dice: &mut Dice, keepers: &[Keeper]) -> Vec<u32> {
+    let taken = 1 + dice.below(keepers.len() as u64 - 1) as usize;
+    keepers[taken].stays_down(AWAY_MS);
+    keepers[taken].node.kill();
+    (0..keepers.len()).filter(|node| *node != taken).map(|node| node as u32).collect()
 }
 
 /// Lets something happen between two cases: nodes die, or a disk limps through the next one.

@@ -1,6 +1,5 @@
 //! Lets the plan's faults happen at their times, and takes them back.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,10 +12,10 @@ use serde_json::Value;
 use crate::client::Client;
 use crate::history::Event;
 use crate::keeper::Keeper;
-use crate::place::{PASSWORD, USER, address_of};
+use crate::place::{PASSWORD, PROXY, USER, address_of, far_link, node_ip};
 use crate::plan::{Aim, Fault, Plan, TimedFault, WorldPlan};
 use crate::proxy::{Mode, Proxy};
-use crate::workload::{SharedHandle, lock, order};
+use crate::workload::{SharedHandle, lock, order, under_way};
 use crate::world::{DiskFaults, SimNode, SimWorld};
 
 /// What faults happen to.
@@ -56,17 +55,24 @@ impl Scene {
         let aimed = plan.faults.iter().filter_map(|timed| Some((timed, timed.aim.as_ref()?)));
         let strikes = aimed.map(async |(timed, Aim { op, after_us })| {
             self.wait_for(started, timed.at_ms).await;
-            let mut begun = lock(&self.shared).begun.subscribe();
-            let times = |begun: &BTreeMap<&'static str, u64>| begun.get(op.as_str()).copied().unwrap_or(0);
-            let before = times(&begun.borrow_and_update());
-            // Fails when the run is over.
-            if begun.wait_for(|begun| times(begun) > before).await.is_ok() {
+            if under_way(&self.shared, op).await {
                 self.world.sleep(Duration::from_micros(*after_us)).await;
                 self.happen(plan, timed);
             }
         });
         join_all(strikes).await;
         std::future::pending().await
+    }
+
+    /// Makes the ways between two clusters what they are until the faults end.
+    pub(crate) fn set_apart(&self, plan: &WorldPlan) {
+        let link = far_link(plan);
+        for near in (0..plan.nodes).map(node_ip).chain([PROXY]) {
+            for far in (plan.nodes..plan.machines()).map(node_ip) {
+                self.world.set_link(near, far, link);
+                self.world.set_link(far, near, link);
+            }
+        }
     }
 
     /// Ends all faults.
@@ -190,7 +196,7 @@ impl Scene {
             Fault::PeerCutsShort { .. } => self.hinder(Mode::Short, fault.lasts_ms()),
             Fault::PeerHangs { .. } => self.hinder(Mode::Hold, fault.lasts_ms()),
             Fault::Partition { .. } | Fault::Reset | Fault::Swizzle { .. } => self.disturb(node.ip(), fault),
-            Fault::Split { group, one_way, for_ms } => self.split(*group, *one_way, *for_ms),
+            Fault::Split { group, one_way, for_ms } => self.split(&plan.world, *group, *one_way, *for_ms),
             _ => self.spoil(node, plan, fault),
         }
     }
@@ -254,10 +260,12 @@ impl Scene {
         }
     }
 
-    /// Cuts a group of nodes off the other nodes.
-    fn split(&self, group: u32, one_way: bool, for_ms: u64) {
+    /// Cuts a group of nodes off the other nodes. Of two clusters the proxy stands on the side of the first node, which
+    /// it is before.
+    fn split(&self, plan: &WorldPlan, group: u32, one_way: bool, for_ms: u64) {
         let nodes = self.keepers.iter().enumerate().map(|(n, keeper)| (group >> n & 1 == 1, keeper.node.ip()));
-        let (inside, outside): (Vec<_>, Vec<_>) = nodes.partition(|(inside, _)| *inside);
+        let proxy = plan.far.map(|_| (group & 1 == 1, PROXY));
+        let (inside, outside): (Vec<_>, Vec<_>) = nodes.chain(proxy).partition(|(inside, _)| *inside);
         let ips = |side: Vec<(bool, IpAddr)>| side.into_iter().map(|(_, ip)| ip).collect::<Vec<_>>();
         let (inside, outside) = (ips(inside), ips(outside));
         self.world.partition_one_way(&inside, &outside);

@@ -1,5 +1,6 @@
 //! Liveness: when the faults are over one node of a cluster stays broken, and the others, the core, must live without
-//! it: take writes with a majority of the copies, show what a majority was said to hold, and come to hold the same.
+//! it: take writes with a majority of the copies, show what a majority was said to hold, and come to hold the same. One
+//! whose stored bytes are wrong goes on beside them, and may answer as it can.
 //!
 //! Assumes three copies of each range, none of them moved, and that only the broken node's disk was lost: then any core
 //! has two. Where it fails the maps tell whether it could be expected at all; a core that lacks a majority somewhere is
@@ -75,6 +76,7 @@ fn break_down(scene: &Scene, outcast: Outcast) {
         Ailment::Deaf => world.partition_one_way(&others, &[ip]),
         Ailment::Mute => world.partition_one_way(&[ip], &others),
         Ailment::StandsStill => keeper.node.pause(),
+        Ailment::Spoiled => {}
     }
 }
 

@@ -49,7 +49,7 @@ enum Command {
         /// Plans of one cluster of three to seven nodes.
         #[arg(long)]
         cluster: bool,
-        /// Plans of the cluster's scene of that name.
+        /// Plans of the scene of that name.
         #[arg(long, conflicts_with = "cluster", value_parser = scene_named)]
         scene: Option<Scene>,
     },
@@ -470,10 +470,13 @@ fn report(from: u64, seeds: u64) -> bool {
     let totals = Mutex::new(Totals::default());
     let failed = AtomicU64::new(0);
     let started = Instant::now();
-    // Some faults and operations are those of a cluster.
-    let one_in_five =
-        |seed: u64| if seed.is_multiple_of(5) { Plan::cluster_from_seed(seed) } else { Plan::from_seed(seed) };
-    sweep((from, seeds, 2), one_in_five, |_, summary| {
+    // Some faults and operations are those of a cluster, or of a scene.
+    let plan_of = |seed: u64| match seed % 10 {
+        0 | 5 => Plan::cluster_from_seed(seed),
+        8 => Plan::of_scene(SCENES[(seed / 10) as usize % SCENES.len()].1, seed),
+        _ => Plan::from_seed(seed),
+    };
+    sweep((from, seeds, 2), plan_of, |_, summary| {
         failed.fetch_add(u64::from(summary.failure.is_some()), Ordering::Relaxed);
         totals.lock().expect("unpoisoned").add(&summary);
     });

@@ -74,7 +74,8 @@ pub struct Model {
     pub in_peace: bool,
     /// A node's disk may be lost: what fewer than a majority of copies held may go with it.
     pub loses_disks: bool,
-    /// The server gives revisions names of its own: what an edit makes is known once it was acknowledged or shown.
+    /// It is somebody else's server, which gives revisions names of its own: what an edit makes is known once it was
+    /// acknowledged or shown.
     pub foreign: bool,
     edits: Vec<Edit>,
     /// What edits without an answer made, by their places, as a foreign server showed it.
@@ -147,15 +148,22 @@ impl Model {
         self.reads.entry(doc.to_owned()).or_default().push(Read { from, to, rev });
     }
 
-    /// Whether reads and writes of each document on one node can have taken place one after the other.
+    /// Whether reads and writes of each document can have taken place one after the other. `least`: how many copies
+    /// must hold what reads of a cluster in peace are to show; `None` on one node.
     ///
     /// # Errors
     /// I10.
-    pub fn check_order(&self) -> Result<(), Violation> {
+    pub fn check_order(&self, least: Option<u32>) -> Result<(), Violation> {
         for doc in self.documents() {
+            let held = least.map(|least| self.promised(&doc, least));
+            let is_shown = |edit: &Edit| match (&held, &edit.outcome) {
+                (Some(held), Outcome::Acknowledged(rev)) => held.contains(rev),
+                _ => true,
+            };
             let sent = self.edits.iter().zip(&self.times).filter(|(edit, _)| edit.doc == doc);
-            let sent: Vec<Sent<'_>> = sent.map(|(edit, (from, to))| Sent { edit, from: *from, to: *to }).collect();
-            linear::check(&doc, &sent, self.reads.get(&doc).map_or(&[], Vec::as_slice))?;
+            let sent = sent.map(|(edit, (from, to))| Sent { edit, from: *from, to: *to, shown: is_shown(edit) });
+            let reads = self.reads.get(&doc).map_or(&[][..], Vec::as_slice);
+            linear::check(&doc, &sent.collect::<Vec<_>>(), reads, least.is_none())?;
         }
         Ok(())
     }
@@ -419,9 +427,12 @@ impl Model {
         if let Some((at, _)) = first.or_else(|| self.edits_of(doc).find(named)) {
             return Some(at);
         }
-        let seen = self.seen.get(doc)?;
+        // What names no parent builds on a tombstone, and nobody may have been shown that one.
+        let deletions = self.edits_of(doc).filter(|(_, e)| e.deleted && e.given.is_none());
+        let tombstones = deletions.map(|(at, e)| self.made(at, e.parent.as_deref()));
+        let parents: BTreeSet<String> = self.seen.get(doc).into_iter().flatten().cloned().chain(tombstones).collect();
         let mut bare = self.edits_of(doc).filter(|(_, e)| e.given.is_none() && e.parent.is_none());
-        bare.find(|(at, _)| seen.iter().any(|parent| self.made(*at, Some(parent)) == rev)).map(|(at, _)| at)
+        bare.find(|(at, _)| parents.iter().any(|parent| self.made(*at, Some(parent)) == rev)).map(|(at, _)| at)
     }
 }
 

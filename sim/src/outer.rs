@@ -20,7 +20,7 @@ use crate::model::Violation;
 use crate::place::{self, PASSWORD, USER};
 use crate::plan::{Aim, Fault, FeedMode, Op, Plan, TimedFault, TimedOp};
 use crate::proxy::{Mode, Proxy};
-use crate::workload::{DB, Shared, SharedHandle, Worker, lock, set_up_own};
+use crate::workload::{DB, Shared, SharedHandle, Worker, lock, set_up_own, under_way};
 
 /// How long a fault waits for the operation that it is aimed at.
 const AIM: Duration = Duration::from_secs(2);
@@ -88,7 +88,7 @@ async fn carry_out(env: Env, plan: &Plan, target: &Target, (port, proxied): (u16
     let machine = Machine::of(target, port)?.map(|machine| Arc::new(Turn::new(machine)));
     let proxy = Proxy::start(&env, local(proxied), at).await?;
     let shared: SharedHandle =
-        Arc::new(Mutex::new(Shared { outside: Some((env.now(), env.clone())), foreign: !own, ..Shared::default() }));
+        Arc::new(Mutex::new(Shared { outside: Some((env.now(), env.clone())), ..Shared::default() }));
     lock(&shared).model.foreign = !own;
     let client = || Client::new(env.clone(), local(proxied), &user, &password);
     set_up(&env, client(), plan, own).await?;
@@ -127,6 +127,7 @@ async fn carry_out(env: Env, plan: &Plan, target: &Target, (port, proxied): (u16
 fn usable(ops: &[TimedOp], own: bool) -> Vec<TimedOp> {
     let fits = |timed: &&TimedOp| match timed.op {
         Op::Replicate | Op::Keep { .. } | Op::EndKeep { .. } => false,
+        Op::Join { .. } | Op::Part { .. } | Op::Ferry { .. } => false,
         Op::Put { .. } | Op::PutStale { .. } | Op::Delete { .. } | Op::Merge { .. } | Op::Bulk { .. } => true,
         Op::Attach { .. } | Op::Read { .. } | Op::ReadTree { .. } | Op::List => true,
         Op::Follow { mode: FeedMode::Normal, .. } => true,
@@ -218,10 +219,7 @@ async fn inject(
 
 /// Waits for the operation that a fault is aimed at; whether it came.
 async fn is_under_way(env: &Env, Aim { op, after_us }: &Aim, shared: &SharedHandle) -> bool {
-    let mut begun = lock(shared).begun.subscribe();
-    let before = begun.borrow_and_update().get(op.as_str()).copied().unwrap_or(0);
-    let more = begun.wait_for(|begun| begun.get(op.as_str()).copied().unwrap_or(0) > before);
-    let came = env.timeout(AIM, more).await.is_ok_and(|told| told.is_ok());
+    let came = env.timeout(AIM, under_way(shared, op)).await.unwrap_or(false);
     env.sleep(Duration::from_micros(*after_us)).await;
     came
 }

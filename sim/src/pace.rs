@@ -57,11 +57,13 @@ fn plan(nodes: u32) -> Plan {
         first_start_cut: None,
         nodes,
         n: 3,
+        outside: 0,
         strict_reads: false,
         w: None,
         r: None,
         purges_kept: None,
         outcast: None,
+        far: None,
     };
     let client = |client: u64| {
         (0..WORK_S).map(move |second| TimedOp { after_ms: 1_000, op: op(CLIENTS * second + client) }).collect()

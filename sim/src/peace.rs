@@ -1,6 +1,7 @@
 //! What happens in peace: before the clients begin the nodes find each other and the databases are made; when all
 //! faults have ended everything is read back and held against the model.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +11,11 @@ use crate::client::Client;
 use crate::faults::Scene;
 use crate::model::Violation;
 use crate::place::{PASSWORD, USER, address_of};
-use crate::plan::Plan;
-use crate::workload::{DB, Worker, look_at_databases, look_at_members, set_up_cluster, set_up_own};
+use crate::plan::{Plan, WorldPlan};
+use crate::workload::{
+    DB, Worker, judge_between, judge_members, lock, look_at_connections, look_at_databases, look_at_members,
+    set_up_cluster, set_up_own,
+};
 use crate::world::SimNode;
 
 /// How long the node may take to answer again once all faults have ended.
@@ -31,16 +35,15 @@ pub(crate) fn client(machine: &SimNode, node: u32) -> Client {
 pub(crate) async fn set_up(judge: &SimNode, plan: &Plan) -> Result<(), Violation> {
     let mut last = String::new();
     for _ in 0..SET_UP_TRIES {
-        let nodes = plan.world.nodes;
-        ready(judge, nodes, plan.world.n > 0).await?;
-        let mut client = client(judge, 0);
+        ready(judge, &plan.world).await?;
         if plan.world.n > 0 {
-            match set_up_cluster(&mut client, plan).await {
-                Ok(()) => return soon_everywhere(judge, nodes, async |client| look_at_databases(client).await).await,
+            match set_up_clusters(judge, plan).await {
+                Ok(()) => return know_databases(judge, &plan.world).await,
                 Err(error) => last = error,
             }
             continue;
         }
+        let mut client = client(judge, 0);
         let made = client.json("PUT", &format!("/{DB}?q={}", plan.world.q), &Value::Null).await;
         match made {
             Ok(a) if a.status < 300 || a.status == 412 => match set_up_own(&mut client, &plan.world).await {
@@ -53,15 +56,35 @@ pub(crate) async fn set_up(judge: &SimNode, plan: &Plan) -> Result<(), Violation
     Err(Violation { invariant: "I28", what: format!("the databases are not made: {last}") })
 }
 
-/// Waits until all nodes answer and, where they are one cluster, know each other.
-pub(crate) async fn ready(judge: &SimNode, nodes: u32, cluster: bool) -> Result<(), Violation> {
-    for node in 0..nodes {
+/// Makes the databases of each cluster.
+///
+/// # Errors
+/// The request that was refused.
+async fn set_up_clusters(judge: &SimNode, plan: &Plan) -> Result<(), String> {
+    for nodes in plan.world.clusters() {
+        set_up_cluster(&mut client(judge, nodes.start), plan).await?;
+    }
+    Ok(())
+}
+
+/// Waits until all nodes of each cluster know its databases.
+async fn know_databases(judge: &SimNode, world: &WorldPlan) -> Result<(), Violation> {
+    for nodes in world.clusters() {
+        soon_everywhere(judge, nodes, async |client| look_at_databases(client).await).await?;
+    }
+    Ok(())
+}
+
+/// Waits until all nodes answer and those that are one cluster know each other.
+pub(crate) async fn ready(judge: &SimNode, world: &WorldPlan) -> Result<(), Violation> {
+    for node in 0..world.machines() {
         wait_until_up(judge, node).await?;
     }
-    match cluster {
-        true => soon_everywhere(judge, nodes, async |client| look_at_members(client, nodes).await).await,
-        false => Ok(()),
+    for nodes in world.clusters() {
+        let count = nodes.len() as u32;
+        soon_everywhere(judge, nodes, async |client| look_at_members(client, count).await).await?;
     }
+    Ok(())
 }
 
 pub(crate) async fn wait_until_up(judge: &SimNode, node: u32) -> Result<(), Violation> {
@@ -81,16 +104,36 @@ pub(crate) async fn wait_until_up(judge: &SimNode, node: u32) -> Result<(), Viol
 /// Waits until all nodes of a cluster answer as they should in peace.
 async fn soon_everywhere(
     judge: &SimNode,
-    nodes: u32,
+    nodes: Range<u32>,
     look: impl AsyncFn(&mut Client) -> Result<(), String>,
 ) -> Result<(), Violation> {
+    let all: Vec<u32> = nodes.collect();
+    let wrong =
+        |wrong| Violation { invariant: "I28", what: format!("nodes do not hear of the others in peace: {wrong}") };
+    soon(judge, &all, SPREAD, look).await.map_err(wrong)
+}
+
+/// Waits until these nodes of a cluster reach each other, and count nobody else in; whether they do in time.
+pub(crate) async fn meet(judge: &SimNode, nodes: &[u32], within: Duration) -> bool {
+    soon(judge, nodes, within, async |client| look_at_connections(client, nodes).await).await.is_ok()
+}
+
+/// Waits until these nodes answer as they should.
+///
+/// # Errors
+/// The first that does not in time, and what it answers.
+async fn soon(
+    judge: &SimNode,
+    nodes: &[u32],
+    within: Duration,
+    look: impl AsyncFn(&mut Client) -> Result<(), String>,
+) -> Result<(), String> {
     let env = judge.env();
     let started = env.now();
-    for node in 0..nodes {
-        while let Err(answer) = look(&mut client(judge, node)).await {
-            if env.now().since(started) > SPREAD {
-                let what = format!("node {node} does not hear of the others in peace: {answer}");
-                return Err(Violation { invariant: "I28", what });
+    for node in nodes {
+        while let Err(answer) = look(&mut client(judge, *node)).await {
+            if env.now().since(started) > within {
+                return Err(format!("node {node}: {answer}"));
             }
             env.sleep(Duration::from_millis(50)).await;
         }
@@ -98,31 +141,37 @@ async fn soon_everywhere(
     Ok(())
 }
 
-pub(crate) async fn judge_at_the_end(scene: &Scene, plan: &Plan, workers: &mut [Worker]) -> Result<(), Violation> {
+pub(crate) async fn judge_at_the_end(scene: &Scene, plan: &Plan, workers: &mut Vec<Worker>) -> Result<(), Violation> {
     let judge = &scene.judge;
-    for node in 0..plan.world.nodes {
+    for node in (0..plan.world.machines()).filter(|node| plan.spoiled() != Some(*node)) {
         wait_until_up(judge, node).await?;
     }
-    let mut reader = Worker::new("judge", client(judge, 0), Arc::clone(&scene.shared));
     for worker in workers.iter_mut() {
         worker.reconnect();
     }
+    match plan.world.far {
+        Some(_) => {
+            let mut judges: Vec<Worker> = (0..plan.world.machines()).map(|node| reader_at(scene, node)).collect();
+            judge_between(&mut judges, plan).await?;
+        }
+        None if plan.world.n > 0 => judge.env().sleep(CONVERGENCE).await,
+        None => {}
+    }
+    let several = members(scene, plan).await?;
     if plan.world.n > 0 {
-        judge.env().sleep(CONVERGENCE).await;
+        workers.retain(|worker| worker.is_at(&several));
     }
-    let several = if plan.world.n > 0 { plan.world.nodes } else { 0 };
-    for node in 0..several {
-        let mut reader = Worker::new(&format!("judge of node {node}"), client(judge, node), Arc::clone(&scene.shared));
-        reader.judge_places().await?;
+    for node in &several {
+        reader_at(scene, *node).judge_places().await?;
     }
-    for node in 0..several {
-        let mut reader = Worker::new(&format!("judge of node {node}"), client(judge, node), Arc::clone(&scene.shared));
-        reader.judge_alone().await?;
+    for node in &several {
+        reader_at(scene, *node).judge_alone().await?;
     }
+    let first = client(judge, several.first().copied().unwrap_or(0));
+    let mut reader = Worker::new("judge", first, Arc::clone(&scene.shared));
     let trees = reader.judge_at_the_end(workers).await?;
-    for node in 1..several {
-        let mut reader = Worker::new(&format!("judge of node {node}"), client(judge, node), Arc::clone(&scene.shared));
-        reader.judge_at_the_end(&mut []).await?;
+    for node in several.iter().skip(1) {
+        reader_at(scene, *node).judge_at_the_end(&mut []).await?;
     }
     if plan.world.nodes == 2 && plan.world.n == 0 {
         reader.judge_copy(&mut client(judge, 1)).await?;
@@ -137,4 +186,19 @@ pub(crate) async fn judge_at_the_end(scene: &Scene, plan: &Plan, workers: &mut [
         reader.judge_compaction(&trees).await?;
     }
     Ok(())
+}
+
+fn reader_at(scene: &Scene, node: u32) -> Worker {
+    Worker::new(&format!("judge of node {node}"), client(&scene.judge, node), Arc::clone(&scene.shared))
+}
+
+/// The nodes of clusters that are judged in the end, once they agree on who they are; none without one.
+async fn members(scene: &Scene, plan: &Plan) -> Result<Vec<u32>, Violation> {
+    let mut stays = plan.stays().concat();
+    stays.retain(|node| plan.spoiled() != Some(*node));
+    let Some(first) = stays.first().filter(|_| plan.changes_members()) else { return Ok(stays) };
+    let mut judges: Vec<Worker> = (0..plan.world.nodes).map(|node| reader_at(scene, node)).collect();
+    let nodes = judge_members(&mut judges, *first as usize).await?;
+    lock(&scene.shared).clusters = vec![nodes.clone()];
+    Ok(nodes)
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use crate::plan::WorldPlan;
+use crate::plan::{Far, WorldPlan};
 use crate::tokens;
 use crate::workload::TOKEN_KEY;
 use crate::world::Link;
@@ -15,6 +15,8 @@ const ADMIN: &str = "admins/adm=-hashed-58dfc08c75be240db5082eddfbe23a6d5202e77f
 const HANDLERS: &str = "chttpd/authentication_handlers={chttpd_auth, jwt_authentication_handler}, \
                         {chttpd_auth, cookie_authentication_handler}, {chttpd_auth, proxy_authentication_handler}, \
                         {chttpd_auth, default_authentication_handler}";
+/// By what the nodes of each cluster know each other.
+const SECRETS: [&str; 2] = ["sesame", "barley"];
 /// The administrator.
 pub(crate) const USER: &str = "adm";
 /// Its password.
@@ -26,6 +28,12 @@ pub(crate) const PROXY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1));
 pub(crate) fn link(world: &WorldPlan) -> Link {
     let latency = Duration::from_micros(world.latency_us);
     Link { latency: (latency / 2, latency * 2), loss: f64::from(world.loss_per_10k) / 10_000.0, ..Link::default() }
+}
+
+/// The way between two clusters, while it is another one than the usual.
+pub(crate) fn far_link(world: &WorldPlan) -> Option<Link> {
+    let Far { latency_us, loss_per_10k, .. } = world.far?;
+    Some(link(&WorldPlan { latency_us, loss_per_10k, ..world.clone() }))
 }
 
 /// The address of a node.
@@ -43,6 +51,11 @@ pub(crate) fn source_url() -> String {
     url_at(SocketAddr::new(PROXY, PORT))
 }
 
+/// The URL at which a node is read from: of the first one that of the proxy before it.
+pub(crate) fn source_url_of(node: u32) -> String {
+    if node == 0 { source_url() } else { url_of(node) }
+}
+
 fn url_at(address: SocketAddr) -> String {
     format!("http://{USER}:{PASSWORD}@{address}")
 }
@@ -54,6 +67,11 @@ pub(crate) fn node_ip(node: u32) -> IpAddr {
 /// The name of a node in its cluster.
 pub(crate) fn member_name(ip: IpAddr) -> String {
     format!("settee@{ip}")
+}
+
+/// Where a node listens for the others of its cluster.
+pub(crate) fn cluster_address(node: u32) -> String {
+    format!("{}:{}", node_ip(node), PORT + 1)
 }
 
 /// The name of a cluster's node by its number.
@@ -89,13 +107,16 @@ pub(crate) fn settings_of(world: &WorldPlan, number: u32) -> Vec<String> {
         format!("chttpd/port={PORT}"),
     ]);
     if world.n > 0 {
-        let seed = |n: u32| format!("{}={}:{}", node_name(n), node_ip(n), PORT + 1);
-        let seeds: Vec<String> = (0..world.nodes).map(seed).collect();
+        let seed = |n: u32| format!("{}={}", node_name(n), cluster_address(n));
+        let own = SECRETS.into_iter().zip(world.clusters()).find(|(_, nodes)| nodes.contains(&number));
+        // Who belongs to none at first knows nobody, and is known by nobody.
+        let (secret, known) = own.unwrap_or((SECRETS[0], 0..0));
+        let seeds: Vec<String> = known.map(seed).collect();
         out.extend([
             format!("settee/node={}", node_name(number)),
             format!("cluster/port={}", PORT + 1),
             "cluster/bind_address=any".to_owned(),
-            "cluster/secret=sesame".to_owned(),
+            format!("cluster/secret={secret}"),
             format!("cluster/n={}", world.n),
             format!("cluster/strict_reads={}", world.strict_reads),
             format!("cluster/seeds={}", seeds.join(",")),

@@ -4,6 +4,9 @@
 //! documents and values only; which revision they build on is decided when they run, from what the client has seen, so
 //! that a shorter plan still makes sense.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 mod cluster;
@@ -13,10 +16,11 @@ mod meet;
 mod op;
 mod scene;
 mod strike;
+mod two_clusters;
 
 pub use fault::{Aim, FAULTS, Fault, HOSTILE, TimedFault};
 pub use meet::Meetings;
-pub use op::{FeedMode, OPS, Op, Sift, TimedOp};
+pub use op::{FeedMode, OPS, Op, Sift, TimedOp, WAYS, Way};
 pub use scene::{SCENES, Scene};
 
 /// How long clients work, in simulated milliseconds; faults end with it.
@@ -83,6 +87,9 @@ pub struct WorldPlan {
     /// Copies of each range where the nodes are one cluster; 0: they are not.
     #[serde(default)]
     pub n: u32,
+    /// How many of a cluster's nodes, the last ones, do not belong to it at first.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub outside: u32,
     /// Whether a read that too few copies answer fails (`[cluster] strict_reads`).
     #[serde(default)]
     pub strict_reads: bool,
@@ -98,6 +105,20 @@ pub struct WorldPlan {
     /// The node of a cluster that stays broken when the others are well again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcast: Option<Outcast>,
+    /// A second cluster, of nodes of its own, with which the first one replicates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far: Option<Far>,
+}
+
+/// A second cluster, and the way to it until the faults end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Far {
+    /// Its nodes; they are counted on from those of the first one.
+    pub nodes: u32,
+    /// Mean one-way latency between the clusters in microseconds.
+    pub latency_us: u64,
+    /// Segments lost there and sent again, per 10,000.
+    pub loss_per_10k: u32,
 }
 
 /// A node that stays broken.
@@ -120,6 +141,8 @@ pub enum Ailment {
     Mute,
     /// Its process stands still, its connections stay open.
     StandsStill,
+    /// It goes on with what its disk made of what was written to it.
+    Spoiled,
 }
 
 impl WorldPlan {
@@ -130,7 +153,24 @@ impl WorldPlan {
 
     /// How many copies each range has; 1 without a cluster.
     pub fn copies(&self) -> u32 {
-        self.n.min(self.nodes).max(1)
+        self.n.min(self.members()).max(1)
+    }
+
+    /// How many nodes, the first ones, belong to the cluster at first.
+    pub fn members(&self) -> u32 {
+        self.nodes.saturating_sub(self.outside)
+    }
+
+    /// How many nodes there are in all.
+    pub fn machines(&self) -> u32 {
+        self.nodes + self.far.map_or(0, |far| far.nodes)
+    }
+
+    /// The nodes of each cluster at first; none where the nodes are servers of their own.
+    pub fn clusters(&self) -> Vec<Range<u32>> {
+        let near = (self.n > 0).then(|| 0..self.members());
+        let far = self.far.map(|far| self.nodes..self.nodes + far.nodes);
+        near.into_iter().chain(far).collect()
     }
 }
 
@@ -144,6 +184,10 @@ fn few() -> u32 {
 
 fn one() -> u32 {
     1
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Plan {
@@ -174,7 +218,7 @@ impl Plan {
     /// The seed's name: its number, behind a `c` for a plan of one cluster, behind the scene's name for one of those.
     pub fn name(&self) -> String {
         let drawn = || format!("{}{}", if self.world.n > 0 { "c" } else { "" }, self.seed);
-        Scene::name_of(self.seed).unwrap_or_else(drawn)
+        Scene::name_of(self).unwrap_or_else(drawn)
     }
 
     /// The plan of a seed's name.
@@ -188,16 +232,38 @@ impl Plan {
         }
     }
 
-    /// Whether a node of a cluster loses its disk, or what it wrote last: only a majority of copies keeps a write then.
+    /// Whether a node of a cluster loses its disk, what it wrote last or some of it: only a majority of copies keeps a
+    /// write then.
     pub fn loses_disks(&self) -> bool {
-        let loses = |fault: &Fault| matches!(fault, Fault::DiskLost { .. } | Fault::BackInTime { .. });
+        let loses =
+            |fault: &Fault| matches!(fault, Fault::DiskLost { .. } | Fault::BackInTime { .. }) || fault.damages();
         self.world.n > 0 && self.faults.iter().any(|f| loses(&f.fault))
     }
 
     /// Whether somebody changes where copies are.
     pub fn moves_copies(&self) -> bool {
-        let moves = |op: &Op| matches!(op, Op::MoveCopy { .. } | Op::Rebalance { .. } | Op::SplitRange { .. });
+        let moves = |op: &Op| {
+            matches!(op, Op::MoveCopy { .. } | Op::Rebalance { .. } | Op::SplitRange { .. } | Op::RemoveNode { .. })
+        };
         self.clients.iter().flatten().any(|timed| moves(&timed.op))
+    }
+
+    /// Whether nodes come to a cluster, or may leave it.
+    pub fn changes_members(&self) -> bool {
+        self.world.n > 0 && (self.world.outside > 0 || !self.leaving().is_empty())
+    }
+
+    /// The nodes that somebody sends away.
+    fn leaving(&self) -> BTreeSet<u32> {
+        let ops = self.clients.iter().flatten().map(|timed| &timed.op);
+        ops.filter_map(|op| if let Op::RemoveNode { node } = op { Some(*node) } else { None }).collect()
+    }
+
+    /// The nodes of each cluster that belong to it from the begin to the end; none without one.
+    pub fn stays(&self) -> Vec<Vec<u32>> {
+        let leaving = self.leaving();
+        let staying = |nodes: Range<u32>| -> Vec<u32> { nodes.filter(|node| !leaving.contains(node)).collect() };
+        self.world.clusters().into_iter().map(staying).collect()
     }
 
     /// Whether somebody looks at the shared database through views and queries.
@@ -209,6 +275,11 @@ impl Plan {
     /// Whether stored bytes become wrong.
     pub fn damages(&self) -> bool {
         self.faults.iter().any(|f| f.fault.damages())
+    }
+
+    /// The node of a cluster whose stored bytes become wrong.
+    pub fn spoiled(&self) -> Option<u32> {
+        self.world.outcast.filter(|outcast| outcast.how == Ailment::Spoiled).map(|outcast| outcast.node)
     }
 
     /// The plan as a readable file.

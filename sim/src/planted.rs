@@ -47,7 +47,10 @@ pub fn try_all(entries: &[&'static Entry], trial: Trial) -> bool {
     std::thread::scope(|scope| {
         for _ in 0..trial.jobs.max(1) {
             scope.spawn(|| {
-                while let Some((at, entry)) = entries.get(next.fetch_add(1, Ordering::Relaxed)).map(|e| (e.name(), e)) {
+                // By its place: a bug may be on the board for several sorts of plans.
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(entry) = entries.get(at) else { break };
                     let result = try_one(entry, trial);
                     tell(entry, &result);
                     found.lock().expect("unpoisoned").insert(at, result);
@@ -57,7 +60,7 @@ pub fn try_all(entries: &[&'static Entry], trial: Trial) -> bool {
     });
     let found = found.into_inner().expect("unpoisoned");
     println!("| bug | what it does | caught by | seeds it took | seconds | shrunk |\n|---|---|---|---|---|---|");
-    let rows = entries.iter().filter_map(|entry| Some((*entry, found.get(&entry.name())?)));
+    let rows = entries.iter().enumerate().filter_map(|(at, entry)| Some((*entry, found.get(&at)?)));
     let passed = rows.filter(|(entry, result)| print_row(entry, result)).count();
     let mut times: Vec<f64> = found.values().filter_map(|f| f.shrunk.map(|(seconds, ..)| seconds)).collect();
     times.sort_by(f64::total_cmp);
@@ -100,7 +103,9 @@ impl Found {
 fn tell(entry: &Entry, result: &Found) {
     let name = entry.name();
     match &result.first {
-        Some(Caught { seed, invariant, text, .. }) => eprintln!("{name} at seed {seed}: {invariant}: {text}"),
+        Some(Caught { seed, invariant, text, .. }) => {
+            eprintln!("{name} at seed {}: {invariant}: {text}", entry.shown_by.plan(*seed).name());
+        }
         None => eprintln!("{name}: not caught"),
     }
     if result.named.values().sum::<u64>() > 1 {
@@ -123,7 +128,8 @@ fn print_row(entry: &Entry, result: &Found) -> bool {
     let shrunk = result
         .shrunk
         .map_or("-".to_owned(), |(took, before, after)| format!("{before} to {after} parts in {took:.0} s"));
-    println!("| `{name}` | {what} | {}{note} | {} | {seconds:.0} | {shrunk} |", first.invariant, first.seed);
+    let seed = entry.shown_by.told(first.seed);
+    println!("| `{name}` | {what} | {}{note} | {seed} | {seconds:.0} | {shrunk} |", first.invariant);
     strangers.is_empty()
 }
 

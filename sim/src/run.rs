@@ -123,9 +123,10 @@ async fn scenario(
         let mut shared = lock(&shared);
         shared.world = Some(world.clone());
         shared.several = plan.world.n > 0;
-        shared.nodes = if plan.world.n > 0 { plan.world.nodes } else { 0 };
+        shared.clusters = plan.stays();
         shared.model.several = plan.world.n > 0;
-        shared.model.in_peace = plan.faults.is_empty() && !plan.moves_copies();
+        // Two clusters take edits of one revision without asking each other.
+        shared.model.in_peace = plan.faults.is_empty() && !plan.moves_copies() && plan.world.far.is_none();
         shared.designs = if plan.has_views() { DESIGNS } else { 0 };
         shared.damaged = plan.damages();
         shared.model.loses_disks = plan.loses_disks();
@@ -135,7 +136,7 @@ async fn scenario(
     }
     let common = settings_outside();
     let keeper = |number| Keeper::new(&world, &plan, number, (planted, &common), &shared);
-    let keepers: Vec<Keeper> = (0..plan.world.nodes).map(keeper).collect();
+    let keepers: Vec<Keeper> = (0..plan.world.machines()).map(keeper).collect();
     keepers[0].node.disk().set_fuse(plan.world.first_start_cut);
     if let Some(Reseed { at_ms, salt }) = plan.reseed {
         let world = world.clone();
@@ -154,6 +155,7 @@ async fn scenario(
     let clients = (1..=plan.clients.len()).map(|n| client_ip(n as u8)).chain([PROXY]).collect();
     let restarts_until_ms = AtomicU64::new(0);
     let scene = Scene { world, keepers, clients, judge, proxy, shared, restarts_until_ms };
+    scene.set_apart(&plan.world);
     let end = plan.until_ms.map_or(Duration::MAX, Duration::from_millis);
     tokio::select! {
         biased;
@@ -181,7 +183,7 @@ async fn act(scene: &Scene, plan: &Plan) {
         keeper.node.disk().set_fuse(None);
     }
     let started = scene.clients.iter().zip(&plan.clients).enumerate();
-    let nodes = if plan.world.n > 0 { plan.world.nodes } else { 1 };
+    let nodes = if plan.world.n > 0 { plan.world.machines() } else { 1 };
     let clients: Vec<_> =
         started.map(|(n, (ip, ops))| start_client(world, *ip, n as u32 % nodes, ops, shared)).collect();
     let working = async {

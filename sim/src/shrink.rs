@@ -59,6 +59,15 @@ struct Search<F> {
     fails: F,
 }
 
+/// As few nodes as a plan of its sort needs; one in which nodes come needs all of them.
+fn fewer_nodes(plan: &mut Plan) {
+    plan.world.nodes = match (plan.world.n, plan.world.outside) {
+        (0, _) => 1,
+        (_, 0) => plan.world.nodes.min(3),
+        _ => plan.world.nodes,
+    };
+}
+
 impl<F: FnMut(&Plan) -> bool> Search<F> {
     /// Takes a plan if it still fails.
     fn attempt(&mut self, candidate: Plan) -> bool {
@@ -78,7 +87,7 @@ impl<F: FnMut(&Plan) -> bool> Search<F> {
     /// The world made plainer: what comes after costs less.
     fn plain_world(&mut self) {
         let plainer: [fn(&mut Plan); 9] = [
-            |p| p.world.nodes = if p.world.n > 0 { p.world.nodes.min(3) } else { 1 },
+            fewer_nodes,
             |p| p.world.q = 1,
             |p| p.world.disk_slow = 1,
             |p| p.world.latency_us = 100,

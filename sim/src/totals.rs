@@ -142,13 +142,22 @@ impl Totals {
         println!("\nendpoints: answers (0: none came), how often, and how often while a fault was felt:");
         let mut by_endpoint: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         let mut under_fault: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut by_status: BTreeMap<u16, (u64, u64)> = BTreeMap::new();
         for ((endpoint, status), (all, under)) in &self.endpoints {
             by_endpoint.entry(endpoint).or_default().push(format!("{status}: {all} ({under})"));
             *under_fault.entry(endpoint).or_default() += under;
+            let sums = by_status.entry(*status).or_default();
+            *sums = (sums.0 + all, sums.1 + under);
         }
         for (endpoint, answers) in by_endpoint {
             println!("  {endpoint} {}", answers.join(", "));
         }
+        let answers: Vec<String> = by_status.iter().map(|(status, n)| format!("{status}: {} ({})", n.0, n.1)).collect();
+        println!("all of them: {}", answers.join(", "));
+        let calm: Vec<String> =
+            by_status.iter().filter(|(_, n)| n.1 == 0).map(|(status, _)| status.to_string()).collect();
+        let calm: Vec<&str> = calm.iter().map(String::as_str).collect();
+        println!("answers never given while a fault was felt: {}", listed(&calm));
         let never: Vec<&str> = under_fault.into_iter().filter(|(_, n)| *n == 0).map(|(endpoint, _)| endpoint).collect();
         println!("never asked while a fault was felt: {}", listed(&never));
         match cases::endpoints() {

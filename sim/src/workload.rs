@@ -17,6 +17,7 @@ use crate::private::Own;
 use crate::world::SimWorld;
 
 mod admin;
+mod between;
 mod checkpoint;
 mod chosen;
 mod documents;
@@ -24,6 +25,7 @@ mod feed;
 mod hostile;
 mod keep;
 mod local;
+mod members;
 mod own;
 mod pair;
 mod places;
@@ -36,14 +38,16 @@ mod verdict;
 use documents::Known;
 use local::Local;
 
+pub(crate) use between::judge_between;
 pub(crate) use documents::{leaves, outcome};
 pub(crate) use hostile::WAYS as HOSTILE_WAYS;
+pub(crate) use members::{judge_members, look_at_connections, look_at_members};
 pub use own::set_up as set_up_own;
 pub(crate) use pair::order;
 pub(crate) use promise::Asked;
 pub(crate) use seen::DESIGNS;
 pub(crate) use session::TOKEN_KEY;
-pub(crate) use twins::{Together, look_at_databases, look_at_members, set_up as set_up_cluster};
+pub(crate) use twins::{Together, look_at_databases, set_up as set_up_cluster};
 
 /// The database that all clients use.
 pub const DB: &str = "sim";
@@ -69,16 +73,14 @@ pub struct Shared {
     pub outside: Option<(Instant, Env)>,
     /// Several copies answer: a read may be older than what was acknowledged, until the faults are over.
     pub several: bool,
-    /// How many nodes one cluster has; 0 without one.
-    pub nodes: u32,
+    /// The nodes of each cluster that may be asked for anything, by their numbers; none without one.
+    pub clusters: Vec<Vec<u32>>,
     /// What the nodes of a cluster promise together.
     pub(crate) together: Together,
     /// What clients ask of copies.
     pub(crate) asked: promise::Asked,
     /// Design documents of the shared database.
     pub designs: u64,
-    /// Somebody else's server, of which only what is common is asked.
-    pub foreign: bool,
     /// Stored bytes were made wrong: an error is a right answer.
     pub damaged: bool,
 }
@@ -104,6 +106,15 @@ pub type SharedHandle = Arc<Mutex<Shared>>;
 /// Locks, also after a panic: the run is over then, and its record is wanted.
 pub fn lock(shared: &SharedHandle) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until the next operation of that name is under way; false when the run is over.
+pub(crate) async fn under_way(shared: &SharedHandle, op: &str) -> bool {
+    let mut begun = lock(shared).begun.subscribe();
+    let times = |begun: &BTreeMap<&'static str, u64>| begun.get(op).copied().unwrap_or(0);
+    let before = times(&begun.borrow_and_update());
+    let more = begun.wait_for(|begun| times(begun) > before).await;
+    more.is_ok()
 }
 
 /// One client at work.
@@ -186,6 +197,11 @@ impl Worker {
         }
     }
 
+    /// Whether it talks to one of these nodes.
+    pub fn is_at(&self, nodes: &[u32]) -> bool {
+        nodes.iter().any(|node| address_of(*node) == self.client.to())
+    }
+
     /// Gives up the connection: after a crash of the node it may be half open.
     pub fn reconnect(&mut self) {
         self.client.hang_up();
@@ -207,6 +223,19 @@ impl Worker {
         let answer = self.client.ask(ask).await;
         self.count(method, path, answer.as_ref().map_or(0, |a| a.status));
         answer
+    }
+
+    /// The nodes of the cluster that this client talks to, or of the first one; none where there are servers only.
+    fn cluster(&self) -> Vec<u32> {
+        let own = |clusters: &[Vec<u32>]| clusters.iter().find(|nodes| self.is_at(nodes)).or(clusters.first()).cloned();
+        self.locked(|s| own(&s.clusters).unwrap_or_default())
+    }
+
+    /// A connection to one of those nodes, if there are any.
+    fn one_of_cluster(&self, turn: u64) -> Option<Client> {
+        let nodes = self.cluster();
+        let nth = turn.checked_rem(nodes.len() as u64)?;
+        Some(self.another_node(nodes[nth as usize]))
     }
 
     /// A connection to a node by its number.
@@ -317,6 +346,12 @@ impl Worker {
             Op::MoveCopy { passing, range, to } => self.move_copy(*passing, *range, *to).await,
             Op::Rebalance { drain } => self.rebalance(*drain).await,
             Op::SplitRange { passing, range } => self.split_range(*passing, *range).await,
+            Op::AddNode { node } => self.add_node(*node).await,
+            Op::RemoveNode { node } => self.remove_node(*node).await,
+            Op::Voters => self.voters().await,
+            Op::Join { way, sift, at, by } => self.join(*way, *sift, (*at, *by)).await,
+            Op::Part { way, sift, at } => self.part(*way, *sift, *at).await,
+            Op::Ferry { way, at, by } => self.ferry(*way, (*at, *by)).await,
             other => unreachable!("{other:?} is a shared operation"),
         }
     }

@@ -402,9 +402,9 @@ fn the_planted_bugs_of_the_storage_are_caught() {
         Bug::TrustStaleBlock,
     ];
     for bug in bugs {
-        let first = (0..200).find(|seed| caught(bug, *seed));
+        let first = (0..SEEDS).find(|seed| caught(bug, *seed));
         println!("{bug:?}: caught with {first:?}");
-        assert!(first.is_some(), "{bug:?} is not caught in 200 seeds");
+        assert!(first.is_some(), "{bug:?} is not caught in {SEEDS} seeds");
     }
 }
 

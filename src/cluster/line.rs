@@ -171,7 +171,10 @@ async fn reading(
                 return format!("it sent what makes no sense: {why}");
             }
         }
-        buffer.reserve(limits::CLUSTER_CHUNK_BYTES);
+        // Small frames share a buffer.
+        if buffer.capacity() - buffer.len() < limits::CLUSTER_READ_BYTES {
+            buffer.reserve(limits::CLUSTER_CHUNK_BYTES);
+        }
         match read.read_buf(&mut buffer).await {
             Ok(0) => return "the other side closed the connection".to_owned(),
             Ok(n) => counters.bytes_in.fetch_add(n as u64, Ordering::Relaxed),

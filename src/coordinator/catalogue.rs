@@ -6,7 +6,7 @@
 //! crash.
 
 use std::collections::BTreeMap;
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -26,11 +26,12 @@ use crate::coordinator::placement;
 use crate::coordinator::pour;
 use crate::coordinator::quorum::Written;
 use crate::coordinator::record::{self, Known, Record, Settings};
+use crate::coordinator::rows;
 use crate::document::security;
 use crate::index::Indexes;
 use crate::limits;
 use crate::shard::{self, ShardError, ShardId};
-use crate::storage::{Damage, Direction, KeyRange, ShardEngine, Storage, StorageError, View, WriteView};
+use crate::storage::{Damage, ShardEngine, Storage, StorageError, View, WriteView};
 use crate::world::Env;
 use crate::world::buggify::{Mutation, fewer, mutated};
 
@@ -182,17 +183,17 @@ impl Coordinator {
 
     /// Fills the cache from the store in bounded steps.
     async fn load(&self) -> Result<(), ShardError> {
-        let mut from = record::prefix();
+        let mut after = None;
         loop {
-            let start = from.clone();
-            let rows = self.context.storage.read(move |view| read_records(view, start)).await?;
-            let Some((last, _)) = rows.last() else { return Ok(()) };
-            from = record::key(last);
-            from.push(0);
+            let (records, last) = self.context.storage.read(move |view| read_records(view, after)).await?;
             let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
-            for (name, record) in rows {
+            for (name, record) in records {
                 cache.names.insert(name, Entry { known: Arc::new(record.into()), open: None });
             }
+            if last.is_none() {
+                return Ok(());
+            }
+            after = last;
         }
     }
 
@@ -567,24 +568,19 @@ fn is_empty(low: &Bound<&str>, high: &Bound<&str>) -> bool {
     }
 }
 
-/// One step of records from `start` on.
-fn read_records(view: &dyn View, start: Vec<u8>) -> Result<Vec<(String, Record)>, StorageError> {
+/// A step of records, by their names, behind a key; and the last key where there may be others behind it.
+type Records = (Vec<(String, Record)>, Option<Vec<u8>>);
+
+fn read_records(view: &dyn View, after: Option<Vec<u8>>) -> Result<Records, StorageError> {
     let prefix = record::prefix();
-    let range = KeyRange { start, end: KeyRange::prefix(&prefix).end };
-    let mut rows = Vec::new();
-    view.scan(&range, Direction::Forward, &mut |key, value| {
-        rows.push((String::from_utf8_lossy(&key[prefix.len()..]).into_owned(), value.to_vec()));
-        if rows.len() < limits::STEP_ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    rows.into_iter().map(|(name, value)| Ok((name, Record::decode(&value)?))).collect()
+    let (rows, last) = rows::step(view, &prefix, after)?;
+    let name = |key: &[u8]| String::from_utf8_lossy(&key[prefix.len()..]).into_owned();
+    let records = rows.into_iter().map(|(key, value)| Ok((name(&key), Record::decode(&value)?)));
+    Ok((records.collect::<Result<_, StorageError>>()?, last))
 }
 
 /// One step of the shards that deleted databases left.
 fn read_drop_marks(view: &dyn View) -> Result<Vec<u64>, StorageError> {
-    let mut marks = Vec::new();
-    view.scan(&KeyRange::prefix(&record::drop_prefix()), Direction::Forward, &mut |key, _| {
-        marks.extend(key.last_chunk().map(|number| u64::from_be_bytes(*number)));
-        if marks.len() < limits::STEP_ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    Ok(marks)
+    let (rows, _) = rows::step(view, &record::drop_prefix(), None)?;
+    Ok(rows.iter().filter_map(|(key, _)| key.last_chunk().map(|number| u64::from_be_bytes(*number))).collect())
 }

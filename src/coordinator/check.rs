@@ -45,16 +45,15 @@ pub async fn check(storage: &Storage) -> Result<CheckReport, StorageError> {
             let mut report = CheckReport::default();
             let mut owned = BTreeSet::new();
             for (name, record) in databases(view, &mut report) {
-                report.databases += 1;
                 for shard in record.all_shards() {
                     if !owned.insert(shard) {
-                        report.findings.push(format!("database {name:?}: shard {shard} belongs to another one, too"));
+                        report.findings.push(format!("{name}: shard {shard} belongs to another one, too"));
                         continue;
                     }
                     let checked = shard::check(view, &blobs, ShardId(shard));
                     let range = record.shards.iter().position(|own| *own == shard);
                     let range = range.map_or_else(|| "half of a range".to_owned(), |range| format!("range {range}"));
-                    take_in(&mut report, &format!("database {name:?}, {range}, shard {shard}"), checked);
+                    take_in(&mut report, &format!("{name}, {range}, shard {shard}"), checked);
                 }
             }
             strangers(view, &owned, &mut report);
@@ -84,15 +83,23 @@ fn take_in(report: &mut CheckReport, place: &str, checked: shard::Checked) {
     report.findings.extend(checked.findings.into_iter().map(|what| format!("{place}: {what}")));
 }
 
+/// The databases, and what stands aside for them (`pour`), each as people are told of it.
 fn databases(view: &dyn View, report: &mut CheckReport) -> Vec<(String, Record)> {
-    let prefix = record::prefix();
+    let mut found = records(view, &record::prefix(), "database", report);
+    report.databases += found.len() as u64;
+    found.extend(records(view, &record::aside_prefix(), "what stands aside for database", report));
+    found
+}
+
+fn records(view: &dyn View, prefix: &[u8], what: &str, report: &mut CheckReport) -> Vec<(String, Record)> {
     let mut found = Vec::new();
-    scan_around(view, KeyRange::prefix(&prefix), &mut |row| match row {
+    scan_around(view, KeyRange::prefix(prefix), &mut |row| match row {
         Ok((key, value)) => {
-            let name = String::from_utf8_lossy(&key[prefix.len()..]).into_owned();
+            let text = String::from_utf8_lossy(&key[prefix.len()..]);
+            let name = format!("{what} {:?}", text.split('\0').next().unwrap_or_default());
             match Record::decode(value) {
                 Ok(record) => found.push((name, record)),
-                Err(error) => report.findings.push(format!("database {name:?}: {error}")),
+                Err(error) => report.findings.push(format!("{name}: {error}")),
             }
         }
         Err(error) => report.findings.push(format!("a part of the list of databases cannot be read: {error}")),

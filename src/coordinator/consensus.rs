@@ -84,7 +84,7 @@ impl Coordinator {
         change: impl Fn(&MapRecord) -> Result<MapRecord, MapError>,
     ) -> Result<MapRecord, MapError> {
         // Drawn: two proposals of one node are rivals like any others.
-        let mut ballot = Ballot { counter: 1, by: self.env().random_u64() };
+        let mut ballot = Ballot { counter: 0, by: self.env().random_u64() };
         let (mut proposed, mut failed) = (None, MapError::Contended);
         for _ in 0..limits::MAP_ATTEMPTS {
             let known = database.map_record();
@@ -93,6 +93,8 @@ impl Coordinator {
                 return Ok(known);
             }
             let next = change(&known)?;
+            // A ballot stands for one map: where an attempt came to nothing somebody may have accepted it all the same.
+            ballot.counter += 1;
             assert_eq!(next.version, known.version + 1, "a map follows the one before it");
             let electorate = self.electorate();
             let members = electorate.names.len();
@@ -107,7 +109,7 @@ impl Coordinator {
                     }
                 }
                 Round::Outbid(higher) => {
-                    ballot.counter = higher.counter + 1;
+                    ballot.counter = higher.counter;
                     let pause = 1 + self.env().random_u64() % limits::BALLOT_PAUSE_MS;
                     self.env().sleep(std::time::Duration::from_millis(pause)).await;
                     failed = MapError::Contended;

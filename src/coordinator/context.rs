@@ -1,7 +1,6 @@
 //! What every handle of a database needs of its node, and what the node knows about the others.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
 
@@ -18,13 +17,14 @@ use crate::coordinator::message::{CatalogueCall, NodeState, encode};
 use crate::coordinator::peers::{Call, CallError, Peers, Service, Urgency};
 use crate::coordinator::rebalance::Rebalancing;
 use crate::coordinator::reshard::Jobs;
+use crate::coordinator::rows::{self, Rows};
 use crate::coordinator::uploads::Uploads;
 use crate::coordinator::voters::Voting;
 use crate::index::Indexes;
 use crate::limits;
 use crate::script::Scripts;
 use crate::shard::ShardError;
-use crate::storage::{Direction, KeyRange, Storage, View};
+use crate::storage::{Storage, View};
 use crate::world::Env;
 
 /// See the module head.
@@ -65,8 +65,8 @@ pub(super) struct Context {
     /// Nodes that this one is connected to and has pulled everything from. A blocking lock, as above.
     met: BlockingMutex<BTreeSet<Arc<str>>>,
     /// Databases whose copies here began anew in the place of others: they may lack what was acknowledged, until they
-    /// are filled (`pour`). A blocking lock, as above.
-    unfilled: BlockingMutex<BTreeSet<String>>,
+    /// are filled (`pour`). The value: how often they began. A blocking lock, as above.
+    unfilled: BlockingMutex<BTreeMap<String, u64>>,
     /// Tells that a database stands aside.
     pub aside: Notify,
     /// Tells that there are databases of which a copy missed something.
@@ -165,23 +165,24 @@ impl Context {
         NodeState { in_sync: self.in_sync.load(Ordering::Relaxed) && self.unfilled_names().is_empty(), maintenance }
     }
 
-    fn unfilled_names(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+    fn unfilled_names(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, u64>> {
         self.unfilled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Databases whose copies here are to be filled.
-    pub fn unfilled(&self) -> BTreeSet<String> {
+    /// Databases whose copies here are to be filled, and how often these began anew.
+    pub fn unfilled(&self) -> BTreeMap<String, u64> {
         self.unfilled_names().clone()
     }
 
     /// Notes that the copies of a database here began anew: this node is not in sync until they are filled.
     pub fn begins_anew(&self, database: &str) {
-        self.unfilled_names().insert(database.to_owned());
+        *self.unfilled_names().entry(database.to_owned()).or_default() += 1;
     }
 
-    /// Notes that the copies of a database here hold what others hold.
-    pub fn is_filled(&self, database: &str) {
-        self.unfilled_names().remove(database);
+    /// Notes that the copies of a database here hold what others hold, unless they began anew once more than `began`
+    /// times.
+    pub fn is_filled(&self, database: &str, began: u64) {
+        self.unfilled_names().retain(|name, now| name != database || *now != began);
     }
 
     /// Whether the copies of this node take no part (`[couchdb] maintenance_mode`); never when there are no others.
@@ -246,29 +247,16 @@ impl Context {
     }
 
     /// The records of the node below a prefix, read in bounded steps.
-    pub async fn rows(&self, prefix: &[u8]) -> Result<Vec<(Vec<u8>, Vec<u8>)>, ShardError> {
-        let mut range = KeyRange::prefix(prefix);
-        let mut out = Vec::new();
+    pub async fn rows(&self, prefix: &[u8]) -> Result<Rows, ShardError> {
+        let (mut out, mut after) = (Rows::new(), None);
         loop {
-            let step = range.clone();
-            let read = move |view: &dyn View| {
-                let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-                view.scan(&step, Direction::Forward, &mut |key, value| {
-                    rows.push((key.to_vec(), value.to_vec()));
-                    if rows.len() < limits::STEP_ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-                })?;
-                Ok(rows)
-            };
-            let rows = self.storage.read(read).await?;
-            let is_last = rows.len() < limits::STEP_ROWS;
-            if let Some((last, _)) = rows.last() {
-                range.start = last.clone();
-                range.start.push(0);
-            }
+            let prefix = prefix.to_vec();
+            let (rows, last) = self.storage.read(move |view: &dyn View| rows::step(view, &prefix, after)).await?;
             out.extend(rows);
-            if is_last {
+            if last.is_none() {
                 return Ok(out);
             }
+            after = last;
         }
     }
 

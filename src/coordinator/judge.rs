@@ -11,7 +11,7 @@ use crate::coordinator::validate::Caller;
 use crate::document::revision::{self, AttachmentDigest};
 use crate::limits;
 use crate::shard::{Basis, Edit, EditAttachment, EditError, EditOp, Judged, ShardCopy, ShardError, Want};
-use crate::storage::StorageError;
+use crate::storage::{CommitError, StorageError};
 use crate::world::buggify::{Mutation, mutated, sometimes};
 
 /// What became of an edit.
@@ -100,13 +100,25 @@ impl From<EditError> for WriteError {
     }
 }
 
+/// Whether a judge says of each edit that what is stored of its document is damaged. It stored nothing, and will not
+/// judge others of that document either.
+pub(super) fn is_unable(verdicts: &[Verdict]) -> bool {
+    let unable = |verdict: &Verdict| match verdict {
+        Err(WriteError::Unavailable(ShardError::Storage(error) | ShardError::Commit(CommitError::Storage(error)))) => {
+            error.is_damage()
+        }
+        _ => false,
+    };
+    !verdicts.is_empty() && verdicts.iter().all(unable)
+}
+
 /// The verdict on an edit that another judge was sent before and did not answer. What is refused now may have been
 /// stored by that one: a conflict is told only as what it is when the very revision of this edit is there, and what
 /// this judge could not do may be done.
 pub(super) async fn resolve_doubt(copy: &ShardCopy, edit: &Edit, verdict: Verdict) -> Verdict {
     match verdict {
         Err(WriteError::Conflict | WriteError::MissingStub { .. }) => {}
-        Err(WriteError::Unavailable(_)) => return Err(WriteError::Unknown),
+        Err(WriteError::Unavailable(_) | WriteError::DatabaseGone) => return Err(WriteError::Unknown),
         verdict => return verdict,
     }
     if mutated(Mutation::LateJudge) {

@@ -60,6 +60,7 @@ impl Database {
         let (copies, by) = (layout.writers(range, &self.context.node).len(), self.context.tag);
         let mut failed = WriteError::Unavailable(ShardError::NoCopy { copies });
         for copy in self.judges(layout, range).await? {
+            let is_doubtful = matches!(failed, WriteError::Unknown);
             match copy.local_set(id, document.clone(), by, copies > 1).await {
                 Ok(_) if copies == 1 => return Ok((held_by_judge(layout, range, w), 1)),
                 Ok(stamp) => {
@@ -67,8 +68,7 @@ impl Database {
                     let register = LocalRegister { stamp, document };
                     return self.spread_local(layout, first, (id, register), w).await;
                 }
-                Err(ShardError::Dropped) => return Err(WriteError::DatabaseGone),
-                Err(ShardError::Moved) => return Err(ShardError::Moved.into()),
+                Err(error @ (ShardError::Dropped | ShardError::Moved)) if !is_doubtful => return Err(error.into()),
                 Err(ShardError::Silent(_)) => failed = WriteError::Unknown,
                 Err(error) => {
                     tracing::debug!(%error, "a copy was passed over");
@@ -84,16 +84,12 @@ impl Database {
 
     /// Takes in a register of another database: of the two the one with the higher stamp stays. Answers how far it got,
     /// and how many copies hold it or a later one.
-    pub(super) async fn merge_local(
-        &self,
-        id: &DocId,
-        register: LocalRegister,
-    ) -> Result<(Option<Written>, u32), ShardError> {
+    pub(super) async fn merge_local(&self, id: &DocId, register: LocalRegister) -> (Option<Written>, u32) {
         let layout = self.layout();
         let range = layout.map.index_of(id);
         let mut tally = layout.tally(range, None);
-        self.send_local((&layout, range), None, (id, &register), &mut tally).await?;
-        Ok((tally.written(), tally.held()))
+        self.send_local((&layout, range), None, (id, &register), &mut tally).await;
+        (tally.written(), tally.held())
     }
 
     /// Sends a register to the copies that do not have it yet. Where one has a higher stamp (the first was behind), it
@@ -113,7 +109,7 @@ impl Database {
             if first.is_some() {
                 tally.done();
             }
-            let highest = self.send_local((layout, range), first.take(), (id, &register), &mut tally).await?;
+            let highest = self.send_local((layout, range), first.take(), (id, &register), &mut tally).await;
             if highest <= register.stamp {
                 return Ok((tally.written().ok_or(WriteError::Unknown)?, tally.held()));
             }
@@ -128,15 +124,15 @@ impl Database {
         first: Option<Arc<str>>,
         (id, register): (&DocId, &LocalRegister),
         tally: &mut Tally,
-    ) -> Result<Stamp, ShardError> {
+    ) -> Stamp {
         let merge = |copy: RangeCopy| {
             let registers = vec![(id.clone(), register.clone())];
             async move { copy.local_merge(registers).await }
         };
-        let others = self.on_others(at, first.as_ref(), merge, |_: &Vec<Stamp>| true).await?;
+        let others = self.on_others(at, first.as_ref(), merge, |_: &Vec<Stamp>| true).await;
         let mut highest = register.stamp;
         others.count(tally, |stamps| highest = stamps.into_iter().fold(highest, Stamp::max)).await;
-        Ok(highest)
+        highest
     }
 
     /// Reads a local document from `r` copies: the one with the highest stamp. Copies that had another get it.

@@ -120,7 +120,7 @@ impl Database {
             self.context.missed(&self.name);
         }
         let mut removed: Vec<BTreeSet<Revision>> = vec![BTreeSet::new(); items.len()];
-        let mut failed = ShardError::NoCopy { copies: count };
+        let (mut failed, mut silent) = (ShardError::NoCopy { copies: count }, None);
         for answer in join_all(copies.iter().map(|copy| copy.purge(items.clone()))).await {
             match answer {
                 Ok(revs) => {
@@ -131,11 +131,18 @@ impl Database {
                     if is_away(&error) {
                         self.context.missed(&self.name);
                     }
+                    if let ShardError::Silent(_) = &error {
+                        silent = Some(error.clone());
+                    }
                     let is_last_word = matches!(error, ShardError::Dropped | ShardError::Moved);
                     failed = if is_last_word { error } else { no_answer(failed, error) };
                     tally.silent();
                 }
             }
+        }
+        if failed == ShardError::Dropped {
+            // A copy that did not answer may have purged all the same.
+            failed = silent.unwrap_or(failed);
         }
         let written = tally.written().ok_or(failed)?;
         Ok((removed.into_iter().map(|revs| revs.into_iter().collect()).collect(), written))

@@ -57,6 +57,7 @@ mod repair;
 pub mod reshard;
 mod room;
 mod row_filters;
+mod rows;
 pub mod scan;
 pub mod seq;
 mod serve;

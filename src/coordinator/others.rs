@@ -13,7 +13,7 @@ use crate::shard::ShardError;
 
 /// The answers of the other copies, in the order in which they come.
 pub(super) struct Others<T> {
-    /// How many cannot be asked now.
+    /// How many cannot be asked now, so that nothing was sent to them.
     pub away: usize,
     answers: mpsc::UnboundedReceiver<(bool, Result<T, ShardError>)>,
     own_waits: bool,
@@ -50,14 +50,15 @@ impl<T> Others<T> {
 
 impl Database {
     /// Does something on all copies of a range but that of the node `but`, in tasks that end whoever waits for them.
-    /// A copy that is away, or whose answer is not `whole`, is noted as one to be synced.
+    /// A copy that is away, or whose answer is not `whole`, is noted as one to be synced. So is this node's where it
+    /// is gone by now: what the others do stands without it.
     pub(super) async fn on_others<T, F>(
         &self,
         (layout, range): (&Layout, usize),
         but: Option<&Arc<str>>,
         op: impl Fn(RangeCopy) -> F,
         whole: fn(&T) -> bool,
-    ) -> Result<Others<T>, ShardError>
+    ) -> Others<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, ShardError>> + Send + 'static,
@@ -65,14 +66,18 @@ impl Database {
         let (tell, answers) = mpsc::unbounded_channel();
         let mut others = Others { away: 0, answers, own_waits: false };
         for node in layout.writers(range, &self.context.node).into_iter().filter(|node| Some(node) != but) {
-            if self.context.rank(&node).is_none() {
+            let copy = match self.context.rank(&node) {
+                Some(_) => self.copy_on(layout, range, &node).await.ok(),
+                None => None,
+            };
+            let Some(copy) = copy else {
                 others.away += 1;
                 self.context.missed(&self.name);
                 continue;
-            }
+            };
             let own = node == self.context.node;
             others.own_waits |= own;
-            let (doing, tell) = (op(self.copy_on(layout, range, &node).await?), tell.clone());
+            let (doing, tell) = (op(copy), tell.clone());
             let (context, name) = (Arc::clone(&self.context), self.name.clone());
             self.context.env.spawn(async move {
                 let answer = doing.await;
@@ -83,6 +88,6 @@ impl Database {
                 let _ = tell.send((own, answer));
             });
         }
-        Ok(others)
+        others
     }
 }

@@ -8,8 +8,10 @@
 //!
 //! The copies of the other database take documents in as those of one database do from each other: they were judged
 //! before, so that no validation function sees them again, and what was purged there stays purged. While anything
-//! stands aside, and until the new copies hold what others have, this node does not count as in sync.
+//! stands aside, and until the new copies hold what others have, this node does not count as in sync. What cannot be
+//! read stays, for whoever can mend it; it is told in the log, and tried again at the next start.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
 
@@ -27,11 +29,13 @@ use crate::coordinator::read_quorum::merge_of_stored;
 use crate::coordinator::record::{self, Record};
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::repair::merge_missing;
+use crate::coordinator::rows::Rows;
 use crate::document::id::DocId;
-use crate::document::render::{Attachment, Encoding};
-use crate::document::rev_tree::RevValue as _;
+use crate::document::render::{Attachment, Encoding, StoredRevision};
+use crate::document::rev_tree::{RevTree, RevValue as _};
+use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{Edit, Fetched, ShardCopy, ShardError, ShardId, Want};
+use crate::shard::{Edit, RevData, ShardCopy, ShardError, ShardId, Want};
 use crate::storage::{Direction, Hold, KeyRange, ReadAs, StageMode, StorageError, View, WriteView};
 use crate::world::buggify::{Mutation, fewer, mutated};
 
@@ -56,6 +60,12 @@ pub(super) async fn keep_pouring(weak: Weak<Coordinator>) {
                 context.aside.notified().await;
                 pause = limits::POUR_PAUSE;
             }
+            // All else is written, and the copies are filled.
+            Err(error) if is_damage(&error) && context.unfilled().is_empty() => {
+                tracing::error!(?error, "what stands aside of a database that lost its name cannot be read: it stays");
+                context.aside.notified().await;
+                pause = limits::POUR_PAUSE;
+            }
             Err(error) => {
                 tracing::warn!(?error, "the documents of a database that lost its name are not written yet");
                 context.env.sleep(pause).await;
@@ -66,18 +76,26 @@ pub(super) async fn keep_pouring(weak: Weak<Coordinator>) {
 }
 
 impl Coordinator {
-    /// Each alone; fails where one failed.
+    /// Each alone; fails where one failed. Damage is told only where nothing else failed: then all that can be read is
+    /// written, and another attempt would come to the same.
     pub(super) async fn pour_all(&self) -> Result<(), WriteError> {
         let (context, asides) = (self.context(), self.asides("").await?);
         asides.iter().for_each(|aside| context.begins_anew(&aside.name));
-        let mut done = Ok(());
+        let (mut done, mut damage, mut damaged) = (Ok(()), Ok(()), BTreeSet::new());
         for aside in asides {
-            done = self.pour_one(aside).await.and(done);
+            let key = aside.key.clone();
+            match self.pour_one(aside).await {
+                Err(error) if is_damage(&error) => {
+                    damage = Err(error);
+                    damaged.insert(key);
+                }
+                poured => done = poured.and(done),
+            }
         }
-        for name in context.unfilled() {
-            done = self.fill(&name).await.map_err(WriteError::from).and(done);
+        for (name, began) in context.unfilled() {
+            done = self.fill(&name, began, &damaged).await.map_err(WriteError::from).and(done);
         }
-        done
+        done.and(damage)
     }
 
     async fn pour_one(&self, aside: Aside) -> Result<(), WriteError> {
@@ -89,12 +107,22 @@ impl Coordinator {
             return Ok(());
         }
         if !mutated(Mutation::InstanceLosesSide) {
-            for shard in record.shards.iter().filter(|shard| **shard != 0) {
-                database.pour(&ShardCopy::open(storage, ShardId(*shard)).await?).await?;
+            let mut done = Ok(());
+            // What is left of a range that was split is in its halves, but for what these have purged since.
+            let is_split = |range: usize| record.splits.iter().any(|split| *split as usize == range);
+            let shards = record.shards.iter().enumerate().filter(|(range, shard)| **shard != 0 && !is_split(*range));
+            for (_, shard) in shards {
+                let poured = async { database.pour(&ShardCopy::open(storage, ShardId(*shard)).await?).await };
+                put_off(poured.await, &mut done)?;
             }
+            done?;
         }
         let job = move |view: &mut WriteView<'_>| {
-            drop_aside(view, key, &record);
+            // Should it have been deleted and have come again meanwhile, other shards stand there.
+            let stands = view.get(&key)?.map(|stored| Record::decode(&stored)).transpose()?;
+            if stands.as_ref() == Some(&record) {
+                drop_aside(view, key, &record);
+            }
             Ok(Ok::<(), ShardError>(()))
         };
         storage.committer().submit(job).await.map_err(ShardError::from)??;
@@ -102,11 +130,12 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Takes in what the copies of a database on the nodes that are there have, once nothing stands aside for it.
-    async fn fill(&self, name: &str) -> Result<(), ShardError> {
+    /// Takes in what the copies of a database on the nodes that are there have, once nothing stands aside for it but
+    /// what is `damaged`. `began`: how often the copies here had begun anew before that was looked at.
+    async fn fill(&self, name: &str, began: u64, damaged: &BTreeSet<Vec<u8>>) -> Result<(), ShardError> {
         let context = self.context();
         if let Ok(database) = self.database(name) {
-            if !self.asides(name).await?.is_empty() {
+            if !self.asides(name).await?.iter().all(|aside| damaged.contains(&aside.key)) {
                 return Ok(());
             }
             let others = database.holders().into_iter().filter(|node| *node != context.node);
@@ -114,7 +143,7 @@ impl Coordinator {
                 database.pull_from(&node, false).await?;
             }
         }
-        context.is_filled(name);
+        context.is_filled(name, began);
         self.tell_state();
         Ok(())
     }
@@ -138,9 +167,6 @@ fn drop_aside(view: &mut WriteView<'_>, key: Vec<u8>, record: &Record) {
     view.delete(key);
     record.all_shards().for_each(|shard| view.put(record::drop_key(shard), Vec::new()));
 }
-
-/// Keys and values.
-type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
 fn rows_below(view: &WriteView<'_>, prefix: &[u8]) -> Result<Rows, StorageError> {
     let mut rows = Vec::new();
@@ -178,6 +204,17 @@ fn is_damage(error: &WriteError) -> bool {
     matches!(error, WriteError::Unavailable(ShardError::Storage(StorageError::Corrupt(_))))
 }
 
+/// Keeps what cannot be read for the end: it keeps nothing else from being written.
+fn put_off(poured: Result<(), WriteError>, done: &mut Result<(), WriteError>) -> Result<(), WriteError> {
+    match poured {
+        Err(error) if is_damage(&error) => {
+            *done = Err(error);
+            Ok(())
+        }
+        poured => poured,
+    }
+}
+
 /// Fails where fewer copies than asked for took something in.
 fn at_quorum(id: &DocId, written: Option<Written>, copies: u32) -> Result<(), WriteError> {
     match written {
@@ -192,20 +229,35 @@ impl Database {
         let (mut since, mut done) = (0, Ok(()));
         loop {
             let most = fewer("pour: one document at a time", limits::DOCS_PER_FETCH);
-            let page = from.changes(since, Direction::Forward, most).await?;
+            let page = match from.changes(since, Direction::Forward, most).await {
+                Ok(page) => page,
+                Err(error) => {
+                    put_off(Err(error.into()), &mut done)?;
+                    put_off(self.pour_around_damage(from).await, &mut done)?;
+                    break;
+                }
+            };
             since = page.last_seq;
             let is_last = page.rows.len() < most;
             for poured in join_all(page.rows.iter().map(|row| self.pour_document(from, &row.id))).await {
-                match poured {
-                    Err(error) if is_damage(&error) => done = Err(error),
-                    poured => poured?,
-                }
+                put_off(poured, &mut done)?;
             }
             if is_last {
                 break;
             }
         }
         self.pour_locals(from).await.and(done)
+    }
+
+    /// Writes the documents whose records can be read, where rows of changes cannot.
+    async fn pour_around_damage(&self, from: &ShardCopy) -> Result<(), WriteError> {
+        let (mut documents, mut done) = (from.salvage_documents(), Ok(()));
+        while let Some(rows) = documents.next().await? {
+            for (_, id) in rows.into_iter().flatten() {
+                put_off(self.pour_document(from, &id).await, &mut done)?;
+            }
+        }
+        done
     }
 
     async fn pour_locals(&self, from: &ShardCopy) -> Result<(), WriteError> {
@@ -215,41 +267,56 @@ impl Database {
             let Some((last, _)) = page.last() else { return Ok(()) };
             after = std::ops::Bound::Excluded(last.clone());
             for (id, register) in page {
-                let (written, copies) = self.merge_local(&id, register).await?;
+                let (written, copies) = self.merge_local(&id, register).await;
                 at_quorum(&id, written, copies)?;
             }
         }
     }
 
-    /// Merges the leaves of a document into all copies that can be reached.
+    /// Merges the leaves of a document, each alone: one that cannot be read keeps the others from nothing.
     async fn pour_document(&self, from: &ShardCopy, id: &DocId) -> Result<(), WriteError> {
-        let found = from.fetch(vec![(id.clone(), Want::Leaves)]).await?;
-        let edits = found.iter().flatten().flat_map(|fetched| self.edits_of(id, fetched)).collect::<Vec<Edit>>();
-        if edits.is_empty() {
-            return Ok(());
+        let mut done = Ok(());
+        for fetched in from.fetch(vec![(id.clone(), Want::Leaves)]).await?.iter().flatten() {
+            for (rev, stored) in &fetched.found {
+                let poured = async {
+                    let edit = self.edit_of(id, &fetched.tree, (rev, stored.as_ref()))?;
+                    self.pour_edit(from, edit).await
+                };
+                put_off(poured.await, &mut done)?;
+            }
         }
-        let layout = self.layout();
-        let range = layout.map.index_of(id);
-        let (_holds, source) = self.pour_blobs((&layout, range), from, id, &edits).await?;
-        let (edits, source): (Arc<[Edit]>, _) = (edits.into(), RemoteCopy::new(&self.target, range, &source));
-        let merge = |copy: RangeCopy| {
-            let (edits, source) = (Arc::clone(&edits), source.clone());
-            async move { merge_missing(&copy, edits.to_vec(), &source, 0).await }
-        };
-        let others = self.on_others((&layout, range), None, merge, |_: &usize| true).await?;
-        let mut tally = layout.tally(range, None);
-        others.count(&mut tally, drop).await;
-        at_quorum(id, tally.written(), tally.held())
+        done
     }
 
-    /// The leaves of a document as edits that merge them.
-    fn edits_of(&self, id: &DocId, fetched: &Fetched) -> Vec<Edit> {
-        let edit = |(rev, stored): &(_, Option<_>)| {
-            let (stored, path) = (stored.as_ref()?, fetched.tree.path_to(rev)?);
-            let deleted = fetched.tree.get(rev).flatten()?.is_deleted();
-            merge_of_stored(id, path, deleted, stored, self.revs_limit())
+    /// Merges a leaf into all copies that can be reached.
+    async fn pour_edit(&self, from: &ShardCopy, edit: Edit) -> Result<(), WriteError> {
+        let (layout, id, edits) = (self.layout(), edit.id.clone(), [edit]);
+        let range = layout.map.index_of(&id);
+        let (_holds, source) = self.pour_blobs((&layout, range), from, &id, &edits).await?;
+        let source = RemoteCopy::new(&self.target, range, &source);
+        let merge = |copy: RangeCopy| {
+            let (edits, source) = (edits.to_vec(), source.clone());
+            async move { merge_missing(&copy, edits, &source, 0).await }
         };
-        fetched.found.iter().filter_map(edit).collect()
+        let others = self.on_others((&layout, range), None, merge, |_: &usize| true).await;
+        let mut tally = layout.tally(range, None);
+        others.count(&mut tally, drop).await;
+        at_quorum(&id, tally.written(), tally.held())
+    }
+
+    /// A leaf as an edit that merges it; fails where it cannot be read. What stands aside is dropped once all of it is
+    /// written: a leaf that was passed over would go with it.
+    fn edit_of(
+        &self,
+        id: &DocId,
+        tree: &RevTree<RevData>,
+        (rev, stored): (&Revision, Option<&StoredRevision>),
+    ) -> Result<Edit, StorageError> {
+        let edit = || {
+            let (path, data) = (tree.path_to(rev)?, tree.get(rev).flatten()?);
+            merge_of_stored(id, path, data.is_deleted(), stored?, self.revs_limit())
+        };
+        edit().ok_or_else(|| StorageError::Corrupt(format!("the leaf {rev} of {id} cannot be read")))
     }
 
     /// Brings the attachments of edits to this node's copy of their range; where it holds none, to another one. Answers

@@ -282,12 +282,15 @@ impl Pull<'_> {
                 let is_whole = parts.len() == 1;
                 for (n, part) in parts.into_iter().enumerate() {
                     let skipped = n == 0 && mutated(Mutation::DigestSkipsLeaf);
-                    if skipped || part.summary.documents() == 0 || self.is_same(&part).await? {
+                    let documents = part.summary.documents();
+                    if skipped || documents == 0 {
                         continue;
                     }
+                    let Some(lacking) = self.lacks(&part).await? else { continue };
                     let range = (part.start, part.end);
                     let listed = fewer("compare: documents told one by one", limits::DIGESTS_LISTED as usize) as u64;
-                    match is_whole || part.summary.documents() <= listed {
+                    let is_thin = lacking >= documents.div_ceil(limits::DIGESTS_LISTED_SHARE);
+                    match is_whole || is_thin || documents <= listed {
                         true => self.pull_listed(range).await?,
                         false => open.push(range),
                     }
@@ -297,10 +300,12 @@ impl Pull<'_> {
         Ok(())
     }
 
-    /// Whether this copy holds the same in a part of the other.
-    async fn is_same(&self, part: &Part) -> Result<bool, ShardError> {
+    /// By how many documents this copy has fewer in a part of the other; `None`: it holds the same there.
+    async fn lacks(&self, part: &Part) -> Result<Option<u64>, ShardError> {
         let mine = self.own.shard.summary(part.start.clone(), part.end.clone()).await?;
-        Ok(mine.digest == part.summary.digest && mine.documents() == part.summary.documents())
+        let (digest, documents) = (part.summary.digest, part.summary.documents());
+        let is_same = (mine.digest, mine.documents()) == (digest, documents);
+        Ok((!is_same).then(|| documents.saturating_sub(mine.documents())))
     }
 
     /// Takes in the documents of a range of ids.

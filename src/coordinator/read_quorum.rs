@@ -141,7 +141,7 @@ impl Database {
         let mut repairs: BTreeMap<usize, Vec<Edit>> = BTreeMap::new();
         for (at, (id, want)) in wants.into_iter().enumerate() {
             let found: Vec<Option<&Fetched>> = replies.iter().map(|(_, found)| found[at].as_ref()).collect();
-            let union = Union::of(&found);
+            let union = Union::of(&found, self.revs_limit());
             for (copy, edits) in union.repairs(&id, &found, self.revs_limit()) {
                 repairs.entry(copy).or_default().extend(edits);
             }
@@ -204,7 +204,7 @@ struct Union {
 }
 
 impl Union {
-    fn of(found: &[Option<&Fetched>]) -> Union {
+    fn of(found: &[Option<&Fetched>], revs_limit: u64) -> Union {
         let mut union = Union { tree: RevTree::new(), bodies: BTreeMap::new(), local_seq: 0 };
         for fetched in found.iter().flatten() {
             if union.local_seq == 0 {
@@ -214,6 +214,8 @@ impl Union {
             let bodies = fetched.found.iter().filter_map(|(rev, stored)| Some((rev.clone(), stored.clone()?)));
             union.bodies.extend(bodies);
         }
+        // As each copy does when it takes in what it lacks.
+        union.tree.stem(revs_limit);
         union
     }
 

@@ -77,13 +77,14 @@ impl Coordinator {
         let (range, counted) = (usize::try_from(range).unwrap_or(usize::MAX), counted && op.is_counted());
         let asked = Asked { from, version, counted, range, until };
         let (is_edit, is_done_once) = (op.is_edit(), op.is_done_once());
-        let done = async {
+        // Boxed: what it is passed on through would hold it several times, for every call.
+        let done = Box::pin(async {
             let done = database.serve(&asked, op).await;
             if is_edit {
                 context.took_edit(&asked.from, &db);
             }
             done
-        };
+        });
         if !is_done_once {
             return done.await;
         }

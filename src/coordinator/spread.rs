@@ -2,6 +2,7 @@
 //!
 //! The judge is the first copy in the order of [`Database::judges`] that answers. Once a judge was sent an edit and did
 //! not answer, the outcome is unknown: the next one may store it all the same, but a conflict from it proves nothing.
+//! One whose copy is damaged where the documents are did nothing: the next one judges in its stead, each time.
 //! What was judged goes to the other copies in tasks of their own, which end whoever waits for them; a copy that
 //! misses it gets it from a sync.
 
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use crate::coordinator::blob_stream;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::{MayHaveMoved, WriteError};
-use crate::coordinator::judge::{Verdict, resolve_doubt};
+use crate::coordinator::judge::{Verdict, is_unable, resolve_doubt};
 use crate::coordinator::layout::Layout;
 use crate::coordinator::message::blobs_of;
 use crate::coordinator::quorum::{Tally, Written};
@@ -115,7 +116,7 @@ impl Database {
         let (judge, verdicts) = self.sentence((layout, range), edits, options, source).await?;
         let merges =
             edits.iter().zip(&verdicts).filter_map(|(edit, verdict)| Some(merge_of(edit, verdict.as_ref().ok()?)));
-        let written = self.spread((layout, range), &judge, merges.collect(), options.w).await?;
+        let written = self.spread((layout, range), &judge, merges.collect(), options.w).await;
         let mut written = written.into_iter();
         let done = |verdict: Verdict| {
             let judged = verdict?;
@@ -134,13 +135,13 @@ impl Database {
         options: &WriteOptions,
         source: &Arc<str>,
     ) -> Result<Sentence, WriteError> {
-        let mut doubtful = false;
+        let (mut doubtful, mut unable) = (false, None);
         for copy in self.judges(layout, range).await? {
             let node = copy.node().unwrap_or(&self.context.node);
             match self.ask_judge(range, &copy, edits, options, (source, doubtful)).await {
+                Ok(verdicts) if is_unable(&verdicts) => unable = Some((Arc::clone(node), verdicts)),
                 Ok(verdicts) => return Ok((Arc::clone(node), verdicts)),
-                Err(ShardError::Dropped) => return Err(WriteError::DatabaseGone),
-                Err(ShardError::Moved) if !doubtful => return Err(ShardError::Moved.into()),
+                Err(error @ (ShardError::Dropped | ShardError::Moved)) if !doubtful => return Err(error.into()),
                 Err(ShardError::Silent(why)) => {
                     tracing::warn!(database = self.name, why, "a judge did not answer");
                     doubtful = true;
@@ -148,9 +149,10 @@ impl Database {
                 Err(error) => tracing::debug!(database = self.name, %error, "a judge was passed over"),
             }
         }
-        match doubtful {
-            true => Err(WriteError::Unknown),
-            false => Err(ShardError::NoCopy { copies: layout.placed.copies(range) }.into()),
+        match (unable, doubtful) {
+            (_, true) => Err(WriteError::Unknown),
+            (Some(sentence), false) => Ok(sentence),
+            (None, false) => Err(ShardError::NoCopy { copies: layout.placed.copies(range) }.into()),
         }
     }
 
@@ -203,11 +205,11 @@ impl Database {
         judge: &Arc<str>,
         merges: Vec<Edit>,
         w: Option<u32>,
-    ) -> Result<Vec<(Written, u32)>, ShardError> {
+    ) -> Vec<(Written, u32)> {
         let mut tallies: Vec<Tally> = merges.iter().map(|_| layout.tally(range, w)).collect();
         tallies.iter_mut().for_each(Tally::done);
         if merges.is_empty() {
-            return Ok(Vec::new());
+            return Vec::new();
         }
         let merges: Arc<[Edit]> = merges.into();
         let merge = |copy: RangeCopy| {
@@ -215,13 +217,13 @@ impl Database {
             async move { merge_into(&copy, &merges, &source).await }
         };
         let mut others =
-            self.on_others((layout, range), Some(judge), merge, |stored: &Vec<bool>| !stored.contains(&false)).await?;
+            self.on_others((layout, range), Some(judge), merge, |stored: &Vec<bool>| !stored.contains(&false)).await;
         tallies.iter_mut().for_each(|tally| (0..others.away).for_each(|_| tally.refused()));
         while let Some(answer) = others.next(tallies.iter().any(Tally::waits)).await {
             count(&mut tallies, answer);
         }
         let written = |tally: &Tally| (tally.written().unwrap_or(Written::Accepted), tally.held());
-        Ok(tallies.iter().map(written).collect())
+        tallies.iter().map(written).collect()
     }
 }
 

@@ -67,7 +67,7 @@ impl ViewRows {
             self.group_lanes.iter().zip(&self.seats).enumerate().filter(|(_, (lane, _))| lane.groups.is_empty());
         let more = empty.filter(|(_, (lane, _))| !lane.rest.is_empty());
         let reads = more.map(|(at, (lane, seat))| (at, &seat.view, lane.rest.clone())).collect();
-        for (at, page) in view_reads::groups(reads, by, limit, &self.view.collator).await {
+        for (at, page) in view_reads::groups(reads, by, limit).await {
             match page {
                 Ok(page) => self.group_lanes[at] = GroupLane { groups: page.groups.into(), rest: page.rest },
                 Err(error) => self.go_elsewhere(at, error).await?,

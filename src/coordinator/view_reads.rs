@@ -6,12 +6,7 @@ use std::collections::VecDeque;
 use futures_util::future::{join, join_all};
 
 use crate::coordinator::range_copy::CopyView;
-use crate::document::collate::Collator;
-use crate::index::{
-    GroupBy, GroupPage, GroupPart, IndexError, Partial, Places, RowPage, ViewIndex, count_of, groups_of, rows_of,
-};
-use crate::limits;
-use crate::shard::ShardError;
+use crate::index::{GroupBy, GroupPage, IndexError, Places, RowPage, ViewIndex, count_of, groups_of, rows_of};
 use crate::storage::Direction;
 
 /// What is to be read of which copy; each has a number, which comes back with its answer.
@@ -61,12 +56,11 @@ pub(super) async fn groups(
     reads: Reads<'_>,
     by: &GroupBy,
     limit: usize,
-    collator: &Collator,
 ) -> Vec<(usize, Result<GroupPage, IndexError>)> {
     let Parted { numbers, own, others } = Parted::of(reads);
     let mut asked = Vec::with_capacity(others.len());
     for (number, view, places) in others {
-        asked.push(async move { (number, reduced(view, by, places, limit, collator).await) });
+        asked.push(async move { (number, view.groups(by, places, limit).await) });
     }
     let (own, others) = join(groups_of(by, own, limit), join_all(asked)).await;
     numbers.into_iter().zip(own).chain(others).collect()
@@ -83,36 +77,4 @@ pub(super) async fn count(views: Vec<&CopyView>, places: Places) -> Result<u64, 
     }
     let (own, others) = join(count_of(&own, &places), join_all(asked)).await;
     own.into_iter().map(|count| count.map_err(IndexError::from)).chain(others).sum()
-}
-
-/// The groups of a view on another node. Of one whose version does not reduce for others the rows are reduced here, all
-/// of them at once.
-async fn reduced(
-    view: &CopyView,
-    by: &GroupBy,
-    places: VecDeque<Places>,
-    limit: usize,
-    collator: &Collator,
-) -> Result<GroupPage, IndexError> {
-    match view.groups(by, places.clone(), limit).await {
-        Err(IndexError::Shard(ShardError::Away(_))) => {}
-        done => return done,
-    }
-    let mut page = GroupPage { groups: Vec::new(), rest: VecDeque::new() };
-    let Some(empty) = Partial::empty(&by.reduce, collator) else { return Ok(page) };
-    let mut rest = places;
-    while !rest.is_empty() {
-        let read = view.rows(rest, by.direction, limits::STEP_ROWS).await?;
-        rest = read.rest;
-        for row in read.rows {
-            let (mark, key) = by.grouping.group_of(&row, collator, by.prefix);
-            if page.groups.last().is_none_or(|group: &GroupPart| group.mark != mark) {
-                page.groups.push(GroupPart { mark, key, first: row.place.clone(), sum: empty.clone() });
-            }
-            if let Some(group) = page.groups.last_mut() {
-                group.sum.add(row.borrowed()).map_err(IndexError::Refused)?;
-            }
-        }
-    }
-    Ok(page)
 }

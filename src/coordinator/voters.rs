@@ -19,13 +19,14 @@
 //! accepted. A node that comes with an empty disk may have voted before it lost it: it takes in what as many of the
 //! present voters hold, too.
 //!
-//! Where a majority is lost for good an administrator names the voters (`force_voters`): what only the lost ones
-//! accepted is lost with them, and should they come back, of two sets of one version the larger one stays.
+//! Where a majority is lost for good an administrator names the voters (`force_voters`): the node that is asked takes
+//! in what all others that are there accepted, and what only the lost ones accepted is lost with them. Should they come
+//! back, of two sets of one version the larger one stays.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -37,9 +38,11 @@ use crate::coordinator::message::{CatalogueCall, HandedOver, VotersCall, decode,
 use crate::coordinator::peers::Urgency;
 use crate::coordinator::quorum::{majority, shared_with_every_majority};
 use crate::coordinator::record;
+use crate::coordinator::rows;
 use crate::limits;
 use crate::shard::ShardError;
-use crate::storage::{Direction, KeyRange, StorageError, View, WriteView};
+use crate::storage::{StorageError, View, WriteView};
+use crate::world::buggify::{Mutation, mutated};
 
 /// A set of members who vote.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,6 +98,14 @@ impl Seat {
         self.fresh |= self.voters.version == 0 && self.promise.version < voters.version;
         self.complete = self.complete.min(voters.version - 1);
         self.voters = voters.clone();
+    }
+
+    /// Goes over to voters that an administrator named on this node, which others take over from. They come after any
+    /// that may have been decided by those lost.
+    fn decree(&mut self, names: BTreeSet<String>, own: String) {
+        let version = self.voters.version.max(self.promise.version) + 1;
+        self.voters = Voters { version, names, before: BTreeSet::from([own]) };
+        (self.complete, self.fresh) = (version, false);
     }
 
     /// Answers a proposer of the next voters.
@@ -181,18 +192,28 @@ impl Coordinator {
         Electorate { voters: version, needed: majority(names.len() as u32), names }
     }
 
+    /// Who votes about maps as far as this node knows, and how many changes of them there were; 0: nothing was agreed
+    /// on yet, and the members that are known here count.
+    pub fn voters(&self) -> (u64, BTreeSet<String>) {
+        let Electorate { voters, names, .. } = self.electorate();
+        (voters, names)
+    }
+
     /// Makes the members that are known here the voters, where a majority of those who vote is lost for good. To be
-    /// asked for by an administrator only.
+    /// asked for by an administrator only. What others who are there accepted may have been decided with those lost:
+    /// it is taken in before.
     ///
     /// # Errors
     /// When it could not be stored.
     pub async fn force_voters(&self) -> Result<(), ShardError> {
+        // Others may know of voters that were decided since.
+        self.exchange_voters().await;
+        self.take_over_from_all().await;
         let (names, own) = (self.context().member_names(), self.node().to_owned());
         let voters = self.change_seat(move |seat| {
             // Where members were never agreed on, those known count anyway.
             if seat.voters.version > 0 {
-                seat.voters = Voters { version: seat.voters.version + 1, names, before: BTreeSet::from([own]) };
-                (seat.complete, seat.fresh) = (seat.voters.version, false);
+                seat.decree(names, own);
             }
             seat.voters.clone()
         });
@@ -317,6 +338,25 @@ impl Coordinator {
         self.change_seat(complete).await
     }
 
+    /// Takes in what those who vote, and those before them, promised and accepted, as far as they are there.
+    async fn take_over_from_all(&self) {
+        let (context, Seat { voters, .. }) = (self.context(), self.context().voting.seat());
+        // Before the first ones were agreed on nobody's votes are taken over.
+        if voters.version == 0 {
+            return;
+        }
+        let is_there = |name: &&String| ***name != *context.node && context.peers.is_up(name);
+        let others: Vec<String> = voters.names.union(&voters.before).filter(is_there).cloned().collect();
+        let (this, voters) = (self, &voters);
+        let take = |node: String| async move {
+            let taken = this.take_over_from(&node, voters).await;
+            if !matches!(taken, Ok(Some(_))) {
+                tracing::warn!(node, ?taken, "what a node accepted was not taken in");
+            }
+        };
+        join_all(others.into_iter().map(take)).await;
+    }
+
     /// First what the node accepted, then what it knows to be decided: what is decided meanwhile is in the latter.
     /// Answers what it was complete up to; `None` while it goes by other voters.
     async fn take_over_from(&self, node: &str, voters: &Voters) -> Result<Option<u64>, LearnError> {
@@ -357,6 +397,7 @@ impl Coordinator {
             // The first ones are those who all know of each other.
             0 => electorate.needed = members.len() as u32,
             _ if electorate.names == members => return Ok(true),
+            _ if mutated(Mutation::SeatByMinority) => electorate.needed = 1,
             _ => {}
         }
         let here = |name: &&String| **name == *context.node || context.peers.is_up(name);
@@ -405,17 +446,7 @@ impl Coordinator {
 type Promises = (Vec<(String, String, Promise<record::MapRecord>)>, Option<Vec<u8>>);
 
 fn read_promises(view: &dyn View, after: Option<Vec<u8>>) -> Result<Promises, StorageError> {
-    let mut range = KeyRange::prefix(&record::ballot_prefix());
-    if let Some(mut after) = after {
-        after.push(0);
-        range.start = after;
-    }
-    let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-    view.scan(&range, Direction::Forward, &mut |key, value| {
-        rows.push((key.to_vec(), value.to_vec()));
-        if rows.len() < limits::STEP_ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
-    let last = rows.last().filter(|_| rows.len() == limits::STEP_ROWS).map(|(key, _)| key.clone());
+    let (rows, last) = rows::step(view, &record::ballot_prefix(), after)?;
     let mut out = Vec::with_capacity(rows.len());
     for (key, value) in rows {
         if let Some((name, instance)) = record::instance_in(&key, &record::ballot_prefix()) {

@@ -94,8 +94,10 @@ impl Run {
         self.track.wait(false);
         let source = self.source.peer.open(None).await?;
         let target = self.target.open(self.asked.create_target.as_deref()).await?;
-        let code = self.filter_code().await?;
-        let mut course = self.begin([source, target], code.as_deref()).await?;
+        let mut course = {
+            let code = self.filter_code().await?;
+            self.begin([source, target], code.as_deref()).await?
+        };
         self.round(&mut course, None).await?;
         if self.asked.continuous {
             // Ends by an error, or when its job is cancelled.
@@ -359,5 +361,46 @@ async fn put_log(peer: &Peer, id: &str, rev: Option<&str>, log: &Object) -> Resu
     match current.get("_rev").and_then(Value::as_str).filter(|_| ours) {
         Some(rev) => peer.local_put(id, Some(rev), log).await,
         None => Err(conflict),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::remote::RemotePeer;
+    use super::super::request::Endpoint;
+    use super::*;
+    use crate::config::Config;
+    use crate::document::json;
+    use crate::wire::client::Client;
+    use crate::world::tokio_host;
+
+    /// Each job took 35 KB: its future had room for all that it might ever ask a peer, several times over.
+    #[test]
+    fn a_replication_that_waits_takes_little_memory() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let env = tokio_host::env(runtime.handle().clone());
+        let body = json::parse(br#"{"source":"http://h/a","target":"http://h/b","continuous":true}"#).unwrap();
+        let asked = Replication::parse(body.as_object().unwrap()).unwrap();
+        let tuning = asked.wishes.settled(&Config::in_memory(&env, Vec::new()));
+        let peer = |endpoint: &Endpoint| {
+            let Endpoint::Remote(remote) = endpoint else { panic!("a URL") };
+            let clients = [1, 2].map(|_| Client::new(&env, tuning.patience));
+            Arc::new(Peer::Remote(RemotePeer::new(&env, clients, remote, true)))
+        };
+        let (source, target) = (peer(&asked.source), peer(&asked.target));
+        let track = Arc::new(Track::new(&env));
+        let run = Run {
+            source: Source { peer: source, track: Arc::clone(&track) },
+            target,
+            cluster_uuid: String::new(),
+            pace: Pace::default(),
+            env,
+            asked,
+            tuning,
+            track,
+        };
+        let (session, ask) = (size_of_val(&run.session()), run.ask(Value::Int(0), true));
+        let waiting = size_of_val(&run.source.peer.changes(&ask));
+        assert!(session < 4096 && waiting < 512, "{session} bytes of a session, {waiting} of its waiting");
     }
 }

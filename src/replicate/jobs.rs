@@ -153,7 +153,7 @@ impl Replicator {
         let tend = !std::mem::replace(&mut jobs.tended, true);
         drop(jobs);
         let first = self.turns.ask(job.number);
-        self.env.spawn(drive(Arc::clone(self), Arc::clone(&job), run, first));
+        self.env.spawn(drive(Arc::clone(self), Arc::clone(&job), Box::new(run), first));
         if tend {
             self.env.spawn(tend_jobs(Arc::downgrade(self)));
         }
@@ -287,7 +287,7 @@ impl Replicator {
 }
 
 /// Runs a job to its end or until it is cancelled.
-async fn drive(replicator: Arc<Replicator>, job: Arc<Job>, run: Run, first: Asked) {
+async fn drive(replicator: Arc<Replicator>, job: Arc<Job>, run: Box<Run>, first: Asked) {
     let mut cancelled = job.cancel.subscribe();
     let outcome = tokio::select! {
         biased;

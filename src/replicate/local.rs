@@ -123,15 +123,16 @@ impl LocalPeer {
             since,
             limit: Some(ask.limit),
             style: if ask.winners { Style::MainOnly } else { Style::AllDocs },
-            filter: self.filter(&database, &ask.filter).await?,
+            filter: Box::pin(self.filter(&database, &ask.filter)).await?,
             ..ChangesQuery::default()
         };
-        let mut changes = database.changes(query).await?;
+        let mut changes = Box::pin(database.changes(query)).await?;
         let (begun, began) = (self.env.now(), changes.last_seq());
         let left = |stretch: Duration| stretch.saturating_sub(self.env.now().since(begun));
         let mut rows = Vec::new();
         'read: loop {
-            while let Some(page) = changes.next().await? {
+            // Boxed, so that who waits does not hold the memory of reading.
+            while let Some(page) = Box::pin(changes.next()).await? {
                 // A filter can leave out all rows of many pages.
                 self.track.moved();
                 let row = |row: crate::coordinator::ChangeRow| ChangedDoc {

@@ -340,6 +340,9 @@ pub fn text_of(value: &Value) -> String {
 }
 
 /// A database that is copied from or to.
+///
+/// What an idle replication asks now and then is boxed: it holds the memory of what it waits for, not of the largest of
+/// all that it may ever ask a peer of either kind.
 pub enum Peer {
     /// Of this server.
     Local(LocalPeer),
@@ -352,8 +355,8 @@ impl Peer {
     /// one that had its name before: the same text as long as it is the same database.
     pub async fn open(&self, create: Option<&[(String, String)]>) -> Result<String> {
         match self {
-            Peer::Local(peer) => peer.open(create).await,
-            Peer::Remote(peer) => peer.open(create).await,
+            Peer::Local(peer) => Box::pin(peer.open(create)).await,
+            Peer::Remote(peer) => Box::pin(peer.open(create)).await,
         }
     }
 
@@ -368,8 +371,8 @@ impl Peer {
     /// A page of its changes.
     pub async fn changes(&self, ask: &ChangesAsk) -> Result<ChangesPage> {
         match self {
-            Peer::Local(peer) => peer.changes(ask).await,
-            Peer::Remote(peer) => peer.changes(ask).await,
+            Peer::Local(peer) => Box::pin(peer.changes(ask)).await,
+            Peer::Remote(peer) => Box::pin(peer.changes(ask)).await,
         }
     }
 
@@ -434,16 +437,16 @@ impl Peer {
     /// A local document, with `_rev`.
     pub async fn local_get(&self, id: &str) -> Result<Option<Object>> {
         match self {
-            Peer::Local(peer) => peer.local_get(id).await,
-            Peer::Remote(peer) => peer.local_get(id).await,
+            Peer::Local(peer) => Box::pin(peer.local_get(id)).await,
+            Peer::Remote(peer) => Box::pin(peer.local_get(id)).await,
         }
     }
 
     /// Writes a local document over the revision `rev`; answers its new one.
     pub async fn local_put(&self, id: &str, rev: Option<&str>, body: &Object) -> Result<String> {
         match self {
-            Peer::Local(peer) => peer.local_put(id, rev, body).await,
-            Peer::Remote(peer) => peer.local_put(id, rev, body).await,
+            Peer::Local(peer) => Box::pin(peer.local_put(id, rev, body)).await,
+            Peer::Remote(peer) => Box::pin(peer.local_put(id, rev, body)).await,
         }
     }
 
@@ -451,15 +454,15 @@ impl Peer {
     pub async fn ensure_full_commit(&self) -> Result<()> {
         match self {
             Peer::Local(_) => Ok(()),
-            Peer::Remote(peer) => peer.ensure_full_commit().await,
+            Peer::Remote(peer) => Box::pin(peer.ensure_full_commit()).await,
         }
     }
 
     /// The body of a document, if it is there.
     pub async fn document(&self, id: &str) -> Result<Option<Object>> {
         match self {
-            Peer::Local(peer) => peer.document(id).await,
-            Peer::Remote(peer) => peer.document(id).await,
+            Peer::Local(peer) => Box::pin(peer.document(id)).await,
+            Peer::Remote(peer) => Box::pin(peer.document(id)).await,
         }
     }
 }

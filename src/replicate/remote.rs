@@ -19,8 +19,8 @@ use crate::limits;
 use crate::wire::client::{Answer, Call, Client, ClientError};
 use crate::wire::hex;
 use crate::wire::url::{Url, encode};
-use crate::world::Env;
 use crate::world::buggify::{Mutation, mutated};
+use crate::world::{BoxFuture, Env};
 
 /// Tells a database of settee from one that had its name before; `instance_start_time` is always 0 there.
 pub const INSTANCE: HeaderName = HeaderName::from_static("x-settee-instance");
@@ -161,8 +161,12 @@ impl RemotePeer {
         }
     }
 
-    /// One answer of the feed.
-    async fn page(&self, ask: &ChangesAsk) -> Result<ChangesPage> {
+    /// One answer of the feed. Boxed: it is asked for in several ways, each of which would hold its own.
+    fn page<'a>(&'a self, ask: &'a ChangesAsk) -> BoxFuture<'a, Result<ChangesPage>> {
+        Box::pin(self.read_page(ask))
+    }
+
+    async fn read_page(&self, ask: &ChangesAsk) -> Result<ChangesPage> {
         let since = match &ask.since {
             Value::String(text) => encode(text),
             other => encode(&String::from_utf8_lossy(&other.to_vec())),

@@ -27,8 +27,9 @@ const GZIP_SYSTEM_UNIX: u8 = 3;
 /// An upload in progress.
 pub struct BlobWriter {
     blobs: BlobStore,
-    /// Taken out while a step runs, and for good when a step failed.
-    sink: Option<Sink>,
+    /// Taken out while a step runs, and for good when a step failed. Boxed: its hashes are large, and each future that
+    /// may write an upload would have room for several.
+    sink: Option<Box<Sink>>,
     pending: Vec<Bytes>,
     pending_bytes: usize,
 }
@@ -42,7 +43,7 @@ impl std::fmt::Debug for BlobWriter {
 impl BlobWriter {
     pub(super) fn new(blobs: BlobStore, shard: u64, mode: StageMode) -> Self {
         let sink = Sink::new(blobs.clone(), shard, mode);
-        BlobWriter { blobs, sink: Some(sink), pending: Vec::new(), pending_bytes: 0 }
+        BlobWriter { blobs, sink: Some(Box::new(sink)), pending: Vec::new(), pending_bytes: 0 }
     }
 
     /// Appends `bytes`; waits for the disk when a step's worth is gathered.

@@ -257,11 +257,25 @@ pub enum StorageError {
     NoRoom,
 }
 
+/// How damage is told, from node to node, too.
+const DAMAGED: &str = "damaged data: ";
+
+impl StorageError {
+    /// Whether stored bytes are not what was written, here or, as it told, on another node.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            StorageError::Corrupt(_) => true,
+            StorageError::Io(told) => told.starts_with(DAMAGED),
+            StorageError::NoRoom => false,
+        }
+    }
+}
+
 impl fmt::Display for StorageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StorageError::Io(text) => write!(f, "disk error: {text}"),
-            StorageError::Corrupt(text) => write!(f, "damaged data: {text}"),
+            StorageError::Corrupt(text) => write!(f, "{DAMAGED}{text}"),
             StorageError::NoRoom => f.write_str("the disk is nearly full"),
         }
     }

@@ -31,6 +31,8 @@ mod room;
 mod shelf;
 mod shrink;
 #[cfg(feature = "sled")]
+mod sled_seal;
+#[cfg(feature = "sled")]
 pub mod sled_store;
 mod store_blocks;
 #[cfg(test)]

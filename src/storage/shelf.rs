@@ -2,7 +2,8 @@
 //!
 //! Each redb file has a page cache of its own, fixed when it is opened; a file gets a share of what is left of the
 //! node's budget then. A file that somebody reads or writes is never closed: its engine is counted, and only the last
-//! holder may let it go.
+//! holder may let it go. A file that was found damaged when it was opened is refused from then on and not opened again:
+//! sled reads all of its log, or copies of it, before it says so.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -63,7 +64,8 @@ pub(super) struct DiskShelf {
 
 #[derive(Default)]
 struct Slot {
-    open: Mutex<Option<Open>>,
+    /// `None`: closed. An error: it is damaged.
+    open: Mutex<Option<Result<Open, StorageError>>>,
     used: AtomicU64,
 }
 
@@ -132,16 +134,25 @@ impl DiskShelf {
         let slot = Arc::clone(lock(&self.slots).entry(id).or_default());
         slot.used.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         let mut open = lock(&slot.open);
-        if let Some(open) = open.as_ref() {
-            return Ok(Some(Arc::clone(&open.engine)));
+        match open.as_ref() {
+            Some(Ok(open)) => return Ok(Some(Arc::clone(&open.engine))),
+            Some(Err(refused)) => return Err(refused.clone()),
+            None => {}
         }
         if !make && !self.disk.exists(&self.path(id))? {
             return Ok(None);
         }
         let cache_bytes = self.cache.take();
-        let engine = self.open_engine(id, cache_bytes).inspect_err(|_| self.cache.give_back(cache_bytes))?;
+        let engine = match self.open_engine(id, cache_bytes) {
+            Ok(engine) => engine,
+            Err(error) => {
+                self.cache.give_back(cache_bytes);
+                *open = matches!(error, StorageError::Corrupt(_)).then(|| Err(error.clone()));
+                return Err(error);
+            }
+        };
         lock(&self.sizes).insert(id, engine.disk_bytes());
-        *open = Some(Open { engine: Arc::clone(&engine), cache_bytes });
+        *open = Some(Ok(Open { engine: Arc::clone(&engine), cache_bytes }));
         drop(open);
         self.close_idle();
         Ok(Some(engine))
@@ -164,7 +175,7 @@ impl DiskShelf {
     fn close_idle(&self) {
         let mut slots: Vec<(u64, Arc<Slot>)> =
             lock(&self.slots).values().map(|s| (s.used.load(Ordering::Relaxed), Arc::clone(s))).collect();
-        let is_open = |slot: &Slot| slot.open.try_lock().map_or(true, |open| open.is_some());
+        let is_open = |slot: &Slot| slot.open.try_lock().map_or(true, |open| matches!(*open, Some(Ok(_))));
         slots.retain(|(_, slot)| is_open(slot));
         slots.sort_by_key(|(used, _)| *used);
         let mut surplus = slots.len().saturating_sub(limits::STORE_FILES_OPEN);
@@ -174,8 +185,8 @@ impl DiskShelf {
             }
             // One that is being opened or closed is in use.
             let Ok(mut open) = slot.open.try_lock() else { continue };
-            if open.as_ref().is_some_and(|o| Arc::strong_count(&o.engine) == 1)
-                && let Some(closed) = open.take()
+            if matches!(&*open, Some(Ok(open)) if Arc::strong_count(&open.engine) == 1)
+                && let Some(Ok(closed)) = open.take()
             {
                 // Within the slot's lock: it must not be opened again before it is closed.
                 drop(closed.engine);
@@ -244,7 +255,7 @@ impl Shelf for DiskShelf {
     fn remove(&self, id: FileId) -> Result<(), StorageError> {
         let slot = Arc::clone(lock(&self.slots).entry(id).or_default());
         let mut open = lock(&slot.open);
-        if let Some(closed) = open.take() {
+        if let Some(Ok(closed)) = open.take() {
             self.cache.give_back(closed.cache_bytes);
         }
         if self.disk.exists(&self.path(id))? {
@@ -267,11 +278,41 @@ impl Shelf for DiskShelf {
         for (id, slot) in open {
             // One that is being opened keeps its last known size.
             if let Ok(open) = slot.open.try_lock()
-                && let Some(open) = open.as_ref()
+                && let Some(Ok(open)) = open.as_ref()
             {
                 sizes.insert(id, open.engine.disk_bytes());
             }
         }
         sizes.values().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_file_that_is_damaged_is_opened_once_and_not_for_every_read() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let disk = crate::world::tokio_host::env(runtime.handle().clone()).disk();
+        let dir = tempfile::tempdir().unwrap();
+        let open = || {
+            let (dir, cache) = (dir.path().to_path_buf(), limits::STORE_FILE_CACHE_BYTES);
+            DiskShelf::open(Arc::clone(&disk), dir, 2, cache, Planted::none(), Box::new(())).unwrap()
+        };
+        let id = FileId::Common(1);
+        open().make(id).unwrap();
+        let file = dir.path().join(id.name());
+        let whole = std::fs::read(&file).unwrap();
+        std::fs::write(&file, &whole[..100]).unwrap();
+
+        let shelf = open();
+        let refused = shelf.open(id).err();
+        assert!(matches!(refused, Some(StorageError::Corrupt(_))), "{refused:?}");
+        // Whoever opened it now would find it whole.
+        std::fs::write(&file, &whole).unwrap();
+        assert_eq!(shelf.open(id).err(), refused);
+        assert_eq!(shelf.make(id).err(), refused);
+        assert!(open().open(id).unwrap().is_some());
     }
 }

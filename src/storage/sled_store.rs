@@ -7,10 +7,12 @@
 //! change counts as durable. One writer at a time; sled's own threads never write on their own account.
 //!
 //! Each value is followed by a checksum of it and its key: what sled hands out is what was written under that key, or
-//! damage. sled takes damage in its log for the end of the log and goes back in time: beside its files stands the
-//! position that they were last synced with, against which what it recovers is held. A row that it loses as a whole
-//! without that is not missed here.
+//! damage. sled takes damage in its log for the end of the log and goes back in time, or loses rows as a whole: beside
+//! its files stands what they were last synced with (`sled_seal.rs`), against which all that it recovers is held when
+//! it is opened. That reads every row once.
 
+use std::any::Any;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -20,6 +22,7 @@ use super::kv::{Direction, KeyRange, Rows, StorageError, StoreFile, View, Visit}
 use super::overlay::{Overlay, bounds};
 use super::reserved;
 use super::shelf::position_of;
+use super::sled_seal::{Seal, Sum};
 use crate::limits;
 use crate::world::{Disk, OpenMode, RealDir};
 
@@ -28,7 +31,7 @@ type Old = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 /// The tree with checksums; sled's first tree has what an older settee wrote without.
 const TREE: &str = "1";
 const CRC_BYTES: usize = 4;
-/// The extension of the file with the position: u64, and its CRC-32, both little endian.
+/// The extension of the file with the seal.
 const SEAL: &str = "seal";
 
 /// See the module head.
@@ -38,7 +41,8 @@ pub struct SledStore {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     seal: PathBuf,
-    writing: Mutex<()>,
+    /// What is in the tree; held by the one who changes it.
+    writing: Mutex<Seal>,
     states: Arc<States>,
     /// Dropped last: fields go in this order.
     _guard: Box<dyn Send + Sync>,
@@ -72,8 +76,21 @@ fn engine(error: sled::Error) -> StorageError {
 
 /// Runs a call of sled, which panics over some damage that it does not look for.
 fn guarded<T>(call: impl FnOnce() -> Result<T, StorageError>) -> Result<T, StorageError> {
-    let senseless = || StorageError::Corrupt("sled cannot make sense of its files".into());
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| Err(senseless()))
+    caught(call).unwrap_or_else(|_| Err(senseless()))
+}
+
+fn caught<T>(call: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
+    catch_unwind(AssertUnwindSafe(call))
+}
+
+fn senseless() -> StorageError {
+    StorageError::Corrupt("sled cannot make sense of its files".into())
+}
+
+/// Whether a panic of sled says that it walked a tree up and down a million times without getting anywhere.
+fn has_lost_its_way(panic: &(dyn Any + Send)) -> bool {
+    let text = panic.downcast_ref::<String>().map_or("", String::as_str);
+    ["tree traversal", "cannot find pid"].iter().any(|part| text.contains(part))
 }
 
 impl SledStore {
@@ -100,7 +117,9 @@ impl SledStore {
         let (writing, states) = (Mutex::default(), Arc::default());
         let store = SledStore { db, tree, disk, dir, seal, writing, states, _guard: guard };
         store.take_over()?;
-        store.check_seal()?;
+        let found = store.found()?;
+        found.check(store.disk.as_ref(), &store.seal)?;
+        *lock(&store.writing) = found;
         store.sync()?;
         if let Some(parent) = store.seal.parent() {
             store.disk.sync_dir(parent)?;
@@ -108,31 +127,14 @@ impl SledStore {
         Ok(store)
     }
 
-    /// Fails when sled has lost what was synced.
-    fn check_seal(&self) -> Result<(), StorageError> {
-        let file = self.disk.open(&self.seal, OpenMode::Create)?;
-        // A new one, or that of an older settee.
-        if file.is_empty()? {
-            return Ok(());
+    /// What is in the tree, by reading all of it.
+    fn found(&self) -> Result<Seal, StorageError> {
+        let mut sum = Sum::default();
+        for row in self.tree.iter() {
+            let (_, stored) = row.map_err(engine)?;
+            sum = sum.plus(sum_of(&stored)?);
         }
-        let mut bytes = [0; 8 + CRC_BYTES];
-        file.read_at(0, &mut bytes)?;
-        let sealed = bytes.first_chunk().map_or(0, |position| u64::from_le_bytes(*position));
-        if bytes != seal_of(sealed) {
-            return Err(StorageError::Corrupt("sled: the position beside its files does not fit its checksum".into()));
-        }
-        let position = position_of(self.snapshot()?.as_ref())?;
-        if position < sealed {
-            let text = format!("sled has gone back to position {position}, it was synced with {sealed}");
-            return Err(StorageError::Corrupt(text));
-        }
-        Ok(())
-    }
-
-    fn write_seal(&self, position: u64) -> Result<(), StorageError> {
-        let file = self.disk.open(&self.seal, OpenMode::Create)?;
-        file.write_at(0, &seal_of(position))?;
-        Ok(file.sync()?)
+        Ok(Seal { position: position_of(self.snapshot()?.as_ref())?, sum })
     }
 
     /// Gives checksums to what an older settee wrote. A crash on the way begins it again: nothing is written before.
@@ -156,7 +158,8 @@ impl SledStore {
 
     /// See [`StoreFile::apply`].
     fn write(&self, cleared: &[KeyRange], rows: Rows<'_>) -> Result<(), StorageError> {
-        let _one_writer = lock(&self.writing);
+        let mut written = lock(&self.writing);
+        let mut seal = *written;
         let mut batch = sled::Batch::default();
         let mut touched = BTreeSet::new();
         for range in cleared {
@@ -166,36 +169,54 @@ impl SledStore {
                 touched.insert(key.to_vec());
             }
         }
-        let mut position = None;
         for (key, value) in rows {
             if key == reserved::POSITION_KEY {
-                position = value.map(reserved::number).transpose()?;
+                seal.position = value.map_or(Ok(0), reserved::number)?;
             }
             match value {
-                Some(value) => batch.insert(key, sealed(key, value)),
+                Some(value) => {
+                    let stored = sealed(key, value);
+                    seal.sum = seal.sum.plus(sum_of(&stored)?);
+                    batch.insert(key, stored);
+                }
                 None => batch.remove(key),
             }
             touched.insert(key.to_vec());
         }
-        let old = self.old_values(touched)?;
+        let (old, gone) = self.old_values(touched)?;
+        seal.sum = seal.sum.minus(gone);
         let state = lock(&self.states.views).now;
         // Before sled changes: whoever reads the new value finds the old one here.
         self.states.kept_mut().insert(state, Arc::new(old));
         self.tree.apply_batch(batch).map_err(engine)?;
-        let synced = self.sync().and_then(|()| position.map_or(Ok(()), |position| self.write_seal(position)));
+        *written = seal;
+        let synced = self.sync().and_then(|()| seal.write(self.disk.as_ref(), &self.seal));
         lock(&self.states.views).now = state + 1;
         self.states.forget();
         synced
     }
 
-    /// The values that `keys` have now.
-    fn old_values(&self, keys: BTreeSet<Vec<u8>>) -> Result<Old, StorageError> {
-        let value = |key: Vec<u8>| {
+    /// A view of what is committed.
+    fn now(&self) -> SledView {
+        let mut views = lock(&self.states.views);
+        let state = views.now;
+        *views.open.entry(state).or_default() += 1;
+        let (tree, states) = (self.tree.clone(), Arc::clone(&self.states));
+        SledView { tree, state, states, lost: Cell::new(0) }
+    }
+
+    /// The values that `keys` have now, and the sum of those rows.
+    fn old_values(&self, keys: BTreeSet<Vec<u8>>) -> Result<(Old, Sum), StorageError> {
+        let (mut old, mut sum) = (Old::new(), Sum::default());
+        for key in keys {
             let stored = self.tree.get(&key).map_err(engine)?;
-            let value = stored.map(|stored| unsealed(&key, &stored).map(<[u8]>::to_vec)).transpose()?;
-            Ok((key, value))
-        };
-        keys.into_iter().map(value).collect()
+            let value = stored.as_ref().map(|stored| unsealed(&key, stored).map(<[u8]>::to_vec)).transpose()?;
+            if let Some(stored) = stored {
+                sum = sum.plus(sum_of(&stored)?);
+            }
+            old.insert(key, value);
+        }
+        Ok((old, sum))
     }
 }
 
@@ -219,17 +240,15 @@ fn checksum(key: &[u8], value: &[u8]) -> [u8; CRC_BYTES] {
     hasher.finalize().to_le_bytes()
 }
 
-fn seal_of(position: u64) -> [u8; 8 + CRC_BYTES] {
-    let mut bytes = [0; 8 + CRC_BYTES];
-    bytes[..8].copy_from_slice(&position.to_le_bytes());
-    let crc = crc32fast::hash(&bytes[..8]);
-    bytes[8..].copy_from_slice(&crc.to_le_bytes());
-    bytes
-}
-
 /// A value as sled gets it.
 fn sealed(key: &[u8], value: &[u8]) -> Vec<u8> {
     [value, &checksum(key, value)].concat()
+}
+
+/// The sum of a row, by the checksum that it carries.
+fn sum_of(stored: &[u8]) -> Result<Sum, StorageError> {
+    let crc = stored.last_chunk().ok_or_else(|| StorageError::Corrupt("sled: a value without its checksum".into()))?;
+    Ok(Sum::of(*crc))
 }
 
 /// The value of a row of sled.
@@ -258,10 +277,7 @@ fn sync_below(disk: &dyn Disk, dir: &Path) -> Result<(), StorageError> {
 
 impl StoreFile for SledStore {
     fn snapshot(&self) -> Result<Box<dyn View>, StorageError> {
-        let mut views = lock(&self.states.views);
-        let state = views.now;
-        *views.open.entry(state).or_default() += 1;
-        Ok(Box::new(SledView { tree: self.tree.clone(), state, states: Arc::clone(&self.states) }))
+        Ok(Box::new(self.now()))
     }
 
     fn apply(&self, cleared: &[KeyRange], rows: Rows<'_>) -> Result<(), StorageError> {
@@ -298,6 +314,8 @@ struct SledView {
     tree: sled::Tree,
     state: u64,
     states: Arc<States>,
+    /// How many reads have lost their way in a damaged tree, each after seconds.
+    lost: Cell<usize>,
 }
 
 impl Drop for SledView {
@@ -332,30 +350,57 @@ impl View for Chunk {
 
 type Row = (sled::IVec, sled::IVec);
 
+/// What a scan has read at once.
+struct Part {
+    rows: Chunk,
+    /// What of the range `rows` are all rows of.
+    covered: KeyRange,
+    /// What lies behind them, or why it cannot be read; `None`: nothing.
+    behind: Option<Result<KeyRange, StorageError>>,
+}
+
 impl SledView {
-    /// The next rows of a range in scan order; fewer than `limits::SLED_CHUNK_ROWS` are the last.
-    fn rows(&self, range: &KeyRange, direction: Direction) -> Result<Vec<Row>, StorageError> {
-        let mut iter = self.tree.range::<&[u8], _>(bounds(range));
-        let some = |iter: &mut dyn Iterator<Item = sled::Result<Row>>| {
-            iter.take(limits::SLED_CHUNK_ROWS).collect::<Result<Vec<Row>, _>>().map_err(engine)
-        };
-        match direction {
-            Direction::Forward => some(&mut iter),
-            Direction::Reverse => some(&mut iter.rev()),
+    /// Reads from sled. A view in which that has lost its way often enough refuses what is left.
+    fn read<T>(&self, call: impl FnOnce() -> Result<T, StorageError>) -> Result<T, StorageError> {
+        if self.lost.get() >= limits::SLED_LOST_READS {
+            return Err(senseless());
         }
+        caught(call).unwrap_or_else(|panic| {
+            self.lost.set(self.lost.get() + usize::from(has_lost_its_way(panic.as_ref())));
+            Err(senseless())
+        })
     }
 
-    /// The next rows of a range in scan order, and what of the range lies behind them.
-    fn chunk(
-        &self,
-        range: &KeyRange,
-        direction: Direction,
-    ) -> Result<(Chunk, KeyRange, Option<KeyRange>), StorageError> {
-        let rows = guarded(|| self.rows(range, direction))?;
-        if rows.len() < limits::SLED_CHUNK_ROWS {
-            return Ok((Chunk(rows), range.clone(), None));
-        }
-        let last = rows.last().map(|(key, _)| key.to_vec()).unwrap_or_default();
+    /// The next rows of a range in scan order, at most `limits::SLED_CHUNK_ROWS`, and why there are not more.
+    fn rows(&self, range: &KeyRange, direction: Direction) -> (Vec<Row>, Result<(), StorageError>) {
+        let mut rows = Vec::new();
+        let read = self.read(|| {
+            let mut iter = self.tree.range::<&[u8], _>(bounds(range));
+            while rows.len() < limits::SLED_CHUNK_ROWS {
+                let row = match direction {
+                    Direction::Forward => iter.next(),
+                    Direction::Reverse => iter.next_back(),
+                };
+                match row {
+                    Some(row) => rows.push(row.map_err(engine)?),
+                    None => break,
+                }
+            }
+            Ok(())
+        });
+        (rows, read)
+    }
+
+    /// The next part of a range in scan order.
+    ///
+    /// # Errors
+    /// Why not even its first row can be read.
+    fn part(&self, range: &KeyRange, direction: Direction) -> Result<Part, StorageError> {
+        let (rows, read) = self.rows(range, direction);
+        let last = match rows.last() {
+            Some((key, _)) if read.is_err() || rows.len() == limits::SLED_CHUNK_ROWS => key.to_vec(),
+            _ => return read.map(|()| Part { rows: Chunk(rows), covered: range.clone(), behind: None }),
+        };
         let (covered, rest) = match direction {
             Direction::Forward => {
                 let behind = [last.as_slice(), &[0]].concat();
@@ -367,13 +412,13 @@ impl SledView {
                 (covered, KeyRange { start: range.start.clone(), end: Some(last) })
             }
         };
-        Ok((Chunk(rows), covered, Some(rest)))
+        Ok(Part { rows: Chunk(rows), covered, behind: Some(read.map(|()| rest)) })
     }
 }
 
 impl View for SledView {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        let now = guarded(|| self.tree.get(key).map_err(engine))?;
+        let now = self.read(|| self.tree.get(key).map_err(engine))?;
         // The oldest change counts: it replaced what this view's state had.
         let kept = self.states.since(self.state).into_iter().rev().find_map(|old| old.get(key).cloned());
         match (kept, now) {
@@ -385,15 +430,15 @@ impl View for SledView {
     fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
         let mut rest = Some(range.clone()).filter(|range| !range.is_empty());
         while let Some(range) = rest.take() {
-            let (chunk, covered, behind) = self.chunk(&range, direction)?;
+            let Part { rows, covered, behind } = self.part(&range, direction)?;
             let mut stopped = false;
             let mut one = |key: &[u8], value: &[u8]| {
                 let flow = visit(key, value);
                 stopped = flow.is_break();
                 flow
             };
-            corrected(&chunk, &self.states.since(self.state), &covered, direction, &mut one)?;
-            rest = behind.filter(|range| !stopped && !range.is_empty());
+            corrected(&rows, &self.states.since(self.state), &covered, direction, &mut one)?;
+            rest = behind.filter(|_| !stopped).transpose()?.filter(|range| !range.is_empty());
         }
         Ok(())
     }
@@ -455,6 +500,40 @@ mod tests {
         assert!(refused(try_open(&files)));
         std::fs::write(&seal, "").unwrap();
         open(&files);
+        // Of before there were sums.
+        let old = [6_u64.to_le_bytes().as_slice(), &crc32fast::hash(&6_u64.to_le_bytes()).to_le_bytes()].concat();
+        std::fs::write(&seal, old).unwrap();
+        open(&files);
+    }
+
+    #[test]
+    fn rows_that_sled_lost_are_missed_when_it_is_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = dir.path().join("sled");
+        let put = |store: &SledStore, position: u64, key: &[u8], value: Option<&[u8]>| {
+            let position = position.to_be_bytes();
+            let rows = [(key, value), (reserved::POSITION_KEY, Some(position.as_slice()))];
+            store.apply(&[], Box::new(rows.into_iter())).unwrap();
+        };
+        put(&open(&files), 1, b"k", Some(b"old"));
+        put(&open(&files), 2, b"gone", Some(b"too"));
+        put(&open(&files), 3, b"k", Some(b"value"));
+        put(&open(&files), 4, b"gone", None);
+        let store = open(&files);
+        let lost = store.tree.remove(b"k").unwrap().unwrap();
+        store.sync().unwrap();
+        drop(store);
+        let refused = try_open(&files).err();
+        assert!(matches!(refused, Some(StorageError::Corrupt(_))), "{refused:?}");
+
+        let seal = std::fs::read(dir.path().join("sled.seal")).unwrap();
+        std::fs::write(dir.path().join("sled.seal"), "").unwrap();
+        let store = open(&files);
+        store.tree.insert(b"k", lost).unwrap();
+        store.sync().unwrap();
+        drop(store);
+        std::fs::write(dir.path().join("sled.seal"), seal).unwrap();
+        assert_eq!(open(&files).snapshot().unwrap().get(b"k"), Ok(Some(b"value".to_vec())));
     }
 
     #[test]
@@ -474,6 +553,23 @@ mod tests {
         }
         let scanned = view.first(&KeyRange::prefix(b""), Direction::Forward);
         assert!(matches!(scanned, Err(StorageError::Corrupt(_))), "{scanned:?}");
+    }
+
+    #[test]
+    fn a_view_in_which_sled_loses_its_way_again_and_again_refuses_the_rest() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(&dir.path().join("sled"));
+        store.apply(&[], Box::new([(b"k".as_slice(), Some(b"value".as_slice()))].into_iter())).unwrap();
+        let view = store.now();
+        let fail = |text: &str| view.read::<()>(|| panic!("{text}{}", 5));
+        for _ in 0..limits::SLED_LOST_READS {
+            assert!(fail("another fault").is_err());
+            assert!(view.get(b"k").is_ok());
+            assert!(fail("cannot find pid ").is_err());
+        }
+        assert!(matches!(view.get(b"k"), Err(StorageError::Corrupt(_))));
+        assert!(matches!(view.first(&KeyRange::prefix(b""), Direction::Forward), Err(StorageError::Corrupt(_))));
+        assert_eq!(store.now().get(b"k"), Ok(Some(b"value".to_vec())));
     }
 
     #[test]

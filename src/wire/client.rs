@@ -245,9 +245,9 @@ impl Client {
             let mut again = (false, None);
             let result = match self.follow(call).await {
                 Ok(answer) => {
-                    let (status, headers) = (answer.status, answer.headers.clone());
+                    let status = answer.status;
                     again = (passes(status), answer.retry_after());
-                    answer.bytes(limit_bytes).await.and_then(|bytes| take(status, headers, bytes))
+                    answer.whole(limit_bytes).await.and_then(|(headers, bytes)| take(status, headers, bytes))
                 }
                 Err(error) => Err(error),
             };
@@ -386,7 +386,9 @@ impl Client {
                 return Ok(kept);
             }
         }
-        let stream = self.within(self.0.dialer.open(url)).await?.map_err(|e| ClientError::Connect(e.to_string()))?;
+        // Boxed: a handshake of TLS is large, and a request would hold that memory as long as it waits.
+        let dialed = self.within(Box::pin(self.0.dialer.open(url))).await?;
+        let stream = dialed.map_err(|e| ClientError::Connect(e.to_string()))?;
         let handshake = http1::Builder::new().max_headers(limits::HTTP_HEADERS_MAX).handshake(TokioIo::new(stream));
         let (mut sender, connection) = self.within(handshake).await?.map_err(broken)?;
         self.0.env.spawn(async move {
@@ -447,7 +449,12 @@ impl Answer {
     ///
     /// # Errors
     /// As [`Answer::next`], [`ClientError::TooLarge`], and [`ClientError::Garbled`] for gzip that is none.
-    pub async fn bytes(mut self, limit_bytes: usize) -> Result<Bytes, ClientError> {
+    pub async fn bytes(self, limit_bytes: usize) -> Result<Bytes, ClientError> {
+        self.whole(limit_bytes).await.map(|(_, bytes)| bytes)
+    }
+
+    /// As [`Answer::bytes`], with the headers.
+    async fn whole(mut self, limit_bytes: usize) -> Result<(HeaderMap, Bytes), ClientError> {
         let mut out = BytesMut::new();
         while let Some(piece) = self.next().await? {
             if out.len() + piece.len() > limit_bytes {
@@ -455,10 +462,11 @@ impl Answer {
             }
             out.extend_from_slice(&piece);
         }
-        match self.headers.get(CONTENT_ENCODING) {
-            Some(encoding) if encoding == "gzip" => unzipped(&out, limit_bytes),
-            _ => Ok(out.freeze()),
-        }
+        let bytes = match self.headers.get(CONTENT_ENCODING) {
+            Some(encoding) if encoding == "gzip" => unzipped(&out, limit_bytes)?,
+            _ => out.freeze(),
+        };
+        Ok((self.headers, bytes))
     }
 }
 

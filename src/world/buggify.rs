@@ -97,6 +97,8 @@ pub enum Mutation {
     AddedFieldRequired,
     /// Two nodes agree on the higher one of their versions.
     HigherVersionAgreed,
+    /// A node that sees other members names those who vote next without a majority of those who vote.
+    SeatByMinority,
 }
 
 /// Places where the node may take a rare turn that is always allowed: a batch of one, a wait, a cache passed over.

@@ -1,8 +1,9 @@
 //! Measures a running server: GET, PUT, `_bulk_docs` of 100 and 1000, `_all_docs`, one after another.
 //!
 //! For each: operations a second, latency of a request (p50, p99), CPU of the server for one operation and its resident
-//! memory (with `--pid`, from /proc). Connections are threads with blocking sockets: a load that costs little beside
-//! the server, since both share the machine. A wrong answer ends the run.
+//! memory (with `--pid`, from /proc). Of a cluster several nodes can be named: connections are shared out among them,
+//! CPU and memory are those of all. Connections are threads with blocking sockets: a load that costs little beside the
+//! server, since both share the machine. A wrong answer ends the run.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -18,12 +19,12 @@ use clap::Parser;
 /// Measure the rates of a CouchDB-compatible server.
 #[derive(Parser, Debug)]
 struct Args {
-    /// The server, with an administrator: http://NAME:PASSWORD@HOST:PORT
-    #[arg(long)]
-    url: String,
-    /// Process id of the server, to read its CPU time and memory
-    #[arg(long)]
-    pid: Option<u32>,
+    /// The server, with an administrator: http://NAME:PASSWORD@HOST:PORT; may be repeated for the nodes of a cluster
+    #[arg(long = "url", required = true)]
+    urls: Vec<String>,
+    /// Process id of the server, to read its CPU time and memory; may be repeated
+    #[arg(long = "pid")]
+    pids: Vec<u32>,
     /// Concurrent connections
     #[arg(long, default_value_t = 32)]
     connections: u64,
@@ -140,9 +141,16 @@ struct Usage {
     resident_mb: f64,
 }
 
-fn usage(pid: Option<u32>) -> Option<Usage> {
+/// That of all processes together; `None` where there are none, or one cannot be read.
+fn usage_of_all(pids: &[u32]) -> Option<Usage> {
+    let each = pids.iter().map(|pid| usage(*pid)).collect::<Option<Vec<Usage>>>()?;
+    let sum = |sum: Usage, one: Usage| Usage { cpu: sum.cpu + one.cpu, resident_mb: sum.resident_mb + one.resident_mb };
+    each.into_iter().reduce(sum)
+}
+
+fn usage(pid: u32) -> Option<Usage> {
     // Linux counts CPU time for /proc in hundredths of a second and memory in pages of 4 kB.
-    let read = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", pid?)).ok();
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
     let stat = read("stat")?;
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
@@ -154,11 +162,12 @@ fn usage(pid: Option<u32>) -> Option<Usage> {
 type Step = dyn Fn(&mut Connection, u64) -> Outcome<u64> + Send + Sync;
 
 /// Runs `step` on many connections for the given time and prints one line of the table.
-fn measure(args: &Args, target: &Target, name: &str, connections: u64, step: Arc<Step>) -> Outcome<()> {
+fn measure(args: &Args, targets: &[Target], name: &str, connections: u64, step: Arc<Step>) -> Outcome<()> {
     let (numbers, begun) = (Arc::new(AtomicU64::new(0)), Instant::now());
-    let (before, until) = (usage(args.pid), begun + Duration::from_secs(args.seconds));
-    let threads: Vec<_> = (0..connections)
-        .map(|_| {
+    let (before, until) = (usage_of_all(&args.pids), begun + Duration::from_secs(args.seconds));
+    let connected = targets.iter().cycle().take(connections as usize);
+    let threads: Vec<_> = connected
+        .map(|target| {
             let (numbers, step, target) = (numbers.clone(), step.clone(), target.clone());
             std::thread::spawn(move || -> Outcome<(u64, Vec<Duration>)> {
                 let (mut connection, mut operations, mut times) = (Connection::open(&target)?, 0, Vec::new());
@@ -180,7 +189,7 @@ fn measure(args: &Args, target: &Target, name: &str, connections: u64, step: Arc
     let seconds = begun.elapsed().as_secs_f64();
     times.sort_unstable();
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
-    let server = match (before, usage(args.pid)) {
+    let server = match (before, usage_of_all(&args.pids)) {
         (Some(before), Some(after)) => {
             let cpu_us = (after.cpu - before.cpu).as_secs_f64() * 1e6 / operations as f64;
             format!("{cpu_us:.1} | {:.0}", after.resident_mb)
@@ -217,8 +226,9 @@ fn bulk(db: &str, size: u64) -> Arc<Step> {
 }
 
 fn run(args: &Args) -> Outcome<()> {
-    let target = Target::parse(&args.url)?;
-    let mut control = Connection::open(&target)?;
+    let targets = args.urls.iter().map(|url| Target::parse(url)).collect::<Outcome<Vec<Target>>>()?;
+    let targets = &*targets;
+    let mut control = Connection::open(&targets[0])?;
     let stamp = std::process::id();
     let names = ["single", "hundred", "thousand"].map(|kind| format!("bench-{kind}-{stamp}"));
     for name in &names {
@@ -236,20 +246,20 @@ fn run(args: &Args) -> Outcome<()> {
         count.fetch_add(1, Ordering::Relaxed);
         Ok(1)
     });
-    measure(args, &target, "PUT, one connection", 1, put.clone())?;
+    measure(args, targets, "PUT, one connection", 1, put.clone())?;
     control.must("DELETE", &format!("/{single}"), b"", &[200])?;
     control.must("PUT", &format!("/{single}"), b"", &[201])?;
     written.store(0, Ordering::Relaxed);
-    measure(args, &target, "PUT", args.connections, put)?;
+    measure(args, targets, "PUT", args.connections, put)?;
 
     let (db, there) = (single, written.load(Ordering::Relaxed));
     let get: Arc<Step> = Arc::new(move |connection, n| {
         let path = format!("/{db}/{}", id(n.wrapping_mul(7919) % there));
         connection.must("GET", &path, b"", &[200]).map(|()| 1)
     });
-    measure(args, &target, "GET", args.connections, get)?;
-    measure(args, &target, "bulk 100, each document", args.connections.min(8), bulk(&names[1], 100))?;
-    measure(args, &target, "bulk 1000, each document", args.connections.min(4), bulk(&names[2], 1000))?;
+    measure(args, targets, "GET", args.connections, get)?;
+    measure(args, targets, "bulk 100, each document", args.connections.min(8), bulk(&names[1], 100))?;
+    measure(args, targets, "bulk 1000, each document", args.connections.min(4), bulk(&names[2], 1000))?;
     for (name, query) in [("_all_docs, each row", ""), ("_all_docs with documents, each row", "&include_docs=true")] {
         let db = names[2].clone();
         let list: Arc<Step> = Arc::new(move |connection, n| {
@@ -257,7 +267,7 @@ fn run(args: &Args) -> Outcome<()> {
             connection.must("GET", &path, b"", &[200])?;
             Ok(connection.answer.windows(7).filter(|w| w == br#"{"id":""#).count() as u64)
         });
-        measure(args, &target, name, 2, list)?;
+        measure(args, targets, name, 2, list)?;
     }
     for name in &names {
         control.must("DELETE", &format!("/{name}"), b"", &[200])?;

@@ -86,6 +86,22 @@ fn writing_again_over_a_tombstone_is_explained() {
 }
 
 #[test]
+fn what_was_written_over_a_tombstone_that_nobody_saw_is_recognized() {
+    let mut model = Model::default();
+    let first = revision(&put(None, 1), None);
+    let edit = model.invoke(put(None, 1));
+    model.settle(edit, Outcome::Acknowledged(first.clone())).expect("fine");
+    let delete = Edit { deleted: true, v: None, ..put(Some(&first), 0) };
+    let tombstone = revision(&delete, Some(&first));
+    // Neither was answered, and both were done.
+    model.invoke(delete);
+    let again = put(None, 3);
+    let third = revision(&again, Some(&tombstone));
+    model.invoke(again);
+    assert_eq!(model.saw("d", &third, Some(3)), Ok(()));
+}
+
+#[test]
 fn the_winner_is_live_then_long_then_high() {
     let dead = Leaf { deleted: true, ..leaf(&["9-ff"], 1) };
     let leaves = [leaf(&["2-aa"], 1), leaf(&["2-ab"], 1), dead, leaf(&["1-ff"], 1)];

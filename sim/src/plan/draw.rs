@@ -40,11 +40,13 @@ impl Plan {
             first_start_cut: (rng.random_range(0..4) == 0).then(|| rng.random_range(1..=80)),
             nodes,
             n: 0,
+            outside: 0,
             strict_reads: false,
             w: None,
             r: None,
             purges_kept: purges_kept(seed),
             outcast: None,
+            far: None,
         };
         let weights = Weights::draw(&mut rng, &world);
         let clients = rng.random_range(1..=4);
@@ -311,6 +313,7 @@ impl Draw<'_> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use super::super::scene::some_of_each;
     use super::super::{FAULTS, HOSTILE, OPS};
     use super::*;
 
@@ -332,6 +335,7 @@ mod tests {
         let faults: BTreeSet<&str> = plans.iter().flat_map(|p| &p.faults).map(|t| t.fault.name()).collect();
         let injected: BTreeSet<&str> = FAULTS.into_iter().filter(|name| *name != HOSTILE).collect();
         assert_eq!(faults, injected);
+        let plans: Vec<Plan> = plans.into_iter().chain(some_of_each()).collect();
         let ops: BTreeSet<&str> = plans.iter().flat_map(|p| p.clients.iter().flatten()).map(|t| t.op.name()).collect();
         // Saved plans only.
         let drawn: BTreeSet<&str> = OPS.into_iter().filter(|name| *name != "changes").collect();

@@ -4,7 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Fault, HOSTILE, Op, Plan};
+use super::scene::some_of_each;
+use super::{Fault, HOSTILE, Op, Plan, Scene};
 
 /// Plans of each sort that are drawn: each operation and fault is in some of so many.
 const DRAWN: u64 = 2_000;
@@ -16,10 +17,15 @@ enum Sort {
     TwoServers,
     Cluster,
     ClusterThatLosesADisk,
+    /// One of the scenes by its name.
+    Scene(&'static str),
 }
 
 impl Sort {
     fn of(plan: &Plan) -> Sort {
+        if let Some(scene) = Scene::of(plan) {
+            return Sort::Scene(scene);
+        }
         match (plan.world.n, plan.world.nodes) {
             (0, 1) => Sort::OneServer,
             (0, _) => Sort::TwoServers,
@@ -34,6 +40,7 @@ impl Sort {
             Sort::TwoServers => "two servers",
             Sort::Cluster => "clusters",
             Sort::ClusterThatLosesADisk => "clusters that lose a disk",
+            Sort::Scene(name) => name,
         }
     }
 }
@@ -53,6 +60,7 @@ impl Meetings {
         let mut out = Meetings::default();
         (0..DRAWN)
             .flat_map(|seed| [Plan::from_seed(seed), Plan::cluster_from_seed(seed)])
+            .chain(some_of_each())
             .for_each(|plan| out.add(&plan));
         out
     }
@@ -108,5 +116,8 @@ mod tests {
         let reason = meetings.apart(false, "F5 split", "own put").expect("never");
         assert!(reason.contains("the operation for one server, two servers"), "{reason}");
         assert!(meetings.apart(false, "F9 crash", "changes").is_some());
+        assert_eq!(meetings.apart(false, "F9 crash", "add node"), None, "in a scene");
+        let reason = meetings.apart(false, "F18 clock jump", "add node").expect("never");
+        assert!(reason.ends_with("the operation for members"), "{reason}");
     }
 }

@@ -260,6 +260,35 @@ pub enum Op {
         /// The node that is to be emptied.
         drain: Option<u32>,
     },
+    /// Asks one of two clusters, by a document, to keep the shared databases of both the same, one way.
+    Join {
+        /// Which cluster, and which way.
+        way: Way,
+        /// What is copied. A part comes into a database of its own.
+        sift: Sift,
+        /// Chooses the node of that cluster that is asked.
+        at: u32,
+        /// Chooses the node of the other one that the replication knows.
+        by: u32,
+    },
+    /// Takes that document back.
+    Part {
+        /// Which one.
+        way: Way,
+        /// Which one.
+        sift: Sift,
+        /// Chooses the node that is asked.
+        at: u32,
+    },
+    /// Has one of two clusters copy its shared database to the other one, or from it, once.
+    Ferry {
+        /// Which cluster, and which way.
+        way: Way,
+        /// Chooses the node of that cluster that is asked.
+        at: u32,
+        /// Chooses the node of the other one that the replication knows.
+        by: u32,
+    },
     /// `POST /_reshard/jobs` for all copies of a range.
     SplitRange {
         /// Of the database of documents that are purged, else of the shared one.
@@ -267,6 +296,51 @@ pub enum Op {
         /// Chooses the range.
         range: u32,
     },
+    /// Makes a node a member of the cluster, by its document of `_nodes`.
+    AddNode {
+        /// Which one.
+        node: u32,
+    },
+    /// Has a node emptied and, once it is, deletes its document of `_nodes`.
+    RemoveNode {
+        /// Which one.
+        node: u32,
+    },
+    /// `GET /_cluster/voters`.
+    Voters,
+}
+
+/// A replication between two clusters: which of them works for it, and which way it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Way {
+    /// The far cluster fetches what the near one has.
+    FarFetches,
+    /// The near cluster fetches what the far one has.
+    NearFetches,
+    /// The near cluster brings what it has to the far one.
+    NearSends,
+    /// The far cluster brings what it has to the near one.
+    FarSends,
+}
+
+/// All of them; the first two are enough for both ways.
+pub const WAYS: [Way; 4] = [Way::FarFetches, Way::NearFetches, Way::NearSends, Way::FarSends];
+
+impl Way {
+    /// Whether the cluster that works for it reads from the other one.
+    pub fn fetches(self) -> bool {
+        matches!(self, Way::FarFetches | Way::NearFetches)
+    }
+
+    /// Whether the far cluster works for it.
+    pub fn far_works(self) -> bool {
+        matches!(self, Way::FarFetches | Way::FarSends)
+    }
+
+    /// Whether the far cluster gets what is copied.
+    pub fn far_gets(self) -> bool {
+        self.far_works() == self.fetches()
+    }
 }
 
 /// What a replication copies of the shared database.
@@ -333,13 +407,19 @@ impl Op {
             Op::FollowChosen => "feed chosen",
             Op::MoveCopy { .. } => "move copy",
             Op::Rebalance { .. } => "rebalance",
+            Op::Join { .. } => "join",
+            Op::Part { .. } => "part",
+            Op::Ferry { .. } => "ferry",
             Op::SplitRange { .. } => "split range",
+            Op::AddNode { .. } => "add node",
+            Op::RemoveNode { .. } => "remove node",
+            Op::Voters => "voters",
         }
     }
 }
 
 /// Names of all operations, for reports on what was never met.
-pub const OPS: [&str; 50] = [
+pub const OPS: [&str; 56] = [
     "put",
     "put stale",
     "delete",
@@ -389,5 +469,11 @@ pub const OPS: [&str; 50] = [
     "feed chosen",
     "move copy",
     "rebalance",
+    "join",
+    "part",
+    "ferry",
     "split range",
+    "add node",
+    "remove node",
+    "voters",
 ];

@@ -9,7 +9,13 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::pick;
-use super::{Aim, Fault, FeedMode, Op, Plan, TimedFault, TimedOp, WorldPlan};
+use super::{Ailment, Aim, Fault, FeedMode, Op, Outcast, Plan, TimedFault, TimedOp, WorldPlan, two_clusters};
+
+/// Some plans of each scene, as many as show all that is in them.
+pub(super) fn some_of_each() -> impl Iterator<Item = Plan> {
+    const OF_EACH: u64 = 100;
+    SCENES.into_iter().flat_map(|(_, scene)| (0..OF_EACH).map(move |number| Plan::of_scene(scene, number)))
+}
 
 /// What a scene brings about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,15 +30,24 @@ pub enum Scene {
     NodeGone,
     /// On both sides of a split somebody makes the database that is not there, and writes to it.
     Twins,
+    /// Nodes come to a cluster, on both sides of a split, too, and one is emptied and sent away, while clients work.
+    Members,
+    /// The disk of one node spoils what is written to it; the others hold the same, and go on without that copy.
+    Spoiled,
+    /// Two clusters replicate both ways while nodes of both die and do not hear each other.
+    TwoClusters,
 }
 
 /// All of them, with their names.
-pub const SCENES: [(&str, Scene); 5] = [
+pub const SCENES: [(&str, Scene); 8] = [
     ("late-answer", Scene::LateAnswer),
     ("stale-map", Scene::StaleMap),
     ("put-back", Scene::PutBack),
     ("twins", Scene::Twins),
     ("node-gone", Scene::NodeGone),
+    ("members", Scene::Members),
+    ("spoiled", Scene::Spoiled),
+    ("two-clusters", Scene::TwoClusters),
 ];
 
 /// A plan's seed is that of a scene from this bit on.
@@ -48,10 +63,20 @@ impl Scene {
         SCENES.iter().find(|(known, _)| *known == name).map(|(_, scene)| *scene)
     }
 
-    /// The name of the plan with that seed, if it is one of a scene.
-    pub(super) fn name_of(seed: u64) -> Option<String> {
-        let at = (seed >> SCENE_BIT).checked_sub(1)? as usize;
-        SCENES.get(at).map(|(name, _)| format!("{name}-{}", seed & ((1 << SCENE_BIT) - 1)))
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        SCENES.iter().find(|(_, scene)| *scene == self).map_or("", |(name, _)| name)
+    }
+
+    /// The name of the scene that a plan is one of.
+    pub(super) fn of(plan: &Plan) -> Option<&'static str> {
+        let at = (plan.seed >> SCENE_BIT).checked_sub(1)? as usize;
+        SCENES.get(at).map(|(name, _)| *name)
+    }
+
+    /// The name of the plan, if it is one of a scene.
+    pub(super) fn name_of(plan: &Plan) -> Option<String> {
+        Scene::of(plan).map(|name| format!("{name}-{}", plan.seed & ((1 << SCENE_BIT) - 1)))
     }
 
     /// The plan of that name.
@@ -85,13 +110,16 @@ impl Plan {
             Scene::PutBack => stage.put_back(world),
             Scene::Twins => stage.twins(world),
             Scene::NodeGone => stage.node_gone(world),
+            Scene::Members => stage.members(world),
+            Scene::Spoiled => stage.spoiled(world),
+            Scene::TwoClusters => two_clusters::drawn(stage.rng, world),
         };
         Plan { world, clients, faults, ..base }
     }
 }
 
 /// A world, what its clients do, and what goes wrong.
-type Drawn = (WorldPlan, Vec<Vec<TimedOp>>, Vec<TimedFault>);
+pub(super) type Drawn = (WorldPlan, Vec<Vec<TimedOp>>, Vec<TimedFault>);
 
 struct Stage {
     rng: ChaCha8Rng,
@@ -272,6 +300,207 @@ impl Stage {
         }
         let for_ms = self.rng.random_range(1_500..9_000);
         (world, clients, vec![fault(at_ms, cut, Fault::Split { group: 1 << cut, one_way: false, for_ms })])
+    }
+}
+
+impl Stage {
+    /// Bits flip on one node, writes there are lost or go elsewhere; then it is started again, and has to read what is
+    /// left. Little of what is stored stays in memory.
+    fn spoiled(&mut self, world: WorldPlan) -> Drawn {
+        let node = self.node(world.nodes, 0);
+        let world = WorldPlan {
+            documents: 8,
+            q: pick(&mut self.rng, &[1, 2]),
+            flush_at_bytes: 1_000,
+            cache_bytes: 0,
+            outcast: Some(Outcast { node, how: Ailment::Spoiled }),
+            ..world
+        };
+        let clients = (0..2 * world.nodes).map(|_| self.writes_and_reads(&world)).collect();
+        let mut faults = Vec::new();
+        for _ in 0..self.rng.random_range(1..=3) {
+            let at_ms = self.rng.random_range(2_000..10_000);
+            let (file, for_ms) = (self.rng.random_range(0..1_000), self.rng.random_range(1_000..4_000));
+            let (per_1000, misdirected) = (pick(&mut self.rng, &[5, 50]), self.chance(2));
+            let kind = match self.chance(2) {
+                true => Fault::BitRot { file },
+                false => Fault::LostWrites { per_1000, misdirected, for_ms },
+            };
+            faults.push(fault(at_ms, node, kind));
+        }
+        let (at_ms, down_ms) = (self.rng.random_range(6_000..12_000), self.rng.random_range(1..2_000));
+        faults.push(fault(at_ms, node, Fault::PowerLoss { down_ms }));
+        if self.chance(2) {
+            // A good one is away for a moment, too.
+            let at_ms = self.rng.random_range(2_000..12_000);
+            faults.push(fault(at_ms, self.node(world.nodes, 1), Fault::Crash { down_ms }));
+        }
+        faults.sort_by_key(|timed| timed.at_ms);
+        (world, clients, faults)
+    }
+
+    fn writes_and_reads(&mut self, world: &WorldPlan) -> Vec<TimedOp> {
+        let mut ops = Vec::new();
+        for _ in 0..40 {
+            let doc = self.rng.random_range(0..world.documents);
+            let op = match self.rng.random_range(0..10) {
+                0..=4 => self.put(doc),
+                5 => Op::Read { doc },
+                6 | 7 => Op::ReadTree { doc },
+                8 => Op::List,
+                _ => Op::Delete { doc },
+            };
+            ops.push(after(self.rng.random_range(100..600), op));
+        }
+        ops
+    }
+}
+
+/// Who plays which part where nodes come and go: their numbers.
+struct Cast {
+    /// How many belong to the cluster at first; the others are outside.
+    members: u32,
+    /// It is sent away.
+    leaves: u32,
+    /// By way of it that is done, and the first of those outside is taken in.
+    first: u32,
+    /// By way of it the second one is.
+    second: u32,
+}
+
+impl Stage {
+    /// Two administrators take a node in each, and have one emptied; then one of them sends it away, and mostly takes
+    /// it in again. Others work all the while, on the nodes that come as soon as they may have.
+    fn members(&mut self, world: WorldPlan) -> Drawn {
+        const COME: u32 = 2;
+        let members = pick(&mut self.rng, &[3, 4]);
+        let world = WorldPlan { nodes: members + COME, outside: COME, q: 2, documents: 8, ..world };
+        let [leaves, first, second] = [0, 1, 2].map(|part| self.node(members, part));
+        let cast = Cast { members, leaves, first, second };
+        let mut clients = Vec::new();
+        for node in 0..world.nodes {
+            clients.push(match node {
+                _ if node == leaves => Vec::new(),
+                _ if node >= members => self.comes_later(node),
+                _ => self.works(&world),
+            });
+        }
+        // The second clients of the nodes.
+        for node in 0..world.nodes {
+            clients.push(match node {
+                _ if node == first => self.administers(&cast),
+                _ if node == second => self.helps(&cast),
+                _ => Vec::new(),
+            });
+        }
+        let mut faults = if self.chance(2) { self.two_sides(&cast) } else { self.anything(&world) };
+        if self.chance(3) {
+            // It is started when it belongs to the cluster already.
+            faults.push(fault(0, members, Fault::Crash { down_ms: self.rng.random_range(3_000..8_000) }));
+        }
+        faults.sort_by_key(|timed| timed.at_ms);
+        (world, clients, faults)
+    }
+
+    fn chance(&mut self, one_in: u32) -> bool {
+        self.rng.random_range(0..one_in) == 0
+    }
+
+    fn comes_later(&mut self, node: u32) -> Vec<TimedOp> {
+        let write = |nth| after(if nth == 0 { 9_000 } else { self.rng.random_range(200..800) }, self.put(node));
+        (0..8).map(write).collect()
+    }
+
+    fn works(&mut self, world: &WorldPlan) -> Vec<TimedOp> {
+        let mut ops = Vec::new();
+        for _ in 0..40 {
+            let doc = self.rng.random_range(0..world.documents);
+            let op = match self.rng.random_range(0..16) {
+                0..=4 => self.put(doc),
+                5 | 6 => Op::Read { doc },
+                7 | 8 => Op::ReadTree { doc },
+                9 => Op::Follow { mode: FeedMode::Normal, limit: None },
+                10 => Op::Secure { open: self.chance(2) },
+                11 | 12 => Op::Enter,
+                13 => self.passes(),
+                14 => Op::PassAway,
+                _ => Op::Voters,
+            };
+            ops.push(after(self.rng.random_range(100..800), op));
+        }
+        ops
+    }
+
+    fn administers(&mut self, cast: &Cast) -> Vec<TimedOp> {
+        let Cast { members, leaves, .. } = *cast;
+        let mut ops = vec![
+            after(self.rng.random_range(1_500..3_500), Op::AddNode { node: members }),
+            after(500, Op::Rebalance { drain: Some(leaves) }),
+            after(500, Op::Voters),
+            after(self.rng.random_range(2_000..6_000), Op::RemoveNode { node: leaves }),
+        ];
+        if !self.chance(3) {
+            ops.push(after(self.rng.random_range(0..3_000), Op::AddNode { node: leaves }));
+        }
+        ops
+    }
+
+    fn helps(&mut self, cast: &Cast) -> Vec<TimedOp> {
+        let Cast { members, leaves, .. } = *cast;
+        let mut ops = vec![after(self.rng.random_range(1_500..3_500), Op::AddNode { node: members + 1 })];
+        ops.extend((0..12).map(|_| after(500, Op::Voters)));
+        ops.push(after(500, Op::Rebalance { drain: Some(leaves) }));
+        let passing = self.chance(2);
+        ops.push(after(500, Op::MoveCopy { passing, range: self.rng.random_range(0..2), to: members + 1 }));
+        ops
+    }
+
+    /// A split that is not noticed before somebody was taken in on either side, and then lasts.
+    fn two_sides(&mut self, cast: &Cast) -> Vec<TimedFault> {
+        let group = 1 << cast.second | 1 << (cast.members + 1);
+        let (at_ms, for_ms) = (self.rng.random_range(500..1_500), self.rng.random_range(7_500..10_000));
+        let mut faults = vec![fault(at_ms, cast.second, Fault::Split { group, one_way: false, for_ms })];
+        if self.chance(2) {
+            let node = [cast.leaves, cast.first, cast.members][self.rng.random_range(0..3)];
+            faults.push(self.aimed(node, "remove node", 4_000_000));
+        }
+        faults
+    }
+
+    fn anything(&mut self, world: &WorldPlan) -> Vec<TimedFault> {
+        let op = pick(&mut self.rng, &["add node", "rebalance", "remove node"]);
+        let node = self.rng.random_range(0..world.nodes);
+        let mut faults = vec![self.aimed(node, op, 1_000_000)];
+        for _ in 0..self.rng.random_range(1..=4) {
+            let (at_ms, node) = (self.rng.random_range(0..16_000), self.rng.random_range(0..world.nodes));
+            let (down_ms, for_ms) = (self.rng.random_range(1..=2_000), self.rng.random_range(10..=4_000));
+            let one_way = self.chance(2);
+            let kind = match self.rng.random_range(0..8) {
+                0 => Fault::Crash { down_ms },
+                1 => Fault::PowerLoss { down_ms },
+                2 => Fault::Restart { down_ms },
+                3 => Fault::Pause { for_ms },
+                4 => Fault::Partition { for_ms, answers_only: one_way },
+                5 => Fault::Split { group: self.rng.random_range(1..(1 << world.nodes) - 1), one_way, for_ms },
+                6 => Fault::Swizzle { for_ms },
+                _ => Fault::Reset,
+            };
+            faults.push(fault(at_ms, node, kind));
+        }
+        faults
+    }
+
+    /// A node dies, or loses power, so many microseconds at most after the first operation of that name began.
+    fn aimed(&mut self, node: u32, op: &str, within_us: u64) -> TimedFault {
+        let down_ms = self.rng.random_range(1..=2_000);
+        let kind = if self.chance(2) { Fault::Crash { down_ms } } else { Fault::PowerLoss { down_ms } };
+        let aim = Aim { op: op.to_owned(), after_us: self.rng.random_range(0..within_us) };
+        TimedFault { aim: Some(aim), ..fault(0, node, kind) }
+    }
+
+    fn passes(&mut self) -> Op {
+        self.next_v += 1;
+        Op::Pass { v: self.next_v }
     }
 }
 

@@ -147,7 +147,7 @@ impl Worker {
     async fn enter_everywhere(&mut self) -> Result<(), Violation> {
         let Some(open) = self.admin.open else { return Ok(()) };
         let path = format!("/{}/_all_docs", self.second());
-        for node in 0..self.locked(|s| s.nodes) {
+        for node in self.cluster() {
             let mut client = self.another_node(node);
             let answer = client.ask(Ask::get(&path).of(Who::Proxied(READER))).await;
             entered(&format!("node {node}: {path}"), answer.map_or(0, |a| a.status), open)?;

@@ -46,17 +46,35 @@ impl Worker {
         leaves.retain(|doc, _| sift.takes(doc));
         let locals = second.get(&format!("/{copy}/_local_docs?include_docs=true")).await;
         let Some(locals) = locals.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(()) };
-        let lacks = second.json("POST", &format!("/{copy}/_revs_diff"), &json!(leaves)).await;
-        let Some(lacks) = lacks.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(()) };
-        let lacks: Vec<&String> = lacks.as_object().into_iter().flat_map(serde_json::Map::keys).collect();
-        for checkpoint in locals["rows"].as_array().into_iter().flatten().filter(|_| !lacks.is_empty()) {
-            let Some(seq) = checkpoint["doc"]["source_last_seq"].as_str() else { continue };
-            let Some(behind) = self.leaves_since(seq).await else { continue };
-            if let Some(doc) = lacks.iter().find(|doc| !behind.contains_key(**doc)) {
-                return broken("I21", format!("{doc}: {copy} lacks it, its checkpoint says {seq}"));
-            }
+        let Some(lacks) = lacking(second, copy, &leaves).await else { return Ok(()) };
+        for checkpoint in locals["rows"].as_array().into_iter().flatten() {
+            self.judge_checkpoint(copy, &lacks, &checkpoint["doc"]["source_last_seq"]).await?;
         }
         Ok(())
+    }
+
+    /// The same of the one checkpoint of that name, whatever there is: for who knows that each range has one copy, or
+    /// that all copies have become equal.
+    pub(super) async fn judge_checkpoint_named(
+        &mut self,
+        target: &mut Client,
+        copy: &str,
+        id: &str,
+    ) -> Result<(), Violation> {
+        let Some(leaves) = self.leaves_since("0").await else { return Ok(()) };
+        let Ok(checkpoint) = target.get(&format!("/{copy}/_local/{id}")).await else { return Ok(()) };
+        let Some(lacks) = lacking(target, copy, &leaves).await else { return Ok(()) };
+        self.judge_checkpoint(copy, &lacks, &checkpoint.json()["source_last_seq"]).await
+    }
+
+    /// What a copy lacks stands behind the sequence of its checkpoint.
+    async fn judge_checkpoint(&mut self, copy: &str, lacks: &[String], seq: &Value) -> Result<(), Violation> {
+        let Some(seq) = seq.as_str().filter(|_| !lacks.is_empty()) else { return Ok(()) };
+        let Some(behind) = self.leaves_since(seq).await else { return Ok(()) };
+        match lacks.iter().find(|doc| !behind.contains_key(*doc)) {
+            Some(doc) => broken("I21", format!("{doc}: {copy} lacks it, its checkpoint says {seq}")),
+            None => Ok(()),
+        }
     }
 
     /// The shared documents that changed after a sequence, with their leaves. One that is written while an answer is
@@ -79,4 +97,11 @@ impl Worker {
             answer["last_seq"].as_str()?.clone_into(&mut since);
         }
     }
+}
+
+/// The documents of which a copy lacks one of these leaves.
+async fn lacking(target: &mut Client, copy: &str, leaves: &BTreeMap<String, Vec<Value>>) -> Option<Vec<String>> {
+    let lacks = target.json("POST", &format!("/{copy}/_revs_diff"), &json!(leaves)).await;
+    let lacks = lacks.ok().filter(|a| a.status == 200)?.json();
+    Some(lacks.as_object().into_iter().flat_map(serde_json::Map::keys).cloned().collect())
 }

@@ -48,13 +48,11 @@ impl Worker {
         let answer = self.call("PUT", &path, &body).await;
         let is_open = outcome(&answer) == Outcome::Unknown;
         self.after_edit(doc, at, parent.clone(), vec![], answer).await?;
-        let nodes = self.locked(|s| u64::from(s.nodes));
-        if !is_open || nodes == 0 || !v.is_multiple_of(RETRIED_ONE_IN) {
-            return Ok(());
-        }
+        let is_retried = is_open && v.is_multiple_of(RETRIED_ONE_IN);
+        let elsewhere = is_retried.then(|| self.one_of_cluster(v / RETRIED_ONE_IN)).flatten();
+        let Some(mut elsewhere) = elsewhere else { return Ok(()) };
         // F20: whatever became of it, the client asks another node for the same.
         let at = self.locked(|s| s.model.invoke(edit));
-        let mut elsewhere = self.another_node((v / RETRIED_ONE_IN % nodes) as u32);
         let answer = self.call_by(&mut elsewhere, "PUT", &path, &body).await;
         self.after_edit(doc, at, parent, vec![], answer).await
     }
@@ -293,7 +291,7 @@ pub(crate) fn leaves(body: &Value) -> Vec<Leaf> {
     docs.map(|d| Leaf { path: path_of(d), deleted: d["_deleted"] == json!(true), v: d["v"].as_u64() }).collect()
 }
 
-/// The leaves of a tree that was read: revision, deleted, value.
-pub(super) fn leaf_set(body: &Value) -> BTreeSet<(String, bool, Option<u64>)> {
-    leaves(body).into_iter().map(|leaf| (leaf.path[0].clone(), leaf.deleted, leaf.v)).collect()
+/// The leaves of a tree: revision, deleted, value.
+pub(super) fn leaf_set(leaves: &[Leaf]) -> BTreeSet<(String, bool, Option<u64>)> {
+    leaves.iter().map(|leaf| (leaf.path[0].clone(), leaf.deleted, leaf.v)).collect()
 }

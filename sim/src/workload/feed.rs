@@ -110,7 +110,7 @@ impl Worker {
         self.took_rows(&rows)?;
         // A limit may have left it for later; then nothing is sure any more.
         self.feed.owed = false;
-        let foreign = self.locked(|s| s.foreign);
+        let foreign = self.locked(|s| s.model.foreign);
         // Numbers for sequences, and nothing about what is pending, are right in their way, too.
         let since = sequence(&body["last_seq"]).filter(|_| foreign || body["last_seq"].is_string());
         match (since, body["pending"].as_u64().or(foreign.then_some(0))) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::documents::{leaf_set, leaves};
 use super::{Worker, broken, order};
 use crate::client::Client;
 use crate::model::Violation;
@@ -13,9 +14,9 @@ use crate::plan::Sift;
 
 /// How long a copy may take to catch up once all faults have ended: a peer that does not answer is given up after half
 /// a minute, and pauses between tries grow.
-const CATCH_UP: Duration = Duration::from_secs(180);
+pub(super) const CATCH_UP: Duration = Duration::from_secs(180);
 /// Between two looks at it.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Documents below this one are chosen by the selector.
 const SELECTED_BELOW: &str = "doc-06";
 /// Documents that are chosen by their ids.
@@ -36,6 +37,70 @@ impl Sift {
             Sift::Ids => IDS.contains(&doc),
         }
     }
+
+    /// Asks for those documents only.
+    pub(super) fn narrow(self, order: &mut Value) {
+        match self {
+            Sift::All => {}
+            Sift::Selector => order["selector"] = json!({ "_id": { "$lt": SELECTED_BELOW } }),
+            Sift::Ids => order["doc_ids"] = json!(IDS),
+        }
+    }
+}
+
+/// What servers tell of a document that asks for a replication.
+pub(super) struct Told {
+    name: String,
+    /// Whether the document is there.
+    pub(super) is_asked: bool,
+    /// The jobs that are listed for it.
+    pub(super) jobs: Vec<Value>,
+    /// What is told of it.
+    pub(super) state: Value,
+}
+
+impl Told {
+    /// By the node at the other end of `server` of a document of its `_replicator`. What comes of no or a strange
+    /// answer is what is wrong.
+    pub(super) async fn of(server: &mut Client, name: &str) -> Result<Told, Violation> {
+        let asked = server.get(&format!("/_replicator/{name}")).await.map_or(0, |a| a.status);
+        let state = server.get(&format!("/_scheduler/docs/_replicator/{name}")).await.map(|a| a.json());
+        let jobs = server.get("/_scheduler/jobs?limit=1000").await.map(|a| a.json());
+        let (Ok(state), Ok(jobs)) = (state, jobs) else {
+            return broken("I28", format!("{name}: the scheduler does not answer after all faults"));
+        };
+        if !matches!(asked, 200 | 404) {
+            return broken("I28", format!("{name}: {asked} after all faults"));
+        }
+        let mut jobs = jobs["jobs"].as_array().cloned().unwrap_or_default();
+        jobs.retain(|listed| listed["doc_id"] == json!(name));
+        Ok(Told { name: name.to_owned(), is_asked: asked == 200, jobs, state })
+    }
+
+    /// The name of its checkpoints, while it runs.
+    pub(super) fn checkpoint(&self) -> Option<&str> {
+        self.jobs.first()?["id"].as_str()?.strip_suffix("+continuous")
+    }
+
+    /// Whether no two nodes work for it.
+    pub(super) fn is_one(&self) -> Result<(), Violation> {
+        match self.jobs.len() {
+            0 | 1 => Ok(()),
+            count => broken("I23", format!("{}: {count} nodes run it", self.name)),
+        }
+    }
+
+    /// What is wrong with how often it runs, and where.
+    pub(super) fn flaw(&self) -> Option<Violation> {
+        let name = &self.name;
+        let wrong = |what| Some(Violation { invariant: "I23", what });
+        match (self.is_asked, self.jobs.len(), self.state["state"].as_str()) {
+            (true, 1, Some("running")) | (false, 0, _) => None,
+            (false, ..) => wrong(format!("{name}: it runs, and its document is gone")),
+            (true, 2.., _) => self.is_one().err(),
+            (true, running, state) => wrong(format!("{name}: listed {running} times, said to be {state:?}")),
+        }
+    }
 }
 
 impl Worker {
@@ -54,11 +119,7 @@ impl Worker {
         let mut body = order();
         body["target"] = json!(job.name);
         body["continuous"] = json!(true);
-        match sift {
-            Sift::All => {}
-            Sift::Selector => body["selector"] = json!({ "_id": { "$lt": SELECTED_BELOW } }),
-            Sift::Ids => body["doc_ids"] = json!(IDS),
-        }
+        sift.narrow(&mut body);
         let path = format!("/_replicator/{}", job.name);
         let mut second = self.second_server();
         for (path, body) in [("/_replicator", Value::Null), (path.as_str(), body)] {
@@ -72,11 +133,16 @@ impl Worker {
     pub(super) async fn end_keep(&mut self, sift: Sift) -> Result<(), Violation> {
         let path = format!("/_replicator/{}", self.job(sift).name);
         let mut second = self.second_server();
-        let Ok(found) = self.call_by(&mut second, "GET", &path, &Value::Null).await else { return Ok(()) };
-        if let Some(rev) = found.json()["_rev"].as_str() {
-            let _ = self.call_by(&mut second, "DELETE", &format!("{path}?rev={rev}"), &Value::Null).await;
-        }
+        self.take_back(&mut second, &path).await;
         Ok(())
+    }
+
+    /// Deletes a document as it is now.
+    pub(super) async fn take_back(&mut self, server: &mut Client, path: &str) {
+        let Ok(found) = self.call_by(server, "GET", path, &Value::Null).await else { return };
+        if let Some(rev) = found.json()["_rev"].as_str() {
+            let _ = self.call_by(server, "DELETE", &format!("{path}?rev={rev}"), &Value::Null).await;
+        }
     }
 
     /// At the end: each copy whose document is there holds what it is to hold, and is said to run; no other runs.
@@ -99,30 +165,16 @@ impl Worker {
 
     /// What is wrong with a job now.
     async fn judge_job(&mut self, sift: Sift, job: &Job, second: &mut Client) -> Result<Option<Violation>, Violation> {
-        let name = &job.name;
-        let wrong = |invariant, what| Ok(Some(Violation { invariant, what }));
-        let asked = second.get(&format!("/_replicator/{name}")).await.map_or(0, |a| a.status);
-        let told = second.get(&format!("/_scheduler/docs/_replicator/{name}")).await.map(|a| a.json());
-        let jobs = second.get("/_scheduler/jobs?limit=1000").await.map(|a| a.json());
-        let (Ok(told), Ok(jobs)) = (told, jobs) else {
-            return wrong("I28", format!("{name}: the scheduler does not answer after all faults"));
+        let told = match Told::of(second, &job.name).await {
+            Ok(told) => told,
+            Err(wrong) => return Ok(Some(wrong)),
         };
-        let jobs = jobs["jobs"].as_array().cloned().unwrap_or_default();
-        let running = jobs.iter().filter(|listed| listed["doc_id"] == json!(name)).count();
-        match asked {
-            200 => {}
-            404 if running > 0 => return wrong("I23", format!("{name}: it runs, and its document is gone")),
-            404 => return Ok(None),
-            other => return wrong("I28", format!("{name}: {other} after all faults")),
+        if told.is_asked
+            && let Some(violation) = self.difference(second, &job.name, |doc| sift.takes(doc)).await?
+        {
+            return Ok(Some(Violation { what: format!("{}; told {}", violation.what, told.state), ..violation }));
         }
-        if let Some(violation) = self.difference(second, name, |doc| sift.takes(doc)).await? {
-            return Ok(Some(Violation { what: format!("{}; told {told}", violation.what), ..violation }));
-        }
-        match (running, told["state"].as_str()) {
-            (1, Some("running")) => Ok(None),
-            (2.., _) => wrong("I23", format!("{name}: {running} nodes run it")),
-            (running, state) => wrong("I23", format!("{name}: listed {running} times, said to be {state:?}")),
-        }
+        Ok(told.flaw())
     }
 
     /// How a copy differs from the documents that it is to hold.
@@ -142,8 +194,7 @@ impl Worker {
             if copied.status >= 500 || (here.status != 200 && here.status != 404) {
                 return broken("I28", format!("{doc}: {} and {} after all faults", here.status, copied.status));
             }
-            let there =
-                if copied.status == 200 { super::documents::leaf_set(&copied.json()) } else { Default::default() };
+            let there = if copied.status == 200 { leaf_set(&leaves(&copied.json())) } else { Default::default() };
             if !takes(&doc) {
                 match there.is_empty() {
                     true => continue,
@@ -153,7 +204,7 @@ impl Worker {
                     }
                 }
             }
-            let here = if here.status == 200 { super::documents::leaf_set(&here.json()) } else { Default::default() };
+            let here = if here.status == 200 { leaf_set(&leaves(&here.json())) } else { Default::default() };
             if here != there {
                 let what = format!("{doc}: the source has {here:?}, {copy} {there:?}");
                 return Ok(Some(Violation { invariant: "I22", what }));

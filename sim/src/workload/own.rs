@@ -399,9 +399,9 @@ impl Worker {
         if self.own.is_empty() {
             return Ok(());
         }
-        for view in 0..VIEWS.len() {
+        for (view, (_, _, reduce)) in VIEWS.iter().enumerate() {
             answered &= self.own_view(view).await?;
-            if let Some(reduce) = VIEWS[view].2 {
+            if let Some(reduce) = reduce {
                 answered &= self.judge_whole(view, reduce).await?;
             }
         }

@@ -47,8 +47,14 @@ impl Worker {
 
 /// What is asked of `_replicate`.
 pub(crate) fn order() -> Value {
+    order_of(&format!("{}/{DB}", source_url()), &format!("{}/{COPY}", url_of(1)), true)
+}
+
+/// A replication of many small pages, which writes down at each how far it is, and soon gives up. `makes`: the target,
+/// where it is not there.
+pub(super) fn order_of(source: &str, target: &str, makes: bool) -> Value {
     json!({
-        "source": format!("{}/{DB}", source_url()), "target": format!("{}/{COPY}", url_of(1)),
-        "create_target": true, "worker_batch_size": 2, "checkpoint_interval": 1, "retries_per_request": 1,
+        "source": source, "target": target,
+        "create_target": makes, "worker_batch_size": 2, "checkpoint_interval": 1, "retries_per_request": 1,
     })
 }

@@ -26,17 +26,17 @@ pub(crate) struct Places {
     copies: usize,
     /// Whether nothing goes wrong in the run: nobody who asks for a change may be left without an answer then.
     pub(crate) in_peace: bool,
-    /// The maps as the first node told them in the end.
-    maps: BTreeMap<&'static str, Map>,
+    /// The maps as the first node of each cluster told them in the end.
+    maps: BTreeMap<(Option<u32>, &'static str), Map>,
 }
 
 /// The nodes of each range, by its bounds.
-type Map = BTreeMap<String, Vec<String>>;
+pub(super) type Map = BTreeMap<String, Vec<String>>;
 
 impl Places {
     /// Of a cluster.
     pub(super) fn of(world: &WorldPlan) -> Places {
-        Places { copies: world.n.min(world.nodes) as usize, ..Places::default() }
+        Places { copies: world.copies() as usize, ..Places::default() }
     }
 
     /// What is wrong with a map.
@@ -61,7 +61,7 @@ fn database(passing: bool) -> &'static str {
     if passing { PASSING } else { DB }
 }
 
-fn map_of(shards: &Value) -> Map {
+pub(super) fn map_of(shards: &Value) -> Map {
     let nodes = |list: &Value| -> Vec<String> {
         list.as_array().into_iter().flatten().filter_map(|node| Some(node.as_str()?.to_owned())).collect()
     };
@@ -141,13 +141,14 @@ impl Worker {
         if self.locked(|s| s.together.places.in_peace) && !matches!(&failed, Ok(count) if *count == json!(0)) {
             return broken("I25", format!("{}: splits failed in peace: {failed:?}", self.name));
         }
-        let lane = self.name.clone();
+        let (lane, cluster) = (self.name.clone(), self.cluster().first().copied());
         for passing in [false, true] {
             let name = database(passing);
             let Some(map) = self.map(passing).await? else {
                 return broken("I28", format!("{lane}: /{name}/_shards does not answer after all faults"));
             };
-            let first = self.locked(|s| s.together.places.maps.entry(name).or_insert_with(|| map.clone()).clone());
+            let first =
+                self.locked(|s| s.together.places.maps.entry((cluster, name)).or_insert_with(|| map.clone()).clone());
             if first != map {
                 return broken("I25", format!("{name}: {lane} tells of {map:?}, the first node of {first:?}"));
             }
@@ -156,7 +157,7 @@ impl Worker {
     }
 
     /// What is on its way as far as this node knows.
-    async fn busy(&mut self) -> Option<String> {
+    pub(super) async fn busy(&mut self) -> Option<String> {
         let moves = self.client.get("/_cluster/rebalance").await.map(|answer| answer.json()["moves"].clone());
         let jobs = self.client.get("/_reshard").await.map(|answer| answer.json());
         match (moves, jobs) {

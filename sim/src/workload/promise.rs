@@ -8,6 +8,9 @@ use crate::client::Answer;
 use crate::model::Violation;
 use crate::plan::Plan;
 
+/// Copies that hold what stays, whichever node loses its disk: one does at most.
+const LASTS_FROM: u32 = 2;
+
 /// What the clients of a run ask of copies, and how many there are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
@@ -23,6 +26,8 @@ pub(crate) struct Asked {
     loses: bool,
     /// Whether a read that too few copies answer fails.
     strict: bool,
+    /// Whether another cluster takes edits, too: what is on copies there comes over later.
+    apart: bool,
 }
 
 impl Asked {
@@ -40,6 +45,7 @@ impl Asked {
             moves: plan.moves_copies(),
             loses: plan.loses_disks(),
             strict: world.strict_reads,
+            apart: world.far.is_some(),
         }
     }
 
@@ -60,24 +66,28 @@ impl Asked {
         }
     }
 
+    /// Whether each range has one copy: what it tells is all there is, or an error.
+    pub(super) fn is_of_one_copy(&self) -> bool {
+        self.copies == 1
+    }
+
     /// How many copies must hold a revision for a read that so many answered to show it; `None`: nothing is sure.
     fn shown_from(&self, answered: u32) -> Option<u32> {
-        if self.copies == 0 || self.loses {
+        if self.copies == 0 || self.loses || self.apart {
             return None;
         }
         let least = (self.copies + 1).saturating_sub(answered).max(1);
         Some(if self.moves { least.max(self.majority) } else { least })
     }
 
-    /// The same of a read that asks as many as clients do; known before the answer where too few make it fail.
-    pub(crate) fn sure_from(&self) -> Option<u32> {
-        let asked = self.r.unwrap_or(self.majority);
-        if self.strict { self.shown_from(asked) } else { None }
+    /// The same of a read that is answered by as many as clients ask.
+    pub(super) fn read_from(&self) -> Option<u32> {
+        self.shown_from(self.r.unwrap_or(self.majority))
     }
 
-    /// How many copies hold what stays, whichever node loses its disk: there is one at most.
-    fn lasts_from(&self) -> u32 {
-        if self.loses { 2 } else { 1 }
+    /// The same where it is known before the answer, for too few make a read fail.
+    pub(crate) fn sure_from(&self) -> Option<u32> {
+        if self.strict { self.read_from() } else { None }
     }
 }
 
@@ -122,7 +132,7 @@ impl Worker {
         let asked = self.asked();
         let held = asked.held(None, answer.status, answer.copies);
         let held = held.or_else(|wrong| broken("I12", format!("{what}: {wrong}")))?;
-        Ok(matches!(answer.status, 200..=202) && (!asked.loses || held >= asked.lasts_from()))
+        Ok(matches!(answer.status, 200..=202) && (!asked.loses || held >= LASTS_FROM))
     }
 
     /// Holds a read that shows one path without siblings against what was promised before it was sent: revisions with
@@ -159,6 +169,7 @@ mod tests {
         let moving = Asked { moves: true, ..asked };
         assert_eq!((moving.held(Some(3), 202, 2), moving.shown_from(3)), (Ok(1), Some(2)));
         assert_eq!(Asked { loses: true, ..asked }.shown_from(3), None);
+        assert_eq!(Asked { apart: true, ..asked }.shown_from(3), None);
         assert_eq!(with("/a?b=1".into(), "w", Some(2)), "/a?b=1&w=2");
     }
 }

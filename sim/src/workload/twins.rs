@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::documents::{leaf_set, leaves};
 use super::own::keep_purges;
-use super::{DB, Worker, broken, places::Places, seen};
-use crate::client::{Answer, Client};
-use crate::model::Violation;
+use super::{DB, Worker, between, broken, members::Members, places::Places, seen};
+use crate::client::Client;
+use crate::model::{Leaf, Violation};
 use crate::plan::{Plan, WorldPlan};
 
 /// The database of documents that are purged later.
@@ -30,6 +30,8 @@ pub struct Together {
     rows: BTreeMap<&'static str, Option<Vec<String>>>,
     /// Where copies are.
     pub(crate) places: Places,
+    /// Who belongs to the cluster.
+    pub(super) members: Members,
 }
 
 /// A database that any client makes where there is none.
@@ -56,6 +58,7 @@ impl Together {
         Together {
             made_with: format!("?q={}&n={}", world.q, world.n),
             places: Places::of(world),
+            members: Members::of(world),
             ..Together::default()
         }
     }
@@ -83,21 +86,10 @@ pub async fn set_up(client: &mut Client, plan: &Plan) -> Result<(), String> {
         }
     }
     keep_purges(client, PASSING, world).await?;
-    if plan.has_views() { seen::set_up(client).await } else { Ok(()) }
-}
-
-/// Looks whether a node is connected to all nodes of its cluster.
-///
-/// # Errors
-/// What it answers instead.
-pub async fn look_at_members(client: &mut Client, nodes: u32) -> Result<(), String> {
-    let answer = client.get("/_membership").await;
-    let seen = answer.as_ref().map(Answer::json).unwrap_or_default();
-    let count = |field: &str| seen[field].as_array().map_or(0, Vec::len);
-    match count("all_nodes") == nodes as usize && count("cluster_nodes") == nodes as usize {
-        true => Ok(()),
-        false => Err(format!("GET /_membership: {answer:?}")),
+    if world.far.is_some() {
+        between::set_up(client, plan).await?;
     }
+    if plan.has_views() { seen::set_up(client).await } else { Ok(()) }
 }
 
 /// Looks whether a node knows the databases that were made.
@@ -163,10 +155,9 @@ impl Worker {
         let Some((v, rev)) = self.passing.pop_front() else { return Ok(()) };
         let doc = format!("p{v}");
         let (sent, path) = (json!({ doc.as_str(): [rev] }), format!("/{PASSING}/_purge"));
-        let (loses, nodes) = self.locked(|s| (s.model.loses_disks, u64::from(s.nodes)));
+        let loses = self.locked(|s| s.model.loses_disks);
         // By any node: purge and write come to the copies on ways of their own.
-        let node = (v % nodes) as u32;
-        let mut elsewhere = self.another_node(node);
+        let Some(mut elsewhere) = self.one_of_cluster(v) else { return Ok(()) };
         let Ok(answer) = self.call_by(&mut elsewhere, "POST", &path, &sent).await else { return Ok(()) };
         let promised = answer.status == 201 || answer.status == 202 && !loses;
         if promised && answer.json()["purged"][&doc] == json!([rev]) {
@@ -196,17 +187,22 @@ impl Worker {
         Ok(())
     }
 
+    /// The leaves of a shared document as this node's own copy holds them, where it has one.
+    pub(super) async fn leaves_here(&mut self, doc: &str) -> Result<Vec<Leaf>, Violation> {
+        let path = format!("/{DB}/{doc}?open_revs=all&revs=true&r=1");
+        match self.call("GET", &path, &Value::Null).await {
+            Ok(a) if a.status == 200 => Ok(leaves(&a.json())),
+            Ok(a) if a.status == 404 => Ok(Vec::new()),
+            other => broken("I28", format!("{path}: {other:?} after all faults")),
+        }
+    }
+
     async fn judge_copy_of(&mut self, doc: &str) -> Result<(), Violation> {
         let before = self.locked(|s| s.model.lasting(doc));
-        let path = format!("/{DB}/{doc}?open_revs=all&revs=true&r=1");
-        let body = match self.call("GET", &path, &Value::Null).await {
-            Ok(a) if a.status == 200 => a.json(),
-            Ok(a) if a.status == 404 => json!([]),
-            other => return broken("I28", format!("{path}: {other:?} after all faults")),
-        };
-        let (mine, lane) = (leaf_set(&body), self.name.clone());
+        let leaves = self.leaves_here(doc).await?;
+        let (mine, lane) = (leaf_set(&leaves), self.name.clone());
         self.locked(|s| {
-            s.model.saw_tree(doc, &leaves(&body), &before)?;
+            s.model.saw_tree(doc, &leaves, &before)?;
             let first = s.together.copies.entry(doc.to_owned()).or_insert_with(|| mine.clone());
             match *first == mine {
                 true => Ok(()),

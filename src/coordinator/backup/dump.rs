@@ -11,12 +11,13 @@ use crate::coordinator::backup::item::{self, DocumentItem, EndItem, SettingsItem
 use crate::coordinator::backup::read::{self, Found};
 use crate::coordinator::backup::{BackupError, Counts, frame};
 use crate::coordinator::database::Database;
+use crate::coordinator::record;
 use crate::document::id::DocId;
 use crate::limits;
 use crate::shard::ShardCopy;
 use crate::storage::ReadAs;
 
-/// Something that a dump had to leave out because it is damaged.
+/// Something that a dump had to leave out, because it is damaged if nothing else is said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeftOut {
     /// A document.
@@ -27,6 +28,8 @@ pub enum LeftOut {
     Locals(usize),
     /// A part of the purge log of a range.
     Purges(usize),
+    /// What stands aside for the database until it is written into it (`pour`): nothing of that is damaged.
+    Aside,
 }
 
 impl fmt::Display for LeftOut {
@@ -41,6 +44,7 @@ impl fmt::Display for LeftOut {
             }
             LeftOut::Locals(range) => write!(f, "a part of the local documents of range {range}"),
             LeftOut::Purges(range) => write!(f, "a part of the purge log of range {range}"),
+            LeftOut::Aside => f.write_str("documents that are not written into the database yet: start the node"),
         }
     }
 }
@@ -58,6 +62,9 @@ pub async fn dump(
     let mut dump = Dump { out, counts: Counts::default(), left_out };
     frame::write_head(&mut dump.out)?;
     frame::write(&mut dump.out, item::SETTINGS, &settings(database).encode())?;
+    if !database.context.rows(&record::aside_key(&database.name, "")).await?.is_empty() {
+        dump.leave_out(LeftOut::Aside);
+    }
     for range in database.ranges() {
         let copy = &database.own_shard_or_remains(range).await?;
         dump.documents(copy, range).await?;

@@ -50,6 +50,8 @@ pub enum BackupError {
     Database(DatabaseError),
     /// The node's own data could not be read or written.
     Shard(ShardError),
+    /// The copies here of the database of this name began anew: what stands aside for them is not in them yet.
+    Unfilled(String),
 }
 
 impl fmt::Display for BackupError {
@@ -60,6 +62,7 @@ impl fmt::Display for BackupError {
             BackupError::Database(DatabaseError::Exists) => f.write_str("there is a database of that name"),
             BackupError::Database(error) => write!(f, "{error:?}"),
             BackupError::Shard(error) => error.fmt(f),
+            BackupError::Unfilled(name) => write!(f, "the copies of {name} on this node are being filled"),
         }
     }
 }

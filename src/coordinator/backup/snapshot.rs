@@ -44,8 +44,12 @@ pub struct Snapshot {
 /// Takes a snapshot of `database` into `folder`, which is made when missing.
 ///
 /// # Errors
-/// [`BackupError::Shard`] when something of the database cannot be read: a snapshot is whole or not made.
+/// [`BackupError::Shard`] when something of the database cannot be read, [`BackupError::Unfilled`] while acknowledged
+/// documents are not in its copies yet: a snapshot is whole or not made.
 pub async fn snapshot(env: &Env, database: &Database, folder: &Path) -> Result<Snapshot, BackupError> {
+    if database.context.unfilled().contains_key(&database.name) {
+        return Err(BackupError::Unfilled(database.name.clone()));
+    }
     let mut taking = Taking::begin(env, database, folder).await?;
     for (index, copy) in database.own_shards().await?.iter().enumerate() {
         taking.catch_up(copy, index).await?;
@@ -79,11 +83,8 @@ pub async fn snapshot_node(
 ) -> Result<(String, Vec<(String, Snapshot)>), BackupError> {
     let mut taken = Vec::new();
     for name in coordinator.database_names(&Default::default()) {
-        let Ok(database) = coordinator.database(&name) else { continue };
-        match snapshot(env, &database, folder).await {
-            Ok(done) => taken.push((name, done)),
-            Err(_) if database.is_gone() => {}
-            Err(error) => return Err(error),
+        if let Some(done) = snapshot_of(env, coordinator, &name, folder).await? {
+            taken.push((name, done));
         }
     }
     let taken_ms = milliseconds(env);
@@ -92,6 +93,24 @@ pub async fn snapshot_node(
     let list = list::sealed(&NodeManifest { format: FORMAT, taken_ms, databases });
     Objects::new(env, folder).write_file(&file, list).await?;
     Ok((file, taken))
+}
+
+/// Takes a snapshot of the database of a name, which may give way to another one meanwhile; `None`: there is none.
+async fn snapshot_of(
+    env: &Env,
+    coordinator: &Coordinator,
+    name: &str,
+    folder: &Path,
+) -> Result<Option<Snapshot>, BackupError> {
+    let mut failed = BackupError::Unfilled(name.to_owned());
+    for _ in 0..limits::MAP_ATTEMPTS {
+        let Ok(database) = coordinator.database(name) else { return Ok(None) };
+        match snapshot(env, &database, folder).await {
+            Err(error) if database.is_gone() => failed = error,
+            done => return done.map(Some),
+        }
+    }
+    Err(failed)
 }
 
 /// Since 1970.

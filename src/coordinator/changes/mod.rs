@@ -143,9 +143,11 @@ impl Changes {
     fn looked_up(&self, lane: &Lane, cursor: u64) -> Option<Vec<&DocId>> {
         let ChangesFilter::DocIds(ids) = &self.query.filter else { return None };
         let range = self.map.range(lane.range);
-        let ids: Vec<&DocId> = ids.iter().filter(|id| range.contains(self.map.hash(id))).collect();
         let changes = if self.query.descending { cursor } else { lane.until.saturating_sub(cursor) };
         let few = limits::CHANGES_DOC_IDS_LOOKED_UP.max((changes / limits::CHANGES_PER_LOOKUP) as usize);
+        let here = ids.iter().filter(|id| range.contains(self.map.hash(id)));
+        // Asked for every page: no more of a long list are looked at than tell that it is one.
+        let ids: Vec<&DocId> = here.take(few.saturating_add(1)).collect();
         (ids.len() <= few).then_some(ids)
     }
 

@@ -27,7 +27,7 @@ async fn findings(world: &World) -> Vec<String> {
 }
 
 /// The keys of a kind in the database's first shard that holds any.
-async fn keys_of(world: &World, database: &Database, kind: u8) -> Vec<Vec<u8>> {
+pub(super) async fn keys_of(world: &World, database: &Database, kind: u8) -> Vec<Vec<u8>> {
     for shard in database.known.placed().shards.iter() {
         let prefix = [&shard.to_be_bytes()[..], &[kind]].concat();
         let read = move |view: &dyn View| {
@@ -47,7 +47,7 @@ async fn keys_of(world: &World, database: &Database, kind: u8) -> Vec<Vec<u8>> {
 }
 
 /// Replaces the value of a key, or removes it, behind everybody's back.
-async fn spoil(world: &World, key: Vec<u8>, value: Option<Vec<u8>>) {
+pub(super) async fn spoil(world: &World, key: Vec<u8>, value: Option<Vec<u8>>) {
     let job = move |view: &mut crate::storage::WriteView<'_>| {
         match value {
             Some(value) => view.put(key, value),

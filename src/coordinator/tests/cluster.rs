@@ -14,6 +14,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::watch;
 
+use super::check::{keys_of, spoil};
+use super::convergence::{copy, plant};
 use super::*;
 use crate::coordinator::peers::{Answer, Call, CallError, Peer, Peers, Service};
 use crate::world::BoxFuture;
@@ -37,6 +39,8 @@ pub(super) struct Network {
     cut_off: AtomicU32,
     /// Bytes of calls and their answers.
     pub(super) bytes: AtomicU64,
+    /// How many calls there were.
+    pub(super) calls: AtomicU64,
 }
 
 /// A node's end of the network.
@@ -92,6 +96,7 @@ impl Peers for End {
                 return Err(away());
             }
             let answer = self.network.answer(to, service).ok_or_else(away)?;
+            self.network.calls.fetch_add(1, Ordering::Relaxed);
             self.network.bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
             let is_copy = service == Service::Copy;
             // The callee goes on when the caller is gone, as over a real network.
@@ -294,6 +299,24 @@ async fn two_writers_on_one_revision_on_different_nodes_make_no_conflict() {
 }
 
 #[tokio::test]
+async fn a_damaged_copy_keeps_nobody_from_writing_where_the_others_are_good() {
+    for damaged in 0..3 {
+        let cluster = Cluster::new(3).await;
+        cluster.create(0, 1, 3).await.unwrap();
+        let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
+        let world = &cluster.nodes[damaged].world;
+        let key = keys_of(world, &cluster.db(damaged), b'd').await.pop().unwrap();
+        spoil(world, key, Some(vec![0xff; 3])).await;
+        let text = |v: u32| format!(r#"{{"_rev":"{first}","v":{v}}}"#);
+        let (one, other) = (cluster.db(damaged), cluster.db((damaged + 1) % 3));
+        assert_eq!(write(&one, "a", &text(2), None).await.unwrap().written, Written::Quorum);
+        let late = write(&other, "a", &text(3), None).await;
+        assert!(matches!(late, Err(WriteError::Conflict)), "{late:?}");
+        assert_eq!(own_leaves(&other, "a").await.len(), 1);
+    }
+}
+
+#[tokio::test]
 async fn a_node_that_returns_has_what_it_missed() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 2, 3).await.unwrap();
@@ -421,23 +444,26 @@ async fn a_read_repairs_the_copy_that_lacks_something() {
     cluster.create(0, 1, 3).await.unwrap();
     let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
     // A revision that one copy alone has.
-    let copy = cluster.db(1).own_copy(0).await.unwrap().unwrap().shard.clone();
-    let path = crate::document::rev_tree::RevPath { start: 2, ids: vec![self::rev("2-f").hash, rev.hash] };
-    let edit = crate::shard::Edit {
-        id: id("a"),
-        op: crate::shard::EditOp::Merge { path },
-        deleted: false,
-        body: Arc::new(crate::document::draft::PreparedBody::from_text(Bytes::from_static(b"{}")).unwrap()),
-        attachments: Vec::new(),
-        revs_limit: 1000,
-    };
-    copy.edit(vec![edit]).await.unwrap();
+    plant(&copy(&cluster, 1).await, "a", &["2-f", &rev.to_string()], false).await;
     let found = cluster.db(0).fetch_from(&id("a"), Want::Winner, Some(3)).await.unwrap().unwrap();
     assert_eq!(found.found[0].0.to_string(), "2-f");
     for at in 0..3 {
         let db = cluster.db(at);
         eventually(|| async { own_leaves(&db, "a").await == ["2-f"] }).await;
     }
+}
+
+/// It was longer than `_revs_limit` while a copy had not yet heard of the last edit.
+#[tokio::test]
+async fn a_history_is_not_longer_than_its_limit_while_a_copy_lags() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    cluster.db(0).set_revs_limit(2).await.unwrap();
+    let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
+    let second = write(&cluster.db(0), "a", &format!(r#"{{"_rev":"{first}"}}"#), Some(3)).await.unwrap().rev;
+    plant(&copy(&cluster, 1).await, "a", &["3-f", &second.to_string(), &first.to_string()], false).await;
+    let found = cluster.db(0).fetch_from(&id("a"), Want::Winner, Some(3)).await.unwrap().unwrap();
+    assert_eq!(found.tree.path_to(&rev("3-f")).unwrap().ids, [rev("3-f").hash, second.hash]);
 }
 
 #[tokio::test]

@@ -25,14 +25,18 @@ async fn catch_up(cluster: &Cluster, at: usize, with: usize, thoroughly: bool) -
     cluster.network.bytes.load(Ordering::Relaxed)
 }
 
-/// Puts a revision into one copy only.
-pub(super) async fn plant(copy: &ShardCopy, name: &str, revs: &[&str], deleted: bool) {
+/// A revision with its ancestors, as one copy takes it in from another.
+fn planted(name: &str, revs: &[&str], deleted: bool) -> Edit {
     let revs: Vec<Revision> = revs.iter().map(|text| rev(text)).collect();
     let path = RevPath { start: revs[0].pos, ids: revs.into_iter().map(|rev| rev.hash).collect() };
     let body = Arc::new(PreparedBody::from_text(bytes::Bytes::from_static(b"{}")).unwrap());
     let op = EditOp::Merge { path };
-    let edit = Edit { id: id(name), op, deleted, body, attachments: Vec::new(), revs_limit: 1000 };
-    copy.edit(vec![edit]).await.unwrap().pop().unwrap().unwrap();
+    Edit { id: id(name), op, deleted, body, attachments: Vec::new(), revs_limit: 1000 }
+}
+
+/// Puts a revision into one copy only.
+pub(super) async fn plant(copy: &ShardCopy, name: &str, revs: &[&str], deleted: bool) {
+    copy.edit(vec![planted(name, revs, deleted)]).await.unwrap().pop().unwrap().unwrap();
 }
 
 /// Lets a node forget how far it has read another one.
@@ -94,6 +98,22 @@ async fn one_difference_among_many_documents_is_narrowed_down() {
     assert_eq!(own_leaves(&cluster.db(1), "mine").await, ["1-a"]);
     let states = (copy(&cluster, 0).await.state().await.unwrap(), copy(&cluster, 1).await.state().await.unwrap());
     assert_eq!(states.0.total.digest, states.1.total.digest);
+}
+
+/// Each few of them were asked for by a call of their own.
+#[tokio::test]
+async fn where_half_of_the_documents_are_missing_they_are_not_looked_for_one_by_one() {
+    let cluster = two(1).await;
+    for (at, step) in [(0, 2), (1, 1)] {
+        let edits = (0..4400).step_by(step).map(|n| planted(&format!("d{n:04}x"), &["1-a"], false));
+        copy(&cluster, at).await.edit(edits.collect()).await.unwrap();
+    }
+    forget(&cluster, 0, 1).await;
+    cluster.network.calls.store(0, Ordering::Relaxed);
+    catch_up(&cluster, 0, 1, false).await;
+    let calls = cluster.network.calls.load(Ordering::Relaxed);
+    assert!(calls < 200, "{calls} calls");
+    assert_eq!(own_leaves(&cluster.db(0), "d4399x").await, ["1-a"]);
 }
 
 /// The periodic comparison finds what positions do not tell.

@@ -255,3 +255,14 @@ proptest! {
         prop_assert!(decided.windows(2).all(|pair| pair[0] == pair[1]), "{decided:?}");
     }
 }
+
+/// They were of one version with those that the lost ones had decided, of whom the larger set stays.
+#[test]
+fn voters_that_are_named_come_after_those_that_the_lost_ones_may_have_decided() {
+    let now = Voters { version: 5, names: names(&[0, 1, 2]), before: names(&[0, 1, 2]) };
+    let decided = Voters { version: 6, names: names(&[0, 1, 2, 3, 4]), before: now.names.clone() };
+    let promise = Promise::decided(6, decided.clone());
+    let mut seat = Seat { voters: now, complete: 5, promise, ..Seat::default() };
+    seat.decree(names(&[0]), name(0));
+    assert!(seat.voters.succeed(&decided) && seat.complete == seat.voters.version);
+}

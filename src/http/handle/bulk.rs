@@ -76,10 +76,13 @@ type Item = std::result::Result<WriteDone, WriteError>;
 fn told_by_item(mut written: Vec<Item>, complete: bool, new_edits: bool) -> Result<Vec<Item>> {
     let is_lost = |result: &Item| result.as_ref().is_err_and(WriteError::is_lost);
     let fails = if new_edits { complete && written.iter().all(is_lost) } else { written.iter().any(is_lost) };
-    if let Some(at) = written.iter().position(is_lost).filter(|_| fails) {
-        written.swap_remove(at)?;
+    let Some(at) = written.iter().position(is_lost).filter(|_| fails) else { return Ok(written) };
+    let is_there = written.iter().any(|result| matches!(result, Ok(_) | Err(WriteError::Unknown)));
+    match written.swap_remove(at) {
+        // 404 says that nothing was written.
+        Err(WriteError::DatabaseGone) if is_there => Err(WriteError::Unknown.into()),
+        lost => Ok(lost.map(|_| written)?),
     }
-    Ok(written)
 }
 
 /// `w` may stand in the body, too; what is no number there does not count, as in CouchDB.
@@ -155,4 +158,24 @@ fn list(items: &[Vec<u8>]) -> Vec<u8> {
     out.extend_from_slice(&items.join(&b","[..]));
     out.push(b']');
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The database went while some of it was written: the answer was 404, which says that nothing was.
+    #[test]
+    fn a_request_of_which_something_may_be_there_is_not_answered_as_if_nothing_was_written() {
+        let done = || Ok(WriteDone { rev: Revision::parse("1-a").unwrap(), written: Written::Quorum, copies: 1 });
+        let gone = || Err(WriteError::DatabaseGone);
+        let told = |written: Vec<Item>, new_edits| match told_by_item(written, true, new_edits) {
+            Ok(_) => 201,
+            Err(problem) => problem.status.as_u16(),
+        };
+        assert_eq!(told(vec![gone(), gone()], true), 404);
+        assert_eq!(told(vec![gone(), Err(WriteError::Unknown)], true), 503);
+        assert_eq!(told(vec![gone(), done()], true), 201);
+        assert_eq!(told(vec![gone(), done()], false), 503);
+    }
 }

@@ -29,6 +29,11 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
             Ok(Reply::value(StatusCode::OK, &json!({"ok": true, "ended": told(&ended)})))
         }
         ([name], _) if name == "rebalance" => Err(Problem::method_not_allowed("DELETE,GET,HEAD,POST")),
+        ([name], Verb::Get) if name == "voters" => {
+            let (version, nodes) = ctx.coordinator.voters();
+            Ok(Reply::value(StatusCode::OK, &json!({"version": version, "nodes": nodes})))
+        }
+        ([name], _) if name == "voters" => Err(Problem::method_not_allowed("GET,HEAD")),
         _ => Err(Problem::missing()),
     }
 }

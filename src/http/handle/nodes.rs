@@ -20,23 +20,7 @@ pub async fn handle(ctx: &Context, request: Request, path: &[&str]) -> Result<Re
         ([] | ["_all_docs"], _) => Err(Problem::method_not_allowed("GET,HEAD")),
         ([name], Verb::Get) => get(ctx, name),
         ([name], Verb::Put) => put(ctx, request, name).await,
-        ([name], Verb::Delete) => {
-            let rev = named_revision(&request)?.map(|rev| rev.to_string());
-            let allowed = match is_there(ctx, name, |record| record.joined) {
-                true => ctx.coordinator.may_change_members(),
-                false => Ok(()),
-            };
-            // Where the others are lost for good nobody else can say so.
-            let is_forced = allowed.is_err() && request.query.flag("force");
-            if !is_forced {
-                allowed?;
-            }
-            let record = ctx.cluster.delete_member(name, rev).await?;
-            if is_forced {
-                ctx.coordinator.force_voters().await?;
-            }
-            Ok(changed(StatusCode::OK, name, &record))
-        }
+        ([name], Verb::Delete) => delete(ctx, &request, name).await,
         ([_], _) => Err(Problem::method_not_allowed("DELETE,GET,HEAD,PUT")),
         _ => Err(Problem::missing()),
     }
@@ -124,6 +108,31 @@ async fn put(ctx: &Context, mut request: Request, name: &str) -> Result<Reply> {
     }
     let record = ctx.cluster.put_member(name, draft.body, rev.map(|rev| rev.to_string())).await?;
     Ok(changed(StatusCode::CREATED, name, &record))
+}
+
+/// With `force` also where fewer than a majority of those who vote are there: those that are left vote from then on.
+async fn delete(ctx: &Context, request: &Request, name: &str) -> Result<Reply> {
+    let rev = named_revision(request)?.map(|rev| rev.to_string());
+    let (force, old) = (request.query.flag("force"), ctx.cluster.records().get(name).cloned());
+    let counts = |record: &Record| if record.deleted { force } else { record.joined };
+    let allowed = match old.as_ref().is_some_and(counts) {
+        true => ctx.coordinator.may_change_members(),
+        false => Ok(()),
+    };
+    // Where the others are lost for good nobody else can say so.
+    let is_forced = allowed.is_err() && force;
+    if !is_forced {
+        allowed?;
+    }
+    let record = match old {
+        // It was broken off before those who vote were named.
+        Some(record) if is_forced && record.deleted => record,
+        _ => ctx.cluster.delete_member(name, rev).await?,
+    };
+    if is_forced {
+        ctx.coordinator.force_voters().await?;
+    }
+    Ok(changed(StatusCode::OK, name, &record))
 }
 
 fn changed(status: StatusCode, name: &str, record: &Record) -> Reply {

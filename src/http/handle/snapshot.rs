@@ -23,6 +23,7 @@ impl From<BackupError> for Problem {
             }
             BackupError::Database(error) => error.into(),
             BackupError::Shard(error) => error.into(),
+            error @ BackupError::Unfilled(_) => Problem::unavailable(format!("{error}, try again later.")),
         }
     }
 }

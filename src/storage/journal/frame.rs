@@ -3,13 +3,15 @@
 //! ```text
 //!   header  "settee-j" | version u32 | crc u32 | number u64 | previous u64 | first u64 | salt u64   (48 bytes)
 //!   frame   "sttf" | length u32 | crc u32 | salt u32 | position u64 | payload, padded to 8 bytes    (24 bytes + payload)
+//!   end     "stte" | crc u32 | position u64                                                         (16 bytes)
 //! ```
 //!
 //! Numbers are little endian. A header's crc covers what follows it; a frame's covers salt, position and payload.
 //! `previous` is the last position before the segment, `first` the first that it may hold. The salt is drawn for each
 //! segment: stored documents may hold bytes that look like frames, but not like frames of this segment. One frame is
 //! one group of writes that was synced as a whole before the next was written: so a good frame proves every frame
-//! before it.
+//! before it. The mark of the end goes with the header and with each frame in one write, and the next frame goes over
+//! it: where it is missing behind the last good frame, something stood there. Its crc covers salt and position.
 
 use std::ops::Range;
 
@@ -20,8 +22,11 @@ use crate::wire::codec::{CodecError, Reader, put_bytes, put_varint};
 pub(super) const HEADER_BYTES: usize = 48;
 /// Bytes of a frame before its payload.
 pub(super) const FRAME_HEAD_BYTES: usize = 24;
+/// Bytes of the mark behind the last frame.
+pub(super) const END_BYTES: usize = 16;
 const SEGMENT_MAGIC: &[u8; 8] = b"settee-j";
 const FRAME_MAGIC: &[u8; 4] = b"sttf";
+const END_MAGIC: &[u8; 4] = b"stte";
 const VERSION: u32 = 1;
 const ALIGN: usize = 8;
 
@@ -115,6 +120,17 @@ pub(super) fn encode(salt: u64, position: u64, batch: &Batch) -> Vec<u8> {
     let crc = checksum(salt, &out[12..]);
     out[8..12].copy_from_slice(&crc.to_le_bytes());
     out.resize(out.len().next_multiple_of(ALIGN), 0);
+    out
+}
+
+/// What stands behind the frame of `position` while it is the last one of the segment of `salt`; behind the header
+/// while there is none, with the position before the segment.
+pub(super) fn end_mark(salt: u64, position: u64) -> [u8; END_BYTES] {
+    let mut out = [0; END_BYTES];
+    out[..4].copy_from_slice(END_MAGIC);
+    out[8..].copy_from_slice(&position.to_le_bytes());
+    let crc = checksum(salt, &out[8..]);
+    out[4..8].copy_from_slice(&crc.to_le_bytes());
     out
 }
 

@@ -1,8 +1,9 @@
 //! The node's journal: every group of writes, in order, one sync per group; the truth until the store files have it.
 //!
 //! Assumes one writer and never two unsynced groups. Promises: what [`Journal::append`] answered survives any crash; at
-//! a restart a torn last group is cut, and anything else that is not whole (a bad frame before a good one, a gap
-//! between segments, a missing segment) is reported as damage and nothing is served. Segments whose positions all store
+//! a restart a torn last group is cut and told in the log, since damage may look like it, and anything else that is not
+//! whole (a bad frame before a good one, a gap between segments, a missing segment) is reported as damage and nothing
+//! is served. Segments whose positions all store
 //! files hold durably are used again, because overwriting written blocks syncs in half the time of growing a file.
 //! It does not retry: after an error of a write or a sync it takes nothing more, from commits or from flushes.
 
@@ -71,6 +72,10 @@ impl Journal {
         let disk = env.disk();
         disk.create_dir_all(dir)?;
         let found = recovery::read(disk.as_ref(), dir, notes.settled, planted, each)?;
+        for (number, position) in &found.torn_at {
+            let what = "what stood behind it a crash cut off before it was acknowledged, or it is damaged and lost";
+            tracing::warn!("journal segment {number:016x} ends torn behind position {position}: {what}");
+        }
         let number = found.next_number;
         let salt = env.random_u64();
         let header = Header { number, previous: found.end, first: found.next, salt };
@@ -113,7 +118,9 @@ impl Journal {
 
     fn write_group(&mut self, batch: &Batch) -> Result<Position, StorageError> {
         let position = self.next;
-        let frame = frame::encode(self.salt, position, batch);
+        let mut frame = frame::encode(self.salt, position, batch);
+        let bytes = frame.len() as u64;
+        frame.extend(frame::end_mark(self.salt, position));
         self.file.write_at(self.at, &frame)?;
         let begun = self.env.now();
         if !self.planted.has(Bug::SkipFsync) {
@@ -121,8 +128,8 @@ impl Journal {
         }
         let metrics = self.env.metrics();
         metrics.record(Histogram::SyncTime, self.env.now().since(begun).as_secs_f64() * 1e6);
-        metrics.add(Counter::JournalBytes, frame.len() as u64);
-        self.at += frame.len() as u64;
+        metrics.add(Counter::JournalBytes, bytes);
+        self.at += bytes;
         self.next += 1;
         let at = self.at;
         if let Some(open) = self.segments.last_mut() {
@@ -212,7 +219,8 @@ impl Journal {
 
 /// Makes a segment's header, and its name, durable before anything is written behind it.
 fn begin(disk: &dyn Disk, dir: &Path, file: &dyn File, header: Header) -> Result<(), StorageError> {
-    file.write_at(0, &header.encode())?;
+    let end = frame::end_mark(header.salt, header.previous);
+    file.write_at(0, &[header.encode().as_slice(), &end].concat())?;
     file.sync()?;
     disk.sync_dir(dir)?;
     Ok(())

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use super::frame::{self, FRAME_HEAD_BYTES, HEADER_BYTES, Head, Header};
+use super::frame::{self, HEADER_BYTES, Head, Header};
 use super::{Position, Replay, Segment, path_of};
 use crate::storage::kv::{Batch, StorageError};
 use crate::storage::planted::{Bug, Planted};
@@ -22,6 +22,8 @@ pub(super) struct Found {
     pub next: Position,
     /// The number of the segment to go on in.
     pub next_number: u64,
+    /// Segments that do not end with the mark of their end, and the last whole position before that.
+    pub torn_at: Vec<(u64, Position)>,
     /// What a planted bug takes for the last group.
     torn: Option<Batch>,
 }
@@ -38,13 +40,19 @@ pub(super) fn read(
     each: &mut Replay<'_>,
 ) -> Result<Found, StorageError> {
     let numbers = numbers(disk, dir)?;
-    let mut found = Found { segments: vec![], spares: vec![], end: flushed, next: 0, next_number: 1, torn: None };
+    let (segments, spares, torn_at) = (vec![], vec![], vec![]);
+    let mut found = Found { segments, spares, end: flushed, next: 0, next_number: 1, torn_at, torn: None };
     let mut before: Option<Position> = None;
     for number in &numbers {
         found.next_number = number + 1;
         let bytes = contents(disk, dir, *number)?;
         let Some(header) = header(&bytes, *number)? else {
-            found.spares.push(*number);
+            if bytes.iter().all(|b| *b == 0) {
+                found.torn_at.push((*number, before.unwrap_or(flushed)));
+                disk.remove(&path_of(dir, *number))?;
+            } else {
+                found.spares.push(*number);
+            }
             continue;
         };
         if header.previous > flushed && before != Some(header.previous) {
@@ -53,11 +61,14 @@ pub(super) fn read(
             return Err(corrupt(*number, what));
         }
         let whole = frames(&bytes, *number, header, flushed, each)?;
+        if !bytes.get(whole.tail.end..).is_some_and(|rest| rest.starts_with(&whole.end_mark(header))) {
+            found.torn_at.push((*number, whole.last));
+        }
         if planted.has(Bug::AcceptTornTail) {
             let position = header.first.max(whole.last + 1);
             found.torn = frame::torn_at(&bytes, header.salt, whole.tail.end, position);
         }
-        settle(disk, dir, *number, &bytes, &whole)?;
+        settle(disk, dir, (*number, header), &bytes, &whole)?;
         before = Some(whole.last);
         if whole.last > flushed {
             found.segments.push(Segment { number: *number, last: whole.last, bytes: bytes.len() as u64 });
@@ -83,6 +94,7 @@ pub(super) fn read(
 fn header(bytes: &[u8], number: u64) -> Result<Option<Header>, StorageError> {
     match Header::decode(bytes) {
         Head::Whole(header) => Ok(Some(header).filter(|h| h.number == number)),
+        Head::Blank if bytes.iter().any(|b| *b != 0) => Err(corrupt(number, "its header is gone")),
         Head::Blank => Ok(None),
         Head::Newer(version) => Err(corrupt(number, format!("of version {version}, which this settee does not know"))),
         Head::Damaged => Err(corrupt(number, "its header is damaged")),
@@ -112,6 +124,12 @@ struct Whole {
     tail: Range<usize>,
 }
 
+impl Whole {
+    fn end_mark(&self, header: Header) -> [u8; frame::END_BYTES] {
+        frame::end_mark(header.salt, self.last)
+    }
+}
+
 /// Hands on the frames of a segment.
 fn frames(
     bytes: &[u8],
@@ -139,14 +157,23 @@ fn frames(
 
 /// Makes what was read of a segment durable before anything is built on it. Its last frame may be in the system's cache
 /// only: a process that died, or a sync that failed, leaves it readable and not on the disk, and a second sync would
-/// not write it. So it is written again. What stands behind it is overwritten: it can never be taken for a frame.
-fn settle(disk: &dyn Disk, dir: &Path, number: u64, bytes: &[u8], whole: &Whole) -> Result<(), StorageError> {
+/// not write it. So it is written again. The mark of the end goes over what stands behind it: that can never be taken
+/// for a frame.
+fn settle(
+    disk: &dyn Disk,
+    dir: &Path,
+    (number, header): (u64, Header),
+    bytes: &[u8],
+    whole: &Whole,
+) -> Result<(), StorageError> {
     let file = disk.open(&path_of(dir, number), OpenMode::Write)?;
     let end = whole.tail.end.min(bytes.len());
     file.write_at(0, &bytes[..HEADER_BYTES])?;
-    file.write_at(whole.tail.start as u64, &bytes[whole.tail.start..end])?;
-    let rest = bytes.len().saturating_sub(end).min(FRAME_HEAD_BYTES);
-    file.write_at(end as u64, &vec![0; rest])?;
+    let mut tail = bytes[whole.tail.start..end].to_vec();
+    // Of the padding the end may be cut off.
+    tail.resize(whole.tail.len(), 0);
+    tail.extend(whole.end_mark(header));
+    file.write_at(whole.tail.start as u64, &tail)?;
     file.sync()?;
     Ok(())
 }

@@ -79,6 +79,36 @@ fn a_torn_last_group_is_cut_wherever_it_is_torn() {
 }
 
 #[test]
+fn a_last_group_that_is_lost_is_told_however_it_was_damaged() {
+    let torn = |damage: &dyn Fn(&mut Vec<u8>, usize)| {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut journal, _) = open(dir.path(), 0).unwrap();
+        journal.append(&batch(1)).unwrap();
+        let start = journal.at as usize;
+        journal.append(&batch(2)).unwrap();
+        drop(journal);
+        let path = written(dir.path());
+        let mut bytes = std::fs::read(&path).unwrap();
+        damage(&mut bytes, start);
+        std::fs::write(path, bytes).unwrap();
+        let read = |each: &mut Replay<'_>| {
+            recovery::read(env().disk().as_ref(), dir.path(), 0, Planted::none(), each).unwrap().torn_at
+        };
+        let mut groups = 0;
+        let told = read(&mut |_, key, _| groups += usize::from(key == b"k"));
+        assert!(read(&mut |_, _, _| {}).is_empty(), "told once");
+        (groups, told.len())
+    };
+    assert_eq!(torn(&|_, _| {}), (2, 0));
+    assert_eq!(torn(&|bytes, start| bytes[start + 30] ^= 1), (1, 1));
+    assert_eq!(torn(&|bytes, start| bytes.truncate(start + 20)), (1, 1));
+    // As if nothing had ever been written there.
+    assert_eq!(torn(&|bytes, start| bytes[start..].fill(0)), (1, 1));
+    assert_eq!(torn(&|bytes, start| bytes.truncate(start)), (1, 1));
+    assert_eq!(torn(&|bytes, _| bytes.clear()), (0, 1));
+}
+
+#[test]
 fn a_bad_group_before_a_good_one_is_damage_and_nothing_is_served() {
     let dir = tempfile::tempdir().unwrap();
     let (mut journal, _) = open(dir.path(), 0).unwrap();
@@ -182,10 +212,14 @@ fn a_damaged_header_of_the_newest_segment_is_damage_and_a_blank_file_is_not() {
     std::fs::write(path_of(dir.path(), 99), [0; 100]).unwrap();
     assert_eq!(values(&open(dir.path(), 0).unwrap().1), [batch(1)]);
     let newest = path_of(dir.path(), 100);
-    let mut bytes = std::fs::read(&newest).unwrap();
-    bytes[20] ^= 1;
-    std::fs::write(&newest, bytes).unwrap();
-    assert!(matches!(open(dir.path(), 0), Err(StorageError::Corrupt(_))));
+    let whole = std::fs::read(&newest).unwrap();
+    let damage: [fn(&mut Vec<u8>); 2] = [|bytes| bytes[20] ^= 1, |bytes| bytes[..HEADER_BYTES].fill(0)];
+    for damage in damage {
+        let mut bytes = whole.clone();
+        damage(&mut bytes);
+        std::fs::write(&newest, bytes).unwrap();
+        assert!(matches!(open(dir.path(), 0), Err(StorageError::Corrupt(_))));
+    }
 }
 
 #[test]

@@ -45,28 +45,35 @@ async fn the_voters_follow_the_members_where_a_majority_of_them_is_there() {
     assert_eq!(coordinator.begin_move(&cluster.db(0), &less(&cluster, 0)).await, Err(refused));
 }
 
+/// Has nodes accept the split of the only range, by way of a proposer that stops before it tells anybody.
+async fn accept_split(cluster: &Cluster, voters: u64, nodes: &[usize]) {
+    let split = cluster.db(0).map_record().with_split(0).unwrap();
+    for value in [None, Some(split)] {
+        for at in nodes {
+            let vote = cluster.nodes[*at].coordinator.vote(ballot(cluster, voters, value.clone())).await.unwrap();
+            assert_eq!(vote, Vote::Yes { accepted: None });
+        }
+    }
+}
+
+/// A question about the first map of the only database, to which those vote whom the first node knows.
+fn ballot(cluster: &Cluster, voters: u64, value: Option<MapRecord>) -> BallotCall {
+    let (ballot, names) = (Ballot { counter: 1, by: 1 }, cluster.nodes[0].coordinator.electorate().names);
+    let ask = Ask { ballot, version: 1, value, voters, names };
+    BallotCall { name: "db".to_owned(), instance: cluster.db(0).instance().to_owned(), ask }
+}
+
 #[tokio::test]
 async fn a_map_that_the_old_voters_accepted_is_not_lost_to_the_new_ones() {
     let cluster = Cluster::new(5).await;
     cluster.remove(&[3, 4]);
     let voters = agreed(&cluster, &[0, 1, 2]).await;
     cluster.create(0, 1, 3).await.unwrap();
-    let split = cluster.db(0).map_record().with_split(0).unwrap();
-    let call = |value: Option<MapRecord>| {
-        let (ballot, names) = (Ballot { counter: 1, by: 1 }, cluster.nodes[0].coordinator.electorate().names);
-        let ask = Ask { ballot, version: 1, value, voters, names };
-        BallotCall { name: "db".to_owned(), instance: cluster.db(0).instance().to_owned(), ask }
-    };
-    // Its proposer stops before it tells anybody that it is decided.
-    for value in [None, Some(split)] {
-        for at in [0, 1] {
-            let vote = cluster.nodes[at].coordinator.vote(call(value.clone())).await.unwrap();
-            assert_eq!(vote, Vote::Yes { accepted: None });
-        }
-    }
+    accept_split(&cluster, voters, &[0, 1]).await;
+    let late = ballot(&cluster, voters, None);
     cluster.bring_back(&[3, 4]).await;
     agreed(&cluster, &[0, 1, 2, 3, 4]).await;
-    let late = cluster.nodes[0].coordinator.vote(call(None)).await.unwrap();
+    let late = cluster.nodes[0].coordinator.vote(late).await.unwrap();
     assert_eq!(late, Vote::Elsewhere, "those before decide nothing any more");
     cluster.cut(&[0, 1]);
     let refused = cluster.nodes[2].coordinator.begin_move(&cluster.db(2), &less(&cluster, 2)).await;
@@ -87,6 +94,22 @@ async fn an_administrator_names_the_voters_where_a_majority_is_lost_for_good() {
     coordinator.force_voters().await.unwrap();
     assert_eq!(agreed(&cluster, &[0]).await, first + 1);
     assert_eq!(coordinator.begin_move(&cluster.db(0), &gone).await, Ok(()));
+}
+
+/// Of those who voted for the map one is left, of whom the others need not hear: another map took its place.
+#[tokio::test]
+async fn a_map_that_only_one_of_those_left_accepted_is_not_lost_to_the_voters_that_an_administrator_names() {
+    let cluster = Cluster::new(6).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let voters = agreed(&cluster, &[0, 1, 2, 3, 4, 5]).await;
+    accept_split(&cluster, voters, &[1, 3, 4, 5]).await;
+    cluster.remove(&[3, 4, 5]);
+    let coordinator = &cluster.nodes[0].coordinator;
+    coordinator.force_voters().await.unwrap();
+    agreed(&cluster, &[0, 1, 2]).await;
+    cluster.cut(&[1, 3, 4, 5]);
+    let refused = coordinator.begin_move(&cluster.db(0), &less(&cluster, 0)).await;
+    assert_eq!(refused, Err(MapError::Refused("the range was split".to_owned())));
 }
 
 #[tokio::test]

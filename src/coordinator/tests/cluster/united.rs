@@ -1,7 +1,12 @@
 //! Two databases of one name: what was acknowledged in either is in the one that stays.
 
+use super::super::check::{keys_of, spoil};
+use super::super::convergence::{copy, plant};
 use super::*;
+use crate::coordinator::backup::{BackupError, LeftOut, dump, snapshot_node};
 use crate::coordinator::record::Record;
+use crate::shard::{LocalDocument, LocalRegister, ShardError, Stamp};
+use crate::storage::StorageError;
 
 /// The name of the database that all tests make.
 const DB: &str = "db";
@@ -95,6 +100,143 @@ async fn what_stands_aside_stays_until_a_majority_has_it_and_over_a_restart() {
     cluster.united("e").await;
     let db = cluster.db(2);
     assert_eq!(db.get_local_by(&db.layout(), &id("_local/l"), None).await.unwrap().unwrap().body, r#"{"v":1}"#);
+}
+
+/// Sets a database aside in which a record of a kind cannot be read: it stays, and all else of it is written.
+async fn stays_with_damage(kind: u8, value: &[u8]) {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    cluster.cut(&[1, 2]);
+    let (world, coordinator) = (&cluster.nodes[0].world, &cluster.nodes[0].coordinator);
+    write(&cluster.db(0), "bad", r#"{"v":1}"#, None).await.unwrap();
+    plant(&copy(&cluster, 0).await, "bad", &["1-b"], false).await;
+    write(&cluster.db(0), "good", "{}", None).await.unwrap();
+    let keys = keys_of(world, &cluster.db(0), kind).await;
+    spoil(world, keys[0].clone(), Some(value.to_vec())).await;
+    coordinator.adopt(DB, cluster.older(0)).await.unwrap();
+    cluster.cut(&[]);
+    let is_damaged = |poured: Result<(), WriteError>| {
+        matches!(poured, Err(WriteError::Unavailable(ShardError::Storage(StorageError::Corrupt(_)))))
+    };
+    eventually(|| async { is_damaged(coordinator.pour_all().await) }).await;
+    assert_eq!(cluster.stand_aside(0).await, 1);
+    // All that can be read is written: it is in sync all the same.
+    eventually(|| async { coordinator.context().rank(&coordinator.context().node) == Some(0) }).await;
+    for name in ["bad", "good"] {
+        assert_ne!(body(&cluster.db(0), name).await, "!", "{name}");
+    }
+}
+
+/// The leaf was passed over, and what stood aside was dropped with it.
+#[tokio::test]
+async fn what_stands_aside_stays_with_a_leaf_that_cannot_be_read() {
+    stays_with_damage(b'b', b"\x01\x00{x}").await;
+}
+
+/// Nothing behind the row was written.
+#[tokio::test]
+async fn what_stands_aside_with_a_row_of_changes_that_cannot_be_read_is_found_by_its_ids() {
+    stays_with_damage(b's', &[0xff; 3]).await;
+}
+
+/// The answer was 404, though the judge had stored it.
+#[tokio::test]
+async fn a_write_whose_database_gives_way_behind_a_silent_judge_is_not_answered_as_if_nothing_was_written() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let judges = cluster.db(0).nodes_of(0);
+    let writer = cluster.network.names.iter().position(|name| **name == *judges[1]).unwrap();
+    cluster.network.mute.lock().unwrap().insert(judges[0].to_string());
+    let db = cluster.db(writer);
+    // So it is closed when it goes.
+    copy(&cluster, writer).await.close();
+    let unknown = write(&db, "d", "{}", None).await;
+    assert!(matches!(unknown, Err(WriteError::Unknown)), "{unknown:?}");
+    assert_eq!(write(&db, "_local/l", "{}", None).await.unwrap().written, Written::Accepted);
+}
+
+/// The answer was 404 or, where copies had moved, a conflict with the very edit that was stored.
+#[tokio::test]
+async fn what_others_hold_counts_where_the_copy_of_the_node_that_was_asked_is_gone() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let document = Some(LocalDocument { rev: 1, body: Bytes::from_static(b"{}") });
+    let register = LocalRegister { stamp: Stamp { counter: 1, by: 1 }, document };
+    let db = cluster.db(0);
+    db.mark_gone();
+    assert_eq!(db.merge_local(&id("_local/l"), register).await, (Some(Written::Quorum), 2));
+}
+
+/// A snapshot of all databases left out one whose name went over to another one meanwhile, or took what was not filled.
+#[tokio::test]
+async fn a_snapshot_of_a_node_has_no_database_without_what_stands_aside_for_it() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let Node { world, coordinator, .. } = &cluster.nodes[0];
+    let folder = tempfile::tempdir().unwrap();
+    write(&cluster.db(0), "d", "{}", Some(3)).await.unwrap();
+    cluster.cut(&[1, 2]);
+    coordinator.adopt(DB, cluster.older(0)).await.unwrap();
+    let refused = snapshot_node(&world.env, coordinator, folder.path()).await;
+    assert!(matches!(&refused, Err(BackupError::Unfilled(name)) if name == DB), "{refused:?}");
+    cluster.heal().await;
+    cluster.united("d").await;
+    // Its handle is gone, and the name leads nowhere else.
+    cluster.db(0).mark_gone();
+    assert!(snapshot_node(&world.env, coordinator, folder.path()).await.is_err());
+    coordinator.delete_database(DB).await.unwrap();
+    assert!(snapshot_node(&world.env, coordinator, folder.path()).await.unwrap().1.is_empty());
+}
+
+/// A check took its shards for strangers, and a dump said nothing of what it left out.
+#[tokio::test]
+async fn what_stands_aside_is_checked_with_its_database_and_named_by_a_dump() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    cluster.cut(&[1, 2]);
+    write(&cluster.db(0), "d", "{}", None).await.unwrap();
+    cluster.nodes[0].coordinator.adopt(DB, cluster.older(0)).await.unwrap();
+    assert!(cluster.nodes[0].coordinator.pour_all().await.is_err(), "nobody else is there");
+    let report = check(&cluster.nodes[0].world.storage).await.unwrap();
+    assert_eq!((report.databases, report.findings), (1, Vec::new()));
+    assert!(report.documents >= 1, "{}", report.documents);
+    let (mut out, mut left_out) = (Vec::new(), Vec::new());
+    dump(&cluster.db(0), &mut out, &mut |what| left_out.push(what)).await.unwrap();
+    assert_eq!(left_out, [LeftOut::Aside]);
+}
+
+/// What was left of the range that was split brought it back.
+#[tokio::test]
+async fn what_was_purged_behind_a_split_does_not_come_back_from_what_stands_aside() {
+    let cluster = Cluster::new(2).await;
+    cluster.create(0, 1, 2).await.unwrap();
+    let purged = write(&cluster.db(0), "purged", "{}", Some(2)).await.unwrap().rev;
+    let split = cluster.db(0).map_record().with_split(0).unwrap();
+    for at in [0, 1] {
+        cluster.db(at).follow(split.clone()).await.unwrap();
+    }
+    assert_eq!(cluster.db(0).purge(vec![(id("purged"), vec![purged])]).await.unwrap().1, Written::Quorum);
+    write(&cluster.db(0), "d", "{}", Some(2)).await.unwrap();
+    let older = cluster.older(0);
+    for node in &cluster.nodes {
+        node.coordinator.adopt(DB, older.clone()).await.unwrap();
+    }
+    cluster.united("d").await;
+    assert_eq!(body(&cluster.db(0), "purged").await, "!");
+}
+
+/// A third database took the name while the copies of the second one were being filled, and was taken for filled.
+#[tokio::test]
+async fn a_node_whose_copies_begin_anew_while_they_are_filled_is_not_in_sync() {
+    let cluster = Cluster::new(1).await;
+    let context = cluster.nodes[0].coordinator.context();
+    context.begins_anew(DB);
+    let began = context.unfilled()[DB];
+    context.begins_anew(DB);
+    context.is_filled(DB, began);
+    assert!(!context.own_state().in_sync);
+    context.is_filled(DB, began + 1);
+    assert!(context.own_state().in_sync);
 }
 
 #[tokio::test]
