@@ -18,13 +18,13 @@ fn known_name(shard: u64) -> String {
     format!("taken in by {shard}")
 }
 
-fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, ShardError> {
-    decode(bytes).map_err(|why| StorageError::Corrupt(format!("sync point: {why}")).into())
+fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, StorageError> {
+    decode(bytes).map_err(|why| StorageError::Corrupt(format!("sync point: {why}")))
 }
 
 /// How far this copy has taken in that of `node`.
 pub(super) async fn pulled(copy: &ShardCopy, node: &str) -> Result<Option<SyncPoint>, ShardError> {
-    copy.meta_get(&pulled_name(node)).await?.map(|bytes| read(&bytes)).transpose()
+    Ok(copy.meta_get(&pulled_name(node)).await?.map(|bytes| read(&bytes)).transpose()?)
 }
 
 /// Notes how far this copy has taken in that of `node`.
@@ -46,15 +46,18 @@ pub(super) async fn note(copy: &ShardCopy, node: &str, point: SyncPoint) -> Resu
     if purges_taken(copy, node).await? != point.purges {
         copy.meta_put(&purges_name(node), Some(encode(&point.purges).to_vec())).await?;
     }
-    let name = known_name(point.to_shard);
-    let stored = copy.meta_get(&name).await?.map(|bytes| read::<Vec<SyncPoint>>(&bytes)).transpose()?;
-    let mut points = stored.unwrap_or_default();
-    if points.last() == Some(&point) {
-        return Ok(());
+    // All copies of a range have the number of the shard in common, and may tell at the same moment.
+    copy.meta_change(&known_name(point.to_shard), move |stored| with_point(stored, point)).await
+}
+
+/// The stored points with one more.
+fn with_point(stored: Option<&[u8]>, point: SyncPoint) -> Result<Vec<u8>, StorageError> {
+    let mut points: Vec<SyncPoint> = stored.map(read).transpose()?.unwrap_or_default();
+    if points.last() != Some(&point) {
+        points.push(point);
+        thin(&mut points);
     }
-    points.push(point);
-    thin(&mut points);
-    copy.meta_put(&name, Some(encode(&points).to_vec())).await
+    Ok(encode(&points).to_vec())
 }
 
 /// Keeps the newest points, and of older ones fewer the older they are.

@@ -27,8 +27,9 @@ pub(super) const LEVELS: usize = 5;
 const WHOLE_ROWS: u64 = if FEW_ROWS { 3 } else { 64 };
 /// The level whose blocks are stored, of 512 rows on average: those above are made of them at once.
 const STORED: usize = 1;
-/// New blocks of that level that are worth a commit, and how many of all.
-const STORED_AT: usize = if FEW_ROWS { 1 } else { 4 };
+/// New blocks of that level that are worth a commit, where there are as many at all: fewer are soon read again.
+const STORED_AT: usize = if FEW_ROWS { 1 } else { 8 };
+/// One in so many must be new: what is stored then is a small part of what queries have read.
 const STORED_SHARE: usize = 32;
 
 /// The rows from a place up to another (`None`: to the last).
@@ -163,7 +164,7 @@ impl Sums {
     /// Whether enough blocks are new to store them; counts from here on.
     pub fn begin_storing(&mut self) -> bool {
         let all: usize = self.trees.iter().map(|tree| tree.levels[STORED].len()).sum();
-        let is_due = self.fresh >= STORED_AT && self.fresh * STORED_SHARE >= all;
+        let is_due = self.fresh.min(all) >= STORED_AT && self.fresh * STORED_SHARE >= all;
         if is_due {
             self.fresh = 0;
         }
@@ -201,14 +202,19 @@ impl Sums {
     }
 
     /// The largest block that begins at `start` and ends at or before `high`, and its level.
-    pub fn largest(&self, reduce: &Reduce, start: &[u8], high: Option<&[u8]>) -> Option<(usize, Block)> {
+    pub fn largest(&self, reduce: &Reduce, start: &[u8], high: Option<&[u8]>) -> Option<(usize, &Block)> {
         let levels = &self.tree(reduce)?.levels;
         let fits = |block: &&Block| match (&block.end, high) {
             (_, None) => true,
             (Some(end), Some(high)) => end.as_slice() <= high,
             (None, Some(_)) => false,
         };
-        (0..LEVELS).rev().find_map(|level| Some((level, levels[level].get(start).filter(fits)?.clone())))
+        (0..levels_at(start)).rev().find_map(|level| Some((level, levels[level].get(start).filter(fits)?)))
+    }
+
+    /// Whether a block of a level that begins at `start` is here, however far it reaches.
+    fn has(&self, reduce: &Reduce, level: usize, start: &[u8]) -> bool {
+        self.tree(reduce).is_some_and(|tree| tree.levels[level].contains_key(start))
     }
 
     /// What was asked for before as just this whole.
@@ -339,24 +345,23 @@ impl Walk {
         let mut walk = Walk { low: at.clone(), at, high, sum: empty.clone(), open: Default::default(), moment };
         // An edge of keys is no row, and only rows begin blocks.
         if walk.at.is_empty() {
-            walk.open_blocks(empty);
+            walk.open = std::array::from_fn(|_| Some((Vec::new(), empty.clone())));
         }
         walk
     }
 
-    fn open_blocks(&mut self, empty: &Partial) {
-        for level in 0..levels_at(&self.at) {
-            self.open[level] = Some((self.at.clone(), empty.clone()));
-        }
-    }
-
-    /// Takes it as a whole, if it was kept as such.
+    /// Takes it as a whole, if it was kept as such. Else it begins; blocks that are known need not be added up again.
     pub fn take_whole(&mut self, sums: &Sums, by: (&Reduce, Grouping)) -> bool {
-        let kept = sums.whole(by, &self.low, self.high.as_deref());
-        if let Some(sum) = kept {
+        if let Some(sum) = sums.whole(by, &self.low, self.high.as_deref()) {
             self.sum = sum.clone();
+            return true;
         }
-        kept.is_some()
+        for (level, open) in self.open.iter_mut().enumerate() {
+            if open.as_ref().is_some_and(|(start, _)| sums.has(by.0, level, start)) {
+                *open = None;
+            }
+        }
+        false
     }
 
     /// Nothing is left: keeps it as a whole.
@@ -377,7 +382,7 @@ impl Walk {
             for (_, open) in self.open.iter_mut().flatten() {
                 open.merge(&block.sum)?;
             }
-            match block.end {
+            match block.end.clone() {
                 Some(end) => self.arrive(end, sums, reduce, empty),
                 None => {
                     self.finish(sums, reduce);
@@ -413,8 +418,12 @@ impl Walk {
                 sums.keep(reduce, (level, &start), Block::new(Some(place.clone()), sum), self.moment);
             }
         }
+        // What is known, and reaches too far to be taken, need not be added up again.
+        for level in 0..levels_at(&place) {
+            let is_known = sums.has(reduce, level, &place);
+            self.open[level] = (!is_known).then(|| (place.clone(), empty.clone()));
+        }
         self.at = place;
-        self.open_blocks(empty);
     }
 
     /// There are no rows behind: keeps the blocks that reach to the end of the view.

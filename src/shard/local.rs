@@ -8,7 +8,7 @@ use super::record::{decode_register, encode_register};
 use super::split;
 use super::{LocalDocument, LocalRegister, ShardCopy, ShardError, Stamp};
 use crate::document::id::DocId;
-use crate::storage::{Direction, View};
+use crate::storage::{Direction, StorageError, View};
 
 impl ShardCopy {
     /// A local document; `id` begins with `_local/`.
@@ -130,6 +130,24 @@ impl ShardCopy {
             match value {
                 Some(value) => view.put(key, value),
                 None => view.delete(key),
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Stores what `change` makes of such a value, durable on return; nobody else changes it in between.
+    pub async fn meta_change(
+        &self,
+        name: &str,
+        change: impl FnOnce(Option<&[u8]>) -> Result<Vec<u8>, StorageError> + Send + 'static,
+    ) -> Result<(), ShardError> {
+        let key = keys::key(self.0.shard, Kind::Meta, name.as_bytes());
+        self.write(move |view| {
+            let before = view.get(&key)?;
+            let after = change(before.as_deref())?;
+            if before.as_ref() != Some(&after) {
+                view.put(key, after);
             }
             Ok(())
         })

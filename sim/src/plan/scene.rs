@@ -146,6 +146,16 @@ impl Stage {
         Op::Put { doc, v: self.next_v }
     }
 
+    /// Writes one of the two documents of a client again and again, five times a second.
+    fn writes(&mut self, client: u32, count: usize) -> Vec<TimedOp> {
+        let mut ops = Vec::new();
+        for _ in 0..count {
+            let doc = 2 * client + self.rng.random_range(0..2);
+            ops.push(after(self.rng.random_range(100..300), self.put(doc)));
+        }
+        ops
+    }
+
     /// One of some nodes, another one for each plan and round.
     fn node(&self, nodes: u32, round: u64) -> u32 {
         ((self.number + round) % u64::from(nodes)) as u32
@@ -224,11 +234,7 @@ impl Stage {
         let follow = || Op::Follow { mode: FeedMode::Normal, limit: None };
         let mut clients = Vec::new();
         for nth in 0..world.nodes {
-            let mut ops = Vec::new();
-            for _ in 0..25 {
-                let doc = 2 * nth + self.rng.random_range(0..2);
-                ops.push(after(self.rng.random_range(100..300), self.put(doc)));
-            }
+            let mut ops = self.writes(nth, 25);
             ops.push(after(500, follow()));
             let put = self.put(2 * nth);
             ops.push(after(6_000, put));
@@ -258,11 +264,7 @@ impl Stage {
         let left = [(gone + 1) % world.nodes, (gone + 2) % world.nodes];
         let mut clients = Vec::new();
         for nth in 0..world.nodes {
-            let mut ops = Vec::new();
-            for _ in 0..20 {
-                let doc = 2 * nth + self.rng.random_range(0..2);
-                ops.push(after(self.rng.random_range(100..300), self.put(doc)));
-            }
+            let mut ops = self.writes(nth, 20);
             ops.push(after(IN_STEP_MS, Op::Follow { mode: FeedMode::Normal, limit: None }));
             if nth != gone {
                 let put = self.put(2 * nth);

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use futures_util::future::try_join_all;
+
 use super::cluster::late::{ask_as, judge};
 use super::cluster::{Cluster, eventually, own_leaves, write};
 use super::*;
@@ -167,6 +169,21 @@ async fn what_was_purged_elsewhere_is_not_taken_from_a_third_copy() {
     catch_up(&cluster, 2, 1, false).await;
     for at in 0..3 {
         assert!(own_leaves(&cluster.db(at), "a").await.is_empty(), "node {at}");
+    }
+}
+
+/// One point overwrote another, and readers of the copy that had told it were told again what they had seen.
+#[tokio::test]
+async fn copies_that_tell_at_the_same_moment_how_far_they_are_are_all_remembered() {
+    let cluster = two(1).await;
+    let own = copy(&cluster, 0).await;
+    let epochs = 1..=16;
+    let point = |to_epoch| SyncPoint { from: 9, to_shard: 99, to_epoch, to: 5, ..SyncPoint::default() };
+    let tell = |epoch| sync_points::note(&own, "n1@h", point(epoch));
+    try_join_all(epochs.clone().map(tell)).await.unwrap();
+    for epoch in epochs {
+        let entry = SeqEntry { end: u32::MAX, shard: 99, epoch, position: 5 };
+        assert_eq!(sync_points::resume(&own, &entry).await, Ok(9), "that of epoch {epoch}");
     }
 }
 
