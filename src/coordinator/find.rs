@@ -157,7 +157,7 @@ impl Database {
             totals: false,
             update_seq: false,
             update: if request.update && !request.stale { Update::Before } else { Update::Never },
-            stable: request.stable || request.stale,
+            stable: request.stable,
             partition: query.partition.clone(),
         };
         let view = self.view(&DocId::new(&index.ddoc), &index.name).await?;

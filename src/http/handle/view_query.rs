@@ -56,7 +56,7 @@ pub struct ViewArgs {
     pub sorted: bool,
     /// Whether a view is updated, by `update` or `stale`.
     pub update: Update,
-    /// Whether repeated queries of a view ask the same copies, by `stable` or `stale`.
+    /// Whether repeated queries of a view ask the same copies, by `stable`.
     pub stable: bool,
     /// `partition`, when given.
     pub partition: Option<String>,
@@ -241,7 +241,7 @@ impl ViewArgs {
             "stable" => self.stable = given.one_of(name, &[("true", true), ("false", false)])?,
             "stale" => {
                 let stale = [("ok", Update::Never), ("update_after", Update::After)];
-                (self.update, self.stable) = (given.one_of(name, &stale)?, true);
+                self.update = given.one_of(name, &stale)?;
             }
             "update" => {
                 let update = [("true", Update::Before), ("false", Update::Never), ("lazy", Update::After)];

@@ -111,7 +111,7 @@ pub struct FindRequest {
     pub r: u64,
     /// Show `_conflicts`.
     pub conflicts: bool,
-    /// Accept an index that is behind, and always ask the same copies (`stale=ok`).
+    /// Accept an index that is behind (`stale=ok`).
     pub stale: bool,
     /// Bring the index up to date first.
     pub update: bool,
