@@ -147,7 +147,7 @@ fn a_partition_that_can_be_none_is_refused_wherever_it_stands() {
     assert_eq!(number.partition.as_deref(), Some("5"));
 }
 
-/// Queries before built the index on the copy that this node reads; the one that is the same for all nodes may have none.
+/// Queries before built the index on the copy that this node reads; the one that all nodes ask alike may have none.
 #[test]
 fn stale_reads_ask_the_copy_that_has_the_index() {
     let stable = |text: &str| ViewArgs::of_view(&query(text)).unwrap().stable;
