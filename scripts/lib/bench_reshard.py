@@ -3,6 +3,7 @@
 A node splits the one range of a database; then three nodes, one of which is emptied into the others.
 """
 
+import http.client
 import threading
 import time
 
@@ -24,7 +25,7 @@ class Load:
         begun = time.monotonic()
         try:
             status, _ = client.ask(method, target, body)
-        except OSError:
+        except (OSError, http.client.HTTPException):
             status = 599  # no answer at all
         self.waits_ms[method].append((time.monotonic() - begun) * 1000)
         self.failed += status >= 300

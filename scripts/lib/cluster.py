@@ -5,6 +5,7 @@ The nodes are n1@127.0.0.1, n2@127.0.0.1 .. on loopback, their data and logs bel
 what they are. They outlive the program that starts them unless it stops them.
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -42,6 +43,11 @@ class Cluster:
         self.file = self.folder / "cluster.json"
         self.known = json.loads(self.file.read_text()) if self.file.exists() else None
         self.processes = {}
+
+    @functools.cached_property
+    def binary(self):
+        """Found once: all nodes run the same program, and no start waits for a build."""
+        return node.binary().resolve()
 
     @property
     def nodes(self):
@@ -91,7 +97,7 @@ class Cluster:
     def start_node(self, one):
         """Starts a node in the background; see `serves`."""
         short = self.short(one)
-        command = [str(node.binary().resolve()), "serve", "--data", str(self.folder / short), "--node", one["name"]]
+        command = [str(self.binary), "serve", "--data", str(self.folder / short), "--node", one["name"]]
         command += ["--bind", "127.0.0.1", "--port", str(one["port"]), "--cluster-port", str(one["cluster_port"])]
         command += ["--admin", self.known["admin"], *(part for setting in self.settings for part in ("--set", setting))]
         with open(self.folder / f"{short}.log", "ab") as log:
@@ -203,9 +209,14 @@ class Own(Cluster):
         return self
 
     def __exit__(self, *_):
-        if self.known:
-            self.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        try:
+            if self.known:
+                self.stop()
+        finally:
+            for process in self.processes.values():
+                process.kill()
+                process.wait()
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def usage(self):
         """CPU seconds so far and the resident memory in MB, of all nodes that run."""
