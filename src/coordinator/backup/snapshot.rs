@@ -44,8 +44,8 @@ pub struct Snapshot {
 /// Takes a snapshot of `database` into `folder`, which is made when missing.
 ///
 /// # Errors
-/// [`BackupError::Shard`] when something of the database cannot be read, [`BackupError::Unfilled`] while acknowledged
-/// documents are not in its copies yet: a snapshot is whole or not made.
+/// [`BackupError::Shard`] when something of the database cannot be read, [`BackupError::Unfilled`] while what
+/// stands aside for it on this node is not in its copies yet.
 pub async fn snapshot(env: &Env, database: &Database, folder: &Path) -> Result<Snapshot, BackupError> {
     if database.context.unfilled().contains_key(&database.name) {
         return Err(BackupError::Unfilled(database.name.clone()));
