@@ -18,6 +18,7 @@ use crate::coordinator::message::{CatalogueCall, decode, encode};
 use crate::coordinator::peers::Urgency;
 use crate::coordinator::record;
 use crate::coordinator::shard_map::Range;
+use crate::coordinator::split::Note;
 use crate::limits;
 use crate::shard::ShardError;
 use crate::storage::{Direction, KeyRange, View, WriteView};
@@ -568,17 +569,37 @@ impl Coordinator {
         let note = |step: &'static str| {
             self.note_step(run, JobState::Running, Some(step.to_owned()));
         };
-        if let Some(range) = live_range(&database, job) {
-            {
-                // Invariant: nobody closes it.
-                let _permit = self.context().jobs.filling.acquire().await.expect("a permit");
-                database.prepare(range, &note).await.map_err(|error| error.to_string())?;
-            }
+        if live_range(&database, job).is_some() {
+            self.fill_heirs(&database, job, &note).await?;
             note(READY);
             self.store(&job.id).await.map_err(|error| error.to_string())?;
             self.switch(&database, job).await?;
         }
         ["wait_source_close", "topoff3", "source_delete"].into_iter().for_each(note);
+        Ok(())
+    }
+
+    /// Fills the heirs of this node's copy of a job's range. Where a move takes the copy to another node meanwhile there
+    /// is nothing to fill, and nobody has to wait for this one.
+    async fn fill_heirs(&self, database: &Arc<Database>, job: &Job, note: Note<'_>) -> Result<(), String> {
+        // Where the range is not there any more another node's job was first.
+        while let Some(range) = live_range(database, job) {
+            let filled = {
+                // Invariant: nobody closes it.
+                let _permit = self.context().jobs.filling.acquire().await.expect("a permit");
+                database.prepare(range, note).await
+            };
+            match filled {
+                Ok(_) => break,
+                Err(error) if !database.map_record().holds(range, &self.context().node) => {
+                    tracing::debug!(id = job.id, %error, "the copy went to another node");
+                    return self.abandon(job).await.map_err(|error| error.to_string());
+                }
+                // This node is about to learn where the copy is.
+                Err(ShardError::Moved) if !database.is_gone() => self.env().sleep(limits::RESHARD_LOOK).await,
+                Err(error) => return Err(error.to_string()),
+            }
+        }
         Ok(())
     }
 
