@@ -201,7 +201,7 @@ pub(super) fn delete_united(view: &mut WriteView<'_>, name: &str) -> Result<Vec<
 
 /// Whether stored bytes cannot be read: the same every time.
 fn is_damage(error: &WriteError) -> bool {
-    matches!(error, WriteError::Unavailable(ShardError::Storage(StorageError::Corrupt(_))))
+    matches!(error, WriteError::Unavailable(error) if error.is_damage())
 }
 
 /// Keeps what cannot be read for the end: it keeps nothing else from being written.
