@@ -43,7 +43,8 @@ use crate::world::buggify::{Mutation, fewer, mutated};
 pub(super) struct Aside {
     key: Vec<u8>,
     name: String,
-    record: Record,
+    /// One that cannot be read keeps the others from nothing.
+    record: Result<Record, StorageError>,
 }
 
 /// Until the coordinator goes: empties the databases that stand aside, at once when there are new ones, and again until
@@ -79,7 +80,9 @@ impl Coordinator {
     /// Each alone; fails where one failed. Damage is told only where nothing else failed: then all that can be read is
     /// written, and another attempt would come to the same.
     pub(super) async fn pour_all(&self) -> Result<(), WriteError> {
-        let (context, asides) = (self.context(), self.asides("").await?);
+        // Without the list nothing is written: that is tried again, whatever it failed for.
+        let untold = |error: ShardError| ShardError::Away(format!("what stands aside cannot be listed: {error}"));
+        let (context, asides) = (self.context(), self.asides("").await.map_err(untold)?);
         asides.iter().for_each(|aside| context.begins_anew(&aside.name));
         let (mut done, mut damage, mut damaged) = (Ok(()), Ok(()), BTreeSet::new());
         for aside in asides {
@@ -106,6 +109,7 @@ impl Coordinator {
         if storage.read(move |view| view.get(&held)).await?.is_none() {
             return Ok(());
         }
+        let record = record?;
         if !mutated(Mutation::InstanceLosesSide) {
             let mut done = Ok(());
             // What is left of a range that was split is in its halves, but for what these have purged since.
@@ -154,11 +158,10 @@ impl Coordinator {
             name => record::aside_key(name, ""),
         };
         let read = |(key, value): (Vec<u8>, Vec<u8>)| {
-            let text = String::from_utf8_lossy(&key[record::aside_prefix().len()..]).into_owned();
-            let name = text.split('\0').next().unwrap_or_default().to_owned();
-            Ok(Aside { key, name, record: Record::decode(&value)? })
+            let (name, _) = record::instance_in(&key, &record::aside_prefix()).unwrap_or_default();
+            Aside { key, name, record: Record::decode(&value) }
         };
-        self.context().rows(&prefix).await?.into_iter().map(read).collect()
+        Ok(self.context().rows(&prefix).await?.into_iter().map(read).collect())
     }
 }
 

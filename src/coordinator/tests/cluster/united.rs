@@ -4,7 +4,7 @@ use super::super::check::{keys_of, spoil};
 use super::super::convergence::{copy, plant};
 use super::*;
 use crate::coordinator::backup::{BackupError, LeftOut, dump, snapshot_node};
-use crate::coordinator::record::Record;
+use crate::coordinator::record::{self, Record};
 use crate::shard::{LocalDocument, LocalRegister, ShardError, Stamp};
 use crate::storage::StorageError;
 
@@ -102,6 +102,28 @@ async fn what_stands_aside_stays_until_a_majority_has_it_and_over_a_restart() {
     assert_eq!(db.get_local_by(&db.layout(), &id("_local/l"), None).await.unwrap().unwrap().body, r#"{"v":1}"#);
 }
 
+fn is_damaged(poured: Result<(), WriteError>) -> bool {
+    matches!(poured, Err(WriteError::Unavailable(ShardError::Storage(StorageError::Corrupt(_)))))
+}
+
+/// Nothing was written of any database that stands aside, and the node was taken for one that is in sync.
+#[tokio::test]
+async fn what_stands_aside_under_a_record_that_cannot_be_read_keeps_nothing_else_from_being_written() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    cluster.cut(&[1, 2]);
+    let (world, coordinator) = (&cluster.nodes[0].world, &cluster.nodes[0].coordinator);
+    write(&cluster.db(0), "d", "{}", None).await.unwrap();
+    spoil(world, record::aside_key(DB, &"0".repeat(32)), Some(b"{".to_vec())).await;
+    coordinator.adopt(DB, cluster.older(0)).await.unwrap();
+    assert!(!is_damaged(coordinator.pour_all().await), "nobody else is there");
+    cluster.cut(&[]);
+    eventually(|| async { is_damaged(coordinator.pour_all().await) }).await;
+    assert_eq!(cluster.stand_aside(0).await, 1, "the one that cannot be read");
+    eventually(|| async { coordinator.context().rank(&coordinator.context().node) == Some(0) }).await;
+    assert_eq!(body(&cluster.db(1), "d").await, "{}");
+}
+
 /// Sets a database aside in which a record of a kind cannot be read: it stays, and all else of it is written.
 async fn stays_with_damage(kind: u8, value: &[u8]) {
     let cluster = Cluster::new(3).await;
@@ -115,9 +137,6 @@ async fn stays_with_damage(kind: u8, value: &[u8]) {
     spoil(world, keys[0].clone(), Some(value.to_vec())).await;
     coordinator.adopt(DB, cluster.older(0)).await.unwrap();
     cluster.cut(&[]);
-    let is_damaged = |poured: Result<(), WriteError>| {
-        matches!(poured, Err(WriteError::Unavailable(ShardError::Storage(StorageError::Corrupt(_)))))
-    };
     eventually(|| async { is_damaged(coordinator.pour_all().await) }).await;
     assert_eq!(cluster.stand_aside(0).await, 1);
     // All that can be read is written: it is in sync all the same.
