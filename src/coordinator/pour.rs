@@ -263,16 +263,21 @@ impl Database {
     }
 
     async fn pour_locals(&self, from: &ShardCopy) -> Result<(), WriteError> {
-        let mut after = std::ops::Bound::Unbounded;
-        loop {
-            let page = from.local_registers(after, limits::STEP_ROWS).await?;
-            let Some((last, _)) = page.last() else { return Ok(()) };
-            after = std::ops::Bound::Excluded(last.clone());
-            for (id, register) in page {
-                let (written, copies) = self.merge_local(&id, register).await;
-                at_quorum(&id, written, copies)?;
+        let (mut locals, mut done) = (from.salvage_locals(), Ok(()));
+        while let Some(rows) = locals.next().await? {
+            for row in rows {
+                let damaged = || StorageError::Corrupt("a local document cannot be read".to_owned()).into();
+                let poured = match row {
+                    Some((id, register)) => {
+                        let (written, copies) = self.merge_local(&id, register).await;
+                        at_quorum(&id, written, copies)
+                    }
+                    None => Err(damaged()),
+                };
+                put_off(poured, &mut done)?;
             }
         }
+        done
     }
 
     /// Merges the leaves of a document, each alone: one that cannot be read keeps the others from nothing.

@@ -125,14 +125,16 @@ async fn what_stands_aside_under_a_record_that_cannot_be_read_keeps_nothing_else
 }
 
 /// Sets a database aside in which a record of a kind cannot be read: it stays, and all else of it is written.
-async fn stays_with_damage(kind: u8, value: &[u8]) {
+async fn stays_with_damage(kind: u8, value: &[u8]) -> Cluster {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     cluster.cut(&[1, 2]);
     let (world, coordinator) = (&cluster.nodes[0].world, &cluster.nodes[0].coordinator);
     write(&cluster.db(0), "bad", r#"{"v":1}"#, None).await.unwrap();
     plant(&copy(&cluster, 0).await, "bad", &["1-b"], false).await;
-    write(&cluster.db(0), "good", "{}", None).await.unwrap();
+    for name in ["good", "_local/bad", "_local/good"] {
+        write(&cluster.db(0), name, "{}", None).await.unwrap();
+    }
     let keys = keys_of(world, &cluster.db(0), kind).await;
     spoil(world, keys[0].clone(), Some(value.to_vec())).await;
     coordinator.adopt(DB, cluster.older(0)).await.unwrap();
@@ -144,18 +146,33 @@ async fn stays_with_damage(kind: u8, value: &[u8]) {
     for name in ["bad", "good"] {
         assert_ne!(body(&cluster.db(0), name).await, "!", "{name}");
     }
+    cluster
+}
+
+async fn local(cluster: &Cluster, name: &str) -> Option<LocalDocument> {
+    let db = cluster.db(0);
+    db.get_local_by(&db.layout(), &id(name), None).await.unwrap()
+}
+
+/// Neither it nor any behind it was written.
+#[tokio::test]
+async fn what_stands_aside_stays_with_a_local_document_that_cannot_be_read() {
+    let cluster = stays_with_damage(b'l', &[0xff; 3]).await;
+    assert!(local(&cluster, "_local/bad").await.is_none() && local(&cluster, "_local/good").await.is_some());
 }
 
 /// The leaf was passed over, and what stood aside was dropped with it.
 #[tokio::test]
 async fn what_stands_aside_stays_with_a_leaf_that_cannot_be_read() {
-    stays_with_damage(b'b', b"\x01\x00{x}").await;
+    let cluster = stays_with_damage(b'b', b"\x01\x00{x}").await;
+    assert!(local(&cluster, "_local/bad").await.is_some());
 }
 
 /// Nothing behind the row was written.
 #[tokio::test]
 async fn what_stands_aside_with_a_row_of_changes_that_cannot_be_read_is_found_by_its_ids() {
-    stays_with_damage(b's', &[0xff; 3]).await;
+    let cluster = stays_with_damage(b's', &[0xff; 3]).await;
+    assert!(local(&cluster, "_local/good").await.is_some());
 }
 
 /// The answer was 404, though the judge had stored it.
