@@ -227,7 +227,7 @@ fn at_quorum(id: &DocId, written: Option<Written>, copies: u32) -> Result<(), Wr
 
 impl Database {
     /// Writes all documents of a copy into this database. Those that cannot be read keep the others from nothing.
-    async fn pour(&self, from: &ShardCopy) -> Result<(), WriteError> {
+    pub(super) async fn pour(&self, from: &ShardCopy) -> Result<(), WriteError> {
         let (mut since, mut done) = (0, Ok(()));
         loop {
             let most = fewer("pour: one document at a time", limits::DOCS_PER_FETCH);
@@ -280,26 +280,49 @@ impl Database {
         done
     }
 
-    /// Merges the leaves of a document, each alone: one that cannot be read keeps the others from nothing.
+    /// Merges the leaves of a document: one that cannot be read keeps the others from nothing.
     async fn pour_document(&self, from: &ShardCopy, id: &DocId) -> Result<(), WriteError> {
-        let mut done = Ok(());
+        let (mut edits, mut bytes, mut done) = (Vec::new(), 0, Ok(()));
         for fetched in from.fetch(vec![(id.clone(), Want::Leaves)]).await?.iter().flatten() {
             for (rev, stored) in &fetched.found {
-                let poured = async {
-                    let edit = self.edit_of(id, &fetched.tree, (rev, stored.as_ref()))?;
-                    self.pour_edit(from, edit).await
-                };
-                put_off(poured.await, &mut done)?;
+                match self.edit_of(id, &fetched.tree, (rev, stored.as_ref())) {
+                    Ok(edit) => {
+                        bytes += edit.body.text.len();
+                        edits.push(edit);
+                    }
+                    Err(error) => put_off(Err(error.into()), &mut done)?,
+                }
+                if bytes > limits::PULL_BYTES || edits.len() == limits::EDITS_PER_STEP {
+                    put_off(self.pour_leaves(from, id, std::mem::take(&mut edits)).await, &mut done)?;
+                    bytes = 0;
+                }
             }
+        }
+        put_off(self.pour_leaves(from, id, edits).await, &mut done)?;
+        done
+    }
+
+    /// Merges leaves of a document together; each alone where an attachment of one of them cannot be read.
+    async fn pour_leaves(&self, from: &ShardCopy, id: &DocId, edits: Vec<Edit>) -> Result<(), WriteError> {
+        let poured = self.pour_edits(from, id, &edits).await;
+        if edits.len() < 2 || !poured.as_ref().is_err_and(is_damage) {
+            return poured;
+        }
+        let mut done = Ok(());
+        for edit in &edits {
+            put_off(self.pour_edits(from, id, std::slice::from_ref(edit)).await, &mut done)?;
         }
         done
     }
 
-    /// Merges a leaf into all copies that can be reached.
-    async fn pour_edit(&self, from: &ShardCopy, edit: Edit) -> Result<(), WriteError> {
-        let (layout, id, edits) = (self.layout(), edit.id.clone(), [edit]);
-        let range = layout.map.index_of(&id);
-        let (_holds, source) = self.pour_blobs((&layout, range), from, &id, &edits).await?;
+    /// Merges leaves of a document into all copies that can be reached.
+    async fn pour_edits(&self, from: &ShardCopy, id: &DocId, edits: &[Edit]) -> Result<(), WriteError> {
+        if edits.is_empty() {
+            return Ok(());
+        }
+        let layout = self.layout();
+        let range = layout.map.index_of(id);
+        let (_holds, source) = self.pour_blobs((&layout, range), from, id, edits).await?;
         let source = RemoteCopy::new(&self.target, range, &source);
         let merge = |copy: RangeCopy| {
             let (edits, source) = (edits.to_vec(), source.clone());
@@ -308,7 +331,7 @@ impl Database {
         let others = self.on_others((&layout, range), None, merge, |_: &usize| true).await;
         let mut tally = layout.tally(range, None);
         others.count(&mut tally, drop).await;
-        at_quorum(&id, tally.written(), tally.held())
+        at_quorum(id, tally.written(), tally.held())
     }
 
     /// A leaf as an edit that merges it; fails where it cannot be read. What stands aside is dropped once all of it is

@@ -175,6 +175,38 @@ async fn what_stands_aside_with_a_row_of_changes_that_cannot_be_read_is_found_by
     assert!(local(&cluster, "_local/good").await.is_some());
 }
 
+/// Each leaf was a round of calls of its own.
+#[tokio::test]
+async fn the_leaves_of_a_document_go_over_together_and_alone_where_one_is_damaged() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let Node { world, coordinator, .. } = &cluster.nodes[0];
+    let options = CreateOptions { q: Some(1), n: Some(3), ..CreateOptions::default() };
+    coordinator.create_database("other", options).await.unwrap();
+    let other = coordinator.database("other").unwrap();
+    attach(&other, "attached", &Bytes::from(vec![7; 600_000])).await;
+    let from = other.own_copy(0).await.unwrap().unwrap().shard;
+    plant(&from, "attached", &["1-a"], false).await;
+    for n in 0..100 {
+        plant(&from, "many", &[&format!("1-{n:032x}")], false).await;
+    }
+    let mut file = world.dir.path().join("blobs");
+    while file.is_dir() {
+        let mut entries = std::fs::read_dir(&file).unwrap().map(|entry| entry.unwrap().path());
+        file = entries.find(|path| !path.ends_with("tmp")).unwrap();
+    }
+    let mut damaged = std::fs::read(&file).unwrap();
+    damaged[400_000] ^= 1;
+    std::fs::write(&file, damaged).unwrap();
+    cluster.network.calls.store(0, Ordering::Relaxed);
+    let poured = cluster.db(0).pour(&from).await;
+    assert!(is_damaged(poured));
+    let calls = cluster.network.calls.load(Ordering::Relaxed);
+    assert!(calls < 100, "{calls} calls");
+    assert_eq!(own_leaves(&cluster.db(0), "many").await.len(), 100);
+    assert_eq!(own_leaves(&cluster.db(0), "attached").await, ["1-a"]);
+}
+
 /// The answer was 404, though the judge had stored it.
 #[tokio::test]
 async fn a_write_whose_database_gives_way_behind_a_silent_judge_is_not_answered_as_if_nothing_was_written() {
