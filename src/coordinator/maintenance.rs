@@ -111,8 +111,14 @@ impl Database {
     ) -> Result<(Vec<Vec<Revision>>, Written), ShardError> {
         let writers = layout.writers(range, &self.context.node);
         let (count, mut copies) = (writers.len(), Vec::with_capacity(writers.len()));
+        let mut failed = ShardError::NoCopy { copies: count };
         for node in writers.iter().filter(|node| self.context.rank(node).is_some()) {
-            copies.push(self.copy_on(layout, range, node).await?);
+            match self.copy_on(layout, range, node).await {
+                Ok(copy) => copies.push(copy),
+                Err(error @ (ShardError::Dropped | ShardError::Moved)) => return Err(error),
+                // One that cannot be opened is as one that is away: the others purge.
+                Err(error) => failed = no_answer(failed, error),
+            }
         }
         let mut tally = layout.tally(range, None);
         for _ in copies.len()..count {
@@ -120,7 +126,7 @@ impl Database {
             self.context.missed(&self.name);
         }
         let mut removed: Vec<BTreeSet<Revision>> = vec![BTreeSet::new(); items.len()];
-        let (mut failed, mut silent) = (ShardError::NoCopy { copies: count }, None);
+        let mut silent = None;
         for answer in join_all(copies.iter().map(|copy| copy.purge(items.clone()))).await {
             match answer {
                 Ok(revs) => {

@@ -358,7 +358,12 @@ impl Database {
         id: &DocId,
         edits: &[Edit],
     ) -> Result<(Vec<Hold>, Arc<str>), WriteError> {
-        let (own, mut holds) = (self.own_copy_by(layout, range).await?, Vec::new());
+        let own = match self.own_copy_by(layout, range).await {
+            // What is damaged is this node's copy, and not what stands aside: the others take it in.
+            Err(error) if error.is_damage() => None,
+            own => own?,
+        };
+        let mut holds = Vec::new();
         let mut source = Arc::clone(&self.context.node);
         for attachment in blobs_of(edits) {
             match &own {
