@@ -113,7 +113,8 @@ impl Coordinator {
         if !mutated(Mutation::InstanceLosesSide) {
             let mut done = Ok(());
             // What is left of a range that was split is in its halves, but for what these have purged since.
-            let shards = record.shards.iter().enumerate().filter(|(range, shard)| **shard != 0 && !record.is_split(*range));
+            let shards =
+                record.shards.iter().enumerate().filter(|(range, shard)| **shard != 0 && !record.is_split(*range));
             for (_, shard) in shards {
                 let poured = async { database.pour(&ShardCopy::open(storage, ShardId(*shard)).await?).await };
                 put_off(poured.await, &mut done)?;

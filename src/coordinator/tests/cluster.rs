@@ -329,7 +329,10 @@ async fn a_copy_that_cannot_be_opened_keeps_nobody_from_writing_and_purging_wher
     let db = cluster.db(0);
     assert!(db.own_copy(0).await.is_err_and(|error| error.is_damage()));
     assert_eq!(write(&db, "b", "{}", None).await.unwrap().written, Written::Quorum);
-    assert_eq!(db.purge(vec![(id("a"), vec![rev.clone()])]).await.unwrap(), (vec![(id("a"), vec![rev])], Written::Quorum));
+    assert_eq!(
+        db.purge(vec![(id("a"), vec![rev.clone()])]).await.unwrap(),
+        (vec![(id("a"), vec![rev])], Written::Quorum)
+    );
     assert_eq!(own_leaves(&cluster.db(1), "a").await, Vec::<String>::new());
 }
 
