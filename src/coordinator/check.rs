@@ -95,8 +95,9 @@ fn records(view: &dyn View, prefix: &[u8], what: &str, report: &mut CheckReport)
     let mut found = Vec::new();
     scan_around(view, KeyRange::prefix(prefix), &mut |row| match row {
         Ok((key, value)) => {
-            let text = String::from_utf8_lossy(&key[prefix.len()..]);
-            let name = format!("{what} {:?}", text.split('\0').next().unwrap_or_default());
+            let whole = || String::from_utf8_lossy(&key[prefix.len()..]).into_owned();
+            let name = record::instance_in(key, prefix).map_or_else(whole, |(name, _)| name);
+            let name = format!("{what} {name:?}");
             match Record::decode(value) {
                 Ok(record) => found.push((name, record)),
                 Err(error) => report.findings.push(format!("{name}: {error}")),

@@ -3,7 +3,7 @@
 //! A move that cannot end is called off: before the new copy counts that copy goes, afterwards the old one comes back,
 //! filled like any other; where nobody else is left it takes its place again at once.
 
-use crate::coordinator::record::{MapRecord, Move};
+use crate::coordinator::record::{MapRecord, Move, is_split};
 use crate::world::buggify::{Mutation, mutated};
 
 /// Who takes the next step of a move.
@@ -20,7 +20,7 @@ impl MapRecord {
         let nodes = self.by_range.as_ref().and_then(|by_range| by_range.get(wanted.range as usize));
         let nodes = nodes.ok_or("no such range")?;
         let holds = |node: &Option<String>| node.as_ref().is_some_and(|node| nodes.contains(node));
-        if self.splits.contains(&wanted.range) {
+        if is_split(&self.splits, wanted.range as usize) {
             return Err("the range was split".to_owned());
         }
         if self.moves_copy_of(wanted.range) {
@@ -119,7 +119,7 @@ impl MapRecord {
             (Some(old), None) => nodes.retain(|node| node != old),
             (None, new) => nodes.extend(new.map(str::to_owned)),
         }
-        let live = |range: &usize| !self.splits.iter().any(|split| *split as usize == *range);
+        let live = |range: &usize| !is_split(&self.splits, *range);
         let copies = (0..by_range.len()).filter(live).map(|range| by_range[range].len());
         self.n = copies.min().unwrap_or(1) as u32;
     }

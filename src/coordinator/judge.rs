@@ -11,7 +11,7 @@ use crate::coordinator::validate::Caller;
 use crate::document::revision::{self, AttachmentDigest};
 use crate::limits;
 use crate::shard::{Basis, Edit, EditAttachment, EditError, EditOp, Judged, ShardCopy, ShardError, Want};
-use crate::storage::{CommitError, StorageError};
+use crate::storage::StorageError;
 use crate::world::buggify::{Mutation, mutated, sometimes};
 
 /// What became of an edit.
@@ -103,12 +103,7 @@ impl From<EditError> for WriteError {
 /// Whether a judge says of each edit that what is stored of its document is damaged. It stored nothing, and will not
 /// judge others of that document either.
 pub(super) fn is_unable(verdicts: &[Verdict]) -> bool {
-    let unable = |verdict: &Verdict| match verdict {
-        Err(WriteError::Unavailable(ShardError::Storage(error) | ShardError::Commit(CommitError::Storage(error)))) => {
-            error.is_damage()
-        }
-        _ => false,
-    };
+    let unable = |verdict: &Verdict| matches!(verdict, Err(WriteError::Unavailable(error)) if error.is_damage());
     !verdicts.is_empty() && verdicts.iter().all(unable)
 }
 

@@ -37,6 +37,20 @@ pub struct PurgeInfo {
 /// What a purge removed of each document, and on how many copies.
 pub type Purged = (Vec<(DocId, Vec<Revision>)>, Written);
 
+/// What to tell of a purge that failed in some ranges. That the database is gone is told only where no range was
+/// purged, as far as is known: it says that nothing was done.
+fn broken_off(mut failed: Vec<ShardError>, is_begun: bool) -> Option<ShardError> {
+    let silent = failed.iter().position(|error| matches!(error, ShardError::Silent(_)));
+    let told = match silent {
+        Some(at) => failed.swap_remove(at),
+        None => failed.into_iter().next()?,
+    };
+    match told {
+        ShardError::Dropped if is_begun => Some(ShardError::Silent("the database went while it was purged".to_owned())),
+        told => Some(told),
+    }
+}
+
 impl Database {
     /// Which of these revisions the database lacks; documents that lack none are left out.
     pub async fn revs_diff(
@@ -84,6 +98,7 @@ impl Database {
                 let items = places.iter().map(|at| asked[*at].clone()).collect();
                 async move { (places, self.purge_range((layout, range), items).await) }
             };
+            let mut failed = Vec::new();
             for (places, done) in join_all(by_range.into_iter().map(purge_range)).await {
                 match done {
                     Ok((revs, reached)) => {
@@ -91,8 +106,11 @@ impl Database {
                         written = written.min(reached);
                     }
                     Err(ShardError::Moved) if attempt < limits::MAP_ATTEMPTS => left.extend(places),
-                    Err(error) => return Err(error.into()),
+                    Err(error) => failed.push(error),
                 }
+            }
+            if let Some(error) = broken_off(failed, removed.values().any(|revs| !revs.is_empty())) {
+                return Err(error.into());
             }
             if left.is_empty() {
                 break;
@@ -111,8 +129,14 @@ impl Database {
     ) -> Result<(Vec<Vec<Revision>>, Written), ShardError> {
         let writers = layout.writers(range, &self.context.node);
         let (count, mut copies) = (writers.len(), Vec::with_capacity(writers.len()));
+        let mut failed = ShardError::NoCopy { copies: count };
         for node in writers.iter().filter(|node| self.context.rank(node).is_some()) {
-            copies.push(self.copy_on(layout, range, node).await?);
+            match self.copy_on(layout, range, node).await {
+                Ok(copy) => copies.push(copy),
+                Err(error @ (ShardError::Dropped | ShardError::Moved)) => return Err(error),
+                // One that cannot be opened is as one that is away: the others purge.
+                Err(error) => failed = no_answer(failed, error),
+            }
         }
         let mut tally = layout.tally(range, None);
         for _ in copies.len()..count {
@@ -120,7 +144,7 @@ impl Database {
             self.context.missed(&self.name);
         }
         let mut removed: Vec<BTreeSet<Revision>> = vec![BTreeSet::new(); items.len()];
-        let (mut failed, mut silent) = (ShardError::NoCopy { copies: count }, None);
+        let mut silent = None;
         for answer in join_all(copies.iter().map(|copy| copy.purge(items.clone()))).await {
             match answer {
                 Ok(revs) => {

@@ -69,7 +69,7 @@ impl Database {
                 }
                 record.set_places(places);
                 for range in 0..record.shards.len() {
-                    let is_split = record.splits.iter().any(|split| *split as usize == range);
+                    let is_split = record.is_split(range);
                     match (record.holds(range, &node), record.shards[range]) {
                         (true, 0) => record.shards[range] = fresh.next().map_or(0, |shard| shard.0),
                         (false, shard) if shard != 0 && !is_split => {
@@ -108,7 +108,7 @@ impl MapRecord {
     /// These with a range split in two: each half is held by the same nodes, in the same order of judges. Says why not
     /// while a copy of it is on its way: what that lacks is taken in by the range.
     pub fn with_split(&self, range: usize) -> Result<MapRecord, String> {
-        if self.splits.contains(&(range as u32)) {
+        if record::is_split(&self.splits, range) {
             return Err("the range was split".to_owned());
         }
         if self.moves_copy_of(range as u32) {

@@ -43,7 +43,8 @@ use crate::world::buggify::{Mutation, fewer, mutated};
 pub(super) struct Aside {
     key: Vec<u8>,
     name: String,
-    record: Record,
+    /// One that cannot be read keeps the others from nothing.
+    record: Result<Record, StorageError>,
 }
 
 /// Until the coordinator goes: empties the databases that stand aside, at once when there are new ones, and again until
@@ -79,7 +80,9 @@ impl Coordinator {
     /// Each alone; fails where one failed. Damage is told only where nothing else failed: then all that can be read is
     /// written, and another attempt would come to the same.
     pub(super) async fn pour_all(&self) -> Result<(), WriteError> {
-        let (context, asides) = (self.context(), self.asides("").await?);
+        // Without the list nothing is written: that is tried again, whatever it failed for.
+        let untold = |error: ShardError| ShardError::Away(format!("what stands aside cannot be listed: {error}"));
+        let (context, asides) = (self.context(), self.asides("").await.map_err(untold)?);
         asides.iter().for_each(|aside| context.begins_anew(&aside.name));
         let (mut done, mut damage, mut damaged) = (Ok(()), Ok(()), BTreeSet::new());
         for aside in asides {
@@ -106,11 +109,12 @@ impl Coordinator {
         if storage.read(move |view| view.get(&held)).await?.is_none() {
             return Ok(());
         }
+        let record = record?;
         if !mutated(Mutation::InstanceLosesSide) {
             let mut done = Ok(());
             // What is left of a range that was split is in its halves, but for what these have purged since.
-            let is_split = |range: usize| record.splits.iter().any(|split| *split as usize == range);
-            let shards = record.shards.iter().enumerate().filter(|(range, shard)| **shard != 0 && !is_split(*range));
+            let shards =
+                record.shards.iter().enumerate().filter(|(range, shard)| **shard != 0 && !record.is_split(*range));
             for (_, shard) in shards {
                 let poured = async { database.pour(&ShardCopy::open(storage, ShardId(*shard)).await?).await };
                 put_off(poured.await, &mut done)?;
@@ -155,11 +159,10 @@ impl Coordinator {
             name => record::aside_key(name, ""),
         };
         let read = |(key, value): (Vec<u8>, Vec<u8>)| {
-            let text = String::from_utf8_lossy(&key[record::aside_prefix().len()..]).into_owned();
-            let name = text.split('\0').next().unwrap_or_default().to_owned();
-            Ok(Aside { key, name, record: Record::decode(&value)? })
+            let (name, _) = record::instance_in(&key, &record::aside_prefix()).unwrap_or_default();
+            Aside { key, name, record: Record::decode(&value) }
         };
-        self.context().rows(&prefix).await?.into_iter().map(read).collect()
+        Ok(self.context().rows(&prefix).await?.into_iter().map(read).collect())
     }
 }
 
@@ -201,7 +204,7 @@ pub(super) fn delete_united(view: &mut WriteView<'_>, name: &str) -> Result<Vec<
 
 /// Whether stored bytes cannot be read: the same every time.
 fn is_damage(error: &WriteError) -> bool {
-    matches!(error, WriteError::Unavailable(ShardError::Storage(StorageError::Corrupt(_))))
+    matches!(error, WriteError::Unavailable(error) if error.is_damage())
 }
 
 /// Keeps what cannot be read for the end: it keeps nothing else from being written.
@@ -225,7 +228,7 @@ fn at_quorum(id: &DocId, written: Option<Written>, copies: u32) -> Result<(), Wr
 
 impl Database {
     /// Writes all documents of a copy into this database. Those that cannot be read keep the others from nothing.
-    async fn pour(&self, from: &ShardCopy) -> Result<(), WriteError> {
+    pub(super) async fn pour(&self, from: &ShardCopy) -> Result<(), WriteError> {
         let (mut since, mut done) = (0, Ok(()));
         loop {
             let most = fewer("pour: one document at a time", limits::DOCS_PER_FETCH);
@@ -261,38 +264,66 @@ impl Database {
     }
 
     async fn pour_locals(&self, from: &ShardCopy) -> Result<(), WriteError> {
-        let mut after = std::ops::Bound::Unbounded;
-        loop {
-            let page = from.local_registers(after, limits::STEP_ROWS).await?;
-            let Some((last, _)) = page.last() else { return Ok(()) };
-            after = std::ops::Bound::Excluded(last.clone());
-            for (id, register) in page {
-                let (written, copies) = self.merge_local(&id, register).await;
-                at_quorum(&id, written, copies)?;
-            }
-        }
-    }
-
-    /// Merges the leaves of a document, each alone: one that cannot be read keeps the others from nothing.
-    async fn pour_document(&self, from: &ShardCopy, id: &DocId) -> Result<(), WriteError> {
-        let mut done = Ok(());
-        for fetched in from.fetch(vec![(id.clone(), Want::Leaves)]).await?.iter().flatten() {
-            for (rev, stored) in &fetched.found {
-                let poured = async {
-                    let edit = self.edit_of(id, &fetched.tree, (rev, stored.as_ref()))?;
-                    self.pour_edit(from, edit).await
+        let (mut locals, mut done) = (from.salvage_locals(), Ok(()));
+        while let Some(rows) = locals.next().await? {
+            for row in rows {
+                let damaged = || StorageError::Corrupt("a local document cannot be read".to_owned()).into();
+                let poured = match row {
+                    Some((id, register)) => {
+                        let (written, copies) = self.merge_local(&id, register).await;
+                        at_quorum(&id, written, copies)
+                    }
+                    None => Err(damaged()),
                 };
-                put_off(poured.await, &mut done)?;
+                put_off(poured, &mut done)?;
             }
         }
         done
     }
 
-    /// Merges a leaf into all copies that can be reached.
-    async fn pour_edit(&self, from: &ShardCopy, edit: Edit) -> Result<(), WriteError> {
-        let (layout, id, edits) = (self.layout(), edit.id.clone(), [edit]);
-        let range = layout.map.index_of(&id);
-        let (_holds, source) = self.pour_blobs((&layout, range), from, &id, &edits).await?;
+    /// Merges the leaves of a document: one that cannot be read keeps the others from nothing.
+    async fn pour_document(&self, from: &ShardCopy, id: &DocId) -> Result<(), WriteError> {
+        let (mut edits, mut bytes, mut done) = (Vec::new(), 0, Ok(()));
+        for fetched in from.fetch(vec![(id.clone(), Want::Leaves)]).await?.iter().flatten() {
+            for (rev, stored) in &fetched.found {
+                match self.edit_of(id, &fetched.tree, (rev, stored.as_ref())) {
+                    Ok(edit) => {
+                        bytes += edit.body.text.len();
+                        edits.push(edit);
+                    }
+                    Err(error) => put_off(Err(error.into()), &mut done)?,
+                }
+                if bytes > limits::PULL_BYTES || edits.len() == limits::EDITS_PER_STEP {
+                    put_off(self.pour_leaves(from, id, std::mem::take(&mut edits)).await, &mut done)?;
+                    bytes = 0;
+                }
+            }
+        }
+        put_off(self.pour_leaves(from, id, edits).await, &mut done)?;
+        done
+    }
+
+    /// Merges leaves of a document together; each alone where an attachment of one of them cannot be read.
+    async fn pour_leaves(&self, from: &ShardCopy, id: &DocId, edits: Vec<Edit>) -> Result<(), WriteError> {
+        let poured = self.pour_edits(from, id, &edits).await;
+        if edits.len() < 2 || !poured.as_ref().is_err_and(is_damage) {
+            return poured;
+        }
+        let mut done = Ok(());
+        for edit in &edits {
+            put_off(self.pour_edits(from, id, std::slice::from_ref(edit)).await, &mut done)?;
+        }
+        done
+    }
+
+    /// Merges leaves of a document into all copies that can be reached.
+    async fn pour_edits(&self, from: &ShardCopy, id: &DocId, edits: &[Edit]) -> Result<(), WriteError> {
+        if edits.is_empty() {
+            return Ok(());
+        }
+        let layout = self.layout();
+        let range = layout.map.index_of(id);
+        let (_holds, source) = self.pour_blobs((&layout, range), from, id, edits).await?;
         let source = RemoteCopy::new(&self.target, range, &source);
         let merge = |copy: RangeCopy| {
             let (edits, source) = (edits.to_vec(), source.clone());
@@ -301,7 +332,7 @@ impl Database {
         let others = self.on_others((&layout, range), None, merge, |_: &usize| true).await;
         let mut tally = layout.tally(range, None);
         others.count(&mut tally, drop).await;
-        at_quorum(&id, tally.written(), tally.held())
+        at_quorum(id, tally.written(), tally.held())
     }
 
     /// A leaf as an edit that merges it; fails where it cannot be read. What stands aside is dropped once all of it is
@@ -328,7 +359,12 @@ impl Database {
         id: &DocId,
         edits: &[Edit],
     ) -> Result<(Vec<Hold>, Arc<str>), WriteError> {
-        let (own, mut holds) = (self.own_copy_by(layout, range).await?, Vec::new());
+        let own = match self.own_copy_by(layout, range).await {
+            // What is damaged is this node's copy, and not what stands aside: the others take it in.
+            Err(error) if error.is_damage() => None,
+            own => own?,
+        };
+        let mut holds = Vec::new();
         let mut source = Arc::clone(&self.context.node);
         for attachment in blobs_of(edits) {
             match &own {

@@ -27,6 +27,11 @@ pub(super) fn instance_in(key: &[u8], prefix: &[u8]) -> Option<(String, String)>
     Some((name.to_owned(), instance.to_owned()))
 }
 
+/// Whether a range is one of those that were split.
+pub(super) fn is_split(splits: &[u32], range: usize) -> bool {
+    splits.iter().any(|split| *split as usize == range)
+}
+
 /// The key prefix of all records.
 pub(super) fn prefix() -> Vec<u8> {
     let mut key = CATALOGUE_SHARD.to_be_bytes().to_vec();
@@ -323,13 +328,17 @@ impl Record {
     /// Ranges that were split are not held any more.
     pub fn holds(&self, range: usize, node: &str) -> bool {
         let named = |name: &Option<String>| name.as_deref() == Some(node);
-        let is_split = self.splits.iter().any(|split| *split as usize == range);
         let moves = || self.moves.iter().any(|m| m.range as usize == range && (named(&m.from) || named(&m.to)));
         match &self.by_range {
-            _ if is_split => false,
+            _ if self.is_split(range) => false,
             Some(by_range) => by_range[range].iter().any(|own| own == node) || moves(),
             None => true,
         }
+    }
+
+    /// Whether a range was split: what is left of it is in its halves.
+    pub fn is_split(&self, range: usize) -> bool {
+        is_split(&self.splits, range)
     }
 
     /// All shards of this node, those of splits under way too.

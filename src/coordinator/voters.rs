@@ -26,7 +26,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use futures_util::future::join_all;
+use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -204,11 +204,11 @@ impl Coordinator {
     /// it is taken in before.
     ///
     /// # Errors
-    /// When it could not be stored.
+    /// When one of these does not hand that over, and when it could not be stored: nothing is changed.
     pub async fn force_voters(&self) -> Result<(), ShardError> {
         // Others may know of voters that were decided since.
         self.exchange_voters().await;
-        self.take_over_from_all().await;
+        self.take_over_from_all().await?;
         let (names, own) = (self.context().member_names(), self.node().to_owned());
         let voters = self.change_seat(move |seat| {
             // Where members were never agreed on, those known count anyway.
@@ -338,23 +338,31 @@ impl Coordinator {
         self.change_seat(complete).await
     }
 
-    /// Takes in what those who vote, and those before them, promised and accepted, as far as they are there.
-    async fn take_over_from_all(&self) {
+    /// Takes in what those who vote, and those before them, promised and accepted, as far as they are there; fails where
+    /// one that stays there does not hand it over.
+    async fn take_over_from_all(&self) -> Result<(), ShardError> {
         let (context, Seat { voters, .. }) = (self.context(), self.context().voting.seat());
         // Before the first ones were agreed on nobody's votes are taken over.
         if voters.version == 0 {
-            return;
+            return Ok(());
         }
         let is_there = |name: &&String| ***name != *context.node && context.peers.is_up(name);
         let others: Vec<String> = voters.names.union(&voters.before).filter(is_there).cloned().collect();
         let (this, voters) = (self, &voters);
         let take = |node: String| async move {
-            let taken = this.take_over_from(&node, voters).await;
-            if !matches!(taken, Ok(Some(_))) {
-                tracing::warn!(node, ?taken, "what a node accepted was not taken in");
+            let why = match this.take_over_from(&node, voters).await {
+                Ok(Some(_)) => return Ok(()),
+                Ok(None) => "it goes by other voters".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            tracing::warn!(node, why, "what a node accepted was not taken in");
+            match this.context().peers.is_up(&node) {
+                true => Err(ShardError::Silent(format!("what {node} accepted was not taken in: {why}"))),
+                // It is lost with the others.
+                false => Ok(()),
             }
         };
-        join_all(others.into_iter().map(take)).await;
+        try_join_all(others.into_iter().map(take)).await.map(drop)
     }
 
     /// First what the node accepted, then what it knows to be decided: what is decided meanwhile is in the latter.

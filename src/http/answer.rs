@@ -67,7 +67,7 @@ pub async fn answer(
         Some(reply) => reply,
         None => match checked(&context, &parts.uri, request, &mut renewed).await {
             Ok(reply) => reply,
-            Err(problem) => refusal(&context, &parts, &location, problem),
+            Err(problem) => refusal(&context, &parts, &location, told_by_name(&context, &parts, problem)),
         },
     };
     if has_body && !parts.headers.contains_key(http::header::EXPECT) {
@@ -161,6 +161,17 @@ fn request_id(context: &Context, headers: &HeaderMap) -> String {
     match own.filter(harmless) {
         Some(id) => id.to_owned(),
         None => crate::wire::hex::encode(&context.env.random_bytes::<5>()),
+    }
+}
+
+/// Where a database went while it was asked something, and another one has its name already, the client is told to ask
+/// that one, and not that there is none.
+fn told_by_name(context: &Context, parts: &http::request::Parts, problem: Problem) -> Problem {
+    match route(parts.uri.path()) {
+        Endpoint::In(name, _) if problem == Problem::no_database() && context.coordinator.has_database(&name) => {
+            Problem::unavailable("Another database took the name meanwhile, try again.")
+        }
+        _ => problem,
     }
 }
 

@@ -162,6 +162,33 @@ fn settings_change_what_the_running_server_does() {
     assert_eq!(header(&served.ask("GET", "/_up", "", ""), "x-frame-options"), Some("DENY"));
 }
 
+/// Also where only the instance changed, as when two databases of one name become one: 404 said that the name was free.
+#[test]
+fn a_write_to_a_database_whose_name_another_one_took_is_not_answered_404() {
+    let served = Served::start(&[]);
+    for (anew, expected) in [(false, 404), (true, 503)] {
+        assert_eq!(status(&served.ask("PUT", "/db", "", "")), 201);
+        let mut begun = served.connect();
+        begun
+            .write_all(
+                b"POST /db/_bulk_docs HTTP/1.1\r\nHost: here\r\nAuthorization: Basic YWRtOnBhc3M=\r\nConnection: close\r\n\
+                  Content-Type: application/json\r\nContent-Length: 25\r\nExpect: 100-continue\r\n\r\n",
+            )
+            .unwrap();
+        // The body is asked for when the database is open.
+        let mut go_on = [0; 25];
+        begun.read_exact(&mut go_on).unwrap();
+        assert_eq!(status(&served.ask("DELETE", "/db", "", "")), 200);
+        if anew {
+            assert_eq!(status(&served.ask("PUT", "/db", "", "")), 201);
+        }
+        begun.write_all(br#"{"docs":[{"_id":"a"}   ]}"#).unwrap();
+        let mut answer = String::new();
+        begun.read_to_string(&mut answer).unwrap();
+        assert_eq!(status(&answer), expected, "{answer}");
+    }
+}
+
 #[test]
 fn a_stopping_server_finishes_what_it_began_and_takes_no_more() {
     let served = Served::start(&[]);

@@ -392,6 +392,14 @@ impl ShardError {
         let commit = CommitError::Storage(StorageError::NoRoom);
         *self == ShardError::Storage(StorageError::NoRoom) || *self == ShardError::Commit(commit)
     }
+
+    /// Whether stored bytes are not what was written: it fails the same way every time.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            ShardError::Storage(error) | ShardError::Commit(CommitError::Storage(error)) => error.is_damage(),
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for ShardError {

@@ -6,6 +6,7 @@
 //! Rules for callers: async code touches memory only; whatever may block (disk, password hashing, compression of large
 //! data) is a bounded step given to [`Env::blocking`] with the pool class it belongs to. `select!` must be `biased`.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,6 +15,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::try_join;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
@@ -343,13 +346,20 @@ impl Env {
         self.host.sleep(duration).await;
     }
 
-    /// Runs `future` for at most `limit`; the future is dropped when the time is over.
-    pub async fn timeout<F: Future>(&self, limit: Duration, future: F) -> Result<F::Output, Elapsed> {
-        tokio::select! {
-            biased;
-            out = future => Ok(out),
-            () = self.host.sleep(limit) => Err(Elapsed),
-        }
+    /// Runs `future` for at most `limit`; the future is dropped when the time is over. No asynchronous function: that
+    /// would have room for it twice, as what it was given and as what it waits for.
+    pub fn timeout<F: Future>(
+        &self,
+        limit: Duration,
+        future: F,
+    ) -> impl Future<Output = Result<F::Output, Elapsed>> + use<F> {
+        // The first that ends fails both.
+        let done = future.map(|out| Err::<Infallible, _>(Ok(out)));
+        let over = self.host.sleep(limit).map(|()| Err::<Infallible, _>(Err(Elapsed)));
+        try_join(done, over).map(|ended| match ended {
+            Err(ended) => ended,
+            Ok((never, _)) => match never {},
+        })
     }
 
     /// Starts a task that nobody waits for.
@@ -448,4 +458,24 @@ pub fn path(root: &Path, parts: &[&str]) -> PathBuf {
     let mut out = root.to_path_buf();
     out.extend(parts);
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_limit_on_a_future_has_room_for_it_once() {
+        let env = tokio_host::env(tokio::runtime::Handle::current());
+        let large = async {
+            let held = [1_u8; 4096];
+            std::future::ready(()).await;
+            held.iter().map(|one| usize::from(*one)).sum::<usize>()
+        };
+        let limited = env.timeout(Duration::from_secs(60), large);
+        assert!(size_of_val(&limited) < 4096 + 512, "{} bytes", size_of_val(&limited));
+        assert_eq!(limited.await.ok(), Some(4096));
+        let never = env.timeout(Duration::from_millis(1), std::future::pending::<()>());
+        assert!(never.await.is_err());
+    }
 }

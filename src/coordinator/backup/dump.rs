@@ -161,7 +161,7 @@ impl Dump<'_> {
         let mut locals = copy.salvage_locals();
         while let Some(rows) = locals.next().await? {
             for row in rows {
-                match row {
+                match row.map(|(id, register)| (id, register.document)) {
                     Some((id, Some(local))) => {
                         frame::write(&mut self.out, item::LOCAL, &item::encode_local(&id, local.rev, &local.body))?;
                         self.counts.locals += 1;

@@ -316,6 +316,26 @@ async fn a_damaged_copy_keeps_nobody_from_writing_where_the_others_are_good() {
     }
 }
 
+/// A purge was refused, though two of three copies could do it.
+#[tokio::test]
+async fn a_copy_that_cannot_be_opened_keeps_nobody_from_writing_and_purging_where_the_others_are_good() {
+    let mut cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
+    for key in keys_of(&cluster.nodes[0].world, &cluster.db(0), b'h').await {
+        spoil(&cluster.nodes[0].world, key, Some(vec![0xff; 3])).await;
+    }
+    cluster.nodes[0].coordinator = cluster.nodes[0].world.join(&cluster.nodes[0].end).await;
+    let db = cluster.db(0);
+    assert!(db.own_copy(0).await.is_err_and(|error| error.is_damage()));
+    assert_eq!(write(&db, "b", "{}", None).await.unwrap().written, Written::Quorum);
+    assert_eq!(
+        db.purge(vec![(id("a"), vec![rev.clone()])]).await.unwrap(),
+        (vec![(id("a"), vec![rev])], Written::Quorum)
+    );
+    assert_eq!(own_leaves(&cluster.db(1), "a").await, Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn a_node_that_returns_has_what_it_missed() {
     let cluster = Cluster::new(3).await;

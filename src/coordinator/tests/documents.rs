@@ -263,3 +263,20 @@ async fn ranges_with_many_dead_bytes_are_compacted_by_themselves() {
     assert_eq!(sizes.file, sizes.active);
     assert_eq!(coordinator.compact_what_is_due().await, 0);
 }
+
+/// The answer was 404, which says that nothing was done.
+#[tokio::test]
+async fn a_purge_that_removed_something_is_not_told_as_one_of_a_database_that_is_gone() {
+    let (_world, _coordinator, database) = database(2).await;
+    let names: Vec<String> = (0..40).map(|n| format!("d{n}")).collect();
+    let of = |range: usize| names.iter().find(|name| database.map().index_of(&id(name)) == range).unwrap();
+    let mut asked = Vec::new();
+    for name in [of(0), of(1)] {
+        asked.push((id(name), vec![put(&database, name, "{}").await]));
+    }
+    database.own_copy(1).await.unwrap().unwrap().shard.close();
+    let gone = database.purge(asked[1..].to_vec()).await;
+    assert!(matches!(gone, Err(SettingError::DatabaseGone)), "{gone:?}");
+    let begun = database.purge(asked).await;
+    assert!(matches!(begun, Err(SettingError::Unavailable(ShardError::Silent(_)))), "{begun:?}");
+}

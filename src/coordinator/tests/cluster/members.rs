@@ -96,6 +96,23 @@ async fn an_administrator_names_the_voters_where_a_majority_is_lost_for_good() {
     assert_eq!(coordinator.begin_move(&cluster.db(0), &gone).await, Ok(()));
 }
 
+/// It was only logged: what that node had accepted was lost.
+#[tokio::test]
+async fn voters_are_not_named_while_one_that_is_there_does_not_hand_over_what_it_accepted() {
+    let cluster = Cluster::new(4).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let first = agreed(&cluster, &[0, 1, 2, 3]).await;
+    let coordinator = &cluster.nodes[0].coordinator;
+    cluster.remove(&[2, 3]);
+    cluster.network.deaf.lock().unwrap().insert("n2@h".to_owned());
+    let refused = coordinator.force_voters().await;
+    assert!(matches!(&refused, Err(ShardError::Silent(why)) if why.contains("n2@h")), "{refused:?}");
+    assert_eq!(coordinator.voters().0, first);
+    cluster.network.deaf.lock().unwrap().clear();
+    coordinator.force_voters().await.unwrap();
+    assert!(agreed(&cluster, &[0, 1]).await > first);
+}
+
 /// Of those who voted for the map one is left, of whom the others need not hear: another map took its place.
 #[tokio::test]
 async fn a_map_that_only_one_of_those_left_accepted_is_not_lost_to_the_voters_that_an_administrator_names() {

@@ -4,7 +4,7 @@ use super::super::check::{keys_of, spoil};
 use super::super::convergence::{copy, plant};
 use super::*;
 use crate::coordinator::backup::{BackupError, LeftOut, dump, snapshot_node};
-use crate::coordinator::record::Record;
+use crate::coordinator::record::{self, Record};
 use crate::shard::{LocalDocument, LocalRegister, ShardError, Stamp};
 use crate::storage::StorageError;
 
@@ -102,22 +102,43 @@ async fn what_stands_aside_stays_until_a_majority_has_it_and_over_a_restart() {
     assert_eq!(db.get_local_by(&db.layout(), &id("_local/l"), None).await.unwrap().unwrap().body, r#"{"v":1}"#);
 }
 
+fn is_damaged(poured: Result<(), WriteError>) -> bool {
+    matches!(poured, Err(WriteError::Unavailable(ShardError::Storage(StorageError::Corrupt(_)))))
+}
+
+/// Nothing was written of any database that stands aside, and the node was taken for one that is in sync.
+#[tokio::test]
+async fn what_stands_aside_under_a_record_that_cannot_be_read_keeps_nothing_else_from_being_written() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    cluster.cut(&[1, 2]);
+    let (world, coordinator) = (&cluster.nodes[0].world, &cluster.nodes[0].coordinator);
+    write(&cluster.db(0), "d", "{}", None).await.unwrap();
+    spoil(world, record::aside_key(DB, &"0".repeat(32)), Some(b"{".to_vec())).await;
+    coordinator.adopt(DB, cluster.older(0)).await.unwrap();
+    assert!(!is_damaged(coordinator.pour_all().await), "nobody else is there");
+    cluster.cut(&[]);
+    eventually(|| async { is_damaged(coordinator.pour_all().await) }).await;
+    assert_eq!(cluster.stand_aside(0).await, 1, "the one that cannot be read");
+    eventually(|| async { coordinator.context().rank(&coordinator.context().node) == Some(0) }).await;
+    assert_eq!(body(&cluster.db(1), "d").await, "{}");
+}
+
 /// Sets a database aside in which a record of a kind cannot be read: it stays, and all else of it is written.
-async fn stays_with_damage(kind: u8, value: &[u8]) {
+async fn stays_with_damage(kind: u8, value: &[u8]) -> Cluster {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     cluster.cut(&[1, 2]);
     let (world, coordinator) = (&cluster.nodes[0].world, &cluster.nodes[0].coordinator);
     write(&cluster.db(0), "bad", r#"{"v":1}"#, None).await.unwrap();
     plant(&copy(&cluster, 0).await, "bad", &["1-b"], false).await;
-    write(&cluster.db(0), "good", "{}", None).await.unwrap();
+    for name in ["good", "_local/bad", "_local/good"] {
+        write(&cluster.db(0), name, "{}", None).await.unwrap();
+    }
     let keys = keys_of(world, &cluster.db(0), kind).await;
     spoil(world, keys[0].clone(), Some(value.to_vec())).await;
     coordinator.adopt(DB, cluster.older(0)).await.unwrap();
     cluster.cut(&[]);
-    let is_damaged = |poured: Result<(), WriteError>| {
-        matches!(poured, Err(WriteError::Unavailable(ShardError::Storage(StorageError::Corrupt(_)))))
-    };
     eventually(|| async { is_damaged(coordinator.pour_all().await) }).await;
     assert_eq!(cluster.stand_aside(0).await, 1);
     // All that can be read is written: it is in sync all the same.
@@ -125,18 +146,65 @@ async fn stays_with_damage(kind: u8, value: &[u8]) {
     for name in ["bad", "good"] {
         assert_ne!(body(&cluster.db(0), name).await, "!", "{name}");
     }
+    cluster
+}
+
+async fn local(cluster: &Cluster, name: &str) -> Option<LocalDocument> {
+    let db = cluster.db(0);
+    db.get_local_by(&db.layout(), &id(name), None).await.unwrap()
+}
+
+/// Neither it nor any behind it was written.
+#[tokio::test]
+async fn what_stands_aside_stays_with_a_local_document_that_cannot_be_read() {
+    let cluster = stays_with_damage(b'l', &[0xff; 3]).await;
+    assert!(local(&cluster, "_local/bad").await.is_none() && local(&cluster, "_local/good").await.is_some());
 }
 
 /// The leaf was passed over, and what stood aside was dropped with it.
 #[tokio::test]
 async fn what_stands_aside_stays_with_a_leaf_that_cannot_be_read() {
-    stays_with_damage(b'b', b"\x01\x00{x}").await;
+    let cluster = stays_with_damage(b'b', b"\x01\x00{x}").await;
+    assert!(local(&cluster, "_local/bad").await.is_some());
 }
 
 /// Nothing behind the row was written.
 #[tokio::test]
 async fn what_stands_aside_with_a_row_of_changes_that_cannot_be_read_is_found_by_its_ids() {
-    stays_with_damage(b's', &[0xff; 3]).await;
+    let cluster = stays_with_damage(b's', &[0xff; 3]).await;
+    assert!(local(&cluster, "_local/good").await.is_some());
+}
+
+/// Each leaf was a round of calls of its own.
+#[tokio::test]
+async fn the_leaves_of_a_document_go_over_together_and_alone_where_one_is_damaged() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let Node { world, coordinator, .. } = &cluster.nodes[0];
+    let options = CreateOptions { q: Some(1), n: Some(3), ..CreateOptions::default() };
+    coordinator.create_database("other", options).await.unwrap();
+    let other = coordinator.database("other").unwrap();
+    attach(&other, "attached", &Bytes::from(vec![7; 600_000])).await;
+    let from = other.own_copy(0).await.unwrap().unwrap().shard;
+    plant(&from, "attached", &["1-a"], false).await;
+    for n in 0..100 {
+        plant(&from, "many", &[&format!("1-{n:032x}")], false).await;
+    }
+    let mut file = world.dir.path().join("blobs");
+    while file.is_dir() {
+        let mut entries = std::fs::read_dir(&file).unwrap().map(|entry| entry.unwrap().path());
+        file = entries.find(|path| !path.ends_with("tmp")).unwrap();
+    }
+    let mut damaged = std::fs::read(&file).unwrap();
+    damaged[400_000] ^= 1;
+    std::fs::write(&file, damaged).unwrap();
+    cluster.network.calls.store(0, Ordering::Relaxed);
+    let poured = cluster.db(0).pour(&from).await;
+    assert!(is_damaged(poured));
+    let calls = cluster.network.calls.load(Ordering::Relaxed);
+    assert!(calls < 100, "{calls} calls");
+    assert_eq!(own_leaves(&cluster.db(0), "many").await.len(), 100);
+    assert_eq!(own_leaves(&cluster.db(0), "attached").await, ["1-a"]);
 }
 
 /// The answer was 404, though the judge had stored it.
