@@ -28,7 +28,7 @@ pub async fn changes(ctx: &Context, mut request: Request, db: &str) -> Result<Re
     let body = body.map(Option::unwrap_or_default);
     let args = ChangesArgs::read(&request.query, request.header("last-event-id"), body.as_ref())?;
     let etag = feed::etag(&db).await?;
-    if request.verb == Verb::Get && feed::is_current(&request, args.feed, &etag) {
+    if feed::is_current(&request, args.feed, &etag) {
         return Ok(Reply::not_modified(&etag));
     }
     let filter = filter(ctx, &request, &db, &args.filter, body.as_ref()).await?;
