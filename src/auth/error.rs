@@ -26,6 +26,8 @@ pub enum AuthError {
     UnfitToken(&'static str),
     /// A token without what the configured path to its roles names: not found.
     TokenWithout(String),
+    /// A token in which the configured path to its roles leads through what is no object: not found.
+    TokenOfOtherShape,
     /// What `jwt_auth` asks of tokens cannot be understood: the server's fault.
     Misconfigured,
     /// Too many passwords wait to be checked: the service is busy.
@@ -50,6 +52,7 @@ impl AuthError {
             AuthError::BadToken(reason) => return reason.clone(),
             AuthError::UnfitToken(reason) => reason,
             AuthError::TokenWithout(key) => return Cow::Owned(format!("missing json key: {key}")),
+            AuthError::TokenOfOtherShape => "json_mismatch",
             AuthError::Misconfigured => "JWT is not configured correctly",
             AuthError::Busy => "Too many passwords are being checked, try again.",
             AuthError::Unavailable => "The users database could not be read, try again.",

@@ -142,7 +142,8 @@ fn parse(token: &[u8]) -> Result<Token<'_>, AuthError> {
     let decode = |part: &[u8]| URL_SAFE_NO_PAD.decode(part).map_err(|_| malformed());
     let object = |part: &[u8]| match json::parse(&decode(part)?) {
         Ok(Value::Object(object)) => Ok(object),
-        _ => Err(malformed()),
+        Ok(_) => Err(bad("Not an object")),
+        Err(_) => Err(malformed()),
     };
     let header = object(&token[..*first])?;
     let claims = object(&token[first + 1..*second])?;
@@ -279,11 +280,10 @@ fn at_path<'a>(claims: &'a Object, path: &str) -> Result<&'a Value, AuthError> {
     let mut at: Option<&Value> = None;
     for name in &names {
         let inner = match at {
-            None => Some(claims),
-            Some(value) => value.as_object(),
+            None => claims,
+            Some(value) => value.as_object().ok_or(AuthError::TokenOfOtherShape)?,
         };
-        let next = inner.and_then(|object| object.get(name));
-        at = Some(next.ok_or_else(|| AuthError::TokenWithout(name.clone()))?);
+        at = Some(inner.get(name).ok_or_else(|| AuthError::TokenWithout(name.clone()))?);
     }
     at.ok_or_else(|| AuthError::TokenWithout(path.to_owned()))
 }
@@ -379,6 +379,7 @@ mod tests {
         assert_eq!(of_claims(&path, &claims(r#""app.x":{"roles":["y"]},"r":["x"]"#)), names(&["u", "y"]));
         assert_eq!(of_claims(&path, &claims(r#""r":["x"]"#)), refused("missing json key: app.x"));
         assert_eq!(of_claims(&path, &claims(r#""app.x":{"r":["x"]}"#)), refused("missing json key: roles"));
+        assert_eq!(of_claims(&path, &claims(r#""app.x":["x"]"#)), refused("json_mismatch"));
     }
 
     #[test]
@@ -391,6 +392,7 @@ mod tests {
         assert_eq!(reason(&["jwt_keys/hmac:_default=b3RoZXI="], &good), "Bad HMAC");
         assert_eq!(reason(&[KEY], &token(r#"{"alg":"none"}"#, claims)), "Invalid alg header parameter");
         assert_eq!(reason(&[KEY], &token("{}", claims)), "Missing alg header parameter");
+        assert_eq!(reason(&[KEY], &token("[]", claims)), "Not an object");
         assert_eq!(reason(&[KEY], &token(r#"{"alg":"HS256","kid":"x"}"#, claims)), "Unknown kid");
         assert_eq!(reason(&["jwt_keys/hmac:x=a2V5"], &token(r#"{"alg":"RS256","kid":"x"}"#, claims)), "Unknown kid");
         for token in ["nodots", "not.a.jwt", "a.b", "a.b.c.d", "", "YQ.YQ.YQ"] {

@@ -158,6 +158,8 @@ pub struct JobRequest {
     pub node: Option<String>,
     /// Only this range.
     pub range: Option<Range>,
+    /// Only copies of this name, as CouchDB names their files.
+    pub copy: Option<String>,
 }
 
 /// What became of a copy that was to be split.
@@ -346,6 +348,9 @@ impl Coordinator {
                     continue;
                 }
                 let Some(job) = Job::of(&database, range, &node, 0) else { continue };
+                if request.copy.as_ref().is_some_and(|wanted| *wanted != job.source) {
+                    continue;
+                }
                 let call = JobCall::Make { db: job.db, range: job.range };
                 let made = match self.ask_node(&node, call).await {
                     Some(JobAnswer::Made(made)) => made,

@@ -19,8 +19,8 @@ const METHODS: &str = "CONNECT, COPY, DELETE, GET, HEAD, OPTIONS, POST, PUT, TRA
 const HEADERS: &str = "accept, accept-language, authorization, content-length, content-range, content-type, destination, \
      expires, if-match, last-modified, origin, pragma, x-couch-full-commit, x-couch-id, x-couch-persist, \
      x-couchdb-www-authenticate, x-http-method-override, x-requested-with, x-couchdb-vhost-path";
-/// Exposed by every answer that has them.
-const SIMPLE: [&str; 6] = ["content-type", "cache-control", "content-language", "expires", "last-modified", "pragma"];
+/// Exposed by every answer that has them; the content type by all others, too.
+const SIMPLE: [&str; 5] = ["cache-control", "content-language", "expires", "last-modified", "pragma"];
 const EXPOSED: &str = "accept-ranges, etag, server, x-couch-request-id, x-couch-update-newrev, x-couchdb-body-time";
 
 /// The settings that count for a request.
@@ -102,6 +102,7 @@ pub fn add(config: &Config, request: &HeaderMap, answer: &mut HeaderMap) {
     }
     if !answer.contains_key(ACCESS_CONTROL_ALLOW_METHODS) {
         let simple = SIMPLE.into_iter().filter(|name| answer.contains_key(*name)).map(str::to_owned);
+        let simple = std::iter::once("content-type".to_owned()).chain(simple);
         let exposed: Vec<String> = simple.chain(settings.names("exposed_headers", EXPOSED)).collect();
         if let Ok(exposed) = HeaderValue::from_str(&exposed.join(", ")) {
             answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
@@ -157,7 +158,7 @@ mod tests {
             add(&config(settings), &headers(&[("origin", "http://o")]), &mut answer);
             answer[ACCESS_CONTROL_EXPOSE_HEADERS].to_str().unwrap().to_owned()
         };
-        assert_eq!(exposed(&[], &[]), EXPOSED);
+        assert_eq!(exposed(&[], &[]), format!("content-type, {EXPOSED}"));
         let simple = [("pragma", "no-cache"), ("content-type", "a/b"), ("x-other", "y")];
         assert_eq!(exposed(&[], &simple), format!("content-type, pragma, {EXPOSED}"));
         assert_eq!(exposed(&["cors/exposed_headers=ETag, X-Foo"], &simple), "content-type, pragma, etag, x-foo");

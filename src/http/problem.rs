@@ -247,7 +247,7 @@ impl From<AuthError> for Problem {
             AuthError::LockedOut | AuthError::TooFewIterations | AuthError::TooManyIterations => {
                 Problem::forbidden(error.reason())
             }
-            AuthError::TokenWithout(_) => Problem::not_found(error.reason()),
+            AuthError::TokenWithout(_) | AuthError::TokenOfOtherShape => Problem::not_found(error.reason()),
             AuthError::Misconfigured => {
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "misconfigured_server", error.reason())
             }

@@ -242,11 +242,11 @@ fn in_database(rest: &[String]) -> InDatabase {
         ["_local_docs", "queries"] => InDatabase::Queries(ListKind::Local),
         ["_bulk_docs"] => InDatabase::BulkDocs,
         ["_bulk_get"] => InDatabase::BulkGet,
-        // Whatever stands behind these two, as in CouchDB.
+        ["_compact"] => InDatabase::Compact(None),
+        // Whatever stands behind these, as in CouchDB.
         ["_changes", ..] => InDatabase::Changes,
         ["_temp_view", ..] => InDatabase::TempView,
-        ["_compact"] => InDatabase::Compact(None),
-        ["_compact", ddoc] => InDatabase::Compact(Some((*ddoc).to_owned())),
+        ["_compact", ddoc, ..] => InDatabase::Compact(Some((*ddoc).to_owned())),
         ["_view_cleanup"] => InDatabase::ViewCleanup,
         ["_ensure_full_commit"] => InDatabase::EnsureFullCommit,
         ["_security"] => InDatabase::Security,
@@ -452,6 +452,7 @@ mod tests {
     fn functions_of_databases() {
         assert_eq!(inside("/db/_all_docs/queries"), InDatabase::Queries(ListKind::All));
         assert_eq!(inside("/db/_compact/d"), InDatabase::Compact(Some("d".into())));
+        assert_eq!(inside("/db/_compact/d/x"), InDatabase::Compact(Some("d".into())));
         assert_eq!(inside("/db/_shards/a/b"), InDatabase::ShardsOf("a/b".into()));
         assert_eq!((inside("/db/_changes/x"), inside("/db/_temp_view/x")), (InDatabase::Changes, InDatabase::TempView));
         let view = InDatabase::DesignFunction("_design/d".into(), vec!["_view".into(), "v".into()]);

@@ -11,7 +11,7 @@ use super::shown::{Data, Piece, row_doc};
 use crate::coordinator::{ChangeRow, ChangesFilter, ChangesQuery, Database, RowDoc, Style};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value, write_string};
-use crate::http::{Context, Problem, Reply, Request, Result, Verb};
+use crate::http::{Context, Problem, Query, Reply, Request, Result, Verb};
 use crate::observe::metrics::{Entered, Gauge};
 
 /// GET and POST `/{db}/_changes`
@@ -21,9 +21,14 @@ use crate::observe::metrics::{Entered, Gauge};
 pub async fn changes(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
     let db = open(ctx, &request, db)?;
     let body = if request.verb == Verb::Post { Some(body(&mut request).await?) } else { None };
+    // A filter that reads the body of a POST wants one.
+    if body == Some(None) && reads_body(&request.query) {
+        return Err(Problem::invalid_json());
+    }
+    let body = body.map(Option::unwrap_or_default);
     let args = ChangesArgs::read(&request.query, request.header("last-event-id"), body.as_ref())?;
     let etag = feed::etag(&db).await?;
-    if request.verb == Verb::Get && feed::is_current(&request, args.feed, &etag) {
+    if feed::is_current(&request, args.feed, &etag) {
         return Ok(Reply::not_modified(&etag));
     }
     let filter = filter(ctx, &request, &db, &args.filter, body.as_ref()).await?;
@@ -38,15 +43,21 @@ pub async fn changes(ctx: &Context, mut request: Request, db: &str) -> Result<Re
     Ok(Delivery { env, db, feed, waits, stretch, print }.reply(changes, first, &etag))
 }
 
-/// The body of a POST; an empty one is an empty object.
-async fn body(request: &mut Request) -> Result<Object> {
+/// Whether the filter takes what it asks for from the body.
+fn reads_body(query: &Query) -> bool {
+    let filters = query.iter().filter(|(name, _)| name.eq_ignore_ascii_case("filter"));
+    filters.last().is_some_and(|(_, filter)| matches!(filter, "_doc_ids" | "_selector"))
+}
+
+/// The body of a POST, if there is one.
+async fn body(request: &mut Request) -> Result<Option<Object>> {
     request.require_json()?;
     let bytes = request.json_bytes().await?;
     if bytes.is_empty() {
-        return Ok(Object::new());
+        return Ok(None);
     }
     match json::parse(&bytes) {
-        Ok(Value::Object(body)) => Ok(body),
+        Ok(Value::Object(body)) => Ok(Some(body)),
         Ok(_) => Err(Problem::bad_request("Request body must be a JSON object")),
         Err(_) => Err(Problem::unread_json(&bytes)),
     }

@@ -84,7 +84,7 @@ impl ChangesArgs {
         let last_event_id = last_event_id.filter(|_| args.feed == Feed::EventSource);
         args.since = Since::parse(last_event_id.unwrap_or(since))?;
         args.filter = match (filter, body) {
-            ("", _) => Filter::None,
+            (name, _) if name.bytes().all(|byte| byte == b'/') => Filter::None,
             ("_design", _) => Filter::Design,
             ("_selector", body) => Filter::Selector(SelectorArgs::read(body)?),
             ("_doc_ids", Some(body)) => Filter::DocIds(ids(body.get("doc_ids"))?),
@@ -161,12 +161,10 @@ fn ids(value: Option<&Value>) -> Result<BTreeSet<String>, Problem> {
     items.iter().map(|item| item.as_str().map(str::to_owned).ok_or_else(wrong)).collect()
 }
 
-/// A name of the form `ddoc/name`.
+/// A name of the form `ddoc/name`; further slashes about it are no matter.
 fn designated(text: &str, reason: &'static str) -> Result<String, Problem> {
-    match text.split_once('/') {
-        Some((ddoc, name)) if !ddoc.is_empty() && !name.is_empty() && !name.contains('/') => Ok(text.to_owned()),
-        _ => Err(Problem::bad_request(reason)),
-    }
+    let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty()).collect();
+    if parts.len() == 2 { Ok(parts.join("/")) } else { Err(Problem::bad_request(reason)) }
 }
 
 #[cfg(test)]

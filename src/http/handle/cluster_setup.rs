@@ -95,7 +95,11 @@ pub async fn handle(ctx: &Context, mut request: Request) -> Result<Reply> {
         return Ok(Reply::value(StatusCode::OK, &json!({"state": state.name()})));
     }
     request.require_json()?;
-    let body = request.json_object().await?;
+    let told = |problem: Problem| match problem.status {
+        StatusCode::BAD_REQUEST => Problem::bad_request("Missing JSON body'"),
+        _ => problem,
+    };
+    let body = request.json_object().await.map_err(told)?;
     match body.get("action").and_then(Value::as_str) {
         Some("enable_single_node") => enable_single_node(ctx, &body).await?,
         Some("enable_cluster") => enable_cluster(ctx, &body).await?,

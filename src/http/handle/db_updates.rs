@@ -51,7 +51,7 @@ impl Args {
             Some("false") => None,
             _ => number("heartbeat")?.filter(|ms| *ms > 0),
         };
-        let limit = number("limit")?.map(|limit| limit.max(1));
+        let limit = number("limit")?;
         let timeout_ms = number("timeout")?;
         let feed = feed?;
         let named = query.get("since").or(query.get("last-event-id"));
@@ -132,6 +132,7 @@ mod tests {
     fn a_heartbeat_of_zero_is_none_and_the_last_event_counts_for_events() {
         assert_eq!(read("heartbeat=100").unwrap().heartbeat_ms, Some(100));
         assert_eq!(read("heartbeat=0").unwrap().heartbeat_ms, None);
+        assert_eq!(read("limit=0").unwrap().limit, Some(0), "no row, as in CouchDB");
         assert_eq!(read("").unwrap().since, Since::Beginning);
         assert_eq!(read("feed=eventsource&since=0").unwrap().since, Since::Now);
     }

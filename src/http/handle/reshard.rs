@@ -7,7 +7,6 @@ use serde_json::{Map, Value, json};
 
 use super::super::request::Verb;
 use super::super::{Context, Problem, Reply, Request, Result};
-use crate::coordinator::DatabaseError;
 use crate::coordinator::reshard::{Job, JobEvent, JobRequest, JobState, NewJob, Resharding};
 use crate::coordinator::shard_map::Range;
 use crate::document::json::Object;
@@ -16,7 +15,7 @@ use crate::wire::iso_time::iso_time;
 /// Why everything is stopped when the request does not say.
 const STOPPED: &str = "Cluster-wide resharding stopped by the user";
 /// The same of one job.
-const JOB_STOPPED: &str = "Job stopped by user";
+const JOB_STOPPED: &str = "Stopped by user";
 
 /// `rest` is the path behind `_reshard`.
 ///
@@ -136,60 +135,94 @@ fn shown(job: &Job) -> Value {
 /// One job for each copy that the request names.
 async fn create(ctx: &Context, mut request: Request) -> Result<Reply> {
     request.require_json()?;
-    let wanted = job_request(&request.json_object().await?)?;
-    let made = match ctx.coordinator.reshard(&wanted).await {
-        Ok(made) if !made.is_empty() => made,
-        Ok(_) | Err(DatabaseError::NotFound) => return Err(Problem::missing()),
-        Err(error) => return Err(error.into()),
+    let body = request.json_object().await?;
+    let wanted = {
+        let has_database = |name: &str| ctx.coordinator.database(name).is_ok();
+        let there = There {
+            connected: ctx.cluster.connected().iter().map(ToString::to_string).collect(),
+            members: ctx.cluster.members().iter().map(|member| member.name.to_string()).collect(),
+            has_database: &has_database,
+        };
+        job_request(&body, &there)?
     };
+    let made = ctx.coordinator.reshard(&wanted).await?;
+    if made.is_empty() {
+        return Err(Problem::missing());
+    }
     let entry = |job: &NewJob| match &job.made {
         Ok(id) => json!({"ok": true, "id": id, "node": job.node, "shard": job.shard}),
         Err(why) => json!({"error": why, "node": job.node, "shard": job.shard}),
     };
-    let status = if made.iter().any(|job| job.made.is_ok()) { StatusCode::CREATED } else { StatusCode::CONFLICT };
+    let status = match made.iter().filter(|job| job.made.is_ok()).count() {
+        0 => StatusCode::INTERNAL_SERVER_ERROR,
+        all if all == made.len() => StatusCode::CREATED,
+        _ => StatusCode::ACCEPTED,
+    };
     Ok(Reply::value(status, &Value::Array(made.iter().map(entry).collect())))
 }
 
+/// What a request for jobs can name.
+struct There<'a> {
+    connected: Vec<String>,
+    members: Vec<String>,
+    has_database: &'a dyn Fn(&str) -> bool,
+}
+
 /// Checks in the order in which CouchDB does: node, shard, db, range, then the type.
-fn job_request(body: &Object) -> Result<JobRequest> {
+fn job_request(body: &Object, there: &There<'_>) -> Result<JobRequest> {
     let text = |name: &str| match body.get(name) {
         None => Ok(None),
         Some(value) => match value.as_str() {
             Some(text) => Ok(Some(text.to_owned())),
-            None => Err(Problem::bad_request(format!("Invalid `{name}`"))),
+            None => Err(invalid(name)),
         },
     };
-    let invalid = |name: &str| Problem::bad_request(format!("Invalid `{name}`"));
     let node = text("node")?;
-    if node.as_ref().is_some_and(|node| !node.contains('@')) {
-        return Err(invalid("node"));
+    match &node {
+        Some(node) if there.connected.contains(node) => {}
+        Some(node) if there.members.contains(node) => return Err(Problem::bad_request("Not connected to `node`")),
+        Some(_) => return Err(Problem::bad_request("`node` is not a valid node name")),
+        None => {}
     }
     let shard = match text("shard")? {
         None => None,
-        Some(name) => Some(range_and_database(&name).ok_or_else(|| invalid("shard"))?),
+        Some(name) => {
+            let (range, db) = parts_of(&name).ok_or_else(|| Problem::bad_request("`shard` is invalid"))?;
+            Some((range, db.to_owned(), name))
+        }
     };
     let db = text("db")?;
+    if db.as_ref().is_some_and(|db| !(there.has_database)(db)) {
+        return Err(invalid("db"));
+    }
     let range = match text("range")? {
         None => None,
-        Some(text) => Some(Range::parse(&text).ok_or_else(|| invalid("range"))?),
+        Some(text) => {
+            Some(Range::parse(&text).filter(|range| range.begin < range.end).ok_or_else(|| invalid("range"))?)
+        }
     };
     if body.get("type").and_then(|kind| kind.as_str()) != Some("split") {
         return Err(Problem::bad_request("`job type must be `split`"));
     }
     match (db, shard) {
         (Some(_), Some(_)) => Err(Problem::bad_request("`db` and `shard` are mutually exclusive")),
-        (Some(db), None) => Ok(JobRequest { db, node, range }),
-        (None, Some((range, db))) => Ok(JobRequest { db, node, range: Some(range) }),
+        (Some(db), None) => Ok(JobRequest { db, node, range, copy: None }),
+        (None, Some((range, db, name))) => Ok(JobRequest { db, node, range, copy: Some(name) }),
         (None, None) => Err(Problem::bad_request("Must specify at least `db` or `shard`")),
     }
 }
 
-/// What the name of a copy says: `shards/00000000-7fffffff/db.1700000000`.
-fn range_and_database(name: &str) -> Option<(Range, String)> {
+fn invalid(name: &str) -> Problem {
+    Problem::bad_request(format!("Invalid `{name}`"))
+}
+
+/// The range and the database of a copy's name, `shards/00000000-7fffffff/db.1700000000`. What looks like a range and
+/// is none is of no copy.
+fn parts_of(name: &str) -> Option<(Option<Range>, &str)> {
     let (range, rest) = name.strip_prefix("shards/")?.split_once('/')?;
-    let (db, suffix) = rest.rsplit_once('.')?;
-    let is_number = !suffix.is_empty() && suffix.bytes().all(|byte| byte.is_ascii_digit());
-    (is_number && !db.is_empty()).then(|| Some((Range::parse(range)?, db.to_owned())))?
+    let (begin, end) = range.split_once('-')?;
+    let db = rest.rsplit_once('.').map_or(rest, |(db, _)| db);
+    (begin.len() == 8 && end.len() == 8).then(|| (Range::parse(range), db))
 }
 
 #[cfg(test)]
@@ -199,21 +232,37 @@ mod tests {
 
     fn read(text: &str) -> std::result::Result<JobRequest, String> {
         let json::Value::Object(body) = json::parse(text.as_bytes()).unwrap() else { panic!("an object") };
-        job_request(&body).map_err(|problem| problem.reason.into_owned())
+        let there = There {
+            connected: vec!["a@h".to_owned()],
+            members: vec!["a@h".to_owned(), "b@h".to_owned()],
+            has_database: &|name| name == "d",
+        };
+        job_request(&body, &there).map_err(|problem| problem.reason.into_owned())
     }
 
     #[test]
     fn what_is_to_be_split() {
-        let by_shard = read(r#"{"type":"split","shard":"shards/00000000-7fffffff/a/b.c.1700000000"}"#).unwrap();
+        let name = "shards/00000000-7fffffff/a/b.c.1700000000";
+        let by_shard = read(&format!(r#"{{"type":"split","shard":"{name}","node":"a@h"}}"#)).unwrap();
         assert_eq!((by_shard.db.as_str(), by_shard.range), ("a/b.c", Range::parse("00000000-7fffffff")));
+        assert_eq!((by_shard.copy.as_deref(), by_shard.node.as_deref()), (Some(name), Some("a@h")));
         let cases = [
             (r#"{"db":"d"}"#, "`job type must be `split`"),
             (r#"{"type":"merge","db":"d"}"#, "`job type must be `split`"),
             (r#"{"type":"split"}"#, "Must specify at least `db` or `shard`"),
+            (
+                r#"{"type":"split","db":"d","shard":"shards/00000000-7fffffff/d"}"#,
+                "`db` and `shard` are mutually exclusive",
+            ),
             (r#"{"type":"split","db":1}"#, "Invalid `db`"),
+            (r#"{"type":"split","db":"none","range":"x"}"#, "Invalid `db`"),
             (r#"{"type":"split","db":"d","range":"0-1"}"#, "Invalid `range`"),
-            (r#"{"type":"split","db":"d","node":"x"}"#, "Invalid `node`"),
-            (r#"{"shard":"x","range":"0"}"#, "Invalid `shard`"),
+            (r#"{"type":"split","db":"d","range":"00000001-00000001"}"#, "Invalid `range`"),
+            (r#"{"type":"split","db":"d","node":1}"#, "Invalid `node`"),
+            (r#"{"type":"split","db":"d","node":"c@h"}"#, "`node` is not a valid node name"),
+            (r#"{"type":"split","db":"d","node":"b@h"}"#, "Not connected to `node`"),
+            (r#"{"shard":7}"#, "Invalid `shard`"),
+            (r#"{"shard":"x","range":"0"}"#, "`shard` is invalid"),
         ];
         for (body, reason) in cases {
             assert_eq!(read(body).unwrap_err(), reason, "{body}");

@@ -17,8 +17,10 @@ use crate::replicate::documents::{DocumentState, is_replicator_database, without
 use crate::replicate::{Event, Job, Origin, ReplicateError, State};
 use crate::wire::iso_time::iso_time;
 
-/// Documents that one request without `limit` is shown.
-const LIMIT: u64 = 25;
+/// Jobs that one request without `limit` is shown.
+const JOBS: u64 = 100;
+/// The same of documents, which are gathered here. CouchDB has no such limit.
+const DOCUMENTS: u64 = 10_000;
 /// The states of documents, as CouchDB 3.5 lists them.
 const STATES: [&str; 7] = ["initializing", "error", "running", "pending", "crashing", "completed", "failed"];
 
@@ -106,7 +108,7 @@ async fn all_jobs(ctx: &Context, request: &Request) -> Vec<Object> {
 }
 
 async fn jobs(ctx: &Context, request: &Request) -> Result<Reply> {
-    let (limit, skip) = (number(request, "limit", LIMIT)?, number(request, "skip", 0)?);
+    let (limit, skip) = (number(request, "limit", JOBS)?, number(request, "skip", 0)?);
     let jobs = all_jobs(ctx, request).await;
     let total = jobs.len() as u64;
     let shown = jobs.into_iter().skip(size(skip)).take(size(limit)).map(Value::Object);
@@ -123,8 +125,11 @@ fn page(total: u64, skip: u64, name: &str, items: Vec<Value>) -> Reply {
 
 /// The states that are asked for; `None`: all.
 fn states(request: &Request) -> Result<Option<Vec<String>>> {
-    let Some(text) = request.query.get("states").filter(|text| !text.is_empty()) else { return Ok(None) };
-    let asked: Vec<String> = text.split(',').map(|state| state.trim().to_ascii_lowercase()).collect();
+    let text = request.query.get("states").unwrap_or_default();
+    let asked: Vec<String> = text.split(',').filter(|state| !state.is_empty()).map(str::to_ascii_lowercase).collect();
+    if asked.is_empty() {
+        return Ok(None);
+    }
     if asked.iter().any(|state| !STATES.contains(&state.as_str())) {
         let reason = format!("States must be one or more of [{}]", STATES.join(","));
         return Err(Problem::query_parse(reason));
@@ -137,12 +142,13 @@ fn open(ctx: &Context, name: &str) -> Result<std::sync::Arc<Database>> {
 }
 
 async fn documents(ctx: &Context, request: &Request, database: &str) -> Result<Reply> {
-    let limit = request.query.positive("limit")?.unwrap_or(LIMIT);
+    let limit = request.query.positive("limit")?.unwrap_or(DOCUMENTS);
     let skip = request.query.positive("skip")?.unwrap_or(0);
+    let descending = request.query.boolean("descending")?.unwrap_or(false);
     let states = states(request)?;
     let db = open(ctx, database)?;
     let others = Others::of(ctx, request, database).await;
-    let mut rows = db.all_docs(AllDocsQuery { include_docs: true, ..AllDocsQuery::default() }).await?;
+    let mut rows = db.all_docs(AllDocsQuery { descending, include_docs: true, ..AllDocsQuery::default() }).await?;
     let (mut total, mut passed, mut shown) = (0, 0, Vec::new());
     while let Some(page) = rows.next().await? {
         for row in page {

@@ -11,6 +11,7 @@ use super::super::policy::{self, Content};
 use super::super::request::Verb;
 use super::super::response::state_etag;
 use super::super::{Context, Problem, Query, Reply, Request, Result};
+use super::view_query::ViewArgs;
 use super::{database, session};
 use crate::coordinator::{Coordinator, NamesQuery, ReadError, ShardError};
 use crate::document::json::Value;
@@ -73,31 +74,28 @@ pub fn uuids(ctx: &Context, request: &Request) -> Result<Reply> {
 
 /// `GET /_all_dbs`
 pub fn all_dbs(ctx: &Context, request: &Request) -> Result<Reply> {
-    let names = ctx.coordinator.database_names(&names_query(&request.query)?);
+    let names = names(ctx, &request.query)?;
     let body = json!(names).to_string();
     let etag = state_etag(&[body.as_bytes()]);
     Ok(request.unless_current(&etag, || Reply::json(StatusCode::OK, body)))
 }
 
-/// Keys, `limit`, `skip` and `descending` of a list of names. A key that is no string stands before all names, as in
-/// lists of documents.
-fn names_query(query: &Query) -> Result<NamesQuery> {
-    let mut out = NamesQuery::default();
+/// The names of databases that a request asks for, by the parameters of a list of documents: in CouchDB the databases
+/// are documents. A key that is no string stands before all names.
+fn names(ctx: &Context, query: &Query) -> Result<Vec<String>> {
+    let args = ViewArgs::from_query(query)?;
     let text = |value: Option<Value>| value.map(|v| v.as_str().unwrap_or_default().to_owned());
-    for name in ["startkey", "start_key"] {
-        out.start = text(query.json(name)?).or(out.start);
-    }
-    for name in ["endkey", "end_key"] {
-        out.end = text(query.json(name)?).or(out.end);
-    }
-    if let Some(key) = text(query.json("key")?) {
-        (out.start, out.end) = (Some(key.clone()), Some(key));
-    }
-    out.end_exclusive = query.boolean("inclusive_end")? == Some(false);
-    out.descending = query.boolean("descending")?.unwrap_or(false);
-    out.skip = query.positive("skip")?.unwrap_or(0);
-    out.limit = query.positive("limit")?;
-    Ok(out)
+    let wanted = NamesQuery {
+        start: text(args.start_key).or(args.start_doc_id),
+        end: text(args.end_key).or(args.end_doc_id),
+        end_exclusive: !args.inclusive_end,
+        descending: args.descending,
+        skip: args.skip,
+        limit: Some(args.limit),
+    };
+    let Some(keys) = args.keys else { return Ok(ctx.coordinator.database_names(&wanted)) };
+    let is_there = |name: &String| ctx.coordinator.database(name).is_ok();
+    Ok(keys.iter().filter_map(Value::as_str).map(str::to_owned).filter(is_there).collect())
 }
 
 /// `GET` and `POST /_dbs_info`. The names that GET lists make its ETag, as that of `_all_dbs`.
@@ -105,7 +103,7 @@ pub async fn dbs_info(ctx: &Context, mut request: Request) -> Result<Reply> {
     if request.verb == Verb::Post {
         return Ok(infos(ctx, keys_of(ctx, &mut request).await?));
     }
-    let names = ctx.coordinator.database_names(&names_query(&request.query)?);
+    let names = names(ctx, &request.query)?;
     let etag = state_etag(&[json!(names).to_string().as_bytes()]);
     Ok(request.unless_current(&etag, || infos(ctx, names.into_iter().map(Value::from).collect())))
 }

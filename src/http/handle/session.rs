@@ -43,14 +43,16 @@ fn logout(ctx: &Context, request: &Request) -> Result<Reply> {
 
 async fn login(ctx: &Context, mut request: Request) -> Result<Reply> {
     let form = read_form(&mut request).await?;
-    let (next, fail) = (redirect(&request, "next")?, redirect(&request, "fail")?);
     let name = form.user_name()?;
+    // Where a login leads to is looked at when it is known which place counts.
     match checked(ctx, &form, name, request.peer.ip()).await {
         Ok((login, value)) => {
             let body = json!({"ok": true, "name": name, "roles": login.user.roles});
+            let next = redirect(&request, "next")?;
             Ok(leading(next, with_cookie(ctx, &request, Reply::value(StatusCode::OK, &body), &value)))
         }
         Err(error @ AuthError::WrongCredentials) => {
+            let fail = redirect(&request, "fail")?;
             Ok(leading(fail, with_cookie(ctx, &request, Reply::from(Problem::from(error)), "")))
         }
         Err(error) => Err(error.into()),
@@ -79,7 +81,7 @@ fn redirect(request: &Request, parameter: &str) -> Result<Option<String>> {
     match request.query.get(parameter) {
         None => Ok(None),
         Some(path) if path.starts_with('/') => Ok(Some(format!("{}{path}", request.base_url()))),
-        Some(_) => Err(Problem::bad_request("path must begin with a slash.")),
+        Some(_) => Err(Problem::bad_request("path must begin with a /.")),
     }
 }
 

@@ -222,8 +222,8 @@ impl ViewArgs {
             "keys" => self.keys = Some(keys(given, place)?),
             "startkey" | "start_key" => self.start_key = given.json(),
             "endkey" | "end_key" => self.end_key = given.json(),
-            "startkey_docid" | "start_key_doc_id" => self.start_doc_id = given.string(),
-            "endkey_docid" | "end_key_doc_id" => self.end_doc_id = given.string(),
+            "startkey_docid" | "start_key_doc_id" => self.start_doc_id = Some(given.string()),
+            "endkey_docid" | "end_key_doc_id" => self.end_doc_id = Some(given.string()),
             "limit" => self.limit = limit(given.integer()?, LIMIT_MAX)?,
             "skip" => self.skip = given.integer()?,
             "descending" => self.descending = given.boolean()?,
@@ -366,19 +366,18 @@ impl Given<'_> {
         }
     }
 
-    fn string(&self) -> Option<String> {
+    /// What is no text counts as its JSON.
+    fn string(&self) -> String {
         match self {
-            Given::Text(text) => Some((*text).to_owned()),
-            Given::Json(value) => value.as_str().map(str::to_owned),
+            Given::Text(text) => (*text).to_owned(),
+            Given::Json(Value::String(text)) => text.clone(),
+            Given::Json(value) => String::from_utf8_lossy(&value.to_vec()).into_owned(),
         }
     }
 
-    /// The name of a partition; what is no text counts as its JSON.
+    /// The name of a partition.
     fn partition(&self) -> Result<String, Problem> {
-        let name = match self {
-            Given::Json(value) if value.as_str().is_none() => String::from_utf8_lossy(&value.to_vec()).into_owned(),
-            given => given.string().unwrap_or_default(),
-        };
+        let name = self.string();
         check_partition(&name)?;
         Ok(name)
     }

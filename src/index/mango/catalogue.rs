@@ -99,7 +99,7 @@ pub(crate) fn object<'a>(members: impl IntoIterator<Item = (&'a str, Value)>) ->
 pub fn view_of(index: &Value) -> Result<Value, MangoError> {
     let given = index
         .as_object()
-        .ok_or_else(|| MangoError::about("invalid_index", "Index must be a JSON object, not: ", index))?;
+        .ok_or_else(|| MangoError::about("invalid_index", "JSON indexes must be an object, not: ", index))?;
     let fields =
         given.get("fields").ok_or_else(|| MangoError::new("missing_required_key", "Missing required key: fields"))?;
     let sort = Sort::parse(fields)?;

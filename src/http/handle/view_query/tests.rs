@@ -54,7 +54,7 @@ fn integers_and_booleans_are_read_generously() {
     assert_eq!(huge.skip, u64::MAX);
     let body = ViewArgs::from_body(&object(r#"{"descending":"true","limit":3,"startkey_docid":5}"#), &Query::default())
         .unwrap();
-    assert_eq!((body.limit, body.descending, body.start_doc_id), (3, true, None));
+    assert_eq!((body.limit, body.descending, body.start_doc_id.as_deref()), (3, true, Some("5")));
     assert!(ViewArgs::from_body(&object(r#"{"limit":"1"}"#), &Query::default()).is_err());
 }
 
