@@ -42,6 +42,7 @@ pub(crate) use between::judge_between;
 pub(crate) use documents::{leaves, outcome};
 pub(crate) use hostile::WAYS as HOSTILE_WAYS;
 pub(crate) use members::{judge_members, look_at_connections, look_at_members};
+pub(crate) use own::carry_out;
 pub use own::set_up as set_up_own;
 pub(crate) use pair::order;
 pub(crate) use promise::Asked;
