@@ -24,6 +24,7 @@ mod documents;
 mod feed;
 mod hostile;
 mod keep;
+mod kept;
 mod local;
 mod members;
 mod own;
@@ -133,6 +134,7 @@ pub struct Worker {
     /// The session's cookie.
     cookie: Option<String>,
     jobs: BTreeMap<Sift, keep::Job>,
+    kept: kept::Kept,
     /// Values of documents that are to be purged, with their revisions.
     passing: VecDeque<(u64, String)>,
     /// What the last answer of the operation under way was.
@@ -162,6 +164,7 @@ impl Worker {
             admin: admin::Known::default(),
             cookie: None,
             jobs: BTreeMap::new(),
+            kept: kept::Kept::default(),
             passing: VecDeque::new(),
             outcome: String::new(),
             unsent: None,
@@ -310,6 +313,8 @@ impl Worker {
             Op::Replicate => self.replicate().await,
             Op::Keep { sift } => self.keep(*sift).await,
             Op::EndKeep { sift } => self.end_keep(*sift).await,
+            Op::Snapshot { fresh } => self.snapshot(*fresh).await.map(drop),
+            Op::Restore => self.restore().await.map(drop),
             op => self.step_alone(op).await,
         }
     }
