@@ -61,7 +61,7 @@ impl Keeper {
         Keeper {
             node,
             options,
-            settings: Arc::new([common, &settings_of(&plan.world, number)].concat()),
+            settings: Arc::new([common, &settings_of(plan, number)].concat()),
             down_ms: Arc::new(AtomicU64::new(1)),
             gave_up: watch::channel(0).0,
             stops: Arc::default(),

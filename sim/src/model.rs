@@ -35,6 +35,13 @@ pub struct Blob {
     pub len: usize,
 }
 
+impl Blob {
+    /// Whether this is its content.
+    pub fn is(&self, content: &[u8]) -> bool {
+        content.len() == self.len && <[u8; 16]>::from(Md5::digest(content)) == self.md5
+    }
+}
+
 /// One edit that a client sent.
 #[derive(Clone, Debug)]
 pub struct Edit {

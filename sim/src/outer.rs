@@ -128,6 +128,8 @@ fn usable(ops: &[TimedOp], own: bool) -> Vec<TimedOp> {
     let fits = |timed: &&TimedOp| match timed.op {
         Op::Replicate | Op::Keep { .. } | Op::EndKeep { .. } => false,
         Op::Join { .. } | Op::Part { .. } | Op::Ferry { .. } => false,
+        // The program has no folder for them.
+        Op::Snapshot { .. } | Op::Restore => false,
         Op::Put { .. } | Op::PutStale { .. } | Op::Delete { .. } | Op::Merge { .. } | Op::Bulk { .. } => true,
         Op::Attach { .. } | Op::Read { .. } | Op::ReadTree { .. } | Op::List => true,
         Op::Follow { mode: FeedMode::Normal, .. } => true,

@@ -13,7 +13,7 @@ use crate::model::Violation;
 use crate::place::{PASSWORD, USER, address_of};
 use crate::plan::{Plan, WorldPlan};
 use crate::workload::{
-    DB, Worker, judge_between, judge_members, lock, look_at_connections, look_at_databases, look_at_members,
+    DB, Worker, carry_out, judge_between, judge_members, lock, look_at_connections, look_at_databases, look_at_members,
     set_up_cluster, set_up_own,
 };
 use crate::world::SimNode;
@@ -36,35 +36,30 @@ pub(crate) async fn set_up(judge: &SimNode, plan: &Plan) -> Result<(), Violation
     let mut last = String::new();
     for _ in 0..SET_UP_TRIES {
         ready(judge, &plan.world).await?;
-        if plan.world.n > 0 {
-            match set_up_clusters(judge, plan).await {
-                Ok(()) => return know_databases(judge, &plan.world).await,
-                Err(error) => last = error,
-            }
-            continue;
-        }
-        let mut client = client(judge, 0);
-        let made = client.json("PUT", &format!("/{DB}?q={}", plan.world.q), &Value::Null).await;
-        match made {
-            Ok(a) if a.status < 300 || a.status == 412 => match set_up_own(&mut client, &plan.world).await {
-                Ok(()) => return Ok(()),
-                Err(error) => last = error,
-            },
-            other => last = format!("{other:?}"),
+        match make_databases(judge, plan).await {
+            Ok(()) => return know_databases(judge, &plan.world).await,
+            Err(error) => last = error,
         }
     }
     Err(Violation { invariant: "I28", what: format!("the databases are not made: {last}") })
 }
 
-/// Makes the databases of each cluster.
+/// Makes the databases of each cluster, or of the first server where there is none.
 ///
 /// # Errors
 /// The request that was refused.
-async fn set_up_clusters(judge: &SimNode, plan: &Plan) -> Result<(), String> {
-    for nodes in plan.world.clusters() {
+async fn make_databases(judge: &SimNode, plan: &Plan) -> Result<(), String> {
+    let clusters = plan.world.clusters();
+    for nodes in &clusters {
         set_up_cluster(&mut client(judge, nodes.start), plan).await?;
     }
-    Ok(())
+    if !clusters.is_empty() {
+        return Ok(());
+    }
+    let mut client = client(judge, 0);
+    let shared = ("PUT", format!("/{DB}?q={}", plan.world.q), Value::Null);
+    carry_out(&mut client, [shared], &[412]).await?;
+    set_up_own(&mut client, &plan.world).await
 }
 
 /// Waits until all nodes of each cluster know its databases.

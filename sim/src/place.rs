@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use crate::plan::{Far, WorldPlan};
+use crate::plan::{Far, Plan, WorldPlan};
 use crate::tokens;
 use crate::workload::TOKEN_KEY;
 use crate::world::Link;
@@ -99,13 +99,17 @@ pub(crate) fn settings_outside() -> Vec<String> {
     out
 }
 
-/// The configuration of a node, beside what all have.
-pub(crate) fn settings_of(world: &WorldPlan, number: u32) -> Vec<String> {
+/// The configuration of a plan's node, beside what all have.
+pub(crate) fn settings_of(plan: &Plan, number: u32) -> Vec<String> {
+    let world = &plan.world;
     let mut out = Vec::from([
         format!("couchdb/uuid={number:02}"),
         "chttpd/bind_address=any".to_owned(),
         format!("chttpd/port={PORT}"),
     ]);
+    if plan.takes_snapshots() {
+        out.push("settee/snapshot_dir=/snapshots".to_owned());
+    }
     if world.n > 0 {
         let seed = |n: u32| format!("{}={}", node_name(n), cluster_address(n));
         let own = SECRETS.into_iter().zip(world.clusters()).find(|(_, nodes)| nodes.contains(&number));

@@ -15,6 +15,7 @@ mod fault;
 mod meet;
 mod op;
 mod scene;
+mod snapshots;
 mod strike;
 mod two_clusters;
 
@@ -270,6 +271,11 @@ impl Plan {
     pub fn has_views(&self) -> bool {
         let looks = |op: &Op| matches!(op, Op::View { .. } | Op::Find { .. } | Op::FollowChosen);
         self.clients.iter().flatten().any(|timed| looks(&timed.op))
+    }
+
+    /// Whether somebody takes snapshots.
+    pub fn takes_snapshots(&self) -> bool {
+        self.clients.iter().flatten().any(|timed| matches!(timed.op, Op::Snapshot { .. }))
     }
 
     /// Whether stored bytes become wrong.

@@ -24,6 +24,7 @@ mod documents;
 mod feed;
 mod hostile;
 mod keep;
+mod kept;
 mod local;
 mod members;
 mod own;
@@ -42,6 +43,7 @@ pub(crate) use between::judge_between;
 pub(crate) use documents::{leaves, outcome};
 pub(crate) use hostile::WAYS as HOSTILE_WAYS;
 pub(crate) use members::{judge_members, look_at_connections, look_at_members};
+pub(crate) use own::carry_out;
 pub use own::set_up as set_up_own;
 pub(crate) use pair::order;
 pub(crate) use promise::Asked;
@@ -132,6 +134,7 @@ pub struct Worker {
     /// The session's cookie.
     cookie: Option<String>,
     jobs: BTreeMap<Sift, keep::Job>,
+    kept: kept::Kept,
     /// Values of documents that are to be purged, with their revisions.
     passing: VecDeque<(u64, String)>,
     /// What the last answer of the operation under way was.
@@ -161,6 +164,7 @@ impl Worker {
             admin: admin::Known::default(),
             cookie: None,
             jobs: BTreeMap::new(),
+            kept: kept::Kept::default(),
             passing: VecDeque::new(),
             outcome: String::new(),
             unsent: None,
@@ -309,6 +313,8 @@ impl Worker {
             Op::Replicate => self.replicate().await,
             Op::Keep { sift } => self.keep(*sift).await,
             Op::EndKeep { sift } => self.end_keep(*sift).await,
+            Op::Snapshot { fresh } => self.snapshot(*fresh).await.map(drop),
+            Op::Restore => self.restore().await.map(drop),
             op => self.step_alone(op).await,
         }
     }

@@ -50,5 +50,5 @@ pub use gap::{behind_gap, scan_around};
 pub use kv::{Batch, Direction, KeyRange, Rows, Shrunk, StorageError, Store, StoreFile, View};
 pub use layout::ShardEngine;
 pub use lease::{BlobKey, Hold};
-pub use node_store::{Engine, OpenError, Storage, StorageOptions};
+pub use node_store::{Engine, OpenError, Storage, StorageOptions, sync_names_above};
 pub use overlay::WriteView;

@@ -351,8 +351,11 @@ fn open_files(
     Ok(layered)
 }
 
-/// Makes the way to `dir` durable: else a power loss could take a new data directory with all that was acknowledged.
-fn sync_names_above(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+/// Makes the way to `dir` durable: else a power loss could take a new directory with all that was acknowledged.
+///
+/// # Errors
+/// Those of the disk.
+pub fn sync_names_above(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     for above in dir.ancestors().skip(1) {
         let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
         match disk.sync_dir(above) {

@@ -68,9 +68,9 @@ fn a_revision_from_nowhere_and_a_wrong_body_are_found() {
     assert_eq!(model.saw("d", &first, Some(2)).expect_err("wrong body").invariant, "I27");
 }
 
-#[test]
-fn writing_again_over_a_tombstone_is_explained() {
-    let mut model = Model::default();
+/// A document was written, deleted and written again, and the first of it was acknowledged: the revisions, and the edit
+/// that made the last one.
+fn over_a_tombstone(model: &mut Model) -> ([String; 3], usize) {
     let first = revision(&put(None, 1), None);
     let edit = model.invoke(put(None, 1));
     model.settle(edit, Outcome::Acknowledged(first.clone())).expect("fine");
@@ -80,6 +80,13 @@ fn writing_again_over_a_tombstone_is_explained() {
     let again = put(None, 3);
     let third = revision(&again, Some(&tombstone));
     let edit = model.invoke(again);
+    ([first, tombstone, third], edit)
+}
+
+#[test]
+fn writing_again_over_a_tombstone_is_explained() {
+    let mut model = Model::default();
+    let ([first, tombstone, third], edit) = over_a_tombstone(&mut model);
     assert_eq!(model.settle(edit, Outcome::Acknowledged(third.clone())), Ok(()));
     let before = model.lasting("d");
     assert_eq!(model.saw_tree("d", &[leaf(&[&third, &tombstone, &first], 3)], &before), Ok(()));
@@ -88,16 +95,8 @@ fn writing_again_over_a_tombstone_is_explained() {
 #[test]
 fn what_was_written_over_a_tombstone_that_nobody_saw_is_recognized() {
     let mut model = Model::default();
-    let first = revision(&put(None, 1), None);
-    let edit = model.invoke(put(None, 1));
-    model.settle(edit, Outcome::Acknowledged(first.clone())).expect("fine");
-    let delete = Edit { deleted: true, v: None, ..put(Some(&first), 0) };
-    let tombstone = revision(&delete, Some(&first));
-    // Neither was answered, and both were done.
-    model.invoke(delete);
-    let again = put(None, 3);
-    let third = revision(&again, Some(&tombstone));
-    model.invoke(again);
+    // Neither the deletion nor what came after it was answered, and both were done.
+    let ([_, _, third], _) = over_a_tombstone(&mut model);
     assert_eq!(model.saw("d", &third, Some(3)), Ok(()));
 }
 

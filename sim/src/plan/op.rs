@@ -308,6 +308,13 @@ pub enum Op {
     },
     /// `GET /_cluster/voters`.
     Voters,
+    /// `POST _snapshot` of the shared database into a folder of this client's own.
+    Snapshot {
+        /// A folder that nothing was kept in before.
+        fresh: bool,
+    },
+    /// `POST _restore` of the newest of those: must bring back what was there.
+    Restore,
 }
 
 /// A replication between two clusters: which of them works for it, and which way it goes.
@@ -414,12 +421,14 @@ impl Op {
             Op::AddNode { .. } => "add node",
             Op::RemoveNode { .. } => "remove node",
             Op::Voters => "voters",
+            Op::Snapshot { .. } => "snapshot",
+            Op::Restore => "restore",
         }
     }
 }
 
 /// Names of all operations, for reports on what was never met.
-pub const OPS: [&str; 56] = [
+pub const OPS: [&str; 58] = [
     "put",
     "put stale",
     "delete",
@@ -476,4 +485,6 @@ pub const OPS: [&str; 56] = [
     "add node",
     "remove node",
     "voters",
+    "snapshot",
+    "restore",
 ];

@@ -1,4 +1,4 @@
-//! Scenes: families of cluster plans that bring one rare meeting about, again and again.
+//! Scenes: families of plans, mostly of clusters, that bring one rare meeting about, again and again.
 //!
 //! Some promises are broken only where several things fall together within milliseconds: an answer that is lost after
 //! the edit was stored, a node that goes by a map of before, a disk that goes back behind what a reader has seen. Plans
@@ -9,7 +9,9 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::draw::pick;
-use super::{Ailment, Aim, Fault, FeedMode, Op, Outcast, Plan, TimedFault, TimedOp, WorldPlan, two_clusters};
+use super::{
+    Ailment, Aim, Fault, FeedMode, Op, Outcast, Plan, TimedFault, TimedOp, WorldPlan, snapshots, two_clusters,
+};
 
 /// Some plans of each scene, as many as show all that is in them.
 pub(super) fn some_of_each() -> impl Iterator<Item = Plan> {
@@ -36,10 +38,14 @@ pub enum Scene {
     Spoiled,
     /// Two clusters replicate both ways while nodes of both die and do not hear each other.
     TwoClusters,
+    /// Feeds of a cluster are read on in every mode while nodes die, do not hear each other, and copies move.
+    Feeds,
+    /// Snapshots of one server's database are taken and brought back while it dies and its disk fails.
+    Snapshots,
 }
 
 /// All of them, with their names.
-pub const SCENES: [(&str, Scene); 8] = [
+pub const SCENES: [(&str, Scene); 10] = [
     ("late-answer", Scene::LateAnswer),
     ("stale-map", Scene::StaleMap),
     ("put-back", Scene::PutBack),
@@ -48,6 +54,8 @@ pub const SCENES: [(&str, Scene); 8] = [
     ("members", Scene::Members),
     ("spoiled", Scene::Spoiled),
     ("two-clusters", Scene::TwoClusters),
+    ("feeds", Scene::Feeds),
+    ("snapshots", Scene::Snapshots),
 ];
 
 /// A plan's seed is that of a scene from this bit on.
@@ -113,6 +121,8 @@ impl Plan {
             Scene::Members => stage.members(world),
             Scene::Spoiled => stage.spoiled(world),
             Scene::TwoClusters => two_clusters::drawn(stage.rng, world),
+            Scene::Feeds => stage.feeds(world),
+            Scene::Snapshots => snapshots::drawn(stage.rng, world),
         };
         Plan { world, clients, faults, ..base }
     }
@@ -471,23 +481,27 @@ impl Stage {
         let op = pick(&mut self.rng, &["add node", "rebalance", "remove node"]);
         let node = self.rng.random_range(0..world.nodes);
         let mut faults = vec![self.aimed(node, op, 1_000_000)];
-        for _ in 0..self.rng.random_range(1..=4) {
-            let (at_ms, node) = (self.rng.random_range(0..16_000), self.rng.random_range(0..world.nodes));
-            let (down_ms, for_ms) = (self.rng.random_range(1..=2_000), self.rng.random_range(10..=4_000));
-            let one_way = self.chance(2);
-            let kind = match self.rng.random_range(0..8) {
-                0 => Fault::Crash { down_ms },
-                1 => Fault::PowerLoss { down_ms },
-                2 => Fault::Restart { down_ms },
-                3 => Fault::Pause { for_ms },
-                4 => Fault::Partition { for_ms, answers_only: one_way },
-                5 => Fault::Split { group: self.rng.random_range(1..(1 << world.nodes) - 1), one_way, for_ms },
-                6 => Fault::Swizzle { for_ms },
-                _ => Fault::Reset,
-            };
-            faults.push(fault(at_ms, node, kind));
-        }
+        let count = self.rng.random_range(1..=4);
+        faults.extend((0..count).map(|_| self.any_of_a_node(world)));
         faults
+    }
+
+    /// Something that goes wrong with any node and loses nothing of its disk.
+    fn any_of_a_node(&mut self, world: &WorldPlan) -> TimedFault {
+        let (at_ms, node) = (self.rng.random_range(0..16_000), self.rng.random_range(0..world.nodes));
+        let (down_ms, for_ms) = (self.rng.random_range(1..=2_000), self.rng.random_range(10..=4_000));
+        let one_way = self.chance(2);
+        let kind = match self.rng.random_range(0..8) {
+            0 => Fault::Crash { down_ms },
+            1 => Fault::PowerLoss { down_ms },
+            2 => Fault::Restart { down_ms },
+            3 => Fault::Pause { for_ms },
+            4 => Fault::Partition { for_ms, answers_only: one_way },
+            5 => Fault::Split { group: self.rng.random_range(1..(1 << world.nodes) - 1), one_way, for_ms },
+            6 => Fault::Swizzle { for_ms },
+            _ => Fault::Reset,
+        };
+        fault(at_ms, node, kind)
     }
 
     /// A node dies, or loses power, so many microseconds at most after the first operation of that name began.
@@ -504,9 +518,91 @@ impl Stage {
     }
 }
 
+impl Stage {
+    /// Everybody writes, and reads the feed on in all modes; copies move under the feeds in half of the plans. One plan
+    /// in four is in peace: a feed that waits must be told then.
+    fn feeds(&mut self, world: WorldPlan) -> Drawn {
+        let world = WorldPlan {
+            n: pick(&mut self.rng, &[1, 2, 3]),
+            q: pick(&mut self.rng, &[1, 2, 4]),
+            latency_us: pick(&mut self.rng, &[100, 500, 5_000]),
+            documents: self.rng.random_range(4..=10),
+            strict_reads: self.chance(3),
+            turns: self.chance(2),
+            ..world
+        };
+        let mut clients: Vec<_> = (0..2 * world.nodes).map(|_| self.writes_and_follows(&world)).collect();
+        if self.chance(2) {
+            clients.push(self.moves(&world));
+        }
+        let mut faults = Vec::new();
+        if !self.chance(4) {
+            for _ in 0..self.rng.random_range(1..=4) {
+                let op = pick(&mut self.rng, &["feed longpoll", "feed continuous", "feed eventsource", "tail"]);
+                let (at_ms, node) = (self.rng.random_range(0..12_000), self.rng.random_range(0..world.nodes));
+                // Feeds are waited at for a second or more.
+                let aimed = self.aimed(node, op, 1_500_000);
+                faults.push(TimedFault { at_ms, ..aimed });
+            }
+            let count = self.rng.random_range(0..=4);
+            faults.extend((0..count).map(|_| self.any_of_a_node(&world)));
+        }
+        faults.sort_by_key(|timed| timed.at_ms);
+        (world, clients, faults)
+    }
+
+    fn writes_and_follows(&mut self, world: &WorldPlan) -> Vec<TimedOp> {
+        let mut ops = Vec::new();
+        for _ in 0..18 {
+            let doc = self.rng.random_range(0..world.documents);
+            let limit = self.chance(3).then(|| self.rng.random_range(1..=3));
+            let op = match self.rng.random_range(0..12) {
+                0..=3 => self.put(doc),
+                4 => Op::Delete { doc },
+                5 => self.tail(doc),
+                6 | 7 => Op::Follow { mode: FeedMode::Longpoll, limit },
+                8 | 9 => Op::Follow { mode: FeedMode::Continuous, limit },
+                10 => Op::Follow { mode: FeedMode::EventSource, limit },
+                _ => Op::Follow { mode: FeedMode::Normal, limit },
+            };
+            ops.push(after(self.rng.random_range(50..500), op));
+        }
+        ops
+    }
+
+    fn tail(&mut self, doc: u32) -> Op {
+        self.next_v += 1;
+        Op::Tail { doc, v: self.next_v }
+    }
+
+    fn moves(&mut self, world: &WorldPlan) -> Vec<TimedOp> {
+        let mut ops = Vec::new();
+        for _ in 0..self.rng.random_range(1..=3) {
+            let (range, to) = (self.rng.random_range(0..4), self.rng.random_range(0..world.nodes));
+            let op = match self.chance(2) {
+                true => Op::SplitRange { passing: false, range },
+                false => Op::MoveCopy { passing: false, range, to },
+            };
+            ops.push(after(self.rng.random_range(1_000..6_000), op));
+        }
+        ops
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn feeds_are_read_in_every_mode_and_some_plans_are_in_peace() {
+        let plans: Vec<Plan> = (0..20).map(|number| Plan::of_scene(Scene::Feeds, number)).collect();
+        let ops = plans.iter().flat_map(|plan| plan.clients.iter().flatten()).map(|timed| timed.op.name());
+        let ops: std::collections::BTreeSet<&str> = ops.collect();
+        for name in ["feed", "feed longpoll", "feed continuous", "feed eventsource", "tail", "split range"] {
+            assert!(ops.contains(name), "{name}");
+        }
+        assert!(plans.iter().any(|plan| plan.faults.is_empty()) && !plans.iter().any(Plan::loses_disks));
+    }
 
     #[test]
     fn a_scene_is_found_by_its_name_and_is_the_same_again() {

@@ -142,14 +142,10 @@ impl Worker {
         works: &mut Client,
         gets: &mut Client,
     ) -> Result<(), Violation> {
-        match Told::of(works, &joined.name()).await {
-            Ok(told) => match told.checkpoint() {
-                Some(checkpoint) => self.judge_checkpoint_named(gets, DB, checkpoint).await,
-                None => Ok(()),
-            },
-            // Faults are not over.
-            Err(_) => Ok(()),
-        }
+        // No answer: faults are not over.
+        let Ok(told) = Told::of(works, &joined.name()).await else { return Ok(()) };
+        let Some(checkpoint) = told.checkpoint() else { return Ok(()) };
+        self.judge_checkpoint_named(gets, DB, checkpoint).await
     }
 
     /// Takes the document back.

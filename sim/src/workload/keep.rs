@@ -54,7 +54,7 @@ pub(super) struct Told {
     /// Whether the document is there.
     pub(super) is_asked: bool,
     /// The jobs that are listed for it.
-    pub(super) jobs: Vec<Value>,
+    jobs: Vec<Value>,
     /// What is told of it.
     pub(super) state: Value,
 }

@@ -215,7 +215,8 @@ impl Worker {
     }
 }
 
-async fn ask(client: &mut Client, path: &str) -> Result<Value, String> {
+/// What a node answers to a `GET`; an error is an answer of no use.
+pub(super) async fn ask(client: &mut Client, path: &str) -> Result<Value, String> {
     match client.get(path).await {
         Ok(answer) if answer.status == 200 => Ok(answer.json()),
         other => Err(format!("GET {path}: {other:?}")),

@@ -47,7 +47,7 @@ pub(super) fn design_of(views: &[(&str, &str, Option<&str>)]) -> Value {
 ///
 /// # Errors
 /// The request that was refused.
-pub(super) async fn carry_out(
+pub(crate) async fn carry_out(
     client: &mut Client,
     requests: impl IntoIterator<Item = (&str, String, Value)>,
     is_there: &[u16],

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::documents::{leaf_set, leaves};
-use super::own::keep_purges;
-use super::{DB, Worker, between, broken, members::Members, places::Places, seen};
+use super::members::{Members, ask};
+use super::own::{carry_out, keep_purges};
+use super::{DB, Worker, between, broken, places::Places, seen};
 use crate::client::Client;
 use crate::model::{Leaf, Violation};
 use crate::plan::{Plan, WorldPlan};
@@ -78,13 +79,9 @@ fn name(brief: bool) -> &'static str {
 /// The request that was refused.
 pub async fn set_up(client: &mut Client, plan: &Plan) -> Result<(), String> {
     let world = &plan.world;
-    for name in [DB, PASSING] {
-        let path = format!("/{name}{}", Together::of(world).made_with);
-        match client.json("PUT", &path, &Value::Null).await {
-            Ok(answer) if answer.status < 300 || answer.status == 412 => {}
-            other => return Err(format!("PUT {path}: {other:?}")),
-        }
-    }
+    let made_with = Together::of(world).made_with;
+    let request = |name| ("PUT", format!("/{name}{made_with}"), Value::Null);
+    carry_out(client, [DB, PASSING].map(request), &[412]).await?;
     keep_purges(client, PASSING, world).await?;
     if world.far.is_some() {
         between::set_up(client, plan).await?;
@@ -98,10 +95,7 @@ pub async fn set_up(client: &mut Client, plan: &Plan) -> Result<(), String> {
 /// What it answers instead.
 pub async fn look_at_databases(client: &mut Client) -> Result<(), String> {
     for name in [DB, PASSING] {
-        match client.get(&format!("/{name}")).await {
-            Ok(answer) if answer.status == 200 => {}
-            other => return Err(format!("GET /{name}: {other:?}")),
-        }
+        ask(client, &format!("/{name}")).await?;
     }
     Ok(())
 }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use md5::{Digest, Md5};
 use serde_json::{Value, json};
 
 use super::documents::leaves;
@@ -64,6 +63,7 @@ impl Worker {
             if designs > 0 {
                 worker.judge_chosen(&trees).await?;
             }
+            worker.judge_kept().await?;
             worker.judge_own().await?;
             worker.judge_admin().await?;
         }
@@ -95,7 +95,7 @@ impl Worker {
             for blob in self.locked(|s| s.model.blobs_of(doc, &leaf.path[0])) {
                 let path = format!("/{DB}/{doc}/{}?rev={}", blob.name, leaf.path[0]);
                 let content = self.must("GET", &path).await?.body;
-                if content.len() != blob.len || <[u8; 16]>::from(Md5::digest(&content)) != blob.md5 {
+                if !blob.is(&content) {
                     return Err(Violation { invariant: "I11", what: format!("{path}: {} bytes", content.len()) });
                 }
             }

@@ -12,6 +12,8 @@ use crate::coordinator::backup::load::{Loader, create, discard};
 use crate::coordinator::backup::snapshot::object_path;
 use crate::coordinator::backup::{BackupError, Counts, damaged, frame};
 use crate::coordinator::catalogue::Coordinator;
+use crate::coordinator::database::Database;
+use crate::coordinator::error::ReadError;
 use crate::limits;
 use crate::wire::hex;
 use crate::world::{Disk, Env, OpenMode, Pool};
@@ -43,17 +45,7 @@ pub async fn restore(
     let settings = SettingsItem::decode(manifest.settings.as_bytes())?;
     let name = name.unwrap_or(&settings.name).to_owned();
     let database = create(coordinator, &name, &settings).await?;
-    let filled = fill(&source, &manifest, Loader::new(&database)).await;
-    let judged = match filled {
-        Ok(counts) => {
-            let info = database.info().await;
-            let fits = info.is_ok_and(|i| (i.doc_count, i.doc_del_count) == (manifest.live, manifest.deleted));
-            let fits = fits && (counts.locals, counts.purges) == (manifest.locals, manifest.purges);
-            if fits { Ok(counts) } else { Err(damaged("the snapshot holds other documents than it says")) }
-        }
-        Err(error) => Err(error),
-    };
-    match judged {
+    match filled(&source, &manifest, &database).await {
         Ok(counts) => Ok(Restored { name, counts, taken_ms: manifest.taken_ms }),
         Err(error) => {
             drop(database);
@@ -61,6 +53,18 @@ pub async fn restore(
             Err(error)
         }
     }
+}
+
+/// Fills a database, and compares it with what the snapshot says of itself.
+async fn filled(source: &Source, manifest: &Manifest, database: &Arc<Database>) -> Result<Counts, BackupError> {
+    let counts = fill(source, manifest, Loader::new(database)).await?;
+    let info = database.info().await.map_err(|error| match error {
+        ReadError::Unavailable(error) => BackupError::Shard(error),
+        other => BackupError::Io(format!("the new database could not be read: {other:?}")),
+    })?;
+    let fits = (info.doc_count, info.doc_del_count) == (manifest.live, manifest.deleted)
+        && (counts.locals, counts.purges) == (manifest.locals, manifest.purges);
+    if fits { Ok(counts) } else { Err(damaged("the snapshot holds other documents than it says")) }
 }
 
 /// Makes all databases of the node's snapshot in `folder` that the file `list` names, each under the name that it had.
@@ -150,6 +154,14 @@ async fn take(
     Ok(())
 }
 
+/// Why `what` could not be read: only what is not there is damage, other errors may pass.
+fn unread(error: std::io::Error, what: &str) -> BackupError {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => damaged(format_args!("{what} is missing")),
+        _ => error.into(),
+    }
+}
+
 /// A snapshot folder.
 struct Source {
     env: Env,
@@ -189,11 +201,7 @@ impl Source {
             file.read_at(0, &mut bytes)?;
             std::io::Result::Ok(bytes)
         };
-        let missing = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::NotFound => damaged(format_args!("{shown} is missing")),
-            _ => error.into(),
-        };
-        self.env.blocking(Pool::Background, read).await.map_err(missing)
+        self.env.blocking(Pool::Background, read).await.map_err(|error| unread(error, &shown))
     }
 
     /// Gives an attachment's bytes to the loader, which compares them with their hash.
@@ -201,7 +209,7 @@ impl Source {
         let (disk, path) = (Arc::clone(&self.disk), object_path(&self.folder, name));
         let open = move || disk.open(&path, OpenMode::Read);
         let opened = self.env.blocking(Pool::Background, open).await;
-        let file = opened.map_err(|_| damaged(format_args!("object {name} is missing")))?;
+        let file = opened.map_err(|error| unread(error, &format!("object {name}")))?;
         let mut at = 0;
         while at < length {
             let size = (length - at).min(limits::BLOB_STEP_BYTES as u64);

@@ -10,8 +10,11 @@
 //! the moment of that view, which lies between request and answer; local documents and the purge log are read just
 //! before. Documents that were read twice stand in the `tail`, where the later one counts.
 //!
-//! The list of the objects (`list.rs`) is written last: a snapshot is there or it is not.
+//! The list of the objects (`list.rs`) is written last: a snapshot is there or it is not. Before that all names that
+//! lead to objects are made durable, those of objects that were there already, too: who wrote them may have ended
+//! just before it did so.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -24,7 +27,7 @@ use crate::coordinator::catalogue::Coordinator;
 use crate::coordinator::database::Database;
 use crate::limits;
 use crate::shard::{self, Cut, ShardCopy, ShardError};
-use crate::storage::{Direction, ReadAs, StorageError};
+use crate::storage::{Direction, ReadAs, StorageError, sync_names_above};
 use crate::wire::hex;
 use crate::world::{Disk, Env, File, OpenMode, Pool};
 
@@ -91,7 +94,7 @@ pub async fn snapshot_node(
     let databases = taken.iter().map(|(_, done)| done.file.clone()).collect();
     let file = list::of_node(taken_ms);
     let list = list::sealed(&NodeManifest { format: FORMAT, taken_ms, databases });
-    Objects::new(env, folder).write_file(&file, list).await?;
+    Objects::new(env, folder).write_list(&file, list).await?;
     Ok((file, taken))
 }
 
@@ -280,7 +283,7 @@ impl<'d> Taking<'d> {
         let taken_ms = milliseconds(&self.objects.env);
         self.manifest.taken_ms = taken_ms;
         let file = list::of_database(&self.database.name, taken_ms);
-        self.objects.write_file(&file, list::sealed(&self.manifest)).await?;
+        self.objects.write_list(&file, list::sealed(&self.manifest)).await?;
         let Manifest { live, deleted, locals, purges, .. } = self.manifest;
         let counts = Counts { documents: live + deleted, locals, purges, skipped: 0 };
         Ok(Snapshot { file, counts, written_bytes: self.objects.written, kept_bytes: self.objects.kept })
@@ -331,6 +334,8 @@ struct Objects {
     folder: PathBuf,
     written: u64,
     kept: u64,
+    /// Where objects lie that were there already.
+    kept_in: BTreeSet<PathBuf>,
 }
 
 /// An object whose hash is not known yet.
@@ -350,7 +355,8 @@ impl Unnamed {
 
 impl Objects {
     fn new(env: &Env, folder: &Path) -> Objects {
-        Objects { env: env.clone(), disk: env.disk(), folder: folder.to_path_buf(), written: 0, kept: 0 }
+        let (env, disk, folder) = (env.clone(), env.disk(), folder.to_path_buf());
+        Objects { env, disk, folder, written: 0, kept: 0, kept_in: BTreeSet::new() }
     }
 
     /// Stores an object; answers its hash.
@@ -367,12 +373,16 @@ impl Objects {
     /// Whether the object is there already, and counts it then.
     async fn has(&mut self, name: &str, bytes: u64) -> Result<bool, BackupError> {
         let (disk, path) = (Arc::clone(&self.disk), object_path(&self.folder, name));
+        let dir = path.parent().map(Path::to_path_buf);
         let find = move || match disk.exists(&path)? {
             true => disk.open(&path, OpenMode::Read)?.len().map(Some),
             false => Ok(None),
         };
         let there = self.env.blocking(Pool::Background, find).await? == Some(bytes);
-        self.kept += if there { bytes } else { 0 };
+        if there {
+            self.kept += bytes;
+            self.kept_in.extend(dir);
+        }
         Ok(there)
     }
 
@@ -394,10 +404,24 @@ impl Objects {
         self.settle(object, path).await
     }
 
-    async fn write_file(&self, file: &str, bytes: Vec<u8>) -> Result<(), BackupError> {
+    /// Writes a list: what it lists is durable before.
+    async fn write_list(&self, file: &str, bytes: Vec<u8>) -> Result<(), BackupError> {
+        self.sync_names().await?;
         let mut object = self.begin().await?;
         object.write(&self.env, bytes).await?;
         self.settle(object, self.folder.join(file)).await
+    }
+
+    /// Makes the names durable of objects that were there already, and the way to the folder.
+    async fn sync_names(&self) -> Result<(), BackupError> {
+        let (disk, folder, kept_in) = (Arc::clone(&self.disk), self.folder.clone(), self.kept_in.clone());
+        let sync = move || {
+            disk.create_dir_all(&folder)?;
+            let above = kept_in.iter().flat_map(|dir| dir.ancestors().take_while(|above| above.starts_with(&folder)));
+            above.collect::<BTreeSet<_>>().into_iter().try_for_each(|dir| disk.sync_dir(dir))?;
+            sync_names_above(disk.as_ref(), &folder)
+        };
+        Ok(self.env.blocking(Pool::Background, sync).await?)
     }
 
     async fn settle(&self, object: Unnamed, path: PathBuf) -> Result<(), BackupError> {

@@ -1,6 +1,9 @@
 //! Dumps, loads, snapshots and restores: what comes back is what went out, and nothing damaged does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use bytes::Bytes;
 
@@ -8,6 +11,8 @@ use super::check::filled;
 use super::*;
 use crate::coordinator::backup::{self, BackupError, LeftOut, dump, load, restore, snapshot};
 use crate::coordinator::{UploadOptions, WriteOptions};
+use crate::world::with_disk::with_disk;
+use crate::world::{Disk, Entry, File, OpenMode};
 
 /// All that a client could see of a database: leaves with histories, bodies and attachments, local documents, purges.
 async fn content(database: &Database) -> BTreeMap<String, String> {
@@ -130,6 +135,68 @@ async fn a_second_snapshot_copies_only_what_changed_and_each_can_be_restored() {
     let latest = backup::latest(world.env.disk().as_ref(), folder.path(), "db").unwrap().unwrap();
     assert_eq!(latest, folder.path().join(third.file));
     assert_eq!(crate::coordinator::check(&world.storage).await.unwrap().findings, Vec::<String>::new());
+}
+
+/// A disk that writes down which directories were synced.
+struct SyncsNoted {
+    below: Arc<dyn Disk>,
+    synced: Mutex<BTreeSet<PathBuf>>,
+}
+
+impl Disk for SyncsNoted {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        self.below.open(path, mode)
+    }
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.below.create_dir_all(path)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.below.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.below.remove(path)
+    }
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.below.remove_dir_all(path)
+    }
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+        self.below.list(path)
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.below.exists(path)
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.synced.lock().unwrap().insert(path.to_path_buf());
+        self.below.sync_dir(path)
+    }
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
+        self.below.lock(path)
+    }
+}
+
+/// The directory and all below it.
+fn directories(at: &Path, out: &mut BTreeSet<PathBuf>) {
+    out.insert(at.to_path_buf());
+    let entries = std::fs::read_dir(at).unwrap().map(Result::unwrap);
+    entries.filter(|entry| entry.file_type().unwrap().is_dir()).for_each(|entry| directories(&entry.path(), out));
+}
+
+#[tokio::test]
+async fn every_name_that_leads_to_a_snapshot_is_durable_whoever_wrote_its_objects() {
+    let (world, _coordinator, database) = rich().await;
+    let above = tempfile::tempdir().unwrap();
+    let folder = above.path().join("kept").join("daily");
+    // The second one finds all objects there, as from an attempt that ended before it synced its directories.
+    for _ in 0..2 {
+        let disk = Arc::new(SyncsNoted { below: world.env.disk(), synced: Mutex::default() });
+        let env = with_disk(&world.env, Arc::clone(&disk) as Arc<dyn Disk>);
+        snapshot(&env, &database, &folder).await.unwrap();
+        let mut used = BTreeSet::new();
+        directories(above.path(), &mut used);
+        let synced = disk.synced.lock().unwrap().clone();
+        let forgotten: Vec<_> = used.difference(&synced).collect();
+        assert!(forgotten.is_empty(), "{forgotten:?}");
+    }
 }
 
 #[tokio::test]
