@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
 use super::keys::{self, Places};
+use super::read::{self, RowPage};
 use super::record::{Row, RowRef};
 use super::reduce::{Grouping, InvalidValue, Partial, Reduce};
 use super::steps::Stride;
@@ -125,8 +126,7 @@ pub async fn groups_of(
         return reads.iter().map(nothing).collect();
     };
     let indexes: Vec<&ViewIndex> = reads.iter().map(|(index, _)| *index).collect();
-    // There is something to wait for only once after a start. An index that cannot be read says so below.
-    drop(join_all(indexes.iter().map(|index| index.load_sums())).await);
+    load_sums_of(&indexes).await;
     let begin = |(index, places): (&ViewIndex, VecDeque<Places>)| {
         let reading = Reading::new(by.clone(), empty.clone(), index, places, limit);
         (index.copy.clone(), index.reading_step(reading))
@@ -146,13 +146,58 @@ pub async fn groups_of(
 pub async fn count_of(indexes: &[&ViewIndex], places: &Places) -> Vec<Result<u64, ShardError>> {
     let by = GroupBy { grouping: Grouping::All, reduce: Reduce::Count, direction: Direction::Forward, prefix: 0 };
     let reads = indexes.iter().map(|index| (*index, VecDeque::from([places.clone()]))).collect();
-    let count = |page: Result<GroupPage, IndexError>| match page {
+    groups_of(&by, reads, 1).await.into_iter().map(counted).collect()
+}
+
+/// [`count_of`] and [`rows_of`] at once: how many rows lie in `before`, and the first rows to read, of one moment each.
+///
+/// # Errors
+/// That an index could not be read.
+pub async fn counted_rows_of(
+    before: &Places,
+    reads: Vec<(&ViewIndex, VecDeque<Places>)>,
+    direction: Direction,
+    limit: usize,
+) -> Vec<Result<(u64, RowPage), ShardError>> {
+    let by = GroupBy { grouping: Grouping::All, reduce: Reduce::Count, direction: Direction::Forward, prefix: 0 };
+    let indexes: Vec<&ViewIndex> = reads.iter().map(|(index, _)| *index).collect();
+    load_sums_of(&indexes).await;
+    let begin = |(index, places): (&ViewIndex, VecDeque<Places>)| {
+        let reading = Reading::new(by.clone(), Partial::of_rows(0), index, VecDeque::from([before.clone()]), 1);
+        let (count, signature) = (index.reading_step(reading), index.definition.signature);
+        let both = move |view: &dyn View, shard: ShardId| {
+            Ok((count(view, shard)?, read::step(view, (shard, signature), places, direction, limit)?))
+        };
+        (index.copy.clone(), both)
+    };
+    let begun = ShardCopy::read_records_of(reads.into_iter().map(begin).collect()).await;
+    let go_on = |(index, begun): (&ViewIndex, Result<(Reading, RowPage), ShardError>)| {
+        let index = index.clone();
+        async move {
+            let (reading, page) = begun?;
+            Ok((counted(index.read_on(reading).await)?, page))
+        }
+    };
+    let pages = join_all(indexes.iter().copied().zip(begun).map(go_on)).await;
+    indexes.iter().for_each(|index| index.store_sums_later());
+    pages
+}
+
+/// There is something to wait for only once after a start. An index that cannot be read says so when it is read.
+async fn load_sums_of(indexes: &[&ViewIndex]) {
+    let unread = indexes.iter().filter(|index| index.slot.sums(|sums| sums.is_unread()));
+    let loads: Vec<_> = unread.map(|index| index.load_sums()).collect();
+    drop(join_all(loads).await);
+}
+
+/// What a count found.
+fn counted(page: Result<GroupPage, IndexError>) -> Result<u64, ShardError> {
+    match page {
         Ok(page) => Ok(page.groups.first().map_or(0, |group| group.sum.rows)),
         Err(IndexError::Shard(error)) => Err(error),
         // Rows are counted whatever they hold.
         Err(_) => Ok(0),
-    };
-    groups_of(&by, reads, 1).await.into_iter().map(count).collect()
+    }
 }
 
 /// Turns places into keys of the store.

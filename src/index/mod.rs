@@ -46,7 +46,7 @@ use tasks::Tasks;
 use trust::Judged;
 
 pub use definition::{Definition, JAVASCRIPT, Sees, Signature, declared, declares, design_signature};
-pub use groups::{GroupBy, GroupPage, GroupPart, count_of, groups_of};
+pub use groups::{GroupBy, GroupPage, GroupPart, count_of, counted_rows_of, groups_of};
 pub use keys::{KeyBound, KeySpan, Places, partition_prefix};
 pub use mapper::{Mapped, Mapper, ScriptMapper};
 pub use read::{RowPage, rows_of};
