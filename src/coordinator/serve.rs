@@ -357,7 +357,9 @@ impl Serving<'_> {
         let whole = self.database.view_of(&program, Arc::new(definition));
         let view = whole.on(self.range, copy.clone());
         match op {
-            ViewOp::Update { wait: true } => encode(&whole.update(self.range, &copy).await.map_err(ViewFailure::from)),
+            ViewOp::Update { wait: true } => {
+                encode(&whole.update(&view, self.range, &copy).await.map_err(ViewFailure::from))
+            }
             ViewOp::Update { wait: false } => encode(&view.update_later().await.map_err(ViewFailure::from)),
             ViewOp::Header => encode(&view.header().await.map_err(ViewFailure::from)),
             ViewOp::Rows { places, direction, limit } => {

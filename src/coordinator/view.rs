@@ -263,7 +263,7 @@ impl DatabaseView {
     async fn seat_on(&self, range: usize, copy: RangeCopy, update: Update) -> Result<Seat, IndexError> {
         let view = self.on(range, copy.clone());
         match update {
-            Update::Before => self.update(range, &copy).await?,
+            Update::Before => self.update(&view, range, &copy).await?,
             Update::After => view.update_later().await?,
             Update::Never => {}
         }
@@ -276,6 +276,16 @@ impl DatabaseView {
     /// # Errors
     /// What refuses a query before any row is read.
     pub async fn begin(self, query: ViewQuery) -> Result<ViewRows, ViewError> {
+        let mut rows = self.open(query).await?;
+        rows.tell_totals().await?;
+        Ok(rows)
+    }
+
+    /// As [`DatabaseView::begin`], but the totals are told with the first rows, for the price of one read.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn open(self, query: ViewQuery) -> Result<ViewRows, ViewError> {
         match (&query.partition, self.definition.partitioned) {
             (None, true) => return Err(ViewError::PartitionNeeded),
             (Some(_), false) => return Err(ViewError::PartitionUnknown),
@@ -291,10 +301,11 @@ impl DatabaseView {
         let seats = try_join_all(ranges.iter().map(|range| self.seat(*range, query.update, query.stable))).await?;
         let prefix = partition_prefix(query.partition.as_deref());
         let spans = self.spans(&query, &prefix);
-        let before = spans.before;
+        let is_untold = query.totals && query.grouping.is_none();
         let mut rows = ViewRows {
             total_rows: 0,
             offset: 0,
+            untold: is_untold.then_some(spans.before),
             seats,
             ranges,
             prefix: prefix.len(),
@@ -308,9 +319,6 @@ impl DatabaseView {
             query,
             pending: VecDeque::new(),
         };
-        if rows.query.totals && rows.query.grouping.is_none() {
-            rows.tell_totals(before, &prefix).await?;
-        }
         rows.next_span();
         Ok(rows)
     }
@@ -365,6 +373,8 @@ pub struct ViewRows {
     pub total_rows: u64,
     /// Rows before the first one in the direction of reading.
     pub offset: u64,
+    /// What is to be counted for the two; `None`: they are told, or not asked for.
+    untold: Option<Places>,
     pub(super) view: DatabaseView,
     pub(super) query: ViewQuery,
     /// The copies read, one for each of the ranges.
@@ -418,15 +428,46 @@ impl ViewRows {
         &self.view.database
     }
 
-    async fn tell_totals(&mut self, before: Places, prefix: &[u8]) -> Result<(), ViewError> {
-        let count = |places: Places| view_reads::count(self.seats.iter().map(|seat| &seat.view).collect(), places);
-        self.total_rows = match prefix.is_empty() {
-            true => self.seats.iter().map(|seat| seat.header.rows).sum(),
-            false => count(Places::all(prefix)).await?,
+    /// Tells totals where they are asked for and not told yet, and reads the first rows with that.
+    async fn tell_totals(&mut self) -> Result<(), ViewError> {
+        let Some(before) = self.untold.take() else { return Ok(()) };
+        let counted = match before.is_empty() {
+            true => 0,
+            false if self.left > 0 => self.count_and_fill(before).await?,
+            false => self.count(before).await?,
         };
-        let before = count(before).await?;
-        self.offset = before.saturating_add(self.query.skip).min(self.total_rows);
+        self.total_rows = match self.prefix {
+            0 => self.seats.iter().map(|seat| seat.header.rows).sum(),
+            _ => self.count(Places::all(&partition_prefix(self.query.partition.as_deref()))).await?,
+        };
+        self.offset = counted.saturating_add(self.query.skip).min(self.total_rows);
         Ok(())
+    }
+
+    /// How many rows of all ranges lie in `places`.
+    async fn count(&self, places: Places) -> Result<u64, ViewError> {
+        Ok(view_reads::count(self.seats.iter().map(|seat| &seat.view).collect(), places).await?)
+    }
+
+    /// The same, and reads the first page into each lane: a store file is opened once for both.
+    async fn count_and_fill(&mut self, before: Places) -> Result<u64, ViewError> {
+        let (direction, limit) = (self.direction(), self.page_rows());
+        let lanes = self.lanes.iter().zip(&self.seats).enumerate();
+        let reads = lanes.map(|(at, (lane, seat))| (at, &seat.view, lane.rest.clone())).collect();
+        let (mut counted, mut failed) = (0, false);
+        for (at, done) in view_reads::counted_rows(&before, reads, direction, limit).await {
+            match done {
+                Ok((rows, page)) => {
+                    counted += rows;
+                    self.lanes[at] = Lane { rows: page.rows.into(), rest: page.rest };
+                }
+                Err(error) => {
+                    failed = true;
+                    self.go_elsewhere(at, error).await?;
+                }
+            }
+        }
+        if failed { self.count(before).await } else { Ok(counted) }
     }
 
     /// The next page of rows, of at least one; `None` at the end.
@@ -452,6 +493,7 @@ impl ViewRows {
     /// # Errors
     /// When the node cannot read.
     pub async fn take(&mut self, wanted: usize) -> Result<Vec<Row>, ViewError> {
+        self.tell_totals().await?;
         let mut out = Vec::new();
         while out.len() < wanted && self.left > 0 {
             let Some(row) = self.next_row().await? else {
@@ -512,18 +554,24 @@ impl ViewRows {
         Ok(())
     }
 
+    fn direction(&self) -> Direction {
+        if self.query.descending { Direction::Reverse } else { Direction::Forward }
+    }
+
+    /// Rows to read next of each range.
+    fn page_rows(&mut self) -> usize {
+        if self.query.grouping.is_some() {
+            return limits::STEP_ROWS;
+        }
+        let wanted = usize::try_from(self.skip.saturating_add(self.left)).unwrap_or(usize::MAX);
+        let batch = share(wanted.min(self.batch), self.lanes.len());
+        // Who reads on will read more.
+        self.batch = self.batch.saturating_mul(2);
+        batch
+    }
+
     async fn fill_once(&mut self) -> Result<(), ViewError> {
-        let direction = if self.query.descending { Direction::Reverse } else { Direction::Forward };
-        let limit = match self.query.grouping {
-            Some(_) => limits::STEP_ROWS,
-            None => {
-                let wanted = usize::try_from(self.skip.saturating_add(self.left)).unwrap_or(usize::MAX);
-                let batch = share(wanted.min(self.batch), self.lanes.len());
-                // Who reads on will read more.
-                self.batch = self.batch.saturating_mul(2);
-                batch
-            }
-        };
+        let (direction, limit) = (self.direction(), self.page_rows());
         let empty = self.lanes.iter().zip(&self.seats).enumerate().filter(|(_, (lane, _))| lane.rows.is_empty());
         let more = empty.filter(|(_, (lane, _))| !lane.rest.is_empty());
         let reads = more.map(|(at, (lane, seat))| (at, &seat.view, lane.rest.clone())).collect();

@@ -3,10 +3,12 @@
 
 use std::collections::VecDeque;
 
-use futures_util::future::{join, join_all};
+use futures_util::future::{join, join_all, try_join};
 
 use crate::coordinator::range_copy::CopyView;
-use crate::index::{GroupBy, GroupPage, IndexError, Places, RowPage, ViewIndex, count_of, groups_of, rows_of};
+use crate::index::{
+    GroupBy, GroupPage, IndexError, Places, RowPage, ViewIndex, count_of, counted_rows_of, groups_of, rows_of,
+};
 use crate::storage::Direction;
 
 /// What is to be read of which copy; each has a number, which comes back with its answer.
@@ -47,6 +49,24 @@ pub(super) async fn rows(
         asked.push(async move { (number, view.rows(places, direction, limit).await) });
     }
     let (own, others) = join(rows_of(own, direction, limit), join_all(asked)).await;
+    let own = own.into_iter().map(|page| page.map_err(IndexError::from));
+    numbers.into_iter().zip(own).chain(others).collect()
+}
+
+/// The first rows, and how many rows lie in `before`: see [`counted_rows_of`].
+pub(super) async fn counted_rows(
+    before: &Places,
+    reads: Reads<'_>,
+    direction: Direction,
+    limit: usize,
+) -> Vec<(usize, Result<(u64, RowPage), IndexError>)> {
+    let Parted { numbers, own, others } = Parted::of(reads);
+    let mut asked = Vec::with_capacity(others.len());
+    for (number, view, places) in others {
+        let both = try_join(view.count(before.clone()), view.rows(places, direction, limit));
+        asked.push(async move { (number, both.await) });
+    }
+    let (own, others) = join(counted_rows_of(before, own, direction, limit), join_all(asked)).await;
     let own = own.into_iter().map(|page| page.map_err(IndexError::from));
     numbers.into_iter().zip(own).chain(others).collect()
 }

@@ -15,12 +15,12 @@ use crate::index::{Definition, IndexError};
 use crate::script::ScriptError;
 
 impl DatabaseView {
-    /// Brings the view on a copy up to date. A node looks to the other views of the copies that it holds.
+    /// Brings `view`, which is this one on a copy, up to date. A node looks to the other views of the copies that it
+    /// holds.
     ///
     /// # Errors
     /// Where the view cannot be built, or one of the others fails.
-    pub(super) async fn update(&self, range: usize, copy: &RangeCopy) -> Result<(), IndexError> {
-        let view = self.on(range, copy.clone());
+    pub(super) async fn update(&self, view: &CopyView, range: usize, copy: &RangeCopy) -> Result<(), IndexError> {
         view.update().await?;
         let CopyView::Own(index) = view else { return Ok(()) };
         let (design, until) = (self.program.key(), index.committed());

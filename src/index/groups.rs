@@ -9,9 +9,11 @@ use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
 use super::keys::{self, Places};
+use super::read::{self, RowPage};
 use super::record::{Row, RowRef};
 use super::reduce::{Grouping, InvalidValue, Partial, Reduce};
-use super::sums::{Walk, levels_at};
+use super::steps::Stride;
+use super::sums::{Sums, Walk, levels_at};
 use super::{IndexError, Slot, ViewIndex};
 use crate::document::collate::{Collator, HIGHEST};
 use crate::document::json::Value;
@@ -124,8 +126,7 @@ pub async fn groups_of(
         return reads.iter().map(nothing).collect();
     };
     let indexes: Vec<&ViewIndex> = reads.iter().map(|(index, _)| *index).collect();
-    // There is something to wait for only once after a start. An index that cannot be read says so below.
-    drop(join_all(indexes.iter().map(|index| index.load_sums())).await);
+    load_sums_of(&indexes).await;
     let begin = |(index, places): (&ViewIndex, VecDeque<Places>)| {
         let reading = Reading::new(by.clone(), empty.clone(), index, places, limit);
         (index.copy.clone(), index.reading_step(reading))
@@ -145,13 +146,58 @@ pub async fn groups_of(
 pub async fn count_of(indexes: &[&ViewIndex], places: &Places) -> Vec<Result<u64, ShardError>> {
     let by = GroupBy { grouping: Grouping::All, reduce: Reduce::Count, direction: Direction::Forward, prefix: 0 };
     let reads = indexes.iter().map(|index| (*index, VecDeque::from([places.clone()]))).collect();
-    let count = |page: Result<GroupPage, IndexError>| match page {
+    groups_of(&by, reads, 1).await.into_iter().map(counted).collect()
+}
+
+/// [`count_of`] and [`rows_of`] at once: how many rows lie in `before`, and the first rows to read, of one moment each.
+///
+/// # Errors
+/// That an index could not be read.
+pub async fn counted_rows_of(
+    before: &Places,
+    reads: Vec<(&ViewIndex, VecDeque<Places>)>,
+    direction: Direction,
+    limit: usize,
+) -> Vec<Result<(u64, RowPage), ShardError>> {
+    let by = GroupBy { grouping: Grouping::All, reduce: Reduce::Count, direction: Direction::Forward, prefix: 0 };
+    let indexes: Vec<&ViewIndex> = reads.iter().map(|(index, _)| *index).collect();
+    load_sums_of(&indexes).await;
+    let begin = |(index, places): (&ViewIndex, VecDeque<Places>)| {
+        let reading = Reading::new(by.clone(), Partial::of_rows(0), index, VecDeque::from([before.clone()]), 1);
+        let (count, signature) = (index.reading_step(reading), index.definition.signature);
+        let both = move |view: &dyn View, shard: ShardId| {
+            Ok((count(view, shard)?, read::step(view, (shard, signature), places, direction, limit)?))
+        };
+        (index.copy.clone(), both)
+    };
+    let begun = ShardCopy::read_records_of(reads.into_iter().map(begin).collect()).await;
+    let go_on = |(index, begun): (&ViewIndex, Result<(Reading, RowPage), ShardError>)| {
+        let index = index.clone();
+        async move {
+            let (reading, page) = begun?;
+            Ok((counted(index.read_on(reading).await)?, page))
+        }
+    };
+    let pages = join_all(indexes.iter().copied().zip(begun).map(go_on)).await;
+    indexes.iter().for_each(|index| index.store_sums_later());
+    pages
+}
+
+/// There is something to wait for only once after a start. An index that cannot be read says so when it is read.
+async fn load_sums_of(indexes: &[&ViewIndex]) {
+    let unread = indexes.iter().filter(|index| index.slot.sums(|sums| sums.is_unread()));
+    let loads: Vec<_> = unread.map(|index| index.load_sums()).collect();
+    drop(join_all(loads).await);
+}
+
+/// What a count found.
+fn counted(page: Result<GroupPage, IndexError>) -> Result<u64, ShardError> {
+    match page {
         Ok(page) => Ok(page.groups.first().map_or(0, |group| group.sum.rows)),
         Err(IndexError::Shard(error)) => Err(error),
         // Rows are counted whatever they hold.
         Err(_) => Ok(0),
-    };
-    groups_of(&by, reads, 1).await.into_iter().map(count).collect()
+    }
 }
 
 /// Turns places into keys of the store.
@@ -177,7 +223,8 @@ impl Reading {
             match self.open.take() {
                 None => {
                     let Some((group, mut walk)) = self.begin_group(view, range)? else { continue };
-                    match slot.sums(|sums| walk.take_whole(sums, (&self.by.reduce, self.by.grouping))) {
+                    let by = (&self.by.reduce, self.by.grouping);
+                    match slot.sums(|sums| walk.take_whole(sums, by, &self.empty)) {
                         true => self.groups.push(GroupPart { sum: walk.sum, ..group }),
                         false => self.open = Some((group, walk)),
                     }
@@ -239,11 +286,16 @@ impl Reading {
         left: &mut usize,
     ) -> Result<Result<bool, InvalidValue>, StorageError> {
         let (reduce, empty) = (&self.by.reduce, &self.empty);
-        match slot.sums(|sums| walk.jump(sums, reduce, empty)) {
-            Ok(Some(())) => {}
+        let begin = |sums: &mut Sums| -> Result<Option<Option<Stride>>, InvalidValue> {
+            let more = walk.jump(sums, reduce, empty)?;
+            more.map(|()| walk.stride(sums, reduce)).transpose()
+        };
+        let begun = slot.sums(begin);
+        let mut stride = match begun {
+            Ok(Some(stride)) => stride,
             Ok(None) => return Ok(Ok(true)),
             Err(error) => return Ok(Err(error)),
-        }
+        };
         let places = Places { low: walk.at.clone(), high: walk.high.clone() };
         if places.is_empty() {
             return Ok(Ok(true));
@@ -256,6 +308,7 @@ impl Reading {
                 return Ok(ControlFlow::Break(()));
             }
             *left = left.saturating_sub(1);
+            stride.iter_mut().for_each(|stride| stride.pass(place));
             failed = run.add(RowRef::decode(place, value)?).err();
             Ok(if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
@@ -263,10 +316,13 @@ impl Reading {
             return Ok(Err(error));
         }
         run.settle();
+        if let Some(stride) = stride {
+            slot.sums(|sums| sums.note(stride, self.moment));
+        }
         let done = match (stop, rest) {
             (Some(place), _) => slot.sums(|sums| walk.pass(&run, place, (sums, reduce, empty))).map(|()| false),
             (None, Some(rest)) => walk.add(&run).map(|()| {
-                walk.at = rest.start[keys::PREFIX..].to_vec();
+                walk.stand_at(rest.start[keys::PREFIX..].to_vec());
                 false
             }),
             (None, None) => walk.add(&run).map(|()| {
@@ -289,5 +345,90 @@ fn bounds(by: &GroupBy, first: &Row, key: &Value, collator: &Collator) -> Places
         }
         // A zero byte follows the sort key in the place of every row with this key.
         _ => behind(first.sort().to_vec(), &[1]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Rows by their keys; counts those that were read.
+    #[derive(Default)]
+    struct Counted {
+        rows: BTreeMap<Vec<u8>, Vec<u8>>,
+        read: Cell<u64>,
+    }
+
+    impl View for Counted {
+        fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+            Ok(self.rows.get(key).cloned())
+        }
+
+        fn scan(
+            &self,
+            range: &KeyRange,
+            direction: Direction,
+            visit: &mut (dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + '_),
+        ) -> Result<(), StorageError> {
+            assert_eq!(direction, Direction::Forward);
+            for (key, value) in self.rows.iter().filter(|(key, _)| range.contains(key)) {
+                self.read.set(self.read.get() + 1);
+                if visit(key, value).is_break() {
+                    break;
+                }
+            }
+            Ok(())
+        }
+    }
+
+    fn place(n: u32) -> Vec<u8> {
+        [b"place ".as_slice(), &n.to_be_bytes()].concat()
+    }
+
+    fn key(place: &[u8]) -> Vec<u8> {
+        [&[b'r'; keys::PREFIX], place].concat()
+    }
+
+    /// How many rows lie before a place, and how many were read for that.
+    fn before(view: &Counted, slot: &Slot, high: Vec<u8>) -> (u64, u64) {
+        let (collator, moment) = (Collator::new(), slot.sums(|sums| sums.moment()));
+        let by = GroupBy { grouping: Grouping::All, reduce: Reduce::Count, direction: Direction::Forward, prefix: 0 };
+        let empty = Partial::empty(&by.reduce, &collator).unwrap();
+        let places = VecDeque::from([Places { low: Vec::new(), high: Some(high) }]);
+        let (open, groups, failed) = (None, Vec::new(), None);
+        let mut reading = Reading { by, collator, empty, places, open, groups, limit: 1, moment, failed };
+        view.read.set(0);
+        let range = |places: &Places| KeyRange { start: key(&places.low), end: places.high.as_deref().map(key) };
+        while !reading.is_done() {
+            reading.step(view, slot, &range).unwrap();
+        }
+        (reading.groups.first().map_or(0, |group| group.sum.rows), view.read.get())
+    }
+
+    #[test]
+    fn counts_within_a_block_read_few_of_its_rows() {
+        let (mut view, slot) = (Counted::default(), Slot::default());
+        // No block begins within these.
+        let numbers: Vec<u32> = (0..3000).filter(|n| levels_at(&place(*n)) == 0).collect();
+        for n in &numbers {
+            view.rows.insert(key(&place(*n)), Row::encode(1, b"1", b"2"));
+        }
+        let last = numbers[numbers.len() - 2];
+        let all = numbers.len() as u64 - 2;
+        assert_eq!(before(&view, &slot, place(last)), (all, all));
+        for at in [7, 100, 101, 500, 901] {
+            let (rows, read) = before(&view, &slot, place(numbers[at]));
+            assert_eq!(rows, at as u64);
+            assert!(read <= 2, "{read} rows read to count {at}");
+        }
+        slot.sums(|sums| {
+            sums.begin_write();
+            sums.end_write(Some((false, &[place(numbers[3])])));
+        });
+        view.rows.remove(&key(&place(numbers[3])));
+        assert_eq!(before(&view, &slot, place(numbers[500])).0, 499);
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! Promises: rows are those of documents as they were at the header's position or later; an index of unknown sort keys
 //! is built anew. Offsets and built-in reductions add up blocks of rows (`sums.rs`, `groups.rs`), of which
-//! sums are stored beside them (`stored.rs`).
+//! sums are stored beside them (`stored.rs`); counts know rows within blocks, too (`steps.rs`).
 
 mod build;
 mod cleanup;
@@ -23,6 +23,7 @@ mod read;
 mod record;
 pub mod reduce;
 mod selected;
+mod steps;
 mod stored;
 mod sums;
 mod tasks;
@@ -45,7 +46,7 @@ use tasks::Tasks;
 use trust::Judged;
 
 pub use definition::{Definition, JAVASCRIPT, Sees, Signature, declared, declares, design_signature};
-pub use groups::{GroupBy, GroupPage, GroupPart, count_of, groups_of};
+pub use groups::{GroupBy, GroupPage, GroupPart, count_of, counted_rows_of, groups_of};
 pub use keys::{KeyBound, KeySpan, Places, partition_prefix};
 pub use mapper::{Mapped, Mapper, ScriptMapper};
 pub use read::{RowPage, rows_of};

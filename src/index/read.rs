@@ -41,7 +41,6 @@ pub async fn rows_of(
     direction: Direction,
     limit: usize,
 ) -> Vec<Result<RowPage, ShardError>> {
-    let limit = limit.clamp(1, limits::STEP_ROWS);
     let read = |(index, places): (&ViewIndex, VecDeque<Places>)| {
         let signature = index.definition.signature;
         let read = move |view: &dyn View, shard| step(view, (shard, signature), places, direction, limit);
@@ -50,13 +49,15 @@ pub async fn rows_of(
     ShardCopy::read_records_of(reads.into_iter().map(read).collect()).await
 }
 
-fn step(
+/// One bounded step of [`rows_of`].
+pub(super) fn step(
     view: &dyn View,
     (shard, signature): (ShardId, Signature),
     mut places: VecDeque<Places>,
     direction: Direction,
     limit: usize,
 ) -> Result<RowPage, StorageError> {
+    let limit = limit.clamp(1, limits::STEP_ROWS);
     places.retain(|places| !places.is_empty());
     let (mut rows, mut bytes, mut seeks) = (Vec::new(), 0, 0);
     while let Some(first) = places.pop_front() {

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::reduce::{Grouping, InvalidValue, Partial, Reduce};
+use super::steps::{Steps, Stride};
 use super::stored::{Found, key_of};
 use crate::limits;
 
@@ -65,6 +66,8 @@ type Blocks = BTreeMap<Vec<u8>, Block>;
 #[derive(Default)]
 pub(super) struct Sums {
     trees: Vec<Tree>,
+    /// Rows within blocks, for counts.
+    steps: Steps,
     /// Odd while rows are being written.
     writes: u64,
     known: Known,
@@ -100,11 +103,13 @@ impl Sums {
         self.writes += 1;
         let Some((stored, places)) = done else {
             self.trees.clear();
+            self.steps.clear();
             return self.lose_stored();
         };
         if !stored {
             self.nothing_stored();
         }
+        places.iter().for_each(|place| self.steps.touch(place));
         for blocks in self.trees.iter_mut().flat_map(Tree::blocks_mut) {
             for place in places {
                 let gone: Vec<Vec<u8>> = touched(blocks, place).cloned().collect();
@@ -117,6 +122,7 @@ impl Sums {
     pub fn clear(&mut self) {
         self.writes += 2;
         self.trees.clear();
+        self.steps.clear();
         (self.known, self.fresh) = (Known::Unread, 0);
     }
 
@@ -254,6 +260,13 @@ impl Sums {
         }
     }
 
+    /// Keeps what a count has read at `moment` of the rows of a block, unless rows changed since.
+    pub fn note(&mut self, stride: Stride, moment: u64) {
+        if stride.is_news() && self.writes == moment && moment.is_multiple_of(2) {
+            self.steps.note(stride, moment);
+        }
+    }
+
     fn tree(&self, reduce: &Reduce) -> Option<&Tree> {
         self.trees.iter().find(|tree| tree.reduce == *reduce)
     }
@@ -336,13 +349,16 @@ pub(super) struct Walk {
     pub sum: Partial,
     /// Blocks that began on the way and have not ended, by level.
     open: [Option<(Vec<u8>, Partial)>; LEVELS],
+    /// Whether blocks begin where it stands.
+    begins: bool,
     moment: u64,
 }
 
 impl Walk {
     /// From `at` up to `high`.
     pub fn new(at: Vec<u8>, high: Option<Vec<u8>>, empty: &Partial, moment: u64) -> Walk {
-        let mut walk = Walk { low: at.clone(), at, high, sum: empty.clone(), open: Default::default(), moment };
+        let (low, begins) = (at.clone(), at.is_empty());
+        let mut walk = Walk { low, at, high, sum: empty.clone(), open: Default::default(), begins, moment };
         // An edge of keys is no row, and only rows begin blocks.
         if walk.at.is_empty() {
             walk.open = std::array::from_fn(|_| Some((Vec::new(), empty.clone())));
@@ -351,7 +367,7 @@ impl Walk {
     }
 
     /// Takes it as a whole, if it was kept as such. Else it begins; blocks that are known need not be added up again.
-    pub fn take_whole(&mut self, sums: &Sums, by: (&Reduce, Grouping)) -> bool {
+    pub fn take_whole(&mut self, sums: &mut Sums, by: (&Reduce, Grouping), empty: &Partial) -> bool {
         if let Some(sum) = sums.whole(by, &self.low, self.high.as_deref()) {
             self.sum = sum.clone();
             return true;
@@ -361,7 +377,40 @@ impl Walk {
                 *open = None;
             }
         }
+        let nearest = match &self.high {
+            Some(high) if self.counts_from_the_first(by.0) => sums.steps.nearest(high, sums.writes),
+            _ => None,
+        };
+        if let Some((start, rows)) = nearest.map(|(start, rows)| (start.to_vec(), rows)) {
+            // Blocks that end before it were kept by the count that noted it.
+            (self.sum, self.open) = (Partial::of_rows(rows), Default::default());
+            self.arrive(start, sums, by.0, empty);
+        }
         false
+    }
+
+    fn counts_from_the_first(&self, reduce: &Reduce) -> bool {
+        *reduce == Reduce::Count && self.low.is_empty()
+    }
+
+    /// Where rows are counted and the block in which it stands was counted before: goes on to the last row of it that
+    /// was noted.
+    pub fn stride(&mut self, sums: &Sums, reduce: &Reduce) -> Result<Option<Stride>, InvalidValue> {
+        if *reduce != Reduce::Count || !self.begins {
+            return Ok(None);
+        }
+        let before = self.counts_from_the_first(reduce).then_some(self.sum.rows);
+        let (stride, further) = sums.steps.stride(&self.at, self.high.as_deref(), before);
+        if let Some((place, rows)) = further {
+            self.add(&Partial::of_rows(rows))?;
+            self.stand_at(place);
+        }
+        Ok(Some(stride))
+    }
+
+    /// Stands at a place where no block begins that it could keep.
+    pub fn stand_at(&mut self, place: Vec<u8>) {
+        (self.at, self.begins) = (place, false);
     }
 
     /// Nothing is left: keeps it as a whole.
@@ -423,7 +472,7 @@ impl Walk {
             let is_known = sums.has(reduce, level, &place);
             self.open[level] = (!is_known).then(|| (place.clone(), empty.clone()));
         }
-        self.at = place;
+        (self.at, self.begins) = (place, true);
     }
 
     /// There are no rows behind: keeps the blocks that reach to the end of the view.

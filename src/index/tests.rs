@@ -217,6 +217,25 @@ async fn kept_reductions_agree_with_the_rows_after_any_change() {
 }
 
 #[tokio::test]
+async fn offsets_agree_with_the_rows_after_any_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = storage(&dir, Engine::Memory).await;
+    let (_, copy, index) = view(&storage, &definition("a")).await;
+    let (mut dice, mut revs) = (Dice(11), vec![None; 200]);
+    for round in 0..100 {
+        change_some(&copy, &mut revs, &mut dice).await;
+        index.update().await.unwrap();
+        let rows = rows_between(&index, &Places::all(b"")).await;
+        for _ in 0..6 {
+            let at = dice.below(rows.len() as u64 + 1) as usize;
+            let high = rows.get(at).map(|row| row.place.clone());
+            let counted = index.count(Places { low: Vec::new(), high }).await.unwrap();
+            assert_eq!(counted, at as u64, "round {round} of {} rows", rows.len());
+        }
+    }
+}
+
+#[tokio::test]
 async fn purged_documents_lose_their_rows() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(&dir, Engine::Memory).await;

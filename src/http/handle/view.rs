@@ -45,7 +45,7 @@ pub async fn query(
     let asked = read(&view, &args)?;
     let seq = if args.include_docs { db.update_seq().await?.to_string() } else { String::new() };
     let definition = Arc::clone(&view.definition);
-    let rows = view.begin(asked).await?;
+    let rows = view.open(asked).await?;
     // The reduce function is no part of what names the rows.
     let positions = format!("{:?} {:?} {:?} {args:?}", rows.positions(), rows.wants_totals(), definition.reduce);
     let etag =
@@ -85,7 +85,7 @@ pub async fn queries(
         let view = db.view(&id, name).await?;
         args.bound(&ctx.config, view.definition.partitioned)?;
         let asked = read(&view, &args)?;
-        let rows = view.begin(asked).await?;
+        let rows = view.open(asked).await?;
         listings.push(Listing::begin(rows, args).await?);
     }
     Ok(Reply::generate(move |mut sink| async move {
@@ -209,7 +209,7 @@ impl Listing {
         sink.write(&head(&self.rows)).await?;
         let db = Arc::clone(self.rows.database());
         let data = if self.args.attachments { Data::All } else { Data::None };
-        let mut first = true;
+        let (mut first, mut text) = (true, Vec::new());
         while let Some(page) = self.page().await? {
             let (rows, groups) = match page {
                 Page::Rows(rows) => (rows, Vec::new()),
@@ -219,10 +219,13 @@ impl Listing {
                 sink.write(if std::mem::take(&mut first) { b"" } else { b",\r\n" }).await?;
                 sink.write(&group_text(&group)).await?;
             }
+            text.clear();
             for row in rows {
-                sink.write(if std::mem::take(&mut first) { b"" } else { b",\r\n" }).await?;
-                sink.write(&row_text(&row)).await?;
+                text.extend_from_slice(if std::mem::take(&mut first) { b"" } else { b",\r\n" });
+                write_row(&row, &mut text);
                 if let Some(Some(doc)) = &row.doc {
+                    sink.write(&text).await?;
+                    text.clear();
                     // Another document that the value names is shown plainly, as CouchDB opens it.
                     let (data, encodings) = match doc.id == row.row.id {
                         true => (data, self.args.att_encoding_info),
@@ -230,8 +233,9 @@ impl Listing {
                     };
                     write_pieces(&db, &doc.id, row_doc(doc, data, encodings), sink).await?;
                 }
-                sink.write(b"}").await?;
+                text.push(b'}');
             }
+            sink.write(&text).await?;
         }
         sink.write(b"\r\n]}").await
     }
@@ -252,9 +256,9 @@ fn head(rows: &ViewRows) -> Vec<u8> {
 }
 
 /// A row without its last brace; a document is still to be written.
-fn row_text(row: &ViewRow) -> Vec<u8> {
-    let mut out = b"{\"id\":".to_vec();
-    write_string(row.row.id.as_str(), &mut out);
+fn write_row(row: &ViewRow, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"id\":");
+    write_string(row.row.id.as_str(), out);
     out.extend_from_slice(b",\"key\":");
     out.extend_from_slice(&row.row.key);
     out.extend_from_slice(b",\"value\":");
@@ -264,7 +268,6 @@ fn row_text(row: &ViewRow) -> Vec<u8> {
         Some(None) => out.extend_from_slice(b",\"doc\":null"),
         Some(Some(_)) => out.extend_from_slice(b",\"doc\":"),
     }
-    out
 }
 
 fn group_text(group: &GroupRow) -> Vec<u8> {

@@ -212,6 +212,11 @@ impl Partial {
         Some(Partial { rows: 0, reduction: reduce.begin(collator)? })
     }
 
+    /// Of so many rows that are only counted.
+    pub(in crate::index) fn of_rows(rows: u64) -> Partial {
+        Partial { rows, reduction: Reduction::Count(rows) }
+    }
+
     /// Takes in a row.
     ///
     /// # Errors

@@ -1,0 +1,154 @@
+//! Where every eighth row of a block stands, so that counting rows up to a place reads a few of them and not a block.
+//!
+//! Blocks of sums (`sums.rs`) are 64 rows long on average: a count that ends within one had to read its rows up to
+//! there, for the offset of each query and in each range. The rows that a count reads are noted here, and how many rows
+//! lie before the block; the next one begins with the last noted row.
+//!
+//! Promises: the notes of a block agree with its rows as long as its own rows do not change ([`Steps::touch`]), and how
+//! many rows lie before it until any row changes (the moment beside it).
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use crate::limits;
+
+/// Rows from one noted place to the next.
+const EVERY: u64 = if cfg!(any(test, feature = "sim")) { 2 } else { 8 };
+
+/// What is noted of one view.
+#[derive(Default)]
+pub(super) struct Steps {
+    /// By the place where a block of the lowest level begins: that of a row, or of the beginning of the view.
+    blocks: BTreeMap<Vec<u8>, Noted>,
+    /// Places in it.
+    places: usize,
+}
+
+/// What is noted of a block.
+#[derive(Default)]
+struct Noted {
+    /// Rows of the view before it, and at which moment.
+    before: Option<(u64, u64)>,
+    /// Places of rows in order: the first has [`EVERY`] rows of the block before it, the second twice as many.
+    places: Vec<Vec<u8>>,
+}
+
+/// A count on its way through a block.
+pub(super) struct Stride {
+    /// Where the block begins.
+    start: Vec<u8>,
+    /// Rows of the view before it, where that is known.
+    before: Option<u64>,
+    /// Places that were noted when it began.
+    known: usize,
+    /// Rows of the block that were passed.
+    rank: u64,
+    /// Further places to note.
+    places: Vec<Vec<u8>>,
+}
+
+impl Steps {
+    /// The last block that begins before `high` of which it was known at `moment` how many rows lie before it.
+    pub fn nearest(&self, high: &[u8], moment: u64) -> Option<(&[u8], u64)> {
+        let up_to = (Bound::Unbounded, Bound::Included(high));
+        let (start, noted) = self.blocks.range::<[u8], _>(up_to).next_back()?;
+        let (rows, of) = noted.before?;
+        (of == moment).then_some((start, rows))
+    }
+
+    /// Begins at a block that reaches beyond `high`; and where to go on, with how many rows of the block before that.
+    pub fn stride(&self, start: &[u8], high: Option<&[u8]>, before: Option<u64>) -> (Stride, Option<(Vec<u8>, u64)>) {
+        let noted = self.blocks.get(start);
+        let places = noted.map_or(&[][..], |noted| &noted.places);
+        let passed = places.partition_point(|place| high.is_none_or(|high| place.as_slice() <= high));
+        let rank = passed as u64 * EVERY;
+        let further = places[..passed].last().map(|place| (place.clone(), rank));
+        (Stride { start: start.to_vec(), before, known: places.len(), rank, places: Vec::new() }, further)
+    }
+
+    /// Takes in what a count has seen at `moment`, since when no row has changed.
+    pub fn note(&mut self, stride: Stride, moment: u64) {
+        if self.places + stride.places.len() + self.blocks.len() >= limits::COUNT_STEPS_PER_INDEX {
+            self.clear();
+        }
+        let noted = self.blocks.entry(stride.start).or_default();
+        noted.before = stride.before.map(|rows| (rows, moment)).or(noted.before);
+        // Another count may have been faster.
+        if noted.places.len() == stride.known {
+            self.places += stride.places.len();
+            noted.places.extend(stride.places);
+        }
+    }
+
+    /// A row at `place` has come or gone.
+    pub fn touch(&mut self, place: &[u8]) {
+        let up_to = (Bound::Unbounded, Bound::Included(place));
+        let start = self.blocks.range::<[u8], _>(up_to).next_back().map(|(start, _)| start.clone());
+        if let Some(noted) = start.and_then(|start| self.blocks.remove(&start)) {
+            self.places -= noted.places.len();
+        }
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        *self = Steps::default();
+    }
+}
+
+impl Stride {
+    /// Passes the next row of the block.
+    pub fn pass(&mut self, place: &[u8]) {
+        let noted = (self.known + self.places.len()) as u64;
+        if self.rank == (noted + 1) * EVERY {
+            self.places.push(place.to_vec());
+        }
+        self.rank += 1;
+    }
+
+    /// Whether it has seen what is not noted.
+    pub fn is_news(&self) -> bool {
+        self.before.is_some() || !self.places.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of one block at 10, 20, ..
+    fn walk(steps: &mut Steps, high: u8) -> (u64, u64) {
+        let (mut stride, further) = steps.stride(b"", Some(&[high]), Some(0));
+        let (from, rank) = further.map_or((0, 0), |(place, rank)| (place[0], rank));
+        let rows = (10..high).step_by(10).filter(|place| *place >= from);
+        let read = rows.map(|place| stride.pass(&[place])).count() as u64;
+        steps.note(stride, 4);
+        (rank + read, read)
+    }
+
+    #[test]
+    fn a_count_goes_on_from_the_last_noted_row() {
+        let mut steps = Steps::default();
+        assert_eq!(walk(&mut steps, 95), (9, 9));
+        assert_eq!(walk(&mut steps, 95), (9, 1), "with the ninth");
+        assert_eq!(walk(&mut steps, 30), (2, 0), "the row at 30 is the first that was noted");
+        assert_eq!(walk(&mut steps, 35), (3, 1));
+        assert_eq!(walk(&mut steps, 145), (14, 6));
+        assert_eq!(walk(&mut steps, 145), (14, 2));
+    }
+
+    #[test]
+    fn what_is_before_a_block_holds_for_its_moment_and_its_places_until_its_rows_change() {
+        let mut steps = Steps::default();
+        walk(&mut steps, 95);
+        let (stride, _) = steps.stride(&[100], Some(&[150]), Some(9));
+        steps.note(stride, 4);
+        assert_eq!(steps.nearest(&[150], 4), Some((&[100][..], 9)));
+        assert_eq!(steps.nearest(&[99], 4), Some((&[][..], 0)));
+        assert_eq!(steps.nearest(&[99], 6), None);
+        steps.touch(&[110]);
+        assert_eq!(steps.nearest(&[150], 4), Some((&[][..], 0)));
+        assert_eq!(steps.places, 4);
+        steps.touch(&[95]);
+        assert_eq!((steps.places, steps.blocks.len()), (0, 0));
+    }
+}
