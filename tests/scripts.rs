@@ -112,6 +112,17 @@ fn what_is_emitted_becomes_json() {
         }
         let frozen = "function(doc){ doc.a = 1; emit(doc.a); doc.l.sort(); emit(2); }";
         assert_eq!(map(&scripts, frozen, r#"{"l":[2,1]}"#).await.as_deref(), Ok("[]"), "a throw drops all rows");
+        let frozen = "function(doc){ doc.a = 1; doc.o.x = 1; emit(doc.a, doc.o.x); }";
+        assert_eq!(map(&scripts, frozen, r#"{"o":{}}"#).await.as_deref(), Ok("[[null,null]]"), "nothing changes");
+        // Beside one that changes documents, and after it, one that only reads them sees them as they are.
+        let reads = "function(doc){ emit(doc.a, doc.l); }";
+        let program =
+            program(&format!(r#"{{"views":{{"a":{{"map":{}}},"b":{{"map":{}}}}}}}"#, text(frozen), text(reads)));
+        for sources in [&[reads][..], &[reads, frozen, reads], &[reads]] {
+            let rows = scripts.map(&program, sources, vec![r#"{"l":[2,1],"o":{}}"#.to_owned()]).await.unwrap();
+            let last = Value::Array(rows[0].last().unwrap().clone()).to_vec();
+            assert_eq!(String::from_utf8(last).unwrap(), "[[null,[2,1]]]");
+        }
         let fatal = map(&scripts, "function(doc){ throw('fatal_error'); }", "{}").await;
         assert!(matches!(fatal, Err(ScriptError::Thrown { error, .. }) if error == "map_runtime_error"));
     });

@@ -65,10 +65,11 @@ def run(own, args):
         time.sleep(2)
     print("| what | CPU each | time each | rate | of |\n|---|---|---|---|---|")
     with Peak(own) as peak:
-        for name in ["by_city", "by_n"]:
-            with Meter(own) as meter:
+        with Meter(own) as meter:
+            # The first one builds the other, too, where both are of one design document.
+            for name in ["by_city", "by_n"]:
                 expect(len(view(client, name, reduce=False, limit=1)["rows"]), 1, name)
-            row(f"build of `{name}`", meter, docs, f"{docs} documents")
+        row("build of both views", meter, docs, f"{docs} documents")
     with Meter(own) as meter:
         for at in range(QUERIES):
             start = at * (docs - 50) // QUERIES

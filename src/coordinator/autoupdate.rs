@@ -97,7 +97,7 @@ impl Database {
                     let view = &view;
                     async move {
                         match self.own_copy(range).await? {
-                            Some(copy) => view.on(range, RangeCopy::Own(copy.clone())).update_gently().await,
+                            Some(copy) => view.update_gently(range, &RangeCopy::Own(copy.clone())).await,
                             None => Ok(()),
                         }
                     }

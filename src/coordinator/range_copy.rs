@@ -336,14 +336,6 @@ impl CopyView {
         }
     }
 
-    /// See [`ViewIndex::update_gently`]; other nodes do so by themselves.
-    pub async fn update_gently(&self) -> Result<(), IndexError> {
-        match self {
-            CopyView::Own(index) => index.update_gently().await,
-            CopyView::Remote { .. } => Ok(()),
-        }
-    }
-
     /// Has it updated and does not wait for that.
     pub async fn update_later(&self) -> Result<(), IndexError> {
         match self {

@@ -147,7 +147,7 @@ impl Database {
             for (name, definition) in Definition::all(program.body(), self.known.partitioned) {
                 let view = self.view_of(program, Arc::new(definition));
                 for copy in &halves.copies {
-                    if let Err(error) = view.on(range, RangeCopy::Own(copy.clone())).update_gently().await {
+                    if let Err(error) = view.update_gently(range, &RangeCopy::Own(copy.clone())).await {
                         tracing::info!(database = self.name, view = name, %error, "a view is split later");
                     }
                 }

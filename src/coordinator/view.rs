@@ -191,7 +191,7 @@ impl Database {
         let mapper: Arc<dyn Mapper> = match (&definition.sees, definition.language.as_str()) {
             (Sees::Leaves(selector), _) => Arc::new(SelectorMapper::new(indexes, &definition, selector)),
             (Sees::Winner, mango::catalogue::LANGUAGE) => Arc::new(mango::FieldMapper::new(indexes, &definition)),
-            (Sees::Winner, _) => Arc::new(ScriptMapper::new(self.scripts(), program, &definition.map)),
+            (Sees::Winner, _) => Arc::new(ScriptMapper::new(self.scripts(), program)),
         };
         let collator = indexes.collator(definition.collation);
         DatabaseView { database: Arc::clone(self), program: program.clone(), definition, mapper, collator }

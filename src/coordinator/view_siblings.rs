@@ -2,8 +2,9 @@
 //! index of them. That is a map function that throws a fatal error, or a value that `_stats` refuses (facts 'Map
 //! functions', 'Reduce'). A function that runs out of time or memory costs its own view's queries alone.
 //!
-//! Only those that can fail are brought up to date beside the view that is asked for, and only where the shard has
-//! changed since. Not with `[settee] index_swap = ready`: no query waits for another index there.
+//! A build fills all views that stand where the one stands that is asked for (`index/build.rs`). Of the others only
+//! those that can fail are brought up to date, and only where the shard has changed since. Neither with `[settee]
+//! index_swap = ready`: no query waits for another index there.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use futures_util::future::try_join_all;
 
 use crate::coordinator::range_copy::{CopyView, RangeCopy};
 use crate::coordinator::view::DatabaseView;
-use crate::index::{Definition, IndexError};
+use crate::index::{Definition, IndexError, ViewIndex};
 use crate::script::ScriptError;
 
 impl DatabaseView {
@@ -21,8 +22,12 @@ impl DatabaseView {
     /// # Errors
     /// Where the view cannot be built, or one of the others fails.
     pub(super) async fn update(&self, view: &CopyView, range: usize, copy: &RangeCopy) -> Result<(), IndexError> {
-        view.update().await?;
-        let CopyView::Own(index) = view else { return Ok(()) };
+        let CopyView::Own(index) = view else { return view.update().await };
+        // Most often there is nothing to do.
+        match index.is_current() || self.database.swaps_when_ready() {
+            true => index.update().await?,
+            false => self.beside_siblings(index.clone(), range, copy).update().await?,
+        }
         let (design, until) = (self.program.key(), index.committed());
         if index.is_trusted(&design, until) || self.database.swaps_when_ready() {
             return Ok(());
@@ -31,6 +36,29 @@ impl DatabaseView {
         try_join_all(fallible.into_iter().map(|other| self.check(other, range, copy))).await?;
         index.trust(design, until);
         Ok(())
+    }
+
+    /// Brings the view on a copy of this node up to date with the others of its design document, without haste.
+    pub(super) async fn update_gently(&self, range: usize, copy: &RangeCopy) -> Result<(), IndexError> {
+        match self.on(range, copy.clone()) {
+            CopyView::Own(index) if !index.is_current() => {
+                self.beside_siblings(index, range, copy).update_gently().await
+            }
+            // Other nodes do so by themselves.
+            _ => Ok(()),
+        }
+    }
+
+    /// The index with those of the other views on its copy.
+    fn beside_siblings(&self, index: ViewIndex, range: usize, copy: &RangeCopy) -> ViewIndex {
+        let all = Definition::all(self.program.body(), self.database.map().partitioned);
+        let others = all.filter(|(_, other)| other.signature != self.definition.signature).filter_map(|(_, other)| {
+            match self.database.view_of(&self.program, Arc::new(other)).on(range, copy.clone()) {
+                CopyView::Own(other) => Some(other),
+                CopyView::Remote { .. } => None,
+            }
+        });
+        index.beside(others.collect())
     }
 
     async fn check(&self, other: Definition, range: usize, copy: &RangeCopy) -> Result<(), IndexError> {

@@ -1,36 +1,38 @@
 //! Building a view: follows the shard's sequence in bounded batches.
 //!
-//! Each batch goes through the committer with the position that it reaches, so that the two never part; a batch checks
-//! that the position is still the one it started from. A document is read as it is now, which may be newer than the
-//! change that named it: its rows are then replaced again when the later change comes. Rows go through the journal for
-//! now, like documents.
+//! Each batch goes through the committer with the position that it reaches, so that the two never part (`write.rs`); a
+//! batch checks that the position is still the one it started from. A document is read as it is now, which may be newer
+//! than the change that named it: its rows are then replaced again when the later change comes. Rows go through the
+//! journal for now, like documents.
+//!
+//! A build takes other views of the design document along that stand where it does and that nobody else builds: one
+//! reading, one call of JavaScript and one commit for all. Should a function fail as a whole, the view goes on by
+//! itself, and those that failed are built alone from then on.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tokio::sync::MutexGuard;
+
 use super::keys::{self, Part};
-use super::record::{self, COLLATION_VERSION, DocRows, Header, Row};
-use super::stored::FORM;
-use super::sums::Sums;
-use super::{IndexError, Mapped, Signature, Slot, ViewIndex, selected};
+use super::record::{COLLATION_VERSION, Header};
+use super::write::{Change, Entry};
+use super::{IndexError, JAVASCRIPT, Mapped, Signature, Slot, ViewIndex, selected, write};
 use crate::document::id::DocId;
+use crate::document::json::Value;
 use crate::document::render::{RenderOptions, render};
 use crate::index::definition::Sees;
 use crate::limits;
 use crate::observe::metrics::Counter;
+use crate::script::ScriptError;
 use crate::shard::{Fetched, ShardError, ShardId, Want, Wants};
-use crate::storage::planted::Bug;
-use crate::storage::{Direction, KeyRange, StorageError, View, WriteView};
+use crate::storage::{Direction, KeyRange, View};
 use crate::world::Pool;
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 
-/// A document of a batch with the rows that it has from now on.
-struct Entry {
-    id: DocId,
-    /// Sort key with partition, key and value as JSON.
-    rows: Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>,
-}
+/// Room for a key or a value of a row, as most are.
+const ROW_BYTES: usize = 64;
 
 /// How a build shares the node with others.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,8 +43,40 @@ enum Pace {
     Gentle,
 }
 
-/// The batch does not fit what is stored any more: look again.
-struct Moved;
+/// A build that runs or waits, counted as long as this lives.
+struct Building(Arc<Slot>);
+
+impl Building {
+    fn of(slot: &Arc<Slot>) -> Building {
+        slot.builders.fetch_add(1, Ordering::Relaxed);
+        Building(Arc::clone(slot))
+    }
+}
+
+impl Drop for Building {
+    fn drop(&mut self) {
+        self.0.builders.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// An index that a build fills.
+struct Member<'b> {
+    index: &'b ViewIndex,
+    header: Header,
+    /// It has no rows of documents that changed last at this sequence or before, but for those that this build has
+    /// passed. Whoever changes a document gives it a later one.
+    new_until: u64,
+    _building: Building,
+    /// The writer's lock.
+    _alone: MutexGuard<'b, ()>,
+}
+
+impl Member<'_> {
+    /// The shard's sequence and purge that it has taken in.
+    fn stands_at(&self) -> (u64, u64) {
+        (self.header.position, self.header.purge_position)
+    }
+}
 
 impl ViewIndex {
     /// Brings the view up to what is committed now. It goes on when the caller stops waiting. One build at a time:
@@ -66,7 +100,7 @@ impl ViewIndex {
     }
 
     async fn update_at(&self, pace: Pace) -> Result<(), IndexError> {
-        if self.slot.known().complete_at >= *self.copy.watch().borrow() {
+        if self.is_current() {
             return Ok(());
         }
         let removals = self.slot.known().removals;
@@ -81,12 +115,7 @@ impl ViewIndex {
             return Ok(());
         }
         let index = self.clone();
-        let build = self.env.spawn_with(async move {
-            index.slot.builders.fetch_add(1, Ordering::Relaxed);
-            let done = index.build(target, purges, pace).await;
-            index.slot.builders.fetch_sub(1, Ordering::Relaxed);
-            done
-        });
+        let build = self.env.spawn_with(async move { index.build((target, purges), pace).await });
         build.await.unwrap_or(Err(IndexError::Stopped))
     }
 
@@ -106,120 +135,97 @@ impl ViewIndex {
         Ok((info.update_seq, info.purge_seq))
     }
 
-    async fn build(&self, target: u64, purges: u64, pace: Pace) -> Result<(), IndexError> {
-        let _alone = self.slot.writer.lock().await;
-        let stored = self.stored_header().await?.filter(|header| header.collation == COLLATION_VERSION);
-        let mut header = match stored {
-            Some(header) => header,
+    /// Takes in the changes and purges up to `goal`, which the shard has.
+    async fn build(&self, goal: (u64, u64), pace: Pace) -> Result<(), IndexError> {
+        let (target, purges) = goal;
+        let building = Building::of(&self.slot);
+        let alone = self.slot.writer.lock().await;
+        let mut first = self.enter(self.built().await?, goal, (building, alone)).await?;
+        while first.header.purge_position < purges && !mutated(Mutation::PurgeNotIndexed) {
+            first = first.purge_step().await?;
+        }
+        let begun_at = first.header.position;
+        let task = (begun_at < target).then(|| self.tasks.begin(&self.env, &self.owner, target - begun_at));
+        let mut members = vec![first];
+        if begun_at < target {
+            self.take_along(&mut members, goal).await?;
+        }
+        while members[0].header.position < target {
+            let begun = self.env.now();
+            advance(&mut members).await?;
+            if let Some(task) = &task {
+                task.done(members[0].header.position.saturating_sub(begun_at));
+            }
+            // One builder is this one: others wait for it.
+            let nobody_waits = |member: &Member<'_>| member.index.slot.builders.load(Ordering::Relaxed) <= 1;
+            if pace == Pace::Gentle && members.iter().all(nobody_waits) {
+                self.env.sleep(self.env.now().since(begun).min(limits::INDEX_PAUSE_MAX)).await;
+            }
+        }
+        for member in &members {
+            member.index.slot.change(|known| known.complete_at = known.complete_at.max(target));
+        }
+        Ok(())
+    }
+
+    /// What is stored of how far it is built; `None` for one that is not, or was built with other sort keys.
+    async fn built(&self) -> Result<Option<Header>, ShardError> {
+        Ok(self.stored_header().await?.filter(|header| header.collation == COLLATION_VERSION))
+    }
+
+    /// Makes it ready to be filled from where it is `built`.
+    async fn enter<'b>(
+        &'b self,
+        built: Option<Header>,
+        (target, purges): (u64, u64),
+        (building, alone): (Building, MutexGuard<'b, ()>),
+    ) -> Result<Member<'b>, ShardError> {
+        let (header, new_until) = match built {
+            Some(header) => (header, 0),
             None => {
                 // A removal that a crash cut off may have left rows.
                 self.remove_rows().await?;
                 // What was purged before the first build never had rows.
-                Header { purge_position: purges, ..Header::default() }
+                (Header { purge_position: purges, ..Header::default() }, target)
             }
         };
         // Else the first write would make void what is stored.
         self.load_sums().await?;
-        while header.purge_position < purges && !mutated(Mutation::PurgeNotIndexed) {
-            header = self.purge_step(header).await?;
-        }
-        let first = header.position;
-        let task = (first < target).then(|| self.tasks.begin(&self.env, &self.owner, target - first));
-        while header.position < target {
-            let begun = self.env.now();
-            header = self.step(header).await?;
-            if let Some(task) = &task {
-                task.done(header.position.saturating_sub(first));
+        Ok(Member { index: self, header, new_until, _building: building, _alone: alone })
+    }
+
+    /// Adds the others that can be built along with the first member, which is this index.
+    async fn take_along<'b>(&'b self, members: &mut Vec<Member<'b>>, goal: (u64, u64)) -> Result<(), ShardError> {
+        let at = members[0].stands_at();
+        let stands = |header: Header| (header.position, header.purge_position);
+        let is_elsewhere = |other: &ViewIndex| other.slot.known().header.is_some_and(|header| stands(header) != at);
+        for other in self.others.iter().filter(|other| self.goes_with(other) && !is_elsewhere(other)) {
+            // Somebody else builds it, or it is here already.
+            let Ok(alone) = other.slot.writer.try_lock() else { continue };
+            let built = other.built().await?;
+            // One that is not built begins where a first build does.
+            if built.map_or((0, goal.1), stands) == at {
+                members.push(other.enter(built, goal, (Building::of(&other.slot), alone)).await?);
             }
-            // One builder is this one: others wait for it.
-            if pace == Pace::Gentle && self.slot.builders.load(Ordering::Relaxed) <= 1 {
-                self.env.sleep(self.env.now().since(begun).min(limits::INDEX_PAUSE_MAX)).await;
-            }
         }
-        self.slot.change(|known| known.complete_at = known.complete_at.max(target));
         Ok(())
     }
 
-    /// Indexes the documents of the next changes.
-    async fn step(&self, header: Header) -> Result<Header, IndexError> {
-        let copy = self.copy.in_background();
-        let batch = fewer("index: a batch of one document", limits::INDEX_BATCH_DOCS);
-        let page = copy.changes(header.position, Direction::Forward, batch).await?;
-        let changes: Vec<(u64, DocId)> = page.rows.into_iter().map(|row| (row.seq, row.id)).collect();
-        let (entries, read) = self.entries(changes.iter().map(|(_, id)| id.clone()).collect()).await?;
-        let position = if read == changes.len() { page.last_seq } else { changes[read - 1].0 };
-        self.write(header, Header { position, ..header }, entries).await
-    }
-
-    /// Indexes the documents of the next purges anew: some leaves may be left.
-    async fn purge_step(&self, header: Header) -> Result<Header, IndexError> {
-        let copy = self.copy.in_background();
-        let until = copy.info().await?.purge_seq;
-        let most = fewer("index: one purge at a time", limits::INDEX_PURGES_STEP);
-        let infos = copy.purge_infos(header.purge_position, most).await?;
-        // Where the log was cut, the rows of what was purged meanwhile cannot be told: all are made anew.
-        if header.purge_position < copy.state().await?.purge_floor {
-            sometimes("index: rows made anew because the purge log was cut");
-            self.remove_rows().await?;
-            let purge_position = self.copy.info().await?.purge_seq;
-            return Ok(Header { purge_position, ..Header::default() });
-        }
-        let purge_position = infos.last().map_or(until, |info| info.purge_seq);
-        let ids: BTreeSet<DocId> = infos.into_iter().map(|info| info.id).collect();
-        let mut rest: Vec<DocId> = ids.into_iter().collect();
-        if !rest.is_empty() {
-            sometimes("index: rows of a purged document removed");
-        }
-        let mut header = header;
-        loop {
-            let (entries, read) = self.entries(rest.clone()).await?;
-            rest.drain(..read);
-            let last = rest.is_empty();
-            let purge_position = if last { purge_position } else { header.purge_position };
-            header = self.write(header, Header { purge_position, ..header }, entries).await?;
-            if last {
-                return Ok(header);
-            }
-        }
-    }
-
-    /// The rows of documents, as many from the first on as fit a batch; and how many those are, at least one of some.
-    async fn entries(&self, ids: Vec<DocId>) -> Result<(Vec<Entry>, usize), IndexError> {
-        let (mut texts, mut mapped_ids, mut entries) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut bytes, mut read) = (0, 0);
-        let copy = self.copy.in_background();
-        let want = match &self.definition.sees {
-            Sees::Winner => Want::Winner,
-            Sees::Leaves(_) => Want::Leaves,
+    /// Whether its function can be called along with this one's, for the same texts.
+    fn goes_with(&self, other: &ViewIndex) -> bool {
+        let (own, its) = (&self.definition, &other.definition);
+        let is_one_of_many = |index: &ViewIndex| {
+            let definition = &index.definition;
+            definition.language == JAVASCRIPT && definition.sees == Sees::Winner && !index.slot.known().alone
         };
-        let mut wants: Wants = ids.iter().map(|id| (id.clone(), want.clone())).collect();
-        while !wants.is_empty() && bytes < limits::STEP_BYTES {
-            let found;
-            (found, wants) = copy.fetch_some(wants).await?;
-            let group = &ids[read..][..found.len()];
-            read += found.len();
-            for (id, fetched) in group.iter().zip(found) {
-                match fetched.and_then(|fetched| self.text_of(id, &fetched)) {
-                    Some(text) => {
-                        bytes += text.len();
-                        texts.push(text);
-                        mapped_ids.push(id.clone());
-                    }
-                    None => entries.push(Entry { id: id.clone(), rows: Vec::new() }),
-                }
-            }
-        }
-        let mapped = if texts.is_empty() { Vec::new() } else { self.mapper.map(texts).await? };
-        let metrics = self.env.metrics();
-        metrics.add(Counter::DocumentsMapped, mapped.len() as u64);
-        metrics.add(Counter::RowsEmitted, mapped.iter().map(|rows| rows.len() as u64).sum());
-        let index = self.clone();
-        let sorted = self.env.blocking(Pool::Background, move || {
-            let pairs = mapped_ids.into_iter().zip(mapped);
-            pairs.map(|(id, mapped)| index.entry(id, mapped)).collect::<Vec<Entry>>()
-        });
-        entries.extend(sorted.await);
-        Ok((entries, read))
+        is_one_of_many(self)
+            && is_one_of_many(other)
+            && (own.local_seq, own.include_design) == (its.local_seq, its.include_design)
+            && self.copy.id() == other.copy.id()
+    }
+
+    fn build_alone(&self) {
+        self.slot.change(|known| known.alone = true);
     }
 
     /// What mappers see of a document; `None` for documents that they do not see.
@@ -241,58 +247,18 @@ impl ViewIndex {
     fn entry(&self, id: DocId, mapped: Mapped) -> Entry {
         let partition = id.as_str().split_once(':').map(|(partition, _)| partition);
         let prefix = keys::partition_prefix(partition.filter(|_| self.definition.partitioned));
-        let row = |(key, value): (crate::document::json::Value, crate::document::json::Value)| {
-            let mut sort = prefix.clone();
+        let text = |value: &Value| {
+            let mut out = Vec::with_capacity(ROW_BYTES);
+            value.write(&mut out);
+            out
+        };
+        let row = |(key, value): (Value, Value)| {
+            let mut sort = Vec::with_capacity(prefix.len() + ROW_BYTES);
+            sort.extend_from_slice(&prefix);
             self.collator.sort_key(&key, &mut sort);
-            (sort, key.to_vec(), value.to_vec())
+            (sort, text(&key), text(&value))
         };
         Entry { rows: mapped.into_iter().map(row).collect(), id }
-    }
-
-    /// Replaces the rows of documents and moves the header on, in one batch.
-    async fn write(&self, from: Header, to: Header, entries: Vec<Entry>) -> Result<Header, IndexError> {
-        let (shard, signature) = (self.copy.id(), self.definition.signature);
-        let keeps_old = self.copy.planted().has(Bug::StaleIndexRow);
-        let from = if mutated(Mutation::IndexPositionFirst) { self.write_position(to).await? } else { from };
-        self.slot.sums(Sums::begin_write);
-        let slot = Arc::clone(&self.slot);
-        let written = self.copy.write_records(move |view| {
-            let key = keys::key(shard, signature, Part::Header, b"");
-            let stored = view.get(&key)?.map(|bytes| Header::decode(&bytes)).transpose()?;
-            if stored.is_some_and(|stored| stored != from) {
-                return Ok(Err(Moved));
-            }
-            let (mut header, mut places) = (to, Vec::new());
-            for entry in entries {
-                replace(view, (shard, signature), (&mut header, &mut places), entry, keeps_old)?;
-            }
-            drop_sums(view, (shard, signature), (&mut header, &places), &slot);
-            view.put(key, header.encode());
-            Ok(Ok((header, places)))
-        });
-        let written = written.await;
-        let done = written.as_ref().ok().and_then(|done| done.as_ref().ok());
-        // Before queries keep anything again: what they take in is what this header says.
-        self.slot.change(|known| known.header = done.map(|(header, _)| *header));
-        self.slot.sums(|sums| sums.end_write(done.map(|(header, places)| (header.sums > 0, places.as_slice()))));
-        match written? {
-            Ok((header, _)) => Ok(header),
-            Err(Moved) => {
-                self.slot.forget();
-                sometimes("index: a build found that another was faster");
-                Ok(self.header().await?)
-            }
-        }
-    }
-
-    /// The planted bug: the position goes before its rows.
-    async fn write_position(&self, to: Header) -> Result<Header, IndexError> {
-        let key = keys::key(self.copy.id(), self.definition.signature, Part::Header, b"");
-        let written = self.copy.write_records(move |view| {
-            view.put(key, to.encode());
-            Ok(Ok::<_, Moved>(to))
-        });
-        Ok(written.await?.unwrap_or(to))
     }
 
     /// Removes all records of the view, in bounded steps. The caller holds the writer's lock.
@@ -319,7 +285,7 @@ impl ViewIndex {
         if let Some(header) = known.header {
             return Ok(header);
         }
-        let header = self.stored_header().await?.filter(|header| header.collation == COLLATION_VERSION);
+        let header = self.built().await?;
         self.slot.change(|now| {
             if now.removals == known.removals && now.header.is_none() {
                 now.header = header;
@@ -329,80 +295,158 @@ impl ViewIndex {
     }
 }
 
+impl<'b> Member<'b> {
+    /// Indexes the documents of the next purges anew: some leaves may be left.
+    async fn purge_step(self) -> Result<Member<'b>, IndexError> {
+        let (index, header) = (self.index, self.header);
+        let copy = index.copy.in_background();
+        let until = copy.info().await?.purge_seq;
+        let most = fewer("index: one purge at a time", limits::INDEX_PURGES_STEP);
+        let infos = copy.purge_infos(header.purge_position, most).await?;
+        // Where the log was cut, the rows of what was purged meanwhile cannot be told: all are made anew.
+        if header.purge_position < copy.state().await?.purge_floor {
+            sometimes("index: rows made anew because the purge log was cut");
+            index.remove_rows().await?;
+            let purge_position = index.copy.info().await?.purge_seq;
+            return Ok(Member { header: Header { purge_position, ..Header::default() }, ..self });
+        }
+        let purge_position = infos.last().map_or(until, |info| info.purge_seq);
+        let ids: BTreeSet<DocId> = infos.into_iter().map(|info| info.id).collect();
+        let mut rest: Vec<DocId> = ids.into_iter().collect();
+        if !rest.is_empty() {
+            sometimes("index: rows of a purged document removed");
+        }
+        let mut alone = vec![self];
+        loop {
+            let (entries, read) = entries(&alone, &rest).await?;
+            rest.drain(..read);
+            let last = rest.is_empty();
+            let stood_at = alone[0].stands_at();
+            let purge_position = if last { purge_position } else { stood_at.1 };
+            write_all(&mut alone, (stood_at.0, purge_position), entries).await?;
+            if last {
+                // Invariant: the first member stays.
+                return Ok(alone.swap_remove(0));
+            }
+        }
+    }
+}
+
+/// Indexes the documents of the next changes in all members. Where that fails because of a function, in the first one,
+/// and whoever is to blame is built alone from then on.
+async fn advance(members: &mut Vec<Member<'_>>) -> Result<(), IndexError> {
+    match step(members).await {
+        Err(IndexError::Script(error)) if members.len() > 1 && error != ScriptError::Busy => {
+            // Whoever waits for one of them need not wait for this one any longer.
+            let others: Vec<ViewIndex> = members.drain(1..).map(|member| member.index.clone()).collect();
+            let done = step(members).await;
+            match &done {
+                Ok(()) => others.iter().for_each(ViewIndex::build_alone),
+                Err(_) => members[0].index.build_alone(),
+            }
+            done
+        }
+        done => done,
+    }
+}
+
+/// Indexes the documents of the next changes in all members, which stand at one position.
+async fn step(members: &mut Vec<Member<'_>>) -> Result<(), IndexError> {
+    let (position, purge_position) = members[0].stands_at();
+    let copy = members[0].index.copy.in_background();
+    let batch = fewer("index: a batch of one document", limits::INDEX_BATCH_DOCS);
+    let page = copy.changes(position, Direction::Forward, batch).await?;
+    let (seqs, ids): (Vec<u64>, Vec<DocId>) = page.rows.into_iter().map(|row| (row.seq, row.id)).unzip();
+    let (entries, read) = entries(members, &ids).await?;
+    let position = if read == seqs.len() { page.last_seq } else { seqs[read - 1] };
+    write_all(members, (position, purge_position), entries).await
+}
+
+/// For each member the rows of documents, as many from the first on as fit a batch; and how many those are, at least
+/// one of some.
+async fn entries(members: &[Member<'_>], ids: &[DocId]) -> Result<(Vec<Vec<Entry>>, usize), IndexError> {
+    let first = members[0].index;
+    let (mut texts, mut mapped_ids, mut unseen) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut bytes, mut read) = (0, 0);
+    let copy = first.copy.in_background();
+    let want = match &first.definition.sees {
+        Sees::Winner => Want::Winner,
+        Sees::Leaves(_) => Want::Leaves,
+    };
+    let mut wants: Wants = ids.iter().map(|id| (id.clone(), want.clone())).collect();
+    while !wants.is_empty() && bytes < limits::STEP_BYTES {
+        let found;
+        (found, wants) = copy.fetch_some(wants).await?;
+        let group = &ids[read..][..found.len()];
+        read += found.len();
+        for (id, fetched) in group.iter().zip(found) {
+            match fetched.and_then(|fetched| first.text_of(id, &fetched)) {
+                Some(text) => {
+                    bytes += text.len();
+                    texts.push(text);
+                    mapped_ids.push(id.clone());
+                }
+                None => unseen.push(id.clone()),
+            }
+        }
+    }
+    let maps = members.iter().map(|member| member.index.definition.map.as_str()).collect();
+    let mapped = if texts.is_empty() { Vec::new() } else { first.mapper.map(maps, texts).await? };
+    let metrics = first.env.metrics();
+    metrics.add(Counter::DocumentsMapped, (mapped.len() * members.len()) as u64);
+    metrics.add(Counter::RowsEmitted, mapped.iter().flatten().map(|rows| rows.len() as u64).sum());
+    let indexes: Vec<ViewIndex> = members.iter().map(|member| member.index.clone()).collect();
+    let sorted = first.env.blocking(Pool::Background, move || {
+        let gone = |_: &ViewIndex| unseen.iter().map(|id| Entry { id: id.clone(), rows: Vec::new() }).collect();
+        let mut out: Vec<Vec<Entry>> = indexes.iter().map(gone).collect();
+        for (id, lists) in mapped_ids.into_iter().zip(mapped) {
+            let mut lists = lists.into_iter();
+            for (index, out) in indexes.iter().zip(&mut out) {
+                out.push(index.entry(id.clone(), lists.next().unwrap_or_default()));
+            }
+        }
+        out
+    });
+    Ok((sorted.await, read))
+}
+
+/// Replaces the rows of documents in all members and moves their headers on to a sequence and a purge, in one batch.
+/// Those that stand elsewhere than the first then, because of another builder, are left.
+async fn write_all(
+    members: &mut Vec<Member<'_>>,
+    (position, purge_position): (u64, u64),
+    entries: Vec<Vec<Entry>>,
+) -> Result<(), IndexError> {
+    let copy = &members[0].index.copy;
+    let mut changes = Vec::with_capacity(members.len());
+    for (member, entries) in members.iter().zip(entries) {
+        let to = Header { position, purge_position, ..member.header };
+        let mut from = member.header;
+        if mutated(Mutation::IndexPositionFirst) {
+            write::position(copy, member.index.definition.signature, to).await?;
+            from = to;
+        }
+        let (signature, slot) = (member.index.definition.signature, Arc::clone(&member.index.slot));
+        changes.push(Change { signature, slot, from, to, is_new: position <= member.new_until, entries });
+    }
+    let done = write::apply(copy, changes).await?;
+    for (member, header) in members.iter_mut().zip(done) {
+        match header {
+            Some(header) => member.header = header,
+            None => {
+                sometimes("index: a build found that another was faster");
+                (member.header, member.new_until) = (member.index.header().await?, 0);
+            }
+        }
+    }
+    let stands_at = members[0].stands_at();
+    members.retain(|member| member.stands_at() == stands_at);
+    Ok(())
+}
+
 /// Removes all records of a view, the header first: a crash in between leaves an index that counts as not built, whose
 /// rows are removed when the build begins.
 pub(super) async fn remove(copy: &crate::shard::ShardCopy, signature: Signature) -> Result<(), ShardError> {
     let range = KeyRange::prefix(&keys::whole_view(copy.id(), signature));
     copy.remove_records(range).await
-}
-
-/// Removes the stored sums of blocks whose rows change. Where it is not known which there are, all are void from now
-/// on.
-fn drop_sums(
-    view: &mut WriteView<'_>,
-    (shard, signature): (ShardId, Signature),
-    (header, places): (&mut Header, &[Vec<u8>]),
-    slot: &Slot,
-) {
-    let stored = if header.sums == FORM { slot.sums(|sums| sums.stored_at(places)) } else { None };
-    match stored {
-        Some(_) if mutated(Mutation::StoredSumStays) => {}
-        Some(stored) => {
-            stored.iter().for_each(|rest| view.delete(keys::key(shard, signature, Part::Sum, rest)));
-        }
-        None => header.sums = 0,
-    }
-}
-
-/// Puts a document's rows in place of those before and notes the places that change; `keeps_old`: a planted bug, the
-/// old ones stay.
-fn replace(
-    view: &mut WriteView<'_>,
-    (shard, signature): (ShardId, Signature),
-    (header, places): (&mut Header, &mut Vec<Vec<u8>>),
-    entry: Entry,
-    keeps_old: bool,
-) -> Result<(), StorageError> {
-    let id = entry.id.as_str();
-    let at = |sort: &[u8], n: usize| {
-        // Invariant: what one document emits fits the memory limit of scripts.
-        let n = u32::try_from(n).expect("less than 2^32 rows");
-        keys::key(shard, signature, Part::Row, &keys::place(sort, id, n))
-    };
-    let doc_key = keys::key(shard, signature, Part::Document, id.as_bytes());
-    if let Some(bytes) = view.get(&doc_key)? {
-        let old = DocRows::decode(&bytes)?;
-        header.rows -= old.sorts.len() as u64;
-        header.external -= old.external;
-        header.active -= old.active;
-        header.others = header.others.map(|others| others.saturating_sub(old.others));
-        let stays = keeps_old || (entry.rows.is_empty() && mutated(Mutation::ViewRowStays));
-        for (n, sort) in old.sorts.iter().enumerate().filter(|_| !stays) {
-            let key = at(sort, n);
-            places.push(key[keys::PREFIX..].to_vec());
-            view.delete(key);
-        }
-        if entry.rows.is_empty() {
-            view.delete(doc_key.clone());
-        }
-    }
-    if entry.rows.is_empty() {
-        return Ok(());
-    }
-    let mut new = DocRows::default();
-    for (n, (sort, key, value)) in entry.rows.into_iter().enumerate() {
-        new.external += (key.len() + value.len() + id.len()) as u64;
-        new.others += u64::from(!record::is_number(&value));
-        let (place, row) = (at(&sort, n), Row::encode(sort.len(), &key, &value));
-        new.active += (place.len() - keys::PREFIX + row.len()) as u64;
-        places.push(place[keys::PREFIX..].to_vec());
-        view.put(place, row);
-        new.sorts.push(sort);
-    }
-    header.rows += new.sorts.len() as u64;
-    header.external += new.external;
-    header.active += new.active;
-    header.others = header.others.map(|others| others + new.others);
-    view.put(doc_key, new.encode());
-    Ok(())
 }

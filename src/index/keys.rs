@@ -41,9 +41,7 @@ pub(super) fn all_views(shard: ShardId) -> Vec<u8> {
 
 /// What all records of one view begin with.
 pub(super) fn whole_view(shard: ShardId, signature: Signature) -> Vec<u8> {
-    let mut out = all_views(shard);
-    out.extend_from_slice(&signature.0);
-    out
+    [&all_views(shard)[..], &signature.0].concat()
 }
 
 /// The signature in a key of any view's record.
@@ -53,21 +51,12 @@ pub(super) fn signature_of(key: &[u8]) -> Option<Signature> {
 
 /// The key of a record.
 pub(super) fn key(shard: ShardId, signature: Signature, part: Part, rest: &[u8]) -> Vec<u8> {
-    let mut out = whole_view(shard, signature);
-    out.push(part as u8);
-    out.extend_from_slice(rest);
-    out
+    [&shard.0.to_be_bytes()[..], &[VIEW_KIND], &signature.0, &[part as u8], rest].concat()
 }
 
 /// The place of a document's n-th row; `sort` is its sort key with the partition before it, if there is one.
 pub(super) fn place(sort: &[u8], id: &str, n: u32) -> Vec<u8> {
-    let mut out = Vec::with_capacity(sort.len() + id.len() + 6);
-    out.extend_from_slice(sort);
-    out.push(0);
-    out.extend_from_slice(id.as_bytes());
-    out.push(0);
-    out.extend_from_slice(&n.to_be_bytes());
-    out
+    [sort, &[0], id.as_bytes(), &[0], &n.to_be_bytes()].concat()
 }
 
 /// The document's id in a place whose sort key ends at `sort_end`.

@@ -10,30 +10,31 @@ pub type Mapped = Vec<(Value, Value)>;
 
 /// Makes rows: JavaScript here, other languages as they come.
 pub trait Mapper: Send + Sync + 'static {
-    /// The rows of each document, given as JSON texts: of what [`super::Sees`] says.
-    fn map(&self, docs: Vec<String>) -> BoxFuture<'_, Result<Vec<Mapped>, IndexError>>;
+    /// The rows of each document, given as JSON texts of what [`super::Sees`] says: a list for each of `maps`. Those
+    /// are [`super::Definition::map`] of the view that it was made for, and of others of the same design document that
+    /// are built beside it.
+    fn map<'a>(&'a self, maps: Vec<&'a str>, docs: Vec<String>) -> BoxFuture<'a, Result<Vec<Vec<Mapped>>, IndexError>>;
 }
 
-/// A map function of a design document.
+/// The map functions of a design document.
 pub struct ScriptMapper {
     scripts: Scripts,
     program: Program,
-    source: String,
 }
 
 impl ScriptMapper {
-    /// The function `source` of `program`.
-    pub fn new(scripts: &Scripts, program: &Program, source: &str) -> ScriptMapper {
-        ScriptMapper { scripts: scripts.clone(), program: program.clone(), source: source.to_owned() }
+    /// Those of `program`.
+    pub fn new(scripts: &Scripts, program: &Program) -> ScriptMapper {
+        ScriptMapper { scripts: scripts.clone(), program: program.clone() }
     }
 }
 
 impl Mapper for ScriptMapper {
-    fn map(&self, docs: Vec<String>) -> BoxFuture<'_, Result<Vec<Mapped>, IndexError>> {
+    fn map<'a>(&'a self, maps: Vec<&'a str>, docs: Vec<String>) -> BoxFuture<'a, Result<Vec<Vec<Mapped>>, IndexError>> {
         Box::pin(async move {
-            let answers = self.scripts.map(&self.program, &[&self.source], docs).await?;
-            let rows = |answer: Vec<Vec<Value>>| answer.into_iter().flatten().filter_map(row).collect();
-            Ok(answers.into_iter().map(rows).collect())
+            let answers = self.scripts.map(&self.program, &maps, docs).await?;
+            let rows = |list: Vec<Value>| list.into_iter().filter_map(row).collect::<Mapped>();
+            Ok(answers.into_iter().map(|lists| lists.into_iter().map(rows).collect()).collect())
         })
     }
 }

@@ -4,7 +4,8 @@
 //! `record.rs`); `build.rs` follows the shard's sequence and writes rows and position in one batch, so that a crash
 //! loses neither; `read.rs` reads pages of rows. Views are told apart by [`Signature`], the hash of all that their rows
 //! depend on: editing one view of a design document leaves the others' rows alone, and `cleanup.rs` removes what no
-//! design document names any more. Which functions make rows is decided above: see [`Mapper`].
+//! design document names any more. Which functions make rows is decided above: see [`Mapper`]. Views of one design
+//! document that stand at the same position are built together: a document is read, and given to JavaScript, once.
 //!
 //! The index of a declared selector (`selected.rs`) is kept in the same way: its rows are changes.
 //!
@@ -28,6 +29,7 @@ mod stored;
 mod sums;
 mod tasks;
 mod trust;
+mod write;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -116,6 +118,8 @@ struct Known {
     trusted: Option<([u8; 32], u64)>,
     /// Counts removals: what was read before one does not count.
     removals: u64,
+    /// Whether it is built by itself: a function failed when it was built beside others.
+    alone: bool,
 }
 
 impl Slot {
@@ -189,6 +193,7 @@ impl Indexes {
             mapper: Arc::clone(mapper),
             collator: self.collator(definition.collation),
             slot: self.slot(copy.id(), definition.signature),
+            others: Arc::default(),
         }
     }
 
@@ -217,6 +222,8 @@ pub struct ViewIndex {
     slot: Arc<Slot>,
     owner: Arc<Owner>,
     tasks: Tasks,
+    /// Those that its builds fill along with it, where they can.
+    others: Arc<[ViewIndex]>,
 }
 
 impl fmt::Debug for ViewIndex {
@@ -226,6 +233,17 @@ impl fmt::Debug for ViewIndex {
 }
 
 impl ViewIndex {
+    /// The same with other views of the same copy and design document, which its builds fill along with it where they
+    /// stand at the same position. A failure of theirs is none of its own.
+    pub fn beside(self, others: Vec<ViewIndex>) -> ViewIndex {
+        ViewIndex { others: others.into(), ..self }
+    }
+
+    /// Whether it is known to have taken in all that is committed.
+    pub fn is_current(&self) -> bool {
+        self.slot.known().complete_at >= self.committed()
+    }
+
     /// Whether it is being built.
     pub fn is_building(&self) -> bool {
         self.slot.builders.load(Ordering::Relaxed) > 0

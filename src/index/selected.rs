@@ -64,10 +64,11 @@ impl SelectorMapper {
 }
 
 impl Mapper for SelectorMapper {
-    fn map(&self, docs: Vec<String>) -> BoxFuture<'_, Result<Vec<Mapped>, IndexError>> {
+    fn map<'a>(&'a self, _: Vec<&'a str>, docs: Vec<String>) -> BoxFuture<'a, Result<Vec<Vec<Mapped>>, IndexError>> {
         let judge = self.judge.clone();
         Box::pin(async move {
-            let rows = move || docs.iter().map(|text| judge.rows(text)).collect::<Result<Vec<Mapped>, JsonError>>();
+            let one = move |text: &String| Ok(vec![judge.rows(text)?]);
+            let rows = move || docs.iter().map(one).collect::<Result<Vec<Vec<Mapped>>, JsonError>>();
             let rows = self.env.blocking(Pool::Background, rows).await;
             let damaged = |JsonError| StorageError::Corrupt("a stored document is no JSON".to_owned());
             rows.map_err(|error| IndexError::Shard(damaged(error).into()))

@@ -14,19 +14,22 @@ use crate::shard::{Edit, EditOp};
 use crate::storage::{Direction, Engine, Storage, StorageOptions};
 use crate::world::{BoxFuture, tokio_host};
 
-/// Emits each element of the document's `keys` with the document's `n`.
+/// Emits each element of the document's `keys` with the document's `n`. A map that is named like a member of a document
+/// fails for it, as a whole.
 struct Keys;
 
 impl Mapper for Keys {
-    fn map(&self, docs: Vec<String>) -> BoxFuture<'_, Result<Vec<Mapped>, IndexError>> {
+    fn map<'a>(&'a self, maps: Vec<&'a str>, docs: Vec<String>) -> BoxFuture<'a, Result<Vec<Vec<Mapped>>, IndexError>> {
         let rows = |text: &String| {
             let doc = json::parse(text.as_bytes()).unwrap();
-            let member = |name| doc.as_object().unwrap().get(name).cloned().unwrap_or(Value::Null);
+            let member = |name: &str| doc.as_object().unwrap().get(name).cloned().unwrap_or(Value::Null);
             let keys = member("keys").as_array().map(<[Value]>::to_vec).unwrap_or_default();
-            keys.into_iter().map(|key| (key, member("n"))).collect()
+            let rows: Mapped = keys.into_iter().map(|key| (key, member("n"))).collect();
+            let fails = |map: &&str| !member(map).is_null();
+            if maps.iter().any(fails) { Err(ScriptError::Timeout.into()) } else { Ok(vec![rows; maps.len()]) }
         };
         let all = docs.iter().map(rows).collect();
-        Box::pin(async move { Ok(all) })
+        Box::pin(async move { all })
     }
 }
 
@@ -52,6 +55,23 @@ async fn view(storage: &Storage, definition: &Arc<Definition>) -> (Indexes, Shar
     let mapper: Arc<dyn Mapper> = Arc::new(Keys);
     let index = indexes.view(&copy, definition, &mapper, Owner::default());
     (indexes, copy, index)
+}
+
+/// A view with each of these maps, which are built beside each other.
+fn together(indexes: &Indexes, copy: &ShardCopy, maps: &[&str]) -> Vec<ViewIndex> {
+    let mapper: Arc<dyn Mapper> = Arc::new(Keys);
+    let one = |map: &&str| indexes.view(copy, &definition(map), &mapper, Owner::default());
+    let all: Vec<ViewIndex> = maps.iter().map(one).collect();
+    let others = |at: usize| all.iter().enumerate().filter(move |(n, _)| *n != at).map(|(_, other)| other.clone());
+    all.iter().enumerate().map(|(at, index)| index.clone().beside(others(at).collect())).collect()
+}
+
+async fn positions(indexes: &[ViewIndex]) -> Vec<u64> {
+    let mut out = Vec::new();
+    for index in indexes {
+        out.push(index.header().await.unwrap().position);
+    }
+    out
 }
 
 async fn put(copy: &ShardCopy, id: &str, body: &str, parent: Option<Revision>, deleted: bool) -> Revision {
@@ -324,4 +344,70 @@ async fn clean_up_keeps_what_is_named() {
         index.update().await.unwrap();
         assert_eq!(shown(index, Direction::Forward).await, ["a:1=null"]);
     }
+}
+
+#[tokio::test]
+async fn views_that_stand_at_one_position_are_built_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = storage(&dir, Engine::Memory).await;
+    let (indexes, copy, late) = view(&storage, &definition("late")).await;
+    let views = together(&indexes, &copy, &["a", "b", "late"]);
+    let first = put(&copy, "x", r#"{"keys":[1]}"#, None, false).await;
+    late.update().await.unwrap();
+    put(&copy, "y", r#"{"keys":[2],"n":5}"#, None, false).await;
+    views[0].update().await.unwrap();
+    assert_eq!(positions(&views).await, [2, 2, 1], "the one that was ahead goes by itself");
+    assert!(!views[1].is_building());
+    put(&copy, "x", r#"{"keys":[3]}"#, Some(first), false).await;
+    views[1].update().await.unwrap();
+    assert_eq!(positions(&views).await, [3, 3, 1]);
+    views[2].update().await.unwrap();
+    for index in &views {
+        assert_eq!(shown(index, Direction::Forward).await, ["y:2=5", "x:3=null"]);
+        assert_eq!(index.header().await.unwrap().rows, 2);
+    }
+}
+
+#[tokio::test]
+async fn a_function_that_fails_costs_its_own_view_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = storage(&dir, Engine::Memory).await;
+    let (indexes, copy, _) = view(&storage, &definition("late")).await;
+    let views = together(&indexes, &copy, &["a", "bad", "b"]);
+    put(&copy, "x", r#"{"keys":[1]}"#, None, false).await;
+    let bad = put(&copy, "y", r#"{"keys":[2],"bad":true}"#, None, false).await;
+    views[0].update().await.unwrap();
+    assert_eq!(positions(&views).await, [2, 0, 0]);
+    assert_eq!(views[1].update().await, Err(IndexError::Script(ScriptError::Timeout)));
+    views[2].update().await.unwrap();
+    assert_eq!(positions(&views).await, [2, 0, 2]);
+    put(&copy, "y", r#"{"keys":[3]}"#, Some(bad), false).await;
+    for index in &views {
+        index.update().await.unwrap();
+        assert_eq!(shown(index, Direction::Forward).await, ["x:1=null", "y:3=null"]);
+    }
+}
+
+/// Only what changed before the build began is known to have no rows.
+#[tokio::test]
+async fn a_document_that_changes_during_the_first_build_loses_the_rows_of_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = storage(&dir, Engine::Memory).await;
+    let (_, copy, index) = view(&storage, &definition("a")).await;
+    let (mut revs, count) = (Vec::new(), crate::limits::INDEX_BATCH_DOCS + 10);
+    for n in 0..count {
+        revs.push(put(&copy, &format!("d{n:04}"), r#"{"keys":[1]}"#, None, false).await);
+    }
+    let build = index.update();
+    let change = async {
+        while index.header().await.unwrap().position == 0 {
+            tokio::task::yield_now().await;
+        }
+        put(&copy, "d0000", r#"{"keys":[2]}"#, Some(revs.remove(0)), false).await;
+    };
+    let (built, ()) = tokio::join!(build, change);
+    built.unwrap();
+    index.update().await.unwrap();
+    assert_eq!(index.header().await.unwrap().rows, count as u64);
+    assert_eq!(rows_between(&index, &Places::all(b"")).await.len(), count);
 }

@@ -2,7 +2,7 @@
 // turns what they answer or throw into JSON texts. Runs once in a fresh context and leaves one hidden function behind.
 (function (host, designText) {
     const { parse, stringify } = JSON;
-    const { freeze, keys, hasOwn, defineProperty } = Object;
+    const { freeze, keys, values, hasOwn, defineProperty } = Object;
     const { isArray } = Array;
     const { apply } = Reflect;
     const evaluate = globalThis.eval;
@@ -56,18 +56,22 @@
     };
     // Of an object or array and all that they hold.
     const deepFreeze = (value) => {
-        const names = keys(value);
-        for (let at = 0; at < names.length; at++) {
-            const inner = value[names[at]];
+        const held = isArray(value) ? value : values(value);
+        for (let at = 0; at < held.length; at++) {
+            const inner = held[at];
             if (typeof inner === 'object' && inner !== null) deepFreeze(inner);
         }
         return freeze(value);
     };
+    // Whether no code that ran here could change what it is given. Then documents need not be frozen to stay as they
+    // are, which takes as long as reading them.
+    let onlyReaders = true;
 
     // ---- compiling ----
 
     const compiled = new Map();
     const evaluated = (source) => {
+        onlyReaders = onlyReaders && host.onlyReads(source);
         try {
             return evaluate(source);
         } catch (first) {
@@ -130,6 +134,7 @@
         }
         const module = { id, exports: {} };
         modules.set(id, module);
+        onlyReaders = false;
         try {
             const body = evaluate('(function (module, exports, require) {' + node + '\n})');
             apply(body, module.exports, [module, module.exports, requirer(root, modules, names.slice(0, -1))]);
@@ -436,13 +441,13 @@
         // One array of rows for each source.
         map: (sources, doc) => {
             if (mapping.text !== sources) mapping = { text: sources, functions: parse(sources).map(compile) };
-            const frozen = deepFreeze(parse(doc));
+            const given = onlyReaders ? parse(doc) : deepFreeze(parse(doc));
             globalThis.require = withinLib;
             const out = [];
             for (const each of mapping.functions) {
                 rows = [];
                 try {
-                    apply(each, design, [frozen]);
+                    apply(each, design, [given]);
                     out.push(text(rows));
                 } catch (error) {
                     if (isFatal(error)) throw error;

@@ -12,6 +12,7 @@ mod engine;
 mod external;
 mod isolated;
 mod program;
+mod reader;
 mod render;
 mod sandbox;
 mod workers;

@@ -4,6 +4,7 @@
 //! single built-in operations, which cannot be interrupted: the memory limit bounds those), that it takes no more than
 //! the memory and stack limits, and that it reaches neither network, files nor the real clock.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use rquickjs::context::intrinsic;
 use rquickjs::{CatchResultExt, Context, Ctx, Function, Object, Runtime};
 
-use super::ScriptError;
+use super::{ScriptError, reader};
 use crate::document::json::{self, Value};
 use crate::limits;
 use crate::world::{Budget, Env};
@@ -115,6 +116,7 @@ fn install(ctx: &Ctx<'_>, env: &Env, design: &str, log: impl Fn(&str) + Send + '
     // 53 random bits: all that a number between 0 and 1 holds.
     host.set("random", Function::new(ctx.clone(), move || (dice.random_u64() >> 11) as f64 / (1_u64 << 53) as f64)?)?;
     host.set("log", Function::new(ctx.clone(), move |text: String| log(&text))?)?;
+    host.set("onlyReads", Function::new(ctx.clone(), |source: String| reader::only_reads(&source))?)?;
     let driver: Function<'_> = ctx.eval(DRIVER)?;
     driver.call::<_, ()>((host, design))
 }
@@ -143,7 +145,10 @@ pub(super) fn read(text: &[u8]) -> Result<Value, ScriptError> {
 
 /// Replaces the escapes of lone surrogates, which are no text, by U+FFFD. Whole pairs are never escaped in what
 /// `JSON.stringify` writes.
-fn well_formed(text: &[u8]) -> Vec<u8> {
+fn well_formed(text: &[u8]) -> Cow<'_, [u8]> {
+    if !text.contains(&b'\\') {
+        return Cow::Borrowed(text);
+    }
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
@@ -159,7 +164,7 @@ fn well_formed(text: &[u8]) -> Vec<u8> {
         rest = &escape[taken..];
     }
     out.extend_from_slice(rest);
-    out
+    Cow::Owned(out)
 }
 
 #[cfg(test)]
@@ -168,7 +173,7 @@ mod tests {
 
     #[test]
     fn lone_surrogates_become_the_replacement_character() {
-        let fixed = |text: &str| String::from_utf8(well_formed(text.as_bytes())).unwrap();
+        let fixed = |text: &str| String::from_utf8(well_formed(text.as_bytes()).into_owned()).unwrap();
         assert_eq!(fixed(r#"["a\ud800b","\uDFFF"]"#), "[\"a\u{FFFD}b\",\"\u{FFFD}\"]");
         assert_eq!(fixed(r#"["\\ud800","\u0001","\n","x"]"#), r#"["\\ud800","\u0001","\n","x"]"#);
     }

@@ -44,10 +44,10 @@ fn read(map: &Value) -> Option<(Vec<FieldPath>, Selector)> {
 }
 
 impl Mapper for FieldMapper {
-    fn map(&self, docs: Vec<String>) -> BoxFuture<'_, Result<Vec<Mapped>, IndexError>> {
+    fn map<'a>(&'a self, _: Vec<&'a str>, docs: Vec<String>) -> BoxFuture<'a, Result<Vec<Vec<Mapped>>, IndexError>> {
         let fields = Arc::clone(&self.fields);
         Box::pin(async move {
-            let rows = move || docs.iter().map(|text| fields.rows(text)).collect();
+            let rows = move || docs.iter().map(|text| vec![fields.rows(text)]).collect();
             Ok(self.env.blocking(Pool::Background, rows).await)
         })
     }
