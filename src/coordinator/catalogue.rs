@@ -147,6 +147,7 @@ impl Coordinator {
         let context = Arc::new(Context::new(env, config, storage, peers, &node, epochs));
         let coordinator = Arc::new(Coordinator { context, cache: Arc::default() });
         coordinator.load().await?;
+        coordinator.load_refills().await?;
         shard::resume_drops(&coordinator.context.storage).await?;
         let resumed = Arc::clone(&coordinator.context);
         coordinator.context.env.spawn(async move { resumed.drop_shards().await });
@@ -412,6 +413,11 @@ impl Coordinator {
     /// What of the node's data was found damaged so far.
     pub fn damage(&self) -> &Damage {
         self.context.storage.damage()
+    }
+
+    /// Store files of single shards that were found damaged and are still in use.
+    pub fn damaged_files(&self) -> u64 {
+        self.context.storage.damaged_shards().len() as u64
     }
 
     /// How many databases have an open handle.

@@ -76,8 +76,10 @@ const OPEN: u8 = 0;
 const SPLIT: u8 = 1;
 /// Its documents are elsewhere: nothing more is done with it.
 const LEFT: u8 = 2;
+/// Its store file is damaged, and the shard was made anew: nothing more is done with it.
+const PARKED: u8 = 3;
 /// Its database is gone: nothing more is done with it.
-const CLOSED: u8 = 3;
+const CLOSED: u8 = 4;
 
 impl fmt::Debug for ShardCopy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -150,6 +152,11 @@ impl ShardCopy {
     /// Refuses all further calls with [`ShardError::Moved`], as [`ShardCopy::close`]: the documents are elsewhere.
     pub fn leave(&self) {
         self.0.state.fetch_max(LEFT, Ordering::SeqCst);
+    }
+
+    /// Refuses all further calls with [`ShardError::Away`], as [`ShardCopy::close`]: another shard takes its place.
+    pub fn park(&self) {
+        self.0.state.fetch_max(PARKED, Ordering::SeqCst);
     }
 
     /// Whether this handle is the only one and no edit of it is queued: only then may it be let go and opened again,
@@ -333,6 +340,7 @@ impl Inner {
     pub(super) fn check(&self, until: u8) -> Result<(), ShardError> {
         match self.state.load(Ordering::SeqCst) {
             CLOSED => Err(ShardError::Dropped),
+            PARKED => Err(ShardError::Away("the copy is damaged and is made anew".to_owned())),
             state if state >= until => Err(ShardError::Moved),
             _ => Ok(()),
         }

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use super::keys::{self, Kind};
 use super::list::bounded_scan;
 use super::record::{self, DocHead, SeqRecord, decode_register};
-use super::{LocalDocument, Revision, ShardCopy, ShardError};
+use super::{LocalDocument, LocalRegister, Revision, ShardCopy, ShardError};
 use crate::document::id::DocId;
 use crate::storage::{Direction, KeyRange, StorageError, View, behind_gap};
 
@@ -36,6 +36,11 @@ impl ShardCopy {
     /// Local documents; those that were deleted leave an id alone.
     pub fn salvage_locals(&self) -> Salvage<'_, (DocId, Option<LocalDocument>)> {
         self.salvage(Kind::Local, |key, value| Ok((keys::id_of(key)?, decode_register(value.to_vec())?.document)))
+    }
+
+    /// Local documents as they are kept, deleted ones too.
+    pub fn salvage_registers(&self) -> Salvage<'_, (DocId, LocalRegister)> {
+        self.salvage(Kind::Local, |key, value| Ok((keys::id_of(key)?, decode_register(value.to_vec())?)))
     }
 
     /// The purge log: documents and purged leaves.

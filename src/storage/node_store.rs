@@ -6,15 +6,17 @@
 //!   DIR/journal/*.log   what is committed and not yet in the store files, see journal/frame.rs
 //!   DIR/store/*         the store files, see layout.rs
 //!   DIR/blobs/..        see blob.rs
+//!   DIR/quarantine/*    damaged store files that were replaced, each with a text, see park.rs
 //! ```
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use super::blob::BlobStore;
 use super::committer::Committer;
@@ -244,6 +246,24 @@ impl Storage {
             self.0.env.sleep(limits::SHRINK_PAUSE).await;
         }
         Ok(())
+    }
+
+    /// The shards whose own store files were found damaged, each with what was found first.
+    pub fn damaged_shards(&self) -> BTreeMap<u64, String> {
+        self.0.store.damaged_shards()
+    }
+
+    /// Changes when there is another such shard; `None`: there never is.
+    pub fn damage_news(&self) -> Option<watch::Receiver<u64>> {
+        self.0.store.damage_news()
+    }
+
+    /// Puts the own store file of a shard away, with a text beside it that says why, and with it what was not yet
+    /// written to it. The shard is to be dropped next. Answers the file's new name below the data directory, `None` when
+    /// there is no such file.
+    pub async fn park(&self, shard: u64, told: String) -> Result<Option<String>, StorageError> {
+        let store = Arc::clone(&self.0.store);
+        self.0.env.blocking(Pool::Background, move || store.park(shard, &told)).await
     }
 
     /// Size of the ordered store's files in bytes. Blocks for a moment.

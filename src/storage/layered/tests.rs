@@ -101,6 +101,10 @@ impl Shelf for MemoryShelf {
         Ok(())
     }
 
+    fn park(&self, id: FileId, _told: &str) -> Result<Option<String>, StorageError> {
+        Ok(self.files.lock().unwrap().remove(&id).map(|_| id.name()))
+    }
+
     fn allow(&self, _position: u64) {}
 
     fn bytes(&self) -> u64 {
