@@ -415,11 +415,6 @@ impl Coordinator {
         self.context.storage.damage()
     }
 
-    /// Store files of single shards that were found damaged and are still in use.
-    pub fn damaged_files(&self) -> u64 {
-        self.context.storage.damaged_shards().len() as u64
-    }
-
     /// How many databases have an open handle.
     pub fn open_databases(&self) -> usize {
         self.cache.read().unwrap_or_else(PoisonError::into_inner).open

@@ -35,8 +35,8 @@ use crate::world::buggify::{Mutation, mutated, sometimes};
 pub(super) struct Refills {
     /// Whether there are any: most nodes have none, and each call of a copy asks.
     any: AtomicBool,
-    /// The shards that are not filled yet. A blocking lock: held for set operations only.
-    filling: Mutex<BTreeSet<u64>>,
+    /// The shards that are not filled yet, with the damaged ones. A blocking lock: held for map operations only.
+    filling: Mutex<BTreeMap<u64, u64>>,
     /// Why damaged copies are not made anew, as far as it was told. A blocking lock, as above.
     told: Mutex<BTreeMap<u64, String>>,
 }
@@ -44,18 +44,18 @@ pub(super) struct Refills {
 impl Refills {
     /// Whether the copy with that shard is not filled yet.
     pub fn is_filling(&self, shard: u64) -> bool {
-        self.any.load(Ordering::SeqCst) && self.change(|filling| filling.contains(&shard))
+        self.any.load(Ordering::SeqCst) && self.change(|filling| filling.contains_key(&shard))
     }
 
-    fn begin(&self, shard: u64) {
-        self.change(|filling| filling.insert(shard));
+    fn begin(&self, shard: u64, damaged: u64) {
+        self.change(|filling| filling.insert(shard, damaged));
     }
 
     fn end(&self, shard: u64) {
         self.change(|filling| filling.remove(&shard));
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut BTreeSet<u64>) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<u64, u64>) -> T) -> T {
         let mut filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
         let done = change(&mut filling);
         self.any.store(!filling.is_empty(), Ordering::SeqCst);
@@ -131,9 +131,16 @@ impl Coordinator {
     /// Looks which copies were being made anew when the node stopped. To be called before any copy is opened.
     pub(super) async fn load_refills(&self) -> Result<(), ShardError> {
         for mark in self.refill_marks().await? {
-            self.context().refills.begin(mark.fresh);
+            self.context().refills.begin(mark.fresh, mark.damaged);
         }
         Ok(())
+    }
+
+    /// Damaged store files of single shards that are not replaced yet.
+    pub fn damaged_files(&self) -> u64 {
+        let mut damaged: BTreeSet<u64> = self.storage().damaged_shards().into_keys().collect();
+        self.context().refills.change(|filling| damaged.extend(filling.values()));
+        damaged.len() as u64
     }
 
     async fn refill_marks(&self) -> Result<Vec<Mark>, ShardError> {
@@ -214,7 +221,7 @@ impl Coordinator {
                     copy.shard.park();
                 }
                 // Before anybody sees the new shard.
-                view.after_commit(move || owner.refills.begin(fresh));
+                view.after_commit(move || owner.refills.begin(fresh, damaged));
                 Ok(())
             })
             .await?;

@@ -3,9 +3,12 @@
 //! The new copy has heard of the purges of the others by then, so that nothing comes back that one of them has on
 //! record. Where some are on nobody's record any more, and the damaged copy may not have heard of them, its documents
 //! stay where they are: a document that nobody else has may be one that was purged.
+//!
+//! It is read twice: as it is, and what was not yet written to the file by itself, for that is whole however much of the
+//! file is damaged.
 
 use crate::coordinator::database::Database;
-use crate::coordinator::message::blobs_of;
+use crate::coordinator::message::{SyncPoint, blobs_of};
 use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::read_quorum::merge_of_stored;
 use crate::coordinator::refill::is_damage;
@@ -52,7 +55,9 @@ impl Salvaged {
 struct Salvaging<'a> {
     database: &'a Database,
     range: usize,
+    /// What is read now, and the damaged copy in both ways of reading it.
     from: &'a ShardCopy,
+    both: &'a [ShardCopy; 2],
     own: &'a OwnCopy,
     done: Salvaged,
 }
@@ -61,13 +66,21 @@ impl Database {
     /// Brings what can be read of a damaged copy of a range into the one that takes its place, which has taken in the
     /// others.
     pub(super) async fn salvage(&self, range: usize, from: &ShardCopy, own: &OwnCopy) -> Result<Salvaged, ShardError> {
-        let mut salvaging = Salvaging { database: self, range, from, own, done: Salvaged::default() };
-        salvaging.purges().await?;
-        match salvaging.had_heard().await? {
-            true => salvaging.documents().await?,
-            false => salvaging.done.lose("documents: some that were purged meanwhile may be among them".to_owned()),
+        let both = [from.clone(), from.unflushed()];
+        let done = Salvaged::default();
+        let mut salvaging = Salvaging { database: self, range, from, both: &both, own, done };
+        let had_heard = salvaging.had_heard().await?;
+        if !had_heard {
+            salvaging.done.lose("documents: some that were purged meanwhile may be among them".to_owned());
         }
-        salvaging.locals().await?;
+        for from in &both {
+            salvaging.from = from;
+            salvaging.purges().await?;
+            if had_heard {
+                salvaging.documents().await?;
+            }
+            salvaging.locals().await?;
+        }
         Ok(salvaging.done)
     }
 }
@@ -77,11 +90,14 @@ impl Salvaging<'_> {
     async fn purges(&mut self) -> Result<(), ShardError> {
         let mut since = u64::MAX;
         for node in self.database.others_of(&self.database.layout(), self.range) {
-            let taken = sync_points::purges_taken(self.from, &node).await;
-            match self.done.read(taken, || format!("how many purges {node} had heard of"))? {
-                Some(taken) => since = since.min(taken),
-                None => return Ok(()),
+            let mut known = None;
+            for from in self.both {
+                match sync_points::purges_taken(from, &node).await {
+                    Err(error) if is_damage(&error) => {}
+                    taken => known = known.max(Some(taken?)),
+                }
             }
+            since = since.min(known.unwrap_or_default());
         }
         loop {
             let page = self.from.purge_infos(since, limits::STEP_ROWS).await;
@@ -106,7 +122,7 @@ impl Salvaging<'_> {
     }
 
     /// Whether the damaged copy had heard of all purges that the others have no record of.
-    async fn had_heard(&mut self) -> Result<bool, ShardError> {
+    async fn had_heard(&self) -> Result<bool, ShardError> {
         for node in self.database.others_of(&self.database.layout(), self.range) {
             if self.database.context.is_gone(&node) {
                 continue;
@@ -116,12 +132,16 @@ impl Salvaging<'_> {
             if status.purge_floor == 0 {
                 continue;
             }
-            let point = sync_points::pulled(self.from, &node).await;
-            let point = self.done.read(point, || format!("how far {node} was taken in"))?.flatten();
-            let had = |point: &crate::coordinator::message::SyncPoint| {
-                point.from_shard == status.standing.shard && point.purges >= status.purge_floor
-            };
-            if !point.as_ref().is_some_and(had) {
+            let mut points = Vec::new();
+            for from in self.both {
+                match sync_points::pulled(from, &node).await {
+                    Err(error) if is_damage(&error) => {}
+                    point => points.extend(point?),
+                }
+            }
+            let had =
+                |point: &SyncPoint| point.from_shard == status.standing.shard && point.purges >= status.purge_floor;
+            if !points.iter().any(had) {
                 return Ok(false);
             }
         }

@@ -45,8 +45,9 @@ pub struct Levels {
     pub damaged_reads: u64,
     /// Different places of damaged data found since the start.
     pub damaged_places: u64,
-    /// Damaged store files of single shards that are still in use, and those that were replaced since the start.
+    /// Damaged store files of single shards that are still in use.
     pub damaged_files: u64,
+    /// Those that were replaced since the start.
     pub replaced_files: u64,
     /// What could not be taken out of those.
     pub lost_parts: u64,

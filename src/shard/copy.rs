@@ -55,6 +55,8 @@ struct Use {
     pool: Pool,
     /// The map by which its writes are counted; `None`: nobody counts them.
     by_map: Option<u64>,
+    /// Whether it reads only what is not in the store file yet.
+    unflushed: bool,
 }
 
 pub(super) struct Inner {
@@ -119,7 +121,7 @@ impl ShardCopy {
         let (storage, committed) = (storage.clone(), watch::Sender::new(update_seq));
         let (design_commits, state, mirror) = (AtomicU64::new(0), AtomicU8::new(OPEN), Mutex::default());
         let inner = Arc::new(Inner { storage, shard, committed, design_commits, owner, state, mirror });
-        ShardCopy(inner, Use { pool: Pool::Foreground, by_map: None })
+        ShardCopy(inner, Use { pool: Pool::Foreground, by_map: None, unflushed: false })
     }
 
     /// Its number.
@@ -130,6 +132,11 @@ impl ShardCopy {
     /// The same copy for work that may wait: its reads run on the threads of the background.
     pub fn in_background(&self) -> ShardCopy {
         ShardCopy(Arc::clone(&self.0), Use { pool: Pool::Background, ..self.1 })
+    }
+
+    /// The same copy as far as it is not in the store file yet: what is left where that cannot be opened.
+    pub fn unflushed(&self) -> ShardCopy {
+        ShardCopy(Arc::clone(&self.0), Use { unflushed: true, ..self.1 })
     }
 
     /// The same copy for writes that somebody counts by the map of that version: those are refused with
@@ -190,7 +197,10 @@ impl ShardCopy {
     ) -> Result<T, ShardError> {
         self.check_open()?;
         let shard = self.0.shard;
-        Ok(self.0.storage.read_shard_on(pool, shard.0, move |view| step(view, shard)).await?)
+        Ok(match self.1.unflushed {
+            true => self.0.storage.read_unflushed_on(pool, move |view| step(view, shard)).await?,
+            false => self.0.storage.read_shard_on(pool, shard.0, move |view| step(view, shard)).await?,
+        })
     }
 
     /// Runs `work` in the committer; durable on return. Listeners hear of new sequences only then.

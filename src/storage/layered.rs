@@ -156,6 +156,10 @@ impl Store for LayeredStore {
         Ok(Box::new(LayeredView::new(self, Some(self.planted))))
     }
 
+    fn unflushed_view(&self) -> Result<Box<dyn View + '_>, StorageError> {
+        Ok(Box::new(LayeredView::unflushed(self)))
+    }
+
     fn writer_view(&self) -> Result<Box<dyn View + '_>, StorageError> {
         Ok(Box::new(LayeredView::new(self, None)))
     }

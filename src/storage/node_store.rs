@@ -291,6 +291,16 @@ impl Storage {
         self.0.damage.noted(read)
     }
 
+    /// As [`Storage::read_on`], of what is not in any store file yet alone.
+    pub async fn read_unflushed_on<T: Send + 'static>(
+        &self,
+        pool: Pool,
+        step: impl FnOnce(&dyn View) -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<T, StorageError> {
+        let store = Arc::clone(&self.0.store);
+        self.0.env.blocking(pool, move || step(store.unflushed_view()?.as_ref())).await
+    }
+
     /// As [`Storage::read_on`], for a step that reads one shard: a stalled store file holds a few threads and not all.
     pub async fn read_shard_on<T: Send + 'static>(
         &self,

@@ -24,6 +24,8 @@ pub(super) struct LayeredView<'a> {
     store: &'a LayeredStore,
     /// Bugs to show to this reader.
     planted: Option<Planted>,
+    /// Whether files are passed over.
+    unflushed: bool,
     pictures: RefCell<Pictures>,
 }
 
@@ -42,7 +44,12 @@ struct Picture {
 
 impl<'a> LayeredView<'a> {
     pub(super) fn new(store: &'a LayeredStore, planted: Option<Planted>) -> Self {
-        LayeredView { store, planted, pictures: RefCell::default() }
+        LayeredView { store, planted, unflushed: false, pictures: RefCell::default() }
+    }
+
+    /// Of what is not in any file yet.
+    pub(super) fn unflushed(store: &'a LayeredStore) -> Self {
+        LayeredView { unflushed: true, ..LayeredView::new(store, None) }
     }
 
     fn shard(&self, shard: u64) -> Result<Rc<Picture>, StorageError> {
@@ -71,7 +78,8 @@ impl<'a> LayeredView<'a> {
         loop {
             let (layers, stamp) = self.store.tables().picture(id, self.planted);
             let suspects = &self.store.suspects;
-            let file = match suspects.noted(id, self.store.shelf.open(id))? {
+            let opened = || if self.unflushed { Ok(None) } else { suspects.noted(id, self.store.shelf.open(id)) };
+            let file = match opened()? {
                 Some(engine) => Some(suspects.noted(id, pinned(engine, id, suspects))?),
                 None => None,
             };
