@@ -1,7 +1,7 @@
 //! A copy whose store file is damaged is made anew from the others.
 //!
-//! A file of many shards stays, for whoever runs the node; one of a single shard is replaced, if all other copies of its
-//! range are there, in step, and whole. In one commit the range gets a shard of another number here, with a mark of
+//! A file of many shards stays, for whoever runs the node; one of a single shard is replaced, if all other copies of
+//! its range are there, in step, and whole. In one commit the range gets a shard of another number here, with a mark of
 //! what it replaces. Positions are counted anew in it, so that no reader takes its numbers for those of before. Until
 //! it is filled the copy answers nobody, neither reads nor writes nor judges: to the others it is one that is away.
 //! It takes in what they have, their purges first, then what can still be read of the damaged file and nobody else has

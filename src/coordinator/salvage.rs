@@ -4,8 +4,8 @@
 //! record. Where some are on nobody's record any more, and the damaged copy may not have heard of them, its documents
 //! stay where they are: a document that nobody else has may be one that was purged.
 //!
-//! It is read twice: as it is, and what was not yet written to the file by itself, for that is whole however much of the
-//! file is damaged.
+//! It is read twice: as it is, and what was not yet written to the file by itself, for that is whole however much of
+//! the file is damaged.
 
 use crate::coordinator::database::Database;
 use crate::coordinator::message::{SyncPoint, blobs_of};
