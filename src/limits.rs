@@ -691,6 +691,10 @@ pub const SPLIT_LOOK: Duration = Duration::from_secs(1);
 pub const POUR_PAUSE: Duration = Duration::from_secs(1);
 /// The longest such pause.
 pub const POUR_PAUSE_MAX: Duration = Duration::from_secs(16);
+/// Pause before it is looked again whether a damaged copy can be made anew, or one that is being filled goes on.
+pub const REFILL_PAUSE: Duration = Duration::from_secs(2);
+/// What could not be taken out of a damaged store file, as far as it is named one by one.
+pub const SALVAGE_TOLD: usize = 1000;
 /// Pause before a map is proposed again after a node did not vote because it counts other members.
 pub const MEMBERS_PAUSE: Duration = Duration::from_millis(250);
 /// Pause before those who vote are looked at anew after members or connections changed: several changes are one step.

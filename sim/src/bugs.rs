@@ -182,6 +182,13 @@ pub const BOARD: &[Entry] = &[
         "a node names those who vote next without a majority of those who vote",
         &["I25"],
     ),
+    scene(
+        Scene::Mended,
+        Mutation::DamageStays,
+        "a copy whose store file is damaged is never made anew",
+        // I28: what cannot be flushed stops the writes of the node, which is not up then.
+        &["I31", "I28"],
+    ),
     // Caught by other plans, too; here between clusters whose nodes fail over.
     scene(Scene::TwoClusters, Mutation::CheckpointEarly, "the replicator's checkpoint runs ahead", &["I21", "I22"]),
     scene(

@@ -153,6 +153,9 @@ pub(crate) async fn judge_at_the_end(scene: &Scene, plan: &Plan, workers: &mut V
         None => {}
     }
     let several = members(scene, plan).await?;
+    if plan.mends() {
+        judge_mended(judge, &several).await?;
+    }
     if plan.world.n > 0 {
         workers.retain(|worker| worker.is_at(&several));
     }
@@ -181,6 +184,21 @@ pub(crate) async fn judge_at_the_end(scene: &Scene, plan: &Plan, workers: &mut V
         reader.judge_compaction(&trees).await?;
     }
     Ok(())
+}
+
+/// Whether damaged store files of single shards are replaced, once somebody has read all documents.
+async fn judge_mended(judge: &SimNode, nodes: &[u32]) -> Result<(), Violation> {
+    for node in nodes {
+        // What is damaged there is read from others.
+        let _ = client(judge, *node).get(&format!("/{DB}/_all_docs?include_docs=true&conflicts=true")).await;
+    }
+    let look = async |client: &mut Client| match client.get("/_node/_local/_stats/settee/damaged_files").await {
+        Ok(answer) if answer.json()["value"] == 0 => Ok(()),
+        Ok(answer) => Err(answer.json().to_string()),
+        other => Err(format!("{other:?}")),
+    };
+    let wrong = |wrong| Violation { invariant: "I31", what: format!("a damaged store file is not replaced: {wrong}") };
+    soon(judge, nodes, RECOVERY, look).await.map_err(wrong)
 }
 
 fn reader_at(scene: &Scene, node: u32) -> Worker {

@@ -288,6 +288,11 @@ impl Plan {
         self.world.outcast.filter(|outcast| outcast.how == Ailment::Spoiled).map(|outcast| outcast.node)
     }
 
+    /// Whether files are damaged that the node is to replace.
+    pub fn mends(&self) -> bool {
+        self.world.n > 1 && self.faults.iter().any(|timed| matches!(timed.fault, Fault::BitRotOwn { .. }))
+    }
+
     /// The plan as a readable file.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a plan is plain data")

@@ -147,6 +147,7 @@ impl Coordinator {
         let context = Arc::new(Context::new(env, config, storage, peers, &node, epochs));
         let coordinator = Arc::new(Coordinator { context, cache: Arc::default() });
         coordinator.load().await?;
+        coordinator.load_refills().await?;
         shard::resume_drops(&coordinator.context.storage).await?;
         let resumed = Arc::clone(&coordinator.context);
         coordinator.context.env.spawn(async move { resumed.drop_shards().await });

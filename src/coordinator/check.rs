@@ -56,6 +56,7 @@ pub async fn check(storage: &Storage) -> Result<CheckReport, StorageError> {
                     take_in(&mut report, &format!("{name}, {range}, shard {shard}"), checked);
                 }
             }
+            owned.extend(made_anew(view));
             strangers(view, &owned, &mut report);
             Ok(report)
         })
@@ -104,6 +105,16 @@ fn records(view: &dyn View, prefix: &[u8], what: &str, report: &mut CheckReport)
             }
         }
         Err(error) => report.findings.push(format!("a part of the list of databases cannot be read: {error}")),
+    });
+    found
+}
+
+/// Damaged shards whose copies are made anew (`refill`): their faults are known.
+fn made_anew(view: &dyn View) -> BTreeSet<u64> {
+    let mut found = BTreeSet::new();
+    scan_around(view, KeyRange::prefix(&record::refill_prefix()), &mut |row| {
+        let mark = row.ok().and_then(|(_, value)| serde_json::from_slice::<serde_json::Value>(value).ok());
+        found.extend(mark.and_then(|mark| mark.get("damaged")?.as_u64()));
     });
     found
 }

@@ -14,6 +14,7 @@ use crate::coordinator::database::Database;
 use crate::coordinator::gossip::LearnError;
 use crate::coordinator::message::{CatalogueCall, CopyStatus, IdRange, Standing, SyncPoint, encode};
 use crate::coordinator::range_copy::OwnCopy;
+use crate::coordinator::refill::is_damage;
 use crate::coordinator::sync_points;
 use crate::document::id::DocId;
 use crate::limits;
@@ -46,6 +47,7 @@ pub(super) async fn status(copy: &OwnCopy, node: &str) -> Result<CopyStatus, Sha
         purge_seq,
         purge_floor,
         taken: sync_points::pulled(&copy.shard, node).await?,
+        soundness: None,
     })
 }
 
@@ -171,6 +173,26 @@ impl Coordinator {
 }
 
 impl Database {
+    /// How this node's copy of a range stands. What it cannot say for damage, or while it is not filled yet, is left out
+    /// where another node asks: that one looks closer then.
+    async fn status_with(&self, range: usize, node: &str, whose: Whose) -> Result<Option<CopyStatus>, ShardError> {
+        let layout = self.layout();
+        let is_filling = layout.placed.shard(range).is_some_and(|shard| self.context.refills.is_filling(shard));
+        if is_filling && whose == Whose::Own {
+            return Ok(None);
+        }
+        let told = async {
+            match self.own_copy_to_fill(&layout, range).await? {
+                Some(copy) => status(&copy.in_background(), node).await.map(Some),
+                None => Ok(None),
+            }
+        };
+        match told.await {
+            Err(error) if whose == Whose::Own && is_damage(&error) => Ok(None),
+            told => told,
+        }
+    }
+
     /// The digest of the copies of ranges that both this node and `node` hold; `None` when there are none.
     async fn digest_with(&self, node: &Arc<str>, whose: Whose) -> Result<Option<[u8; 16]>, ShardError> {
         let mut ranges = Vec::new();
@@ -178,9 +200,8 @@ impl Database {
             if !self.nodes_of(range).contains(node) {
                 continue;
             }
-            let Some(copy) = self.own_copy(range).await? else { continue };
-            let CopyStatus { standing, digest, locals, purge_seq, taken, .. } =
-                status(&copy.in_background(), node).await?;
+            let of_range = self.status_with(range, node, whose).await?;
+            let Some(CopyStatus { standing, digest, locals, purge_seq, taken, .. }) = of_range else { continue };
             let (shard, epoch, purges) = match whose {
                 Whose::Own => (standing.shard, standing.epoch_of(standing.position), purge_seq),
                 Whose::Theirs => {

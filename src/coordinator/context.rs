@@ -16,6 +16,7 @@ use crate::coordinator::gossip::Turns;
 use crate::coordinator::message::{CatalogueCall, NodeState, encode};
 use crate::coordinator::peers::{Call, CallError, Peers, Service, Urgency};
 use crate::coordinator::rebalance::Rebalancing;
+use crate::coordinator::refill::Refills;
 use crate::coordinator::reshard::Jobs;
 use crate::coordinator::rows::{self, Rows};
 use crate::coordinator::uploads::Uploads;
@@ -87,6 +88,8 @@ pub(super) struct Context {
     pub rebalancing: Rebalancing,
     /// What other nodes wrote here lately.
     pub doubts: Doubts,
+    /// Copies here that are made anew.
+    pub refills: Refills,
     /// The jobs of this node that split ranges.
     pub jobs: Jobs,
     /// Who votes about maps.
@@ -136,6 +139,7 @@ impl Context {
             filling: Semaphore::new(limits::MOVES_AT_ONCE),
             rebalancing: Rebalancing::default(),
             doubts: Doubts::default(),
+            refills: Refills::default(),
             jobs: Jobs::default(),
             voting: Voting::default(),
             env,

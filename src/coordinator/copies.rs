@@ -40,7 +40,20 @@ impl Database {
     }
 
     /// As [`Database::own_copy`], by a layout that may be over: its copies refuse what is asked of them.
+    ///
+    /// # Errors
+    /// [`ShardError::Away`], too, for a copy that is not filled yet (`refill`): it is as if it were away.
     pub(super) async fn own_copy_by(&self, layout: &Layout, index: usize) -> Result<Option<OwnCopy>, ShardError> {
+        match layout.placed.shard(index) {
+            Some(shard) if self.context.refills.is_filling(shard) => {
+                Err(ShardError::Away("the copy is made anew and not filled yet".to_owned()))
+            }
+            _ => self.own_copy_to_fill(layout, index).await,
+        }
+    }
+
+    /// As [`Database::own_copy_by`], also one that is not filled yet.
+    pub(super) async fn own_copy_to_fill(&self, layout: &Layout, index: usize) -> Result<Option<OwnCopy>, ShardError> {
         let Some(shard) = layout.placed.shard(index) else {
             return if layout.map.is_live(index) { Ok(None) } else { Err(ShardError::Moved) };
         };

@@ -269,6 +269,36 @@ pub(super) struct CopyStatus {
     pub purge_floor: u64,
     /// How far it has taken in the copy of the node that asks.
     pub taken: Option<SyncPoint>,
+    /// Whether all of it can be read; `None`: the node does not say so.
+    #[serde(default)]
+    pub soundness: Option<Soundness>,
+}
+
+impl CopyStatus {
+    /// Of a copy of which nothing can be read.
+    pub fn unusable() -> CopyStatus {
+        CopyStatus {
+            standing: Standing { shard: 0, epoch: 0, position: 0, began: 0, before: 0 },
+            documents: 0,
+            digest: 0,
+            locals: 0,
+            purge_seq: 0,
+            purge_floor: 0,
+            taken: None,
+            soundness: Some(Soundness::Unusable),
+        }
+    }
+}
+
+/// How much of a copy can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Soundness {
+    /// All, as far as known.
+    Whole,
+    /// Not all: its store file is damaged.
+    Damaged,
+    /// Nothing: it is damaged, or made anew and not filled yet.
+    Unusable,
 }
 
 /// How far one copy was taken in by another.

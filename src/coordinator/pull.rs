@@ -17,7 +17,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::coordinator::compare::{self, ALL};
 use crate::coordinator::database::Database;
-use crate::coordinator::message::{ChangesCall, CopyStatus, IdRange, Standing, SyncPoint};
+use crate::coordinator::message::{ChangesCall, CopyStatus, IdRange, Soundness, Standing, SyncPoint};
 use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::read_quorum::merge_of_stored;
 use crate::coordinator::record::Move;
@@ -37,8 +37,8 @@ impl Database {
     pub(super) async fn pull_from(&self, node: &Arc<str>, thoroughly: bool) -> Result<(), ShardError> {
         let shared = self.ranges().into_iter().filter(|range| self.is_source(*range, node));
         let pull = |range| async move {
-            match self.own_copy(range).await? {
-                Some(own) => self.pull_range(range, own, node, thoroughly).await,
+            match self.own_copy_to_fill(&self.layout(), range).await? {
+                Some(own) => self.pull_range(range, own, node, thoroughly).await.map(drop),
                 None => Ok(()),
             }
         };
@@ -59,24 +59,38 @@ impl Database {
 
     /// Takes in all that the copy of a range on a node has now.
     pub(super) async fn pull_copy(&self, range: usize, node: &Arc<str>) -> Result<(), ShardError> {
-        let own = self.own_copy(range).await?.ok_or(ShardError::Moved)?;
-        self.pull_range(range, own, node, true).await
+        let own = self.own_copy_to_fill(&self.layout(), range).await?.ok_or(ShardError::Moved)?;
+        match self.pull_range(range, own, node, true).await? {
+            true => Ok(()),
+            false => Err(away("the other copy cannot be read")),
+        }
     }
 
+    /// Takes in what another copy has; false where not all of that can be read: nothing else is to be had there until
+    /// it was made anew.
     async fn pull_range(
         &self,
         range: usize,
         own: OwnCopy,
         node: &Arc<str>,
         thoroughly: bool,
-    ) -> Result<(), ShardError> {
+    ) -> Result<bool, ShardError> {
         let remote = RemoteCopy::new(&self.target, range, node).in_background();
         let (own, theirs) = (own.in_background(), remote.status().await?);
+        if theirs.soundness == Some(Soundness::Unusable) {
+            return Ok(false);
+        }
         let known = sync_points::pulled(&own.shard, node).await?.unwrap_or_default();
         let own_range = RangeCopy::Own(own.clone());
         let docs = fewer("pull: one document at a time", limits::DOCS_PER_FETCH);
         let mut pull = Pull { database: self, range, own, own_range, remote, known, theirs, docs };
-        pull.run(thoroughly).await
+        match pull.run(thoroughly).await {
+            Err(error) if theirs.soundness == Some(Soundness::Damaged) && error != ShardError::Dropped => {
+                tracing::info!(database = self.name, range, %node, %error, "a damaged copy was taken in as far as it goes");
+                Ok(false)
+            }
+            done => done.map(|()| true),
+        }
     }
 }
 

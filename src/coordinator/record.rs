@@ -113,6 +113,20 @@ pub(super) fn job_key(id: &str) -> Vec<u8> {
     key
 }
 
+/// The key prefix of the marks of copies that are made anew, see `refill`.
+pub(super) fn refill_prefix() -> Vec<u8> {
+    let mut key = CATALOGUE_SHARD.to_be_bytes().to_vec();
+    key.push(b'r');
+    key
+}
+
+/// The key of the mark of such a copy, by its new shard.
+pub(super) fn refill_key(shard: u64) -> Vec<u8> {
+    let mut key = refill_prefix();
+    key.extend(shard.to_be_bytes());
+    key
+}
+
 /// The key prefix of databases that lost their name to another instance.
 pub(super) fn aside_prefix() -> Vec<u8> {
     let mut key = CATALOGUE_SHARD.to_be_bytes().to_vec();

@@ -142,6 +142,9 @@ impl Database {
                 false => Ok(refuse(&op, WireError::Moved)),
             };
         };
+        if matches!(op, CopyOp::Status) {
+            return Ok(reply(self.told_status(&layout, range, &asked.from).await));
+        }
         let copy = match groups.own(range).await {
             Ok(copy) => asked.to_do_it_on(copy),
             Err(error) => return Ok(refuse(&op, error)),
@@ -154,7 +157,6 @@ impl Database {
             CopyOp::StageWrite { upload, data } => reply(context.uploads.write(&context.env, upload, data).await),
             CopyOp::StageFinish { upload } => reply(context.uploads.finish(upload).await),
             CopyOp::Stage(mode) => reply(context.uploads.begin(&context.env, copy.shard.stage(mode))),
-            CopyOp::Status => reply(compare::status(&copy.in_background(), from).await),
             CopyOp::SetSyncPoint(point) => reply(sync_points::note(&copy.shard, from, point).await),
             op => serving.plain(op).await,
         })

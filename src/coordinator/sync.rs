@@ -17,6 +17,7 @@ use crate::coordinator::message::{CatalogueCall, NodeState};
 use crate::coordinator::peers::{Service, Urgency};
 use crate::coordinator::pour::keep_pouring;
 use crate::coordinator::quorum::majority;
+use crate::coordinator::refill::keep_refilling;
 use crate::coordinator::serve::CopyService;
 use crate::limits;
 use crate::world::Instant;
@@ -28,6 +29,7 @@ impl Coordinator {
         context.peers.serve(Service::Copy, Arc::new(CopyService(weak.clone())));
         context.peers.serve(Service::Catalogue, Arc::new(CatalogueService(weak.clone())));
         context.env.spawn(keep_pouring(weak.clone()));
+        context.env.spawn(keep_refilling(weak.clone()));
         context.env.spawn(watch_nodes(weak.clone()));
         context.env.spawn(sync_missed(weak.clone()));
         context.env.spawn(learn_maps(weak));

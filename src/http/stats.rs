@@ -45,6 +45,12 @@ pub struct Levels {
     pub damaged_reads: u64,
     /// Different places of damaged data found since the start.
     pub damaged_places: u64,
+    /// Damaged store files of single shards that are still in use.
+    pub damaged_files: u64,
+    /// Those that were replaced since the start.
+    pub replaced_files: u64,
+    /// What could not be taken out of those.
+    pub lost_parts: u64,
     /// What happened on the connections to other nodes.
     pub cluster: Vec<Counted>,
     /// What the process takes of the machine.
@@ -118,6 +124,12 @@ impl Stats {
         add("settee/damaged_reads", "number of operations refused because of damaged data", reads);
         let places = Measured::Gauge(levels.damaged_places);
         add("settee/damaged_places", "number of different places of damaged data found since the start", places);
+        let files = Measured::Gauge(levels.damaged_files);
+        add("settee/damaged_files", "number of damaged store files of one shard that are in use", files);
+        let replaced = Measured::Counter(levels.replaced_files);
+        add("settee/replaced_files", "number of damaged store files that were put away after a refill", replaced);
+        let lost = Measured::Counter(levels.lost_parts);
+        add("settee/replaced_files_lost", "number of parts of such files that could not be taken out of them", lost);
         for counted in &levels.cluster {
             add(&format!("settee/cluster/{}", counted.name), counted.what, Measured::Counter(counted.value));
         }

@@ -55,6 +55,8 @@ struct Use {
     pool: Pool,
     /// The map by which its writes are counted; `None`: nobody counts them.
     by_map: Option<u64>,
+    /// Whether it reads only what is not in the store file yet.
+    unflushed: bool,
 }
 
 pub(super) struct Inner {
@@ -76,8 +78,10 @@ const OPEN: u8 = 0;
 const SPLIT: u8 = 1;
 /// Its documents are elsewhere: nothing more is done with it.
 const LEFT: u8 = 2;
+/// Its store file is damaged, and the shard was made anew: nothing more is done with it.
+const PARKED: u8 = 3;
 /// Its database is gone: nothing more is done with it.
-const CLOSED: u8 = 3;
+const CLOSED: u8 = 4;
 
 impl fmt::Debug for ShardCopy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -117,7 +121,7 @@ impl ShardCopy {
         let (storage, committed) = (storage.clone(), watch::Sender::new(update_seq));
         let (design_commits, state, mirror) = (AtomicU64::new(0), AtomicU8::new(OPEN), Mutex::default());
         let inner = Arc::new(Inner { storage, shard, committed, design_commits, owner, state, mirror });
-        ShardCopy(inner, Use { pool: Pool::Foreground, by_map: None })
+        ShardCopy(inner, Use { pool: Pool::Foreground, by_map: None, unflushed: false })
     }
 
     /// Its number.
@@ -128,6 +132,11 @@ impl ShardCopy {
     /// The same copy for work that may wait: its reads run on the threads of the background.
     pub fn in_background(&self) -> ShardCopy {
         ShardCopy(Arc::clone(&self.0), Use { pool: Pool::Background, ..self.1 })
+    }
+
+    /// The same copy as far as it is not in the store file yet: what is left where that cannot be opened.
+    pub fn unflushed(&self) -> ShardCopy {
+        ShardCopy(Arc::clone(&self.0), Use { unflushed: true, ..self.1 })
     }
 
     /// The same copy for writes that somebody counts by the map of that version: those are refused with
@@ -150,6 +159,11 @@ impl ShardCopy {
     /// Refuses all further calls with [`ShardError::Moved`], as [`ShardCopy::close`]: the documents are elsewhere.
     pub fn leave(&self) {
         self.0.state.fetch_max(LEFT, Ordering::SeqCst);
+    }
+
+    /// Refuses all further calls with [`ShardError::Away`], as [`ShardCopy::close`]: another shard takes its place.
+    pub fn park(&self) {
+        self.0.state.fetch_max(PARKED, Ordering::SeqCst);
     }
 
     /// Whether this handle is the only one and no edit of it is queued: only then may it be let go and opened again,
@@ -183,7 +197,10 @@ impl ShardCopy {
     ) -> Result<T, ShardError> {
         self.check_open()?;
         let shard = self.0.shard;
-        Ok(self.0.storage.read_shard_on(pool, shard.0, move |view| step(view, shard)).await?)
+        Ok(match self.1.unflushed {
+            true => self.0.storage.read_unflushed_on(pool, move |view| step(view, shard)).await?,
+            false => self.0.storage.read_shard_on(pool, shard.0, move |view| step(view, shard)).await?,
+        })
     }
 
     /// Runs `work` in the committer; durable on return. Listeners hear of new sequences only then.
@@ -333,6 +350,7 @@ impl Inner {
     pub(super) fn check(&self, until: u8) -> Result<(), ShardError> {
         match self.state.load(Ordering::SeqCst) {
             CLOSED => Err(ShardError::Dropped),
+            PARKED => Err(ShardError::Away("the copy is damaged and is made anew".to_owned())),
             state if state >= until => Err(ShardError::Moved),
             _ => Ok(()),
         }

@@ -17,6 +17,8 @@ struct Found {
     /// What was told, at most `limits::DAMAGE_PLACES`.
     places: Mutex<BTreeSet<String>>,
     refused: AtomicU64,
+    replaced: AtomicU64,
+    lost: AtomicU64,
 }
 
 impl fmt::Debug for Damage {
@@ -41,6 +43,22 @@ impl Damage {
         if places.len() < limits::DAMAGE_PLACES && places.insert(what.to_owned()) {
             tracing::error!("damaged data was found and is not served: {what}; `settee check` finds all of it");
         }
+    }
+
+    /// Counts a store file that was put away after its shard had been made anew, and what in it could not be read.
+    pub fn note_replaced(&self, lost: u64) {
+        self.0.replaced.fetch_add(1, Ordering::Relaxed);
+        self.0.lost.fetch_add(lost, Ordering::Relaxed);
+    }
+
+    /// Store files that were put away.
+    pub fn replaced(&self) -> u64 {
+        self.0.replaced.load(Ordering::Relaxed)
+    }
+
+    /// Parts of such files that could not be read: some of them other copies may not have had.
+    pub fn lost(&self) -> u64 {
+        self.0.lost.load(Ordering::Relaxed)
     }
 
     /// Operations that were refused because of damage.

@@ -63,6 +63,7 @@ impl LayeredStore {
             FileId::Own(shard) if layer.cleared.contains(&shard) => {
                 self.tables().forget_own(shard);
                 self.shelf.remove(file)?;
+                self.suspects.forget(shard);
                 Vec::new()
             }
             _ => self.write(file, &layer, swept)?,
@@ -205,7 +206,12 @@ pub(super) struct FlushOutcome<'a> {
 impl Drop for FlushOutcome<'_> {
     fn drop(&mut self) {
         let mut tables = self.store.tables();
-        if let Some(error) = self.error.take() {
+        let error = self.error.take();
+        if let (Some(error @ StorageError::Corrupt(_)), FileId::Own(_)) = (&error, self.file) {
+            // The file stays marked, too. The shard may be made anew; until then its writes are in the journal.
+            tables.set_stuck(self.file, error.clone());
+            self.store.suspects.note(self.file, error);
+        } else if let Some(error) = error {
             // The file stays marked: nothing is flushed to it again.
             tracing::error!(%error, "a flush failed: this node takes no more writes until it is restarted");
             tables.failed = Some(error);

@@ -48,6 +48,25 @@ pub trait Store: Send + Sync + 'static {
     fn shrink(&self, _shard: u64, _position: u64) -> Result<Shrunk, StorageError> {
         Ok(Shrunk::NotDue)
     }
+    /// As [`Store::view`], of what is not in any store file yet alone: all that is left of shards whose file cannot even
+    /// be opened.
+    fn unflushed_view(&self) -> Result<Box<dyn View + '_>, StorageError> {
+        self.view()
+    }
+    /// The shards whose own store files were found damaged, each with what was found first.
+    fn damaged_shards(&self) -> BTreeMap<u64, String> {
+        BTreeMap::new()
+    }
+    /// Changes when there is another such shard.
+    fn damage_news(&self) -> Option<watch::Receiver<u64>> {
+        None
+    }
+    /// Puts the own file of a shard away, with a text beside it, and forgets what was to be written to it; the shard is
+    /// to be cleared next. Answers the name that the file has then, `None` when there is no such file. Fails while the
+    /// file is being written.
+    fn park(&self, _shard: u64, _told: &str) -> Result<Option<String>, StorageError> {
+        Ok(None)
+    }
     /// Shards with the same number may wait for the same disk.
     fn lane(&self, _shard: u64) -> usize {
         0

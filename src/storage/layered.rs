@@ -7,6 +7,7 @@
 //! is a picture of memtables over a snapshot of the file (`view.rs`). Recovery replays the journal into the memtables
 //! without opening a file, and serves at once.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,6 +16,7 @@ use tokio::sync::{Notify, watch};
 use super::journal::{self, Journal, Notes};
 use super::kv::{Batch, Shrunk, StorageError, Store, View};
 use super::layout::FileId;
+use super::park::Suspects;
 use super::planted::Planted;
 use super::shelf::{Shelf, position_of};
 use super::tables::{Budget, Tables};
@@ -35,6 +37,8 @@ pub struct LayeredStore {
     /// A shard above this many bytes gets a file of its own.
     pub(super) own_file_bytes: u64,
     pub(super) env: Env,
+    /// Files in which damage was found.
+    pub(super) suspects: Arc<Suspects>,
     pub(super) planted: Planted,
 }
 
@@ -87,6 +91,7 @@ impl LayeredStore {
             budget,
             own_file_bytes,
             env: env.clone(),
+            suspects: Arc::default(),
             planted,
         })
     }
@@ -151,6 +156,10 @@ impl Store for LayeredStore {
         Ok(Box::new(LayeredView::new(self, Some(self.planted))))
     }
 
+    fn unflushed_view(&self) -> Result<Box<dyn View + '_>, StorageError> {
+        Ok(Box::new(LayeredView::unflushed(self)))
+    }
+
     fn writer_view(&self) -> Result<Box<dyn View + '_>, StorageError> {
         Ok(Box::new(LayeredView::new(self, None)))
     }
@@ -184,7 +193,8 @@ impl Store for LayeredStore {
     }
 
     fn has_room(&self, shard: Option<u64>) -> bool {
-        self.tables().has_room(shard, &self.budget)
+        let mut tables = self.tables();
+        tables.has_room(shard, &self.budget) || tables.gives_up(shard, &self.budget)
     }
 
     fn room(&self) -> Option<watch::Receiver<u64>> {
@@ -197,6 +207,18 @@ impl Store for LayeredStore {
 
     fn shrink(&self, shard: u64, position: u64) -> Result<Shrunk, StorageError> {
         self.shrink_home(shard, position)
+    }
+
+    fn damaged_shards(&self) -> BTreeMap<u64, String> {
+        self.suspects.all()
+    }
+
+    fn damage_news(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.suspects.watch())
+    }
+
+    fn park(&self, shard: u64, told: &str) -> Result<Option<String>, StorageError> {
+        self.park_own(shard, told)
     }
 
     fn lane(&self, shard: u64) -> usize {

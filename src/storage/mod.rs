@@ -23,6 +23,7 @@ pub mod memory;
 mod memtable;
 mod node_store;
 mod overlay;
+mod park;
 pub mod planted;
 mod redb_file;
 pub mod redb_store;

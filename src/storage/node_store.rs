@@ -6,15 +6,17 @@
 //!   DIR/journal/*.log   what is committed and not yet in the store files, see journal/frame.rs
 //!   DIR/store/*         the store files, see layout.rs
 //!   DIR/blobs/..        see blob.rs
+//!   DIR/quarantine/*    damaged store files that were replaced, each with a text, see park.rs
 //! ```
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use super::blob::BlobStore;
 use super::committer::Committer;
@@ -246,6 +248,24 @@ impl Storage {
         Ok(())
     }
 
+    /// The shards whose own store files were found damaged, each with what was found first.
+    pub fn damaged_shards(&self) -> BTreeMap<u64, String> {
+        self.0.store.damaged_shards()
+    }
+
+    /// Changes when there is another such shard; `None`: there never is.
+    pub fn damage_news(&self) -> Option<watch::Receiver<u64>> {
+        self.0.store.damage_news()
+    }
+
+    /// Puts the own store file of a shard away, with a text beside it that says why, and with it what was not yet
+    /// written to it. The shard is to be dropped next. Answers the file's new name below the data directory, `None` when
+    /// there is no such file.
+    pub async fn park(&self, shard: u64, told: String) -> Result<Option<String>, StorageError> {
+        let store = Arc::clone(&self.0.store);
+        self.0.env.blocking(Pool::Background, move || store.park(shard, &told)).await
+    }
+
     /// Size of the ordered store's files in bytes. Blocks for a moment.
     pub fn file_bytes(&self) -> u64 {
         self.0.store.file_bytes()
@@ -269,6 +289,16 @@ impl Storage {
         let store = Arc::clone(&self.0.store);
         let read = self.0.env.blocking(pool, move || step(store.view()?.as_ref())).await;
         self.0.damage.noted(read)
+    }
+
+    /// As [`Storage::read_on`], of what is not in any store file yet alone.
+    pub async fn read_unflushed_on<T: Send + 'static>(
+        &self,
+        pool: Pool,
+        step: impl FnOnce(&dyn View) -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<T, StorageError> {
+        let store = Arc::clone(&self.0.store);
+        self.0.env.blocking(pool, move || step(store.unflushed_view()?.as_ref())).await
     }
 
     /// As [`Storage::read_on`], for a step that reads one shard: a stalled store file holds a few threads and not all.

@@ -16,7 +16,7 @@ use super::planted::Planted;
 use super::redb_store::{Fill, RedbStore};
 use super::reserved;
 use crate::limits;
-use crate::world::Disk;
+use crate::world::{Disk, OpenMode};
 
 /// Where the files of a [`LayeredStore`](super::layered::LayeredStore) come from. All calls block.
 pub(super) trait Shelf: Send + Sync + 'static {
@@ -32,6 +32,8 @@ pub(super) trait Shelf: Send + Sync + 'static {
     fn make_filled(&self, id: FileId, fill: Fill<'_>) -> Result<(), StorageError>;
     /// Removes a file, durably.
     fn remove(&self, id: FileId) -> Result<(), StorageError>;
+    /// Renames a file aside, durably, with a text beside it; answers its name below the data directory.
+    fn park(&self, id: FileId, told: &str) -> Result<Option<String>, StorageError>;
     /// No file that is opened from now on may be ahead of this position; it only grows.
     fn allow(&self, position: u64);
     /// Size of all files in bytes.
@@ -43,6 +45,8 @@ pub(super) fn position_of(view: &dyn View) -> Result<u64, StorageError> {
     view.get(reserved::POSITION_KEY)?.map_or(Ok(0), |bytes| reserved::number(&bytes))
 }
 
+/// The directory beside that of the store files for those that were put away.
+const QUARANTINE: &str = "quarantine";
 /// Before anything is known of the journal.
 const ANY: u64 = u64::MAX;
 
@@ -264,6 +268,32 @@ impl Shelf for DiskShelf {
         }
         lock(&self.sizes).remove(&id);
         Ok(())
+    }
+
+    fn park(&self, id: FileId, told: &str) -> Result<Option<String>, StorageError> {
+        let slot = Arc::clone(lock(&self.slots).entry(id).or_default());
+        let mut open = lock(&slot.open);
+        if let Some(Ok(closed)) = open.take() {
+            self.cache.give_back(closed.cache_bytes);
+        }
+        lock(&self.sizes).remove(&id);
+        let (name, path) = (id.name(), self.path(id));
+        if !self.disk.exists(&path)? {
+            return Ok(None);
+        }
+        let aside = self.dir.with_file_name(QUARANTINE);
+        self.disk.create_dir_all(&aside)?;
+        if let Some(root) = self.dir.parent() {
+            self.disk.sync_dir(root)?;
+        }
+        let text = self.disk.open(&aside.join(format!("{name}.txt")), OpenMode::Create)?;
+        text.set_len(0)?;
+        text.write_at(0, told.as_bytes())?;
+        text.sync()?;
+        self.disk.rename(&path, &aside.join(&name))?;
+        self.disk.sync_dir(&aside)?;
+        self.disk.sync_dir(&self.dir)?;
+        Ok(Some(format!("{QUARANTINE}/{name}")))
     }
 
     fn allow(&self, position: u64) {

@@ -76,6 +76,8 @@ pub(super) struct FileTable {
     pub frozen: Option<Layer>,
     /// A flush of the file runs.
     pub flushing: bool,
+    /// Why nothing can be flushed to it any more: it is damaged, and marked as being flushed for good.
+    pub stuck: Option<StorageError>,
     /// The file holds all that its shards were given up to this position, durably, as far as known.
     pub position: Position,
     /// Changes with each freeze, so that a reader can tell whether the file may have changed under it.
@@ -176,7 +178,12 @@ impl Tables {
     /// Makes everything written to a shard so far void, in its own file and in the one that it may have come from.
     fn clear(&mut self, position: Position, shard: u64) {
         for file in BTreeSet::from([self.home(shard), self.layout.shared_home(shard)]) {
-            let active = &mut self.file(file).active;
+            let table = self.file(file);
+            if file == FileId::Own(shard) && table.stuck.take().is_some() {
+                // The file goes with what could not be flushed to it.
+                (table.frozen, table.flushing) = (None, false);
+            }
+            let active = &mut table.active;
             active.touch(position);
             active.rows.take_range(&reserved::range_of(shard));
             active.cleared.insert(shard);
@@ -271,6 +278,33 @@ impl Tables {
         }
     }
 
+    /// Notes that nothing can be flushed to a file any more; it stays marked as being flushed.
+    pub(super) fn set_stuck(&mut self, file: FileId, why: StorageError) {
+        self.file(file).stuck = Some(why);
+    }
+
+    /// Whether a flush of a file, or other work on it, runs.
+    pub(super) fn is_working_on(&self, file: FileId) -> bool {
+        self.files.get(&file).is_some_and(|table| table.flushing && table.stuck.is_none())
+    }
+
+    /// Gives up for good when there is no room because of what cannot be flushed; whoever waits is told of it then.
+    pub(super) fn gives_up(&mut self, shard: Option<u64>, budget: &Budget) -> bool {
+        let home = shard.map(|shard| self.home(shard));
+        let stuck = || self.files.iter().filter(|(_, table)| table.stuck.is_some());
+        let held: usize = stuck().map(|(_, table)| table.bytes()).sum();
+        let oldest = self.files.values().filter_map(FileTable::first_unsettled).min();
+        let holds_up = |(id, table): &(&FileId, &FileTable)| {
+            Some(**id) == home
+                || held >= budget.memtables / 2
+                || self.journal_bytes >= budget.journal && table.first_unsettled() == oldest
+        };
+        let Some(why) = stuck().find(holds_up).and_then(|(_, table)| table.stuck.clone()) else { return false };
+        tracing::error!(error = %why, "a damaged file leaves no room: this node takes no more writes until a restart");
+        self.failed = Some(why);
+        true
+    }
+
     /// Whether writes to a shard (`None`: to any) may go on. After a failure they may, to be told of it.
     pub(super) fn has_room(&self, shard: Option<u64>, budget: &Budget) -> bool {
         if self.failed.is_some() {
@@ -284,7 +318,7 @@ impl Tables {
 
     /// Bytes of memory of all memtables, about.
     pub(super) fn bytes(&self) -> usize {
-        self.files.values().map(|t| t.active.bytes() + t.frozen.as_ref().map_or(0, Layer::bytes)).sum()
+        self.files.values().map(FileTable::bytes).sum()
     }
 
     /// The position up to which every file holds everything: the journal is needed behind it only. `end`: the journal's
@@ -325,6 +359,10 @@ impl Tables {
 }
 
 impl FileTable {
+    fn bytes(&self) -> usize {
+        self.active.bytes() + self.frozen.as_ref().map_or(0, Layer::bytes)
+    }
+
     fn first_unsettled(&self) -> Option<Position> {
         self.frozen.as_ref().and_then(Layer::first_position).or_else(|| self.active.first_position())
     }

@@ -8,11 +8,13 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use super::kv::{Direction, KeyRange, Row, StorageError, View, Visit, keep_first};
+use super::kv::{Direction, KeyRange, Row, StorageError, StoreFile, View, Visit, keep_first};
 use super::layered::LayeredStore;
 use super::layout::FileId;
 use super::overlay::{Overlay, Writes};
+use super::park::Suspects;
 use super::planted::Planted;
 use super::reserved::{self, lowest, shard_of};
 use super::tables::Layers;
@@ -22,6 +24,8 @@ pub(super) struct LayeredView<'a> {
     store: &'a LayeredStore,
     /// Bugs to show to this reader.
     planted: Option<Planted>,
+    /// Whether files are passed over.
+    unflushed: bool,
     pictures: RefCell<Pictures>,
 }
 
@@ -40,7 +44,12 @@ struct Picture {
 
 impl<'a> LayeredView<'a> {
     pub(super) fn new(store: &'a LayeredStore, planted: Option<Planted>) -> Self {
-        LayeredView { store, planted, pictures: RefCell::default() }
+        LayeredView { store, planted, unflushed: false, pictures: RefCell::default() }
+    }
+
+    /// Of what is not in any file yet.
+    pub(super) fn unflushed(store: &'a LayeredStore) -> Self {
+        LayeredView { unflushed: true, ..LayeredView::new(store, None) }
     }
 
     fn shard(&self, shard: u64) -> Result<Rc<Picture>, StorageError> {
@@ -68,8 +77,10 @@ impl<'a> LayeredView<'a> {
         }
         loop {
             let (layers, stamp) = self.store.tables().picture(id, self.planted);
-            let file = match self.store.shelf.open(id)? {
-                Some(engine) => Some(pinned(engine)?),
+            let suspects = &self.store.suspects;
+            let opened = || if self.unflushed { Ok(None) } else { suspects.noted(id, self.store.shelf.open(id)) };
+            let file = match opened()? {
+                Some(engine) => Some(suspects.noted(id, pinned(engine, id, suspects))?),
                 None => None,
             };
             if self.store.tables().stamp(id) == stamp {
@@ -104,24 +115,27 @@ impl<'a> LayeredView<'a> {
 }
 
 /// A snapshot that keeps its file open.
-fn pinned(engine: std::sync::Arc<dyn super::kv::StoreFile>) -> Result<Box<dyn View>, StorageError> {
+fn pinned(engine: Arc<dyn StoreFile>, id: FileId, suspects: &Arc<Suspects>) -> Result<Box<dyn View>, StorageError> {
     let view = engine.snapshot()?;
-    Ok(Box::new(Pinned { view, _engine: engine }))
+    Ok(Box::new(Pinned { view, id, suspects: Arc::clone(suspects), _engine: engine }))
 }
 
 struct Pinned {
     view: Box<dyn View>,
+    id: FileId,
+    /// Told of damage that a reader meets.
+    suspects: Arc<Suspects>,
     /// Dropped after the snapshot: fields go in this order.
-    _engine: std::sync::Arc<dyn super::kv::StoreFile>,
+    _engine: Arc<dyn StoreFile>,
 }
 
 impl View for Pinned {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        self.view.get(key)
+        self.suspects.noted(self.id, self.view.get(key))
     }
 
     fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
-        self.view.scan(range, direction, visit)
+        self.suspects.noted(self.id, self.view.scan(range, direction, visit))
     }
 }
 

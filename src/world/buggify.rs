@@ -99,6 +99,8 @@ pub enum Mutation {
     HigherVersionAgreed,
     /// A node that sees other members names those who vote next without a majority of those who vote.
     SeatByMinority,
+    /// A copy whose store file is damaged is never made anew.
+    DamageStays,
 }
 
 /// Places where the node may take a rare turn that is always allowed: a batch of one, a wait, a cache passed over.
@@ -137,6 +139,7 @@ pub const POINTS: &[&str] = &[
     "cluster: a call was sent again",
     "cluster: a copy arrived at its new place",
     "cluster: a copy began a new epoch for others had seen more of it",
+    "cluster: a damaged copy was made anew",
     "cluster: copies differed and were narrowed down",
     "cluster: nodes of two versions greeted each other",
     "changes: rows went back to their range",

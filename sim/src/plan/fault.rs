@@ -110,6 +110,11 @@ pub enum Fault {
         /// Chooses the file.
         file: u32,
     },
+    /// F12: a bit of a store file flips that holds a single shard.
+    BitRotOwn {
+        /// Chooses the file.
+        file: u32,
+    },
     /// F12: some writes of a while reach the disk at another place, or nowhere; their syncs succeed.
     LostWrites {
         /// Per 1,000 writes.
@@ -236,7 +241,7 @@ impl Fault {
             Fault::ClockDrift { .. } => "F18 clock drift",
             Fault::ClockStands { .. } => "F18 clock stands",
             Fault::Swizzle { .. } => "F6 swizzled clog",
-            Fault::BitRot { .. } => "F12 bit rot",
+            Fault::BitRot { .. } | Fault::BitRotOwn { .. } => "F12 bit rot",
             Fault::LostWrites { misdirected: false, .. } => "F12 lost writes",
             Fault::LostWrites { .. } => "F12 misdirected writes",
             Fault::DiskFull { .. } => "F13 disk full",
@@ -284,7 +289,7 @@ impl Fault {
             | Fault::PeerCutsShort { for_ms }
             | Fault::PeerHangs { for_ms }
             | Fault::Pause { for_ms } => *for_ms,
-            Fault::Reset | Fault::ClockJump { .. } | Fault::BitRot { .. } => 1,
+            Fault::Reset | Fault::ClockJump { .. } | Fault::BitRot { .. } | Fault::BitRotOwn { .. } => 1,
             Fault::BackInTime { back_ms, .. } => *back_ms,
             Fault::Upgrade { nodes, every_ms, .. } => u64::from(*nodes) * every_ms,
         }
@@ -292,7 +297,7 @@ impl Fault {
 
     /// Whether stored bytes are wrong from then on: an error is a right answer, wrong data is not.
     pub fn damages(&self) -> bool {
-        matches!(self, Fault::BitRot { .. } | Fault::LostWrites { .. })
+        matches!(self, Fault::BitRot { .. } | Fault::BitRotOwn { .. } | Fault::LostWrites { .. })
     }
 }
 

@@ -99,7 +99,7 @@ impl Meetings {
 impl Fault {
     /// Whether it is over as soon as it has begun.
     fn is_moment(&self) -> bool {
-        matches!(self, Fault::Reset | Fault::ClockJump { .. } | Fault::BitRot { .. })
+        matches!(self, Fault::Reset | Fault::ClockJump { .. } | Fault::BitRot { .. } | Fault::BitRotOwn { .. })
     }
 }
 

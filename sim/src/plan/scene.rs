@@ -42,10 +42,12 @@ pub enum Scene {
     Feeds,
     /// Snapshots of one server's database are taken and brought back while it dies and its disk fails.
     Snapshots,
+    /// Bits flip in store files of single shards on one node, which replaces them while clients go on.
+    Mended,
 }
 
 /// All of them, with their names.
-pub const SCENES: [(&str, Scene); 10] = [
+pub const SCENES: [(&str, Scene); 11] = [
     ("late-answer", Scene::LateAnswer),
     ("stale-map", Scene::StaleMap),
     ("put-back", Scene::PutBack),
@@ -56,6 +58,7 @@ pub const SCENES: [(&str, Scene); 10] = [
     ("two-clusters", Scene::TwoClusters),
     ("feeds", Scene::Feeds),
     ("snapshots", Scene::Snapshots),
+    ("mended", Scene::Mended),
 ];
 
 /// A plan's seed is that of a scene from this bit on.
@@ -123,6 +126,7 @@ impl Plan {
             Scene::TwoClusters => two_clusters::drawn(stage.rng, world),
             Scene::Feeds => stage.feeds(world),
             Scene::Snapshots => snapshots::drawn(stage.rng, world),
+            Scene::Mended => stage.mended(world),
         };
         Plan { world, clients, faults, ..base }
     }
@@ -343,6 +347,29 @@ impl Stage {
         if self.chance(2) {
             // A good one is away for a moment, too.
             let at_ms = self.rng.random_range(2_000..12_000);
+            faults.push(fault(at_ms, self.node(world.nodes, 1), Fault::Crash { down_ms }));
+        }
+        faults.sort_by_key(|timed| timed.at_ms);
+        (world, clients, faults)
+    }
+
+    /// Bits flip in store files of single shards on one node, which is started anew, so that it has to read them. All
+    /// three copies are judged in the end, and none may be damaged.
+    fn mended(&mut self, world: WorldPlan) -> Drawn {
+        let node = self.node(world.nodes, 0);
+        let q = pick(&mut self.rng, &[1, 2]);
+        let world = WorldPlan { documents: 8, q, flush_at_bytes: 4_000, cache_bytes: 0, ..world };
+        let clients = (0..2 * world.nodes).map(|_| self.writes_and_reads(&world)).collect();
+        let mut faults = Vec::new();
+        for _ in 0..self.rng.random_range(2..=6) {
+            let (at_ms, file) = (self.rng.random_range(4_000..9_000), self.rng.random_range(0..1_000));
+            faults.push(fault(at_ms, node, Fault::BitRotOwn { file }));
+        }
+        let (at_ms, down_ms) = (self.rng.random_range(9_000..11_000), self.rng.random_range(1..2_000));
+        faults.push(fault(at_ms, node, Fault::PowerLoss { down_ms }));
+        if self.chance(2) {
+            // While it fills its copy one of the others is away for a moment.
+            let at_ms = self.rng.random_range(11_000..14_000);
             faults.push(fault(at_ms, self.node(world.nodes, 1), Fault::Crash { down_ms }));
         }
         faults.sort_by_key(|timed| timed.at_ms);

@@ -4,6 +4,7 @@ mod gone;
 pub(super) mod late;
 mod members;
 mod moves;
+mod refill;
 mod united;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -146,12 +147,16 @@ impl Cluster {
 
     /// As [`Cluster::new`], with data that an engine keeps.
     pub(super) async fn of(count: usize, engine: Engine) -> Cluster {
+        Cluster::with(count, StorageOptions { engine, ..StorageOptions::default() }).await
+    }
+
+    pub(super) async fn with(count: usize, options: StorageOptions) -> Cluster {
         let names = (1..=count).map(|n| format!("n{n}@h")).collect::<Vec<_>>();
         let network = Arc::new(Network { names: names.clone(), ..Network::default() });
         let mut nodes = Vec::new();
         for own in names {
             let end = Arc::new(End { network: Arc::clone(&network), own, changes: watch::Sender::new(0) });
-            let world = World::open(tempfile::tempdir().unwrap(), engine).await;
+            let world = World::open_with(tempfile::tempdir().unwrap(), options).await;
             let coordinator = world.join(&end).await;
             nodes.push(Node { world, end, coordinator });
         }

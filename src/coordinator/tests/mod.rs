@@ -39,8 +39,11 @@ impl World {
 
     /// On the data that a directory has.
     async fn open(dir: tempfile::TempDir, engine: Engine) -> World {
+        World::open_with(dir, StorageOptions { engine, ..StorageOptions::default() }).await
+    }
+
+    async fn open_with(dir: tempfile::TempDir, options: StorageOptions) -> World {
         let env = tokio_host::env(tokio::runtime::Handle::current());
-        let options = StorageOptions { engine, ..StorageOptions::default() };
         let storage = Storage::open(env.clone(), dir.path(), options).await.unwrap();
         World { env, storage, dir }
     }

@@ -98,6 +98,9 @@ async fn levels(ctx: &Context) -> Levels {
         replications: ctx.replicator.standing(),
         damaged_reads: ctx.coordinator.damage().refused(),
         damaged_places: ctx.coordinator.damage().places().len() as u64,
+        damaged_files: ctx.coordinator.damaged_files(),
+        replaced_files: ctx.coordinator.damage().replaced(),
+        lost_parts: ctx.coordinator.damage().lost(),
         cluster: ctx.cluster.counters(),
         usage: ctx.env.blocking(Pool::Foreground, move || host.usage()).await,
     }

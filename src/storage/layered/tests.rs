@@ -38,6 +38,8 @@ struct SlowDisk {
 struct MemoryFile {
     store: MemoryStore,
     broken: Arc<AtomicBool>,
+    /// Refuses what is written to it.
+    damaged: AtomicBool,
     disk: Arc<SlowDisk>,
 }
 
@@ -48,6 +50,9 @@ impl StoreFile for MemoryFile {
 
     fn apply(&self, cleared: &[KeyRange], rows: Rows<'_>) -> Result<(), StorageError> {
         assert!(!self.broken.load(Ordering::SeqCst), "damaged");
+        if self.damaged.load(Ordering::SeqCst) {
+            return Err(StorageError::Corrupt("a block".to_owned()));
+        }
         self.disk.asked.store(true, Ordering::SeqCst);
         drop(self.disk.free.lock().unwrap());
         self.store.apply(cleared, rows)
@@ -85,7 +90,7 @@ impl Shelf for MemoryShelf {
 
     fn make(&self, id: FileId) -> Result<Arc<dyn StoreFile>, StorageError> {
         let (broken, disk) = (Arc::clone(&self.broken), Arc::clone(&self.disk));
-        let new = || Arc::new(MemoryFile { store: MemoryStore::new(), broken, disk });
+        let new = || Arc::new(MemoryFile { broken, disk, ..MemoryFile::default() });
         Ok(Arc::clone(self.files.lock().unwrap().entry(id).or_insert_with(new)) as Arc<dyn StoreFile>)
     }
 
@@ -99,6 +104,10 @@ impl Shelf for MemoryShelf {
     fn remove(&self, id: FileId) -> Result<(), StorageError> {
         self.files.lock().unwrap().remove(&id);
         Ok(())
+    }
+
+    fn park(&self, id: FileId, _told: &str) -> Result<Option<String>, StorageError> {
+        Ok(self.files.lock().unwrap().remove(&id).map(|_| id.name()))
     }
 
     fn allow(&self, _position: u64) {}
@@ -201,6 +210,67 @@ fn reads_and_writes_go_on_while_the_disk_of_a_file_stands_still() {
         drop(stalled);
     });
     assert!(!store.has_failed());
+}
+
+/// A store whose shard A has a file of its own, which is damaged: what was to be flushed to it is not.
+fn with_a_damaged_file(dir: &Path) -> LayeredStore {
+    let shelf = MemoryShelf::default();
+    let options = LayeredOptions { flush_at_bytes: 4_000, own_file_bytes: 20, planted: Planted::none() };
+    let store = LayeredStore::open(&env(), dir, Arc::new(shelf.clone()), options).unwrap();
+    let fill = || {
+        for rest in (0..=255).cycle() {
+            store.commit(&put(A, rest, 1)).unwrap();
+            if let Some(file) = store.tables().next_flush() {
+                return file;
+            }
+        }
+        unreachable!("a memtable becomes full")
+    };
+    let common = fill();
+    store.flush(common);
+    assert_eq!(store.tables().home(A), FileId::Own(A));
+    shelf.find(FileId::Own(A)).unwrap().damaged.store(true, Ordering::SeqCst);
+    let own = fill();
+    assert_eq!(own, FileId::Own(A));
+    store.flush(own);
+    store
+}
+
+#[test]
+fn a_damaged_file_of_one_shard_holds_nothing_else_back_and_can_be_put_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = with_a_damaged_file(dir.path());
+    assert!(!store.has_failed() && store.has_room(None));
+    assert_eq!(store.damaged_shards().into_keys().collect::<Vec<_>>(), [A]);
+    assert!(matches!(store.park(A, ""), Ok(Some(_))));
+    assert!(store.damaged_shards().is_empty());
+    assert_eq!(store.tables().home(A), store.shelf.layout().shared_home(A));
+    let mut cleared = Batch::new();
+    cleared.clear_shard(A);
+    store.commit(&cleared).unwrap();
+    store.commit(&put(B, 1, 2)).unwrap();
+    let view = store.view().unwrap();
+    assert_eq!(view.get(&key(A, 1)).unwrap(), None);
+    drop(view);
+    drop(store);
+    let store = open(dir.path(), &MemoryShelf::default(), 4_000);
+    let view = store.view().unwrap();
+    assert_eq!(view.get(&key(A, 1)).unwrap(), None, "what the journal still had of it went, too");
+    assert_eq!(view.get(&key(B, 1)).unwrap(), Some(2u64.to_le_bytes().to_vec()));
+}
+
+#[test]
+fn writes_stop_once_a_damaged_file_leaves_no_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = with_a_damaged_file(dir.path());
+    let mut writes = 0;
+    while !store.has_failed() {
+        store.commit(&put(A, (writes % 256) as u8, writes)).unwrap();
+        assert!(store.has_room(Some(A)), "whoever waits would wait for ever");
+        writes += 1;
+        assert!(writes < 100_000);
+    }
+    assert!(store.commit(&put(B, 1, 1)).is_err());
 }
 
 #[test]

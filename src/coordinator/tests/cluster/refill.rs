@@ -1,0 +1,195 @@
+//! Copies whose store file is damaged.
+
+use std::path::PathBuf;
+
+use super::*;
+use crate::coordinator::message::Standing;
+use crate::coordinator::seq::SeqEntry;
+
+/// Shards get files of their own soon.
+fn options() -> StorageOptions {
+    StorageOptions { flush_at_bytes: 16_000, own_file_bytes: 4_000, ..StorageOptions::default() }
+}
+
+/// Of the copy of the only range.
+fn shard(cluster: &Cluster, at: usize) -> u64 {
+    cluster.db(at).layout().placed.shard(0).unwrap()
+}
+
+fn own_file(shard: u64) -> String {
+    format!("s{shard:016x}.redb")
+}
+
+fn store_file(world: &World, shard: u64) -> PathBuf {
+    world.dir.path().join("store").join(own_file(shard))
+}
+
+/// Three nodes with a copy each of a database whose copies have files of their own; then a few documents that are in
+/// no file yet.
+async fn with_files(nodes: usize) -> Cluster {
+    let cluster = Cluster::with(nodes, options()).await;
+    cluster.create(0, 1, nodes as u32).await.unwrap();
+    let text = format!(r#"{{"text":"{}"}}"#, "x".repeat(300));
+    let mut written = 0;
+    while !(0..nodes).all(|at| store_file(&cluster.nodes[at].world, shard(&cluster, at)).exists()) {
+        write(&cluster.db(0), &format!("d{written:04}"), &text, Some(nodes as u32)).await.unwrap();
+        written += 1;
+        assert!(written < 2_000, "a file of its own is made sooner");
+    }
+    cluster
+}
+
+/// Starts a node anew on what it has stored, with its copy's file changed by `spoil`.
+async fn restart(cluster: &mut Cluster, at: usize, spoil: impl Fn(&mut Vec<u8>)) {
+    let damaged = shard(cluster, at);
+    let node = &mut cluster.nodes[at];
+    let dir = node.world.copy_of_data();
+    let file = dir.path().join("store").join(own_file(damaged));
+    if let Ok(mut bytes) = std::fs::read(&file) {
+        spoil(&mut bytes);
+        std::fs::write(&file, bytes).unwrap();
+    }
+    node.world = World::open_with(dir, options()).await;
+    node.coordinator = node.world.join(&node.end).await;
+}
+
+/// A bit of every block flips.
+fn all_blocks(bytes: &mut Vec<u8>) {
+    (100..bytes.len()).step_by(4_096).for_each(|at| bytes[at] ^= 1);
+}
+
+async fn replaced(cluster: &Cluster, at: usize, damaged: u64) {
+    let coordinator = &cluster.nodes[at].coordinator;
+    eventually(|| async { coordinator.damage().replaced() == 1 && shard(cluster, at) != damaged }).await;
+}
+
+#[tokio::test]
+async fn a_copy_whose_file_is_damaged_is_made_anew_with_what_it_alone_held() {
+    let mut cluster = with_files(3).await;
+    let purged = write(&cluster.db(0), "purged", "{}", Some(3)).await.unwrap().rev;
+    cluster.cut(&[0]);
+    let alone = write(&cluster.db(0), "alone", r#"{"v":1}"#, Some(1)).await.unwrap();
+    assert_eq!(alone.copies, 1);
+    write(&cluster.db(0), "_local/alone", r#"{"v":1}"#, Some(1)).await.unwrap();
+    cluster.db(1).purge(vec![(id("purged"), vec![purged])]).await.unwrap();
+    write(&cluster.db(1), "meanwhile", "{}", None).await.unwrap();
+    let damaged = shard(&cluster, 0);
+    restart(&mut cluster, 0, all_blocks).await;
+    cluster.heal().await;
+    replaced(&cluster, 0, damaged).await;
+    for at in 0..3 {
+        let db = cluster.db(at);
+        eventually(|| async { own_leaves(&db, "alone").await.len() == 1 }).await;
+        for (name, leaves) in [("meanwhile", 1), ("d0000", 1), ("purged", 0)] {
+            assert_eq!(own_leaves(&db, name).await.len(), leaves, "{name} on node {at}");
+        }
+        let copy = db.own_copy(0).await.unwrap().unwrap().shard;
+        eventually(|| async { copy.local_get(&id("_local/alone")).await.unwrap().is_some() }).await;
+    }
+    let aside = cluster.nodes[0].world.dir.path().join("quarantine").join(own_file(damaged));
+    assert!(aside.exists() && !store_file(&cluster.nodes[0].world, damaged).exists());
+    let told = std::fs::read_to_string(aside.with_extension("redb.txt")).unwrap();
+    assert!(told.contains("\"db\"") && told.contains(&format!("shard {damaged};")), "{told}");
+    assert_eq!(check(&cluster.nodes[0].world.storage).await.unwrap().findings, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_reader_of_a_copy_that_was_made_anew_misses_nothing() {
+    let mut cluster = with_files(3).await;
+    let before = cluster.db(0).own_copy(0).await.unwrap().unwrap().standing();
+    let damaged = shard(&cluster, 0);
+    restart(&mut cluster, 0, all_blocks).await;
+    cluster.heal().await;
+    let db = cluster.db(0);
+    replaced(&cluster, 0, damaged).await;
+    let copy = db.own_copy(0).await.unwrap().unwrap();
+    let Standing { shard, epoch, position, .. } = before;
+    assert_ne!((copy.standing().shard, copy.standing().epoch), (shard, epoch));
+    let end = db.map().range(0).end;
+    let from = copy.resume(&[SeqEntry { end, shard, epoch, position }]).await.unwrap();
+    assert_eq!(from, 0, "its numbers are others");
+}
+
+#[tokio::test]
+async fn no_copy_is_made_anew_while_another_one_is_away_or_damaged_too() {
+    let mut cluster = with_files(3).await;
+    let (damaged, other) = (shard(&cluster, 0), shard(&cluster, 1));
+    cluster.cut(&[2]);
+    restart(&mut cluster, 0, all_blocks).await;
+    cluster.cut(&[2]);
+    eventually(|| async {
+        cluster.db(0).own_copy(0).await.is_err() && cluster.nodes[0].coordinator.refill_all().await
+    })
+    .await;
+    assert_eq!(shard(&cluster, 0), damaged, "a node is away");
+    restart(&mut cluster, 1, all_blocks).await;
+    cluster.cut(&[]);
+    for at in [0, 1] {
+        let coordinator = &cluster.nodes[at].coordinator;
+        eventually(|| async { cluster.db(at).own_copy(0).await.is_err() && coordinator.refill_all().await }).await;
+    }
+    assert_eq!((shard(&cluster, 0), shard(&cluster, 1)), (damaged, other), "two are damaged");
+}
+
+#[tokio::test]
+async fn the_only_copy_is_never_made_anew() {
+    let mut cluster = with_files(1).await;
+    let damaged = shard(&cluster, 0);
+    restart(&mut cluster, 0, all_blocks).await;
+    assert!(cluster.db(0).own_copy(0).await.is_err());
+    assert!(!cluster.nodes[0].coordinator.refill_all().await, "there is nothing to wait for");
+    assert_eq!(shard(&cluster, 0), damaged);
+    assert!(store_file(&cluster.nodes[0].world, damaged).exists());
+}
+
+#[tokio::test]
+async fn a_copy_that_is_not_filled_answers_nobody_and_is_filled_after_a_restart() {
+    let mut cluster = with_files(3).await;
+    let damaged = shard(&cluster, 0);
+    restart(&mut cluster, 0, all_blocks).await;
+    cluster.cut(&[]);
+    // As soon as it is begun the others are gone.
+    let is_replaced = || cluster.nodes[0].world.storage.damage().replaced() == 1;
+    eventually(|| async {
+        let begun = cluster.db(0).own_copy(0).await.is_err() && shard(&cluster, 0) != damaged;
+        if begun {
+            cluster.cut(&[1, 2]);
+        }
+        begun || is_replaced()
+    })
+    .await;
+    if !is_replaced() {
+        assert!(cluster.db(0).fetch(&id("d0000"), Want::Winner).await.is_err(), "it would say that there is none");
+        let fresh = shard(&cluster, 0);
+        restart(&mut cluster, 0, |_| {}).await;
+        assert!(cluster.db(0).own_copy(0).await.is_err() && shard(&cluster, 0) == fresh);
+        cluster.heal().await;
+        replaced(&cluster, 0, damaged).await;
+    }
+    assert_eq!(own_leaves(&cluster.db(0), "d0000").await.len(), 1);
+}
+
+#[tokio::test]
+async fn what_can_be_read_is_taken_and_the_rest_is_named() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let purged = write(&cluster.db(0), "purged", "{}", Some(3)).await.unwrap().rev;
+    for name in ["a", "b", "c"] {
+        write(&cluster.db(0), name, "{}", Some(3)).await.unwrap();
+    }
+    let (db, Node { world, coordinator, .. }) = (cluster.db(0), &cluster.nodes[0]);
+    let from = db.own_copy(0).await.unwrap().unwrap().shard;
+    let keys = keys_of(world, &db, b'd').await;
+    spoil(world, keys[1].clone(), Some(vec![0xff; 3])).await;
+    let fresh = crate::shard::allocate(&world.storage, 1).await.unwrap()[0];
+    let fresh = crate::shard::ShardCopy::open(&world.storage, fresh).await.unwrap();
+    let own = crate::coordinator::range_copy::OwnCopy::of(fresh.clone(), &coordinator.context().epochs).await.unwrap();
+    fresh.purge(vec![(id("purged"), vec![purged])]).await.unwrap();
+    let salvaged = db.salvage(0, &from, &own).await.unwrap();
+    assert_eq!(salvaged.taken, 2, "{salvaged:?}");
+    assert!(salvaged.told.iter().all(|line| line == "document b: nobody has it"), "{salvaged:?}");
+    for (name, there) in [("a", true), ("b", false), ("c", true), ("purged", false)] {
+        let found = fresh.fetch(vec![(id(name), Want::Tree)]).await.unwrap();
+        assert_eq!(found[0].is_some(), there, "{name}");
+    }
+}
