@@ -155,6 +155,7 @@ impl Database {
             CopyOp::StageFinish { upload } => reply(context.uploads.finish(upload).await),
             CopyOp::Stage(mode) => reply(context.uploads.begin(&context.env, copy.shard.stage(mode))),
             CopyOp::Status => reply(compare::status(&copy.in_background(), from).await),
+            CopyOp::TakenIn(node) => reply(sync_points::pulled(&copy.shard, &node).await),
             CopyOp::SetSyncPoint(point) => reply(sync_points::note(&copy.shard, from, point).await),
             op => serving.plain(op).await,
         })
