@@ -1,11 +1,12 @@
-//! A model of copies that write, compare, stop, are put back and forget, over the rules of `horizon.rs`: what was
-//! forgotten does not come back, and nothing that is live is lost.
+//! A model of copies that write, compare, stop, are put back and forget, over the rules of `rules.rs`: what was
+//! forgotten does not come back, and nothing that is live is lost. A revision is lost where it is known no more, or only
+//! below a tombstone that nobody asked for.
+
+mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-
-mod rules;
 
 use rules::{Horizon, Ledger, Proposal, Round};
 
@@ -497,7 +498,7 @@ fn run(broken: Broken, acts: &[[u8; 4]]) -> Result<(), String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
     #[test]
     fn what_was_forgotten_does_not_come_back_and_nothing_live_is_lost(
         acts in prop::collection::vec(any::<[u8; 4]>(), 5..45),
