@@ -289,6 +289,84 @@ async fn a_copy_put_back_gives_up_what_was_purged_since() {
     }
 }
 
+/// Three copies; the first one has purged `old` and has no record of that any more, those of `behind` hold it still. They
+/// are cut off.
+async fn behind_a_purge(behind: &[usize]) -> Cluster {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    for at in 0..3 {
+        plant(&copy(&cluster, at).await, "stays", &["1-c"], false).await;
+        plant(&copy(&cluster, at).await, "old", &["1-a"], false).await;
+    }
+    for (at, with) in [(0, 1), (1, 2), (2, 0), (0, 2), (1, 0), (2, 1)] {
+        catch_up(&cluster, at, with, false).await;
+    }
+    cluster.cut(behind);
+    let own = copy(&cluster, 0).await;
+    own.purge(vec![(id("old"), vec![rev("1-a")])]).await.unwrap();
+    for at in [1, 2].into_iter().filter(|at| !behind.contains(at)) {
+        catch_up(&cluster, at, 0, false).await;
+        assert!(own_leaves(&cluster.db(at), "old").await.is_empty());
+    }
+    own.compact(0, crate::shard::Pace::new(&cluster.nodes[0].world.env, 1000)).await.unwrap();
+    assert_eq!(own.state().await.unwrap().purge_floor, 1);
+    cluster
+}
+
+async fn restart(cluster: &mut Cluster, at: usize) {
+    let node = &mut cluster.nodes[at];
+    node.coordinator = node.world.join(&node.end).await;
+}
+
+/// Each waited for the other to be in step first.
+#[tokio::test]
+async fn two_copies_put_back_do_not_wait_for_each_other() {
+    let mut cluster = behind_a_purge(&[1, 2]).await;
+    for at in [1, 2] {
+        restart(&mut cluster, at).await;
+    }
+    plant(&copy(&cluster, 1).await, "new", &["1-d"], false).await;
+    cluster.heal().await;
+    for at in 0..3 {
+        let db = cluster.db(at);
+        eventually(|| async { own_leaves(&db, "new").await == ["1-d"] }).await;
+        eventually(|| async { own_leaves(&db, "old").await.is_empty() }).await;
+        assert_eq!(own_leaves(&db, "stays").await, ["1-c"]);
+    }
+}
+
+/// What it acknowledged before a second start was taken for old.
+#[tokio::test]
+async fn a_copy_put_back_keeps_what_it_acknowledged_before_another_start() {
+    let mut cluster = behind_a_purge(&[1]).await;
+    restart(&mut cluster, 1).await;
+    plant(&copy(&cluster, 1).await, "new", &["1-d"], false).await;
+    restart(&mut cluster, 1).await;
+    cluster.heal().await;
+    for at in 0..3 {
+        let db = cluster.db(at);
+        eventually(|| async { own_leaves(&db, "new").await == ["1-d"] }).await;
+        eventually(|| async { own_leaves(&db, "old").await.is_empty() }).await;
+        assert_eq!(own_leaves(&db, "stays").await, ["1-c"]);
+    }
+}
+
+/// Each waited for the other to be in step first: one to read it, the other to see what was removed.
+#[tokio::test]
+async fn a_copy_put_back_does_not_wait_for_nodes_that_started_just_now() {
+    let mut cluster = behind_a_purge(&[2]).await;
+    cluster.cut(&[0, 1, 2]);
+    for at in 0..3 {
+        restart(&mut cluster, at).await;
+    }
+    cluster.heal().await;
+    for at in 0..3 {
+        let db = cluster.db(at);
+        eventually(|| async { own_leaves(&db, "old").await.is_empty() }).await;
+        assert_eq!(own_leaves(&db, "stays").await, ["1-c"]);
+    }
+}
+
 /// Records of purges stay until every copy has them, whatever the limit says.
 #[tokio::test]
 async fn a_purge_is_kept_on_record_until_all_copies_know_it() {
