@@ -596,7 +596,7 @@ impl Coordinator {
             };
             match filled {
                 Ok(_) => break,
-                Err(error) if !database.map_record().holds(range, &self.context().node) => {
+                Err(error) if database.layout().placed.shard(range).is_none() => {
                     tracing::debug!(id = job.id, %error, "the copy went to another node");
                     return self.abandon(job).await.map_err(|error| error.to_string());
                 }
