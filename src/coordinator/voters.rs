@@ -338,8 +338,8 @@ impl Coordinator {
         self.change_seat(complete).await
     }
 
-    /// Takes in what those who vote, and those before them, promised and accepted, as far as they are there; fails where
-    /// one that stays there does not hand it over.
+    /// Takes in what those who vote, and those before them, promised and accepted, as far as they are there; fails
+    /// where one that stays there does not hand it over.
     async fn take_over_from_all(&self) -> Result<(), ShardError> {
         let (context, Seat { voters, .. }) = (self.context(), self.context().voting.seat());
         // Before the first ones were agreed on nobody's votes are taken over.

@@ -171,8 +171,9 @@ fn a_write_to_a_database_whose_name_another_one_took_is_not_answered_404() {
         let mut begun = served.connect();
         begun
             .write_all(
-                b"POST /db/_bulk_docs HTTP/1.1\r\nHost: here\r\nAuthorization: Basic YWRtOnBhc3M=\r\nConnection: close\r\n\
-                  Content-Type: application/json\r\nContent-Length: 25\r\nExpect: 100-continue\r\n\r\n",
+                b"POST /db/_bulk_docs HTTP/1.1\r\nHost: here\r\nAuthorization: Basic YWRtOnBhc3M=\r\n\
+                  Connection: close\r\nContent-Type: application/json\r\nContent-Length: 25\r\n\
+                  Expect: 100-continue\r\n\r\n",
             )
             .unwrap();
         // The body is asked for when the database is open.
