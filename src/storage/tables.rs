@@ -288,8 +288,8 @@ impl Tables {
         self.files.get(&file).is_some_and(|table| table.flushing && table.stuck.is_none())
     }
 
-    /// Gives up for good when there is no room because of what cannot be flushed; whoever waits is told of it then. With
-    /// less than a quarter of the memory held back the others are still frozen in time, see `due`.
+    /// Gives up for good when there is no room because of what cannot be flushed; whoever waits is told of it then.
+    /// With less than a quarter of the memory held back the others are still frozen in time, see `due`.
     pub(super) fn gives_up(&mut self, shard: Option<u64>, budget: &Budget) -> bool {
         let home = shard.map(|shard| self.home(shard));
         let stuck = || self.files.iter().filter(|(_, table)| table.stuck.is_some());
