@@ -173,8 +173,8 @@ impl Coordinator {
 }
 
 impl Database {
-    /// How this node's copy of a range stands. What it cannot say for damage, or while it is not filled yet, is left out
-    /// where another node asks: that one looks closer then.
+    /// How this node's copy of a range stands. What it cannot say for damage, or while it is not filled yet, is left
+    /// out where another node asks: that one looks closer then.
     async fn status_with(&self, range: usize, node: &str, whose: Whose) -> Result<Option<CopyStatus>, ShardError> {
         let layout = self.layout();
         let is_filling = layout.placed.shard(range).is_some_and(|shard| self.context.refills.is_filling(shard));

@@ -48,8 +48,8 @@ pub trait Store: Send + Sync + 'static {
     fn shrink(&self, _shard: u64, _position: u64) -> Result<Shrunk, StorageError> {
         Ok(Shrunk::NotDue)
     }
-    /// As [`Store::view`], of what is not in any store file yet alone: all that is left of shards whose file cannot even
-    /// be opened.
+    /// As [`Store::view`], of what is not in any store file yet alone: all that is left of shards whose file cannot
+    /// even be opened.
     fn unflushed_view(&self) -> Result<Box<dyn View + '_>, StorageError> {
         self.view()
     }

@@ -259,8 +259,8 @@ impl Storage {
     }
 
     /// Puts the own store file of a shard away, with a text beside it that says why, and with it what was not yet
-    /// written to it. The shard is to be dropped next. Answers the file's new name below the data directory, `None` when
-    /// there is no such file.
+    /// written to it. The shard is to be dropped next. Answers the file's new name below the data directory, `None`
+    /// when there is no such file.
     pub async fn park(&self, shard: u64, told: String) -> Result<Option<String>, StorageError> {
         let store = Arc::clone(&self.0.store);
         self.0.env.blocking(Pool::Background, move || store.park(shard, &told)).await

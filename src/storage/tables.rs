@@ -263,7 +263,7 @@ impl Tables {
 
     /// A file with a frozen memtable that no flush works on, marked as being flushed; `None` also while enough run.
     pub(super) fn next_flush(&mut self) -> Option<FileId> {
-        if self.files.values().filter(|t| t.flushing).count() >= limits::FLUSHES_AT_ONCE {
+        if self.files.values().filter(|t| t.flushing && t.stuck.is_none()).count() >= limits::FLUSHES_AT_ONCE {
             return None;
         }
         let (id, table) = self.files.iter_mut().find(|(_, t)| t.frozen.is_some() && !t.flushing)?;
@@ -289,6 +289,7 @@ impl Tables {
     }
 
     /// Gives up for good when there is no room because of what cannot be flushed; whoever waits is told of it then.
+    /// With less than a quarter of the memory held back the others are still frozen in time, see `due`.
     pub(super) fn gives_up(&mut self, shard: Option<u64>, budget: &Budget) -> bool {
         let home = shard.map(|shard| self.home(shard));
         let stuck = || self.files.iter().filter(|(_, table)| table.stuck.is_some());
@@ -296,7 +297,7 @@ impl Tables {
         let oldest = self.files.values().filter_map(FileTable::first_unsettled).min();
         let holds_up = |(id, table): &(&FileId, &FileTable)| {
             Some(**id) == home
-                || held >= budget.memtables / 2
+                || held >= budget.memtables / 4
                 || self.journal_bytes >= budget.journal && table.first_unsettled() == oldest
         };
         let Some(why) = stuck().find(holds_up).and_then(|(_, table)| table.stuck.clone()) else { return false };
