@@ -138,7 +138,8 @@ impl Slot {
     /// The index is being removed, or was.
     fn forget(&self) {
         self.sums(Sums::clear);
-        self.change(|known| *known = Known { removals: known.removals + 1, ..Known::default() });
+        let kept = |known: &Known| Known { removals: known.removals + 1, alone: known.alone, ..Known::default() };
+        self.change(|known| *known = kept(known));
     }
 }
 
