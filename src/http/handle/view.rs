@@ -16,6 +16,7 @@ use crate::document::id::DocId;
 use crate::document::json::{Value, write_string};
 use crate::http::response::state_etag;
 use crate::http::{ChunkSink, Context, Reply, Request, Result, Verb};
+use crate::limits;
 use crate::observe::metrics::Counter;
 
 /// GET and POST `/{db}/_design/{ddoc}/_view/{view}`; with a partition, below `/{db}/_partition/{partition}`.
@@ -234,6 +235,10 @@ impl Listing {
                     write_pieces(&db, &doc.id, row_doc(doc, data, encodings), sink).await?;
                 }
                 text.push(b'}');
+                if text.len() >= limits::HTTP_CHUNK_BYTES {
+                    sink.write(&text).await?;
+                    text.clear();
+                }
             }
             sink.write(&text).await?;
         }
