@@ -204,7 +204,7 @@ async fn a_job_of_a_node_that_does_not_answer_is_not_taken_for_none() {
     cluster.create(0, 1, 2).await.unwrap();
     let coordinator = &cluster.nodes[0].coordinator;
     coordinator.set_resharding(Resharding { stopped: Some("test".to_owned()) }).await.unwrap();
-    let request = JobRequest { db: "db".to_owned(), node: Some("n2@h".to_owned()), range: None };
+    let request = JobRequest { db: "db".to_owned(), node: Some("n2@h".to_owned()), ..JobRequest::default() };
     let id = coordinator.reshard(&request).await.unwrap().remove(0).made.unwrap();
     cluster.cut(&[1]);
     let no_answer = |error: DatabaseError| {

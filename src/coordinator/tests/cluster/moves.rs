@@ -95,7 +95,7 @@ async fn a_split_waits_for_a_majority_and_ends_when_it_is_there() {
     cluster.create(0, 1, 3).await.unwrap();
     fill(&cluster, "a", 5).await;
     cluster.cut(&[1, 2]);
-    let request = JobRequest { db: "db".to_owned(), node: Some("n1@h".to_owned()), range: None };
+    let request = JobRequest { db: "db".to_owned(), node: Some("n1@h".to_owned()), ..JobRequest::default() };
     let coordinator = &cluster.nodes[0].coordinator;
     assert_eq!(coordinator.reshard(&request).await.unwrap().len(), 1);
     let is_ready = |job: &crate::coordinator::reshard::Job| job.split_state == "update_shardmap";
