@@ -43,7 +43,7 @@ pub(super) async fn find(
     let kept = objects.kept;
     for object in manifest.layers.iter().flat_map(|layer| &layer.objects) {
         if !objects.has(&object.name, object.bytes).await? {
-            tracing::warn!(database = database.name, object = object.name, "an object of a snapshot is missing");
+            tracing::warn!(name = database.name, object = object.name, "an object of a snapshot is missing");
             objects.kept = kept;
             return Ok(Earlier::default());
         }
@@ -62,7 +62,8 @@ async fn newest(objects: &Objects, database: &Database, folder: &Path) -> Option
         }
     };
     read.await.unwrap_or_else(|error: BackupError| {
-        tracing::warn!(%error, database = database.name, "the last snapshot cannot be read: the next one is a whole one");
+        let name = &database.name;
+        tracing::warn!(%error, name, "the last snapshot cannot be read: the next one is a whole one");
         None
     })
 }

@@ -68,6 +68,13 @@ pub(super) struct Object {
     pub bytes: u64,
 }
 
+impl Manifest {
+    /// That of a database with these settings, of which nothing was read yet.
+    pub(super) fn of(settings: String) -> Manifest {
+        Manifest { format: Manifest::FORMAT, settings, ..Manifest::default() }
+    }
+}
+
 impl Layer {
     pub(super) fn is_empty(&self) -> bool {
         self.objects.is_empty() && self.gone.is_empty()

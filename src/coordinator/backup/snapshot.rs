@@ -156,7 +156,7 @@ impl<'d> Taking<'d> {
         let mut taking = Taking {
             database,
             objects: Objects::new(env, folder),
-            manifest: Manifest { format: Manifest::FORMAT, settings, ..Manifest::default() },
+            manifest: Manifest::of(settings),
             map: database.map(),
             places: Vec::new(),
             once: Layer::default(),
