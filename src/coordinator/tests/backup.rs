@@ -292,10 +292,11 @@ async fn a_snapshot_of_a_node_that_was_put_back_adds_nothing_to_one_of_what_is_g
         put(&database, &format!("stays {n}"), "{}").await;
     }
     let first = snapshot(&world.env, &database, folder.path()).await.unwrap();
+    assert_eq!(layers(folder.path(), &first), 1);
     let back = world.copy_of_data();
     put(&database, "lost", "{}").await;
     let second = snapshot(&world.env, &database, folder.path()).await.unwrap();
-    assert_eq!((layers(folder.path(), &first), layers(folder.path(), &second)), (1, 2));
+    assert_eq!(layers(folder.path(), &second), 2);
     drop((database, coordinator, world));
 
     let world = World::open(back, Engine::Redb).await;
@@ -323,11 +324,12 @@ async fn a_snapshot_that_lacks_what_its_digest_counts_is_refused() {
     let (world, coordinator, database) = rich().await;
     let folder = tempfile::tempdir().unwrap();
     let first = snapshot(&world.env, &database, folder.path()).await.unwrap();
+    let first = listed(folder.path(), &first);
     change(&database, "doc 07", "changed").await;
     let second = snapshot(&world.env, &database, folder.path()).await.unwrap();
     // The counts of both are the same.
     let mut forged = listed(folder.path(), &second);
-    forged["layers"] = listed(folder.path(), &first)["layers"].clone();
+    forged["layers"] = first["layers"].clone();
     let text = forged.to_string();
     let list = folder.path().join("forged.json");
     std::fs::write(&list, format!("{text}\n{}\n", blake3::hash(text.as_bytes()).to_hex())).unwrap();
