@@ -218,8 +218,12 @@ pub const SLED_CHUNK_ROWS: usize = 64;
 pub const SLED_LOST_READS: usize = 4;
 /// Read slots that store files share by their numbers.
 pub const STORE_READ_LANES: usize = 64;
-/// Documents of an object of a snapshot, on average: a changed document copies its object anew.
+/// Documents of an object of a whole snapshot, on average: a changed document copies its object anew.
 pub const SNAPSHOT_OBJECT_DOCS: u32 = 128;
+/// Layers of a snapshot above which the next one is a whole one: its list names them all.
+pub const SNAPSHOT_LAYERS: usize = 1000;
+/// One part in so many of a whole snapshot: when what was added to it since is more, the next one is a whole one.
+pub const SNAPSHOT_DELTA_SHARE: u64 = 3;
 /// Bytes after which an object of a snapshot ends: it is held in memory.
 pub const SNAPSHOT_OBJECT_BYTES: usize = 4 << 20;
 /// Findings that `settee check` tells of one shard; the rest is only counted.

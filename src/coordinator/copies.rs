@@ -86,8 +86,12 @@ impl Database {
 
     /// This node's copy of a range, for tools that work on the data of one node.
     pub(super) async fn own_shard(&self, index: usize) -> Result<ShardCopy, ShardError> {
+        Ok(self.held_copy(index).await?.shard)
+    }
+
+    async fn held_copy(&self, index: usize) -> Result<OwnCopy, ShardError> {
         let none = || ShardError::NoCopy { copies: self.copies_of(index) };
-        self.own_copy(index).await?.map(|copy| copy.shard).ok_or_else(none)
+        self.own_copy(index).await?.ok_or_else(none)
     }
 
     /// As [`Database::own_shard`]; one that is so damaged that it cannot be opened as what is left of it.
@@ -103,7 +107,12 @@ impl Database {
 
     /// This node's copies of all ranges, in ring order; fails where it holds none of one.
     pub(super) async fn own_shards(&self) -> Result<Vec<ShardCopy>, ShardError> {
-        try_join_all(self.ranges().into_iter().map(|index| self.own_shard(index))).await
+        Ok(self.own_copies().await?.into_iter().map(|copy| copy.shard).collect())
+    }
+
+    /// As [`Database::own_shards`], with their epochs.
+    pub(super) async fn own_copies(&self) -> Result<Vec<OwnCopy>, ShardError> {
+        try_join_all(self.ranges().into_iter().map(|index| self.held_copy(index))).await
     }
 
     /// Adds an event for every change of a document, whoever waits for it; none behind that of the deletion.

@@ -435,7 +435,7 @@ impl From<WireError> for ShardError {
             WireError::Away(why) => ShardError::Away(why),
             WireError::Moved => ShardError::Moved,
             WireError::NoRoom => ShardError::Storage(StorageError::NoRoom),
-            WireError::Storage(why) => ShardError::Storage(StorageError::Io(why)),
+            WireError::Storage(why) => ShardError::Storage(StorageError::told(why)),
             WireError::Unknown => ShardError::Silent("its outcome is unknown".to_owned()),
         }
     }

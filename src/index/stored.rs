@@ -115,8 +115,11 @@ impl ViewIndex {
         let Some(mut header) = self.stored_header().await?.filter(Header::can_keep_sums) else { return Ok(()) };
         self.load_sums().await?;
         if header.sums != FORM || !self.slot.sums(|sums| sums.knows_stored()) {
-            let Some(void) = self.write_sums(header, 0, Vec::new()).await? else { return Ok(()) };
-            header = void;
+            // A header that names none needs no commit to say so.
+            if header.sums != 0 {
+                let Some(void) = self.write_sums(header, 0, Vec::new()).await? else { return Ok(()) };
+                header = void;
+            }
             self.copy.remove_records(self.sum_records()).await?;
             self.slot.sums(Sums::nothing_stored);
         }

@@ -143,7 +143,9 @@ impl Sums {
         }
         self.known = if found.is_some() { Known::All } else { Known::Lost };
         for (reduce, start, block) in found.into_iter().flatten() {
-            self.put_stored(&reduce, &start, block);
+            if put(&mut self.tree_of(&reduce).levels[STORED], &start, block) {
+                self.lose_stored();
+            }
         }
     }
 
@@ -196,12 +198,6 @@ impl Sums {
         }
     }
 
-    fn put_stored(&mut self, reduce: &Reduce, start: &[u8], block: Block) {
-        if put(&mut self.tree_of(reduce).levels[STORED], start, block) {
-            self.lose_stored();
-        }
-    }
-
     /// What a reader notes before it reads, to give back with what it found.
     pub fn moment(&self) -> u64 {
         self.writes
@@ -249,15 +245,12 @@ impl Sums {
 
     /// Keeps a block read at `moment`, unless rows changed since or there are too many.
     pub fn keep(&mut self, reduce: &Reduce, (level, start): (usize, &[u8]), block: Block, moment: u64) {
-        if self.tree_to_fill(reduce, moment).is_none() {
-            return;
+        let Some(tree) = self.tree_to_fill(reduce, moment) else { return };
+        // Blocks of other levels are not stored.
+        if put(&mut tree.levels[level], start, block) {
+            self.lose_stored();
         }
-        if level == STORED {
-            self.fresh += 1;
-            self.put_stored(reduce, start, block);
-        } else {
-            put(&mut self.tree_of(reduce).levels[level], start, block);
-        }
+        self.fresh += usize::from(level == STORED);
     }
 
     /// Keeps what a count has read at `moment` of the rows of a block, unless rows changed since.

@@ -44,7 +44,7 @@ impl From<OpenError> for OfflineError {
 impl From<StorageError> for OfflineError {
     fn from(error: StorageError) -> Self {
         match error {
-            StorageError::Corrupt(_) => OfflineError::Damaged(error.to_string()),
+            StorageError::Corrupt(_) | StorageError::CorruptThere(_) => OfflineError::Damaged(error.to_string()),
             StorageError::Io(_) | StorageError::NoRoom => OfflineError::Unusable(error.to_string()),
         }
     }

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use super::fetch;
 use super::keys::{self, Kind};
-use super::record::{self, Header, SeqRecord};
-use super::{Fetched, ShardId, ShardInfo, Want};
+use super::record::{self, SeqRecord};
+use super::{CopyState, Fetched, ShardId, Want, sync};
 use crate::document::id::DocId;
 use crate::storage::{Direction, KeyRange, StorageError, View};
 
@@ -16,8 +16,8 @@ pub struct Cut {
     pub changed: Vec<(DocId, Fetched)>,
     /// Documents of which nothing is left: they were purged.
     pub gone: Vec<DocId>,
-    /// The counters.
-    pub info: ShardInfo,
+    /// How the shard stood. Where its `purge_floor` is above the purge that the reader came from, `gone` has gaps.
+    pub state: CopyState,
 }
 
 /// What happened behind the sequence `since` and the purge `purged`; `None` when it is more than `limit` rows.
@@ -31,7 +31,7 @@ pub fn cut(
     let Some(ids) = ids(view, &changes, limit, &|value| Ok(SeqRecord::decode(value)?.id))? else { return Ok(None) };
     let purges = keys::numbers(shard, Kind::Purge, purged.saturating_add(1), u64::MAX);
     let Some(purged) = ids_of_purges(view, &purges, limit)? else { return Ok(None) };
-    let mut out = Cut { changed: Vec::new(), gone: Vec::new(), info: Header::read(view, shard)?.info() };
+    let mut out = Cut { changed: Vec::new(), gone: Vec::new(), state: sync::state(view, shard)? };
     for id in ids {
         if let Some(fetched) = fetch::document(view, shard, &id, &Want::Leaves)? {
             out.changed.push((id, fetched));

@@ -71,6 +71,18 @@ impl Summary {
         self.live.wrapping_add(self.deleted)
     }
 
+    /// Whether the digest is the one that [`Summary::digest_text`] told once; true when that cannot be said, since
+    /// another version of it was hashed.
+    pub fn fits_digest(&self, told: &str) -> bool {
+        let is_comparable = told.starts_with(&format!("{DIGEST_VERSION}-"));
+        !is_comparable || told == self.digest_text()
+    }
+
+    /// The digest as a text, behind the version of what is hashed.
+    pub fn digest_text(&self) -> String {
+        format!("{DIGEST_VERSION}-{:032x}", self.digest)
+    }
+
     /// That of one document; `deleted`: its winner is a tombstone.
     pub(super) fn of_document(is_design: bool, deleted: bool, active: u64, external: u64, digest: u128) -> Summary {
         let live = u64::from(!deleted);

@@ -32,7 +32,7 @@ impl ShardCopy {
     }
 }
 
-fn state(view: &dyn View, shard: ShardId) -> Result<CopyState, StorageError> {
+pub(super) fn state(view: &dyn View, shard: ShardId) -> Result<CopyState, StorageError> {
     let Header { update_seq: position, purge_seq, total, .. } = Header::read(view, shard)?;
     let purge_floor = purge::floor(view, shard, purge_seq)?;
     Ok(CopyState { position, total, purge_seq, purge_floor })

@@ -272,6 +272,8 @@ pub enum StorageError {
     Io(String),
     /// Stored bytes are not what was written; carries what was found.
     Corrupt(String),
+    /// Another node said so of its own; carries its words.
+    CorruptThere(String),
     /// The disk is nearly full: what adds data is refused, and has no effect.
     NoRoom,
 }
@@ -283,10 +285,14 @@ impl StorageError {
     /// Whether stored bytes are not what was written, here or, as it told, on another node.
     pub fn is_damage(&self) -> bool {
         match self {
-            StorageError::Corrupt(_) => true,
-            StorageError::Io(told) => told.starts_with(DAMAGED),
-            StorageError::NoRoom => false,
+            StorageError::Corrupt(_) | StorageError::CorruptThere(_) => true,
+            StorageError::Io(_) | StorageError::NoRoom => false,
         }
+    }
+
+    /// What another node told: the text of an error of its storage, of whatever version it is.
+    pub fn told(text: String) -> StorageError {
+        if text.starts_with(DAMAGED) { StorageError::CorruptThere(text) } else { StorageError::Io(text) }
     }
 }
 
@@ -295,6 +301,7 @@ impl fmt::Display for StorageError {
         match self {
             StorageError::Io(text) => write!(f, "disk error: {text}"),
             StorageError::Corrupt(text) => write!(f, "{DAMAGED}{text}"),
+            StorageError::CorruptThere(text) => f.write_str(text),
             StorageError::NoRoom => f.write_str("the disk is nearly full"),
         }
     }
@@ -315,6 +322,18 @@ impl From<io::Error> for StorageError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn damage_is_damage_however_many_nodes_hand_it_on() {
+        let mut error = StorageError::Corrupt("a disk error: no".to_owned());
+        for _ in 0..2 {
+            error = StorageError::told(error.to_string());
+            assert!(error.is_damage() && matches!(error, StorageError::CorruptThere(_)));
+        }
+        let failed =
+            StorageError::told(StorageError::Io("damaged data: of a file of that name".to_owned()).to_string());
+        assert!(!failed.is_damage() && !StorageError::Io("damaged data: x".to_owned()).is_damage());
+    }
 
     #[test]
     fn the_end_of_a_prefix_range_skips_bytes_that_cannot_grow() {

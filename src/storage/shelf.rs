@@ -175,10 +175,14 @@ impl DiskShelf {
         Ok(engine)
     }
 
-    /// Closes files that nobody uses, those first that were used longest ago, while too many are open.
+    /// Closes files that nobody uses, those first that were used longest ago, while too many are open. sled stays: it
+    /// is read as a whole when it is opened.
     fn close_idle(&self) {
-        let mut slots: Vec<(u64, Arc<Slot>)> =
-            lock(&self.slots).values().map(|s| (s.used.load(Ordering::Relaxed), Arc::clone(s))).collect();
+        let mut slots: Vec<(u64, Arc<Slot>)> = lock(&self.slots)
+            .iter()
+            .filter(|(id, _)| **id != FileId::Sled)
+            .map(|(_, slot)| (slot.used.load(Ordering::Relaxed), Arc::clone(slot)))
+            .collect();
         let is_open = |slot: &Slot| slot.open.try_lock().map_or(true, |open| matches!(*open, Some(Ok(_))));
         slots.retain(|(_, slot)| is_open(slot));
         slots.sort_by_key(|(used, _)| *used);
@@ -344,5 +348,20 @@ mod tests {
         assert_eq!(shelf.open(id).err(), refused);
         assert_eq!(shelf.make(id).err(), refused);
         assert!(open().open(id).unwrap().is_some());
+    }
+
+    #[cfg(feature = "sled")]
+    #[test]
+    fn sled_stays_open_however_many_files_are_used_after_it() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let disk = crate::world::tokio_host::env(runtime.handle().clone()).disk();
+        let dir = tempfile::tempdir().unwrap();
+        let cache = limits::STORE_FILE_CACHE_BYTES;
+        let shelf = DiskShelf::open(disk, dir.path().to_path_buf(), 80, cache, Planted::none(), Box::new(())).unwrap();
+        drop(shelf.make(FileId::Sled).unwrap());
+        let files = limits::STORE_FILES_OPEN as u64 + 2;
+        (0..files).for_each(|n| drop(shelf.make(FileId::Common(n)).unwrap()));
+        let is_open = |id: FileId| lock(&lock(&shelf.slots)[&id].open).is_some();
+        assert!(is_open(FileId::Sled) && !is_open(FileId::Common(0)) && is_open(FileId::Common(files - 1)));
     }
 }

@@ -7,7 +7,7 @@
 //! Numbers are little endian; the crc covers what stands before it. sled can lose damaged rows as a whole and say
 //! nothing: the number of rows, and the sum of the checksums that they carry, tell. A crash can leave sled ahead of its
 //! seal, never behind it: by a position, or, while rows go that no position tells of, by a seal without a sum (`rows`
-//! is the highest number then).
+//! is the highest number then). What a start finds then is the next seal.
 
 use std::path::Path;
 

@@ -6,6 +6,7 @@
 //!   FOLDER/nodes/TIME.json             the lists of all databases of a node; TIME in ms, 15 digits
 //! ```
 
+use std::mem::take;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -13,9 +14,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::coordinator::backup::{BackupError, damaged};
 use crate::world::Disk;
-
-/// The version of both kinds of lists.
-pub(super) const FORMAT: u32 = 1;
 
 const NODES: &str = "nodes";
 
@@ -27,18 +25,64 @@ pub(super) struct Manifest {
     pub settings: String,
     /// Milliseconds since 1970.
     pub taken_ms: u64,
+    /// How far each range was read, as an update sequence; and its last purge, in ring order.
+    #[serde(default)]
+    pub seq: String,
+    #[serde(default)]
+    pub purged: Vec<u64>,
     pub live: u64,
     pub deleted: u64,
     pub locals: u64,
     pub purges: u64,
-    /// Objects of documents that were read once.
-    pub base: Vec<String>,
-    /// Objects of documents of which the last one counts, also before those of `base`.
-    pub tail: Vec<String>,
+    /// Of all documents, see [`Summary::digest_text`](crate::shard::Summary::digest_text).
+    #[serde(default)]
+    pub digest: String,
+    /// What was written together, the oldest first. The first one has each document once; of any other document the
+    /// last word counts, in whatever layer it stands.
+    #[serde(default)]
+    pub layers: Vec<Layer>,
     /// Objects of local documents and purges.
     pub others: Vec<String>,
-    /// Documents of `base` and `tail` that were purged before the end.
+    /// What lists of format 1 had in place of layers: objects of a first and a second one, and what was gone by then.
+    #[serde(default, skip_serializing)]
+    base: Vec<String>,
+    #[serde(default, skip_serializing)]
+    tail: Vec<String>,
+    #[serde(default, skip_serializing)]
+    gone: Vec<String>,
+}
+
+/// A part of a snapshot: documents that changed since the part before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Layer {
+    pub objects: Vec<Object>,
+    /// Documents of this layer and those before it of which nothing was left at its end.
     pub gone: Vec<String>,
+}
+
+/// Where documents stand.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Object {
+    /// Its hash.
+    pub name: String,
+    pub bytes: u64,
+}
+
+impl Manifest {
+    /// That of a database with these settings, of which nothing was read yet.
+    pub(super) fn of(settings: String) -> Manifest {
+        Manifest { format: Manifest::FORMAT, settings, ..Manifest::default() }
+    }
+}
+
+impl Layer {
+    pub(super) fn is_empty(&self) -> bool {
+        self.objects.is_empty() && self.gone.is_empty()
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.objects.iter().map(|object| object.bytes).sum()
+    }
 }
 
 /// The databases of a node.
@@ -53,19 +97,38 @@ pub(super) struct NodeManifest {
 
 /// A list that can be read back.
 pub(super) trait List: Serialize + DeserializeOwned {
-    fn format(&self) -> u32;
+    /// The version that is written. All before it can be read.
+    const FORMAT: u32;
+
+    /// What was read of some version, as one of the last.
+    fn taken_over(self) -> Self;
 }
 
 impl List for Manifest {
-    fn format(&self) -> u32 {
-        self.format
+    const FORMAT: u32 = 2;
+
+    fn taken_over(mut self) -> Manifest {
+        if self.format == 1 {
+            let named = |names: Vec<String>| names.into_iter().map(|name| Object { name, bytes: 0 }).collect();
+            let (base, tail, gone) = (take(&mut self.base), take(&mut self.tail), take(&mut self.gone));
+            self.layers = vec![Layer { objects: named(base), gone: Vec::new() }, Layer { objects: named(tail), gone }];
+        }
+        self
     }
 }
 
 impl List for NodeManifest {
-    fn format(&self) -> u32 {
-        self.format
+    const FORMAT: u32 = 1;
+
+    fn taken_over(self) -> NodeManifest {
+        self
     }
+}
+
+/// What a list of any version says.
+#[derive(Deserialize)]
+struct Version {
+    format: u32,
 }
 
 /// A list as it is written.
@@ -83,11 +146,11 @@ pub(super) fn unsealed<L: List>(bytes: Vec<u8>, shown: &Path) -> Result<L, Backu
     if hash.strip_suffix('\n') != Some(blake3::hash(text.as_bytes()).to_hex().as_str()) {
         return Err(broken());
     }
-    let list: L = serde_json::from_str(text).map_err(|_| broken())?;
-    match list.format() {
-        FORMAT => Ok(list),
-        other => Err(damaged(format_args!("format {other} of snapshots is not known to this settee"))),
+    let Version { format } = serde_json::from_str(text).map_err(|_| broken())?;
+    if !(1..=L::FORMAT).contains(&format) {
+        return Err(damaged(format_args!("format {format} of snapshots is not known to this settee")));
     }
+    serde_json::from_str(text).map(L::taken_over).map_err(|_| broken())
 }
 
 /// The name of the list of a database's snapshot, within the folder.
@@ -120,4 +183,27 @@ fn newest_in(disk: &dyn Disk, dir: &Path) -> Result<Option<PathBuf>, BackupError
     }
     let names = disk.list(dir)?.into_iter().map(|entry| entry.name);
     Ok(names.filter(|name| name.ends_with(".json")).max().map(|name| dir.join(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_format_1_can_be_read_and_those_to_come_cannot() {
+        let old = concat!(
+            r#"{"format":1,"settings":"{}","taken_ms":7,"live":3,"deleted":0,"locals":0,"purges":1,"#,
+            r#""base":["aa"],"tail":["bb","cc"],"others":["dd"],"gone":["x"]}"#
+        );
+        let sealed_text = |text: &str| format!("{text}\n{}\n", blake3::hash(text.as_bytes()).to_hex()).into_bytes();
+        let read = |bytes: Vec<u8>| unsealed::<Manifest>(bytes, Path::new("list"));
+        let list = read(sealed_text(old)).unwrap();
+        let names = |layer: &Layer| layer.objects.iter().map(|object| object.name.clone()).collect::<Vec<_>>();
+        assert_eq!(list.layers.iter().map(names).collect::<Vec<_>>(), [vec!["aa"], vec!["bb", "cc"]]);
+        assert_eq!((&list.layers[1].gone[..], &list.seq[..], list.live), (&["x".to_owned()][..], "", 3));
+        let new = Manifest { format: Manifest::FORMAT, layers: list.layers.clone(), ..Manifest::default() };
+        assert_eq!(read(sealed(&new)).unwrap(), new);
+        let later = Manifest { format: Manifest::FORMAT + 1, ..Manifest::default() };
+        assert!(matches!(read(sealed(&later)), Err(BackupError::Damaged(why)) if why.contains("format 3")));
+    }
 }

@@ -5,10 +5,12 @@
 //! in them names a node, a shard or an engine. docs/storage-format.md draws both.
 
 mod dump;
+mod earlier;
 mod frame;
 mod item;
 mod list;
 mod load;
+mod objects;
 mod read;
 mod restore;
 mod snapshot;

@@ -1,20 +1,20 @@
 //! A database from a snapshot: every object is checked against its hash before anything of it is used.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::coordinator::backup::item::{self, DocumentItem, SettingsItem};
-use crate::coordinator::backup::list::{self, List, Manifest, NodeManifest};
+use crate::coordinator::backup::list::{self, Layer, List, Manifest, NodeManifest};
 use crate::coordinator::backup::load::{Loader, create, discard};
-use crate::coordinator::backup::snapshot::object_path;
+use crate::coordinator::backup::objects::object_path;
 use crate::coordinator::backup::{BackupError, Counts, damaged, frame};
 use crate::coordinator::catalogue::Coordinator;
 use crate::coordinator::database::Database;
-use crate::coordinator::error::ReadError;
 use crate::limits;
+use crate::shard::Summary;
 use crate::wire::hex;
 use crate::world::{Disk, Env, OpenMode, Pool};
 
@@ -45,7 +45,7 @@ pub async fn restore(
     let settings = SettingsItem::decode(manifest.settings.as_bytes())?;
     let name = name.unwrap_or(&settings.name).to_owned();
     let database = create(coordinator, &name, &settings).await?;
-    match filled(&source, &manifest, &database).await {
+    match fill(&source, &manifest, &database).await {
         Ok(counts) => Ok(Restored { name, counts, taken_ms: manifest.taken_ms }),
         Err(error) => {
             drop(database);
@@ -53,18 +53,6 @@ pub async fn restore(
             Err(error)
         }
     }
-}
-
-/// Fills a database, and compares it with what the snapshot says of itself.
-async fn filled(source: &Source, manifest: &Manifest, database: &Arc<Database>) -> Result<Counts, BackupError> {
-    let counts = fill(source, manifest, Loader::new(database)).await?;
-    let info = database.info().await.map_err(|error| match error {
-        ReadError::Unavailable(error) => BackupError::Shard(error),
-        other => BackupError::Io(format!("the new database could not be read: {other:?}")),
-    })?;
-    let fits = (info.doc_count, info.doc_del_count) == (manifest.live, manifest.deleted)
-        && (counts.locals, counts.purges) == (manifest.locals, manifest.purges);
-    if fits { Ok(counts) } else { Err(damaged("the snapshot holds other documents than it says")) }
 }
 
 /// Makes all databases of the node's snapshot in `folder` that the file `list` names, each under the name that it had.
@@ -94,31 +82,62 @@ pub async fn restore_node(
     Ok(restored)
 }
 
-/// The names of the objects of which the tail consists, with the ids that each has the last word on.
-type LastWords = BTreeMap<String, usize>;
-
-async fn fill(source: &Source, manifest: &Manifest, mut loader: Loader) -> Result<Counts, BackupError> {
-    let mut last: LastWords = BTreeMap::new();
-    for (number, name) in manifest.tail.iter().enumerate() {
-        for next in source.frames(name).await?.into_iter().filter(|next| next.kind == item::DOCUMENT) {
-            last.insert(DocumentItem::decode(&next.payload)?.id.as_str().to_owned(), number);
-        }
-    }
-    let gone: BTreeSet<&str> = manifest.gone.iter().map(String::as_str).collect();
-    for name in &manifest.base {
-        let wanted = |id: &str| !gone.contains(id) && !last.contains_key(id);
-        take(source, name, &mut loader, &wanted).await?;
-    }
-    for (number, name) in manifest.tail.iter().enumerate() {
-        let wanted = |id: &str| !gone.contains(id) && last.get(id) == Some(&number);
-        take(source, name, &mut loader, &wanted).await?;
+/// Fills a new database, and compares it with what the list says of all documents together.
+async fn fill(source: &Source, manifest: &Manifest, database: &Arc<Database>) -> Result<Counts, BackupError> {
+    let mut loader = Loader::new(database);
+    let words = LastWords::read(source, &manifest.layers).await?;
+    let objects = manifest.layers.iter().flat_map(|layer| &layer.objects);
+    for (number, object) in objects.enumerate() {
+        take(source, &object.name, &mut loader, &|id| words.is_of(id, number)).await?;
     }
     for name in &manifest.others {
         for next in source.frames(name).await? {
             loader.take(next).await?;
         }
     }
-    loader.finish().await
+    let counts = loader.finish().await?;
+    let mut total = Summary::default();
+    for copy in database.own_shards().await? {
+        total = total.plus(copy.state().await?.total);
+    }
+    let documents = (total.live, total.deleted) == (manifest.live, manifest.deleted);
+    let fits = documents && total.fits_digest(&manifest.digest);
+    let fits = fits && (counts.locals, counts.purges) == (manifest.locals, manifest.purges);
+    if fits { Ok(counts) } else { Err(damaged("the snapshot holds other documents than it says")) }
+}
+
+/// Which object has the last word on a document, for all that stand in other layers than the first one; `None`: it was
+/// purged then. Ids are known by their hashes.
+struct LastWords(BTreeMap<u128, Option<usize>>);
+
+impl LastWords {
+    /// Objects are counted through all layers.
+    async fn read(source: &Source, layers: &[Layer]) -> Result<LastWords, BackupError> {
+        let (mut words, mut number) = (BTreeMap::new(), 0);
+        for (at, layer) in layers.iter().enumerate() {
+            for object in &layer.objects {
+                // The first layer has the last word where no other one has any.
+                let frames = if at == 0 { Vec::new() } else { source.frames(&object.name).await? };
+                for next in frames.into_iter().filter(|next| next.kind == item::DOCUMENT) {
+                    words.insert(key(DocumentItem::decode(&next.payload)?.id.as_str()), Some(number));
+                }
+                number += 1;
+            }
+            words.extend(layer.gone.iter().map(|id| (key(id), None)));
+        }
+        Ok(LastWords(words))
+    }
+
+    /// Whether a document is taken from the object of that number, in which it stands.
+    fn is_of(&self, id: &str, number: usize) -> bool {
+        self.0.get(&key(id)).is_none_or(|word| *word == Some(number))
+    }
+}
+
+fn key(id: &str) -> u128 {
+    let hash = blake3::hash(id.as_bytes());
+    // Invariant: 32 bytes begin with 16.
+    u128::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash of 32 bytes"))
 }
 
 /// Takes in the documents of an object that are wanted; of one that stands in it twice, the last.
@@ -163,18 +182,18 @@ fn unread(error: std::io::Error, what: &str) -> BackupError {
 }
 
 /// A snapshot folder.
-struct Source {
+pub(super) struct Source {
     env: Env,
     disk: Arc<dyn Disk>,
     folder: PathBuf,
 }
 
 impl Source {
-    fn new(env: &Env, folder: &Path) -> Source {
+    pub(super) fn new(env: &Env, folder: &Path) -> Source {
         Source { env: env.clone(), disk: env.disk(), folder: folder.to_path_buf() }
     }
 
-    async fn list<L: List>(&self, list: &Path) -> Result<L, BackupError> {
+    pub(super) async fn list<L: List>(&self, list: &Path) -> Result<L, BackupError> {
         list::unsealed(self.file(list.to_path_buf()).await?, list)
     }
 

@@ -4,32 +4,40 @@
 //!   FOLDER/objects/HH/HASH    documents as frames of a dump, or an attachment's stored bytes; HASH: BLAKE3
 //! ```
 //!
-//! Documents are read in the order of their changes and cut into objects behind ids whose CRC-32 ends in seven zero
-//! bits, so that an object stays the same as long as none of its documents changes. Writes go on meanwhile: what
-//! changes is read again, and the rest of it at last for all ranges in one view. So a snapshot is exactly the state of
-//! the moment of that view, which lies between request and answer; local documents and the purge log are read just
-//! before. Documents that were read twice stand in the `tail`, where the later one counts.
+//! A snapshot consists of layers. The first one holds all documents, each later one those that changed since the
+//! snapshot before, as they are now: so the second snapshot reads and writes what changed, and names the layers of the
+//! first one in its list. Now and then a whole one is taken anew (`earlier.rs`).
+//!
+//! Documents are read in the order of their changes. Writes go on meanwhile: what changes is read again, and the rest
+//! of it at last for all ranges in one view. So a snapshot is exactly the state of the moment of that view, which lies
+//! between request and answer; local documents and the purge log are read just before, and are written as a whole each
+//! time. Objects of a whole snapshot end behind ids whose CRC-32 ends in seven zero bits, so that one is the same in
+//! the next whole snapshot if none of its documents changed.
 //!
 //! The list of the objects (`list.rs`) is written last: a snapshot is there or it is not. Before that all names that
 //! lead to objects are made durable, those of objects that were there already, too: who wrote them may have ended
 //! just before it did so.
 
-use std::collections::BTreeSet;
 use std::io::Write;
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
+use crate::coordinator::backup::earlier::{self, Earlier};
 use crate::coordinator::backup::item::{self, DocumentItem};
-use crate::coordinator::backup::list::{self, FORMAT, Manifest, NodeManifest};
+use crate::coordinator::backup::list::{self, Layer, List, Manifest, NodeManifest};
+use crate::coordinator::backup::objects::Objects;
 use crate::coordinator::backup::{BackupError, Counts, damaged, dump, frame, read};
 use crate::coordinator::catalogue::Coordinator;
-use crate::coordinator::database::Database;
+use crate::coordinator::database::{self, Database};
+use crate::coordinator::message::Standing;
+use crate::coordinator::range_copy::OwnCopy;
+use crate::coordinator::shard_map::ShardMap;
 use crate::limits;
-use crate::shard::{self, Cut, ShardCopy, ShardError};
-use crate::storage::{Direction, ReadAs, StorageError, sync_names_above};
+use crate::shard::{self, Cut, ShardCopy, ShardError, Summary};
+use crate::storage::{Direction, ReadAs, StorageError};
 use crate::wire::hex;
-use crate::world::{Disk, Env, File, OpenMode, Pool};
+use crate::world::{Env, Pool};
 
 /// A snapshot that was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +48,7 @@ pub struct Snapshot {
     pub counts: Counts,
     /// Bytes of objects that were written.
     pub written_bytes: u64,
-    /// Bytes of objects that were there already.
+    /// Bytes of objects that were there already; without those of attachments whose documents did not change.
     pub kept_bytes: u64,
 }
 
@@ -53,25 +61,14 @@ pub async fn snapshot(env: &Env, database: &Database, folder: &Path) -> Result<S
     if database.context.unfilled().contains_key(&database.name) {
         return Err(BackupError::Unfilled(database.name.clone()));
     }
-    let mut taking = Taking::begin(env, database, folder).await?;
-    for (index, copy) in database.own_shards().await?.iter().enumerate() {
-        taking.catch_up(copy, index).await?;
-        let mut rest = Vec::new();
-        taking.manifest.locals += write_locals(copy, &mut rest).await?;
-        taking.manifest.purges += write_purges(copy, &mut rest).await?;
-        if !rest.is_empty() {
-            let name = taking.objects.put(rest).await?;
-            taking.manifest.others.push(name);
+    let mut adds = true;
+    for _ in 0..limits::MAP_ATTEMPTS {
+        if let Some(done) = Taking::begin(env, database, folder, adds).await?.take().await? {
+            return Ok(done);
         }
+        adds = false;
     }
-    let mut limit = limits::STEP_ROWS;
-    while !taking.finish(limit).await? {
-        for (index, copy) in taking.copies().await?.iter().enumerate() {
-            taking.catch_up(copy, index).await?;
-        }
-        limit *= 2;
-    }
-    taking.write_list().await
+    Err(ShardError::Away("records of purges go faster than a snapshot is taken".to_owned()).into())
 }
 
 /// Takes a snapshot of every database of a node into `folder`, one after the other, each as of its own moment. Answers
@@ -93,7 +90,7 @@ pub async fn snapshot_node(
     let taken_ms = milliseconds(env);
     let databases = taken.iter().map(|(_, done)| done.file.clone()).collect();
     let file = list::of_node(taken_ms);
-    let list = list::sealed(&NodeManifest { format: FORMAT, taken_ms, databases });
+    let list = list::sealed(&NodeManifest { format: NodeManifest::FORMAT, taken_ms, databases });
     Objects::new(env, folder).write_list(&file, list).await?;
     Ok((file, taken))
 }
@@ -126,39 +123,93 @@ struct Place {
     /// The last sequence when the snapshot began: documents up to it are read once, unless they change.
     begun: u64,
     since: u64,
-    /// The last purge when the snapshot began.
+    /// The last purge that the layers before know of; that when the snapshot began, where there are none.
     purged: u64,
+}
+
+/// What became of the last step.
+enum End {
+    Done,
+    /// There is more to be read first.
+    More,
+    /// Purges have happened that are not on record any more.
+    PurgesForgotten,
 }
 
 struct Taking<'d> {
     database: &'d Database,
     objects: Objects,
     manifest: Manifest,
-    /// The ranges when it began, and how far each was read.
-    ranges: Vec<usize>,
+    /// How the database was cut into ranges when it began, and how far each was read.
+    map: Arc<ShardMap>,
     places: Vec<Place>,
-    /// Frames of documents for the next object, of `base` or of `tail`.
+    /// Documents that are read once, and those of which the last word counts.
+    once: Layer,
+    last: Layer,
+    /// Frames of documents for the next object of one of them.
     frames: Vec<u8>,
-    in_tail: bool,
+    in_last: bool,
 }
 
 impl<'d> Taking<'d> {
-    async fn begin(env: &Env, database: &'d Database, folder: &Path) -> Result<Taking<'d>, BackupError> {
-        let (ranges, mut places) = (database.ranges(), Vec::new());
-        for copy in database.own_shards().await? {
-            let info = copy.info().await?;
-            places.push(Place { begun: info.update_seq, since: 0, purged: info.purge_seq });
-        }
+    /// Adds to an earlier snapshot if it can, and `adds`.
+    async fn begin(env: &Env, database: &'d Database, folder: &Path, adds: bool) -> Result<Taking<'d>, BackupError> {
         let settings = String::from_utf8_lossy(&dump::settings(database).encode()).into_owned();
-        let manifest = Manifest { format: FORMAT, settings, ..Manifest::default() };
-        let objects = Objects::new(env, folder);
-        Ok(Taking { database, objects, manifest, ranges, places, frames: Vec::new(), in_tail: false })
+        let mut taking = Taking {
+            database,
+            objects: Objects::new(env, folder),
+            manifest: Manifest::of(settings),
+            map: database.map(),
+            places: Vec::new(),
+            once: Layer::default(),
+            last: Layer::default(),
+            frames: Vec::new(),
+            in_last: false,
+        };
+        let copies = taking.copies().await?;
+        let Earlier { layers, reached } = match adds {
+            true => earlier::find(&mut taking.objects, (database, folder), (&taking.map, &copies)).await?,
+            false => Earlier::default(),
+        };
+        taking.manifest.layers = layers;
+        for (index, copy) in copies.iter().enumerate() {
+            let state = copy.shard.state().await?;
+            let (since, purged) = reached.get(index).copied().unwrap_or((0, state.purge_seq));
+            taking.places.push(Place { begun: state.position, since, purged });
+        }
+        Ok(taking)
+    }
+
+    /// `None` when records of purges are gone that it would need.
+    async fn take(mut self) -> Result<Option<Snapshot>, BackupError> {
+        for (index, copy) in self.copies().await?.iter().enumerate() {
+            self.catch_up(&copy.shard, index).await?;
+            let mut rest = Vec::new();
+            self.manifest.locals += write_locals(&copy.shard, &mut rest).await?;
+            self.manifest.purges += write_purges(&copy.shard, &mut rest).await?;
+            if !rest.is_empty() {
+                let object = self.objects.put(rest).await?;
+                self.manifest.others.push(object.name);
+            }
+        }
+        let mut limit = limits::STEP_ROWS;
+        loop {
+            match self.finish(limit).await? {
+                End::Done => return self.write_list().await.map(Some),
+                End::PurgesForgotten => return Ok(None),
+                End::More => {}
+            }
+            for (index, copy) in self.copies().await?.iter().enumerate() {
+                self.catch_up(&copy.shard, index).await?;
+            }
+            limit *= 2;
+        }
     }
 
     /// The copies of its ranges, as long as none of them was split meanwhile.
-    async fn copies(&self) -> Result<Vec<ShardCopy>, BackupError> {
-        let copies = self.database.own_shards().await?;
-        if self.database.ranges() == self.ranges { Ok(copies) } else { Err(ShardError::Moved.into()) }
+    async fn copies(&self) -> Result<Vec<OwnCopy>, BackupError> {
+        let copies = self.database.own_copies().await?;
+        if self.database.map().live() == self.map.live() { Ok(copies) } else { Err(ShardError::Moved.into()) }
     }
 
     /// Reads what there is of a range, up to the end of its changes.
@@ -174,7 +225,7 @@ impl<'d> Taking<'d> {
                 if !self.contents(copy, document).await? {
                     continue;
                 }
-                self.set_tail(*seq > self.places[index].begun).await?;
+                self.set_last(*seq > self.places[index].begun).await?;
                 self.document(document).await?;
             }
             self.places[index].since = page.last_seq;
@@ -184,44 +235,56 @@ impl<'d> Taking<'d> {
         }
     }
 
-    /// Reads the rest of all ranges in one view; false when that is too much, or changed before its contents were read.
-    async fn finish(&mut self, limit: usize) -> Result<bool, BackupError> {
-        let shards: Vec<_> = self.copies().await?.iter().map(ShardCopy::id).collect();
+    /// Reads the rest of all ranges in one view; not when that is too much, or changed before its contents were read.
+    async fn finish(&mut self, limit: usize) -> Result<End, BackupError> {
+        let copies = self.copies().await?;
+        let shards: Vec<_> = copies.iter().map(|copy| copy.shard.id()).collect();
         let from: Vec<(u64, u64)> = self.places.iter().map(|place| (place.since, place.purged)).collect();
         let cut = move |view: &dyn crate::storage::View| {
             let ranges = shards.iter().zip(&from).map(|(shard, from)| shard::cut(view, *shard, *from, limit));
             ranges.collect::<Result<Option<Vec<Cut>>, StorageError>>()
         };
         let storage = &self.database.context.storage;
-        let Some(cuts) = storage.read_on(Pool::Background, cut).await? else { return Ok(false) };
+        let Some(cuts) = storage.read_on(Pool::Background, cut).await? else { return Ok(End::More) };
+        if cuts.iter().zip(&self.places).any(|(cut, place)| cut.state.purge_floor > place.purged) {
+            return Ok(End::PurgesForgotten);
+        }
         let mut last = Vec::new();
-        for (cut, copy) in cuts.iter().zip(&self.copies().await?) {
+        for (cut, copy) in cuts.iter().zip(&copies) {
             for (id, fetched) in &cut.changed {
                 let document = item::document(id, &fetched.tree, fetched.found.clone());
                 let document = document.ok_or_else(|| damaged(format_args!("{:?} has no body", id.as_str())))?;
-                if !self.contents(copy, &document).await? {
-                    return Ok(false);
+                if !self.contents(&copy.shard, &document).await? {
+                    return Ok(End::More);
                 }
                 last.push(document);
             }
         }
-        self.set_tail(true).await?;
+        self.set_last(true).await?;
         for document in &last {
             self.document(document).await?;
         }
         self.cut_object().await?;
-        for cut in cuts {
-            self.manifest.live += cut.info.doc_count;
-            self.manifest.deleted += cut.info.doc_del_count;
-            self.manifest.gone.extend(cut.gone.iter().map(|id| id.as_str().to_owned()));
-        }
-        Ok(true)
+        self.note(&cuts, &copies);
+        Ok(End::Done)
     }
 
-    async fn set_tail(&mut self, tail: bool) -> Result<(), BackupError> {
-        if self.in_tail != tail {
+    /// Notes what was cut, and from where the next snapshot can go on.
+    fn note(&mut self, cuts: &[Cut], copies: &[OwnCopy]) {
+        let standing = |(cut, copy): (&Cut, &OwnCopy)| Standing { position: cut.state.position, ..copy.standing() };
+        self.manifest.seq = database::seq_at(&self.map, cuts.iter().zip(copies).map(standing)).to_string();
+        self.manifest.purged = cuts.iter().map(|cut| cut.state.purge_seq).collect();
+        let total = cuts.iter().fold(Summary::default(), |total, cut| total.plus(cut.state.total));
+        (self.manifest.live, self.manifest.deleted) = (total.live, total.deleted);
+        self.manifest.digest = total.digest_text();
+        let gone = cuts.iter().flat_map(|cut| &cut.gone);
+        self.last.gone = gone.map(|id| id.as_str().to_owned()).collect();
+    }
+
+    async fn set_last(&mut self, last: bool) -> Result<(), BackupError> {
+        if self.in_last != last {
             self.cut_object().await?;
-            self.in_tail = tail;
+            self.in_last = last;
         }
         Ok(())
     }
@@ -232,7 +295,9 @@ impl<'d> Taking<'d> {
         dump::write_contents(&copy, document, &mut self.frames, limits::BLOB_INLINE_BYTES as u64).await?;
         frame::write(&mut self.frames, item::DOCUMENT, &document.encode())?;
         let hash = crc32fast::hash(document.id.as_str().as_bytes());
-        let boundary = hash.is_multiple_of(limits::SNAPSHOT_OBJECT_DOCS);
+        // Another snapshot may hold the same object of a first layer, but hardly one of a later layer.
+        let is_first = self.manifest.layers.is_empty() && !self.in_last;
+        let boundary = is_first && hash.is_multiple_of(limits::SNAPSHOT_OBJECT_DOCS);
         if boundary || self.frames.len() >= limits::SNAPSHOT_OBJECT_BYTES { self.cut_object().await } else { Ok(()) }
     }
 
@@ -240,12 +305,9 @@ impl<'d> Taking<'d> {
         if self.frames.is_empty() {
             return Ok(());
         }
-        let name = self.objects.put(std::mem::take(&mut self.frames)).await?;
-        if self.in_tail {
-            self.manifest.tail.push(name)
-        } else {
-            self.manifest.base.push(name)
-        }
+        let object = self.objects.put(std::mem::take(&mut self.frames)).await?;
+        let layer = if self.in_last { &mut self.last } else { &mut self.once };
+        layer.objects.push(object);
         Ok(())
     }
 
@@ -282,6 +344,13 @@ impl<'d> Taking<'d> {
     async fn write_list(mut self) -> Result<Snapshot, BackupError> {
         let taken_ms = milliseconds(&self.objects.env);
         self.manifest.taken_ms = taken_ms;
+        // The first layer of a list is one whose documents were read once.
+        if self.manifest.layers.is_empty() || !self.once.is_empty() {
+            self.manifest.layers.push(self.once);
+        }
+        if !self.last.is_empty() {
+            self.manifest.layers.push(self.last);
+        }
         let file = list::of_database(&self.database.name, taken_ms);
         self.objects.write_list(&file, list::sealed(&self.manifest)).await?;
         let Manifest { live, deleted, locals, purges, .. } = self.manifest;
@@ -319,123 +388,5 @@ async fn write_purges(copy: &ShardCopy, out: &mut (dyn Write + Send)) -> Result<
             Some(last) if page.len() == limits::PAGE_DOCS => since = last.purge_seq,
             _ => return Ok(count),
         }
-    }
-}
-
-/// Where the object of that hash lies.
-pub(super) fn object_path(folder: &Path, name: &str) -> PathBuf {
-    folder.join("objects").join(name.get(..2).unwrap_or("xx")).join(name)
-}
-
-/// The files of a snapshot folder.
-struct Objects {
-    env: Env,
-    disk: Arc<dyn Disk>,
-    folder: PathBuf,
-    written: u64,
-    kept: u64,
-    /// Where objects lie that were there already.
-    kept_in: BTreeSet<PathBuf>,
-}
-
-/// An object whose hash is not known yet.
-struct Unnamed {
-    path: PathBuf,
-    file: Arc<dyn File>,
-    bytes: u64,
-}
-
-impl Unnamed {
-    async fn write(&mut self, env: &Env, bytes: Vec<u8>) -> Result<(), BackupError> {
-        let (file, at) = (Arc::clone(&self.file), self.bytes);
-        self.bytes += bytes.len() as u64;
-        Ok(env.blocking(Pool::Background, move || file.write_at(at, &bytes)).await?)
-    }
-}
-
-impl Objects {
-    fn new(env: &Env, folder: &Path) -> Objects {
-        let (env, disk, folder) = (env.clone(), env.disk(), folder.to_path_buf());
-        Objects { env, disk, folder, written: 0, kept: 0, kept_in: BTreeSet::new() }
-    }
-
-    /// Stores an object; answers its hash.
-    async fn put(&mut self, bytes: Vec<u8>) -> Result<String, BackupError> {
-        let name = blake3::hash(&bytes).to_hex().to_string();
-        if !self.has(&name, bytes.len() as u64).await? {
-            let mut object = self.begin().await?;
-            object.write(&self.env.clone(), bytes).await?;
-            self.name(object, &name).await?;
-        }
-        Ok(name)
-    }
-
-    /// Whether the object is there already, and counts it then.
-    async fn has(&mut self, name: &str, bytes: u64) -> Result<bool, BackupError> {
-        let (disk, path) = (Arc::clone(&self.disk), object_path(&self.folder, name));
-        let dir = path.parent().map(Path::to_path_buf);
-        let find = move || match disk.exists(&path)? {
-            true => disk.open(&path, OpenMode::Read)?.len().map(Some),
-            false => Ok(None),
-        };
-        let there = self.env.blocking(Pool::Background, find).await? == Some(bytes);
-        if there {
-            self.kept += bytes;
-            self.kept_in.extend(dir);
-        }
-        Ok(there)
-    }
-
-    async fn begin(&self) -> Result<Unnamed, BackupError> {
-        let (disk, folder) = (Arc::clone(&self.disk), self.folder.clone());
-        let path = folder.join(format!("new-{:016x}", self.env.random_u64()));
-        let open = move || {
-            disk.create_dir_all(&folder)?;
-            let file = disk.open(&path, OpenMode::CreateNew)?;
-            std::io::Result::Ok(Unnamed { path, file, bytes: 0 })
-        };
-        Ok(self.env.blocking(Pool::Background, open).await?)
-    }
-
-    /// Makes an object durable under its name.
-    async fn name(&mut self, object: Unnamed, name: &str) -> Result<(), BackupError> {
-        self.written += object.bytes;
-        let path = object_path(&self.folder, name);
-        self.settle(object, path).await
-    }
-
-    /// Writes a list: what it lists is durable before.
-    async fn write_list(&self, file: &str, bytes: Vec<u8>) -> Result<(), BackupError> {
-        self.sync_names().await?;
-        let mut object = self.begin().await?;
-        object.write(&self.env, bytes).await?;
-        self.settle(object, self.folder.join(file)).await
-    }
-
-    /// Makes the names durable of objects that were there already, and the way to the folder.
-    async fn sync_names(&self) -> Result<(), BackupError> {
-        let (disk, folder, kept_in) = (Arc::clone(&self.disk), self.folder.clone(), self.kept_in.clone());
-        let sync = move || {
-            disk.create_dir_all(&folder)?;
-            let above = kept_in.iter().flat_map(|dir| dir.ancestors().take_while(|above| above.starts_with(&folder)));
-            above.collect::<BTreeSet<_>>().into_iter().try_for_each(|dir| disk.sync_dir(dir))?;
-            sync_names_above(disk.as_ref(), &folder)
-        };
-        Ok(self.env.blocking(Pool::Background, sync).await?)
-    }
-
-    async fn settle(&self, object: Unnamed, path: PathBuf) -> Result<(), BackupError> {
-        let (disk, folder) = (Arc::clone(&self.disk), self.folder.clone());
-        let settle = move || {
-            object.file.sync()?;
-            let dir = path.parent().unwrap_or(&folder);
-            disk.create_dir_all(dir)?;
-            disk.rename(&object.path, &path)?;
-            for above in dir.ancestors().take_while(|above| above.starts_with(&folder)) {
-                disk.sync_dir(above)?;
-            }
-            std::io::Result::Ok(())
-        };
-        Ok(self.env.blocking(Pool::Background, settle).await?)
     }
 }

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use bytes::Bytes;
+use proptest::prelude::*;
 
 use super::check::filled;
 use super::*;
-use crate::coordinator::backup::{self, BackupError, LeftOut, dump, load, restore, snapshot};
+use crate::coordinator::backup::{self, BackupError, LeftOut, Snapshot, dump, load, restore, snapshot};
 use crate::coordinator::{UploadOptions, WriteOptions};
+use crate::shard::Pace;
 use crate::world::with_disk::with_disk;
 use crate::world::{Disk, Entry, File, OpenMode};
 
@@ -229,6 +231,291 @@ async fn a_snapshot_taken_under_writes_is_one_state_that_the_database_was_in() {
     for n in (0..150usize).filter(|n| n % 3 == 0) {
         let purged = !there(format!("old {n:03}"));
         assert!(if n + 1 < written { purged } else { n + 1 == written || !purged }, "purge {n} of {written}");
+    }
+}
+
+/// The list of a snapshot, as it stands in its file.
+fn listed(folder: &std::path::Path, taken: &Snapshot) -> serde_json::Value {
+    let text = std::fs::read_to_string(folder.join(&taken.file)).unwrap();
+    serde_json::from_str(text.lines().next().unwrap()).unwrap()
+}
+
+/// How many layers it has, of which each but the first was added by a later snapshot.
+fn layers(folder: &std::path::Path, taken: &Snapshot) -> usize {
+    listed(folder, taken)["layers"].as_array().unwrap().len()
+}
+
+/// Restores a snapshot under another name and answers what is in it.
+async fn restored(
+    (world, coordinator): (&World, &Arc<Coordinator>),
+    folder: &std::path::Path,
+    taken: &Snapshot,
+    name: &str,
+) -> BTreeMap<String, String> {
+    let list = folder.join(&taken.file);
+    restore(&world.env, coordinator, (folder, &list), Some(name)).await.unwrap();
+    content(&coordinator.database(name).unwrap()).await
+}
+
+/// Another state of a document, whatever its revision was.
+async fn change(database: &Database, name: &str, text: &str) {
+    let rev = rev_of(database, name).await;
+    put(database, name, &format!(r#"{{"_rev":"{rev}","text":"{text}"}}"#)).await;
+}
+
+/// Which documents are changed by a round, spread as if at random.
+fn some(count: usize, round: usize) -> impl Iterator<Item = String> {
+    (0..count).map(move |n| format!("doc-{:04}", (n * 7919 + round * 104_729 + n * n * 31) % MANY))
+}
+
+#[tokio::test]
+async fn a_hundredth_that_changed_at_random_is_a_small_part_of_a_snapshot_until_it_is_time_for_a_whole_one() {
+    let (world, coordinator, database) = database(2).await;
+    let text = "x".repeat(300);
+    let body = format!(r#"{{"text":"{text}"}}"#);
+    let requests = (0..MANY).map(|n| request(&format!("doc-{n:04}"), &body)).collect();
+    assert!(database.write(requests, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+    let folder = tempfile::tempdir().unwrap();
+    let whole = snapshot(&world.env, &database, folder.path()).await.unwrap();
+    let mut taken = Vec::new();
+    for round in 0..5 {
+        for name in some(MANY / 100, round) {
+            change(&database, &name, &format!("{text}{round}")).await;
+        }
+        let done = snapshot(&world.env, &database, folder.path()).await.unwrap();
+        assert!(done.written_bytes > 0 && done.written_bytes * 20 < whole.written_bytes, "{done:?} of {whole:?}");
+        assert_eq!(layers(folder.path(), &done), 2 + round);
+        taken.push((done, content(&database).await));
+    }
+    for (n, (done, expected)) in taken.iter().enumerate() {
+        let back = restored((&world, &coordinator), folder.path(), done, &format!("back{n}")).await;
+        assert_eq!(back, *expected, "{n}");
+    }
+    // Now two fifths: what was added is more than a third.
+    for name in (0..MANY * 2 / 5).map(|n| format!("doc-{n:04}")) {
+        change(&database, &name, &text).await;
+    }
+    let added = snapshot(&world.env, &database, folder.path()).await.unwrap();
+    assert_eq!(layers(folder.path(), &added), 7);
+    let anew = snapshot(&world.env, &database, folder.path()).await.unwrap();
+    assert_eq!(layers(folder.path(), &anew), 1);
+    assert!(anew.written_bytes * 2 > whole.written_bytes, "{anew:?}");
+    assert_eq!(restored((&world, &coordinator), folder.path(), &anew, "anew").await, content(&database).await);
+}
+
+#[tokio::test]
+async fn a_snapshot_is_a_whole_one_where_what_was_read_before_does_not_count_any_more() {
+    let (world, coordinator, database) = rich().await;
+    let folder = tempfile::tempdir().unwrap();
+    let take = || snapshot(&world.env, &database, folder.path());
+    take().await.unwrap();
+    put(&database, "second", "{}").await;
+    let second = take().await.unwrap();
+    assert_eq!(layers(folder.path(), &second), 2);
+    // A purge that no record tells of.
+    for name in ["second", "doc 07"] {
+        let rev = rev_of(&database, name).await;
+        database.purge(vec![(id(name), vec![rev])]).await.unwrap();
+    }
+    for copy in database.own_shards().await.unwrap() {
+        copy.compact(0, Pace::new(&world.env, 1000)).await.unwrap();
+    }
+    let third = take().await.unwrap();
+    assert_eq!(layers(folder.path(), &third), 1);
+    assert_eq!(restored((&world, &coordinator), folder.path(), &third, "third").await, content(&database).await);
+    // An object that somebody removed.
+    let object = listed(folder.path(), &third)["layers"][0]["objects"][0]["name"].as_str().unwrap().to_owned();
+    std::fs::remove_file(folder.path().join("objects").join(&object[..2]).join(&object)).unwrap();
+    let fourth = take().await.unwrap();
+    assert_eq!(layers(folder.path(), &fourth), 1);
+    // A list that is damaged.
+    std::fs::write(folder.path().join(&fourth.file), "{}").unwrap();
+    put(&database, "fifth", "{}").await;
+    let fifth = take().await.unwrap();
+    assert_eq!(layers(folder.path(), &fifth), 1);
+    assert_eq!(restored((&world, &coordinator), folder.path(), &fifth, "fifth").await, content(&database).await);
+    // Another database of the name.
+    drop(database);
+    coordinator.delete_database("db").await.unwrap();
+    coordinator.create_database("db", CreateOptions { q: Some(2), ..CreateOptions::default() }).await.unwrap();
+    let other = coordinator.database("db").unwrap();
+    for n in 0..60 {
+        put(&other, &format!("other {n}"), "{}").await;
+    }
+    let sixth = snapshot(&world.env, &other, folder.path()).await.unwrap();
+    assert_eq!(layers(folder.path(), &sixth), 1);
+    assert_eq!(restored((&world, &coordinator), folder.path(), &sixth, "sixth").await, content(&other).await);
+}
+
+/// The disk of before a snapshot gives its positions to other changes.
+#[tokio::test]
+async fn a_snapshot_of_a_node_that_was_put_back_adds_nothing_to_one_of_what_is_gone() {
+    let world = World::open(tempfile::tempdir().unwrap(), Engine::Redb).await;
+    let folder = tempfile::tempdir().unwrap();
+    let coordinator = world.start().await;
+    coordinator.create_database("db", CreateOptions { q: Some(1), ..CreateOptions::default() }).await.unwrap();
+    let database = coordinator.database("db").unwrap();
+    for n in 0..40 {
+        put(&database, &format!("stays {n}"), "{}").await;
+    }
+    let first = snapshot(&world.env, &database, folder.path()).await.unwrap();
+    assert_eq!(layers(folder.path(), &first), 1);
+    let back = world.copy_of_data();
+    put(&database, "lost", "{}").await;
+    let second = snapshot(&world.env, &database, folder.path()).await.unwrap();
+    assert_eq!(layers(folder.path(), &second), 2);
+    drop((database, coordinator, world));
+
+    let world = World::open(back, Engine::Redb).await;
+    let coordinator = world.start().await;
+    let database = coordinator.database("db").unwrap();
+    put(&database, "new", "{}").await;
+    put(&database, "newer", "{}").await;
+    let third = snapshot(&world.env, &database, folder.path()).await.unwrap();
+    assert_eq!(layers(folder.path(), &third), 1);
+    assert_eq!(restored((&world, &coordinator), folder.path(), &third, "third").await, content(&database).await);
+    // After a start in order the next one adds again.
+    let next = world.copy_of_data();
+    drop((database, coordinator, world));
+    let world = World::open(next, Engine::Redb).await;
+    let coordinator = world.start().await;
+    let database = coordinator.database("db").unwrap();
+    put(&database, "newest", "{}").await;
+    let fourth = snapshot(&world.env, &database, folder.path()).await.unwrap();
+    assert_eq!(layers(folder.path(), &fourth), 2);
+    assert_eq!(restored((&world, &coordinator), folder.path(), &fourth, "fourth").await, content(&database).await);
+}
+
+#[tokio::test]
+async fn a_snapshot_that_lacks_what_its_digest_counts_is_refused() {
+    let (world, coordinator, database) = rich().await;
+    let folder = tempfile::tempdir().unwrap();
+    let first = snapshot(&world.env, &database, folder.path()).await.unwrap();
+    let first = listed(folder.path(), &first);
+    change(&database, "doc 07", "changed").await;
+    let second = snapshot(&world.env, &database, folder.path()).await.unwrap();
+    // The counts of both are the same.
+    let mut forged = listed(folder.path(), &second);
+    forged["layers"] = first["layers"].clone();
+    let text = forged.to_string();
+    let list = folder.path().join("forged.json");
+    std::fs::write(&list, format!("{text}\n{}\n", blake3::hash(text.as_bytes()).to_hex())).unwrap();
+    let done = restore(&world.env, &coordinator, (folder.path(), &list), Some("forged")).await;
+    assert!(matches!(done, Err(BackupError::Damaged(_))), "{done:?}");
+    assert!(!coordinator.has_database("forged"));
+}
+
+#[tokio::test]
+async fn a_snapshot_of_format_1_can_be_restored_and_the_next_one_is_a_whole_one() {
+    let (world, coordinator, database) = rich().await;
+    let folder = tempfile::tempdir().unwrap();
+    let taken = snapshot(&world.env, &database, folder.path()).await.unwrap();
+    let mut list = listed(folder.path(), &taken);
+    let names = |layer: &serde_json::Value| -> Vec<serde_json::Value> {
+        layer["objects"].as_array().unwrap().iter().map(|object| object["name"].clone()).collect()
+    };
+    let base = names(&list["layers"][0]);
+    for (name, value) in [("format", 1.into()), ("base", base.into()), ("tail", Vec::<u8>::new().into())] {
+        list[name] = value;
+    }
+    list["gone"] = vec!["doc 07"].into();
+    list["live"] = (list["live"].as_u64().unwrap() - 1).into();
+    ["layers", "seq", "purged", "digest"].iter().for_each(|name| drop(list.as_object_mut().unwrap().remove(*name)));
+    let text = list.to_string();
+    let sealed = format!("{text}\n{}\n", blake3::hash(text.as_bytes()).to_hex());
+    std::fs::write(folder.path().join(&taken.file), sealed).unwrap();
+    let mut expected = content(&database).await;
+    expected.remove("doc 07").unwrap();
+    assert_eq!(restored((&world, &coordinator), folder.path(), &taken, "old").await, expected);
+    let next = snapshot(&world.env, &database, folder.path()).await.unwrap();
+    assert_eq!((layers(folder.path(), &next), next.written_bytes), (1, 0));
+}
+
+/// One step of a history between snapshots.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A leaf of a document: generation and hash, deleted.
+    Leaf(u8, (u8, u8), bool),
+    Attach(u8, u16),
+    Purge(u8, usize),
+    Local(u8),
+    /// All records of purges go.
+    Compact,
+    Snapshot,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let leaf = (0_u8..60, (1_u8..4, 0_u8..4), prop::bool::weighted(0.2));
+    let step = prop_oneof![
+        30 => leaf.prop_map(|(doc, rev, deleted)| Step::Leaf(doc, rev, deleted)),
+        3 => (0_u8..60, prop_oneof![Just(50_u16), Just(6000)]).prop_map(|(doc, size)| Step::Attach(doc, size)),
+        6 => (0_u8..60, 0_usize..3).prop_map(|(doc, of)| Step::Purge(doc, of)),
+        1 => (0_u8..3).prop_map(Step::Local),
+        1 => Just(Step::Compact),
+        6 => Just(Step::Snapshot),
+    ];
+    prop::collection::vec(step, 20..90)
+}
+
+async fn apply(world: &World, database: &Arc<Database>, step: &Step) {
+    match step {
+        Step::Leaf(doc, (generation, hash), deleted) => {
+            let text = format!(r#"{{"_rev":"{generation}-{hash}","_deleted":{deleted},"n":{hash}}}"#);
+            let options = WriteOptions { new_edits: false, ..WriteOptions::default() };
+            database.write_one(request(&format!("d{doc}"), &text), options).await.unwrap();
+        }
+        Step::Attach(doc, size) => {
+            let name = format!("attached{doc}");
+            if database.fetch(&id(&name), Want::Winner).await.unwrap().is_none() {
+                attach(database, &name, usize::from(*size)).await;
+            }
+        }
+        Step::Purge(doc, of) => {
+            for name in [format!("d{doc}"), format!("attached{doc}")] {
+                let fetched = database.fetch(&id(&name), Want::Leaves).await.unwrap();
+                if let Some((rev, _)) = fetched.and_then(|fetched| fetched.found.into_iter().nth(*of)) {
+                    database.purge(vec![(id(&name), vec![rev])]).await.unwrap();
+                }
+            }
+        }
+        Step::Local(name) => {
+            let request = request(&format!("_local/{name}"), "{}");
+            drop(database.write_one(request, WriteOptions::default()).await);
+        }
+        Step::Compact => {
+            for copy in database.own_shards().await.unwrap() {
+                copy.compact(1, Pace::new(&world.env, 1000)).await.unwrap();
+            }
+        }
+        Step::Snapshot => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn each_snapshot_of_a_history_is_the_database_of_its_moment(q in 1_u32..4, steps in steps()) {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            let (world, coordinator, database) = database(q).await;
+            let folder = tempfile::tempdir().unwrap();
+            // So much that layers are added for a while.
+            for n in 0..120 {
+                put(&database, &format!("old {n}"), r#"{"some":"text of some length"}"#).await;
+            }
+            let mut taken = Vec::new();
+            for step in steps.iter().chain([&Step::Snapshot]) {
+                apply(&world, &database, step).await;
+                if let Step::Snapshot = step {
+                    let done = snapshot(&world.env, &database, folder.path()).await.unwrap();
+                    taken.push((done.file.clone(), (done, content(&database).await)));
+                }
+            }
+            // Two of the same millisecond are one.
+            for (file, (done, expected)) in taken.into_iter().collect::<BTreeMap<_, _>>() {
+                let name = format!("back{}", file.replace(|c: char| !c.is_ascii_digit(), ""));
+                assert_eq!(restored((&world, &coordinator), folder.path(), &done, &name).await, expected, "{file}");
+            }
+        });
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use super::frame::{self, HEADER_BYTES, Head, Header};
+use super::frame::{self, END_BYTES, HEADER_BYTES, Head, Header};
 use super::{Position, Replay, Segment, path_of};
 use crate::storage::kv::{Batch, StorageError};
 use crate::storage::planted::{Bug, Planted};
@@ -46,14 +46,17 @@ pub(super) fn read(
     for number in &numbers {
         found.next_number = number + 1;
         let bytes = contents(disk, dir, *number)?;
-        let Some(header) = header(&bytes, *number)? else {
-            if bytes.iter().all(|b| *b == 0) {
+        let header = match begun(&bytes, *number)? {
+            Begun::Written(header) => header,
+            Begun::Spare => {
+                found.spares.push(*number);
+                continue;
+            }
+            Begun::Blank => {
                 found.torn_at.push((*number, before.unwrap_or(flushed)));
                 disk.remove(&path_of(dir, *number))?;
-            } else {
-                found.spares.push(*number);
+                continue;
             }
-            continue;
         };
         if header.previous > flushed && before != Some(header.previous) {
             let what =
@@ -89,13 +92,23 @@ pub(super) fn read(
     Ok(found)
 }
 
-/// The header of a segment; `None` for a file that was to become the next segment when the node died: blank still, or
-/// a spare with the header of its last life. A header is written within one sector, so anything else is damage.
-fn header(bytes: &[u8], number: u64) -> Result<Option<Header>, StorageError> {
+/// How far a segment's file had come.
+enum Begun {
+    /// A new file that was to become the next segment when the node died: nothing of its header is there.
+    Blank,
+    /// A spare that was to become the next segment, with the header of its last life.
+    Spare,
+    Written(Header),
+}
+
+/// How far a segment had come. A header is written within one sector, and with the mark behind it synced before
+/// anything else: so what is neither whole nor of before that sync is damage, and a longer file of zeros is, too.
+fn begun(bytes: &[u8], number: u64) -> Result<Begun, StorageError> {
     match Header::decode(bytes) {
-        Head::Whole(header) => Ok(Some(header).filter(|h| h.number == number)),
-        Head::Blank if bytes.iter().any(|b| *b != 0) => Err(corrupt(number, "its header is gone")),
-        Head::Blank => Ok(None),
+        Head::Whole(header) if header.number == number => Ok(Begun::Written(header)),
+        Head::Whole(_) => Ok(Begun::Spare),
+        Head::Blank if bytes.len() <= HEADER_BYTES + END_BYTES && bytes.iter().all(|b| *b == 0) => Ok(Begun::Blank),
+        Head::Blank => Err(corrupt(number, "its header is gone")),
         Head::Newer(version) => Err(corrupt(number, format!("of version {version}, which this settee does not know"))),
         Head::Damaged => Err(corrupt(number, "its header is damaged")),
     }

@@ -209,11 +209,13 @@ fn a_damaged_header_of_the_newest_segment_is_damage_and_a_blank_file_is_not() {
     let (mut journal, _) = open(dir.path(), 0).unwrap();
     journal.append(&batch(1)).unwrap();
     drop(journal);
-    std::fs::write(path_of(dir.path(), 99), [0; 100]).unwrap();
+    // What a crash leaves of a segment that was to begin.
+    std::fs::write(path_of(dir.path(), 99), [0; 64]).unwrap();
     assert_eq!(values(&open(dir.path(), 0).unwrap().1), [batch(1)]);
     let newest = path_of(dir.path(), 100);
     let whole = std::fs::read(&newest).unwrap();
-    let damage: [fn(&mut Vec<u8>); 2] = [|bytes| bytes[20] ^= 1, |bytes| bytes[..HEADER_BYTES].fill(0)];
+    let damage: [fn(&mut Vec<u8>); 3] =
+        [|bytes| bytes[20] ^= 1, |bytes| bytes[..HEADER_BYTES].fill(0), |bytes| bytes.fill(0)];
     for damage in damage {
         let mut bytes = whole.clone();
         damage(&mut bytes);

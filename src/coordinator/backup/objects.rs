@@ -1,0 +1,131 @@
+//! The files of a snapshot folder as they are written: whole under their names, or not at all.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::coordinator::backup::BackupError;
+use crate::coordinator::backup::list::Object;
+use crate::storage::sync_names_above;
+use crate::world::{Disk, Env, File, OpenMode, Pool};
+
+/// Where the object of that hash lies.
+pub(super) fn object_path(folder: &Path, name: &str) -> PathBuf {
+    folder.join("objects").join(name.get(..2).unwrap_or("xx")).join(name)
+}
+
+/// The files of a snapshot folder.
+pub(super) struct Objects {
+    pub env: Env,
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    /// Bytes of objects that were written, and of those that were there.
+    pub written: u64,
+    pub kept: u64,
+    /// Where objects lie that were there already.
+    kept_in: BTreeSet<PathBuf>,
+}
+
+/// An object whose hash is not known yet.
+pub(super) struct Unnamed {
+    path: PathBuf,
+    file: Arc<dyn File>,
+    bytes: u64,
+}
+
+impl Unnamed {
+    pub(super) async fn write(&mut self, env: &Env, bytes: Vec<u8>) -> Result<(), BackupError> {
+        let (file, at) = (Arc::clone(&self.file), self.bytes);
+        self.bytes += bytes.len() as u64;
+        Ok(env.blocking(Pool::Background, move || file.write_at(at, &bytes)).await?)
+    }
+}
+
+impl Objects {
+    /// Those of `folder`, which is made with the first one.
+    pub(super) fn new(env: &Env, folder: &Path) -> Objects {
+        let (env, disk, folder) = (env.clone(), env.disk(), folder.to_path_buf());
+        Objects { env, disk, folder, written: 0, kept: 0, kept_in: BTreeSet::new() }
+    }
+
+    /// Stores an object.
+    pub(super) async fn put(&mut self, bytes: Vec<u8>) -> Result<Object, BackupError> {
+        let object = Object { name: blake3::hash(&bytes).to_hex().to_string(), bytes: bytes.len() as u64 };
+        if !self.has(&object.name, object.bytes).await? {
+            let mut fresh = self.begin().await?;
+            fresh.write(&self.env.clone(), bytes).await?;
+            self.name(fresh, &object.name).await?;
+        }
+        Ok(object)
+    }
+
+    /// Whether the object is there already, and counts it then.
+    pub(super) async fn has(&mut self, name: &str, bytes: u64) -> Result<bool, BackupError> {
+        let (disk, path) = (Arc::clone(&self.disk), object_path(&self.folder, name));
+        let dir = path.parent().map(Path::to_path_buf);
+        let find = move || match disk.exists(&path)? {
+            true => disk.open(&path, OpenMode::Read)?.len().map(Some),
+            false => Ok(None),
+        };
+        let there = self.env.blocking(Pool::Background, find).await? == Some(bytes);
+        if there {
+            self.kept += bytes;
+            self.kept_in.extend(dir);
+        }
+        Ok(there)
+    }
+
+    /// An object that is to be written.
+    pub(super) async fn begin(&self) -> Result<Unnamed, BackupError> {
+        let (disk, folder) = (Arc::clone(&self.disk), self.folder.clone());
+        let path = folder.join(format!("new-{:016x}", self.env.random_u64()));
+        let open = move || {
+            disk.create_dir_all(&folder)?;
+            let file = disk.open(&path, OpenMode::CreateNew)?;
+            std::io::Result::Ok(Unnamed { path, file, bytes: 0 })
+        };
+        Ok(self.env.blocking(Pool::Background, open).await?)
+    }
+
+    /// Makes an object durable under its name.
+    pub(super) async fn name(&mut self, object: Unnamed, name: &str) -> Result<(), BackupError> {
+        self.written += object.bytes;
+        let path = object_path(&self.folder, name);
+        self.settle(object, path).await
+    }
+
+    /// Writes a list: what it lists is durable before.
+    pub(super) async fn write_list(&self, file: &str, bytes: Vec<u8>) -> Result<(), BackupError> {
+        self.sync_names().await?;
+        let mut object = self.begin().await?;
+        object.write(&self.env, bytes).await?;
+        self.settle(object, self.folder.join(file)).await
+    }
+
+    /// Makes the names durable of objects that were there already, and the way to the folder.
+    async fn sync_names(&self) -> Result<(), BackupError> {
+        let (disk, folder, kept_in) = (Arc::clone(&self.disk), self.folder.clone(), self.kept_in.clone());
+        let sync = move || {
+            disk.create_dir_all(&folder)?;
+            let above = kept_in.iter().flat_map(|dir| dir.ancestors().take_while(|above| above.starts_with(&folder)));
+            above.collect::<BTreeSet<_>>().into_iter().try_for_each(|dir| disk.sync_dir(dir))?;
+            sync_names_above(disk.as_ref(), &folder)
+        };
+        Ok(self.env.blocking(Pool::Background, sync).await?)
+    }
+
+    async fn settle(&self, object: Unnamed, path: PathBuf) -> Result<(), BackupError> {
+        let (disk, folder) = (Arc::clone(&self.disk), self.folder.clone());
+        let settle = move || {
+            object.file.sync()?;
+            let dir = path.parent().unwrap_or(&folder);
+            disk.create_dir_all(dir)?;
+            disk.rename(&object.path, &path)?;
+            for above in dir.ancestors().take_while(|above| above.starts_with(&folder)) {
+                disk.sync_dir(above)?;
+            }
+            std::io::Result::Ok(())
+        };
+        Ok(self.env.blocking(Pool::Background, settle).await?)
+    }
+}
