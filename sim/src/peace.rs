@@ -84,16 +84,17 @@ pub(crate) async fn ready(judge: &SimNode, world: &WorldPlan) -> Result<(), Viol
 
 pub(crate) async fn wait_until_up(judge: &SimNode, node: u32) -> Result<(), Violation> {
     let env = judge.env();
-    let started = env.now();
+    let (started, mut last) = (env.now(), String::new());
     while env.now().since(started) < RECOVERY {
         // A connection of its own for each try: an old one may be half open.
-        let answer = env.timeout(Duration::from_secs(5), async { client(judge, node).get("/_up").await }).await;
-        if matches!(answer, Ok(Ok(a)) if a.status == 200) {
-            return Ok(());
+        match env.timeout(Duration::from_secs(5), async { client(judge, node).get("/_up").await }).await {
+            Ok(Ok(answer)) if answer.status == 200 => return Ok(()),
+            answer => last = format!("{answer:?}"),
         }
         env.sleep(Duration::from_millis(50)).await;
     }
-    Err(Violation { invariant: "I28", what: format!("node {node} does not answer after all faults have ended") })
+    let what = format!("node {node} does not answer after all faults have ended: at last {last}");
+    Err(Violation { invariant: "I28", what })
 }
 
 /// Waits until all nodes of a cluster answer as they should in peace.

@@ -374,7 +374,7 @@ impl World {
             return;
         }
         let horizon = self.copies[by].disk.ledger.horizon.with(&name, round);
-        gone.into_iter().for_each(|key| drop(self.forgotten.insert(key, self.now)));
+        self.forgotten.extend(gone.into_iter().map(|key| (key, self.now)));
         self.forget(by, &horizon);
         for at in 0..COPIES {
             if self.reaches(by, at) && mask & (1 << at) != 0 {
@@ -427,7 +427,9 @@ impl World {
     fn settle(&mut self) {
         for _ in 0..2 {
             for at in 0..COPIES {
-                (0..COPIES).for_each(|from| drop(self.pull(at, from)));
+                for from in 0..COPIES {
+                    self.pull(at, from);
+                }
             }
         }
     }
