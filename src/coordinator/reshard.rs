@@ -584,8 +584,8 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Fills the heirs of this node's copy of a job's range. Where a move takes the copy to another node meanwhile there
-    /// is nothing to fill, and nobody has to wait for this one.
+    /// Fills the heirs of this node's copy of a job's range. Where a move takes the copy to another node meanwhile
+    /// there is nothing to fill, and nobody has to wait for this one.
     async fn fill_heirs(&self, database: &Arc<Database>, job: &Job, note: Note<'_>) -> Result<(), String> {
         // Where the range is not there any more another node's job was first.
         while let Some(range) = live_range(database, job) {

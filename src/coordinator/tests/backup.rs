@@ -188,7 +188,7 @@ async fn every_name_that_leads_to_a_snapshot_is_durable_whoever_wrote_its_object
     let (world, _coordinator, database) = rich().await;
     let above = tempfile::tempdir().unwrap();
     let folder = above.path().join("kept").join("daily");
-    // The second one finds all objects there, as from an attempt that ended before it synced its directories.
+    // The second one finds all objects and no list, as from an attempt that ended before it synced its directories.
     for _ in 0..2 {
         let disk = Arc::new(SyncsNoted { below: world.env.disk(), synced: Mutex::default() });
         let env = with_disk(&world.env, Arc::clone(&disk) as Arc<dyn Disk>);
@@ -198,6 +198,10 @@ async fn every_name_that_leads_to_a_snapshot_is_durable_whoever_wrote_its_object
         let synced = disk.synced.lock().unwrap().clone();
         let forgotten: Vec<_> = used.difference(&synced).collect();
         assert!(forgotten.is_empty(), "{forgotten:?}");
+        let files = std::fs::read_dir(&folder).unwrap().map(Result::unwrap);
+        let lists: Vec<_> = files.filter(|entry| entry.file_type().unwrap().is_file()).collect();
+        assert_eq!(lists.len(), 1);
+        lists.iter().for_each(|list| std::fs::remove_file(list.path()).unwrap());
     }
 }
 

@@ -289,8 +289,8 @@ async fn a_copy_put_back_gives_up_what_was_purged_since() {
     }
 }
 
-/// Three copies; the first one has purged `old` and has no record of that any more, those of `behind` hold it still. They
-/// are cut off.
+/// Three copies; the first one has purged `old` and has no record of that any more, those of `behind` hold it still.
+/// They are cut off.
 async fn behind_a_purge(behind: &[usize]) -> Cluster {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();

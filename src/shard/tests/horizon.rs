@@ -1,6 +1,6 @@
 //! A model of copies that write, compare, stop, are put back and forget, over the rules of `rules.rs`: what was
-//! forgotten does not come back, and nothing that is live is lost. A revision is lost where it is known no more, or only
-//! below a tombstone that nobody asked for.
+//! forgotten does not come back, and nothing that is live is lost. A revision is lost where it is known no more, or
+//! only below a tombstone that nobody asked for.
 
 mod rules;
 
