@@ -79,9 +79,9 @@ fn use_replications(served: &Served) {
     served.must("POST", "/_replicate", r#"{"source":"d","target":"e","create_target":true,"continuous":true}"#);
 }
 
-/// The levels of the log are counted where there is a log, damage and what is replaced for it where there is some, calls
-/// where there are other nodes; statuses are too many to bring them all about. The lag of a replication is of seconds,
-/// and only there while it has some.
+/// The levels of the log are counted where there is a log, damage and what is replaced for it where there is some,
+/// calls where there are other nodes; statuses are too many to bring them all about. The lag of a replication is of
+/// seconds, and only there while it has some.
 const ELSEWHERE: [&str; 6] = [
     "/couch_log/",
     "/httpd_status_codes/",
