@@ -296,8 +296,8 @@ impl Scene {
         let rate = |per_1000: u32| f64::from(per_1000) / 1000.0;
         let mut faults = disk.faults();
         match fault {
-            Fault::BitRot { file } => return rot(node, *file, "/data"),
-            Fault::BitRotOwn { file } => return rot(node, *file, OWN_FILES),
+            Fault::BitRot { file } => return rot(node, *file, ("/data", 1)),
+            Fault::BitRotOwn { file } => return rot(node, *file, (OWN_FILES, OWN_FILE_BITS)),
             Fault::SlowDisk { factor, .. } => faults.slow = *factor,
             Fault::DiskErrors { per_1000, .. } => {
                 (faults.sync_error, faults.write_error) = (rate(*per_1000), rate(*per_1000));
@@ -356,19 +356,23 @@ fn address_of_node(node: &SimNode) -> std::net::SocketAddr {
     std::net::SocketAddr::new(node.ip(), address_of(0).port())
 }
 
-/// Flips a bit of a file of the engine's or of an attachment. Not of the journal: its last frame cannot be told from
-/// one that was torn before it was acknowledged.
 /// The beginning of the names of store files that hold a single shard.
 const OWN_FILES: &str = "/data/store/s";
+/// Bits that flip in one of those: most of a file holds nothing.
+const OWN_FILE_BITS: u32 = 200;
 
-fn rot(node: &SimNode, file: u32, begin: &str) {
+/// Flips bits of a file of the engine's or of an attachment. Not of the journal: its last frame cannot be told from
+/// one that was torn before it was acknowledged.
+fn rot(node: &SimNode, file: u32, (begin, bits): (&str, u32)) {
     let kept = |path: &std::path::Path| {
         (path.starts_with("/data/store") || path.starts_with("/data/blobs"))
             && path.to_string_lossy().starts_with(begin)
     };
     let files: Vec<_> = node.disk().files().into_iter().filter(|(path, bytes)| kept(path) && *bytes > 0).collect();
     if let Some((path, _)) = files.get(file as usize % files.len().max(1)) {
-        // The file is there: it was listed just now, and nothing ran in between.
-        let _ = node.disk().rot(path);
+        for _ in 0..bits {
+            // The file is there: it was listed just now, and nothing ran in between.
+            let _ = node.disk().rot(path);
+        }
     }
 }

@@ -110,7 +110,7 @@ pub enum Fault {
         /// Chooses the file.
         file: u32,
     },
-    /// F12: a bit of a store file flips that holds a single shard.
+    /// F12: many bits of a store file flip that holds a single shard.
     BitRotOwn {
         /// Chooses the file.
         file: u32,

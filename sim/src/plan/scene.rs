@@ -358,7 +358,7 @@ impl Stage {
     fn mended(&mut self, world: WorldPlan) -> Drawn {
         let node = self.node(world.nodes, 0);
         let q = pick(&mut self.rng, &[1, 2]);
-        let world = WorldPlan { documents: 8, q, flush_at_bytes: 4_000, cache_bytes: 0, ..world };
+        let world = WorldPlan { documents: 8, q, flush_at_bytes: 1_000, cache_bytes: 0, ..world };
         let clients = (0..2 * world.nodes).map(|_| self.writes_and_reads(&world)).collect();
         let mut faults = Vec::new();
         for _ in 0..self.rng.random_range(2..=6) {
