@@ -296,7 +296,7 @@ impl Scene {
         let rate = |per_1000: u32| f64::from(per_1000) / 1000.0;
         let mut faults = disk.faults();
         match fault {
-            Fault::BitRot { file } => return rot(node, *file, ("/data", 1)),
+            Fault::BitRot { file } => return rot(node, *file, (FILES, 1)),
             Fault::BitRotOwn { file } => return rot(node, *file, (OWN_FILES, OWN_FILE_BITS)),
             Fault::SlowDisk { factor, .. } => faults.slow = *factor,
             Fault::DiskErrors { per_1000, .. } => {
@@ -356,17 +356,22 @@ fn address_of_node(node: &SimNode) -> std::net::SocketAddr {
     std::net::SocketAddr::new(node.ip(), address_of(0).port())
 }
 
-/// The beginning of the names of store files that hold a single shard.
-const OWN_FILES: &str = "/data/store/s";
+/// The beginning of the names of store files that hold a single shard, and of those with what a node knows itself,
+/// which it cannot get from others.
+const OWN_FILES: (&str, &str) = ("/data/store/s", "/data/store/s000000000000000");
+/// The same for all files that can be damaged.
+const FILES: (&str, &str) = ("/data", "/data/none");
 /// Bits that flip in one of those: most of a file holds nothing.
 const OWN_FILE_BITS: u32 = 200;
 
 /// Flips bits of a file of the engine's or of an attachment. Not of the journal: its last frame cannot be told from
 /// one that was torn before it was acknowledged.
-fn rot(node: &SimNode, file: u32, (begin, bits): (&str, u32)) {
+fn rot(node: &SimNode, file: u32, ((begin, but), bits): ((&str, &str), u32)) {
     let kept = |path: &std::path::Path| {
+        let name = path.to_string_lossy();
         (path.starts_with("/data/store") || path.starts_with("/data/blobs"))
-            && path.to_string_lossy().starts_with(begin)
+            && name.starts_with(begin)
+            && !name.starts_with(but)
     };
     let files: Vec<_> = node.disk().files().into_iter().filter(|(path, bytes)| kept(path) && *bytes > 0).collect();
     if let Some((path, _)) = files.get(file as usize % files.len().max(1)) {
