@@ -250,7 +250,7 @@ impl Tables {
     fn due(&self, budget: &Budget) -> Option<FileId> {
         let ready = || self.files.iter().filter(|(_, t)| t.frozen.is_none() && !t.flushing && !t.active.is_empty());
         let (largest, table) = ready().max_by_key(|(_, t)| t.active.bytes())?;
-        let unfrozen: usize = self.files.values().map(|t| t.active.bytes()).sum();
+        let unfrozen: usize = self.files.values().filter(|t| t.stuck.is_none()).map(|t| t.active.bytes()).sum();
         if table.active.bytes() >= budget.flush_at || unfrozen >= budget.memtables / 4 * 3 {
             return Some(*largest);
         }
@@ -288,17 +288,30 @@ impl Tables {
         self.files.get(&file).is_some_and(|table| table.flushing && table.stuck.is_none())
     }
 
+    /// Bytes of memory that cannot be flushed; `None` where all can.
+    fn held_back(&self) -> Option<usize> {
+        self.files.values().filter(|table| table.stuck.is_some()).map(FileTable::bytes).reduce(|sum, bytes| sum + bytes)
+    }
+
+    /// Bytes of memory and of the journal within which writes go on. What cannot be flushed has as much room again
+    /// beside the others: the copy that takes its place has to be written.
+    fn limits(&self, budget: &Budget) -> (usize, u64) {
+        match self.held_back() {
+            Some(held) => (budget.memtables + held.min(budget.memtables), budget.journal * 2),
+            None => (budget.memtables, budget.journal),
+        }
+    }
+
     /// Gives up for good when there is no room because of what cannot be flushed; whoever waits is told of it then.
-    /// With less than a quarter of the memory held back the others are still frozen in time, see `due`.
     pub(super) fn gives_up(&mut self, shard: Option<u64>, budget: &Budget) -> bool {
         let home = shard.map(|shard| self.home(shard));
         let stuck = || self.files.iter().filter(|(_, table)| table.stuck.is_some());
-        let held: usize = stuck().map(|(_, table)| table.bytes()).sum();
+        let (held, (_, journal)) = (self.held_back().unwrap_or_default(), self.limits(budget));
         let oldest = self.files.values().filter_map(FileTable::first_unsettled).min();
         let holds_up = |(id, table): &(&FileId, &FileTable)| {
             Some(**id) == home
-                || held >= budget.memtables / 4
-                || self.journal_bytes >= budget.journal && table.first_unsettled() == oldest
+                || held >= budget.memtables
+                || self.journal_bytes >= journal && table.first_unsettled() == oldest
         };
         let Some(why) = stuck().find(holds_up).and_then(|(_, table)| table.stuck.clone()) else { return false };
         tracing::error!(error = %why, "a damaged file leaves no room: this node takes no more writes until a restart");
@@ -314,7 +327,8 @@ impl Tables {
         let file = shard.and_then(|shard| self.files.get(&self.home(shard)));
         let file_full = file
             .is_some_and(|t| t.frozen.is_some() && t.active.bytes() >= budget.flush_at * limits::MEMTABLE_STALL_FACTOR);
-        !file_full && self.bytes() < budget.memtables && self.journal_bytes < budget.journal
+        let (memtables, journal) = self.limits(budget);
+        !file_full && self.bytes() < memtables && self.journal_bytes < journal
     }
 
     /// Bytes of memory of all memtables, about.
