@@ -47,7 +47,7 @@ fn store_files(dir: &tempfile::TempDir) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Starts a node anew on what it has stored, with its copy's file changed by `spoil`.
-async fn restart(cluster: &mut Cluster, at: usize, spoil: impl Fn(&mut Vec<u8>)) {
+async fn restart(cluster: &mut Cluster, at: usize, spoil: impl Fn(&mut [u8])) {
     let damaged = shard(cluster, at);
     let node = &mut cluster.nodes[at];
     let (mut before, mut dir) = (node.world.copy_of_data(), node.world.copy_of_data());
@@ -65,7 +65,7 @@ async fn restart(cluster: &mut Cluster, at: usize, spoil: impl Fn(&mut Vec<u8>))
 }
 
 /// A bit of every block flips.
-fn all_blocks(bytes: &mut Vec<u8>) {
+fn all_blocks(bytes: &mut [u8]) {
     (100..bytes.len()).step_by(4_096).for_each(|at| bytes[at] ^= 1);
 }
 
