@@ -156,12 +156,6 @@ impl Epochs {
         self.opened_at
     }
 
-    /// The position behind which a copy that was put back acknowledged what it has itself. It was put back when it had
-    /// taken in other copies last at `synced`, and at the begin of an epoch: the first one behind that.
-    pub fn put_back_at(&self, synced: u64) -> u64 {
-        put_back_at(&self.list(), synced).unwrap_or(self.opened_at).min(self.opened_at)
-    }
-
     /// Begins a new epoch in place of `outdated`, if that is the current one still: another node has seen higher
     /// positions of it than this copy ever reached, so that the copy is an old one put back. The new one begins where
     /// the copy was opened, for numbers given out since may have been given out before. Durable on return.
@@ -193,10 +187,6 @@ async fn store(copy: &ShardCopy, list: &[(u64, u64)]) -> Result<(), ShardError> 
 /// A number that no epoch of any node had. 48 bits: with the number of a shard it names a copy and its epoch.
 fn fresh(env: &Env) -> u64 {
     (env.random_u64() >> 16).max(FIRST + 1)
-}
-
-fn put_back_at(list: &[(u64, u64)], synced: u64) -> Option<u64> {
-    list.iter().map(|(_, first)| *first).find(|first| *first > 0 && *first >= synced)
 }
 
 /// The epoch in which a position was given, of a list that has one at least.
@@ -271,16 +261,6 @@ mod tests {
         assert_eq!(idle.standing(1, 40).epoch_of(40), 7, "a start changes no token of a copy that does not change");
         let first = Epochs::of(&node(&[7]), vec![(7, 0)], 0).standing(1, 0);
         assert_eq!((first.epoch_of(0), first.epoch_of(1)), (0, 7));
-    }
-
-    #[test]
-    fn a_copy_was_put_back_at_its_first_start_behind_what_it_took_in() {
-        let epochs = Epochs::of(&node(&[7, 8, 9]), vec![(7, 0), (8, 40), (9, 60)], 60);
-        assert_eq!(epochs.put_back_at(0), 40, "a copy begins at 0, which is no start");
-        assert_eq!(epochs.put_back_at(40), 40);
-        assert_eq!(epochs.put_back_at(41), 60, "it was in step after the start at 40");
-        assert_eq!(epochs.put_back_at(70), 60, "it was opened there");
-        assert_eq!(Epochs::of(&node(&[7]), vec![(7, 0)], 0).put_back_at(9), 0, "it was empty");
     }
 
     #[test]

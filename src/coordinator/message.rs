@@ -116,8 +116,6 @@ pub(super) enum CopyOp {
     Digests(IdRange, u64),
     /// `()`: how far the copy of the asking node has taken in this one.
     SetSyncPoint(SyncPoint),
-    /// `Option<SyncPoint>`: how far it has taken in the copy of a node.
-    TakenIn(String),
 }
 
 /// Which changes of a copy to read.

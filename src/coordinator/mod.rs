@@ -46,7 +46,6 @@ pub mod peers;
 mod placement;
 mod pour;
 mod pull;
-mod put_back;
 pub mod quorum;
 mod range_copy;
 pub mod read;

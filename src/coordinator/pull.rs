@@ -9,6 +9,7 @@
 //! A copy that is an old one put back shows positions below those that other nodes have seen: it begins a new epoch. If
 //! it missed purges whose records are gone, it may not be read by others until it has purged what they all lack.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -17,13 +18,12 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use crate::coordinator::compare::{self, ALL};
 use crate::coordinator::database::Database;
 use crate::coordinator::message::{ChangesCall, CopyStatus, IdRange, Soundness, Standing, SyncPoint};
-use crate::coordinator::put_back::Removed;
 use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::read_quorum::merge_of_stored;
 use crate::coordinator::record::Move;
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::seq::SeqEntry;
-use crate::coordinator::{put_back, repair, sync_points};
+use crate::coordinator::{repair, sync_points};
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue as _;
 use crate::document::revision::Revision;
@@ -117,7 +117,7 @@ struct Pull<'a> {
 }
 
 /// Whether a copy that has taken in another one up to `point` misses purges that the other has no record of.
-pub(super) fn misses(point: Option<SyncPoint>, other: (u64, u64), documents: u64) -> bool {
+fn misses(point: Option<SyncPoint>, other: (u64, u64), documents: u64) -> bool {
     let (shard, floor) = other;
     let taken = point.filter(|point| point.from_shard == shard).map_or(0, |point| point.purges);
     documents > 0 && taken < floor
@@ -129,16 +129,7 @@ impl Pull<'_> {
         self.keep_epoch().await?;
         match self.missed(&self.own.shard.state().await?) {
             Missed::Nothing => {}
-            Missed::Mine => {
-                let synced = put_back::synced_at(self.database, self.range, &self.own).await?;
-                let since = self.own.epochs.put_back_at(synced);
-                let removed = Removed {
-                    by: Arc::clone(self.remote.node()),
-                    shard: self.theirs.standing.shard,
-                    floor: self.theirs.purge_floor,
-                };
-                put_back::purge_what_all_lack((self.database, self.range), &self.own, &removed, since).await?;
-            }
+            Missed::Mine => self.purge_what_all_lack().await?,
             Missed::Theirs => return Err(away("a copy put back holds what was purged since and is to purge it first")),
         }
         let purges = self.pull_purges().await?;
@@ -190,7 +181,7 @@ impl Pull<'_> {
     }
 
     fn missed(&self, mine: &CopyState) -> Missed {
-        let (own, theirs) = (self.own.standing(), &self.theirs);
+        let (own, theirs) = (self.own.standing(), self.theirs);
         // One that was empty when it was opened has everything from the others, who had heard of all purges.
         let old = if self.own.epochs.opened_at() == 0 { 0 } else { mine.total.documents() };
         let i_miss = misses(Some(self.known), (theirs.standing.shard, theirs.purge_floor), old);
@@ -407,8 +398,44 @@ impl Pull<'_> {
         let leaves = |moved: &Move| moved.leaving && moved.from.as_deref() == Some(&**self.remote.node());
         layout.placed.move_of(self.range).is_some_and(leaves)
     }
+
+    /// Purges the revisions of this copy that no other copy has, but those that it acknowledged since it was opened:
+    /// it is an old one put back, the others purged them, and the records of that are gone.
+    async fn purge_what_all_lack(&self) -> Result<(), ShardError> {
+        let context = &self.database.context;
+        let nodes = self.database.nodes_of(self.range).into_iter();
+        let nodes = nodes.filter(|node| *node != context.node && !context.is_gone(node));
+        let others: Vec<RemoteCopy> = nodes
+            .map(|node| match context.rank(&node) {
+                Some(0) => Ok(RemoteCopy::new(&self.database.target, self.range, &node).in_background()),
+                _ => Err(away("a copy put back waits for all others, to see what was purged since")),
+            })
+            .collect::<Result<_, _>>()?;
+        let name = &self.database.name;
+        tracing::warn!(database = name, range = self.range, "a copy put back gives up what the others purged since");
+        let mut start = Bound::Unbounded;
+        loop {
+            let page = self.own.shard.digests(start, Bound::Unbounded, limits::PAGE_ROWS).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            start = Bound::Excluded(last.id.clone());
+            let old = page.into_iter().filter(|found| found.local_seq <= self.own.epochs.opened_at());
+            let mut lacked: BTreeMap<DocId, Vec<Revision>> =
+                old.map(|found| (found.id, found.leaves.into_iter().map(|(rev, _)| rev).collect())).collect();
+            for other in &others {
+                let wants: Vec<(DocId, Want)> = lacked.keys().map(|id| (id.clone(), Want::Tree)).collect();
+                for (revs, fetched) in lacked.values_mut().zip(other.fetch(wants).await?) {
+                    let tree = fetched.map(|fetched| fetched.tree).unwrap_or_default();
+                    revs.retain(|rev| tree.get(rev).is_none());
+                }
+            }
+            let lacked: Vec<(DocId, Vec<Revision>)> = lacked.into_iter().filter(|(_, revs)| !revs.is_empty()).collect();
+            if !lacked.is_empty() {
+                self.own.shard.purge(lacked).await?;
+            }
+        }
+    }
 }
 
-pub(super) fn away(why: &str) -> ShardError {
+fn away(why: &str) -> ShardError {
     ShardError::Away(why.to_owned())
 }

@@ -348,11 +348,6 @@ impl RemoteCopy {
         self.ask(CopyOp::Digests(range, limit as u64)).await
     }
 
-    /// How far it has taken in the copy of a node.
-    pub async fn taken_in(&self, node: &str) -> Result<Option<SyncPoint>, ShardError> {
-        self.ask(CopyOp::TakenIn(node.to_owned())).await
-    }
-
     pub async fn set_sync_point(&self, point: SyncPoint) -> Result<(), ShardError> {
         self.ask(CopyOp::SetSyncPoint(point)).await
     }

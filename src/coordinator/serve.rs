@@ -157,7 +157,6 @@ impl Database {
             CopyOp::StageWrite { upload, data } => reply(context.uploads.write(&context.env, upload, data).await),
             CopyOp::StageFinish { upload } => reply(context.uploads.finish(upload).await),
             CopyOp::Stage(mode) => reply(context.uploads.begin(&context.env, copy.shard.stage(mode))),
-            CopyOp::TakenIn(node) => reply(sync_points::pulled(&copy.shard, &node).await),
             CopyOp::SetSyncPoint(point) => reply(sync_points::note(&copy.shard, from, point).await),
             op => serving.plain(op).await,
         })
