@@ -127,7 +127,7 @@ impl Database {
     /// one that will judge.
     pub(super) async fn stage(&self, id: &DocId, mode: StageMode) -> Result<(CopyWriter, Arc<str>), ShardError> {
         let range = self.map().index_of(id);
-        if let Some(own) = self.own_copy(range).await? {
+        if let Ok(Some(own)) = self.own_copy(range).await {
             return Ok((CopyWriter::Own(Box::new(own.shard.stage(mode))), Arc::clone(&self.context.node)));
         }
         let mut failed = ShardError::NoCopy { copies: self.copies_of(range) };

@@ -29,7 +29,7 @@ use crate::document::rev_tree::RevValue as _;
 use crate::document::revision::Revision;
 use crate::limits;
 use crate::shard::{ChangeRow, CopyState, DocumentDigest, Edit, Fetched, Part, ShardError, Want};
-use crate::storage::Direction;
+use crate::storage::{Direction, StorageError};
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 
 impl Database {
@@ -85,7 +85,9 @@ impl Database {
         let docs = fewer("pull: one document at a time", limits::DOCS_PER_FETCH);
         let mut pull = Pull { database: self, range, own, own_range, remote, known, theirs, docs };
         match pull.run(thoroughly).await {
-            Err(error) if theirs.soundness == Some(Soundness::Damaged) && error != ShardError::Dropped => {
+            Err(error @ ShardError::Storage(StorageError::CorruptThere(_)))
+                if theirs.soundness == Some(Soundness::Damaged) =>
+            {
                 tracing::info!(database = self.name, range, %node, %error, "a damaged copy was taken in as far as it goes");
                 Ok(false)
             }

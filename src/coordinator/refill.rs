@@ -138,7 +138,9 @@ impl Coordinator {
 
     /// Damaged store files of single shards that are not replaced yet.
     pub fn damaged_files(&self) -> u64 {
-        let mut damaged: BTreeSet<u64> = self.storage().damaged_shards().into_keys().collect();
+        // A read that had begun before may find the damage of a file that is put away.
+        let is_used = |shard: &u64| self.range_of_shard(*shard).is_some();
+        let mut damaged: BTreeSet<u64> = self.storage().damaged_shards().into_keys().filter(is_used).collect();
         self.context().refills.change(|filling| damaged.extend(filling.values()));
         damaged.len() as u64
     }

@@ -97,7 +97,11 @@ impl Salvaging<'_> {
                     taken => known = known.max(Some(taken?)),
                 }
             }
-            since = since.min(known.unwrap_or_default());
+            let Some(known) = known else {
+                self.done.lose(format!("purges: how many {node} has taken in"));
+                return Ok(());
+            };
+            since = since.min(known);
         }
         loop {
             let page = self.from.purge_infos(since, limits::STEP_ROWS).await;

@@ -215,7 +215,8 @@ impl Database {
         if !self.map().is_live(range) {
             return Ok(());
         }
-        let own = self.own_copy(range).await?;
+        // One that is not open mirrors nothing, and may be damaged.
+        let own = self.layout().cell(range).get().cloned();
         let halves = {
             let mut halves = self.halves();
             own.iter().for_each(|own| own.shard.mirror_locals(None));

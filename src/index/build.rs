@@ -148,7 +148,7 @@ impl ViewIndex {
         let task = (begun_at < target).then(|| self.tasks.begin(&self.env, &self.owner, target - begun_at));
         let mut members = vec![first];
         if begun_at < target {
-            self.take_along(&mut members, goal).await?;
+            self.take_along(&mut members, goal).await;
         }
         while members[0].header.position < target {
             let begun = self.env.now();
@@ -195,20 +195,22 @@ impl ViewIndex {
     }
 
     /// Adds the others that can be built along with the first member, which is this index.
-    async fn take_along<'b>(&'b self, members: &mut Vec<Member<'b>>, goal: (u64, u64)) -> Result<(), ShardError> {
+    async fn take_along<'b>(&'b self, members: &mut Vec<Member<'b>>, goal: (u64, u64)) {
         let at = members[0].stands_at();
         let stands = |header: Header| (header.position, header.purge_position);
         let is_elsewhere = |other: &ViewIndex| other.slot.known().header.is_some_and(|header| stands(header) != at);
         for other in self.others.iter().filter(|other| self.goes_with(other) && !is_elsewhere(other)) {
             // Somebody else builds it, or it is here already.
             let Ok(alone) = other.slot.writer.try_lock() else { continue };
-            let built = other.built().await?;
+            let Ok(built) = other.built().await else { continue };
             // One that is not built begins where a first build does.
             if built.map_or((0, goal.1), stands) == at {
-                members.push(other.enter(built, goal, (Building::of(&other.slot), alone)).await?);
+                match other.enter(built, goal, (Building::of(&other.slot), alone)).await {
+                    Ok(member) => members.push(member),
+                    Err(error) => tracing::debug!(%error, "a view is not built along"),
+                }
             }
         }
-        Ok(())
     }
 
     /// Whether its function can be called along with this one's, for the same texts.
@@ -332,17 +334,18 @@ impl<'b> Member<'b> {
     }
 }
 
-/// Indexes the documents of the next changes in all members. Where that fails because of a function, in the first one,
-/// and whoever is to blame is built alone from then on.
+/// Indexes the documents of the next changes in all members. Where that fails, in the first one; where that one or the
+/// others fail because of a function they are built alone from then on.
 async fn advance(members: &mut Vec<Member<'_>>) -> Result<(), IndexError> {
     match step(members).await {
-        Err(IndexError::Script(error)) if members.len() > 1 && error != ScriptError::Busy => {
+        Err(error) if members.len() > 1 && error != IndexError::Script(ScriptError::Busy) => {
             // Whoever waits for one of them need not wait for this one any longer.
             let others: Vec<ViewIndex> = members.drain(1..).map(|member| member.index.clone()).collect();
             let done = step(members).await;
             match &done {
                 Ok(()) => others.iter().for_each(ViewIndex::build_alone),
-                Err(_) => members[0].index.build_alone(),
+                Err(IndexError::Script(_)) => members[0].index.build_alone(),
+                Err(_) => {}
             }
             done
         }
@@ -367,14 +370,14 @@ async fn step(members: &mut Vec<Member<'_>>) -> Result<(), IndexError> {
 async fn entries(members: &[Member<'_>], ids: &[DocId]) -> Result<(Vec<Vec<Entry>>, usize), IndexError> {
     let first = members[0].index;
     let (mut texts, mut mapped_ids, mut unseen) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut bytes, mut read) = (0, 0);
+    let (mut bytes, mut read) = (0_usize, 0);
     let copy = first.copy.in_background();
     let want = match &first.definition.sees {
         Sees::Winner => Want::Winner,
         Sees::Leaves(_) => Want::Leaves,
     };
     let mut wants: Wants = ids.iter().map(|id| (id.clone(), want.clone())).collect();
-    while !wants.is_empty() && bytes < limits::STEP_BYTES {
+    while !wants.is_empty() && bytes.saturating_mul(members.len()) < limits::STEP_BYTES {
         let found;
         (found, wants) = copy.fetch_some(wants).await?;
         let group = &ids[read..][..found.len()];

@@ -74,16 +74,18 @@ const METHODS: &[&str] = &[
     "substring",
     "toFixed",
     "toISOString",
+    "toJSON",
     "toLowerCase",
     "toString",
     "toUpperCase",
     "trim",
+    "valueOf",
 ];
 /// The same, with a function that is written out as their argument.
 const CALLERS: &[&str] = &["every", "filter", "forEach", "map", "reduce", "some"];
 /// Keywords before a parenthesis that is no call.
 const KEYWORDS: &[&str] = &[
-    "case", "catch", "do", "else", "for", "function", "if", "in", "of", "return", "switch", "throw", "typeof", "void",
+    "case", "catch", "do", "else", "for", "function", "if", "in", "return", "switch", "throw", "typeof", "void",
     "while",
 ];
 /// Ways to change anything, or to what does.
@@ -221,10 +223,11 @@ impl Tokens<'_> {
         match word {
             _ if FORBIDDEN.contains(&word) => false,
             _ if before == Some(Mark(b'.')) => match CALLERS.contains(&word) {
-                true => is_called && self.behind(at, 2) == Some(Word("function")),
+                true => is_called && self.is_written_function(at + 2),
                 false => is_called || !is_method(word),
             },
             "Array" => static_of("isArray"),
+            "Date" => before == Some(Word("new")) || next == Some(Mark(b'.')),
             "Object" => static_of("keys"),
             "new" => next == Some(Word("Date")) && self.behind(at, 2) == Some(Mark(b'(')),
             // What a loop assigns to.
@@ -233,6 +236,28 @@ impl Tokens<'_> {
             // A member of an object that would be called in place of the method.
             _ => !is_method(word) || !matches!(next, Some(Mark(b':' | b',' | b'}'))),
         }
+    }
+
+    /// Whether an argument is a function that is written out, and nothing behind it.
+    fn is_written_function(&self, at: usize) -> bool {
+        if self.0.get(at) != Some(&Word("function")) {
+            return false;
+        }
+        let mut depth = 0_usize;
+        for (n, token) in self.0.iter().enumerate().skip(at + 1) {
+            match token {
+                Mark(b'(' | b'[' | b'{') => depth += 1,
+                Mark(b')' | b']' | b'}') if depth == 0 => return false,
+                Mark(close @ (b')' | b']' | b'}')) => {
+                    depth -= 1;
+                    if depth == 0 && *close == b'}' {
+                        return matches!(self.behind(n, 1), Some(Mark(b',' | b')')));
+                    }
+                }
+                _ => {}
+            }
+        }
+        false
     }
 }
 
@@ -270,6 +295,11 @@ mod tests {
     fn whatever_could_change_a_document_counts() {
         for body in [
             "doc.a = 1",
+            "[undefined].forEach(function () {} && [].sort, doc.l)",
+            "[doc.l].forEach(function () {}.call, [].push)",
+            "var of = ({})['con' + 'structor'].assign; return of(doc, {n: 1})",
+            "var Date = (function () {})['con' + 'structor']; emit(null, {d: doc, toJSON: new Date('this.d.n = 1')})",
+            "emit(null, {d: doc, toJSON: doc.f})",
             "doc['a'] = 1",
             "doc.a += 1",
             "doc.a <<= 1",

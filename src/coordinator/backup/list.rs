@@ -81,7 +81,8 @@ impl Layer {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.objects.iter().map(|object| object.bytes).sum()
+        let gone: usize = self.gone.iter().map(|id| id.len() + 3).sum();
+        gone as u64 + self.objects.iter().map(|object| object.bytes).sum::<u64>()
     }
 }
 

@@ -34,7 +34,7 @@ use crate::coordinator::message::Standing;
 use crate::coordinator::range_copy::OwnCopy;
 use crate::coordinator::shard_map::ShardMap;
 use crate::limits;
-use crate::shard::{self, Cut, ShardCopy, ShardError, Summary};
+use crate::shard::{self, Cut, ShardCopy, ShardError, ShardId, Summary};
 use crate::storage::{Direction, ReadAs, StorageError};
 use crate::wire::hex;
 use crate::world::{Env, Pool};
@@ -120,6 +120,7 @@ fn milliseconds(env: &Env) -> u64 {
 
 /// How far a range was read.
 struct Place {
+    shard: ShardId,
     /// The last sequence when the snapshot began: documents up to it are read once, unless they change.
     begun: u64,
     since: u64,
@@ -175,7 +176,7 @@ impl<'d> Taking<'d> {
         for (index, copy) in copies.iter().enumerate() {
             let state = copy.shard.state().await?;
             let (since, purged) = reached.get(index).copied().unwrap_or((0, state.purge_seq));
-            taking.places.push(Place { begun: state.position, since, purged });
+            taking.places.push(Place { shard: copy.shard.id(), begun: state.position, since, purged });
         }
         Ok(taking)
     }
@@ -206,10 +207,13 @@ impl<'d> Taking<'d> {
         }
     }
 
-    /// The copies of its ranges, as long as none of them was split meanwhile.
+    /// The copies of its ranges, as long as none of them was split, or another one came in its place, meanwhile: what
+    /// was noted of it are positions of that very copy.
     async fn copies(&self) -> Result<Vec<OwnCopy>, BackupError> {
         let copies = self.database.own_copies().await?;
-        if self.database.map().live() == self.map.live() { Ok(copies) } else { Err(ShardError::Moved.into()) }
+        let is_same = |(copy, place): (&OwnCopy, &Place)| copy.shard.id() == place.shard;
+        let same = self.database.map().live() == self.map.live() && copies.iter().zip(&self.places).all(is_same);
+        if same { Ok(copies) } else { Err(ShardError::Moved.into()) }
     }
 
     /// Reads what there is of a range, up to the end of its changes.

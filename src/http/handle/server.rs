@@ -93,9 +93,13 @@ fn names(ctx: &Context, query: &Query) -> Result<Vec<String>> {
         skip: args.skip,
         limit: Some(args.limit),
     };
-    let Some(keys) = args.keys else { return Ok(ctx.coordinator.database_names(&wanted)) };
-    let is_there = |name: &String| ctx.coordinator.database(name).is_ok();
-    Ok(keys.iter().filter_map(Value::as_str).map(str::to_owned).filter(is_there).collect())
+    let Some(mut keys) = args.keys else { return Ok(ctx.coordinator.database_names(&wanted)) };
+    if args.descending {
+        keys.reverse();
+    }
+    let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let listed = keys.iter().skip(size(args.skip)).take(size(args.limit)).filter_map(Value::as_str);
+    Ok(listed.filter(|name| ctx.coordinator.has_database(name)).map(str::to_owned).collect())
 }
 
 /// `GET` and `POST /_dbs_info`. The names that GET lists make its ETag, as that of `_all_dbs`.
