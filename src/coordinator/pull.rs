@@ -9,7 +9,6 @@
 //! A copy that is an old one put back shows positions below those that other nodes have seen: it begins a new epoch. If
 //! it missed purges whose records are gone, it may not be read by others until it has purged what they all lack.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -18,12 +17,13 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use crate::coordinator::compare::{self, ALL};
 use crate::coordinator::database::Database;
 use crate::coordinator::message::{ChangesCall, CopyStatus, IdRange, Soundness, Standing, SyncPoint};
+use crate::coordinator::put_back::Removed;
 use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::read_quorum::merge_of_stored;
 use crate::coordinator::record::Move;
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::seq::SeqEntry;
-use crate::coordinator::{repair, sync_points};
+use crate::coordinator::{put_back, repair, sync_points};
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue as _;
 use crate::document::revision::Revision;
@@ -119,7 +119,7 @@ struct Pull<'a> {
 }
 
 /// Whether a copy that has taken in another one up to `point` misses purges that the other has no record of.
-fn misses(point: Option<SyncPoint>, other: (u64, u64), documents: u64) -> bool {
+pub(super) fn misses(point: Option<SyncPoint>, other: (u64, u64), documents: u64) -> bool {
     let (shard, floor) = other;
     let taken = point.filter(|point| point.from_shard == shard).map_or(0, |point| point.purges);
     documents > 0 && taken < floor
@@ -131,7 +131,11 @@ impl Pull<'_> {
         self.keep_epoch().await?;
         match self.missed(&self.own.shard.state().await?) {
             Missed::Nothing => {}
-            Missed::Mine => self.purge_what_all_lack().await?,
+            Missed::Mine => {
+                let (shard, floor) = (self.theirs.standing.shard, self.theirs.purge_floor);
+                let removed = Removed { by: Arc::clone(self.remote.node()), shard, floor };
+                put_back::purge_what_all_lack(self.database, self.range, &self.own, &removed).await?;
+            }
             Missed::Theirs => return Err(away("a copy put back holds what was purged since and is to purge it first")),
         }
         let purges = self.pull_purges().await?;
@@ -152,11 +156,37 @@ impl Pull<'_> {
             to = self.own.standing();
         }
         let reached = self.theirs.standing.position;
-        if self.is_known() && (before.from, before.purges) == (reached, purges) {
-            return Ok(());
+        let told_epochs = self.learn_epochs().await?;
+        if !self.is_known() || (before.from, before.purges) != (reached, purges) {
+            let point = self.note(reached, purges, to).await?;
+            self.remote.set_sync_point(point).await?;
         }
-        let point = self.note(reached, purges, to).await?;
-        self.remote.set_sync_point(point).await
+        if told_epochs { self.confirm().await } else { Ok(()) }
+    }
+
+    /// Notes the epochs of the other copy, to tell it how far it was read should it be an old one put back one day;
+    /// answers whether they are known. Not before what it has was taken in: until then those of the copy before count.
+    async fn learn_epochs(&self) -> Result<bool, ShardError> {
+        let node = self.remote.node();
+        let known = sync_points::epochs_of(&self.own.shard, node).await?;
+        if known.last().is_some_and(|(epoch, _)| *epoch == self.theirs.standing.epoch) {
+            return Ok(true);
+        }
+        match self.remote.epochs().await {
+            Ok(epochs) => sync_points::set_epochs(&self.own.shard, node, &epochs).await.map(|()| true),
+            Err(error) => {
+                tracing::debug!(database = self.database.name, %node, %error, "a copy did not tell its epochs");
+                Ok(false)
+            }
+        }
+    }
+
+    /// Notes how many purges of this copy the other one had taken in at the position up to which it was read now. Their
+    /// records may go: a copy of an earlier time that holds what was purged holds nothing else that was not read.
+    async fn confirm(&self) -> Result<(), ShardError> {
+        let taken = self.theirs.taken.filter(|taken| taken.from_shard == self.own.origin);
+        let purges = taken.map_or(0, |taken| taken.purges);
+        sync_points::set_purges_taken(&self.own.shard, self.remote.node(), purges).await
     }
 
     /// Whether what is known of the other copy is a position that it still has.
@@ -400,44 +430,8 @@ impl Pull<'_> {
         let leaves = |moved: &Move| moved.leaving && moved.from.as_deref() == Some(&**self.remote.node());
         layout.placed.move_of(self.range).is_some_and(leaves)
     }
-
-    /// Purges the revisions of this copy that no other copy has, but those that it acknowledged since it was opened:
-    /// it is an old one put back, the others purged them, and the records of that are gone.
-    async fn purge_what_all_lack(&self) -> Result<(), ShardError> {
-        let context = &self.database.context;
-        let nodes = self.database.nodes_of(self.range).into_iter();
-        let nodes = nodes.filter(|node| *node != context.node && !context.is_gone(node));
-        let others: Vec<RemoteCopy> = nodes
-            .map(|node| match context.rank(&node) {
-                Some(0) => Ok(RemoteCopy::new(&self.database.target, self.range, &node).in_background()),
-                _ => Err(away("a copy put back waits for all others, to see what was purged since")),
-            })
-            .collect::<Result<_, _>>()?;
-        let name = &self.database.name;
-        tracing::warn!(database = name, range = self.range, "a copy put back gives up what the others purged since");
-        let mut start = Bound::Unbounded;
-        loop {
-            let page = self.own.shard.digests(start, Bound::Unbounded, limits::PAGE_ROWS).await?;
-            let Some(last) = page.last() else { return Ok(()) };
-            start = Bound::Excluded(last.id.clone());
-            let old = page.into_iter().filter(|found| found.local_seq <= self.own.epochs.opened_at());
-            let mut lacked: BTreeMap<DocId, Vec<Revision>> =
-                old.map(|found| (found.id, found.leaves.into_iter().map(|(rev, _)| rev).collect())).collect();
-            for other in &others {
-                let wants: Vec<(DocId, Want)> = lacked.keys().map(|id| (id.clone(), Want::Tree)).collect();
-                for (revs, fetched) in lacked.values_mut().zip(other.fetch(wants).await?) {
-                    let tree = fetched.map(|fetched| fetched.tree).unwrap_or_default();
-                    revs.retain(|rev| tree.get(rev).is_none());
-                }
-            }
-            let lacked: Vec<(DocId, Vec<Revision>)> = lacked.into_iter().filter(|(_, revs)| !revs.is_empty()).collect();
-            if !lacked.is_empty() {
-                self.own.shard.purge(lacked).await?;
-            }
-        }
-    }
 }
 
-fn away(why: &str) -> ShardError {
+pub(super) fn away(why: &str) -> ShardError {
     ShardError::Away(why.to_owned())
 }

@@ -149,7 +149,7 @@ impl Database {
             Ok(copy) => asked.to_do_it_on(copy),
             Err(error) => return Ok(refuse(&op, error)),
         };
-        let (context, from) = (&self.context, &*asked.from);
+        let context = &self.context;
         let serving = Serving { database: self, range, copy: &copy, until: asked.until };
         Ok(match op {
             CopyOp::Judge(call) => encode(&serving.judge(*call).await),
@@ -157,7 +157,9 @@ impl Database {
             CopyOp::StageWrite { upload, data } => reply(context.uploads.write(&context.env, upload, data).await),
             CopyOp::StageFinish { upload } => reply(context.uploads.finish(upload).await),
             CopyOp::Stage(mode) => reply(context.uploads.begin(&context.env, copy.shard.stage(mode))),
-            CopyOp::SetSyncPoint(point) => reply(sync_points::note(&copy.shard, from, point).await),
+            CopyOp::SetSyncPoint(point) => reply(sync_points::note(&copy.shard, point).await),
+            CopyOp::Epochs => reply(Ok(copy.epochs.list())),
+            CopyOp::TakenIn(node) => reply(sync_points::taken_in(&copy.shard, &node).await),
             op => serving.plain(op).await,
         })
     }

@@ -39,10 +39,6 @@ impl Cluster {
         }
         self.settle().await;
     }
-
-    fn deafen(&self, nodes: &[&str]) {
-        *self.network.deaf.lock().unwrap() = nodes.iter().map(|node| (*node).to_owned()).collect();
-    }
 }
 
 /// Seen in the simulator: one of two that made a database at the same time, behind a split that nobody had noticed yet,
