@@ -164,8 +164,9 @@ fn documents_in_doubt_are_for_the_engine() {
 }
 
 fn path() -> impl Strategy<Value = String> {
-    let name = prop::sample::select(vec!["a", "b", "n", "_id"]);
-    prop::collection::vec(name, 1..3).prop_map(|names| format!("doc.{}", names.join(".")))
+    let name = || prop::sample::select(vec!["a", "b", "n", "_id"]);
+    let one = name().prop_map(|name| format!("doc.{name}"));
+    prop_oneof![3 => one, 1 => (name(), name()).prop_map(|(name, inner)| format!("doc.{name}.{inner}"))]
 }
 
 fn operand() -> impl Strategy<Value = String> {
@@ -256,7 +257,7 @@ fn rows_are_those_of_the_engine() {
         Ok(())
     });
     done.unwrap();
-    assert!(told.get() > asked.get(), "{} told, {} asked", told.get(), asked.get());
+    assert!(told.get() * 4 > asked.get(), "{} told, {} asked", told.get(), asked.get());
 }
 
 fn program(views: &str) -> Program {
@@ -273,7 +274,7 @@ fn rows_of_one_document_may_come_from_the_engine_and_those_of_its_neighbours_not
     let scripts = Scripts::new(&env, &Config::in_memory(&env, Vec::new()));
     let (a, b) = ("function (doc) { emit(doc.a, doc.b.c); }", "function (doc) { emit(doc.a); }");
     let views = format!(r#"{{"a":{{"map":"{a}"}},"b":{{"map":"{b}"}}}}"#);
-    let docs = [r#"{"a":1,"b":{"c":2.0}}"#, r#"{"a":2,"b":"text"}"#, r#"{"a":3}"#, r#"{"a":1e30,"b":[]}"#];
+    let docs = [r#"{"a":1,"b":{"c":2.0}}"#, r#"{"a":2,"b":"text"}"#, r#"{"a":3}"#, r#"{"a":9007199254740993,"b":[]}"#];
     let docs: Vec<String> = docs.map(str::to_owned).into();
     let program = program(&views);
     let told = runtime.block_on(scripts.rows(&program, &[a, b], docs.clone())).unwrap();
@@ -282,7 +283,7 @@ fn rows_of_one_document_may_come_from_the_engine_and_those_of_its_neighbours_not
         ["[[1,2]]", "[[1,null]]"],
         ["[[2,null]]", "[[2,null]]"],
         ["[]", "[[3,null]]"],
-        ["[[1e30,null]]", "[[1e30,null]]"],
+        ["[[9007199254740992,null]]", "[[9007199254740992,null]]"],
     ];
     assert_eq!(shown, wanted);
     let engine = runtime.block_on(scripts.map(&program, &[a, b], docs)).unwrap();
