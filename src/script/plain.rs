@@ -23,9 +23,9 @@ pub type Rows = Vec<(Value, Value)>;
 const EXACT: u64 = 1 << 53;
 
 /// Words that are no name of a parameter, or mean something else than one.
-const RESERVED: &str = "arguments await break case catch class const continue debugger default delete do else emit enum \
-    eval export extends false finally for function if implements import in instanceof interface let new null package \
-    private protected public return static super switch this throw true try typeof var void while with yield";
+const RESERVED: &str = "arguments await break case catch class const continue debugger default delete do else emit \
+    enum eval export extends false finally for function if implements import in instanceof interface let new null \
+    package private protected public return static super switch this throw true try typeof var void while with yield";
 /// Members that every object has; others of the kind begin with `__`.
 const OF_EVERY_OBJECT: &str =
     "constructor hasOwnProperty isPrototypeOf propertyIsEnumerable toLocaleString toString valueOf";
