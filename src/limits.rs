@@ -392,6 +392,13 @@ pub const SCRIPT_JS_STACK_BYTES: usize = 512 << 10;
 pub const SCRIPT_TIMEOUT_MS: u64 = 5_000;
 /// Documents given to a worker at once: bounds how long the next caller waits behind honest functions.
 pub const SCRIPT_DOCS_PER_JOB: usize = 50;
+/// Bytes of a document about which the engine need not be asked what a plain map emits (`script/plain.rs`): with the
+/// next two a bound on time and rows, far below those of the engine.
+pub const SCRIPT_PLAIN_DOC_BYTES: usize = 64 << 10;
+/// Members and constants that a plain map may name.
+pub const SCRIPT_PLAIN_TERMS: usize = 32;
+/// How deep a plain map, or a value that it emits, may be nested.
+pub const SCRIPT_PLAIN_DEPTH: usize = 16;
 /// Bytes of one line of a query server of another language: as much as its functions' memory in our own.
 pub const QUERY_SERVER_LINE_BYTES: usize = 64 << 20;
 /// Jobs of one call that run at once: a build maps on some workers and leaves others for filters and validation.
