@@ -1,14 +1,11 @@
 //! Small thread pools, one per [`Pool`] class, so that one stalled class cannot hold the others.
 //!
 //! Jobs run in the order given, each to its end. A job that panics ends only itself: its caller sees the result
-//! channel closed. Queues have no bound of their own; callers wait for their jobs, so the bound is theirs. Of the
-//! threads that wait the one that worked last is woken: its stack and what it has allocated are still in the
-//! processor's caches, and those of threads that are not needed take no memory.
+//! channel closed. Queues have no bound of their own; callers wait for their jobs, so the bound is theirs.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, Thread};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::world::{Job, Pool, Worker};
 
@@ -24,13 +21,12 @@ const BACKGROUND_NICE: i32 = 10;
 #[derive(Default)]
 struct Queue {
     state: Mutex<State>,
+    ready: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
-    /// Threads that wait for a job, the last one to begin with that at the end. Whoever wakes one takes it out.
-    idle: Vec<Thread>,
     closed: bool,
 }
 
@@ -40,43 +36,16 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, job: Job) {
-        let woken = {
-            let mut state = self.lock();
-            state.jobs.push_back(job);
-            state.idle.pop()
-        };
-        // Where none waits, all work, and look for the next job before they wait.
-        if let Some(thread) = woken {
-            thread.unpark();
-        }
-    }
-
-    fn close(&self) {
-        let idle = {
-            let mut state = self.lock();
-            state.closed = true;
-            std::mem::take(&mut state.idle)
-        };
-        idle.iter().for_each(Thread::unpark);
-    }
-
     fn take(&self) -> Option<Job> {
+        let mut state = self.lock();
         loop {
-            {
-                let mut state = self.lock();
-                if let Some(job) = state.jobs.pop_front() {
-                    return Some(job);
-                }
-                if state.closed {
-                    return None;
-                }
-                state.idle.push(thread::current());
+            if let Some(job) = state.jobs.pop_front() {
+                return Some(job);
             }
-            thread::park();
-            // It may have woken by itself.
-            let own = thread::current().id();
-            self.lock().idle.retain(|thread| thread.id() != own);
+            if state.closed {
+                return None;
+            }
+            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -96,7 +65,7 @@ impl ThreadWorker {
     pub(super) fn start(pool: Pool, name: &str, stack_bytes: usize) -> Self {
         let queue = Arc::new(Queue::default());
         let own = Arc::clone(&queue);
-        let thread = thread::Builder::new().name(name.to_owned()).stack_size(stack_bytes);
+        let thread = std::thread::Builder::new().name(name.to_owned()).stack_size(stack_bytes);
         let work = move || {
             if pool == Pool::Background {
                 yield_to_others();
@@ -121,13 +90,15 @@ fn yield_to_others() {
 
 impl Worker for ThreadWorker {
     fn submit(&self, job: Job) {
-        self.0.put(job);
+        self.0.lock().jobs.push_back(job);
+        self.0.ready.notify_one();
     }
 }
 
 impl Drop for ThreadWorker {
     fn drop(&mut self) {
-        self.0.close();
+        self.0.lock().closed = true;
+        self.0.ready.notify_all();
     }
 }
 
@@ -144,7 +115,7 @@ impl ThreadPools {
         for (pool, name, threads) in CLASSES {
             for index in 0..threads {
                 let queue = Arc::clone(pools.queue(pool));
-                let thread = thread::Builder::new().name(format!("{name}-{index}"));
+                let thread = std::thread::Builder::new().name(format!("{name}-{index}"));
                 let started = thread.spawn(move || queue.work());
                 if let Err(error) = started {
                     panic!("cannot start the thread {name}-{index}: {error}");
@@ -163,59 +134,18 @@ impl ThreadPools {
     }
 
     pub(super) fn submit(&self, pool: Pool, job: Job) {
-        self.queue(pool).put(job);
+        let queue = self.queue(pool);
+        queue.lock().jobs.push_back(job);
+        queue.ready.notify_one();
     }
 }
 
 impl Drop for ThreadPools {
     fn drop(&mut self) {
         for (pool, _, _) in CLASSES {
-            self.queue(pool).close();
+            let queue = self.queue(pool);
+            queue.lock().closed = true;
+            queue.ready.notify_all();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-
-    use super::*;
-
-    #[test]
-    fn of_those_that_wait_the_last_one_is_woken_and_all_end_with_the_queue() {
-        let queue = Arc::new(Queue::default());
-        let idle = |wanted: usize| {
-            while queue.lock().idle.len() != wanted {
-                thread::yield_now();
-            }
-        };
-        let begin = |name: &str| {
-            let own = Arc::clone(&queue);
-            thread::Builder::new().name(name.to_owned()).spawn(move || own.work()).unwrap()
-        };
-        let mut threads = vec![begin("first")];
-        idle(1);
-        threads.push(begin("second"));
-        let (told, names) = mpsc::channel();
-        for _ in 0..3 {
-            idle(2);
-            let told = told.clone();
-            queue.put(Box::new(move || {
-                told.send(thread::current().name().map(str::to_owned)).unwrap();
-                Box::new(|| {})
-            }));
-            assert_eq!(names.recv().unwrap().as_deref(), Some("second"));
-        }
-        // More jobs than threads: each is done.
-        for _ in 0..50 {
-            let told = told.clone();
-            queue.put(Box::new(move || {
-                told.send(None).unwrap();
-                Box::new(|| {})
-            }));
-        }
-        assert_eq!(names.iter().take(50).count(), 50);
-        queue.close();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
     }
 }
