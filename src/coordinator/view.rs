@@ -517,7 +517,9 @@ impl ViewRows {
         let Some(places) = self.spans.pop_front() else { return false };
         let lane = |_: &Seat| Lane { rows: VecDeque::new(), rest: places.clone() };
         self.lanes = self.seats.iter().map(lane).collect();
-        self.group_lanes = self.seats.iter().map(|_| GroupLane::new(places.clone())).collect();
+        if self.query.grouping.is_some() {
+            self.group_lanes = self.seats.iter().map(|_| GroupLane::new(places.clone())).collect();
+        }
         true
     }
 
