@@ -191,7 +191,8 @@ impl Context {
 
     /// Whether the copies of this node take no part (`[couchdb] maintenance_mode`); never when there are no others.
     pub fn is_in_maintenance(&self) -> bool {
-        self.has_others() && self.config.text("couchdb", "maintenance_mode", "false") == "true"
+        // The setting first: it is asked for with every read and write, and to list the members takes far longer.
+        self.config.bool("couchdb", "maintenance_mode", false) && self.has_others()
     }
 
     fn has_others(&self) -> bool {
