@@ -191,7 +191,7 @@ impl Context {
 
     /// Whether the copies of this node take no part (`[couchdb] maintenance_mode`); never when there are no others.
     pub fn is_in_maintenance(&self) -> bool {
-        // Asked for each range of each request: to list the members costs far more than to look at the setting.
+        // The setting first: it is asked for with every read and write, and to list the members takes far longer.
         self.config.bool("couchdb", "maintenance_mode", false) && self.has_others()
     }
 

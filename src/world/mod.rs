@@ -132,6 +132,11 @@ pub trait Host: Send + Sync + 'static {
     fn listen(&self, at: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn Listener>>>;
     /// Completes after `duration` of monotonic time. Dropping the future cancels the timer.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
+    /// Lets tasks that are ready have their turn before the one that waits for this, as far as the host knows them.
+    /// The default knows none.
+    fn others_first(&self) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
     /// The monotonic clock.
     fn monotonic(&self) -> Instant;
     /// The wall clock as time since the Unix epoch; it may jump and be wrong.
@@ -344,6 +349,11 @@ impl Env {
     /// See [`Host::sleep`].
     pub async fn sleep(&self, duration: Duration) {
         self.host.sleep(duration).await;
+    }
+
+    /// See [`Host::others_first`].
+    pub async fn others_first(&self) {
+        self.host.others_first().await;
     }
 
     /// Runs `future` for at most `limit`; the future is dropped when the time is over. No asynchronous function: that
