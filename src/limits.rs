@@ -272,8 +272,6 @@ pub const SHRINK_PAUSE: Duration = Duration::from_millis(50);
 pub const BODY_COMPRESSED_FROM: usize = 512;
 /// Rows of one bounded step of a read.
 pub const STEP_ROWS: usize = 1000;
-/// Bytes of the revisions of a document that is read from memory without a thread for it: some microseconds.
-pub const READ_AT_ONCE_BYTES: u64 = 16 << 10;
 /// Bytes of values of one bounded step of a read.
 pub const STEP_BYTES: usize = 1 << 20;
 /// Parts into which a range of ids is cut at once to compare copies: each reads some 100 records.

@@ -134,25 +134,25 @@ impl Plain {
         // No line may end before an arrow.
         let head = source.split("=>").next().unwrap_or_default();
         let steps = if reader.takes(Word("function")) {
-            reader.expect(Mark(b'('))?;
+            reader.demands(Mark(b'('))?;
             reader.param()?;
-            reader.expect(Mark(b')'))?;
-            reader.expect(Mark(b'{'))?;
+            reader.demands(Mark(b')'))?;
+            reader.demands(Mark(b'{'))?;
             reader.block()?
         } else if head.contains(['\n', '\r']) {
             return None;
         } else {
             if reader.takes(Mark(b'(')) {
                 reader.param()?;
-                reader.expect(Mark(b')'))?;
+                reader.demands(Mark(b')'))?;
             } else {
                 reader.param()?;
             }
-            reader.expect(Operator("=>"))?;
+            reader.demands(Operator("=>"))?;
             if reader.takes(Mark(b'{')) {
                 reader.block()?
             } else {
-                reader.expect(Word("emit"))?;
+                reader.demands(Word("emit"))?;
                 vec![reader.emit()?]
             }
         };
@@ -199,7 +199,7 @@ impl<'t> Reader<'t> {
         found
     }
 
-    fn expect(&mut self, wanted: Token<'_>) -> Option<()> {
+    fn demands(&mut self, wanted: Token<'_>) -> Option<()> {
         self.takes(wanted).then_some(())
     }
 
@@ -235,9 +235,9 @@ impl<'t> Reader<'t> {
             Word("emit") => self.emit()?,
             Word("return") => Step::Return,
             Word("if") => {
-                self.expect(Mark(b'('))?;
+                self.demands(Mark(b'('))?;
                 let condition = self.any()?;
-                self.expect(Mark(b')'))?;
+                self.demands(Mark(b')'))?;
                 let is_block = self.takes(Mark(b'{'));
                 let one = |reader: &mut Self| Some(vec![reader.step()?]);
                 let steps = self.deeper(|reader| if is_block { reader.block() } else { one(reader) })?;
@@ -251,10 +251,10 @@ impl<'t> Reader<'t> {
 
     /// The arguments of a call.
     fn emit(&mut self) -> Option<Step> {
-        self.expect(Mark(b'('))?;
+        self.demands(Mark(b'('))?;
         let key = self.term()?;
         let value = if self.takes(Mark(b',')) { Some(self.term()?) } else { None };
-        self.expect(Mark(b')'))?;
+        self.demands(Mark(b')'))?;
         Some(Step::Emit(key, value))
     }
 
@@ -335,7 +335,7 @@ impl<'t> Reader<'t> {
         }
         if self.takes(Mark(b'(')) {
             let inner = self.deeper(Self::any)?;
-            self.expect(Mark(b')'))?;
+            self.demands(Mark(b')'))?;
             return Some(inner);
         }
         self.term().map(Condition::Holds)

@@ -172,7 +172,7 @@ impl ShardCopy {
         Arc::strong_count(&self.0) == 1
     }
 
-    pub(super) fn check_open(&self) -> Result<(), ShardError> {
+    fn check_open(&self) -> Result<(), ShardError> {
         self.0.check(LEFT)
     }
 

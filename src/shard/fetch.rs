@@ -14,11 +14,6 @@ impl ShardCopy {
     /// Reads documents; results stand in request order, `None` for unknown documents. Each is read in one view; several
     /// may come from different moments.
     pub async fn fetch(&self, wants: Vec<(DocId, Want)>) -> Result<Vec<Option<Fetched>>, ShardError> {
-        if let [(id, want)] = &*wants
-            && let Some(found) = self.fetch_at_once(id, want)?
-        {
-            return Ok(vec![Some(found)]);
-        }
         let mut out = Vec::with_capacity(wants.len());
         let mut wants = VecDeque::from(wants);
         while !wants.is_empty() {
@@ -27,23 +22,6 @@ impl ShardCopy {
             out.extend(found);
         }
         Ok(out)
-    }
-
-    /// A document of which no store file has anything that is wanted yet, and that is small: to hand the reading to a
-    /// thread would take several times as long. `None`: it is to be read by a thread.
-    fn fetch_at_once(&self, id: &DocId, want: &Want) -> Result<Option<Fetched>, ShardError> {
-        self.check_open()?;
-        let shard = self.id();
-        let read = |view: &dyn View| {
-            let Some((record, ..)) = DocRecord::load(view, shard, id)? else { return Ok(None) };
-            let revs = wanted(&record.tree, want);
-            let bytes = |rev| record.tree.get(rev).flatten().map_or(0, |data| data.active.max(data.external));
-            match revs.iter().map(bytes).sum::<u64>() <= limits::READ_AT_ONCE_BYTES {
-                true => read_wanted(view, shard, record, revs).map(Some),
-                false => Ok(None),
-            }
-        };
-        Ok(self.0.storage.read_at_once(read).flatten())
     }
 
     /// As [`ShardCopy::fetch`], of the first wants as many as one step reads, at least one: `limits::STEP_BYTES` of
@@ -75,26 +53,15 @@ pub(super) fn document(
     want: &Want,
 ) -> Result<Option<Fetched>, StorageError> {
     let Some((record, ..)) = DocRecord::load(view, shard, id)? else { return Ok(None) };
-    let revs = wanted(&record.tree, want);
-    read_wanted(view, shard, record, revs).map(Some)
-}
-
-/// A document with the content of some of its revisions.
-fn read_wanted(
-    view: &dyn View,
-    shard: ShardId,
-    record: DocRecord,
-    revs: Vec<Revision>,
-) -> Result<Fetched, StorageError> {
-    let mut found = Vec::with_capacity(revs.len());
-    for rev in revs {
+    let mut found = Vec::new();
+    for rev in wanted(&record.tree, want) {
         let stored = match record.tree.get(&rev).flatten() {
             Some(data) => read_revision(view, shard, &rev, data)?,
             None => None,
         };
         found.push((rev, stored));
     }
-    Ok(Fetched { tree: record.tree, local_seq: record.seq, found })
+    Ok(Some(Fetched { tree: record.tree, local_seq: record.seq, found }))
 }
 
 /// The names of the revisions that a read of a document with this tree is to find.

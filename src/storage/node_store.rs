@@ -301,16 +301,6 @@ impl Storage {
         self.0.env.blocking(pool, move || step(store.unflushed_view()?.as_ref())).await
     }
 
-    /// Runs a short step at once on what is not in any store file yet: it touches memory only. `None` where the step
-    /// fails, as it does where it lacks what is in the file.
-    pub fn read_at_once<T>(&self, step: impl FnOnce(&dyn View) -> Result<T, StorageError>) -> Option<T> {
-        // A simulated disk delays every read, and shows planted bugs to every reader.
-        if !self.0.env.disk().is_real() {
-            return None;
-        }
-        step(self.0.store.unflushed_view().ok()?.as_ref()).ok()
-    }
-
     /// As [`Storage::read_on`], for a step that reads one shard: a stalled store file holds a few threads and not all.
     pub async fn read_shard_on<T: Send + 'static>(
         &self,

@@ -2,8 +2,6 @@
 
 use std::ops::Bound;
 
-use futures_util::FutureExt as _;
-
 use super::*;
 use crate::limits;
 use crate::shard::ListPage;
@@ -124,51 +122,4 @@ async fn latest_means_the_leaves_below() {
         [pair("2-cc", true), pair("2-bb", true), pair("9-x", false)]
     );
     assert_eq!(read(&["1-aa", "2-bb"], false).await, [pair("1-aa", false), pair("2-bb", true)]);
-}
-
-#[tokio::test]
-async fn what_is_in_memory_is_read_at_once_and_the_rest_by_a_thread() {
-    let dir = tempfile::tempdir().unwrap();
-    let env = crate::world::tokio_host::env(tokio::runtime::Handle::current());
-    let options = StorageOptions { flush_at_bytes: 64 << 10, ..Default::default() };
-    let storage = Storage::open(env, dir.path(), options).await.unwrap();
-    let shard = ShardCopy::open(&storage, SHARD).await.unwrap();
-    let fetch = |id: &str, want: Want| shard.fetch(vec![(DocId::new(id), want)]);
-    let bodies = |mut found: Vec<Option<crate::shard::Fetched>>| {
-        let found = found.remove(0).unwrap().found.into_iter();
-        found.map(|(_, stored)| stored.unwrap().body).collect::<Vec<_>>()
-    };
-    let put = async |id: &str, body: &str| {
-        assert!(shard.edit(vec![interactive(id, None, false, body)]).await.unwrap()[0].is_ok());
-    };
-    put("a", r#"{"n":1}"#).await;
-    let at_once = fetch("a", Want::Winner).now_or_never().expect("at once");
-    assert_eq!(bodies(at_once.unwrap()), [r#"{"n":1}"#]);
-    assert!(fetch("none", Want::Winner).now_or_never().is_none());
-    assert!(fetch("none", Want::Winner).await.unwrap()[0].is_none());
-
-    let large = format!("{{\"x\":\"{}\"}}", "y".repeat(limits::READ_AT_ONCE_BYTES as usize));
-    put("large", &large).await;
-    assert!(fetch("large", Want::Winner).now_or_never().is_none());
-    assert_eq!(bodies(fetch("large", Want::Winner).await.unwrap()), [large.as_str()]);
-
-    // Until the flusher has brought the first ones into the file.
-    for n in 0.. {
-        assert!(n < 10_000, "nothing was flushed");
-        put(&format!("filler{n}"), &format!("{{\"x\":\"{}\"}}", "y".repeat(1000))).await;
-        if fetch("a", Want::Winner).now_or_never().is_none() {
-            break;
-        }
-    }
-    assert_eq!(bodies(fetch("a", Want::Winner).await.unwrap()), [r#"{"n":1}"#]);
-    // The tree is in memory then, the body of the first leaf in the file.
-    assert!(shard.edit(vec![merge("a", path(&["1-aa"]), false, r#"{"n":2}"#)]).await.unwrap()[0].is_ok());
-    assert!(fetch("a", Want::Leaves).now_or_never().is_none());
-    let mut leaves = bodies(fetch("a", Want::Leaves).await.unwrap());
-    leaves.sort();
-    assert_eq!(leaves, [r#"{"n":1}"#, r#"{"n":2}"#]);
-
-    shard.close();
-    let closed = fetch("a", Want::Tree).now_or_never();
-    assert!(matches!(closed, Some(Err(crate::shard::ShardError::Dropped))));
 }
