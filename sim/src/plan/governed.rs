@@ -107,8 +107,8 @@ impl Stage {
         (world, clients, faults)
     }
 
-    /// On each node one takes snapshots and brings them back, and another one writes; writes ask for all copies, so that
-    /// it is certain what a node has.
+    /// On each node one takes snapshots and brings them back, and another one writes; writes ask for all copies, so
+    /// that it is certain what a node has.
     pub(super) fn cluster_snapshots(&mut self, world: WorldPlan) -> Drawn {
         let world = WorldPlan {
             q: pick(&mut self.rng, &[1, 2]),

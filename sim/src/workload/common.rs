@@ -22,8 +22,9 @@ pub(crate) struct Common {
     /// Deletions that were sent, and those after which every node knew, or that did nothing.
     deletions: u64,
     settled: u64,
-    /// Deletions that came to some nodes, and will to the others.
+    /// Deletions that came to some nodes and will to the others, in all, and those that are known to have done so.
     spreading: u64,
+    spread: u64,
     /// Creations that were sent, and those without an answer.
     creations: u64,
     open: u64,
@@ -65,14 +66,15 @@ impl Common {
     /// `calm`: what that was before.
     fn creation_answered(&mut self, status: u16, calm: Option<u64>) {
         match status {
+            // A deletion may have ended it before this came.
             201 | 202 => {
-                self.open -= 1;
+                self.open = self.open.saturating_sub(1);
                 self.made |= calm.is_some_and(|deletions| deletions == self.deletions);
             }
             // It did nothing.
             400..500 => {
-                self.open -= 1;
-                self.several -= 1;
+                self.open = self.open.saturating_sub(1);
+                self.several = self.several.saturating_sub(1);
             }
             _ => {}
         }
@@ -111,12 +113,13 @@ impl Common {
     }
 
     /// No node has any of the name, and none was made since there were so many creations; `spreading`: deletions that
-    /// were answered before that was seen.
+    /// were answered so before that was seen.
     fn seen_nowhere(&mut self, creations: u64, spreading: u64) {
         if self.creations == creations && self.open == 0 {
             self.several = 0;
-            self.settled += spreading;
-            self.spreading -= spreading;
+            // Another one may have seen the same.
+            self.settled += spreading.saturating_sub(self.spread);
+            self.spread = self.spread.max(spreading);
             self.gone.append(&mut self.ending);
         }
     }

@@ -1,5 +1,5 @@
-//! Rules for documents, made and taken back by one client each, while others write what they are about. Once a rule is on
-//! all copies nothing that it forbids is stored any more; once all copies know that it was taken back, nothing is
+//! Rules for documents, made and taken back by one client each, while others write what they are about. Once a rule is
+//! on all copies nothing that it forbids is stored any more; once all copies know that it was taken back, nothing is
 //! forbidden by it.
 //!
 //! A judge asks the functions that its node reads of one copy of each range, which may lack what fewer than all copies
