@@ -10,9 +10,9 @@ pub type Mapped = Vec<(Value, Value)>;
 
 /// Makes rows: JavaScript here, other languages as they come.
 pub trait Mapper: Send + Sync + 'static {
-    /// The rows of each document, given as canonical JSON texts of what [`super::Sees`] says: a list for each of `maps`. Those
-    /// are [`super::Definition::map`] of the view that it was made for, and of others of the same design document that
-    /// are built beside it.
+    /// The rows of each document, given as canonical JSON texts of what [`super::Sees`] says: a list for each of
+    /// `maps`. Those are [`super::Definition::map`] of the view that it was made for, and of others of the same design
+    /// document that are built beside it.
     fn map<'a>(&'a self, maps: Vec<&'a str>, docs: Vec<String>) -> BoxFuture<'a, Result<Vec<Vec<Mapped>>, IndexError>>;
 }
 
