@@ -72,7 +72,21 @@ impl RedbStore {
     }
 
     /// Makes the file at `path` with what `fill` puts into it. A crash leaves all of it or no file of that name.
-    pub(super) fn create(disk: &dyn Disk, path: &Path, cache_bytes: usize, fill: Fill<'_>) -> Result<(), StorageError> {
+    fn create(disk: &dyn Disk, path: &Path, cache_bytes: usize, fill: Fill<'_>) -> Result<(), StorageError> {
+        RedbStore::create_named(disk, path, cache_bytes, fill)?;
+        if let Some(parent) = path.parent() {
+            disk.sync_dir(parent)?;
+        }
+        Ok(())
+    }
+
+    /// [`RedbStore::create`], but that a power loss may take the file until its directory is synced.
+    pub(super) fn create_named(
+        disk: &dyn Disk,
+        path: &Path,
+        cache_bytes: usize,
+        fill: Fill<'_>,
+    ) -> Result<(), StorageError> {
         let temporary = path.with_extension(TEMPORARY);
         if disk.exists(&temporary)? {
             disk.remove(&temporary)?;
@@ -83,11 +97,7 @@ impl RedbStore {
         fill(&store)?;
         drop(store);
         pages.file().sync()?;
-        disk.rename(&temporary, path)?;
-        if let Some(parent) = path.parent() {
-            disk.sync_dir(parent)?;
-        }
-        Ok(())
+        Ok(disk.rename(&temporary, path)?)
     }
 
     fn running(&self) -> Result<Arc<Running>, StorageError> {

@@ -280,6 +280,37 @@ pub trait Disk: Send + Sync + 'static {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>>;
 }
 
+/// The operating system's error that no more files can be open, with its text.
+#[derive(Debug)]
+struct NoFiles(String);
+
+impl std::fmt::Display for NoFiles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NoFiles {}
+
+/// Numbers of that error on Unix: no more files of the system, of the process (ENFILE, EMFILE).
+const NO_FILES: [i32; 2] = [23, 24];
+
+/// Whether a call failed because no more files can be open. Only calls that open something fail so (of those of
+/// [`Disk`]: `open`, `list`, `sync_dir`, `lock` and what is made of them), and they have done nothing then: above all,
+/// no sync was tried.
+pub fn lacks_files(error: &io::Error) -> bool {
+    cfg!(unix) && error.raw_os_error().is_some_and(|code| NO_FILES.contains(&code))
+        || error.get_ref().is_some_and(|inner| inner.is::<NoFiles>())
+}
+
+/// An error of the operating system in other words, which [`lacks_files`] tells as before.
+pub fn reworded(error: &io::Error, text: String) -> io::Error {
+    match lacks_files(error) {
+        true => io::Error::new(error.kind(), NoFiles(text)),
+        false => io::Error::new(error.kind(), text),
+    }
+}
+
 /// An open file. All calls block.
 pub trait File: Send + Sync + std::fmt::Debug + 'static {
     /// Size in bytes.
