@@ -27,7 +27,7 @@ use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::salvage::Salvaged;
 use crate::limits;
 use crate::shard::{self, ShardCopy, ShardError, ShardId};
-use crate::storage::{CommitError, ShardEngine, StorageError, WriteView};
+use crate::storage::{ShardEngine, StorageError, WriteView};
 use crate::world::buggify::{Mutation, mutated, sometimes};
 
 /// The copies of this node that are made anew.
@@ -91,16 +91,6 @@ struct Waits(String);
 impl From<ShardError> for Waits {
     fn from(error: ShardError) -> Waits {
         Waits(error.to_string())
-    }
-}
-
-/// Whether stored bytes cannot be read: the same every time.
-pub(super) fn is_damage(error: &ShardError) -> bool {
-    match error {
-        ShardError::Storage(error) | ShardError::Commit(CommitError::Storage(error)) => {
-            matches!(error, StorageError::Corrupt(_))
-        }
-        _ => false,
     }
 }
 
@@ -360,7 +350,7 @@ impl Database {
             false => Soundness::Whole,
         };
         match status.await {
-            Err(error) if is_damage(&error) => Ok(CopyStatus::unusable()),
+            Err(error) if error.is_damage_here() => Ok(CopyStatus::unusable()),
             status => Ok(CopyStatus { soundness: Some(soundness()), ..status? }),
         }
     }

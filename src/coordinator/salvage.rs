@@ -11,7 +11,6 @@ use crate::coordinator::database::Database;
 use crate::coordinator::message::{SyncPoint, blobs_of};
 use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::read_quorum::merge_of_stored;
-use crate::coordinator::refill::is_damage;
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::{blob_stream, repair, sync_points};
 use crate::document::id::DocId;
@@ -42,7 +41,7 @@ impl Salvaged {
     /// What was read; where it is damaged `None`, which is noted.
     fn read<T>(&mut self, read: Result<T, ShardError>, what: impl FnOnce() -> String) -> Result<Option<T>, ShardError> {
         match read {
-            Err(error) if is_damage(&error) => {
+            Err(error) if error.is_damage_here() => {
                 self.lose(what());
                 Ok(None)
             }
@@ -93,7 +92,7 @@ impl Salvaging<'_> {
             let mut known = None;
             for from in self.both {
                 match sync_points::purges_taken(from, &node).await {
-                    Err(error) if is_damage(&error) => {}
+                    Err(error) if error.is_damage_here() => {}
                     taken => known = known.max(Some(taken?)),
                 }
             }
@@ -139,7 +138,7 @@ impl Salvaging<'_> {
             let mut points = Vec::new();
             for from in self.both {
                 match sync_points::pulled(from, &node).await {
-                    Err(error) if is_damage(&error) => {}
+                    Err(error) if error.is_damage_here() => {}
                     point => points.extend(point?),
                 }
             }
@@ -178,7 +177,7 @@ impl Salvaging<'_> {
                     continue;
                 };
                 match from.fetch(vec![(id.clone(), Want::Tree)]).await {
-                    Err(error) if is_damage(&error) => {
+                    Err(error) if error.is_damage_here() => {
                         let mine = self.own.shard.fetch(vec![(id.clone(), Want::Tree)]).await?;
                         let others =
                             if mine.iter().any(Option::is_some) { "another copy has it" } else { "nobody has it" };
@@ -197,7 +196,7 @@ impl Salvaging<'_> {
     async fn page(&mut self, ids: &[DocId]) -> Result<(), ShardError> {
         let wants = || ids.iter().map(|id| (id.clone(), Want::Tree)).collect::<Vec<_>>();
         let theirs = match self.from.fetch(wants()).await {
-            Err(error) if is_damage(&error) => self.one_by_one(ids).await?,
+            Err(error) if error.is_damage_here() => self.one_by_one(ids).await?,
             fetched => fetched?,
         };
         let mine = self.own.shard.fetch(wants()).await?;
