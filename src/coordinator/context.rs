@@ -166,7 +166,8 @@ impl Context {
     /// What this node says of itself.
     pub fn own_state(&self) -> NodeState {
         let maintenance = self.is_in_maintenance() || self.storage.writes_stopped() && self.has_others();
-        NodeState { in_sync: self.in_sync.load(Ordering::Relaxed) && self.unfilled_names().is_empty(), maintenance }
+        let is_filled = self.unfilled_names().is_empty() && !self.refills.any_late();
+        NodeState { in_sync: self.in_sync.load(Ordering::Relaxed) && is_filled, maintenance }
     }
 
     fn unfilled_names(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, u64>> {

@@ -12,7 +12,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{StreamExt as _, stream};
 
 use crate::coordinator::compare::{self, ALL};
 use crate::coordinator::database::Database;
@@ -42,8 +42,10 @@ impl Database {
                 None => Ok(()),
             }
         };
-        let done = stream::iter(shared.map(pull)).buffer_unordered(limits::PULLS_AT_ONCE).try_collect().await;
-        match done {
+        let done: Vec<Result<(), ShardError>> =
+            stream::iter(shared.map(pull)).buffer_unordered(limits::PULLS_AT_ONCE).collect().await;
+        // Each by itself: one that is damaged keeps no other from what it misses.
+        match done.into_iter().find(Result::is_err).unwrap_or(Ok(())) {
             // It was deleted meanwhile.
             Err(ShardError::Dropped) => Ok(()),
             done => done,
@@ -59,11 +61,16 @@ impl Database {
 
     /// Takes in all that the copy of a range on a node has now.
     pub(super) async fn pull_copy(&self, range: usize, node: &Arc<str>) -> Result<(), ShardError> {
-        let own = self.own_copy_to_fill(&self.layout(), range).await?.ok_or(ShardError::Moved)?;
-        match self.pull_range(range, own, node, true).await? {
+        match self.pull_readable(range, node).await? {
             true => Ok(()),
             false => Err(away("the other copy cannot be read")),
         }
+    }
+
+    /// Takes in what the copy of a range on a node has; false where not all of that can be read.
+    pub(super) async fn pull_readable(&self, range: usize, node: &Arc<str>) -> Result<bool, ShardError> {
+        let own = self.own_copy_to_fill(&self.layout(), range).await?.ok_or(ShardError::Moved)?;
+        self.pull_range(range, own, node, true).await
     }
 
     /// Takes in what another copy has; false where not all of that can be read: nothing else is to be had there until
@@ -416,12 +423,29 @@ impl Pull<'_> {
         let taken = self.theirs.taken.filter(|taken| taken.from_shard == self.own.origin);
         let heard = taken.map_or(0, |taken| taken.purges);
         let count = edits.len();
-        let merged = repair::merge_missing(&self.own_range, edits, &self.remote, heard).await?;
-        // One that leaves purges nothing any more: what was purged here goes with it.
-        match merged == count || self.leaves() {
+        let (is_unfilled, unread) = (self.is_unfilled(), self.is_unread().then(|| edits.clone()));
+        let mut merged = repair::merge_missing(&self.own_range, edits, &self.remote, heard).await?;
+        if let Some(edits) = unread.filter(|_| merged < count) {
+            merged = repair::merge_written_again(&self.own.shard, edits, &self.remote, heard).await?;
+        }
+        // One that leaves purges nothing any more: what was purged here goes with it. One that was not told yet what was
+        // purged hears of it once this copy is filled, and not before.
+        match merged == count || self.leaves() || is_unfilled {
             true => Ok(()),
             false => Err(away("the other copy holds what was purged here and is to purge it first")),
         }
+    }
+
+    fn is_unfilled(&self) -> bool {
+        self.database.context.refills.is_filling(self.own.shard.id().0)
+    }
+
+    /// Whether the other copy does not read this one, so that it hears of no purge from here: it is not filled yet, or
+    /// on its way.
+    fn is_unread(&self) -> bool {
+        let (layout, node) = (self.database.layout(), &self.database.context.node);
+        let arrives = |moved: &Move| !moved.leaving && moved.to.as_deref() == Some(&**node);
+        self.is_unfilled() || layout.placed.move_of(self.range).is_some_and(arrives)
     }
 
     /// Whether the place of the other copy was taken by another one.
