@@ -120,10 +120,13 @@ async fn writing(
     (env, counters): (&Env, &Counters),
 ) -> String {
     let (mut out, mut head) = (Vec::new(), Vec::new());
+    let mut is_behind = false;
     while let Some(first) = outbox.next().await {
         // Whoever queued it woke this task before all others: those that are about to queue something go first, so that
-        // one write takes all of it.
-        env.others_first().await;
+        // one write takes all of it. Where more is queued than a write takes there is nothing to wait for.
+        if !is_behind {
+            env.others_first().await;
+        }
         let mut next = Some(first);
         while let Some(packet) = next {
             head.clear();
@@ -139,6 +142,7 @@ async fn writing(
         if let Err(error) = written.await {
             return format!("the connection broke: {error}");
         }
+        is_behind = out.len() >= limits::CLUSTER_WRITE_BYTES;
         out.clear();
     }
     "closed here".to_owned()

@@ -23,9 +23,10 @@ pub type Rows = Vec<(Value, Value)>;
 const EXACT: u64 = 1 << 53;
 
 /// Words that are no name of a parameter, or mean something else than one.
-const RESERVED: &str = "arguments await break case catch class const continue debugger default delete do else emit \
-    enum eval export extends false finally for function if implements import in instanceof interface let new null \
-    package private protected public return static super switch this throw true try typeof var void while with yield";
+const RESERVED: &str = "arguments async await break case catch class const continue debugger default delete do else \
+    emit enum eval export extends false finally for function if implements import in instanceof interface let new \
+    null package private protected public return static super switch this throw true try typeof var void while with \
+    yield";
 /// Members that every object has; others of the kind begin with `__`.
 const OF_EVERY_OBJECT: &str =
     "constructor hasOwnProperty isPrototypeOf propertyIsEnumerable toLocaleString toString valueOf";
@@ -131,7 +132,7 @@ impl Plain {
         let tokens: Vec<Token<'_>> = tokens(source)?.into_iter().flat_map(split).flatten().collect();
         let (depth, terms) = (limits::SCRIPT_PLAIN_DEPTH, limits::SCRIPT_PLAIN_TERMS);
         let mut reader = Reader { tokens: &tokens, param: "", depth, terms };
-        // No line may end before an arrow.
+        // No line may end before an arrow; one within a comment is none.
         let head = source.split("=>").next().unwrap_or_default();
         let steps = if reader.takes(Word("function")) {
             reader.demands(Mark(b'('))?;
@@ -139,7 +140,7 @@ impl Plain {
             reader.demands(Mark(b')'))?;
             reader.demands(Mark(b'{'))?;
             reader.block()?
-        } else if head.contains(['\n', '\r']) {
+        } else if head.contains(['\n', '\r']) || head.contains("//") || super::reader::tokens(head).is_none() {
             return None;
         } else {
             if reader.takes(Mark(b'(')) {

@@ -128,6 +128,9 @@ fn whatever_is_more_is_for_the_engine() {
         "function (doc) { emit(1); } emit(2)",
         "async (doc) => emit(1)",
         "doc\n=> emit(doc.a)",
+        "/* => */ doc\n=> emit(doc.a)",
+        "doc // =>\n=> emit(doc.a)",
+        "async => emit(async.a)",
         "doc => doc.a",
         "",
     ] {
