@@ -41,8 +41,8 @@ pub trait Store: Send + Sync + 'static {
     fn has_room(&self, _shard: Option<u64>) -> bool {
         true
     }
-    /// Why jobs that write to a shard are refused, and those of others are not: its own file is damaged, so that nothing
-    /// can be flushed to it, and it has used up its room.
+    /// Why jobs that write to a shard are refused, and those of others are not: its own file is damaged, so that
+    /// nothing can be flushed to it, and it has used up its room.
     fn refuses(&self, _shard: u64) -> Option<StorageError> {
         None
     }
