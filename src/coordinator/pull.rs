@@ -428,8 +428,8 @@ impl Pull<'_> {
         if let Some(edits) = unread.filter(|_| merged < count) {
             merged = repair::merge_written_again(&self.own.shard, edits, &self.remote, heard).await?;
         }
-        // One that leaves purges nothing any more: what was purged here goes with it. One that was not told yet what was
-        // purged hears of it once this copy is filled, and not before.
+        // One that leaves purges nothing any more: what was purged here goes with it. To one that is not filled nobody
+        // listens: the other copy hears of its purges, and does them, once it is.
         match merged == count || self.leaves() || is_unfilled {
             true => Ok(()),
             false => Err(away("the other copy holds what was purged here and is to purge it first")),

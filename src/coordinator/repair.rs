@@ -25,8 +25,8 @@ pub(super) async fn merge_missing(
     count(&stored)
 }
 
-/// As [`merge_missing`], for a copy that nobody reads yet: its purges are those of others, who did not hear of them from
-/// here. What `source` itself has on record as purged, and has, was written again since.
+/// As [`merge_missing`], for a copy that nobody reads yet: its purges are those of others, who did not hear of them
+/// from here. What `source` itself has on record as purged, and has, was written again since.
 pub(super) async fn merge_written_again(
     copy: &ShardCopy,
     edits: Vec<Edit>,
