@@ -79,16 +79,17 @@ impl Lane {
     }
 
     /// Takes a page in; `ended`: there is nothing more to read up to the end of the round. Rows that came after the
-    /// round began wait for the next one.
+    /// round began wait for the next one, and are not counted as left by this one.
     pub fn take_page(&mut self, page: ChangesPage, ended: bool, descending: bool) {
         let ChangesPage { mut rows, pending_after, last_seq } = page;
         let read = rows.len();
         if !descending {
             rows.retain(|row| row.seq <= self.until);
         }
-        self.after = pending_after + (read - rows.len()) as u64;
-        self.done = ended || rows.len() < read;
-        let end = if rows.len() < read { self.until } else { last_seq };
+        let is_cut = rows.len() < read;
+        self.after = if is_cut { 0 } else { pending_after };
+        self.done = ended || is_cut;
+        let end = if is_cut { self.until } else { last_seq };
         self.cursor = if descending { last_seq } else { end.max(self.cursor) };
         self.rows = rows.into();
     }
