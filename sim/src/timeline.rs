@@ -1,5 +1,6 @@
 //! A run as one HTML page that needs nothing else: lanes of nodes and clients, faults as bands, operations as bars, the
-//! log, and the revisions of the document that the failure is about.
+//! log, the revisions of the document that the failure is about, its tree before and after, and how far in each range the
+//! readers of the feed were told that they are.
 
 use serde_json::json;
 
@@ -30,6 +31,8 @@ pub fn page(report: &Report, decided: Option<Decided>) -> String {
         "lanes": lanes,
         "events": report.history.events,
         "tree": report.tree,
+        "shown": report.shown,
+        "positions": report.told,
     });
     // No text of the data may end the script.
     PAGE.replace(MARK, &data.to_string().replace("</", "<\\/"))
@@ -48,6 +51,8 @@ mod tests {
             page.contains("\"seed\":2")
                 && page.contains("\"kind\":\"op\"")
                 && page.contains("\"decided\":[7,9]")
+                && page.contains("\"shown\":{\"after\":null,\"before\":null}")
+                && page.contains("\"positions\":[")
                 && !page.contains(MARK)
         );
         for elsewhere in ["http://", "https://", "src=\"", "href=\""] {
