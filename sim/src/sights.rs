@@ -13,7 +13,7 @@ const KEPT: usize = 32;
 /// A document's tree as an answer showed it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Sight {
-    /// To whom.
+    /// To whom it was shown last, before another one was.
     pub lane: String,
     /// Simulated milliseconds from the start of the world.
     pub at_ms: u64,
@@ -74,10 +74,10 @@ impl Sights {
         let mut leaves = leaves.to_vec();
         leaves.sort_by(|a, b| a.path.cmp(&b.path));
         let known = self.trees.entry(doc.to_owned()).or_default();
+        // Of several that are the same the last one counts.
         if known.back().is_some_and(|last| last.leaves == leaves) {
-            return;
-        }
-        if known.len() == KEPT {
+            known.pop_back();
+        } else if known.len() == KEPT {
             known.pop_front();
         }
         known.push_back(Sight { lane: lane.to_owned(), at_ms, leaves });
@@ -128,7 +128,7 @@ mod tests {
         sights.tree("d", "c1", 8, std::slice::from_ref(&two));
         sights.tree("d", "judge", 9, &[leaf(&["3-c", "2-b", "1-a"])]);
         let shown = sights.before_and_after("d");
-        assert_eq!(shown.before.map(|sight| sight.at_ms), Some(6), "the same in another order is no other tree");
+        assert_eq!(shown.before.map(|sight| sight.at_ms), Some(7), "the same in another order is no other tree");
         assert_eq!(shown.after.map(|sight| (sight.at_ms, sight.lane)), Some((9, "judge".to_owned())));
         sights.tree("e", "c1", 1, &[one]);
         sights.tree("e", "c1", 2, &[two]);
