@@ -33,7 +33,8 @@ class Browser:
         program, driver = found("chromium", "chromium-browser", "google-chrome"), found("chromedriver")
         self.profile = tempfile.mkdtemp(prefix="settee-browser-")
         # A port of its own choice, which it tells.
-        self.driver = subprocess.Popen([driver, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        self.driver = subprocess.Popen([driver, "--port=0"], text=True, **pipes)
         try:
             self.base = f"http://127.0.0.1:{self.port()}"
             root = ["--no-sandbox"] if os.geteuid() == 0 else []
@@ -117,7 +118,8 @@ class Browser:
 
     def news(self):
         """What was complained of since the last time, and the addresses that were asked for."""
-        complaints = [line["message"] for line in self.call("POST", "/se/log", {"type": "browser"})]
-        lines = [json.loads(line["message"])["message"] for line in self.call("POST", "/se/log", {"type": "performance"})]
+        complaints, lines = ([line["message"] for line in self.call("POST", "/se/log", {"type": kind})]
+                             for kind in ("browser", "performance"))
+        lines = [json.loads(line)["message"] for line in lines]
         asked = [line["params"]["request"]["url"] for line in lines if line["method"] == "Network.requestWillBeSent"]
         return complaints, asked
