@@ -2,6 +2,8 @@
 //! log, the revisions of the document that the failure is about, its tree before and after, and how far in each range the
 //! readers of the feed were told that they are.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use crate::bisect::Decided;
@@ -14,13 +16,7 @@ const MARK: &str = "/*DATA*/null";
 /// The page of a run. `decided`: between which milliseconds its failure was decided, if that was found out.
 pub fn page(report: &Report, decided: Option<Decided>) -> String {
     let failure = report.failure.as_ref().map(ToString::to_string);
-    let mut lanes: Vec<&str> = Vec::new();
-    for event in &report.history.events {
-        if !lanes.contains(&event.lane.as_str()) {
-            lanes.push(&event.lane);
-        }
-    }
-    lanes.sort_by_key(|lane| (!lane.starts_with("node"), *lane));
+    let lanes = lanes(report.history.events.iter().map(|event| event.lane.as_str()));
     let data = json!({
         "seed": report.plan.seed,
         "commit": crate::totals::commit(),
@@ -38,11 +34,25 @@ pub fn page(report: &Report, decided: Option<Decided>) -> String {
     PAGE.replace(MARK, &data.to_string().replace("</", "<\\/"))
 }
 
+/// Nodes first, then clients in the order of their numbers.
+fn lanes<'a>(named: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let all: BTreeSet<&str> = named.collect();
+    let mut lanes: Vec<&str> = all.into_iter().collect();
+    lanes.sort_by_key(|lane| (!lane.starts_with("node"), lane.len(), *lane));
+    lanes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::plan::Plan;
     use crate::run::run_plan;
+
+    #[test]
+    fn lanes_stand_in_the_order_of_their_numbers() {
+        let named = ["c10", "judge", "node10", "c2", "node2", "c10", "c1"];
+        assert_eq!(lanes(named.into_iter()), ["node2", "node10", "c1", "c2", "c10", "judge"]);
+    }
 
     #[test]
     fn a_page_holds_the_run_and_asks_for_nothing_else() {
