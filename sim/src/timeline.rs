@@ -18,7 +18,7 @@ pub fn page(report: &Report, decided: Option<Decided>) -> String {
     let failure = report.failure.as_ref().map(ToString::to_string);
     let lanes = lanes(report.history.events.iter().map(|event| event.lane.as_str()));
     let data = json!({
-        "seed": report.plan.seed,
+        "name": report.plan.name(),
         "commit": crate::totals::commit(),
         "failure": failure,
         "decided": decided.map(|d| (d.after_ms, d.until_ms)),
@@ -58,7 +58,7 @@ mod tests {
     fn a_page_holds_the_run_and_asks_for_nothing_else() {
         let page = page(&run_plan(Plan::from_seed(2), None), Some(Decided { after_ms: 7, until_ms: 9 }));
         assert!(
-            page.contains("\"seed\":2")
+            page.contains("\"name\":\"2\"")
                 && page.contains("\"kind\":\"op\"")
                 && page.contains("\"decided\":[7,9]")
                 && page.contains("\"shown\":{\"after\":null,\"before\":null}")
