@@ -12,7 +12,9 @@ import urllib.error
 import urllib.request
 
 FLAGS = ["--headless", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]
+         "--disable-component-update", "--disable-sync",
+         # Containers have little shared memory.
+         "--disable-dev-shm-usage"]
 
 
 class Failed(Exception):

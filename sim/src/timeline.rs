@@ -61,7 +61,7 @@ mod tests {
             page.contains("\"name\":\"2\"")
                 && page.contains("\"kind\":\"op\"")
                 && page.contains("\"decided\":[7,9]")
-                && page.contains("\"shown\":{\"after\":null,\"before\":null}")
+                && page.contains("\"shown\":{\"before\":null,\"after\":null}")
                 && page.contains("\"positions\":[")
                 && !page.contains(MARK)
         );
