@@ -51,6 +51,8 @@ pub mod run;
 #[cfg(all(feature = "sim", madsim))]
 pub mod shrink;
 #[cfg(all(feature = "sim", madsim))]
+pub mod sights;
+#[cfg(all(feature = "sim", madsim))]
 pub mod timeline;
 #[cfg(all(feature = "sim", madsim))]
 pub mod tokens;

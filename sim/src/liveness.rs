@@ -114,7 +114,11 @@ async fn look(scene: &Scene, core: &mut [(u32, Client)], turn: u64) -> Result<Op
                     Ok(answer) if answer.status == 404 => Vec::new(),
                     other => return Ok(Some(format!("node {node}: {path}: {other:?}"))),
                 };
-                lock(&scene.shared).model.saw_tree(&doc, &found, &BTreeSet::new())?;
+                {
+                    let mut shared = lock(&scene.shared);
+                    shared.shows_tree(&doc, &format!("node {node}"), &found);
+                    shared.model.saw_tree(&doc, &found, &BTreeSet::new())?;
+                }
                 let shown: BTreeSet<&String> = found.iter().flat_map(|leaf| &leaf.path).collect();
                 if let Some(rev) = promised.iter().find(|rev| !shown.contains(rev)) {
                     return Ok(Some(format!("node {node}: {path} lacks {rev}")));

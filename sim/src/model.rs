@@ -62,7 +62,7 @@ pub struct Edit {
 }
 
 /// One revision in a tree that a client was shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Leaf {
     /// The path from the leaf to its oldest known ancestor, as full revision ids.
     pub path: Vec<String>,

@@ -28,6 +28,7 @@ use crate::peace::{client, judge_at_the_end, set_up};
 use crate::place::{PORT, PROXY, address_of, client_ip, link, settings_outside};
 use crate::plan::{Plan, Reseed, TimedOp};
 use crate::proxy::Proxy;
+use crate::sights::{BeforeAndAfter, Told};
 use crate::workload::{Asked, DESIGNS, Shared, SharedHandle, Together, Worker, lock};
 use crate::world::{Options, SimWorld, run_seed_with};
 
@@ -51,6 +52,10 @@ pub struct Report {
     pub history: History,
     /// Revisions of the document that the failure is about.
     pub tree: Vec<Written>,
+    /// Its trees as answers showed them.
+    pub shown: BeforeAndAfter,
+    /// How far the feed's readers were told that they are.
+    pub told: Vec<Told>,
 }
 
 impl std::fmt::Display for Violation {
@@ -72,16 +77,15 @@ pub fn run_plan_logged(plan: Plan, plant: Option<Plant>, log: Option<PathBuf>) -
     let mut shared = std::mem::take(&mut *lock(&shared));
     shared.world = None;
     let edits = shared.model.outcomes();
-    let about = |failure: &Option<Violation>| {
-        let names = failure.as_ref().and_then(|f| f.what.split(':').next());
-        names.map(|doc| shared.model.written(doc)).unwrap_or_default()
-    };
-    let tree = about(&shared.violation);
+    let doc = shared.violation.as_ref().and_then(|f| f.what.split(':').next());
+    let tree = doc.map(|doc| shared.model.written(doc)).unwrap_or_default();
+    let shown = doc.map(|doc| shared.sights.before_and_after(doc)).unwrap_or_default();
+    let told = std::mem::take(&mut shared.sights.told);
     let Shared { answers, mut history, violation, .. } = shared;
     let mut report = |failure, trace_hash, simulated_ms, starts| {
         let (plan, history) = (plan.clone(), std::mem::take(&mut history));
-        let (answers, tree) = (answers.clone(), tree.clone());
-        Report { plan, failure, trace_hash, simulated_ms, starts, edits, answers, history, tree }
+        let (answers, tree, shown, told) = (answers.clone(), tree.clone(), shown.clone(), told.clone());
+        Report { plan, failure, trace_hash, simulated_ms, starts, edits, answers, history, tree, shown, told }
     };
     match run {
         Ok(run) => {

@@ -1,5 +1,8 @@
 //! A run as one HTML page that needs nothing else: lanes of nodes and clients, faults as bands, operations as bars, the
-//! log, and the revisions of the document that the failure is about.
+//! log, the revisions of the document that the failure is about, its tree before and after, and how far in each range the
+//! readers of the feed were told that they are.
+
+use std::collections::BTreeSet;
 
 use serde_json::json;
 
@@ -13,15 +16,9 @@ const MARK: &str = "/*DATA*/null";
 /// The page of a run. `decided`: between which milliseconds its failure was decided, if that was found out.
 pub fn page(report: &Report, decided: Option<Decided>) -> String {
     let failure = report.failure.as_ref().map(ToString::to_string);
-    let mut lanes: Vec<&str> = Vec::new();
-    for event in &report.history.events {
-        if !lanes.contains(&event.lane.as_str()) {
-            lanes.push(&event.lane);
-        }
-    }
-    lanes.sort_by_key(|lane| (!lane.starts_with("node"), *lane));
+    let lanes = lanes(report.history.events.iter().map(|event| event.lane.as_str()));
     let data = json!({
-        "seed": report.plan.seed,
+        "name": report.plan.name(),
         "commit": crate::totals::commit(),
         "failure": failure,
         "decided": decided.map(|d| (d.after_ms, d.until_ms)),
@@ -30,9 +27,19 @@ pub fn page(report: &Report, decided: Option<Decided>) -> String {
         "lanes": lanes,
         "events": report.history.events,
         "tree": report.tree,
+        "shown": report.shown,
+        "positions": report.told,
     });
     // No text of the data may end the script.
     PAGE.replace(MARK, &data.to_string().replace("</", "<\\/"))
+}
+
+/// Nodes first, then clients in the order of their numbers.
+fn lanes<'a>(named: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let all: BTreeSet<&str> = named.collect();
+    let mut lanes: Vec<&str> = all.into_iter().collect();
+    lanes.sort_by_key(|lane| (!lane.starts_with("node"), lane.len(), *lane));
+    lanes
 }
 
 #[cfg(test)]
@@ -42,12 +49,20 @@ mod tests {
     use crate::run::run_plan;
 
     #[test]
+    fn lanes_stand_in_the_order_of_their_numbers() {
+        let named = ["c10", "judge", "node10", "c2", "node2", "c10", "c1"];
+        assert_eq!(lanes(named.into_iter()), ["node2", "node10", "c1", "c2", "c10", "judge"]);
+    }
+
+    #[test]
     fn a_page_holds_the_run_and_asks_for_nothing_else() {
         let page = page(&run_plan(Plan::from_seed(2), None), Some(Decided { after_ms: 7, until_ms: 9 }));
         assert!(
-            page.contains("\"seed\":2")
+            page.contains("\"name\":\"2\"")
                 && page.contains("\"kind\":\"op\"")
                 && page.contains("\"decided\":[7,9]")
+                && page.contains("\"shown\":{\"before\":null,\"after\":null}")
+                && page.contains("\"positions\":[")
                 && !page.contains(MARK)
         );
         for elsewhere in ["http://", "https://", "src=\"", "href=\""] {

@@ -10,10 +10,11 @@ use tokio::sync::watch;
 
 use crate::client::{Answer, Ask, Client, NoAnswer};
 use crate::history::{Event, History};
-use crate::model::{Model, Violation};
+use crate::model::{Leaf, Model, Violation};
 use crate::place::{PASSWORD, USER, address_of};
 use crate::plan::{Op, Sift, TimedOp};
 use crate::private::Own;
+use crate::sights::Sights;
 use crate::world::SimWorld;
 
 mod admin;
@@ -89,6 +90,8 @@ pub struct Shared {
     pub designs: u64,
     /// Stored bytes were made wrong: an error is a right answer.
     pub damaged: bool,
+    /// What answers showed, for people.
+    pub sights: Sights,
 }
 
 impl Shared {
@@ -96,6 +99,12 @@ impl Shared {
     pub fn breaks(&mut self, violation: Violation) {
         self.violation.get_or_insert(violation);
         self.broken.send_replace(true);
+    }
+
+    /// An answer showed somebody the whole tree of a document.
+    pub fn shows_tree(&mut self, doc: &str, lane: &str, leaves: &[Leaf]) {
+        let now = self.now_ms();
+        self.sights.tree(doc, lane, now, leaves);
     }
 
     /// Simulated milliseconds since the world began.

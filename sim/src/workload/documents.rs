@@ -219,6 +219,7 @@ impl Worker {
         }
         let rev = body["_rev"].as_str().unwrap_or_default().to_owned();
         self.locked(|s| s.model.read(&id(doc), from, Some(rev.clone())));
+        self.shown_alone(doc, &body);
         self.locked(|s| s.model.saw(&id(doc), &rev, body["v"].as_u64()))?;
         let losers = body["_conflicts"].as_array().cloned().unwrap_or_default();
         if let Some(better) = losers.iter().filter_map(Value::as_str).find(|l| model::order(l) > model::order(&rev)) {
@@ -230,6 +231,14 @@ impl Worker {
         }
         self.learn(doc, path, blobs);
         Ok(())
+    }
+
+    /// Notes the tree of a document that was read without conflicts, for people.
+    fn shown_alone(&self, doc: u32, body: &Value) {
+        if body["_conflicts"].is_null() && body["_deleted_conflicts"].is_null() {
+            let leaf = Leaf { path: path_of(body), deleted: false, v: body["v"].as_u64() };
+            self.locked(|s| s.shows_tree(&id(doc), &self.name, &[leaf]));
+        }
     }
 
     pub(super) async fn read_tree(&mut self, doc: u32) -> Result<(), Violation> {
@@ -246,7 +255,10 @@ impl Worker {
             404 => vec![],
             _ => return Ok(()),
         };
-        self.locked(|s| s.model.saw_tree(&id(doc), &leaves, &before))
+        self.locked(|s| {
+            s.shows_tree(&id(doc), &self.name, &leaves);
+            s.model.saw_tree(&id(doc), &leaves, &before)
+        })
     }
 
     /// Reads `_all_docs`; the rows' ids and revisions when it answered.

@@ -124,10 +124,19 @@ impl Worker {
                     return broken("I15", format!("{pending} pending, of {documents} documents"));
                 }
                 self.feed.since = since;
+                self.arrives();
                 Ok(())
             }
             _ => broken("I13", format!("no last_seq or pending: {body}")),
         }
+    }
+
+    /// Notes where it is, for people.
+    fn arrives(&self) {
+        self.locked(|s| {
+            let now = s.now_ms();
+            s.sights.position(&self.name, now, &self.feed.since);
+        });
     }
 
     /// A request for the feed is about to be sent.
@@ -189,6 +198,7 @@ impl Worker {
                 self.count("GET", &path, part.as_ref().map_or(0, |p| p.status));
                 let Some(part) = part.ok().filter(|p| p.status == 200) else { return Ok(()) };
                 let rows = self.took_lines(&part.body, mode == FeedMode::EventSource);
+                self.arrives();
                 self.took_rows(&rows)
             }
         }

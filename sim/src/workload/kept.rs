@@ -117,7 +117,13 @@ impl Worker {
             Ok(a) if a.status == 404 => Vec::new(),
             _ => return Ok(false),
         };
-        let seen = self.locked(|s| s.model.saw_tree(doc, &leaves, must));
+        let seen = self.locked(|s| {
+            let seen = s.model.saw_tree(doc, &leaves, must);
+            if seen.is_err() {
+                s.shows_tree(doc, &format!("{} in {database}", self.name), &leaves);
+            }
+            seen
+        });
         seen.map_err(|wrong| Violation { what: format!("{}, in {database}", wrong.what), ..wrong })?;
         for Leaf { path, .. } in leaves.iter().filter(|leaf| !leaf.deleted) {
             for blob in self.locked(|s| s.model.blobs_of(doc, &path[0])) {

@@ -209,6 +209,7 @@ impl Worker {
         let leaves = self.leaves_here(doc).await?;
         let (mine, lane) = (leaf_set(&leaves), self.name.clone());
         self.locked(|s| {
+            s.shows_tree(doc, &lane, &leaves);
             s.model.saw_tree(doc, &leaves, &before)?;
             let first = s.together.copies.entry(doc.to_owned()).or_insert_with(|| mine.clone());
             match *first == mine {

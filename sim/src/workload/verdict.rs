@@ -83,7 +83,10 @@ impl Worker {
             }
             other => return Err(Violation { invariant: "I28", what: format!("{doc}: {other:?} after all faults") }),
         };
-        self.locked(|s| s.model.saw_tree(doc, &leaves, &before))?;
+        self.locked(|s| {
+            s.shows_tree(doc, &self.name, &leaves);
+            s.model.saw_tree(doc, &leaves, &before)
+        })?;
         let Some(best) = model::winner(&leaves).cloned() else { return Ok(leaves) };
         if !best.deleted {
             let shown = self.must("GET", &format!("/{DB}/{doc}")).await?.json();
