@@ -102,7 +102,7 @@ fn every_option_is_on_the_page_once_and_every_one_there_is_read() {
     let read = read_by_code(&code);
     assert!(read.len() > 60 && page.len() > 80, "the search finds too little: {} {}", read.len(), page.len());
     // Kept from start to start, or read as a whole section: no single key stands in the code.
-    let whole = [("admins", "NAME"), ("jwt_keys", "family:kid"), ("query_servers", "LANGUAGE")];
+    let whole = [("admins", "NAME"), ("jwt_keys", "family:kid"), ("query_servers", "LANGUAGE"), ("vhosts", "HOST")];
     let missing: Vec<String> = read
         .iter()
         .filter(|option| !page.contains_key(*option))

@@ -191,6 +191,15 @@ impl Config {
         self.sections().get(section)?.get(key).cloned()
     }
 
+    /// The section that counts for an option of the HTTP server: `chttpd`, or its old place `httpd` where it is set
+    /// only there.
+    pub fn http_section(&self, key: &str) -> &'static str {
+        match self.get("chttpd", key) {
+            None if self.get("httpd", key).is_some() => "httpd",
+            _ => "chttpd",
+        }
+    }
+
     /// What the files say of a setting, whatever stands above them.
     pub fn written(&self, section: &str, key: &str) -> Option<String> {
         let chain = self.0.chain.lock().unwrap_or_else(PoisonError::into_inner);

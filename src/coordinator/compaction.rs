@@ -142,6 +142,11 @@ impl Database {
 }
 
 impl Coordinator {
+    /// How many open databases are being compacted on this node.
+    pub fn compacting(&self) -> usize {
+        self.handles().iter().filter(|database| database.compactions.load(Ordering::Relaxed) > 0).count()
+    }
+
     /// Starts the task that compacts what is due; it ends with the coordinator.
     pub(super) fn keep_compacting(self: &Arc<Self>) {
         let (weak, env) = (Arc::downgrade(self), self.env().clone());

@@ -21,7 +21,9 @@ use super::query::{Query, decode_text, escapes_hold, json_is_text};
 use super::request::{Request, Verb};
 use super::response::{Reply, ReplyBody, encode_segment};
 use super::route::{Endpoint, InDatabase, route};
+use super::vhost;
 use crate::auth::{Credentials, UserCtx, cookie, options};
+use crate::config::Config;
 use crate::limits;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
@@ -40,7 +42,8 @@ pub async fn answer(
     request: axum::extract::Request,
 ) -> http::Response<Body> {
     let began = context.env.now();
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    vhost::apply(&context.config, &mut parts);
     let id = request_id(&context, &parts.headers);
     let (unread, mut rest) = oneshot::channel();
     let body = request_body(&context, &parts.headers, body).return_to(unread);
@@ -76,7 +79,7 @@ pub async fn answer(
     if let Some(value) = renewed.filter(|_| !reply.headers.contains_key(SET_COOKIE)) {
         reply = reply.header(SET_COOKIE, &cookie::set_cookie(&context.config, &value, secure, context.env.wall()));
     }
-    finish(&context, &parts, (&id, secure), &mut reply);
+    finish(&context, &parts, (&id, &location), &mut reply);
     context.stats.count(context.env.metrics(), &counted, reply.status, context.env.now().since(began));
     into_response(reply)
 }
@@ -90,7 +93,7 @@ async fn checked(
     renewed: &mut Option<String>,
 ) -> Result<Reply> {
     let target_bytes = uri.path_and_query().map_or(0, |target| target.as_str().len() as u64);
-    if target_bytes > context.config.u64("chttpd", "max_uri_length", limits::HTTP_URI_BYTES) {
+    if target_bytes > http_u64(&context.config, "max_uri_length", limits::HTTP_URI_BYTES) {
         return Err(Problem::new(StatusCode::URI_TOO_LONG, "too_long", "the request uri is too long"));
     }
     if !uri.path_and_query().is_none_or(|target| escapes_hold(target.as_str())) {
@@ -110,10 +113,15 @@ async fn checked(
     // An attachment is stored as it comes, and has a limit of its own.
     if !matches!(endpoint, Endpoint::In(_, InDatabase::Attachment(..))) {
         request.undo_content_encoding();
-        let size_max = context.config.u64("chttpd", "max_http_request_size", limits::HTTP_REQUEST_BYTES);
+        let size_max = http_u64(&context.config, "max_http_request_size", limits::HTTP_REQUEST_BYTES);
         request.body.limit(size_max);
     }
     handle(context, endpoint, request).await
+}
+
+/// A limit of the HTTP server.
+fn http_u64(config: &Config, key: &str, default: u64) -> u64 {
+    config.u64(config.http_section(key), key, default)
 }
 
 /// The method that counts. An override is heeded on POST only, and only for these exact names.
@@ -189,7 +197,8 @@ fn refusal(context: &Context, parts: &http::request::Parts, base: &str, problem:
         return reply;
     }
     if prefers_html(&parts.headers) {
-        let path = decode_text(parts.uri.path());
+        let asked = parts.headers.get(vhost::ASKED_PATH).and_then(|path| path.to_str().ok());
+        let path = asked.map_or_else(|| decode_text(parts.uri.path()), str::to_owned);
         let (back, why) = (encode_segment(&path), encode_segment(&reason));
         let page = options::text(&context.config, "authentication_redirect", "/_utils/session.html");
         let to = format!("{base}{page}?return={back}&reason={why}");
@@ -208,7 +217,7 @@ fn challenge(context: &Context, headers: &HeaderMap) -> Option<HeaderValue> {
     if let Some(wanted) = headers.get("x-couchdb-www-authenticate") {
         return Some(wanted.clone());
     }
-    let configured = context.config.get("chttpd", "WWW-Authenticate");
+    let configured = context.config.get(context.config.http_section("WWW-Authenticate"), "WWW-Authenticate");
     let strict = context.config.bool("chttpd", "require_valid_user", false);
     let text = configured.or_else(|| strict.then(|| "Basic realm=\"server\"".to_owned()))?;
     HeaderValue::from_str(&text).ok()
@@ -228,7 +237,7 @@ pub fn admits_json(accept: Option<&str>) -> bool {
 }
 
 /// Adds what all answers have.
-fn finish(context: &Context, parts: &http::request::Parts, (id, secure): (&str, bool), reply: &mut Reply) {
+fn finish(context: &Context, parts: &http::request::Parts, (id, base): (&str, &str), reply: &mut Reply) {
     let config = &context.config;
     let bodiless = matches!(&reply.body, ReplyBody::Full(bytes) if bytes.is_empty());
     let headers = &mut reply.headers;
@@ -254,7 +263,7 @@ fn finish(context: &Context, parts: &http::request::Parts, (id, secure): (&str, 
     if let Ok(id) = HeaderValue::from_str(id) {
         headers.insert(REQUEST_ID, id);
     }
-    policy::harden(config, secure, headers);
+    policy::harden(config, base, headers);
     if parts.headers.get("prefer").is_some_and(|value| value == "return=minimal") {
         let kept = config.list("chttpd", "prefer_minimal", MINIMAL);
         let kept = |name: &HeaderName| kept.iter().any(|k| k.eq_ignore_ascii_case(name.as_str()));

@@ -23,6 +23,7 @@ pub mod secure;
 pub mod server;
 pub mod stats;
 pub mod uuid;
+mod vhost;
 
 pub use crate::auth::UserCtx;
 pub use context::Context;

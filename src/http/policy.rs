@@ -48,14 +48,25 @@ pub fn guard(config: &Config, content: Content, mut reply: Reply) -> Reply {
     reply
 }
 
-/// Adds what answers of every kind may have. `secure`: the client used https.
-pub fn harden(config: &Config, secure: bool, headers: &mut HeaderMap) {
-    if config.bool("chttpd", "enable_xframe_options", false) {
-        let same = config.bool("x_frame_options", "same_origin", false);
-        headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static(if same { "SAMEORIGIN" } else { "DENY" }));
+/// Who may show an answer in a frame: nobody, pages of the same origin, or those of the host that was asked when
+/// `x_frame_options/hosts` lists it, or is an asterisk.
+fn frames(config: &Config, base: &str) -> HeaderValue {
+    if config.bool("x_frame_options", "same_origin", false) {
+        return HeaderValue::from_static("SAMEORIGIN");
+    }
+    let hosts = config.list("x_frame_options", "hosts", "");
+    let listed = hosts == ["*"] || hosts.iter().any(|host| host == base);
+    let allowed = listed.then(|| HeaderValue::from_str(&format!("ALLOW-FROM {base}")).ok()).flatten();
+    allowed.unwrap_or(HeaderValue::from_static("DENY"))
+}
+
+/// Adds what answers of every kind may have. `base`: scheme and host as the client named them.
+pub fn harden(config: &Config, base: &str, headers: &mut HeaderMap) {
+    if config.bool(config.http_section("enable_xframe_options"), "enable_xframe_options", false) {
+        headers.insert(X_FRAME_OPTIONS, frames(config, base));
     }
     let max_age_s = config.u64("ssl", "hsts_max_age", 0);
-    if secure && max_age_s > 0 {
+    if base.starts_with("https:") && max_age_s > 0 {
         let mut text = format!("max-age={max_age_s}");
         if config.bool("ssl", "hsts_include_subdomains", false) {
             text.push_str("; includeSubDomains");

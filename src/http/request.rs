@@ -115,9 +115,14 @@ impl Request {
         self.body.json_bytes(limits::HTTP_JSON_BODY_BYTES).await
     }
 
-    /// The whole body as JSON: 400 `invalid UTF-8 JSON` when it is not, or is empty.
+    /// The whole body as JSON: 400 `invalid UTF-8 JSON` when it is not, or is empty. A request that does not speak of a
+    /// body at all has none, which is said otherwise.
     pub async fn json_body(&mut self) -> Result<Value> {
         let bytes = self.json_bytes().await?;
+        let told = |name: &str| self.headers.contains_key(name);
+        if bytes.is_empty() && !told("content-length") && !told("transfer-encoding") {
+            return Err(Problem::bad_request("Missing request body"));
+        }
         json::parse(&bytes).map_err(|_| Problem::unread_json(&bytes))
     }
 

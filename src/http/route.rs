@@ -58,6 +58,10 @@ pub enum Endpoint {
     NouveauAnalyze,
     /// `/_node` and below: the segments behind it.
     Node(Vec<String>),
+    /// `/_reload_query_servers`
+    ReloadQueryServers,
+    /// An endpoint of the server with more behind it, which says nothing: administrators are answered as without it.
+    Beyond(Box<Endpoint>),
     /// An unknown `/_x` of the server; its name when nothing follows it.
     Unknown(Option<String>),
     /// Something in a database.
@@ -186,18 +190,19 @@ pub fn route(path: &str) -> Endpoint {
         }
     }
     match (first.as_str(), rest.len()) {
-        ("_up", 0) => Endpoint::Up,
-        ("_uuids", 0) => Endpoint::Uuids,
+        ("_up", below) => beyond(Endpoint::Up, below),
+        ("_uuids", below) => beyond(Endpoint::Uuids, below),
         ("_all_dbs", 0) => Endpoint::AllDbs,
         ("_dbs_info", 0) => Endpoint::DbsInfo,
-        ("_db_updates", 0) => Endpoint::DbUpdates,
-        ("_active_tasks", 0) => Endpoint::ActiveTasks,
+        ("_db_updates", _) => Endpoint::DbUpdates,
+        ("_active_tasks", _) => Endpoint::ActiveTasks,
         ("_membership", 0) => Endpoint::Membership,
-        ("_cluster_setup", 0) => Endpoint::ClusterSetup,
+        ("_cluster_setup", _) => Endpoint::ClusterSetup,
         ("_cluster", 1..) => Endpoint::Cluster(rest),
-        ("_session", 0) => Endpoint::Session,
+        ("_session", below) => beyond(Endpoint::Session, below),
+        ("_reload_query_servers", _) => Endpoint::ReloadQueryServers,
         ("_replicate", 0) => Endpoint::Replicate,
-        ("favicon.ico", 0) => Endpoint::Favicon,
+        ("favicon.ico", _) => Endpoint::Favicon,
         ("_utils", 0) => Endpoint::Utils(path.ends_with('/').then(String::new)),
         ("_utils", _) => Endpoint::Utils(Some(rest.join("/"))),
         ("_scheduler", _) => Endpoint::Scheduler(rest),
@@ -211,6 +216,11 @@ pub fn route(path: &str) -> Endpoint {
         (name, below) if name.starts_with('_') => Endpoint::Unknown((below == 0).then(|| first.clone())),
         _ => Endpoint::In(first.clone(), in_database(&rest)),
     }
+}
+
+/// An endpoint that is open to anyone, with so many segments behind it.
+fn beyond(endpoint: Endpoint, below: usize) -> Endpoint {
+    if below == 0 { endpoint } else { Endpoint::Beyond(Box::new(endpoint)) }
 }
 
 /// What a path names whose first segment that is no text comes behind `before`.
@@ -304,7 +314,8 @@ pub fn methods(endpoint: &Endpoint) -> (&'static [Verb], &'static str) {
         Endpoint::Session => (&[Verb::Get, Verb::Post, Verb::Delete], "GET,HEAD,POST,DELETE"),
         Endpoint::ClusterSetup => (GET_POST, "GET,POST"),
         Endpoint::Replicate => (&[Verb::Get, Verb::Post, Verb::Delete], "POST"),
-        Endpoint::NouveauAnalyze => (POST, "POST"),
+        Endpoint::NouveauAnalyze | Endpoint::ReloadQueryServers => (POST, "POST"),
+        Endpoint::Beyond(endpoint) => methods(endpoint),
         Endpoint::Scheduler(_) => (GET, "GET,HEAD"),
         Endpoint::Node(rest) => node_methods(rest),
         Endpoint::Cluster(_) | Endpoint::Reshard(_) | Endpoint::SearchAnalyze | Endpoint::Unknown(_) => (ANY, ""),
@@ -317,9 +328,10 @@ fn node_methods(rest: &[String]) -> (&'static [Verb], &'static str) {
     match parts.as_slice() {
         [_, "_config", "_reload"] | [_, "_restart"] => (&[Verb::Post], "POST"),
         [_, "_config", _, _] => (&[Verb::Get, Verb::Put, Verb::Delete], "GET,PUT,DELETE"),
-        []
-        | [_]
-        | [_, "_config" | "_stats" | "_system" | "_prometheus" | "_versions" | "_active_tasks" | "_scheduler", ..] => {
+        // Whatever the method, as in CouchDB: what is wrong is the path, or nothing.
+        [] | ["_local"] | [_, "_config", _, _, _, ..] => (ANY, ""),
+        [_] | [_, "_smoosh", "status"] => (&[Verb::Get], "GET"),
+        [_, "_config" | "_stats" | "_system" | "_prometheus" | "_versions" | "_active_tasks" | "_scheduler", ..] => {
             (&[Verb::Get], "GET")
         }
         _ => (ANY, ""),
@@ -415,7 +427,8 @@ mod tests {
         assert_eq!(route("/_utils/"), Endpoint::Utils(Some(String::new())));
         assert_eq!(route("/_nothing/more"), Endpoint::Unknown(None));
         assert_eq!(route("/_nothing"), Endpoint::Unknown(Some("_nothing".into())));
-        assert_eq!(route("/_up/x"), Endpoint::Unknown(None));
+        assert_eq!(route("/_up/x"), Endpoint::Beyond(Box::new(Endpoint::Up)));
+        assert_eq!(route("/favicon.ico/x"), Endpoint::Favicon);
         assert_eq!(route("/%ff/x"), Endpoint::Unknown(None));
         assert_eq!(route("/_node/_local/_config"), Endpoint::Node(vec!["_local".into(), "_config".into()]));
         assert_eq!(route("/_users"), Endpoint::In("_users".into(), InDatabase::Database));

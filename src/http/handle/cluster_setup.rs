@@ -114,12 +114,7 @@ pub async fn handle(ctx: &Context, mut request: Request) -> Result<Reply> {
 async fn enable_single_node(ctx: &Context, body: &Object) -> Result<()> {
     let databases = database_names(body.get("ensure_dbs_exist"))?;
     let node = NodeSetup::read(body)?;
-    let missing = missing(ctx, &databases);
-    let state = State::of(&ctx.config, ctx.cluster.members().len(), missing.is_empty());
-    if state == State::SingleNodeEnabled && missing.is_empty() {
-        return Err(Problem::bad_request("Cluster is already finished"));
-    }
-    make_databases(ctx, &missing).await?;
+    make_databases(ctx, &missing(ctx, &databases)).await?;
     node.apply(ctx).await?;
     ctx.config.set(("cluster", "n"), "1", true).await?;
     Ok(())

@@ -12,6 +12,7 @@ use crate::auth::{cookie, options};
 use crate::coordinator::Database;
 use crate::document::json::{self, Object, Value};
 use crate::http::query::decode;
+use crate::http::vhost::ASKED_PATH;
 use crate::http::{Context, Problem, Query, Request, Result};
 
 /// Query parameters that come decoded; all others are texts.
@@ -86,7 +87,8 @@ pub const REQUESTED_PATH: &str = "x-couchdb-requested-path";
 
 /// The path and query that the client asked for.
 pub fn requested(request: &Request) -> String {
-    request.header(REQUESTED_PATH).map_or_else(|| request.target(), str::to_owned)
+    let named = request.header(ASKED_PATH).or_else(|| request.header(REQUESTED_PATH));
+    named.map_or_else(|| request.target(), str::to_owned)
 }
 
 /// Decoded; the query stands behind the last one.

@@ -102,11 +102,11 @@ fn server_class(ctx: &Context, endpoint: &Endpoint, verb: Verb) -> Class {
         | Endpoint::Up
         | Endpoint::Uuids
         | Endpoint::Session
-        | Endpoint::Utils(_)
         | Endpoint::Favicon
         | Endpoint::SearchAnalyze
         | Endpoint::NouveauAnalyze
         | Endpoint::Replicate => Class::Open,
+        Endpoint::Utils(_) if verb == Verb::Get => Class::Open,
         Endpoint::AllDbs | Endpoint::DbsInfo => access::database_lists(&ctx.config),
         Endpoint::Node(rest)
             if matches!(rest.get(1).map(String::as_str), Some("_stats" | "_system" | "_prometheus")) =>
@@ -123,7 +123,14 @@ fn server_class(ctx: &Context, endpoint: &Endpoint, verb: Verb) -> Class {
         | Endpoint::Scheduler(_)
         | Endpoint::Reshard(_)
         | Endpoint::Node(_)
+        | Endpoint::Utils(_)
+        | Endpoint::ReloadQueryServers
+        | Endpoint::Beyond(_)
         | Endpoint::Unknown(_) => Class::ServerAdmin,
+        // Of the databases whose names begin so only these two are open to others, as their security objects say.
+        Endpoint::In(db, _) if db.starts_with('_') && !matches!(db.as_str(), "_users" | "_replicator") => {
+            Class::ServerAdmin
+        }
         Endpoint::In(_, InDatabase::Database) if matches!(verb, Verb::Put | Verb::Delete) => Class::ServerAdmin,
         Endpoint::In(_, InDatabase::Purge | InDatabase::SyncShards | InDatabase::PurgedInfosLimit) => {
             Class::ServerAdmin
@@ -136,7 +143,8 @@ fn server_class(ctx: &Context, endpoint: &Endpoint, verb: Verb) -> Class {
 /// Answers `request`, which names `endpoint` and was admitted. A request that it is rewritten to goes the whole way
 /// again: routing, rights, method.
 pub async fn handle(ctx: &Context, mut endpoint: Endpoint, mut request: Request) -> Result<Reply> {
-    let mut left = ctx.config.u64("chttpd", "rewrite_limit", limits::REWRITES_MAX);
+    let section = ctx.config.http_section("rewrite_limit");
+    let mut left = ctx.config.u64(section, "rewrite_limit", limits::REWRITES_MAX);
     while let Endpoint::In(db, at @ InDatabase::DesignFunction(ddoc, path)) = &endpoint {
         let Some(("_rewrite", path)) = path.split_first().map(|(first, rest)| (first.as_str(), rest)) else { break };
         left = left.checked_sub(1).ok_or_else(|| Problem::bad_request("Exceeded rewrite recursion limit"))?;
@@ -164,6 +172,8 @@ async fn answer(ctx: &Context, endpoint: Endpoint, request: Request) -> Result<R
         Endpoint::Favicon => Ok(server::favicon(ctx)),
         Endpoint::Utils(below) => server::utils(ctx, &request, below.as_deref()),
         Endpoint::Node(rest) => node::handle(ctx, request, &rest).await,
+        Endpoint::ReloadQueryServers => server::reload_query_servers(&request),
+        Endpoint::Beyond(endpoint) => Box::pin(answer(ctx, *endpoint, request)).await,
         Endpoint::Unknown(name) => database::unknown(ctx, &request, name.as_deref()).await,
         Endpoint::SearchAnalyze => Err(not_yet::search()),
         Endpoint::NouveauAnalyze => Err(Problem::missing()),

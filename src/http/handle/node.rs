@@ -36,6 +36,7 @@ pub async fn handle(ctx: &Context, request: Request, rest: &[String]) -> Result<
         ["_versions"] => Ok(Reply::value(StatusCode::OK, &versions())),
         ["_system"] => Ok(Reply::value(StatusCode::OK, &ctx.stats.system(&ctx.env, &levels(ctx).await))),
         ["_stats", path @ ..] => stats(ctx, path).await,
+        ["_smoosh", "status"] => Ok(Reply::value(StatusCode::OK, &compactions(ctx))),
         ["_snapshot"] if request.verb == Verb::Post => snapshot::take_all(ctx, request).await,
         ["_prometheus"] => {
             let text = ctx.stats.prometheus(&ctx.env, &levels(ctx).await);
@@ -82,6 +83,20 @@ fn versions() -> Value {
         "collation_driver": {"name": "icu4x"},
     })
 }
+
+/// What compacts by itself, in the form of CouchDB's channels. Nothing waits in a queue: what is due is looked for.
+fn compactions(ctx: &Context) -> Value {
+    let channel = |name: &str| {
+        let active = if name == "ratio_dbs" { ctx.coordinator.compacting() } else { 0 };
+        json!({"active": active, "starting": 0, "waiting": {"size": 0, "min": 0, "max": 0}})
+    };
+    let channels: serde_json::Map<String, Value> =
+        CHANNELS.iter().map(|name| ((*name).to_owned(), channel(name))).collect();
+    json!({ "channels": channels })
+}
+
+const CHANNELS: [&str; 7] =
+    ["upgrade_dbs", "ratio_dbs", "slack_dbs", "upgrade_views", "ratio_views", "slack_views", "index_cleanup"];
 
 /// The program starts anew once its requests are answered. Settings that it could not start with are told first, and
 /// then it goes on as it is.

@@ -53,11 +53,12 @@ pub async fn here(ctx: &Context, mut request: Request) -> Result<Reply> {
 }
 
 async fn read(request: &mut Request) -> Result<(Object, Order)> {
+    // The body comes first, as in CouchDB.
+    let body = request.json_object().await?;
+    request.require_json()?;
     if request.user.name.is_none() {
         return Err(Problem::unauthorized("You are not an authenticated user"));
     }
-    request.require_json()?;
-    let body = request.json_object().await?;
     let order = Order::parse(&body)?;
     Ok((body, order))
 }

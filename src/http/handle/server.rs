@@ -54,6 +54,7 @@ pub fn up(ctx: &Context) -> Reply {
 /// `GET /_uuids`
 pub fn uuids(ctx: &Context, request: &Request) -> Result<Reply> {
     let count = request.query.get("count").unwrap_or("1");
+    let count = count.strip_prefix('+').unwrap_or(count);
     if count.is_empty() || !count.bytes().all(|b| b.is_ascii_digit()) {
         return Err(Problem::bad_request("count must be a positive integer"));
     }
@@ -70,6 +71,12 @@ pub fn uuids(ctx: &Context, request: &Request) -> Result<Reply> {
         .header(CACHE_CONTROL, "no-cache")
         .header(PRAGMA, "no-cache")
         .header(EXPIRES, "Mon, 01 Jan 1990 00:00:00 GMT"))
+}
+
+/// `POST /_reload_query_servers`: nothing outlives the change that it would be done for, so it is done already.
+pub fn reload_query_servers(request: &Request) -> Result<Reply> {
+    request.require_json()?;
+    Ok(Reply::ok(StatusCode::OK))
 }
 
 /// `GET /_all_dbs`
@@ -183,7 +190,11 @@ pub fn utils(ctx: &Context, request: &Request, below: Option<&str>) -> Result<Re
             Ok(policy::guard(&ctx.config, Content::Utils, page))
         }
         Some("session.html") => Ok(policy::guard(&ctx.config, Content::Utils, session::page(request))),
-        Some(_) => Err(Problem::missing()),
+        Some(_) => {
+            let reply = Reply::typed(StatusCode::NOT_FOUND, "text/plain", "Not found.");
+            let reply = reply.header(CACHE_CONTROL, "private, must-revalidate");
+            Ok(policy::guard(&ctx.config, Content::Utils, reply))
+        }
     }
 }
 

@@ -101,7 +101,7 @@ struct Form(Vec<(String, String)>);
 
 impl Form {
     fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().rev().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+        self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
     /// `name`, or `username`; both must be the same.
