@@ -37,9 +37,10 @@ pub fn is_replicator_database(name: &str) -> bool {
 /// Why it is refused: it cannot be understood, or belongs to somebody else, or claims rights that the writer lacks.
 pub fn checked(mut body: Object, old: Option<&Object>, user: &UserCtx) -> Result<Object, String> {
     if !user.is_server_admin() {
-        let owner = |body: &Object| body.get("owner").and_then(Value::as_str).map(str::to_owned);
-        let named = [owner(&body), old.and_then(owner)];
-        if named.into_iter().flatten().any(|name| Some(&name) != user.name.as_ref()) {
+        // `null` owns nothing, but for those without a name.
+        let is_another = |body: &Object| body.get("owner").is_some_and(|owner| owner.as_str() != user.name.as_deref());
+        let was_named = |body: &Object| body.get("owner").is_some_and(|owner| owner.as_str().is_some());
+        if is_another(&body) || old.is_some_and(|old| was_named(old) && is_another(old)) {
             return Err("Can't update replication documents from other users.".to_owned());
         }
     }
@@ -56,8 +57,8 @@ pub fn checked(mut body: Object, old: Option<&Object>, user: &UserCtx) -> Result
         }
         Replication::parse(&body).map_err(|error| error.text())?;
     }
-    if !body.contains("owner") {
-        body.push("owner", user.name.as_deref().map_or(Value::Null, Value::from));
+    if body.get("owner").is_none_or(Value::is_null) {
+        body.insert("owner", user.name.as_deref().map_or(Value::Null, Value::from));
     }
     Ok(body)
 }
@@ -429,6 +430,9 @@ mod tests {
         let asked = || body(r#"{"source":"http://h/a","target":"b"}"#);
         let mine = checked(asked(), None, &ann).unwrap();
         assert_eq!(text(&mine), r#"{"source":"http://h/a","target":"b","owner":"ann"}"#);
+        let nobodys = || body(r#"{"source":"http://h/a","target":"b","owner":null}"#);
+        assert_eq!(checked(nobodys(), None, &admin).unwrap().get("owner"), Some(&Value::from("adm")));
+        assert!(checked(nobodys(), None, &ann).is_err());
         let bob = UserCtx { name: Some("bob".into()), ..UserCtx::anonymous() };
         assert!(checked(mine.clone(), None, &bob).is_err());
         assert!(checked(asked(), Some(&mine), &bob).is_err());
