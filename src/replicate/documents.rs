@@ -16,12 +16,13 @@ use super::job::{Job, Origin, lock};
 use super::jobs::Replicator;
 use super::notes::{Notes, live, plain};
 use super::owner;
-use super::request::Replication;
+use super::request::{Replication, check_options};
 use crate::auth::{self, UserCtx};
 use crate::cluster::Cluster;
 use crate::coordinator::{Coordinator, Database, EventKind, Follower, NamesQuery};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
+use crate::document::selector::erlang_text;
 use crate::limits;
 use crate::world::buggify::{Mutation, mutated};
 use crate::world::{Abort, Instant};
@@ -46,21 +47,30 @@ pub fn checked(mut body: Object, old: Option<&Object>, user: &UserCtx) -> Result
     }
     check_user_ctx(&body, user)?;
     if !is_settled(&body) {
+        check_options(&body).map_err(|error| refusal(&error))?;
         // Of a database of this server the name alone stands for it, and no number.
-        let unfit = |side: &str| match body.get(side) {
-            Some(Value::Int(_)) => true,
-            Some(Value::Object(endpoint)) => endpoint.get("url").and_then(Value::as_str).is_some_and(is_relative),
-            _ => false,
-        };
-        if unfit("source") || unfit("target") {
+        let endpoints = || ["source", "target"].iter().filter_map(|side| body.get(side));
+        if endpoints().any(|endpoint| matches!(endpoint, Value::Int(_))) {
+            return Err("{error,function_clause}".to_owned());
+        }
+        let is_unfit = |endpoint: &Value| endpoint.as_object()?.get("url")?.as_str().map(is_relative);
+        if endpoints().any(|endpoint| is_unfit(endpoint) == Some(true)) {
             return Err(ReplicateError::InvalidEndpoint.text());
         }
-        Replication::parse(&body).map_err(|error| error.text())?;
+        Replication::parse(&body).map_err(|error| refusal(&error))?;
     }
     if body.get("owner").is_none_or(Value::is_null) {
         body.insert("owner", user.name.as_deref().map_or(Value::Null, Value::from));
     }
     Ok(body)
+}
+
+/// Why a document is refused, as CouchDB prints it: what a request would be told as a term.
+fn refusal(error: &ReplicateError) -> String {
+    match error {
+        ReplicateError::BadRequest(reason) => format!("{{throw,{{bad_request,{}}}}}", erlang_text(reason)),
+        error => error.text(),
+    }
 }
 
 fn is_relative(url: &str) -> bool {
@@ -459,9 +469,10 @@ mod tests {
             let text = format!(r#"{{"target":"http://h/b",{more}}}"#);
             checked(body(&text), None, &UserCtx::server_admin("adm")).unwrap_err()
         };
-        for source in ["5", r#"{"url":"x"}"#] {
-            assert_eq!(with(&format!(r#""source":{source}"#)), "endpoint has an invalid url");
-        }
+        assert_eq!(with(r#""source":{"url":"x"}"#), "endpoint has an invalid url");
+        assert_eq!(with(r#""source":5"#), "{error,function_clause}");
+        let wrong = with(r#""source":"http://h/a","doc_ids":"x""#);
+        assert_eq!(wrong, r#"{throw,{bad_request,<<"parameter `doc_ids` must be an array">>}}"#);
         for more in
             [r#""user_ctx":"x""#, r#""create_target_params":"x""#, r#""proxy":"http://p","source_proxy":"http://q""#]
         {

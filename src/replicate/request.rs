@@ -259,7 +259,7 @@ fn wrong(name: &str, kind: &str) -> ReplicateError {
 
 /// Refuses options of the wrong type, the first in the order of the body, and those that exclude each other; `null` is of
 /// the wrong type. CouchDB does so before it looks at the endpoints.
-fn check_options(body: &Object) -> Result<()> {
+pub(super) fn check_options(body: &Object) -> Result<()> {
     for (name, value) in body.iter() {
         let (is_right, kind) = match name {
             "cancel" | "create_target" | "winning_revs_only" | "continuous" | "use_bulk_get" => {
