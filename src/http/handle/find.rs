@@ -91,6 +91,7 @@ pub async fn explain(ctx: &Context, mut request: Request, db: &str, partition: O
     };
     let about = Explained {
         database: &asked.db.name,
+        partitioned: asked.db.map().partitioned,
         partition: asked.partition.as_deref(),
         with_range: request.query.flag("range"),
     };
