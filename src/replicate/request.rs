@@ -257,8 +257,8 @@ fn wrong(name: &str, kind: &str) -> ReplicateError {
     ReplicateError::BadRequest(format!("parameter `{name}` must be {kind}"))
 }
 
-/// Refuses options of the wrong type, the first in the order of the body, and those that exclude each other; `null` is of
-/// the wrong type. CouchDB does so before it looks at the endpoints.
+/// Refuses options of the wrong type, the first in the order of the body, and those that exclude each other; `null` is
+/// of the wrong type. CouchDB does so before it looks at the endpoints.
 pub(super) fn check_options(body: &Object) -> Result<()> {
     for (name, value) in body.iter() {
         let (is_right, kind) = match name {
