@@ -34,6 +34,14 @@ impl Query {
         Query { pairs, text: raw.to_owned() }
     }
 
+    /// In the order of their names, each name once, with its first value: how CouchDB has parameters below a partition.
+    #[must_use]
+    pub fn by_name(mut self) -> Query {
+        self.pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
+        self.pairs.dedup_by(|(later, _), (first, _)| later == first);
+        self
+    }
+
     /// As it stands behind `?`: as sent, where it was.
     pub fn text(&self) -> &str {
         &self.text
@@ -169,6 +177,14 @@ mod tests {
         assert_eq!(pairs, [("a", "1"), ("b", "{\"x\":1}"), ("a", "2"), ("flag", ""), ("c", "x y+"), ("d", "\u{fffd}")]);
         assert_eq!(query.get("a"), Some("1"));
         assert!(query.has("flag") && !query.flag("flag"));
+    }
+
+    #[test]
+    fn by_name_the_first_of_each_stays() {
+        let query = Query::parse("skip=2&limit=1&skip=1&descending=x").by_name();
+        let pairs: Vec<_> = query.iter().collect();
+        assert_eq!(pairs, [("descending", "x"), ("limit", "1"), ("skip", "2")]);
+        assert_eq!(query.text(), "skip=2&limit=1&skip=1&descending=x");
     }
 
     #[test]

@@ -372,11 +372,12 @@ fn database_methods(at: &InDatabase) -> (&'static [Verb], &'static str) {
         InDatabase::Partition(rest) => match rest.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             // A POST is told first what is wrong with such a name.
             [name] if name.starts_with('_') => (GET_POST, "GET"),
-            [] | [_] => (GET, "GET"),
+            [_] => (GET, "GET"),
             [_, "_all_docs"] => (GET_POST, "GET,HEAD,POST"),
             [_, "_all_docs", "queries"] | [_, "_find" | "_explain"] => (POST, "POST"),
             [_, "_design", _, _, ..] => design_methods(&rest[3..]),
-            // Nothing else is there, `_index` neither, whatever is asked of it.
+            // `_index` is told what it takes once the partition's name is known to be one; nothing else is there,
+            // whatever is asked of it, nor without a name.
             _ => (ANY, ""),
         },
         InDatabase::DesignFunction(_, path) => design_methods(path),

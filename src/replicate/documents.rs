@@ -16,12 +16,13 @@ use super::job::{Job, Origin, lock};
 use super::jobs::Replicator;
 use super::notes::{Notes, live, plain};
 use super::owner;
-use super::request::Replication;
+use super::request::{Replication, check_options};
 use crate::auth::{self, UserCtx};
 use crate::cluster::Cluster;
 use crate::coordinator::{Coordinator, Database, EventKind, Follower, NamesQuery};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
+use crate::document::selector::erlang_text;
 use crate::limits;
 use crate::world::buggify::{Mutation, mutated};
 use crate::world::{Abort, Instant};
@@ -37,29 +38,39 @@ pub fn is_replicator_database(name: &str) -> bool {
 /// Why it is refused: it cannot be understood, or belongs to somebody else, or claims rights that the writer lacks.
 pub fn checked(mut body: Object, old: Option<&Object>, user: &UserCtx) -> Result<Object, String> {
     if !user.is_server_admin() {
-        let owner = |body: &Object| body.get("owner").and_then(Value::as_str).map(str::to_owned);
-        let named = [owner(&body), old.and_then(owner)];
-        if named.into_iter().flatten().any(|name| Some(&name) != user.name.as_ref()) {
+        // `null` owns nothing, but for those without a name.
+        let is_another = |body: &Object| body.get("owner").is_some_and(|owner| owner.as_str() != user.name.as_deref());
+        let was_named = |body: &Object| body.get("owner").is_some_and(|owner| owner.as_str().is_some());
+        if is_another(&body) || old.is_some_and(|old| was_named(old) && is_another(old)) {
             return Err("Can't update replication documents from other users.".to_owned());
         }
     }
     check_user_ctx(&body, user)?;
     if !is_settled(&body) {
+        check_options(&body).map_err(|error| refusal(&error))?;
         // Of a database of this server the name alone stands for it, and no number.
-        let unfit = |side: &str| match body.get(side) {
-            Some(Value::Int(_)) => true,
-            Some(Value::Object(endpoint)) => endpoint.get("url").and_then(Value::as_str).is_some_and(is_relative),
-            _ => false,
-        };
-        if unfit("source") || unfit("target") {
+        let endpoints = || ["source", "target"].iter().filter_map(|side| body.get(side));
+        if endpoints().any(|endpoint| matches!(endpoint, Value::Int(_))) {
+            return Err("{error,function_clause}".to_owned());
+        }
+        let is_unfit = |endpoint: &Value| endpoint.as_object()?.get("url")?.as_str().map(is_relative);
+        if endpoints().any(|endpoint| is_unfit(endpoint) == Some(true)) {
             return Err(ReplicateError::InvalidEndpoint.text());
         }
-        Replication::parse(&body).map_err(|error| error.text())?;
+        Replication::parse(&body).map_err(|error| refusal(&error))?;
     }
-    if !body.contains("owner") {
-        body.push("owner", user.name.as_deref().map_or(Value::Null, Value::from));
+    if body.get("owner").is_none_or(Value::is_null) {
+        body.insert("owner", user.name.as_deref().map_or(Value::Null, Value::from));
     }
     Ok(body)
+}
+
+/// Why a document is refused, as CouchDB prints it: what a request would be told as a term.
+fn refusal(error: &ReplicateError) -> String {
+    match error {
+        ReplicateError::BadRequest(reason) => format!("{{throw,{{bad_request,{}}}}}", erlang_text(reason)),
+        error => error.text(),
+    }
 }
 
 fn is_relative(url: &str) -> bool {
@@ -429,6 +440,9 @@ mod tests {
         let asked = || body(r#"{"source":"http://h/a","target":"b"}"#);
         let mine = checked(asked(), None, &ann).unwrap();
         assert_eq!(text(&mine), r#"{"source":"http://h/a","target":"b","owner":"ann"}"#);
+        let nobodys = || body(r#"{"source":"http://h/a","target":"b","owner":null}"#);
+        assert_eq!(checked(nobodys(), None, &admin).unwrap().get("owner"), Some(&Value::from("adm")));
+        assert!(checked(nobodys(), None, &ann).is_err());
         let bob = UserCtx { name: Some("bob".into()), ..UserCtx::anonymous() };
         assert!(checked(mine.clone(), None, &bob).is_err());
         assert!(checked(asked(), Some(&mine), &bob).is_err());
@@ -455,9 +469,10 @@ mod tests {
             let text = format!(r#"{{"target":"http://h/b",{more}}}"#);
             checked(body(&text), None, &UserCtx::server_admin("adm")).unwrap_err()
         };
-        for source in ["5", r#"{"url":"x"}"#] {
-            assert_eq!(with(&format!(r#""source":{source}"#)), "endpoint has an invalid url");
-        }
+        assert_eq!(with(r#""source":{"url":"x"}"#), "endpoint has an invalid url");
+        assert_eq!(with(r#""source":5"#), "{error,function_clause}");
+        let wrong = with(r#""source":"http://h/a","doc_ids":"x""#);
+        assert_eq!(wrong, r#"{throw,{bad_request,<<"parameter `doc_ids` must be an array">>}}"#);
         for more in
             [r#""user_ctx":"x""#, r#""create_target_params":"x""#, r#""proxy":"http://p","source_proxy":"http://q""#]
         {

@@ -19,6 +19,7 @@ use super::progress::Track;
 use super::request::{Filter, Replication};
 use super::tuning::Tuning;
 use crate::document::json::{Object, Value};
+use crate::document::selector::erlang_text;
 use crate::index::declared;
 use crate::observe::metrics::Counter;
 use crate::wire::hex;
@@ -136,7 +137,8 @@ impl Run {
             return Ok(Some(text_of(code)));
         }
         let what = format!("Couldn't parse filter code from document {design} on `{source}`");
-        Err(ReplicateError::NoFilter(format!("{what}  Error: missing json key: {name}")))
+        let missing = erlang_text(&format!("missing json key: {name}"));
+        Err(ReplicateError::NoFilter(format!("{what}  Error: {{not_found,{missing}}}")))
     }
 
     /// Reads the checkpoints and finds where to begin.

@@ -188,6 +188,7 @@ impl Replication {
                 return Err(ReplicateError::BadRequest(format!("`proxy` is mutually exclusive with `{own}`")));
             }
         }
+        check_options(body)?;
         let source = Endpoint::parse(body.get("source"), proxy_of(body, "source_proxy")?);
         let target = Endpoint::parse(body.get("target"), proxy_of(body, "target_proxy")?);
         // A missing side is told before what is wrong with the other.
@@ -254,6 +255,30 @@ impl Replication {
 
 fn wrong(name: &str, kind: &str) -> ReplicateError {
     ReplicateError::BadRequest(format!("parameter `{name}` must be {kind}"))
+}
+
+/// Refuses options of the wrong type, the first in the order of the body, and those that exclude each other; `null` is
+/// of the wrong type. CouchDB does so before it looks at the endpoints.
+pub(super) fn check_options(body: &Object) -> Result<()> {
+    for (name, value) in body.iter() {
+        let (is_right, kind) = match name {
+            "cancel" | "create_target" | "winning_revs_only" | "continuous" | "use_bulk_get" => {
+                (value.as_bool().is_some(), "a boolean")
+            }
+            "create_target_params" | "selector" => (value.as_object().is_some(), "a JSON object"),
+            "query_params" => (value.as_object().is_some(), "an object"),
+            "doc_ids" => (value.is_null() || value.as_array().is_some(), "an array"),
+            _ => continue,
+        };
+        if !is_right {
+            return Err(wrong(name, kind));
+        }
+    }
+    let is_given = |name: &&str| body.get(name).is_some_and(|value| !value.is_null());
+    match ["doc_ids", "filter", "selector"].iter().filter(|name| is_given(name)).count() {
+        0 | 1 => Ok(()),
+        _ => Err(ReplicateError::BadRequest("`doc_ids`,`filter`,`selector` are mutually exclusive".to_owned())),
+    }
 }
 
 /// A member that may be absent or null, but not of another type.
@@ -379,6 +404,26 @@ mod tests {
             let more = format!(r#""create_target_params":{value}"#);
             assert_eq!(with(&more), bad("parameter `create_target_params` must be a JSON object"));
         }
+    }
+
+    #[test]
+    fn options_count_before_endpoints_and_null_is_none_of_them() {
+        let bad = |reason: &str| ReplicateError::BadRequest(reason.to_owned());
+        let boolean = |name: &str| bad(&format!("parameter `{name}` must be a boolean"));
+        assert_eq!(refused(r#"{"continuous":5}"#), boolean("continuous"));
+        assert_eq!(refused(r#"{"winning_revs_only":1,"continuous":1,"source":"a"}"#), boolean("winning_revs_only"));
+        assert_eq!(
+            refused(r#"{"doc_ids":[],"selector":{}}"#),
+            bad("`doc_ids`,`filter`,`selector` are mutually exclusive")
+        );
+        for name in ["cancel", "create_target", "winning_revs_only", "continuous", "use_bulk_get"] {
+            let text = format!(r#"{{"source":"a","target":"b","{name}":null}}"#);
+            assert_eq!(refused(&text), boolean(name), "{name}");
+        }
+        let with = |more: &str| refused(&format!(r#"{{"source":"a","target":"b",{more}}}"#));
+        assert_eq!(with(r#""selector":null"#), bad("parameter `selector` must be a JSON object"));
+        assert_eq!(with(r#""query_params":null"#), bad("parameter `query_params` must be an object"));
+        assert_eq!(started(r#"{"source":"a","target":"b","doc_ids":null}"#).filter, Filter::None);
     }
 
     #[test]

@@ -12,6 +12,16 @@ pub fn erlang_term(value: &Value) -> String {
     out
 }
 
+/// A text as CouchDB prints it where it prints texts as such: `<<"x">>`; of other than ASCII, as [`erlang_term`].
+pub fn erlang_text(text: &str) -> String {
+    let is_plain = text.chars().all(|c| c == ' ' || c.is_ascii_graphic());
+    match text {
+        "" => "<<>>".to_owned(),
+        text if is_plain => format!("<<\"{}\">>", text.replace('\\', "\\\\").replace('"', "\\\"")),
+        text => erlang_term(&Value::from(text)),
+    }
+}
+
 fn write_term(value: &Value, out: &mut String) {
     if out.len() > ERROR_TERM_BYTES {
         return;

@@ -8,9 +8,10 @@ use http::StatusCode;
 use super::partition;
 use crate::auth::access::Class;
 use crate::coordinator::{Database, FindQuery, Hit, Hits};
+use crate::document::collate::Collator;
 use crate::document::id::check_partition;
 use crate::document::json::{self, JsonError, Object, Value};
-use crate::document::selector::Subject;
+use crate::document::selector::{FieldRange, Subject};
 use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::index::mango::bookmark::{Bookmark, NIL};
 use crate::index::mango::catalogue::FieldIndex;
@@ -90,11 +91,20 @@ pub async fn explain(ctx: &Context, mut request: Request, db: &str, partition: O
     };
     let about = Explained {
         database: &asked.db.name,
+        partitioned: asked.db.map().partitioned,
         partition: asked.partition.as_deref(),
         with_range: request.query.flag("range"),
     };
     let answer = explained(&asked.request, &choice, &asked.indexes, about, &ctx.collator);
     Ok(Reply::json(StatusCode::OK, answer.to_vec()))
+}
+
+/// Whether CouchDB sees before it reads that nothing can be found: a combination of nothing, or conditions that
+/// contradict each other on what the index has first. Its answer then has `docs` alone, and no bookmark is looked at.
+fn is_pointless(request: &FindRequest, index: Option<&FieldIndex>, collator: &Collator) -> bool {
+    let first = index.map_or(Some("_id"), |index| index.names().first().copied());
+    let is_empty = |field: &str| request.selector.field_range(field, collator) == FieldRange::Empty;
+    request.selector.is_empty_combination() || first.is_some_and(is_empty)
 }
 
 /// POST `/{db}/_find`, also of a partition. Documents are streamed while they are found.
@@ -105,6 +115,10 @@ pub async fn find(ctx: &Context, mut request: Request, db: &str, partition: Opti
     let asked = read(ctx, &mut request, db, partition).await?;
     let plan = asked.plan()?;
     let Asked { db, request, partition, .. } = asked;
+    let is_extended = request.count || request.groups.is_some();
+    if !is_extended && is_pointless(&request, plan.index.as_ref(), &ctx.collator) {
+        return Ok(Reply::json(StatusCode::OK, "{\"docs\":[\n]}"));
+    }
     let after = request.after()?;
     if plan.index.is_some() && after.as_ref().is_some_and(|bookmark| bookmark.key.is_none()) {
         return Err(Problem::invalid("invalid_bookmark", "The bookmark is of another index."));

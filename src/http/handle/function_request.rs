@@ -56,7 +56,7 @@ fn text(object: &Object) -> Arc<str> {
 fn push_common(out: &mut Object, ctx: &Context, request: &Request, db: &Database, body: Option<&Value>) -> Result<()> {
     out.push("method", request.method.as_str());
     out.push("requested_path", path_segments(&requested(request)));
-    out.push("path", path_segments(&request.raw_path));
+    out.push("path", path_below(&request.raw_path));
     out.push("raw_path", request.target());
     out.push("query", query(request)?);
     out.push("headers", headers(ctx, request));
@@ -94,6 +94,15 @@ pub fn requested(request: &Request) -> String {
 /// Decoded; the query stands behind the last one.
 fn path_segments(path: &str) -> Vec<Value> {
     path.split('/').filter(|segment| !segment.is_empty()).map(segment).collect()
+}
+
+/// The same without the partition, below which CouchDB answers as if it were not in the path.
+fn path_below(path: &str) -> Vec<Value> {
+    let mut segments = path_segments(path);
+    if segments.len() > 3 && segments[1].as_str() == Some("_partition") {
+        segments.drain(1..3);
+    }
+    segments
 }
 
 fn query(request: &Request) -> Result<Object> {

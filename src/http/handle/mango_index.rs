@@ -1,16 +1,19 @@
 //! `_index`: listing, making and removing indexes, which live in design documents (facts '_index').
 
+use std::collections::BTreeSet;
+
 use http::StatusCode;
 use sha1::{Digest, Sha1};
 
 use super::find::indexes;
 use super::write::options;
 use crate::auth::access::Class;
-use crate::coordinator::{Database, Want, WriteError, WriteRequest};
+use crate::coordinator::{Database, Want, WriteRequest};
 use crate::document::draft::{self, Draft};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
 use crate::document::revision::Revision;
+use crate::document::selector::erlang_term;
 use crate::http::query::integer;
 use crate::http::request::Verb;
 use crate::http::{Context, Problem, Reply, Request, Result};
@@ -140,7 +143,7 @@ fn text<'a>(body: &'a Object, name: &str) -> Result<Option<&'a str>> {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
         Some(other) => {
-            let shown = crate::document::selector::erlang_term(other);
+            let shown = erlang_term(other);
             Err(Problem::invalid("invalid_string", format!("Invalid string: {shown}")))
         }
     }
@@ -152,7 +155,7 @@ async fn create(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> 
     let body = request.json_object().await?;
     let wanted = Creation::parse(&body)?;
     let existing = design(&db, &wanted.id).await?;
-    let result = match with_view(&db, existing.as_ref().map(|(_, body)| body), &wanted)? {
+    let result = match with_view(existing.as_ref().map(|(_, body)| body), &wanted)? {
         None => "exists",
         Some(body) => {
             let refused = |why: &str| saving_failed(&format!("Unknown error while saving the design document: {why}"));
@@ -176,16 +179,22 @@ fn saving_failed(reason: &str) -> Problem {
 }
 
 /// The design document with the index; `None` when it has it already.
-fn with_view(db: &Database, existing: Option<&Object>, wanted: &Creation) -> Result<Option<Object>> {
+fn with_view(existing: Option<&Object>, wanted: &Creation) -> Result<Option<Object>> {
     let mut body = match existing {
         None => Object::from_iter([("language".to_owned(), LANGUAGE.into())]),
         Some(body) if body.get("language").and_then(Value::as_str) != Some(LANGUAGE) => {
-            return Err(Problem::invalid("invalid_ddoc_lang", "Existing design doc has an invalid language"));
+            // As Erlang prints what it found: the member, or that there is none.
+            let name = Value::from("language");
+            let found = body
+                .get("language")
+                .map_or("false".to_owned(), |language| format!("{{{},{}}}", erlang_term(&name), erlang_term(language)));
+            let reason = format!("Existing design doc has an invalid language: {found}");
+            return Err(Problem::invalid("invalid_ddoc_lang", reason));
         }
         Some(body) => {
             let own = body.get("options").and_then(Value::as_object).and_then(|options| options.get("partitioned"));
-            let has = own.and_then(Value::as_bool).unwrap_or(db.map().partitioned);
-            if wanted.partitioned.is_some_and(|asked| asked != has) {
+            // Word for word: what is left to the database on one side only is another option, too.
+            if wanted.partitioned != own.and_then(Value::as_bool) {
                 let id = wanted.id.as_str();
                 let reason =
                     format!("Requested partitioned option does not match existing value on design document {id}");
@@ -228,14 +237,22 @@ async fn remove(ctx: &Context, request: &Request, db: &str, index: [&str; 3]) ->
     }
     let Some(Value::Object(views)) = body.get_mut("views") else { return Err(Problem::missing()) };
     views.remove(name).ok_or_else(Problem::missing)?;
-    let is_last = views.is_empty();
-    ctx.allow(&db, &request.user, Class::DatabaseAdmin)?;
-    if is_last {
-        db.delete(&id, Some(rev), options(request)?).await?;
-    } else {
-        save(&db, &id, Some(rev), body, request).await?;
+    if views.is_empty() {
+        body.remove("views");
     }
+    ctx.allow(&db, &request.user, Class::DatabaseAdmin)?;
+    save_rest(&db, &id, rev, body, request).await?;
     Ok(Reply::ok(StatusCode::OK))
+}
+
+/// Writes what is left of a design document without some or all of its indexes; one of which nothing is left but its
+/// language goes.
+async fn save_rest(db: &Database, id: &DocId, rev: Revision, body: Object, request: &Request) -> Result<()> {
+    if body.iter().all(|(name, _)| name == "language") {
+        db.delete(id, Some(rev), options(request)?).await?;
+        return Ok(());
+    }
+    save(db, id, Some(rev), body, request).await
 }
 
 async fn bulk_delete(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
@@ -246,13 +263,19 @@ async fn bulk_delete(ctx: &Context, mut request: Request, db: &str) -> Result<Re
     positive(body.get("w"), 2)?;
     check_keys(&body, &["docids", "w"])?;
     ctx.allow(&db, &request.user, Class::DatabaseAdmin)?;
+    // Design documents without an index are none of this request's.
+    let with_index: BTreeSet<String> = indexes(&db).await?.into_iter().map(|index| index.ddoc).collect();
     let (mut success, mut fail) = (Vec::new(), Vec::new());
     for id in ids.iter().rev() {
         let mut row = Object::new();
         row.push("id", id.as_str());
-        let removed = match design(&db, id).await? {
-            Some((rev, _)) => db.delete(id, Some(rev), options(&request)?).await.map(drop),
-            None => Err(WriteError::NotFound { deleted: false }),
+        let found = if with_index.contains(id.as_str()) { design(&db, id).await? } else { None };
+        let removed = match found {
+            Some((rev, mut body)) => {
+                body.remove("views");
+                save_rest(&db, id, rev, body, &request).await
+            }
+            None => Err(Problem::missing()),
         };
         match removed {
             Ok(()) => {
@@ -260,7 +283,7 @@ async fn bulk_delete(ctx: &Context, mut request: Request, db: &str) -> Result<Re
                 success.push(Value::Object(row));
             }
             Err(error) => {
-                row.push("error", Problem::from(error).error.as_ref());
+                row.push("error", error.error.as_ref());
                 fail.push(Value::Object(row));
             }
         }
@@ -274,13 +297,13 @@ async fn bulk_delete(ctx: &Context, mut request: Request, db: &str) -> Result<Re
 fn doc_ids(body: &Object) -> Result<Vec<DocId>> {
     let list =
         body.get("docids").ok_or_else(|| MangoError::new("missing_required_key", "Missing required key: docids"))?;
-    let list = list
-        .as_array()
-        .ok_or_else(|| Problem::invalid("invalid_bulk_docs", "Bulk Delete requires an array of non-null docids."))?;
+    let list = list.as_array().ok_or_else(|| {
+        MangoError::about("invalid_bulk_docs", "Bulk Delete requires an array of non-null docids. Docids: ", list)
+    })?;
     let id = |value: &Value| match value.as_str() {
         Some(name) => Ok(DocId::new(&format!("_design/{}", name.strip_prefix("_design/").unwrap_or(name)))),
         None => {
-            let shown = crate::document::selector::erlang_term(value);
+            let shown = erlang_term(value);
             Err(Problem::invalid("invalid_index_name", format!("Invalid index name: {shown}")))
         }
     };

@@ -4,28 +4,46 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::super::{Context, Problem, Reply, Request, Result};
-use super::{all_docs, design_function, find};
+use super::{all_docs, design_function, find, mango_index};
 use crate::auth::access::Class;
 use crate::coordinator::Database;
 use crate::document::id::check_partition;
-use crate::http::route::is_design_function;
+use crate::http::route::{Endpoint, InDatabase, is_design_function, methods};
 
 /// `path` is what stands behind `_partition`.
 ///
 /// # Errors
 /// 400 without a name, for a name that cannot be one, and for a database without partitions; 404 for other paths.
-pub async fn handle(ctx: &Context, request: Request, db: &str, path: &[String]) -> Result<Reply> {
+pub async fn handle(ctx: &Context, mut request: Request, db: &str, path: &[String]) -> Result<Reply> {
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
     match parts.as_slice() {
         [name, _, ..] if check_given(request.query.get("partition"), name).is_err() => {
             check(&*ctx.open(db, &request.user, Class::Member)?, name)?;
             Err(other_partition())
         }
-        [name, "_all_docs"] => all_docs::partition(ctx, request, db, name).await,
-        [name, "_all_docs", "queries"] => all_docs::partition_queries(ctx, request, db, name).await,
+        [name, "_all_docs", below @ ..] if matches!(below, [] | ["queries"]) => {
+            request.query = request.query.by_name();
+            match below {
+                [] => all_docs::partition(ctx, request, db, name).await,
+                _ => all_docs::partition_queries(ctx, request, db, name).await,
+            }
+        }
         [name, "_find"] => find::find(ctx, request, db, Some(name)).await,
         [name, "_explain"] => find::explain(ctx, request, db, Some(name)).await,
+        // The indexes of the whole database: CouchDB hands the request on as it does queries.
+        [name, "_index", ..] if mango_index::is_path(&path[1..]) => {
+            check(&*ctx.open(db, &request.user, Class::Member)?, name)?;
+            let (verbs, allow) = methods(&Endpoint::In(db.to_owned(), InDatabase::Mango(path[1..].to_vec())));
+            match verbs.contains(&request.verb) {
+                true => mango_index::handle(ctx, request, db, &path[1..]).await,
+                false => Err(Problem::method_not_allowed(allow)),
+            }
+        }
         [name, "_design", ddoc, function, ..] if is_design_function(function) => {
+            // Other functions see the parameters as they came.
+            if *function == "_view" {
+                request.query = request.query.by_name();
+            }
             design_function(ctx, db, (&format!("_design/{ddoc}"), &path[3..]), Some(name), request).await
         }
         _ => info(ctx, &request, db, &parts).await,

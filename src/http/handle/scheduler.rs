@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 
 use super::super::forward;
-use crate::coordinator::{AllDocsQuery, AllDocsRow, Database, Want};
+use super::view_query::ViewArgs;
+use crate::coordinator::{AllDocsQuery, AllDocsRow, Database, KeyBounds, Want};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
-use crate::http::query;
+use crate::http::query::{self, Query};
 use crate::http::response::encode_segment;
 use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::replicate::documents::{DocumentState, is_replicator_database, without_credentials};
@@ -142,19 +143,24 @@ fn open(ctx: &Context, name: &str) -> Result<std::sync::Arc<Database>> {
 }
 
 async fn documents(ctx: &Context, request: &Request, database: &str) -> Result<Reply> {
-    let limit = request.query.positive("limit")?.unwrap_or(DOCUMENTS);
-    let skip = request.query.positive("skip")?.unwrap_or(0);
-    let descending = request.query.boolean("descending")?.unwrap_or(false);
+    // The parameters of `_all_docs`, but that nothing is reduced whatever is said.
+    request.query.boolean("reduce")?;
+    let others = request.query.iter().filter(|(name, _)| *name != "reduce");
+    let pairs = others.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let args = ViewArgs::from_query(&Query::from_pairs(pairs))?;
+    let (limit, skip) = (args.limit.min(DOCUMENTS), args.skip);
     let states = states(request)?;
     let db = open(ctx, database)?;
     let others = Others::of(ctx, request, database).await;
-    let mut rows = db.all_docs(AllDocsQuery { descending, include_docs: true, ..AllDocsQuery::default() }).await?;
-    let (mut total, mut passed, mut shown) = (0, 0, Vec::new());
+    let keys = KeyBounds::Range { start: args.start_key, end: args.end_key, inclusive_end: args.inclusive_end };
+    let wanted = AllDocsQuery { keys, descending: args.descending, include_docs: true, ..AllDocsQuery::default() };
+    let mut rows = db.all_docs(wanted).await?;
+    // All documents of the database, as CouchDB counts them.
+    let (total, before) = (rows.total_rows.unwrap_or(0), rows.offset.unwrap_or(0));
+    let (mut passed, mut shown) = (0, Vec::new());
     while let Some(page) = rows.next().await? {
         for row in page {
             let AllDocsRow::Found { id, doc: Some(Some(doc)), .. } = row else { continue };
-            // All documents of the database, as CouchDB counts them.
-            total += 1;
             if id.is_design() {
                 continue;
             }
@@ -170,7 +176,7 @@ async fn documents(ctx: &Context, request: &Request, database: &str) -> Result<R
             }
         }
     }
-    Ok(page(total, skip, "docs", shown))
+    Ok(page(total, before.saturating_add(skip), "docs", shown))
 }
 
 async fn document(ctx: &Context, request: &Request, database: &str, id: &str) -> Result<Reply> {

@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::coordinator::{Grouping, Update};
 use crate::document::id::check_partition;
 use crate::document::json::{self, Object, Value};
+use crate::document::selector::erlang_text;
 use crate::http::problem::Problem;
 use crate::http::query::Query;
 
@@ -386,6 +387,7 @@ impl Given<'_> {
     fn shown(&self) -> String {
         match self {
             Given::Text("") => "[]".to_owned(),
+            Given::Json(Value::String(text)) if text.is_empty() => "[]".to_owned(),
             Given::Text(text) => format!("\"{text}\""),
             Given::Json(value) => String::from_utf8_lossy(&value.to_vec()).into_owned(),
         }
@@ -415,7 +417,13 @@ impl Given<'_> {
         match number {
             Some(Some(number)) => Ok(number),
             Some(None) => Err(Problem::query_parse(format!("Invalid value for positive integer: {}", self.shown()))),
-            None => Err(Problem::query_parse(format!("Invalid value for integer: {}", self.shown()))),
+            None => {
+                let shown = match self {
+                    Given::Json(Value::String(text)) => erlang_text(text),
+                    other => other.shown(),
+                };
+                Err(Problem::query_parse(format!("Invalid value for integer: {shown}")))
+            }
         }
     }
 

@@ -16,6 +16,8 @@ const MAX: &str = "<MAX>";
 pub struct Asked<'a> {
     /// The database's name.
     pub database: &'a str,
+    /// Whether the database goes by partitions.
+    pub partitioned: bool,
     /// The partition asked.
     pub partition: Option<&'a str>,
     /// Whether to tell `range`.
@@ -41,7 +43,7 @@ pub fn explain(
     let mut answer = Object::new();
     answer.push("dbname", asked.database);
     answer.push("index", chosen);
-    answer.push("partitioned", asked.partition.is_some());
+    answer.push("partitioned", asked.partitioned);
     answer.push("selector", request.selector.to_value());
     answer.push("opts", options(request, asked.partition));
     answer.push("limit", request.limit);
@@ -127,6 +129,9 @@ fn hints(request: &FindRequest) -> Value {
 
 /// The first and the last key in the direction of reading.
 fn ends(request: &FindRequest, choice: &Choice, collator: &Collator) -> (Value, Value) {
+    if request.selector.is_empty_combination() {
+        return (Value::Null, Value::Null);
+    }
     let (low, high) = match choice {
         Ok(Some(index)) => match request.selector.index_range(&index.names(), collator) {
             IndexRange::Empty => (Value::Null, Value::Null),

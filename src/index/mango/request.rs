@@ -1,6 +1,8 @@
 //! The body of `_find` and `_explain` (SPEC 'POST /{db}/_find'). What is wrong with it is looked for in a fixed order:
 //! the selector first, unknown keys last (as CouchDB 3.5 was measured).
 
+use num_bigint::Sign as NumberSign;
+
 use super::MangoError;
 use super::bookmark::Bookmark;
 use super::groups::GroupBy;
@@ -220,7 +222,9 @@ fn stale(value: &Value) -> Result<bool, MangoError> {
 
 fn not_negative(value: Option<&Value>, default: u64) -> Result<u64, MangoError> {
     let Some(value) = value else { return Ok(default) };
-    let number = value.as_u64();
+    // A number that 64 bits do not hold is as good as the greatest.
+    let is_huge = matches!(value, Value::Big(number) if number.sign() == NumberSign::Plus);
+    let number = value.as_u64().or(is_huge.then_some(u64::MAX));
     number.ok_or_else(|| {
         let reason = format!(
             "{} is not an integer greater than or equal to zero",

@@ -6,6 +6,7 @@ use super::InvalidValue;
 use super::sum::{add_numbers, is_number, square};
 use crate::document::collate::Collator;
 use crate::document::json::{Object, Value};
+use crate::document::selector::{erlang_term, erlang_text};
 
 /// Statistics under way.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -40,7 +41,7 @@ impl Figures {
         match value {
             number if is_number(number) => Ok(Figures::of_number(number)),
             Value::Object(given) => Figures::of_object(given),
-            other => Err(InvalidValue { reason: format!("non-numeric _stats input: {}", shown(other)) }),
+            other => Err(InvalidValue { reason: format!("non-numeric _stats input: {}", erlang_term(other)) }),
         }
     }
 
@@ -49,7 +50,8 @@ impl Figures {
         let field = |name: &str| match given.get(name) {
             Some(number) if is_number(number) => Ok(number.clone()),
             Some(other) => {
-                Err(InvalidValue { reason: format!("non-numeric _stats input received for {name}: {}", shown(other)) })
+                let other = erlang_term(other);
+                Err(InvalidValue { reason: format!("non-numeric _stats input received for {name}: {other}") })
             }
             None => {
                 let given = shown(&Value::Object(given.clone()));
@@ -88,6 +90,18 @@ impl Figures {
     }
 }
 
+const WANTED: &str = "The _stats function requires that map values be numbers or arrays of numbers";
+
+/// What is no figure, or the first such in an array, as CouchDB prints what comes behind figures.
+fn strange(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(erlang_text(text)),
+        Value::Null | Value::Bool(_) => Some(erlang_term(value)),
+        Value::Array(values) => values.iter().find_map(strange),
+        _ => None,
+    }
+}
+
 fn less(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Int(a), Value::Int(b)) => a < b,
@@ -103,6 +117,9 @@ impl Stats {
     /// # Errors
     /// [`InvalidValue`] unless it is a number, an array of such or a result, of the same shape as those before.
     pub fn add(&mut self, value: &Value) -> Result<(), InvalidValue> {
+        if let (Some(_), Some(strange)) = (&self.0, strange(value)) {
+            return Err(InvalidValue { reason: format!("{WANTED}, not '{strange}'") });
+        }
         let more = match value {
             Value::Array(values) => Shape::Each(values.iter().map(Figures::of).collect::<Result<_, _>>()?),
             one => Shape::One(Figures::of(one)?),
@@ -126,11 +143,10 @@ impl Stats {
             (Some(Shape::Each(total)), Shape::Each(more)) if total.len() == more.len() => {
                 total.iter_mut().zip(more).for_each(|(total, more)| total.add(more));
             }
-            _ => {
-                let reason = "The _stats function requires that map values be numbers or arrays of numbers of one length, \
-                              not ";
-                return Err(InvalidValue { reason: format!("{reason}'{}'", told()) });
+            (Some(Shape::Each(_)), Shape::Each(_)) => {
+                return Err(InvalidValue { reason: format!("{WANTED} of one length, not '{}'", told()) });
             }
+            _ => return Err(InvalidValue { reason: format!("{WANTED}, not '{}'", told()) }),
         }
         Ok(())
     }
