@@ -246,8 +246,8 @@ fn in_database(rest: &[String]) -> InDatabase {
         // Whatever stands behind these, as in CouchDB.
         ["_changes", ..] => InDatabase::Changes,
         ["_temp_view", ..] => InDatabase::TempView,
+        ["_view_cleanup", ..] => InDatabase::ViewCleanup,
         ["_compact", ddoc, ..] => InDatabase::Compact(Some((*ddoc).to_owned())),
-        ["_view_cleanup"] => InDatabase::ViewCleanup,
         ["_ensure_full_commit"] => InDatabase::EnsureFullCommit,
         ["_security"] => InDatabase::Security,
         ["_revs_limit"] => InDatabase::RevsLimit,
@@ -360,7 +360,8 @@ fn database_methods(at: &InDatabase) -> (&'static [Verb], &'static str) {
         InDatabase::Partition(rest) => match rest.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             // A POST is told first what is wrong with such a name.
             [name] if name.starts_with('_') => (GET_POST, "GET"),
-            [] | [_] => (GET, "GET"),
+            [] => (ANY, ""),
+            [_] => (GET, "GET"),
             [_, "_all_docs"] => (GET_POST, "GET,HEAD,POST"),
             [_, "_all_docs", "queries"] | [_, "_find" | "_explain"] => (POST, "POST"),
             [_, "_design", _, _, ..] => design_methods(&rest[3..]),
@@ -368,11 +369,11 @@ fn database_methods(at: &InDatabase) -> (&'static [Verb], &'static str) {
             _ => (ANY, ""),
         },
         InDatabase::DesignFunction(_, path) => design_methods(path),
+        InDatabase::TempView => (ANY, ""),
         InDatabase::Document(_)
         | InDatabase::Local(_)
         | InDatabase::LocalWithoutId
         | InDatabase::LocalAttachment
-        | InDatabase::TempView
         | InDatabase::Snapshot
         | InDatabase::Restore
         | InDatabase::NotText
