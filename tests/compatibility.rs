@@ -101,8 +101,9 @@ fn bad_multipart(c: &Client) -> bool {
         )
     };
     let without = format!("{}--x--", document(""));
+    let short = format!("{}--x\r\n\r\nab\r\n--x--", document(""));
     let wrong = format!("{}--x\r\n\r\nabc\r\n--x--", document("\"digest\":\"md5-AAAAAAAAAAAAAAAAAAAAAA==\","));
-    put(&without) == 400 && put(&wrong) == 400
+    put(&without) == 400 && put(&short) == 400 && put(&wrong) == 400
 }
 
 fn wrong_md5(c: &Client) -> bool {
@@ -231,7 +232,7 @@ const CHECKS: &[Check] = &[
     ("rows of a feed, heartbeats", feed_lines),
     ("`_rev` on a document that never existed", |c| c.put("/d/never", "{\"_rev\":\"1-abc\"}").status == 409),
     ("`limit=x`, `timeout=x`, `style=x` of `_changes`; bad `_revs_limit`", bad_numbers),
-    ("a multipart PUT without parts, a wrong digest of a part", bad_multipart),
+    ("a multipart PUT without parts, a part that is too short, a wrong digest of a part", bad_multipart),
     ("Content-MD5 that does not fit", wrong_md5),
     ("`chttpd/authentication_handlers`", handlers_at_run_time),
     ("request headers that design functions see", secrets_of_requests),

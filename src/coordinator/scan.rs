@@ -400,11 +400,13 @@ fn row_of_key(query: &AllDocsQuery, id: DocId, mut fetched: Fetched) -> Option<A
     Some(AllDocsRow::Found { id, rev, deleted, doc: Some(doc) })
 }
 
-/// The keys that get rows: backwards when descending, without those that the source leaves out silently, and after
-/// skip and limit.
+/// The keys that get rows: backwards when descending, after skip and limit, and without those that the source leaves
+/// out silently. As in CouchDB, skip and limit count the ones left out of a kind of documents, but not those left out
+/// of a partition.
 fn chosen_keys(keys: &[Value], query: &AllDocsQuery) -> VecDeque<Value> {
     let belongs = |key: &&Value| match (&query.source, key.as_str()) {
-        (DocSource::All | DocSource::Local, _) => true,
+        (DocSource::All, _) => true,
+        (DocSource::Local, text) => text.is_some_and(|id| id.starts_with("_local/")),
         (DocSource::Design, text) => text.is_some_and(|id| id.starts_with("_design/")),
         (DocSource::Partition(name), text) => {
             text.and_then(|id| id.split_once(':')).is_some_and(|(partition, _)| partition == name)
@@ -412,9 +414,10 @@ fn chosen_keys(keys: &[Value], query: &AllDocsQuery) -> VecDeque<Value> {
     };
     let skip = usize::try_from(query.skip).unwrap_or(usize::MAX);
     let limit = query.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    let own = keys.iter().filter(belongs);
+    let counted = |key: &&Value| !matches!(query.source, DocSource::Partition(_)) || belongs(key);
+    let own = keys.iter().filter(counted);
     match query.descending {
-        false => own.skip(skip).take(limit).cloned().collect(),
-        true => own.rev().skip(skip).take(limit).cloned().collect(),
+        false => own.skip(skip).take(limit).filter(belongs).cloned().collect(),
+        true => own.rev().skip(skip).take(limit).filter(belongs).cloned().collect(),
     }
 }

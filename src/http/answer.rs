@@ -136,11 +136,14 @@ fn method(method: &Method, headers: &HeaderMap) -> (Verb, bool, String) {
 }
 
 fn request_body(context: &Context, headers: &HeaderMap, body: Body) -> RequestBody {
-    let sent = headers.get(http::header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
+    let sized = headers.get(http::header::CONTENT_LENGTH);
+    let sent = sized.and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
     let chunked = headers.contains_key(http::header::TRANSFER_ENCODING);
     let length = if chunked { None } else { Some(sent.unwrap_or(0)) };
+    let absent = sized.is_none() && !chunked;
     let chunks = body.into_data_stream().map_err(|error| error.to_string());
-    RequestBody::new(context.env.clone(), Box::pin(chunks), length).within(Arc::clone(&context.bodies))
+    let body = RequestBody::new(context.env.clone(), Box::pin(chunks), length).absent(absent);
+    body.within(Arc::clone(&context.bodies))
 }
 
 /// Takes what the handler left unread, within limits: a client that is still sending would lose the answer when the

@@ -27,6 +27,8 @@ pub struct RequestBody {
     env: Option<Env>,
     /// `Content-Length` as sent, before unzipping.
     length: Option<u64>,
+    /// Whether the request's headers speak of no body.
+    absent: bool,
     inflater: Option<Inflater>,
     /// What is not unzipped yet of the last chunk: done in small steps, since a chunk may grow a thousandfold.
     zipped: Bytes,
@@ -65,6 +67,7 @@ impl RequestBody {
             source: Some(Mutex::new(source)),
             env: Some(env),
             length,
+            absent: false,
             inflater: None,
             zipped: Bytes::new(),
             left: BytesMut::new(),
@@ -82,6 +85,7 @@ impl RequestBody {
         let bytes = bytes.into();
         RequestBody {
             length: Some(bytes.len() as u64),
+            absent: false,
             source: Some(Mutex::new(Box::pin(futures_util::stream::iter([Ok(bytes)])))),
             env: None,
             inflater: None,
@@ -109,6 +113,18 @@ impl RequestBody {
     /// `Content-Length` as sent; `None` for a chunked body.
     pub fn length(&self) -> Option<u64> {
         self.length
+    }
+
+    /// A body that the request's headers do not speak of: with neither a length nor an encoding of transfer.
+    #[must_use]
+    pub fn absent(mut self, absent: bool) -> RequestBody {
+        self.absent = absent;
+        self
+    }
+
+    /// Whether the request's headers speak of no body; an empty one that they speak of is one.
+    pub fn is_absent(&self) -> bool {
+        self.absent
     }
 
     /// Sets the largest body as sent, in bytes. What is larger is refused when it is read, not before: a body that

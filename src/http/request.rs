@@ -110,8 +110,12 @@ impl Request {
         self.body.bytes(limits::HTTP_JSON_BODY_BYTES).await
     }
 
-    /// As [`Request::bytes`], for a JSON text: the values made of it count with the memory of all bodies.
+    /// As [`Request::bytes`], for a JSON text: the values made of it count with the memory of all bodies. 400 `Missing
+    /// request body` where the headers do not even speak of an empty one.
     pub async fn json_bytes(&mut self) -> Result<Bytes> {
+        if self.body.is_absent() {
+            return Err(Problem::bad_request("Missing request body"));
+        }
         self.body.json_bytes(limits::HTTP_JSON_BODY_BYTES).await
     }
 

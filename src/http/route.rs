@@ -256,8 +256,8 @@ fn in_database(rest: &[String]) -> InDatabase {
         // Whatever stands behind these, as in CouchDB.
         ["_changes", ..] => InDatabase::Changes,
         ["_temp_view", ..] => InDatabase::TempView,
+        ["_view_cleanup", ..] => InDatabase::ViewCleanup,
         ["_compact", ddoc, ..] => InDatabase::Compact(Some((*ddoc).to_owned())),
-        ["_view_cleanup"] => InDatabase::ViewCleanup,
         ["_ensure_full_commit"] => InDatabase::EnsureFullCommit,
         ["_security"] => InDatabase::Security,
         ["_revs_limit"] => InDatabase::RevsLimit,
@@ -381,11 +381,11 @@ fn database_methods(at: &InDatabase) -> (&'static [Verb], &'static str) {
             _ => (ANY, ""),
         },
         InDatabase::DesignFunction(_, path) => design_methods(path),
+        InDatabase::TempView => (ANY, ""),
         InDatabase::Document(_)
         | InDatabase::Local(_)
         | InDatabase::LocalWithoutId
         | InDatabase::LocalAttachment
-        | InDatabase::TempView
         | InDatabase::Snapshot
         | InDatabase::Restore
         | InDatabase::NotText

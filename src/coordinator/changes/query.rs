@@ -25,10 +25,10 @@ pub enum Since {
 }
 
 impl Since {
-    /// Reads the parameter: `0`, `now`, or a sequence, also as a JSON string.
+    /// Reads the parameter: `0`, `now`, or a sequence; that also as a JSON string.
     pub fn parse(text: &str) -> Result<Since, ChangesError> {
         let inner = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(text);
-        match inner {
+        match text {
             "0" => Ok(Since::Beginning),
             "now" => Ok(Since::Now),
             _ => Seq::parse(inner).map(Since::Seq).map_err(|MalformedSeq| ChangesError::MalformedSince),
@@ -142,7 +142,7 @@ mod tests {
         let seq = Seq::default();
         assert_eq!(Since::parse(&seq.to_string()).unwrap(), Since::Seq(seq.clone()));
         assert_eq!(Since::parse(&format!("\"{seq}\"")).unwrap(), Since::Seq(seq));
-        for bad in ["", "1", "garbage", "1-garbage", "\""] {
+        for bad in ["", "1", "garbage", "1-garbage", "\"", "\"0\"", "\"now\""] {
             assert!(matches!(Since::parse(bad), Err(ChangesError::MalformedSince)), "{bad}");
         }
     }

@@ -122,9 +122,11 @@ async fn design_and_local_documents_have_lists_of_their_own() {
     );
     let down = AllDocsQuery { descending: true, skip: 1, ..local.clone() };
     assert_eq!(list(&database, down).await.2, ["_local/l=_local/l"]);
-    let keys = KeyBounds::Keys(["_local/m", "_local/zz"].map(text).to_vec());
+    let keys = KeyBounds::Keys(["a", "_local/m", "_local/zz"].map(text).to_vec());
     let of_keys = AllDocsQuery { keys, include_docs: false, ..local };
-    assert_eq!(list(&database, of_keys).await.2, ["_local/m", "?\"_local/zz\""]);
+    assert_eq!(list(&database, of_keys.clone()).await.2, ["_local/m", "?\"_local/zz\""]);
+    let of_two = AllDocsQuery { limit: Some(2), ..of_keys };
+    assert_eq!(list(&database, of_two).await.2, ["_local/m"], "a limit counts the keys that have no place here");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use super::accept::names_gzip;
 use super::document::{checked_id, may_write, open, placed_id, rev_etag, written};
 use super::range::{ByteRange, Wanted, wanted};
 use super::read::{boundary, one, stream};
-use super::read_options::revision;
+use super::read_options::ReadOptions;
 use super::rules;
 use super::shown::Piece;
 use super::write::{named_revision, options};
@@ -26,7 +26,7 @@ use crate::http::{Context, Problem, Reply, Request, Result, Verb};
 /// `/{db}/{docid}/{name}`: GET, PUT, DELETE. The body comes as sent: `Content-Encoding` is not undone.
 pub async fn handle(ctx: &Context, request: Request, db: &str, id: &str, name: &str) -> Result<Reply> {
     match request.verb {
-        Verb::Get => Ok(policy::guard(&ctx.config, Content::Attachments, get(ctx, &request, db, id, name).await?)),
+        Verb::Get => get(ctx, &request, db, id, name).await,
         Verb::Put => put(ctx, request, db, id, name).await,
         Verb::Delete => delete(ctx, &request, db, id, name).await,
         _ => Err(Problem::method_not_allowed("DELETE,GET,HEAD,PUT")),
@@ -35,10 +35,11 @@ pub async fn handle(ctx: &Context, request: Request, db: &str, id: &str, name: &
 
 async fn get(ctx: &Context, request: &Request, db: &str, id: &str, name: &str) -> Result<Reply> {
     let db = open(ctx, request, db)?;
+    // The whole query is read first, with what an attachment has no use for, as CouchDB does.
+    let asked = ReadOptions::from_query(&request.query)?;
     let id = placed_id(&db, id)?;
     rules::must_see_all(ctx, &request.user, &db, &id)?;
-    let rev = request.query.get("rev").map(revision).transpose()?;
-    let (_, stored) = one(&db, &id, rev.as_ref(), false).await?;
+    let (_, stored) = one(&db, &id, asked.rev.as_ref(), asked.deleted).await?;
     let Some(attachment) = stored.attachments.into_iter().find(|a| a.name == name) else {
         return Err(Problem::not_found("Document is missing attachment"));
     };
@@ -64,7 +65,8 @@ async fn get(ctx: &Context, request: &Request, db: &str, id: &str, name: &str) -
         }
         Encoding::Gzip => unzipped(db, id, attachment).await?,
     };
-    Ok(reply.etag(&etag))
+    // Of the answers of this path, CouchDB guards those with bytes that are no multipart body.
+    Ok(policy::guard(&ctx.config, Content::Attachments, reply.etag(&etag)))
 }
 
 fn typed(reply: Reply, attachment: &Attachment) -> Reply {

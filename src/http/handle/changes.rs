@@ -26,12 +26,13 @@ pub async fn changes(ctx: &Context, mut request: Request, db: &str) -> Result<Re
         return Err(Problem::invalid_json());
     }
     let body = body.map(Option::unwrap_or_default);
-    let args = ChangesArgs::read(&request.query, request.header("last-event-id"), body.as_ref())?;
+    let asked = ChangesArgs::read(&request.query, request.header("last-event-id"), body.as_ref())?;
+    let filter = filter(ctx, &request, &db, &asked.args.filter, body.as_ref()).await?;
+    let args = asked.settle()?;
     let etag = feed::etag(&db).await?;
     if feed::is_current(&request, args.feed, &etag) {
         return Ok(Reply::not_modified(&etag));
     }
-    let filter = filter(ctx, &request, &db, &args.filter, body.as_ref()).await?;
     let judged = matches!(filter, ChangesFilter::Rows(_));
     let mut changes = db.changes(query(&args, filter)).await?;
     // Read before the answer begins, so that a filter that fails is an error and not half an answer.

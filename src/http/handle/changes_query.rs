@@ -64,16 +64,36 @@ pub struct ChangesArgs {
     pub filter: Filter,
 }
 
+/// What a feed is asked for, of which `feed` and `since` count only when its filter was found.
+#[derive(Debug)]
+pub struct Asked {
+    /// All that can be told by now.
+    pub args: ChangesArgs,
+    /// What is wrong with `feed`, or else with `since`.
+    wrong: Result<(), Problem>,
+}
+
+impl Asked {
+    /// All parameters.
+    ///
+    /// # Errors
+    /// 400 for an unknown feed and for a malformed sequence.
+    pub fn settle(self) -> Result<ChangesArgs, Problem> {
+        self.wrong.map(|()| self.args)
+    }
+}
+
 impl ChangesArgs {
     /// Reads a request: its query string, the `Last-Event-ID` header, and the body of a POST.
     ///
     /// # Errors
     /// 400 for values that cannot be read.
-    pub fn read(query: &Query, last_event_id: Option<&str>, body: Option<&Object>) -> Result<ChangesArgs, Problem> {
+    pub fn read(query: &Query, last_event_id: Option<&str>, body: Option<&Object>) -> Result<Asked, Problem> {
         let mut args = ChangesArgs::default();
-        let (mut since, mut filter, mut view, mut doc_ids) = ("0", "", None, None);
+        let (mut name_of_feed, mut since, mut filter, mut view, mut doc_ids) = ("normal", "0", "", None, None);
         for (name, value) in query.iter() {
             match name.to_ascii_lowercase().as_str() {
+                "feed" => name_of_feed = value,
                 "since" | "last-event-id" => since = value,
                 "filter" => filter = value,
                 "view" => view = Some(value),
@@ -81,8 +101,6 @@ impl ChangesArgs {
                 lower => args.take(lower, value)?,
             }
         }
-        let last_event_id = last_event_id.filter(|_| args.feed == Feed::EventSource);
-        args.since = Since::parse(last_event_id.unwrap_or(since))?;
         args.filter = match (filter, body) {
             (name, _) if name.bytes().all(|byte| byte == b'/') => Filter::None,
             ("_design", _) => Filter::Design,
@@ -99,12 +117,20 @@ impl ChangesArgs {
             (name, _) if name.starts_with('_') => return Err(Problem::bad_request("unknown builtin filter name")),
             (name, _) => Filter::Function(designated(name, FILTER_FORM)?),
         };
-        Ok(args)
+        let wrong = args.place(name_of_feed, since, last_event_id);
+        Ok(Asked { args, wrong })
+    }
+
+    /// Which feed it is, and where it begins.
+    fn place(&mut self, name: &str, since: &str, last_event_id: Option<&str>) -> Result<(), Problem> {
+        self.feed = feed(name)?;
+        let last_event_id = last_event_id.filter(|_| self.feed == Feed::EventSource);
+        self.since = Since::parse(last_event_id.unwrap_or(since))?;
+        Ok(())
     }
 
     fn take(&mut self, name: &str, value: &str) -> Result<(), Problem> {
         match (name, value) {
-            ("feed", name) => self.feed = feed(name)?,
             ("limit", number) => self.limit = Some(integer(number)?.max(1)),
             ("timeout", number) => self.timeout_ms = Some(integer(number)?),
             ("stretch", number) => self.stretch_ms = Some(integer(number)?),
@@ -169,12 +195,13 @@ fn designated(text: &str, reason: &'static str) -> Result<String, Problem> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChangesArgs, Feed, Filter, Query, Since};
+    use super::{Asked, ChangesArgs, Feed, Filter, Query, Since};
     use crate::document::json::{self, Value};
 
     fn read(pairs: &[(&str, &str)]) -> Result<ChangesArgs, String> {
         let pairs = pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-        ChangesArgs::read(&Query::from_pairs(pairs), Some("0"), None).map_err(|p| p.reason.into_owned())
+        let asked = ChangesArgs::read(&Query::from_pairs(pairs), Some("0"), None);
+        asked.and_then(Asked::settle).map_err(|p| p.reason.into_owned())
     }
 
     #[test]
@@ -210,6 +237,8 @@ mod tests {
         ] {
             assert_eq!(read(&[(name, value)]), Err(reason.to_owned()), "{name}={value}");
         }
+        let filter_first = read(&[("feed", "x"), ("since", "x"), ("filter", "_odd")]);
+        assert_eq!(filter_first, Err("unknown builtin filter name".to_owned()));
         let nameless = read(&[("filter", "_view"), ("view", "/")]);
         assert_eq!(nameless, Err("`view` must be of the form `designname/viewname`".to_owned()));
         assert_eq!(read(&[("heartbeat", "true")]).unwrap().heartbeat_ms, Some(60_000));
@@ -222,7 +251,7 @@ mod tests {
         assert_eq!(ids.into_iter().collect::<Vec<_>>(), ["a", "b"]);
         let Ok(Value::Object(body)) = json::parse(br#"{"doc_ids":["z"],"limit":1}"#) else { panic!("object") };
         let query = Query::parse("filter=_doc_ids");
-        let args = ChangesArgs::read(&query, None, Some(&body)).unwrap();
+        let args = ChangesArgs::read(&query, None, Some(&body)).unwrap().args;
         assert_eq!((args.filter, args.limit), (Filter::DocIds(["z".to_owned()].into()), None));
         assert_eq!(read(&[("doc_ids", "[]")]).unwrap().filter, Filter::None);
     }

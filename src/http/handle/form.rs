@@ -77,7 +77,7 @@ fn check_referer(request: &Request) -> Result<()> {
     let host = request.header("x-forwarded-host").or_else(|| request.header("host")).unwrap_or_default();
     let from = referer.parse::<Uri>().ok();
     if from.as_ref().and_then(Uri::authority).map(|a| a.as_str()) != Some(host) {
-        return Err(Problem::bad_request("Referer host must match host."));
+        return Err(Problem::bad_request("Referer header must match host."));
     }
     Ok(())
 }

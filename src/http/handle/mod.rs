@@ -215,8 +215,7 @@ async fn in_database(ctx: &Context, db: &str, at: InDatabase, request: Request) 
         InDatabase::Shards => database::shards(ctx, &request, db),
         InDatabase::ShardsOf(id) => database::shards_of(ctx, &request, db, &id),
         InDatabase::SyncShards => database::sync_shards(ctx, &request, db).await,
-        InDatabase::TempView if matches!(request.verb, Verb::Post | Verb::Get) => not_yet::temp_view(ctx, &request, db),
-        InDatabase::TempView => document::handle(ctx, request, db, "_temp_view").await,
+        InDatabase::TempView => not_yet::temp_view(ctx, &request, db),
         InDatabase::Mango(path) => match path.first().map(String::as_str) {
             Some("_find") => find::find(ctx, request, db, None).await,
             Some("_explain") => find::explain(ctx, request, db, None).await,

@@ -3,6 +3,8 @@
 //! The first part is the document; the others hold the bytes of its `follows` entries. A part belongs to the entry that
 //! its file name names, else to the first entry that still waits. Bytes go to disk as they come.
 
+use std::cmp::Ordering;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -26,8 +28,11 @@ pub async fn read(
     body: &mut RequestBody,
 ) -> Result<(Draft, Vec<Staged>)> {
     let mut parts = Multipart::new(body, content_type)?;
-    if parts.next_part().await?.is_none() {
+    let Some(head) = parts.next_part().await? else {
         return Err(Problem::bad_request("The multipart body has no document."));
+    };
+    if !is_json(&head) {
+        return Err(Problem::bad_content_type("Content-Type must be application/json"));
     }
     let text = parts.json_bytes(limits::HTTP_JSON_BODY_BYTES).await?;
     let draft = draft::parse(json::parse(&text).map_err(|_| Problem::unread_json(&text))?)?;
@@ -40,9 +45,12 @@ pub async fn read(
         };
         let entry = waiting.remove(place(&waiting, &head));
         let mut upload = db.upload(id, options(entry, &head)?).await?;
+        let mut size = 0;
         while let Some(chunk) = parts.next_chunk().await? {
+            size += chunk.len() as u64;
             upload.write(chunk).await?;
         }
+        fits(entry, size)?;
         staged.push((&entry.name, upload.finish().await?));
     }
     let uploads = draft.attachments.iter().filter(|a| follows(a)).filter_map(|entry| {
@@ -51,6 +59,22 @@ pub async fn read(
     });
     let uploads = uploads.collect();
     Ok((draft, uploads))
+}
+
+/// Whether a part holds JSON.
+fn is_json(head: &PartHead) -> bool {
+    let media_type = head.get("content-type").and_then(|value| value.split(';').next());
+    media_type.is_some_and(|text| text.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// A part has as many bytes as its entry says, where that says so.
+fn fits(entry: &DraftAttachment, size: u64) -> Result<()> {
+    let DraftData::Follows { length: Some(length), .. } = entry.data else { return Ok(()) };
+    match size.cmp(&length) {
+        Ordering::Equal => Ok(()),
+        Ordering::Greater => Err(Problem::bad_request("attachment longer than expected")),
+        Ordering::Less => Err(Problem::bad_request("attachment shorter than expected")),
+    }
 }
 
 fn follows(entry: &DraftAttachment) -> bool {
