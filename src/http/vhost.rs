@@ -40,6 +40,9 @@ struct Rule {
     target: Vec<Piece>,
 }
 
+/// The labels that names stand for, and those that an asterisk does; both from the last label on.
+type Bound<'h> = (Vec<(String, &'h str)>, Vec<&'h str>);
+
 /// Points a request to what its host stands for, if a rule is for that host.
 pub fn apply(config: &Config, parts: &mut Parts) {
     let sections = config.sections();
@@ -123,8 +126,7 @@ impl Rule {
         Some((format!("/{}", target.join("/")), rest))
     }
 
-    /// The labels that names stand for, and those that an asterisk does; both from the last label on.
-    fn bind_labels<'a>(&self, labels: &[&'a str]) -> Option<(Vec<(String, &'a str)>, Vec<&'a str>)> {
+    fn bind_labels<'h>(&self, labels: &[&'h str]) -> Option<Bound<'h>> {
         let mut names = Vec::new();
         let mut labels = labels.iter().rev().copied();
         for (at, piece) in self.labels.iter().enumerate().rev() {
