@@ -203,7 +203,10 @@ impl Store for LayeredStore {
     }
 
     fn prepare(&self) -> Result<(), StorageError> {
-        self.next_segment(&mut self.journal())
+        let prepared = self.next_segment(&mut self.journal());
+        // A closed segment can make a flush due, and nothing else asks for it when no job of the group writes.
+        self.freeze_due();
+        prepared
     }
 
     fn file_bytes(&self) -> u64 {

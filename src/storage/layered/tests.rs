@@ -358,6 +358,21 @@ fn a_segment_goes_only_when_every_file_holds_what_is_in_it() {
     assert_eq!(again.view().unwrap().get(&key(A, 1)).unwrap(), Some(99u64.to_le_bytes().to_vec()));
 }
 
+#[test]
+fn a_segment_that_is_closed_for_jobs_that_write_nothing_asks_for_the_flush_that_it_waits_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path(), &MemoryShelf::default(), 4000);
+    store.commit(&put(B, 1, 1)).unwrap();
+    let mut large = Batch::new();
+    large.put(key(A, 1), vec![1; limits::JOURNAL_FLUSHES * 4000]);
+    store.commit(&large).unwrap();
+    flush_all(&store);
+    store.prepare().unwrap();
+    assert!(!store.has_room(None), "the closed segment holds what the idle neighbour has not flushed");
+    flush_all(&store);
+    assert!(store.has_room(None));
+}
+
 /// A store whose shards move out at a few hundred bytes.
 fn open_growing(dir: &Path, shelf: &MemoryShelf) -> LayeredStore {
     let options = LayeredOptions { flush_at_bytes: 1, own_file_bytes: 500, planted: Planted::none() };
