@@ -697,6 +697,15 @@ pub const POUR_PAUSE: Duration = Duration::from_secs(1);
 pub const POUR_PAUSE_MAX: Duration = Duration::from_secs(16);
 /// Pause before it is looked again whether a damaged copy can be made anew, or one that is being filled goes on.
 pub const REFILL_PAUSE: Duration = Duration::from_secs(2);
+/// Pause between two looks for tombstones that are old enough to be forgotten; shorter where they are so sooner.
+pub const FORGET_PAUSE: Duration = Duration::from_secs(600);
+/// Time between the last copy's word that it has written down what is to be forgotten, and that this is done: longer
+/// than any call takes. Shorter where tombstones are forgotten sooner.
+pub const FORGET_SETTLE: Duration = Duration::from_secs(120);
+/// Tombstones that are forgotten together: each copy keeps their names until that is done.
+pub const FORGET_ROUND: usize = 500;
+/// Rounds of one range at a look.
+pub const FORGET_ROUNDS: usize = 8;
 /// What could not be taken out of a damaged store file, as far as it is named one by one.
 pub const SALVAGE_TOLD: usize = 1000;
 /// Pause before a map is proposed again after a node did not vote because it counts other members.

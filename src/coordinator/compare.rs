@@ -38,7 +38,7 @@ pub(super) const ALL: IdRange = (Bound::Unbounded, Bound::Unbounded);
 
 /// What a copy says of itself to `node`.
 pub(super) async fn status(copy: &OwnCopy, node: &str) -> Result<CopyStatus, ShardError> {
-    let CopyState { position, total, purge_seq, purge_floor } = copy.shard.state().await?;
+    let CopyState { position, total, purge_seq, purge_floor, rounds, .. } = copy.shard.state().await?;
     Ok(CopyStatus {
         standing: Standing { position, ..copy.standing() },
         documents: total.documents(),
@@ -48,6 +48,7 @@ pub(super) async fn status(copy: &OwnCopy, node: &str) -> Result<CopyStatus, Sha
         purge_floor,
         taken: sync_points::pulled(&copy.shard, node).await?,
         soundness: None,
+        rounds,
     })
 }
 

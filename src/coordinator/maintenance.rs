@@ -184,7 +184,9 @@ impl Database {
                 let Some(last) = page.last() else { break };
                 since = last.purge_seq;
                 left = if page.len() < step { 0 } else { left - step };
-                out.extend(page.into_iter().map(|info| PurgeInfo { id: info.id, revs: info.revs }));
+                // Those without revisions are for indexes only.
+                let told = page.into_iter().filter(|info| !info.revs.is_empty());
+                out.extend(told.map(|info| PurgeInfo { id: info.id, revs: info.revs }));
             }
         }
         Ok(out)

@@ -25,7 +25,9 @@ use crate::document::revision::Revision;
 use crate::index::{GroupBy, IndexError, InvalidValue, Places};
 use crate::limits;
 use crate::script::{DesignError, ScriptError};
-use crate::shard::{Edit, EditAttachment, EditOp, ListPage, LocalDocument, LocalRegister, ShardError, Want};
+use crate::shard::{
+    Edit, EditAttachment, EditOp, Horizon, ListPage, LocalDocument, LocalRegister, Proposal, ShardError, Tombstone, Want,
+};
 use crate::storage::{CommitError, Direction, StageMode, StorageError};
 
 /// A call of a copy.
@@ -45,6 +47,9 @@ pub(super) struct CopyCall {
     pub range: u32,
     /// The same for a call that is sent twice, different for any two others of a node.
     pub id: u64,
+    /// What the asked copy must have forgotten for its answer to be of use; `None`: anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub horizon: Option<Horizon>,
     pub op: CopyOp,
 }
 
@@ -79,6 +84,9 @@ pub(super) enum CopyOp {
         /// Whether they are of another copy and not of a judge: then what was purged here stays away.
         #[serde(default)]
         repair: bool,
+        /// Whether they are of no copy of the range: then they are taken where something was forgotten, too.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        anew: bool,
     },
     /// `Option<LocalRegister>`
     Local(DocId),
@@ -116,6 +124,17 @@ pub(super) enum CopyOp {
     Digests(IdRange, u64),
     /// `()`: how far the copy of the asking node has taken in this one.
     SetSyncPoint(SyncPoint),
+    /// As [`ForgetCall`] says.
+    Forget(Box<ForgetCall>),
+}
+
+/// What copies say to each other about what to forget.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum ForgetCall {
+    /// `Told`
+    Tell,
+    /// `bool`: whether the proposal is written down.
+    Propose { by: String, proposal: Proposal<Tombstone> },
 }
 
 /// Which changes of a copy to read.
@@ -272,6 +291,13 @@ pub(super) struct CopyStatus {
     /// Whether all of it can be read; `None`: the node does not say so.
     #[serde(default)]
     pub soundness: Option<Soundness>,
+    /// How often it has forgotten something.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rounds: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl CopyStatus {
@@ -286,6 +312,7 @@ impl CopyStatus {
             purge_floor: 0,
             taken: None,
             soundness: Some(Soundness::Unusable),
+            rounds: 0,
         }
     }
 }
@@ -623,7 +650,7 @@ mod tests {
         let read: Vec<Result<Judged, Refusal>> = decode(&encode(&judged)).unwrap();
         assert_eq!(format!("{read:?}"), format!("{judged:?}"));
         let op = CopyOp::Fetch(vec![(DocId::new("a"), Want::Revision(rev("3-x"))), (DocId::new("b"), Want::Tree)]);
-        let call = CopyCall { db: "d".into(), instance: "i".into(), version: 1, counted: true, range: 3, id: 9, op };
+        let call = CopyCall { db: "d".into(), instance: "i".into(), version: 1, counted: true, range: 3, id: 9, horizon: None, op };
         let read: CopyCall = decode(&encode(&call)).unwrap();
         assert_eq!(format!("{read:?}"), format!("{call:?}"));
         assert!(decode::<CopyCall>(b"\x93junk").is_err());

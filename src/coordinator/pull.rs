@@ -7,7 +7,8 @@
 //! again.
 //!
 //! A copy that is an old one put back shows positions below those that other nodes have seen: it begins a new epoch. If
-//! it missed purges whose records are gone, it may not be read by others until it has purged what they all lack.
+//! it missed purges whose records are gone, it may not be read by others until it has purged what they all lack. What
+//! was forgotten comes before all of that (`horizon`).
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -22,6 +23,7 @@ use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::read_quorum::merge_of_stored;
 use crate::coordinator::record::Move;
 use crate::coordinator::remote::RemoteCopy;
+use crate::coordinator::repair::Origin;
 use crate::coordinator::seq::SeqEntry;
 use crate::coordinator::{repair, sync_points};
 use crate::document::id::DocId;
@@ -83,7 +85,8 @@ impl Database {
         let known = sync_points::pulled(&own.shard, node).await?.unwrap_or_default();
         let own_range = RangeCopy::Own(own.clone());
         let docs = fewer("pull: one document at a time", limits::DOCS_PER_FETCH);
-        let mut pull = Pull { database: self, range, own, own_range, remote, known, theirs, docs };
+        let rounds = 0;
+        let mut pull = Pull { database: self, range, own, own_range, remote, known, theirs, docs, rounds };
         match pull.run(thoroughly).await {
             Err(error @ ShardError::Storage(StorageError::CorruptThere(_)))
                 if theirs.soundness == Some(Soundness::Damaged) =>
@@ -105,17 +108,19 @@ enum Missed {
 }
 
 /// One copy reading another.
-struct Pull<'a> {
-    database: &'a Database,
-    range: usize,
-    own: OwnCopy,
+pub(super) struct Pull<'a> {
+    pub(super) database: &'a Database,
+    pub(super) range: usize,
+    pub(super) own: OwnCopy,
     own_range: RangeCopy,
-    remote: RemoteCopy,
+    pub(super) remote: RemoteCopy,
     /// How far this copy has taken in the other one before.
     known: SyncPoint,
-    theirs: CopyStatus,
+    pub(super) theirs: CopyStatus,
     /// Documents to ask for at a time.
     docs: usize,
+    /// How often something was forgotten here when both copies had forgotten the same.
+    pub(super) rounds: u64,
 }
 
 /// Whether a copy that has taken in another one up to `point` misses purges that the other has no record of.
@@ -127,9 +132,19 @@ fn misses(point: Option<SyncPoint>, other: (u64, u64), documents: u64) -> bool {
 
 impl Pull<'_> {
     async fn run(&mut self, thoroughly: bool) -> Result<(), ShardError> {
-        let before = self.known;
         self.keep_epoch().await?;
-        match self.missed(&self.own.shard.state().await?) {
+        let mine = self.own.shard.state().await?;
+        if mine.rounds == 0 && self.theirs.rounds == 0 {
+            return self.take_in(&mine, thoroughly).await;
+        }
+        let theirs = self.keep_horizon().await?;
+        self.take_in(&self.own.shard.state().await?, thoroughly).await?;
+        self.note_taken(&theirs).await
+    }
+
+    async fn take_in(&mut self, mine: &CopyState, thoroughly: bool) -> Result<(), ShardError> {
+        let before = self.known;
+        match self.missed(mine) {
             Missed::Nothing => {}
             Missed::Mine => self.purge_what_all_lack().await?,
             Missed::Theirs => return Err(away("a copy put back holds what was purged since and is to purge it first")),
@@ -384,9 +399,9 @@ impl Pull<'_> {
             edits.retain(|edit| !edit.deleted);
         }
         let taken = self.theirs.taken.filter(|taken| taken.from_shard == self.own.origin);
-        let heard = taken.map_or(0, |taken| taken.purges);
+        let origin = Origin::Copy { rounds: self.rounds, heard: taken.map_or(0, |taken| taken.purges) };
         let count = edits.len();
-        let merged = repair::merge_missing(&self.own_range, edits, &self.remote, heard).await?;
+        let merged = repair::merge_missing(&self.own_range, edits, &self.remote, origin).await?;
         // One that leaves purges nothing any more: what was purged here goes with it.
         match merged == count || self.leaves() {
             true => Ok(()),
@@ -438,6 +453,6 @@ impl Pull<'_> {
     }
 }
 
-fn away(why: &str) -> ShardError {
+pub(super) fn away(why: &str) -> ShardError {
     ShardError::Away(why.to_owned())
 }

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::coordinator::call_text::encode_call;
 use crate::coordinator::catalogue::Context;
 use crate::coordinator::message::{
-    ChangesCall, CopyCall, CopyOp, CopyStatus, EditText, IdRange, JudgeCall, Refusal, Standing, SyncPoint, ViewCall,
+    ChangesCall, CopyCall, CopyOp, CopyStatus, EditText, ForgetCall, IdRange, JudgeCall, Refusal, Standing, SyncPoint, ViewCall,
     ViewFailure, WireError, decode,
 };
 use crate::coordinator::peers::{Call, CallError, Service, Urgency};
@@ -27,8 +27,9 @@ use crate::document::selector::StoredDocument;
 use crate::index::IndexError;
 use crate::limits;
 use crate::shard::{
-    ChangesPage, DocumentDigest, Edit, Fetched, Judged, ListPage, ListRow, LocalDocument, LocalRegister, Part,
-    PurgeInfo, ShardError, ShardInfo, Sift, SiftPage, Sifted, Stamp, Summary, Want, live_conflicts,
+    ChangesPage, DocumentDigest, Edit, Fetched, Horizon, Judged, ListPage, ListRow, LocalDocument, LocalRegister, Part,
+    Proposal, PurgeInfo, ShardError, ShardInfo, Sift, SiftPage, Sifted, Stamp, Summary, Told, Tombstone, Want,
+    live_conflicts,
 };
 use crate::storage::{Direction, StageMode, StorageError};
 use crate::world::Pool;
@@ -50,6 +51,8 @@ pub(super) struct RemoteCopy {
     urgency: Urgency,
     /// The version of the map by which its answers are counted; `None`: nobody counts them.
     by_map: Option<u64>,
+    /// What the copy must have forgotten for its answers to be of use.
+    horizon: Option<Arc<Horizon>>,
 }
 
 impl fmt::Debug for RemoteCopy {
@@ -63,7 +66,7 @@ impl RemoteCopy {
         // Invariant: there are at most `limits::Q_MAX` ranges.
         let range = u32::try_from(range).expect("a range's number");
         let (target, node, urgency) = (Arc::clone(target), Arc::clone(node), Urgency::Foreground);
-        RemoteCopy { target, range, node, urgency, by_map: None }
+        RemoteCopy { target, range, node, urgency, by_map: None, horizon: None }
     }
 
     /// The same for what is counted by the map of that version.
@@ -74,6 +77,11 @@ impl RemoteCopy {
     /// The same for work that nobody waits for.
     pub fn in_background(self) -> RemoteCopy {
         RemoteCopy { urgency: Urgency::Background, ..self }
+    }
+
+    /// The same, refused by a copy that has not forgotten all of that: it may be an old one put back.
+    pub fn behind(self, horizon: &Horizon) -> RemoteCopy {
+        RemoteCopy { horizon: Some(Arc::new(horizon.clone())), ..self }
     }
 
     /// The node that it is on.
@@ -147,7 +155,8 @@ impl RemoteCopy {
         let Target { context, name, known } = &*self.target;
         let (instance, version) = (known.instance.clone(), self.by_map.unwrap_or_else(|| known.placed().version));
         let (db, counted, range) = (name.clone(), self.by_map.is_some(), self.range);
-        let call = CopyCall { db, instance, version, counted, range, id, op };
+        let horizon = self.horizon.as_deref().cloned();
+        let call = CopyCall { db, instance, version, counted, range, id, horizon, op };
         let (service, urgency, body) = (Service::Copy, self.urgency, encode_call(&call, &context.node));
         let sent = context.peers.call(&self.node, Call { service, urgency, body, limit });
         // The cluster ends a call that hangs; this is for one that forgets to.
@@ -256,9 +265,17 @@ impl RemoteCopy {
     }
 
     /// Has it take in what another copy judged; answers for each whether it is stored.
-    pub async fn merge(&self, edits: &[Edit], source: &str, repair: bool) -> Result<Vec<bool>, ShardError> {
-        let texts = edits.iter().map(EditText::from).collect();
-        let stored: Vec<bool> = self.ask(CopyOp::Merge { edits: texts, source: source.to_owned(), repair }).await?;
+    pub async fn merge(&self, edits: &[Edit], source: &str) -> Result<Vec<bool>, ShardError> {
+        self.merge_as(edits, |edits| CopyOp::Merge { edits, source: source.to_owned(), repair: false, anew: false }).await
+    }
+
+    /// Has it take in what was stored elsewhere: in another copy of the range, or, `anew`, in none.
+    pub async fn merge_stored(&self, edits: &[Edit], source: &str, anew: bool) -> Result<Vec<bool>, ShardError> {
+        self.merge_as(edits, |edits| CopyOp::Merge { edits, source: source.to_owned(), repair: true, anew }).await
+    }
+
+    async fn merge_as(&self, edits: &[Edit], op: impl FnOnce(Vec<EditText>) -> CopyOp) -> Result<Vec<bool>, ShardError> {
+        let stored: Vec<bool> = self.ask(op(edits.iter().map(EditText::from).collect())).await?;
         match stored.len() == edits.len() {
             true => Ok(stored),
             false => Err(ShardError::Silent(format!("{} merged {} edits", self.node, stored.len()))),
@@ -350,6 +367,17 @@ impl RemoteCopy {
 
     pub async fn set_sync_point(&self, point: SyncPoint) -> Result<(), ShardError> {
         self.ask(CopyOp::SetSyncPoint(point)).await
+    }
+
+    /// What it has forgotten, and is to forget.
+    pub async fn told(&self) -> Result<Told, ShardError> {
+        self.ask(CopyOp::Forget(Box::new(ForgetCall::Tell))).await
+    }
+
+    /// Has it write down what is to be forgotten; answers whether it did.
+    pub async fn propose(&self, by: &str, proposal: &Proposal<Tombstone>) -> Result<bool, ShardError> {
+        let (by, proposal) = (by.to_owned(), proposal.clone());
+        self.ask(CopyOp::Forget(Box::new(ForgetCall::Propose { by, proposal }))).await
     }
 
     /// Tells its last sequence from now on, as long as somebody listens and it can be asked.

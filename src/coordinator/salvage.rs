@@ -13,6 +13,7 @@ use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::read_quorum::merge_of_stored;
 use crate::coordinator::refill::is_damage;
 use crate::coordinator::remote::RemoteCopy;
+use crate::coordinator::repair::Origin;
 use crate::coordinator::{blob_stream, repair, sync_points};
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue as _;
@@ -242,7 +243,7 @@ impl Salvaging<'_> {
             }
         }
         let source = RemoteCopy::new(&self.database.target, self.range, &self.database.context.node);
-        let merged = repair::merge_missing(&RangeCopy::Own(self.own.clone()), edits.to_vec(), &source, 0).await?;
+        let merged = repair::merge_missing(&RangeCopy::Own(self.own.clone()), edits.to_vec(), &source, Origin::Anew).await?;
         self.done.taken += merged as u64;
         drop(holds);
         Ok(())

@@ -18,11 +18,12 @@ use crate::coordinator::database::Database;
 use crate::coordinator::judge::resolve_doubt;
 use crate::coordinator::layout::Layout;
 use crate::coordinator::message::{
-    CopyCall, CopyOp, EditText, JudgeCall, Refusal, Standing, ViewCall, ViewFailure, ViewOp, WireError, encode,
+    CopyCall, CopyOp, EditText, ForgetCall, JudgeCall, Refusal, Standing, ViewCall, ViewFailure, ViewOp, WireError, encode,
 };
 use crate::coordinator::peers::Answer;
 use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::remote::RemoteCopy;
+use crate::coordinator::repair::Origin;
 use crate::coordinator::{compare, repair, sync_points};
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
@@ -62,7 +63,7 @@ fn reply<T: Serialize>(result: Result<T, ShardError>) -> Bytes {
 impl Coordinator {
     /// The error says that nothing was done. Nobody waits for the answer after `until`.
     async fn serve_copy(&self, from: String, call: CopyCall, until: Instant) -> Result<Bytes, String> {
-        let CopyCall { db, instance, version, counted, range, id, op } = call;
+        let CopyCall { db, instance, version, counted, range, id, horizon, op } = call;
         let context = self.context();
         if context.is_in_maintenance() {
             return Err("the node is in maintenance".to_owned());
@@ -79,6 +80,9 @@ impl Coordinator {
         let (is_edit, is_done_once) = (op.is_edit(), op.is_done_once());
         // Boxed: what it is passed on through would hold it several times, for every call.
         let done = Box::pin(async {
+            if let Some(horizon) = &horizon {
+                database.check_horizon(asked.range, horizon).await?;
+            }
             let done = database.serve(&asked, op).await;
             if is_edit {
                 context.took_edit(&asked.from, &db);
@@ -133,7 +137,10 @@ impl Database {
         let groups = Groups { database: self, layout: &layout, asked };
         let op = match op {
             CopyOp::Fetch(wants) => return Ok(encode(&groups.fetch(wants).await)),
-            CopyOp::Merge { edits, source, repair } => return Ok(encode(&groups.merge(edits, source, repair).await)),
+            CopyOp::Merge { edits, source, repair, anew } => {
+                let origin = if anew { Origin::Anew } else { Origin::Anywhere };
+                return Ok(encode(&groups.merge(edits, source, repair.then_some(origin)).await));
+            }
             op => op,
         };
         let Some(range) = range_meant(&layout, asked, &op) else {
@@ -157,6 +164,7 @@ impl Database {
             CopyOp::StageWrite { upload, data } => reply(context.uploads.write(&context.env, upload, data).await),
             CopyOp::StageFinish { upload } => reply(context.uploads.finish(upload).await),
             CopyOp::Stage(mode) => reply(context.uploads.begin(&context.env, copy.shard.stage(mode))),
+            CopyOp::Forget(call) => serving.forget(*call, asked.version).await,
             CopyOp::SetSyncPoint(point) => reply(sync_points::note(&copy.shard, from, point).await),
             op => serving.plain(op).await,
         })
@@ -202,12 +210,12 @@ impl Groups<'_> {
         Ok(found.into_values().collect())
     }
 
-    async fn merge(&self, edits: Vec<EditText>, source: String, repair: bool) -> Served<Vec<bool>> {
+    async fn merge(&self, edits: Vec<EditText>, source: String, stored: Option<Origin>) -> Served<Vec<bool>> {
         let mut merged = BTreeMap::new();
         for Group { range, places, items } in by_range(self.layout, edits, |edit| &edit.id) {
             let copy = self.asked.to_do_it_on(self.own(range).await?);
             let serving = Serving { database: self.database, range, copy: &copy, until: self.asked.until };
-            merged.extend(places.into_iter().zip(serving.merge(items, source.clone(), repair).await?));
+            merged.extend(places.into_iter().zip(serving.merge(items, source.clone(), stored).await?));
         }
         Ok(merged.into_values().collect())
     }
@@ -332,18 +340,29 @@ impl Serving<'_> {
         Ok(out)
     }
 
-    async fn merge(&self, edits: Vec<EditText>, source: String, repair: bool) -> Served<Vec<bool>> {
+    /// Takes in what a judge stored, or, where `stored` says of what origin it is, what another copy holds.
+    async fn merge(&self, edits: Vec<EditText>, source: String, stored: Option<Origin>) -> Served<Vec<bool>> {
         let edits = Serving::read(edits)?;
         let copy = RangeCopy::Own(self.copy.clone());
         let source = RemoteCopy::new(&self.database.target, self.range, &source.as_str().into());
-        Ok(match repair {
-            true => {
+        Ok(match stored {
+            Some(origin) => {
                 let count = edits.len();
-                repair::merge_missing(&copy, edits, &source, 0).await?;
+                repair::merge_missing(&copy, edits, &source, origin).await?;
                 vec![true; count]
             }
-            false => crate::coordinator::spread::merge_into(&copy, &edits, &source).await?,
+            None => crate::coordinator::spread::merge_into(&copy, &edits, &source).await?,
         })
+    }
+
+    async fn forget(&self, call: ForgetCall, version: u64) -> Bytes {
+        let shard = &self.copy.shard;
+        match call {
+            ForgetCall::Tell => reply(shard.told().await),
+            ForgetCall::Propose { by, proposal } => {
+                reply(self.database.write_down(self.range, shard, version, (&by, proposal)).await)
+            }
+        }
     }
 
     async fn view(&self, call: ViewCall) -> Bytes {

@@ -108,7 +108,8 @@ impl ShardCopy {
     }
 }
 
-fn put_on_record(transaction: &mut Transaction<'_, '_>, id: &DocId, revs: &[Revision]) {
+/// Adds an entry to the purge log. One without revisions only says that indexes are to look at the document again.
+pub(super) fn put_on_record(transaction: &mut Transaction<'_, '_>, id: &DocId, revs: &[Revision]) {
     transaction.header.purge_seq += 1;
     let key = keys::number_key(transaction.shard, Kind::Purge, transaction.header.purge_seq);
     transaction.view.put(key, record::encode_purge(id, revs));

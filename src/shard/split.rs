@@ -15,7 +15,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use super::copy::Inner;
-use super::fetch;
+use super::{fetch, forget};
 use super::keys::{self, Kind};
 use super::purge;
 use super::record::{self, Header, SeqRecord};
@@ -129,6 +129,8 @@ impl ShardCopy {
                     Err(error) => return Ok(Err(error)),
                 };
                 copy_values(view, inner.shard, heir.0.shard)?;
+                let to = heir.0.shard;
+                forget::leave(view, inner.shard, to, |id| sorter(id) == to)?;
                 let heir = Arc::clone(&heir.0);
                 view.after_commit(move || heir.stand_at(seq));
             }

@@ -1,14 +1,12 @@
-//! A model of copies that write, compare, stop, are put back and forget, over the rules of `rules.rs`: what was
+//! A model of copies that write, compare, stop, are put back and forget, over the rules of `horizon.rs`: what was
 //! forgotten does not come back, and nothing that is live is lost. A revision is lost where it is known no more, or
 //! only below a tombstone that nobody asked for.
-
-mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use rules::{Horizon, Ledger, Proposal, Round};
+use crate::shard::horizon::{Horizon, Ledger, Proposal, Round};
 
 /// Copies of the range.
 const COPIES: usize = 3;

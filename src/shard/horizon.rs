@@ -1,4 +1,5 @@
-//! The rules by which the copies of a range are to agree on what to forget. Pure; nothing but the model uses them yet.
+//! The rules by which the copies of a range agree on what to forget. Pure; `tests/horizon.rs` is a model of copies that
+//! go by them.
 //!
 //! Tombstones are forgotten in rounds. Whoever proposes one has every copy write down, durably, which tombstones it is
 //! about and that it knows them all ([`Ledger::propose`]); then forgets them itself, which decides the round, and tells
@@ -14,8 +15,10 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 /// A round of a proposer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Round {
     /// One more than that of the round before.
     pub number: u64,
@@ -24,7 +27,7 @@ pub struct Round {
 }
 
 /// The last round of each proposer that a copy has done.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Horizon {
     rounds: BTreeMap<String, Round>,
 }
@@ -61,7 +64,7 @@ impl Horizon {
 }
 
 /// What a copy has written down of a round.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proposal<T> {
     /// Which one.
     pub round: Round,
@@ -70,7 +73,7 @@ pub struct Proposal<T> {
 }
 
 /// What a copy keeps about rounds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger<T> {
     /// What was done.
     pub horizon: Horizon,
@@ -93,6 +96,14 @@ impl<T> Ledger<T> {
             self.proposals.insert(by.to_owned(), proposal);
         }
         is_next
+    }
+
+    /// What is done, and what was written down beside it: a copy that this does not cover another one's horizon by is
+    /// an old one.
+    pub fn promised(&self) -> Horizon {
+        let mut out = self.horizon.clone();
+        self.proposals.iter().for_each(|(by, proposal)| out.reach(by, proposal.round));
+        out
     }
 
     /// Takes the proposals that are rounds of `done`: the caller forgets their tombstones in the same commit.
