@@ -189,6 +189,7 @@ pub const BOARD: &[Entry] = &[
         // I28: what cannot be flushed stops the writes of the node, which is not up then.
         &["I31", "I28"],
     ),
+    scene(Scene::Forgotten, Mutation::ForgetEarly, "tombstones are forgotten where not all copies were asked", &["I7"]),
     // Caught by other plans, too; here between clusters whose nodes fail over.
     scene(Scene::TwoClusters, Mutation::CheckpointEarly, "the replicator's checkpoint runs ahead", &["I21", "I22"]),
     scene(

@@ -116,7 +116,8 @@ impl Database {
             && layout.map.is_live(range)
             && layout.placed.move_of(range).is_none();
         let is_mine = nodes.first() == Some(&self.context.node);
-        let are_there = || nodes.iter().all(|node| self.context.rank(node) == Some(0));
+        let is_there = |node: &Arc<str>| self.context.rank(node) == Some(0);
+        let are_there = || mutated(Mutation::ForgetEarly) || nodes.iter().all(is_there);
         Ok(is_mine && is_quiet && are_there() && !self.has_heirs(range).await?)
     }
 
@@ -152,19 +153,18 @@ impl Database {
         if !own.shard.propose(me, proposal.clone()).await? {
             return Ok(false);
         }
-        if !mutated(Mutation::ForgetEarly) {
-            for node in self.others_of(layout, range) {
-                let remote = RemoteCopy::new(&self.target, range, &node).in_background();
-                if !remote.propose(me, &proposal).await? {
-                    // It may have missed the round before.
-                    context.missed(&self.name);
-                    return Ok(false);
-                }
-            }
-            context.env.sleep(limits::FORGET_SETTLE.min(age)).await;
-            if layout.placed.version != self.layout().placed.version {
+        let asked = |node: &Arc<str>| !mutated(Mutation::ForgetEarly) || context.rank(node) == Some(0);
+        for node in self.others_of(layout, range).iter().filter(|node| asked(node)) {
+            let remote = RemoteCopy::new(&self.target, range, node).in_background();
+            if !remote.propose(me, &proposal).await? {
+                // It may have missed the round before.
+                context.missed(&self.name);
                 return Ok(false);
             }
+        }
+        context.env.sleep(limits::FORGET_SETTLE.min(age)).await;
+        if layout.placed.version != self.layout().placed.version {
+            return Ok(false);
         }
         let done = own.shard.told().await?.done.with(me, proposal.round);
         own.shard.forget(&done).await?;

@@ -26,7 +26,8 @@ use crate::index::{GroupBy, IndexError, InvalidValue, Places};
 use crate::limits;
 use crate::script::{DesignError, ScriptError};
 use crate::shard::{
-    Edit, EditAttachment, EditOp, Horizon, ListPage, LocalDocument, LocalRegister, Proposal, ShardError, Tombstone, Want,
+    Edit, EditAttachment, EditOp, Horizon, ListPage, LocalDocument, LocalRegister, Proposal, ShardError, Tombstone,
+    Want,
 };
 use crate::storage::{CommitError, Direction, StageMode, StorageError};
 
@@ -650,7 +651,16 @@ mod tests {
         let read: Vec<Result<Judged, Refusal>> = decode(&encode(&judged)).unwrap();
         assert_eq!(format!("{read:?}"), format!("{judged:?}"));
         let op = CopyOp::Fetch(vec![(DocId::new("a"), Want::Revision(rev("3-x"))), (DocId::new("b"), Want::Tree)]);
-        let call = CopyCall { db: "d".into(), instance: "i".into(), version: 1, counted: true, range: 3, id: 9, horizon: None, op };
+        let call = CopyCall {
+            db: "d".into(),
+            instance: "i".into(),
+            version: 1,
+            counted: true,
+            range: 3,
+            id: 9,
+            horizon: None,
+            op,
+        };
         let read: CopyCall = decode(&encode(&call)).unwrap();
         assert_eq!(format!("{read:?}"), format!("{call:?}"));
         assert!(decode::<CopyCall>(b"\x93junk").is_err());

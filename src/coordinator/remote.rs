@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use crate::coordinator::call_text::encode_call;
 use crate::coordinator::catalogue::Context;
 use crate::coordinator::message::{
-    ChangesCall, CopyCall, CopyOp, CopyStatus, EditText, ForgetCall, IdRange, JudgeCall, Refusal, Standing, SyncPoint, ViewCall,
-    ViewFailure, WireError, decode,
+    ChangesCall, CopyCall, CopyOp, CopyStatus, EditText, ForgetCall, IdRange, JudgeCall, Refusal, Standing, SyncPoint,
+    ViewCall, ViewFailure, WireError, decode,
 };
 use crate::coordinator::peers::{Call, CallError, Service, Urgency};
 use crate::coordinator::record::Known;
@@ -266,7 +266,8 @@ impl RemoteCopy {
 
     /// Has it take in what another copy judged; answers for each whether it is stored.
     pub async fn merge(&self, edits: &[Edit], source: &str) -> Result<Vec<bool>, ShardError> {
-        self.merge_as(edits, |edits| CopyOp::Merge { edits, source: source.to_owned(), repair: false, anew: false }).await
+        self.merge_as(edits, |edits| CopyOp::Merge { edits, source: source.to_owned(), repair: false, anew: false })
+            .await
     }
 
     /// Has it take in what was stored elsewhere: in another copy of the range, or, `anew`, in none.
@@ -274,7 +275,11 @@ impl RemoteCopy {
         self.merge_as(edits, |edits| CopyOp::Merge { edits, source: source.to_owned(), repair: true, anew }).await
     }
 
-    async fn merge_as(&self, edits: &[Edit], op: impl FnOnce(Vec<EditText>) -> CopyOp) -> Result<Vec<bool>, ShardError> {
+    async fn merge_as(
+        &self,
+        edits: &[Edit],
+        op: impl FnOnce(Vec<EditText>) -> CopyOp,
+    ) -> Result<Vec<bool>, ShardError> {
         let stored: Vec<bool> = self.ask(op(edits.iter().map(EditText::from).collect())).await?;
         match stored.len() == edits.len() {
             true => Ok(stored),

@@ -4,12 +4,15 @@
 //! record. Where some are on nobody's record any more, and the damaged copy may not have heard of them, its documents
 //! stay where they are: a document that nobody else has may be one that was purged.
 //!
+//! Where anything was forgotten, documents that another copy had taken in before are left out: what is not there any more
+//! was forgotten.
+//!
 //! It is read twice: as it is, and what was not yet written to the file by itself, for that is whole however much of
 //! the file is damaged.
 
 use crate::coordinator::database::Database;
 use crate::coordinator::message::{SyncPoint, blobs_of};
-use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
+use crate::coordinator::range_copy::{ORIGIN, OwnCopy, RangeCopy};
 use crate::coordinator::read_quorum::merge_of_stored;
 use crate::coordinator::refill::is_damage;
 use crate::coordinator::remote::RemoteCopy;
@@ -74,11 +77,15 @@ impl Database {
         if !had_heard {
             salvaging.done.lose("documents: some that were purged meanwhile may be among them".to_owned());
         }
+        let taken_in = salvaging.taken_in().await?;
+        if taken_in.is_none() {
+            salvaging.done.lose("documents: some that were forgotten meanwhile may be among them".to_owned());
+        }
         for from in &both {
             salvaging.from = from;
             salvaging.purges().await?;
-            if had_heard {
-                salvaging.documents().await?;
+            if let Some(taken_in) = taken_in.filter(|_| had_heard) {
+                salvaging.documents(taken_in).await?;
             }
             salvaging.locals().await?;
         }
@@ -153,13 +160,38 @@ impl Salvaging<'_> {
         Ok(true)
     }
 
-    async fn documents(&mut self) -> Result<(), ShardError> {
+    /// The sequence up to which some other copy has taken in the damaged one; 0 where nothing was ever forgotten, `None`
+    /// where nobody knows.
+    async fn taken_in(&self) -> Result<Option<u64>, ShardError> {
+        if self.own.shard.state().await?.rounds == 0 {
+            return Ok(Some(0));
+        }
+        let origin = match self.from.meta_get(ORIGIN).await {
+            Err(error) if is_damage(&error) => None,
+            stored => stored?,
+        };
+        let origin = origin.and_then(|bytes| Some(u64::from_be_bytes(bytes.try_into().ok()?)));
+        let mut upto = None;
+        for node in self.database.others_of(&self.database.layout(), self.range) {
+            if self.database.context.is_gone(&node) {
+                continue;
+            }
+            let status = RemoteCopy::new(&self.database.target, self.range, &node).in_background().status().await?;
+            let point = status.taken.filter(|point| point.from_shard == origin.unwrap_or(self.from.id().0));
+            upto = upto.max(point.map(|point| point.from));
+        }
+        Ok(upto)
+    }
+
+    /// Those behind a sequence.
+    async fn documents(&mut self, behind: u64) -> Result<(), ShardError> {
         let (from, mut gaps) = (self.from, 0);
         let mut documents = from.salvage_documents();
         while let Some(rows) = documents.next().await? {
             let count = rows.len();
-            let ids: Vec<DocId> = rows.into_iter().flatten().map(|(_, id)| id).collect();
-            gaps += count - ids.len();
+            let rows: Vec<(u64, DocId)> = rows.into_iter().flatten().collect();
+            gaps += count - rows.len();
+            let ids: Vec<DocId> = rows.into_iter().filter(|(seq, _)| *seq > behind).map(|(_, id)| id).collect();
             for ids in ids.chunks(limits::DOCS_PER_PULL) {
                 self.page(ids).await?;
             }
@@ -243,7 +275,8 @@ impl Salvaging<'_> {
             }
         }
         let source = RemoteCopy::new(&self.database.target, self.range, &self.database.context.node);
-        let merged = repair::merge_missing(&RangeCopy::Own(self.own.clone()), edits.to_vec(), &source, Origin::Anew).await?;
+        let merged =
+            repair::merge_missing(&RangeCopy::Own(self.own.clone()), edits.to_vec(), &source, Origin::Anew).await?;
         self.done.taken += merged as u64;
         drop(holds);
         Ok(())

@@ -18,7 +18,8 @@ use crate::coordinator::database::Database;
 use crate::coordinator::judge::resolve_doubt;
 use crate::coordinator::layout::Layout;
 use crate::coordinator::message::{
-    CopyCall, CopyOp, EditText, ForgetCall, JudgeCall, Refusal, Standing, ViewCall, ViewFailure, ViewOp, WireError, encode,
+    CopyCall, CopyOp, EditText, ForgetCall, JudgeCall, Refusal, Standing, ViewCall, ViewFailure, ViewOp, WireError,
+    encode,
 };
 use crate::coordinator::peers::Answer;
 use crate::coordinator::range_copy::{OwnCopy, RangeCopy};

@@ -286,4 +286,3 @@ pub(super) fn leave(
     header.write(view, to);
     Ok(())
 }
-

@@ -15,12 +15,12 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use super::copy::Inner;
-use super::{fetch, forget};
 use super::keys::{self, Kind};
 use super::purge;
 use super::record::{self, Header, SeqRecord};
 use super::transaction::Transaction;
 use super::{Fetched, PurgeInfo, Revision, ShardCopy, ShardError, ShardId, Want};
+use super::{fetch, forget};
 use crate::document::id::DocId;
 use crate::limits;
 use crate::storage::{Direction, KeyRange, StorageError, View, WriteView};

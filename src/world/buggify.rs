@@ -101,7 +101,7 @@ pub enum Mutation {
     SeatByMinority,
     /// A copy whose store file is damaged is never made anew.
     DamageStays,
-    /// A copy forgets tombstones without a word to the others.
+    /// Tombstones are forgotten where not all copies could be asked.
     ForgetEarly,
 }
 

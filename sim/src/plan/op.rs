@@ -234,6 +234,16 @@ pub enum Op {
     },
     /// `POST _purge` of the oldest of those.
     PassAway,
+    /// Writes a document that is not there, with the same words each time; this client deletes it later.
+    Lay {
+        /// Makes the document's id.
+        v: u64,
+    },
+    /// Deletes one of those.
+    Bury {
+        /// Which one.
+        v: u64,
+    },
     /// A view of the shared database of a cluster: rows of what was written there, in order.
     View {
         /// Which one.
@@ -409,6 +419,8 @@ impl Op {
             Op::TwinDelete => "twin delete",
             Op::Pass { .. } => "pass",
             Op::PassAway => "pass away",
+            Op::Lay { .. } => "lay",
+            Op::Bury { .. } => "bury",
             Op::View { .. } => "view",
             Op::Find { .. } => "find",
             Op::FollowChosen => "feed chosen",
@@ -428,7 +440,7 @@ impl Op {
 }
 
 /// Names of all operations, for reports on what was never met.
-pub const OPS: [&str; 58] = [
+pub const OPS: [&str; 60] = [
     "put",
     "put stale",
     "delete",
@@ -487,4 +499,6 @@ pub const OPS: [&str; 58] = [
     "voters",
     "snapshot",
     "restore",
+    "lay",
+    "bury",
 ];

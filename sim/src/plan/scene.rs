@@ -10,7 +10,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::draw::pick;
 use super::{
-    Ailment, Aim, Fault, FeedMode, Op, Outcast, Plan, TimedFault, TimedOp, WorldPlan, snapshots, two_clusters,
+    Ailment, Aim, Fault, FeedMode, Op, Outcast, Plan, TimedFault, TimedOp, WorldPlan, forgotten, snapshots,
+    two_clusters,
 };
 
 /// Some plans of each scene, as many as show all that is in them.
@@ -44,10 +45,12 @@ pub enum Scene {
     Snapshots,
     /// Bits flip in store files of single shards on one node, which replaces them while clients go on.
     Mended,
+    /// Tombstones are forgotten while a node is away that holds what they stood for, or is put back to before them.
+    Forgotten,
 }
 
 /// All of them, with their names.
-pub const SCENES: [(&str, Scene); 11] = [
+pub const SCENES: [(&str, Scene); 12] = [
     ("late-answer", Scene::LateAnswer),
     ("stale-map", Scene::StaleMap),
     ("put-back", Scene::PutBack),
@@ -59,6 +62,7 @@ pub const SCENES: [(&str, Scene); 11] = [
     ("feeds", Scene::Feeds),
     ("snapshots", Scene::Snapshots),
     ("mended", Scene::Mended),
+    ("forgotten", Scene::Forgotten),
 ];
 
 /// A plan's seed is that of a scene from this bit on.
@@ -127,6 +131,7 @@ impl Plan {
             Scene::Feeds => stage.feeds(world),
             Scene::Snapshots => snapshots::drawn(stage.rng, world),
             Scene::Mended => stage.mended(world),
+            Scene::Forgotten => forgotten::drawn(stage.rng, number, world),
         };
         Plan { world, clients, faults, ..base }
     }
@@ -141,11 +146,11 @@ struct Stage {
     next_v: u64,
 }
 
-fn after(after_ms: u64, op: Op) -> TimedOp {
+pub(super) fn after(after_ms: u64, op: Op) -> TimedOp {
     TimedOp { after_ms, op }
 }
 
-fn fault(at_ms: u64, node: u32, fault: Fault) -> TimedFault {
+pub(super) fn fault(at_ms: u64, node: u32, fault: Fault) -> TimedFault {
     TimedFault { at_ms, node, fault, aim: None }
 }
 

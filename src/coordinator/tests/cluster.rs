@@ -1,5 +1,6 @@
 //! Several coordinators over a network that can be cut.
 
+mod forgotten;
 mod gone;
 pub(super) mod late;
 mod members;

@@ -1,0 +1,188 @@
+//! Tombstones are forgotten, and nothing comes back: not from a copy that was away, nor from one put back.
+
+use super::*;
+use crate::coordinator::range_copy::RangeCopy;
+use crate::coordinator::remote::RemoteCopy;
+use crate::coordinator::repair::{Origin, merge_missing};
+
+const AGE: Duration = Duration::from_millis(1);
+
+/// Three nodes with a copy each, a document that stays and one that is deleted by all.
+async fn with_tombstone(engine: Engine) -> Cluster {
+    let cluster = Cluster::of(3, engine).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    write(&cluster.db(0), "stays", "{}", Some(3)).await.unwrap();
+    bury(&cluster, 0, "a").await;
+    cluster
+}
+
+async fn bury(cluster: &Cluster, at: usize, name: &str) {
+    let rev = write(&cluster.db(at), name, r#"{"v":1}"#, Some(3)).await.unwrap().rev;
+    delete(cluster, at, name, &rev, Some(3)).await;
+}
+
+async fn delete(cluster: &Cluster, at: usize, name: &str, rev: &Revision, w: Option<u32>) {
+    let gone = format!(r#"{{"_rev":"{rev}","_deleted":true}}"#);
+    write(&cluster.db(at), name, &gone, w).await.unwrap();
+}
+
+/// All nodes look for what is to be forgotten.
+async fn look(cluster: &Cluster) {
+    for node in &cluster.nodes {
+        node.coordinator.forget_old(AGE).await;
+        tokio::time::sleep(2 * AGE).await;
+    }
+}
+
+async fn all_lack(cluster: &Cluster, name: &str) -> bool {
+    for at in 0..cluster.nodes.len() {
+        if !own_leaves(&cluster.db(at), name).await.is_empty() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Until no copy has a trace of a document.
+async fn forgotten(cluster: &Cluster, name: &str) {
+    eventually(|| async {
+        look(cluster).await;
+        all_lack(cluster, name).await
+    })
+    .await;
+}
+
+async fn copy_at(cluster: &Cluster, at: usize) -> crate::shard::ShardCopy {
+    cluster.db(at).own_copy(0).await.unwrap().unwrap().shard
+}
+
+async fn shadows(cluster: &Cluster) -> u64 {
+    let mut sum = 0;
+    for at in 0..cluster.nodes.len() {
+        sum += copy_at(cluster, at).await.state().await.unwrap().shadows;
+    }
+    sum
+}
+
+/// Starts a node anew on what a directory has.
+async fn restart_on(cluster: &mut Cluster, at: usize, dir: tempfile::TempDir) {
+    let node = &mut cluster.nodes[at];
+    node.world = World::open_with(dir, StorageOptions { engine: Engine::Redb, ..StorageOptions::default() }).await;
+    node.coordinator = node.world.join(&node.end).await;
+}
+
+#[tokio::test]
+async fn all_copies_forget_a_tombstone_and_a_document_begins_anew_when_they_have() {
+    let cluster = with_tombstone(Engine::Memory).await;
+    forgotten(&cluster, "a").await;
+    for at in 0..3 {
+        assert_eq!(own_leaves(&cluster.db(at), "stays").await.len(), 1);
+        assert_eq!(copy_at(&cluster, at).await.info().await.unwrap().doc_del_count, 0);
+        assert_eq!(cluster.db(at).purge_infos().await.unwrap(), Vec::new(), "it was no purge");
+    }
+    eventually(|| async {
+        look(&cluster).await;
+        shadows(&cluster).await == 0
+    })
+    .await;
+    let again = write(&cluster.db(1), "a", r#"{"v":1}"#, Some(3)).await.unwrap();
+    assert_eq!(again.rev.pos, 1);
+    for at in 0..3 {
+        assert_eq!(own_leaves(&cluster.db(at), "a").await, [again.rev.to_string()]);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_forgotten_while_a_copy_is_away() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
+    cluster.cut(&[2]);
+    delete(&cluster, 0, "a", &rev, Some(2)).await;
+    for _ in 0..4 {
+        look(&cluster).await;
+    }
+    assert_eq!(own_leaves(&cluster.db(0), "a").await.len(), 1, "the third holds it alive");
+    cluster.heal().await;
+    forgotten(&cluster, "a").await;
+}
+
+#[tokio::test]
+async fn a_copy_put_back_does_not_bring_back_what_was_forgotten_and_keeps_what_it_stored_since() {
+    let mut cluster = Cluster::of(3, Engine::Redb).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    for name in ["a", "stays"] {
+        write(&cluster.db(0), name, "{}", Some(3)).await.unwrap();
+    }
+    let backup = cluster.nodes[2].world.copy_of_data();
+    let rev = write(&cluster.db(0), "b", "{}", Some(3)).await.unwrap().rev;
+    delete(&cluster, 0, "b", &rev, Some(3)).await;
+    let rev = super::rev(&own_leaves(&cluster.db(0), "a").await[0]);
+    delete(&cluster, 0, "a", &rev, Some(3)).await;
+    forgotten(&cluster, "a").await;
+    cluster.cut(&[2]);
+    restart_on(&mut cluster, 2, backup).await;
+    assert_eq!(own_leaves(&cluster.db(2), "a").await.len(), 1, "it is an old one");
+    write(&cluster.db(2), "alone", "{}", Some(1)).await.unwrap();
+    cluster.heal().await;
+    eventually(|| async { all_lack(&cluster, "a").await }).await;
+    for at in 0..3 {
+        let db = cluster.db(at);
+        for (name, leaves) in [("alone", 1), ("stays", 1), ("b", 0)] {
+            eventually(|| async { own_leaves(&db, name).await.len() == leaves }).await;
+        }
+    }
+    assert!(all_lack(&cluster, "a").await);
+    // And it takes part again.
+    bury(&cluster, 1, "c").await;
+    forgotten(&cluster, "c").await;
+}
+
+#[tokio::test]
+async fn a_copy_that_forgot_something_takes_nothing_from_reads() {
+    let cluster = with_tombstone(Engine::Memory).await;
+    forgotten(&cluster, "a").await;
+    let own = cluster.db(0).own_copy(0).await.unwrap().unwrap();
+    let source = RemoteCopy::new(&cluster.db(0).target, 0, &cluster.network.names[1].as_str().into());
+    let path = crate::document::rev_tree::RevPath::single(rev("1-0123456789abcdef0123456789abcdef"));
+    let edit = crate::shard::Edit {
+        id: id("a"),
+        op: crate::shard::EditOp::Merge { path },
+        deleted: false,
+        body: Arc::new(crate::document::draft::PreparedBody::from_text("{}".into()).unwrap()),
+        attachments: Vec::new(),
+        revs_limit: 10,
+    };
+    let merge = |origin| {
+        let (copy, edits) = (RangeCopy::Own(own.clone()), vec![edit.clone()]);
+        let source = source.clone();
+        async move { merge_missing(&copy, edits, &source, origin).await }
+    };
+    assert!(merge(Origin::Anywhere).await.is_err());
+    assert_eq!(own_leaves(&cluster.db(0), "a").await.len(), 0);
+    assert_eq!(merge(Origin::Anew).await.unwrap(), 1);
+}
+
+/// What is asked of a copy that has forgotten the same is refused by one that was put back meanwhile.
+#[tokio::test]
+async fn a_copy_that_has_not_forgotten_the_same_is_not_read() {
+    let cluster = with_tombstone(Engine::Memory).await;
+    forgotten(&cluster, "a").await;
+    let done = copy_at(&cluster, 0).await.told().await.unwrap().done;
+    let remote = RemoteCopy::new(&cluster.db(0).target, 0, &cluster.network.names[1].as_str().into());
+    assert!(remote.clone().behind(&done).info().await.is_ok());
+    let more = done.with("n9@h", crate::shard::Round { number: 1, id: 1 });
+    assert!(remote.behind(&more).info().await.is_err());
+}
+
+#[tokio::test]
+async fn where_nothing_is_to_be_forgotten_nothing_is_kept_about_it() {
+    let cluster = with_tombstone(Engine::Memory).await;
+    cluster.heal().await;
+    let copy = copy_at(&cluster, 0).await;
+    let before = cluster.network.calls.load(Ordering::Relaxed);
+    assert_eq!(copy.state().await.unwrap().rounds, 0);
+    assert!(copy.meta_get("horizon").await.unwrap().is_none() && copy.meta_get("forgetting").await.unwrap().is_none());
+    assert_eq!(crate::coordinator::forget::age(&cluster.nodes[0].coordinator.context().config), None);
+    assert_eq!(cluster.network.calls.load(Ordering::Relaxed), before);
+}
