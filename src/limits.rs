@@ -704,6 +704,8 @@ pub const FORGET_PAUSE: Duration = Duration::from_secs(600);
 pub const FORGET_SETTLE: Duration = Duration::from_secs(120);
 /// Tombstones that are forgotten together: each copy keeps their names until that is done.
 pub const FORGET_ROUND: usize = 500;
+/// Ranges at a time in which a node looks for what to forget.
+pub const FORGET_AT_ONCE: usize = 16;
 /// Rounds of one range at a look.
 pub const FORGET_ROUNDS: usize = 8;
 /// What could not be taken out of a damaged store file, as far as it is named one by one.

@@ -11,6 +11,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
@@ -52,15 +53,17 @@ impl Coordinator {
 
     /// Looks through all databases for what is to be forgotten.
     pub(super) async fn forget_old(&self, age: Duration) {
-        for (name, _) in self.all_known() {
-            let Ok(database) = self.database(&name) else { continue };
-            for range in database.ranges() {
-                match database.forget_in(range, age).await {
-                    Ok(()) | Err(ShardError::Dropped | ShardError::Moved) => {}
-                    Err(error) => tracing::info!(database = name, range, %error, "nothing is forgotten for now"),
-                }
+        let known = self.all_known().into_iter();
+        let databases = stream::iter(known.filter_map(|(name, _)| self.database(&name).ok()));
+        let ranges = databases
+            .flat_map(|database| stream::iter(database.ranges()).map(move |range| (Arc::clone(&database), range)));
+        let look = |(database, range): (Arc<Database>, usize)| async move {
+            match database.forget_in(range, age).await {
+                Ok(()) | Err(ShardError::Dropped | ShardError::Moved) => {}
+                Err(error) => tracing::info!(database = database.name, range, %error, "nothing is forgotten for now"),
             }
-        }
+        };
+        ranges.for_each_concurrent(limits::FORGET_AT_ONCE, look).await;
     }
 }
 

@@ -20,7 +20,7 @@ impl Pull<'_> {
     /// Brings this copy to where nothing that it takes in was forgotten by either; answers what the other one had
     /// forgotten.
     pub(super) async fn keep_horizon(&mut self) -> Result<Horizon, ShardError> {
-        let theirs = self.remote.told().await?.done;
+        let theirs = self.remote.forgotten().await?.done;
         let mut own = self.own.shard.forget(&theirs).await?;
         if !own.horizon.covers(&theirs) {
             self.give_up(&theirs).await?;
@@ -95,7 +95,7 @@ impl Pull<'_> {
                 return Err(away("a copy put back waits for all others, to see what was forgotten since"));
             }
             let remote = RemoteCopy::new(&self.database.target, self.range, node).in_background();
-            let told = remote.told().await?;
+            let told = remote.forgotten().await?;
             match told.done.covers(missed) {
                 true => judges.push(remote.behind(missed)),
                 false if told.promised.covers(missed) => {

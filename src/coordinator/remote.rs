@@ -375,7 +375,7 @@ impl RemoteCopy {
     }
 
     /// What it has forgotten, and is to forget.
-    pub async fn told(&self) -> Result<Told, ShardError> {
+    pub async fn forgotten(&self) -> Result<Told, ShardError> {
         self.ask(CopyOp::Forget(Box::new(ForgetCall::Tell))).await
     }
 
