@@ -144,7 +144,12 @@ pub enum Basis {
     Ancestor(Option<Revision>),
     /// How far the copy was purged when none of its purges stood against a revision of another copy, and how often it
     /// had forgotten something when that one was read.
-    Purges { seen: u64, rounds: u64 },
+    Purges {
+        /// The number of its last purge.
+        seen: u64,
+        /// How often it had forgotten something.
+        rounds: u64,
+    },
 }
 
 /// A revision that a copy judged and stored, as the other copies take it in: they merge it, which is never a conflict.
