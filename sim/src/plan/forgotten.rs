@@ -87,3 +87,37 @@ fn any(rng: &mut ChaCha8Rng, world: &WorldPlan) -> TimedFault {
     };
     fault(at_ms, node, kind)
 }
+
+#[cfg(test)]
+mod tests {
+    use settee::world::buggify::Mutation;
+
+    use super::super::{Plan, Scene};
+    use crate::bugs::Plant;
+    use crate::run::run_plan;
+
+    #[test]
+    fn tombstones_are_forgotten_and_nothing_comes_back() {
+        let (mut forgotten, mut given_up, mut failures) = (0, 0, Vec::new());
+        for number in 0..12 {
+            let report = run_plan(Plan::of_scene(Scene::Forgotten, number), None);
+            let count = |what: &str| {
+                let counters = report.history.coverage.counters.iter();
+                counters.filter(|(name, _)| name.contains(what)).map(|(_, count)| *count).sum::<u64>()
+            };
+            forgotten += count("tombstones were forgotten");
+            given_up += count("gave up what the others had forgotten");
+            failures.extend(report.failure.map(|failure| format!("forgotten-{number}: {failure}")));
+        }
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+        assert!(forgotten > 0 && given_up > 0, "{forgotten} times forgotten, {given_up} times given up");
+    }
+
+    #[test]
+    fn what_is_forgotten_where_not_all_were_asked_comes_back() {
+        let failure =
+            |number| run_plan(Plan::of_scene(Scene::Forgotten, number), Some(Plant::Node(Mutation::ForgetEarly)));
+        let caught = (0..3).filter_map(|number| failure(number).failure.map(|failure| failure.invariant));
+        assert_eq!(caught.collect::<Vec<_>>(), ["I7"; 3]);
+    }
+}
