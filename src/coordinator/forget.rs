@@ -22,7 +22,7 @@ use crate::coordinator::message::{decode, encode};
 use crate::coordinator::range_copy::OwnCopy;
 use crate::coordinator::remote::RemoteCopy;
 use crate::limits;
-use crate::shard::{ChangeRow, Proposal, Round, ShardError, Tombstone};
+use crate::shard::{ChangeRow, Horizon, Proposal, Round, ShardError, Tombstone};
 use crate::storage::{Direction, StorageError};
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 
@@ -92,8 +92,11 @@ impl Database {
         let Some(own) = self.own_copy_by(&layout, range).await? else { return Ok(()) };
         let own = own.in_background();
         if own.shard.state().await?.shadows > 0 {
-            // They go when the others were read again.
-            self.context.pull_soon(&self.name);
+            match layout.is_alone(range) {
+                true => own.shard.note_taken(&self.context.node, &Horizon::default(), Vec::new()).await?,
+                // They go when the others were read again.
+                false => self.context.pull_soon(&self.name),
+            }
         }
         for _ in 0..limits::FORGET_ROUNDS {
             if !self.may_propose(&layout, range).await? {

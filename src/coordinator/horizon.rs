@@ -13,25 +13,26 @@ use crate::coordinator::remote::RemoteCopy;
 use crate::document::id::DocId;
 use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{Forgotten, Horizon, Proposal, ShardCopy, ShardError, Tombstone, Want};
+use crate::shard::{Horizon, Proposal, ShardCopy, ShardError, Told, Tombstone, Want};
 use crate::world::buggify::sometimes;
 
 impl Pull<'_> {
     /// Brings this copy to where nothing that it takes in was forgotten by either; answers what the other one had
     /// forgotten.
     pub(super) async fn keep_horizon(&mut self) -> Result<Horizon, ShardError> {
-        let theirs = self.remote.forgotten().await?.done;
+        let Told { done: theirs, promised } = self.remote.forgotten().await?;
         let mut own = self.own.shard.forget(&theirs).await?;
         if !own.horizon.covers(&theirs) {
             self.give_up(&theirs).await?;
             own = self.own.shard.adopt(&theirs).await?;
         }
-        if !theirs.covers(&own.horizon) {
+        // One that leaves forgets nothing any more. What it has written down it knows: nothing alive comes from there.
+        let is_read = theirs.covers(&own.horizon) || self.leaves() && promised.covers(&own.horizon);
+        if !is_read {
             return Err(away("the other copy is to forget first what was forgotten here"));
         }
-        let Forgotten { horizon, rounds } = own;
-        self.remote = self.remote.clone().behind(&horizon);
-        self.rounds = rounds;
+        self.remote = self.remote.clone().behind(&theirs);
+        self.rounds = own.rounds;
         Ok(theirs)
     }
 
@@ -46,11 +47,11 @@ impl Pull<'_> {
     }
 
     /// Drops the leaves of this copy that are lacked by all who forgot what this one missed, but those that it stored
-    /// since its epoch began: until then it was what was put back.
+    /// since it was opened: until then it was what was put back.
     async fn give_up(&self, missed: &Horizon) -> Result<(), ShardError> {
-        let since = self.own.standing().began;
+        let since = self.own.shard.opened_body();
         if since == 0 {
-            // It was empty when it was opened first: all that it has it was given by the others, or by clients.
+            // It was empty then: all that it has it was given by the others, or by clients.
             return Ok(());
         }
         let judges = self.who_knows(missed).await?;
@@ -62,9 +63,7 @@ impl Pull<'_> {
             let page = self.own.shard.digests(start, Bound::Unbounded, limits::PAGE_ROWS).await?;
             let Some(last) = page.last() else { return Ok(()) };
             start = Bound::Excluded(last.id.clone());
-            let old = page.into_iter().filter(|found| found.local_seq <= since);
-            let mut lacked: Vec<(DocId, Vec<Revision>)> =
-                old.map(|found| (found.id, found.leaves.into_iter().map(|(rev, _)| rev).collect())).collect();
+            let mut lacked = self.stored_until(since, page.into_iter().map(|found| found.id).collect()).await?;
             for judge in &judges {
                 for page in lacked.chunks_mut(limits::DOCS_PER_FETCH) {
                     let wants = page.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
@@ -80,6 +79,19 @@ impl Pull<'_> {
                 self.own.shard.give_up(leaves).await?;
             }
         }
+    }
+
+    /// The leaves of documents whose bodies have numbers up to `since`.
+    async fn stored_until(&self, since: u64, ids: Vec<DocId>) -> Result<Vec<(DocId, Vec<Revision>)>, ShardError> {
+        let wants = ids.iter().map(|id| (id.clone(), Want::Tree)).collect();
+        let mut out = Vec::with_capacity(ids.len());
+        for (id, fetched) in ids.into_iter().zip(self.own.shard.fetch(wants).await?) {
+            let tree = fetched.map(|fetched| fetched.tree).unwrap_or_default();
+            let old = tree.leaves().into_iter().filter(|leaf| leaf.value.body <= since);
+            out.push((id, old.map(|leaf| leaf.rev).collect()));
+        }
+        out.retain(|(_, revs): &(DocId, Vec<Revision>)| !revs.is_empty());
+        Ok(out)
     }
 
     /// The other copies of the range that have forgotten `missed`. Those that missed it, too, are old ones themselves:

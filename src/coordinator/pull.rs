@@ -410,7 +410,7 @@ impl Pull<'_> {
     }
 
     /// Whether the place of the other copy was taken by another one.
-    fn leaves(&self) -> bool {
+    pub(super) fn leaves(&self) -> bool {
         let layout = self.database.layout();
         let leaves = |moved: &Move| moved.leaving && moved.from.as_deref() == Some(&**self.remote.node());
         layout.placed.move_of(self.range).is_some_and(leaves)

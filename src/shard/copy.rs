@@ -65,6 +65,8 @@ pub(super) struct Inner {
     committed: watch::Sender<u64>,
     /// Commits that changed a design document, since it was opened.
     design_commits: AtomicU64,
+    /// The number of the last body when it was opened.
+    opened_body: u64,
     owner: Owner,
     /// One of the states below.
     state: AtomicU8,
@@ -108,19 +110,19 @@ impl ShardCopy {
     pub async fn open_with(storage: &Storage, shard: ShardId, owner: Owner) -> Result<ShardCopy, ShardError> {
         upgrade::if_needed(storage, shard).await?;
         let header = storage.read(move |view| Header::read(view, shard)).await?;
-        Ok(ShardCopy::over(storage, shard, owner, header.update_seq))
+        Ok(ShardCopy::over(storage, shard, owner, (header.update_seq, header.last_body)))
     }
 
     /// A shard of which not even the header can be read, for tools that bring what is left of it elsewhere: nothing is
     /// to be written to it, and nobody told of it.
     pub fn of_remains(storage: &Storage, shard: ShardId) -> ShardCopy {
-        ShardCopy::over(storage, shard, Owner::default(), 0)
+        ShardCopy::over(storage, shard, Owner::default(), (0, 0))
     }
 
-    fn over(storage: &Storage, shard: ShardId, owner: Owner, update_seq: u64) -> ShardCopy {
+    fn over(storage: &Storage, shard: ShardId, owner: Owner, (update_seq, opened_body): (u64, u64)) -> ShardCopy {
         let (storage, committed) = (storage.clone(), watch::Sender::new(update_seq));
         let (design_commits, state, mirror) = (AtomicU64::new(0), AtomicU8::new(OPEN), Mutex::default());
-        let inner = Arc::new(Inner { storage, shard, committed, design_commits, owner, state, mirror });
+        let inner = Arc::new(Inner { storage, shard, committed, design_commits, opened_body, owner, state, mirror });
         ShardCopy(inner, Use { pool: Pool::Foreground, by_map: None, unflushed: false })
     }
 
@@ -143,6 +145,11 @@ impl ShardCopy {
     /// [`ShardError::Moved`] once the owner does not admit that map any more, also when they are queued.
     pub fn by_map(&self, version: u64) -> ShardCopy {
         ShardCopy(Arc::clone(&self.0), Use { by_map: Some(version), ..self.1 })
+    }
+
+    /// The number of the last body that was stored before it was opened: those of revisions stored since are higher.
+    pub fn opened_body(&self) -> u64 {
+        self.0.opened_body
     }
 
     /// The bugs that the simulator planted in the node.
