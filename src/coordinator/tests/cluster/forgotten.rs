@@ -4,6 +4,9 @@ use super::*;
 use crate::coordinator::range_copy::RangeCopy;
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::repair::{Origin, merge_missing};
+use crate::document::draft::PreparedBody;
+use crate::document::rev_tree::RevPath;
+use crate::shard::{Edit, EditOp};
 
 const AGE: Duration = Duration::from_millis(1);
 
@@ -64,6 +67,14 @@ async fn shadows(cluster: &Cluster) -> u64 {
     sum
 }
 
+/// A revision that was made elsewhere.
+fn merge(name: &str, made: &str) -> Edit {
+    let path = RevPath::single(rev(made));
+    let body = Arc::new(PreparedBody::from_text("{}".into()).unwrap());
+    let (op, attachments) = (EditOp::Merge { path }, Vec::new());
+    Edit { id: id(name), op, deleted: false, body, attachments, revs_limit: 10 }
+}
+
 /// Starts a node anew on what a directory has.
 async fn restart_on(cluster: &mut Cluster, at: usize, dir: tempfile::TempDir) {
     let node = &mut cluster.nodes[at];
@@ -107,22 +118,27 @@ async fn nothing_is_forgotten_while_a_copy_is_away() {
     forgotten(&cluster, "a").await;
 }
 
-#[tokio::test]
-async fn a_copy_put_back_does_not_bring_back_what_was_forgotten_and_keeps_what_it_stored_since() {
+/// A document that stays and one that is deleted and forgotten; node 2, cut off, has the disk of before.
+async fn with_old_copy() -> Cluster {
     let mut cluster = Cluster::of(3, Engine::Redb).await;
     cluster.create(0, 1, 3).await.unwrap();
     for name in ["a", "stays"] {
         write(&cluster.db(0), name, "{}", Some(3)).await.unwrap();
     }
     let backup = cluster.nodes[2].world.copy_of_data();
-    let rev = write(&cluster.db(0), "b", "{}", Some(3)).await.unwrap().rev;
-    delete(&cluster, 0, "b", &rev, Some(3)).await;
-    let rev = super::rev(&own_leaves(&cluster.db(0), "a").await[0]);
-    delete(&cluster, 0, "a", &rev, Some(3)).await;
+    bury(&cluster, 0, "b").await;
+    let first = rev(&own_leaves(&cluster.db(0), "a").await[0]);
+    delete(&cluster, 0, "a", &first, Some(3)).await;
     forgotten(&cluster, "a").await;
     cluster.cut(&[2]);
     restart_on(&mut cluster, 2, backup).await;
     assert_eq!(own_leaves(&cluster.db(2), "a").await.len(), 1, "it is an old one");
+    cluster
+}
+
+#[tokio::test]
+async fn a_copy_put_back_does_not_bring_back_what_was_forgotten_and_keeps_what_it_stored_since() {
+    let cluster = with_old_copy().await;
     write(&cluster.db(2), "alone", "{}", Some(1)).await.unwrap();
     cluster.heal().await;
     eventually(|| async { all_lack(&cluster, "a").await }).await;
@@ -138,21 +154,47 @@ async fn a_copy_put_back_does_not_bring_back_what_was_forgotten_and_keeps_what_i
     forgotten(&cluster, "c").await;
 }
 
+/// The document's last change is new, and only one of its leaves.
+#[tokio::test]
+async fn a_copy_put_back_gives_up_old_leaves_beside_new_ones() {
+    let cluster = with_old_copy().await;
+    let edit = merge("a", "1-00000000000000000000000000000abc");
+    copy_at(&cluster, 2).await.edit(vec![edit]).await.unwrap().remove(0).unwrap();
+    assert_eq!(own_leaves(&cluster.db(2), "a").await.len(), 2);
+    cluster.heal().await;
+    for at in 0..3 {
+        let db = cluster.db(at);
+        eventually(|| async { own_leaves(&db, "a").await == ["1-00000000000000000000000000000abc"] }).await;
+    }
+}
+
+/// Else it would bring back what was forgotten of that.
+#[tokio::test]
+async fn what_another_copy_had_taken_in_is_not_taken_out_of_a_damaged_one_where_something_was_forgotten() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap();
+    cluster.db(1).pull_copy(0, &cluster.network.names[0].as_str().into()).await.unwrap();
+    let (db, Node { world, coordinator, .. }) = (cluster.db(0), &cluster.nodes[0]);
+    for (forgot, taken) in [(true, 0), (false, 1)] {
+        let fresh = crate::shard::allocate(&world.storage, 1).await.unwrap()[0];
+        let fresh = crate::shard::ShardCopy::open(&world.storage, fresh).await.unwrap();
+        if forgot {
+            let done = crate::shard::Horizon::default().with("n9@h", crate::shard::Round { number: 1, id: 1 });
+            fresh.adopt(&done).await.unwrap();
+        }
+        let own = crate::coordinator::range_copy::OwnCopy::of(fresh, &coordinator.context().epochs).await.unwrap();
+        assert_eq!(db.salvage(0, &copy_at(&cluster, 0).await, &own).await.unwrap().taken, taken);
+    }
+}
+
 #[tokio::test]
 async fn a_copy_that_forgot_something_takes_nothing_from_reads() {
     let cluster = with_tombstone(Engine::Memory).await;
     forgotten(&cluster, "a").await;
     let own = cluster.db(0).own_copy(0).await.unwrap().unwrap();
     let source = RemoteCopy::new(&cluster.db(0).target, 0, &cluster.network.names[1].as_str().into());
-    let path = crate::document::rev_tree::RevPath::single(rev("1-0123456789abcdef0123456789abcdef"));
-    let edit = crate::shard::Edit {
-        id: id("a"),
-        op: crate::shard::EditOp::Merge { path },
-        deleted: false,
-        body: Arc::new(crate::document::draft::PreparedBody::from_text("{}".into()).unwrap()),
-        attachments: Vec::new(),
-        revs_limit: 10,
-    };
+    let edit = merge("a", "1-0123456789abcdef0123456789abcdef");
     let merge = |origin| {
         let (copy, edits) = (RangeCopy::Own(own.clone()), vec![edit.clone()]);
         let source = source.clone();
@@ -180,9 +222,7 @@ async fn where_nothing_is_to_be_forgotten_nothing_is_kept_about_it() {
     let cluster = with_tombstone(Engine::Memory).await;
     cluster.heal().await;
     let copy = copy_at(&cluster, 0).await;
-    let before = cluster.network.calls.load(Ordering::Relaxed);
     assert_eq!(copy.state().await.unwrap().rounds, 0);
     assert!(copy.meta_get("horizon").await.unwrap().is_none() && copy.meta_get("forgetting").await.unwrap().is_none());
     assert_eq!(crate::coordinator::forget::age(&cluster.nodes[0].coordinator.context().config), None);
-    assert_eq!(cluster.network.calls.load(Ordering::Relaxed), before);
 }
