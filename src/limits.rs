@@ -702,8 +702,8 @@ pub const FORGET_PAUSE: Duration = Duration::from_secs(600);
 /// Time between the last copy's word that it has written down what is to be forgotten, and that this is done: longer
 /// than any call takes. Shorter where tombstones are forgotten sooner.
 pub const FORGET_SETTLE: Duration = Duration::from_secs(120);
-/// Tombstones that are forgotten together: each copy keeps their names until that is done.
-pub const FORGET_ROUND: usize = 500;
+/// Tombstones that are forgotten together, in one commit: edits wait for it.
+pub const FORGET_ROUND: usize = 200;
 /// Ranges at a time in which a node looks for what to forget.
 pub const FORGET_AT_ONCE: usize = 16;
 /// Rounds of one range at a look.

@@ -1,10 +1,10 @@
 //! Forgetting tombstones in rounds, where `[settee] tombstone_days` asks for it; 0 keeps them for ever.
 //!
 //! The node that is the first to judge a range proposes. It goes by marks: where its copy stood at some time; once the
-//! mark is old enough, so is every tombstone before it. Some of these make a round. All copies must be there and in step
-//! and write the round down, then it waits, for what was sent to a copy before it wrote that down is to have come in,
-//! then it forgets them itself, which decides the round; the others forget them when they read this copy next, which
-//! they are told to (`horizon`). Tombstones that stand beside other leaves stay, those of design documents, too.
+//! mark is old enough, so is every tombstone before it. Some of these make a round. All copies must be there and in
+//! step and write the round down, then it waits, for what was sent to a copy before it wrote that down is to have come
+//! in, then it forgets them itself, which decides the round; the others forget them when they read this copy next,
+//! which they are told to (`horizon`). Tombstones that stand beside other leaves stay, those of design documents, too.
 //!
 //! Nothing here runs, is read or is sent while the setting is 0. What was forgotten before stays so.
 

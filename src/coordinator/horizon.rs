@@ -2,8 +2,9 @@
 //!
 //! A copy that reads another one first forgets what it has written down of the rounds that are done there. A round that
 //! it never wrote down was decided without it: it is an old one put back. Then it gives up the leaves that all lack who
-//! know what was forgotten, but for what it stored since its start, and only then reads; until then nobody reads it. All
-//! that it asks for afterwards is refused by a copy that has not forgotten the same, as after a restart on an older disk.
+//! know what was forgotten, but for what it stored since its start, and only then reads; until then nobody reads it.
+//! All that it asks for afterwards is refused by a copy that has not forgotten the same, as after a restart on an older
+//! disk.
 
 use std::ops::Bound;
 
@@ -38,10 +39,12 @@ impl Pull<'_> {
 
     /// Notes that all of the other copy was taken in, which had forgotten `theirs` by then.
     pub(super) async fn note_taken(&self, theirs: &Horizon) -> Result<(), ShardError> {
-        if self.own.shard.state().await?.shadows == 0 {
+        let layout = self.database.layout();
+        // A copy that leaves is none of the others, and may still bring a tombstone.
+        let is_moving = layout.placed.move_of(self.range).is_some();
+        if is_moving || self.own.shard.state().await?.shadows == 0 {
             return Ok(());
         }
-        let layout = self.database.layout();
         let others = self.database.others_of(&layout, self.range).iter().map(ToString::to_string).collect();
         self.own.shard.note_taken(self.remote.node(), theirs, others).await
     }

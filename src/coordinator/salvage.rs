@@ -4,8 +4,8 @@
 //! record. Where some are on nobody's record any more, and the damaged copy may not have heard of them, its documents
 //! stay where they are: a document that nobody else has may be one that was purged.
 //!
-//! Where anything was forgotten, documents that another copy had taken in before are left out: what is not there any more
-//! was forgotten.
+//! Where anything was forgotten, documents that another copy had taken in before are left out: what is not there any
+//! more was forgotten.
 //!
 //! It is read twice: as it is, and what was not yet written to the file by itself, for that is whole however much of
 //! the file is damaged.
@@ -160,8 +160,8 @@ impl Salvaging<'_> {
         Ok(true)
     }
 
-    /// The sequence up to which some other copy has taken in the damaged one; 0 where nothing was ever forgotten, `None`
-    /// where nobody knows.
+    /// The sequence up to which some other copy has taken in the damaged one; 0 where nothing was ever forgotten,
+    /// `None` where nobody knows.
     async fn taken_in(&self) -> Result<Option<u64>, ShardError> {
         if self.own.shard.state().await?.rounds == 0 {
             return Ok(Some(0));

@@ -518,7 +518,7 @@ fn run_as_built(acts: &[[u8; 4]]) -> Result<(), String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
     #[test]
-    fn what_was_forgotten_stays_so_by_what_the_coordinator_knows(acts in prop::collection::vec(any::<[u8; 4]>(), 5..45)) {
+    fn what_was_forgotten_stays_so_as_it_is_built(acts in prop::collection::vec(any::<[u8; 4]>(), 5..45)) {
         prop_assert_eq!(run_as_built(&acts), Ok(()));
     }
 
