@@ -313,6 +313,8 @@ pub const FLUSHES_AT_ONCE: usize = 2;
 pub const JOURNAL_BYTES: usize = 48 << 20;
 /// The same in memtables, for smaller ones.
 pub const JOURNAL_FLUSHES: usize = 8;
+/// Pause before a flush that found no descriptor for its file is tried again.
+pub const NO_FILES_PAUSE: Duration = Duration::from_millis(500);
 /// Bytes of a journal segment: the journal grows and goes in steps of it.
 pub const JOURNAL_SEGMENT_BYTES: u64 = 16 << 20;
 /// Segments at a start above which those are given up that nothing needs: a node that only starts and stops makes one
@@ -392,6 +394,13 @@ pub const SCRIPT_JS_STACK_BYTES: usize = 512 << 10;
 pub const SCRIPT_TIMEOUT_MS: u64 = 5_000;
 /// Documents given to a worker at once: bounds how long the next caller waits behind honest functions.
 pub const SCRIPT_DOCS_PER_JOB: usize = 50;
+/// Bytes of a document about which the engine need not be asked what a plain map emits (`script/plain.rs`): with the
+/// next two a bound on time and rows, far below those of the engine.
+pub const SCRIPT_PLAIN_DOC_BYTES: usize = 64 << 10;
+/// Members and constants that a plain map may name.
+pub const SCRIPT_PLAIN_TERMS: usize = 32;
+/// How deep a plain map, or a value that it emits, may be nested.
+pub const SCRIPT_PLAIN_DEPTH: usize = 16;
 /// Bytes of one line of a query server of another language: as much as its functions' memory in our own.
 pub const QUERY_SERVER_LINE_BYTES: usize = 64 << 20;
 /// Jobs of one call that run at once: a build maps on some workers and leaves others for filters and validation.
@@ -431,8 +440,11 @@ pub const AUTOUPDATE_AT_ONCE: usize = 4;
 pub const INDEX_SWAP_REVISIONS: usize = 10;
 /// Reductions of blocks of rows that one index of a range keeps, of about 250 bytes each: some 2 million rows.
 pub const REDUCTIONS_PER_INDEX: usize = 32_768;
-/// Places of rows that one index of a range notes for counts, of about 80 bytes each: every eighth of 130,000 rows.
-pub const COUNT_STEPS_PER_INDEX: usize = 16_384;
+/// Bytes of places of rows that one index of a range notes for counts, with what it costs to hold them: with keys of
+/// 30 bytes, every eighth of 100,000 rows.
+pub const COUNT_STEPS_BYTES_PER_INDEX: usize = 1_310_720;
+/// Bytes that such a place costs beside its key: its share of a list or of a tree node, rounding.
+pub const COUNT_STEP_COST_BYTES: usize = 64;
 /// Bytes of the stored sum of a block of rows, at most: a larger one is made anew after each start.
 pub const SUM_STORED_BYTES: usize = 8 << 10;
 /// Sums of blocks of rows that one commit stores, of some 200 bytes each.

@@ -201,6 +201,9 @@ fn a_snapshot_of_a_running_node_is_restored_there_and_elsewhere() {
         let (status, answer) = node.ask("POST", "/db/_snapshot", &format!(r#"{{"path":"{path}"}}"#));
         assert_eq!(status, 400, "{path}: {answer}");
     }
+    let (status, answer) = node.ask("POST", "/db/_snapshot", r#"{"path":"daily","whole":true}"#);
+    assert!(status == 201 && answer.contains("\"bytes_written\":0,"), "{status} {answer}");
+    assert_eq!(node.ask("POST", "/db/_snapshot", r#"{"path":"daily","whole":1}"#).0, 400);
     let (status, answer) = node.ask("POST", "/again/_restore", r#"{"path":"daily","db":"db"}"#);
     assert_eq!(status, 201, "{answer}");
     let (_, answer) = node.ask("GET", "/again/a", "");

@@ -149,7 +149,12 @@ pub const BOARD: &[Entry] = &[
         &["I4", "I28"],
     ),
     cluster(Mutation::HigherVersionAgreed, "nodes agree on the higher one of their versions", &["I4", "I28"]),
-    cluster(Mutation::RepairDropsSibling, "a copy takes in one leaf of each document", &["I1", "I4", "I6"]),
+    cluster(
+        Mutation::RepairDropsSibling,
+        "a copy takes in one leaf of each document",
+        // I10: a copy that lost the sibling in a repair is counted among those that hold it.
+        &["I1", "I4", "I6", "I10"],
+    ),
     cluster(
         Mutation::TombstoneForgotten,
         "a copy that takes in another one leaves out deletions",
@@ -189,6 +194,22 @@ pub const BOARD: &[Entry] = &[
         // I28: what cannot be flushed stops the writes of the node, which is not up then.
         &["I31", "I28"],
     ),
+    scene(
+        Scene::Secrets,
+        Mutation::SettingNotKept,
+        "a setting that a request changed is what it was after the next start",
+        &["I30"],
+    ),
+    // I1: the one that comes back takes the place of the one that was made after it.
+    scene(Scene::SameName, Mutation::MarkForgotten, "a database that is deleted leaves no mark", &["I7", "I1"]),
+    scene(
+        Scene::Rules,
+        Mutation::MergeUnvalidated,
+        "a revision that was made elsewhere is not shown to validation functions",
+        &["I30"],
+    ),
+    // Caught by other plans, too; here where a rule comes from another node.
+    scene(Scene::Rules, Mutation::StaleValidators, "validation functions are read once", &["I30"]),
     scene(Scene::Forgotten, Mutation::ForgetEarly, "tombstones are forgotten where not all copies were asked", &["I7"]),
     // Caught by other plans, too; here between clusters whose nodes fail over.
     scene(Scene::TwoClusters, Mutation::CheckpointEarly, "the replicator's checkpoint runs ahead", &["I21", "I22"]),

@@ -45,6 +45,9 @@ const NOTICE_MAX: Duration = Duration::from_millis(AWAY_MS / 2);
 const OF_CLUSTERS: &str = "cluster";
 /// How targets begin that name a case's own databases. To delete one is answered with 202 while a node is away.
 const DATABASE: &str = "/${db";
+/// Cases that look at what is not of this world: its nodes have their configuration in memory, not in files, and their
+/// tiny limits make groups of few rows, so that floats are added in another order than without.
+const NOT_OF_THIS_WORLD: [&str; 2] = ["server/058-config-reload", "views/612-sums-from-the-last"];
 /// How much slower a limping disk is than usual.
 const LIMP: u32 = 20;
 
@@ -95,8 +98,8 @@ pub struct Outcome {
     pub starts: u64,
     /// Those that differ, with what differs.
     pub differing: Vec<(String, Vec<String>)>,
-    /// Those that differ in peace, too: what they look at is not of this world.
-    pub strange: Vec<String>,
+    /// Those that differ in peace, too, with what differs there: what they look at is not of this world.
+    pub strange: Vec<(String, Vec<String>)>,
 }
 
 impl Outcome {
@@ -110,7 +113,8 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Outcome { held, skipped, without_a_node, starts, differing, strange } = self;
         write!(f, "{held} cases as in peace, {skipped} skipped, {without_a_node} without a node, {starts} starts")?;
-        strange.iter().try_for_each(|id| write!(f, "\n  {id} differs in peace, too"))?;
+        let in_peace = |(id, what): &(String, Vec<String>)| (id.clone(), what.join("; "));
+        strange.iter().map(in_peace).try_for_each(|(id, what)| write!(f, "\n  {id} differs in peace, too: {what}"))?;
         differing.iter().try_for_each(|(id, what)| write!(f, "\n  FAILED {id}: {}", what.join("; ")))
     }
 }
@@ -131,8 +135,8 @@ pub fn run(seed: u64, cluster: bool, filter: Option<&str>) -> Result<Outcome, St
     if !outcome.differing.is_empty() {
         let again = cases.into_iter().filter(|case| outcome.differing.iter().any(|(id, _)| *id == case.id)).collect();
         let peace = play_in_world(peaceful(seed, cluster), again)?;
-        outcome.strange = peace.differing.into_iter().map(|(id, _)| id).collect();
-        outcome.differing.retain(|(id, _)| !outcome.strange.contains(id));
+        outcome.strange = peace.differing;
+        outcome.differing.retain(|(id, _)| !outcome.strange.iter().any(|(strange, _)| strange == id));
     }
     Ok(outcome)
 }
@@ -141,7 +145,8 @@ pub fn run(seed: u64, cluster: bool, filter: Option<&str>) -> Result<Outcome, St
 fn known() -> Result<Vec<Case>, String> {
     let profile = Profile::load(&home().join("profiles"), "settee")?;
     let mut cases = transcript::load(&home().join("cases"))?;
-    cases.retain(|case| !profile.expected.contains_key(&case.id));
+    let is_of_this_world = |id: &str| !NOT_OF_THIS_WORLD.contains(&id);
+    cases.retain(|case| !profile.expected.contains_key(&case.id) && is_of_this_world(&case.id));
     cases.iter_mut().for_each(|case| profile.relax(case));
     Ok(cases)
 }

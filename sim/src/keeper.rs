@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use settee::config::{Config, Setting};
+use settee::config::{Config, ConfigError, Setting, Sources};
 use settee::node::Node;
 use settee::storage::StorageOptions;
 use settee::storage::planted::Planted;
-use settee::world::buggify;
+use settee::world::{Env, buggify};
 use tokio::sync::{Notify, watch};
 
 use crate::faults::usual_disk;
@@ -20,12 +20,19 @@ use crate::plan::Plan;
 use crate::workload::{SharedHandle, lock};
 use crate::world::{DiskFaults, SimNode, SimWorld};
 
+/// Where a node has its configuration, if requests that change it are to last.
+const CONFIG: &str = "/conf/local.ini";
+/// The setting that such a node takes from there alone.
+const SECRET: &str = "chttpd_auth/secret=";
+
 /// A node and what keeps it running.
 #[derive(Clone)]
 pub(crate) struct Keeper {
     pub(crate) node: SimNode,
     options: StorageOptions,
     settings: Arc<Vec<String>>,
+    /// Whether what requests set is kept in a file.
+    keeps_settings: bool,
     /// How long it stays down the next time, in milliseconds.
     down_ms: Arc<AtomicU64>,
     /// Counts the lives that ended by themselves: starts that failed, stops in order.
@@ -58,10 +65,14 @@ impl Keeper {
             planted,
             ..StorageOptions::default()
         };
+        let keeps_settings = plan.changes_secrets();
+        let mut settings = [common, &settings_of(plan, number)].concat();
+        settings.retain(|setting| !keeps_settings || !setting.starts_with(SECRET));
         Keeper {
             node,
             options,
-            settings: Arc::new([common, &settings_of(plan, number)].concat()),
+            settings: Arc::new(settings),
+            keeps_settings,
             down_ms: Arc::new(AtomicU64::new(1)),
             gave_up: watch::channel(0).0,
             stops: Arc::default(),
@@ -104,7 +115,13 @@ impl Keeper {
         self.live("up");
         env.clone().spawn(async move {
             let settings = keeper.settings.iter().filter_map(|text| Setting::parse(text)).collect();
-            let config = Config::in_memory(&env, settings);
+            let config = match keeper.config(&env, settings).await {
+                Ok(config) => config,
+                Err(error) => {
+                    let what = format!("the configuration cannot be read: {error}");
+                    return lock(&keeper.shared).breaks(Violation { invariant: "I27", what });
+                }
+            };
             let disk = keeper.node.disk();
             let before = disk.faults_set();
             match Node::start_with(&env, &config, Path::new("/data"), keeper.options).await {
@@ -126,6 +143,17 @@ impl Keeper {
                 }
             }
         });
+    }
+
+    async fn config(&self, env: &Env, overrides: Vec<Setting>) -> Result<Config, ConfigError> {
+        if !self.keeps_settings {
+            return Ok(Config::in_memory(env, overrides));
+        }
+        let path = Path::new(CONFIG);
+        let io = |error: std::io::Error| ConfigError::Io { path: path.to_owned(), reason: error.to_string() };
+        env.disk().create_dir_all(path.parent().unwrap_or(path)).map_err(io)?;
+        env.disk().sync_dir(Path::new("/")).map_err(io)?;
+        Config::load(env, Sources { fallback: Some(path.to_owned()), overrides, ..Sources::default() }).await
     }
 
     /// Writes down that the node went up or down.

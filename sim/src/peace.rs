@@ -13,8 +13,8 @@ use crate::model::Violation;
 use crate::place::{PASSWORD, USER, address_of};
 use crate::plan::{Plan, WorldPlan};
 use crate::workload::{
-    DB, Worker, carry_out, judge_between, judge_members, lock, look_at_connections, look_at_databases, look_at_members,
-    set_up_cluster, set_up_own,
+    DB, Worker, carry_out, give_first_secret, judge_between, judge_members, lock, look_at_connections,
+    look_at_databases, look_at_members, set_up_cluster, set_up_own,
 };
 use crate::world::SimNode;
 
@@ -37,7 +37,10 @@ pub(crate) async fn set_up(judge: &SimNode, plan: &Plan) -> Result<(), Violation
     for _ in 0..SET_UP_TRIES {
         ready(judge, &plan.world).await?;
         match make_databases(judge, plan).await {
-            Ok(()) => return know_databases(judge, &plan.world).await,
+            Ok(()) => {
+                first_secrets(judge, plan).await?;
+                return know_databases(judge, &plan.world).await;
+            }
             Err(error) => last = error,
         }
     }
@@ -60,6 +63,16 @@ async fn make_databases(judge: &SimNode, plan: &Plan) -> Result<(), String> {
     let shared = ("PUT", format!("/{DB}?q={}", plan.world.q), Value::Null);
     carry_out(&mut client, [shared], &[412]).await?;
     set_up_own(&mut client, &plan.world).await
+}
+
+/// Gives all nodes the same secret of cookies, where it is to change.
+async fn first_secrets(judge: &SimNode, plan: &Plan) -> Result<(), Violation> {
+    if !plan.changes_secrets() {
+        return Ok(());
+    }
+    let nodes = (0..plan.world.nodes).collect::<Vec<u32>>();
+    let told = soon(judge, &nodes, SPREAD, async |client| give_first_secret(client).await).await;
+    told.map_err(|wrong| Violation { invariant: "I28", what: format!("a node takes no secret: {wrong}") })
 }
 
 /// Waits until all nodes of each cluster know its databases.

@@ -13,6 +13,7 @@ mod cluster;
 mod draw;
 mod fault;
 mod forgotten;
+mod governed;
 mod meet;
 mod op;
 mod scene;
@@ -280,6 +281,16 @@ impl Plan {
     /// Whether somebody takes snapshots.
     pub fn takes_snapshots(&self) -> bool {
         self.clients.iter().flatten().any(|timed| matches!(timed.op, Op::Snapshot { .. }))
+    }
+
+    /// Whether the secret of cookies changes: the nodes keep their configuration in a file then.
+    pub fn changes_secrets(&self) -> bool {
+        self.clients.iter().flatten().any(|timed| matches!(timed.op, Op::NewSecret))
+    }
+
+    /// Whether somebody makes rules for documents.
+    pub fn has_rules(&self) -> bool {
+        self.clients.iter().flatten().any(|timed| matches!(timed.op, Op::Rule { .. }))
     }
 
     /// Whether stored bytes become wrong.

@@ -8,6 +8,8 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::place::SALT;
+
 /// How long a session lives without a request, in seconds (`chttpd_auth/timeout`): so short that some end in a run.
 pub const SESSION_S: i64 = 5;
 /// The bytes that SHA-256 works on at a time.
@@ -36,8 +38,7 @@ pub struct Span {
 impl Span {
     /// The life of a session that is as old as a cookie says; `None` for what is no cookie.
     pub fn of_cookie(cookie: &str) -> Option<Span> {
-        let value = cookie.split_once('=')?.1;
-        let text = URL_SAFE_NO_PAD.decode(value.trim_end_matches('=')).ok()?;
+        let text = text_of(cookie)?;
         let mut parts = text.splitn(3, |byte| *byte == b':');
         let made = parts.nth(1).and_then(|hex| std::str::from_utf8(hex).ok())?;
         let made_s = i64::from_str_radix(made, 16).ok()?;
@@ -68,6 +69,35 @@ pub fn token(key: &str, name: &str, span: Span) -> String {
     let claims = json!({ "sub": name, "nbf": span.from_s, "exp": span.until_s });
     let signed = format!("{}.{}", part(json!({ "alg": "HS256", "typ": "JWT" })), part(claims));
     format!("{signed}.{}", URL_SAFE_NO_PAD.encode(hmac(key.as_bytes(), signed.as_bytes())))
+}
+
+/// The cookie of a session that `name` opened in that second, on a node with this secret.
+pub fn session(secret: &str, name: &str, made_s: i64) -> String {
+    let said = format!("{name}:{made_s:X}");
+    let mac = hmac(key_of(secret).as_bytes(), said.as_bytes());
+    let text = [said.as_bytes(), b":", &mac].concat();
+    format!("AuthSession={}", URL_SAFE_NO_PAD.encode(text))
+}
+
+/// Whether a cookie is signed with this secret.
+pub fn signs(secret: &str, cookie: &str) -> bool {
+    let Some(text) = text_of(cookie) else { return false };
+    let at = text.iter().enumerate().filter(|(_, byte)| **byte == b':').map(|(at, _)| at).nth(1);
+    at.is_some_and(|at| text[at + 1..] == hmac(key_of(secret).as_bytes(), &text[..at]))
+}
+
+/// Whether a cookie is that of a user.
+pub fn names(cookie: &str, name: &str) -> bool {
+    text_of(cookie).is_some_and(|text| text.starts_with(format!("{name}:").as_bytes()))
+}
+
+fn key_of(secret: &str) -> String {
+    format!("{secret}{SALT}")
+}
+
+fn text_of(cookie: &str) -> Option<Vec<u8>> {
+    let value = cookie.split_once('=')?.1;
+    URL_SAFE_NO_PAD.decode(value.trim_end_matches('=')).ok()
 }
 
 /// HMAC with SHA-256 (RFC 2104), for keys of at most a block.
@@ -101,5 +131,13 @@ mod tests {
         let cookie = format!("AuthSession={}", URL_SAFE_NO_PAD.encode("adm:6553F100:signature"));
         assert_eq!(Span::of_cookie(&cookie), Some(Span { from_s: 0, until_s: 1_700_000_005 }));
         assert_eq!(Span::of_cookie("AuthSession=%%%"), None);
+    }
+
+    #[test]
+    fn a_cookie_is_signed_with_one_secret() {
+        let cookie = session("s1", "adm", 1_700_000_000);
+        assert_eq!(Span::of_cookie(&cookie).map(|span| span.until_s), Some(1_700_000_005));
+        assert!(signs("s1", &cookie) && !signs("s2", &cookie) && !signs("s1", "AuthSession=YQ"));
+        assert!(names(&cookie, "adm") && !names(&cookie, "ad"));
     }
 }

@@ -20,6 +20,7 @@ mod admin;
 mod between;
 mod checkpoint;
 mod chosen;
+mod common;
 mod documents;
 mod feed;
 mod graves;
@@ -32,6 +33,8 @@ mod own;
 mod pair;
 mod places;
 mod promise;
+mod rules;
+mod secrets;
 mod seen;
 mod session;
 mod twins;
@@ -48,6 +51,7 @@ pub(crate) use own::carry_out;
 pub use own::set_up as set_up_own;
 pub(crate) use pair::order;
 pub(crate) use promise::Asked;
+pub(crate) use secrets::give_first as give_first_secret;
 pub(crate) use seen::DESIGNS;
 pub(crate) use session::TOKEN_KEY;
 pub(crate) use twins::{Together, look_at_databases, set_up as set_up_cluster};
@@ -136,6 +140,7 @@ pub struct Worker {
     cookie: Option<String>,
     jobs: BTreeMap<Sift, keep::Job>,
     kept: kept::Kept,
+    rule: rules::Mine,
     /// Values of documents that are to be purged, with their revisions.
     passing: VecDeque<(u64, String)>,
     /// What the last answer of the operation under way was.
@@ -166,6 +171,7 @@ impl Worker {
             cookie: None,
             jobs: BTreeMap::new(),
             kept: kept::Kept::default(),
+            rule: rules::Mine::default(),
             passing: VecDeque::new(),
             outcome: String::new(),
             unsent: None,
@@ -256,8 +262,14 @@ impl Worker {
         path: &str,
         body: &Value,
     ) -> Result<Answer, NoAnswer> {
+        self.ask_by(client, Ask::json(method, path, body)).await
+    }
+
+    /// Sends a request by another client than the worker's own, and counts what came of it.
+    async fn ask_by(&mut self, client: &mut Client, ask: Ask<'_>) -> Result<Answer, NoAnswer> {
+        let (method, path) = (ask.method, ask.path);
         self.sends();
-        let answer = client.ask(Ask::json(method, path, body)).await;
+        let answer = client.ask(ask).await;
         self.count(method, path, answer.as_ref().map_or(0, |a| a.status));
         answer
     }
@@ -316,6 +328,14 @@ impl Worker {
             Op::EndKeep { sift } => self.end_keep(*sift).await,
             Op::Snapshot { fresh } => self.snapshot(*fresh).await.map(drop),
             Op::Restore => self.restore().await.map(drop),
+            Op::NewSecret => self.new_secret().await,
+            Op::SessionAt { node, back } => self.session_at(*node, *back).await,
+            Op::CommonCreate { name } => self.common_create(*name).await,
+            Op::CommonDelete { name } => self.common_delete(*name).await,
+            Op::CommonWrite { name, v } => self.common_write(*name, *v).await,
+            Op::CommonCheck { name } => self.common_check(*name).await,
+            Op::Rule { on } => self.rule(*on).await,
+            Op::Ruled { v, way } => self.ruled(*v, *way).await,
             op => self.step_alone(op).await,
         }
     }

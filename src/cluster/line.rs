@@ -95,7 +95,7 @@ pub(super) async fn drive(
     let writer = line.env.spawn({
         let (line, counters) = (Arc::clone(line), Arc::clone(counters));
         async move {
-            let failed = writing(write, outbox, sealer, &counters).await;
+            let failed = writing(write, outbox, sealer, (&line.env, &counters)).await;
             line.end(&failed);
         }
     });
@@ -117,10 +117,16 @@ async fn writing(
     mut write: WriteHalf<BoxStream>,
     mut outbox: Outbox,
     mut sealer: Sealer,
-    counters: &Counters,
+    (env, counters): (&Env, &Counters),
 ) -> String {
     let (mut out, mut head) = (Vec::new(), Vec::new());
+    let mut is_behind = false;
     while let Some(first) = outbox.next().await {
+        // Whoever queued it woke this task before all others: those that are about to queue something go first, so that
+        // one write takes all of it. Where more is queued than a write takes there is nothing to wait for.
+        if !is_behind {
+            env.others_first().await;
+        }
         let mut next = Some(first);
         while let Some(packet) = next {
             head.clear();
@@ -136,6 +142,7 @@ async fn writing(
         if let Err(error) = written.await {
             return format!("the connection broke: {error}");
         }
+        is_behind = out.len() >= limits::CLUSTER_WRITE_BYTES;
         out.clear();
     }
     "closed here".to_owned()
@@ -200,5 +207,60 @@ async fn watching(line: &Line, timing: Timing, pings: bool) -> String {
         if !overslept && u128::from(silence_ms) >= timing.suspect.as_millis() {
             return format!("no sign of life for {silence_ms} ms");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use futures_util::future::join;
+    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+    use super::*;
+    use crate::cluster::api::Class;
+    use crate::cluster::queue::queues;
+
+    /// Counts the writes to it; nothing comes from it.
+    struct Sink(Arc<AtomicU64>);
+
+    impl AsyncRead for Sink {
+        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl AsyncWrite for Sink {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_tasks_queue_one_after_the_other_goes_out_in_one_write() {
+        let env = crate::world::tokio_host::env(tokio::runtime::Handle::current());
+        let (written, counters) = (Arc::new(AtomicU64::new(0)), Counters::default());
+        let (_, write) = split(Box::new(Sink(Arc::clone(&written))) as BoxStream);
+        let (queues, outbox) = queues();
+        let queueing = async {
+            assert!(queues.push(Class::Foreground, Packet::Finish { stream: 1 }).await);
+            // The writer has its turn.
+            tokio::task::yield_now().await;
+            assert!(queues.push(Class::Foreground, Packet::Finish { stream: 2 }).await);
+            drop(queues);
+        };
+        let (why, ()) = join(writing(write, outbox, Sealer::new([7; 32]), (&env, &counters)), queueing).await;
+        assert_eq!((why.as_str(), written.load(Ordering::SeqCst)), ("closed here", 1));
     }
 }

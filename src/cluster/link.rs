@@ -61,10 +61,13 @@ impl Link {
         deadline: Option<Instant>,
     ) -> Result<Incoming, CallError> {
         let line = &self.0.line;
-        let place = tokio::select! {
-            biased;
-            _ = line.ended() => return Err(CallError::Down),
-            place = Arc::clone(&self.0.places).acquire_owned() => place.map_err(|_| CallError::Down)?,
+        let place = match Arc::clone(&self.0.places).try_acquire_owned() {
+            Ok(place) => place,
+            Err(_) => tokio::select! {
+                biased;
+                _ = line.ended() => return Err(CallError::Down),
+                place = Arc::clone(&self.0.places).acquire_owned() => place.map_err(|_| CallError::Down)?,
+            },
         };
         let (sender, events) = mpsc::unbounded_channel();
         let upload = Arc::new(Semaphore::new(limits::CLUSTER_BODY_BYTES));

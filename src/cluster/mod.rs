@@ -214,13 +214,18 @@ impl Cluster {
     ) -> Result<Bytes, CallError> {
         let env = &self.0.env;
         let until = Instant(env.now().0.saturating_add(deadline));
-        let opened = env.timeout(deadline, self.open_until(to, service, class, body, Some(until))).await;
-        let mut incoming = opened.unwrap_or(Err(CallError::Down))?;
-        match env.timeout(until.since(env.now()), incoming.next()).await {
+        let is_sent = AtomicBool::new(false);
+        let called = async {
+            let mut incoming = self.open_until(to, service, class, body, Some(until)).await?;
+            is_sent.store(true, Ordering::Relaxed);
+            incoming.next().await
+        };
+        match env.timeout(deadline, called).await {
             Ok(Ok(Some(message))) => Ok(message),
             Ok(Ok(None)) => Err(CallError::Unknown("the answer is empty".to_owned())),
             Ok(Err(error)) => Err(error),
-            Err(_) => Err(CallError::Unknown("no answer in time".to_owned())),
+            Err(_) if is_sent.load(Ordering::Relaxed) => Err(CallError::Unknown("no answer in time".to_owned())),
+            Err(_) => Err(CallError::Down),
         }
     }
 

@@ -73,6 +73,13 @@ impl Window {
     /// Waits for credit; false when the taker went away.
     pub(super) async fn take(&self, bytes: usize) -> bool {
         let wanted = u32::try_from(bytes).unwrap_or(u32::MAX);
+        if *self.gone.borrow() {
+            return false;
+        }
+        if let Ok(permit) = self.credit.try_acquire_many(wanted) {
+            permit.forget();
+            return true;
+        }
         tokio::select! {
             biased;
             () = self.closed() => false,

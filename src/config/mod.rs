@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tokio::sync::watch;
 
+use crate::world::buggify::{Mutation, mutated};
 use crate::world::{Env, Pool};
 
 mod file;
@@ -281,7 +282,7 @@ impl Config {
     ) -> Result<Option<String>, ConfigError> {
         let _writing = self.0.writing.lock().await;
         let last = self.0.chain.lock().unwrap_or_else(PoisonError::into_inner).len().checked_sub(1);
-        if let (true, Some(last)) = (persist, last) {
+        if let (true, Some(last)) = (persist && !mutated(Mutation::SettingNotKept), last) {
             self.write_file(last, section, key, value.clone()).await?;
         }
         let mut next = Sections::clone(&self.sections());

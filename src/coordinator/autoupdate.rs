@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 
 use crate::coordinator::catalogue::Coordinator;
@@ -102,7 +102,9 @@ impl Database {
                         }
                     }
                 };
-                if let Err(error) = try_join_all(self.ranges().into_iter().map(update)).await {
+                // One that is damaged or not filled yet is nothing to the others.
+                let updated = join_all(self.ranges().into_iter().map(update)).await;
+                if let Some(error) = updated.into_iter().find_map(Result::err) {
                     tracing::debug!(database = self.name, view = name, %error, "a view was not brought up to date");
                 }
             }

@@ -361,9 +361,12 @@ impl Coordinator {
     pub(super) async fn remove(&self, name: &str, instance: Option<&str>) -> Result<Vec<String>, DatabaseError> {
         let (key, this, own_name) = (record::key(name), self.clone(), name.to_owned());
         let (wanted, has_others) = (instance.map(str::to_owned), !self.context.others().is_empty());
+        let leaves_mark = !mutated(Mutation::MarkForgotten);
         let job = move |view: &mut WriteView<'_>| {
             if let Some(wanted) = &wanted {
-                view.put(record::tomb_key(&own_name, wanted), record::DELETED.to_vec());
+                if leaves_mark {
+                    view.put(record::tomb_key(&own_name, wanted), record::DELETED.to_vec());
+                }
                 pour::drop_asides_of(view, &own_name, wanted)?;
             }
             let found = view.get(&key)?.map(|bytes| Record::decode(&bytes)).transpose()?;
@@ -376,7 +379,7 @@ impl Coordinator {
                 None => pour::delete_united(view, &own_name)?,
                 Some(_) => Vec::new(),
             };
-            if has_others {
+            if has_others && leaves_mark {
                 view.put(record::tomb_key(&own_name, &record.instance), record::DELETED.to_vec());
             }
             record.all_shards().for_each(|shard| view.put(record::drop_key(shard), Vec::new()));

@@ -68,7 +68,8 @@ async fn upgrade(storage: &Storage) -> Result<(), StorageError> {
     let records = storage.read_on(Pool::Background, |view| Ok(databases(view, &mut CheckReport::default()))).await?;
     for shard in records.iter().flat_map(|(_, record)| record.all_shards()) {
         // What is damaged is found and told later.
-        if let Err(ShardError::Storage(error @ StorageError::Io(_))) = ShardCopy::open(storage, ShardId(shard)).await {
+        let opened = ShardCopy::open(storage, ShardId(shard)).await;
+        if let Err(ShardError::Storage(error @ (StorageError::Io(_) | StorageError::NoFiles(_)))) = opened {
             return Err(error);
         }
     }

@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::coordinator::catalogue::Coordinator;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::SettingError;
-use crate::coordinator::range_copy::RangeCopy;
+use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::sync_points;
 use crate::limits;
 use crate::shard::{self, Pace, ShardCopy, ShardError};
@@ -83,24 +83,33 @@ impl Database {
     async fn try_compact_ranges(&self, due: Option<Thresholds>) -> Result<usize, ShardError> {
         let mut done = 0;
         for index in self.ranges() {
-            let Some(copy) = self.own_copy(index).await? else { continue };
-            let copy = &copy.shard;
-            if let Some(thresholds) = due
-                && !thresholds.is_due(&copy.info().await?.sizes)
-            {
-                continue;
+            match self.compact_range(index, due).await {
+                Ok(is_done) => done += usize::from(is_done),
+                Err(ShardError::Dropped) => return Err(ShardError::Dropped),
+                // It is away or damaged: that is nothing to the others.
+                Err(error) => tracing::warn!(database = self.name, range = index, %error, "a range is not compacted"),
             }
-            copy.compact(self.purges_to_keep(index, copy).await?, self.compaction_pace()).await?;
-            done += 1;
         }
         Ok(done)
+    }
+
+    /// Compacts this node's copy of a range if there is one and it is due; answers whether it did.
+    async fn compact_range(&self, index: usize, due: Option<Thresholds>) -> Result<bool, ShardError> {
+        let Some(OwnCopy { shard: copy, .. }) = self.own_copy(index).await? else { return Ok(false) };
+        if let Some(thresholds) = due
+            && !thresholds.is_due(&copy.info().await?.sizes)
+        {
+            return Ok(false);
+        }
+        copy.compact(self.purges_to_keep(index, &copy).await?, self.compaction_pace()).await?;
+        Ok(true)
     }
 
     /// How many purge records a copy keeps: as many as the limit says, and all that another copy or its own heirs have
     /// not taken in yet, for those would bring back what was purged. That holds for the copy of a node that was
     /// removed, too, until the range is moved off it: the node may be added again.
     pub(super) async fn purges_to_keep(&self, index: usize, copy: &ShardCopy) -> Result<u64, ShardError> {
-        if self.has_heirs(index).await? {
+        if self.heirs(index).await?.is_some() {
             return Ok(u64::MAX);
         }
         let mut keep = self.purged_infos_limit();

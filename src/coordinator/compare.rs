@@ -14,7 +14,6 @@ use crate::coordinator::database::Database;
 use crate::coordinator::gossip::LearnError;
 use crate::coordinator::message::{CatalogueCall, CopyStatus, IdRange, Standing, SyncPoint, encode};
 use crate::coordinator::range_copy::OwnCopy;
-use crate::coordinator::refill::is_damage;
 use crate::coordinator::sync_points;
 use crate::document::id::DocId;
 use crate::limits;
@@ -189,7 +188,7 @@ impl Database {
             }
         };
         match told.await {
-            Err(error) if whose == Whose::Own && is_damage(&error) => Ok(None),
+            Err(error) if whose == Whose::Own && error.is_damage_here() => Ok(None),
             told => told,
         }
     }

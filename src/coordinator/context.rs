@@ -166,7 +166,8 @@ impl Context {
     /// What this node says of itself.
     pub fn own_state(&self) -> NodeState {
         let maintenance = self.is_in_maintenance() || self.storage.writes_stopped() && self.has_others();
-        NodeState { in_sync: self.in_sync.load(Ordering::Relaxed) && self.unfilled_names().is_empty(), maintenance }
+        let is_filled = self.unfilled_names().is_empty() && !self.refills.any_late();
+        NodeState { in_sync: self.in_sync.load(Ordering::Relaxed) && is_filled, maintenance }
     }
 
     fn unfilled_names(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, u64>> {
@@ -191,7 +192,8 @@ impl Context {
 
     /// Whether the copies of this node take no part (`[couchdb] maintenance_mode`); never when there are no others.
     pub fn is_in_maintenance(&self) -> bool {
-        self.has_others() && self.config.text("couchdb", "maintenance_mode", "false") == "true"
+        // The setting first: it is asked for with every read and write, and to list the members takes far longer.
+        self.config.bool("couchdb", "maintenance_mode", false) && self.has_others()
     }
 
     fn has_others(&self) -> bool {

@@ -133,7 +133,8 @@ impl Epochs {
         Epochs { node: node.clone(), list: RwLock::new(list), opened_at, renewing: Mutex::default() }
     }
 
-    fn list(&self) -> Vec<(u64, u64)> {
+    /// Each with the position after which it began, oldest first.
+    pub fn list(&self) -> Vec<(u64, u64)> {
         self.list.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -178,6 +179,13 @@ impl Epochs {
     pub fn resume(&self, epoch: u64, position: u64) -> Option<u64> {
         resume(&self.list(), &self.node, epoch, position)
     }
+
+    /// The position of this copy up to which another one has read it, that has come to `position` in `epoch` and was
+    /// told these epochs then. Some of them may be later than this copy, if it is an old one put back: then what both
+    /// have in common counts.
+    pub fn read_up_to(&self, told: &[(u64, u64)], epoch: u64, position: u64) -> u64 {
+        read_up_to(&self.list(), &self.node, told, (epoch, position))
+    }
 }
 
 async fn store(copy: &ShardCopy, list: &[(u64, u64)]) -> Result<(), ShardError> {
@@ -201,6 +209,16 @@ fn resume(list: &[(u64, u64)], node: &NodeEpochs, epoch: u64, position: u64) -> 
     // Those that begin at 0 are of the time before the copy kept a list: none of them ended before the first one known.
     let end = list[at + 1..].iter().map(|(_, first)| *first).find(|first| *first > 0);
     Some(end.map_or(position, |end| position.min(end)))
+}
+
+fn read_up_to(list: &[(u64, u64)], node: &NodeEpochs, told: &[(u64, u64)], (epoch, position): (u64, u64)) -> u64 {
+    let Some(last) = told.iter().position(|(known, _)| *known == epoch) else {
+        return resume(list, node, epoch, position).unwrap_or(0);
+    };
+    // Each of the earlier ones was read up to where the next one began.
+    let ends = told[1..=last].iter().map(|(_, first)| *first).chain([position]);
+    let read = told.iter().zip(ends).filter_map(|((epoch, _), end)| resume(list, node, *epoch, end));
+    read.max().unwrap_or(0)
 }
 
 /// The list of a copy that stands at `position` when the node's newest epoch begins.
@@ -261,6 +279,20 @@ mod tests {
         assert_eq!(idle.standing(1, 40).epoch_of(40), 7, "a start changes no token of a copy that does not change");
         let first = Epochs::of(&node(&[7]), vec![(7, 0)], 0).standing(1, 0);
         assert_eq!((first.epoch_of(0), first.epoch_of(1)), (0, 7));
+    }
+
+    #[test]
+    fn a_copy_put_back_was_read_as_far_as_it_has_in_common_with_the_one_before() {
+        let put_back = [(7, 0), (9, 40), (10, 45)];
+        let read = |told: &[(u64, u64)], point| read_up_to(&put_back, &node(&[7, 9, 10]), told, point);
+        assert_eq!(read(&[(7, 0), (8, 60)], (8, 70)), 40, "it was put back to 40");
+        assert_eq!(read(&[(7, 0), (8, 30)], (8, 70)), 30, "that one was put back, too, to 30");
+        assert_eq!(read(&[(7, 0), (8, 60)], (7, 20)), 20, "the later epoch was not read");
+        assert_eq!(read(&[(7, 0), (9, 40)], (9, 43)), 43, "it was read again since");
+        assert_eq!(read(&[(7, 0), (9, 40), (10, 45)], (10, 50)), 50);
+        assert_eq!(read(&[(5, 0), (6, 60)], (6, 70)), 0, "another copy");
+        assert_eq!(read(&[], (7, 50)), 40, "its epochs were not told");
+        assert_eq!(read(&[], (8, 50)), 0);
     }
 
     #[test]

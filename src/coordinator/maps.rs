@@ -34,7 +34,7 @@ impl Database {
             let step = upto(&places, at, own.version, self.map().numbers() + 2);
             let range = places.splits[at] as usize;
             match self.layout().placed.shard(range) {
-                Some(_) => self.divide(range, &step).await?,
+                Some(shard) => self.divide_anyway((range, shard), step, &places).await?,
                 None => {
                     self.write_record(move |record, _| {
                         record.shards.extend([0, 0]);
@@ -46,6 +46,32 @@ impl Database {
             }
         }
         self.take_places(places).await
+    }
+
+    /// Divides this node's copy of a range; where it is not whole the halves are made anew from those of the others,
+    /// who have divided theirs: by the range they give it nothing any more.
+    async fn divide_anyway(
+        self: &Arc<Self>,
+        (range, shard): (usize, u64),
+        step: MapRecord,
+        places: &MapRecord,
+    ) -> Result<(), ShardError> {
+        if self.context.refills.is_filling(shard) {
+            return self.divide_unfilled(range, step, places).await;
+        }
+        let error = match self.divide(range, &step).await {
+            Err(error) if error.is_damage_here() => error,
+            done => return done,
+        };
+        let damaged = self.context.storage.damaged_shards();
+        let heirs = self.heirs(range).await?;
+        let has_damaged_heir = heirs.is_some_and(|heirs| heirs.shards.iter().any(|heir| damaged.contains_key(heir)));
+        let is_replaced = self.is_unsound(range);
+        if is_replaced || has_damaged_heir {
+            // Others are filled when this is tried again.
+            self.give_up_heirs(range).await?;
+        }
+        if is_replaced { self.divide_unfilled(range, step, places).await } else { Err(error) }
     }
 
     /// Goes over to a map of the same ranges: copies that this node is to hold get a shard, others lose theirs.

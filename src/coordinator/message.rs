@@ -125,6 +125,10 @@ pub(super) enum CopyOp {
     Digests(IdRange, u64),
     /// `()`: how far the copy of the asking node has taken in this one.
     SetSyncPoint(SyncPoint),
+    /// `Vec<(u64, u64)>`: its epochs and the positions after which they began.
+    Epochs,
+    /// `TakenIn`: how far it has taken in the copy of a node.
+    TakenIn(String),
     /// As [`ForgetCall`] says.
     Forget(Box<ForgetCall>),
 }
@@ -342,6 +346,15 @@ pub(super) struct SyncPoint {
     pub to_shard: u64,
     pub to_epoch: u64,
     pub to: u64,
+}
+
+/// What a copy knows of another one that it has read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TakenIn {
+    /// How far.
+    pub point: Option<SyncPoint>,
+    /// The epochs of the other one, as it told them when it was read last, and the positions after which they began.
+    pub epochs: Vec<(u64, u64)>,
 }
 
 /// A call about a view on a copy.

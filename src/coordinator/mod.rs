@@ -48,6 +48,7 @@ pub mod peers;
 mod placement;
 mod pour;
 mod pull;
+mod put_back;
 pub mod quorum;
 mod range_copy;
 pub mod read;

@@ -10,22 +10,22 @@
 //! it missed purges whose records are gone, it may not be read by others until it has purged what they all lack. What
 //! was forgotten comes before all of that (`horizon`).
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{StreamExt as _, stream};
 
 use crate::coordinator::compare::{self, ALL};
 use crate::coordinator::database::Database;
 use crate::coordinator::message::{ChangesCall, CopyStatus, IdRange, Soundness, Standing, SyncPoint};
+use crate::coordinator::put_back::Removed;
 use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::read_quorum::merge_of_stored;
 use crate::coordinator::record::Move;
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::repair::Origin;
 use crate::coordinator::seq::SeqEntry;
-use crate::coordinator::{repair, sync_points};
+use crate::coordinator::{put_back, repair, sync_points};
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue as _;
 use crate::document::revision::Revision;
@@ -44,8 +44,10 @@ impl Database {
                 None => Ok(()),
             }
         };
-        let done = stream::iter(shared.map(pull)).buffer_unordered(limits::PULLS_AT_ONCE).try_collect().await;
-        match done {
+        let done: Vec<Result<(), ShardError>> =
+            stream::iter(shared.map(pull)).buffer_unordered(limits::PULLS_AT_ONCE).collect().await;
+        // Each by itself: one that is damaged keeps no other from what it misses.
+        match done.into_iter().find(Result::is_err).unwrap_or(Ok(())) {
             // It was deleted meanwhile.
             Err(ShardError::Dropped) => Ok(()),
             done => done,
@@ -61,11 +63,16 @@ impl Database {
 
     /// Takes in all that the copy of a range on a node has now.
     pub(super) async fn pull_copy(&self, range: usize, node: &Arc<str>) -> Result<(), ShardError> {
-        let own = self.own_copy_to_fill(&self.layout(), range).await?.ok_or(ShardError::Moved)?;
-        match self.pull_range(range, own, node, true).await? {
+        match self.pull_readable(range, node).await? {
             true => Ok(()),
             false => Err(away("the other copy cannot be read")),
         }
+    }
+
+    /// Takes in what the copy of a range on a node has; false where not all of that can be read.
+    pub(super) async fn pull_readable(&self, range: usize, node: &Arc<str>) -> Result<bool, ShardError> {
+        let own = self.own_copy_to_fill(&self.layout(), range).await?.ok_or(ShardError::Moved)?;
+        self.pull_range(range, own, node, true).await
     }
 
     /// Takes in what another copy has; false where not all of that can be read: nothing else is to be had there until
@@ -124,7 +131,7 @@ pub(super) struct Pull<'a> {
 }
 
 /// Whether a copy that has taken in another one up to `point` misses purges that the other has no record of.
-fn misses(point: Option<SyncPoint>, other: (u64, u64), documents: u64) -> bool {
+pub(super) fn misses(point: Option<SyncPoint>, other: (u64, u64), documents: u64) -> bool {
     let (shard, floor) = other;
     let taken = point.filter(|point| point.from_shard == shard).map_or(0, |point| point.purges);
     documents > 0 && taken < floor
@@ -146,7 +153,11 @@ impl Pull<'_> {
         let before = self.known;
         match self.missed(mine) {
             Missed::Nothing => {}
-            Missed::Mine => self.purge_what_all_lack().await?,
+            Missed::Mine => {
+                let (shard, floor) = (self.theirs.standing.shard, self.theirs.purge_floor);
+                let removed = Removed { by: Arc::clone(self.remote.node()), shard, floor };
+                put_back::purge_what_all_lack(self.database, self.range, &self.own, &removed).await?;
+            }
             Missed::Theirs => return Err(away("a copy put back holds what was purged since and is to purge it first")),
         }
         let purges = self.pull_purges().await?;
@@ -167,11 +178,37 @@ impl Pull<'_> {
             to = self.own.standing();
         }
         let reached = self.theirs.standing.position;
-        if self.is_known() && (before.from, before.purges) == (reached, purges) {
-            return Ok(());
+        let told_epochs = self.learn_epochs().await?;
+        if !self.is_known() || (before.from, before.purges) != (reached, purges) {
+            let point = self.note(reached, purges, to).await?;
+            self.remote.set_sync_point(point).await?;
         }
-        let point = self.note(reached, purges, to).await?;
-        self.remote.set_sync_point(point).await
+        if told_epochs { self.confirm().await } else { Ok(()) }
+    }
+
+    /// Notes the epochs of the other copy, to tell it how far it was read should it be an old one put back one day;
+    /// answers whether they are known. Not before what it has was taken in: until then those of the copy before count.
+    async fn learn_epochs(&self) -> Result<bool, ShardError> {
+        let node = self.remote.node();
+        let known = sync_points::epochs_of(&self.own.shard, node).await?;
+        if known.last().is_some_and(|(epoch, _)| *epoch == self.theirs.standing.epoch) {
+            return Ok(true);
+        }
+        match self.remote.epochs().await {
+            Ok(epochs) => sync_points::set_epochs(&self.own.shard, node, &epochs).await.map(|()| true),
+            Err(error) => {
+                tracing::debug!(database = self.database.name, %node, %error, "a copy did not tell its epochs");
+                Ok(false)
+            }
+        }
+    }
+
+    /// Notes how many purges of this copy the other one had taken in at the position up to which it was read now. Their
+    /// records may go: a copy of an earlier time that holds what was purged holds nothing else that was not read.
+    async fn confirm(&self) -> Result<(), ShardError> {
+        let taken = self.theirs.taken.filter(|taken| taken.from_shard == self.own.origin);
+        let purges = taken.map_or(0, |taken| taken.purges);
+        sync_points::set_purges_taken(&self.own.shard, self.remote.node(), purges).await
     }
 
     /// Whether what is known of the other copy is a position that it still has.
@@ -401,12 +438,29 @@ impl Pull<'_> {
         let taken = self.theirs.taken.filter(|taken| taken.from_shard == self.own.origin);
         let origin = Origin::Copy { rounds: self.rounds, heard: taken.map_or(0, |taken| taken.purges) };
         let count = edits.len();
-        let merged = repair::merge_missing(&self.own_range, edits, &self.remote, origin).await?;
-        // One that leaves purges nothing any more: what was purged here goes with it.
-        match merged == count || self.leaves() {
+        let (is_unfilled, unread) = (self.is_unfilled(), self.is_unread().then(|| edits.clone()));
+        let mut merged = repair::merge_missing(&self.own_range, edits, &self.remote, origin).await?;
+        if let Some(edits) = unread.filter(|_| merged < count) {
+            merged = repair::merge_written_again(&self.own.shard, edits, &self.remote, origin).await?;
+        }
+        // One that leaves purges nothing any more: what was purged here goes with it. To one that is not filled nobody
+        // listens: the other copy hears of its purges, and does them, once it is.
+        match merged == count || self.leaves() || is_unfilled {
             true => Ok(()),
             false => Err(away("the other copy holds what was purged here and is to purge it first")),
         }
+    }
+
+    fn is_unfilled(&self) -> bool {
+        self.database.context.refills.is_filling(self.own.shard.id().0)
+    }
+
+    /// Whether the other copy does not read this one, so that it hears of no purge from here: it is not filled yet, or
+    /// on its way.
+    fn is_unread(&self) -> bool {
+        let (layout, node) = (self.database.layout(), &self.database.context.node);
+        let arrives = |moved: &Move| !moved.leaving && moved.to.as_deref() == Some(&**node);
+        self.is_unfilled() || layout.placed.move_of(self.range).is_some_and(arrives)
     }
 
     /// Whether the place of the other copy was taken by another one.
@@ -414,42 +468,6 @@ impl Pull<'_> {
         let layout = self.database.layout();
         let leaves = |moved: &Move| moved.leaving && moved.from.as_deref() == Some(&**self.remote.node());
         layout.placed.move_of(self.range).is_some_and(leaves)
-    }
-
-    /// Purges the revisions of this copy that no other copy has, but those that it acknowledged since it was opened:
-    /// it is an old one put back, the others purged them, and the records of that are gone.
-    async fn purge_what_all_lack(&self) -> Result<(), ShardError> {
-        let context = &self.database.context;
-        let nodes = self.database.nodes_of(self.range).into_iter();
-        let nodes = nodes.filter(|node| *node != context.node && !context.is_gone(node));
-        let others: Vec<RemoteCopy> = nodes
-            .map(|node| match context.rank(&node) {
-                Some(0) => Ok(RemoteCopy::new(&self.database.target, self.range, &node).in_background()),
-                _ => Err(away("a copy put back waits for all others, to see what was purged since")),
-            })
-            .collect::<Result<_, _>>()?;
-        let name = &self.database.name;
-        tracing::warn!(database = name, range = self.range, "a copy put back gives up what the others purged since");
-        let mut start = Bound::Unbounded;
-        loop {
-            let page = self.own.shard.digests(start, Bound::Unbounded, limits::PAGE_ROWS).await?;
-            let Some(last) = page.last() else { return Ok(()) };
-            start = Bound::Excluded(last.id.clone());
-            let old = page.into_iter().filter(|found| found.local_seq <= self.own.epochs.opened_at());
-            let mut lacked: BTreeMap<DocId, Vec<Revision>> =
-                old.map(|found| (found.id, found.leaves.into_iter().map(|(rev, _)| rev).collect())).collect();
-            for other in &others {
-                let wants: Vec<(DocId, Want)> = lacked.keys().map(|id| (id.clone(), Want::Tree)).collect();
-                for (revs, fetched) in lacked.values_mut().zip(other.fetch(wants).await?) {
-                    let tree = fetched.map(|fetched| fetched.tree).unwrap_or_default();
-                    revs.retain(|rev| tree.get(rev).is_none());
-                }
-            }
-            let lacked: Vec<(DocId, Vec<Revision>)> = lacked.into_iter().filter(|(_, revs)| !revs.is_empty()).collect();
-            if !lacked.is_empty() {
-                self.own.shard.purge(lacked).await?;
-            }
-        }
     }
 }
 

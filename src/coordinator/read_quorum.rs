@@ -49,17 +49,22 @@ impl Database {
         let ask = copies_to_ask(r, layout.placed.copies(range));
         let replies = self.ask_several((layout, range), &copies, &wants, ask).await?;
         self.check_quorum(replies.len(), ask)?;
+        let mut others = replies.into_iter();
         // Invariant: without any reply the call above fails.
-        let (first, others) = replies.split_first().expect("a reply");
-        let mut answers = first.clone();
-        let mut agreed = vec![replies.len(); wants.len()];
-        let differ = |at: &usize| others.iter().any(|other| leaves(&other[*at]) != leaves(&first[*at]));
+        let mut answers = others.next().expect("a reply");
+        let others: Vec<Found> = others.collect();
+        let mut agreed = vec![1 + others.len(); wants.len()];
+        let differ = |at: &usize| {
+            let told = leaves(&answers[*at]);
+            others.iter().any(|other| leaves(&other[*at]) != told)
+        };
         let unequal: Vec<usize> = (0..wants.len()).filter(differ).collect();
         for step in unequal.chunks(limits::DOCS_PER_FETCH) {
             let asked = step.iter().map(|at| wants[*at].clone()).collect();
             let united = self.unite(range, &copies, asked).await?;
             for (at, fetched) in step.iter().zip(united) {
-                agreed[*at] = replies.iter().filter(|reply| leaves(&reply[*at]) == leaves(&fetched)).count();
+                let told = std::iter::once(&answers[*at]).chain(others.iter().map(|other| &other[*at]));
+                agreed[*at] = told.filter(|told| leaves(told) == leaves(&fetched)).count();
                 answers[*at] = fetched;
             }
         }

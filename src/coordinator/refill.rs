@@ -8,26 +8,34 @@
 //! (`salvage`). Then it counts, and the file is put away, with a text that says what could not be read.
 //!
 //! Two copies of one range are never made anew at a time: whoever asks hears of a damaged copy, and of one that is
-//! being filled, that it is not whole. Where two are damaged neither begins.
+//! being filled, that it is not whole. Where two are damaged neither begins; should another copy turn out damaged while
+//! one is filled that cannot do without, the range gets the damaged shard back, which answers what can be read of it.
+//!
+//! What others write while a copy takes in the last is not in it when it begins to count. Before that all nodes hear
+//! that this one may lack something, so that it is the last to judge; that ends when it has taken in the others once
+//! more. A range that is split before its copy is filled gets two halves here that are to be filled, each by itself;
+//! they count, and the damaged file goes, when both are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde::{Deserialize, Serialize};
 
 use crate::coordinator::catalogue::Coordinator;
 use crate::coordinator::compare;
+use crate::coordinator::context::Context;
 use crate::coordinator::database::Database;
 use crate::coordinator::layout::Layout;
-use crate::coordinator::message::{CopyStatus, Soundness};
+use crate::coordinator::message::{CatalogueCall, CopyStatus, Soundness};
+use crate::coordinator::peers::Urgency;
 use crate::coordinator::quorum::shared_with_every_majority;
-use crate::coordinator::record;
+use crate::coordinator::record::{self, MapRecord};
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::salvage::Salvaged;
 use crate::limits;
 use crate::shard::{self, ShardCopy, ShardError, ShardId};
-use crate::storage::{CommitError, ShardEngine, StorageError, WriteView};
+use crate::storage::{ShardEngine, StorageError, WriteView};
 use crate::world::buggify::{Mutation, mutated, sometimes};
 
 /// The copies of this node that are made anew.
@@ -37,6 +45,9 @@ pub(super) struct Refills {
     any: AtomicBool,
     /// The shards that are not filled yet, with the damaged ones. A blocking lock: held for map operations only.
     filling: Mutex<BTreeMap<u64, u64>>,
+    /// The shards that were filled, or are about to be, and may lack what was written meanwhile, with their databases
+    /// and ranges. A blocking lock, as above.
+    late: Mutex<BTreeMap<u64, (String, usize)>>,
     /// Why damaged copies are not made anew, as far as it was told. A blocking lock, as above.
     told: Mutex<BTreeMap<u64, String>>,
 }
@@ -45,6 +56,15 @@ impl Refills {
     /// Whether the copy with that shard is not filled yet.
     pub fn is_filling(&self, shard: u64) -> bool {
         self.any.load(Ordering::SeqCst) && self.change(|filling| filling.contains_key(&shard))
+    }
+
+    /// Whether copies that count may lack what was written while they were filled.
+    pub fn any_late(&self) -> bool {
+        !self.late().is_empty()
+    }
+
+    fn late(&self) -> MutexGuard<'_, BTreeMap<u64, (String, usize)>> {
+        self.late.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn begin(&self, shard: u64, damaged: u64) {
@@ -83,10 +103,14 @@ struct Mark {
     fresh: u64,
     /// What was found damaged.
     why: String,
+    /// Whether it is filled, so that the damaged file may have been put away.
+    #[serde(default)]
+    ends: bool,
 }
 
 /// Why a step waits.
-struct Waits(String);
+#[derive(Debug)]
+pub(super) struct Waits(pub String);
 
 impl From<ShardError> for Waits {
     fn from(error: ShardError) -> Waits {
@@ -94,14 +118,14 @@ impl From<ShardError> for Waits {
     }
 }
 
-/// Whether stored bytes cannot be read: the same every time.
-pub(super) fn is_damage(error: &ShardError) -> bool {
-    match error {
-        ShardError::Storage(error) | ShardError::Commit(CommitError::Storage(error)) => {
-            matches!(error, StorageError::Corrupt(_))
-        }
-        _ => false,
-    }
+/// The copies of this node that are being made anew, as it is stored.
+async fn stored_marks(context: &Context) -> Result<Vec<Mark>, ShardError> {
+    let rows = context.rows(&record::refill_prefix()).await?;
+    let read = |(_, value): (Vec<u8>, Vec<u8>)| {
+        serde_json::from_slice(&value)
+            .map_err(|why| StorageError::Corrupt(format!("the mark of a copy that is made anew: {why}")))
+    };
+    Ok(rows.into_iter().map(read).collect::<Result<_, _>>()?)
 }
 
 /// Until the coordinator goes.
@@ -130,7 +154,7 @@ pub(super) async fn keep_refilling(weak: Weak<Coordinator>) {
 impl Coordinator {
     /// Looks which copies were being made anew when the node stopped. To be called before any copy is opened.
     pub(super) async fn load_refills(&self) -> Result<(), ShardError> {
-        for mark in self.refill_marks().await? {
+        for mark in stored_marks(self.context()).await? {
             self.context().refills.begin(mark.fresh, mark.damaged);
         }
         Ok(())
@@ -145,40 +169,41 @@ impl Coordinator {
         damaged.len() as u64
     }
 
-    async fn refill_marks(&self) -> Result<Vec<Mark>, ShardError> {
-        let rows = self.context().rows(&record::refill_prefix()).await?;
-        let read = |(_, value): (Vec<u8>, Vec<u8>)| {
-            serde_json::from_slice(&value)
-                .map_err(|why| StorageError::Corrupt(format!("the mark of a copy that is made anew: {why}")))
-        };
-        Ok(rows.into_iter().map(read).collect::<Result<_, _>>()?)
-    }
-
     /// Goes on with copies that are being made anew, and begins with those that are damaged. Answers whether some wait.
     pub(super) async fn refill_all(&self) -> bool {
         if mutated(Mutation::DamageStays) {
             return false;
         }
-        let (mut waits, mut marks) = (false, Vec::new());
-        match self.refill_marks().await {
-            Ok(begun) => marks.extend(begun),
+        let waits = self.refill_begun().await;
+        self.refill_late().await || waits
+    }
+
+    /// As [`Coordinator::refill_all`], up to where the copies count again.
+    pub(super) async fn refill_begun(&self) -> bool {
+        let mut waits = false;
+        for (shard, why) in self.storage().damaged_shards() {
+            if let Err(Waits(why)) = self.begin_refill(shard, &why).await {
+                self.context().refills.tell(shard, &why);
+                waits = true;
+            }
+        }
+        let mut by_file: BTreeMap<u64, Vec<Mark>> = BTreeMap::new();
+        match stored_marks(self.context()).await {
+            Ok(marks) => marks.into_iter().for_each(|mark| by_file.entry(mark.damaged).or_default().push(mark)),
             Err(error) => {
                 tracing::warn!(%error, "copies are not made anew yet");
                 waits = true;
             }
         }
-        for (shard, why) in self.storage().damaged_shards() {
-            match self.begin_refill(shard, &why).await {
-                Ok(begun) => marks.extend(begun),
-                Err(Waits(why)) => {
-                    self.context().refills.tell(shard, &why);
-                    waits = true;
-                }
-            }
-        }
-        for mark in marks {
-            if let Err(Waits(why)) = self.refill(&mark).await {
-                tracing::info!(database = mark.name, range = mark.range, why, "a copy is not filled yet");
+        for (shard, marks) in by_file {
+            if let Err(Waits(why)) = self.refill(&marks).await {
+                tracing::info!(
+                    database = marks[0].name,
+                    range = marks[0].range,
+                    shard,
+                    why,
+                    "a copy is not filled yet"
+                );
                 waits = true;
             }
         }
@@ -193,94 +218,175 @@ impl Coordinator {
         })
     }
 
-    /// Gives the range of a damaged shard another one; `None` where there is nothing to fill it from, ever.
-    async fn begin_refill(&self, damaged: u64, why: &str) -> Result<Option<Mark>, Waits> {
+    /// Gives the range of a damaged shard another one, unless there is nothing to fill it from, ever.
+    pub(super) async fn begin_refill(&self, damaged: u64, why: &str) -> Result<(), Waits> {
         let context = self.context();
-        let Some((database, range)) = self.range_of_shard(damaged) else { return Ok(None) };
+        let Some((database, range)) = self.range_of_shard(damaged) else { return Ok(()) };
         let layout = database.layout();
+        if let Some(mark) = stored_marks(context).await?.into_iter().find(|mark| mark.fresh == damaged) {
+            // Nothing is in it that is not elsewhere: another one is filled in its stead.
+            let fresh = database.fresh_shards(1).await?;
+            return Ok(database.put_unfilled((range, damaged), vec![Mark { fresh: fresh[0], ..mark }], None).await?);
+        }
         if layout.is_alone(range) {
             context.refills.tell(damaged, "there is no other copy of its range");
-            return Ok(None);
+            return Ok(());
         }
         database.check_others(&layout, range).await?;
-        let engine = database.known.engine.as_deref().and_then(ShardEngine::by_name).unwrap_or_default();
-        let fresh = shard::allocate_in(&context.storage, engine, 1).await?;
-        let fresh = fresh.first().map(|shard| shard.0).ok_or_else(|| Waits("there is no number".to_owned()))?;
-        let (name, instance) = (database.name.clone(), database.instance().to_owned());
-        let mark = Mark { name, instance, range: range as u32, damaged, fresh, why: why.to_owned() };
-        let (kept, owner) = (mark.clone(), Arc::clone(context));
-        database
-            .write_record(move |record, view| {
-                let is_same = record.version == layout.placed.version && record.shards.get(range) == Some(&damaged);
-                if !is_same || record.heirs.iter().any(|heirs| heirs.range as usize == range) {
-                    return Err(ShardError::Away("the range is being divided, or moves".to_owned()));
-                }
-                record.shards[range] = fresh;
-                // Invariant: a mark holds numbers and texts only, which always serialize.
-                view.put(record::refill_key(fresh), serde_json::to_vec(&kept).expect("a mark serializes"));
-                // Writes that are queued behind this find it.
-                if let Some(copy) = layout.cell(range).get() {
-                    copy.shard.park();
-                }
-                // Before anybody sees the new shard.
-                view.after_commit(move || owner.refills.begin(fresh, damaged));
-                Ok(())
-            })
-            .await?;
-        tracing::warn!(database = mark.name, range, why, "a copy with a damaged store file is made anew");
-        Ok(Some(mark))
+        let fresh = database.fresh_shards(1).await?;
+        let mark = database.mark(range, (damaged, fresh[0]), why);
+        database.put_unfilled((range, damaged), vec![mark], None).await?;
+        tracing::warn!(database = database.name, range, why, "a copy with a damaged store file is made anew");
+        Ok(())
     }
 
-    /// Fills a copy, takes in what is left of the one before, and puts the file of that away.
-    async fn refill(&self, mark: &Mark) -> Result<(), Waits> {
-        let (context, range) = (self.context(), mark.range as usize);
-        let is_there = |database: &Arc<Database>| {
-            database.instance() == mark.instance && database.layout().placed.shard(range) == Some(mark.fresh)
+    /// Fills the copies that take the place of one, takes in what is left of that, and puts its file away.
+    async fn refill(&self, marks: &[Mark]) -> Result<(), Waits> {
+        // Invariant: they are of one copy.
+        let first = marks.first().expect("a mark");
+        let database = self.database(&first.name).ok().filter(|database| database.instance() == first.instance);
+        let there: Vec<&Mark> = marks.iter().filter(|mark| mark.is_held(database.as_ref())).collect();
+        let salvaged = match &database {
+            Some(database) if !there.is_empty() => match database.refill_all(&there).await {
+                Ok(salvaged) => Some(salvaged),
+                Err(why) if marks.len() == 1 && !first.ends => return database.give_back(first, why).await,
+                Err(why) => return Err(why),
+            },
+            _ => None,
         };
-        let salvaged = match self.database(&mark.name).ok().filter(is_there) {
-            Some(database) => Some(database.refill(range, ShardId(mark.damaged)).await?),
+        let ended = async {
+            self.step_back(&there).await?;
+            self.end_refill(database.as_ref(), (marks, &there), salvaged.as_ref()).await
+        };
+        let ended = ended.await;
+        if ended.is_err() {
+            let mut late = self.context().refills.late();
+            there.iter().for_each(|mark| drop(late.remove(&mark.fresh)));
+            drop(late);
+            self.tell_state();
+        }
+        ended?;
+        // The others may lack what was left in the file.
+        self.context().missed(&first.name);
+        Ok(())
+    }
+
+    /// Has the nodes that are there know that copies here may lack something, before they count again.
+    async fn step_back(&self, marks: &[&Mark]) -> Result<(), Waits> {
+        let context = self.context();
+        if marks.is_empty() {
+            return Ok(());
+        }
+        let late = marks.iter().map(|mark| (mark.fresh, (mark.name.clone(), mark.range as usize)));
+        context.refills.late().extend(late);
+        let up: Vec<Arc<str>> = context.others().into_iter().filter(|node| context.peers.is_up(node)).collect();
+        let state = CatalogueCall::State(context.own_state());
+        let mut answers = context.tell_all(&up, &state, Urgency::Foreground);
+        while let Some((node, answer)) = answers.recv().await {
+            if let (Err(error), true) = (answer, context.peers.is_up(&node)) {
+                return Err(Waits(format!("{node} was not told of a copy that counts again: {error:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a damaged file away; the copies in its place count from then on.
+    async fn end_refill(
+        &self,
+        database: Option<&Arc<Database>>,
+        (marks, there): (&[Mark], &[&Mark]),
+        salvaged: Option<&Salvaged>,
+    ) -> Result<(), Waits> {
+        let (context, damaged) = (self.context(), marks[0].damaged);
+        // No split comes between.
+        let _alone = match database {
+            Some(database) => Some(database.following.lock().await),
             None => None,
         };
-        let text = mark.told(salvaged.as_ref(), context.env.wall().as_secs());
-        let parked = context.storage.park(mark.damaged, text).await.map_err(ShardError::from)?;
-        let (fresh, damaged, owner) = (mark.fresh, mark.damaged, Arc::clone(context));
+        if !there.iter().all(|mark| mark.is_held(database)) {
+            return Err(Waits("the range was split or moved meanwhile".to_owned()));
+        }
+        let ending: Vec<Mark> = marks.iter().map(|mark| Mark { ends: true, ..mark.clone() }).collect();
         let job = move |view: &mut WriteView<'_>| {
-            view.delete(record::refill_key(fresh));
-            view.put(record::drop_key(damaged), Vec::new());
-            view.after_commit(move || owner.refills.end(fresh));
+            ending.iter().for_each(|mark| mark.put(view));
             Ok(Ok::<(), ShardError>(()))
         };
         context.storage.committer().submit(job).await.map_err(ShardError::from)??;
-        let Salvaged { taken, lost, told } = salvaged.unwrap_or_default();
+        let text = told(marks, salvaged, context.env.wall().as_secs());
+        let parked = context.storage.park(damaged, text).await.map_err(ShardError::from)?;
+        let (fresh, owner): (Vec<u64>, _) = (marks.iter().map(|mark| mark.fresh).collect(), Arc::clone(context));
+        let job = move |view: &mut WriteView<'_>| {
+            fresh.iter().for_each(|fresh| view.delete(record::refill_key(*fresh)));
+            view.put(record::drop_key(damaged), Vec::new());
+            view.after_commit(move || fresh.iter().for_each(|fresh| owner.refills.end(*fresh)));
+            Ok(Ok::<(), ShardError>(()))
+        };
+        context.storage.committer().submit(job).await.map_err(ShardError::from)??;
+        let Salvaged { taken, lost, told } = salvaged.cloned().unwrap_or_default();
         context.storage.damage().note_replaced(lost);
-        tracing::warn!(database = mark.name, range, parked, taken, lost, ?told, "a copy was made anew");
+        let Mark { name, range, .. } = &marks[0];
+        tracing::warn!(database = name, range, parked, taken, lost, ?told, "a copy was made anew");
         sometimes("cluster: a damaged copy was made anew");
         self.drop_shards_later();
-        // The others may lack what was left in the file, and this one what was written since.
-        context.missed(&mark.name);
         Ok(())
+    }
+
+    /// Takes in what was written while copies were filled that count again; answers whether some wait.
+    pub(super) async fn refill_late(&self) -> bool {
+        let (context, mut waits) = (self.context(), false);
+        let late: Vec<(u64, (String, usize))> =
+            context.refills.late().iter().map(|(fresh, of)| (*fresh, of.clone())).collect();
+        for (fresh, (name, range)) in late {
+            let held = |database: &Arc<Database>| database.layout().placed.shard(range) == Some(fresh);
+            let done = match self.database(&name).ok().filter(held) {
+                Some(database) => database.take_in_once_more(range).await,
+                None => Ok(()),
+            };
+            match done {
+                Ok(()) => {
+                    context.refills.late().remove(&fresh);
+                    self.tell_state();
+                }
+                Err(error) => {
+                    tracing::info!(database = name, range, %error, "a copy that was made anew is not in step yet");
+                    waits = true;
+                }
+            }
+        }
+        waits
     }
 }
 
 impl Mark {
-    /// The text that lies beside a file that was put away.
-    fn told(&self, salvaged: Option<&Salvaged>, now_s: u64) -> String {
-        let Mark { name, range, damaged, fresh, why, .. } = self;
-        let mut text = format!(
-            "A damaged store file, put away at {now_s} s after 1970.\n\
-             Database {name:?}, range {range}, shard {damaged}; shard {fresh} was made from the other copies.\n\
-             Found: {why}\n"
-        );
-        match salvaged {
-            None => text.push_str("The database or the copy is gone: nothing was taken out of the file.\n"),
-            Some(Salvaged { taken, lost, told }) => {
-                text.push_str(&format!("Revisions that were here only and are in the new copy: {taken}\n"));
-                text.push_str(&format!("What could not be taken out of it: {lost}\n"));
-                told.iter().for_each(|line| text.push_str(&format!("- {line}\n")));
-            }
-        }
-        text
+    fn put(&self, view: &mut WriteView<'_>) {
+        // Invariant: a mark holds numbers and texts only, which always serialize.
+        view.put(record::refill_key(self.fresh), serde_json::to_vec(self).expect("a mark serializes"));
     }
+
+    /// Whether the copy that is to be filled is the one of its range.
+    fn is_held(&self, database: Option<&Arc<Database>>) -> bool {
+        database.is_some_and(|database| database.layout().placed.shard(self.range as usize) == Some(self.fresh))
+    }
+}
+
+/// The text that lies beside a file that was put away.
+fn told(marks: &[Mark], salvaged: Option<&Salvaged>, now_s: u64) -> String {
+    let mut text = format!("A damaged store file, put away at {now_s} s after 1970.\n");
+    for Mark { name, range, damaged, fresh, why, .. } in marks {
+        text.push_str(&format!(
+            "Database {name:?}, range {range}, shard {damaged}; shard {fresh} was made from the other copies.\n\
+             Found: {why}\n"
+        ));
+    }
+    match salvaged {
+        None => text.push_str("The database or the copy is gone: nothing was taken out of the file.\n"),
+        Some(Salvaged { taken, lost, told }) => {
+            text.push_str(&format!("Revisions that were here only and are in the new copy: {taken}\n"));
+            text.push_str(&format!("What could not be taken out of it: {lost}\n"));
+            told.iter().for_each(|line| text.push_str(&format!("- {line}\n")));
+        }
+    }
+    text
 }
 
 impl Database {
@@ -290,13 +396,162 @@ impl Database {
         nodes.iter().filter(|node| **node != self.context.node).cloned().collect()
     }
 
+    fn mark(&self, range: usize, (damaged, fresh): (u64, u64), why: &str) -> Mark {
+        let (name, instance) = (self.name.clone(), self.instance().to_owned());
+        Mark { name, instance, range: range as u32, damaged, fresh, why: why.to_owned(), ends: false }
+    }
+
+    async fn fresh_shards(&self, count: u64) -> Result<Vec<u64>, ShardError> {
+        let engine = self.known.engine.as_deref().and_then(ShardEngine::by_name).unwrap_or_default();
+        let fresh = shard::allocate_in(&self.context.storage, engine, count).await?;
+        Ok(fresh.into_iter().map(|shard| shard.0).collect())
+    }
+
+    /// Puts shards that are to be filled in the place of the shard `now` of a range: one, or with a map that splits the
+    /// range two for its halves.
+    async fn put_unfilled(
+        self: &Arc<Self>,
+        (range, now): (usize, u64),
+        marks: Vec<Mark>,
+        split: Option<MapRecord>,
+    ) -> Result<(), ShardError> {
+        let (layout, owner) = (self.layout(), Arc::clone(&self.context));
+        let is_damaged = marks.iter().any(|mark| mark.damaged == now);
+        self.write_record(move |record, view| {
+            let is_same = record.version == layout.placed.version && record.shards.get(range) == Some(&now);
+            let has_heirs = record.heirs.iter().any(|heirs| heirs.range as usize == range);
+            if !is_same || has_heirs || record.is_split(range) {
+                return Err(ShardError::Away("the range is being divided, or moves".to_owned()));
+            }
+            match split {
+                None => record.shards[range] = marks[0].fresh,
+                Some(places) => {
+                    record.shards[range] = 0;
+                    record.shards.extend(marks.iter().map(|mark| mark.fresh));
+                    record.set_places(places);
+                }
+            }
+            marks.iter().for_each(|mark| mark.put(view));
+            if !is_damaged {
+                view.delete(record::refill_key(now));
+                view.put(record::drop_key(now), Vec::new());
+            }
+            // Writes that are queued behind this find it.
+            if let Some(copy) = layout.cell(range).get() {
+                copy.shard.park();
+            }
+            // Before anybody sees the new shards.
+            view.after_commit(move || marks.iter().for_each(|mark| owner.refills.begin(mark.fresh, mark.damaged)));
+            Ok(())
+        })
+        .await?;
+        if !is_damaged {
+            self.context.refills.end(now);
+            self.drop_shards_later();
+        }
+        Ok(())
+    }
+
+    fn drop_shards_later(&self) {
+        let context = Arc::clone(&self.context);
+        self.context.env.spawn(async move { context.drop_shards().await });
+    }
+
+    /// Whether this node's copy of a range is being made anew, or is to be.
+    pub(super) fn is_unsound(&self, range: usize) -> bool {
+        let (layout, context) = (self.layout(), &self.context);
+        let is_unsound =
+            |shard| context.refills.is_filling(shard) || context.storage.damaged_shards().contains_key(&shard);
+        !layout.is_alone(range) && layout.placed.shard(range).is_some_and(is_unsound)
+    }
+
+    /// Goes over to a map that splits a range of which the copy here is not filled yet, or damaged and to be made anew
+    /// at this moment: the halves are to be filled. `last` is the map that the other nodes have gone over to.
+    pub(super) async fn divide_unfilled(
+        self: &Arc<Self>,
+        range: usize,
+        split: MapRecord,
+        last: &MapRecord,
+    ) -> Result<(), ShardError> {
+        let layout = self.layout();
+        let now = layout.placed.shard(range).ok_or(ShardError::Moved)?;
+        let numbers = layout.map.numbers();
+        let begun = stored_marks(&self.context).await?.into_iter().find(|mark| mark.fresh == now);
+        let whole = match begun {
+            Some(mark) => mark,
+            None => {
+                let found = self.context.storage.damaged_shards().remove(&now);
+                let why = found.ok_or_else(|| ShardError::Away("the copy is damaged".to_owned()))?;
+                let first = numbers - 2 * layout.placed.splits.len();
+                for half in parts_of(range, first, &last.splits) {
+                    let nodes = last.by_range.as_ref().map_or(&[][..], |by_range| &by_range[half]);
+                    let nodes: Vec<Arc<str>> = nodes.iter().map(|node| node.as_str().into()).collect();
+                    self.check_whole(half, nodes).await.map_err(|Waits(why)| ShardError::Away(why))?;
+                }
+                self.mark(range, (now, 0), &why)
+            }
+        };
+        let halves = self.fresh_shards(2).await?.into_iter().enumerate();
+        let half = |(half, fresh)| Mark { range: (numbers + half) as u32, fresh, ..whole.clone() };
+        let marks = halves.map(half).collect();
+        self.put_unfilled((range, now), marks, Some(split)).await?;
+        tracing::warn!(database = self.name, range, "a range was split before its copy here was made anew");
+        Ok(())
+    }
+
+    /// Gives a range its damaged shard back, where another copy is not whole by now without which the new one cannot be
+    /// filled.
+    async fn give_back(self: &Arc<Self>, mark: &Mark, why: Waits) -> Result<(), Waits> {
+        let (layout, range) = (self.layout(), mark.range as usize);
+        let mut unsound = None;
+        for node in self.others_of(&layout, range).into_iter().filter(|node| !self.context.is_gone(node)) {
+            if matches!(self.pull_readable(range, &node).await, Ok(false)) {
+                unsound = Some(node);
+            }
+        }
+        let Some(node) = unsound else { return Err(why) };
+        let (fresh, damaged) = (mark.fresh, mark.damaged);
+        let own = layout.cell(range).get().cloned();
+        self.write_record(move |record, view| {
+            if record.shards.get(range) != Some(&fresh) || record.is_split(range) {
+                return Err(ShardError::Moved);
+            }
+            record.shards[range] = damaged;
+            view.delete(record::refill_key(fresh));
+            view.put(record::drop_key(fresh), Vec::new());
+            Ok(())
+        })
+        .await?;
+        // Only now nobody takes it for the copy any more.
+        self.context.refills.end(fresh);
+        own.iter().for_each(|own| own.shard.leave());
+        self.drop_shards_later();
+        Err(Waits(format!("the copy of {node} is not whole either: the damaged one is back in its place")))
+    }
+
+    /// Takes in once more what the copies on the nodes that are there have, as far as they can be read.
+    async fn take_in_once_more(&self, range: usize) -> Result<(), ShardError> {
+        for node in self.others_of(&self.layout(), range) {
+            match self.pull_readable(range, &node).await {
+                Err(error) if self.context.rank(&node).is_some() => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Fails unless every other copy of a range is there, in step, and whole, and none is on its way.
     async fn check_others(&self, layout: &Layout, range: usize) -> Result<(), Waits> {
         let is_counted = layout.placed.nodes(range, &self.context.node).contains(&self.context.node);
         if !is_counted || !layout.map.is_live(range) || layout.placed.move_of(range).is_some() {
             return Err(Waits("a copy of the range is on its way".to_owned()));
         }
-        for node in self.others_of(layout, range) {
+        self.check_whole(range, self.others_of(layout, range)).await
+    }
+
+    /// Fails unless the copies of a range on other nodes are there, in step, and whole.
+    async fn check_whole(&self, range: usize, nodes: Vec<Arc<str>>) -> Result<(), Waits> {
+        for node in nodes.into_iter().filter(|node| *node != self.context.node) {
             if self.context.rank(&node) != Some(0) {
                 return Err(Waits(format!("{node} is away or not in step")));
             }
@@ -309,15 +564,24 @@ impl Database {
         Ok(())
     }
 
-    /// Fills this node's copy of a range, and takes in what is left of the one before.
+    /// Fills this node's copies that take the place of one, and takes in what is left of that.
+    async fn refill_all(&self, marks: &[&Mark]) -> Result<Salvaged, Waits> {
+        let mut all = Salvaged::default();
+        for mark in marks {
+            all.add(self.refill(mark.range as usize, ShardId(mark.damaged)).await?);
+        }
+        // What was written meanwhile.
+        for mark in marks {
+            self.take_in_others(mark.range as usize).await?;
+        }
+        Ok(all)
+    }
+
     async fn refill(&self, range: usize, before: ShardId) -> Result<Salvaged, Waits> {
         self.take_in_others(range).await?;
         let own = self.own_copy_to_fill(&self.layout(), range).await?.ok_or(ShardError::Moved)?;
         let remains = ShardCopy::of_remains(&self.context.storage, before).in_background();
-        let salvaged = self.salvage(range, &remains, &own).await?;
-        // What was written meanwhile.
-        self.take_in_others(range).await?;
-        Ok(salvaged)
+        Ok(self.salvage(range, &remains, &own).await?)
     }
 
     /// Takes in what so many other copies have that everything that a majority holds is among it.
@@ -331,7 +595,8 @@ impl Database {
                 Err(error) => failed = format!("{node}: {error}"),
             }
         }
-        let needed = shared_with_every_majority(layout.placed.copies(range) as u32).min(there).max(1);
+        // Where fewer are left nothing more is to be had, and where none is left only what the damaged file tells.
+        let needed = shared_with_every_majority(layout.placed.copies(range) as u32).min(there);
         match whole >= needed {
             true => Ok(()),
             false => Err(Waits(format!("{whole} of {needed} copies are here; {failed}"))),
@@ -360,8 +625,33 @@ impl Database {
             false => Soundness::Whole,
         };
         match status.await {
-            Err(error) if is_damage(&error) => Ok(CopyStatus::unusable()),
+            Err(error) if error.is_damage_here() => Ok(CopyStatus::unusable()),
             status => Ok(CopyStatus { soundness: Some(soundness()), ..status? }),
         }
+    }
+}
+
+/// The ranges that a range was split into.
+fn parts_of(range: usize, first: usize, splits: &[u32]) -> Vec<usize> {
+    let (mut open, mut parts) = (vec![range], Vec::new());
+    while let Some(range) = open.pop() {
+        match splits.iter().position(|split| *split as usize == range) {
+            // The halves of the first range that was split have the first numbers behind those that the map began with.
+            Some(at) => open.extend([first + 2 * at, first + 2 * at + 1]),
+            None => parts.push(range),
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_range_that_was_split_again() {
+        assert_eq!(parts_of(1, 2, &[]), [1]);
+        assert_eq!(parts_of(1, 2, &[1, 0, 2]), [3, 7, 6]);
+        assert_eq!(parts_of(0, 2, &[1, 0, 2]), [5, 4]);
     }
 }

@@ -14,7 +14,7 @@ use crate::coordinator::call_text::encode_call;
 use crate::coordinator::catalogue::Context;
 use crate::coordinator::message::{
     ChangesCall, CopyCall, CopyOp, CopyStatus, EditText, ForgetCall, IdRange, JudgeCall, Refusal, Standing, SyncPoint,
-    ViewCall, ViewFailure, WireError, decode,
+    TakenIn, ViewCall, ViewFailure, WireError, decode,
 };
 use crate::coordinator::peers::{Call, CallError, Service, Urgency};
 use crate::coordinator::record::Known;
@@ -368,6 +368,16 @@ impl RemoteCopy {
     /// See [`crate::shard::ShardCopy::digests`].
     pub async fn digests(&self, range: IdRange, limit: usize) -> Result<Vec<DocumentDigest>, ShardError> {
         self.ask(CopyOp::Digests(range, limit as u64)).await
+    }
+
+    /// Its epochs and the positions after which they began.
+    pub async fn epochs(&self) -> Result<Vec<(u64, u64)>, ShardError> {
+        self.ask(CopyOp::Epochs).await
+    }
+
+    /// How far it has taken in the copy of a node.
+    pub async fn taken_in(&self, node: &str) -> Result<TakenIn, ShardError> {
+        self.ask(CopyOp::TakenIn(node.to_owned())).await
     }
 
     pub async fn set_sync_point(&self, point: SyncPoint) -> Result<(), ShardError> {

@@ -32,8 +32,33 @@ pub(super) async fn merge_missing(
 ) -> Result<usize, ShardError> {
     let stored = match copy {
         RangeCopy::Remote(remote) => remote.merge_stored(&edits, source.node(), origin == Origin::Anew).await?,
-        RangeCopy::Own(own) => merge_unpurged(&own.shard, edits, source, origin).await?,
+        RangeCopy::Own(own) => merge_unpurged(&own.shard, edits, source, (origin, &BTreeSet::new())).await?,
     };
+    count(&stored)
+}
+
+/// As [`merge_missing`], for a copy that nobody reads yet: its purges are those of others, who did not hear of them
+/// from here. What `source` itself has on record as purged, and has, was written again since.
+pub(super) async fn merge_written_again(
+    copy: &ShardCopy,
+    edits: Vec<Edit>,
+    source: &RemoteCopy,
+    origin: Origin,
+) -> Result<usize, ShardError> {
+    let ids: BTreeSet<&DocId> = edits.iter().map(|edit| &edit.id).collect();
+    let (mut since, mut again) = (0, BTreeSet::new());
+    loop {
+        let page = source.purge_infos(since, limits::STEP_ROWS).await?;
+        let Some(last) = page.last() else { break };
+        since = last.purge_seq;
+        for info in page.into_iter().filter(|info| ids.contains(&info.id)) {
+            again.extend(info.revs.into_iter().map(|rev| (info.id.clone(), rev)));
+        }
+    }
+    count(&merge_unpurged(copy, edits, source, (origin, &again)).await?)
+}
+
+fn count(stored: &[bool]) -> Result<usize, ShardError> {
     match stored.iter().all(|stored| *stored) {
         true => Ok(stored.len()),
         false => Err(ShardError::Away("a revision was not taken in".to_owned())),
@@ -45,7 +70,7 @@ async fn merge_unpurged(
     copy: &ShardCopy,
     mut edits: Vec<Edit>,
     source: &RemoteCopy,
-    origin: Origin,
+    (origin, again): (Origin, &BTreeSet<(DocId, Revision)>),
 ) -> Result<Vec<bool>, ShardError> {
     let mut stored = Vec::new();
     let heard = if let Origin::Copy { heard, .. } = origin { heard } else { 0 };
@@ -60,7 +85,7 @@ async fn merge_unpurged(
         if rounds != forgot {
             return Err(ShardError::Away("what the copy has forgotten may be among it".to_owned()));
         }
-        let left = without_purged(copy, edits, heard).await?;
+        let left = without_purged(copy, edits, (heard, again)).await?;
         if left.is_empty() {
             return Ok(stored);
         }
@@ -80,10 +105,17 @@ async fn merge_unpurged(
 }
 
 /// Leaves out revisions that the copy has purged: they must not come back from a copy that has yet to purge them.
-async fn without_purged(copy: &ShardCopy, edits: Vec<Edit>, heard: u64) -> Result<Vec<Edit>, ShardError> {
+async fn without_purged(
+    copy: &ShardCopy,
+    edits: Vec<Edit>,
+    (heard, again): (u64, &BTreeSet<(DocId, Revision)>),
+) -> Result<Vec<Edit>, ShardError> {
     let purged = purged_here(copy, heard, edits.iter().map(|edit| &edit.id)).await?;
     let stays = |edit: &Edit| match &edit.op {
-        EditOp::Merge { path } => !purged.contains(&(edit.id.clone(), path.head())),
+        EditOp::Merge { path } => {
+            let named = (edit.id.clone(), path.head());
+            again.contains(&named) || !purged.contains(&named)
+        }
         EditOp::Interactive { .. } => true,
     };
     Ok(edits.into_iter().filter(stays).collect())

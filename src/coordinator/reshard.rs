@@ -600,6 +600,14 @@ impl Coordinator {
                     tracing::debug!(id = job.id, %error, "the copy went to another node");
                     return self.abandon(job).await.map_err(|error| error.to_string());
                 }
+                // It is made anew first; that waits for the end of the heirs.
+                Err(error) if database.is_unsound(range) => {
+                    tracing::info!(id = job.id, %error, "a split waits until a copy is made anew");
+                    if database.heirs(range).await.is_ok_and(|heirs| heirs.is_some()) {
+                        self.abandon(job).await.map_err(|error| error.to_string())?;
+                    }
+                    self.env().sleep(limits::RESHARD_LOOK).await;
+                }
                 // This node is about to learn where the copy is.
                 Err(ShardError::Moved) if !database.is_gone() => self.env().sleep(limits::RESHARD_LOOK).await,
                 Err(error) => return Err(error.to_string()),

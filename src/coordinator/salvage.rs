@@ -5,7 +5,7 @@
 //! stay where they are: a document that nobody else has may be one that was purged.
 //!
 //! Where anything was forgotten, documents that another copy had taken in before are left out: what is not there any
-//! more was forgotten.
+//! more was forgotten. Where the range was split meanwhile each half takes what is its own.
 //!
 //! It is read twice: as it is, and what was not yet written to the file by itself, for that is whole however much of
 //! the file is damaged.
@@ -14,7 +14,6 @@ use crate::coordinator::database::Database;
 use crate::coordinator::message::{SyncPoint, blobs_of};
 use crate::coordinator::range_copy::{ORIGIN, OwnCopy, RangeCopy};
 use crate::coordinator::read_quorum::merge_of_stored;
-use crate::coordinator::refill::is_damage;
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::repair::Origin;
 use crate::coordinator::{blob_stream, repair, sync_points};
@@ -36,6 +35,14 @@ pub(super) struct Salvaged {
 }
 
 impl Salvaged {
+    /// Adds what came of another half of the same copy.
+    pub fn add(&mut self, other: Salvaged) {
+        self.taken += other.taken;
+        self.lost += other.lost;
+        let room = limits::SALVAGE_TOLD.saturating_sub(self.told.len());
+        self.told.extend(other.told.into_iter().take(room));
+    }
+
     fn lose(&mut self, what: String) {
         self.lost += 1;
         if self.told.len() < limits::SALVAGE_TOLD {
@@ -46,7 +53,7 @@ impl Salvaged {
     /// What was read; where it is damaged `None`, which is noted.
     fn read<T>(&mut self, read: Result<T, ShardError>, what: impl FnOnce() -> String) -> Result<Option<T>, ShardError> {
         match read {
-            Err(error) if is_damage(&error) => {
+            Err(error) if error.is_damage_here() => {
                 self.lose(what());
                 Ok(None)
             }
@@ -94,14 +101,22 @@ impl Database {
 }
 
 impl Salvaging<'_> {
+    /// Whether a document belongs to the range: the damaged copy may be one of a range that was split since.
+    fn is_ours(&self, id: &DocId) -> bool {
+        let map = self.database.map();
+        map.range(self.range).contains(map.hash(id))
+    }
+
     /// Purges that some other copy has not taken in.
     async fn purges(&mut self) -> Result<(), ShardError> {
         let mut since = u64::MAX;
-        for node in self.database.others_of(&self.database.layout(), self.range) {
+        let nodes = self.database.others_of(&self.database.layout(), self.range);
+        // One that was removed hears of nothing more: it would have all purges done again.
+        for node in nodes.into_iter().filter(|node| !self.database.context.is_gone(node)) {
             let mut known = None;
             for from in self.both {
                 match sync_points::purges_taken(from, &node).await {
-                    Err(error) if is_damage(&error) => {}
+                    Err(error) if error.is_damage_here() => {}
                     taken => known = known.max(Some(taken?)),
                 }
             }
@@ -121,7 +136,7 @@ impl Salvaging<'_> {
             let here = repair::purged_here(&self.own.shard, 0, page.iter().map(|info| &info.id)).await?;
             let is_new = |id: &DocId, rev: &Revision| !here.contains(&(id.clone(), rev.clone()));
             let mut fresh: Vec<(DocId, Vec<Revision>)> = Vec::new();
-            for info in page {
+            for info in page.into_iter().filter(|info| self.is_ours(&info.id)) {
                 let revs: Vec<Revision> = info.revs.into_iter().filter(|rev| is_new(&info.id, rev)).collect();
                 if !revs.is_empty() {
                     fresh.push((info.id, revs));
@@ -147,7 +162,7 @@ impl Salvaging<'_> {
             let mut points = Vec::new();
             for from in self.both {
                 match sync_points::pulled(from, &node).await {
-                    Err(error) if is_damage(&error) => {}
+                    Err(error) if error.is_damage_here() => {}
                     point => points.extend(point?),
                 }
             }
@@ -167,7 +182,7 @@ impl Salvaging<'_> {
             return Ok(Some(0));
         }
         let origin = match self.from.meta_get(ORIGIN).await {
-            Err(error) if is_damage(&error) => None,
+            Err(error) if error.is_damage_here() => None,
             stored => stored?,
         };
         let origin = origin.and_then(|bytes| Some(u64::from_be_bytes(bytes.try_into().ok()?)));
@@ -191,7 +206,8 @@ impl Salvaging<'_> {
             let count = rows.len();
             let rows: Vec<(u64, DocId)> = rows.into_iter().flatten().collect();
             gaps += count - rows.len();
-            let ids: Vec<DocId> = rows.into_iter().filter(|(seq, _)| *seq > behind).map(|(_, id)| id).collect();
+            let is_asked = |(seq, id): &(u64, DocId)| *seq > behind && self.is_ours(id);
+            let ids: Vec<DocId> = rows.into_iter().filter(is_asked).map(|(_, id)| id).collect();
             for ids in ids.chunks(limits::DOCS_PER_PULL) {
                 self.page(ids).await?;
             }
@@ -210,8 +226,11 @@ impl Salvaging<'_> {
                     self.done.lose("a part of the list of changes".to_owned());
                     continue;
                 };
+                if !self.is_ours(&id) {
+                    continue;
+                }
                 match from.fetch(vec![(id.clone(), Want::Tree)]).await {
-                    Err(error) if is_damage(&error) => {
+                    Err(error) if error.is_damage_here() => {
                         let mine = self.own.shard.fetch(vec![(id.clone(), Want::Tree)]).await?;
                         let others =
                             if mine.iter().any(Option::is_some) { "another copy has it" } else { "nobody has it" };
@@ -230,7 +249,7 @@ impl Salvaging<'_> {
     async fn page(&mut self, ids: &[DocId]) -> Result<(), ShardError> {
         let wants = || ids.iter().map(|id| (id.clone(), Want::Tree)).collect::<Vec<_>>();
         let theirs = match self.from.fetch(wants()).await {
-            Err(error) if is_damage(&error) => self.one_by_one(ids).await?,
+            Err(error) if error.is_damage_here() => self.one_by_one(ids).await?,
             fetched => fetched?,
         };
         let mine = self.own.shard.fetch(wants()).await?;
@@ -298,6 +317,9 @@ impl Salvaging<'_> {
                     self.done.lose("a part of the local documents".to_owned());
                     continue;
                 };
+                if !self.is_ours(&id) {
+                    continue;
+                }
                 let stamp = self.own.shard.local_register(&id).await?.map(|own| own.stamp);
                 if stamp.is_none_or(|stamp| stamp < register.stamp) {
                     news.push((id, register));

@@ -157,7 +157,7 @@ impl Database {
             Ok(copy) => asked.to_do_it_on(copy),
             Err(error) => return Ok(refuse(&op, error)),
         };
-        let (context, from) = (&self.context, &*asked.from);
+        let context = &self.context;
         let serving = Serving { database: self, range, copy: &copy, until: asked.until };
         Ok(match op {
             CopyOp::Judge(call) => encode(&serving.judge(*call).await),
@@ -165,8 +165,10 @@ impl Database {
             CopyOp::StageWrite { upload, data } => reply(context.uploads.write(&context.env, upload, data).await),
             CopyOp::StageFinish { upload } => reply(context.uploads.finish(upload).await),
             CopyOp::Stage(mode) => reply(context.uploads.begin(&context.env, copy.shard.stage(mode))),
-            CopyOp::Forget(call) => serving.forget(*call, asked.version).await,
-            CopyOp::SetSyncPoint(point) => reply(sync_points::note(&copy.shard, from, point).await),
+            CopyOp::SetSyncPoint(point) => reply(sync_points::note(&copy.shard, point).await),
+            CopyOp::Epochs => reply(Ok(copy.epochs.list())),
+            CopyOp::TakenIn(node) => reply(sync_points::taken_in(&copy.shard, &node).await),
+            CopyOp::Forget(call) => serving.forget(*call, asked).await,
             op => serving.plain(op).await,
         })
     }
@@ -356,13 +358,17 @@ impl Serving<'_> {
         })
     }
 
-    async fn forget(&self, call: ForgetCall, version: u64) -> Bytes {
-        let shard = &self.copy.shard;
+    async fn forget(&self, call: ForgetCall, asked: &Asked) -> Bytes {
+        let (copy, version) = (self.copy, asked.version);
         match call {
-            ForgetCall::Tell => reply(shard.told().await),
-            ForgetCall::Propose { by, proposal } => {
-                reply(self.database.write_down(self.range, shard, version, (&by, proposal)).await)
+            ForgetCall::Tell => reply(copy.shard.told().await),
+            ForgetCall::Propose(proposal) => {
+                reply(self.database.write_down((self.range, version), copy, &asked.from, proposal).await)
             }
+            ForgetCall::Confirm { round, stood } => {
+                reply(self.database.confirm_round((self.range, version), copy, (&asked.from, round), stood).await)
+            }
+            ForgetCall::Open => reply(copy.shard.open_proposals().await),
         }
     }
 

@@ -111,12 +111,13 @@ impl Database {
         .await
     }
 
-    /// Whether heirs of a range were begun and are not in its place yet.
-    pub(super) async fn has_heirs(&self, range: usize) -> Result<bool, ShardError> {
+    /// The heirs of a range that were begun and are not in its place yet.
+    pub(super) async fn heirs(&self, range: usize) -> Result<Option<Heirs>, ShardError> {
         let key = record::key(&self.name);
         let stored = self.context.storage.read(move |view: &dyn View| view.get(&key)).await?;
         let record = stored.map(|bytes| Record::decode(&bytes)).transpose()?;
-        Ok(record.is_some_and(|record| record.heirs.iter().any(|heirs| heirs.range as usize == range)))
+        let heirs = |record: Record| record.heirs.into_iter().find(|heirs| heirs.range as usize == range);
+        Ok(record.and_then(heirs))
     }
 
     /// Does a step of a preparation, unless that was given up meanwhile.
@@ -212,9 +213,11 @@ impl Database {
     pub(super) async fn abandon(self: &Arc<Self>, range: usize) -> Result<(), ShardError> {
         // A map that is being followed has its heirs.
         let _alone = self.following.lock().await;
-        if !self.map().is_live(range) {
-            return Ok(());
-        }
+        if self.map().is_live(range) { self.give_up_heirs(range).await } else { Ok(()) }
+    }
+
+    /// As [`Database::abandon`], of a range that is not divided, by whoever follows a map.
+    pub(super) async fn give_up_heirs(self: &Arc<Self>, range: usize) -> Result<(), ShardError> {
         // One that is not open mirrors nothing, and may be damaged.
         let own = self.layout().cell(range).get().cloned();
         let halves = {

@@ -3,7 +3,7 @@
 //! A copy A that has read all of a copy B up to q, and stands at p then, tells both: A goes on at q the next time, and
 //! whoever has read A up to p (or further) has seen all that B has up to q, so that it may go on there when A is gone.
 
-use crate::coordinator::message::{SyncPoint, decode, encode};
+use crate::coordinator::message::{SyncPoint, TakenIn, decode, encode};
 use crate::coordinator::seq::SeqEntry;
 use crate::limits;
 use crate::shard::{ShardCopy, ShardError};
@@ -36,16 +36,40 @@ fn purges_name(node: &str) -> String {
     format!("purges taken in by {node}")
 }
 
-/// How many of this copy's purges that of `node` has taken in.
+fn epochs_name(node: &str) -> String {
+    format!("epochs of {node}")
+}
+
+/// The epochs of the copy of `node`, as it told them when it was read last.
+pub(super) async fn epochs_of(copy: &ShardCopy, node: &str) -> Result<Vec<(u64, u64)>, ShardError> {
+    Ok(copy.meta_get(&epochs_name(node)).await?.map(|bytes| read(&bytes)).transpose()?.unwrap_or_default())
+}
+
+/// Notes the epochs of the copy of `node`.
+pub(super) async fn set_epochs(copy: &ShardCopy, node: &str, epochs: &[(u64, u64)]) -> Result<(), ShardError> {
+    copy.meta_put(&epochs_name(node), Some(encode(&epochs).to_vec())).await
+}
+
+/// What this copy knows of that of `node`, for that one.
+pub(super) async fn taken_in(copy: &ShardCopy, node: &str) -> Result<TakenIn, ShardError> {
+    Ok(TakenIn { point: pulled(copy, node).await?, epochs: epochs_of(copy, node).await? })
+}
+
+/// How many of this copy's purges that of `node` had taken in at a position up to which this copy has read it.
 pub(super) async fn purges_taken(copy: &ShardCopy, node: &str) -> Result<u64, ShardError> {
     Ok(copy.meta_get(&purges_name(node)).await?.map(|bytes| read(&bytes)).transpose()?.unwrap_or_default())
 }
 
-/// Notes that the copy of `node` has taken in this one.
-pub(super) async fn note(copy: &ShardCopy, node: &str, point: SyncPoint) -> Result<(), ShardError> {
-    if purges_taken(copy, node).await? != point.purges {
-        copy.meta_put(&purges_name(node), Some(encode(&point.purges).to_vec())).await?;
+/// Notes how many of this copy's purges that of `node` had taken in.
+pub(super) async fn set_purges_taken(copy: &ShardCopy, node: &str, purges: u64) -> Result<(), ShardError> {
+    match purges_taken(copy, node).await? == purges {
+        true => Ok(()),
+        false => copy.meta_put(&purges_name(node), Some(encode(&purges).to_vec())).await,
     }
+}
+
+/// Notes that another copy has taken in this one.
+pub(super) async fn note(copy: &ShardCopy, point: SyncPoint) -> Result<(), ShardError> {
     // All copies of a range have the number of the shard in common, and may tell at the same moment.
     copy.meta_change(&known_name(point.to_shard), move |stored| with_point(stored, point)).await
 }

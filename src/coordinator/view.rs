@@ -225,12 +225,17 @@ impl DatabaseView {
         }
     }
 
-    /// The view on the copies that this node holds.
+    /// The view on the copies that this node holds, but those that are damaged or not filled yet: of their ranges
+    /// others are read.
     pub(super) async fn own_indexes(&self) -> Result<Vec<ViewIndex>, ShardError> {
         let mut out = Vec::new();
         for range in self.database.ranges() {
-            if let Some(copy) = self.database.own_copy(range).await?
-                && let CopyView::Own(index) = self.on(range, RangeCopy::Own(copy.clone()))
+            let copy = match self.database.own_copy(range).await {
+                Err(error) if error.is_damage_here() || matches!(error, ShardError::Away(_)) => None,
+                copy => copy?,
+            };
+            if let Some(copy) = copy
+                && let CopyView::Own(index) = self.on(range, RangeCopy::Own(copy))
             {
                 out.push(index);
             }
@@ -517,7 +522,9 @@ impl ViewRows {
         let Some(places) = self.spans.pop_front() else { return false };
         let lane = |_: &Seat| Lane { rows: VecDeque::new(), rest: places.clone() };
         self.lanes = self.seats.iter().map(lane).collect();
-        self.group_lanes = self.seats.iter().map(|_| GroupLane::new(places.clone())).collect();
+        if self.query.grouping.is_some() {
+            self.group_lanes = self.seats.iter().map(|_| GroupLane::new(places.clone())).collect();
+        }
         true
     }
 

@@ -328,6 +328,12 @@ impl From<ShardError> for Problem {
         {
             return Problem::damaged();
         }
+        if let ShardError::Storage(StorageError::NoFiles(what))
+        | ShardError::Commit(CommitError::Storage(StorageError::NoFiles(what))) = &error
+        {
+            tracing::warn!("a request was refused: no more files can be open: {what}");
+            return Problem::unavailable("The node cannot open more files for now, try again.");
+        }
         if error.is_no_room() {
             let reason = "The disk of the node is nearly full: only deletions are accepted.";
             return Problem::new(StatusCode::INSUFFICIENT_STORAGE, "insufficient_storage", reason);

@@ -283,13 +283,15 @@ fn in_database(rest: &[String]) -> InDatabase {
     }
 }
 
+/// Where the handler itself says what is wrong.
+const ANY: &[Verb] = &[Verb::Get, Verb::Put, Verb::Post, Verb::Delete, Verb::Copy, Verb::Other];
+
 /// The methods of an endpoint, and the same as CouchDB 3.5 was measured to name them in `Allow`: its lists are fixed
 /// and partly lack HEAD, which works wherever GET does.
 pub fn methods(endpoint: &Endpoint) -> (&'static [Verb], &'static str) {
     const GET: &[Verb] = &[Verb::Get];
     const POST: &[Verb] = &[Verb::Post];
     const GET_POST: &[Verb] = &[Verb::Get, Verb::Post];
-    const ANY: &[Verb] = &[Verb::Get, Verb::Put, Verb::Post, Verb::Delete, Verb::Copy, Verb::Other];
     match endpoint {
         Endpoint::Root
         | Endpoint::Up
@@ -320,7 +322,7 @@ fn node_methods(rest: &[String]) -> (&'static [Verb], &'static str) {
         | [_, "_config" | "_stats" | "_system" | "_prometheus" | "_versions" | "_active_tasks" | "_scheduler", ..] => {
             (&[Verb::Get], "GET")
         }
-        _ => (&[Verb::Get, Verb::Put, Verb::Post, Verb::Delete, Verb::Copy, Verb::Other], ""),
+        _ => (ANY, ""),
     }
 }
 
@@ -362,7 +364,8 @@ fn database_methods(at: &InDatabase) -> (&'static [Verb], &'static str) {
             [_, "_all_docs"] => (GET_POST, "GET,HEAD,POST"),
             [_, "_all_docs", "queries"] | [_, "_find" | "_explain"] => (POST, "POST"),
             [_, "_design", _, _, ..] => design_methods(&rest[3..]),
-            _ => (GET_POST, "GET,POST,HEAD"),
+            // Nothing else is there, `_index` neither, whatever is asked of it.
+            _ => (ANY, ""),
         },
         InDatabase::DesignFunction(_, path) => design_methods(path),
         InDatabase::Document(_)
@@ -386,7 +389,7 @@ fn design_methods(path: &[String]) -> (&'static [Verb], &'static str) {
         ["_view", _, "queries"] => (&[Verb::Post], "POST"),
         ["_view", _] | ["_list", ..] => (&[Verb::Get, Verb::Post], "GET,POST,HEAD"),
         ["_view", ..] => (&[], "GET,POST,HEAD"),
-        _ => (&[Verb::Get, Verb::Put, Verb::Post, Verb::Delete, Verb::Copy, Verb::Other], ""),
+        _ => (ANY, ""),
     }
 }
 

@@ -243,7 +243,8 @@ impl ViewIndex {
         let local_seq = self.definition.local_seq.then_some(fetched.local_seq);
         let (conflicts, deleted_conflicts) = (&conflicts[..], &deleted[..]);
         let options = RenderOptions { conflicts, deleted_conflicts, local_seq, ..RenderOptions::default() };
-        Some(String::from_utf8_lossy(&render(id.as_str(), stored, &options)).into_owned())
+        let text = String::from_utf8(render(id.as_str(), stored, &options));
+        Some(text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
     }
 
     fn entry(&self, id: DocId, mapped: Mapped) -> Entry {

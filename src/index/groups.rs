@@ -76,10 +76,7 @@ impl ViewIndex {
         while !reading.is_done() {
             reading = self.copy.read_records(Pool::Foreground, self.reading_step(reading)).await?;
         }
-        match reading.failed {
-            Some(error) => Err(IndexError::Refused(error)),
-            None => Ok(GroupPage { groups: reading.groups, rest: reading.places }),
-        }
+        reading.page()
     }
 
     /// The next bounded step of a reading.
@@ -131,15 +128,30 @@ pub async fn groups_of(
         let reading = Reading::new(by.clone(), empty.clone(), index, places, limit);
         (index.copy.clone(), index.reading_step(reading))
     };
-    // Most are done with their first step; the others go on side by side.
     let begun = ShardCopy::read_records_of(reads.into_iter().map(begin).collect()).await;
-    let go_on = |(index, begun): (&ViewIndex, Result<Reading, ShardError>)| {
-        let index = index.clone();
-        async move { index.read_on(begun?).await }
-    };
-    let pages = join_all(indexes.iter().copied().zip(begun).map(go_on)).await;
+    let pages = finished(&indexes, begun).await;
     indexes.iter().for_each(|index| index.store_sums_later());
     pages
+}
+
+/// The pages of readings that have done their first step. Most are done with it; the others go on side by side.
+async fn finished(
+    indexes: &[&ViewIndex],
+    begun: Vec<Result<Reading, ShardError>>,
+) -> Vec<Result<GroupPage, IndexError>> {
+    let (mut pages, mut rest) = (Vec::with_capacity(begun.len()), Vec::new());
+    for (index, begun) in indexes.iter().zip(begun) {
+        match begun {
+            Ok(reading) if !reading.is_done() => {
+                pages.push(None);
+                rest.push(index.read_on(reading));
+            }
+            begun => pages.push(Some(begun.map_err(IndexError::from).and_then(Reading::page))),
+        }
+    }
+    let mut late = join_all(rest).await.into_iter();
+    // Invariant: each reading that went on has one page here.
+    pages.into_iter().map(|page| page.or_else(|| late.next()).expect("a page for each reading")).collect()
 }
 
 /// How many rows of each of several indexes of this node lie in `places`.
@@ -170,17 +182,15 @@ pub async fn counted_rows_of(
         };
         (index.copy.clone(), both)
     };
-    let begun = ShardCopy::read_records_of(reads.into_iter().map(begin).collect()).await;
-    let go_on = |(index, begun): (&ViewIndex, Result<(Reading, RowPage), ShardError>)| {
-        let index = index.clone();
-        async move {
-            let (reading, page) = begun?;
-            Ok((counted(index.read_on(reading).await)?, page))
-        }
+    let both = ShardCopy::read_records_of(reads.into_iter().map(begin).collect()).await;
+    let part = |both: Result<(Reading, RowPage), ShardError>| match both {
+        Ok((count, page)) => (Ok(count), Ok(page)),
+        Err(error) => (Err(error.clone()), Err(error)),
     };
-    let pages = join_all(indexes.iter().copied().zip(begun).map(go_on)).await;
+    let (begun, pages): (Vec<_>, Vec<_>) = both.into_iter().map(part).unzip();
+    let counts = finished(&indexes, begun).await;
     indexes.iter().for_each(|index| index.store_sums_later());
-    pages
+    counts.into_iter().zip(pages).map(|(count, page)| Ok((counted(count)?, page?))).collect()
 }
 
 /// There is something to wait for only once after a start. An index that cannot be read says so when it is read.
@@ -208,6 +218,14 @@ impl Reading {
         let (collator, moment) = (index.collator.clone(), index.slot.sums(|sums| sums.moment()));
         let (open, groups, failed) = (None, Vec::new(), None);
         Reading { by, collator, empty, places, open, groups, limit, moment, failed }
+    }
+
+    /// What was read, once it is done.
+    fn page(self) -> Result<GroupPage, IndexError> {
+        match self.failed {
+            Some(error) => Err(IndexError::Refused(error)),
+            None => Ok(GroupPage { groups: self.groups, rest: self.places }),
+        }
     }
 
     fn is_done(&self) -> bool {

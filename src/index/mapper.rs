@@ -10,9 +10,9 @@ pub type Mapped = Vec<(Value, Value)>;
 
 /// Makes rows: JavaScript here, other languages as they come.
 pub trait Mapper: Send + Sync + 'static {
-    /// The rows of each document, given as JSON texts of what [`super::Sees`] says: a list for each of `maps`. Those
-    /// are [`super::Definition::map`] of the view that it was made for, and of others of the same design document that
-    /// are built beside it.
+    /// The rows of each document, given as canonical JSON texts of what [`super::Sees`] says: a list for each of
+    /// `maps`. Those are [`super::Definition::map`] of the view that it was made for, and of others of the same design
+    /// document that are built beside it.
     fn map<'a>(&'a self, maps: Vec<&'a str>, docs: Vec<String>) -> BoxFuture<'a, Result<Vec<Vec<Mapped>>, IndexError>>;
 }
 
@@ -31,18 +31,6 @@ impl ScriptMapper {
 
 impl Mapper for ScriptMapper {
     fn map<'a>(&'a self, maps: Vec<&'a str>, docs: Vec<String>) -> BoxFuture<'a, Result<Vec<Vec<Mapped>>, IndexError>> {
-        Box::pin(async move {
-            let answers = self.scripts.map(&self.program, &maps, docs).await?;
-            let rows = |list: Vec<Value>| list.into_iter().filter_map(row).collect::<Mapped>();
-            Ok(answers.into_iter().map(|lists| lists.into_iter().map(rows).collect()).collect())
-        })
-    }
-}
-
-/// A row as the script engine gives it: `[key, value]`.
-fn row(pair: Value) -> Option<(Value, Value)> {
-    match pair {
-        Value::Array(pair) => <[Value; 2]>::try_from(pair).ok().map(|[key, value]| (key, value)),
-        _ => None,
+        Box::pin(async move { Ok(self.scripts.rows(&self.program, &maps, docs).await?) })
     }
 }

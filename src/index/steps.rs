@@ -8,6 +8,7 @@
 //! many rows lie before it until any row changes (the moment beside it).
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Bound;
 
 use crate::limits;
@@ -20,8 +21,13 @@ const EVERY: u64 = if cfg!(any(test, feature = "sim")) { 2 } else { 8 };
 pub(super) struct Steps {
     /// By the place where a block of the lowest level begins: that of a row, or of the beginning of the view.
     blocks: BTreeMap<Vec<u8>, Noted>,
-    /// Places in it.
-    places: usize,
+    /// Bytes of memory that all of it takes, about: keys may be large.
+    bytes: usize,
+}
+
+/// Bytes that it takes to hold a place.
+fn cost(place: &[u8]) -> usize {
+    place.len() + limits::COUNT_STEP_COST_BYTES
 }
 
 /// What is noted of a block.
@@ -31,6 +37,8 @@ struct Noted {
     before: Option<(u64, u64)>,
     /// Places of rows in order: the first has [`EVERY`] rows of the block before it, the second twice as many.
     places: Vec<Vec<u8>>,
+    /// Bytes that these take.
+    bytes: usize,
 }
 
 /// A count on its way through a block.
@@ -43,8 +51,9 @@ pub(super) struct Stride {
     known: usize,
     /// Rows of the block that were passed.
     rank: u64,
-    /// Further places to note.
+    /// Further places to note, and the bytes that they take.
     places: Vec<Vec<u8>>,
+    bytes: usize,
 }
 
 impl Steps {
@@ -63,19 +72,30 @@ impl Steps {
         let passed = places.partition_point(|place| high.is_none_or(|high| place.as_slice() <= high));
         let rank = passed as u64 * EVERY;
         let further = places[..passed].last().map(|place| (place.clone(), rank));
-        (Stride { start: start.to_vec(), before, known: places.len(), rank, places: Vec::new() }, further)
+        (Stride { start: start.to_vec(), before, known: places.len(), rank, places: Vec::new(), bytes: 0 }, further)
     }
 
     /// Takes in what a count has seen at `moment`, since when no row has changed.
     pub fn note(&mut self, stride: Stride, moment: u64) {
-        if self.places + stride.places.len() + self.blocks.len() >= limits::COUNT_STEPS_PER_INDEX {
+        let start = cost(&stride.start);
+        if start + stride.bytes > limits::COUNT_STEPS_BYTES_PER_INDEX {
+            return;
+        }
+        if self.bytes + start + stride.bytes > limits::COUNT_STEPS_BYTES_PER_INDEX {
             self.clear();
         }
-        let noted = self.blocks.entry(stride.start).or_default();
+        let noted = match self.blocks.entry(stride.start) {
+            Entry::Occupied(noted) => noted.into_mut(),
+            Entry::Vacant(new) => {
+                self.bytes += start;
+                new.insert(Noted::default())
+            }
+        };
         noted.before = stride.before.map(|rows| (rows, moment)).or(noted.before);
         // Another count may have been faster.
         if noted.places.len() == stride.known {
-            self.places += stride.places.len();
+            self.bytes += stride.bytes;
+            noted.bytes += stride.bytes;
             noted.places.extend(stride.places);
         }
     }
@@ -84,8 +104,8 @@ impl Steps {
     pub fn touch(&mut self, place: &[u8]) {
         let up_to = (Bound::Unbounded, Bound::Included(place));
         let start = self.blocks.range::<[u8], _>(up_to).next_back().map(|(start, _)| start.clone());
-        if let Some(noted) = start.and_then(|start| self.blocks.remove(&start)) {
-            self.places -= noted.places.len();
+        if let Some((start, noted)) = start.and_then(|start| self.blocks.remove_entry(&start)) {
+            self.bytes -= cost(&start) + noted.bytes;
         }
     }
 
@@ -99,7 +119,9 @@ impl Stride {
     /// Passes the next row of the block.
     pub fn pass(&mut self, place: &[u8]) {
         let noted = (self.known + self.places.len()) as u64;
-        if self.rank == (noted + 1) * EVERY {
+        // Of one block no more than of all.
+        if self.rank == (noted + 1) * EVERY && self.bytes < limits::COUNT_STEPS_BYTES_PER_INDEX {
+            self.bytes += cost(place);
             self.places.push(place.to_vec());
         }
         self.rank += 1;
@@ -147,8 +169,30 @@ mod tests {
         assert_eq!(steps.nearest(&[99], 6), None);
         steps.touch(&[110]);
         assert_eq!(steps.nearest(&[150], 4), Some((&[][..], 0)));
-        assert_eq!(steps.places, 4);
+        assert_eq!(steps.bytes, cost(b"") + 4 * cost(b"x"));
         steps.touch(&[95]);
-        assert_eq!((steps.places, steps.blocks.len()), (0, 0));
+        assert_eq!((steps.bytes, steps.blocks.len()), (0, 0));
+    }
+
+    #[test]
+    fn notes_of_large_keys_take_no_more_memory_than_those_of_small_ones() {
+        let mut steps = Steps::default();
+        let key = |n: usize| [&n.to_be_bytes()[..], &vec![7; 100_000]].concat();
+        let held = |steps: &Steps| -> usize {
+            let of =
+                |(start, noted): (&Vec<u8>, &Noted)| start.len() + noted.places.iter().map(Vec::len).sum::<usize>();
+            steps.blocks.iter().map(of).sum()
+        };
+        let mut noted = 0;
+        for block in 0..40 {
+            let (mut stride, _) = steps.stride(&key(block * 1000), None, Some(0));
+            // The last one alone is too much.
+            (1..if block < 39 { 6 } else { 200 }).for_each(|n| stride.pass(&key(block * 1000 + n)));
+            assert!(stride.bytes <= limits::COUNT_STEPS_BYTES_PER_INDEX + 200_000);
+            steps.note(stride, 4);
+            assert!(held(&steps) <= steps.bytes && steps.bytes <= limits::COUNT_STEPS_BYTES_PER_INDEX);
+            noted += usize::from(steps.blocks.contains_key(&key(block * 1000)));
+        }
+        assert_eq!(noted, 39, "the first are forgotten for the last");
     }
 }

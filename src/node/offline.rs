@@ -45,7 +45,9 @@ impl From<StorageError> for OfflineError {
     fn from(error: StorageError) -> Self {
         match error {
             StorageError::Corrupt(_) | StorageError::CorruptThere(_) => OfflineError::Damaged(error.to_string()),
-            StorageError::Io(_) | StorageError::NoRoom => OfflineError::Unusable(error.to_string()),
+            StorageError::Io(_) | StorageError::NoFiles(_) | StorageError::NoRoom => {
+                OfflineError::Unusable(error.to_string())
+            }
         }
     }
 }

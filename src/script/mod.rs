@@ -11,6 +11,7 @@ pub mod design;
 mod engine;
 mod external;
 mod isolated;
+mod plain;
 mod program;
 mod reader;
 mod render;

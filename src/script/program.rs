@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::ScriptError;
+use super::{ScriptError, reader};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
 use crate::document::render::{self, RenderOptions, StoredRevision};
@@ -18,6 +18,7 @@ struct Inner {
     text: String,
     body: Object,
     validator: Option<String>,
+    maps_only_read: bool,
     key: [u8; 32],
 }
 
@@ -32,6 +33,12 @@ fn validator(body: &Object) -> Option<String> {
         }
         _ => None,
     }
+}
+
+fn maps_only_read(body: &Object) -> bool {
+    let views = body.get("views").and_then(Value::as_object);
+    let maps = views.into_iter().flat_map(Object::iter).filter_map(|(_, view)| view.as_object()?.get("map")?.as_str());
+    maps.into_iter().all(reader::only_reads)
 }
 
 impl fmt::Debug for Program {
@@ -53,7 +60,8 @@ impl Program {
         let mut hasher = blake3::Hasher::new();
         hasher.update(owner.as_bytes()).update(&[0]).update(text.as_bytes());
         let (validator, key) = (validator(&body), hasher.finalize().into());
-        Program(Arc::new(Inner { id: id.clone(), text, body, validator, key }))
+        let maps_only_read = maps_only_read(&body);
+        Program(Arc::new(Inner { id: id.clone(), text, body, validator, maps_only_read, key }))
     }
 
     /// The design document's id.
@@ -78,6 +86,11 @@ impl Program {
     /// The language of its functions; `None`: JavaScript.
     pub(super) fn language(&self) -> Option<&str> {
         self.0.body.get("language").and_then(Value::as_str).filter(|language| *language != "javascript")
+    }
+
+    /// Whether all its map functions only read what they are given (`reader.rs`).
+    pub(super) fn maps_only_read(&self) -> bool {
+        self.0.maps_only_read
     }
 
     /// The source of `validate_doc_update`, if it has any; of the language `query`, its selector as JSON text.

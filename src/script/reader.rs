@@ -6,10 +6,11 @@
 
 /// A piece of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token<'s> {
+pub(super) enum Token<'s> {
     /// One of `( ) [ ] { } , ; : .`
     Mark(u8),
-    Number,
+    /// What begins with a digit, up to its point if it has one.
+    Number(&'s str),
     /// A run of characters of operators.
     Operator(&'s str),
     /// What stands between quotes.
@@ -114,7 +115,7 @@ pub(super) fn only_reads(source: &str) -> bool {
 }
 
 /// The tokens of a text; `None` where it has anything that is not known here: patterns, templates, escapes.
-fn tokens(source: &str) -> Option<Vec<Token<'_>>> {
+pub(super) fn tokens(source: &str) -> Option<Vec<Token<'_>>> {
     // These end lines, and comments with them.
     if source.contains(['\u{2028}', '\u{2029}']) {
         return None;
@@ -141,8 +142,9 @@ fn tokens(source: &str) -> Option<Vec<Token<'_>>> {
                 end + 1
             }
             b'0'..=b'9' => {
-                out.push(Token::Number);
-                run(at, &|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+                let end = run(at, &|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+                out.push(Token::Number(&source[at..end]));
+                end
             }
             b'A'..=b'Z' | b'a'..=b'z' | b'_' | b'$' => {
                 let end = run(at, &|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$'));
@@ -184,7 +186,7 @@ impl Tokens<'_> {
             Mark(b'(') => self.is_harmless_call(at),
             // A computed name in an object.
             Mark(b']') => next != Some(Mark(b':')),
-            Mark(_) | Token::Number => true,
+            Mark(_) | Token::Number(_) => true,
             Operator("++") => {
                 let ends = matches!(next, Some(Mark(b')' | b']' | b'}' | b',' | b';')));
                 ends && self.is_binding(at)

@@ -403,11 +403,21 @@ impl ShardError {
         *self == ShardError::Storage(StorageError::NoRoom) || *self == ShardError::Commit(commit)
     }
 
-    /// Whether stored bytes are not what was written: it fails the same way every time.
+    /// Whether stored bytes are not what was written, on this node or on another one that said so: it fails the same
+    /// way every time.
     pub fn is_damage(&self) -> bool {
+        self.of_storage().is_some_and(StorageError::is_damage)
+    }
+
+    /// Whether it is damage of this node's own data.
+    pub fn is_damage_here(&self) -> bool {
+        matches!(self.of_storage(), Some(StorageError::Corrupt(_)))
+    }
+
+    fn of_storage(&self) -> Option<&StorageError> {
         match self {
-            ShardError::Storage(error) | ShardError::Commit(CommitError::Storage(error)) => error.is_damage(),
-            _ => false,
+            ShardError::Storage(error) | ShardError::Commit(CommitError::Storage(error)) => Some(error),
+            _ => None,
         }
     }
 }

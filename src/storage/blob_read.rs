@@ -103,6 +103,8 @@ pub struct BlobReader {
     gunzip: bool,
     range: Option<(u64, u64)>,
     stage: Stage,
+    /// Whether damage is noted.
+    notes: bool,
 }
 
 impl std::fmt::Debug for BlobReader {
@@ -128,7 +130,14 @@ impl BlobReader {
             gunzip,
             range,
             stage: Stage::Unopened,
+            notes: true,
         }
+    }
+
+    /// For one who reads what may be collected meanwhile, and notes damage himself once he knows that it is some.
+    #[must_use]
+    pub fn unnoted(self) -> Self {
+        BlobReader { notes: false, ..self }
     }
 
     /// The next bytes, at most `limits::BLOB_STEP_BYTES`; `None` at the end.
@@ -140,7 +149,7 @@ impl BlobReader {
         let opening = (self.blobs.clone(), self.key, self.stored_length, self.gunzip, self.range);
         let env = self.blobs.0.env.clone();
         let read = env.blocking(Pool::Foreground, move || step(stage, opening)).await;
-        let (bytes, stage) = self.blobs.0.damage.noted(read)?;
+        let (bytes, stage) = if self.notes { self.blobs.0.damage.noted(read)? } else { read? };
         self.stage = stage;
         Ok(if bytes.is_empty() { None } else { Some(bytes) })
     }

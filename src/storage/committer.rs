@@ -5,6 +5,10 @@
 //! dropped still runs once it is queued. After a failed commit, or an I/O error of a job, all writes of the node stop
 //! for good: what reached the disk is unknown, and going on could contradict it. Restarting the node finds out.
 //!
+//! One error is no such end: that no more files can be open. A group is not begun while the journal cannot go on for
+//! that reason, its jobs are refused, and a job that could not open what it wanted to read fails alone. Nothing was
+//! written in either case.
+//!
 //! The store below makes one group one journal frame and one sync (`layered.rs`).
 
 use std::collections::VecDeque;
@@ -180,12 +184,17 @@ impl Waiting {
         }
     }
 
-    /// Puts aside the jobs for which there is no room, in their order; those put aside before come first.
+    /// Puts aside the jobs for which there is no room, in their order; those put aside before come first. Those for
+    /// which there never will be any are refused: waiting they would fill the queue.
     fn park(&mut self, store: &dyn Store) {
         let all_wait = !store.has_room(None);
         let mut jobs = std::mem::take(&mut self.parked);
         jobs.append(&mut self.ready);
         for job in jobs {
+            if let Some(error) = job.shard().and_then(|shard| store.refuses(shard)) {
+                job.refuse(CommitError::Storage(error));
+                continue;
+            }
             let waits = all_wait || job.shard().is_some_and(|shard| !store.has_room(Some(shard)));
             if waits { self.parked.push_back(job) } else { self.ready.push_back(job) }
         }
@@ -251,6 +260,12 @@ async fn wait(
 
 /// Runs jobs from the front of `waiting` up to the size limit of a group, commits, and answers them.
 fn run_group(store: &dyn Store, stopped: &AtomicBool, metrics: &Metrics, waiting: &mut VecDeque<Box<dyn Work>>) {
+    if let Err(error @ StorageError::NoFiles(_)) = store.prepare() {
+        // Before any job has run: what a job decided must not be forgotten.
+        tracing::warn!(%error, "writes are refused for now");
+        waiting.drain(..).for_each(|job| job.refuse(CommitError::Storage(error.clone())));
+        return;
+    }
     let mut group = Batch::new();
     let mut hooks: Vec<Hook> = Vec::new();
     let mut answers = Vec::new();

@@ -39,12 +39,14 @@ impl LayeredStore {
     }
 
     /// Writes the frozen memtable of a file that [`Tables::next_flush`](super::tables::Tables::next_flush) answered.
-    /// Blocks for as long as the engine's commit takes.
-    pub(super) fn flush(&self, file: FileId) {
+    /// Answers whether it is to be called again, after a pause: for want of descriptors it could not begin, or not end
+    /// what follows the flush; the file stays marked until then. Blocks for as long as the engine's commit takes.
+    pub(super) fn flush(&self, file: FileId) -> bool {
         // Also when the engine panics: writers that wait for room must not wait for ever.
         let failed = Some(StorageError::Io("the engine panicked".into()));
         let mut outcome = FlushOutcome { store: self, file, error: failed };
         outcome.error = self.settle(file).err();
+        matches!(outcome.error, Some(StorageError::NoFiles(_)))
     }
 
     fn settle(&self, file: FileId) -> Result<(), StorageError> {
@@ -53,7 +55,11 @@ impl LayeredStore {
             let table = tables.file(file);
             (table.frozen.clone(), table.swept)
         };
-        let Some(layer) = layer else { return Ok(()) };
+        let Some(layer) = layer else {
+            // It was written before, and what follows was not done.
+            self.shelf.sync_names()?;
+            return self.release_segments();
+        };
         if self.planted.has(Bug::CheckpointFirst) {
             self.tables().file(file).position = layer.last;
             self.checkpoint_now()?;
@@ -61,8 +67,9 @@ impl LayeredStore {
         self.shelf.allow(layer.last);
         let grown = match file {
             FileId::Own(shard) if layer.cleared.contains(&shard) => {
-                self.tables().forget_own(shard);
+                // In this order: what is frozen asks for it again. Readers see that the shard was cleared.
                 self.shelf.remove(file)?;
+                self.tables().forget_own(shard);
                 self.suspects.forget(shard);
                 Vec::new()
             }
@@ -93,7 +100,7 @@ impl LayeredStore {
         }
         own.insert(reserved::POSITION_KEY.to_vec(), Some(layer.last.to_be_bytes().to_vec()));
         let own_rows = own.iter().map(|(key, value)| (key.as_slice(), value.as_deref()));
-        engine.apply(&cleared, Box::new(layer.rows.all().chain(own_rows)))?;
+        engine.apply(&cleared, Box::new(layer.rows.all().chain(own_rows))).map_err(StorageError::begun)?;
         let mut tables = self.tables();
         let table = tables.file(file);
         (table.frozen, table.position, table.swept) = (None, layer.last, true);
@@ -156,13 +163,20 @@ impl LayeredStore {
         let size_key = reserved::size_key(shard);
         if bytes < self.own_file_bytes {
             let count = (bytes / (self.own_file_bytes / LOTS).max(1)).to_be_bytes();
-            return engine.apply(&[], Box::new([(size_key.as_slice(), Some(count.as_slice()))].into_iter()));
+            let rows = [(size_key.as_slice(), Some(count.as_slice()))];
+            return engine.apply(&[], Box::new(rows.into_iter())).map_err(StorageError::begun);
         }
         let position = self.tables().file(from).position;
         self.shelf.make_filled(FileId::Own(shard), &mut |own| copy(view.as_ref(), &range, own, position))?;
         drop(view);
         self.tables().move_out(shard, from);
-        engine.apply(&[range], Box::new([(size_key.as_slice(), None)].into_iter()))
+        if let Err(error) = self.shelf.sync_names() {
+            // A power loss may still take the new file: what it holds stays in this one, too, and no file is written
+            // before the name is durable (`Shelf::make`). Then the rows here go with the next flush.
+            self.tables().file(from).swept = false;
+            return Err(error);
+        }
+        engine.apply(&[range], Box::new([(size_key.as_slice(), None)].into_iter())).map_err(StorageError::begun)
     }
 }
 
@@ -211,6 +225,8 @@ impl Drop for FlushOutcome<'_> {
             // The file stays marked, too. The shard may be made anew; until then its writes are in the journal.
             tables.set_stuck(self.file, error.clone());
             self.store.suspects.note(self.file, error);
+        } else if let Some(StorageError::NoFiles(_)) = &error {
+            // The file stays marked until the flush is tried again.
         } else if let Some(error) = error {
             // The file stays marked: nothing is flushed to it again.
             tracing::error!(%error, "a flush failed: this node takes no more writes until it is restarted");
@@ -232,13 +248,30 @@ async fn flush_when_asked(env: Env, work: Arc<Notify>, store: Weak<LayeredStore>
         let Some(store) = store.upgrade() else { return };
         loop {
             let Some(file) = store.tables().next_flush() else { break };
-            let (store, flusher) = (Arc::clone(&store), env.clone());
-            env.spawn(async move {
-                if buggify("flush: a pause between freeze and flush") {
-                    flusher.sleep(PAUSE).await;
-                }
-                flusher.blocking(Pool::Background, move || store.flush(file)).await;
-            });
+            env.spawn(flush_until_done(env.clone(), Arc::clone(&store), file));
         }
+    }
+}
+
+/// Flushes a file; as long as it cannot be opened for want of descriptors, again after a pause.
+async fn flush_until_done(env: Env, mut store: Arc<LayeredStore>, file: FileId) {
+    if buggify("flush: a pause between freeze and flush") {
+        env.sleep(PAUSE).await;
+    }
+    let mut told = false;
+    loop {
+        let flushed = Arc::clone(&store);
+        if !env.blocking(Pool::Background, move || flushed.flush(file)).await {
+            return;
+        }
+        if !std::mem::replace(&mut told, true) {
+            tracing::warn!(file = file.name(), "too many open files: a flush waits until there are fewer");
+        }
+        // The directory may be closed meanwhile: its journal has what is not flushed.
+        let waiting = Arc::downgrade(&store);
+        drop(store);
+        env.sleep(limits::NO_FILES_PAUSE).await;
+        let Some(again) = waiting.upgrade() else { return };
+        store = again;
     }
 }

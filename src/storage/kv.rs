@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::reserved;
+use crate::world::lacks_files;
 
 /// An ordered map of bytes on disk.
 pub trait Store: Send + Sync + 'static {
@@ -24,6 +25,11 @@ pub trait Store: Send + Sync + 'static {
     }
     /// Applies all of `batch` or nothing; on return it is durable. After an error the outcome is unknown.
     fn commit(&self, batch: &Batch) -> Result<(), StorageError>;
+    /// Makes ready for a commit, before what is to be committed is decided. [`StorageError::NoFiles`]: nothing was
+    /// written, and nothing may be committed now; it may be tried again. Other errors the commit tells.
+    fn prepare(&self) -> Result<(), StorageError> {
+        Ok(())
+    }
     /// Size of the store's files in bytes.
     fn file_bytes(&self) -> u64;
     /// Whether work behind earlier commits has failed, so that the next commit will.
@@ -34,6 +40,11 @@ pub trait Store: Send + Sync + 'static {
     /// of the committer wait meanwhile.
     fn has_room(&self, _shard: Option<u64>) -> bool {
         true
+    }
+    /// Why jobs that write to a shard are refused, and those of others are not: its own file is damaged, so that
+    /// nothing can be flushed to it, and it has used up its room.
+    fn refuses(&self, _shard: u64) -> Option<StorageError> {
+        None
     }
     /// Changes whenever there may be room again.
     fn room(&self) -> Option<watch::Receiver<u64>> {
@@ -109,6 +120,7 @@ impl<E: StoreFile> Store for E {
         let cleared: Vec<KeyRange> = batch.cleared().map(reserved::range_of).collect();
         let rows = batch.writes().iter().filter(|(key, _)| reserved::cleared_shard(key).is_none());
         self.apply(&cleared, Box::new(rows.map(|(key, value)| (key.as_slice(), value.as_deref()))))
+            .map_err(StorageError::begun)
     }
 
     fn file_bytes(&self) -> u64 {
@@ -274,25 +286,44 @@ pub enum StorageError {
     Corrupt(String),
     /// Another node said so of its own; carries its words.
     CorruptThere(String),
+    /// No more files can be open, of the process or of the system, so that one could not be opened; carries the message
+    /// of the system. Only where nothing was written yet: see [`StorageError::begun`].
+    NoFiles(String),
     /// The disk is nearly full: what adds data is refused, and has no effect.
     NoRoom,
 }
 
 /// How damage is told, from node to node, too.
 const DAMAGED: &str = "damaged data: ";
+/// The same of files that cannot be opened for now.
+const NO_FILES: &str = "too many open files: ";
 
 impl StorageError {
     /// Whether stored bytes are not what was written, here or, as it told, on another node.
     pub fn is_damage(&self) -> bool {
         match self {
             StorageError::Corrupt(_) | StorageError::CorruptThere(_) => true,
-            StorageError::Io(_) | StorageError::NoRoom => false,
+            StorageError::Io(_) | StorageError::NoFiles(_) | StorageError::NoRoom => false,
         }
     }
 
     /// What another node told: the text of an error of its storage, of whatever version it is.
     pub fn told(text: String) -> StorageError {
-        if text.starts_with(DAMAGED) { StorageError::CorruptThere(text) } else { StorageError::Io(text) }
+        match text.strip_prefix(NO_FILES) {
+            _ if text.starts_with(DAMAGED) => StorageError::CorruptThere(text),
+            Some(why) => StorageError::NoFiles(why.to_owned()),
+            None => StorageError::Io(text),
+        }
+    }
+
+    /// The error of something that had begun to write: whatever it was, nobody knows what reached the disk, and it must
+    /// not be taken for one after which all is as before.
+    #[must_use]
+    pub fn begun(self) -> StorageError {
+        match self {
+            StorageError::NoFiles(text) => StorageError::Io(text),
+            other => other,
+        }
     }
 }
 
@@ -302,6 +333,7 @@ impl fmt::Display for StorageError {
             StorageError::Io(text) => write!(f, "disk error: {text}"),
             StorageError::Corrupt(text) => write!(f, "{DAMAGED}{text}"),
             StorageError::CorruptThere(text) => f.write_str(text),
+            StorageError::NoFiles(text) => write!(f, "{NO_FILES}{text}"),
             StorageError::NoRoom => f.write_str("the disk is nearly full"),
         }
     }
@@ -312,6 +344,7 @@ impl std::error::Error for StorageError {}
 impl From<io::Error> for StorageError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
+            _ if lacks_files(&error) => StorageError::NoFiles(error.to_string()),
             // Bytes that do not fit their checksum, and a file that ends too early.
             io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => StorageError::Corrupt(error.to_string()),
             _ => StorageError::Io(error.to_string()),
@@ -333,6 +366,17 @@ mod tests {
         let failed =
             StorageError::told(StorageError::Io("damaged data: of a file of that name".to_owned()).to_string());
         assert!(!failed.is_damage() && !StorageError::Io("damaged data: x".to_owned()).is_damage());
+    }
+
+    #[test]
+    fn too_few_descriptors_are_told_apart_as_long_as_nothing_was_written() {
+        let full = io::Error::from_raw_os_error(24);
+        let found: StorageError = crate::world::reworded(&full, format!("some file: {full}")).into();
+        assert!(matches!(&found, StorageError::NoFiles(text) if text.starts_with("some file")), "{found:?}");
+        assert_eq!(StorageError::from(io::Error::from_raw_os_error(23)).to_string().find(NO_FILES), Some(0));
+        assert_eq!(StorageError::told(found.to_string()), found);
+        assert!(matches!(found.begun(), StorageError::Io(_)));
+        assert!(matches!(StorageError::from(io::Error::from_raw_os_error(5)), StorageError::Io(_)));
     }
 
     #[test]

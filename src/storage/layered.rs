@@ -6,6 +6,10 @@
 //! side by side: a slow one holds back its own shards, and the others only when memory or journal are used up. A view
 //! is a picture of memtables over a snapshot of the file (`view.rs`). Recovery replays the journal into the memtables
 //! without opening a file, and serves at once.
+//!
+//! That no more files can be open ends nothing. A flush that could not open its file is tried again after a pause:
+//! what it would write is in its memtable and in the journal, and it had not begun. So is the wish to begin a journal
+//! segment (`journal/mod.rs`). Every other error, and this one where something had been written, stops writes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -127,6 +131,18 @@ impl LayeredStore {
         self.checkpoint(&mut self.journal())
     }
 
+    /// Begins a new journal segment when the open one is full. While no more files can be open the open one takes more,
+    /// which needs none, up to twice its size.
+    fn next_segment(&self, journal: &mut Journal) -> Result<(), StorageError> {
+        if journal.open_bytes() < self.budget.segment {
+            return Ok(());
+        }
+        match self.checkpoint(journal) {
+            Err(StorageError::NoFiles(_)) if journal.open_bytes() < self.budget.segment * 2 => Ok(()),
+            done => done,
+        }
+    }
+
     /// Freezes what is due and wakes the flusher for it.
     pub(super) fn freeze_due(&self) -> bool {
         let frozen = self.tables().freeze(&self.budget);
@@ -169,8 +185,10 @@ impl Store for LayeredStore {
             return Err(error.clone());
         }
         let mut journal = self.journal();
-        if journal.open_bytes() >= self.budget.segment {
-            self.checkpoint(&mut journal)?;
+        match self.next_segment(&mut journal) {
+            // It was refused before the group was put together, or the last descriptor went since: one more fits.
+            Err(StorageError::NoFiles(_)) => {}
+            done => done?,
         }
         let position = journal.append(batch)?;
         {
@@ -184,6 +202,10 @@ impl Store for LayeredStore {
         Ok(())
     }
 
+    fn prepare(&self) -> Result<(), StorageError> {
+        self.next_segment(&mut self.journal())
+    }
+
     fn file_bytes(&self) -> u64 {
         self.shelf.bytes() + self.journal().bytes()
     }
@@ -194,7 +216,11 @@ impl Store for LayeredStore {
 
     fn has_room(&self, shard: Option<u64>) -> bool {
         let mut tables = self.tables();
-        tables.has_room(shard, &self.budget) || tables.gives_up(shard, &self.budget)
+        tables.has_room(shard, &self.budget) || tables.gives_up(&self.budget)
+    }
+
+    fn refuses(&self, shard: u64) -> Option<StorageError> {
+        self.tables().refuses(shard, &self.budget)
     }
 
     fn room(&self) -> Option<watch::Receiver<u64>> {
@@ -230,5 +256,7 @@ impl Store for LayeredStore {
     }
 }
 
+#[cfg(test)]
+mod files_tests;
 #[cfg(test)]
 mod tests;

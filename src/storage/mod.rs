@@ -15,6 +15,7 @@ mod damage;
 mod flush;
 mod gap;
 mod journal;
+mod kept;
 mod kv;
 mod layered;
 mod layout;

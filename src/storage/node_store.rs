@@ -332,13 +332,19 @@ impl Storage {
             steps.into_iter().map(run).collect::<Vec<_>>()
         };
         let done = self.0.env.blocking(Pool::Foreground, job).await;
-        let settle = |ran| async move {
+        let (mut reads, mut busy) = (Vec::with_capacity(done.len()), Vec::new());
+        for ran in done {
             match ran {
-                Ok(read) => self.0.damage.noted(read),
-                Err((shard, step)) => self.read_shard_on(Pool::Foreground, shard, step).await,
+                Ok(read) => reads.push(Some(self.0.damage.noted(read))),
+                Err((shard, step)) => {
+                    reads.push(None);
+                    busy.push(self.read_shard_on(Pool::Foreground, shard, step));
+                }
             }
-        };
-        join_all(done.into_iter().map(settle)).await
+        }
+        let mut late = join_all(busy).await.into_iter();
+        // Invariant: each step that did not run with the others has one result here.
+        reads.into_iter().map(|read| read.or_else(|| late.next()).expect("a result for each step")).collect()
     }
 
     /// Whether this node can keep databases with that engine.

@@ -3,7 +3,8 @@
 //! Damage in a file is found when the file is opened, read or flushed to. One that holds a single shard is noted here,
 //! so that whoever has the same documents elsewhere can make the shard anew and have the file put away. Until then it
 //! is read as far as that is possible, and what is written to it stays in memory and in the journal: a flush to it ends
-//! for good, and the node's writes stop only once what is held back leaves no room for others.
+//! for good. Once it has used up its own room, what would be written to it is refused, as damage; the node's writes
+//! stop only once what is held back leaves no room for others.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -79,6 +80,10 @@ impl LayeredStore {
         }
         let parked = self.shelf.park(file, told)?;
         self.suspects.forget(shard);
+        // No flush may come to do so.
+        if let Err(error) = self.release_segments() {
+            tracing::warn!(%error, "journal segments stay that a damaged file has held back");
+        }
         // What it held back may go on.
         self.room.send_modify(|n| *n += 1);
         self.freeze_due();

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use redb::{Builder, CompactionError, Database, ReadOnlyTable, ReadableDatabase, Table, TableDefinition};
 
 use super::blocks::BLOCK_BYTES;
+use super::kept::Kept;
 use super::kv::{Direction, KeyRange, Rows, Shrunk, StorageError, StoreFile, View, Visit};
 use super::overlay::bounds;
 use super::planted::Planted;
@@ -34,10 +35,17 @@ struct Running {
     replaced: Arc<AtomicBool>,
 }
 
+/// The table as it was committed at some time.
+struct Reading {
+    table: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    _running: Arc<Running>,
+}
+
 /// See the module head.
 pub struct RedbStore {
     /// `None` once the file is damaged where the engine cannot do without it.
     running: Mutex<Option<Arc<Running>>>,
+    reading: Kept<Reading>,
     pages: Arc<Pages>,
     cache_bytes: usize,
     /// More than half of the file was found free, and nothing was written since.
@@ -59,11 +67,26 @@ impl RedbStore {
 
     fn over(pages: Arc<Pages>, cache_bytes: usize) -> Result<Self, StorageError> {
         let running = Mutex::new(Some(Arc::new(start(&pages, cache_bytes)?)));
-        Ok(RedbStore { running, pages, cache_bytes, mostly_free: AtomicBool::new(false) })
+        let (reading, mostly_free) = (Kept::default(), AtomicBool::new(false));
+        Ok(RedbStore { running, reading, pages, cache_bytes, mostly_free })
     }
 
     /// Makes the file at `path` with what `fill` puts into it. A crash leaves all of it or no file of that name.
-    pub(super) fn create(disk: &dyn Disk, path: &Path, cache_bytes: usize, fill: Fill<'_>) -> Result<(), StorageError> {
+    fn create(disk: &dyn Disk, path: &Path, cache_bytes: usize, fill: Fill<'_>) -> Result<(), StorageError> {
+        RedbStore::create_named(disk, path, cache_bytes, fill)?;
+        if let Some(parent) = path.parent() {
+            disk.sync_dir(parent)?;
+        }
+        Ok(())
+    }
+
+    /// [`RedbStore::create`], but that a power loss may take the file until its directory is synced.
+    pub(super) fn create_named(
+        disk: &dyn Disk,
+        path: &Path,
+        cache_bytes: usize,
+        fill: Fill<'_>,
+    ) -> Result<(), StorageError> {
         let temporary = path.with_extension(TEMPORARY);
         if disk.exists(&temporary)? {
             disk.remove(&temporary)?;
@@ -74,11 +97,7 @@ impl RedbStore {
         fill(&store)?;
         drop(store);
         pages.file().sync()?;
-        disk.rename(&temporary, path)?;
-        if let Some(parent) = path.parent() {
-            disk.sync_dir(parent)?;
-        }
-        Ok(())
+        Ok(disk.rename(&temporary, path)?)
     }
 
     fn running(&self) -> Result<Arc<Running>, StorageError> {
@@ -120,6 +139,7 @@ impl Drop for RedbStore {
     fn drop(&mut self) {
         // Closing writes, by records of free pages that may be damaged: the engine can panic over them.
         self.pages.contain(false);
+        let _alone = self.reading.write();
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         // A file that cannot be closed is looked through at the next start.
         let _ = guarded(&self.pages, || {
@@ -251,10 +271,12 @@ fn guarded<T>(pages: &Pages, call: impl FnOnce() -> Result<T, StorageError>) -> 
 
 impl StoreFile for RedbStore {
     fn snapshot(&self) -> Result<Box<dyn View>, StorageError> {
-        let running = self.running()?;
-        let open = || running.database.begin_read().map_err(engine)?.open_table(TABLE).map_err(engine);
-        let table = guarded(&self.pages, open)?;
-        Ok(Box::new(RedbView { table, pages: Arc::clone(&self.pages), _running: running }))
+        let begin = || -> Result<Reading, StorageError> {
+            let running = self.running()?;
+            let open = || running.database.begin_read().map_err(engine)?.open_table(TABLE).map_err(engine);
+            Ok(Reading { table: guarded(&self.pages, open)?, _running: running })
+        };
+        Ok(Box::new(RedbView { reading: self.reading.get(begin)?, pages: Arc::clone(&self.pages) }))
     }
 
     fn apply(&self, cleared: &[KeyRange], rows: Rows<'_>) -> Result<(), StorageError> {
@@ -262,6 +284,7 @@ impl StoreFile for RedbStore {
             return Err(self.pages.damage());
         }
         self.mostly_free.store(false, Ordering::SeqCst);
+        let _writing = self.reading.write();
         self.pages.contain(false);
         let written = self
             .running()
@@ -282,6 +305,7 @@ impl StoreFile for RedbStore {
         if !self.is_mostly_free(before)? {
             return Ok(Shrunk::NotDue);
         }
+        let _writing = self.reading.write();
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         // Views hold the engine, too. From here on new ones wait.
         let Some(alone) = running.as_mut().and_then(Arc::get_mut) else { return Ok(Shrunk::Busy) };
@@ -298,9 +322,8 @@ impl StoreFile for RedbStore {
 }
 
 struct RedbView {
-    table: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    reading: Arc<Reading>,
     pages: Arc<Pages>,
-    _running: Arc<Running>,
 }
 
 impl RedbView {
@@ -312,7 +335,8 @@ impl RedbView {
         }
         let before = guarded(&self.pages, || {
             let up_to: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Included(key));
-            let last = self.table.range::<&[u8]>(up_to).map_err(engine)?.next_back().transpose().map_err(engine)?;
+            let last =
+                self.reading.table.range::<&[u8]>(up_to).map_err(engine)?.next_back().transpose().map_err(engine)?;
             Ok(last.is_some_and(|(found, _)| found.value().is_empty()))
         })?;
         if before { Err(self.pages.damage()) } else { Ok(()) }
@@ -321,7 +345,8 @@ impl RedbView {
 
 impl View for RedbView {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        let found = guarded(&self.pages, || Ok(self.table.get(key).map_err(engine)?.map(|v| v.value().to_vec())))?;
+        let found =
+            guarded(&self.pages, || Ok(self.reading.table.get(key).map_err(engine)?.map(|v| v.value().to_vec())))?;
         if found.is_none() {
             self.check_around(key)?;
         }
@@ -338,7 +363,7 @@ impl View for RedbView {
             Direction::Forward => (Bound::Included(&range.start), Bound::Unbounded),
             Direction::Reverse => (Bound::Unbounded, end),
         };
-        let mut rows = guarded(&self.pages, || self.table.range::<&[u8]>(bounds).map_err(engine))?;
+        let mut rows = guarded(&self.pages, || self.reading.table.range::<&[u8]>(bounds).map_err(engine))?;
         let mut first = direction == Direction::Forward;
         loop {
             let row = guarded(&self.pages, || {

@@ -26,10 +26,15 @@ pub(super) trait Shelf: Send + Sync + 'static {
     fn list(&self) -> Result<Vec<FileId>, StorageError>;
     /// Opens a file; `None` when it is not there.
     fn open(&self, id: FileId) -> Result<Option<Arc<dyn StoreFile>>, StorageError>;
-    /// Opens a file, making it when it is not there.
+    /// Opens a file to be written, making it when it is not there. Its name is durable then, and so are those of all
+    /// files made before.
     fn make(&self, id: FileId) -> Result<Arc<dyn StoreFile>, StorageError>;
-    /// Makes a file with what `fill` puts into it: as a whole, or not at all.
+    /// Makes a file with what `fill` puts into it: as a whole, or not at all. Until [`Shelf::sync_names`] a power loss
+    /// may take it.
     fn make_filled(&self, id: FileId, fill: Fill<'_>) -> Result<(), StorageError>;
+    /// Makes the names durable of all files that were made, and the end of those that were removed. Where it fails with
+    /// [`StorageError::NoFiles`] it may be tried again.
+    fn sync_names(&self) -> Result<(), StorageError>;
     /// Removes a file, durably.
     fn remove(&self, id: FileId) -> Result<(), StorageError>;
     /// Renames a file aside, durably, with a text beside it; answers its name below the data directory.
@@ -61,6 +66,8 @@ pub(super) struct DiskShelf {
     uses: AtomicU64,
     allowed: AtomicU64,
     sizes: Mutex<BTreeMap<FileId, u64>>,
+    /// A name has come or gone since the directory was synced.
+    unsynced: Mutex<bool>,
     /// The directory's lock. A second process must not open the files before the last engine is gone: those are held by
     /// this shelf or by its users.
     _lock: Box<dyn Send + Sync>,
@@ -127,7 +134,8 @@ impl DiskShelf {
         let (slots, sizes) = (Mutex::default(), Mutex::default());
         let (uses, allowed) = (AtomicU64::new(0), AtomicU64::new(ANY));
         let cache = Cache(Mutex::new(cache_bytes));
-        Ok(DiskShelf { disk, dir, layout, planted, slots, cache, uses, allowed, sizes, _lock: guard })
+        let unsynced = Mutex::new(false);
+        Ok(DiskShelf { disk, dir, layout, planted, slots, cache, uses, allowed, sizes, unsynced, _lock: guard })
     }
 
     fn path(&self, id: FileId) -> PathBuf {
@@ -165,7 +173,15 @@ impl DiskShelf {
     fn open_engine(&self, id: FileId, cache_bytes: usize) -> Result<Arc<dyn StoreFile>, StorageError> {
         let engine: Arc<dyn StoreFile> = match id {
             FileId::Sled => open_sled(&self.disk, self.path(id), cache_bytes)?,
-            _ => Arc::new(RedbStore::open(self.disk.as_ref(), &self.path(id), cache_bytes, self.planted)?),
+            _ => {
+                let path = self.path(id);
+                if !self.disk.exists(&path)? {
+                    RedbStore::create_named(self.disk.as_ref(), &path, cache_bytes, &mut |_| Ok(()))?;
+                    self.names_changed();
+                    self.sync_names()?;
+                }
+                Arc::new(RedbStore::open(self.disk.as_ref(), &path, cache_bytes, self.planted)?)
+            }
         };
         let (position, allowed) = (position_of(engine.snapshot()?.as_ref())?, self.allowed.load(Ordering::SeqCst));
         if position > allowed {
@@ -173,6 +189,10 @@ impl DiskShelf {
             return Err(StorageError::Corrupt(text));
         }
         Ok(engine)
+    }
+
+    fn names_changed(&self) {
+        *lock(&self.unsynced) = true;
     }
 
     /// Closes files that nobody uses, those first that were used longest ago, while too many are open. sled stays: it
@@ -253,11 +273,24 @@ impl Shelf for DiskShelf {
 
     fn make(&self, id: FileId) -> Result<Arc<dyn StoreFile>, StorageError> {
         let engine = self.get(id, true)?;
+        // Also where an earlier attempt could not.
+        self.sync_names()?;
         engine.ok_or_else(|| StorageError::Io(format!("{} cannot be made", id.name())))
     }
 
     fn make_filled(&self, id: FileId, fill: Fill<'_>) -> Result<(), StorageError> {
-        RedbStore::create(self.disk.as_ref(), &self.path(id), limits::STORE_FILE_CACHE_BYTES, fill)
+        RedbStore::create_named(self.disk.as_ref(), &self.path(id), limits::STORE_FILE_CACHE_BYTES, fill)?;
+        self.names_changed();
+        Ok(())
+    }
+
+    fn sync_names(&self) -> Result<(), StorageError> {
+        let mut unsynced = lock(&self.unsynced);
+        if *unsynced {
+            self.disk.sync_dir(&self.dir)?;
+            *unsynced = false;
+        }
+        Ok(())
     }
 
     fn remove(&self, id: FileId) -> Result<(), StorageError> {
@@ -268,10 +301,10 @@ impl Shelf for DiskShelf {
         }
         if self.disk.exists(&self.path(id))? {
             self.disk.remove(&self.path(id))?;
-            self.disk.sync_dir(&self.dir)?;
+            self.names_changed();
         }
         lock(&self.sizes).remove(&id);
-        Ok(())
+        self.sync_names()
     }
 
     fn park(&self, id: FileId, told: &str) -> Result<Option<String>, StorageError> {
@@ -282,10 +315,16 @@ impl Shelf for DiskShelf {
         }
         lock(&self.sizes).remove(&id);
         let (name, path) = (id.name(), self.path(id));
-        if !self.disk.exists(&path)? {
-            return Ok(None);
-        }
         let aside = self.dir.with_file_name(QUARANTINE);
+        if !self.disk.exists(&path)? {
+            if !self.disk.exists(&aside.join(&name))? {
+                return Ok(None);
+            }
+            // An attempt got no further: a power loss could still bring it back.
+            self.disk.sync_dir(&aside)?;
+            self.disk.sync_dir(&self.dir)?;
+            return Ok(Some(format!("{QUARANTINE}/{name}")));
+        }
         self.disk.create_dir_all(&aside)?;
         if let Some(root) = self.dir.parent() {
             self.disk.sync_dir(root)?;

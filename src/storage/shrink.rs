@@ -35,7 +35,7 @@ impl LayeredStore {
         let shrunk = engine.shrink();
         match &shrunk {
             Err(StorageError::Corrupt(_)) | Ok(Shrunk::Busy | Shrunk::NotDue) => {}
-            Err(error) => outcome.error = Some(error.clone()),
+            Err(error) => outcome.error = Some(error.clone().begun()),
             Ok(Shrunk::By(bytes)) => tracing::info!(file = file.name(), bytes, "a store file has given space back"),
         }
         shrunk

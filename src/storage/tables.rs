@@ -302,18 +302,15 @@ impl Tables {
         }
     }
 
-    /// Gives up for good when there is no room because of what cannot be flushed; whoever waits is told of it then.
-    pub(super) fn gives_up(&mut self, shard: Option<u64>, budget: &Budget) -> bool {
-        let home = shard.map(|shard| self.home(shard));
-        let stuck = || self.files.iter().filter(|(_, table)| table.stuck.is_some());
-        let (held, (_, journal)) = (self.held_back().unwrap_or_default(), self.limits(budget));
+    /// Gives up for good when nobody has room because of what cannot be flushed; whoever waits is told of it then.
+    pub(super) fn gives_up(&mut self, budget: &Budget) -> bool {
+        let (held, (memtables, journal)) = (self.held_back().unwrap_or_default(), self.limits(budget));
+        let memory_gone = held >= budget.memtables && self.bytes() >= memtables;
         let oldest = self.files.values().filter_map(FileTable::first_unsettled).min();
-        let holds_up = |(id, table): &(&FileId, &FileTable)| {
-            Some(**id) == home
-                || held >= budget.memtables
-                || self.journal_bytes >= journal && table.first_unsettled() == oldest
-        };
-        let Some(why) = stuck().find(holds_up).and_then(|(_, table)| table.stuck.clone()) else { return false };
+        let holds_up =
+            |table: &&FileTable| memory_gone || self.journal_bytes >= journal && table.first_unsettled() == oldest;
+        let mut stuck = self.files.values().filter(|table| table.stuck.is_some());
+        let Some(why) = stuck.find(holds_up).and_then(|table| table.stuck.clone()) else { return false };
         tracing::error!(error = %why, "a damaged file leaves no room: this node takes no more writes until a restart");
         self.failed = Some(why);
         true
@@ -325,10 +322,14 @@ impl Tables {
             return true;
         }
         let file = shard.and_then(|shard| self.files.get(&self.home(shard)));
-        let file_full = file
-            .is_some_and(|t| t.frozen.is_some() && t.active.bytes() >= budget.flush_at * limits::MEMTABLE_STALL_FACTOR);
         let (memtables, journal) = self.limits(budget);
-        !file_full && self.bytes() < memtables && self.journal_bytes < journal
+        !file.is_some_and(|table| table.is_full(budget)) && self.bytes() < memtables && self.journal_bytes < journal
+    }
+
+    /// Why writes to a shard are refused: nothing can be flushed to its file, and there is no room to keep more for it.
+    pub(super) fn refuses(&self, shard: u64, budget: &Budget) -> Option<StorageError> {
+        let table = self.files.get(&self.home(shard))?;
+        table.stuck.clone().filter(|_| table.is_full(budget))
     }
 
     /// Bytes of memory of all memtables, about.
@@ -374,6 +375,11 @@ impl Tables {
 }
 
 impl FileTable {
+    /// Whether writers of its shards must not write more before a flush.
+    fn is_full(&self, budget: &Budget) -> bool {
+        self.frozen.is_some() && self.active.bytes() >= budget.flush_at * limits::MEMTABLE_STALL_FACTOR
+    }
+
     fn bytes(&self) -> usize {
         self.active.bytes() + self.frozen.as_ref().map_or(0, Layer::bytes)
     }

@@ -101,6 +101,12 @@ pub enum Mutation {
     SeatByMinority,
     /// A copy whose store file is damaged is never made anew.
     DamageStays,
+    /// A setting that a request changed is what it was after the next start.
+    SettingNotKept,
+    /// A database that is deleted leaves no mark that it was.
+    MarkForgotten,
+    /// A revision that was made elsewhere is not shown to validation functions.
+    MergeUnvalidated,
     /// Tombstones are forgotten where not all copies could be asked.
     ForgetEarly,
 }

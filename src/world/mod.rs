@@ -132,6 +132,11 @@ pub trait Host: Send + Sync + 'static {
     fn listen(&self, at: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn Listener>>>;
     /// Completes after `duration` of monotonic time. Dropping the future cancels the timer.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
+    /// Lets tasks that are ready have their turn before the one that waits for this, as far as the host knows them.
+    /// The default knows none.
+    fn others_first(&self) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
     /// The monotonic clock.
     fn monotonic(&self) -> Instant;
     /// The wall clock as time since the Unix epoch; it may jump and be wrong.
@@ -275,6 +280,37 @@ pub trait Disk: Send + Sync + 'static {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>>;
 }
 
+/// The operating system's error that no more files can be open, with its text.
+#[derive(Debug)]
+struct NoFiles(String);
+
+impl std::fmt::Display for NoFiles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NoFiles {}
+
+/// Numbers of that error on Unix: no more files of the system, of the process (ENFILE, EMFILE).
+const NO_FILES: [i32; 2] = [23, 24];
+
+/// Whether a call failed because no more files can be open. Only calls that open something fail so (of those of
+/// [`Disk`]: `open`, `list`, `sync_dir`, `lock` and what is made of them), and they have done nothing then: above all,
+/// no sync was tried.
+pub fn lacks_files(error: &io::Error) -> bool {
+    cfg!(unix) && error.raw_os_error().is_some_and(|code| NO_FILES.contains(&code))
+        || error.get_ref().is_some_and(|inner| inner.is::<NoFiles>())
+}
+
+/// An error of the operating system in other words, which [`lacks_files`] tells as before.
+pub fn reworded(error: &io::Error, text: String) -> io::Error {
+    match lacks_files(error) {
+        true => io::Error::new(error.kind(), NoFiles(text)),
+        false => io::Error::new(error.kind(), text),
+    }
+}
+
 /// An open file. All calls block.
 pub trait File: Send + Sync + std::fmt::Debug + 'static {
     /// Size in bytes.
@@ -344,6 +380,11 @@ impl Env {
     /// See [`Host::sleep`].
     pub async fn sleep(&self, duration: Duration) {
         self.host.sleep(duration).await;
+    }
+
+    /// See [`Host::others_first`].
+    pub async fn others_first(&self) {
+        self.host.others_first().await;
     }
 
     /// Runs `future` for at most `limit`; the future is dropped when the time is over. No asynchronous function: that

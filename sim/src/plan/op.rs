@@ -325,6 +325,49 @@ pub enum Op {
     },
     /// `POST _restore` of the newest of those: must bring back what was there.
     Restore,
+    /// Gives all nodes another secret of cookies, one node after the other, unless somebody is about it.
+    NewSecret,
+    /// Shows a node of the cluster a cookie.
+    SessionAt {
+        /// The node.
+        node: u32,
+        /// Signed by the client itself, with the secret of so many changes ago; `None`: that of its session.
+        back: Option<u32>,
+    },
+    /// Makes a database that several clients make and delete.
+    CommonCreate {
+        /// Which one.
+        name: u32,
+    },
+    /// Deletes it.
+    CommonDelete {
+        /// Which one.
+        name: u32,
+    },
+    /// Writes a document into it, if it is there.
+    CommonWrite {
+        /// Which one.
+        name: u32,
+        /// Makes the document's id.
+        v: u64,
+    },
+    /// Reads all of it.
+    CommonCheck {
+        /// Which one.
+        name: u32,
+    },
+    /// Writes the design document of this client's rule, and sees that all copies have it.
+    Rule {
+        /// Whether it forbids what it is about.
+        on: bool,
+    },
+    /// Writes a document that somebody's rule is about.
+    Ruled {
+        /// Makes the document's id; chooses the rule.
+        v: u64,
+        /// One document by itself, in a list, or in a list as a revision that was made elsewhere.
+        way: u32,
+    },
 }
 
 /// A replication between two clusters: which of them works for it, and which way it goes.
@@ -435,12 +478,20 @@ impl Op {
             Op::Voters => "voters",
             Op::Snapshot { .. } => "snapshot",
             Op::Restore => "restore",
+            Op::NewSecret => "new secret",
+            Op::SessionAt { .. } => "session at",
+            Op::CommonCreate { .. } => "common create",
+            Op::CommonDelete { .. } => "common delete",
+            Op::CommonWrite { .. } => "common write",
+            Op::CommonCheck { .. } => "common check",
+            Op::Rule { .. } => "rule",
+            Op::Ruled { .. } => "ruled",
         }
     }
 }
 
 /// Names of all operations, for reports on what was never met.
-pub const OPS: [&str; 60] = [
+pub const OPS: [&str; 68] = [
     "put",
     "put stale",
     "delete",
@@ -499,6 +550,14 @@ pub const OPS: [&str; 60] = [
     "voters",
     "snapshot",
     "restore",
+    "new secret",
+    "session at",
+    "common create",
+    "common delete",
+    "common write",
+    "common check",
+    "rule",
+    "ruled",
     "lay",
     "bury",
 ];

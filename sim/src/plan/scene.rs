@@ -45,12 +45,21 @@ pub enum Scene {
     Snapshots,
     /// Bits flip in store files of single shards on one node, which replaces them while clients go on.
     Mended,
+    /// The secret of cookies changes on all nodes again and again, while everybody shows cookies of before and of now.
+    Secrets,
+    /// Several make and delete databases of the same few names, and write to them, while nodes die and do not hear
+    /// each other.
+    SameName,
+    /// Rules for documents begin and end while others write what they forbid.
+    Rules,
+    /// Snapshots of a cluster's database are taken on each node and brought back while nodes die.
+    ClusterSnapshots,
     /// Tombstones are forgotten while a node is away that holds what they stood for, or is put back to before them.
     Forgotten,
 }
 
 /// All of them, with their names.
-pub const SCENES: [(&str, Scene); 12] = [
+pub const SCENES: [(&str, Scene); 16] = [
     ("late-answer", Scene::LateAnswer),
     ("stale-map", Scene::StaleMap),
     ("put-back", Scene::PutBack),
@@ -62,6 +71,10 @@ pub const SCENES: [(&str, Scene); 12] = [
     ("feeds", Scene::Feeds),
     ("snapshots", Scene::Snapshots),
     ("mended", Scene::Mended),
+    ("secrets", Scene::Secrets),
+    ("same-name", Scene::SameName),
+    ("rules", Scene::Rules),
+    ("cluster-snapshots", Scene::ClusterSnapshots),
     ("forgotten", Scene::Forgotten),
 ];
 
@@ -131,6 +144,10 @@ impl Plan {
             Scene::Feeds => stage.feeds(world),
             Scene::Snapshots => snapshots::drawn(stage.rng, world),
             Scene::Mended => stage.mended(world),
+            Scene::Secrets => stage.secrets(world),
+            Scene::SameName => stage.same_name(world),
+            Scene::Rules => stage.rules(world),
+            Scene::ClusterSnapshots => stage.cluster_snapshots(world),
             Scene::Forgotten => forgotten::drawn(stage.rng, number, world),
         };
         Plan { world, clients, faults, ..base }
@@ -140,10 +157,11 @@ impl Plan {
 /// A world, what its clients do, and what goes wrong.
 pub(super) type Drawn = (WorldPlan, Vec<Vec<TimedOp>>, Vec<TimedFault>);
 
-struct Stage {
-    rng: ChaCha8Rng,
+/// What a scene draws with.
+pub(super) struct Stage {
+    pub(super) rng: ChaCha8Rng,
     number: u64,
-    next_v: u64,
+    pub(super) next_v: u64,
 }
 
 pub(super) fn after(after_ms: u64, op: Op) -> TimedOp {
@@ -381,7 +399,7 @@ impl Stage {
         (world, clients, faults)
     }
 
-    fn writes_and_reads(&mut self, world: &WorldPlan) -> Vec<TimedOp> {
+    pub(super) fn writes_and_reads(&mut self, world: &WorldPlan) -> Vec<TimedOp> {
         let mut ops = Vec::new();
         for _ in 0..40 {
             let doc = self.rng.random_range(0..world.documents);
@@ -444,7 +462,7 @@ impl Stage {
         (world, clients, faults)
     }
 
-    fn chance(&mut self, one_in: u32) -> bool {
+    pub(super) fn chance(&mut self, one_in: u32) -> bool {
         self.rng.random_range(0..one_in) == 0
     }
 
@@ -519,7 +537,7 @@ impl Stage {
     }
 
     /// Something that goes wrong with any node and loses nothing of its disk.
-    fn any_of_a_node(&mut self, world: &WorldPlan) -> TimedFault {
+    pub(super) fn any_of_a_node(&mut self, world: &WorldPlan) -> TimedFault {
         let (at_ms, node) = (self.rng.random_range(0..16_000), self.rng.random_range(0..world.nodes));
         let (down_ms, for_ms) = (self.rng.random_range(1..=2_000), self.rng.random_range(10..=4_000));
         let one_way = self.chance(2);
@@ -537,7 +555,7 @@ impl Stage {
     }
 
     /// A node dies, or loses power, so many microseconds at most after the first operation of that name began.
-    fn aimed(&mut self, node: u32, op: &str, within_us: u64) -> TimedFault {
+    pub(super) fn aimed(&mut self, node: u32, op: &str, within_us: u64) -> TimedFault {
         let down_ms = self.rng.random_range(1..=2_000);
         let kind = if self.chance(2) { Fault::Crash { down_ms } } else { Fault::PowerLoss { down_ms } };
         let aim = Aim { op: op.to_owned(), after_us: self.rng.random_range(0..within_us) };

@@ -1,6 +1,6 @@
 //! Snapshots of the shared database, in folders of each client's own. What one brings back is a state in which the
 //! database was while it was taken: with all that was there for certain before it was asked for, and nothing that
-//! nobody wrote.
+//! nobody wrote. In a cluster a node's snapshot is one of its own copies: certain is what all copies were said to hold.
 //!
 //! Assumes that the node's clock does not go back: the newest snapshot is the one of the latest time.
 
@@ -67,7 +67,9 @@ impl Worker {
         }
         self.kept.begun = true;
         let there = self.locked(|s| {
-            let of = |doc: String| (doc.clone(), s.model.lasting(&doc));
+            let all = s.asked.all_copies();
+            let certain = |doc: &str| all.map_or_else(|| s.model.lasting(doc), |all| s.model.promised(doc, all));
+            let of = |doc: String| (doc.clone(), certain(&doc));
             s.model.documents().into_iter().map(of).collect()
         });
         let sent = json!({ "path": self.kept.folder(&self.name) });
@@ -107,7 +109,9 @@ impl Worker {
     /// One document of a database that was brought back: its tree against the model, its attachments; whether all of
     /// that was answered.
     async fn brought_back(&mut self, database: &str, doc: &str, must: &BTreeSet<String>) -> Result<bool, Violation> {
-        let path = format!("/{database}/{doc}?open_revs=all&revs=true");
+        // Only the copies of the node that brings it back have it at first.
+        let all = self.locked(|s| s.asked.all_copies()).map(|all| format!("&r={all}")).unwrap_or_default();
+        let path = format!("/{database}/{doc}?open_revs=all&revs=true{all}");
         let leaves = match self.call("GET", &path, &Value::Null).await {
             Ok(a) if a.status == 200 => leaves(&a.json()),
             Ok(a) if a.status == 404 => Vec::new(),

@@ -66,6 +66,11 @@ impl Asked {
         }
     }
 
+    /// How many copies of each range there are; `None` without a cluster.
+    pub(super) fn all_copies(&self) -> Option<u32> {
+        (self.copies > 0).then_some(self.copies)
+    }
+
     /// Whether each range has one copy: what it tells is all there is, or an error.
     pub(super) fn is_of_one_copy(&self) -> bool {
         self.copies == 1

@@ -1,5 +1,6 @@
 //! Sessions by cookie and by token: who one is, and until when, on a node whose clock may be wrong.
 
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use serde_json::{Value, json};
@@ -16,17 +17,21 @@ pub(crate) const TOKEN_KEY: &str = "open sesame";
 /// Another one.
 const FORGED_KEY: &str = "open barley";
 
-/// What the clock of this worker's node showed, and how often it was moved until then.
+/// What the clock of a node showed, and how often it was moved until then.
 #[derive(Clone, Copy)]
-struct Shown {
-    second: i64,
+pub(super) struct Shown {
+    pub(super) second: i64,
     jumps: u64,
 }
 
 impl Worker {
-    /// `None` where clocks cannot be looked at.
+    /// That of this worker's node.
     fn clock(&self) -> Option<Shown> {
-        let node = self.client.to().ip();
+        self.clock_of(self.client.to().ip())
+    }
+
+    /// `None` where clocks cannot be looked at.
+    pub(super) fn clock_of(&self, node: IpAddr) -> Option<Shown> {
         self.locked(|s| {
             let world = s.world.as_ref()?;
             let wall = world.nodes().iter().find(|n| n.ip() == node)?.wall();
@@ -35,9 +40,9 @@ impl Worker {
         })
     }
 
-    /// The seconds that the clock can have shown since `before`, unless it jumped.
-    fn seconds_since(&self, before: Option<Shown>) -> Option<RangeInclusive<i64>> {
-        let (before, after) = (before?, self.clock()?);
+    /// The seconds that the clock of a node can have shown since `before`, unless it jumped.
+    pub(super) fn seconds_since(&self, before: Option<Shown>, node: IpAddr) -> Option<RangeInclusive<i64>> {
+        let (before, after) = (before?, self.clock_of(node)?);
         (before.jumps == after.jumps).then(|| before.second..=after.second.max(before.second))
     }
 
@@ -68,7 +73,7 @@ impl Worker {
         let before = self.clock();
         let answer = self.ask(Ask::get("/_session").of(Who::Cookie(&cookie))).await;
         let Some(body) = answer.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(()) };
-        let verdict = if forged { Verdict::Out } else { span.judge(self.seconds_since(before)) };
+        let verdict = if forged { Verdict::Out } else { span.judge(self.seconds_since(before, self.client.to().ip())) };
         let name = &body["userCtx"]["name"];
         held(verdict, name, crate::place::USER, || format!("cookie {cookie} of {span:?} (forged: {forged})"))
     }
@@ -85,13 +90,13 @@ impl Worker {
             Ok(a) if a.status < 500 => Value::Null,
             _ => return Ok(()),
         };
-        let verdict = if forged { Verdict::Out } else { span.judge(self.seconds_since(before)) };
+        let verdict = if forged { Verdict::Out } else { span.judge(self.seconds_since(before, self.client.to().ip())) };
         held(verdict, &name, BEARER, || format!("a token of {span:?} (forged: {forged})"))
     }
 }
 
 /// Whether `name` is whom `verdict` lets the answer name.
-fn held(verdict: Verdict, name: &Value, owner: &str, what: impl Fn() -> String) -> Result<(), Violation> {
+pub(super) fn held(verdict: Verdict, name: &Value, owner: &str, what: impl Fn() -> String) -> Result<(), Violation> {
     match (verdict, name.as_str()) {
         (Verdict::Out, None) | (Verdict::Either, None) => Ok(()),
         (Verdict::In | Verdict::Either, Some(name)) if name == owner => Ok(()),

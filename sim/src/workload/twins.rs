@@ -5,10 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use super::common::Common;
 use super::documents::{leaf_set, leaves};
 use super::graves::Graves;
 use super::members::{Members, ask};
 use super::own::{carry_out, keep_purges};
+use super::rules::{self, Rules};
+use super::secrets::Secrets;
 use super::{DB, Worker, between, broken, places::Places, seen};
 use crate::client::Client;
 use crate::model::{Leaf, Violation};
@@ -21,7 +24,7 @@ pub(super) const PASSING: &str = "passing";
 #[derive(Default)]
 pub struct Together {
     /// The query with which databases are made.
-    made_with: String,
+    pub(super) made_with: String,
     twin: Twin,
     brief: Twin,
     /// Documents whose purge was acknowledged.
@@ -36,6 +39,12 @@ pub struct Together {
     pub(crate) places: Places,
     /// Who belongs to the cluster.
     pub(super) members: Members,
+    /// The secrets of cookies.
+    pub(super) secrets: Secrets,
+    /// Databases that several make and delete, by their numbers.
+    pub(super) common: BTreeMap<u32, Common>,
+    /// Rules for documents.
+    pub(super) rules: Rules,
 }
 
 /// A database that any client makes where there is none.
@@ -86,6 +95,9 @@ pub async fn set_up(client: &mut Client, plan: &Plan) -> Result<(), String> {
     let request = |name| ("PUT", format!("/{name}{made_with}"), Value::Null);
     carry_out(client, [DB, PASSING].map(request), &[412]).await?;
     keep_purges(client, PASSING, world).await?;
+    if plan.has_rules() {
+        carry_out(client, [request(rules::RULED)], &[412]).await?;
+    }
     if world.far.is_some() {
         between::set_up(client, plan).await?;
     }
@@ -182,7 +194,8 @@ impl Worker {
         for brief in [false, true] {
             self.judge_twin(brief).await?;
         }
-        Ok(())
+        self.judge_common().await?;
+        self.judge_rules().await
     }
 
     /// The leaves of a shared document as this node's own copy holds them, where it has one.

@@ -13,9 +13,10 @@ use crate::coordinator::backup::{BackupError, Counts, frame};
 use crate::coordinator::database::Database;
 use crate::coordinator::record;
 use crate::document::id::DocId;
+use crate::document::render::Attachment;
 use crate::limits;
 use crate::shard::ShardCopy;
-use crate::storage::ReadAs;
+use crate::storage::{BlobReader, ReadAs};
 
 /// Something that a dump had to leave out, because it is damaged if nothing else is said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,10 +148,14 @@ impl Dump<'_> {
 
     /// Writes a document; false where an attachment of it is damaged.
     async fn document(&mut self, copy: &ShardCopy, document: &DocumentItem) -> Result<bool, BackupError> {
-        match write_contents(copy, document, &mut self.out, u64::MAX).await {
-            Ok(()) => {}
-            Err(BackupError::Damaged(_)) => return Ok(false),
-            Err(error) => return Err(error),
+        // With one that is damaged they are unfinished: readers leave those out.
+        for attachment in document.contents() {
+            let reader = copy.blob_reader(attachment, ReadAs::Stored, None);
+            match write_content(reader, &document.id, attachment, &mut self.out).await {
+                Ok(()) => {}
+                Err(BackupError::Shard(error)) if error.is_damage() => return Ok(false),
+                Err(error) => return Err(error),
+            }
         }
         frame::write(&mut self.out, item::DOCUMENT, &document.encode())?;
         self.counts.documents += 1;
@@ -224,26 +229,17 @@ impl Gaps {
     }
 }
 
-/// Writes the attachment contents of a document up to `max_bytes` each: all or, when one is damaged, an unfinished one
-/// that readers leave out.
-pub(super) async fn write_contents(
-    copy: &ShardCopy,
-    document: &DocumentItem,
+/// Writes an attachment content of a document: an unfinished one, where it cannot be read.
+pub(super) async fn write_content(
+    mut reader: BlobReader,
+    id: &DocId,
+    attachment: &Attachment,
     out: &mut (dyn Write + Send),
-    max_bytes: u64,
 ) -> Result<(), BackupError> {
-    for attachment in document.contents().into_iter().filter(|a| a.stored_length <= max_bytes) {
-        let mut reader = copy.blob_reader(attachment, ReadAs::Stored, None);
-        let head = item::encode_content(&document.id, &attachment.blob, attachment.stored_length);
-        frame::write(out, item::CONTENT, &head)?;
-        loop {
-            match reader.next().await {
-                Ok(Some(bytes)) => frame::write(out, item::BYTES, &bytes)?,
-                Ok(None) => break,
-                Err(crate::storage::StorageError::Corrupt(what)) => return Err(BackupError::Damaged(what)),
-                Err(error) => return Err(error.into()),
-            }
-        }
+    let head = item::encode_content(id, &attachment.blob, attachment.stored_length);
+    frame::write(out, item::CONTENT, &head)?;
+    while let Some(bytes) = reader.next().await? {
+        frame::write(out, item::BYTES, &bytes)?;
     }
     Ok(())
 }

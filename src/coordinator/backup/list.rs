@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::coordinator::backup::{BackupError, damaged};
 use crate::world::Disk;
 
-const NODES: &str = "nodes";
+/// The directory of the lists of nodes, within the folder.
+pub(super) const NODES: &str = "nodes";
 
 /// What a snapshot of a database consists of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +24,7 @@ pub(super) struct Manifest {
     pub format: u32,
     /// The settings of the database, as the first frame of a dump holds them.
     pub settings: String,
-    /// Milliseconds since 1970.
+    /// Milliseconds since 1970; more than the newest list before it has, whatever the clock did.
     pub taken_ms: u64,
     /// How far each range was read, as an update sequence; and its last purge, in ring order.
     #[serde(default)]
@@ -90,7 +91,7 @@ impl Layer {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct NodeManifest {
     pub format: u32,
-    /// Milliseconds since 1970.
+    /// As of a database.
     pub taken_ms: u64,
     /// Their lists, within the folder.
     pub databases: Vec<String>,
@@ -164,26 +165,29 @@ pub(super) fn of_node(taken_ms: u64) -> String {
     format!("{NODES}/{taken_ms:015}.json")
 }
 
-fn databases(name: &str) -> String {
+/// The directory of the lists of a database, within the folder.
+pub(super) fn databases(name: &str) -> String {
     format!("databases/{}", name.replace('/', "%2F"))
 }
 
 /// The newest snapshot of a database in `folder`; `None` when there is none. Blocks.
 pub fn latest(disk: &dyn Disk, folder: &Path, database: &str) -> Result<Option<PathBuf>, BackupError> {
-    newest_in(disk, &folder.join(databases(database)))
+    Ok(newest_in(disk, &folder.join(databases(database)))?.map(|(_, path)| path))
 }
 
 /// The newest snapshot of a node in `folder`; `None` when there is none. Blocks.
 pub fn latest_of_node(disk: &dyn Disk, folder: &Path) -> Result<Option<PathBuf>, BackupError> {
-    newest_in(disk, &folder.join(NODES))
+    Ok(newest_in(disk, &folder.join(NODES))?.map(|(_, path)| path))
 }
 
-fn newest_in(disk: &dyn Disk, dir: &Path) -> Result<Option<PathBuf>, BackupError> {
+/// The list of the latest time in a directory, and that time. Blocks.
+pub(super) fn newest_in(disk: &dyn Disk, dir: &Path) -> Result<Option<(u64, PathBuf)>, BackupError> {
     if !disk.exists(dir)? {
         return Ok(None);
     }
-    let names = disk.list(dir)?.into_iter().map(|entry| entry.name);
-    Ok(names.filter(|name| name.ends_with(".json")).max().map(|name| dir.join(name)))
+    let time = |name: &str| name.strip_suffix(".json")?.parse().ok();
+    let lists = disk.list(dir)?.into_iter().filter_map(|entry| Some((time(&entry.name)?, entry.name)));
+    Ok(lists.max().map(|(time, name)| (time, dir.join(name))))
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub use dump::{LeftOut, dump};
 pub use list::{latest, latest_of_node};
 pub use load::load;
 pub use restore::{Restored, restore, restore_node};
-pub use snapshot::{Snapshot, snapshot, snapshot_node};
+pub use snapshot::{Extent, Snapshot, snapshot, snapshot_node};
 
 /// How much went out or came in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::coordinator::backup::BackupError;
-use crate::coordinator::backup::list::Object;
+use crate::coordinator::backup::list::{self, Object};
+use crate::limits;
 use crate::storage::sync_names_above;
 use crate::world::{Disk, Env, File, OpenMode, Pool};
 
@@ -24,6 +25,8 @@ pub(super) struct Objects {
     pub kept: u64,
     /// Where objects lie that were there already.
     kept_in: BTreeSet<PathBuf>,
+    /// Whether those are kept only where they are as they were written.
+    checks: bool,
 }
 
 /// An object whose hash is not known yet.
@@ -45,7 +48,12 @@ impl Objects {
     /// Those of `folder`, which is made with the first one.
     pub(super) fn new(env: &Env, folder: &Path) -> Objects {
         let (env, disk, folder) = (env.clone(), env.disk(), folder.to_path_buf());
-        Objects { env, disk, folder, written: 0, kept: 0, kept_in: BTreeSet::new() }
+        Objects { env, disk, folder, written: 0, kept: 0, kept_in: BTreeSet::new(), checks: false }
+    }
+
+    /// As [`Objects::new`]; objects that are there already are read, and written again where they are damaged.
+    pub(super) fn checked(env: &Env, folder: &Path) -> Objects {
+        Objects { checks: true, ..Objects::new(env, folder) }
     }
 
     /// Stores an object.
@@ -63,16 +71,57 @@ impl Objects {
     pub(super) async fn has(&mut self, name: &str, bytes: u64) -> Result<bool, BackupError> {
         let (disk, path) = (Arc::clone(&self.disk), object_path(&self.folder, name));
         let dir = path.parent().map(Path::to_path_buf);
-        let find = move || match disk.exists(&path)? {
-            true => disk.open(&path, OpenMode::Read)?.len().map(Some),
-            false => Ok(None),
+        let find = move || {
+            if !disk.exists(&path)? {
+                return Ok(None);
+            }
+            let file = disk.open(&path, OpenMode::Read)?;
+            std::io::Result::Ok((file.len()? == bytes).then_some(file))
         };
-        let there = self.env.blocking(Pool::Background, find).await? == Some(bytes);
+        let there = match self.env.blocking(Pool::Background, find).await? {
+            Some(file) if self.checks => self.fits(file, (name, bytes)).await,
+            found => found.is_some(),
+        };
         if there {
             self.kept += bytes;
             self.kept_in.extend(dir);
         }
         Ok(there)
+    }
+
+    /// Whether an object is what its name says. One that cannot be read is not.
+    async fn fits(&self, file: Arc<dyn File>, (name, bytes): (&str, u64)) -> bool {
+        let (mut hash, mut at) = (blake3::Hasher::new(), 0);
+        while at < bytes {
+            let size = (bytes - at).min(limits::BLOB_STEP_BYTES as u64);
+            let file = Arc::clone(&file);
+            let read = move || {
+                let mut piece = vec![0; size as usize];
+                file.read_at(at, &mut piece).map(|()| piece)
+            };
+            match self.env.blocking(Pool::Background, read).await {
+                Ok(piece) => drop(hash.update(&piece)),
+                Err(error) => {
+                    tracing::warn!(%error, object = name, "an object of a snapshot is written again");
+                    return false;
+                }
+            }
+            at += size;
+        }
+        let fits = hash.finalize().to_hex().as_str() == name;
+        if !fits {
+            tracing::warn!(object = name, "a damaged object of a snapshot is written again");
+        }
+        fits
+    }
+
+    /// The time of a new list in that directory of the folder: now, or behind that of the newest there. So it is the
+    /// newest whatever the clock did.
+    pub(super) async fn time_in(&self, dir: &str) -> Result<u64, BackupError> {
+        let (disk, dir) = (Arc::clone(&self.disk), self.folder.join(dir));
+        let newest = self.env.blocking(Pool::Background, move || list::newest_in(disk.as_ref(), &dir)).await?;
+        let now_ms = u64::try_from(self.env.wall().as_millis()).unwrap_or(u64::MAX);
+        Ok(newest.map_or(now_ms, |(time_ms, _)| now_ms.max(time_ms.saturating_add(1))))
     }
 
     /// An object that is to be written.
@@ -85,6 +134,13 @@ impl Objects {
             std::io::Result::Ok(Unnamed { path, file, bytes: 0 })
         };
         Ok(self.env.blocking(Pool::Background, open).await?)
+    }
+
+    /// Removes an object that gets no name.
+    pub(super) async fn give_up(&self, object: Unnamed) -> Result<(), BackupError> {
+        let (disk, Unnamed { path, file, .. }) = (Arc::clone(&self.disk), object);
+        drop(file);
+        Ok(self.env.blocking(Pool::Background, move || disk.remove(&path)).await?)
     }
 
     /// Makes an object durable under its name.

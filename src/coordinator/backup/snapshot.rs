@@ -33,11 +33,21 @@ use crate::coordinator::database::{self, Database};
 use crate::coordinator::message::Standing;
 use crate::coordinator::range_copy::OwnCopy;
 use crate::coordinator::shard_map::ShardMap;
+use crate::document::render::Attachment;
 use crate::limits;
 use crate::shard::{self, Cut, ShardCopy, ShardError, ShardId, Summary};
-use crate::storage::{Direction, ReadAs, StorageError};
+use crate::storage::{BlobReader, Direction, ReadAs, StorageError};
 use crate::wire::hex;
 use crate::world::{Env, Pool};
+
+/// What a snapshot reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// What changed since the newest one of the database in the folder, as long as that counts.
+    Added,
+    /// Everything, and the objects that it finds in the folder, too: what is damaged or missing there is written again.
+    Whole,
+}
 
 /// A snapshot that was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,13 +67,17 @@ pub struct Snapshot {
 /// # Errors
 /// [`BackupError::Shard`] when something of the database cannot be read, [`BackupError::Unfilled`] while what
 /// stands aside for it on this node is not in its copies yet.
-pub async fn snapshot(env: &Env, database: &Database, folder: &Path) -> Result<Snapshot, BackupError> {
+pub async fn snapshot(env: &Env, database: &Database, folder: &Path, extent: Extent) -> Result<Snapshot, BackupError> {
     if database.context.unfilled().contains_key(&database.name) {
         return Err(BackupError::Unfilled(database.name.clone()));
     }
-    let mut adds = true;
+    let mut adds = extent == Extent::Added;
     for _ in 0..limits::MAP_ATTEMPTS {
-        if let Some(done) = Taking::begin(env, database, folder, adds).await?.take().await? {
+        let objects = match extent {
+            Extent::Added => Objects::new(env, folder),
+            Extent::Whole => Objects::checked(env, folder),
+        };
+        if let Some(done) = Taking::begin(objects, database, folder, adds).await?.take().await? {
             return Ok(done);
         }
         adds = false;
@@ -80,42 +94,38 @@ pub async fn snapshot_node(
     env: &Env,
     coordinator: &Coordinator,
     folder: &Path,
+    extent: Extent,
 ) -> Result<(String, Vec<(String, Snapshot)>), BackupError> {
     let mut taken = Vec::new();
     for name in coordinator.database_names(&Default::default()) {
-        if let Some(done) = snapshot_of(env, coordinator, &name, folder).await? {
+        if let Some(done) = snapshot_of((env, coordinator), &name, (folder, extent)).await? {
             taken.push((name, done));
         }
     }
-    let taken_ms = milliseconds(env);
+    let objects = Objects::new(env, folder);
+    let taken_ms = objects.time_in(list::NODES).await?;
     let databases = taken.iter().map(|(_, done)| done.file.clone()).collect();
     let file = list::of_node(taken_ms);
     let list = list::sealed(&NodeManifest { format: NodeManifest::FORMAT, taken_ms, databases });
-    Objects::new(env, folder).write_list(&file, list).await?;
+    objects.write_list(&file, list).await?;
     Ok((file, taken))
 }
 
 /// Takes a snapshot of the database of a name, which may give way to another one meanwhile; `None`: there is none.
 async fn snapshot_of(
-    env: &Env,
-    coordinator: &Coordinator,
+    (env, coordinator): (&Env, &Coordinator),
     name: &str,
-    folder: &Path,
+    (folder, extent): (&Path, Extent),
 ) -> Result<Option<Snapshot>, BackupError> {
     let mut failed = BackupError::Unfilled(name.to_owned());
     for _ in 0..limits::MAP_ATTEMPTS {
         let Ok(database) = coordinator.database(name) else { return Ok(None) };
-        match snapshot(env, &database, folder).await {
+        match snapshot(env, &database, folder, extent).await {
             Err(error) if database.is_gone() => failed = error,
             done => return done.map(Some),
         }
     }
     Err(failed)
-}
-
-/// Since 1970.
-fn milliseconds(env: &Env) -> u64 {
-    u64::try_from(env.wall().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// How far a range was read.
@@ -154,11 +164,16 @@ struct Taking<'d> {
 
 impl<'d> Taking<'d> {
     /// Adds to an earlier snapshot if it can, and `adds`.
-    async fn begin(env: &Env, database: &'d Database, folder: &Path, adds: bool) -> Result<Taking<'d>, BackupError> {
+    async fn begin(
+        objects: Objects,
+        database: &'d Database,
+        folder: &Path,
+        adds: bool,
+    ) -> Result<Taking<'d>, BackupError> {
         let settings = String::from_utf8_lossy(&dump::settings(database).encode()).into_owned();
         let mut taking = Taking {
             database,
-            objects: Objects::new(env, folder),
+            objects,
             manifest: Manifest::of(settings),
             map: database.map(),
             places: Vec::new(),
@@ -226,11 +241,9 @@ impl<'d> Taking<'d> {
             }
             for (seq, document) in &page.documents {
                 // One that changed meanwhile comes again, whatever of it could not be read.
-                if !self.contents(copy, document).await? {
-                    continue;
-                }
+                let Some(contents) = self.contents(copy, document).await? else { continue };
                 self.set_last(*seq > self.places[index].begun).await?;
-                self.document(document).await?;
+                self.document(document, contents).await?;
             }
             self.places[index].since = page.last_seq;
             if page.end {
@@ -258,15 +271,13 @@ impl<'d> Taking<'d> {
             for (id, fetched) in &cut.changed {
                 let document = item::document(id, &fetched.tree, fetched.found.clone());
                 let document = document.ok_or_else(|| damaged(format_args!("{:?} has no body", id.as_str())))?;
-                if !self.contents(&copy.shard, &document).await? {
-                    return Ok(End::More);
-                }
-                last.push(document);
+                let Some(contents) = self.contents(&copy.shard, &document).await? else { return Ok(End::More) };
+                last.push((document, contents));
             }
         }
         self.set_last(true).await?;
-        for document in &last {
-            self.document(document).await?;
+        for (document, contents) in last {
+            self.document(&document, contents).await?;
         }
         self.cut_object().await?;
         self.note(&cuts, &copies);
@@ -293,10 +304,9 @@ impl<'d> Taking<'d> {
         Ok(())
     }
 
-    /// Adds a document to the object that is being filled. Small contents travel with it.
-    async fn document(&mut self, document: &DocumentItem) -> Result<(), BackupError> {
-        let copy = self.database.own_shard(self.database.map().index_of(&document.id)).await?;
-        dump::write_contents(&copy, document, &mut self.frames, limits::BLOB_INLINE_BYTES as u64).await?;
+    /// Adds a document to the object that is being filled. Small contents travel with it, as frames.
+    async fn document(&mut self, document: &DocumentItem, contents: Vec<u8>) -> Result<(), BackupError> {
+        self.frames.extend(contents);
         frame::write(&mut self.frames, item::DOCUMENT, &document.encode())?;
         let hash = crc32fast::hash(document.id.as_str().as_bytes());
         // Another snapshot may hold the same object of a first layer, but hardly one of a later layer.
@@ -315,27 +325,48 @@ impl<'d> Taking<'d> {
         Ok(())
     }
 
-    /// Makes objects of a document's large contents; false when one is gone.
-    async fn contents(&mut self, copy: &ShardCopy, document: &DocumentItem) -> Result<bool, BackupError> {
-        let small = limits::BLOB_INLINE_BYTES as u64;
-        for attachment in document.contents().into_iter().filter(|a| a.stored_length > small) {
-            let name = hex::encode(&attachment.blob);
-            if self.objects.has(&name, attachment.stored_length).await? {
-                continue;
+    /// Makes objects of a document's large contents, and answers its small ones as frames; `None` when one is gone
+    /// with the revision that had it. That is no damage: the database is written to meanwhile.
+    async fn contents(&mut self, copy: &ShardCopy, document: &DocumentItem) -> Result<Option<Vec<u8>>, BackupError> {
+        let mut small = Vec::new();
+        for attachment in document.contents() {
+            let reader = copy.blob_reader(attachment, ReadAs::Stored, None).unnoted();
+            let read = match attachment.stored_length <= limits::BLOB_INLINE_BYTES as u64 {
+                true => dump::write_content(reader, &document.id, attachment, &mut small).await,
+                false => self.large_content(reader, attachment).await,
+            };
+            match read {
+                Ok(()) => {}
+                Err(BackupError::Shard(ShardError::Storage(StorageError::Corrupt(what)))) => {
+                    if self.changed(copy, document).await? {
+                        return Ok(None);
+                    }
+                    self.database.context.storage.damage().note(&what);
+                    return Err(StorageError::Corrupt(what).into());
+                }
+                Err(error) => return Err(error),
             }
-            let mut reader = copy.blob_reader(attachment, ReadAs::Stored, None);
-            let mut object = self.objects.begin().await?;
-            loop {
-                match reader.next().await {
-                    Ok(Some(bytes)) => object.write(&self.objects.env, bytes.to_vec()).await?,
-                    Ok(None) => break,
-                    Err(StorageError::Corrupt(_)) if self.changed(copy, document).await? => return Ok(false),
-                    Err(error) => return Err(error.into()),
+        }
+        Ok(Some(small))
+    }
+
+    /// Makes an object of a content, unless it is there.
+    async fn large_content(&mut self, mut reader: BlobReader, attachment: &Attachment) -> Result<(), BackupError> {
+        let name = hex::encode(&attachment.blob);
+        if self.objects.has(&name, attachment.stored_length).await? {
+            return Ok(());
+        }
+        let mut object = self.objects.begin().await?;
+        loop {
+            match reader.next().await {
+                Ok(Some(bytes)) => object.write(&self.objects.env, bytes.to_vec()).await?,
+                Ok(None) => return self.objects.name(object, &name).await,
+                Err(error) => {
+                    self.objects.give_up(object).await?;
+                    return Err(error.into());
                 }
             }
-            self.objects.name(object, &name).await?;
         }
-        Ok(true)
     }
 
     /// Whether a document has other leaves by now.
@@ -346,7 +377,7 @@ impl<'d> Taking<'d> {
     }
 
     async fn write_list(mut self) -> Result<Snapshot, BackupError> {
-        let taken_ms = milliseconds(&self.objects.env);
+        let taken_ms = self.objects.time_in(&list::databases(&self.database.name)).await?;
         self.manifest.taken_ms = taken_ms;
         // The first layer of a list is one whose documents were read once.
         if self.manifest.layers.is_empty() || !self.once.is_empty() {

@@ -10,11 +10,16 @@ use proptest::prelude::*;
 
 use super::check::filled;
 use super::*;
-use crate::coordinator::backup::{self, BackupError, LeftOut, Snapshot, dump, load, restore, snapshot};
+use crate::coordinator::backup::{self, BackupError, Extent, LeftOut, Snapshot, dump, load, restore};
 use crate::coordinator::{UploadOptions, WriteOptions};
 use crate::shard::Pace;
 use crate::world::with_disk::with_disk;
-use crate::world::{Disk, Entry, File, OpenMode};
+use crate::world::{Disk, Entry, Env, File, OpenMode};
+
+/// Adds to the snapshots in a folder.
+async fn snapshot(env: &Env, database: &Database, folder: &Path) -> Result<Snapshot, BackupError> {
+    backup::snapshot(env, database, folder, Extent::Added).await
+}
 
 /// All that a client could see of a database: leaves with histories, bodies and attachments, local documents, purges.
 async fn content(database: &Database) -> BTreeMap<String, String> {
@@ -511,12 +516,105 @@ proptest! {
                     taken.push((done.file.clone(), (done, content(&database).await)));
                 }
             }
-            // Two of the same millisecond are one.
-            for (file, (done, expected)) in taken.into_iter().collect::<BTreeMap<_, _>>() {
+            assert!(taken.is_sorted_by(|(one, _), (next, _)| one < next));
+            for (file, (done, expected)) in taken {
                 let name = format!("back{}", file.replace(|c: char| !c.is_ascii_digit(), ""));
                 assert_eq!(restored((&world, &coordinator), folder.path(), &done, &name).await, expected, "{file}");
             }
         });
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_is_behind_the_newest_one_although_the_clock_went_back() {
+    let (world, coordinator, database) = rich().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (env, node) = (&world.env, || backup::snapshot_node(&world.env, &coordinator, folder.path(), Extent::Added));
+    let ahead = |file: &str| {
+        let (dir, name) = file.rsplit_once('/').unwrap();
+        let time = name.strip_suffix(".json").unwrap().parse::<u64>().unwrap() + 3_600_000;
+        let later = format!("{dir}/{time:015}.json");
+        std::fs::rename(folder.path().join(file), folder.path().join(&later)).unwrap();
+        (later, time)
+    };
+    // Taken an hour ahead, before the clock was set.
+    let first = snapshot(env, &database, folder.path()).await.unwrap();
+    let (_, time) = ahead(&first.file);
+    put(&database, "later", "{}").await;
+    let second = snapshot(env, &database, folder.path()).await.unwrap();
+    let latest = backup::latest(env.disk().as_ref(), folder.path(), "db").unwrap().unwrap();
+    assert_eq!(latest, folder.path().join(&second.file));
+    assert_eq!(listed(folder.path(), &second)["taken_ms"], time + 1);
+    assert_eq!(layers(folder.path(), &second), 2);
+    assert_eq!(restored((&world, &coordinator), folder.path(), &second, "second").await, content(&database).await);
+    coordinator.delete_database("second").await.unwrap();
+
+    let (_, time) = ahead(&node().await.unwrap().0);
+    let (file, _) = node().await.unwrap();
+    let latest = backup::latest_of_node(env.disk().as_ref(), folder.path()).unwrap().unwrap();
+    assert_eq!(latest, folder.path().join(&file));
+    assert_eq!(file, format!("nodes/{:015}.json", time + 1));
+}
+
+/// Attachments that go with their documents while they are read were told as damage.
+#[tokio::test]
+async fn what_is_purged_while_a_snapshot_is_taken_is_no_damage() {
+    let (world, coordinator, database) = database(1).await;
+    for n in 0..40 {
+        attach(&database, &format!("doc {n:02}"), if n % 4 == 0 { 6000 + n } else { 100 + n }).await;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let writer = {
+        let database = Arc::clone(&database);
+        async move {
+            // The last that is read goes first.
+            for n in (0..40).rev() {
+                let name = format!("doc {n:02}");
+                let gone = rev_of(&database, &name).await;
+                database.purge(vec![(id(&name), vec![gone])]).await.unwrap();
+            }
+        }
+    };
+    let (taken, ()) = tokio::join!(snapshot(&world.env, &database, folder.path()), writer);
+    let taken = taken.unwrap();
+    assert_eq!(world.storage.damage().refused(), 0);
+    restored((&world, &coordinator), folder.path(), &taken, "back").await;
+    let given_up = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(given_up.into_iter().all(|name| !name.to_string_lossy().starts_with("new-")));
+}
+
+#[tokio::test]
+async fn a_whole_snapshot_mends_what_one_that_adds_trusts() {
+    let (world, coordinator, database) = rich().await;
+    let folder = tempfile::tempdir().unwrap();
+    snapshot(&world.env, &database, folder.path()).await.unwrap();
+    let mut objects = Vec::new();
+    for dir in std::fs::read_dir(folder.path().join("objects")).unwrap() {
+        objects.extend(std::fs::read_dir(dir.unwrap().path()).unwrap().map(|entry| entry.unwrap().path()));
+    }
+    let large = objects.iter().find(|path| std::fs::metadata(path).unwrap().len() == 300_000).unwrap().clone();
+    put(&database, "later", "{}").await;
+    for missing in [true, false] {
+        match missing {
+            true => std::fs::remove_file(&large).unwrap(),
+            false => objects.iter().for_each(|path| {
+                let mut bytes = std::fs::read(path).unwrap();
+                bytes[7] ^= 1;
+                std::fs::write(path, bytes).unwrap();
+            }),
+        }
+        let added = snapshot(&world.env, &database, folder.path()).await.unwrap();
+        assert!(layers(folder.path(), &added) > 1 || !missing);
+        let list = folder.path().join(&added.file);
+        let broken = restore(&world.env, &coordinator, (folder.path(), &list), Some("broken")).await;
+        assert!(matches!(broken, Err(BackupError::Damaged(_))), "{broken:?}");
+        let whole = backup::snapshot(&world.env, &database, folder.path(), Extent::Whole).await.unwrap();
+        assert_eq!(layers(folder.path(), &whole), 1);
+        assert!(whole.written_bytes >= 300_000, "{whole:?}");
+        let name = format!("back{missing}");
+        assert_eq!(restored((&world, &coordinator), folder.path(), &whole, &name).await, content(&database).await);
+        let again = backup::snapshot(&world.env, &database, folder.path(), Extent::Whole).await.unwrap();
+        assert_eq!((again.written_bytes, layers(folder.path(), &again)), (0, 1));
     }
 }
 

@@ -195,6 +195,11 @@ impl Cluster {
         self.heal().await;
     }
 
+    /// These nodes, and no others, are reached by no call.
+    pub(super) fn deafen(&self, nodes: &[&str]) {
+        *self.network.deaf.lock().unwrap() = nodes.iter().map(|node| (*node).to_owned()).collect();
+    }
+
     pub(super) async fn heal(&self) {
         self.cut(&[]);
         self.settle().await;

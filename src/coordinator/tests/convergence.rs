@@ -179,7 +179,7 @@ async fn copies_that_tell_at_the_same_moment_how_far_they_are_are_all_remembered
     let own = copy(&cluster, 0).await;
     let epochs = 1..=16;
     let point = |to_epoch| SyncPoint { from: 9, to_shard: 99, to_epoch, to: 5, ..SyncPoint::default() };
-    let tell = |epoch| sync_points::note(&own, "n1@h", point(epoch));
+    let tell = |epoch| sync_points::note(&own, point(epoch));
     try_join_all(epochs.clone().map(tell)).await.unwrap();
     for epoch in epochs {
         let entry = SeqEntry { end: u32::MAX, shard: 99, epoch, position: 5 };
@@ -246,47 +246,121 @@ async fn a_feed_leaves_nothing_out_after_a_copy_of_a_stopped_node_is_put_back() 
     assert!(seen.contains(&id("after")), "{seen:?}");
 }
 
+/// Three copies; the first one has purged `old` and has no record of that any more, those of `behind` hold it still, as
+/// a backup would. They are cut off.
+async fn behind_a_purge(behind: &[usize]) -> Cluster {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    for at in 0..3 {
+        plant(&copy(&cluster, at).await, "stays", &["1-c"], false).await;
+        plant(&copy(&cluster, at).await, "old", &["1-a"], false).await;
+    }
+    for (at, with) in [(0, 1), (1, 2), (2, 0), (0, 2), (1, 0), (2, 1)] {
+        read(&cluster, at, with).await;
+    }
+    cluster.cut(behind);
+    let own = copy(&cluster, 0).await;
+    own.purge(vec![(id("old"), vec![rev("1-a")])]).await.unwrap();
+    for at in [1, 2].into_iter().filter(|at| !behind.contains(at)) {
+        catch_up(&cluster, at, 0, false).await;
+        assert!(own_leaves(&cluster.db(at), "old").await.is_empty());
+    }
+    // Those behind confirmed it before they were put back.
+    own.compact(0, crate::shard::Pace::new(&cluster.nodes[0].world.env, 1000)).await.unwrap();
+    assert_eq!(own.state().await.unwrap().purge_floor, 1);
+    cluster
+}
+
+/// Has one node read the copy of another, whether they differ or not.
+async fn read(cluster: &Cluster, at: usize, other: usize) {
+    let node: Arc<str> = cluster.network.names[other].as_str().into();
+    cluster.db(at).pull_from(&node, false).await.unwrap();
+}
+
+async fn restart(cluster: &mut Cluster, at: usize) {
+    let node = &mut cluster.nodes[at];
+    node.coordinator = node.world.join(&node.end).await;
+}
+
+/// All copies come to hold these documents, and `old` no more.
+async fn ends_with(cluster: &Cluster, documents: &[(&str, &str)]) {
+    for at in 0..3 {
+        let db = cluster.db(at);
+        for (name, rev) in documents {
+            eventually(|| async { own_leaves(&db, name).await == [*rev] }).await;
+        }
+        eventually(|| async { own_leaves(&db, "old").await.is_empty() }).await;
+    }
+}
+
 /// An old backup holds what was purged since, and nobody has the records of that any more.
 #[tokio::test]
 async fn a_copy_put_back_gives_up_what_was_purged_since() {
-    let mut cluster = Cluster::new(3).await;
-    cluster.create(0, 1, 3).await.unwrap();
-    let (a, b) = (rev("1-a"), rev("1-b"));
-    for at in 0..3 {
-        plant(&copy(&cluster, at).await, "stays", &["1-c"], false).await;
-        plant(&copy(&cluster, at).await, "b", &["1-b"], false).await;
-    }
-    for at in 0..2 {
-        plant(&copy(&cluster, at).await, "a", &["1-a"], false).await;
-    }
-    for at in 0..2 {
-        let own = copy(&cluster, at).await;
-        own.purge(vec![(id("a"), vec![a.clone()])]).await.unwrap();
-        own.purge(vec![(id("b"), vec![b.clone()])]).await.unwrap();
-    }
-    cluster.cut(&[2]);
-    for at in 0..2 {
-        catch_up(&cluster, at, 1 - at, false).await;
-    }
-    for at in 0..2 {
-        let own = copy(&cluster, at).await;
-        // The third one confirmed them before it was put back.
-        own.compact(0, crate::shard::Pace::new(&cluster.nodes[at].world.env, 1000)).await.unwrap();
-        assert_eq!(own.state().await.unwrap().purge_floor, 2);
-    }
-    let own = copy(&cluster, 2).await;
-    plant(&own, "a", &["1-a"], false).await;
-    let coordinator = cluster.nodes[2].world.join(&cluster.nodes[2].end).await;
-    cluster.nodes[2].coordinator = coordinator;
+    let mut cluster = behind_a_purge(&[2]).await;
+    restart(&mut cluster, 2).await;
     plant(&copy(&cluster, 2).await, "new", &["1-d"], false).await;
     cluster.heal().await;
-    for at in 0..3 {
-        let db = cluster.db(at);
-        eventually(|| async { own_leaves(&db, "new").await == ["1-d"] }).await;
-        eventually(|| async { own_leaves(&db, "a").await.is_empty() }).await;
-        assert!(own_leaves(&db, "b").await.is_empty(), "node {at}");
-        assert_eq!(own_leaves(&db, "stays").await, ["1-c"]);
+    ends_with(&cluster, &[("new", "1-d"), ("stays", "1-c")]).await;
+}
+
+/// Each waited for the other to be in step first.
+#[tokio::test]
+async fn two_copies_put_back_do_not_wait_for_each_other() {
+    let mut cluster = behind_a_purge(&[1, 2]).await;
+    for at in [1, 2] {
+        restart(&mut cluster, at).await;
     }
+    plant(&copy(&cluster, 1).await, "new", &["1-d"], false).await;
+    cluster.heal().await;
+    ends_with(&cluster, &[("new", "1-d"), ("stays", "1-c")]).await;
+}
+
+/// Each waited for the other to be in step first: one to read it, the other to see what was removed.
+#[tokio::test]
+async fn a_copy_put_back_does_not_wait_for_nodes_that_started_just_now() {
+    let mut cluster = behind_a_purge(&[2]).await;
+    cluster.cut(&[0, 1, 2]);
+    for at in 0..3 {
+        restart(&mut cluster, at).await;
+    }
+    cluster.heal().await;
+    ends_with(&cluster, &[("stays", "1-c")]).await;
+}
+
+/// What it acknowledged was taken for old: when it was in the backup and nobody had read it; when it was put back and
+/// started once more; and when it had taken in a copy that has a record of the purge, since.
+#[tokio::test]
+async fn a_copy_put_back_keeps_what_it_acknowledged_and_nobody_has_read() {
+    let mut cluster = behind_a_purge(&[1]).await;
+    plant(&copy(&cluster, 1).await, "before", &["1-e"], false).await;
+    restart(&mut cluster, 1).await;
+    plant(&copy(&cluster, 1).await, "new", &["1-d"], false).await;
+    restart(&mut cluster, 1).await;
+    // Nobody reads it until it has read the others.
+    cluster.deafen(&["n2@h"]);
+    cluster.cut(&[]);
+    for other in [2, 0] {
+        read(&cluster, 1, other).await;
+    }
+    assert_eq!(own_leaves(&cluster.db(1), "new").await, ["1-d"]);
+    assert_eq!(own_leaves(&cluster.db(1), "before").await, ["1-e"]);
+    assert!(own_leaves(&cluster.db(1), "old").await.is_empty());
+    cluster.deafen(&[]);
+    cluster.heal().await;
+    ends_with(&cluster, &[("new", "1-d"), ("before", "1-e"), ("stays", "1-c")]).await;
+}
+
+/// A copy that was not read up to there may hold what was purged at a place that nobody has read.
+#[tokio::test]
+async fn a_purge_is_on_record_until_the_copy_that_has_heard_of_it_was_read_up_to_there() {
+    let cluster = two(1).await;
+    let (own, other) = (copy(&cluster, 0).await, cluster.network.names[1].clone());
+    plant(&own, "a", &["1-a"], false).await;
+    own.purge(vec![(id("a"), vec![rev("1-a")])]).await.unwrap();
+    read(&cluster, 1, 0).await;
+    assert_eq!(sync_points::purges_taken(&own, &other).await.unwrap(), 0);
+    read(&cluster, 0, 1).await;
+    assert_eq!(sync_points::purges_taken(&own, &other).await.unwrap(), 1);
 }
 
 /// Records of purges stay until every copy has them, whatever the limit says.
@@ -310,8 +384,8 @@ async fn a_purge_is_kept_on_record_until_all_copies_know_it() {
         let db = cluster.db(2);
         eventually(|| async { own_leaves(&db, name).await.is_empty() }).await;
     }
-    for (at, with) in [(1, 0), (2, 0)] {
-        catch_up(&cluster, at, with, false).await;
+    for (at, other) in [(1, 0), (2, 0), (0, 1), (0, 2)] {
+        read(&cluster, at, other).await;
     }
     cluster.db(0).compact_all().await.unwrap();
     assert_eq!(copy(&cluster, 0).await.purge_infos(0, 9).await.unwrap().len(), 1);

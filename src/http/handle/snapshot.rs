@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::super::{Context, Problem, Reply, Request, Result};
 use crate::auth::access::Class;
-use crate::coordinator::backup::{self, BackupError, Snapshot};
+use crate::coordinator::backup::{self, BackupError, Extent, Snapshot};
 use crate::world::Pool;
 
 impl From<BackupError> for Problem {
@@ -28,24 +28,24 @@ impl From<BackupError> for Problem {
     }
 }
 
-/// `POST /{db}/_snapshot` with `{"path": FOLDER}`
+/// `POST /{db}/_snapshot` with `{"path": FOLDER}`, and `"whole": true` for one that adds to none before it
 ///
 /// # Errors
 /// 403 without `[settee] snapshot_dir`, 400 for a path that leads out of it, and those of reading and writing.
 pub async fn take(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
     let database = ctx.open(db, &request.user, Class::ServerAdmin)?;
-    let folder = folder(ctx, &mut request).await?.0;
-    let taken = backup::snapshot(&ctx.env, &database, &folder).await?;
+    let Asked { folder, extent, .. } = asked(ctx, &mut request).await?;
+    let taken = backup::snapshot(&ctx.env, &database, &folder, extent).await?;
     Ok(Reply::value(StatusCode::CREATED, &told(db, &taken)))
 }
 
-/// `POST /_node/{name}/_snapshot` with `{"path": FOLDER}`: every database of the node, one after the other.
+/// `POST /_node/{name}/_snapshot` with the same body: every database of the node, one after the other.
 ///
 /// # Errors
 /// As [`take`]. A database that was deleted meanwhile is left out.
 pub async fn take_all(ctx: &Context, mut request: Request) -> Result<Reply> {
-    let folder = folder(ctx, &mut request).await?.0;
-    let (file, taken) = backup::snapshot_node(&ctx.env, &ctx.coordinator, &folder).await?;
+    let Asked { folder, extent, .. } = asked(ctx, &mut request).await?;
+    let (file, taken) = backup::snapshot_node(&ctx.env, &ctx.coordinator, &folder, extent).await?;
     let databases: Vec<_> = taken.iter().map(|(name, taken)| told(name, taken)).collect();
     Ok(Reply::value(StatusCode::CREATED, &json!({"ok": true, "file": file, "databases": databases})))
 }
@@ -57,7 +57,7 @@ pub async fn take_all(ctx: &Context, mut request: Request) -> Result<Reply> {
 /// 412 when there is such a database, 404 when there is no such snapshot, 500 when it is damaged.
 pub async fn restore(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
     crate::auth::access::check(Class::ServerAdmin, &request.user, None)?;
-    let (folder, of) = folder(ctx, &mut request).await?;
+    let Asked { folder, of, .. } = asked(ctx, &mut request).await?;
     let (disk, within, of) = (ctx.env.disk(), folder.clone(), of.unwrap_or_else(|| db.to_owned()));
     let latest = ctx.env.blocking(Pool::Background, move || backup::latest(disk.as_ref(), &within, &of)).await?;
     let list = latest.ok_or_else(|| Problem::not_found("no such snapshot"))?;
@@ -77,8 +77,15 @@ fn told(db: &str, taken: &Snapshot) -> serde_json::Value {
     })
 }
 
-/// The folder that a body names, and the member `db` beside it.
-async fn folder(ctx: &Context, request: &mut Request) -> Result<(PathBuf, Option<String>)> {
+/// What a body asks for.
+struct Asked {
+    folder: PathBuf,
+    /// The member `db`.
+    of: Option<String>,
+    extent: Extent,
+}
+
+async fn asked(ctx: &Context, request: &mut Request) -> Result<Asked> {
     let root = ctx.config.get("settee", "snapshot_dir").filter(|dir| !dir.is_empty());
     let root = root.ok_or_else(|| Problem::forbidden("No [settee] snapshot_dir is configured on this node."))?;
     request.require_json()?;
@@ -89,5 +96,10 @@ async fn folder(ctx: &Context, request: &mut Request) -> Result<(PathBuf, Option
     if path.is_empty() || !inside {
         return Err(Problem::bad_request("`path` must name a folder below the snapshot_dir."));
     }
-    Ok((Path::new(&root).join(path), text("db")))
+    let extent = match body.get("whole").map(|whole| whole.as_bool()) {
+        None | Some(Some(false)) => Extent::Added,
+        Some(Some(true)) => Extent::Whole,
+        Some(None) => return Err(Problem::bad_request("`whole` must be true or false.")),
+    };
+    Ok(Asked { folder: Path::new(&root).join(path), of: text("db"), extent })
 }

@@ -14,7 +14,12 @@ struct Watched {
     store: MemoryStore,
     commits: AtomicUsize,
     broken: AtomicBool,
+    /// No more files can be open.
+    full: AtomicBool,
 }
+
+/// A shard whose jobs are refused.
+const REFUSED: u64 = 7;
 
 impl Store for Watched {
     fn view(&self) -> Result<Box<dyn View + '_>, StorageError> {
@@ -29,9 +34,25 @@ impl Store for Watched {
         self.store.commit(batch)
     }
 
+    fn prepare(&self) -> Result<(), StorageError> {
+        if self.full.load(Ordering::SeqCst) { Err(no_files()) } else { Ok(()) }
+    }
+
+    fn refuses(&self, shard: u64) -> Option<StorageError> {
+        (shard == REFUSED).then(damaged)
+    }
+
     fn file_bytes(&self) -> u64 {
         0
     }
+}
+
+fn no_files() -> StorageError {
+    StorageError::NoFiles("24".into())
+}
+
+fn damaged() -> StorageError {
+    StorageError::Corrupt("a file".into())
 }
 
 fn start() -> (Arc<Watched>, Committer) {
@@ -111,6 +132,51 @@ async fn a_failed_commit_stops_all_writes_for_good() {
     store.broken.store(false, Ordering::SeqCst);
     assert_eq!(count_up(committer.clone(), b"n", 9).await, Err(CommitError::Stopped));
     assert_eq!(store.commits.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn too_many_open_files_refuse_what_is_queued_before_it_runs_and_stop_nothing() {
+    let (store, committer) = start();
+    store.full.store(true, Ordering::SeqCst);
+    let (ran, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let flag = Arc::clone(&ran);
+    let refused: Result<Result<(), ()>, _> = committer
+        .submit(move |_| {
+            flag.store(true, Ordering::SeqCst);
+            Ok(Ok(()))
+        })
+        .await;
+    assert_eq!(refused, Err(CommitError::Storage(no_files())));
+    assert!(!ran.load(Ordering::SeqCst) && !committer.writes_stopped());
+    store.full.store(false, Ordering::SeqCst);
+    // Nor does a job that cannot open what it reads.
+    let flag = Arc::clone(&seen);
+    let unread: Result<Result<(), ()>, _> = committer
+        .submit(move |view| {
+            view.put(vec![1], vec![1]);
+            flag.store(true, Ordering::SeqCst);
+            Err(no_files())
+        })
+        .await;
+    assert_eq!(unread, Err(CommitError::Storage(no_files())));
+    assert!(seen.load(Ordering::SeqCst) && !committer.writes_stopped());
+    assert_eq!(count_up(committer.clone(), b"n", 9).await, Ok(Ok(1)));
+}
+
+#[tokio::test]
+async fn a_refused_shard_has_its_own_jobs_refused_and_no_others() {
+    let (_store, committer) = start();
+    let put = |shard: u64| {
+        let job = move |view: &mut WriteView<'_>| {
+            view.put(vec![shard as u8], vec![1]);
+            Ok(Ok::<u64, ()>(shard))
+        };
+        committer.submit_to(Some(shard), job)
+    };
+    let (refused, other) = tokio::join!(put(REFUSED), put(8));
+    assert_eq!((refused, other), (Err(CommitError::Storage(damaged())), Ok(Ok(8))));
+    assert_eq!(put(9).await, Ok(Ok(9)));
+    assert!(!committer.writes_stopped());
 }
 
 #[tokio::test]

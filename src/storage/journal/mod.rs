@@ -5,7 +5,9 @@
 //! whole (a bad frame before a good one, a gap between segments, a missing segment) is reported as damage and nothing
 //! is served. Segments whose positions all store
 //! files hold durably are used again, because overwriting written blocks syncs in half the time of growing a file.
-//! It does not retry: after an error of a write or a sync it takes nothing more, from commits or from flushes.
+//! It does not retry: after an error of a write or a sync it takes nothing more, from commits or from flushes. Only
+//! that no more files can be open is no such end: it is met before anything of a new segment is written, and leaves
+//! the journal as it was ([`Journal::rotate`]).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +17,7 @@ use super::kv::{Batch, StorageError};
 use super::planted::{Bug, Planted};
 use crate::limits;
 use crate::observe::metrics::{Counter, Histogram};
-use crate::world::{Disk, Env, File, OpenMode};
+use crate::world::{Disk, Env, File, OpenMode, lacks_files};
 
 mod frame;
 mod notes;
@@ -80,7 +82,8 @@ impl Journal {
         let salt = env.random_u64();
         let header = Header { number, previous: found.end, first: found.next, salt };
         let file = disk.open(&path_of(dir, number), OpenMode::CreateNew)?;
-        begin(disk.as_ref(), dir, file.as_ref(), header)?;
+        disk.sync_dir(dir)?;
+        begin(file.as_ref(), header)?;
         let mut segments = found.segments;
         segments.push(Segment { number, last: found.next - 1, bytes: HEADER_BYTES as u64 });
         let mut journal = Journal {
@@ -108,12 +111,15 @@ impl Journal {
     /// Changes the journal unless an earlier change failed: what that one wrote may be there or not, so that a frame or
     /// a segment behind it could contradict it. Flushes go on for a while after a commit has failed.
     fn change<T>(&mut self, change: impl FnOnce(&mut Journal) -> Result<T, StorageError>) -> Result<T, StorageError> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
-        let done = change(self);
+        self.check()?;
+        // Whatever it was, something may have been written.
+        let done = change(self).map_err(StorageError::begun);
         self.failed = done.as_ref().err().cloned();
         done
+    }
+
+    fn check(&self) -> Result<(), StorageError> {
+        self.failed.clone().map_or(Ok(()), Err)
     }
 
     fn write_group(&mut self, batch: &Batch) -> Result<Position, StorageError> {
@@ -141,23 +147,47 @@ impl Journal {
     }
 
     /// Goes on in a fresh segment that begins with `notes`, and gives up the segments that they make superfluous.
+    ///
+    /// # Errors
+    /// [`StorageError::NoFiles`]: it goes on in the old one as before, and this may be tried again. After any other
+    /// error it takes nothing more.
     pub(super) fn rotate(&mut self, notes: &Notes) -> Result<(), StorageError> {
-        self.change(|journal| journal.begin_segment(notes))
+        self.check()?;
+        let number = self.segments.last().map_or(1, |s| s.number + 1);
+        match self.fresh_file(number) {
+            Err(error @ StorageError::NoFiles(_)) => Err(error),
+            file => self.change(|journal| journal.begin_segment(number, file?, notes)),
+        }
     }
 
-    fn begin_segment(&mut self, notes: &Notes) -> Result<(), StorageError> {
-        let number = self.segments.last().map_or(1, |s| s.number + 1);
+    /// The file of the next segment, under its name durably and with nothing of that segment in it: a restart takes it
+    /// for a spare, or for a new file, however long groups go to the segment before it.
+    fn fresh_file(&mut self, number: u64) -> Result<Arc<dyn File>, StorageError> {
         let path = path_of(&self.dir, number);
-        let file = match self.spares.pop() {
+        let file = match self.spares.last_mut() {
             Some(spare) => {
-                self.disk.rename(&path_of(&self.dir, spare), &path)?;
+                // It has its new name where an attempt got no further.
+                if *spare != number {
+                    self.disk.rename(&path_of(&self.dir, *spare), &path)?;
+                    *spare = number;
+                }
                 self.disk.open(&path, OpenMode::Write)?
             }
-            None => self.disk.open(&path, OpenMode::CreateNew)?,
+            None => {
+                let file = self.disk.open(&path, OpenMode::CreateNew)?;
+                self.spares.push(number);
+                file
+            }
         };
+        self.disk.sync_dir(&self.dir)?;
+        self.spares.pop();
+        Ok(file)
+    }
+
+    fn begin_segment(&mut self, number: u64, file: Arc<dyn File>, notes: &Notes) -> Result<(), StorageError> {
         let salt = self.env.random_u64();
         let header = Header { number, previous: self.next - 1, first: self.next, salt };
-        begin(self.disk.as_ref(), &self.dir, file.as_ref(), header)?;
+        begin(file.as_ref(), header)?;
         self.salt = salt;
         self.segments.push(Segment { number, last: self.next - 1, bytes: HEADER_BYTES as u64 });
         self.file = file;
@@ -172,11 +202,17 @@ impl Journal {
         let open = self.segments.len() - 1;
         let keep = self.segments[..open].iter().position(|s| s.last > settled).unwrap_or(open);
         for segment in self.segments.drain(..keep) {
-            if self.spares.len() < limits::JOURNAL_SPARE_SEGMENTS {
-                self.spares.push(segment.number);
-            } else {
-                self.disk.remove(&path_of(&self.dir, segment.number))?;
+            if self.spares.len() >= limits::JOURNAL_SPARE_SEGMENTS {
+                match self.disk.remove(&path_of(&self.dir, segment.number)) {
+                    // One spare too many does no harm.
+                    Err(error) if lacks_files(&error) => {}
+                    removed => {
+                        removed?;
+                        continue;
+                    }
+                }
             }
+            self.spares.push(segment.number);
         }
         if self.planted.has(Bug::DropSegmentEarly) {
             // Else the file would stay readable until it is written again, and the bug without effect.
@@ -217,12 +253,11 @@ impl Journal {
     }
 }
 
-/// Makes a segment's header, and its name, durable before anything is written behind it.
-fn begin(disk: &dyn Disk, dir: &Path, file: &dyn File, header: Header) -> Result<(), StorageError> {
+/// Makes a segment's header durable before anything is written behind it; its name is.
+fn begin(file: &dyn File, header: Header) -> Result<(), StorageError> {
     let end = frame::end_mark(header.salt, header.previous);
     file.write_at(0, &[header.encode().as_slice(), &end].concat())?;
     file.sync()?;
-    disk.sync_dir(dir)?;
     Ok(())
 }
 

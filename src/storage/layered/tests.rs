@@ -101,6 +101,10 @@ impl Shelf for MemoryShelf {
         Ok(())
     }
 
+    fn sync_names(&self) -> Result<(), StorageError> {
+        Ok(())
+    }
+
     fn remove(&self, id: FileId) -> Result<(), StorageError> {
         self.files.lock().unwrap().remove(&id);
         Ok(())
@@ -260,17 +264,43 @@ fn a_damaged_file_of_one_shard_holds_nothing_else_back_and_can_be_put_away() {
 }
 
 #[test]
-fn writes_stop_once_a_damaged_file_leaves_no_room() {
+fn a_damaged_file_without_room_refuses_its_own_shard_until_the_journal_leaves_none_for_others() {
     let dir = tempfile::tempdir().unwrap();
     let store = with_a_damaged_file(dir.path());
     let mut writes = 0;
-    while !store.has_failed() {
-        store.commit(&put(A, (writes % 256) as u8, writes)).unwrap();
+    while store.refuses(A).is_none() {
         assert!(store.has_room(Some(A)), "whoever waits would wait for ever");
+        store.commit(&put(A, (writes % 256) as u8, writes)).unwrap();
         writes += 1;
         assert!(writes < 100_000);
     }
+    assert!(!store.has_room(Some(A)) && !store.has_failed());
+    let mut others = 0;
+    while !store.has_failed() {
+        store.commit(&put(B, (others % 256) as u8, others)).unwrap();
+        flush_all(&store);
+        others += 1;
+        assert!(others < 100_000);
+        // As before each job, of the one and of the other.
+        store.has_room(Some(A));
+        assert!(store.has_room(Some(B)) && store.refuses(B).is_none());
+    }
+    assert!(others > 100, "{others}");
     assert!(store.commit(&put(B, 1, 1)).is_err());
+}
+
+#[test]
+fn a_damaged_file_that_is_put_away_gives_the_journal_back_without_a_flush() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = with_a_damaged_file(dir.path());
+    let mut writes = 0;
+    while store.tables().journal_bytes < store.budget.journal {
+        store.commit(&put(B, (writes % 256) as u8, writes)).unwrap();
+        flush_all(&store);
+        writes += 1;
+    }
+    assert!(matches!(store.park(A, ""), Ok(Some(_))));
+    assert!(store.tables().journal_bytes < store.budget.journal / 2 && store.has_room(None));
 }
 
 #[test]

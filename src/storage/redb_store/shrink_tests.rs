@@ -72,6 +72,24 @@ fn a_file_of_which_nine_tenths_were_deleted_gets_smaller_under_a_reader() {
     check(&open(&path));
 }
 
+#[test]
+fn reads_between_two_commits_share_a_handle_that_holds_back_no_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("0.redb");
+    let store = open(&path);
+    for n in 0..40u8 {
+        let mut batch = Batch::new();
+        batch.put(b"key".to_vec(), vec![n; 1_000_000]);
+        store.commit(&batch).unwrap();
+        let [one, other] = [store.view().unwrap(), store.view().unwrap()];
+        let kept = store.reading.get(|| Err(StorageError::NoRoom)).expect("one is kept");
+        assert_eq!(Arc::strong_count(&kept), 4);
+        assert_eq!(one.get(b"key").unwrap(), Some(vec![n; 1_000_000]));
+        assert_eq!(other.get(b"key").unwrap(), Some(vec![n; 1_000_000]));
+    }
+    assert!(len(&path) < 16_000_000, "{}", len(&path));
+}
+
 /// A file whose process is killed after some more changes: nothing gets to it any more.
 #[derive(Debug)]
 struct Stopping {

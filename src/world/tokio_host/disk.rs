@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::world::{Disk, Entry, File, OpenMode, RealDir};
+use crate::world::{Disk, Entry, File, OpenMode, RealDir, reworded};
 
 /// [`Disk`] over the operating system's file system.
 pub(super) struct OsDisk;
@@ -15,7 +15,7 @@ pub(super) struct OsDisk;
 struct OsFile(fs::File);
 
 fn at<T>(path: &Path, result: io::Result<T>) -> io::Result<T> {
-    result.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    result.map_err(|error| reworded(&error, format!("{}: {error}", path.display())))
 }
 
 impl Disk for OsDisk {

@@ -108,6 +108,10 @@ impl Host for TokioHost {
         Box::pin(tokio::time::sleep(duration))
     }
 
+    fn others_first(&self) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::task::yield_now())
+    }
+
     fn monotonic(&self) -> Instant {
         Instant(self.origin.elapsed())
     }

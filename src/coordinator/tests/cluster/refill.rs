@@ -205,3 +205,181 @@ async fn what_can_be_read_is_taken_and_the_rest_is_named() {
         assert_eq!(found[0].is_some(), there, "{name}");
     }
 }
+
+/// Three nodes with a copy each of a database of `q` ranges. Nothing is made anew here but what a test asks for.
+async fn three(q: u32) -> Cluster {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, q, 3).await.unwrap();
+    cluster
+}
+
+/// Has the first node's copy of a range made anew.
+async fn begin(cluster: &Cluster, range: usize) {
+    let db = cluster.db(0);
+    let shard = db.layout().placed.shard(range).unwrap();
+    cluster.nodes[0].coordinator.begin_refill(shard, "a test").await.unwrap();
+    assert!(db.own_copy(range).await.is_err(), "it is not filled");
+}
+
+async fn filled(cluster: &Cluster) {
+    eventually(|| async { !cluster.nodes[0].coordinator.refill_all().await }).await;
+}
+
+async fn split(cluster: &Cluster, by: usize) {
+    let change = |places: &crate::coordinator::record::MapRecord| Ok(places.with_split(0)?);
+    cluster.nodes[by].coordinator.change_map(&cluster.db(by), change).await.unwrap();
+}
+
+/// The node went on with the map of before for good: the others had no such range any more to fill its copy from.
+#[tokio::test]
+async fn a_range_that_is_split_before_its_copy_is_filled_gets_two_halves_that_are_filled() {
+    let cluster = three(1).await;
+    let names: Vec<String> = (0..12).map(|n| format!("d{n}")).collect();
+    for name in &names {
+        write(&cluster.db(0), name, "{}", Some(3)).await.unwrap();
+    }
+    plant(&copy(&cluster, 0).await, "alone", &["1-aa"], false).await;
+    begin(&cluster, 0).await;
+    split(&cluster, 1).await;
+    for at in 0..3 {
+        eventually(|| async { cluster.db(at).map().numbers() == 3 }).await;
+    }
+    assert!(cluster.db(0).own_copy(1).await.is_err() && cluster.db(0).own_copy(2).await.is_err());
+    filled(&cluster).await;
+    for name in names.iter().map(String::as_str).chain(["alone"]) {
+        assert_eq!(own_leaves(&cluster.db(0), name).await.len(), 1, "{name}");
+    }
+    assert_eq!(cluster.nodes[0].coordinator.damage().replaced(), 1, "of one file");
+}
+
+#[tokio::test]
+async fn a_range_that_is_split_while_its_copy_is_damaged_gets_two_halves_that_are_filled() {
+    let mut cluster = with_files(3).await;
+    cluster.cut(&[0]);
+    let damaged = shard(&cluster, 0);
+    restart(&mut cluster, 0, all_blocks).await;
+    cluster.cut(&[0]);
+    split(&cluster, 1).await;
+    for at in 1..3 {
+        eventually(|| async { cluster.db(at).map().numbers() == 3 }).await;
+    }
+    cluster.heal().await;
+    eventually(|| async { cluster.nodes[0].coordinator.damage().replaced() == 1 }).await;
+    assert_eq!(cluster.db(0).map().numbers(), 3);
+    assert_eq!(own_leaves(&cluster.db(0), "d0000").await.len(), 1);
+    let aside = cluster.nodes[0].world.dir.path().join("quarantine").join(own_file(damaged));
+    let told = std::fs::read_to_string(aside.with_extension("redb.txt")).unwrap();
+    assert!(told.contains("range 1, ") && told.contains("range 2, "), "{told}");
+}
+
+/// The fill waited for good: the others do not hear from a copy that is not filled that they purged it.
+#[tokio::test]
+async fn what_was_purged_and_written_again_with_its_revision_is_filled_in() {
+    let cluster = three(1).await;
+    let first = write(&cluster.db(1), "a", "{}", Some(3)).await.unwrap().rev;
+    cluster.db(1).purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
+    for at in 0..3 {
+        eventually(|| async { own_leaves(&cluster.db(at), "a").await.is_empty() }).await;
+    }
+    assert_eq!(write(&cluster.db(1), "a", "{}", Some(3)).await.unwrap().rev, first);
+    begin(&cluster, 0).await;
+    filled(&cluster).await;
+    assert_eq!(own_leaves(&cluster.db(0), "a").await.len(), 1);
+}
+
+/// As above: the others are to purge it, and hear of that only when the copy is filled.
+#[tokio::test]
+async fn what_the_damaged_copy_alone_had_purged_keeps_it_from_nothing_and_is_purged_by_all() {
+    let cluster = three(1).await;
+    let first = write(&cluster.db(1), "a", "{}", Some(3)).await.unwrap().rev;
+    copy(&cluster, 0).await.purge(vec![(id("a"), vec![first])]).await.unwrap();
+    begin(&cluster, 0).await;
+    filled(&cluster).await;
+    for at in 0..3 {
+        eventually(|| async { own_leaves(&cluster.db(at), "a").await.is_empty() }).await;
+    }
+}
+
+/// It judged by what it had, and made a conflict with a write that the others had acknowledged.
+#[tokio::test]
+async fn a_copy_that_was_made_anew_is_the_last_to_judge_until_it_has_what_was_written_meanwhile() {
+    let cluster = three(1).await;
+    write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap();
+    begin(&cluster, 0).await;
+    let (coordinator, node) = (&cluster.nodes[0].coordinator, Arc::clone(&cluster.nodes[0].coordinator.context().node));
+    eventually(|| async { !coordinator.refill_begun().await }).await;
+    assert!(cluster.db(0).own_copy(0).await.is_ok(), "it counts");
+    for other in &cluster.nodes {
+        assert_eq!(other.coordinator.context().rank(&node), Some(1));
+    }
+    for at in [1, 2] {
+        plant(&copy(&cluster, at).await, "late", &["1-aa"], false).await;
+    }
+    let late = write(&cluster.db(0), "late", "{}", None).await;
+    assert!(matches!(late, Err(WriteError::Conflict)), "{late:?}");
+    eventually(|| async { !coordinator.refill_late().await }).await;
+    assert_eq!(own_leaves(&cluster.db(0), "late").await.len(), 1);
+    cluster.settle().await;
+}
+
+/// It waited for one of none.
+#[tokio::test]
+async fn a_copy_whose_others_were_all_taken_out_is_filled_with_what_is_left_of_the_damaged_one() {
+    let cluster = three(1).await;
+    write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap();
+    begin(&cluster, 0).await;
+    cluster.remove(&[1, 2]);
+    filled(&cluster).await;
+    assert_eq!(own_leaves(&cluster.db(0), "a").await.len(), 1);
+}
+
+/// Neither could be filled from the other, for good, and the first answered nothing of what could be read of it.
+#[tokio::test]
+async fn a_range_gets_its_damaged_copy_back_where_another_one_is_damaged_while_it_is_filled() {
+    let cluster = three(1).await;
+    write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap();
+    let damaged = shard(&cluster, 0);
+    begin(&cluster, 0).await;
+    for key in keys_of(&cluster.nodes[1].world, &cluster.db(1), b'h').await {
+        spoil(&cluster.nodes[1].world, key, Some(vec![0xff; 3])).await;
+    }
+    assert!(cluster.nodes[0].coordinator.refill_all().await, "it waits");
+    assert_eq!(shard(&cluster, 0), damaged);
+    assert_eq!(own_leaves(&cluster.db(0), "a").await.len(), 1);
+    assert!(!cluster.nodes[0].coordinator.refill_all().await, "nothing is begun");
+}
+
+/// What the first file alone had was given up: the copy in its place was taken for the one to be salvaged.
+#[tokio::test]
+async fn a_copy_that_is_damaged_before_it_is_filled_makes_way_for_another_one() {
+    let cluster = three(1).await;
+    write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap();
+    plant(&copy(&cluster, 0).await, "alone", &["1-aa"], false).await;
+    begin(&cluster, 0).await;
+    let first = shard(&cluster, 0);
+    begin(&cluster, 0).await;
+    assert_ne!(shard(&cluster, 0), first);
+    filled(&cluster).await;
+    for name in ["a", "alone"] {
+        assert_eq!(own_leaves(&cluster.db(0), name).await.len(), 1, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_copy_that_is_away_keeps_those_of_other_ranges_from_no_compaction_and_no_index() {
+    let cluster = three(2).await;
+    let db = cluster.db(0);
+    let design = r#"{"views":{"v":{"map":"function(doc) { emit(doc._id, 1); }"}}}"#;
+    write(&db, "_design/d", design, Some(3)).await.unwrap();
+    let ranges = db.ranges();
+    let name = (0..).map(|n| format!("d{n}")).find(|name| db.map().index_of(&id(name)) == ranges[1]).unwrap();
+    let old = write(&db, &name, "{}", Some(3)).await.unwrap().rev;
+    write(&db, &name, &format!(r#"{{"_rev":"{old}","v":2}}"#), Some(3)).await.unwrap();
+    begin(&cluster, ranges[0]).await;
+    db.compact_all().await.unwrap();
+    let copy = db.own_copy(ranges[1]).await.unwrap().unwrap().shard;
+    let found = copy.fetch(vec![(id(&name), Want::Revision(old))]).await.unwrap().pop().flatten().unwrap();
+    assert!(found.found[0].1.is_none(), "its body is gone");
+    let view = db.view(&id("_design/d"), "v").await.unwrap();
+    assert_eq!(view.own_indexes().await.unwrap().len(), 1);
+}

@@ -3,7 +3,7 @@
 use super::super::check::{keys_of, spoil};
 use super::super::convergence::{copy, plant};
 use super::*;
-use crate::coordinator::backup::{BackupError, LeftOut, dump, snapshot_node};
+use crate::coordinator::backup::{BackupError, Extent, LeftOut, dump, snapshot_node};
 use crate::coordinator::record::{self, Record};
 use crate::shard::{LocalDocument, LocalRegister, ShardError, Stamp};
 use crate::storage::StorageError;
@@ -38,10 +38,6 @@ impl Cluster {
             .await;
         }
         self.settle().await;
-    }
-
-    fn deafen(&self, nodes: &[&str]) {
-        *self.network.deaf.lock().unwrap() = nodes.iter().map(|node| (*node).to_owned()).collect();
     }
 }
 
@@ -245,15 +241,15 @@ async fn a_snapshot_of_a_node_has_no_database_without_what_stands_aside_for_it()
     write(&cluster.db(0), "d", "{}", Some(3)).await.unwrap();
     cluster.cut(&[1, 2]);
     coordinator.adopt(DB, cluster.older(0)).await.unwrap();
-    let refused = snapshot_node(&world.env, coordinator, folder.path()).await;
+    let refused = snapshot_node(&world.env, coordinator, folder.path(), Extent::Added).await;
     assert!(matches!(&refused, Err(BackupError::Unfilled(name)) if name == DB), "{refused:?}");
     cluster.heal().await;
     cluster.united("d").await;
     // Its handle is gone, and the name leads nowhere else.
     cluster.db(0).mark_gone();
-    assert!(snapshot_node(&world.env, coordinator, folder.path()).await.is_err());
+    assert!(snapshot_node(&world.env, coordinator, folder.path(), Extent::Added).await.is_err());
     coordinator.delete_database(DB).await.unwrap();
-    assert!(snapshot_node(&world.env, coordinator, folder.path()).await.unwrap().1.is_empty());
+    assert!(snapshot_node(&world.env, coordinator, folder.path(), Extent::Added).await.unwrap().1.is_empty());
 }
 
 /// A check took its shards for strangers, and a dump said nothing of what it left out.

@@ -1,0 +1,107 @@
+//! A copy that is an old one put back: it gives up what all others removed since, and keeps what it alone has.
+//!
+//! It may hold what was removed everywhere, with no record of that left, and nobody takes that from it. That all others
+//! lack a revision does not tell this: they lack what this copy alone acknowledged, too, before it was put back or
+//! since, whatever it started and took in meanwhile. What tells it is how far one of them has read this copy: a
+//! revision behind that point was there once. So what all others lack goes up to that point and no further. Copies keep
+//! a record of purges until they have read each other copy up to where that one had heard of them
+//! (`Pull::confirm`): one that has no record has read all that a copy of an earlier time holds.
+//!
+//! All others must be there. Those that miss what was removed, too, are not asked: they were put back themselves, or
+//! are being filled. Whether the others are in step otherwise does not matter; they may wait for this very copy.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::coordinator::database::Database;
+use crate::coordinator::pull::{away, misses};
+use crate::coordinator::range_copy::OwnCopy;
+use crate::coordinator::remote::RemoteCopy;
+use crate::document::id::DocId;
+use crate::document::revision::Revision;
+use crate::limits;
+use crate::shard::{ShardError, Want};
+
+/// Of a copy that is not asked how many it has.
+const ANY_DOCUMENTS: u64 = 1;
+
+/// What was removed, with no record of that left.
+#[derive(Debug)]
+pub(super) struct Removed {
+    /// The node that has it no more.
+    pub by: Arc<str>,
+    /// The number of the shard of its copy.
+    pub shard: u64,
+    /// Its last purge without a record.
+    pub floor: u64,
+}
+
+/// Purges the revisions of a copy of this node that no other copy has any more.
+pub(super) async fn purge_what_all_lack(
+    database: &Database,
+    range: usize,
+    own: &OwnCopy,
+    removed: &Removed,
+) -> Result<(), ShardError> {
+    let others = those_who_know(database, range, removed).await?;
+    // Asked before what they have: what they take in meanwhile is kept.
+    let until = read_by(&others, own, &database.context.node).await?;
+    let name = &database.name;
+    tracing::warn!(database = name, range, until, "a copy put back gives up what the others purged since");
+    let mut start = Bound::Unbounded;
+    loop {
+        let page = own.shard.digests(start, Bound::Unbounded, limits::PAGE_ROWS).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        start = Bound::Excluded(last.id.clone());
+        let old = page.into_iter().filter(|found| found.local_seq <= until);
+        let mut lacked: BTreeMap<DocId, Vec<Revision>> =
+            old.map(|found| (found.id, found.leaves.into_iter().map(|(rev, _)| rev).collect())).collect();
+        for other in &others {
+            let wants: Vec<(DocId, Want)> = lacked.keys().map(|id| (id.clone(), Want::Tree)).collect();
+            for (revs, fetched) in lacked.values_mut().zip(other.fetch(wants).await?) {
+                let tree = fetched.map(|fetched| fetched.tree).unwrap_or_default();
+                revs.retain(|rev| tree.get(rev).is_none());
+            }
+        }
+        let lacked: Vec<(DocId, Vec<Revision>)> = lacked.into_iter().filter(|(_, revs)| !revs.is_empty()).collect();
+        if !lacked.is_empty() {
+            own.shard.purge(lacked).await?;
+        }
+    }
+}
+
+/// The position of a copy of this node up to which some of the others have read it. Never beyond where it was opened: a
+/// machine put back while it was running gives out positions again, and no other node need have noticed that yet.
+async fn read_by(others: &[RemoteCopy], own: &OwnCopy, node: &str) -> Result<u64, ShardError> {
+    let mut until = 0;
+    for other in others {
+        let taken = other.taken_in(node).await?;
+        if let Some(point) = taken.point.filter(|point| point.from_shard == own.origin) {
+            until = until.max(own.epochs.read_up_to(&taken.epochs, point.from_epoch, point.from));
+        }
+    }
+    Ok(until.min(own.epochs.opened_at()))
+}
+
+/// The other copies of a range that do not miss what was removed.
+async fn those_who_know(database: &Database, range: usize, removed: &Removed) -> Result<Vec<RemoteCopy>, ShardError> {
+    let context = &database.context;
+    let mut others = Vec::new();
+    for node in database.nodes_of(range) {
+        if node == context.node || context.is_gone(&node) {
+            continue;
+        }
+        if context.rank(&node).is_none() {
+            return Err(away("a copy put back waits for all others, to see what was removed since"));
+        }
+        let copy = RemoteCopy::new(&database.target, range, &node).in_background();
+        let knows = node == removed.by
+            || !misses(copy.taken_in(&removed.by).await?.point, (removed.shard, removed.floor), ANY_DOCUMENTS);
+        match knows {
+            true => others.push(copy),
+            false => tracing::info!(database = database.name, range, %node, "another copy was put back, too"),
+        }
+    }
+    Ok(others)
+}
