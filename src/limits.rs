@@ -714,8 +714,17 @@ pub const FORGET_PAUSE: Duration = Duration::from_secs(600);
 /// Time between the last copy's word that it has written down what is to be forgotten, and that this is done: longer
 /// than any call takes. Shorter where tombstones are forgotten sooner.
 pub const FORGET_SETTLE: Duration = Duration::from_secs(120);
-/// Tombstones that are forgotten together, in one commit: edits wait for it.
-pub const FORGET_ROUND: usize = 200;
+/// Tombstones that copies agree on together, and bytes of their ids.
+pub const FORGET_ROUND: usize = 2000;
+pub const FORGET_ROUND_BYTES: usize = 256 << 10;
+/// Tombstones of these that are forgotten in one commit: edits wait for it.
+pub const FORGET_STEP: usize = 200;
+/// Databases whose tombstones wait together until what was sent before has come in.
+pub const FORGET_DATABASES: usize = 4096;
+/// An age below it counts as this.
+pub const FORGET_AGE_MIN: Duration = Duration::from_secs(1);
+/// Ranges of bodies that a copy remembers as taken in before it had met all others.
+pub const TAKEN_IN_RANGES: usize = 500;
 /// Ranges at a time in which a node looks for what to forget.
 pub const FORGET_AT_ONCE: usize = 16;
 /// Rounds of one range at a look.

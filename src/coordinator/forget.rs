@@ -1,10 +1,12 @@
 //! Forgetting tombstones in rounds, where `[settee] tombstone_days` asks for it; 0 keeps them for ever.
 //!
-//! The node that is the first to judge a range proposes. It goes by marks: where its copy stood at some time; once the
-//! mark is old enough, so is every tombstone before it. Some of these make a round. All copies must be there and in
-//! step and write the round down, then it waits, for what was sent to a copy before it wrote that down is to have come
-//! in, then it forgets them itself, which decides the round; the others forget them when they read this copy next,
-//! which they are told to (`horizon`). Tombstones that stand beside other leaves stay, those of design documents, too.
+//! Every copy goes by marks: where it stood at some time; once the mark is old enough, so is every tombstone before it.
+//! The node that is the first to judge a range proposes: some of these tombstones make a round. All copies must be
+//! there and in step, have had the tombstones for as long themselves, and write the round down. Then it waits, for what
+//! was sent to a copy before it wrote that down is to have come in. It asks all once more, for copies may have moved
+//! meanwhile, reads each of them from beginning to end, and forgets the tombstones, which decides the round. The others
+//! forget them when they have read all copies, too, which they are told to (`horizon`). Tombstones that stand beside
+//! other leaves stay, those of design documents, too.
 //!
 //! Nothing here runs, is read or is sent while the setting is 0. What was forgotten before stays so.
 
@@ -22,14 +24,15 @@ use crate::coordinator::message::{decode, encode};
 use crate::coordinator::range_copy::OwnCopy;
 use crate::coordinator::remote::RemoteCopy;
 use crate::limits;
-use crate::shard::{ChangeRow, Horizon, Proposal, Round, ShardError, Tombstone};
+use crate::shard::{ChangeRow, Horizon, Proposal, Round, ShardError, Tombstone, WrittenDown};
 use crate::storage::{Direction, StorageError};
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 
 /// How old a tombstone is when it may be forgotten; `None`: it never may.
 pub(super) fn age(config: &Config) -> Option<Duration> {
     let days: f64 = config.get("settee", "tombstone_days")?.trim().parse().ok()?;
-    Duration::try_from_secs_f64(days * 86_400.0).ok().filter(|age| !age.is_zero())
+    let age = Duration::try_from_secs_f64(days * 86_400.0).ok().filter(|age| !age.is_zero())?;
+    Some(age.max(limits::FORGET_AGE_MIN))
 }
 
 /// How far a copy was looked through for what to forget, kept with it.
@@ -38,12 +41,29 @@ struct Marks {
     /// A position, and the time at which the copy stood there, in milliseconds by the wall clock.
     position: u64,
     at_ms: u64,
+    /// What is up to this position is old enough.
+    #[serde(default)]
+    aged: u64,
     /// Tombstones up to this position were forgotten, or are not to be.
     scanned: u64,
 }
 
 /// The value of the copy that holds it.
 const NAME: &str = "forgetting";
+
+/// A range of a database.
+type Place = (String, usize);
+
+/// A round that all copies have written down and that is not decided.
+#[derive(Clone, Debug)]
+struct Open {
+    place: Place,
+    /// The version of the map.
+    version: u64,
+    round: Round,
+    /// The tombstones that go with it are all up to this position.
+    upto: u64,
+}
 
 impl Coordinator {
     /// Starts the task that forgets what is old enough; it ends with the coordinator.
@@ -52,18 +72,52 @@ impl Coordinator {
     }
 
     /// Looks through all databases for what is to be forgotten.
-    pub(super) async fn forget_old(&self, age: Duration) {
-        let known = self.all_known().into_iter();
-        let databases = stream::iter(known.filter_map(|(name, _)| self.database(&name).ok()));
-        let ranges = databases
-            .flat_map(|database| stream::iter(database.ranges()).map(move |range| (Arc::clone(&database), range)));
-        let look = |(database, range): (Arc<Database>, usize)| async move {
-            match database.forget_in(range, age).await {
-                Ok(()) | Err(ShardError::Dropped | ShardError::Moved) => {}
-                Err(error) => tracing::info!(database = database.name, range, %error, "nothing is forgotten for now"),
-            }
+    #[cfg(test)]
+    pub(super) async fn forget_old(self: &Arc<Self>, age: Duration) {
+        sweep(&Arc::downgrade(self), age).await;
+    }
+
+    fn places_of(&self, names: &[String]) -> Vec<Place> {
+        let ranges = |name: &String| {
+            let ranges = self.database(name).map(|database| database.ranges()).unwrap_or_default();
+            let name = name.clone();
+            ranges.into_iter().map(move |range| (name.clone(), range))
         };
-        ranges.for_each_concurrent(limits::FORGET_AT_ONCE, look).await;
+        names.iter().flat_map(ranges).collect()
+    }
+
+    /// Has copies write down what is old enough, in some ranges; those where all have.
+    async fn propose_in(&self, places: Vec<Place>, age: Duration) -> Vec<Open> {
+        let look = |place: Place| async move {
+            let database = self.database(&place.0).ok()?;
+            told(&place, database.propose_round(place.1, age).await).flatten()
+        };
+        let open: Vec<Option<Open>> =
+            stream::iter(places.into_iter().map(look)).buffer_unordered(limits::FORGET_AT_ONCE).collect().await;
+        open.into_iter().flatten().collect()
+    }
+
+    /// Decides rounds; those ranges where that was done.
+    async fn decide_all(&self, open: Vec<Open>) -> Vec<Place> {
+        let decide = |open: Open| async move {
+            let database = self.database(&open.place.0).ok()?;
+            told(&open.place, database.decide(&open).await).filter(|done| *done).map(|_| open.place)
+        };
+        let done: Vec<Option<Place>> =
+            stream::iter(open.into_iter().map(decide)).buffer_unordered(limits::FORGET_AT_ONCE).collect().await;
+        done.into_iter().flatten().collect()
+    }
+}
+
+/// What came of a range; where it failed, that is said.
+fn told<T>((database, range): &Place, done: Result<T, ShardError>) -> Option<T> {
+    match done {
+        Ok(done) => Some(done),
+        Err(ShardError::Dropped | ShardError::Moved) => None,
+        Err(error) => {
+            tracing::info!(database, range, %error, "nothing is forgotten for now");
+            None
+        }
     }
 }
 
@@ -80,16 +134,43 @@ async fn keep_forgetting(weak: Weak<Coordinator>) {
             }
         };
         drop(env.timeout(limits::FORGET_PAUSE.min(age), news.changed()).await);
+        if weak.upgrade().is_none() {
+            return;
+        }
+        sweep(&weak, age).await;
+    }
+}
+
+/// Looks through all databases for what is to be forgotten, many of them at a time: what was proposed waits together.
+async fn sweep(weak: &Weak<Coordinator>, age: Duration) {
+    let Some(coordinator) = weak.upgrade() else { return };
+    let env = coordinator.env().clone();
+    let names: Vec<String> = coordinator.all_known().into_iter().map(|(name, _)| name).collect();
+    drop(coordinator);
+    for names in names.chunks(limits::FORGET_DATABASES) {
         let Some(coordinator) = weak.upgrade() else { return };
-        coordinator.forget_old(age).await;
+        let mut places = coordinator.places_of(names);
+        drop(coordinator);
+        for _ in 0..limits::FORGET_ROUNDS {
+            let Some(coordinator) = weak.upgrade() else { return };
+            let open = coordinator.propose_in(places, age).await;
+            // Nobody keeps the coordinator while this waits.
+            drop(coordinator);
+            if open.is_empty() {
+                break;
+            }
+            env.sleep(limits::FORGET_SETTLE.min(age)).await;
+            let Some(coordinator) = weak.upgrade() else { return };
+            places = coordinator.decide_all(open).await;
+        }
     }
 }
 
 impl Database {
-    /// Forgets what is old enough in a range, if that is this node's to propose.
-    async fn forget_in(&self, range: usize, age: Duration) -> Result<(), ShardError> {
+    /// Has all copies of a range write down some tombstones that are old enough, if that is this node's to propose.
+    async fn propose_round(&self, range: usize, age: Duration) -> Result<Option<Open>, ShardError> {
         let layout = self.layout();
-        let Some(own) = self.own_copy_by(&layout, range).await? else { return Ok(()) };
+        let Some(own) = self.own_copy_by(&layout, range).await? else { return Ok(None) };
         let own = own.in_background();
         if own.shard.state().await?.shadows > 0 {
             match layout.is_alone(range) {
@@ -98,21 +179,79 @@ impl Database {
                 false => self.context.pull_soon(&self.name),
             }
         }
-        for _ in 0..limits::FORGET_ROUNDS {
-            if !self.may_propose(&layout, range).await? {
-                return Ok(());
-            }
-            let marks = self.marks(&own, age).await?;
-            if marks.scanned >= marks.position {
-                return Ok(());
-            }
-            let (tombstones, scanned) = aged(&own, marks).await?;
-            if !tombstones.is_empty() && !self.round((&layout, range), &own, tombstones, age).await? {
-                return Ok(());
-            }
-            store(&own, Marks { scanned, ..marks }).await?;
+        // Every copy keeps marks, for it is asked whether it has had the tombstones for long enough.
+        let marks = self.marks(&own, age).await?;
+        if marks.scanned >= marks.aged || !self.may_propose(&layout, range).await? {
+            return Ok(None);
         }
-        Ok(())
+        let (tombstones, upto) = aged(&own, marks).await?;
+        if tombstones.is_empty() {
+            store(&own, Marks { scanned: upto, ..marks }).await?;
+            return Ok(None);
+        }
+        let number = own.shard.told().await?.done.last(&self.context.node).number + 1;
+        let proposal = Proposal::new(Round { number, id: self.context.env.random_u64() }, tombstones);
+        let (round, version) = (proposal.round, layout.placed.version);
+        if own.shard.propose(&self.context.node, proposal.clone(), marks.aged).await? != WrittenDown::Done {
+            return Ok(None);
+        }
+        for node in self.asked(&layout, range) {
+            let remote = RemoteCopy::new(&self.target, range, &node).in_background();
+            match remote.propose(proposal.clone()).await? {
+                WrittenDown::Done => {}
+                WrittenDown::NotOldEnough => {
+                    sometimes("cluster: tombstones were not old enough on another copy");
+                    return Ok(None);
+                }
+                WrittenDown::Refused => {
+                    // It may have missed the round before.
+                    self.context.missed(&self.name);
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(Open { place: (self.name.clone(), range), version, round, upto }))
+    }
+
+    /// The nodes of the other copies of a range, all of which are to write down what is to be forgotten.
+    fn asked(&self, layout: &Layout, range: usize) -> Vec<Arc<str>> {
+        let is_asked = |node: &Arc<str>| !mutated(Mutation::ForgetEarly) || self.context.rank(node) == Some(0);
+        self.others_of(layout, range).into_iter().filter(is_asked).collect()
+    }
+
+    /// Decides a round, if it stands at all copies; answers whether it does. Each was read from beginning to end then,
+    /// behind where it wrote the round down.
+    async fn decide(&self, open: &Open) -> Result<bool, ShardError> {
+        let (layout, range, me) = (self.layout(), open.place.1, &*self.context.node);
+        let stands = layout.placed.version == open.version && self.may_propose(&layout, range).await?;
+        let Some(own) = self.own_copy_by(&layout, range).await?.filter(|_| stands) else { return Ok(false) };
+        let own = own.in_background();
+        if !own.shard.confirm_round(me, open.round).await? {
+            return Ok(false);
+        }
+        let asked = self.asked(&layout, range);
+        for node in &asked {
+            let remote = RemoteCopy::new(&self.target, range, node).in_background();
+            if !remote.confirm_round(open.round).await? {
+                return Ok(false);
+            }
+        }
+        for node in &asked {
+            self.pull_copy(range, node).await?;
+        }
+        if open.version != self.layout().placed.version {
+            return Ok(false);
+        }
+        let done = own.shard.told().await?.done.with(me, open.round);
+        let asked: Vec<String> = asked.iter().map(ToString::to_string).collect();
+        if !own.shard.forget(&done, &asked).await?.horizon.covers(&done) {
+            return Ok(false);
+        }
+        let marks = read_marks(&own).await?;
+        store(&own, Marks { scanned: open.upto.max(marks.scanned), ..marks }).await?;
+        sometimes("cluster: tombstones were forgotten");
+        self.context.missed(&self.name);
+        Ok(true)
     }
 
     /// Whether this node is the first to judge the range, all copies of it are there and in step, and none moves.
@@ -127,83 +266,71 @@ impl Database {
         Ok(is_mine && is_quiet && are_there() && !self.has_heirs(range).await?)
     }
 
-    /// The marks of a copy, with a new one where there was none or what lies before it is done with. What is not old
-    /// enough counts as none.
+    /// The marks of a copy as of now, with a new one where the last one is old enough.
     async fn marks(&self, own: &OwnCopy, age: Duration) -> Result<Marks, ShardError> {
-        let stored = own.shard.meta_get(NAME).await?;
-        let read = |bytes: Vec<u8>| decode(&bytes).map_err(|why| StorageError::Corrupt(format!("marks: {why}")));
-        let mut marks: Marks = stored.map(read).transpose()?.unwrap_or_default();
+        let stored = read_marks(own).await?;
         let now_ms = u64::try_from(self.context.env.wall().as_millis()).unwrap_or(u64::MAX);
-        let here = own.standing().position;
-        // A clock that went back, or a position that this disk never reached, say nothing.
-        let is_void = marks.at_ms > now_ms || marks.position > here;
-        if is_void || marks.scanned >= marks.position && here > marks.position {
-            marks = Marks { position: here, at_ms: now_ms, scanned: marks.scanned.min(here) };
+        let marks = stored.at(now_ms, own.standing().position, age);
+        if marks != stored {
             store(own, marks).await?;
         }
-        let is_old = u128::from(now_ms - marks.at_ms) >= age.as_millis();
-        Ok(if is_old { marks } else { Marks { scanned: marks.position, ..marks } })
+        Ok(marks)
     }
+}
 
-    /// Has all copies forget some tombstones; answers whether that was decided.
-    async fn round(
-        &self,
-        (layout, range): (&Layout, usize),
-        own: &OwnCopy,
-        tombstones: Vec<Tombstone>,
-        age: Duration,
-    ) -> Result<bool, ShardError> {
-        let (context, me) = (&self.context, &*self.context.node);
-        let number = own.shard.told().await?.done.last(me).number + 1;
-        let proposal = Proposal { round: Round { number, id: context.env.random_u64() }, tombstones };
-        if !own.shard.propose(me, proposal.clone()).await? {
-            return Ok(false);
+impl Marks {
+    /// They at a time, where the copy stands at a position.
+    fn at(self, now_ms: u64, here: u64, age: Duration) -> Marks {
+        let mut marks = Marks { aged: self.aged.min(here), scanned: self.scanned.min(here), ..self };
+        // A clock that went back, or a position that this disk never reached, say nothing.
+        let is_void = marks.at_ms > now_ms || marks.position > here;
+        let is_old = !is_void && u128::from(now_ms - marks.at_ms) >= age.as_millis();
+        if is_old {
+            marks.aged = marks.position;
         }
-        let asked = |node: &Arc<str>| !mutated(Mutation::ForgetEarly) || context.rank(node) == Some(0);
-        for node in self.others_of(layout, range).iter().filter(|node| asked(node)) {
-            let remote = RemoteCopy::new(&self.target, range, node).in_background();
-            if !remote.propose(me, &proposal).await? {
-                // It may have missed the round before.
-                context.missed(&self.name);
-                return Ok(false);
-            }
+        if is_void || is_old && here > marks.position {
+            (marks.position, marks.at_ms) = (here, now_ms);
         }
-        context.env.sleep(limits::FORGET_SETTLE.min(age)).await;
-        if layout.placed.version != self.layout().placed.version {
-            return Ok(false);
-        }
-        let done = own.shard.told().await?.done.with(me, proposal.round);
-        own.shard.forget(&done).await?;
-        sometimes("cluster: tombstones were forgotten");
-        context.missed(&self.name);
-        Ok(true)
+        marks
     }
+}
+
+async fn read_marks(own: &OwnCopy) -> Result<Marks, ShardError> {
+    let stored = own.shard.meta_get(NAME).await?;
+    let read = |bytes: Vec<u8>| decode(&bytes).map_err(|why| StorageError::Corrupt(format!("marks: {why}")));
+    Ok(stored.map(read).transpose()?.unwrap_or_default())
+}
+
+/// The position of a copy up to which it has had everything for long enough to forget it.
+pub(super) async fn aged_up_to(own: &OwnCopy) -> Result<u64, ShardError> {
+    Ok(read_marks(own).await?.aged.min(own.standing().position))
 }
 
 async fn store(own: &OwnCopy, marks: Marks) -> Result<(), ShardError> {
     own.shard.meta_put(NAME, Some(encode(&marks).to_vec())).await
 }
 
-/// The next tombstones before the mark that stand alone, as many as make a round; and up to where those are all.
+/// The next tombstones that are old enough and stand alone, as many as make a round; and up to where those are all.
 async fn aged(own: &OwnCopy, marks: Marks) -> Result<(Vec<Tombstone>, u64), ShardError> {
     let most = fewer("forget: one tombstone at a time", limits::FORGET_ROUND);
-    let (mut out, mut scanned) = (Vec::new(), marks.scanned);
-    while scanned < marks.position {
+    let (mut out, mut scanned, mut bytes) = (Vec::new(), marks.scanned, 0);
+    while scanned < marks.aged {
         let page = own.shard.changes(scanned, Direction::Forward, limits::PAGE_ROWS).await?;
         let is_end = page.rows.is_empty();
         for row in page.rows {
-            if row.seq > marks.position || out.len() >= most {
-                let end = if row.seq > marks.position { marks.position } else { scanned };
+            if row.seq > marks.aged || out.len() >= most || bytes >= limits::FORGET_ROUND_BYTES {
+                let end = if row.seq > marks.aged { marks.aged } else { scanned };
                 return Ok((out, end));
             }
             scanned = row.seq;
+            bytes += row.id.as_str().len();
             out.extend(alone(row));
         }
         if is_end {
             break;
         }
     }
-    Ok((out, marks.position))
+    Ok((out, marks.aged))
 }
 
 /// The tombstone that is the only leaf of a document.
@@ -212,5 +339,26 @@ fn alone(row: ChangeRow) -> Option<Tombstone> {
     match leaves.pop() {
         Some((rev, true)) if leaves.is_empty() && !id.is_design() => Some((id, rev)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AGE: Duration = Duration::from_millis(100);
+
+    #[test]
+    fn what_a_copy_had_at_a_mark_is_old_once_that_is() {
+        let marks = Marks::default().at(1000, 5, AGE);
+        assert_eq!(marks, Marks { position: 5, at_ms: 1000, aged: 0, scanned: 0 });
+        assert_eq!(marks.at(1099, 9, AGE), marks);
+        let marks = marks.at(1100, 9, AGE);
+        assert_eq!(marks, Marks { position: 9, at_ms: 1100, aged: 5, scanned: 0 });
+        assert_eq!(marks.at(1200, 9, AGE), Marks { aged: 9, ..marks }, "nothing came since");
+        let marks = Marks { scanned: 5, ..marks };
+        assert_eq!(marks.at(900, 9, AGE), Marks { at_ms: 900, ..marks }, "the clock went back");
+        let put_back = Marks { position: 3, at_ms: 1150, aged: 3, scanned: 3 };
+        assert_eq!(marks.at(1150, 3, AGE), put_back, "it was at that position never");
     }
 }

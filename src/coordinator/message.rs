@@ -26,8 +26,8 @@ use crate::index::{GroupBy, IndexError, InvalidValue, Places};
 use crate::limits;
 use crate::script::{DesignError, ScriptError};
 use crate::shard::{
-    Edit, EditAttachment, EditOp, Horizon, ListPage, LocalDocument, LocalRegister, Proposal, ShardError, Tombstone,
-    Want,
+    Edit, EditAttachment, EditOp, Horizon, ListPage, LocalDocument, LocalRegister, Proposal, Round, ShardError,
+    Tombstone, Want,
 };
 use crate::storage::{CommitError, Direction, StageMode, StorageError};
 
@@ -138,8 +138,13 @@ pub(super) enum CopyOp {
 pub(super) enum ForgetCall {
     /// `Told`
     Tell,
-    /// `bool`: whether the proposal is written down.
-    Propose { by: String, proposal: Proposal<Tombstone> },
+    /// `WrittenDown`: what became of a proposal of the asking node.
+    Propose(Proposal<Tombstone>),
+    /// `bool`: whether a round of the asking node, which all copies have written down, stands here, by the map that it
+    /// knows.
+    Confirm(Round),
+    /// `Vec<(String, Proposal<Tombstone>)>`: what is written down and not done, by proposer.
+    Open,
 }
 
 /// Which changes of a copy to read.

@@ -30,7 +30,7 @@ use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue as _;
 use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{ChangeRow, CopyState, DocumentDigest, Edit, Fetched, Part, ShardError, Want};
+use crate::shard::{ChangeRow, CopyState, DocumentDigest, Edit, EditOp, Fetched, Part, ShardError, Want};
 use crate::storage::{Direction, StorageError};
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 
@@ -72,38 +72,57 @@ impl Database {
     /// Takes in what the copy of a range on a node has; false where not all of that can be read.
     pub(super) async fn pull_readable(&self, range: usize, node: &Arc<str>) -> Result<bool, ShardError> {
         let own = self.own_copy_to_fill(&self.layout(), range).await?.ok_or(ShardError::Moved)?;
-        self.pull_range(range, own, node, true).await
+        match self.pull_range(range, own, node, true).await? {
+            Taken::All => Ok(true),
+            Taken::Part => Ok(false),
+            Taken::Nothing => Err(away("the other copy is to forget first what was forgotten here")),
+        }
     }
 
-    /// Takes in what another copy has; false where not all of that can be read: nothing else is to be had there until
-    /// it was made anew.
+    /// Takes in what another copy has.
     async fn pull_range(
         &self,
         range: usize,
         own: OwnCopy,
         node: &Arc<str>,
         thoroughly: bool,
-    ) -> Result<bool, ShardError> {
+    ) -> Result<Taken, ShardError> {
         let remote = RemoteCopy::new(&self.target, range, node).in_background();
         let (own, theirs) = (own.in_background(), remote.status().await?);
         if theirs.soundness == Some(Soundness::Unusable) {
-            return Ok(false);
+            return Ok(Taken::Part);
         }
         let known = sync_points::pulled(&own.shard, node).await?.unwrap_or_default();
         let own_range = RangeCopy::Own(own.clone());
         let docs = fewer("pull: one document at a time", limits::DOCS_PER_FETCH);
-        let rounds = 0;
-        let mut pull = Pull { database: self, range, own, own_range, remote, known, theirs, docs, rounds };
+        let (rounds, is_ahead, lags_behind) = (0, false, false);
+        let mut pull =
+            Pull { database: self, range, own, own_range, remote, known, theirs, docs, rounds, is_ahead, lags_behind };
         match pull.run(thoroughly).await {
+            // This copy misses nothing for that: the other one tells when it can be read.
+            Err(error) if pull.is_ahead => {
+                tracing::info!(database = self.name, range, %node, %error, "an old copy is not read yet");
+                Ok(Taken::Nothing)
+            }
             Err(error @ ShardError::Storage(StorageError::CorruptThere(_)))
                 if theirs.soundness == Some(Soundness::Damaged) =>
             {
                 tracing::info!(database = self.name, range, %node, %error, "a damaged copy was taken in as far as it goes");
-                Ok(false)
+                Ok(Taken::Part)
             }
-            done => done.map(|()| true),
+            done => done.map(|()| Taken::All),
         }
     }
+}
+
+/// What was taken in of another copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    All,
+    /// What can be read: nothing else is to be had there until it was made anew.
+    Part,
+    /// Nothing: it is an old one put back, and is to forget first what was forgotten here.
+    Nothing,
 }
 
 /// What one of two copies may have missed for good.
@@ -128,6 +147,10 @@ pub(super) struct Pull<'a> {
     docs: usize,
     /// How often something was forgotten here when both copies had forgotten the same.
     pub(super) rounds: u64,
+    /// Whether the other one has yet to forget what was forgotten here and knows nothing of that: an old one put back.
+    pub(super) is_ahead: bool,
+    /// Whether the other one has yet to forget what was forgotten here, and has written it down.
+    pub(super) lags_behind: bool,
 }
 
 /// Whether a copy that has taken in another one up to `point` misses purges that the other has no record of.
@@ -142,11 +165,12 @@ impl Pull<'_> {
         self.keep_epoch().await?;
         let mine = self.own.shard.state().await?;
         if mine.rounds == 0 && self.theirs.rounds == 0 {
+            self.own.shard.meet(self.remote.node(), &self.others()).await?;
             return self.take_in(&mine, thoroughly).await;
         }
-        let theirs = self.keep_horizon().await?;
+        let met = self.keep_horizon().await?;
         self.take_in(&self.own.shard.state().await?, thoroughly).await?;
-        self.note_taken(&theirs).await
+        self.note_taken(met).await
     }
 
     async fn take_in(&mut self, mine: &CopyState, thoroughly: bool) -> Result<(), ShardError> {
@@ -435,6 +459,13 @@ impl Pull<'_> {
         if mutated(Mutation::TombstoneForgotten) {
             edits.retain(|edit| !edit.deleted);
         }
+        if self.lags_behind {
+            let shadows = self.own.shard.shadows_of(edits.iter().map(|edit| edit.id.clone()).collect()).await?;
+            edits.retain(|edit| match &edit.op {
+                EditOp::Merge { path } if edit.deleted => shadows.get(&edit.id) != Some(&path.head()),
+                _ => true,
+            });
+        }
         let taken = self.theirs.taken.filter(|taken| taken.from_shard == self.own.origin);
         let origin = Origin::Copy { rounds: self.rounds, heard: taken.map_or(0, |taken| taken.purges) };
         let count = edits.len();
@@ -464,7 +495,7 @@ impl Pull<'_> {
     }
 
     /// Whether the place of the other copy was taken by another one.
-    pub(super) fn leaves(&self) -> bool {
+    fn leaves(&self) -> bool {
         let layout = self.database.layout();
         let leaves = |moved: &Move| moved.leaving && moved.from.as_deref() == Some(&**self.remote.node());
         layout.placed.move_of(self.range).is_some_and(leaves)

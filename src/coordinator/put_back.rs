@@ -73,7 +73,7 @@ pub(super) async fn purge_what_all_lack(
 
 /// The position of a copy of this node up to which some of the others have read it. Never beyond where it was opened: a
 /// machine put back while it was running gives out positions again, and no other node need have noticed that yet.
-async fn read_by(others: &[RemoteCopy], own: &OwnCopy, node: &str) -> Result<u64, ShardError> {
+pub(super) async fn read_by(others: &[RemoteCopy], own: &OwnCopy, node: &str) -> Result<u64, ShardError> {
     let mut until = 0;
     for other in others {
         let taken = other.taken_in(node).await?;

@@ -28,8 +28,8 @@ use crate::index::IndexError;
 use crate::limits;
 use crate::shard::{
     ChangesPage, DocumentDigest, Edit, Fetched, Horizon, Judged, ListPage, ListRow, LocalDocument, LocalRegister, Part,
-    Proposal, PurgeInfo, ShardError, ShardInfo, Sift, SiftPage, Sifted, Stamp, Summary, Told, Tombstone, Want,
-    live_conflicts,
+    Proposal, PurgeInfo, Round, ShardError, ShardInfo, Sift, SiftPage, Sifted, Stamp, Summary, Told, Tombstone, Want,
+    WrittenDown, live_conflicts,
 };
 use crate::storage::{Direction, StageMode, StorageError};
 use crate::world::Pool;
@@ -389,10 +389,19 @@ impl RemoteCopy {
         self.ask(CopyOp::Forget(Box::new(ForgetCall::Tell))).await
     }
 
-    /// Has it write down what is to be forgotten; answers whether it did.
-    pub async fn propose(&self, by: &str, proposal: &Proposal<Tombstone>) -> Result<bool, ShardError> {
-        let (by, proposal) = (by.to_owned(), proposal.clone());
-        self.ask(CopyOp::Forget(Box::new(ForgetCall::Propose { by, proposal }))).await
+    /// Has it write down what this node proposes to forget.
+    pub async fn propose(&self, proposal: Proposal<Tombstone>) -> Result<WrittenDown, ShardError> {
+        self.ask(CopyOp::Forget(Box::new(ForgetCall::Propose(proposal)))).await
+    }
+
+    /// Tells it that all copies have written down a round of this node; answers whether that stands there.
+    pub async fn confirm_round(&self, round: Round) -> Result<bool, ShardError> {
+        self.ask(CopyOp::Forget(Box::new(ForgetCall::Confirm(round)))).await
+    }
+
+    /// What it has written down and not done.
+    pub async fn open_proposals(&self) -> Result<Vec<(String, Proposal<Tombstone>)>, ShardError> {
+        self.ask(CopyOp::Forget(Box::new(ForgetCall::Open))).await
     }
 
     /// Tells its last sequence from now on, as long as somebody listens and it can be asked.

@@ -73,6 +73,7 @@ async fn merge_unpurged(
     (origin, again): (Origin, &BTreeSet<(DocId, Revision)>),
 ) -> Result<Vec<bool>, ShardError> {
     let mut stored = Vec::new();
+    let is_early = origin != Origin::Anew && copy.is_early();
     let heard = if let Origin::Copy { heard, .. } = origin { heard } else { 0 };
     for _ in 0..limits::VALIDATION_ATTEMPTS {
         // First, so that a purge after the look makes the merge too late.
@@ -89,7 +90,7 @@ async fn merge_unpurged(
         if left.is_empty() {
             return Ok(stored);
         }
-        let merged = merge_here(copy, &left, source, &Basis::Purges { seen, rounds }).await?;
+        let merged = merge_here(copy, &left, source, &Basis::Purges { seen, rounds, is_early }).await?;
         edits = Vec::new();
         for (edit, outcome) in left.into_iter().zip(merged) {
             match outcome {

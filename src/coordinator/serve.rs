@@ -365,8 +365,8 @@ impl Serving<'_> {
             ForgetCall::Propose(proposal) => {
                 reply(self.database.write_down((self.range, version), copy, &asked.from, proposal).await)
             }
-            ForgetCall::Confirm { round, stood } => {
-                reply(self.database.confirm_round((self.range, version), copy, (&asked.from, round), stood).await)
+            ForgetCall::Confirm(round) => {
+                reply(self.database.stands((self.range, version), copy, &asked.from, round).await)
             }
             ForgetCall::Open => reply(copy.shard.open_proposals().await),
         }

@@ -1,7 +1,8 @@
 //! The handle on an open shard copy, and the two ways into its records: a read step, a change in the committer.
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
@@ -67,6 +68,10 @@ pub(super) struct Inner {
     design_commits: AtomicU64,
     /// The number of the last body when it was opened.
     opened_body: u64,
+    /// Nodes whose copies it has met since, see `forget.rs`. A blocking lock: held for a look, never across an await.
+    pub(super) met: Mutex<BTreeSet<String>>,
+    /// Whether it is noted what it takes in from others, see `forget.rs`.
+    pub(super) is_early: AtomicBool,
     owner: Owner,
     /// One of the states below.
     state: AtomicU8,
@@ -122,7 +127,9 @@ impl ShardCopy {
     fn over(storage: &Storage, shard: ShardId, owner: Owner, (update_seq, opened_body): (u64, u64)) -> ShardCopy {
         let (storage, committed) = (storage.clone(), watch::Sender::new(update_seq));
         let (design_commits, state, mirror) = (AtomicU64::new(0), AtomicU8::new(OPEN), Mutex::default());
-        let inner = Arc::new(Inner { storage, shard, committed, design_commits, opened_body, owner, state, mirror });
+        let (met, is_early) = (Mutex::default(), AtomicBool::new(false));
+        let inner = Inner { storage, shard, committed, design_commits, opened_body, met, is_early, owner, state, mirror };
+        let inner = Arc::new(inner);
         ShardCopy(inner, Use { pool: Pool::Foreground, by_map: None, unflushed: false })
     }
 

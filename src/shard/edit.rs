@@ -84,14 +84,19 @@ fn apply(transaction: &mut Transaction<'_, '_>, edit: Edit, basis: &Basis, plant
             let holds = match basis {
                 Basis::Any => true,
                 Basis::Ancestor(seen) => judge::ancestor_of(&loaded.tree, &path) == *seen,
-                Basis::Purges { seen, rounds } => {
+                Basis::Purges { seen, rounds, .. } => {
                     (transaction.header.purge_seq, transaction.header.rounds) == (*seen, *rounds)
                 }
             };
             if !holds {
                 return Ok(Err(EditError::BasisChanged));
             }
-            merge(transaction, &edit, path, loaded, planted)
+            let before = transaction.header.last_body;
+            let merged = merge(transaction, &edit, path, loaded, planted)?;
+            if matches!(basis, Basis::Purges { is_early: true, .. }) && transaction.header.last_body > before {
+                forget::note_taken_in(transaction)?;
+            }
+            Ok(merged)
         }
     }
 }

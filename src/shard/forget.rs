@@ -6,14 +6,16 @@
 //! builds upon that. The header counts how often anything was forgotten, so that where nothing ever was nothing more is
 //! read than before.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::edit::purge_document;
-use super::horizon::{Horizon, Ledger, Proposal};
+use super::horizon::{Horizon, Ledger, Proposal, Round};
 use super::keys::{self, Kind};
 use super::purge::put_on_record;
 use super::record::Header;
@@ -45,8 +47,21 @@ pub struct Forgotten {
     pub rounds: u64,
 }
 
+/// What became of a proposal at a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WrittenDown {
+    /// It is written down.
+    Done,
+    /// Some tombstone is not old enough here: who reads this copy may not have seen it yet.
+    NotOldEnough,
+    /// This copy takes no part, or it is not the next round, or a tombstone is not known here.
+    Refused,
+}
+
 /// The value of the shard that holds it.
 const NAME: &[u8] = b"horizon";
+/// The value that tells what was taken in from other copies before all of them were met.
+const TAKEN_IN: &[u8] = b"taken in early";
 
 /// What is stored of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -112,65 +127,129 @@ impl ShardCopy {
         Ok((header.purge_seq, header.rounds))
     }
 
-    /// Writes a proposal down; durable on return. False where that is not the next round of its proposer, or a
-    /// tombstone is not known here.
-    pub async fn propose(&self, by: &str, proposal: Proposal<Tombstone>) -> Result<bool, ShardError> {
+    /// Writes a proposal down; durable on return. Tombstones behind the sequence `aged` are not old enough.
+    pub async fn propose(
+        &self,
+        by: &str,
+        proposal: Proposal<Tombstone>,
+        aged: u64,
+    ) -> Result<WrittenDown, ShardError> {
         // Before it is written down: what is known here stays so, unless it is forgotten or purged.
         for page in proposal.tombstones.chunks(limits::STEP_ROWS) {
             let wants = page.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
             for ((_, rev), fetched) in page.iter().zip(self.fetch(wants).await?) {
-                if fetched.is_none_or(|fetched| fetched.tree.get(rev).is_none()) {
-                    return Ok(false);
+                match fetched {
+                    Some(fetched) if fetched.tree.get(rev).is_some() && fetched.local_seq <= aged => {}
+                    Some(fetched) if fetched.tree.get(rev).is_some() => return Ok(WrittenDown::NotOldEnough),
+                    _ => return Ok(WrittenDown::Refused),
                 }
             }
         }
-        let (shard, by) = (self.id(), by.to_owned());
-        self.write(move |view| {
-            let mut kept = Kept::read(view, shard)?;
-            let is_next = kept.ledger.propose(&by, proposal);
-            if is_next {
-                kept.write(view, shard);
+        let by = by.to_owned();
+        self.change(move |transaction, _| {
+            let mut kept = Kept::read(transaction.view, transaction.shard)?;
+            let proposal = Proposal { body: transaction.header.last_body, read: None, ..proposal };
+            if !kept.ledger.propose(&by, proposal) {
+                return Ok(WrittenDown::Refused);
             }
-            Ok(is_next)
+            kept.write(transaction.view, transaction.shard);
+            // From here on copies tell each other what they have forgotten before they read each other.
+            transaction.header.rounds = transaction.header.rounds.max(1);
+            Ok(WrittenDown::Done)
         })
         .await
     }
 
-    /// Forgets what was written down here of the rounds of `done`; durable on return. Answers how far the copy has
-    /// forgotten then.
-    pub async fn forget(&self, done: &Horizon) -> Result<Forgotten, ShardError> {
-        let stands = move |view: &dyn View, shard| Ok((Kept::read(view, shard)?, Header::read(view, shard)?.rounds));
-        let (mut kept, rounds) = self.read(stands).await?;
-        if kept.ledger.take_done(done).is_empty() {
-            return Ok(Forgotten { horizon: kept.ledger.horizon, rounds });
+    /// Notes that all copies have written a round down; durable on return. False where it does not stand here.
+    pub async fn confirm_round(&self, by: &str, round: Round) -> Result<bool, ShardError> {
+        let by = by.to_owned();
+        self.change_ledger(move |ledger| ledger.confirm(&by, round)).await
+    }
+
+    /// The rounds that all copies have written down, as far as known here, with those of `done`.
+    pub async fn confirmed(&self, done: &Horizon) -> Result<BTreeSet<Round>, ShardError> {
+        let mut ledger = self.read(Kept::read).await?.ledger;
+        let before = ledger.confirmed();
+        ledger.confirm_done(done);
+        let confirmed = ledger.confirmed();
+        if confirmed != before {
+            let done = done.clone();
+            self.change_ledger(move |ledger| ledger.confirm_done(&done)).await?;
         }
-        let done = done.clone();
-        self.change_kept(move |transaction, kept| {
-            let proposals = kept.ledger.take_done(&done);
-            let number = transaction.header.rounds + 1;
-            let mut ids = Vec::new();
-            for (id, rev) in proposals.into_iter().flat_map(|proposal| proposal.tombstones) {
-                if let Some(path) = drop_leaf(transaction, &id, &rev, true)? {
-                    let is_new = transaction.view.get(&shadow_key(transaction.shard, &id))?.is_none();
-                    transaction.header.shadows += u64::from(is_new);
-                    let shadow = encode(&Shadow { batch: number, path });
-                    transaction.view.put(shadow_key(transaction.shard, &id), shadow);
-                    ids.push(id);
+        Ok(confirmed)
+    }
+
+    /// Notes that the copy of a node was read from beginning to end since all had written down these rounds.
+    pub async fn note_read(&self, node: &str, rounds: BTreeSet<Round>) -> Result<(), ShardError> {
+        let mut ledger = self.read(Kept::read).await?.ledger;
+        let before = ledger.clone();
+        ledger.note_read(node, &rounds);
+        if ledger == before {
+            return Ok(());
+        }
+        let node = node.to_owned();
+        self.change_ledger(move |ledger| ledger.note_read(&node, &rounds)).await
+    }
+
+    /// What is written down here and not done, by proposer.
+    pub async fn open_proposals(&self) -> Result<Vec<(String, Proposal<Tombstone>)>, ShardError> {
+        let open = self.read(Kept::read).await?.ledger.open().clone();
+        Ok(open.into_iter().collect())
+    }
+
+    /// Writes down what another copy has written down, which was taken in, as far as the tombstones are known here.
+    pub async fn take_over(&self, proposals: Vec<(String, Proposal<Tombstone>)>) -> Result<(), ShardError> {
+        self.change(move |transaction, _| {
+            let mut kept = Kept::read(transaction.view, transaction.shard)?;
+            for (by, proposal) in proposals {
+                let mut knows_all = true;
+                for (id, rev) in &proposal.tombstones {
+                    knows_all &= transaction.load(id)?.tree.get(rev).is_some();
+                }
+                if knows_all {
+                    let body = transaction.header.last_body;
+                    kept.ledger.take_over(&by, Proposal { body, read: None, ..proposal });
                 }
             }
-            if !ids.is_empty() {
-                let horizon = kept.ledger.horizon.clone();
-                kept.batches.push(Batch { number, horizon, taken: BTreeSet::new(), ids });
-            }
+            kept.write(transaction.view, transaction.shard);
+            transaction.header.rounds = transaction.header.rounds.max(1);
             Ok(())
         })
         .await
     }
 
+    async fn change_ledger<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Ledger<Tombstone>) -> T + Send + 'static,
+    ) -> Result<T, ShardError> {
+        let shard = self.id();
+        self.write(move |view| {
+            let mut kept = Kept::read(view, shard)?;
+            let out = work(&mut kept.ledger);
+            kept.write(view, shard);
+            Ok(out)
+        })
+        .await
+    }
+
+    /// Forgets what was written down here of the rounds of `done`, as far as the copies of all `others` were read since
+    /// all wrote that down; durable on return. Answers how far the copy has forgotten then.
+    pub async fn forget(&self, done: &Horizon, others: &[String]) -> Result<Forgotten, ShardError> {
+        loop {
+            let stands = move |view: &dyn View, shard| Ok((Kept::read(view, shard)?, Header::read(view, shard)?.rounds));
+            let (mut kept, rounds) = self.read(stands).await?;
+            if kept.ledger.ready(done, others).is_none() {
+                return Ok(Forgotten { horizon: kept.ledger.horizon, rounds });
+            }
+            let (done, others) = (done.clone(), others.to_vec());
+            self.change_kept(move |transaction, kept| forget_some(transaction, kept, &done, &others)).await?;
+        }
+    }
+
     /// Drops leaves that no other copy has any more.
     pub async fn give_up(&self, leaves: Vec<Tombstone>) -> Result<(), ShardError> {
         let drop_all = move |transaction: &mut Transaction<'_, '_>, _: &mut Kept| {
-            leaves.iter().try_for_each(|(id, rev)| drop_leaf(transaction, id, rev, false).map(drop))
+            leaves.iter().try_for_each(|(id, rev)| drop_leaf(transaction, id, rev, None).map(drop))
         };
         self.change_kept(drop_all).await.map(drop)
     }
@@ -202,13 +281,19 @@ impl ShardCopy {
     /// Notes that all of the copy of `node` was taken in, which had forgotten `theirs` by then. Shadows go that all of
     /// `others` were taken in behind.
     pub async fn note_taken(&self, node: &str, theirs: &Horizon, others: Vec<String>) -> Result<(), ShardError> {
+        let is_open = |batch: &Batch, others: &[String]| others.iter().any(|other| !batch.taken.contains(other));
+        let kept = self.read(Kept::read).await?;
+        let is_news = |batch: &Batch| theirs.covers(&batch.horizon) && !batch.taken.contains(node);
+        if !kept.batches.iter().any(|batch| is_news(batch) || !is_open(batch, &others)) {
+            return Ok(());
+        }
         let (node, theirs) = (node.to_owned(), theirs.clone());
         self.change(move |transaction, _| {
             let mut kept = Kept::read(transaction.view, transaction.shard)?;
             for batch in kept.batches.iter_mut().filter(|batch| theirs.covers(&batch.horizon)) {
                 batch.taken.insert(node.clone());
             }
-            let is_open = |batch: &Batch| others.iter().any(|other| !batch.taken.contains(other));
+            let is_open = |batch: &Batch| is_open(batch, &others);
             let (open, over): (Vec<Batch>, Vec<Batch>) = kept.batches.into_iter().partition(is_open);
             kept.batches = open;
             for batch in over {
@@ -221,17 +306,51 @@ impl ShardCopy {
     }
 }
 
-/// Takes a leaf out of a document with the history that only it has; answers its path. Nothing where it is none, or, if
-/// it is to be one, no tombstone.
+/// Forgets some tombstones of one round; it is done with the last of them.
+fn forget_some(
+    transaction: &mut Transaction<'_, '_>,
+    kept: &mut Kept,
+    done: &Horizon,
+    others: &[String],
+) -> Result<(), StorageError> {
+    let Some((by, proposal)) = kept.ledger.ready(done, others) else { return Ok(()) };
+    let (round, body) = (proposal.round, proposal.body);
+    let left = proposal.tombstones.len().saturating_sub(limits::FORGET_STEP);
+    let tombstones = proposal.tombstones.split_off(left);
+    let number = transaction.header.rounds + 1;
+    let mut ids = Vec::new();
+    for (id, rev) in tombstones {
+        if let Some(path) = drop_leaf(transaction, &id, &rev, Some(body))? {
+            let is_new = transaction.view.get(&shadow_key(transaction.shard, &id))?.is_none();
+            transaction.header.shadows += u64::from(is_new);
+            let shadow = encode(&Shadow { batch: number, path });
+            transaction.view.put(shadow_key(transaction.shard, &id), shadow);
+            ids.push(id);
+        }
+    }
+    if !ids.is_empty() {
+        let horizon = kept.ledger.horizon.with(&by, round);
+        kept.batches.push(Batch { number, horizon, taken: BTreeSet::new(), ids });
+    }
+    if left == 0 {
+        kept.ledger.finish(&by);
+    }
+    Ok(())
+}
+
+/// Takes a leaf out of a document with the history that only it has; answers its path. Nothing where it is none, or no
+/// tombstone that was stored up to a body, if it is to be one.
 fn drop_leaf(
     transaction: &mut Transaction<'_, '_>,
     id: &DocId,
     rev: &Revision,
-    is_tombstone: bool,
+    buried_by: Option<u64>,
 ) -> Result<Option<RevPath>, StorageError> {
     let tree = transaction.load(id)?.tree;
-    let is_dead = tree.get(rev).flatten().is_some_and(|data| data.is_deleted());
-    if !tree.is_leaf(rev) || is_tombstone && !is_dead {
+    let is_meant = buried_by.is_none_or(|body| {
+        tree.get(rev).flatten().is_some_and(|data| data.is_deleted() && data.body <= body)
+    });
+    if !tree.is_leaf(rev) || !is_meant {
         return Ok(None);
     }
     let path = tree.path_to(rev);
@@ -260,6 +379,113 @@ pub(super) fn shadow_of(transaction: &Transaction<'_, '_>, id: &DocId) -> Result
     Ok(stored.map(|bytes| decode::<Shadow>(&bytes)).transpose()?.map(|shadow| shadow.path))
 }
 
+/// What a copy took in from others before it had met all of them: it is as old as what they had.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakenIn {
+    /// First and last numbers of bodies.
+    bodies: Vec<(u64, u64)>,
+    /// First and last sequences of the same.
+    seqs: Vec<(u64, u64)>,
+    /// Sequences of the copy that this one was split off: its bodies had other numbers.
+    inherited: Vec<(u64, u64)>,
+}
+
+impl TakenIn {
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.bodies.is_empty() && self.inherited.is_empty()
+    }
+
+    /// Whether a leaf was taken in, by the number of its body and the last sequence of its document.
+    pub fn has(&self, body: u64, seq: u64) -> bool {
+        let within = |list: &[(u64, u64)], number| list.iter().any(|(first, last)| (*first..=*last).contains(&number));
+        within(&self.bodies, body) || within(&self.inherited, seq)
+    }
+
+    fn read(view: &dyn View, shard: ShardId) -> Result<TakenIn, StorageError> {
+        let stored = view.get(&keys::key(shard, Kind::Meta, TAKEN_IN))?;
+        Ok(stored.map(|bytes| decode(&bytes)).transpose()?.unwrap_or_default())
+    }
+
+    fn write(&self, view: &mut WriteView<'_>, shard: ShardId) {
+        view.put(keys::key(shard, Kind::Meta, TAKEN_IN), encode(self));
+    }
+}
+
+/// Adds a number to a list of ranges, which stays short: of many the oldest ones become one.
+fn extend(list: &mut Vec<(u64, u64)>, number: u64) {
+    match list.last_mut() {
+        Some((_, last)) if *last + 1 >= number => *last = number.max(*last),
+        _ => list.push((number, number)),
+    }
+    if list.len() > limits::TAKEN_IN_RANGES {
+        let (_, end) = list.remove(1);
+        list[0].1 = end;
+    }
+}
+
+/// Notes that what was stored last was taken in from another copy.
+pub(super) fn note_taken_in(transaction: &mut Transaction<'_, '_>) -> Result<(), StorageError> {
+    let mut taken = TakenIn::read(transaction.view, transaction.shard)?;
+    extend(&mut taken.bodies, transaction.header.last_body);
+    extend(&mut taken.seqs, transaction.header.update_seq);
+    taken.write(transaction.view, transaction.shard);
+    Ok(())
+}
+
+impl ShardCopy {
+    /// What was taken in before all other copies were met.
+    pub async fn taken_in(&self) -> Result<TakenIn, ShardError> {
+        self.read(TakenIn::read).await
+    }
+
+    /// From now on notes what it takes in from others, until it has met all of them.
+    pub fn note_early(&self) {
+        self.0.is_early.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether what is taken in from others may be as old as they are.
+    pub fn is_early(&self) -> bool {
+        self.0.is_early.load(Ordering::SeqCst)
+    }
+
+    /// Notes that a copy was met: what either had forgotten is forgotten by both. Once all of `others` were, since this
+    /// copy was opened, nothing is told apart any more that is taken in.
+    pub async fn meet(&self, node: &str, others: &[String]) -> Result<(), ShardError> {
+        let has_met_all = {
+            let mut met = self.0.met.lock().unwrap_or_else(PoisonError::into_inner);
+            met.insert(node.to_owned());
+            others.iter().all(|other| met.contains(other))
+        };
+        if !has_met_all || !self.0.is_early.swap(false, Ordering::SeqCst) {
+            return Ok(());
+        }
+        if self.taken_in().await? == TakenIn::default() {
+            return Ok(());
+        }
+        let key = keys::key(self.id(), Kind::Meta, TAKEN_IN);
+        self.write(move |view| {
+            view.delete(key);
+            Ok(())
+        })
+        .await
+    }
+
+    /// The tombstones of documents that were forgotten here and may not be everywhere.
+    pub async fn shadows_of(&self, ids: Vec<DocId>) -> Result<BTreeMap<DocId, Revision>, ShardError> {
+        self.read(move |view, shard| {
+            let mut out = BTreeMap::new();
+            for id in ids {
+                if let Some(bytes) = view.get(&shadow_key(shard, &id))? {
+                    out.insert(id, decode::<Shadow>(&bytes)?.path.head());
+                }
+            }
+            Ok(out)
+        })
+        .await
+    }
+}
+
 /// Gives an heir what was forgotten of its documents; the ledger goes with the small values.
 pub(super) fn leave(
     view: &mut WriteView<'_>,
@@ -267,6 +493,11 @@ pub(super) fn leave(
     to: ShardId,
     is_its: impl Fn(&DocId) -> bool,
 ) -> Result<(), StorageError> {
+    let TakenIn { seqs, inherited, .. } = TakenIn::read(view, from)?;
+    if !seqs.is_empty() {
+        let inherited = inherited.into_iter().chain(seqs).collect();
+        TakenIn { inherited, ..TakenIn::default() }.write(view, to);
+    }
     let rounds = Header::read(view, from)?.rounds;
     if rounds == 0 {
         return Ok(());

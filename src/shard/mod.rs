@@ -58,7 +58,7 @@ pub use check::{Checked, check};
 pub use copy::{Admits, OnChange, Owner, ShardCopy, VIEW_KIND};
 pub use cut::{Cut, cut};
 pub use fetch::{Wants, wanted};
-pub use forget::{Forgotten, Told, Tombstone};
+pub use forget::{Forgotten, TakenIn, Told, Tombstone, WrittenDown};
 pub use horizon::{Horizon, Ledger, Proposal, Round};
 pub use judge::{Conflict, ancestor_of, attachment_of_stub, parent_of};
 pub use lifetime::{FIRST_FREE_SHARD, allocate, allocate_in, drop_shard, is_going, resume_drops};
@@ -149,6 +149,8 @@ pub enum Basis {
         seen: u64,
         /// How often it had forgotten something.
         rounds: u64,
+        /// Whether it is noted that this was taken in from another copy: not all of them were met yet.
+        is_early: bool,
     },
 }
 

@@ -96,7 +96,8 @@ async fn what_was_read_before_something_was_forgotten_comes_too_late() {
     let old = merge("a", path(&["1-abc"]), false, "{}");
     let (seen, rounds) = world.shard.purged_and_forgotten().await.unwrap();
     forget(&world, 1, vec![tombstone]).await;
-    let basis = Basis::Purges { seen: world.shard.purged_and_forgotten().await.unwrap().0, rounds };
+    let seen_now = world.shard.purged_and_forgotten().await.unwrap().0;
+    let basis = Basis::Purges { seen: seen_now, rounds, is_early: false };
     assert!(seen < world.shard.purged_and_forgotten().await.unwrap().0, "indexes hear of it");
     let late = world.shard.edit_validated(vec![(old, basis)]).await.unwrap().remove(0);
     assert_eq!(late, Err(EditError::BasisChanged));
