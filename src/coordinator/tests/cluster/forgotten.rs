@@ -1,6 +1,7 @@
 //! Tombstones are forgotten, and nothing comes back: not from a copy that was away, nor from one put back.
 
 use super::*;
+use crate::config::Setting;
 use crate::coordinator::range_copy::RangeCopy;
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::repair::{Origin, merge_missing};
@@ -75,11 +76,17 @@ fn merge(name: &str, made: &str) -> Edit {
     Edit { id: id(name), op, deleted: false, body, attachments, revs_limit: 10 }
 }
 
-/// Starts a node anew on what a directory has.
+/// Starts a node anew on what a directory has; tombstones are to be forgotten there.
 async fn restart_on(cluster: &mut Cluster, at: usize, dir: tempfile::TempDir) {
     let node = &mut cluster.nodes[at];
     node.world = World::open_with(dir, StorageOptions { engine: Engine::Redb, ..StorageOptions::default() }).await;
-    node.coordinator = node.world.join(&node.end).await;
+    let env = node.world.env.clone();
+    let peers: Arc<dyn Peers> = Arc::<End>::clone(&node.end);
+    let (section, key, value) = ("settee".to_owned(), "tombstone_days".to_owned(), "10".to_owned());
+    let setting = Setting { section, key, value };
+    let config = Config::in_memory(&env, vec![setting]);
+    let options = Options { node: node.end.own.clone(), peers: Some(peers), system_databases: false };
+    node.coordinator = Coordinator::open(env, config, node.world.storage.clone(), options).await.unwrap();
 }
 
 #[tokio::test]
@@ -166,6 +173,119 @@ async fn a_copy_put_back_gives_up_old_leaves_beside_new_ones() {
         let db = cluster.db(at);
         eventually(|| async { own_leaves(&db, "a").await == ["1-00000000000000000000000000000abc"] }).await;
     }
+}
+
+/// Its halves count their bodies anew, but go on with its sequences.
+#[tokio::test]
+async fn a_copy_put_back_to_before_its_range_was_split_brings_nothing_back() {
+    let mut cluster = Cluster::of(3, Engine::Redb).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let names: Vec<String> = (0..6).map(|n| format!("a{n}")).collect();
+    for name in &names {
+        write(&cluster.db(0), name, "{}", Some(3)).await.unwrap();
+    }
+    let backup = cluster.nodes[2].world.copy_of_data();
+    let change = |places: &crate::coordinator::record::MapRecord| Ok(places.with_split(0)?);
+    cluster.nodes[0].coordinator.change_map(&cluster.db(0), change).await.unwrap();
+    eventually(|| async { (0..3).all(|at| cluster.db(at).map().q() == 2) }).await;
+    for name in &names[1..] {
+        let first = rev(&own_leaves(&cluster.db(0), name).await[0]);
+        delete(&cluster, 0, name, &first, Some(3)).await;
+        forgotten(&cluster, name).await;
+    }
+    cluster.cut(&[2]);
+    restart_on(&mut cluster, 2, backup).await;
+    cluster.heal().await;
+    for name in &names[1..] {
+        eventually(|| async { all_lack(&cluster, name).await }).await;
+    }
+    for at in 0..3 {
+        assert_eq!(own_leaves(&cluster.db(at), &names[0]).await.len(), 1);
+    }
+    for name in &names[1..] {
+        assert!(all_lack(&cluster, name).await, "{name}");
+    }
+}
+
+/// Whether a copy holds a document, also one that is not filled yet.
+async fn is_taken_in(cluster: &Cluster, at: usize, name: &str) -> bool {
+    let Ok(database) = cluster.nodes[at].coordinator.database("db") else { return false };
+    let Ok(Some(own)) = database.own_copy_to_fill(&database.layout(), 0).await else { return false };
+    own.shard.fetch(vec![(id(name), Want::Tree)]).await.unwrap()[0].is_some()
+}
+
+/// One of them is of the time before the document, or empty, and takes it in from the other one before it meets the
+/// third. What it was given there is no younger than the other one's.
+async fn old_copies_meet(is_empty: bool) {
+    let mut cluster = Cluster::of(3, Engine::Redb).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    write(&cluster.db(0), "stays", "{}", Some(3)).await.unwrap();
+    let older = cluster.nodes[1].world.copy_of_data();
+    let older = if is_empty { tempfile::tempdir().unwrap() } else { older };
+    let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
+    let old = cluster.nodes[2].world.copy_of_data();
+    delete(&cluster, 0, "a", &first, Some(3)).await;
+    forgotten(&cluster, "a").await;
+    cluster.cut(&[0, 1, 2]);
+    restart_on(&mut cluster, 1, older).await;
+    restart_on(&mut cluster, 2, old).await;
+    cluster.cut(&[0]);
+    eventually(|| is_taken_in(&cluster, 1, "a")).await;
+    cluster.heal().await;
+    eventually(|| async { all_lack(&cluster, "a").await }).await;
+    for at in 0..3 {
+        assert_eq!(own_leaves(&cluster.db(at), "stays").await.len(), 1);
+    }
+    assert!(all_lack(&cluster, "a").await);
+}
+
+#[tokio::test]
+async fn copies_put_back_to_different_times_that_meet_bring_nothing_back() {
+    old_copies_meet(false).await;
+}
+
+#[tokio::test]
+async fn a_copy_put_back_and_one_that_lost_its_disk_bring_nothing_back() {
+    old_copies_meet(true).await;
+}
+
+/// Who reads the feed of that copy has not seen them yet.
+#[tokio::test]
+async fn tombstones_that_came_late_to_a_copy_are_not_forgotten_before_they_are_old_there() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
+    cluster.cut(&[2]);
+    delete(&cluster, 0, "a", &first, Some(2)).await;
+    look(&cluster).await;
+    look(&cluster).await;
+    cluster.heal().await;
+    eventually(|| async { own_leaves(&cluster.db(2), "a").await != [first.to_string()] }).await;
+    for _ in 0..4 {
+        for node in &cluster.nodes[..2] {
+            node.coordinator.forget_old(AGE).await;
+        }
+    }
+    for at in 0..3 {
+        assert_eq!(own_leaves(&cluster.db(at), "a").await.len(), 1, "the third has no mark behind it");
+    }
+    forgotten(&cluster, "a").await;
+}
+
+/// It waits for the one that is away; the other one is in step, and asks it for nothing.
+#[tokio::test]
+async fn a_copy_put_back_that_waits_keeps_nobody_out_of_step() {
+    let cluster = with_old_copy().await;
+    cluster.cut(&[1]);
+    let old: Arc<str> = cluster.network.names[2].as_str().into();
+    let context = cluster.nodes[0].coordinator.context();
+    eventually(|| async { context.rank(&old).is_some() }).await;
+    cluster.db(0).pull_from(&old, false).await.unwrap();
+    assert_eq!(context.rank(&context.node), Some(0));
+    assert_eq!(own_leaves(&cluster.db(0), "a").await.len(), 0);
+    assert_eq!(own_leaves(&cluster.db(2), "a").await.len(), 1, "it may be what the one that is away knows");
+    cluster.heal().await;
+    eventually(|| async { all_lack(&cluster, "a").await }).await;
 }
 
 /// Else it would bring back what was forgotten of that.
