@@ -9,6 +9,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
+use std::sync::Arc;
 
 use crate::coordinator::database::Database;
 use crate::coordinator::forget::aged_up_to;
@@ -24,7 +25,7 @@ use crate::limits;
 use crate::shard::{
     Horizon, Proposal, RevData, Round, ShardError, TakenIn, Told, Tombstone, Want, WrittenDown,
 };
-use crate::world::buggify::sometimes;
+use crate::world::buggify::{Mutation, mutated, sometimes};
 
 /// What two copies have told each other of what they forgot.
 #[derive(Debug)]
@@ -230,7 +231,9 @@ impl Database {
     /// The nodes of the other copies of a range that are members still.
     pub(super) fn others_in(&self, range: usize) -> Vec<String> {
         let others = self.others_of(&self.layout(), range);
-        others.iter().filter(|node| !self.context.is_gone(node)).map(ToString::to_string).collect()
+        let is_passed_over = |node: &Arc<str>| mutated(Mutation::ForgetEarly) && self.context.rank(node) != Some(0);
+        let counts = |node: &&Arc<str>| !self.context.is_gone(node) && !is_passed_over(node);
+        others.iter().filter(counts).map(ToString::to_string).collect()
     }
 
     /// Refuses whoever asks for what a copy that has forgotten `horizon` holds, where that is not so here.
