@@ -98,7 +98,8 @@ impl Database {
         let (rounds, is_ahead, lags_behind) = (0, false, false);
         let mut pull =
             Pull { database: self, range, own, own_range, remote, known, theirs, docs, rounds, is_ahead, lags_behind };
-        match pull.run(thoroughly).await {
+        let done = pull.run(thoroughly).await;
+        match done {
             // This copy misses nothing for that: the other one tells when it can be read.
             Err(error) if pull.is_ahead => {
                 tracing::info!(database = self.name, range, %node, %error, "an old copy is not read yet");
