@@ -103,6 +103,11 @@ fn shadow_key(shard: ShardId, id: &DocId) -> Vec<u8> {
     keys::key(shard, Kind::Shadow, id.as_str().as_bytes())
 }
 
+/// Reads one, to see whether that can be done.
+pub(super) fn decode_shadow(bytes: &[u8]) -> Result<(), StorageError> {
+    decode::<Shadow>(bytes).map(drop)
+}
+
 impl Kept {
     fn read(view: &dyn View, shard: ShardId) -> Result<Kept, StorageError> {
         let stored = view.get(&keys::key(shard, Kind::Meta, NAME))?;
@@ -145,6 +150,7 @@ impl ShardCopy {
                 }
             }
         }
+        self.0.storage.refuse_older().await?;
         let by = by.to_owned();
         self.change(move |transaction, _| {
             let mut kept = Kept::read(transaction.view, transaction.shard)?;
@@ -199,6 +205,7 @@ impl ShardCopy {
 
     /// Writes down what another copy has written down, which was taken in, as far as the tombstones are known here.
     pub async fn take_over(&self, proposals: Vec<(String, Proposal<Tombstone>)>) -> Result<(), ShardError> {
+        self.0.storage.refuse_older().await?;
         self.change(move |transaction, _| {
             let mut kept = Kept::read(transaction.view, transaction.shard)?;
             for (by, proposal) in proposals {
@@ -268,6 +275,7 @@ impl ShardCopy {
         &self,
         work: impl FnOnce(&mut Transaction<'_, '_>, &mut Kept) -> Result<(), StorageError> + Send + 'static,
     ) -> Result<Forgotten, ShardError> {
+        self.0.storage.refuse_older().await?;
         self.change(move |transaction, _| {
             let mut kept = Kept::read(transaction.view, transaction.shard)?;
             work(transaction, &mut kept)?;
