@@ -22,9 +22,7 @@ use crate::document::id::DocId;
 use crate::document::rev_tree::RevTree;
 use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{
-    Horizon, Proposal, RevData, Round, ShardError, TakenIn, Told, Tombstone, Want, WrittenDown,
-};
+use crate::shard::{Horizon, Proposal, RevData, Round, ShardError, TakenIn, Told, Tombstone, Want, WrittenDown};
 use crate::world::buggify::{Mutation, mutated, sometimes};
 
 /// What two copies have told each other of what they forgot.
@@ -135,7 +133,12 @@ impl Pull<'_> {
         // Asked before what they have: what they take in meanwhile is kept.
         let until = put_back::read_by(&judges, own, &self.database.context.node).await?;
         let old = Old { until, body: last_body(own, until).await?, taken };
-        tracing::warn!(database = name, range = self.range, ?old, "a copy put back gives up what the others forgot since");
+        tracing::warn!(
+            database = name,
+            range = self.range,
+            ?old,
+            "a copy put back gives up what the others forgot since"
+        );
         sometimes("cluster: a copy put back gave up what the others had forgotten");
         let mut start = Bound::Unbounded;
         loop {

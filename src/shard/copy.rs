@@ -128,7 +128,8 @@ impl ShardCopy {
         let (storage, committed) = (storage.clone(), watch::Sender::new(update_seq));
         let (design_commits, state, mirror) = (AtomicU64::new(0), AtomicU8::new(OPEN), Mutex::default());
         let (met, is_early) = (Mutex::default(), AtomicBool::new(false));
-        let inner = Inner { storage, shard, committed, design_commits, opened_body, met, is_early, owner, state, mirror };
+        let inner =
+            Inner { storage, shard, committed, design_commits, opened_body, met, is_early, owner, state, mirror };
         let inner = Arc::new(inner);
         ShardCopy(inner, Use { pool: Pool::Foreground, by_map: None, unflushed: false })
     }

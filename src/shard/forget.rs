@@ -133,12 +133,7 @@ impl ShardCopy {
     }
 
     /// Writes a proposal down; durable on return. Tombstones behind the sequence `aged` are not old enough.
-    pub async fn propose(
-        &self,
-        by: &str,
-        proposal: Proposal<Tombstone>,
-        aged: u64,
-    ) -> Result<WrittenDown, ShardError> {
+    pub async fn propose(&self, by: &str, proposal: Proposal<Tombstone>, aged: u64) -> Result<WrittenDown, ShardError> {
         // Before it is written down: what is known here stays so, unless it is forgotten or purged.
         for page in proposal.tombstones.chunks(limits::STEP_ROWS) {
             let wants = page.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
@@ -243,7 +238,8 @@ impl ShardCopy {
     /// all wrote that down; durable on return. Answers how far the copy has forgotten then.
     pub async fn forget(&self, done: &Horizon, others: &[String]) -> Result<Forgotten, ShardError> {
         loop {
-            let stands = move |view: &dyn View, shard| Ok((Kept::read(view, shard)?, Header::read(view, shard)?.rounds));
+            let stands =
+                move |view: &dyn View, shard| Ok((Kept::read(view, shard)?, Header::read(view, shard)?.rounds));
             let (mut kept, rounds) = self.read(stands).await?;
             if kept.ledger.ready(done, others).is_none() {
                 return Ok(Forgotten { horizon: kept.ledger.horizon, rounds });
@@ -355,9 +351,8 @@ fn drop_leaf(
     buried_by: Option<u64>,
 ) -> Result<Option<RevPath>, StorageError> {
     let tree = transaction.load(id)?.tree;
-    let is_meant = buried_by.is_none_or(|body| {
-        tree.get(rev).flatten().is_some_and(|data| data.is_deleted() && data.body <= body)
-    });
+    let is_meant =
+        buried_by.is_none_or(|body| tree.get(rev).flatten().is_some_and(|data| data.is_deleted() && data.body <= body));
     if !tree.is_leaf(rev) || !is_meant {
         return Ok(None);
     }

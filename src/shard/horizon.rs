@@ -130,7 +130,9 @@ impl<T> Ledger<T> {
 
     /// Notes that all copies have written a round down; false where it does not stand here.
     pub fn confirm(&mut self, by: &str, round: Round) -> bool {
-        let Some(proposal) = self.proposals.get_mut(by).filter(|proposal| proposal.round == round) else { return false };
+        let Some(proposal) = self.proposals.get_mut(by).filter(|proposal| proposal.round == round) else {
+            return false;
+        };
         proposal.read.get_or_insert_default();
         true
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   DIR/lock            held while the process runs
-//!   DIR/format          "settee-format: 2", or 3 where something was forgotten; a newer number is refused, an older one
+//!   DIR/format          "settee-format: 2", 3 where something was forgotten; a newer number is refused, an older one
 //!                       is taken over
 //!   DIR/journal/*.log   what is committed and not yet in the store files, see journal/frame.rs
 //!   DIR/store/*         the store files, see layout.rs

@@ -142,7 +142,11 @@ async fn what_was_purged_on_its_way_to_a_copy_is_not_stored() {
     let w = World::new().await;
     let brought = async |seen| {
         let edit = merge("a", path(&["1-a"]), false, "{}");
-        w.shard.edit_validated(vec![(edit, Basis::Purges { seen, rounds: 0, is_early: false })]).await.unwrap().remove(0)
+        w.shard
+            .edit_validated(vec![(edit, Basis::Purges { seen, rounds: 0, is_early: false })])
+            .await
+            .unwrap()
+            .remove(0)
     };
     let seen = w.shard.info().await.unwrap().purge_seq;
     w.shard.purge(vec![(DocId::new("a"), vec![rev("1-a")])]).await.unwrap();

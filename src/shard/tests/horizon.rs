@@ -518,9 +518,8 @@ impl World {
         for at in all {
             let is_lax = self.broken == Broken::ProposerKnowsAge;
             let disk = &mut self.copies[at].disk;
-            let is_known = |(doc, rev): &(u8, Rev)| {
-                disk.known(*doc, *rev).is_some_and(|known| known.seq <= disk.aged || is_lax)
-            };
+            let is_known =
+                |(doc, rev): &(u8, Rev)| disk.known(*doc, *rev).is_some_and(|known| known.seq <= disk.aged || is_lax);
             let knows_all = tombstones.iter().all(is_known);
             let proposal = Proposal { body: disk.seq, ..Proposal::new(round, tombstones.clone()) };
             if (at == by || confirm & (1 << at) != 0) && knows_all && disk.ledger.propose(&name(by), proposal) {
