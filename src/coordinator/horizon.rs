@@ -98,6 +98,7 @@ impl Pull<'_> {
         shard.note_read(node, confirmed).await?;
         let own = shard.forget(&theirs.done, &others).await?;
         if was_old {
+            self.take_shadows(&theirs.done).await?;
             // Others did not read it until now.
             context.missed(&self.database.name);
         } else if !own.horizon.covers(&theirs.done) && self.may_read_others(node) {
@@ -109,6 +110,17 @@ impl Pull<'_> {
             return Ok(());
         }
         shard.note_taken(node, &theirs.done, others).await
+    }
+
+    /// Who writes a document here that was forgotten builds upon its tombstone, as there.
+    async fn take_shadows(&self, done: &Horizon) -> Result<(), ShardError> {
+        let mut after = None;
+        loop {
+            let page = self.remote.shadows(after).await?;
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            after = Some(last.clone());
+            self.own.shard.keep_shadows(done, page).await?;
+        }
     }
 
     /// The nodes of the other copies of the range.

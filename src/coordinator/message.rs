@@ -145,6 +145,8 @@ pub(super) enum ForgetCall {
     Confirm(Round),
     /// `Vec<(String, Proposal<Tombstone>)>`: what is written down and not done, by proposer.
     Open,
+    /// `Vec<(DocId, RevPath)>`: documents behind one that were forgotten and may not be everywhere, a page of them.
+    Shadows(Option<DocId>),
 }
 
 /// Which changes of a copy to read.

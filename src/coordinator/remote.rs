@@ -22,6 +22,7 @@ use crate::coordinator::seq::SeqEntry;
 use crate::coordinator::validate::Caller;
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
+use crate::document::rev_tree::RevPath;
 use crate::document::revision::Revision;
 use crate::document::selector::StoredDocument;
 use crate::index::IndexError;
@@ -402,6 +403,11 @@ impl RemoteCopy {
     /// What it has written down and not done.
     pub async fn open_proposals(&self) -> Result<Vec<(String, Proposal<Tombstone>)>, ShardError> {
         self.ask(CopyOp::Forget(Box::new(ForgetCall::Open))).await
+    }
+
+    /// Documents behind one that it has forgotten and others may not have, a page of them.
+    pub async fn shadows(&self, after: Option<DocId>) -> Result<Vec<(DocId, RevPath)>, ShardError> {
+        self.ask(CopyOp::Forget(Box::new(ForgetCall::Shadows(after)))).await
     }
 
     /// Tells its last sequence from now on, as long as somebody listens and it can be asked.

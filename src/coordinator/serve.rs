@@ -369,6 +369,7 @@ impl Serving<'_> {
                 reply(self.database.stands((self.range, version), copy, &asked.from, round).await)
             }
             ForgetCall::Open => reply(copy.shard.open_proposals().await),
+            ForgetCall::Shadows(after) => reply(copy.shard.shadows(after, limits::STEP_ROWS).await),
         }
     }
 

@@ -7,7 +7,7 @@
 //! read than before.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
@@ -280,6 +280,52 @@ impl ShardCopy {
             Ok(Forgotten { horizon: kept.ledger.horizon, rounds: transaction.header.rounds })
         })
         .await
+    }
+
+    /// Documents behind one of which a shadow is kept, with the paths of their tombstones.
+    pub async fn shadows(&self, after: Option<DocId>, limit: usize) -> Result<Vec<(DocId, RevPath)>, ShardError> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.read(move |view, shard| {
+            let mut out: Vec<(DocId, RevPath)> = Vec::new();
+            let mut failed = Ok(());
+            view.scan(
+                &keys::ids(shard, Kind::Shadow, &from, &Bound::Unbounded),
+                Direction::Forward,
+                &mut |key, value| {
+                    match (keys::id_of(key), decode::<Shadow>(value)) {
+                        (Ok(id), Ok(shadow)) => out.push((id, shadow.path)),
+                        (Err(error), _) | (_, Err(error)) => failed = Err(error),
+                    }
+                    if out.len() < limit && failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                },
+            )?;
+            failed.map(|()| out)
+        })
+        .await
+    }
+
+    /// Keeps shadows of another copy, of documents that are not here: all that `horizon` covers may not be forgotten
+    /// everywhere.
+    pub async fn keep_shadows(&self, horizon: &Horizon, shadows: Vec<(DocId, RevPath)>) -> Result<(), ShardError> {
+        let horizon = horizon.clone();
+        self.change_kept(move |transaction, kept| {
+            let number = transaction.header.rounds + 1;
+            let mut ids = Vec::new();
+            for (id, path) in shadows {
+                let key = shadow_key(transaction.shard, &id);
+                if transaction.load(&id)?.tree.is_empty() && transaction.view.get(&key)?.is_none() {
+                    transaction.header.shadows += 1;
+                    transaction.view.put(key, encode(&Shadow { batch: number, path }));
+                    ids.push(id);
+                }
+            }
+            if !ids.is_empty() {
+                kept.batches.push(Batch { number, horizon, taken: BTreeSet::new(), ids });
+            }
+            Ok(())
+        })
+        .await
+        .map(drop)
     }
 
     /// Notes that all of the copy of `node` was taken in, which had forgotten `theirs` by then. Shadows go that all of

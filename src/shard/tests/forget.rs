@@ -150,6 +150,20 @@ async fn a_copy_that_comes_later_takes_over_what_is_written_down() {
 }
 
 #[tokio::test]
+async fn a_copy_that_comes_later_builds_upon_what_was_forgotten_too() {
+    let (world, other) = (World::new().await, World::new().await);
+    let horizon = forget_some(&world).await;
+    other.put("b", None, r#"{"v":2}"#).await.unwrap();
+    let shadows = world.shard.shadows(None, 1).await.unwrap();
+    assert_eq!((shadows.len(), shadows[0].0.as_str()), (1, "a"));
+    let rest = world.shard.shadows(Some(DocId::new("a")), 9).await.unwrap();
+    assert_eq!((rest.len(), rest[0].0.as_str()), (1, "b"));
+    other.shard.keep_shadows(&horizon, shadows.into_iter().chain(rest).collect()).await.unwrap();
+    assert_eq!(other.shard.state().await.unwrap().shadows, 1, "the second document is there");
+    assert_eq!(other.put("a", None, "{}").await.unwrap().pos, 3);
+}
+
+#[tokio::test]
 async fn what_is_taken_in_before_all_others_were_met_is_told_apart() {
     let world = World::new().await;
     let others = ["n2@h".to_owned(), "n3@h".to_owned()];
