@@ -266,6 +266,14 @@ impl Database {
         Ok(is_mine && is_quiet && are_there() && !self.has_heirs(range).await?)
     }
 
+    /// The position of a copy up to which it has had everything for long enough to forget it.
+    pub(super) async fn aged_up_to(&self, own: &OwnCopy) -> Result<u64, ShardError> {
+        Ok(match age(&self.context.config) {
+            Some(age) => self.marks(own, age).await?.aged,
+            None => read_marks(own).await?.aged.min(own.standing().position),
+        })
+    }
+
     /// The marks of a copy as of now, with a new one where the last one is old enough.
     async fn marks(&self, own: &OwnCopy, age: Duration) -> Result<Marks, ShardError> {
         let stored = read_marks(own).await?;
@@ -299,11 +307,6 @@ async fn read_marks(own: &OwnCopy) -> Result<Marks, ShardError> {
     let stored = own.shard.meta_get(NAME).await?;
     let read = |bytes: Vec<u8>| decode(&bytes).map_err(|why| StorageError::Corrupt(format!("marks: {why}")));
     Ok(stored.map(read).transpose()?.unwrap_or_default())
-}
-
-/// The position of a copy up to which it has had everything for long enough to forget it.
-pub(super) async fn aged_up_to(own: &OwnCopy) -> Result<u64, ShardError> {
-    Ok(read_marks(own).await?.aged.min(own.standing().position))
 }
 
 async fn store(own: &OwnCopy, marks: Marks) -> Result<(), ShardError> {

@@ -12,7 +12,6 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::coordinator::database::Database;
-use crate::coordinator::forget::aged_up_to;
 use crate::coordinator::message::Soundness;
 use crate::coordinator::pull::{Pull, away};
 use crate::coordinator::put_back;
@@ -276,7 +275,7 @@ impl Database {
         proposal: Proposal<Tombstone>,
     ) -> Result<WrittenDown, ShardError> {
         match self.takes_part(place).await? {
-            true => copy.shard.propose(by, proposal, aged_up_to(copy).await?).await,
+            true => copy.shard.propose(by, proposal, self.aged_up_to(copy).await?).await,
             false => Ok(WrittenDown::Refused),
         }
     }

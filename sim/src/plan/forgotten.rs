@@ -13,7 +13,7 @@ use super::scene::{Drawn, after, fault};
 use super::{Fault, Op, TimedFault, TimedOp, WorldPlan};
 
 /// The age at which tombstones are forgotten. They are looked for as often.
-const AGE_MS: u32 = 8_000;
+const AGE_MS: u32 = 5_000;
 /// Documents of each client.
 const DOCUMENTS: u64 = 8;
 /// Before it nothing is deleted.
