@@ -60,6 +60,8 @@ pub enum WrittenDown {
 
 /// The value of the shard that holds it.
 const NAME: &[u8] = b"horizon";
+/// The value that holds what is told of it: asked for with every call between copies that forgot something.
+const TOLD: &[u8] = b"horizon told";
 /// The value that tells what was taken in from other copies before all of them were met.
 const TAKEN_IN: &[u8] = b"taken in early";
 
@@ -116,14 +118,20 @@ impl Kept {
 
     fn write(&self, view: &mut WriteView<'_>, shard: ShardId) {
         view.put(keys::key(shard, Kind::Meta, NAME), encode(self));
+        view.put(keys::key(shard, Kind::Meta, TOLD), encode(&self.told()));
+    }
+
+    fn told(&self) -> Told {
+        Told { done: self.ledger.horizon.clone(), promised: self.ledger.promised() }
     }
 }
 
 impl ShardCopy {
     /// What the copy has done and written down.
     pub async fn told(&self) -> Result<Told, ShardError> {
-        let ledger = self.read(Kept::read).await?.ledger;
-        Ok(Told { promised: ledger.promised(), done: ledger.horizon })
+        let stored = |view: &dyn View, shard| view.get(&keys::key(shard, Kind::Meta, TOLD));
+        let stored = self.read(stored).await?;
+        Ok(stored.map(|bytes| decode(&bytes)).transpose()?.unwrap_or_default())
     }
 
     /// How many purges there were, and how often anything was forgotten.
