@@ -71,12 +71,6 @@ impl Coordinator {
         self.env().spawn(keep_forgetting(Arc::downgrade(self)));
     }
 
-    /// Looks through all databases for what is to be forgotten.
-    #[cfg(test)]
-    pub(super) async fn forget_old(self: &Arc<Self>, age: Duration) {
-        sweep(&Arc::downgrade(self), age).await;
-    }
-
     fn places_of(&self, names: &[String]) -> Vec<Place> {
         let ranges = |name: &String| {
             let ranges = self.database(name).map(|database| database.ranges()).unwrap_or_default();
@@ -142,7 +136,7 @@ async fn keep_forgetting(weak: Weak<Coordinator>) {
 }
 
 /// Looks through all databases for what is to be forgotten, many of them at a time: what was proposed waits together.
-async fn sweep(weak: &Weak<Coordinator>, age: Duration) {
+pub(super) async fn sweep(weak: &Weak<Coordinator>, age: Duration) {
     let Some(coordinator) = weak.upgrade() else { return };
     let env = coordinator.env().clone();
     let names: Vec<String> = coordinator.all_known().into_iter().map(|(name, _)| name).collect();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::Setting;
+use crate::coordinator::forget::sweep;
 use crate::coordinator::range_copy::RangeCopy;
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::repair::{Origin, merge_missing};
@@ -33,7 +34,7 @@ async fn delete(cluster: &Cluster, at: usize, name: &str, rev: &Revision, w: Opt
 /// All nodes look for what is to be forgotten.
 async fn look(cluster: &Cluster) {
     for node in &cluster.nodes {
-        node.coordinator.forget_old(AGE).await;
+        sweep(&Arc::downgrade(&node.coordinator), AGE).await;
         tokio::time::sleep(2 * AGE).await;
     }
 }
@@ -263,7 +264,7 @@ async fn tombstones_that_came_late_to_a_copy_are_not_forgotten_before_they_are_o
     eventually(|| async { own_leaves(&cluster.db(2), "a").await != [first.to_string()] }).await;
     for _ in 0..4 {
         for node in &cluster.nodes[..2] {
-            node.coordinator.forget_old(AGE).await;
+            sweep(&Arc::downgrade(&node.coordinator), AGE).await;
         }
     }
     for at in 0..3 {
