@@ -301,6 +301,6 @@ impl Database {
         Ok(layout.placed.version == version
             && layout.placed.move_of(range).is_none()
             && self.context.own_state().in_sync
-            && !self.has_heirs(range).await?)
+            && self.heirs(range).await?.is_none())
     }
 }

@@ -152,6 +152,7 @@ pub const POINTS: &[&str] = &[
     "cluster: a damaged copy was made anew",
     "cluster: copies differed and were narrowed down",
     "cluster: tombstones were forgotten",
+    "cluster: tombstones were not old enough on another copy",
     "cluster: nodes of two versions greeted each other",
     "changes: rows went back to their range",
     "index: a build found that another was faster",
