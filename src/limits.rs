@@ -714,8 +714,9 @@ pub const FORGET_PAUSE: Duration = Duration::from_secs(600);
 /// Time between the last copy's word that it has written down what is to be forgotten, and that this is done: longer
 /// than any call takes. Shorter where tombstones are forgotten sooner.
 pub const FORGET_SETTLE: Duration = Duration::from_secs(120);
-/// Tombstones that copies agree on together, and bytes of their ids.
+/// Tombstones that copies agree on together.
 pub const FORGET_ROUND: usize = 2000;
+/// Bytes of their ids.
 pub const FORGET_ROUND_BYTES: usize = 256 << 10;
 /// Tombstones of these that are forgotten in one commit: edits wait for it.
 pub const FORGET_STEP: usize = 200;

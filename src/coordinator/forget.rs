@@ -186,11 +186,16 @@ impl Database {
         let number = own.shard.told().await?.done.last(&self.context.node).number + 1;
         let proposal = Proposal::new(Round { number, id: self.context.env.random_u64() }, tombstones);
         let (round, version) = (proposal.round, layout.placed.version);
+        let remote = |node: &Arc<str>| RemoteCopy::new(&self.target, range, node).in_background();
+        let asked: Vec<RemoteCopy> = self.asked(&layout, range).iter().map(remote).collect();
+        for remote in &asked {
+            // A node of an older version is found out before anything is written down that it would have to know of.
+            remote.forgotten().await?;
+        }
         if own.shard.propose(&self.context.node, proposal.clone(), marks.aged).await? != WrittenDown::Done {
             return Ok(None);
         }
-        for node in self.asked(&layout, range) {
-            let remote = RemoteCopy::new(&self.target, range, &node).in_background();
+        for remote in &asked {
             match remote.propose(proposal.clone()).await? {
                 WrittenDown::Done => {}
                 WrittenDown::NotOldEnough => {
