@@ -1,8 +1,10 @@
 //! Tombstones are forgotten, and nothing comes back: not from a copy that was away, nor from one put back.
 
+use super::moves::still;
 use super::*;
 use crate::config::Setting;
 use crate::coordinator::forget::sweep;
+use crate::coordinator::moves::MapEdit;
 use crate::coordinator::range_copy::RangeCopy;
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::repair::{Origin, merge_missing};
@@ -40,7 +42,11 @@ async fn look(cluster: &Cluster) {
 }
 
 async fn all_lack(cluster: &Cluster, name: &str) -> bool {
-    for at in 0..cluster.nodes.len() {
+    lack(cluster, 0..cluster.nodes.len(), name).await
+}
+
+async fn lack(cluster: &Cluster, nodes: impl IntoIterator<Item = usize>, name: &str) -> bool {
+    for at in nodes {
         if !own_leaves(&cluster.db(at), name).await.is_empty() {
             return false;
         }
@@ -206,6 +212,42 @@ async fn a_copy_put_back_to_before_its_range_was_split_brings_nothing_back() {
     for name in &names[1..] {
         assert!(all_lack(&cluster, name).await, "{name}");
     }
+}
+
+/// The copy that was moved is none of those who know; the one in its place never read the old one as it was.
+#[tokio::test]
+async fn a_copy_put_back_to_before_another_one_was_moved_brings_nothing_back() {
+    let mut cluster = Cluster::of(4, Engine::Redb).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    for name in ["a", "stays"] {
+        write(&cluster.db(0), name, "{}", Some(3)).await.unwrap();
+    }
+    let names = cluster.network.names.clone();
+    let (range, held) = cluster.db(0).shards().remove(0);
+    let (there, spare): (Vec<usize>, Vec<usize>) = (0..4).partition(|at| held.contains(&names[*at]));
+    let (old, holders) = (there[1], [there[1], there[2], spare[0]]);
+    let backup = cluster.nodes[old].world.copy_of_data();
+    let copies = [(range, holders.iter().map(|at| names[*at].clone()).collect())].into();
+    let edit = MapEdit { version: cluster.db(old).map_version().0, copies, moves: None };
+    cluster.nodes[old].coordinator.edit_map(&cluster.db(old), &edit).await.unwrap();
+    let is_moved = |at: usize| cluster.db(at).shards()[0].1.contains(&names[spare[0]]);
+    eventually(|| async { (0..4).all(is_moved) }).await;
+    still(&cluster).await;
+    let first = rev(&own_leaves(&cluster.db(old), "a").await[0]);
+    delete(&cluster, old, "a", &first, Some(3)).await;
+    eventually(|| async {
+        look(&cluster).await;
+        lack(&cluster, holders, "a").await
+    })
+    .await;
+    cluster.cut(&[old]);
+    restart_on(&mut cluster, old, backup).await;
+    cluster.heal().await;
+    eventually(|| async { lack(&cluster, holders, "a").await }).await;
+    for at in holders {
+        assert_eq!(own_leaves(&cluster.db(at), "stays").await.len(), 1);
+    }
+    assert!(lack(&cluster, holders, "a").await);
 }
 
 /// Whether a copy holds a document, also one that is not filled yet.
