@@ -26,20 +26,20 @@ pub(super) async fn merge_missing(
 }
 
 /// As [`merge_missing`], for a copy that nobody reads yet: its purges are those of others, who did not hear of them
-/// from here. What `source` itself has on record as purged, and has, was written again since.
+/// from here. What `source` itself has on record as purged by its purge `until`, and has had since, was written again.
 pub(super) async fn merge_written_again(
     copy: &ShardCopy,
     edits: Vec<Edit>,
     source: &RemoteCopy,
-    heard: u64,
+    (heard, until): (u64, u64),
 ) -> Result<usize, ShardError> {
     let ids: BTreeSet<&DocId> = edits.iter().map(|edit| &edit.id).collect();
     let (mut since, mut again) = (0, BTreeSet::new());
-    loop {
+    while since < until {
         let page = source.purge_infos(since, limits::STEP_ROWS).await?;
         let Some(last) = page.last() else { break };
         since = last.purge_seq;
-        for info in page.into_iter().filter(|info| ids.contains(&info.id)) {
+        for info in page.into_iter().filter(|info| info.purge_seq <= until && ids.contains(&info.id)) {
             again.extend(info.revs.into_iter().map(|rev| (info.id.clone(), rev)));
         }
     }

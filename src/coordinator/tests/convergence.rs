@@ -128,7 +128,7 @@ async fn a_difference_behind_what_was_taken_in_is_found_by_comparing() {
         let known = sync_points::pulled(&copy(&cluster, 0).await, &to).await.unwrap().unwrap();
         SyncPoint { from: from.state().await.unwrap().position, ..known }
     };
-    sync_points::set_pulled(&copy(&cluster, 0).await, &cluster.network.names[1], point).await.unwrap();
+    sync_points::set_pulled(&copy(&cluster, 0).await, &cluster.network.names[1], point, None).await.unwrap();
     catch_up(&cluster, 0, 1, false).await;
     assert!(own_leaves(&cluster.db(0), "lost").await.is_empty());
     catch_up(&cluster, 0, 1, true).await;
@@ -199,7 +199,7 @@ async fn positions_given_again_after_a_restored_backup_are_of_another_epoch() {
     // What the other node has read of it is gone.
     plant(&copy(&cluster, 1).await, "gone", &["1-a"], false).await;
     let more = SyncPoint { from: before.position + 5, ..known };
-    sync_points::set_pulled(&copy(&cluster, 1).await, &name, more).await.unwrap();
+    sync_points::set_pulled(&copy(&cluster, 1).await, &name, more, None).await.unwrap();
     let entry = SeqEntry { end: u32::MAX, shard: before.shard, epoch: before.epoch, position: before.position + 3 };
     catch_up(&cluster, 0, 1, false).await;
     assert_ne!(own.standing().epoch, before.epoch);
