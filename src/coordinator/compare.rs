@@ -195,8 +195,8 @@ impl Coordinator {
 }
 
 impl Database {
-    /// Whether a copy here keeps purges on record that the one of a node may have taken in, or lacks the epochs in which
-    /// it has read that one.
+    /// Whether a copy here keeps purges on record that the one of a node may have taken in, or lacks the epochs in
+    /// which it has read that one.
     async fn has_open_ends(&self, node: &Arc<str>) -> Result<bool, ShardError> {
         let layout = self.layout();
         for range in self.ranges().into_iter().filter(|range| self.nodes_of(*range).contains(node)) {

@@ -254,8 +254,8 @@ fn read_up_to(list: &[(u64, u64)], node: &NodeEpochs, told: &[(u64, u64)], (epoc
     read.max().unwrap_or(0)
 }
 
-/// The epochs of those told that lead to the last one. A copy put back begins its next epoch before the end of those that
-/// it lost.
+/// The epochs of those told that lead to the last one. A copy put back begins its next epoch before those that it lost
+/// ended.
 fn lasting(told: &[(u64, u64)]) -> BTreeSet<u64> {
     let (mut out, mut least) = (BTreeSet::new(), u64::MAX);
     for (epoch, began) in told.iter().rev() {
@@ -373,16 +373,15 @@ mod tests {
     #[test]
     fn a_copy_put_back_has_the_purges_in_common_up_to_where_it_began_anew() {
         let node = node(&[6, 7, 9, 10]);
-        let shared = |told: &[(u64, u64)]| {
-            purges_shared(&[(7, 0), (9, 40), (10, 45)], &[(9, 300), (10, 320)], &node, told)
-        };
+        let shared =
+            |told: &[(u64, u64)]| purges_shared(&[(7, 0), (9, 40), (10, 45)], &[(9, 300), (10, 320)], &node, told);
         assert_eq!(shared(&[(7, 0), (8, 60)]), 300, "it was put back to 40");
         assert_eq!(shared(&[(7, 0), (9, 40)]), 320, "it started anew since");
         assert_eq!(shared(&[(7, 0), (9, 40), (10, 45)]), u64::MAX);
         assert_eq!(shared(&[(6, 0)]), 300, "of the time before the copy kept a list");
         assert_eq!(shared(&[(5, 0)]), 0, "another copy");
         assert_eq!(shared(&[(7, 0), (9, 40), (8, 30)]), 300, "the one that told this lost what began at 40");
-        assert_eq!(purges_shared(&[(7, 0), (9, 40)], &[], &node, &[(7, 0)]), 0, "begun by a version that kept no number");
+        assert_eq!(purges_shared(&[(7, 0), (9, 40)], &[], &node, &[(7, 0)]), 0, "the number was not kept");
     }
 
     #[test]

@@ -307,8 +307,8 @@ pub(super) struct Heard {
     pub shard: u64,
     /// The last of them.
     pub purges: u64,
-    /// The last one of which that copy had no record any more. Who holds what it removed, and has not heard of it, hears
-    /// of it from no record.
+    /// The last one of which that copy had no record any more: who has not heard of it by then hears of it from no
+    /// record.
     pub floor: u64,
 }
 

@@ -299,7 +299,8 @@ impl Pull<'_> {
             return Ok(false);
         }
         let told = theirs.heard.as_deref();
-        let here = TakenIn { point: theirs.taken, ..TakenIn::of(told.unwrap_or_default(), &self.database.context.node) };
+        let here =
+            TakenIn { point: theirs.taken, ..TakenIn::of(told.unwrap_or_default(), &self.database.context.node) };
         if !here.has_heard(self.own.origin, mine.purge_floor) {
             return Ok(true);
         }

@@ -43,7 +43,7 @@ pub(super) async fn epochs_of(copy: &ShardCopy, node: &str) -> Result<Vec<(u64, 
     Ok(copy.meta_get(&epochs_name(node)).await?.map(|bytes| read(&bytes)).transpose()?.unwrap_or_default())
 }
 
-/// Notes how far this copy has taken in that of `node`, and its epochs, if there are new ones: no position, and no purge,
+/// Notes how far this copy has taken in that of `node`, and its epochs, if there are new ones: no position and no purge
 /// is noted of an epoch that is not.
 pub(super) async fn set_pulled(
     copy: &ShardCopy,

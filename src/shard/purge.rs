@@ -61,9 +61,8 @@ impl ShardCopy {
     pub async fn purges_to_tell(&self, since: u64, limit: usize) -> Result<Vec<PurgeInfo>, ShardError> {
         // Looked up after the entries: it is stored with them.
         let mut infos = self.purge_infos(since, limit).await?;
-        let spans = |view: &dyn View, shard| {
-            view.get(&given_up_key(shard))?.map(|bytes| decode_spans(&bytes)).transpose()
-        };
+        let spans =
+            |view: &dyn View, shard| view.get(&given_up_key(shard))?.map(|bytes| decode_spans(&bytes)).transpose();
         let spans = self.read(spans).await?.unwrap_or_default();
         let is_given_up = |seq: u64| spans.iter().any(|(first, last)| (*first..=*last).contains(&seq));
         for info in infos.iter_mut().filter(|info| is_given_up(info.purge_seq)) {

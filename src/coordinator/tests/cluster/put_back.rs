@@ -35,7 +35,7 @@ async fn purges_of_a_copy_put_back_are_not_done_again_by_those_who_heard_of_them
     cluster.db(0).purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
     in_step(&cluster).await;
     let backup = cluster.nodes[1].world.copy_of_data();
-    assert_eq!(write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev, first, "the same words, the same revision");
+    assert_eq!(write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev, first);
     in_step(&cluster).await;
     for at in [0, 2] {
         cut_records(&cluster, at).await;
@@ -66,8 +66,8 @@ async fn what_a_source_purged_after_it_told_how_it_stands_was_not_written_again(
     }
 }
 
-/// Where the rest could not be read the point named an epoch of which nothing was known: told to the copy, when that was
-/// put back, it meant that nobody had read it.
+/// Where the rest could not be read the point named an epoch of which nothing was known: told to the copy, when that
+/// was put back, it meant that nobody had read it.
 #[tokio::test]
 async fn no_point_is_noted_in_an_epoch_that_was_not_told() {
     let mut cluster = two(1).await;
