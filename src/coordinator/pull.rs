@@ -95,7 +95,8 @@ impl Database {
         let own_range = RangeCopy::Own(own.clone());
         let docs = fewer("pull: one document at a time", limits::DOCS_PER_FETCH);
         let is_damaged = theirs.soundness == Some(Soundness::Damaged);
-        let mut pull = Pull { database: self, range, own, own_range, remote, known, theirs, news: None, docs };
+        let mut pull =
+            Pull { database: self, range, own, own_range, remote, known, theirs, heard: 0, news: None, docs };
         match pull.run(thoroughly).await {
             Err(error @ ShardError::Storage(StorageError::CorruptThere(_))) if is_damaged => {
                 tracing::info!(database = self.name, range, %node, %error, "a damaged copy was taken in as far as it goes");
@@ -116,6 +117,8 @@ struct Pull<'a> {
     /// How far this copy has taken in the other one before.
     known: SyncPoint,
     theirs: CopyStatus,
+    /// How many purges of this copy it has taken in.
+    heard: u64,
     /// What is known of its epochs, to be noted with the next point.
     news: Option<Vec<(u64, u64)>>,
     /// Documents to ask for at a time.
@@ -132,6 +135,7 @@ impl Pull<'_> {
             false => Vec::new(),
         };
         let is_told = self.hear_epochs(&told).await?;
+        self.heard = self.heard_there().await?;
         let purges = self.pull_purges(self.purges_known(&told).await?).await?;
         self.note_purges(purges, has_made_up).await?;
         if compare::locals_digest(&self.own.shard).await? != self.theirs.locals {
@@ -220,9 +224,25 @@ impl Pull<'_> {
     /// Notes how many purges of this copy the other one had taken in at the position up to which it was read now. Their
     /// records may go: a copy of an earlier time that holds what was purged holds nothing else that was not read.
     async fn confirm(&self) -> Result<(), ShardError> {
-        let taken = self.theirs.taken.filter(|taken| taken.from_shard == self.own.origin);
-        let purges = taken.map_or(0, |taken| taken.purges);
-        sync_points::set_purges_taken(&self.own.shard, self.remote.node(), purges).await
+        sync_points::set_purges_taken(&self.own.shard, self.remote.node(), self.heard).await
+    }
+
+    /// How many purges of this copy the other one has taken in. What it has taken in of one that this copy was before it
+    /// was put back does not count beyond what both have in common: this one may have given the numbers again.
+    async fn heard_there(&self) -> Result<u64, ShardError> {
+        let taken = self.theirs.taken.filter(|taken| taken.from_shard == self.own.origin && taken.purges > 0);
+        let Some(SyncPoint { from_epoch, purges, .. }) = taken else { return Ok(0) };
+        if from_epoch == self.own.standing().epoch {
+            return Ok(purges);
+        }
+        let TakenIn { point, epochs, .. } = match self.remote.taken_in(&self.database.context.node).await {
+            Err(error) if is_of_later_build(&error) => return Ok(purges),
+            taken => taken?,
+        };
+        // It may have read this copy again since it told how it stands.
+        let again = point.filter(|point| point.from_shard == self.own.origin).map_or(0, |point| point.purges);
+        let shared = if epochs.is_empty() { u64::MAX } else { self.own.epochs.purges_shared(&epochs) };
+        Ok(purges.min(again).min(shared))
     }
 
     /// Whether what is known of the other copy is of the shard that it has now.
@@ -511,9 +531,7 @@ impl Pull<'_> {
         if mutated(Mutation::TombstoneForgotten) {
             edits.retain(|edit| !edit.deleted);
         }
-        let taken = self.theirs.taken.filter(|taken| taken.from_shard == self.own.origin);
-        let heard = taken.map_or(0, |taken| taken.purges);
-        let count = edits.len();
+        let (heard, count) = (self.heard, edits.len());
         let (is_unfilled, unread) = (self.is_unfilled(), self.is_unread().then(|| edits.clone()));
         let mut merged = repair::merge_missing(&self.own_range, edits, &self.remote, heard).await?;
         if let Some(edits) = unread.filter(|_| merged < count) {

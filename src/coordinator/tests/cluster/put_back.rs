@@ -18,12 +18,19 @@ async fn cut_records(cluster: &Cluster, at: usize) -> ShardCopy {
 
 /// Has every node read the copies of all others.
 async fn in_step(cluster: &Cluster) {
-    for at in 0..3 {
-        for other in (0..3).filter(|other| *other != at) {
+    for at in 0..cluster.nodes.len() {
+        for other in (0..cluster.nodes.len()).filter(|other| *other != at) {
             let node: Arc<str> = cluster.network.names[other].as_str().into();
             eventually(|| async { cluster.db(at).pull_from(&node, false).await.is_ok() }).await;
         }
     }
+}
+
+/// Starts a node on data that it had before.
+async fn put_back(cluster: &mut Cluster, at: usize, data: tempfile::TempDir) {
+    let node = &mut cluster.nodes[at];
+    node.world = World::open(data, Engine::Redb).await;
+    node.coordinator = node.world.join(&node.end).await;
 }
 
 /// They did them again, and lost what was written since: their own records of them were gone.
@@ -41,13 +48,43 @@ async fn purges_of_a_copy_put_back_are_not_done_again_by_those_who_heard_of_them
         cut_records(&cluster, at).await;
     }
     cluster.cut(&[1]);
-    let node = &mut cluster.nodes[1];
-    node.world = World::open(backup, Engine::Redb).await;
-    node.coordinator = node.world.join(&node.end).await;
+    put_back(&mut cluster, 1, backup).await;
     cluster.heal().await;
     in_step(&cluster).await;
     for at in 0..3 {
         assert_eq!(own_leaves(&cluster.db(at), "a").await, [first.to_string()], "node {at}");
+    }
+}
+
+/// It took back what it had purged since it was put back: the other one had heard of as many purges as it had done.
+#[tokio::test]
+async fn purges_that_were_heard_of_before_a_copy_was_put_back_are_not_taken_for_those_since() {
+    let mut cluster = Cluster::of(2, Engine::Redb).await;
+    cluster.create(0, 1, 2).await.unwrap();
+    for name in ["before", "since"] {
+        write(&cluster.db(0), name, "{}", Some(2)).await.unwrap();
+    }
+    in_step(&cluster).await;
+    let backup = cluster.nodes[0].world.copy_of_data();
+    let purge = async |cluster: &Cluster, at: usize, name: &str| {
+        let leaf = rev(&own_leaves(&cluster.db(at), name).await[0]);
+        copy(cluster, at).await.purge(vec![(id(name), vec![leaf])]).await.unwrap();
+    };
+    purge(&cluster, 0, "before").await;
+    in_step(&cluster).await;
+    cluster.cut(&[0]);
+    put_back(&mut cluster, 0, backup).await;
+    purge(&cluster, 0, "since").await;
+    // The other one does not hear of it at first.
+    cluster.deafen(&["n1@h"]);
+    cluster.cut(&[]);
+    let early = cluster.db(0).pull_from(&"n2@h".into(), true).await;
+    assert!(early.is_err() && own_leaves(&cluster.db(0), "since").await.is_empty(), "{early:?}");
+    cluster.deafen(&[]);
+    cluster.heal().await;
+    in_step(&cluster).await;
+    for (at, name) in [(0, "before"), (1, "before"), (0, "since"), (1, "since")] {
+        assert!(own_leaves(&cluster.db(at), name).await.is_empty(), "{name} on node {at}");
     }
 }
 
@@ -173,8 +210,8 @@ async fn what_is_written_again_while_a_copy_put_back_gives_it_up_stays() {
     }
     cluster.deafen(&[]);
     cluster.heal().await;
+    in_step(&cluster).await;
     for at in 0..3 {
-        let db = cluster.db(at);
-        eventually(|| async { own_leaves(&db, "old").await == ["1-a"] }).await;
+        assert_eq!(own_leaves(&cluster.db(at), "old").await, ["1-a"], "node {at}");
     }
 }
