@@ -248,8 +248,10 @@ fn read_up_to(list: &[(u64, u64)], node: &NodeEpochs, told: &[(u64, u64)], (epoc
     let Some(last) = told.iter().position(|(known, _)| *known == epoch) else {
         return resume(list, node, epoch, position).unwrap_or(0);
     };
+    let lasting = lasting(&told[..=last]);
+    let told: Vec<(u64, u64)> = told[..=last].iter().filter(|(epoch, _)| lasting.contains(epoch)).copied().collect();
     // Each of the earlier ones was read up to where the next one began.
-    let ends = told[1..=last].iter().map(|(_, first)| *first).chain([position]);
+    let ends = told.iter().skip(1).map(|(_, first)| *first).chain([position]);
     let read = told.iter().zip(ends).filter_map(|((epoch, _), end)| resume(list, node, *epoch, end));
     read.max().unwrap_or(0)
 }
@@ -368,6 +370,11 @@ mod tests {
         assert_eq!(read(&[(5, 0), (6, 60)], (6, 70)), 0, "another copy");
         assert_eq!(read(&[], (7, 50)), 40, "its epochs were not told");
         assert_eq!(read(&[], (8, 50)), 0);
+        assert_eq!(read(&[(7, 0), (8, 60), (9, 40), (10, 45)], (9, 43)), 43, "what was told later does not count");
+        let again = [(7, 0), (8, 60), (11, 80)];
+        let read = |point| read_up_to(&again, &node(&[7, 8, 11]), &[(7, 0), (8, 60), (9, 40)], point);
+        assert_eq!(read((9, 70)), 40, "it was not read to 60 when it lost that");
+        assert_eq!(read((8, 70)), 70, "the copy that was read last was not told of this one");
     }
 
     #[test]
