@@ -536,8 +536,8 @@ impl Pull<'_> {
         let mut merged = repair::merge_missing(&self.own_range, edits, &self.remote, heard).await?;
         if let Some(edits) = unread.filter(|_| merged < count) {
             // What it purged since then it may have purged after it told what it has.
-            let until = self.theirs.purge_seq;
-            merged = repair::merge_written_again(&self.own.shard, edits, &self.remote, (heard, until)).await?;
+            let numbers = (heard, self.theirs.purge_seq);
+            merged = repair::merge_written_again(&self.own.shard, edits, &self.remote, numbers).await?;
         }
         // One that leaves purges nothing any more: what was purged here goes with it. To one that is not filled nobody
         // listens: the other copy hears of its purges, and does them, once it is.
