@@ -646,6 +646,10 @@ pub const READ_OVERTAKE: Duration = Duration::from_millis(250);
 pub const COPIES_TRIED: usize = 4;
 /// Epochs of a copy that are remembered: tokens of older ones begin anew.
 pub const EPOCHS_KEPT: usize = 64;
+/// Epochs that a copy remembers of another one, with those that this one has no more.
+pub const TOLD_EPOCHS_KEPT: usize = 2 * EPOCHS_KEPT;
+/// Other copies, those that are gone too, of which a copy remembers how many of their purges it has heard of.
+pub const HEARD_KEPT: usize = 64;
 /// Epochs of a node that are remembered, one for each of its starts: 8 bytes each.
 pub const NODE_EPOCHS_KEPT: usize = 1024;
 /// Points kept at which one copy was in step with another: about 50 bytes each.

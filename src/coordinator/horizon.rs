@@ -171,7 +171,7 @@ impl Pull<'_> {
             let named = |(id, _, leaves): Leaves| leaves.into_iter().map(move |(rev, _)| (id.clone(), rev));
             let leaves: Vec<Tombstone> = lacked.into_iter().flat_map(named).collect();
             if !leaves.is_empty() {
-                own.shard.give_up(leaves).await?;
+                own.shard.drop_leaves(leaves).await?;
             }
         }
     }

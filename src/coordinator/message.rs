@@ -129,6 +129,8 @@ pub(super) enum CopyOp {
     Epochs,
     /// `TakenIn`: how far it has taken in the copy of a node.
     TakenIn(String),
+    /// `u64`: the number up to which its purges are those of the copy that told these epochs.
+    PurgesShared(Vec<(u64, u64)>),
     /// As [`ForgetCall`] says.
     Forget(Box<ForgetCall>),
 }
@@ -286,7 +288,7 @@ impl Standing {
 pub(super) type IdRange = (Bound<DocId>, Bound<DocId>);
 
 /// What a copy says of itself before it is compared with another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CopyStatus {
     pub standing: Standing,
     /// Documents, tombstones included.
@@ -306,6 +308,9 @@ pub(super) struct CopyStatus {
     /// How often it has forgotten something.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rounds: u64,
+    /// The purges that it has heard of; `None`: the node does not say so.
+    #[serde(default)]
+    pub heard: Option<Vec<Heard>>,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -325,8 +330,21 @@ impl CopyStatus {
             taken: None,
             soundness: Some(Soundness::Unusable),
             rounds: 0,
+            heard: None,
         }
     }
+}
+
+/// Purges of another copy that a copy has heard of: from that one, or from one that had. Also of copies that are gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Heard {
+    pub node: String,
+    pub shard: u64,
+    /// The last of them.
+    pub purges: u64,
+    /// The last one of which that copy had no record any more: who has not heard of it by then hears of it from no
+    /// record.
+    pub floor: u64,
 }
 
 /// How much of a copy can be read.
@@ -360,8 +378,27 @@ pub(super) struct SyncPoint {
 pub(super) struct TakenIn {
     /// How far.
     pub point: Option<SyncPoint>,
-    /// The epochs of the other one, as it told them when it was read last, and the positions after which they began.
+    /// The epochs of the other one, as it told them when it was read, with those that it had told before, and the
+    /// positions after which they began.
     pub epochs: Vec<(u64, u64)>,
+    /// The purges of all copies of that node that it has heard of.
+    #[serde(default)]
+    pub heard: Vec<Heard>,
+}
+
+impl TakenIn {
+    /// What there is about the copies of a node in what was heard of all.
+    pub fn of(heard: &[Heard], node: &str) -> TakenIn {
+        let heard = heard.iter().filter(|heard| heard.node == node).cloned().collect();
+        TakenIn { heard, ..TakenIn::default() }
+    }
+
+    /// Whether the purges of a copy of that node are known up to `floor`.
+    pub fn has_heard(&self, shard: u64, floor: u64) -> bool {
+        let pulled = self.point.iter().filter(|point| point.from_shard == shard).map(|point| point.purges);
+        let heard = self.heard.iter().filter(|heard| heard.shard == shard).map(|heard| heard.purges);
+        pulled.chain(heard).chain([0]).any(|purges| purges >= floor)
+    }
 }
 
 /// A call about a view on a copy.
@@ -641,6 +678,14 @@ pub(super) fn blobs_of(edits: &[Edit]) -> impl Iterator<Item = &Attachment> {
     new.filter(move |attachment| seen.insert(attachment.blob))
 }
 
+/// What serde says of an operation that a build does not know.
+const UNKNOWN: &str = "unknown variant";
+
+/// Whether a node refused a call for its build does not know what is asked.
+pub(super) fn is_of_later_build(error: &ShardError) -> bool {
+    matches!(error, ShardError::Away(why) if why.contains(UNKNOWN))
+}
+
 /// Writes a message.
 pub(super) fn encode(message: &impl Serialize) -> Bytes {
     // Invariant: messages are made of numbers, texts, lists and bytes, which always serialize.
@@ -699,6 +744,39 @@ mod tests {
             edit.body.term,
             "the text tells less"
         );
+    }
+
+    #[test]
+    fn an_operation_that_is_not_known_is_refused_as_such() {
+        #[derive(Serialize)]
+        enum Newer {
+            Status,
+            Mood(Vec<(u64, u64)>),
+        }
+        for op in [Newer::Mood(vec![(1, 2)]), Newer::Mood(Vec::new())] {
+            let why = decode::<CopyOp>(&encode(&op)).unwrap_err();
+            assert!(is_of_later_build(&ShardError::Away(format!("n1@h: {why}"))), "{why}");
+        }
+        assert!(matches!(decode(&encode(&Newer::Status)), Ok(CopyOp::Status)));
+        assert!(!is_of_later_build(&ShardError::Away("n1@h is down".to_owned())));
+    }
+
+    #[test]
+    fn a_copy_that_says_nothing_of_what_it_heard_is_of_an_older_build() {
+        #[derive(Serialize)]
+        struct Older {
+            standing: Standing,
+            documents: u64,
+            digest: u128,
+            locals: u128,
+            purge_seq: u64,
+            purge_floor: u64,
+            taken: Option<SyncPoint>,
+        }
+        let standing = CopyStatus::unusable().standing;
+        let older = Older { standing, documents: 1, digest: 2, locals: 3, purge_seq: 4, purge_floor: 0, taken: None };
+        let read: CopyStatus = decode(&encode(&older)).unwrap();
+        assert_eq!((read.documents, read.purge_seq, read.heard, read.soundness), (1, 4, None, None));
     }
 
     #[test]

@@ -381,6 +381,11 @@ impl RemoteCopy {
         self.ask(CopyOp::TakenIn(node.to_owned())).await
     }
 
+    /// The number up to which its purges are those of the copy that told these epochs.
+    pub async fn purges_shared(&self, told: &[(u64, u64)]) -> Result<u64, ShardError> {
+        self.ask(CopyOp::PurgesShared(told.to_vec())).await
+    }
+
     pub async fn set_sync_point(&self, point: SyncPoint) -> Result<(), ShardError> {
         self.ask(CopyOp::SetSyncPoint(point)).await
     }

@@ -107,9 +107,23 @@ impl Salvaging<'_> {
         map.range(self.range).contains(map.hash(id))
     }
 
+    /// The number by which others know the damaged copy.
+    async fn origin(&self) -> Result<u64, ShardError> {
+        for from in self.both {
+            match from.meta_get(ORIGIN).await {
+                Err(error) if error.is_damage_here() => {}
+                origin => {
+                    let bytes = origin?.and_then(|bytes| bytes.try_into().ok());
+                    return Ok(bytes.map_or(from.id().0, u64::from_be_bytes));
+                }
+            }
+        }
+        Ok(self.from.id().0)
+    }
+
     /// Purges that some other copy has not taken in.
     async fn purges(&mut self) -> Result<(), ShardError> {
-        let mut since = u64::MAX;
+        let (mut since, origin) = (u64::MAX, self.origin().await?);
         let nodes = self.database.others_of(&self.database.layout(), self.range);
         // One that was removed hears of nothing more: it would have all purges done again.
         for node in nodes.into_iter().filter(|node| !self.database.context.is_gone(node)) {
@@ -120,6 +134,10 @@ impl Salvaging<'_> {
                     taken => known = known.max(Some(taken?)),
                 }
             }
+            // What it has taken in since this copy last read it is known to itself only.
+            let remote = RemoteCopy::new(&self.database.target, self.range, &node).in_background();
+            let taken = remote.status().await?.taken.filter(|taken| taken.from_shard == origin);
+            let known = known.max(taken.map(|taken| taken.purges));
             let Some(known) = known else {
                 self.done.lose(format!("purges: how many {node} has taken in"));
                 return Ok(());
@@ -127,7 +145,7 @@ impl Salvaging<'_> {
             since = since.min(known);
         }
         loop {
-            let page = self.from.purge_infos(since, limits::STEP_ROWS).await;
+            let page = self.from.purges_to_tell(since, limits::STEP_ROWS).await;
             let Some(page) = self.done.read(page, || "a part of the record of purges".to_owned())? else {
                 return Ok(());
             };

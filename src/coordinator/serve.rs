@@ -167,6 +167,7 @@ impl Database {
             CopyOp::Stage(mode) => reply(context.uploads.begin(&context.env, copy.shard.stage(mode))),
             CopyOp::SetSyncPoint(point) => reply(sync_points::note(&copy.shard, point).await),
             CopyOp::Epochs => reply(Ok(copy.epochs.list())),
+            CopyOp::PurgesShared(told) => reply(Ok(copy.epochs.purges_shared(&told))),
             CopyOp::TakenIn(node) => reply(sync_points::taken_in(&copy.shard, &node).await),
             CopyOp::Forget(call) => serving.forget(*call, asked).await,
             op => serving.plain(op).await,
@@ -284,7 +285,7 @@ impl Serving<'_> {
             CopyOp::Digests((start, end), limit) => {
                 reply(shard.in_background().digests(start, end, size(limit).min(limits::STEP_ROWS)).await)
             }
-            CopyOp::PurgeInfos { since, limit } => reply(shard.purge_infos(since, size(limit)).await),
+            CopyOp::PurgeInfos { since, limit } => reply(shard.purges_to_tell(since, size(limit)).await),
             CopyOp::Compact => reply(self.compact().await),
             CopyOp::Blob { attachment, at } => {
                 let end = at.saturating_add(limits::BLOB_STEP_BYTES as u64);

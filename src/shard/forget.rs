@@ -258,7 +258,7 @@ impl ShardCopy {
     }
 
     /// Drops leaves that no other copy has any more.
-    pub async fn give_up(&self, leaves: Vec<Tombstone>) -> Result<(), ShardError> {
+    pub async fn drop_leaves(&self, leaves: Vec<Tombstone>) -> Result<(), ShardError> {
         let drop_all = move |transaction: &mut Transaction<'_, '_>, _: &mut Kept| {
             leaves.iter().try_for_each(|(id, rev)| drop_leaf(transaction, id, rev, None).map(drop))
         };

@@ -5,6 +5,7 @@ mod gone;
 pub(super) mod late;
 mod members;
 mod moves;
+mod put_back;
 mod refill;
 mod united;
 

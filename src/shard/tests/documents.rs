@@ -1,7 +1,7 @@
 //! Who may write what, and what a write leaves (golden facts 'Reading and writing one document').
 
 use super::*;
-use crate::shard::{Basis, LocalDocument, LocalRegister, Stamp, allocate, drop_shard, resume_drops};
+use crate::shard::{Basis, LocalDocument, LocalRegister, PurgeInfo, Stamp, allocate, drop_shard, resume_drops};
 use std::ops::Bound;
 
 #[tokio::test]
@@ -134,6 +134,25 @@ async fn purged_leaves_go_with_their_changes_and_are_logged() {
     assert_eq!(log[0].revs, [first, rev("9-x")], "as asked for");
     w.compact(0).await;
     assert_eq!(w.shard.purge_infos(0, 10).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn what_a_copy_gives_up_is_on_record_for_itself_only() {
+    let w = World::new().await;
+    let mut revs = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        revs.push(w.put(name, None, "{}").await.unwrap());
+    }
+    let item = |at: usize| (DocId::new(["a", "b", "c", "d"][at]), vec![revs[at].clone()]);
+    w.shard.give_up(vec![item(0)]).await.unwrap();
+    w.shard.purge(vec![item(1)]).await.unwrap();
+    w.shard.give_up(vec![item(2)]).await.unwrap();
+    w.shard.give_up(vec![item(3)]).await.unwrap();
+    assert!(w.winner("a").await.is_none() && w.winner("d").await.is_none());
+    let revs = |infos: Vec<PurgeInfo>| infos.into_iter().map(|info| info.revs.len()).collect::<Vec<_>>();
+    assert_eq!(revs(w.shard.purge_infos(0, 9).await.unwrap()), [1, 1, 1, 1]);
+    assert_eq!(revs(w.shard.purges_to_tell(0, 9).await.unwrap()), [0, 1, 0, 0], "their numbers are told");
+    assert_eq!(revs(w.shard.purges_to_tell(1, 2).await.unwrap()), [1, 0]);
 }
 
 /// The copy of a range that is being filled hears of a purge before it has the document.

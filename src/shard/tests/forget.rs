@@ -216,7 +216,7 @@ async fn what_was_read_before_something_was_forgotten_comes_too_late() {
 async fn a_copy_put_back_gives_up_leaves_and_counts_rounds_as_done() {
     let world = World::new().await;
     let live = world.put("a", None, "{}").await.unwrap();
-    world.shard.give_up(vec![(DocId::new("a"), live)]).await.unwrap();
+    world.shard.drop_leaves(vec![(DocId::new("a"), live)]).await.unwrap();
     assert!(!is_there(&world, "a").await);
     let done = Horizon::default().with(BY, round(3));
     let forgotten = world.shard.adopt(&done).await.unwrap();
