@@ -294,7 +294,12 @@ fn grown_purges(mut purges: Vec<(u64, u64)>, list: &[(u64, u64)], added: (u64, u
 pub(super) fn with_told(known: &[(u64, u64)], list: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let is_new = |(epoch, _): &&(u64, u64)| known.iter().all(|(known, _)| known != epoch);
     let mut out: Vec<(u64, u64)> = known.iter().chain(list.iter().filter(is_new)).copied().collect();
-    out.drain(..out.len().saturating_sub(limits::TOLD_EPOCHS_KEPT));
+    let is_lost = |(epoch, _): &(u64, u64)| list.iter().all(|(told, _)| told != epoch);
+    while out.len() > limits::TOLD_EPOCHS_KEPT {
+        // Points are in those that it has.
+        let lost = out.iter().position(is_lost);
+        out.remove(lost.unwrap_or(0));
+    }
     out
 }
 
@@ -400,6 +405,7 @@ mod tests {
         let many: Vec<(u64, u64)> = (1..1000).map(|epoch| (epoch, epoch)).collect();
         assert_eq!(with_told(&many, &[(1000, 1000)]).last(), Some(&(1000, 1000)));
         assert_eq!(with_told(&many, &[(1000, 1000)]).len(), limits::TOLD_EPOCHS_KEPT);
+        assert_eq!(with_told(&many, &[(1, 1), (1000, 1000)])[0], (1, 1), "a copy that started often and never changed");
     }
 
     #[test]
