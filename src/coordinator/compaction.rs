@@ -154,6 +154,8 @@ impl Coordinator {
             loop {
                 env.sleep(limits::COMPACTION_PAUSE).await;
                 let Some(coordinator) = weak.upgrade() else { return };
+                // Here, for it takes no task of its own until somebody asks for it.
+                coordinator.keep_forgetting();
                 coordinator.compact_what_is_due().await;
             }
         });

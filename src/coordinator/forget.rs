@@ -10,6 +10,7 @@
 //!
 //! Nothing here runs, is read or is sent while the setting is 0. What was forgotten before stays so.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -66,9 +67,11 @@ struct Open {
 }
 
 impl Coordinator {
-    /// Starts the task that forgets what is old enough; it ends with the coordinator.
+    /// Starts the task that forgets what is old enough, once there is to be such; it ends with the coordinator.
     pub(super) fn keep_forgetting(self: &Arc<Self>) {
-        self.env().spawn(keep_forgetting(Arc::downgrade(self)));
+        if age(self.config()).is_some() && !self.forgets.swap(true, Ordering::SeqCst) {
+            self.env().spawn(keep_forgetting(Arc::downgrade(self)));
+        }
     }
 
     fn places_of(&self, names: &[String]) -> Vec<Place> {

@@ -184,8 +184,9 @@ impl Database {
                 let Some(last) = page.last() else { break };
                 since = last.purge_seq;
                 left = if page.len() < step { 0 } else { left - step };
-                // Those without revisions are for indexes only.
-                let told = page.into_iter().filter(|info| !info.revs.is_empty());
+                // Of what was forgotten, for indexes only; else that is what somebody asked for.
+                let forgets = page.iter().any(|info| info.revs.is_empty()) && copy.has_forgotten().await?;
+                let told = page.into_iter().filter(|info| !forgets || !info.revs.is_empty());
                 out.extend(told.map(|info| PurgeInfo { id: info.id, revs: info.revs }));
             }
         }
