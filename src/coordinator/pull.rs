@@ -116,7 +116,8 @@ impl Database {
             is_ahead,
             lags_behind,
         };
-        match pull.run(thoroughly).await {
+        let done = pull.run(thoroughly).await;
+        match done {
             // This copy misses nothing for that: the other one tells when it can be read.
             Err(error) if pull.is_ahead => {
                 tracing::info!(database = self.name, range, %node, %error, "an old copy is not read yet");
