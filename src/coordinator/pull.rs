@@ -280,7 +280,7 @@ impl Pull<'_> {
     }
 
     /// How many purges of this copy the other one has taken in. What it has taken in of the one that this copy was
-    /// before it was put back does not count beyond what both have in common: this one may have given the numbers again.
+    /// before it was put back counts only as far as both have it in common: this one may have given the numbers again.
     async fn heard_there(&self) -> Result<u64, ShardError> {
         let taken = self.theirs.taken.filter(|taken| taken.from_shard == self.own.origin && taken.purges > 0);
         let Some(SyncPoint { from_epoch, purges, .. }) = taken else { return Ok(0) };
