@@ -222,9 +222,8 @@ async fn last_body(own: &OwnCopy, until: u64) -> Result<u64, ShardError> {
     if until == 0 {
         return Ok(0);
     }
-    // The handle may have been closed since, and opened anew.
     if until >= own.epochs.opened_at() {
-        old = own.shard.body_at(own.epochs.opened_at()).unwrap_or(0);
+        old = own.shard.opened_body();
     }
     let mut start = Bound::Unbounded;
     loop {

@@ -66,8 +66,8 @@ pub(super) struct Inner {
     committed: watch::Sender<u64>,
     /// Commits that changed a design document, since it was opened.
     design_commits: AtomicU64,
-    /// The last sequence and the number of the last body when it was opened.
-    opened: (u64, u64),
+    /// The number of the last body when it was opened.
+    opened_body: u64,
     /// Nodes whose copies it has met since, see `forget.rs`. A blocking lock: held for a look, never across an await.
     pub(super) met: Mutex<BTreeSet<String>>,
     /// Whether it is noted what it takes in from others, see `forget.rs`.
@@ -124,11 +124,12 @@ impl ShardCopy {
         ShardCopy::over(storage, shard, Owner::default(), (0, 0))
     }
 
-    fn over(storage: &Storage, shard: ShardId, owner: Owner, opened: (u64, u64)) -> ShardCopy {
-        let (storage, committed) = (storage.clone(), watch::Sender::new(opened.0));
+    fn over(storage: &Storage, shard: ShardId, owner: Owner, (update_seq, opened_body): (u64, u64)) -> ShardCopy {
+        let (storage, committed) = (storage.clone(), watch::Sender::new(update_seq));
         let (design_commits, state, mirror) = (AtomicU64::new(0), AtomicU8::new(OPEN), Mutex::default());
         let (met, is_early) = (Mutex::default(), AtomicBool::new(false));
-        let inner = Inner { storage, shard, committed, design_commits, opened, met, is_early, owner, state, mirror };
+        let inner =
+            Inner { storage, shard, committed, design_commits, opened_body, met, is_early, owner, state, mirror };
         let inner = Arc::new(inner);
         ShardCopy(inner, Use { pool: Pool::Foreground, by_map: None, unflushed: false })
     }
@@ -154,10 +155,9 @@ impl ShardCopy {
         ShardCopy(Arc::clone(&self.0), Use { by_map: Some(version), ..self.1 })
     }
 
-    /// The number of the last body at a sequence, if it stood there when it was opened: those stored since are higher.
-    pub fn body_at(&self, seq: u64) -> Option<u64> {
-        let (opened_at, body) = self.0.opened;
-        (opened_at == seq).then_some(body)
+    /// The number of the last body that was stored before it was opened: those of revisions stored since are higher.
+    pub fn opened_body(&self) -> u64 {
+        self.0.opened_body
     }
 
     /// The bugs that the simulator planted in the node.
