@@ -96,10 +96,11 @@ async fn what_a_source_purged_after_it_told_how_it_stands_was_not_written_again(
         copy(&cluster, at).await.purge(vec![(id("a"), vec![rev("1-a")])]).await.unwrap();
     }
     let source = RemoteCopy::new(&cluster.db(0).target, 0, &"n2@h".into());
+    let origin = repair::Origin::Copy { rounds: 0, heard: 0 };
     for (until, taken) in [(0, 0), (1, 1)] {
         let edits = vec![planted("a", &["1-a"], false)];
         let own = copy(&cluster, 0).await;
-        assert_eq!(repair::merge_written_again(&own, edits, &source, (0, until)).await, Ok(taken));
+        assert_eq!(repair::merge_written_again(&own, edits, &source, (origin, until)).await, Ok(taken));
     }
 }
 
