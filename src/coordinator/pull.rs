@@ -379,12 +379,25 @@ impl Pull<'_> {
         let Some(told) = told else { return Ok(false) };
         let removed = sync_points::heard(&self.own.shard).await?.into_iter().filter(|heard| heard.floor > 0);
         for Heard { node, shard, floor, .. } in removed.filter(|heard| *heard.node != **self.remote.node()) {
-            let has_heard = TakenIn::of(told, &node).has_heard(shard, floor);
-            if !has_heard && !self.remote.taken_in(&node).await?.has_heard(shard, floor) {
+            let has_heard = TakenIn::of(told, &node).has_heard(shard, floor)
+                || self.remote.taken_in(&node).await?.has_heard(shard, floor);
+            if !has_heard && !self.is_missed_by(&node.into()).await? {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Whether the copy of a third node did not hear of what the other one removed with no record of that left: neither
+    /// of those two knows more than the other then.
+    async fn is_missed_by(&self, node: &Arc<str>) -> Result<bool, ShardError> {
+        let (shard, floor) = (self.theirs.standing.shard, self.theirs.purge_floor);
+        let context = &self.database.context;
+        if floor == 0 || context.is_gone(node) || !self.database.nodes_of(self.range).contains(node) {
+            return Ok(false);
+        }
+        let third = RemoteCopy::new(&self.database.target, self.range, node).in_background();
+        Ok(!third.taken_in(self.remote.node()).await?.has_heard(shard, floor))
     }
 
     async fn note(&mut self, reached: u64, purges: u64, to: Standing) -> Result<SyncPoint, ShardError> {
