@@ -646,6 +646,10 @@ pub const READ_OVERTAKE: Duration = Duration::from_millis(250);
 pub const COPIES_TRIED: usize = 4;
 /// Epochs of a copy that are remembered: tokens of older ones begin anew.
 pub const EPOCHS_KEPT: usize = 64;
+/// Epochs that a copy remembers of another one, with those that this one has no more.
+pub const TOLD_EPOCHS_KEPT: usize = 2 * EPOCHS_KEPT;
+/// Other copies, those that are gone too, of which a copy remembers how many of their purges it has heard of.
+pub const HEARD_KEPT: usize = 64;
 /// Epochs of a node that are remembered, one for each of its starts: 8 bytes each.
 pub const NODE_EPOCHS_KEPT: usize = 1024;
 /// Points kept at which one copy was in step with another: about 50 bytes each.
@@ -709,6 +713,27 @@ pub const POUR_PAUSE: Duration = Duration::from_secs(1);
 pub const POUR_PAUSE_MAX: Duration = Duration::from_secs(16);
 /// Pause before it is looked again whether a damaged copy can be made anew, or one that is being filled goes on.
 pub const REFILL_PAUSE: Duration = Duration::from_secs(2);
+/// Pause between two looks for tombstones that are old enough to be forgotten; shorter where they are so sooner.
+pub const FORGET_PAUSE: Duration = Duration::from_secs(600);
+/// Time between the last copy's word that it has written down what is to be forgotten, and that this is done: longer
+/// than any call takes. Shorter where tombstones are forgotten sooner.
+pub const FORGET_SETTLE: Duration = Duration::from_secs(120);
+/// Tombstones that copies agree on together.
+pub const FORGET_ROUND: usize = 2000;
+/// Bytes of their ids.
+pub const FORGET_ROUND_BYTES: usize = 256 << 10;
+/// Tombstones of these that are forgotten in one commit: edits wait for it.
+pub const FORGET_STEP: usize = 200;
+/// Databases whose tombstones wait together until what was sent before has come in.
+pub const FORGET_DATABASES: usize = 4096;
+/// An age below it counts as this.
+pub const FORGET_AGE_MIN: Duration = Duration::from_secs(1);
+/// Ranges of bodies that a copy remembers as taken in before it had met all others.
+pub const TAKEN_IN_RANGES: usize = 500;
+/// Ranges at a time in which a node looks for what to forget.
+pub const FORGET_AT_ONCE: usize = 16;
+/// Rounds of one range at a look.
+pub const FORGET_ROUNDS: usize = 8;
 /// What could not be taken out of a damaged store file, as far as it is named one by one.
 pub const SALVAGE_TOLD: usize = 1000;
 /// Pause before a map is proposed again after a node did not vote because it counts other members.

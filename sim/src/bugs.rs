@@ -210,6 +210,7 @@ pub const BOARD: &[Entry] = &[
     ),
     // Caught by other plans, too; here where a rule comes from another node.
     scene(Scene::Rules, Mutation::StaleValidators, "validation functions are read once", &["I30"]),
+    scene(Scene::Forgotten, Mutation::ForgetEarly, "tombstones are forgotten where not all copies were asked", &["I7"]),
     // Caught by other plans, too; here between clusters whose nodes fail over.
     scene(Scene::TwoClusters, Mutation::CheckpointEarly, "the replicator's checkpoint runs ahead", &["I21", "I22"]),
     scene(

@@ -112,6 +112,9 @@ pub(crate) fn settings_of(plan: &Plan, number: u32) -> Vec<String> {
     if plan.takes_snapshots() {
         out.push("settee/snapshot_dir=/snapshots".to_owned());
     }
+    if world.tombstone_ms > 0 {
+        out.push(format!("settee/tombstone_days={}", f64::from(world.tombstone_ms) / 86_400_000.0));
+    }
     if world.n > 0 {
         let seed = |n: u32| format!("{}={}", node_name(n), cluster_address(n));
         let own = SECRETS.into_iter().zip(world.clusters()).find(|(_, nodes)| nodes.contains(&number));

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 mod cluster;
 mod draw;
 mod fault;
+mod forgotten;
 mod governed;
 mod meet;
 mod op;
@@ -110,6 +111,9 @@ pub struct WorldPlan {
     /// A second cluster, of nodes of its own, with which the first one replicates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub far: Option<Far>,
+    /// Milliseconds after which tombstones may be forgotten (`[settee] tombstone_days`); 0: never.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tombstone_ms: u32,
 }
 
 /// A second cluster, and the way to it until the faults end.

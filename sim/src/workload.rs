@@ -24,6 +24,7 @@ mod chosen;
 mod common;
 mod documents;
 mod feed;
+mod graves;
 mod hostile;
 mod keep;
 mod kept;
@@ -375,6 +376,8 @@ impl Worker {
             Op::TwinDelete => self.twin_delete().await,
             Op::Pass { v } => self.pass(*v).await,
             Op::PassAway => self.pass_away().await,
+            Op::Lay { v } => self.lay(*v).await,
+            Op::Bury { v } => self.bury(*v).await,
             Op::View { view } => self.view(*view as usize).await,
             Op::Find { k } => self.find(*k).await,
             Op::FollowChosen => self.follow_chosen().await.map(drop),

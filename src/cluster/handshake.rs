@@ -30,7 +30,7 @@ const MAGIC: &[u8] = b"settee";
 /// field, or one more kind of call, raises the highest: older builds pass over what they do not know, or refuse that
 /// call. A message of another form raises both, so that a build which would fail at each such message is refused at the
 /// greeting, with words in both logs.
-const VERSIONS: (u8, u8) = (4, 4);
+const VERSIONS: (u8, u8) = (4, 5);
 
 /// The versions that a node speaks: those of this build; a simulated one may run the build after it.
 fn versions(me: &Identity) -> (u8, u8) {

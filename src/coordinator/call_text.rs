@@ -77,7 +77,7 @@ mod later {
         fn a_call_of_the_version_after_this_one_is_read_without_what_it_adds() {
             let op = CopyOp::Digests((Bound::Unbounded, Bound::Excluded(DocId::new("m"))), 7);
             let (db, instance) = ("db".to_owned(), "one".to_owned());
-            let call = CopyCall { db, instance, version: 3, counted: true, range: 2, id: 1 << 40, op };
+            let call = CopyCall { db, instance, version: 3, counted: true, range: 2, id: 1 << 40, horizon: None, op };
             let bytes = encode(&LaterCall { call: &call, sent_by: "a@b" });
             assert_eq!(format!("{:?}", decode_call(&bytes, "a@b", "c@d")), format!("{:?}", Ok::<_, String>(&call)));
             assert_eq!(decode::<Added>(&bytes).unwrap().sent_by.as_deref(), Some("a@b"));

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -128,6 +129,8 @@ pub struct Coordinator {
     context: Arc<Context>,
     // A blocking lock: held for map operations only, never across an await.
     cache: Arc<RwLock<Cache>>,
+    /// Whether the task runs that forgets tombstones.
+    pub(super) forgets: Arc<AtomicBool>,
 }
 
 impl Coordinator {
@@ -145,7 +148,7 @@ impl Coordinator {
         let peers = peers.unwrap_or_else(|| Arc::new(Alone::new(&node)));
         let epochs = NodeEpochs::open(&env, &storage).await?;
         let context = Arc::new(Context::new(env, config, storage, peers, &node, epochs));
-        let coordinator = Arc::new(Coordinator { context, cache: Arc::default() });
+        let coordinator = Arc::new(Coordinator { context, cache: Arc::default(), forgets: Arc::default() });
         coordinator.load().await?;
         coordinator.load_refills().await?;
         shard::resume_drops(&coordinator.context.storage).await?;
@@ -164,6 +167,7 @@ impl Coordinator {
         coordinator.keep_views();
         coordinator.watch_room();
         coordinator.keep_compacting();
+        coordinator.keep_forgetting();
         coordinator.keep_resharding().await?;
         coordinator.keep_voting().await?;
         coordinator.keep_moving();

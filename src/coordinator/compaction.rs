@@ -116,7 +116,12 @@ impl Database {
         let last = copy.info().await?.purge_seq;
         let others = self.nodes_of(index).into_iter().filter(|node| *node != self.context.node);
         for node in others {
-            keep = keep.max(last.saturating_sub(sync_points::purges_taken(copy, &node).await?));
+            let lacks = last.saturating_sub(sync_points::purges_taken(copy, &node).await?);
+            if lacks > keep {
+                let (name, why) = (&self.name, "records of purges are kept until a copy has taken them in");
+                tracing::info!(database = name, range = index, %node, records = lacks, "{why}");
+                keep = lacks;
+            }
         }
         Ok(keep)
     }
@@ -154,6 +159,8 @@ impl Coordinator {
             loop {
                 env.sleep(limits::COMPACTION_PAUSE).await;
                 let Some(coordinator) = weak.upgrade() else { return };
+                // Here, for it takes no task of its own until somebody asks for it.
+                coordinator.keep_forgetting();
                 coordinator.compact_what_is_due().await;
             }
         });

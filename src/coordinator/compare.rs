@@ -37,7 +37,10 @@ pub(super) const ALL: IdRange = (Bound::Unbounded, Bound::Unbounded);
 
 /// What a copy says of itself to `node`.
 pub(super) async fn status(copy: &OwnCopy, node: &str) -> Result<CopyStatus, ShardError> {
-    let CopyState { position, total, purge_seq, purge_floor } = copy.shard.state().await?;
+    // First: what others have heard by then is behind no purge and no position that is told with it.
+    let taken = sync_points::pulled(&copy.shard, node).await?;
+    let heard = sync_points::heard(&copy.shard).await?;
+    let CopyState { position, total, purge_seq, purge_floor, rounds, .. } = copy.shard.state().await?;
     Ok(CopyStatus {
         standing: Standing { position, ..copy.standing() },
         documents: total.documents(),
@@ -45,8 +48,10 @@ pub(super) async fn status(copy: &OwnCopy, node: &str) -> Result<CopyStatus, Sha
         locals: locals_digest(&copy.shard).await?,
         purge_seq,
         purge_floor,
-        taken: sync_points::pulled(&copy.shard, node).await?,
+        taken,
         soundness: None,
+        rounds,
+        heard: Some(heard),
     })
 }
 
@@ -163,6 +168,9 @@ impl Coordinator {
                     }
                 }
             }
+            if thoroughly {
+                self.settle_what_is_idle(node, &names).await;
+            }
             if last.is_none() {
                 return Ok(());
             }
@@ -171,7 +179,41 @@ impl Coordinator {
     }
 }
 
+impl Coordinator {
+    /// Reads copies that hold the same where something is left to be noted: purges that the others have taken in, and
+    /// epochs that were not told. Of a database that nobody changes nothing else would lead there.
+    async fn settle_what_is_idle(&self, node: &Arc<str>, names: &[String]) {
+        for database in names.iter().filter_map(|name| self.database(name).ok()) {
+            let done = match database.has_open_ends(node).await {
+                Ok(true) => database.pull_from(node, false).await,
+                open => open.map(drop),
+            };
+            if let Err(error) = done {
+                tracing::debug!(database = database.name, %node, %error, "what others have taken in is not noted yet");
+            }
+        }
+    }
+}
+
 impl Database {
+    /// Whether a copy here keeps purges on record that the one of a node may have taken in, or lacks the epochs in
+    /// which it has read that one.
+    async fn has_open_ends(&self, node: &Arc<str>) -> Result<bool, ShardError> {
+        let layout = self.layout();
+        for range in self.ranges().into_iter().filter(|range| self.nodes_of(*range).contains(node)) {
+            let Some(copy) = self.own_copy_by(&layout, range).await? else { continue };
+            let copy = copy.in_background().shard;
+            let point = sync_points::pulled(&copy, node).await?.filter(|point| point.from > 0);
+            let told = sync_points::epochs_of(&copy, node).await?;
+            let is_told = |point: &SyncPoint| told.iter().any(|(epoch, _)| *epoch == point.from_epoch);
+            let purges = copy.info().await?.purge_seq;
+            if point.is_some_and(|point| !is_told(&point)) || sync_points::purges_taken(&copy, node).await? < purges {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// How this node's copy of a range stands. What it cannot say for damage, or while it is not filled yet, is left
     /// out where another node asks: that one looks closer then.
     async fn status_with(&self, range: usize, node: &str, whose: Whose) -> Result<Option<CopyStatus>, ShardError> {

@@ -7,6 +7,7 @@ use futures_util::future::try_join_all;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::MayHaveMoved;
 use crate::coordinator::events::EventKind;
+use crate::coordinator::forget;
 use crate::coordinator::layout::Layout;
 use crate::coordinator::range_copy::{OwnCopy, RangeCopy, is_away};
 use crate::coordinator::remote::RemoteCopy;
@@ -62,6 +63,9 @@ impl Database {
         let open = || async {
             let id = ShardId(shard);
             let shard = ShardCopy::open_with(&self.context.storage, id, self.owner_of(id, self.tell_updates())).await?;
+            if forget::age(&self.context.config).is_some() {
+                shard.note_early();
+            }
             OwnCopy::of(shard, &self.context.epochs).await
         };
         let copy = cell.get_or_try_init(open).await?.clone();

@@ -10,6 +10,7 @@
 //! A machine put back while its node was running goes on in its epoch: other nodes remember how far the copies of that
 //! had come, and one that shows less begins a new epoch by itself.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -28,6 +29,8 @@ use crate::world::buggify::{Mutation, mutated};
 const FIRST: u64 = 1;
 /// The value of the copy that keeps its epochs.
 const NAME: &str = "epochs";
+/// The value that keeps the purges after which they began.
+const PURGES: &str = "purges of epochs";
 
 /// The epochs of a node, oldest first; never empty.
 #[derive(Clone, Debug)]
@@ -101,8 +104,12 @@ pub(super) struct Epochs {
     node: NodeEpochs,
     // A blocking lock: held for a look, never across an await.
     list: RwLock<Vec<(u64, u64)>>,
-    /// Where the copy stood when it was opened.
+    /// Epochs with the number of the purge after which each began; 0 for those that are not here. A blocking lock, as
+    /// above.
+    purges: RwLock<Vec<(u64, u64)>>,
+    /// Where the copy stood when it was opened, and the number of its last purge then.
     opened_at: u64,
+    purged_at: u64,
     /// Held while a new epoch is being stored.
     renewing: Mutex<()>,
 }
@@ -114,28 +121,40 @@ impl Epochs {
         if position == 0 {
             return Ok(Epochs::of(node, vec![(node.current(), 0)], position));
         }
-        let stored = copy.meta_get(NAME).await?.map(|bytes| decode::<Vec<(u64, u64)>>(&bytes)).transpose()?;
-        let list = stored.unwrap_or_default();
+        let list = stored(copy, NAME).await?;
+        let purges = stored(copy, PURGES).await?;
+        let purged_at = copy.info().await?.purge_seq;
+        let of = |list, purges| {
+            let purges = RwLock::new(purges);
+            Epochs { purges, purged_at, ..Epochs::of(node, list, position) }
+        };
         // It may have begun others of its own in that one.
         if list.iter().any(|(epoch, _)| *epoch == node.current()) {
-            return Ok(Epochs::of(node, list, position));
+            return Ok(of(list, purges));
         }
         let is_only = list.is_empty() && node.before() == node.current();
         let list = grown(list, node, position);
         // A node's only epoch need not be told.
-        if !is_only {
-            store(copy, &list).await?;
+        if is_only {
+            return Ok(of(list, purges));
         }
-        Ok(Epochs::of(node, list, position))
+        let purges = grown_purges(purges, &list, (node.current(), purged_at));
+        store(copy, &list, &purges).await?;
+        Ok(of(list, purges))
     }
 
     fn of(node: &NodeEpochs, list: Vec<(u64, u64)>, opened_at: u64) -> Epochs {
-        Epochs { node: node.clone(), list: RwLock::new(list), opened_at, renewing: Mutex::default() }
+        let (list, purges) = (RwLock::new(list), RwLock::default());
+        Epochs { node: node.clone(), list, purges, opened_at, purged_at: 0, renewing: Mutex::default() }
     }
 
     /// Each with the position after which it began, oldest first.
     pub fn list(&self) -> Vec<(u64, u64)> {
         self.list.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn purges(&self) -> Vec<(u64, u64)> {
+        self.purges.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The one that new positions belong to.
@@ -169,9 +188,12 @@ impl Epochs {
         if self.opened_at == 0 {
             list.clear();
         }
-        list.push((fresh(env), self.opened_at));
-        store(copy, &list).await?;
+        let fresh = fresh(env);
+        list.push((fresh, self.opened_at));
+        let purges = grown_purges(self.purges(), &list, (fresh, self.purged_at));
+        store(copy, &list, &purges).await?;
         *self.list.write().unwrap_or_else(PoisonError::into_inner) = list;
+        *self.purges.write().unwrap_or_else(PoisonError::into_inner) = purges;
         Ok(())
     }
 
@@ -186,10 +208,21 @@ impl Epochs {
     pub fn read_up_to(&self, told: &[(u64, u64)], epoch: u64, position: u64) -> u64 {
         read_up_to(&self.list(), &self.node, told, (epoch, position))
     }
+
+    /// The number up to which purges of this copy are those of the one that told these epochs: where the two are of
+    /// different times they may have numbers in common that name different purges.
+    pub fn purges_shared(&self, told: &[(u64, u64)]) -> u64 {
+        purges_shared(&self.list(), &self.purges(), &self.node, told)
+    }
 }
 
-async fn store(copy: &ShardCopy, list: &[(u64, u64)]) -> Result<(), ShardError> {
-    copy.meta_put(NAME, Some(crate::coordinator::message::encode(&list).to_vec())).await
+async fn stored(copy: &ShardCopy, name: &str) -> Result<Vec<(u64, u64)>, ShardError> {
+    Ok(copy.meta_get(name).await?.map(|bytes| decode(&bytes)).transpose()?.unwrap_or_default())
+}
+
+async fn store(copy: &ShardCopy, list: &[(u64, u64)], purges: &[(u64, u64)]) -> Result<(), ShardError> {
+    let value = |list: &[(u64, u64)]| Some(crate::coordinator::message::encode(&list).to_vec());
+    copy.meta_put_all(vec![(NAME.to_owned(), value(list)), (PURGES.to_owned(), value(purges))]).await
 }
 
 /// A number that no epoch of any node had. 48 bits: with the number of a shard it names a copy and its epoch.
@@ -215,10 +248,59 @@ fn read_up_to(list: &[(u64, u64)], node: &NodeEpochs, told: &[(u64, u64)], (epoc
     let Some(last) = told.iter().position(|(known, _)| *known == epoch) else {
         return resume(list, node, epoch, position).unwrap_or(0);
     };
+    let lasting = lasting(&told[..=last]);
+    let told: Vec<(u64, u64)> = told[..=last].iter().filter(|(epoch, _)| lasting.contains(epoch)).copied().collect();
     // Each of the earlier ones was read up to where the next one began.
-    let ends = told[1..=last].iter().map(|(_, first)| *first).chain([position]);
+    let ends = told.iter().skip(1).map(|(_, first)| *first).chain([position]);
     let read = told.iter().zip(ends).filter_map(|((epoch, _), end)| resume(list, node, *epoch, end));
     read.max().unwrap_or(0)
+}
+
+/// The epochs of those told that lead to the last one. A copy put back begins its next epoch before those that it lost
+/// ended.
+fn lasting(told: &[(u64, u64)]) -> BTreeSet<u64> {
+    let (mut out, mut least) = (BTreeSet::new(), u64::MAX);
+    for (epoch, began) in told.iter().rev() {
+        if *began <= least {
+            least = *began;
+            out.insert(*epoch);
+        }
+    }
+    out
+}
+
+fn purges_shared(list: &[(u64, u64)], purges: &[(u64, u64)], node: &NodeEpochs, told: &[(u64, u64)]) -> u64 {
+    let told = lasting(told);
+    let stands_for_older = matches!(list, [(_, 0), _, ..]);
+    let is_told = |at: usize| {
+        let epoch = list[at].0;
+        told.contains(&epoch) || at == 0 && stands_for_older && told.iter().any(|told| node.is_before(*told, epoch))
+    };
+    // What this copy did up to its last epoch that was told, that one did, too.
+    let Some(last) = (0..list.len()).rev().find(|at| is_told(*at)) else { return 0 };
+    let Some((next, _)) = list.get(last + 1) else { return u64::MAX };
+    purges.iter().find(|(epoch, _)| epoch == next).map_or(0, |(_, purged)| *purged)
+}
+
+/// The purges after which the epochs of a list began, with those of one that was added.
+fn grown_purges(mut purges: Vec<(u64, u64)>, list: &[(u64, u64)], added: (u64, u64)) -> Vec<(u64, u64)> {
+    purges.push(added);
+    purges.retain(|(epoch, _)| list.iter().any(|(known, _)| known == epoch));
+    purges
+}
+
+/// What is known of the epochs of another copy, with the list that it tells now. Those that it has no more stay: up to
+/// where it was read in them, it had them. Oldest first, as they were heard of.
+pub(super) fn with_told(known: &[(u64, u64)], list: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let is_new = |(epoch, _): &&(u64, u64)| known.iter().all(|(known, _)| known != epoch);
+    let mut out: Vec<(u64, u64)> = known.iter().chain(list.iter().filter(is_new)).copied().collect();
+    let is_lost = |(epoch, _): &(u64, u64)| list.iter().all(|(told, _)| told != epoch);
+    while out.len() > limits::TOLD_EPOCHS_KEPT {
+        // Points are in those that it has.
+        let lost = out.iter().position(is_lost);
+        out.remove(lost.unwrap_or(0));
+    }
+    out
 }
 
 /// The list of a copy that stands at `position` when the node's newest epoch begins.
@@ -293,6 +375,37 @@ mod tests {
         assert_eq!(read(&[(5, 0), (6, 60)], (6, 70)), 0, "another copy");
         assert_eq!(read(&[], (7, 50)), 40, "its epochs were not told");
         assert_eq!(read(&[], (8, 50)), 0);
+        assert_eq!(read(&[(7, 0), (8, 60), (9, 40), (10, 45)], (9, 43)), 43, "what was told later does not count");
+        let again = [(7, 0), (8, 60), (11, 80)];
+        let read = |point| read_up_to(&again, &node(&[7, 8, 11]), &[(7, 0), (8, 60), (9, 40)], point);
+        assert_eq!(read((9, 70)), 40, "it was not read to 60 when it lost that");
+        assert_eq!(read((8, 70)), 70, "the copy that was read last was not told of this one");
+    }
+
+    #[test]
+    fn a_copy_put_back_has_the_purges_in_common_up_to_where_it_began_anew() {
+        let node = node(&[6, 7, 9, 10]);
+        let shared =
+            |told: &[(u64, u64)]| purges_shared(&[(7, 0), (9, 40), (10, 45)], &[(9, 300), (10, 320)], &node, told);
+        assert_eq!(shared(&[(7, 0), (8, 60)]), 300, "it was put back to 40");
+        assert_eq!(shared(&[(7, 0), (9, 40)]), 320, "it started anew since");
+        assert_eq!(shared(&[(7, 0), (9, 40), (10, 45)]), u64::MAX);
+        assert_eq!(shared(&[(6, 0)]), 300, "of the time before the copy kept a list");
+        assert_eq!(shared(&[(5, 0)]), 0, "another copy");
+        assert_eq!(shared(&[(7, 0), (9, 40), (8, 30)]), 300, "the one that told this lost what began at 40");
+        assert_eq!(purges_shared(&[(7, 0), (9, 40)], &[], &node, &[(7, 0)]), 0, "the number was not kept");
+    }
+
+    #[test]
+    fn epochs_that_a_copy_has_no_more_are_remembered() {
+        let told = with_told(&[(7, 0), (8, 60)], &[(7, 0), (9, 40)]);
+        assert_eq!(told, [(7, 0), (8, 60), (9, 40)]);
+        assert_eq!(with_told(&told, &[(7, 0), (9, 40)]), told);
+        assert_eq!(grown_purges(vec![(7, 1), (8, 2)], &[(8, 9), (9, 9)], (9, 3)), [(8, 2), (9, 3)]);
+        let many: Vec<(u64, u64)> = (1..1000).map(|epoch| (epoch, epoch)).collect();
+        assert_eq!(with_told(&many, &[(1000, 1000)]).last(), Some(&(1000, 1000)));
+        assert_eq!(with_told(&many, &[(1000, 1000)]).len(), limits::TOLD_EPOCHS_KEPT);
+        assert_eq!(with_told(&many, &[(1, 1), (1000, 1000)])[0], (1, 1), "a copy that started often and never changed");
     }
 
     #[test]

@@ -184,7 +184,10 @@ impl Database {
                 let Some(last) = page.last() else { break };
                 since = last.purge_seq;
                 left = if page.len() < step { 0 } else { left - step };
-                out.extend(page.into_iter().map(|info| PurgeInfo { id: info.id, revs: info.revs }));
+                // Of what was forgotten, for indexes only; else that is what somebody asked for.
+                let forgets = page.iter().any(|info| info.revs.is_empty()) && copy.has_forgotten().await?;
+                let told = page.into_iter().filter(|info| !forgets || !info.revs.is_empty());
+                out.extend(told.map(|info| PurgeInfo { id: info.id, revs: info.revs }));
             }
         }
         Ok(out)

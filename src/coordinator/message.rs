@@ -25,7 +25,10 @@ use crate::document::revision::Revision;
 use crate::index::{GroupBy, IndexError, InvalidValue, Places};
 use crate::limits;
 use crate::script::{DesignError, ScriptError};
-use crate::shard::{Edit, EditAttachment, EditOp, ListPage, LocalDocument, LocalRegister, ShardError, Want};
+use crate::shard::{
+    Edit, EditAttachment, EditOp, Horizon, ListPage, LocalDocument, LocalRegister, Proposal, Round, ShardError,
+    Tombstone, Want,
+};
 use crate::storage::{CommitError, Direction, StageMode, StorageError};
 
 /// A call of a copy.
@@ -45,6 +48,9 @@ pub(super) struct CopyCall {
     pub range: u32,
     /// The same for a call that is sent twice, different for any two others of a node.
     pub id: u64,
+    /// What the asked copy must have forgotten for its answer to be of use; `None`: anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub horizon: Option<Horizon>,
     pub op: CopyOp,
 }
 
@@ -79,6 +85,9 @@ pub(super) enum CopyOp {
         /// Whether they are of another copy and not of a judge: then what was purged here stays away.
         #[serde(default)]
         repair: bool,
+        /// Whether they are of no copy of the range: then they are taken where something was forgotten, too.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        anew: bool,
     },
     /// `Option<LocalRegister>`
     Local(DocId),
@@ -120,6 +129,26 @@ pub(super) enum CopyOp {
     Epochs,
     /// `TakenIn`: how far it has taken in the copy of a node.
     TakenIn(String),
+    /// `u64`: the number up to which its purges are those of the copy that told these epochs.
+    PurgesShared(Vec<(u64, u64)>),
+    /// As [`ForgetCall`] says.
+    Forget(Box<ForgetCall>),
+}
+
+/// What copies say to each other about what to forget.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum ForgetCall {
+    /// `Told`
+    Tell,
+    /// `WrittenDown`: what became of a proposal of the asking node.
+    Propose(Proposal<Tombstone>),
+    /// `bool`: whether a round of the asking node, which all copies have written down, stands here, by the map that it
+    /// knows.
+    Confirm(Round),
+    /// `Vec<(String, Proposal<Tombstone>)>`: what is written down and not done, by proposer.
+    Open,
+    /// `Vec<(DocId, RevPath)>`: documents behind one that were forgotten and may not be everywhere, a page of them.
+    Shadows(Option<DocId>),
 }
 
 /// Which changes of a copy to read.
@@ -259,7 +288,7 @@ impl Standing {
 pub(super) type IdRange = (Bound<DocId>, Bound<DocId>);
 
 /// What a copy says of itself before it is compared with another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CopyStatus {
     pub standing: Standing,
     /// Documents, tombstones included.
@@ -276,6 +305,16 @@ pub(super) struct CopyStatus {
     /// Whether all of it can be read; `None`: the node does not say so.
     #[serde(default)]
     pub soundness: Option<Soundness>,
+    /// How often it has forgotten something.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rounds: u64,
+    /// The purges that it has heard of; `None`: the node does not say so.
+    #[serde(default)]
+    pub heard: Option<Vec<Heard>>,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl CopyStatus {
@@ -290,8 +329,22 @@ impl CopyStatus {
             purge_floor: 0,
             taken: None,
             soundness: Some(Soundness::Unusable),
+            rounds: 0,
+            heard: None,
         }
     }
+}
+
+/// Purges of another copy that a copy has heard of: from that one, or from one that had. Also of copies that are gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Heard {
+    pub node: String,
+    pub shard: u64,
+    /// The last of them.
+    pub purges: u64,
+    /// The last one of which that copy had no record any more: who has not heard of it by then hears of it from no
+    /// record.
+    pub floor: u64,
 }
 
 /// How much of a copy can be read.
@@ -325,8 +378,27 @@ pub(super) struct SyncPoint {
 pub(super) struct TakenIn {
     /// How far.
     pub point: Option<SyncPoint>,
-    /// The epochs of the other one, as it told them when it was read last, and the positions after which they began.
+    /// The epochs of the other one, as it told them when it was read, with those that it had told before, and the
+    /// positions after which they began.
     pub epochs: Vec<(u64, u64)>,
+    /// The purges of all copies of that node that it has heard of.
+    #[serde(default)]
+    pub heard: Vec<Heard>,
+}
+
+impl TakenIn {
+    /// What there is about the copies of a node in what was heard of all.
+    pub fn of(heard: &[Heard], node: &str) -> TakenIn {
+        let heard = heard.iter().filter(|heard| heard.node == node).cloned().collect();
+        TakenIn { heard, ..TakenIn::default() }
+    }
+
+    /// Whether the purges of a copy of that node are known up to `floor`.
+    pub fn has_heard(&self, shard: u64, floor: u64) -> bool {
+        let pulled = self.point.iter().filter(|point| point.from_shard == shard).map(|point| point.purges);
+        let heard = self.heard.iter().filter(|heard| heard.shard == shard).map(|heard| heard.purges);
+        pulled.chain(heard).chain([0]).any(|purges| purges >= floor)
+    }
 }
 
 /// A call about a view on a copy.
@@ -606,6 +678,14 @@ pub(super) fn blobs_of(edits: &[Edit]) -> impl Iterator<Item = &Attachment> {
     new.filter(move |attachment| seen.insert(attachment.blob))
 }
 
+/// What serde says of an operation that a build does not know.
+const UNKNOWN: &str = "unknown variant";
+
+/// Whether a node refused a call for its build does not know what is asked.
+pub(super) fn is_of_later_build(error: &ShardError) -> bool {
+    matches!(error, ShardError::Away(why) if why.contains(UNKNOWN))
+}
+
 /// Writes a message.
 pub(super) fn encode(message: &impl Serialize) -> Bytes {
     // Invariant: messages are made of numbers, texts, lists and bytes, which always serialize.
@@ -636,7 +716,16 @@ mod tests {
         let read: Vec<Result<Judged, Refusal>> = decode(&encode(&judged)).unwrap();
         assert_eq!(format!("{read:?}"), format!("{judged:?}"));
         let op = CopyOp::Fetch(vec![(DocId::new("a"), Want::Revision(rev("3-x"))), (DocId::new("b"), Want::Tree)]);
-        let call = CopyCall { db: "d".into(), instance: "i".into(), version: 1, counted: true, range: 3, id: 9, op };
+        let call = CopyCall {
+            db: "d".into(),
+            instance: "i".into(),
+            version: 1,
+            counted: true,
+            range: 3,
+            id: 9,
+            horizon: None,
+            op,
+        };
         let read: CopyCall = decode(&encode(&call)).unwrap();
         assert_eq!(format!("{read:?}"), format!("{call:?}"));
         assert!(decode::<CopyCall>(b"\x93junk").is_err());
@@ -655,6 +744,39 @@ mod tests {
             edit.body.term,
             "the text tells less"
         );
+    }
+
+    #[test]
+    fn an_operation_that_is_not_known_is_refused_as_such() {
+        #[derive(Serialize)]
+        enum Newer {
+            Status,
+            Mood(Vec<(u64, u64)>),
+        }
+        for op in [Newer::Mood(vec![(1, 2)]), Newer::Mood(Vec::new())] {
+            let why = decode::<CopyOp>(&encode(&op)).unwrap_err();
+            assert!(is_of_later_build(&ShardError::Away(format!("n1@h: {why}"))), "{why}");
+        }
+        assert!(matches!(decode(&encode(&Newer::Status)), Ok(CopyOp::Status)));
+        assert!(!is_of_later_build(&ShardError::Away("n1@h is down".to_owned())));
+    }
+
+    #[test]
+    fn a_copy_that_says_nothing_of_what_it_heard_is_of_an_older_build() {
+        #[derive(Serialize)]
+        struct Older {
+            standing: Standing,
+            documents: u64,
+            digest: u128,
+            locals: u128,
+            purge_seq: u64,
+            purge_floor: u64,
+            taken: Option<SyncPoint>,
+        }
+        let standing = CopyStatus::unusable().standing;
+        let older = Older { standing, documents: 1, digest: 2, locals: 3, purge_seq: 4, purge_floor: 0, taken: None };
+        let read: CopyStatus = decode(&encode(&older)).unwrap();
+        assert_eq!((read.documents, read.purge_seq, read.heard, read.soundness), (1, 4, None, None));
     }
 
     #[test]

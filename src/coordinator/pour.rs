@@ -28,7 +28,7 @@ use crate::coordinator::range_copy::RangeCopy;
 use crate::coordinator::read_quorum::merge_of_stored;
 use crate::coordinator::record::{self, Record};
 use crate::coordinator::remote::RemoteCopy;
-use crate::coordinator::repair::merge_missing;
+use crate::coordinator::repair::{Origin, merge_missing};
 use crate::coordinator::rows::Rows;
 use crate::document::id::DocId;
 use crate::document::render::{Attachment, Encoding, StoredRevision};
@@ -327,7 +327,7 @@ impl Database {
         let source = RemoteCopy::new(&self.target, range, &source);
         let merge = |copy: RangeCopy| {
             let (edits, source) = (edits.to_vec(), source.clone());
-            async move { merge_missing(&copy, edits, &source, 0).await }
+            async move { merge_missing(&copy, edits, &source, Origin::Anew).await }
         };
         let others = self.on_others((&layout, range), None, merge, |_: &usize| true).await;
         let mut tally = layout.tally(range, None);

@@ -7,7 +7,9 @@
 //! again.
 //!
 //! A copy that is an old one put back shows positions below those that other nodes have seen: it begins a new epoch. If
-//! it missed purges whose records are gone, it may not be read by others until it has purged what they all lack.
+//! it missed purges whose records are gone, it may not be read by others until it has purged what they all lack. Which
+//! purges these are is known to a copy that was filled since, too: it remembers what those had heard of that filled it.
+//! What was forgotten comes before all of that (`horizon`).
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -16,19 +18,23 @@ use futures_util::{StreamExt as _, stream};
 
 use crate::coordinator::compare::{self, ALL};
 use crate::coordinator::database::Database;
-use crate::coordinator::message::{ChangesCall, CopyStatus, IdRange, Soundness, Standing, SyncPoint};
+use crate::coordinator::epoch::with_told;
+use crate::coordinator::message::{
+    ChangesCall, CopyStatus, Heard, IdRange, Soundness, Standing, SyncPoint, TakenIn, is_of_later_build,
+};
 use crate::coordinator::put_back::Removed;
 use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::read_quorum::merge_of_stored;
 use crate::coordinator::record::Move;
 use crate::coordinator::remote::RemoteCopy;
+use crate::coordinator::repair::Origin;
 use crate::coordinator::seq::SeqEntry;
 use crate::coordinator::{put_back, repair, sync_points};
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue as _;
 use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{ChangeRow, CopyState, DocumentDigest, Edit, Fetched, Part, ShardError, Want};
+use crate::shard::{ChangeRow, CopyState, DocumentDigest, Edit, EditOp, Fetched, Part, ShardError, Want};
 use crate::storage::{Direction, StorageError};
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 
@@ -70,86 +76,120 @@ impl Database {
     /// Takes in what the copy of a range on a node has; false where not all of that can be read.
     pub(super) async fn pull_readable(&self, range: usize, node: &Arc<str>) -> Result<bool, ShardError> {
         let own = self.own_copy_to_fill(&self.layout(), range).await?.ok_or(ShardError::Moved)?;
-        self.pull_range(range, own, node, true).await
+        match self.pull_range(range, own, node, true).await? {
+            Taken::All => Ok(true),
+            Taken::Part => Ok(false),
+            Taken::Nothing => Err(away("the other copy is to forget first what was forgotten here")),
+        }
     }
 
-    /// Takes in what another copy has; false where not all of that can be read: nothing else is to be had there until
-    /// it was made anew.
+    /// Takes in what another copy has.
     async fn pull_range(
         &self,
         range: usize,
         own: OwnCopy,
         node: &Arc<str>,
         thoroughly: bool,
-    ) -> Result<bool, ShardError> {
+    ) -> Result<Taken, ShardError> {
         let remote = RemoteCopy::new(&self.target, range, node).in_background();
         let (own, theirs) = (own.in_background(), remote.status().await?);
         if theirs.soundness == Some(Soundness::Unusable) {
-            return Ok(false);
+            return Ok(Taken::Part);
         }
         let known = sync_points::pulled(&own.shard, node).await?.unwrap_or_default();
         let own_range = RangeCopy::Own(own.clone());
         let docs = fewer("pull: one document at a time", limits::DOCS_PER_FETCH);
-        let mut pull = Pull { database: self, range, own, own_range, remote, known, theirs, docs };
-        match pull.run(thoroughly).await {
-            Err(error @ ShardError::Storage(StorageError::CorruptThere(_)))
-                if theirs.soundness == Some(Soundness::Damaged) =>
-            {
-                tracing::info!(database = self.name, range, %node, %error, "a damaged copy was taken in as far as it goes");
-                Ok(false)
+        let is_damaged = theirs.soundness == Some(Soundness::Damaged);
+        let (heard, news, rounds, is_ahead, lags_behind) = (0, None, 0, false, false);
+        let mut pull = Pull {
+            database: self,
+            range,
+            own,
+            own_range,
+            remote,
+            known,
+            theirs,
+            heard,
+            news,
+            docs,
+            rounds,
+            is_ahead,
+            lags_behind,
+        };
+        let done = pull.run(thoroughly).await;
+        match done {
+            // This copy misses nothing for that: the other one tells when it can be read.
+            Err(error) if pull.is_ahead => {
+                tracing::info!(database = self.name, range, %node, %error, "an old copy is not read yet");
+                Ok(Taken::Nothing)
             }
-            done => done.map(|()| true),
+            Err(error @ ShardError::Storage(StorageError::CorruptThere(_))) if is_damaged => {
+                tracing::info!(database = self.name, range, %node, %error, "a damaged copy was taken in as far as it goes");
+                Ok(Taken::Part)
+            }
+            done => done.map(|()| Taken::All),
         }
     }
 }
 
-/// What one of two copies may have missed for good.
+/// What was taken in of another copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Missed {
+enum Taken {
+    All,
+    /// What can be read: nothing else is to be had there until it was made anew.
+    Part,
+    /// Nothing: it is an old one put back, and is to forget first what was forgotten here.
     Nothing,
-    Mine,
-    Theirs,
 }
 
 /// One copy reading another.
-struct Pull<'a> {
-    database: &'a Database,
-    range: usize,
-    own: OwnCopy,
+pub(super) struct Pull<'a> {
+    pub(super) database: &'a Database,
+    pub(super) range: usize,
+    pub(super) own: OwnCopy,
     own_range: RangeCopy,
-    remote: RemoteCopy,
+    pub(super) remote: RemoteCopy,
     /// How far this copy has taken in the other one before.
     known: SyncPoint,
-    theirs: CopyStatus,
+    pub(super) theirs: CopyStatus,
+    /// How many purges of this copy it has taken in.
+    heard: u64,
+    /// What is known of its epochs, to be noted with the next point.
+    news: Option<Vec<(u64, u64)>>,
     /// Documents to ask for at a time.
     docs: usize,
-}
-
-/// Whether a copy that has taken in another one up to `point` misses purges that the other has no record of.
-pub(super) fn misses(point: Option<SyncPoint>, other: (u64, u64), documents: u64) -> bool {
-    let (shard, floor) = other;
-    let taken = point.filter(|point| point.from_shard == shard).map_or(0, |point| point.purges);
-    documents > 0 && taken < floor
+    /// How often something was forgotten here when both copies had forgotten the same.
+    pub(super) rounds: u64,
+    /// Whether the other one has yet to forget what was forgotten here and knows nothing of that: an old one put back.
+    pub(super) is_ahead: bool,
+    /// Whether the other one has yet to forget what was forgotten here, and has written it down.
+    pub(super) lags_behind: bool,
 }
 
 impl Pull<'_> {
     async fn run(&mut self, thoroughly: bool) -> Result<(), ShardError> {
-        let before = self.known;
         self.keep_epoch().await?;
-        match self.missed(&self.own.shard.state().await?) {
-            Missed::Nothing => {}
-            Missed::Mine => {
-                let (shard, floor) = (self.theirs.standing.shard, self.theirs.purge_floor);
-                let removed = Removed { by: Arc::clone(self.remote.node()), shard, floor };
-                put_back::purge_what_all_lack(self.database, self.range, &self.own, &removed).await?;
-            }
-            Missed::Theirs => return Err(away("a copy put back holds what was purged since and is to purge it first")),
+        let mine = self.own.shard.state().await?;
+        if mine.rounds == 0 && self.theirs.rounds == 0 {
+            self.own.shard.meet(self.remote.node(), &self.others()).await?;
+            return self.take_in(&mine, thoroughly).await;
         }
-        let purges = self.pull_purges().await?;
-        if self.is_known() && purges != self.known.purges {
-            // Known at once, for the other copy may wait with what follows until this one has heard of its purges.
-            self.known = self.note(self.known.from, purges, self.own.standing()).await?;
-        }
+        let met = self.keep_horizon().await?;
+        self.take_in(&self.own.shard.state().await?, thoroughly).await?;
+        self.note_taken(met).await
+    }
+
+    async fn take_in(&mut self, mine: &CopyState, thoroughly: bool) -> Result<(), ShardError> {
+        let before = self.known;
+        let has_made_up = self.make_up(mine).await?;
+        let told = match self.is_same_shard() {
+            true => sync_points::epochs_of(&self.own.shard, self.remote.node()).await?,
+            false => Vec::new(),
+        };
+        let is_told = self.hear_epochs(&told).await?;
+        self.heard = self.heard_there().await?;
+        let purges = self.pull_purges(self.purges_known(&told).await?).await?;
+        self.note_purges(purges, has_made_up).await?;
         if compare::locals_digest(&self.own.shard).await? != self.theirs.locals {
             self.pull_locals().await?;
         }
@@ -163,37 +203,103 @@ impl Pull<'_> {
             to = self.own.standing();
         }
         let reached = self.theirs.standing.position;
-        let told_epochs = self.learn_epochs().await?;
         if !self.is_known() || (before.from, before.purges) != (reached, purges) {
             let point = self.note(reached, purges, to).await?;
             self.remote.set_sync_point(point).await?;
         }
-        if told_epochs { self.confirm().await } else { Ok(()) }
+        if is_told { self.confirm().await } else { Ok(()) }
     }
 
-    /// Notes the epochs of the other copy, to tell it how far it was read should it be an old one put back one day;
-    /// answers whether they are known. Not before what it has was taken in: until then those of the copy before count.
-    async fn learn_epochs(&self) -> Result<bool, ShardError> {
-        let node = self.remote.node();
-        let known = sync_points::epochs_of(&self.own.shard, node).await?;
-        if known.last().is_some_and(|(epoch, _)| *epoch == self.theirs.standing.epoch) {
+    /// Asks for the epochs of the other copy, if there are some that it has not told: no point in them is noted without
+    /// them, for they tell it how far it was read should it be an old one put back one day. Answers whether they are
+    /// known.
+    async fn hear_epochs(&mut self, told: &[(u64, u64)]) -> Result<bool, ShardError> {
+        let is_told = |wanted: u64| told.iter().any(|(epoch, _)| *epoch == wanted);
+        let (now, from) = (self.theirs.standing.epoch, self.known.from_epoch);
+        if is_told(now) && (from == 0 || is_told(from)) {
             return Ok(true);
         }
-        match self.remote.epochs().await {
-            Ok(epochs) => sync_points::set_epochs(&self.own.shard, node, &epochs).await.map(|()| true),
-            Err(error) => {
-                tracing::debug!(database = self.database.name, %node, %error, "a copy did not tell its epochs");
-                Ok(false)
-            }
+        let list = match self.remote.epochs().await {
+            Err(error) if is_of_later_build(&error) => return Ok(false),
+            list => list?,
+        };
+        if list.last().is_none_or(|(epoch, _)| *epoch != now) {
+            return Err(away("the other copy began another epoch"));
         }
+        self.news = Some(with_told(told, &list)).filter(|news| *news != told);
+        Ok(true)
+    }
+
+    /// Up to which of its purges the other copy was taken in. Those that it did since it was put back may have numbers
+    /// that others had before; and those that were taken in are not to be done again, for what they removed may have
+    /// been written again, and the records here may be gone.
+    async fn purges_known(&self, told: &[(u64, u64)]) -> Result<u64, ShardError> {
+        let (known, now) = (self.known, self.theirs.standing.epoch);
+        if !self.is_same_shard() || known.purges == 0 {
+            return Ok(0);
+        }
+        if told.iter().any(|(epoch, _)| *epoch == now) || told.is_empty() && self.is_known() {
+            return Ok(known.purges);
+        }
+        let of_before = [(known.from_epoch, 0)];
+        match self.remote.purges_shared(if told.is_empty() { &of_before[..] } else { told }).await {
+            Ok(shared) => Ok(known.purges.min(shared)),
+            Err(error) if !is_of_later_build(&error) => Err(error),
+            // It says only whether it is the copy that was read.
+            Err(_) if self.position_there().await? >= known.from => Ok(known.purges),
+            Err(_) => Err(away("the other copy was put back and waits for a later version of its node")),
+        }
+    }
+
+    /// Notes which purges this copy has heard of: known at once, for the other copy may wait with what follows until
+    /// then. `has_made_up`: it holds nothing of what that one and those that it heard of removed.
+    async fn note_purges(&mut self, purges: u64, has_made_up: bool) -> Result<(), ShardError> {
+        let (node, theirs, known) = (self.remote.node(), &self.theirs, self.known);
+        if has_made_up {
+            let of = |shard, purges, floor| Heard { node: node.to_string(), shard, purges, floor };
+            let mut heard = vec![of(known.from_shard, known.purges, 0)];
+            heard.push(of(theirs.standing.shard, purges, theirs.purge_floor));
+            heard.extend(theirs.heard.iter().flatten().filter(|heard| !self.is_here(heard)).cloned());
+            sync_points::note_heard(&self.own.shard, heard).await?;
+        }
+        if self.is_same_shard() && (purges != known.purges || self.news.is_some()) {
+            self.known = SyncPoint { purges, ..known };
+            self.keep(self.known).await?;
+        }
+        Ok(())
+    }
+
+    fn is_here(&self, heard: &Heard) -> bool {
+        *heard.node == *self.database.context.node
     }
 
     /// Notes how many purges of this copy the other one had taken in at the position up to which it was read now. Their
     /// records may go: a copy of an earlier time that holds what was purged holds nothing else that was not read.
     async fn confirm(&self) -> Result<(), ShardError> {
-        let taken = self.theirs.taken.filter(|taken| taken.from_shard == self.own.origin);
-        let purges = taken.map_or(0, |taken| taken.purges);
-        sync_points::set_purges_taken(&self.own.shard, self.remote.node(), purges).await
+        sync_points::set_purges_taken(&self.own.shard, self.remote.node(), self.heard).await
+    }
+
+    /// How many purges of this copy the other one has taken in. What it has taken in of the one that this copy was
+    /// before it was put back counts only as far as both have it in common: this one may have given the numbers again.
+    async fn heard_there(&self) -> Result<u64, ShardError> {
+        let taken = self.theirs.taken.filter(|taken| taken.from_shard == self.own.origin && taken.purges > 0);
+        let Some(SyncPoint { from_epoch, purges, .. }) = taken else { return Ok(0) };
+        if from_epoch == self.own.standing().epoch {
+            return Ok(purges);
+        }
+        let TakenIn { point, epochs, .. } = match self.remote.taken_in(&self.database.context.node).await {
+            Err(error) if is_of_later_build(&error) => return Ok(purges),
+            taken => taken?,
+        };
+        // It may have read this copy again since it told how it stands.
+        let again = point.filter(|point| point.from_shard == self.own.origin).map_or(0, |point| point.purges);
+        let shared = if epochs.is_empty() { u64::MAX } else { self.own.epochs.purges_shared(&epochs) };
+        Ok(purges.min(again).min(shared))
+    }
+
+    /// Whether what is known of the other copy is of the shard that it has now.
+    fn is_same_shard(&self) -> bool {
+        self.known.from_shard == self.theirs.standing.shard
     }
 
     /// Whether what is known of the other copy is a position that it still has.
@@ -219,22 +325,82 @@ impl Pull<'_> {
         self.own.epochs.renew(&self.own.shard, &self.database.context.env, own.epoch).await
     }
 
-    fn missed(&self, mine: &CopyState) -> Missed {
-        let (own, theirs) = (self.own.standing(), self.theirs);
-        // One that was empty when it was opened has everything from the others, who had heard of all purges.
-        let old = if self.own.epochs.opened_at() == 0 { 0 } else { mine.total.documents() };
-        let i_miss = misses(Some(self.known), (theirs.standing.shard, theirs.purge_floor), old);
-        let they_miss = misses(theirs.taken, (own.shard, mine.purge_floor), theirs.documents);
-        match (i_miss, they_miss) {
-            (true, false) => Missed::Mine,
-            (false, true) => Missed::Theirs,
-            (false, false) => Missed::Nothing,
-            // Nobody knows more than the other: nothing is lost on a guess.
-            (true, true) => Missed::Nothing,
+    /// Purges what was removed with no record of that left, where this copy did not hear of it; fails where the other
+    /// one is to do so first. False where each misses something: nobody knows more than the other then, and nothing is
+    /// lost on a guess.
+    async fn make_up(&self, mine: &CopyState) -> Result<bool, ShardError> {
+        let (missed, they_miss) = (self.missed_here(mine).await?, self.is_missed_there(mine).await?);
+        if they_miss && missed.is_empty() {
+            return Err(away("a copy put back holds what was purged since and is to purge it first"));
         }
+        for removed in missed.iter().filter(|_| !they_miss) {
+            put_back::purge_what_all_lack(self.database, self.range, &self.own, removed).await?;
+        }
+        Ok(!they_miss)
     }
 
-    async fn note(&self, reached: u64, purges: u64, to: Standing) -> Result<SyncPoint, ShardError> {
+    /// What was removed, with no record of that left, and this copy may hold.
+    async fn missed_here(&self, mine: &CopyState) -> Result<Vec<Removed>, ShardError> {
+        let (mut missed, theirs) = (Vec::new(), &self.theirs);
+        // One that was empty when it was opened has everything from the others, who had heard of all purges.
+        if self.own.epochs.opened_at() == 0 || mine.total.documents() == 0 {
+            return Ok(missed);
+        }
+        let heard = sync_points::heard(&self.own.shard).await?;
+        let of = |node: &str, shard, floor| Removed { by: node.into(), shard, floor };
+        let mut removed = vec![of(self.remote.node(), theirs.standing.shard, theirs.purge_floor)];
+        let told = theirs.heard.iter().flatten().filter(|heard| !self.is_here(heard));
+        removed.extend(told.map(|heard| of(&heard.node, heard.shard, heard.floor)));
+        for removed in removed {
+            let Removed { by, shard, floor } = &removed;
+            let has_heard = TakenIn::of(&heard, by).has_heard(*shard, *floor)
+                || sync_points::taken_in(&self.own.shard, by).await?.has_heard(*shard, *floor);
+            if !has_heard {
+                missed.push(removed);
+            }
+        }
+        Ok(missed)
+    }
+
+    /// Whether the other copy may hold what was removed with no record of that left, by this one or by others that this
+    /// one has heard of.
+    async fn is_missed_there(&self, mine: &CopyState) -> Result<bool, ShardError> {
+        let theirs = &self.theirs;
+        if theirs.documents == 0 {
+            return Ok(false);
+        }
+        let told = theirs.heard.as_deref();
+        let here =
+            TakenIn { point: theirs.taken, ..TakenIn::of(told.unwrap_or_default(), &self.database.context.node) };
+        if !here.has_heard(self.own.origin, mine.purge_floor) {
+            return Ok(true);
+        }
+        // One of an older build does not know that it is to purge anything.
+        let Some(told) = told else { return Ok(false) };
+        let removed = sync_points::heard(&self.own.shard).await?.into_iter().filter(|heard| heard.floor > 0);
+        for Heard { node, shard, floor, .. } in removed.filter(|heard| *heard.node != **self.remote.node()) {
+            let has_heard = TakenIn::of(told, &node).has_heard(shard, floor)
+                || self.remote.taken_in(&node).await?.has_heard(shard, floor);
+            if !has_heard && !self.is_missed_by(&node.into()).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether the copy of a third node did not hear of what the other one removed with no record of that left: neither
+    /// of those two knows more than the other then.
+    async fn is_missed_by(&self, node: &Arc<str>) -> Result<bool, ShardError> {
+        let (shard, floor) = (self.theirs.standing.shard, self.theirs.purge_floor);
+        let context = &self.database.context;
+        if floor == 0 || context.is_gone(node) || !self.database.nodes_of(self.range).contains(node) {
+            return Ok(false);
+        }
+        let third = RemoteCopy::new(&self.database.target, self.range, node).in_background();
+        Ok(!third.taken_in(self.remote.node()).await?.has_heard(shard, floor))
+    }
+
+    async fn note(&mut self, reached: u64, purges: u64, to: Standing) -> Result<SyncPoint, ShardError> {
         let from = self.theirs.standing;
         let point = SyncPoint {
             from_shard: from.shard,
@@ -245,13 +411,19 @@ impl Pull<'_> {
             to_epoch: to.epoch_of(to.position),
             to: to.position,
         };
-        sync_points::set_pulled(&self.own.shard, self.remote.node(), point).await?;
+        self.keep(point).await?;
         Ok(point)
     }
 
-    /// Purges here what was purged there behind what is known; answers up to where.
-    async fn pull_purges(&self) -> Result<u64, ShardError> {
-        let (mut since, until) = (if self.is_known() { self.known.purges } else { 0 }, self.theirs.purge_seq);
+    /// Stores a point, with the epochs that were heard of since the last one.
+    async fn keep(&mut self, point: SyncPoint) -> Result<(), ShardError> {
+        let news = self.news.take();
+        sync_points::set_pulled(&self.own.shard, self.remote.node(), point, news.as_deref()).await
+    }
+
+    /// Purges here what was purged there behind `since`; answers up to where.
+    async fn pull_purges(&self, mut since: u64) -> Result<u64, ShardError> {
+        let until = self.theirs.purge_seq;
         if mutated(Mutation::PurgeNotSpread) {
             return Ok(until);
         }
@@ -298,16 +470,19 @@ impl Pull<'_> {
     async fn pull_documents(&mut self, documents: u64, purges: u64) -> Result<(), ShardError> {
         let since = match self.is_known() {
             true => self.known.from,
-            false => {
-                let SyncPoint { from_shard: shard, from_epoch: epoch, from: position, .. } = self.known;
-                let end = self.database.map().range(self.range).end;
-                self.remote.resume(vec![SeqEntry { end, shard, epoch, position }]).await?
-            }
+            false => self.position_there().await?,
         };
         match since == 0 && documents > 0 {
             true => self.narrow().await,
             false => self.pull_changes(since, purges).await,
         }
+    }
+
+    /// The position of the other copy up to which what it has was taken in.
+    async fn position_there(&self) -> Result<u64, ShardError> {
+        let SyncPoint { from_shard: shard, from_epoch: epoch, from: position, .. } = self.known;
+        let end = self.database.map().range(self.range).end;
+        self.remote.resume(vec![SeqEntry { end, shard, epoch, position }]).await
     }
 
     async fn pull_changes(&mut self, mut since: u64, purges: u64) -> Result<(), ShardError> {
@@ -420,13 +595,20 @@ impl Pull<'_> {
         if mutated(Mutation::TombstoneForgotten) {
             edits.retain(|edit| !edit.deleted);
         }
-        let taken = self.theirs.taken.filter(|taken| taken.from_shard == self.own.origin);
-        let heard = taken.map_or(0, |taken| taken.purges);
+        if self.lags_behind {
+            let shadows = self.own.shard.shadows_of(edits.iter().map(|edit| edit.id.clone()).collect()).await?;
+            edits.retain(|edit| match &edit.op {
+                EditOp::Merge { path } if edit.deleted => shadows.get(&edit.id) != Some(&path.head()),
+                _ => true,
+            });
+        }
+        let origin = Origin::Copy { rounds: self.rounds, heard: self.heard };
         let count = edits.len();
         let (is_unfilled, unread) = (self.is_unfilled(), self.is_unread().then(|| edits.clone()));
-        let mut merged = repair::merge_missing(&self.own_range, edits, &self.remote, heard).await?;
+        let mut merged = repair::merge_missing(&self.own_range, edits, &self.remote, origin).await?;
         if let Some(edits) = unread.filter(|_| merged < count) {
-            let numbers = (heard, self.theirs.purge_seq);
+            // What it purged since then it may have purged after it told what it has.
+            let numbers = (origin, self.theirs.purge_seq);
             merged = repair::merge_written_again(&self.own.shard, edits, &self.remote, numbers).await?;
         }
         // One that leaves purges nothing any more: what was purged here goes with it. To one that is not filled nobody

@@ -8,14 +8,19 @@
 //! (`Pull::confirm`): one that has no record has read all that a copy of an earlier time holds.
 //!
 //! All others must be there. Those that miss what was removed, too, are not asked: they were put back themselves, or
-//! are being filled. Whether the others are in step otherwise does not matter; they may wait for this very copy.
+//! are being filled; nor are those that cannot be read as a whole, which are made anew once this copy is in step.
+//! Whether the others are in step otherwise does not matter; they may wait for this very copy.
+//!
+//! What is given up goes on record for this copy only: the others have it no more, or have it again by then, for it was
+//! written again while this copy looked.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::coordinator::database::Database;
-use crate::coordinator::pull::{away, misses};
+use crate::coordinator::message::Soundness;
+use crate::coordinator::pull::away;
 use crate::coordinator::range_copy::OwnCopy;
 use crate::coordinator::remote::RemoteCopy;
 use crate::document::id::DocId;
@@ -23,13 +28,10 @@ use crate::document::revision::Revision;
 use crate::limits;
 use crate::shard::{ShardError, Want};
 
-/// Of a copy that is not asked how many it has.
-const ANY_DOCUMENTS: u64 = 1;
-
 /// What was removed, with no record of that left.
 #[derive(Debug)]
 pub(super) struct Removed {
-    /// The node that has it no more.
+    /// The node that has it no more, or had when it was there.
     pub by: Arc<str>,
     /// The number of the shard of its copy.
     pub shard: u64,
@@ -66,14 +68,14 @@ pub(super) async fn purge_what_all_lack(
         }
         let lacked: Vec<(DocId, Vec<Revision>)> = lacked.into_iter().filter(|(_, revs)| !revs.is_empty()).collect();
         if !lacked.is_empty() {
-            own.shard.purge(lacked).await?;
+            own.shard.give_up(lacked).await?;
         }
     }
 }
 
 /// The position of a copy of this node up to which some of the others have read it. Never beyond where it was opened: a
 /// machine put back while it was running gives out positions again, and no other node need have noticed that yet.
-async fn read_by(others: &[RemoteCopy], own: &OwnCopy, node: &str) -> Result<u64, ShardError> {
+pub(super) async fn read_by(others: &[RemoteCopy], own: &OwnCopy, node: &str) -> Result<u64, ShardError> {
     let mut until = 0;
     for other in others {
         let taken = other.taken_in(node).await?;
@@ -84,10 +86,10 @@ async fn read_by(others: &[RemoteCopy], own: &OwnCopy, node: &str) -> Result<u64
     Ok(until.min(own.epochs.opened_at()))
 }
 
-/// The other copies of a range that do not miss what was removed.
+/// The other copies of a range that do not miss what was removed, and can be read.
 async fn those_who_know(database: &Database, range: usize, removed: &Removed) -> Result<Vec<RemoteCopy>, ShardError> {
     let context = &database.context;
-    let mut others = Vec::new();
+    let (mut others, mut damaged) = (Vec::new(), Vec::new());
     for node in database.nodes_of(range) {
         if node == context.node || context.is_gone(&node) {
             continue;
@@ -96,12 +98,23 @@ async fn those_who_know(database: &Database, range: usize, removed: &Removed) ->
             return Err(away("a copy put back waits for all others, to see what was removed since"));
         }
         let copy = RemoteCopy::new(&database.target, range, &node).in_background();
-        let knows = node == removed.by
-            || !misses(copy.taken_in(&removed.by).await?.point, (removed.shard, removed.floor), ANY_DOCUMENTS);
+        let soundness = copy.status().await?.soundness;
+        if soundness == Some(Soundness::Unusable) {
+            continue;
+        }
+        let knows = node == removed.by || copy.taken_in(&removed.by).await?.has_heard(removed.shard, removed.floor);
         match knows {
+            true if soundness == Some(Soundness::Damaged) => damaged.push(copy),
             true => others.push(copy),
             false => tracing::info!(database = database.name, range, %node, "another copy was put back, too"),
         }
     }
-    Ok(others)
+    // It waits until this copy is in step, and is asked only where there is no other.
+    if others.is_empty() {
+        others = damaged;
+    }
+    match others.is_empty() {
+        true => Err(away("a copy put back waits for one that knows what was removed since")),
+        false => Ok(others),
+    }
 }

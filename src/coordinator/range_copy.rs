@@ -244,6 +244,14 @@ impl RangeCopy {
         }
     }
 
+    /// Whether anything was ever forgotten there.
+    pub async fn has_forgotten(&self) -> Result<bool, ShardError> {
+        match self {
+            RangeCopy::Own(copy) => Ok(copy.shard.state().await?.rounds > 0),
+            RangeCopy::Remote(copy) => Ok(copy.status().await?.rounds > 0),
+        }
+    }
+
     pub async fn purge_infos(&self, since: u64, limit: usize) -> Result<Vec<PurgeInfo>, ShardError> {
         match self {
             RangeCopy::Own(copy) => copy.shard.purge_infos(since, limit).await,

@@ -18,6 +18,7 @@ use crate::coordinator::layout::Layout;
 use crate::coordinator::quorum::copies_to_ask;
 use crate::coordinator::range_copy::RangeCopy;
 use crate::coordinator::remote::RemoteCopy;
+use crate::coordinator::repair::{self, Origin};
 use crate::document::draft::PreparedBody;
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
@@ -188,7 +189,7 @@ impl Database {
         let (to, source) = (to.clone(), RemoteCopy::new(&self.target, range, &source));
         let (context, name) = (Arc::clone(&self.context), self.name.clone());
         self.context.env.spawn(async move {
-            if let Err(error) = crate::coordinator::repair::merge_missing(&to, edits, &source, 0).await {
+            if let Err(error) = repair::merge_missing(&to, edits, &source, Origin::Anywhere).await {
                 tracing::debug!(%error, "a copy was not repaired by a read");
                 context.missed(&name);
             }

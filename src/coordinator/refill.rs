@@ -588,7 +588,10 @@ impl Database {
     async fn take_in_others(&self, range: usize) -> Result<(), Waits> {
         let layout = self.layout();
         let (mut there, mut whole, mut failed) = (0, 0, String::new());
-        for node in self.others_of(&layout, range).iter().filter(|node| !self.context.is_gone(node)) {
+        let mut others = self.others_of(&layout, range);
+        // From those in step this one hears of what was purged, before it reads one that may have been put back.
+        others.sort_by_key(|node| self.context.rank(node).unwrap_or(u8::MAX));
+        for node in others.iter().filter(|node| !self.context.is_gone(node)) {
             there += 1;
             match self.pull_copy(range, node).await {
                 Ok(()) => whole += 1,

@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use crate::coordinator::call_text::encode_call;
 use crate::coordinator::catalogue::Context;
 use crate::coordinator::message::{
-    ChangesCall, CopyCall, CopyOp, CopyStatus, EditText, IdRange, JudgeCall, Refusal, Standing, SyncPoint, TakenIn,
-    ViewCall, ViewFailure, WireError, decode,
+    ChangesCall, CopyCall, CopyOp, CopyStatus, EditText, ForgetCall, IdRange, JudgeCall, Refusal, Standing, SyncPoint,
+    TakenIn, ViewCall, ViewFailure, WireError, decode,
 };
 use crate::coordinator::peers::{Call, CallError, Service, Urgency};
 use crate::coordinator::record::Known;
@@ -22,13 +22,15 @@ use crate::coordinator::seq::SeqEntry;
 use crate::coordinator::validate::Caller;
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
+use crate::document::rev_tree::RevPath;
 use crate::document::revision::Revision;
 use crate::document::selector::StoredDocument;
 use crate::index::IndexError;
 use crate::limits;
 use crate::shard::{
-    ChangesPage, DocumentDigest, Edit, Fetched, Judged, ListPage, ListRow, LocalDocument, LocalRegister, Part,
-    PurgeInfo, ShardError, ShardInfo, Sift, SiftPage, Sifted, Stamp, Summary, Want, live_conflicts,
+    ChangesPage, DocumentDigest, Edit, Fetched, Horizon, Judged, ListPage, ListRow, LocalDocument, LocalRegister, Part,
+    Proposal, PurgeInfo, Round, ShardError, ShardInfo, Sift, SiftPage, Sifted, Stamp, Summary, Told, Tombstone, Want,
+    WrittenDown, live_conflicts,
 };
 use crate::storage::{Direction, StageMode, StorageError};
 use crate::world::Pool;
@@ -50,6 +52,8 @@ pub(super) struct RemoteCopy {
     urgency: Urgency,
     /// The version of the map by which its answers are counted; `None`: nobody counts them.
     by_map: Option<u64>,
+    /// What the copy must have forgotten for its answers to be of use.
+    horizon: Option<Arc<Horizon>>,
 }
 
 impl fmt::Debug for RemoteCopy {
@@ -63,7 +67,7 @@ impl RemoteCopy {
         // Invariant: there are at most `limits::Q_MAX` ranges.
         let range = u32::try_from(range).expect("a range's number");
         let (target, node, urgency) = (Arc::clone(target), Arc::clone(node), Urgency::Foreground);
-        RemoteCopy { target, range, node, urgency, by_map: None }
+        RemoteCopy { target, range, node, urgency, by_map: None, horizon: None }
     }
 
     /// The same for what is counted by the map of that version.
@@ -74,6 +78,11 @@ impl RemoteCopy {
     /// The same for work that nobody waits for.
     pub fn in_background(self) -> RemoteCopy {
         RemoteCopy { urgency: Urgency::Background, ..self }
+    }
+
+    /// The same, refused by a copy that has not forgotten all of that: it may be an old one put back.
+    pub fn behind(self, horizon: &Horizon) -> RemoteCopy {
+        RemoteCopy { horizon: Some(Arc::new(horizon.clone())), ..self }
     }
 
     /// The node that it is on.
@@ -147,7 +156,8 @@ impl RemoteCopy {
         let Target { context, name, known } = &*self.target;
         let (instance, version) = (known.instance.clone(), self.by_map.unwrap_or_else(|| known.placed().version));
         let (db, counted, range) = (name.clone(), self.by_map.is_some(), self.range);
-        let call = CopyCall { db, instance, version, counted, range, id, op };
+        let horizon = self.horizon.as_deref().cloned();
+        let call = CopyCall { db, instance, version, counted, range, id, horizon, op };
         let (service, urgency, body) = (Service::Copy, self.urgency, encode_call(&call, &context.node));
         let sent = context.peers.call(&self.node, Call { service, urgency, body, limit });
         // The cluster ends a call that hangs; this is for one that forgets to.
@@ -256,9 +266,22 @@ impl RemoteCopy {
     }
 
     /// Has it take in what another copy judged; answers for each whether it is stored.
-    pub async fn merge(&self, edits: &[Edit], source: &str, repair: bool) -> Result<Vec<bool>, ShardError> {
-        let texts = edits.iter().map(EditText::from).collect();
-        let stored: Vec<bool> = self.ask(CopyOp::Merge { edits: texts, source: source.to_owned(), repair }).await?;
+    pub async fn merge(&self, edits: &[Edit], source: &str) -> Result<Vec<bool>, ShardError> {
+        self.merge_as(edits, |edits| CopyOp::Merge { edits, source: source.to_owned(), repair: false, anew: false })
+            .await
+    }
+
+    /// Has it take in what was stored elsewhere: in another copy of the range, or, `anew`, in none.
+    pub async fn merge_stored(&self, edits: &[Edit], source: &str, anew: bool) -> Result<Vec<bool>, ShardError> {
+        self.merge_as(edits, |edits| CopyOp::Merge { edits, source: source.to_owned(), repair: true, anew }).await
+    }
+
+    async fn merge_as(
+        &self,
+        edits: &[Edit],
+        op: impl FnOnce(Vec<EditText>) -> CopyOp,
+    ) -> Result<Vec<bool>, ShardError> {
+        let stored: Vec<bool> = self.ask(op(edits.iter().map(EditText::from).collect())).await?;
         match stored.len() == edits.len() {
             true => Ok(stored),
             false => Err(ShardError::Silent(format!("{} merged {} edits", self.node, stored.len()))),
@@ -358,8 +381,38 @@ impl RemoteCopy {
         self.ask(CopyOp::TakenIn(node.to_owned())).await
     }
 
+    /// The number up to which its purges are those of the copy that told these epochs.
+    pub async fn purges_shared(&self, told: &[(u64, u64)]) -> Result<u64, ShardError> {
+        self.ask(CopyOp::PurgesShared(told.to_vec())).await
+    }
+
     pub async fn set_sync_point(&self, point: SyncPoint) -> Result<(), ShardError> {
         self.ask(CopyOp::SetSyncPoint(point)).await
+    }
+
+    /// What it has forgotten, and is to forget.
+    pub async fn forgotten(&self) -> Result<Told, ShardError> {
+        self.ask(CopyOp::Forget(Box::new(ForgetCall::Tell))).await
+    }
+
+    /// Has it write down what this node proposes to forget.
+    pub async fn propose(&self, proposal: Proposal<Tombstone>) -> Result<WrittenDown, ShardError> {
+        self.ask(CopyOp::Forget(Box::new(ForgetCall::Propose(proposal)))).await
+    }
+
+    /// Tells it that all copies have written down a round of this node; answers whether that stands there.
+    pub async fn confirm_round(&self, round: Round) -> Result<bool, ShardError> {
+        self.ask(CopyOp::Forget(Box::new(ForgetCall::Confirm(round)))).await
+    }
+
+    /// What it has written down and not done.
+    pub async fn open_proposals(&self) -> Result<Vec<(String, Proposal<Tombstone>)>, ShardError> {
+        self.ask(CopyOp::Forget(Box::new(ForgetCall::Open))).await
+    }
+
+    /// Documents behind one that it has forgotten and others may not have, a page of them.
+    pub async fn shadows(&self, after: Option<DocId>) -> Result<Vec<(DocId, RevPath)>, ShardError> {
+        self.ask(CopyOp::Forget(Box::new(ForgetCall::Shadows(after)))).await
     }
 
     /// Tells its last sequence from now on, as long as somebody listens and it can be asked.

@@ -10,17 +10,29 @@ use crate::document::revision::Revision;
 use crate::limits;
 use crate::shard::{Basis, Edit, EditError, EditOp, PurgeInfo, ShardCopy, ShardError};
 
+/// What is known of where revisions come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A copy that may be an old one put back: a copy that has forgotten anything takes nothing from it.
+    Anywhere,
+    /// A copy that had forgotten what this one had when this one had forgotten something so many times, and has taken
+    /// in so many of its purges.
+    Copy { rounds: u64, heard: u64 },
+    /// No copy of the range: they are news, whatever was forgotten.
+    Anew,
+}
+
 /// Merges revisions of another copy into one that may lack them; answers how many it holds then. Uploads come from
-/// `source`, which took in the first `heard` purges of the copy: what it has of those was written again since.
+/// `source`. What a copy has of purges that it has heard of was written again since.
 pub(super) async fn merge_missing(
     copy: &RangeCopy,
     edits: Vec<Edit>,
     source: &RemoteCopy,
-    heard: u64,
+    origin: Origin,
 ) -> Result<usize, ShardError> {
     let stored = match copy {
-        RangeCopy::Remote(remote) => remote.merge(&edits, source.node(), true).await?,
-        RangeCopy::Own(own) => merge_unpurged(&own.shard, edits, source, (heard, &BTreeSet::new())).await?,
+        RangeCopy::Remote(remote) => remote.merge_stored(&edits, source.node(), origin == Origin::Anew).await?,
+        RangeCopy::Own(own) => merge_unpurged(&own.shard, edits, source, (origin, &BTreeSet::new())).await?,
     };
     count(&stored)
 }
@@ -32,11 +44,11 @@ pub(super) async fn merge_written_again(
     copy: &ShardCopy,
     edits: Vec<Edit>,
     source: &RemoteCopy,
-    (heard, until): (u64, u64),
+    (origin, until): (Origin, u64),
 ) -> Result<usize, ShardError> {
     let ids = edits.iter().map(|edit| &edit.id).collect();
     let again = named_by(|since| source.purge_infos(since, limits::STEP_ROWS), (0, until), &ids).await?;
-    count(&merge_unpurged(copy, edits, source, (heard, &again)).await?)
+    count(&merge_unpurged(copy, edits, source, (origin, &again)).await?)
 }
 
 fn count(stored: &[bool]) -> Result<usize, ShardError> {
@@ -51,17 +63,27 @@ async fn merge_unpurged(
     copy: &ShardCopy,
     mut edits: Vec<Edit>,
     source: &RemoteCopy,
-    (heard, again): (u64, &BTreeSet<(DocId, Revision)>),
+    (origin, again): (Origin, &BTreeSet<(DocId, Revision)>),
 ) -> Result<Vec<bool>, ShardError> {
     let mut stored = Vec::new();
+    let is_early = origin != Origin::Anew && copy.is_early();
+    let heard = if let Origin::Copy { heard, .. } = origin { heard } else { 0 };
     for _ in 0..limits::VALIDATION_ATTEMPTS {
         // First, so that a purge after the look makes the merge too late.
-        let seen = copy.info().await?.purge_seq;
+        let (seen, forgot) = copy.purged_and_forgotten().await?;
+        let rounds = match origin {
+            Origin::Anywhere => 0,
+            Origin::Copy { rounds, .. } => rounds,
+            Origin::Anew => forgot,
+        };
+        if rounds != forgot {
+            return Err(ShardError::Away("what the copy has forgotten may be among it".to_owned()));
+        }
         let left = without_purged(copy, edits, (heard, again)).await?;
         if left.is_empty() {
             return Ok(stored);
         }
-        let merged = merge_here(copy, &left, source, &Basis::Purges(seen)).await?;
+        let merged = merge_here(copy, &left, source, &Basis::Purges { seen, rounds, is_early }).await?;
         edits = Vec::new();
         for (edit, outcome) in left.into_iter().zip(merged) {
             match outcome {

@@ -4,16 +4,18 @@
 //! record. Where some are on nobody's record any more, and the damaged copy may not have heard of them, its documents
 //! stay where they are: a document that nobody else has may be one that was purged.
 //!
-//! Where the range was split meanwhile each half takes what is its own.
+//! Where anything was forgotten, documents that another copy had taken in before are left out: what is not there any
+//! more was forgotten. Where the range was split meanwhile each half takes what is its own.
 //!
 //! It is read twice: as it is, and what was not yet written to the file by itself, for that is whole however much of
 //! the file is damaged.
 
 use crate::coordinator::database::Database;
 use crate::coordinator::message::{SyncPoint, blobs_of};
-use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
+use crate::coordinator::range_copy::{ORIGIN, OwnCopy, RangeCopy};
 use crate::coordinator::read_quorum::merge_of_stored;
 use crate::coordinator::remote::RemoteCopy;
+use crate::coordinator::repair::Origin;
 use crate::coordinator::{blob_stream, repair, sync_points};
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue as _;
@@ -82,11 +84,15 @@ impl Database {
         if !had_heard {
             salvaging.done.lose("documents: some that were purged meanwhile may be among them".to_owned());
         }
+        let taken_in = salvaging.taken_in().await?;
+        if taken_in.is_none() {
+            salvaging.done.lose("documents: some that were forgotten meanwhile may be among them".to_owned());
+        }
         for from in &both {
             salvaging.from = from;
             salvaging.purges().await?;
-            if had_heard {
-                salvaging.documents().await?;
+            if let Some(taken_in) = taken_in.filter(|_| had_heard) {
+                salvaging.documents(taken_in).await?;
             }
             salvaging.locals().await?;
         }
@@ -101,9 +107,23 @@ impl Salvaging<'_> {
         map.range(self.range).contains(map.hash(id))
     }
 
+    /// The number by which others know the damaged copy.
+    async fn origin(&self) -> Result<u64, ShardError> {
+        for from in self.both {
+            match from.meta_get(ORIGIN).await {
+                Err(error) if error.is_damage_here() => {}
+                origin => {
+                    let bytes = origin?.and_then(|bytes| bytes.try_into().ok());
+                    return Ok(bytes.map_or(from.id().0, u64::from_be_bytes));
+                }
+            }
+        }
+        Ok(self.from.id().0)
+    }
+
     /// Purges that some other copy has not taken in.
     async fn purges(&mut self) -> Result<(), ShardError> {
-        let mut since = u64::MAX;
+        let (mut since, origin) = (u64::MAX, self.origin().await?);
         let nodes = self.database.others_of(&self.database.layout(), self.range);
         // One that was removed hears of nothing more: it would have all purges done again.
         for node in nodes.into_iter().filter(|node| !self.database.context.is_gone(node)) {
@@ -114,6 +134,10 @@ impl Salvaging<'_> {
                     taken => known = known.max(Some(taken?)),
                 }
             }
+            // What it has taken in since this copy last read it is known to itself only.
+            let remote = RemoteCopy::new(&self.database.target, self.range, &node).in_background();
+            let taken = remote.status().await?.taken.filter(|taken| taken.from_shard == origin);
+            let known = known.max(taken.map(|taken| taken.purges));
             let Some(known) = known else {
                 self.done.lose(format!("purges: how many {node} has taken in"));
                 return Ok(());
@@ -121,7 +145,7 @@ impl Salvaging<'_> {
             since = since.min(known);
         }
         loop {
-            let page = self.from.purge_infos(since, limits::STEP_ROWS).await;
+            let page = self.from.purges_to_tell(since, limits::STEP_ROWS).await;
             let Some(page) = self.done.read(page, || "a part of the record of purges".to_owned())? else {
                 return Ok(());
             };
@@ -169,14 +193,39 @@ impl Salvaging<'_> {
         Ok(true)
     }
 
-    async fn documents(&mut self) -> Result<(), ShardError> {
+    /// The sequence up to which some other copy has taken in the damaged one; 0 where nothing was ever forgotten,
+    /// `None` where nobody knows.
+    async fn taken_in(&self) -> Result<Option<u64>, ShardError> {
+        if self.own.shard.state().await?.rounds == 0 {
+            return Ok(Some(0));
+        }
+        let origin = match self.from.meta_get(ORIGIN).await {
+            Err(error) if error.is_damage_here() => None,
+            stored => stored?,
+        };
+        let origin = origin.and_then(|bytes| Some(u64::from_be_bytes(bytes.try_into().ok()?)));
+        let mut upto = None;
+        for node in self.database.others_of(&self.database.layout(), self.range) {
+            if self.database.context.is_gone(&node) {
+                continue;
+            }
+            let status = RemoteCopy::new(&self.database.target, self.range, &node).in_background().status().await?;
+            let point = status.taken.filter(|point| point.from_shard == origin.unwrap_or(self.from.id().0));
+            upto = upto.max(point.map(|point| point.from));
+        }
+        Ok(upto)
+    }
+
+    /// Those behind a sequence.
+    async fn documents(&mut self, behind: u64) -> Result<(), ShardError> {
         let (from, mut gaps) = (self.from, 0);
         let mut documents = from.salvage_documents();
         while let Some(rows) = documents.next().await? {
             let count = rows.len();
-            let mut ids: Vec<DocId> = rows.into_iter().flatten().map(|(_, id)| id).collect();
-            gaps += count - ids.len();
-            ids.retain(|id| self.is_ours(id));
+            let rows: Vec<(u64, DocId)> = rows.into_iter().flatten().collect();
+            gaps += count - rows.len();
+            let is_asked = |(seq, id): &(u64, DocId)| *seq > behind && self.is_ours(id);
+            let ids: Vec<DocId> = rows.into_iter().filter(is_asked).map(|(_, id)| id).collect();
             for ids in ids.chunks(limits::DOCS_PER_PULL) {
                 self.page(ids).await?;
             }
@@ -263,7 +312,8 @@ impl Salvaging<'_> {
             }
         }
         let source = RemoteCopy::new(&self.database.target, self.range, &self.database.context.node);
-        let merged = repair::merge_missing(&RangeCopy::Own(self.own.clone()), edits.to_vec(), &source, 0).await?;
+        let merged =
+            repair::merge_missing(&RangeCopy::Own(self.own.clone()), edits.to_vec(), &source, Origin::Anew).await?;
         self.done.taken += merged as u64;
         drop(holds);
         Ok(())

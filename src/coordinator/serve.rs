@@ -18,11 +18,13 @@ use crate::coordinator::database::Database;
 use crate::coordinator::judge::resolve_doubt;
 use crate::coordinator::layout::Layout;
 use crate::coordinator::message::{
-    CopyCall, CopyOp, EditText, JudgeCall, Refusal, Standing, ViewCall, ViewFailure, ViewOp, WireError, encode,
+    CopyCall, CopyOp, EditText, ForgetCall, JudgeCall, Refusal, Standing, ViewCall, ViewFailure, ViewOp, WireError,
+    encode,
 };
 use crate::coordinator::peers::Answer;
 use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::remote::RemoteCopy;
+use crate::coordinator::repair::Origin;
 use crate::coordinator::{compare, repair, sync_points};
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
@@ -62,7 +64,7 @@ fn reply<T: Serialize>(result: Result<T, ShardError>) -> Bytes {
 impl Coordinator {
     /// The error says that nothing was done. Nobody waits for the answer after `until`.
     async fn serve_copy(&self, from: String, call: CopyCall, until: Instant) -> Result<Bytes, String> {
-        let CopyCall { db, instance, version, counted, range, id, op } = call;
+        let CopyCall { db, instance, version, counted, range, id, horizon, op } = call;
         let context = self.context();
         if context.is_in_maintenance() {
             return Err("the node is in maintenance".to_owned());
@@ -79,6 +81,9 @@ impl Coordinator {
         let (is_edit, is_done_once) = (op.is_edit(), op.is_done_once());
         // Boxed: what it is passed on through would hold it several times, for every call.
         let done = Box::pin(async {
+            if let Some(horizon) = &horizon {
+                database.check_horizon(asked.range, horizon).await?;
+            }
             let done = database.serve(&asked, op).await;
             if is_edit {
                 context.took_edit(&asked.from, &db);
@@ -133,7 +138,10 @@ impl Database {
         let groups = Groups { database: self, layout: &layout, asked };
         let op = match op {
             CopyOp::Fetch(wants) => return Ok(encode(&groups.fetch(wants).await)),
-            CopyOp::Merge { edits, source, repair } => return Ok(encode(&groups.merge(edits, source, repair).await)),
+            CopyOp::Merge { edits, source, repair, anew } => {
+                let origin = if anew { Origin::Anew } else { Origin::Anywhere };
+                return Ok(encode(&groups.merge(edits, source, repair.then_some(origin)).await));
+            }
             op => op,
         };
         let Some(range) = range_meant(&layout, asked, &op) else {
@@ -159,7 +167,9 @@ impl Database {
             CopyOp::Stage(mode) => reply(context.uploads.begin(&context.env, copy.shard.stage(mode))),
             CopyOp::SetSyncPoint(point) => reply(sync_points::note(&copy.shard, point).await),
             CopyOp::Epochs => reply(Ok(copy.epochs.list())),
+            CopyOp::PurgesShared(told) => reply(Ok(copy.epochs.purges_shared(&told))),
             CopyOp::TakenIn(node) => reply(sync_points::taken_in(&copy.shard, &node).await),
+            CopyOp::Forget(call) => serving.forget(*call, asked).await,
             op => serving.plain(op).await,
         })
     }
@@ -204,12 +214,12 @@ impl Groups<'_> {
         Ok(found.into_values().collect())
     }
 
-    async fn merge(&self, edits: Vec<EditText>, source: String, repair: bool) -> Served<Vec<bool>> {
+    async fn merge(&self, edits: Vec<EditText>, source: String, stored: Option<Origin>) -> Served<Vec<bool>> {
         let mut merged = BTreeMap::new();
         for Group { range, places, items } in by_range(self.layout, edits, |edit| &edit.id) {
             let copy = self.asked.to_do_it_on(self.own(range).await?);
             let serving = Serving { database: self.database, range, copy: &copy, until: self.asked.until };
-            merged.extend(places.into_iter().zip(serving.merge(items, source.clone(), repair).await?));
+            merged.extend(places.into_iter().zip(serving.merge(items, source.clone(), stored).await?));
         }
         Ok(merged.into_values().collect())
     }
@@ -275,7 +285,7 @@ impl Serving<'_> {
             CopyOp::Digests((start, end), limit) => {
                 reply(shard.in_background().digests(start, end, size(limit).min(limits::STEP_ROWS)).await)
             }
-            CopyOp::PurgeInfos { since, limit } => reply(shard.purge_infos(since, size(limit)).await),
+            CopyOp::PurgeInfos { since, limit } => reply(shard.purges_to_tell(since, size(limit)).await),
             CopyOp::Compact => reply(self.compact().await),
             CopyOp::Blob { attachment, at } => {
                 let end = at.saturating_add(limits::BLOB_STEP_BYTES as u64);
@@ -334,18 +344,34 @@ impl Serving<'_> {
         Ok(out)
     }
 
-    async fn merge(&self, edits: Vec<EditText>, source: String, repair: bool) -> Served<Vec<bool>> {
+    /// Takes in what a judge stored, or, where `stored` says of what origin it is, what another copy holds.
+    async fn merge(&self, edits: Vec<EditText>, source: String, stored: Option<Origin>) -> Served<Vec<bool>> {
         let edits = Serving::read(edits)?;
         let copy = RangeCopy::Own(self.copy.clone());
         let source = RemoteCopy::new(&self.database.target, self.range, &source.as_str().into());
-        Ok(match repair {
-            true => {
+        Ok(match stored {
+            Some(origin) => {
                 let count = edits.len();
-                repair::merge_missing(&copy, edits, &source, 0).await?;
+                repair::merge_missing(&copy, edits, &source, origin).await?;
                 vec![true; count]
             }
-            false => crate::coordinator::spread::merge_into(&copy, &edits, &source).await?,
+            None => crate::coordinator::spread::merge_into(&copy, &edits, &source).await?,
         })
+    }
+
+    async fn forget(&self, call: ForgetCall, asked: &Asked) -> Bytes {
+        let (copy, version) = (self.copy, asked.version);
+        match call {
+            ForgetCall::Tell => reply(copy.shard.told().await),
+            ForgetCall::Propose(proposal) => {
+                reply(self.database.write_down((self.range, version), copy, &asked.from, proposal).await)
+            }
+            ForgetCall::Confirm(round) => {
+                reply(self.database.stands((self.range, version), copy, &asked.from, round).await)
+            }
+            ForgetCall::Open => reply(copy.shard.open_proposals().await),
+            ForgetCall::Shadows(after) => reply(copy.shard.shadows(after, limits::STEP_ROWS).await),
+        }
     }
 
     async fn view(&self, call: ViewCall) -> Bytes {

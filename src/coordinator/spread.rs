@@ -265,7 +265,7 @@ pub(super) async fn merge_into(
     source: &RemoteCopy,
 ) -> Result<Vec<bool>, ShardError> {
     let own = match copy {
-        RangeCopy::Remote(remote) => return remote.merge(merges, source.node(), false).await,
+        RangeCopy::Remote(remote) => return remote.merge(merges, source.node()).await,
         RangeCopy::Own(own) => own,
     };
     let stored = merge_here(&own.shard, merges, source, &Basis::Any).await?;

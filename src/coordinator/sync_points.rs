@@ -3,12 +3,15 @@
 //! A copy A that has read all of a copy B up to q, and stands at p then, tells both: A goes on at q the next time, and
 //! whoever has read A up to p (or further) has seen all that B has up to q, so that it may go on there when A is gone.
 
-use crate::coordinator::message::{SyncPoint, TakenIn, decode, encode};
+use crate::coordinator::message::{Heard, SyncPoint, TakenIn, decode, encode};
 use crate::coordinator::seq::SeqEntry;
 use crate::limits;
 use crate::shard::{ShardCopy, ShardError};
 use crate::storage::StorageError;
 use crate::world::buggify::{Mutation, mutated};
+
+/// The value that keeps the purges of other copies that a copy has heard of.
+const HEARD: &str = "purges heard of";
 
 fn pulled_name(node: &str) -> String {
     format!("pulled {node}")
@@ -27,11 +30,6 @@ pub(super) async fn pulled(copy: &ShardCopy, node: &str) -> Result<Option<SyncPo
     Ok(copy.meta_get(&pulled_name(node)).await?.map(|bytes| read(&bytes)).transpose()?)
 }
 
-/// Notes how far this copy has taken in that of `node`.
-pub(super) async fn set_pulled(copy: &ShardCopy, node: &str, point: SyncPoint) -> Result<(), ShardError> {
-    copy.meta_put(&pulled_name(node), Some(encode(&point).to_vec())).await
-}
-
 fn purges_name(node: &str) -> String {
     format!("purges taken in by {node}")
 }
@@ -40,19 +38,62 @@ fn epochs_name(node: &str) -> String {
     format!("epochs of {node}")
 }
 
-/// The epochs of the copy of `node`, as it told them when it was read last.
+/// The epochs of the copy of `node`, as it told them when its purges were taken in last.
 pub(super) async fn epochs_of(copy: &ShardCopy, node: &str) -> Result<Vec<(u64, u64)>, ShardError> {
     Ok(copy.meta_get(&epochs_name(node)).await?.map(|bytes| read(&bytes)).transpose()?.unwrap_or_default())
 }
 
-/// Notes the epochs of the copy of `node`.
-pub(super) async fn set_epochs(copy: &ShardCopy, node: &str, epochs: &[(u64, u64)]) -> Result<(), ShardError> {
-    copy.meta_put(&epochs_name(node), Some(encode(&epochs).to_vec())).await
+/// Notes how far this copy has taken in that of `node`, and its epochs, if there are new ones: no position and no purge
+/// is noted of an epoch that is not.
+pub(super) async fn set_pulled(
+    copy: &ShardCopy,
+    node: &str,
+    point: SyncPoint,
+    epochs: Option<&[(u64, u64)]>,
+) -> Result<(), ShardError> {
+    let epochs = epochs.map(|epochs| (epochs_name(node), Some(encode(&epochs).to_vec())));
+    let point = (pulled_name(node), Some(encode(&point).to_vec()));
+    copy.meta_put_all([point].into_iter().chain(epochs).collect()).await
 }
 
-/// What this copy knows of that of `node`, for that one.
+/// What this copy knows of that of `node`, for that one or another one.
 pub(super) async fn taken_in(copy: &ShardCopy, node: &str) -> Result<TakenIn, ShardError> {
-    Ok(TakenIn { point: pulled(copy, node).await?, epochs: epochs_of(copy, node).await? })
+    let (point, epochs) = (pulled(copy, node).await?, epochs_of(copy, node).await?);
+    Ok(TakenIn { point, epochs, ..TakenIn::of(&heard(copy).await?, node) })
+}
+
+/// The purges of other copies that this one has heard of.
+pub(super) async fn heard(copy: &ShardCopy) -> Result<Vec<Heard>, ShardError> {
+    Ok(copy.meta_get(HEARD).await?.map(|bytes| read(&bytes)).transpose()?.unwrap_or_default())
+}
+
+/// Notes purges of other copies that this one has heard of: it holds nothing any more that they removed.
+pub(super) async fn note_heard(copy: &ShardCopy, news: Vec<Heard>) -> Result<(), ShardError> {
+    let known = heard(copy).await?;
+    if with_heard(known.clone(), &news) == known {
+        return Ok(());
+    }
+    // Other copies are read at the same moment.
+    copy.meta_change(HEARD, move |stored| {
+        let known: Vec<Heard> = stored.map(read).transpose()?.unwrap_or_default();
+        Ok(encode(&with_heard(known, &news)).to_vec())
+    })
+    .await
+}
+
+/// Those heard of, with others; those of the copies that were heard of last stay where they are too many.
+fn with_heard(mut known: Vec<Heard>, news: &[Heard]) -> Vec<Heard> {
+    for new in news.iter().filter(|new| new.purges > 0) {
+        match known.iter_mut().find(|heard| (&heard.node, heard.shard) == (&new.node, new.shard)) {
+            Some(heard) => {
+                heard.purges = heard.purges.max(new.purges);
+                heard.floor = heard.floor.max(new.floor);
+            }
+            None => known.push(new.clone()),
+        }
+    }
+    known.drain(..known.len().saturating_sub(limits::HEARD_KEPT));
+    known
 }
 
 /// How many of this copy's purges that of `node` had taken in at a position up to which this copy has read it.
@@ -108,6 +149,16 @@ pub(super) async fn resume(copy: &ShardCopy, entry: &SeqEntry) -> Result<u64, Sh
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn purges_heard_of_never_grow_less_and_those_of_copies_that_are_gone_stay() {
+        let heard = |shard, purges, floor| Heard { node: "n1@h".to_owned(), shard, purges, floor };
+        let known = with_heard(vec![heard(7, 9, 4)], &[heard(7, 5, 5), heard(8, 3, 0), heard(9, 0, 0)]);
+        assert_eq!(known, [heard(7, 9, 5), heard(8, 3, 0)]);
+        let many: Vec<Heard> = (10..1000).map(|shard| heard(shard, 1, 0)).collect();
+        let kept = with_heard(known, &many);
+        assert_eq!((kept.len(), kept.last()), (limits::HEARD_KEPT, Some(&heard(999, 1, 0))));
+    }
 
     #[test]
     fn old_points_grow_rare_and_the_newest_stays() {

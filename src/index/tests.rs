@@ -268,6 +268,25 @@ async fn purged_documents_lose_their_rows() {
     assert_eq!(shown(&index, Direction::Forward).await, ["b:2=null"]);
 }
 
+/// The index has not looked at the document since it was deleted.
+#[tokio::test]
+async fn documents_whose_tombstones_were_forgotten_lose_their_rows() {
+    use crate::shard::{Proposal, Round, WrittenDown};
+    let dir = tempfile::tempdir().unwrap();
+    let storage = storage(&dir, Engine::Memory).await;
+    let (_, copy, index) = view(&storage, &definition("a")).await;
+    let rev = put(&copy, "a", r#"{"keys":[1]}"#, None, false).await;
+    put(&copy, "b", r#"{"keys":[2]}"#, None, false).await;
+    index.update().await.unwrap();
+    let tombstone = put(&copy, "a", "{}", Some(rev), true).await;
+    let round = Round { number: 1, id: 1 };
+    let proposal = Proposal::new(round, vec![(DocId::new("a"), tombstone)]);
+    assert_eq!(copy.propose("n1@h", proposal, u64::MAX).await.unwrap(), WrittenDown::Done);
+    copy.forget(&copy.told().await.unwrap().promised, &[]).await.unwrap();
+    index.update().await.unwrap();
+    assert_eq!(shown(&index, Direction::Forward).await, ["b:2=null"]);
+}
+
 /// What is left of the log does not tell of the first two.
 #[tokio::test]
 async fn documents_purged_before_the_log_was_cut_lose_their_rows() {

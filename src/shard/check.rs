@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use super::body::BodyRecord;
+use super::forget;
 use super::keys::{self, Kind};
 use super::levels::{self, Builder, Levels};
 use super::purge;
@@ -240,6 +241,14 @@ impl Check<'_> {
         }
         self.levels(&header);
         self.purges(header.purge_seq);
+        let mut shadows = 0;
+        self.scan("what was forgotten", keys::all(self.shard, Kind::Shadow), |check, _, value| {
+            check.good("a document that was forgotten", forget::decode_shadow(value));
+            shadows += 1;
+        });
+        if shadows != header.shadows {
+            self.found(format_args!("header: {} documents that were forgotten, counted {shadows}", header.shadows));
+        }
     }
 
     /// The purge log up to its `last` entry.

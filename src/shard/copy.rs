@@ -1,7 +1,8 @@
 //! The handle on an open shard copy, and the two ways into its records: a read step, a change in the committer.
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
@@ -65,6 +66,12 @@ pub(super) struct Inner {
     committed: watch::Sender<u64>,
     /// Commits that changed a design document, since it was opened.
     design_commits: AtomicU64,
+    /// The number of the last body when it was opened.
+    opened_body: u64,
+    /// Nodes whose copies it has met since, see `forget.rs`. A blocking lock: held for a look, never across an await.
+    pub(super) met: Mutex<BTreeSet<String>>,
+    /// Whether it is noted what it takes in from others, see `forget.rs`.
+    pub(super) is_early: AtomicBool,
     owner: Owner,
     /// One of the states below.
     state: AtomicU8,
@@ -108,19 +115,22 @@ impl ShardCopy {
     pub async fn open_with(storage: &Storage, shard: ShardId, owner: Owner) -> Result<ShardCopy, ShardError> {
         upgrade::if_needed(storage, shard).await?;
         let header = storage.read(move |view| Header::read(view, shard)).await?;
-        Ok(ShardCopy::over(storage, shard, owner, header.update_seq))
+        Ok(ShardCopy::over(storage, shard, owner, (header.update_seq, header.last_body)))
     }
 
     /// A shard of which not even the header can be read, for tools that bring what is left of it elsewhere: nothing is
     /// to be written to it, and nobody told of it.
     pub fn of_remains(storage: &Storage, shard: ShardId) -> ShardCopy {
-        ShardCopy::over(storage, shard, Owner::default(), 0)
+        ShardCopy::over(storage, shard, Owner::default(), (0, 0))
     }
 
-    fn over(storage: &Storage, shard: ShardId, owner: Owner, update_seq: u64) -> ShardCopy {
+    fn over(storage: &Storage, shard: ShardId, owner: Owner, (update_seq, opened_body): (u64, u64)) -> ShardCopy {
         let (storage, committed) = (storage.clone(), watch::Sender::new(update_seq));
         let (design_commits, state, mirror) = (AtomicU64::new(0), AtomicU8::new(OPEN), Mutex::default());
-        let inner = Arc::new(Inner { storage, shard, committed, design_commits, owner, state, mirror });
+        let (met, is_early) = (Mutex::default(), AtomicBool::new(false));
+        let inner =
+            Inner { storage, shard, committed, design_commits, opened_body, met, is_early, owner, state, mirror };
+        let inner = Arc::new(inner);
         ShardCopy(inner, Use { pool: Pool::Foreground, by_map: None, unflushed: false })
     }
 
@@ -143,6 +153,11 @@ impl ShardCopy {
     /// [`ShardError::Moved`] once the owner does not admit that map any more, also when they are queued.
     pub fn by_map(&self, version: u64) -> ShardCopy {
         ShardCopy(Arc::clone(&self.0), Use { by_map: Some(version), ..self.1 })
+    }
+
+    /// The number of the last body that was stored before it was opened: those of revisions stored since are higher.
+    pub fn opened_body(&self) -> u64 {
+        self.0.opened_body
     }
 
     /// The bugs that the simulator planted in the node.

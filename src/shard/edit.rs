@@ -1,6 +1,7 @@
 //! Edits: judged and stored inside one committer job, so that each sees all edits before it, committed or not.
 
 use super::body::BodyRecord;
+use super::forget;
 use super::judge::{self, Conflict};
 use super::record::RevData;
 use super::transaction::{Loaded, Transaction};
@@ -83,12 +84,19 @@ fn apply(transaction: &mut Transaction<'_, '_>, edit: Edit, basis: &Basis, plant
             let holds = match basis {
                 Basis::Any => true,
                 Basis::Ancestor(seen) => judge::ancestor_of(&loaded.tree, &path) == *seen,
-                Basis::Purges(seen) => transaction.header.purge_seq == *seen,
+                Basis::Purges { seen, rounds, .. } => {
+                    (transaction.header.purge_seq, transaction.header.rounds) == (*seen, *rounds)
+                }
             };
             if !holds {
                 return Ok(Err(EditError::BasisChanged));
             }
-            merge(transaction, &edit, path, loaded, planted)
+            let before = transaction.header.last_body;
+            let merged = merge(transaction, &edit, path, loaded, planted)?;
+            if matches!(basis, Basis::Purges { is_early: true, .. }) && transaction.header.last_body > before {
+                forget::note_taken_in(transaction)?;
+            }
+            Ok(merged)
         }
     }
 }
@@ -99,7 +107,14 @@ fn interactive(
     named: Option<&Revision>,
     loaded: Loaded,
 ) -> Verdict<Judged> {
-    let parent = verdict!(judge::parent_of(&loaded.tree, named, edit.deleted).map_err(|Conflict| EditError::Conflict));
+    let shadow = if loaded.tree.is_empty() { forget::shadow_of(transaction, &edit.id)? } else { None };
+    let parent = match &shadow {
+        // As if the tombstone were there.
+        Some(path) if named.is_none() && !edit.deleted => Ok(Some(path.head())),
+        Some(_) => Err(Conflict),
+        None => judge::parent_of(&loaded.tree, named, edit.deleted),
+    };
+    let parent = verdict!(parent.map_err(|Conflict| EditError::Conflict));
     // Stubs mean the attachments of the revision that the client named: a recreated document begins without any.
     let base = named.and_then(|rev| loaded.tree.get(rev).flatten()).map(|data| data.body);
     let generation = parent.as_ref().map_or(0, |parent| parent.pos) + 1;
@@ -108,7 +123,8 @@ fn interactive(
     let rev = revision::compute(edit.deleted, parent.as_ref(), &edit.body.term, &digests);
     assert_eq!(rev.pos, generation, "the hash and the tree disagree about the generation");
     let mut path = RevPath::single(rev.clone());
-    if let Some(ancestors) = parent.and_then(|parent| loaded.tree.path_to(&parent)) {
+    let known = |parent| loaded.tree.path_to(&parent);
+    if let Some(ancestors) = shadow.or_else(|| parent.and_then(known)) {
         path.ids.extend(ancestors.ids);
     }
     store(transaction, edit, path, attachments, loaded, Planted::none())

@@ -125,11 +125,19 @@ impl ShardCopy {
 
     /// Stores such a value, durable on return; `None` removes it.
     pub async fn meta_put(&self, name: &str, value: Option<Vec<u8>>) -> Result<(), ShardError> {
-        let key = keys::key(self.0.shard, Kind::Meta, name.as_bytes());
+        self.meta_put_all(vec![(name.to_owned(), value)]).await
+    }
+
+    /// As [`ShardCopy::meta_put`], several of them in one commit.
+    pub async fn meta_put_all(&self, values: Vec<(String, Option<Vec<u8>>)>) -> Result<(), ShardError> {
+        let shard = self.0.shard;
         self.write(move |view| {
-            match value {
-                Some(value) => view.put(key, value),
-                None => view.delete(key),
+            for (name, value) in values {
+                let key = keys::key(shard, Kind::Meta, name.as_bytes());
+                match value {
+                    Some(value) => view.put(key, value),
+                    None => view.delete(key),
+                }
             }
             Ok(())
         })

@@ -15,6 +15,8 @@ mod copy;
 mod cut;
 mod edit;
 mod fetch;
+mod forget;
+mod horizon;
 mod judge;
 mod keys;
 mod levels;
@@ -56,6 +58,8 @@ pub use check::{Checked, check};
 pub use copy::{Admits, OnChange, Owner, ShardCopy, VIEW_KIND};
 pub use cut::{Cut, cut};
 pub use fetch::{Wants, wanted};
+pub use forget::{Forgotten, TakenIn, Told, Tombstone, WrittenDown};
+pub use horizon::{Horizon, Ledger, Proposal, Round};
 pub use judge::{Conflict, ancestor_of, attachment_of_stub, parent_of};
 pub use lifetime::{FIRST_FREE_SHARD, allocate, allocate_in, drop_shard, is_going, resume_drops};
 pub use list::bounded_scan;
@@ -138,8 +142,16 @@ pub enum Basis {
     Any,
     /// The nearest ancestor with a body of a revision made elsewhere.
     Ancestor(Option<Revision>),
-    /// How far the copy was purged when none of its purges stood against a revision of another copy.
-    Purges(u64),
+    /// How far the copy was purged when none of its purges stood against a revision of another copy, and how often it
+    /// had forgotten something when that one was read.
+    Purges {
+        /// The number of its last purge.
+        seen: u64,
+        /// How often it had forgotten something.
+        rounds: u64,
+        /// Whether it is noted that this was taken in from another copy: not all of them were met yet.
+        is_early: bool,
+    },
 }
 
 /// A revision that a copy judged and stored, as the other copies take it in: they merge it, which is never a conflict.

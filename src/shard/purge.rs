@@ -35,6 +35,42 @@ impl ShardCopy {
         .await
     }
 
+    /// As [`ShardCopy::purge`], of what other copies do not hold: they are not told, see [`ShardCopy::purges_to_tell`].
+    pub async fn give_up(&self, items: Vec<(DocId, Vec<Revision>)>) -> Result<(), ShardError> {
+        let shard = self.0.shard;
+        self.change(move |transaction, _| {
+            let first = transaction.header.purge_seq + 1;
+            for (id, revs) in items {
+                purge_document(transaction, &id, &revs)?;
+                put_on_record(transaction, &id, &revs);
+            }
+            let key = given_up_key(shard);
+            let before = transaction.view.get(&key)?;
+            let mut spans = before.map(|bytes| decode_spans(&bytes)).transpose()?.unwrap_or_default();
+            match spans.last_mut() {
+                Some((_, last)) if *last + 1 == first => *last = transaction.header.purge_seq,
+                _ => spans.push((first, transaction.header.purge_seq)),
+            }
+            transaction.view.put(key, encode_spans(&spans));
+            Ok(())
+        })
+        .await
+    }
+
+    /// As [`ShardCopy::purge_infos`], for other copies: without the revisions that this one gave up.
+    pub async fn purges_to_tell(&self, since: u64, limit: usize) -> Result<Vec<PurgeInfo>, ShardError> {
+        // Looked up after the entries: it is stored with them.
+        let mut infos = self.purge_infos(since, limit).await?;
+        let spans =
+            |view: &dyn View, shard| view.get(&given_up_key(shard))?.map(|bytes| decode_spans(&bytes)).transpose();
+        let spans = self.read(spans).await?.unwrap_or_default();
+        let is_given_up = |seq: u64| spans.iter().any(|(first, last)| (*first..=*last).contains(&seq));
+        for info in infos.iter_mut().filter(|info| is_given_up(info.purge_seq)) {
+            info.revs.clear();
+        }
+        Ok(infos)
+    }
+
     /// Adds entries to the purge log without purging anything: for a copy of a database that is being made.
     pub async fn note_purges(&self, items: Vec<(DocId, Vec<Revision>)>) -> Result<(), ShardError> {
         self.change(move |transaction, _| {
@@ -108,7 +144,25 @@ impl ShardCopy {
     }
 }
 
-fn put_on_record(transaction: &mut Transaction<'_, '_>, id: &DocId, revs: &[Revision]) {
+/// The value that names the entries of the purge log that other copies are not told.
+fn given_up_key(shard: ShardId) -> Vec<u8> {
+    keys::key(shard, Kind::Meta, b"given up")
+}
+
+fn encode_spans(spans: &[(u64, u64)]) -> Vec<u8> {
+    spans.iter().flat_map(|(first, last)| [first.to_be_bytes(), last.to_be_bytes()]).flatten().collect()
+}
+
+fn decode_spans(bytes: &[u8]) -> Result<Vec<(u64, u64)>, StorageError> {
+    let (numbers, []) = bytes.as_chunks::<8>() else {
+        return Err(StorageError::Corrupt("the purges that a copy gave up are not numbers of 8 bytes".to_owned()));
+    };
+    let pairs = numbers.chunks_exact(2);
+    Ok(pairs.map(|pair| (u64::from_be_bytes(pair[0]), u64::from_be_bytes(pair[1]))).collect())
+}
+
+/// Adds an entry to the purge log. One without revisions only says that indexes are to look at the document again.
+pub(super) fn put_on_record(transaction: &mut Transaction<'_, '_>, id: &DocId, revs: &[Revision]) {
     transaction.header.purge_seq += 1;
     let key = keys::number_key(transaction.shard, Kind::Purge, transaction.header.purge_seq);
     transaction.view.put(key, record::encode_purge(id, revs));

@@ -164,6 +164,10 @@ pub(super) struct Header {
     pub height: u8,
     /// What the hashes of ids begin with there; drawn with the first level.
     pub salt: u64,
+    /// How often anything was forgotten here, or counted as forgotten. See `forget.rs`.
+    pub rounds: u64,
+    /// Documents of which a shadow is kept.
+    pub shadows: u64,
 }
 
 impl Header {
@@ -180,13 +184,18 @@ impl Header {
         }
         out.push(self.height);
         self.total.encode(&mut out);
+        // Only where they are used: a settee that knows nothing of them reads all other headers.
+        if self.rounds > 0 {
+            put_varint(&mut out, self.rounds);
+            put_varint(&mut out, self.shadows);
+        }
         view.put(keys::key(shard, Kind::Header, b""), out);
     }
 
     fn decode(bytes: &[u8]) -> Result<Header, CodecError> {
         let mut reader = Reader::new(bytes);
         reader.version(SUMMARIZED)?;
-        let header = Header {
+        let mut header = Header {
             update_seq: reader.varint()?,
             purge_seq: reader.varint()?,
             last_body: reader.varint()?,
@@ -195,7 +204,12 @@ impl Header {
             salt: reader.varint()?,
             height: reader.u8()?,
             total: Summary::read(&mut reader)?,
+            rounds: 0,
+            shadows: 0,
         };
+        if !reader.is_empty() {
+            (header.rounds, header.shadows) = (reader.varint()?, reader.varint()?);
+        }
         reader.finish()?;
         Ok(header)
     }

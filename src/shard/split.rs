@@ -15,12 +15,12 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use super::copy::Inner;
-use super::fetch;
 use super::keys::{self, Kind};
 use super::purge;
 use super::record::{self, Header, SeqRecord};
 use super::transaction::Transaction;
 use super::{Fetched, PurgeInfo, Revision, ShardCopy, ShardError, ShardId, Want};
+use super::{fetch, forget};
 use crate::document::id::DocId;
 use crate::limits;
 use crate::storage::{Direction, KeyRange, StorageError, View, WriteView};
@@ -129,6 +129,8 @@ impl ShardCopy {
                     Err(error) => return Ok(Err(error)),
                 };
                 copy_values(view, inner.shard, heir.0.shard)?;
+                let to = heir.0.shard;
+                forget::leave(view, inner.shard, to, |id| sorter(id) == to)?;
                 let heir = Arc::clone(&heir.0);
                 view.after_commit(move || heir.stand_at(seq));
             }

@@ -74,7 +74,7 @@ pub(super) async fn if_needed(storage: &Storage, shard: ShardId) -> Result<(), S
     let (total, records) = documents(storage, shard).await?;
     let (height, salt) = (Levels::height_for(total.documents()), storage.env().random_u64());
     let Old { update_seq, purge_seq, last_body, stored } = old;
-    let header = Header { update_seq, purge_seq, last_body, total, stored, records, height, salt };
+    let header = Header { update_seq, purge_seq, last_body, total, stored, records, height, salt, ..Header::default() };
     for level in 1..=height {
         by_id(storage, Levels::of(shard, &header), level).await?;
     }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   DIR/lock            held while the process runs
-//!   DIR/format          "settee-format: 2"; a newer number is refused, an older one is taken over
+//!   DIR/format          "settee-format: 2", 3 where something was forgotten; a newer number is refused, an older one
+//!                       is taken over
 //!   DIR/journal/*.log   what is committed and not yet in the store files, see journal/frame.rs
 //!   DIR/store/*         the store files, see layout.rs
 //!   DIR/blobs/..        see blob.rs
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 
 use super::blob::BlobStore;
 use super::committer::Committer;
@@ -33,6 +34,8 @@ use crate::world::{Disk, Env, OpenMode, Pool, path};
 
 /// The version of everything below the data directory that this build writes.
 const FORMAT: u64 = 2;
+/// The version where tombstones are forgotten: builds that know nothing of that would take their records for damage.
+const NEWEST: u64 = 3;
 const FORMAT_KEY: &str = "settee-format: ";
 
 /// Where the ordered store keeps what it is given.
@@ -102,7 +105,7 @@ impl fmt::Display for OpenError {
         match self {
             OpenError::Locked(dir) => write!(f, "{}: another process uses this data directory", dir.display()),
             OpenError::TooNew(format) => {
-                write!(f, "the data directory has format {format}, this settee knows up to {FORMAT}")
+                write!(f, "the data directory has format {format}, this settee knows up to {NEWEST}")
             }
             OpenError::Storage(error) => error.fmt(f),
         }
@@ -135,6 +138,9 @@ struct Inner {
     /// One file at a time is made smaller.
     shrinking: Semaphore,
     planted: Planted,
+    dir: PathBuf,
+    /// Whether the directory is marked with the newest format.
+    newest: Mutex<bool>,
 }
 
 impl Inner {
@@ -188,7 +194,21 @@ impl Storage {
         let blobs = BlobStore::start(&env, root, shared, damage.clone(), Arc::clone(&room));
         let lanes = (0..limits::STORE_READ_LANES).map(|_| Semaphore::new(limits::STORE_FILE_READS)).collect();
         let (planted, shrinking) = (options.planted, Semaphore::new(1));
-        Ok(Storage(Arc::new(Inner { env, store, committer, blobs, damage, room, lanes, shrinking, planted })))
+        let (dir, newest) = (dir.to_path_buf(), Mutex::new(false));
+        let inner = Inner { env, store, committer, blobs, damage, room, lanes, shrinking, planted, dir, newest };
+        Ok(Storage(Arc::new(inner)))
+    }
+
+    /// Has builds refuse the data directory from now on that know nothing of what is forgotten; durable on return.
+    pub async fn refuse_older(&self) -> Result<(), StorageError> {
+        let mut newest = self.0.newest.lock().await;
+        if !*newest {
+            let (disk, dir) = (self.0.env.disk(), self.0.dir.clone());
+            let mark = move || write_format(disk.as_ref(), &dir, NEWEST);
+            self.0.env.blocking(Pool::Foreground, mark).await?;
+            *newest = true;
+        }
+        Ok(())
     }
 
     /// The node's host.
@@ -413,20 +433,25 @@ fn check_format(disk: &dyn Disk, dir: &Path) -> Result<(), OpenError> {
         let mut text = vec![0; file.len()?.min(64) as usize];
         file.read_at(0, &mut text)?;
         match read_format(&text) {
-            Some(format) if format <= FORMAT => kept = Some(format),
+            Some(format) if format <= NEWEST => kept = Some(format),
             Some(format) => return Err(OpenError::TooNew(format)),
             None => return Err(StorageError::Corrupt(format!("{} has no format number", name.display())).into()),
         }
     }
-    if kept == Some(FORMAT) {
+    if kept.is_some_and(|kept| kept >= FORMAT) {
         return Ok(());
     }
+    Ok(write_format(disk, dir, FORMAT)?)
+}
+
+/// Durable on return.
+fn write_format(disk: &dyn Disk, dir: &Path, format: u64) -> Result<(), StorageError> {
     let temporary = dir.join("format.new");
     let file = disk.open(&temporary, OpenMode::Create)?;
     file.set_len(0)?;
-    file.write_at(0, format!("{FORMAT_KEY}{FORMAT}\n").as_bytes())?;
+    file.write_at(0, format!("{FORMAT_KEY}{format}\n").as_bytes())?;
     file.sync()?;
-    disk.rename(&temporary, &name)?;
+    disk.rename(&temporary, &dir.join("format"))?;
     Ok(disk.sync_dir(dir)?)
 }
 
@@ -534,6 +559,18 @@ mod tests {
         std::fs::create_dir(dir.path().join("lock")).unwrap();
         let opened = Storage::open(env(), dir.path(), StorageOptions::default()).await;
         assert!(matches!(opened, Err(OpenError::Storage(_))), "{opened:?}");
+    }
+
+    #[tokio::test]
+    async fn a_directory_in_which_something_was_forgotten_has_a_later_format_for_good() {
+        let dir = tempfile::tempdir().unwrap();
+        for _ in 0..2 {
+            let storage = Storage::open(env(), dir.path(), StorageOptions::default()).await.unwrap();
+            storage.refuse_older().await.unwrap();
+            storage.refuse_older().await.unwrap();
+            drop(storage);
+            assert_eq!(std::fs::read_to_string(dir.path().join("format")).unwrap(), "settee-format: 3\n");
+        }
     }
 
     #[test]

@@ -107,6 +107,8 @@ pub enum Mutation {
     MarkForgotten,
     /// A revision that was made elsewhere is not shown to validation functions.
     MergeUnvalidated,
+    /// Tombstones are forgotten where not all copies could be asked.
+    ForgetEarly,
 }
 
 /// Places where the node may take a rare turn that is always allowed: a batch of one, a wait, a cache passed over.
@@ -122,6 +124,7 @@ pub const SITES: &[&str] = &[
     "design: validators read anew",
     "find: a page of one row",
     "flush: a pause between freeze and flush",
+    "forget: one tombstone at a time",
     "index: a batch of one document",
     "index: one purge at a time",
     "list: a range read row by row",
@@ -144,9 +147,12 @@ pub const POINTS: &[&str] = &[
     "cluster: a call was answered a second time",
     "cluster: a call was sent again",
     "cluster: a copy arrived at its new place",
+    "cluster: a copy put back gave up what the others had forgotten",
     "cluster: a copy began a new epoch for others had seen more of it",
     "cluster: a damaged copy was made anew",
     "cluster: copies differed and were narrowed down",
+    "cluster: tombstones were forgotten",
+    "cluster: tombstones were not old enough on another copy",
     "cluster: nodes of two versions greeted each other",
     "changes: rows went back to their range",
     "index: a build found that another was faster",

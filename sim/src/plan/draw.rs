@@ -47,6 +47,7 @@ impl Plan {
             purges_kept: purges_kept(seed),
             outcast: None,
             far: None,
+            tombstone_ms: 0,
         };
         let weights = Weights::draw(&mut rng, &world);
         let clients = rng.random_range(1..=4);

@@ -234,6 +234,16 @@ pub enum Op {
     },
     /// `POST _purge` of the oldest of those.
     PassAway,
+    /// Writes a document that is not there, with the same words each time; this client deletes it later.
+    Lay {
+        /// Makes the document's id.
+        v: u64,
+    },
+    /// Deletes one of those.
+    Bury {
+        /// Which one.
+        v: u64,
+    },
     /// A view of the shared database of a cluster: rows of what was written there, in order.
     View {
         /// Which one.
@@ -452,6 +462,8 @@ impl Op {
             Op::TwinDelete => "twin delete",
             Op::Pass { .. } => "pass",
             Op::PassAway => "pass away",
+            Op::Lay { .. } => "lay",
+            Op::Bury { .. } => "bury",
             Op::View { .. } => "view",
             Op::Find { .. } => "find",
             Op::FollowChosen => "feed chosen",
@@ -479,7 +491,7 @@ impl Op {
 }
 
 /// Names of all operations, for reports on what was never met.
-pub const OPS: [&str; 66] = [
+pub const OPS: [&str; 68] = [
     "put",
     "put stale",
     "delete",
@@ -546,4 +558,6 @@ pub const OPS: [&str; 66] = [
     "common check",
     "rule",
     "ruled",
+    "lay",
+    "bury",
 ];

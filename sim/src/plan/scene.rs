@@ -10,7 +10,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::draw::pick;
 use super::{
-    Ailment, Aim, Fault, FeedMode, Op, Outcast, Plan, TimedFault, TimedOp, WorldPlan, snapshots, two_clusters,
+    Ailment, Aim, Fault, FeedMode, Op, Outcast, Plan, TimedFault, TimedOp, WorldPlan, forgotten, snapshots,
+    two_clusters,
 };
 
 /// Some plans of each scene, as many as show all that is in them.
@@ -53,10 +54,12 @@ pub enum Scene {
     Rules,
     /// Snapshots of a cluster's database are taken on each node and brought back while nodes die.
     ClusterSnapshots,
+    /// Tombstones are forgotten while a node is away that holds what they stood for, or is put back to before them.
+    Forgotten,
 }
 
 /// All of them, with their names.
-pub const SCENES: [(&str, Scene); 15] = [
+pub const SCENES: [(&str, Scene); 16] = [
     ("late-answer", Scene::LateAnswer),
     ("stale-map", Scene::StaleMap),
     ("put-back", Scene::PutBack),
@@ -72,6 +75,7 @@ pub const SCENES: [(&str, Scene); 15] = [
     ("same-name", Scene::SameName),
     ("rules", Scene::Rules),
     ("cluster-snapshots", Scene::ClusterSnapshots),
+    ("forgotten", Scene::Forgotten),
 ];
 
 /// A plan's seed is that of a scene from this bit on.
@@ -144,6 +148,7 @@ impl Plan {
             Scene::SameName => stage.same_name(world),
             Scene::Rules => stage.rules(world),
             Scene::ClusterSnapshots => stage.cluster_snapshots(world),
+            Scene::Forgotten => forgotten::drawn(stage.rng, number, world),
         };
         Plan { world, clients, faults, ..base }
     }
@@ -163,7 +168,7 @@ pub(super) fn after(after_ms: u64, op: Op) -> TimedOp {
     TimedOp { after_ms, op }
 }
 
-fn fault(at_ms: u64, node: u32, fault: Fault) -> TimedFault {
+pub(super) fn fault(at_ms: u64, node: u32, fault: Fault) -> TimedFault {
     TimedFault { at_ms, node, fault, aim: None }
 }
 

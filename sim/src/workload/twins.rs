@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::common::Common;
 use super::documents::{leaf_set, leaves};
+use super::graves::Graves;
 use super::members::{Members, ask};
 use super::own::{carry_out, keep_purges};
 use super::rules::{self, Rules};
@@ -28,6 +29,8 @@ pub struct Together {
     brief: Twin,
     /// Documents whose purge was acknowledged.
     purged: BTreeSet<String>,
+    /// Documents that are deleted and written again.
+    pub(super) graves: Graves,
     /// The leaves of each document as the copies of the first node had them in the end.
     copies: BTreeMap<String, BTreeSet<(String, bool, Option<u64>)>>,
     /// The rows of the twins there.
@@ -187,6 +190,7 @@ impl Worker {
                 other => return broken("I28", format!("{path}: {other:?} after all faults")),
             }
         }
+        self.judge_graves().await?;
         for brief in [false, true] {
             self.judge_twin(brief).await?;
         }

@@ -185,6 +185,8 @@ impl Dump<'_> {
         while let Some(rows) = purges.next().await? {
             for row in rows {
                 match row {
+                    // Of what was forgotten, for indexes only.
+                    Some((_, revs)) if revs.is_empty() => {}
                     Some((id, revs)) => {
                         frame::write(&mut self.out, item::PURGE, &item::encode_purge(&id, &revs))?;
                         self.counts.purges += 1;

@@ -1,9 +1,11 @@
 //! Several coordinators over a network that can be cut.
 
+mod forgotten;
 mod gone;
 pub(super) mod late;
 mod members;
 mod moves;
+mod put_back;
 mod refill;
 mod united;
 

@@ -20,7 +20,7 @@ pub(super) async fn copy(cluster: &Cluster, at: usize) -> ShardCopy {
 }
 
 /// Brings one node in step with another; answers how many bytes that took.
-async fn catch_up(cluster: &Cluster, at: usize, with: usize, thoroughly: bool) -> u64 {
+pub(super) async fn catch_up(cluster: &Cluster, at: usize, with: usize, thoroughly: bool) -> u64 {
     cluster.network.bytes.store(0, Ordering::Relaxed);
     let node: Arc<str> = cluster.network.names[with].as_str().into();
     cluster.nodes[at].coordinator.catch_up_with(&node, thoroughly).await.unwrap();
@@ -28,7 +28,7 @@ async fn catch_up(cluster: &Cluster, at: usize, with: usize, thoroughly: bool) -
 }
 
 /// A revision with its ancestors, as one copy takes it in from another.
-fn planted(name: &str, revs: &[&str], deleted: bool) -> Edit {
+pub(super) fn planted(name: &str, revs: &[&str], deleted: bool) -> Edit {
     let revs: Vec<Revision> = revs.iter().map(|text| rev(text)).collect();
     let path = RevPath { start: revs[0].pos, ids: revs.into_iter().map(|rev| rev.hash).collect() };
     let body = Arc::new(PreparedBody::from_text(bytes::Bytes::from_static(b"{}")).unwrap());
@@ -47,7 +47,7 @@ async fn forget(cluster: &Cluster, at: usize, of: usize) {
 }
 
 /// Two nodes with one range and as many documents.
-async fn two(documents: usize) -> Cluster {
+pub(super) async fn two(documents: usize) -> Cluster {
     let cluster = Cluster::new(2).await;
     cluster.create(0, 1, 2).await.unwrap();
     for n in 0..documents {
@@ -128,7 +128,7 @@ async fn a_difference_behind_what_was_taken_in_is_found_by_comparing() {
         let known = sync_points::pulled(&copy(&cluster, 0).await, &to).await.unwrap().unwrap();
         SyncPoint { from: from.state().await.unwrap().position, ..known }
     };
-    sync_points::set_pulled(&copy(&cluster, 0).await, &cluster.network.names[1], point).await.unwrap();
+    sync_points::set_pulled(&copy(&cluster, 0).await, &cluster.network.names[1], point, None).await.unwrap();
     catch_up(&cluster, 0, 1, false).await;
     assert!(own_leaves(&cluster.db(0), "lost").await.is_empty());
     catch_up(&cluster, 0, 1, true).await;
@@ -199,7 +199,7 @@ async fn positions_given_again_after_a_restored_backup_are_of_another_epoch() {
     // What the other node has read of it is gone.
     plant(&copy(&cluster, 1).await, "gone", &["1-a"], false).await;
     let more = SyncPoint { from: before.position + 5, ..known };
-    sync_points::set_pulled(&copy(&cluster, 1).await, &name, more).await.unwrap();
+    sync_points::set_pulled(&copy(&cluster, 1).await, &name, more, None).await.unwrap();
     let entry = SeqEntry { end: u32::MAX, shard: before.shard, epoch: before.epoch, position: before.position + 3 };
     catch_up(&cluster, 0, 1, false).await;
     assert_ne!(own.standing().epoch, before.epoch);
@@ -248,7 +248,7 @@ async fn a_feed_leaves_nothing_out_after_a_copy_of_a_stopped_node_is_put_back() 
 
 /// Three copies; the first one has purged `old` and has no record of that any more, those of `behind` hold it still, as
 /// a backup would. They are cut off.
-async fn behind_a_purge(behind: &[usize]) -> Cluster {
+pub(super) async fn behind_a_purge(behind: &[usize]) -> Cluster {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     for at in 0..3 {
@@ -272,18 +272,18 @@ async fn behind_a_purge(behind: &[usize]) -> Cluster {
 }
 
 /// Has one node read the copy of another, whether they differ or not.
-async fn read(cluster: &Cluster, at: usize, other: usize) {
+pub(super) async fn read(cluster: &Cluster, at: usize, other: usize) {
     let node: Arc<str> = cluster.network.names[other].as_str().into();
     cluster.db(at).pull_from(&node, false).await.unwrap();
 }
 
-async fn restart(cluster: &mut Cluster, at: usize) {
+pub(super) async fn restart(cluster: &mut Cluster, at: usize) {
     let node = &mut cluster.nodes[at];
     node.coordinator = node.world.join(&node.end).await;
 }
 
 /// All copies come to hold these documents, and `old` no more.
-async fn ends_with(cluster: &Cluster, documents: &[(&str, &str)]) {
+pub(super) async fn ends_with(cluster: &Cluster, documents: &[(&str, &str)]) {
     for at in 0..3 {
         let db = cluster.db(at);
         for (name, rev) in documents {

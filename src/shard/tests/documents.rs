@@ -1,7 +1,7 @@
 //! Who may write what, and what a write leaves (golden facts 'Reading and writing one document').
 
 use super::*;
-use crate::shard::{Basis, LocalDocument, LocalRegister, Stamp, allocate, drop_shard, resume_drops};
+use crate::shard::{Basis, LocalDocument, LocalRegister, PurgeInfo, Stamp, allocate, drop_shard, resume_drops};
 use std::ops::Bound;
 
 #[tokio::test]
@@ -136,13 +136,36 @@ async fn purged_leaves_go_with_their_changes_and_are_logged() {
     assert_eq!(w.shard.purge_infos(0, 10).await.unwrap(), []);
 }
 
+#[tokio::test]
+async fn what_a_copy_gives_up_is_on_record_for_itself_only() {
+    let w = World::new().await;
+    let mut revs = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        revs.push(w.put(name, None, "{}").await.unwrap());
+    }
+    let item = |at: usize| (DocId::new(["a", "b", "c", "d"][at]), vec![revs[at].clone()]);
+    w.shard.give_up(vec![item(0)]).await.unwrap();
+    w.shard.purge(vec![item(1)]).await.unwrap();
+    w.shard.give_up(vec![item(2)]).await.unwrap();
+    w.shard.give_up(vec![item(3)]).await.unwrap();
+    assert!(w.winner("a").await.is_none() && w.winner("d").await.is_none());
+    let revs = |infos: Vec<PurgeInfo>| infos.into_iter().map(|info| info.revs.len()).collect::<Vec<_>>();
+    assert_eq!(revs(w.shard.purge_infos(0, 9).await.unwrap()), [1, 1, 1, 1]);
+    assert_eq!(revs(w.shard.purges_to_tell(0, 9).await.unwrap()), [0, 1, 0, 0], "their numbers are told");
+    assert_eq!(revs(w.shard.purges_to_tell(1, 2).await.unwrap()), [1, 0]);
+}
+
 /// The copy of a range that is being filled hears of a purge before it has the document.
 #[tokio::test]
 async fn what_was_purged_on_its_way_to_a_copy_is_not_stored() {
     let w = World::new().await;
     let brought = async |seen| {
         let edit = merge("a", path(&["1-a"]), false, "{}");
-        w.shard.edit_validated(vec![(edit, Basis::Purges(seen))]).await.unwrap().remove(0)
+        w.shard
+            .edit_validated(vec![(edit, Basis::Purges { seen, rounds: 0, is_early: false })])
+            .await
+            .unwrap()
+            .remove(0)
     };
     let seen = w.shard.info().await.unwrap().purge_seq;
     w.shard.purge(vec![(DocId::new("a"), vec![rev("1-a")])]).await.unwrap();

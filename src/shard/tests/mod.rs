@@ -2,6 +2,7 @@
 
 mod attachments;
 mod documents;
+mod forget;
 mod horizon;
 mod lifetime;
 mod model;

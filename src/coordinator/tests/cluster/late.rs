@@ -92,7 +92,8 @@ pub(in crate::coordinator::tests) async fn ask_as(
     op: CopyOp,
 ) -> Bytes {
     let instance = cluster.db(at).instance().to_owned();
-    let call = CopyCall { db: "db".to_owned(), instance, version, counted: true, range: 0, id: number, op };
+    let call =
+        CopyCall { db: "db".to_owned(), instance, version, counted: true, range: 0, id: number, horizon: None, op };
     let service = CopyService(Arc::downgrade(&cluster.nodes[at].coordinator));
     let from = cluster.network.names[from].clone();
     service.answer(from, encode(&call), Duration::from_secs(60)).await.unwrap()

@@ -300,6 +300,27 @@ async fn what_the_damaged_copy_alone_had_purged_keeps_it_from_nothing_and_is_pur
     }
 }
 
+/// It was done again, for the damaged copy did not know yet that all had heard of it, and took what was written since.
+#[tokio::test]
+async fn a_purge_that_the_others_have_taken_in_is_not_done_again_when_its_copy_is_made_anew() {
+    let cluster = three(1).await;
+    let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
+    cluster.db(0).purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
+    for at in [1, 2] {
+        eventually(|| async { cluster.db(at).pull_from(&"n1@h".into(), false).await.is_ok() }).await;
+        let own = copy(&cluster, at).await;
+        own.compact(0, crate::shard::Pace::new(&cluster.nodes[at].world.env, 1000)).await.unwrap();
+        assert_eq!(own.purge_infos(0, 9).await.unwrap(), []);
+    }
+    assert_eq!(write(&cluster.db(1), "a", "{}", Some(3)).await.unwrap().rev, first);
+    begin(&cluster, 0).await;
+    filled(&cluster).await;
+    cluster.settle().await;
+    for at in 0..3 {
+        assert_eq!(own_leaves(&cluster.db(at), "a").await, [first.to_string()], "node {at}");
+    }
+}
+
 /// It judged by what it had, and made a conflict with a write that the others had acknowledged.
 #[tokio::test]
 async fn a_copy_that_was_made_anew_is_the_last_to_judge_until_it_has_what_was_written_meanwhile() {
