@@ -78,19 +78,14 @@ impl Lane {
         }
     }
 
-    /// Takes a page in; `ended`: there is nothing more to read up to the end of the round. Rows that came after the
-    /// round began wait for the next one, and are not counted as left by this one.
+    /// Takes a page in; `ended`: there is nothing more to read up to the end of the round. A row behind that ends the
+    /// round, too. It is given out: its document may have stood before the end when the round began, and changed since.
     pub fn take_page(&mut self, page: ChangesPage, ended: bool, descending: bool) {
-        let ChangesPage { mut rows, pending_after, last_seq } = page;
-        let read = rows.len();
-        if !descending {
-            rows.retain(|row| row.seq <= self.until);
-        }
-        let is_cut = rows.len() < read;
-        self.after = if is_cut { 0 } else { pending_after };
-        self.done = ended || is_cut;
-        let end = if is_cut { self.until } else { last_seq };
-        self.cursor = if descending { last_seq } else { end.max(self.cursor) };
+        let ChangesPage { rows, pending_after, last_seq } = page;
+        let past = rows.last().map(|row| row.seq).filter(|seq| !descending && *seq > self.until);
+        self.until = past.unwrap_or(self.until);
+        (self.after, self.done) = (pending_after, ended || past.is_some());
+        self.cursor = if descending { last_seq } else { last_seq.max(self.cursor) };
         self.rows = rows.into();
     }
 
@@ -124,32 +119,43 @@ pub(super) fn next_lane(heads: impl Iterator<Item = Option<u64>>, descending: bo
     .map(|(_, lane)| lane)
 }
 
-/// The changes of documents of one range, looked up instead of searched for.
+/// The changes of documents of one range, looked up instead of searched for. What changes while they are read is news,
+/// and a document of which that is known is looked for again.
 pub(super) async fn page_of_ids(
     copy: &RangeCopy,
     ids: Vec<&DocId>,
     cursor: u64,
     descending: bool,
 ) -> Result<ChangesPage, ShardError> {
-    // Read first: what commits while the documents are read is news.
-    let last_seq = copy.standing().await?.position;
     let ids: Vec<&DocId> = ids.into_iter().filter(|id| !id.is_local()).collect();
-    let mut rows = Vec::new();
-    for some in ids.chunks(limits::CHANGES_DOC_IDS_LOOKED_UP) {
-        let wants = some.iter().map(|id| (DocId::clone(id), Want::Tree)).collect();
-        for (id, fetched) in some.iter().zip(copy.fetch(wants).await?) {
-            let Some(Fetched { tree, local_seq: seq, .. }) = fetched else { continue };
-            if if descending { seq < cursor } else { seq > cursor } {
-                let leaves = tree.leaves().into_iter().map(|leaf| (leaf.rev, leaf.value.is_deleted())).collect();
-                rows.push(shard::ChangeRow { seq, id: DocId::clone(id), leaves });
-            }
+    let (mut rows, mut last_seq) = (Vec::new(), 0);
+    for _ in 0..limits::CHANGES_LOOK_UPS {
+        last_seq = copy.standing().await?.position;
+        rows = look_up(copy, &ids).await?;
+        if descending || rows.iter().all(|row: &shard::ChangeRow| row.seq <= last_seq) {
+            break;
         }
     }
+    rows.retain(|row| if descending { row.seq < cursor } else { row.seq > cursor && row.seq <= last_seq });
     rows.sort_by_key(|row| row.seq);
     if descending {
         rows.reverse();
     }
     Ok(ChangesPage { rows, pending_after: 0, last_seq })
+}
+
+/// The last change of each document that there is.
+async fn look_up(copy: &RangeCopy, ids: &[&DocId]) -> Result<Vec<shard::ChangeRow>, ShardError> {
+    let mut rows = Vec::new();
+    for some in ids.chunks(limits::CHANGES_DOC_IDS_LOOKED_UP) {
+        let wants = some.iter().map(|id| (DocId::clone(id), Want::Tree)).collect();
+        for (id, fetched) in some.iter().zip(copy.fetch(wants).await?) {
+            let Some(Fetched { tree, local_seq: seq, .. }) = fetched else { continue };
+            let leaves = tree.leaves().into_iter().map(|leaf| (leaf.rev, leaf.value.is_deleted())).collect();
+            rows.push(shard::ChangeRow { seq, id: DocId::clone(id), leaves });
+        }
+    }
+    Ok(rows)
 }
 
 #[cfg(test)]
