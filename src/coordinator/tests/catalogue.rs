@@ -44,6 +44,24 @@ async fn a_database_made_again_sees_nothing_old() {
 }
 
 #[tokio::test]
+async fn a_security_object_counts_from_its_change_on_and_is_read_once() {
+    let (world, coordinator, db) = database(2).await;
+    let set = async |text: &str| {
+        let object = json::parse(text.as_bytes()).unwrap();
+        db.set_security(object.as_object().unwrap()).await.unwrap();
+    };
+    for name in ["x", "y"] {
+        set(&format!(r#"{{"admins":{{"names":["{name}"]}}}}"#)).await;
+        let named = db.named();
+        assert_eq!((&named.admins.names[..], &named.members.names[..]), (&[name.to_owned()][..], &[][..]));
+        assert!(Arc::ptr_eq(&named, &db.named()));
+    }
+    set("{}").await;
+    assert!(db.named().admins.names.is_empty());
+    drop((world, coordinator));
+}
+
+#[tokio::test]
 async fn databases_and_settings_survive_a_restart() {
     let (world, coordinator, first) = database(2).await;
     put(&first, "a", r#"{"v":1}"#).await;
