@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use bytes::Bytes;
-use futures_util::future::try_join_all;
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, watch};
 
 use crate::coordinator::catalogue::Context;
@@ -155,9 +154,7 @@ impl Database {
     }
 
     async fn try_info(&self, map: &ShardMap) -> Result<DatabaseInfo, ReadError> {
-        let info = |index: &usize| self.on_one(*index, |copy| async move { copy.info().await });
-        let (infos, standings): (Vec<ShardInfo>, Vec<Standing>) =
-            try_join_all(map.live().iter().map(info)).await?.into_iter().unzip();
+        let (infos, standings): (Vec<ShardInfo>, Vec<Standing>) = self.infos(map.live()).await?.into_iter().unzip();
         let sum = |pick: fn(&ShardInfo) -> u64| infos.iter().map(pick).sum();
         let majority = majority(map.n);
         let purges = infos.iter().zip(&standings).map(|(i, at)| Standing { position: i.purge_seq, ..*at });

@@ -294,8 +294,7 @@ impl Database {
             DocSource::Local => Ok(None),
             DocSource::Partition(_) => Ok(Some(self.count_span(source, &Span::of(source)).await?)),
             DocSource::All | DocSource::Design => {
-                let info = |range| self.on_one(range, |copy| async move { copy.info().await });
-                let infos = try_join_all(self.ranges().into_iter().map(info)).await?;
+                let infos = self.infos(&self.ranges()).await?;
                 let is_design = *source == DocSource::Design;
                 Ok(Some(infos.iter().map(|(i, _)| if is_design { i.design_count } else { i.doc_count }).sum()))
             }

@@ -323,6 +323,12 @@ impl ShardCopy {
         Ok(self.read(Header::read).await?.info())
     }
 
+    /// [`ShardCopy::info`] of several copies of this node, read in one job.
+    pub async fn infos(copies: Vec<ShardCopy>) -> Vec<Result<ShardInfo, ShardError>> {
+        let read = |view: &dyn View, shard: ShardId| Header::read(view, shard).map(|header| header.info());
+        ShardCopy::read_records_of(copies.into_iter().map(|copy| (copy, read)).collect()).await
+    }
+
     /// The last committed sequence; changes only after the commit is durable.
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.0.committed.subscribe()

@@ -129,6 +129,24 @@ async fn counts_are_summed_over_the_ranges() {
     assert_eq!(info.cluster, ClusterInfo { q: 4, n: 1, w: 1, r: 1 });
 }
 
+#[tokio::test]
+async fn ranges_that_are_read_together_tell_what_each_tells_by_itself() {
+    let (_world, _coordinator, database) = database(4).await;
+    for n in 0..20 {
+        put(&database, &format!("d{n}"), r#"{"v":1}"#).await;
+    }
+    let (ranges, span) = (database.ranges(), span::Span::of(&scan::DocSource::All));
+    let (infos, counts) = (database.infos(&ranges).await.unwrap(), database.counts(&ranges, &span).await.unwrap());
+    assert_eq!((infos.len(), counts.iter().sum::<u64>()), (4, 20));
+    for ((range, together), count) in ranges.iter().zip(infos).zip(counts) {
+        let alone = database.on_one(*range, |copy| async move { copy.info().await }).await.unwrap();
+        assert_eq!((together, count), (alone, alone.0.doc_count));
+    }
+    database.own_shard(ranges[2]).await.unwrap().park();
+    assert!(matches!(database.infos(&ranges).await, Err(ShardError::Away(_))));
+    assert_eq!(database.infos(&ranges[..2]).await.unwrap().len(), 2);
+}
+
 /// The notes in `_global_changes`, in the order of the feed.
 async fn notes(coordinator: &Coordinator) -> Vec<String> {
     let database = coordinator.database("_global_changes").unwrap();
