@@ -17,7 +17,8 @@ impl Database {
         let own = |copies: Vec<OwnCopy>| async move {
             let infos = ShardCopy::infos(copies.iter().map(|copy| copy.shard.clone()).collect()).await;
             let standing = |copy: &OwnCopy, info: ShardInfo| Standing { position: info.update_seq, ..copy.standing() };
-            copies.iter().zip(infos).map(|(copy, info)| info.map(|info| (info, standing(copy, info)))).collect::<Vec<_>>()
+            let both = |(copy, info): (&OwnCopy, Result<_, _>)| info.map(|info| (info, standing(copy, info)));
+            copies.iter().zip(infos).map(both).collect::<Vec<_>>()
         };
         self.on_each(ranges, own, |copy| async move { copy.info().await }).await
     }
@@ -46,7 +47,10 @@ impl Database {
         F: Future<Output = Result<T, ShardError>>,
     {
         let layout = self.layout();
-        let here = join_all(ranges.iter().map(|range| self.first_here(&layout, *range))).await;
+        let here: Vec<Option<OwnCopy>> = match self.copies_at_hand(&layout, ranges) {
+            Some(copies) => copies.into_iter().map(Some).collect(),
+            None => join_all(ranges.iter().map(|range| self.first_here(&layout, *range))).await,
+        };
         let here = here.into_iter().enumerate().filter_map(|(at, copy)| Some((at, copy?)));
         let (places, copies): (Vec<usize>, Vec<OwnCopy>) = here.unzip();
         let mut told: Vec<Option<T>> = ranges.iter().map(|_| None).collect();

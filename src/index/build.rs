@@ -282,6 +282,11 @@ impl ViewIndex {
         self.copy.read_records(Pool::Foreground, read).await
     }
 
+    /// What [`ViewIndex::header`] tells where that need not be read.
+    pub fn known_header(&self) -> Option<Header> {
+        self.slot.known().header
+    }
+
     /// How far it is built; the default for one that is not. What was built with other sort keys does not count.
     pub async fn header(&self) -> Result<Header, ShardError> {
         let known = self.slot.known();

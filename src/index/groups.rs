@@ -260,7 +260,10 @@ impl Reading {
                     self.tail = tail;
                     match walked {
                         Ok(true) => {
-                            slot.sums(|sums| walk.keep_whole(sums, (&self.by.reduce, self.by.grouping)));
+                            // With rows behind, a scan is needed whatever is kept of those before.
+                            if self.tail.is_none() {
+                                slot.sums(|sums| walk.keep_whole(sums, (&self.by.reduce, self.by.grouping)));
+                            }
                             self.groups.extend((walk.sum.rows > 0).then_some(GroupPart { sum: walk.sum, ..group }));
                         }
                         Ok(false) => self.open = Some((group, walk)),
