@@ -1,8 +1,11 @@
 //! Databases come, go, come back, and survive a restart.
 
+use std::ops::Bound;
+
 use futures_util::FutureExt as _;
 
 use super::*;
+use crate::shard::{ListPage, ListRow};
 
 #[tokio::test]
 async fn databases_are_made_once_and_listed_in_byte_order() {
@@ -141,6 +144,14 @@ async fn ranges_that_are_read_together_tell_what_each_tells_by_itself() {
     for ((range, together), count) in ranges.iter().zip(infos).zip(counts) {
         let alone = database.on_one(*range, |copy| async move { copy.info().await }).await.unwrap();
         assert_eq!((together, count), (alone, alone.0.doc_count));
+    }
+    let (start, end) = (Bound::Unbounded, Bound::Unbounded);
+    let page = ListPage { start, end, descending: true, limit: 3, bodies: false };
+    let lists = database.lists(&ranges, &std::array::from_fn::<_, 4, _>(|_| page.clone())).await.unwrap();
+    for (range, together) in ranges.iter().zip(lists) {
+        let alone = database.own_shard(*range).await.unwrap().list(page.clone()).await.unwrap();
+        let ids = |rows: Vec<ListRow>| rows.into_iter().map(|row| row.id).collect::<Vec<_>>();
+        assert_eq!(ids(together), ids(alone));
     }
     database.own_shard(ranges[2]).await.unwrap().park();
     assert!(matches!(database.infos(&ranges).await, Err(ShardError::Away(_))));
