@@ -89,7 +89,11 @@ async fn offsets_count_what_lies_before() {
 
 #[tokio::test]
 async fn seats_are_at_hand_as_long_as_the_view_is_complete() {
-    let (_world, _coordinator, database) = filled("emit(doc.n, 1)", "_count").await;
+    let (_world, _coordinator, database) = database(3).await;
+    let design = r#"{"autoupdate":false,"views":{"v":{"map":"function(doc){emit(doc.n)}"}}}"#;
+    put(&database, "_design/d", design).await;
+    let edits = (0..DOCS).map(|n| request(&format!("d{n:02}"), &format!(r#"{{"n":{n}}}"#))).collect();
+    assert!(database.write(edits, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
     let view = async || database.view(&id("_design/d"), "v").await.unwrap();
     let (asked, ranges) = (query(None, false), database.ranges());
     assert!(view().await.seats_at_hand(&ranges, &asked).is_none(), "nothing is built");
