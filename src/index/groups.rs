@@ -430,7 +430,8 @@ mod tests {
         });
         let (places, open, groups, failed) = (VecDeque::from([counted]), None, Vec::new(), None);
         let mut reading = Reading { by, collator, empty, places, open, groups, limit: 1, moment, failed, tail };
-        (view.read.set(0), view.scans.set(0));
+        view.read.set(0);
+        view.scans.set(0);
         let range = |places: &Places| KeyRange { start: key(&places.low), end: places.high.as_deref().map(key) };
         while !reading.is_done() {
             reading.step(view, slot, &range).unwrap();
