@@ -426,7 +426,8 @@ impl Pull<'_> {
         let (is_unfilled, unread) = (self.is_unfilled(), self.is_unread().then(|| edits.clone()));
         let mut merged = repair::merge_missing(&self.own_range, edits, &self.remote, heard).await?;
         if let Some(edits) = unread.filter(|_| merged < count) {
-            merged = repair::merge_written_again(&self.own.shard, edits, &self.remote, heard).await?;
+            let numbers = (heard, self.theirs.purge_seq);
+            merged = repair::merge_written_again(&self.own.shard, edits, &self.remote, numbers).await?;
         }
         // One that leaves purges nothing any more: what was purged here goes with it. To one that is not filled nobody
         // listens: the other copy hears of its purges, and does them, once it is.

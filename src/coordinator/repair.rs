@@ -8,7 +8,7 @@ use crate::coordinator::spread::merge_here;
 use crate::document::id::DocId;
 use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{Basis, Edit, EditError, EditOp, ShardCopy, ShardError};
+use crate::shard::{Basis, Edit, EditError, EditOp, PurgeInfo, ShardCopy, ShardError};
 
 /// Merges revisions of another copy into one that may lack them; answers how many it holds then. Uploads come from
 /// `source`, which took in the first `heard` purges of the copy: what it has of those was written again since.
@@ -26,23 +26,16 @@ pub(super) async fn merge_missing(
 }
 
 /// As [`merge_missing`], for a copy that nobody reads yet: its purges are those of others, who did not hear of them
-/// from here. What `source` itself has on record as purged, and has, was written again since.
+/// from here. What `source` had on record as purged, up to number `until`, before it was asked for the edits was
+/// written again since; what it has purged later was not.
 pub(super) async fn merge_written_again(
     copy: &ShardCopy,
     edits: Vec<Edit>,
     source: &RemoteCopy,
-    heard: u64,
+    (heard, until): (u64, u64),
 ) -> Result<usize, ShardError> {
-    let ids: BTreeSet<&DocId> = edits.iter().map(|edit| &edit.id).collect();
-    let (mut since, mut again) = (0, BTreeSet::new());
-    loop {
-        let page = source.purge_infos(since, limits::STEP_ROWS).await?;
-        let Some(last) = page.last() else { break };
-        since = last.purge_seq;
-        for info in page.into_iter().filter(|info| ids.contains(&info.id)) {
-            again.extend(info.revs.into_iter().map(|rev| (info.id.clone(), rev)));
-        }
-    }
+    let ids = edits.iter().map(|edit| &edit.id).collect();
+    let again = named_by(|since| source.purge_infos(since, limits::STEP_ROWS), (0, until), &ids).await?;
     count(&merge_unpurged(copy, edits, source, (heard, &again)).await?)
 }
 
@@ -103,17 +96,28 @@ async fn without_purged(
 /// The revisions of some documents that the copy's record of purges names behind its first `since`.
 pub(super) async fn purged_here<'a>(
     copy: &ShardCopy,
-    mut since: u64,
+    since: u64,
     ids: impl Iterator<Item = &'a DocId>,
 ) -> Result<BTreeSet<(DocId, Revision)>, ShardError> {
-    let ids: BTreeSet<&DocId> = ids.collect();
-    let mut purged = BTreeSet::new();
-    loop {
-        let page = copy.purge_infos(since, limits::STEP_ROWS).await?;
-        let Some(last) = page.last() else { return Ok(purged) };
+    let records = |since| copy.purge_infos(since, limits::STEP_ROWS);
+    named_by(records, (since, u64::MAX), &ids.collect()).await
+}
+
+/// The revisions of some documents that a record of purges, read page by page, names behind number `since`, up to
+/// `until`.
+async fn named_by<F: Future<Output = Result<Vec<PurgeInfo>, ShardError>>>(
+    records: impl Fn(u64) -> F,
+    (mut since, until): (u64, u64),
+    ids: &BTreeSet<&DocId>,
+) -> Result<BTreeSet<(DocId, Revision)>, ShardError> {
+    let mut named = BTreeSet::new();
+    while since < until {
+        let page = records(since).await?;
+        let Some(last) = page.last() else { break };
         since = last.purge_seq;
-        for info in page.into_iter().filter(|info| ids.contains(&info.id)) {
-            purged.extend(info.revs.into_iter().map(|rev| (info.id.clone(), rev)));
+        for info in page.into_iter().filter(|info| info.purge_seq <= until && ids.contains(&info.id)) {
+            named.extend(info.revs.into_iter().map(|rev| (info.id.clone(), rev)));
         }
     }
+    Ok(named)
 }
