@@ -134,6 +134,11 @@ impl ShardCopy {
         ShardCopy(Arc::clone(&self.0), Use { pool: Pool::Background, ..self.1 })
     }
 
+    /// The same copy for builds of views, which yield to all others.
+    pub fn for_builds(&self) -> ShardCopy {
+        ShardCopy(Arc::clone(&self.0), Use { pool: Pool::Build, ..self.1 })
+    }
+
     /// The same copy as far as it is not in the store file yet: what is left where that cannot be opened.
     pub fn unflushed(&self) -> ShardCopy {
         ShardCopy(Arc::clone(&self.0), Use { unflushed: true, ..self.1 })

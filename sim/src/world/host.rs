@@ -86,7 +86,8 @@ impl SimHost {
         match pool {
             Pool::Journal => self.journal.clone(),
             Pool::Foreground => self.foreground.clone(),
-            Pool::Background => self.background.clone(),
+            // Nothing of it takes time here.
+            Pool::Background | Pool::Build => self.background.clone(),
         }
     }
 }
