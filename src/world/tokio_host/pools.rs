@@ -17,8 +17,7 @@ const CLASSES: [(Pool, &str, usize); 4] = [
     (Pool::Build, "build", 4),
 ];
 
-/// `nice` of threads that build views. Reads beside the build of a view took 2.6 times as long at worst (p99) without it, 1.3
-/// times with it (`scripts/bench views`, two cores).
+/// `nice` of threads that build views: reads beside a build wait for few of them (`scripts/bench views`).
 #[cfg(target_os = "linux")]
 const BUILD_NICE: i32 = 10;
 
