@@ -86,7 +86,7 @@ impl SimHost {
         match pool {
             Pool::Journal => self.journal.clone(),
             Pool::Foreground => self.foreground.clone(),
-            // Nothing of it takes time here.
+            // No thread yields to another here: the processor is not simulated.
             Pool::Background | Pool::Build => self.background.clone(),
         }
     }
