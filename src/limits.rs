@@ -303,6 +303,8 @@ pub const MEMTABLE_FLUSH_BYTES: usize = 16 << 20;
 pub const MEMTABLE_STALL_FACTOR: usize = 2;
 /// All writers wait when all memtables together are this many times the size at which one is flushed.
 pub const MEMTABLES_FLUSHES: usize = 4;
+/// Writes after which a memtable takes no further shard of a group at once: readers get in before the next one.
+pub const MEMTABLE_PART_WRITES: usize = 256;
 /// Bytes that a memtable entry costs beside its key and value: its share of a tree node, count, head, rounding.
 pub const MEMTABLE_ENTRY_BYTES: usize = 72;
 /// Flushes at once: one per two cores of a small machine, and one more so that a stalled disk does not hold all.

@@ -7,13 +7,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::auth::security::SecurityObject;
 use crate::auth::{self, Authenticator};
 use crate::cluster::{self, Cluster, Service};
 use crate::config::Config;
 use crate::coordinator::peers::{ClusterPeers, Peers};
 use crate::coordinator::{Coordinator, CreateOptions, DatabaseError, Options};
 use crate::document::collate::Collator;
+use crate::document::security::ADMINS_ONLY;
 use crate::http::forward::Forwarded;
 use crate::http::handle::cluster_setup;
 use crate::http::secure;
@@ -161,7 +161,7 @@ impl Node {
 async fn make_system_databases(coordinator: &Coordinator) -> Result<(), DatabaseError> {
     for name in ["_replicator", "_users"] {
         if !coordinator.has_database(name) {
-            let security = Some(SecurityObject::admin_only().text().clone());
+            let security = Some(ADMINS_ONLY.into());
             coordinator.create_database(name, CreateOptions { security, ..CreateOptions::default() }).await?;
         }
     }

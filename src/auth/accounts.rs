@@ -42,6 +42,8 @@ pub(super) struct Accounts {
     config: Config,
     coordinator: Option<Arc<Coordinator>>,
     cache: Mutex<Cache>,
+    /// The accounts of server administrators with what they were read from, by name.
+    admins: Mutex<BTreeMap<String, (String, Arc<Account>)>>,
 }
 
 #[derive(Default)]
@@ -73,20 +75,43 @@ type State = (String, u64);
 
 impl Accounts {
     pub(super) fn new(env: &Env, config: &Config, coordinator: Option<Arc<Coordinator>>) -> Accounts {
-        Accounts { env: env.clone(), config: config.clone(), coordinator, cache: Mutex::default() }
+        let (cache, admins) = (Mutex::default(), Mutex::default());
+        Accounts { env: env.clone(), config: config.clone(), coordinator, cache, admins }
     }
 
     /// The account of `name`. A server administrator who is also a user has the roles of both.
     pub(super) async fn find(&self, name: &str) -> Result<Option<Arc<Account>>, AuthError> {
-        let Some(admin) = admins::account(&self.config, name) else { return self.user(name, Missing::LookedUp).await };
+        let Some(admin) = self.admin(name) else { return self.user(name, Missing::LookedUp).await };
         // A broken user document must not lock an administrator out.
         match self.user(name, Missing::Remembered).await {
             Ok(Some(user)) => {
                 let roles = admin.roles.iter().chain(&user.roles).cloned().collect();
-                Ok(Some(Arc::new(Account { roles, ..admin })))
+                Ok(Some(Arc::new(Account { roles, ..Account::clone(&admin) })))
             }
-            _ => Ok(Some(Arc::new(admin))),
+            _ => Ok(Some(admin)),
         }
+    }
+
+    /// The account of a server administrator, read once after each change of what is stored for it.
+    fn admin(&self, name: &str) -> Option<Arc<Account>> {
+        let stored = admins::stored(&self.config, name)?;
+        let mut known = self.admins.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, account)) = known.get(name)
+            && *of == stored
+        {
+            return Some(Arc::clone(account));
+        }
+        let account = Arc::new(admins::account(&stored));
+        if account.hash.is_none() {
+            // It may be a password that is about to be hashed, which is to stay nowhere.
+            return Some(account);
+        }
+        // Those that are gone from the configuration are not looked for.
+        if known.len() >= limits::AUTH_CACHE_ENTRIES_MAX {
+            known.clear();
+        }
+        known.insert(name.to_owned(), (stored, Arc::clone(&account)));
+        Some(account)
     }
 
     fn database(&self) -> Option<Arc<Database>> {
@@ -191,6 +216,21 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::tests::{in_memory, world};
+
+    #[test]
+    fn what_is_stored_for_an_administrator_is_read_once_and_counts_from_its_change_on() {
+        let (runtime, env) = world();
+        let config = in_memory(&env, &["admins/adm=-hashed-00,one"]);
+        let accounts = Accounts::new(&env, &config, None);
+        let first = accounts.admin("adm").unwrap();
+        assert_eq!(first.salt, "one");
+        assert!(Arc::ptr_eq(&first, &accounts.admin("adm").unwrap()) && accounts.admin("other").is_none());
+        runtime.block_on(config.set(("admins", "adm"), "-hashed-00,two", false)).unwrap();
+        assert_eq!(accounts.admin("adm").unwrap().salt, "two");
+        runtime.block_on(config.delete(("admins", "adm"), false)).unwrap();
+        assert!(accounts.admin("adm").is_none());
+    }
 
     #[test]
     fn the_cache_is_bounded_and_knows_what_is_outdated() {

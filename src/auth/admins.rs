@@ -12,12 +12,16 @@ use crate::world::{Env, Pool};
 /// The section of the administrators: name to stored hash.
 pub const SECTION: &str = "admins";
 
-/// The account of a server administrator.
-pub(super) fn account(config: &Config, name: &str) -> Option<Account> {
-    let stored = config.get(SECTION, name).filter(|stored| !stored.is_empty())?;
-    let hash = StoredHash::parse(&stored);
+/// What is stored for a server administrator.
+pub(super) fn stored(config: &Config, name: &str) -> Option<String> {
+    config.get(SECTION, name).filter(|stored| !stored.is_empty())
+}
+
+/// The account of a server administrator for whom that is stored.
+pub(super) fn account(stored: &str) -> Account {
+    let hash = StoredHash::parse(stored);
     let salt = hash.as_ref().map(|hash| hash.salt().to_owned()).unwrap_or_default();
-    Some(Account { hash, salt, roles: vec![ADMIN_ROLE.to_owned()], totp: None, document: None })
+    Account { hash, salt, roles: vec![ADMIN_ROLE.to_owned()], totp: None, document: None }
 }
 
 /// Whether anyone could log in as a server administrator.

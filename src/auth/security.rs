@@ -1,53 +1,38 @@
-//! The security object of a database: who is a member, who is an administrator. Pure.
+//! The security object of a database: who is a member, who is an administrator. Touches memory only.
 
-use bytes::Bytes;
+use std::sync::Arc;
 
-use super::{ADMIN_ROLE, UserCtx};
-use crate::document::json;
-use crate::document::security::{self, ADMINS_ONLY, IllegalSecurity, Principals, Security};
+use super::UserCtx;
+use crate::coordinator::Database;
+use crate::document::security::{self, IllegalSecurity, Principals, Security};
 
-/// A parsed security object; unknown fields live on in its text.
+/// Whom a security object names. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SecurityObject {
-    /// Who may write design documents and change this object.
-    pub admins: Principals,
-    /// Who may read and write plain documents; nobody named: everyone.
-    pub members: Principals,
-    text: Bytes,
-}
+pub struct SecurityObject(Arc<Security>);
 
 impl SecurityObject {
+    /// That of a database, as it is now.
+    pub fn of(database: &Database) -> SecurityObject {
+        SecurityObject(database.named())
+    }
+
     /// Reads and checks an object. `admins` and `members`, `names` and `roles` may each be absent; `readers` counts
     /// where there is no `members` (as CouchDB 3.5 was measured).
     ///
     /// # Errors
     /// Which shape is wrong.
     pub fn parse(text: &[u8]) -> Result<SecurityObject, IllegalSecurity> {
-        let value = json::parse(text).map_err(|_| IllegalSecurity { reason: "invalid UTF-8 JSON" })?;
-        let object = value.as_object().ok_or(IllegalSecurity { reason: "Request body must be a JSON object" })?;
-        let Security { admins, members } = security::read(object)?;
-        Ok(SecurityObject { admins, members, text: Bytes::copy_from_slice(text) })
-    }
-
-    /// The object that lets only server administrators in.
-    pub fn admin_only() -> SecurityObject {
-        let side = Principals { names: Vec::new(), roles: vec![ADMIN_ROLE.to_owned()] };
-        SecurityObject { admins: side.clone(), members: side, text: Bytes::from_static(ADMINS_ONLY.as_bytes()) }
-    }
-
-    /// The JSON text as it was set.
-    pub fn text(&self) -> &Bytes {
-        &self.text
+        Ok(SecurityObject(Arc::new(security::parse(text)?)))
     }
 
     /// Whether `user` may change design documents and this object.
     pub fn is_admin(&self, user: &UserCtx) -> bool {
-        user.is_server_admin() || include(&self.admins, user)
+        user.is_server_admin() || include(&self.0.admins, user)
     }
 
     /// Whether `user` may read. Administrators are members; where nobody is named, everyone is.
     pub fn is_member(&self, user: &UserCtx) -> bool {
-        self.is_admin(user) || self.members == Principals::default() || include(&self.members, user)
+        self.is_admin(user) || self.0.members == Principals::default() || include(&self.0.members, user)
     }
 }
 

@@ -39,8 +39,8 @@ struct Known {
 
 #[derive(Clone)]
 struct Check {
-    /// The text of the stored hash.
-    against: String,
+    /// The stored hash.
+    against: Arc<StoredHash>,
     verdict: Arc<OnceCell<bool>>,
     order: u64,
 }
@@ -59,7 +59,7 @@ impl Verifier {
     /// Whether `password` is the one that `stored` was made of.
     pub(super) async fn verify(&self, name: &str, password: &[u8], stored: &StoredHash) -> Result<bool, AuthError> {
         let key = self.pair_key(name, password);
-        let asked = Asked { verifier: self, key, check: self.lock().open(key, &stored.to_text()) };
+        let asked = Asked { verifier: self, key, check: self.lock().open(key, stored) };
         if asked.check.verdict.get() == Some(&true) {
             self.env.metrics().count(Counter::PasswordsRemembered);
         }
@@ -74,7 +74,7 @@ impl Verifier {
     pub(super) fn remembers(&self, name: &str, password: &[u8], stored: &StoredHash) -> bool {
         let known = self.lock();
         let check = known.checks.get(&self.pair_key(name, password));
-        check.is_some_and(|check| check.against == stored.to_text() && check.verdict.get() == Some(&true))
+        check.is_some_and(|check| *check.against == *stored && check.verdict.get() == Some(&true))
     }
 
     /// Takes as long as checking a password would, so that the time does not tell which names there are.
@@ -113,8 +113,8 @@ impl Verifier {
 
 impl Known {
     /// The check of this pair against this stored hash, new if there is none.
-    fn open(&mut self, key: PairKey, stored: &str) -> Check {
-        if let Some(check) = self.checks.get(&key).filter(|c| c.against == stored) {
+    fn open(&mut self, key: PairKey, stored: &StoredHash) -> Check {
+        if let Some(check) = self.checks.get(&key).filter(|c| *c.against == *stored) {
             return check.clone();
         }
         if let Some(outdated) = self.checks.remove(&key) {
@@ -124,7 +124,7 @@ impl Known {
             let Some((_, oldest)) = self.order.pop_first() else { break };
             self.checks.remove(&oldest);
         }
-        let check = Check { against: stored.to_owned(), verdict: Arc::default(), order: self.next };
+        let check = Check { against: Arc::new(stored.clone()), verdict: Arc::default(), order: self.next };
         self.next += 1;
         self.order.insert(check.order, key);
         self.checks.insert(key, check.clone());
@@ -279,14 +279,14 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_the_oldest_goes() {
         let mut known = Known::default();
-        let stored = "-hashed-00,salt";
+        let stored = StoredHash::parse("-hashed-00,salt").unwrap();
         let key = |n: usize| {
             let mut key = [0; 32];
             key[..8].copy_from_slice(&n.to_be_bytes());
             key
         };
         for n in 0..=limits::VERIFIED_CREDENTIALS_MAX {
-            known.open(key(n), stored);
+            known.open(key(n), &stored);
         }
         assert_eq!(known.checks.len(), limits::VERIFIED_CREDENTIALS_MAX);
         assert!(!known.checks.contains_key(&key(0)) && known.checks.contains_key(&key(1)));

@@ -182,6 +182,20 @@ impl Database {
         Ok(copies)
     }
 
+    /// What [`Database::readers`] of some ranges comes to where this node holds the only copy of each and all are open:
+    /// nobody is waited for then, and no future is needed for each. Else nothing.
+    pub(super) fn copies_at_hand(&self, layout: &Layout, ranges: &[usize]) -> Option<Vec<OwnCopy>> {
+        if self.is_gone() || self.context.is_in_maintenance() {
+            return None;
+        }
+        let copy = |range: &usize| {
+            let shard = layout.placed.shard(*range)?;
+            let is_read = layout.is_alone(*range) && !self.context.refills.is_filling(shard);
+            layout.cell(*range).get().filter(|_| is_read).cloned()
+        };
+        ranges.iter().map(copy).collect()
+    }
+
     fn any_in_sync(&self, index: usize) -> bool {
         self.nodes_of(index).iter().any(|node| self.context.rank(node) == Some(0))
     }

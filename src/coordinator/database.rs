@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use bytes::Bytes;
-use futures_util::future::try_join_all;
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, watch};
 
 use crate::coordinator::catalogue::Context;
@@ -26,7 +25,7 @@ use crate::coordinator::split::Halves;
 use crate::document::draft::DraftError;
 use crate::document::id::{DocId, partition_of};
 use crate::document::json::Object;
-use crate::document::security;
+use crate::document::security::{self, Security};
 use crate::shard::{ShardInfo, Summary};
 
 /// A database that is open. Cheap to share; stays usable until the database is deleted.
@@ -50,6 +49,8 @@ pub struct Database {
     /// Compactions under way.
     pub(super) compactions: AtomicU32,
     pub(super) designs: Designs,
+    /// What was read last of a security object. A blocking lock, as above.
+    named: Mutex<Option<(Bytes, Arc<Security>)>>,
 }
 
 /// Bytes that a database takes.
@@ -118,9 +119,9 @@ impl Database {
         let target = Arc::new(Target { context: Arc::clone(&context), name: owned_name, known: Arc::clone(&known) });
         let compactions = AtomicU32::new(0);
         let (gone, designs) = (watch::Sender::new(false), Designs::default());
-        let (halves, following) = (Mutex::default(), AsyncMutex::default());
+        let (halves, following, named) = (Mutex::default(), AsyncMutex::default(), Mutex::default());
         let name = name.to_owned();
-        Database { name, known, context, layout, moved, halves, following, target, gone, compactions, designs }
+        Database { name, known, context, layout, moved, halves, following, target, gone, compactions, designs, named }
     }
 
     /// Ends all that reads or writes it; its shards are about to be dropped.
@@ -153,9 +154,7 @@ impl Database {
     }
 
     async fn try_info(&self, map: &ShardMap) -> Result<DatabaseInfo, ReadError> {
-        let info = |index: &usize| self.on_one(*index, |copy| async move { copy.info().await });
-        let (infos, standings): (Vec<ShardInfo>, Vec<Standing>) =
-            try_join_all(map.live().iter().map(info)).await?.into_iter().unzip();
+        let (infos, standings): (Vec<ShardInfo>, Vec<Standing>) = self.infos(map.live()).await?.into_iter().unzip();
         let sum = |pick: fn(&ShardInfo) -> u64| infos.iter().map(pick).sum();
         let majority = majority(map.n);
         let purges = infos.iter().zip(&standings).map(|(i, at)| Standing { position: i.purge_seq, ..*at });
@@ -208,6 +207,21 @@ impl Database {
     /// The security object as JSON text; `{}` when never set.
     pub fn security(&self) -> Bytes {
         self.known.settings().security.unwrap_or_else(|| Bytes::from_static(b"{}"))
+    }
+
+    /// Whom [`Database::security`] names, read once after each change. What was stored was checked; were it broken, only
+    /// server administrators would be named.
+    pub fn named(&self) -> Arc<Security> {
+        let text = self.security();
+        let mut known = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, named)) = &*known
+            && *of == text
+        {
+            return Arc::clone(named);
+        }
+        let named = Arc::new(security::parse(&text).unwrap_or_else(|_| Security::admins_only()));
+        *known = Some((text, Arc::clone(&named)));
+        named
     }
 
     /// Sets the security object after checking its shape, see [`security::read`].

@@ -76,9 +76,17 @@ impl Database {
 
     async fn designs(&self) -> Result<Cached, ShardError> {
         // Read before the documents: what changes while they are read is found again by the next call.
-        let version = |copy: RangeCopy| async move { Ok((copy.design_version().await?, copy)) };
-        let ranges = self.ranges().into_iter().map(|range| self.on_one(range, version));
-        let (versions, copies): (Vec<u64>, Vec<RangeCopy>) = try_join_all(ranges).await?.into_iter().unzip();
+        let layout = self.layout();
+        let told: Vec<(u64, RangeCopy)> = match self.copies_at_hand(&layout, layout.map.live()) {
+            Some(copies) => {
+                copies.into_iter().map(|copy| (copy.shard.design_version(), RangeCopy::Own(copy))).collect()
+            }
+            None => {
+                let version = |copy: RangeCopy| async move { Ok((copy.design_version().await?, copy)) };
+                try_join_all(self.ranges().into_iter().map(|range| self.on_one(range, version))).await?
+            }
+        };
+        let (versions, copies): (Vec<u64>, Vec<RangeCopy>) = told.into_iter().unzip();
         let versions: Versions = copies.iter().map(|copy| copy.node().cloned()).zip(versions).collect();
         if let Some(cached) = &*self.designs.0.lock().unwrap_or_else(PoisonError::into_inner)
             && (cached.versions == versions || mutated(Mutation::StaleValidators))

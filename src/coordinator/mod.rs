@@ -25,6 +25,7 @@ mod copies;
 pub mod database;
 pub mod design;
 mod doubts;
+mod each;
 mod epoch;
 pub mod error;
 pub mod events;

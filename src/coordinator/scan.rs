@@ -203,14 +203,10 @@ async fn fill(
     let most = fewer("list: a range read row by row", query.page_rows());
     let asked = usize::try_from(wanted).unwrap_or(usize::MAX).clamp(1, most);
     let empty = lanes.iter().enumerate().filter(|(_, (_, lane))| lane.rows.is_empty() && !lane.done);
-    let reads = empty.map(|(at, (range, lane))| async move {
-        let rows = match query.source {
-            DocSource::Local => database.local_page(*range, &lane.rest, query.descending, asked).await?,
-            _ => database.page(*range, &lane.rest, query, asked).await?,
-        };
-        Ok::<_, ReadError>((at, rows))
-    });
-    for (at, rows) in try_join_all(reads).await? {
+    let (places, asks): (Vec<usize>, Vec<(usize, &Span)>) =
+        empty.map(|(at, (range, lane))| (at, (*range, &lane.rest))).unzip();
+    let pages = database.pages(asks, query, asked).await?;
+    for (at, rows) in places.into_iter().zip(pages) {
         let lane = &mut lanes[at].1;
         // A page with documents may be cut anywhere.
         lane.done = if query.include_docs { rows.is_empty() } else { rows.len() < asked };
@@ -224,6 +220,11 @@ async fn fill(
 }
 
 impl AllDocsQuery {
+    fn page_of(&self, span: &Span, limit: usize) -> ListPage {
+        let (start, end) = (span.low.clone(), span.high.clone());
+        ListPage { start, end, descending: self.descending, limit, bodies: self.include_docs }
+    }
+
     fn is_from_the_end(&self) -> bool {
         matches!(self.keys, KeyBounds::Range { start: None, .. })
     }
@@ -294,8 +295,7 @@ impl Database {
             DocSource::Local => Ok(None),
             DocSource::Partition(_) => Ok(Some(self.count_span(source, &Span::of(source)).await?)),
             DocSource::All | DocSource::Design => {
-                let info = |range| self.on_one(range, |copy| async move { copy.info().await });
-                let infos = try_join_all(self.ranges().into_iter().map(info)).await?;
+                let infos = self.infos(&self.ranges()).await?;
                 let is_design = *source == DocSource::Design;
                 Ok(Some(infos.iter().map(|(i, _)| if is_design { i.design_count } else { i.doc_count }).sum()))
             }
@@ -309,6 +309,30 @@ impl Database {
         Ok(self.counts(&self.ranges_of(source), span).await?.into_iter().sum())
     }
 
+    /// The next rows of some ranges from where each stands.
+    async fn pages(
+        &self,
+        asks: Vec<(usize, &Span)>,
+        query: &AllDocsQuery,
+        limit: usize,
+    ) -> Result<Vec<Vec<(DocId, Head)>>, ReadError> {
+        let is_alone = asks.len() == 1 || asks.iter().any(|(_, span)| span.is_empty());
+        if query.source == DocSource::Local || query.include_docs || is_alone {
+            let page = |(range, span)| async move {
+                match query.source {
+                    DocSource::Local => self.local_page(range, span, query.descending, limit).await,
+                    _ => self.page(range, span, query, limit).await,
+                }
+            };
+            return try_join_all(asks.into_iter().map(page)).await;
+        }
+        let (ranges, pages): (Vec<usize>, Vec<ListPage>) =
+            asks.into_iter().map(|(range, span)| (range, query.page_of(span, limit))).unzip();
+        let rows = self.lists(&ranges, &pages).await?;
+        let heads = |rows: Vec<ListRow>| rows.into_iter().map(|row| head_of(row, query.conflicts)).collect();
+        Ok(rows.into_iter().map(heads).collect())
+    }
+
     async fn page(
         &self,
         range: usize,
@@ -319,8 +343,7 @@ impl Database {
         if span.is_empty() {
             return Ok(Vec::new());
         }
-        let (start, end) = (span.low.clone(), span.high.clone());
-        let page = ListPage { start, end, descending: query.descending, limit, bodies: query.include_docs };
+        let page = query.page_of(span, limit);
         let list = |copy: RangeCopy| {
             let page = page.clone();
             async move { copy.list(page).await }

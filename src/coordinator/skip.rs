@@ -4,8 +4,6 @@
 //! lists: an id from the middle of what is open in one range is placed in all of them, and what lies before or behind
 //! it is settled everywhere. Each round halves the widest range and reads some 40 records per level of the summaries.
 
-use futures_util::future::try_join_all;
-
 use crate::coordinator::database::Database;
 use crate::coordinator::error::ReadError;
 use crate::coordinator::range_copy::RangeCopy;
@@ -63,12 +61,5 @@ impl Database {
             }
         }
         Ok((rest, skip - settled))
-    }
-
-    /// How many live documents of a span each of some ranges has.
-    pub(super) async fn counts(&self, ranges: &[usize], span: &Span) -> Result<Vec<u64>, ReadError> {
-        let sum = |copy: RangeCopy| async move { copy.summary(span.low.clone(), span.high.clone()).await };
-        let sums = try_join_all(ranges.iter().map(|range| self.on_one(*range, sum))).await?;
-        Ok(sums.into_iter().map(|sum| sum.live).collect())
     }
 }

@@ -14,7 +14,7 @@ use crate::coordinator::database::{Database, entry};
 use crate::coordinator::design::DesignLookupError;
 use crate::coordinator::error::ReadError;
 use crate::coordinator::message::Standing;
-use crate::coordinator::range_copy::{CopyView, RangeCopy, is_away};
+use crate::coordinator::range_copy::{CopyView, OwnCopy, RangeCopy, is_away};
 use crate::coordinator::read::RowDoc;
 use crate::coordinator::seq::Seq;
 use crate::coordinator::sift::share;
@@ -265,6 +265,25 @@ impl DatabaseView {
         Err(failed)
     }
 
+    /// What [`DatabaseView::seat`] of each range comes to where there is nothing to wait for: the copies are at hand,
+    /// and what the query asks of the view is known. Else nothing.
+    pub(super) fn seats_at_hand(&self, ranges: &[usize], query: &ViewQuery) -> Option<Vec<Seat>> {
+        if query.stable || query.update == Update::After {
+            return None;
+        }
+        let seat = |(range, copy): (&usize, OwnCopy)| {
+            let view = self.on(*range, RangeCopy::Own(copy.clone()));
+            let CopyView::Own(index) = &view else { return None };
+            if query.update == Update::Before && !self.needs_no_update(index) {
+                return None;
+            }
+            let (header, is_building) = (index.known_header()?, index.is_building());
+            Some(Seat { header, is_building, standing: copy.standing(), view })
+        };
+        let copies = self.database.copies_at_hand(&self.database.layout(), ranges)?;
+        ranges.iter().zip(copies).map(seat).collect()
+    }
+
     async fn seat_on(&self, range: usize, copy: RangeCopy, update: Update) -> Result<Seat, IndexError> {
         let view = self.on(range, copy.clone());
         match update {
@@ -303,7 +322,10 @@ impl DatabaseView {
             return Err(ViewError::ImpossibleRange { descending });
         }
         let ranges = self.ranges(query.partition.as_deref());
-        let seats = try_join_all(ranges.iter().map(|range| self.seat(*range, query.update, query.stable))).await?;
+        let seats = match self.seats_at_hand(&ranges, &query) {
+            Some(seats) => seats,
+            None => try_join_all(ranges.iter().map(|range| self.seat(*range, query.update, query.stable))).await?,
+        };
         let prefix = partition_prefix(query.partition.as_deref());
         let spans = self.spans(&query, &prefix);
         let is_untold = query.totals && query.grouping.is_none();

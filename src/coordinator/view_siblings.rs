@@ -38,6 +38,12 @@ impl DatabaseView {
         Ok(())
     }
 
+    /// Whether [`DatabaseView::update`] would find nothing to do and nothing to refuse.
+    pub(super) fn needs_no_update(&self, index: &ViewIndex) -> bool {
+        let is_trusted = || index.is_trusted(&self.program.key(), index.committed());
+        index.is_current() && (is_trusted() || self.database.swaps_when_ready())
+    }
+
     /// Brings the view on a copy of this node up to date with the others of its design document, without haste.
     pub(super) async fn update_gently(&self, range: usize, copy: &RangeCopy) -> Result<(), IndexError> {
         match self.on(range, copy.clone()) {

@@ -1,7 +1,7 @@
 //! The security object of a database: its shape, whom it names, what a new database has. Who may do what with it is
 //! decided above.
 
-use super::json::{Object, Value};
+use super::json::{self, Object, Value};
 
 /// The object that lets only server administrators in, as JSON text.
 pub const ADMINS_ONLY: &str = r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#;
@@ -35,6 +35,23 @@ pub struct Security {
     pub admins: Principals,
     /// Who may read and write plain documents; nobody named: everyone.
     pub members: Principals,
+}
+
+impl Security {
+    /// That of [`ADMINS_ONLY`].
+    pub fn admins_only() -> Security {
+        let side = Principals { names: Vec::new(), roles: vec!["_admin".to_owned()] };
+        Security { admins: side.clone(), members: side }
+    }
+}
+
+/// Reads and checks an object that is given as JSON text.
+///
+/// # Errors
+/// Which shape is wrong.
+pub fn parse(text: &[u8]) -> Result<Security, IllegalSecurity> {
+    let value = json::parse(text).map_err(|_| IllegalSecurity { reason: "invalid UTF-8 JSON" })?;
+    read(value.as_object().ok_or(IllegalSecurity { reason: "Request body must be a JSON object" })?)
 }
 
 /// Reads and checks an object (SPEC 'Security object'). `admins` and `members`, `names` and `roles` may each be absent;
@@ -130,5 +147,7 @@ mod tests {
             );
         }
         assert_eq!(read_text(text_of_new("everyone")), Ok(Security::default()));
+        assert_eq!(parse(ADMINS_ONLY.as_bytes()), Ok(Security::admins_only()));
+        assert!(parse(b"[]").is_err() && parse(b"{").is_err());
     }
 }

@@ -282,6 +282,11 @@ impl ViewIndex {
         self.copy.read_records(Pool::Foreground, read).await
     }
 
+    /// What [`ViewIndex::header`] tells where that need not be read.
+    pub fn known_header(&self) -> Option<Header> {
+        self.slot.known().header
+    }
+
     /// How far it is built; the default for one that is not. What was built with other sort keys does not count.
     pub async fn header(&self) -> Result<Header, ShardError> {
         let known = self.slot.known();
@@ -302,7 +307,7 @@ impl<'b> Member<'b> {
     /// Indexes the documents of the next purges anew: some leaves may be left.
     async fn purge_step(self) -> Result<Member<'b>, IndexError> {
         let (index, header) = (self.index, self.header);
-        let copy = index.copy.in_background();
+        let copy = index.copy.for_builds();
         let until = copy.info().await?.purge_seq;
         let most = fewer("index: one purge at a time", limits::INDEX_PURGES_STEP);
         let infos = copy.purge_infos(header.purge_position, most).await?;
@@ -357,7 +362,7 @@ async fn advance(members: &mut Vec<Member<'_>>) -> Result<(), IndexError> {
 /// Indexes the documents of the next changes in all members, which stand at one position.
 async fn step(members: &mut Vec<Member<'_>>) -> Result<(), IndexError> {
     let (position, purge_position) = members[0].stands_at();
-    let copy = members[0].index.copy.in_background();
+    let copy = members[0].index.copy.for_builds();
     let batch = fewer("index: a batch of one document", limits::INDEX_BATCH_DOCS);
     let page = copy.changes(position, Direction::Forward, batch).await?;
     let (seqs, ids): (Vec<u64>, Vec<DocId>) = page.rows.into_iter().map(|row| (row.seq, row.id)).unzip();
@@ -372,7 +377,7 @@ async fn entries(members: &[Member<'_>], ids: &[DocId]) -> Result<(Vec<Vec<Entry
     let first = members[0].index;
     let (mut texts, mut mapped_ids, mut unseen) = (Vec::new(), Vec::new(), Vec::new());
     let (mut bytes, mut read) = (0_usize, 0);
-    let copy = first.copy.in_background();
+    let copy = first.copy.for_builds();
     let want = match &first.definition.sees {
         Sees::Winner => Want::Winner,
         Sees::Leaves(_) => Want::Leaves,
@@ -380,11 +385,13 @@ async fn entries(members: &[Member<'_>], ids: &[DocId]) -> Result<(Vec<Vec<Entry
     let mut wants: Wants = ids.iter().map(|id| (id.clone(), want.clone())).collect();
     while !wants.is_empty() && bytes.saturating_mul(members.len()) < limits::STEP_BYTES {
         let found;
-        (found, wants) = copy.fetch_some(wants).await?;
+        let index = first.clone();
+        let shown = move |id: &DocId, fetched: Option<Fetched>| fetched.and_then(|fetched| index.text_of(id, &fetched));
+        (found, wants) = copy.fetch_as(wants, shown).await?;
         let group = &ids[read..][..found.len()];
         read += found.len();
-        for (id, fetched) in group.iter().zip(found) {
-            match fetched.and_then(|fetched| first.text_of(id, &fetched)) {
+        for (id, text) in group.iter().zip(found) {
+            match text {
                 Some(text) => {
                     bytes += text.len();
                     texts.push(text);
@@ -400,7 +407,7 @@ async fn entries(members: &[Member<'_>], ids: &[DocId]) -> Result<(Vec<Vec<Entry
     metrics.add(Counter::DocumentsMapped, (mapped.len() * members.len()) as u64);
     metrics.add(Counter::RowsEmitted, mapped.iter().flatten().map(|rows| rows.len() as u64).sum());
     let indexes: Vec<ViewIndex> = members.iter().map(|member| member.index.clone()).collect();
-    let sorted = first.env.blocking(Pool::Background, move || {
+    let sorted = first.env.blocking(Pool::Build, move || {
         let gone = |_: &ViewIndex| unseen.iter().map(|id| Entry { id: id.clone(), rows: Vec::new() }).collect();
         let mut out: Vec<Vec<Entry>> = indexes.iter().map(gone).collect();
         for (id, lists) in mapped_ids.into_iter().zip(mapped) {

@@ -9,17 +9,18 @@ use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
 use super::keys::{self, Places};
+use super::pass::{Pass, RowRange, Tail};
 use super::read::{self, RowPage};
-use super::record::{Row, RowRef};
+use super::record::Row;
 use super::reduce::{Grouping, InvalidValue, Partial, Reduce};
 use super::steps::Stride;
-use super::sums::{Sums, Walk, levels_at};
+use super::sums::{Sums, Walk};
 use super::{IndexError, Slot, ViewIndex};
 use crate::document::collate::{Collator, HIGHEST};
 use crate::document::json::Value;
 use crate::limits;
-use crate::shard::{ShardCopy, ShardError, ShardId, bounded_scan};
-use crate::storage::{Direction, KeyRange, StorageError, View};
+use crate::shard::{ShardCopy, ShardError, ShardId};
+use crate::storage::{Direction, StorageError, View};
 use crate::world::Pool;
 
 /// How rows are grouped and reduced.
@@ -68,6 +69,8 @@ struct Reading {
     limit: usize,
     moment: u64,
     failed: Option<InvalidValue>,
+    /// Rows that the scan of a count may read along.
+    tail: Option<Tail>,
 }
 
 impl ViewIndex {
@@ -162,6 +165,7 @@ pub async fn count_of(indexes: &[&ViewIndex], places: &Places) -> Vec<Result<u64
 }
 
 /// [`count_of`] and [`rows_of`] at once: how many rows lie in `before`, and the first rows to read, of one moment each.
+/// Where the rows follow those before them one scan finds both.
 ///
 /// # Errors
 /// That an index could not be read.
@@ -175,10 +179,16 @@ pub async fn counted_rows_of(
     let indexes: Vec<&ViewIndex> = reads.iter().map(|(index, _)| *index).collect();
     load_sums_of(&indexes).await;
     let begin = |(index, places): (&ViewIndex, VecDeque<Places>)| {
-        let reading = Reading::new(by.clone(), Partial::of_rows(0), index, VecDeque::from([before.clone()]), 1);
+        let mut reading = Reading::new(by.clone(), Partial::of_rows(0), index, VecDeque::from([before.clone()]), 1);
+        reading.tail = Tail::of(before, &places, direction, limit);
         let (count, signature) = (index.reading_step(reading), index.definition.signature);
         let both = move |view: &dyn View, shard: ShardId| {
-            Ok((count(view, shard)?, read::step(view, (shard, signature), places, direction, limit)?))
+            let mut count = count(view, shard)?;
+            let page = match count.tail.take().and_then(Tail::into_page) {
+                Some(page) => page,
+                None => read::step(view, (shard, signature), places, direction, limit)?,
+            };
+            Ok((count, page))
         };
         (index.copy.clone(), both)
     };
@@ -210,14 +220,11 @@ fn counted(page: Result<GroupPage, IndexError>) -> Result<u64, ShardError> {
     }
 }
 
-/// Turns places into keys of the store.
-type RowRange<'a> = &'a dyn Fn(&Places) -> KeyRange;
-
 impl Reading {
     fn new(by: GroupBy, empty: Partial, index: &ViewIndex, places: VecDeque<Places>, limit: usize) -> Reading {
         let (collator, moment) = (index.collator.clone(), index.slot.sums(|sums| sums.moment()));
-        let (open, groups, failed) = (None, Vec::new(), None);
-        Reading { by, collator, empty, places, open, groups, limit, moment, failed }
+        let (open, groups, failed, tail) = (None, Vec::new(), None, None);
+        Reading { by, collator, empty, places, open, groups, limit, moment, failed, tail }
     }
 
     /// What was read, once it is done.
@@ -247,14 +254,22 @@ impl Reading {
                         false => self.open = Some((group, walk)),
                     }
                 }
-                Some((group, mut walk)) => match self.walk_on(view, slot, range, &mut walk, &mut left)? {
-                    Ok(true) => {
-                        slot.sums(|sums| walk.keep_whole(sums, (&self.by.reduce, self.by.grouping)));
-                        self.groups.extend((walk.sum.rows > 0).then_some(GroupPart { sum: walk.sum, ..group }));
+                Some((group, mut walk)) => {
+                    let mut tail = self.tail.take();
+                    let walked = self.walk_on(view, slot, range, (&mut walk, tail.as_mut()), &mut left)?;
+                    self.tail = tail;
+                    match walked {
+                        Ok(true) => {
+                            // With rows behind, a scan is needed whatever is kept of those before.
+                            if self.tail.is_none() {
+                                slot.sums(|sums| walk.keep_whole(sums, (&self.by.reduce, self.by.grouping)));
+                            }
+                            self.groups.extend((walk.sum.rows > 0).then_some(GroupPart { sum: walk.sum, ..group }));
+                        }
+                        Ok(false) => self.open = Some((group, walk)),
+                        Err(error) => self.failed = Some(error),
                     }
-                    Ok(false) => self.open = Some((group, walk)),
-                    Err(error) => self.failed = Some(error),
-                },
+                }
             }
         }
         Ok(())
@@ -294,13 +309,13 @@ impl Reading {
         Ok(Some((group, Walk::new(low, high, &self.empty, self.moment))))
     }
 
-    /// Goes on from where the walk stands up to the next block; true at the end.
+    /// Goes on from where the walk stands, first by what is known and then by one scan; true at the end.
     fn walk_on(
         &self,
         view: &dyn View,
         slot: &Slot,
         range: RowRange<'_>,
-        walk: &mut Walk,
+        (walk, tail): (&mut Walk, Option<&mut Tail>),
         left: &mut usize,
     ) -> Result<Result<bool, InvalidValue>, StorageError> {
         let (reduce, empty) = (&self.by.reduce, &self.empty);
@@ -308,46 +323,17 @@ impl Reading {
             let more = walk.jump(sums, reduce, empty)?;
             more.map(|()| walk.stride(sums, reduce)).transpose()
         };
-        let begun = slot.sums(begin);
-        let mut stride = match begun {
+        let stride = match slot.sums(begin) {
             Ok(Some(stride)) => stride,
             Ok(None) => return Ok(Ok(true)),
             Err(error) => return Ok(Err(error)),
         };
-        let places = Places { low: walk.at.clone(), high: walk.high.clone() };
-        if places.is_empty() {
+        if walk.high.as_ref().is_some_and(|high| *high <= walk.at) {
             return Ok(Ok(true));
         }
-        let (mut run, mut stop, mut failed) = (empty.clone(), None, None);
-        let rest = bounded_scan(view, range(&places), Direction::Forward, |key, value| {
-            let place = &key[keys::PREFIX..];
-            if place > walk.at.as_slice() && levels_at(place) > 0 {
-                stop = Some(place.to_vec());
-                return Ok(ControlFlow::Break(()));
-            }
-            *left = left.saturating_sub(1);
-            stride.iter_mut().for_each(|stride| stride.pass(place));
-            failed = run.add(RowRef::decode(place, value)?).err();
-            Ok(if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
-        })?;
-        if let Some(error) = failed {
-            return Ok(Err(error));
-        }
-        run.settle();
-        if let Some(stride) = stride {
-            slot.sums(|sums| sums.note(stride, self.moment));
-        }
-        let done = match (stop, rest) {
-            (Some(place), _) => slot.sums(|sums| walk.pass(&run, place, (sums, reduce, empty))).map(|()| false),
-            (None, Some(rest)) => walk.add(&run).map(|()| {
-                walk.stand_at(rest.start[keys::PREFIX..].to_vec());
-                false
-            }),
-            (None, None) => walk.add(&run).map(|()| {
-                slot.sums(|sums| walk.finish(sums, reduce));
-                true
-            }),
-        };
+        let mut pass = Pass { slot, reduce, empty, walk, stride, tail, run: empty.clone(), count: 0 };
+        let done = pass.scan(view, range)?;
+        *left = left.saturating_sub(pass.count);
         Ok(done)
     }
 }
@@ -369,15 +355,20 @@ fn bounds(by: &GroupBy, first: &Row, key: &Value, collator: &Collator) -> Places
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
 
     use super::*;
+    use crate::index::sums::levels_at;
+    use crate::storage::KeyRange;
 
-    /// Rows by their keys; counts those that were read.
+    /// Rows by their keys; counts those that were read, and the scans.
     #[derive(Default)]
     struct Counted {
         rows: BTreeMap<Vec<u8>, Vec<u8>>,
         read: Cell<u64>,
+        scans: Cell<u64>,
     }
 
     impl View for Counted {
@@ -392,6 +383,7 @@ mod tests {
             visit: &mut (dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + '_),
         ) -> Result<(), StorageError> {
             assert_eq!(direction, Direction::Forward);
+            self.scans.set(self.scans.get() + 1);
             for (key, value) in self.rows.iter().filter(|(key, _)| range.contains(key)) {
                 self.read.set(self.read.get() + 1);
                 if visit(key, value).is_break() {
@@ -399,6 +391,22 @@ mod tests {
                 }
             }
             Ok(())
+        }
+    }
+
+    impl Counted {
+        fn of(numbers: impl IntoIterator<Item = u32>) -> Counted {
+            let rows = numbers.into_iter().map(|n| (key(&place(n)), Row::encode(1, b"1", b"2"))).collect();
+            Counted { rows, ..Counted::default() }
+        }
+
+        /// A row comes or goes.
+        fn turn(&mut self, slot: &Slot, n: u32) {
+            slot.sums(Sums::begin_write);
+            if self.rows.remove(&key(&place(n))).is_none() {
+                self.rows.insert(key(&place(n)), Row::encode(1, b"1", b"2"));
+            }
+            slot.sums(|sums| sums.end_write(Some((false, &[place(n)]))));
         }
     }
 
@@ -410,30 +418,42 @@ mod tests {
         [&[b'r'; keys::PREFIX], place].concat()
     }
 
-    /// How many rows lie before a place, and how many were read for that.
-    fn before(view: &Counted, slot: &Slot, high: Vec<u8>) -> (u64, u64) {
+    /// Counts the rows before a place, and may read a tail along.
+    fn read(view: &Counted, slot: &Slot, high: Vec<u8>, tail: Option<(Option<Vec<u8>>, usize)>) -> Reading {
         let (collator, moment) = (Collator::new(), slot.sums(|sums| sums.moment()));
         let by = GroupBy { grouping: Grouping::All, reduce: Reduce::Count, direction: Direction::Forward, prefix: 0 };
         let empty = Partial::empty(&by.reduce, &collator).unwrap();
-        let places = VecDeque::from([Places { low: Vec::new(), high: Some(high) }]);
-        let (open, groups, failed) = (None, Vec::new(), None);
-        let mut reading = Reading { by, collator, empty, places, open, groups, limit: 1, moment, failed };
+        let counted = Places { low: Vec::new(), high: Some(high.clone()) };
+        let tail = tail.and_then(|(end, limit)| {
+            let places = VecDeque::from([Places { low: high, high: end }]);
+            Tail::of(&counted, &places, Direction::Forward, limit)
+        });
+        let (places, open, groups, failed) = (VecDeque::from([counted]), None, Vec::new(), None);
+        let mut reading = Reading { by, collator, empty, places, open, groups, limit: 1, moment, failed, tail };
         view.read.set(0);
+        view.scans.set(0);
         let range = |places: &Places| KeyRange { start: key(&places.low), end: places.high.as_deref().map(key) };
         while !reading.is_done() {
             reading.step(view, slot, &range).unwrap();
         }
-        (reading.groups.first().map_or(0, |group| group.sum.rows), view.read.get())
+        reading
+    }
+
+    fn rows(reading: &Reading) -> u64 {
+        reading.groups.first().map_or(0, |group| group.sum.rows)
+    }
+
+    /// How many rows lie before a place, and how many were read for that.
+    fn before(view: &Counted, slot: &Slot, high: Vec<u8>) -> (u64, u64) {
+        (rows(&read(view, slot, high, None)), view.read.get())
     }
 
     #[test]
     fn counts_within_a_block_read_few_of_its_rows() {
-        let (mut view, slot) = (Counted::default(), Slot::default());
+        let slot = Slot::default();
         // No block begins within these.
         let numbers: Vec<u32> = (0..3000).filter(|n| levels_at(&place(*n)) == 0).collect();
-        for n in &numbers {
-            view.rows.insert(key(&place(*n)), Row::encode(1, b"1", b"2"));
-        }
+        let mut view = Counted::of(numbers.iter().copied());
         let last = numbers[numbers.len() - 2];
         let all = numbers.len() as u64 - 2;
         assert_eq!(before(&view, &slot, place(last)), (all, all));
@@ -442,11 +462,68 @@ mod tests {
             assert_eq!(rows, at as u64);
             assert!(read <= 2, "{read} rows read to count {at}");
         }
-        slot.sums(|sums| {
-            sums.begin_write();
-            sums.end_write(Some((false, &[place(numbers[3])])));
-        });
-        view.rows.remove(&key(&place(numbers[3])));
+        view.turn(&slot, numbers[3]);
         assert_eq!(before(&view, &slot, place(numbers[500])).0, 499);
+    }
+
+    #[test]
+    fn rows_of_which_nothing_is_known_are_read_in_one_scan_however_many_blocks_they_are() {
+        let (view, slot) = (Counted::of(0..900), Slot::default());
+        assert_eq!(before(&view, &slot, place(900)), (900, 900));
+        assert_eq!(view.scans.get(), 1);
+        let (rows, read) = before(&view, &slot, place(700));
+        assert!(rows == 700 && read < 20, "{read} rows read");
+    }
+
+    #[test]
+    fn the_first_rows_come_with_the_count_of_those_before_them() {
+        let (view, slot) = (Counted::of(0..900), Slot::default());
+        for (at, end, limit, last, rest) in
+            [(300, Some(310), 50, 310, false), (301, None, 5, 306, true), (899, None, 5, 900, false)]
+        {
+            let high: Option<Vec<u8>> = end.map(place);
+            let mut reading = read(&view, &slot, place(at), Some((high.clone(), limit)));
+            assert_eq!(rows(&reading), u64::from(at));
+            let page = reading.tail.take().and_then(Tail::into_page);
+            // Where a count needs no row, the rows are read by themselves.
+            let Some(page) = page else { continue };
+            let places: Vec<Vec<u8>> = page.rows.into_iter().map(|row| row.place).collect();
+            assert_eq!(places, (at..last).map(place).collect::<Vec<_>>());
+            let left = Places { low: Vec::new(), high }.behind(&place(last - 1), Direction::Forward);
+            assert_eq!(page.rest, if rest { vec![left] } else { Vec::new() });
+        }
+        let reading = read(&view, &slot, place(503), Some((None, 2)));
+        assert!(rows(&reading) == 503 && view.scans.get() <= 2 && view.read.get() < 10, "{} rows", view.read.get());
+        assert!(Tail::of(&Places::all(b""), &[Places::all(b"")].into(), Direction::Forward, 1).is_none());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+        #[test]
+        fn counts_and_rows_read_along_are_those_of_the_view(
+            numbers in prop::collection::btree_set(0_u32..300, 0..200),
+            steps in prop::collection::vec((0_u32..310, prop::option::of(0_u32..40), 1_usize..30, 0_u32..600), 1..40),
+        ) {
+            let (mut view, slot) = (Counted::of(numbers.iter().copied()), Slot::default());
+            let mut numbers: BTreeSet<u32> = numbers;
+            for (at, length, limit, turned) in steps {
+                // Half of the steps write, too.
+                if turned < 300 {
+                    view.turn(&slot, turned);
+                    let _ = numbers.remove(&turned) || numbers.insert(turned);
+                }
+                let end = length.map(|length| place(at + length));
+                let mut reading = read(&view, &slot, place(at), Some((end, limit)));
+                prop_assert_eq!(rows(&reading), numbers.range(..at).count() as u64);
+                let inside = numbers.range(at..).filter(|n| length.is_none_or(|length| **n < at + length));
+                let inside: Vec<Vec<u8>> = inside.map(|n| place(*n)).collect();
+                if let Some(page) = reading.tail.take().and_then(Tail::into_page) {
+                    let read: Vec<Vec<u8>> = page.rows.into_iter().map(|row| row.place).collect();
+                    let whole = read.len() == inside.len();
+                    prop_assert!(inside.starts_with(&read) && (whole || read.len() == limit));
+                    prop_assert!(whole || page.rest.iter().any(|rest| rest.low > read[limit - 1]));
+                }
+            }
+        }
     }
 }

@@ -11,7 +11,8 @@
 //!
 //! Promises: rows are those of documents as they were at the header's position or later; an index of unknown sort keys
 //! is built anew. Offsets and built-in reductions add up blocks of rows (`sums.rs`, `groups.rs`), of which
-//! sums are stored beside them (`stored.rs`); counts know rows within blocks, too (`steps.rs`).
+//! sums are stored beside them (`stored.rs`), and read the rest (`pass.rs`); counts know rows within blocks, too
+//! (`steps.rs`).
 
 mod build;
 mod cleanup;
@@ -20,6 +21,7 @@ mod groups;
 mod keys;
 pub mod mango;
 mod mapper;
+mod pass;
 mod read;
 mod record;
 pub mod reduce;

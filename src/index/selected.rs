@@ -69,7 +69,7 @@ impl Mapper for SelectorMapper {
         Box::pin(async move {
             let one = move |text: &String| Ok(vec![judge.rows(text)?]);
             let rows = move || docs.iter().map(one).collect::<Result<Vec<Vec<Mapped>>, JsonError>>();
-            let rows = self.env.blocking(Pool::Background, rows).await;
+            let rows = self.env.blocking(Pool::Build, rows).await;
             let damaged = |JsonError| StorageError::Corrupt("a stored document is no JSON".to_owned());
             rows.map_err(|error| IndexError::Shard(damaged(error).into()))
         })

@@ -65,6 +65,11 @@ impl Steps {
         (of == moment).then_some((start, rows))
     }
 
+    /// Whether rows of the block that begins at `start` are noted.
+    pub fn has(&self, start: &[u8]) -> bool {
+        self.blocks.get(start).is_some_and(|noted| !noted.places.is_empty())
+    }
+
     /// Begins at a block that reaches beyond `high`; and where to go on, with how many rows of the block before that.
     pub fn stride(&self, start: &[u8], high: Option<&[u8]>, before: Option<u64>) -> (Stride, Option<(Vec<u8>, u64)>) {
         let noted = self.blocks.get(start);

@@ -254,7 +254,7 @@ impl Sums {
     }
 
     /// Keeps what a count has read at `moment` of the rows of a block, unless rows changed since.
-    pub fn note(&mut self, stride: Stride, moment: u64) {
+    fn note(&mut self, stride: Stride, moment: u64) {
         if stride.is_news() && self.writes == moment && moment.is_multiple_of(2) {
             self.steps.note(stride, moment);
         }
@@ -399,6 +399,17 @@ impl Walk {
             self.stand_at(place);
         }
         Ok(Some(stride))
+    }
+
+    /// Keeps what was seen of the rows of a block.
+    pub fn note(&self, sums: &mut Sums, stride: Stride) {
+        sums.note(stride, self.moment);
+    }
+
+    /// Whether something is known of what begins where it stands, so that it can go on there without reading rows.
+    pub fn knows_next(&self, sums: &Sums, reduce: &Reduce) -> bool {
+        let is_noted = *reduce == Reduce::Count && sums.steps.has(&self.at);
+        is_noted || sums.largest(reduce, &self.at, self.high.as_deref()).is_some()
     }
 
     /// Stands at a place where no block begins that it could keep.

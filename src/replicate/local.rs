@@ -59,9 +59,7 @@ impl LocalPeer {
     }
 
     fn allow(&self, database: &Database, class: Class) -> Result<()> {
-        // What was stored was checked; were it broken, only server administrators get in.
-        let security = SecurityObject::parse(&database.security()).unwrap_or_else(|_| SecurityObject::admin_only());
-        access::check(class, &self.user, Some(&security)).map_err(|refusal| self.refused(refusal))
+        access::check(class, &self.user, Some(&SecurityObject::of(database))).map_err(|refusal| self.refused(refusal))
     }
 
     fn refused(&self, refusal: access::Refusal) -> ReplicateError {

@@ -126,7 +126,7 @@ impl Scripts {
             own: if isolated { Place::Process } else { Place::Worker },
             collator: Collator::new(),
             workers: Workers::new(env, (Pool::Foreground, "script")),
-            mappers: Workers::new(env, (Pool::Background, "map")),
+            mappers: Workers::new(env, (Pool::Build, "map")),
         }))
     }
 

@@ -96,7 +96,7 @@ impl Scripts {
         let Some(plain) = is_understood.then(understood).flatten() else {
             return Ok(self.map(program, sources, docs).await?.into_iter().map(all_rows).collect());
         };
-        let told = self.0.env.blocking(Pool::Background, move || {
+        let told = self.0.env.blocking(Pool::Build, move || {
             let of_all =
                 |doc: &String| plain.iter().map(|each| each.rows(doc.as_bytes())).collect::<Option<Vec<Rows>>>();
             let told: Vec<Option<Vec<Rows>>> = docs.iter().map(of_all).collect();

@@ -144,6 +144,11 @@ impl ShardCopy {
         ShardCopy(Arc::clone(&self.0), Use { pool: Pool::Background, ..self.1 })
     }
 
+    /// The same copy for builds of views, which yield to all others.
+    pub fn for_builds(&self) -> ShardCopy {
+        ShardCopy(Arc::clone(&self.0), Use { pool: Pool::Build, ..self.1 })
+    }
+
     /// The same copy as far as it is not in the store file yet: what is left where that cannot be opened.
     pub fn unflushed(&self) -> ShardCopy {
         ShardCopy(Arc::clone(&self.0), Use { unflushed: true, ..self.1 })
@@ -336,6 +341,12 @@ impl ShardCopy {
     /// The counters.
     pub async fn info(&self) -> Result<ShardInfo, ShardError> {
         Ok(self.read(Header::read).await?.info())
+    }
+
+    /// [`ShardCopy::info`] of several copies of this node, read in one job.
+    pub async fn infos(copies: Vec<ShardCopy>) -> Vec<Result<ShardInfo, ShardError>> {
+        let read = |view: &dyn View, shard: ShardId| Header::read(view, shard).map(|header| header.info());
+        ShardCopy::read_records_of(copies.into_iter().map(|copy| (copy, read)).collect()).await
     }
 
     /// The last committed sequence; changes only after the commit is durable.

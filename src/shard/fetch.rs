@@ -27,21 +27,35 @@ impl ShardCopy {
     /// As [`ShardCopy::fetch`], of the first wants as many as one step reads, at least one: `limits::STEP_BYTES` of
     /// bodies. Answers the others, too.
     pub async fn fetch_some(&self, wants: Wants) -> Result<(Vec<Option<Fetched>>, Wants), ShardError> {
-        self.read(move |view, shard| step(view, shard, wants)).await
+        self.fetch_as(wants, |_, fetched| fetched).await
+    }
+
+    /// As [`ShardCopy::fetch_some`], with what `make` makes of each on the thread that reads.
+    pub async fn fetch_as<T: Send + 'static>(
+        &self,
+        wants: Wants,
+        make: impl Fn(&DocId, Option<Fetched>) -> T + Send + 'static,
+    ) -> Result<(Vec<T>, Wants), ShardError> {
+        self.read(move |view, shard| step(view, shard, wants, make)).await
     }
 }
 
 /// Documents and what is wanted of them.
 pub type Wants = VecDeque<(DocId, Want)>;
 
-fn step(view: &dyn View, shard: ShardId, mut wants: Wants) -> Result<(Vec<Option<Fetched>>, Wants), StorageError> {
+fn step<T>(
+    view: &dyn View,
+    shard: ShardId,
+    mut wants: Wants,
+    make: impl Fn(&DocId, Option<Fetched>) -> T,
+) -> Result<(Vec<T>, Wants), StorageError> {
     let (mut out, mut bytes) = (Vec::new(), 0);
     while out.len() < limits::STEP_ROWS && bytes < limits::STEP_BYTES {
         let Some((id, want)) = wants.pop_front() else { break };
         let fetched = document(view, shard, &id, &want)?;
         let revisions = fetched.iter().flat_map(|f| &f.found).filter_map(|(_, stored)| stored.as_ref());
         bytes += revisions.map(|stored| stored.body.len()).sum::<usize>();
-        out.push(fetched);
+        out.push(make(&id, fetched));
     }
     Ok((out, wants))
 }

@@ -5,6 +5,8 @@
 
 use std::ops::ControlFlow;
 
+use futures_util::future::join_all;
+
 use super::body::BodyRecord;
 use super::keys::{self, Kind};
 use super::record::{self, DocHead};
@@ -16,17 +18,67 @@ impl ShardCopy {
     /// Live documents in id order. Fewer rows than `page.limit` mean that the range has no more; with bodies, of which
     /// one page has about `limits::STEP_BYTES`, only none mean that.
     pub async fn list(&self, page: ListPage) -> Result<Vec<ListRow>, ShardError> {
-        let mut rest = Some(keys::ids(self.0.shard, Kind::Document, &page.start, &page.end));
-        let direction = if page.descending { Direction::Reverse } else { Direction::Forward };
-        let (mut out, mut bytes) = (Vec::new(), 0);
-        while let (true, Some(range)) = (out.len() < page.limit, rest.take()) {
-            let (limit, bodies) = (page.limit - out.len(), page.bodies);
-            let step = self.read(move |view, shard| list_step(view, shard, range, direction, limit, bodies)).await?;
-            bytes += step.0.iter().flat_map(|row| &row.winner).map(|winner| winner.body.len()).sum::<usize>();
-            out.extend(step.0);
-            rest = step.1.filter(|_| bytes < limits::STEP_BYTES);
+        self.finish_list(Listing::of(self.id(), page)).await
+    }
+
+    /// [`ShardCopy::list`] of several copies of this node. Their first steps, most often all that there is to do, share
+    /// one job.
+    pub async fn lists(lists: Vec<(ShardCopy, ListPage)>) -> Vec<Result<Vec<ListRow>, ShardError>> {
+        let copies: Vec<ShardCopy> = lists.iter().map(|(copy, _)| copy.clone()).collect();
+        let begin = |(copy, page): (ShardCopy, ListPage)| {
+            let listing = Listing::of(copy.id(), page);
+            (copy, move |view: &dyn View, shard: ShardId| listing.step(view, shard))
+        };
+        let begun = ShardCopy::read_records_of(lists.into_iter().map(begin).collect()).await;
+        let mut finished = Vec::with_capacity(copies.len());
+        for (copy, begun) in copies.iter().zip(begun) {
+            finished.push(async move { copy.finish_list(begun?).await });
         }
-        Ok(out)
+        join_all(finished).await
+    }
+
+    async fn finish_list(&self, mut listing: Listing) -> Result<Vec<ListRow>, ShardError> {
+        while !listing.is_done() {
+            listing = self.read(move |view, shard| listing.step(view, shard)).await?;
+        }
+        Ok(listing.rows)
+    }
+}
+
+/// A list of which some rows are read.
+struct Listing {
+    direction: Direction,
+    limit: usize,
+    bodies: bool,
+    /// What is left to read.
+    rest: Option<KeyRange>,
+    rows: Vec<ListRow>,
+    /// Bytes of bodies in them.
+    bytes: usize,
+}
+
+impl Listing {
+    fn of(shard: ShardId, page: ListPage) -> Listing {
+        let rest = Some(keys::ids(shard, Kind::Document, &page.start, &page.end));
+        let direction = if page.descending { Direction::Reverse } else { Direction::Forward };
+        Listing { direction, limit: page.limit, bodies: page.bodies, rest, rows: Vec::new(), bytes: 0 }
+    }
+
+    fn is_done(&self) -> bool {
+        self.rows.len() >= self.limit || self.rest.is_none()
+    }
+
+    fn step(mut self, view: &dyn View, shard: ShardId) -> Result<Listing, StorageError> {
+        if !self.is_done()
+            && let Some(range) = self.rest.take()
+        {
+            let limit = self.limit - self.rows.len();
+            let (rows, rest) = list_step(view, shard, range, self.direction, limit, self.bodies)?;
+            self.bytes += rows.iter().flat_map(|row| &row.winner).map(|winner| winner.body.len()).sum::<usize>();
+            self.rows.extend(rows);
+            self.rest = rest.filter(|_| self.bytes < limits::STEP_BYTES);
+        }
+        Ok(self)
     }
 }
 

@@ -6,6 +6,7 @@
 //! about d log n parts.
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -125,6 +126,20 @@ impl ShardCopy {
     pub async fn summary(&self, start: Bound<DocId>, end: Bound<DocId>) -> Result<Summary, ShardError> {
         let ids = ids_of(&start, &end);
         self.read(move |view, shard| Sums::new(view, shard)?.over(&ids)).await
+    }
+
+    /// [`ShardCopy::summary`] of several copies of this node, read in one job.
+    pub async fn summaries(
+        copies: Vec<ShardCopy>,
+        start: &Bound<DocId>,
+        end: &Bound<DocId>,
+    ) -> Vec<Result<Summary, ShardError>> {
+        let ids = Arc::new(ids_of(start, end));
+        let read = |copy: ShardCopy| {
+            let ids = Arc::clone(&ids);
+            (copy, move |view: &dyn View, shard: ShardId| Sums::new(view, shard)?.over(&ids))
+        };
+        ShardCopy::read_records_of(copies.into_iter().map(read).collect()).await
     }
 
     /// How many live documents have ids in the range (for `offset`). Costs as [`ShardCopy::summary`].

@@ -23,7 +23,7 @@ use super::layout::FileId;
 use super::park::Suspects;
 use super::planted::Planted;
 use super::shelf::{Shelf, position_of};
-use super::tables::{Budget, Tables};
+use super::tables::{self, Budget, Tables};
 use super::view::LayeredView;
 use crate::limits;
 use crate::world::Env;
@@ -191,11 +191,12 @@ impl Store for LayeredStore {
             done => done?,
         }
         let position = journal.append(batch)?;
-        {
-            let mut tables = self.tables();
-            tables.apply(position, batch);
-            tables.journal_bytes = journal.closed_bytes();
+        for part in tables::parts(batch) {
+            // Readers wait for this lock. While the next part is put together it is free: as long as a large group took
+            // it, from the build of a view for one, they waited for all of it.
+            self.tables().apply(position, part);
         }
+        self.tables().end_group(position, journal.closed_bytes());
         if self.freeze_due() && self.planted.has(super::planted::Bug::DropSegmentEarly) {
             self.checkpoint(&mut journal)?;
         }
@@ -251,7 +252,8 @@ impl Store for LayeredStore {
     }
 
     fn lane(&self, shard: u64) -> usize {
-        match self.tables().home(shard) {
+        // Tasks ask, which must not wait for a group that is taken in. Lanes only share out, so any number does then.
+        match self.tables.try_lock().map_or(FileId::Own(shard), |tables| tables.home(shard)) {
             FileId::Common(number) => number as usize,
             FileId::Own(shard) => shard as usize,
             FileId::Sled => usize::MAX,

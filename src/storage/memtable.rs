@@ -13,16 +13,16 @@ use super::kv::{Direction, KeyRange, Rows};
 use super::overlay::{Write, Writes, bounds};
 use crate::limits;
 
-/// Length of the key with the mark of a removal, key, value.
+/// A write: length of the key with the mark of a removal, key, value.
 #[derive(Clone)]
-struct Entry(Arc<[u8]>);
+pub(super) struct Entry(Arc<[u8]>);
 
 const HEAD: usize = 4;
 const REMOVAL: u32 = 1 << 31;
 
 impl Entry {
     /// `scratch`: a buffer that the caller keeps, so that an entry costs one allocation.
-    fn new(key: &[u8], value: Option<&[u8]>, scratch: &mut Vec<u8>) -> Entry {
+    pub(super) fn new(key: &[u8], value: Option<&[u8]>, scratch: &mut Vec<u8>) -> Entry {
         // Invariant: a key is at most a document id or a view's key, far below 2 GB.
         let length = u32::try_from(key.len()).ok().filter(|l| l & REMOVAL == 0).expect("a key fits an entry");
         let head = if value.is_none() { length | REMOVAL } else { length };
@@ -39,7 +39,7 @@ impl Entry {
         u32::from_le_bytes(head)
     }
 
-    fn key(&self) -> &[u8] {
+    pub(super) fn key(&self) -> &[u8] {
         let length = (self.head() & !REMOVAL) as usize;
         &self.0[HEAD..HEAD + length]
     }
@@ -90,9 +90,8 @@ pub(super) struct Memtable {
 }
 
 impl Memtable {
-    /// Sets or removes a key. `scratch`: a buffer that serves for many calls.
-    pub(super) fn set(&mut self, key: &[u8], value: Option<&[u8]>, scratch: &mut Vec<u8>) {
-        let entry = Entry::new(key, value, scratch);
+    /// Sets or removes a key.
+    pub(super) fn set(&mut self, entry: Entry) {
         self.bytes += entry.cost();
         if let Some(old) = self.rows.insert(entry) {
             self.bytes -= old.cost();
@@ -166,13 +165,14 @@ mod tests {
     #[test]
     fn a_key_has_its_last_value_and_counts_once() {
         let (mut table, mut scratch) = (Memtable::default(), Vec::new());
-        table.set(b"k", Some(b"first value"), &mut scratch);
-        table.set(b"k", Some(b"second"), &mut scratch);
+        let mut set = |table: &mut Memtable, value: Option<&[u8]>| table.set(Entry::new(b"k", value, &mut scratch));
+        set(&mut table, Some(b"first value"));
+        set(&mut table, Some(b"second"));
         let once = table.bytes();
-        table.set(b"k", Some(b"second"), &mut scratch);
+        set(&mut table, Some(b"second"));
         assert_eq!(table.bytes(), once);
         assert_eq!(table.find(b"k"), Some(Some(b"second".as_slice())));
-        table.set(b"k", None, &mut scratch);
+        set(&mut table, None);
         assert_eq!(table.find(b"k"), Some(None));
         assert_eq!(table.find(b"j"), None);
         assert_eq!(table.all().count(), 1);
@@ -182,7 +182,7 @@ mod tests {
     fn a_copy_keeps_its_picture_and_a_range_moves_as_a_whole() {
         let (mut table, mut scratch) = (Memtable::default(), Vec::new());
         for key in 0u8..100 {
-            table.set(&[key], Some(&[key]), &mut scratch);
+            table.set(Entry::new(&[key], Some(&[key]), &mut scratch));
         }
         let (copy, all) = (table.clone(), table.bytes());
         let taken = table.take_range(&KeyRange::new(vec![10], vec![20]));

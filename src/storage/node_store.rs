@@ -135,6 +135,8 @@ struct Inner {
     room: Arc<Room>,
     /// One permit for each read of a store file that may run at once, by [`Store::lane`].
     lanes: Vec<Semaphore>,
+    /// Others for builds of views: who waits for one of those waits for threads that yield to all others.
+    build_lanes: Vec<Semaphore>,
     /// One file at a time is made smaller.
     shrinking: Semaphore,
     planted: Planted,
@@ -145,8 +147,9 @@ struct Inner {
 
 impl Inner {
     /// The slots for reads of a shard's store file.
-    fn lane(&self, shard: u64) -> &Semaphore {
-        &self.lanes[self.store.lane(shard) % limits::STORE_READ_LANES]
+    fn lane(&self, pool: Pool, shard: u64) -> &Semaphore {
+        let lanes = if pool == Pool::Build { &self.build_lanes } else { &self.lanes };
+        &lanes[self.store.lane(shard) % limits::STORE_READ_LANES]
     }
 }
 
@@ -192,10 +195,24 @@ impl Storage {
         let (damage, room) = (Damage::default(), Arc::new(Room::new(dir.to_path_buf())));
         let (shared, root) = (Arc::clone(&store), dir.join("blobs"));
         let blobs = BlobStore::start(&env, root, shared, damage.clone(), Arc::clone(&room));
-        let lanes = (0..limits::STORE_READ_LANES).map(|_| Semaphore::new(limits::STORE_FILE_READS)).collect();
+        let lanes = || (0..limits::STORE_READ_LANES).map(|_| Semaphore::new(limits::STORE_FILE_READS)).collect();
+        let (lanes, build_lanes) = (lanes(), lanes());
         let (planted, shrinking) = (options.planted, Semaphore::new(1));
         let (dir, newest) = (dir.to_path_buf(), Mutex::new(false));
-        let inner = Inner { env, store, committer, blobs, damage, room, lanes, shrinking, planted, dir, newest };
+        let inner = Inner {
+            env,
+            store,
+            committer,
+            blobs,
+            damage,
+            room,
+            lanes,
+            build_lanes,
+            shrinking,
+            planted,
+            dir,
+            newest,
+        };
         Ok(Storage(Arc::new(inner)))
     }
 
@@ -329,7 +346,7 @@ impl Storage {
         step: impl FnOnce(&dyn View) -> Result<T, StorageError> + Send + 'static,
     ) -> Result<T, StorageError> {
         // Invariant: the semaphores are never closed; without a permit the read would only be less fair.
-        let _permit = self.0.lane(shard).acquire().await.ok();
+        let _permit = self.0.lane(pool, shard).acquire().await.ok();
         self.read_on(pool, step).await
     }
 
@@ -344,7 +361,7 @@ impl Storage {
         let inner = Arc::clone(&self.0);
         let job = move || {
             let view = inner.store.view();
-            let run = |(shard, step): (u64, S)| match (inner.lane(shard).try_acquire(), &view) {
+            let run = |(shard, step): (u64, S)| match (inner.lane(Pool::Foreground, shard).try_acquire(), &view) {
                 (Ok(_permit), Ok(view)) => Ok(step(view.as_ref())),
                 (_, Err(error)) => Ok(Err(error.clone())),
                 (Err(_), _) => Err((shard, step)),

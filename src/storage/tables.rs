@@ -10,7 +10,7 @@ use imbl::OrdSet;
 use super::journal::{Notes, Position};
 use super::kv::{Batch, StorageError};
 use super::layout::{FileId, Layout};
-use super::memtable::Memtable;
+use super::memtable::{Entry, Memtable};
 use super::planted::{Bug, Planted};
 use super::reserved;
 use crate::limits;
@@ -94,6 +94,33 @@ pub(super) struct Layers {
     pub frozen: Option<Layer>,
 }
 
+/// Writes of a group that are taken in at once.
+pub(super) struct Part {
+    writes: Vec<Entry>,
+    /// For the planted bug `HalfBatch`: the first of the second half of the group, where that is here.
+    half: Option<usize>,
+}
+
+/// The parts of a group: whole shards, with few writes several of them. Each is put together when it is asked for.
+pub(super) fn parts(batch: &Batch) -> impl Iterator<Item = Part> + '_ {
+    let half = cfg!(feature = "sim").then_some(batch.writes().len() / 2);
+    let (mut rest, mut scratch, mut taken) = (batch.writes().iter().peekable(), Vec::new(), 0);
+    std::iter::from_fn(move || {
+        let (mut writes, mut last) = (Vec::new(), None);
+        let fits = |count: usize, last: Option<u64>, key: &[u8]| {
+            count < limits::MEMTABLE_PART_WRITES || last == Some(reserved::shard_of(key))
+        };
+        while let Some((key, value)) = rest.next_if(|(key, _)| fits(writes.len(), last, key)) {
+            last = Some(reserved::shard_of(key));
+            writes.push(Entry::new(key, value.as_deref(), &mut scratch));
+        }
+        let begins_at = taken;
+        taken += writes.len();
+        let half = half.and_then(|half| half.checked_sub(begins_at)).filter(|half| *half < writes.len());
+        (!writes.is_empty()).then_some(Part { writes, half })
+    })
+}
+
 /// All memtables of a node.
 pub(super) struct Tables {
     layout: Layout,
@@ -106,6 +133,8 @@ pub(super) struct Tables {
     pub journal_bytes: u64,
     /// Why flushing has ended for good.
     pub failed: Option<StorageError>,
+    /// A part of a group is here and the rest is to come.
+    taking_in: bool,
     stamps: u64,
     views: u32,
     /// What the memtables' entries are put together in.
@@ -116,7 +145,8 @@ impl Tables {
     pub(super) fn new(layout: Layout, files: &[FileId], last: Position) -> Tables {
         let own = files.iter().filter_map(|id| if let FileId::Own(shard) = id { Some(*shard) } else { None });
         let (own, files) = (own.collect(), BTreeMap::new());
-        Tables { layout, own, files, last, journal_bytes: 0, failed: None, stamps: 0, views: 0, scratch: Vec::new() }
+        let (journal_bytes, stamps, views, scratch) = (0, 0, 0, Vec::new());
+        Tables { layout, own, files, last, journal_bytes, failed: None, taking_in: false, stamps, views, scratch }
     }
 
     /// The file that a shard lives in.
@@ -138,31 +168,42 @@ impl Tables {
         self.files.entry(file).or_default()
     }
 
-    /// Takes in a group that the journal holds durably.
-    pub(super) fn apply(&mut self, position: Position, batch: &Batch) {
+    /// Takes in the next part of a group that the journal holds durably. What belongs together is in one part: others
+    /// may read between two. Nothing is frozen before [`Tables::end_group`]: a file would hold a part of the group and
+    /// be known to hold all of it.
+    pub(super) fn apply(&mut self, position: Position, part: Part) {
         assert!(position > self.last, "groups are applied in order, each once");
-        self.last = position;
-        let half = cfg!(feature = "sim").then_some(batch.writes().len() / 2);
-        for (n, (key, value)) in batch.writes().iter().enumerate() {
-            if half == Some(n) {
+        self.taking_in = true;
+        for (n, entry) in part.writes.into_iter().enumerate() {
+            if part.half == Some(n) {
                 self.files.values_mut().for_each(|table| table.half = Some(table.active.rows.clone()));
             }
-            self.write(position, key, value.as_deref());
+            self.put(position, entry);
         }
+    }
+
+    /// A group has been taken in.
+    pub(super) fn end_group(&mut self, position: Position, journal_bytes: u64) {
+        (self.last, self.taking_in, self.journal_bytes) = (position, false, journal_bytes);
     }
 
     /// Takes in one write of a group; of several of one key the last counts.
     pub(super) fn write(&mut self, position: Position, key: &[u8], value: Option<&[u8]>) {
-        let shard = reserved::shard_of(key);
+        let entry = Entry::new(key, value, &mut self.scratch);
+        self.put(position, entry);
+    }
+
+    fn put(&mut self, position: Position, entry: Entry) {
+        let shard = reserved::shard_of(entry.key());
         if shard == reserved::SHARD {
-            if let Some(shard) = reserved::cleared_shard(key) {
+            if let Some(shard) = reserved::cleared_shard(entry.key()) {
                 self.clear(position, shard);
             }
             return;
         }
         let active = &mut self.files.entry(self.home(shard)).or_default().active;
         active.touch(position);
-        active.rows.set(key, value, &mut self.scratch);
+        active.rows.set(entry);
     }
 
     /// Takes in a write of a group that the journal still had at a start, unless its file is known to hold it. What it
@@ -213,7 +254,8 @@ impl Tables {
     /// Freezes what is due; answers whether anything was.
     pub(super) fn freeze(&mut self, budget: &Budget) -> bool {
         let mut any = false;
-        while let Some(file) = self.due(budget) {
+        // Whoever takes a group in asks again behind it.
+        while let Some(file) = self.due(budget).filter(|_| !self.taking_in) {
             self.freeze_file(file);
             any = true;
         }
@@ -239,7 +281,7 @@ impl Tables {
             table.flushing = true;
             return true;
         }
-        if table.frozen.is_none() {
+        if table.frozen.is_none() && !self.taking_in {
             self.freeze_file(file);
         }
         false

@@ -72,8 +72,11 @@ pub enum Pool {
     Journal,
     /// Reads that a client waits for, password checks.
     Foreground,
-    /// Compaction, flushes, index builds, clean-up.
+    /// Compaction, flushes, clean-up.
     Background,
+    /// Builds of views: its threads yield the processor to all others. A lock that others wait for is to be held for a
+    /// moment only there.
+    Build,
 }
 
 /// A point on the node's monotonic clock, counted from an arbitrary origin of the host.
@@ -146,7 +149,7 @@ pub trait Host: Send + Sync + 'static {
     /// Runs a blocking job on the threads of `pool`, then its report.
     fn run_blocking(&self, pool: Pool, job: Job);
     /// A worker with that much stack: a thread of that name in production, an inline actor in the simulator. One of
-    /// [`Pool::Background`] yields the processor to all others.
+    /// [`Pool::Build`] yields the processor to all others.
     fn worker(&self, pool: Pool, name: &str, stack_bytes: usize) -> Arc<dyn Worker>;
     /// Bounds work that cannot wait: by the clock in production, by the number of questions in the simulator.
     fn budget(&self, limit: Duration) -> Budget;

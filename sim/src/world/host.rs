@@ -86,7 +86,8 @@ impl SimHost {
         match pool {
             Pool::Journal => self.journal.clone(),
             Pool::Foreground => self.foreground.clone(),
-            Pool::Background => self.background.clone(),
+            // No thread yields to another here: the processor is not simulated.
+            Pool::Background | Pool::Build => self.background.clone(),
         }
     }
 }

@@ -1,8 +1,11 @@
 //! Databases come, go, come back, and survive a restart.
 
+use std::ops::Bound;
+
 use futures_util::FutureExt as _;
 
 use super::*;
+use crate::shard::{ListPage, ListRow};
 
 #[tokio::test]
 async fn databases_are_made_once_and_listed_in_byte_order() {
@@ -41,6 +44,24 @@ async fn a_database_made_again_sees_nothing_old() {
     assert_eq!((new.revs_limit(), new.security()), (1000, security));
     assert!(matches!(old.set_revs_limit(9).await, Err(SettingError::DatabaseGone)));
     drop(world);
+}
+
+#[tokio::test]
+async fn a_security_object_counts_from_its_change_on_and_is_read_once() {
+    let (world, coordinator, db) = database(2).await;
+    let set = async |text: &str| {
+        let object = json::parse(text.as_bytes()).unwrap();
+        db.set_security(object.as_object().unwrap()).await.unwrap();
+    };
+    for name in ["x", "y"] {
+        set(&format!(r#"{{"admins":{{"names":["{name}"]}}}}"#)).await;
+        let named = db.named();
+        assert_eq!((&named.admins.names[..], &named.members.names[..]), (&[name.to_owned()][..], &[][..]));
+        assert!(Arc::ptr_eq(&named, &db.named()));
+    }
+    set("{}").await;
+    assert!(db.named().admins.names.is_empty());
+    drop((world, coordinator));
 }
 
 #[tokio::test]
@@ -109,6 +130,32 @@ async fn counts_are_summed_over_the_ranges() {
     assert_eq!((info.doc_count, info.doc_del_count), (11, 1));
     assert!(info.update_seq.starts_with("13-") && info.purge_seq.starts_with("0-"));
     assert_eq!(info.cluster, ClusterInfo { q: 4, n: 1, w: 1, r: 1 });
+}
+
+#[tokio::test]
+async fn ranges_that_are_read_together_tell_what_each_tells_by_itself() {
+    let (_world, _coordinator, database) = database(4).await;
+    for n in 0..20 {
+        put(&database, &format!("d{n}"), r#"{"v":1}"#).await;
+    }
+    let (ranges, span) = (database.ranges(), span::Span::of(&scan::DocSource::All));
+    let (infos, counts) = (database.infos(&ranges).await.unwrap(), database.counts(&ranges, &span).await.unwrap());
+    assert_eq!((infos.len(), counts.iter().sum::<u64>()), (4, 20));
+    for ((range, together), count) in ranges.iter().zip(infos).zip(counts) {
+        let alone = database.on_one(*range, |copy| async move { copy.info().await }).await.unwrap();
+        assert_eq!((together, count), (alone, alone.0.doc_count));
+    }
+    let (start, end) = (Bound::Unbounded, Bound::Unbounded);
+    let page = ListPage { start, end, descending: true, limit: 3, bodies: false };
+    let lists = database.lists(&ranges, &std::array::from_fn::<_, 4, _>(|_| page.clone())).await.unwrap();
+    for (range, together) in ranges.iter().zip(lists) {
+        let alone = database.own_shard(*range).await.unwrap().list(page.clone()).await.unwrap();
+        let ids = |rows: Vec<ListRow>| rows.into_iter().map(|row| row.id).collect::<Vec<_>>();
+        assert_eq!(ids(together), ids(alone));
+    }
+    database.own_shard(ranges[2]).await.unwrap().park();
+    assert!(matches!(database.infos(&ranges).await, Err(ShardError::Away(_))));
+    assert_eq!(database.infos(&ranges[..2]).await.unwrap().len(), 2);
 }
 
 /// The notes in `_global_changes`, in the order of the feed.

@@ -88,6 +88,45 @@ async fn offsets_count_what_lies_before() {
 }
 
 #[tokio::test]
+async fn seats_are_at_hand_as_long_as_the_view_is_complete() {
+    let (_world, _coordinator, database) = database(3).await;
+    let design = r#"{"autoupdate":false,"views":{"v":{"map":"function(doc){emit(doc.n)}"}}}"#;
+    put(&database, "_design/d", design).await;
+    let edits = (0..DOCS).map(|n| request(&format!("d{n:02}"), &format!(r#"{{"n":{n}}}"#))).collect();
+    assert!(database.write(edits, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+    let view = async || database.view(&id("_design/d"), "v").await.unwrap();
+    let (asked, ranges) = (query(None, false), database.ranges());
+    assert!(view().await.seats_at_hand(&ranges, &asked).is_none(), "nothing is built");
+    assert_eq!(begin(&database, asked.clone()).await.total_rows, DOCS);
+    for (range, seat) in ranges.iter().zip(view().await.seats_at_hand(&ranges, &asked).unwrap()) {
+        let found = view().await.seat(*range, Update::Before, false).await.unwrap();
+        assert_eq!((seat.header, seat.standing), (found.header, found.standing));
+    }
+    put(&database, "more", r#"{"n":1}"#).await;
+    assert!(view().await.seats_at_hand(&ranges, &asked).is_none(), "a document is to be taken in");
+    let as_it_is = ViewQuery { update: Update::Never, ..asked.clone() };
+    assert!(view().await.seats_at_hand(&ranges, &as_it_is).is_some());
+    assert_eq!(begin(&database, asked).await.total_rows, DOCS + 1);
+}
+
+#[tokio::test]
+async fn pages_by_keys_have_the_offsets_that_counting_gives() {
+    let (_world, _coordinator, database) = filled("emit(doc.n, 1)", "_count").await;
+    for (from, limit) in [(0, 7), (5, 7), (12, 30), (42, 7), (41, 90), (89, 3), (90, 3), (3, 1)] {
+        let start = KeyBound { key: Some(Value::Int(from)), id: None };
+        let keys = ViewKeys::Span(KeySpan { start, end: KeyBound::default(), inclusive_end: true });
+        let mut rows = begin(&database, ViewQuery { keys, limit, ..query(None, false) }).await;
+        assert_eq!((rows.offset, rows.total_rows), (from as u64, DOCS));
+        let mut shown = Vec::new();
+        while let Some(page) = rows.next().await.unwrap() {
+            shown.extend(page.iter().map(|row| parse(&row.row.key).unwrap()));
+        }
+        let last = DOCS.min(from as u64 + limit) as i64;
+        assert_eq!(shown, (from..last).map(Value::Int).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
 async fn the_index_before_answers_until_the_new_one_is_built() {
     let (_world, coordinator, database) = filled("emit(doc.n, null)", "_count").await;
     assert_eq!(keys(&database).await.len() as u64, DOCS);

@@ -15,13 +15,13 @@ use serde_json::json;
 use super::super::request::Verb;
 use super::super::{Context, Problem, Reply, Request, Result, UserCtx, forward};
 use super::setup_peer;
-use crate::auth::security::SecurityObject;
 use crate::auth::{admin_names, admins, users_design};
 use crate::cluster::{MemberError, NodeName};
 use crate::config::Config;
 use crate::coordinator::{CreateOptions, DatabaseError, Want};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
+use crate::document::security::ADMINS_ONLY;
 use crate::limits;
 use crate::wire::address;
 
@@ -337,7 +337,7 @@ fn missing(ctx: &Context, names: &[String]) -> Vec<String> {
 /// Makes databases; those of the system are open to server administrators only.
 async fn make_databases(ctx: &Context, names: &[String]) -> Result<()> {
     for name in names {
-        let security = name.starts_with('_').then(|| SecurityObject::admin_only().text().clone());
+        let security = name.starts_with('_').then(|| ADMINS_ONLY.into());
         match ctx.coordinator.create_database(name, CreateOptions { security, ..CreateOptions::default() }).await {
             Ok(_) | Err(DatabaseError::Exists) => {}
             Err(error) => return Err(error.into()),

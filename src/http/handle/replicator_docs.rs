@@ -54,8 +54,7 @@ pub async fn may_attach(user: &UserCtx, db: &Database, id: &DocId, rev: Option<&
 
 /// Whether the caller sees documents of the database whole: everything but credentials of replications of others.
 pub fn sees_credentials(user: &UserCtx, db: &Database) -> bool {
-    let security = SecurityObject::parse(&db.security()).unwrap_or_else(|_| SecurityObject::admin_only());
-    Rank::of(user, Some(&security)) >= Rank::DatabaseAdmin
+    Rank::of(user, Some(&SecurityObject::of(db))) >= Rank::DatabaseAdmin
 }
 
 /// The body as the caller may see it.

@@ -13,8 +13,7 @@ use crate::document::revision::Revision;
 use crate::http::{Context, Problem, Request, Result};
 
 fn caller<'a>(db: &Database, user: &'a UserCtx) -> Caller<'a> {
-    let security = SecurityObject::parse(&db.security()).unwrap_or_else(|_| SecurityObject::admin_only());
-    Caller { user, is_admin: Rank::of(user, Some(&security)) >= Rank::DatabaseAdmin }
+    Caller { user, is_admin: Rank::of(user, Some(&SecurityObject::of(db))) >= Rank::DatabaseAdmin }
 }
 
 /// Whether those who may read the users database may list it: `chttpd_auth/users_db_public`.

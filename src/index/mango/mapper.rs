@@ -48,7 +48,7 @@ impl Mapper for FieldMapper {
         let fields = Arc::clone(&self.fields);
         Box::pin(async move {
             let rows = move || docs.iter().map(|text| vec![fields.rows(text)]).collect();
-            Ok(self.env.blocking(Pool::Background, rows).await)
+            Ok(self.env.blocking(Pool::Build, rows).await)
         })
     }
 }

@@ -50,6 +50,27 @@ async fn lists_show_live_documents_in_order_from_either_end() {
 }
 
 #[tokio::test]
+async fn lists_that_are_begun_together_are_read_to_their_ends() {
+    use Bound::{Excluded, Included, Unbounded};
+    let w = filled().await;
+    let pages = [
+        page(Unbounded, Unbounded, false, usize::MAX),
+        page(Unbounded, Unbounded, true, 7),
+        page(Included("d1000"), Excluded("d2400"), false, 1100),
+        page(Excluded("d2400"), Unbounded, true, 0),
+    ];
+    let together = ShardCopy::lists(pages.iter().map(|page| (w.shard.clone(), page.clone())).collect()).await;
+    assert_eq!(together.len(), pages.len());
+    for (rows, page) in together.into_iter().zip(pages) {
+        let rows: Vec<String> = rows.unwrap().into_iter().map(|row| row.id.to_string()).collect();
+        assert_eq!(rows, ids(&w, page).await);
+    }
+    w.shard.close();
+    let closed = ShardCopy::lists(vec![(w.shard.clone(), page(Unbounded, Unbounded, false, 1))]).await;
+    assert!(matches!(&closed[..], [Err(crate::shard::ShardError::Dropped)]));
+}
+
+#[tokio::test]
 async fn a_page_of_large_documents_ends_early_and_an_empty_one_ends_the_list() {
     use Bound::{Excluded, Included, Unbounded};
     let w = filled().await;

@@ -176,6 +176,36 @@ fn a_view_keeps_its_picture_of_a_shard_through_a_freeze_and_a_flush() {
 }
 
 #[test]
+fn readers_get_in_between_the_shards_of_a_large_group_and_no_flush_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path(), &MemoryShelf::default(), 1);
+    let mut group = Batch::new();
+    [A, A2, B].iter().for_each(|shard| (0..200).for_each(|rest| group.put(key(*shard, rest), vec![1])));
+    let mut parts = tables::parts(&group);
+    let position = store.tables().last + 1;
+    store.tables().apply(position, parts.next().unwrap());
+    let count = |shard: u64| {
+        let mut rows = 0;
+        let view = store.view().unwrap();
+        let range = reserved::range_of(shard);
+        view.scan(&range, Direction::Forward, &mut |_, _| {
+            rows += 1;
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        rows
+    };
+    assert_eq!([A, A2, B].map(count), [200, 200, 0], "shards are taken in as a whole");
+    let home = store.tables().home(A);
+    assert!(!store.freeze_due() && !store.tables().begin_shrink(home, position));
+    assert_eq!(store.tables().next_flush(), None, "the file would be known to hold all of the group");
+    parts.for_each(|part| store.tables().apply(position, part));
+    store.tables().end_group(position, 0);
+    assert_eq!([A, A2, B].map(count), [200; 3]);
+    assert!(store.freeze_due());
+}
+
+#[test]
 fn a_slow_file_holds_back_its_own_shards_only() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path(), &MemoryShelf::default(), 4000);

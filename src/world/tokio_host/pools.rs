@@ -10,13 +10,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::world::{Job, Pool, Worker};
 
 /// Threads per class and the prefix of their names (the kernel shows at most 15 bytes of a name).
-const CLASSES: [(Pool, &str, usize); 3] =
-    [(Pool::Journal, "journal", 2), (Pool::Foreground, "foreground", 16), (Pool::Background, "background", 4)];
+const CLASSES: [(Pool, &str, usize); 4] = [
+    (Pool::Journal, "journal", 2),
+    (Pool::Foreground, "foreground", 16),
+    (Pool::Background, "background", 4),
+    (Pool::Build, "build", 4),
+];
 
-/// `nice` of background workers. Reads beside the build of a view took 2.6 times as long at worst (p99) without it, 1.3
-/// times with it (`scripts/bench views`, two cores).
+/// `nice` of threads that build views: reads beside a build wait for few of them (`scripts/bench views`).
 #[cfg(target_os = "linux")]
-const BACKGROUND_NICE: i32 = 10;
+const BUILD_NICE: i32 = 10;
 
 #[derive(Default)]
 struct Queue {
@@ -50,7 +53,10 @@ impl Queue {
     }
 
     /// The life of a thread.
-    fn work(&self) {
+    fn work_for(&self, pool: Pool) {
+        if pool == Pool::Build {
+            yield_to_others();
+        }
         while let Some(job) = self.take() {
             // The panic message is already on stderr; the caller sees the closed channel.
             let _ = catch_unwind(AssertUnwindSafe(|| job()()));
@@ -66,12 +72,7 @@ impl ThreadWorker {
         let queue = Arc::new(Queue::default());
         let own = Arc::clone(&queue);
         let thread = std::thread::Builder::new().name(name.to_owned()).stack_size(stack_bytes);
-        let work = move || {
-            if pool == Pool::Background {
-                yield_to_others();
-            }
-            own.work();
-        };
+        let work = move || own.work_for(pool);
         if let Err(error) = thread.spawn(work) {
             panic!("cannot start the thread {name}: {error}");
         }
@@ -83,7 +84,7 @@ impl ThreadWorker {
 fn yield_to_others() {
     // Elsewhere it would be the whole process.
     #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::setpriority_process(None, BACKGROUND_NICE) {
+    if let Err(error) = rustix::process::setpriority_process(None, BUILD_NICE) {
         tracing::debug!(%error, "a thread keeps its priority");
     }
 }
@@ -103,20 +104,22 @@ impl Drop for ThreadWorker {
 }
 
 /// The threads of all classes. Dropping lets queued jobs finish and does not wait for them.
+#[derive(Default)]
 pub(super) struct ThreadPools {
     journal: Arc<Queue>,
     foreground: Arc<Queue>,
     background: Arc<Queue>,
+    build: Arc<Queue>,
 }
 
 impl ThreadPools {
     pub(super) fn start() -> Self {
-        let pools = ThreadPools { journal: Arc::default(), foreground: Arc::default(), background: Arc::default() };
+        let pools = ThreadPools::default();
         for (pool, name, threads) in CLASSES {
             for index in 0..threads {
                 let queue = Arc::clone(pools.queue(pool));
                 let thread = std::thread::Builder::new().name(format!("{name}-{index}"));
-                let started = thread.spawn(move || queue.work());
+                let started = thread.spawn(move || queue.work_for(pool));
                 if let Err(error) = started {
                     panic!("cannot start the thread {name}-{index}: {error}");
                 }
@@ -130,6 +133,7 @@ impl ThreadPools {
             Pool::Journal => &self.journal,
             Pool::Foreground => &self.foreground,
             Pool::Background => &self.background,
+            Pool::Build => &self.build,
         }
     }
 

@@ -98,16 +98,20 @@ fn pools_do_not_share_threads_and_survive_panics() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn background_workers_yield_the_processor() {
+fn threads_that_build_yield_the_processor() {
     let niceness = |env: Env, pool| async move {
         let worker = env.worker(pool, "one", 1 << 20);
         env.run_on(&*worker, || rustix::process::getpriority_process(None).expect("a priority")).await.expect("a job")
     };
     with_env(|env| async move {
-        assert!(niceness(env.clone(), Pool::Background).await >= 10);
+        let of_pool = |pool| env.blocking(pool, || rustix::process::getpriority_process(None).expect("a priority"));
+        assert!(niceness(env.clone(), Pool::Build).await >= 10 && of_pool(Pool::Build).await >= 10);
         // Their priority is theirs alone.
         let own = rustix::process::getpriority_process(None).expect("a priority");
-        assert_eq!(niceness(env, Pool::Foreground).await, own);
+        assert_eq!(niceness(env.clone(), Pool::Foreground).await, own);
+        for pool in [Pool::Journal, Pool::Foreground, Pool::Background] {
+            assert_eq!(of_pool(pool).await, own, "{pool:?}");
+        }
     });
 }
 
