@@ -199,20 +199,8 @@ impl Storage {
         let (lanes, build_lanes) = (lanes(), lanes());
         let (planted, shrinking) = (options.planted, Semaphore::new(1));
         let (dir, newest) = (dir.to_path_buf(), Mutex::new(false));
-        let inner = Inner {
-            env,
-            store,
-            committer,
-            blobs,
-            damage,
-            room,
-            lanes,
-            build_lanes,
-            shrinking,
-            planted,
-            dir,
-            newest,
-        };
+        let inner =
+            Inner { env, store, committer, blobs, damage, room, lanes, build_lanes, shrinking, planted, dir, newest };
         Ok(Storage(Arc::new(inner)))
     }
 
