@@ -1,6 +1,6 @@
 //! A run as one HTML page that needs nothing else: lanes of nodes and clients, faults as bands, operations as bars, the
-//! log, the revisions of the document that the failure is about, its tree before and after, and how far in each range the
-//! readers of the feed were told that they are.
+//! log, the revisions of the document that the failure is about, its tree before and after, and how far in each range
+//! the readers of the feed were told that they are.
 
 use std::collections::BTreeSet;
 

@@ -113,29 +113,31 @@ impl Request {
     /// As [`Request::bytes`], for a JSON text: the values made of it count with the memory of all bodies. 400 `Missing
     /// request body` where the headers do not even speak of an empty one.
     pub async fn json_bytes(&mut self) -> Result<Bytes> {
-        if self.body.is_absent() {
-            return Err(Problem::bad_request("Missing request body"));
-        }
+        self.refuse_absent()?;
         self.body.json_bytes(limits::HTTP_JSON_BODY_BYTES).await
     }
 
-    /// The whole body as JSON: 400 `invalid UTF-8 JSON` when it is not, or is empty. A request that does not speak of a
-    /// body at all has none, which is said otherwise.
+    fn refuse_absent(&self) -> Result<()> {
+        if self.body.is_absent() { Err(Problem::bad_request("Missing request body")) } else { Ok(()) }
+    }
+
+    /// The whole body as JSON: 400 `invalid UTF-8 JSON` when it is not, or is empty.
     pub async fn json_body(&mut self) -> Result<Value> {
         let bytes = self.json_bytes().await?;
-        let told = |name: &str| self.headers.contains_key(name);
-        if bytes.is_empty() && !told("content-length") && !told("transfer-encoding") {
-            return Err(Problem::bad_request("Missing request body"));
-        }
         json::parse(&bytes).map_err(|_| Problem::unread_json(&bytes))
     }
 
     /// The whole body as a JSON object: 400 `Request body must be a JSON object` when it is JSON of another type.
     pub async fn json_object(&mut self) -> Result<Object> {
-        match self.json_body().await? {
-            Value::Object(object) => Ok(object),
-            _ => Err(Problem::bad_request("Request body must be a JSON object")),
-        }
+        object(self.json_body().await?)
+    }
+
+    /// As [`Request::json_object`], of at most so many bytes, which is all that is held while they come: 413 for more.
+    pub async fn json_object_within(&mut self, limit_bytes: u64) -> Result<Object> {
+        self.refuse_absent()?;
+        self.body.limit(limit_bytes);
+        let bytes = self.body.bytes(limit_bytes).await?;
+        object(json::parse(&bytes).map_err(|_| Problem::unread_json(&bytes))?)
     }
 
     /// Undoes `Content-Encoding` of the body: gzip, or identity; who reads a body with another gets 415. The server
@@ -181,6 +183,13 @@ impl Request {
     /// 304 for a client that has `etag` already, else the reply with it.
     pub fn unless_current(&self, etag: &str, reply: impl FnOnce() -> Reply) -> Reply {
         if self.has_current(etag) { Reply::not_modified(etag) } else { reply().etag(etag) }
+    }
+}
+
+fn object(value: Value) -> Result<Object> {
+    match value {
+        Value::Object(object) => Ok(object),
+        _ => Err(Problem::bad_request("Request body must be a JSON object")),
     }
 }
 

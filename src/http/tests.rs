@@ -107,6 +107,19 @@ fn every_answer_has_the_common_headers() {
 }
 
 #[test]
+fn a_stranger_who_never_ends_a_large_order_of_a_replication_is_refused_at_once() {
+    let served = Served::start(&[]);
+    for path in ["/_replicate", "/_node/_local/_replicate"] {
+        let mut stream = served.connect();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n");
+        stream.write_all(format!("{head}Content-Length: 60000000\r\n\r\n {{").as_bytes()).unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 413");
+    }
+}
+
+#[test]
 fn quotes_need_no_escapes_in_a_query() {
     let served = Served::start(&[]);
     let answer = served.ask("GET", "/_all_dbs?key=\"_users\"", "", "");

@@ -47,6 +47,9 @@ type Bound<'h> = (Vec<(String, &'h str)>, Vec<&'h str>);
 pub fn apply(config: &Config, parts: &mut Parts) {
     let sections = config.sections();
     let Some(section) = sections.get("vhosts") else { return };
+    if !["x-forwarded-host", "host"].iter().any(|name| parts.headers.contains_key(*name)) {
+        return;
+    }
     let mut rules: Vec<Rule> = section.iter().filter_map(|(host, target)| rule(host, target)).collect();
     rules.sort();
     let asked = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);

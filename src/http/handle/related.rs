@@ -3,8 +3,6 @@
 //! The first part is the document; the others hold the bytes of its `follows` entries. A part belongs to the entry that
 //! its file name names, else to the first entry that still waits. Bytes go to disk as they come.
 
-use std::cmp::Ordering;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -48,9 +46,14 @@ pub async fn read(
         let mut size = 0;
         while let Some(chunk) = parts.next_chunk().await? {
             size += chunk.len() as u64;
+            if announced(entry).is_some_and(|length| size > length) {
+                return Err(Problem::bad_request("attachment longer than expected"));
+            }
             upload.write(chunk).await?;
         }
-        fits(entry, size)?;
+        if announced(entry).is_some_and(|length| size < length) {
+            return Err(Problem::bad_request("attachment shorter than expected"));
+        }
         staged.push((&entry.name, upload.finish().await?));
     }
     let uploads = draft.attachments.iter().filter(|a| follows(a)).filter_map(|entry| {
@@ -67,14 +70,9 @@ fn is_json(head: &PartHead) -> bool {
     media_type.is_some_and(|text| text.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// A part has as many bytes as its entry says, where that says so.
-fn fits(entry: &DraftAttachment, size: u64) -> Result<()> {
-    let DraftData::Follows { length: Some(length), .. } = entry.data else { return Ok(()) };
-    match size.cmp(&length) {
-        Ordering::Equal => Ok(()),
-        Ordering::Greater => Err(Problem::bad_request("attachment longer than expected")),
-        Ordering::Less => Err(Problem::bad_request("attachment shorter than expected")),
-    }
+/// How many bytes a part has, where its entry says so.
+fn announced(entry: &DraftAttachment) -> Option<u64> {
+    if let DraftData::Follows { length, .. } = entry.data { length } else { None }
 }
 
 fn follows(entry: &DraftAttachment) -> bool {

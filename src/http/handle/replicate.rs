@@ -8,6 +8,7 @@ use super::scheduler;
 use crate::document::json::{Object, Value};
 use crate::http::{Context, Problem, Reply, Request, Result};
 use crate::index::IndexTask;
+use crate::limits;
 use crate::replicate::Outcome;
 use crate::replicate::request::Order;
 
@@ -53,12 +54,14 @@ pub async fn here(ctx: &Context, mut request: Request) -> Result<Reply> {
 }
 
 async fn read(request: &mut Request) -> Result<(Object, Order)> {
-    // The body comes first, as in CouchDB.
-    let body = request.json_object().await?;
-    request.require_json()?;
     if request.user.name.is_none() {
+        // The body comes first, as in CouchDB; not much of it is held for somebody who is refused behind it.
+        request.json_object_within(limits::LOGIN_BYTES_MAX).await?;
+        request.require_json()?;
         return Err(Problem::unauthorized("You are not an authenticated user"));
     }
+    let body = request.json_object().await?;
+    request.require_json()?;
     let order = Order::parse(&body)?;
     Ok((body, order))
 }
