@@ -29,7 +29,7 @@ fn code() -> Vec<String> {
 }
 
 /// The options that the code names outright: `config.text("section", "key", ..)`, also with the section as a constant,
-/// and `options::text(config, "key", ..)`, whose section is `chttpd_auth`.
+/// `options::text(config, "key", ..)`, whose section is `chttpd_auth`, and `config.http_u64("key", ..)`, `chttpd`.
 fn read_by_code(code: &[String]) -> BTreeSet<(String, String)> {
     let mut found = BTreeSet::new();
     for text in code {
@@ -54,6 +54,13 @@ fn read_by_code(code: &[String]) -> BTreeSet<(String, String)> {
                 };
                 if let (Some(section), Some(key)) = (section, quoted(key)) {
                     found.insert((section, key));
+                }
+            }
+        }
+        for method in ["config.http_get(", "config.http_bool(", "config.http_u64("] {
+            for (at, _) in text.match_indices(method) {
+                if let Some(key) = quoted(&text[at + method.len()..]) {
+                    found.insert(("chttpd".to_owned(), key));
                 }
             }
         }

@@ -193,11 +193,25 @@ impl Config {
 
     /// The section that counts for an option of the HTTP server: `chttpd`, or its old place `httpd` where it is set
     /// only there.
-    pub fn http_section(&self, key: &str) -> &'static str {
-        match self.get("chttpd", key) {
-            None if self.get("httpd", key).is_some() => "httpd",
-            _ => "chttpd",
-        }
+    fn http_section(&self, key: &str) -> &'static str {
+        let sections = self.sections();
+        let is_set = |section: &str| sections.get(section).is_some_and(|set| set.contains_key(key));
+        if !is_set("chttpd") && is_set("httpd") { "httpd" } else { "chttpd" }
+    }
+
+    /// As [`Config::get`], of an option of the HTTP server that may still be set in its old place.
+    pub fn http_get(&self, key: &str) -> Option<String> {
+        self.get(self.http_section(key), key)
+    }
+
+    /// As [`Config::bool`], of such an option.
+    pub fn http_bool(&self, key: &str, default: bool) -> bool {
+        self.bool(self.http_section(key), key, default)
+    }
+
+    /// As [`Config::u64`], of such an option.
+    pub fn http_u64(&self, key: &str, default: u64) -> u64 {
+        self.u64(self.http_section(key), key, default)
     }
 
     /// What the files say of a setting, whatever stands above them.

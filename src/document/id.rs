@@ -108,10 +108,18 @@ pub fn partition_of(id: &str) -> Result<Option<&str>, DraftError> {
     if id.starts_with("_design/") || id.starts_with("_local/") {
         return Ok(None);
     }
-    let (partition, inner) = id.split_once(':').ok_or_else(|| illegal("Doc id must be of form partition:id"))?;
+    let (partition, inner) = sides(id)?;
     check_partition(partition)?;
     check_text(inner, None)?;
     Ok(Some(partition))
+}
+
+/// What stands before the first colon of an id in a partitioned database, and behind it, whatever that is.
+///
+/// # Errors
+/// `illegal_docid` without a colon.
+pub fn sides(id: &str) -> Result<(&str, &str), DraftError> {
+    id.split_once(':').ok_or_else(|| illegal("Doc id must be of form partition:id"))
 }
 
 #[cfg(test)]

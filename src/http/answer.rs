@@ -23,7 +23,6 @@ use super::response::{Reply, ReplyBody, encode_segment};
 use super::route::{Endpoint, InDatabase, route};
 use super::vhost;
 use crate::auth::{Credentials, UserCtx, cookie, options};
-use crate::config::Config;
 use crate::limits;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
@@ -93,7 +92,7 @@ async fn checked(
     renewed: &mut Option<String>,
 ) -> Result<Reply> {
     let target_bytes = uri.path_and_query().map_or(0, |target| target.as_str().len() as u64);
-    if target_bytes > http_u64(&context.config, "max_uri_length", limits::HTTP_URI_BYTES) {
+    if target_bytes > context.config.http_u64("max_uri_length", limits::HTTP_URI_BYTES) {
         return Err(Problem::new(StatusCode::URI_TOO_LONG, "too_long", "the request uri is too long"));
     }
     if !uri.path_and_query().is_none_or(|target| escapes_hold(target.as_str())) {
@@ -113,15 +112,10 @@ async fn checked(
     // An attachment is stored as it comes, and has a limit of its own.
     if !matches!(endpoint, Endpoint::In(_, InDatabase::Attachment(..))) {
         request.undo_content_encoding();
-        let size_max = http_u64(&context.config, "max_http_request_size", limits::HTTP_REQUEST_BYTES);
+        let size_max = context.config.http_u64("max_http_request_size", limits::HTTP_REQUEST_BYTES);
         request.body.limit(size_max);
     }
     handle(context, endpoint, request).await
-}
-
-/// A limit of the HTTP server.
-fn http_u64(config: &Config, key: &str, default: u64) -> u64 {
-    config.u64(config.http_section(key), key, default)
 }
 
 /// The method that counts. An override is heeded on POST only, and only for these exact names.
@@ -220,7 +214,7 @@ fn challenge(context: &Context, headers: &HeaderMap) -> Option<HeaderValue> {
     if let Some(wanted) = headers.get("x-couchdb-www-authenticate") {
         return Some(wanted.clone());
     }
-    let configured = context.config.get(context.config.http_section("WWW-Authenticate"), "WWW-Authenticate");
+    let configured = context.config.http_get("WWW-Authenticate");
     let strict = context.config.bool("chttpd", "require_valid_user", false);
     let text = configured.or_else(|| strict.then(|| "Basic realm=\"server\"".to_owned()))?;
     HeaderValue::from_str(&text).ok()

@@ -33,7 +33,7 @@ struct Settings<'a> {
 impl Settings<'_> {
     /// `None` while such requests are not allowed at all.
     fn of<'a>(config: &'a Config, request: &HeaderMap) -> Option<Settings<'a>> {
-        if !config.bool(config.http_section("enable_cors"), "enable_cors", false) {
+        if !config.http_bool("enable_cors", false) {
             return None;
         }
         let host = host(request);

@@ -62,7 +62,7 @@ fn frames(config: &Config, base: &str) -> HeaderValue {
 
 /// Adds what answers of every kind may have. `base`: scheme and host as the client named them.
 pub fn harden(config: &Config, base: &str, headers: &mut HeaderMap) {
-    if config.bool(config.http_section("enable_xframe_options"), "enable_xframe_options", false) {
+    if config.http_bool("enable_xframe_options", false) {
         headers.insert(X_FRAME_OPTIONS, frames(config, base));
     }
     let max_age_s = config.u64("ssl", "hsts_max_age", 0);

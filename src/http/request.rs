@@ -93,8 +93,7 @@ impl Request {
 
     /// The media type of the body in lower case, without parameters.
     pub fn media_type(&self) -> Option<String> {
-        let value = self.header("content-type")?;
-        Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+        self.header("content-type").map(media_type)
     }
 
     /// Demands `application/json`: 415 for another type and for none, also with an empty body.
@@ -186,6 +185,11 @@ impl Request {
     }
 }
 
+/// The media type that a Content-Type names, in lower case, without parameters.
+pub fn media_type(content_type: &str) -> String {
+    content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
 fn object(value: Value) -> Result<Object> {
     match value {
         Value::Object(object) => Ok(object),
@@ -195,6 +199,11 @@ fn object(value: Value) -> Result<Object> {
 
 /// The host, and its port where one is named, as the client (or its proxy) named it.
 pub fn host(headers: &HeaderMap) -> &str {
+    named_host(headers).unwrap_or("127.0.0.1")
+}
+
+/// The same; `None` when no host was named.
+pub fn named_host(headers: &HeaderMap) -> Option<&str> {
     let text = |name: &str| headers.get(name)?.to_str().ok();
-    text("x-forwarded-host").or_else(|| text("host")).unwrap_or("127.0.0.1")
+    text("x-forwarded-host").or_else(|| text("host"))
 }

@@ -9,7 +9,7 @@ use http::header::HeaderValue;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 
-use super::request::host;
+use super::request::named_host;
 use crate::config::Config;
 
 /// Names what the client asked for where its host stands for a path, as in CouchDB.
@@ -47,13 +47,11 @@ type Bound<'h> = (Vec<(String, &'h str)>, Vec<&'h str>);
 pub fn apply(config: &Config, parts: &mut Parts) {
     let sections = config.sections();
     let Some(section) = sections.get("vhosts") else { return };
-    if !["x-forwarded-host", "host"].iter().any(|name| parts.headers.contains_key(*name)) {
-        return;
-    }
+    let Some(host) = named_host(&parts.headers) else { return };
     let mut rules: Vec<Rule> = section.iter().filter_map(|(host, target)| rule(host, target)).collect();
     rules.sort();
     let asked = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
-    let Some((target, rest)) = rules.iter().rev().find_map(|rule| rule.bind(host(&parts.headers), asked)) else {
+    let Some((target, rest)) = rules.iter().rev().find_map(|rule| rule.bind(host, asked)) else {
         return;
     };
     let whole = if target == "/" && rest == "/" { target } else { target + &rest };

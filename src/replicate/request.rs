@@ -277,8 +277,12 @@ pub(super) fn check_options(body: &Object) -> Result<()> {
     let is_given = |name: &&str| body.get(name).is_some_and(|value| !value.is_null());
     match ["doc_ids", "filter", "selector"].iter().filter(|name| is_given(name)).count() {
         0 | 1 => Ok(()),
-        _ => Err(ReplicateError::BadRequest("`doc_ids`,`filter`,`selector` are mutually exclusive".to_owned())),
+        _ => Err(exclusive()),
     }
+}
+
+fn exclusive() -> ReplicateError {
+    ReplicateError::BadRequest("`doc_ids`,`filter`,`selector` are mutually exclusive".to_owned())
 }
 
 /// A member that may be absent or null, but not of another type.
@@ -342,7 +346,7 @@ fn filter(body: &Object) -> Result<Filter> {
             check_filter_name(name, &query)?;
             Ok(Filter::Function { name: name.to_owned(), query })
         }
-        _ => Err(ReplicateError::BadRequest("`doc_ids`,`filter`,`selector` are mutually exclusive".to_owned())),
+        _ => Err(exclusive()),
     }
 }
 

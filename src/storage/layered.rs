@@ -138,9 +138,12 @@ impl LayeredStore {
             return Ok(());
         }
         match self.checkpoint(journal) {
-            Err(StorageError::NoFiles(_)) if journal.open_bytes() < self.budget.segment * 2 => Ok(()),
-            done => done,
+            Err(StorageError::NoFiles(_)) if journal.open_bytes() < self.budget.segment * 2 => return Ok(()),
+            done => done?,
         }
+        // What was closed can make a flush due, and nothing else asks for it when no job of the group writes.
+        self.freeze_due();
+        Ok(())
     }
 
     /// Freezes what is due and wakes the flusher for it.
@@ -204,10 +207,7 @@ impl Store for LayeredStore {
     }
 
     fn prepare(&self) -> Result<(), StorageError> {
-        let prepared = self.next_segment(&mut self.journal());
-        // A closed segment can make a flush due, and nothing else asks for it when no job of the group writes.
-        self.freeze_due();
-        prepared
+        self.next_segment(&mut self.journal())
     }
 
     fn file_bytes(&self) -> u64 {

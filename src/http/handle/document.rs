@@ -8,7 +8,7 @@ use super::rules::Rules;
 use super::{form, read, write};
 use crate::auth::access::Class;
 use crate::coordinator::{Database, WriteDone, Written};
-use crate::document::id::DocId;
+use crate::document::id::{DocId, sides};
 use crate::http::{Context, Problem, Reply, Request, Result, Verb};
 
 /// The methods of a document, as CouchDB lists them.
@@ -67,8 +67,8 @@ pub fn checked_id(ctx: &Context, id: &str) -> Result<DocId> {
 /// 400 in a partitioned database for an id that names no partition: no shard can have it. Whether a document could be
 /// written under it is not asked: nothing is found under the others.
 pub fn placed_id(db: &Database, id: &str) -> Result<DocId> {
-    if db.map().partitioned && !id.starts_with('_') && !id.contains(':') {
-        return Err(Problem::invalid("illegal_docid", "Doc id must be of form partition:id"));
+    if db.map().partitioned && !id.starts_with('_') {
+        sides(id)?;
     }
     Ok(DocId::new(id))
 }

@@ -59,8 +59,8 @@ pub struct Waits {
 impl Waits {
     /// `chttpd/changes_timeout` bounds both times, of milliseconds; with a heartbeat the feed does not time out.
     pub fn new(config: &Config, heartbeat_ms: Option<u64>, timeout_ms: Option<u64>) -> Waits {
-        let section = config.http_section("changes_timeout");
-        let bound = config.text(section, "changes_timeout", "").parse().unwrap_or(limits::CHANGES_TIMEOUT_MS);
+        let bound = config.http_get("changes_timeout").and_then(|text| text.parse().ok());
+        let bound = bound.unwrap_or(limits::CHANGES_TIMEOUT_MS);
         let ms = heartbeat_ms.or(timeout_ms).unwrap_or(bound).min(bound);
         // A sign of life at every moment would leave no moment for changes.
         let ms = if heartbeat_ms.is_some() { ms.max(1) } else { ms };

@@ -143,8 +143,7 @@ fn server_class(ctx: &Context, endpoint: &Endpoint, verb: Verb) -> Class {
 /// Answers `request`, which names `endpoint` and was admitted. A request that it is rewritten to goes the whole way
 /// again: routing, rights, method.
 pub async fn handle(ctx: &Context, mut endpoint: Endpoint, mut request: Request) -> Result<Reply> {
-    let section = ctx.config.http_section("rewrite_limit");
-    let mut left = ctx.config.u64(section, "rewrite_limit", limits::REWRITES_MAX);
+    let mut left = ctx.config.http_u64("rewrite_limit", limits::REWRITES_MAX);
     while let Endpoint::In(db, at @ InDatabase::DesignFunction(ddoc, path)) = &endpoint {
         let Some(("_rewrite", path)) = path.split_first().map(|(first, rest)| (first.as_str(), rest)) else { break };
         left = left.checked_sub(1).ok_or_else(|| Problem::bad_request("Exceeded rewrite recursion limit"))?;

@@ -12,6 +12,7 @@ use crate::document::id::DocId;
 use crate::document::json;
 use crate::http::body::RequestBody;
 use crate::http::multipart::{Multipart, PartHead};
+use crate::http::request::media_type;
 use crate::http::{Problem, Result};
 use crate::limits;
 
@@ -66,8 +67,7 @@ pub async fn read(
 
 /// Whether a part holds JSON.
 fn is_json(head: &PartHead) -> bool {
-    let media_type = head.get("content-type").and_then(|value| value.split(';').next());
-    media_type.is_some_and(|text| text.trim().eq_ignore_ascii_case("application/json"))
+    head.get("content-type").is_some_and(|text| media_type(text) == "application/json")
 }
 
 /// How many bytes a part has, where its entry says so.

@@ -54,14 +54,16 @@ pub async fn here(ctx: &Context, mut request: Request) -> Result<Reply> {
 }
 
 async fn read(request: &mut Request) -> Result<(Object, Order)> {
-    if request.user.name.is_none() {
-        // The body comes first, as in CouchDB; not much of it is held for somebody who is refused behind it.
-        request.json_object_within(limits::LOGIN_BYTES_MAX).await?;
-        request.require_json()?;
+    let is_known = request.user.name.is_some();
+    // The body comes first, as in CouchDB; not much of it is held for somebody who is refused behind it.
+    let body = match is_known {
+        true => request.json_object().await?,
+        false => request.json_object_within(limits::LOGIN_BYTES_MAX).await?,
+    };
+    request.require_json()?;
+    if !is_known {
         return Err(Problem::unauthorized("You are not an authenticated user"));
     }
-    let body = request.json_object().await?;
-    request.require_json()?;
     let order = Order::parse(&body)?;
     Ok((body, order))
 }

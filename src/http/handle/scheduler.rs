@@ -158,7 +158,9 @@ async fn documents(ctx: &Context, request: &Request, database: &str) -> Result<R
     // All documents of the database, as CouchDB counts them.
     let (total, before) = (rows.total_rows.unwrap_or(0), rows.offset.unwrap_or(0));
     let (mut passed, mut shown) = (0, Vec::new());
-    while let Some(page) = rows.next().await? {
+    while (shown.len() as u64) < limit
+        && let Some(page) = rows.next().await?
+    {
         for row in page {
             let AllDocsRow::Found { id, doc: Some(Some(doc)), .. } = row else { continue };
             if id.is_design() {

@@ -117,13 +117,14 @@ impl Stats {
     /// # Errors
     /// [`InvalidValue`] unless it is a number, an array of such or a result, of the same shape as those before.
     pub fn add(&mut self, value: &Value) -> Result<(), InvalidValue> {
-        if let (Some(_), Some(strange)) = (&self.0, strange(value)) {
-            return Err(InvalidValue { reason: format!("{WANTED}, not '{strange}'") });
-        }
         let more = match value {
-            Value::Array(values) => Shape::Each(values.iter().map(Figures::of).collect::<Result<_, _>>()?),
-            one => Shape::One(Figures::of(one)?),
+            Value::Array(values) => values.iter().map(Figures::of).collect::<Result<_, _>>().map(Shape::Each),
+            one => Figures::of(one).map(Shape::One),
         };
+        let more = more.map_err(|refused| match strange(value).filter(|_| self.0.is_some()) {
+            Some(strange) => InvalidValue { reason: format!("{WANTED}, not '{strange}'") },
+            None => refused,
+        })?;
         self.take(more, || shown(value))
     }
 
