@@ -169,26 +169,23 @@ impl Order {
     /// As CouchDB 3.5 was measured to refuse (FACTS 'Replication').
     pub fn parse(body: &Object) -> Result<Order> {
         let id = ["replication_id", "_local_id", "id"].iter().find_map(|name| body.get(name)?.as_str());
-        match (boolean(body, "cancel")?, id) {
-            (Some(true), Some(id)) => Ok(Order::CancelId(id.to_owned())),
-            (Some(true), None) => Ok(Order::Cancel(Box::new(Replication::parse(body)?))),
-            _ => Ok(Order::Start(Box::new(Replication::parse(body)?))),
+        let cancel = boolean(body, "cancel")?.unwrap_or(false);
+        if let (true, Some(id)) = (cancel, id) {
+            return Ok(Order::CancelId(id.to_owned()));
         }
+        check_options(body)?;
+        let asked = Box::new(Replication::parse(body)?);
+        Ok(if cancel { Order::Cancel(asked) } else { Order::Start(asked) })
     }
 }
 
 impl Replication {
-    /// Reads a body without looking at `cancel`.
+    /// Reads a body without looking at `cancel`, and less strictly than it is taken at first: what was once written
+    /// to a document goes on to run, with options that are `null` for such as are not there.
     ///
     /// # Errors
     /// As [`Order::parse`].
     pub fn parse(body: &Object) -> Result<Replication> {
-        for own in ["source_proxy", "target_proxy"] {
-            if proxy(body, "proxy")?.is_some() && proxy(body, own)?.is_some() {
-                return Err(ReplicateError::BadRequest(format!("`proxy` is mutually exclusive with `{own}`")));
-            }
-        }
-        check_options(body)?;
         let source = Endpoint::parse(body.get("source"), proxy_of(body, "source_proxy")?);
         let target = Endpoint::parse(body.get("target"), proxy_of(body, "target_proxy")?);
         // A missing side is told before what is wrong with the other.
@@ -260,6 +257,11 @@ fn wrong(name: &str, kind: &str) -> ReplicateError {
 /// Refuses options of the wrong type, the first in the order of the body, and those that exclude each other; `null` is
 /// of the wrong type. CouchDB does so before it looks at the endpoints.
 pub(super) fn check_options(body: &Object) -> Result<()> {
+    for own in ["source_proxy", "target_proxy"] {
+        if proxy(body, "proxy")?.is_some() && proxy(body, own)?.is_some() {
+            return Err(ReplicateError::BadRequest(format!("`proxy` is mutually exclusive with `{own}`")));
+        }
+    }
     for (name, value) in body.iter() {
         let (is_right, kind) = match name {
             "cancel" | "create_target" | "winning_revs_only" | "continuous" | "use_bulk_get" => {
@@ -428,6 +430,12 @@ mod tests {
         assert_eq!(with(r#""selector":null"#), bad("parameter `selector` must be a JSON object"));
         assert_eq!(with(r#""query_params":null"#), bad("parameter `query_params` must be an object"));
         assert_eq!(started(r#"{"source":"a","target":"b","doc_ids":null}"#).filter, Filter::None);
+        // Documents that were taken before such options were refused go on to run.
+        let stored = body(r#"{"source":"a","target":"b","continuous":null,"selector":null}"#);
+        assert_eq!(
+            Replication::parse(&stored).map(|stored| (stored.continuous, stored.filter)),
+            Ok((false, Filter::None))
+        );
     }
 
     #[test]
