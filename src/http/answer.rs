@@ -42,7 +42,7 @@ pub async fn answer(
 ) -> http::Response<Body> {
     let began = context.env.now();
     let (mut parts, body) = request.into_parts();
-    vhost::apply(&context.config, &mut parts);
+    let placed = vhost::apply(&context.config, &mut parts);
     let id = request_id(&context, &parts.headers);
     let (unread, mut rest) = oneshot::channel();
     let body = request_body(&context, &parts.headers, body).return_to(unread);
@@ -65,13 +65,13 @@ pub async fn answer(
     let location = request.base_url();
     let secure = location.starts_with("https:");
     let mut renewed = None;
-    let mut reply = match cors::preflight(&context.config, &parts.method, &parts.headers) {
-        Some(reply) => reply,
-        None => match checked(&context, &parts.uri, request, &mut renewed).await {
-            Ok(reply) => reply,
-            Err(problem) => refusal(&context, &parts, &location, told_by_name(&context, &parts, problem)),
-        },
+    let outcome = match (cors::preflight(&context.config, &parts.method, &parts.headers), placed) {
+        (Some(reply), _) => Ok(reply),
+        (None, Err(problem)) => Err(problem),
+        (None, Ok(())) => checked(&context, &parts.uri, request, &mut renewed).await,
     };
+    let mut reply =
+        outcome.unwrap_or_else(|problem| refusal(&context, &parts, &location, told_by_name(&context, &parts, problem)));
     if has_body && !parts.headers.contains_key(http::header::EXPECT) {
         skip_rest(&context, &mut rest).await;
     }

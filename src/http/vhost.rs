@@ -10,6 +10,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 
 use super::request::named_host;
+use super::{Problem, Result};
 use crate::config::Config;
 
 /// Names what the client asked for where its host stands for a path, as in CouchDB.
@@ -44,21 +45,26 @@ struct Rule {
 type Bound<'h> = (Vec<(String, &'h str)>, Vec<&'h str>);
 
 /// Points a request to what its host stands for, if a rule is for that host.
-pub fn apply(config: &Config, parts: &mut Parts) {
+///
+/// # Errors
+/// 400 where that is no path: the host does not stand for the server then.
+pub fn apply(config: &Config, parts: &mut Parts) -> Result<()> {
     let sections = config.sections();
-    let Some(section) = sections.get("vhosts") else { return };
-    let Some(host) = named_host(&parts.headers) else { return };
+    let Some(section) = sections.get("vhosts") else { return Ok(()) };
+    let Some(host) = named_host(&parts.headers) else { return Ok(()) };
     let mut rules: Vec<Rule> = section.iter().filter_map(|(host, target)| rule(host, target)).collect();
     rules.sort();
     let asked = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let Some((target, rest)) = rules.iter().rev().find_map(|rule| rule.bind(host, asked)) else {
-        return;
+        return Ok(());
     };
     let whole = if target == "/" && rest == "/" { target } else { target + &rest };
-    if let (Ok(target), Ok(asked)) = (whole.parse::<PathAndQuery>(), HeaderValue::from_str(&rest)) {
-        parts.uri = target.into();
-        parts.headers.insert(ASKED_PATH, asked);
-    }
+    let (Ok(target), Ok(asked)) = (whole.parse::<PathAndQuery>(), HeaderValue::from_str(&rest)) else {
+        return Err(Problem::bad_request("The virtual host stands for what is no path."));
+    };
+    parts.uri = target.into();
+    parts.headers.insert(ASKED_PATH, asked);
+    Ok(())
 }
 
 fn rule(host: &str, target: &str) -> Option<Rule> {
