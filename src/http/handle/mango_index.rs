@@ -9,9 +9,10 @@ use super::find::indexes;
 use super::write::options;
 use crate::auth::access::Class;
 use crate::coordinator::{Database, Want, WriteRequest};
-use crate::document::draft::{self, Draft};
+use crate::document::draft::{self, Draft, DraftAttachment};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
+use crate::document::render::Attachment;
 use crate::document::revision::Revision;
 use crate::document::selector::erlang_term;
 use crate::http::query::integer;
@@ -78,12 +79,23 @@ fn page_end(request: &Request, name: &str, least: usize) -> Result<Option<usize>
 }
 
 /// The body of a design document as it is, with its revision; empty where there is none.
-async fn design(db: &Database, id: &DocId) -> Result<Option<(Revision, Object)>> {
+async fn design(db: &Database, id: &DocId) -> Result<Option<Design>> {
     let Some(stored) = db.fetch_one(id, Want::Winner).await?.filter(|stored| !stored.deleted) else { return Ok(None) };
     match crate::document::json::parse(&stored.body)? {
-        Value::Object(body) => Ok(Some((stored.rev, body))),
+        Value::Object(body) => {
+            let stub = |attachment: &Attachment| DraftAttachment::stub(&attachment.name, attachment.revpos);
+            let attachments = stored.attachments.iter().map(stub).collect();
+            Ok(Some(Design { rev: stored.rev, body, attachments }))
+        }
         _ => Err(Problem::internal("A stored document is damaged.")),
     }
+}
+
+/// A design document as it is; its attachments stay as they are when it is written.
+struct Design {
+    rev: Revision,
+    body: Object,
+    attachments: Vec<DraftAttachment>,
 }
 
 struct Creation {
@@ -155,7 +167,7 @@ async fn create(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> 
     let body = request.json_object().await?;
     let wanted = Creation::parse(&body)?;
     let existing = design(&db, &wanted.id).await?;
-    let result = match with_view(existing.as_ref().map(|(_, body)| body), &wanted)? {
+    let result = match with_view(existing.as_ref().map(|design| &design.body), &wanted)? {
         None => "exists",
         Some(body) => {
             let refused = |why: &str| saving_failed(&format!("Unknown error while saving the design document: {why}"));
@@ -163,7 +175,9 @@ async fn create(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> 
             if wanted.partitioned == Some(true) && !db.map().partitioned {
                 return Err(refused("invalid_design_doc"));
             }
-            save(&db, &wanted.id, existing.map(|(rev, _)| rev), body, &request).await?;
+            let (rev, attachments) = existing.map(|design| (design.rev, design.attachments)).unzip();
+            let draft = Draft { rev, attachments: attachments.unwrap_or_default(), ..draft::parse(body.into())? };
+            save(&db, &wanted.id, draft, &request).await?;
             "created"
         }
     };
@@ -219,9 +233,7 @@ fn with_view(existing: Option<&Object>, wanted: &Creation) -> Result<Option<Obje
     Ok(Some(body))
 }
 
-async fn save(db: &Database, id: &DocId, rev: Option<Revision>, body: Object, request: &Request) -> Result<()> {
-    let mut draft: Draft = draft::parse(Value::Object(body))?;
-    draft.rev = rev;
+async fn save(db: &Database, id: &DocId, draft: Draft, request: &Request) -> Result<()> {
     let write = WriteRequest { id: id.clone(), draft, follows: Vec::new() };
     db.write_one(write, options(request)?).await?;
     Ok(())
@@ -231,7 +243,8 @@ async fn remove(ctx: &Context, request: &Request, db: &str, index: [&str; 3]) ->
     let db = ctx.open(db, &request.user, Class::Member)?;
     let [ddoc, "json", name] = index else { return Err(Problem::missing()) };
     let id = DocId::new(&format!("_design/{ddoc}"));
-    let (rev, mut body) = design(&db, &id).await?.ok_or_else(Problem::missing)?;
+    let mut design = design(&db, &id).await?.ok_or_else(Problem::missing)?;
+    let body = &mut design.body;
     if body.get("language").and_then(Value::as_str) != Some(LANGUAGE) {
         return Err(Problem::missing());
     }
@@ -241,18 +254,19 @@ async fn remove(ctx: &Context, request: &Request, db: &str, index: [&str; 3]) ->
         body.remove("views");
     }
     ctx.allow(&db, &request.user, Class::DatabaseAdmin)?;
-    save_rest(&db, &id, rev, body, request).await?;
+    save_rest(&db, &id, design, request).await?;
     Ok(Reply::ok(StatusCode::OK))
 }
 
 /// Writes what is left of a design document without some or all of its indexes; one of which nothing is left but its
 /// language goes.
-async fn save_rest(db: &Database, id: &DocId, rev: Revision, body: Object, request: &Request) -> Result<()> {
-    if body.iter().all(|(name, _)| name == "language") {
+async fn save_rest(db: &Database, id: &DocId, left: Design, request: &Request) -> Result<()> {
+    let Design { rev, body, attachments } = left;
+    if attachments.is_empty() && body.iter().all(|(name, _)| name == "language") {
         db.delete(id, Some(rev), options(request)?).await?;
         return Ok(());
     }
-    save(db, id, Some(rev), body, request).await
+    save(db, id, Draft { rev: Some(rev), attachments, ..draft::parse(body.into())? }, request).await
 }
 
 async fn bulk_delete(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
@@ -271,9 +285,9 @@ async fn bulk_delete(ctx: &Context, mut request: Request, db: &str) -> Result<Re
         row.push("id", id.as_str());
         let found = if with_index.contains(id.as_str()) { design(&db, id).await? } else { None };
         let removed = match found {
-            Some((rev, mut body)) => {
-                body.remove("views");
-                save_rest(&db, id, rev, body, &request).await
+            Some(mut design) => {
+                design.body.remove("views");
+                save_rest(&db, id, design, &request).await
             }
             None => Err(Problem::missing()),
         };
