@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use crate::plan::LIMPING;
+
 /// Something that took time on a lane of the timeline.
 #[derive(Clone, Debug, Serialize)]
 pub struct Event {
@@ -78,6 +80,12 @@ impl History {
     /// The faults that are felt now.
     pub fn active(&self) -> BTreeSet<&'static str> {
         self.active.iter().copied().collect()
+    }
+
+    /// Whether no fault is felt now. A directory that once stood still counts for good: what its disk was asked for
+    /// meanwhile may take a minute longer than the fault (seed 1362).
+    pub fn is_quiet(&self) -> bool {
+        self.active.is_empty() && !self.begun.contains_key(LIMPING)
     }
 
     /// How many faults there were, and how often a node went down or up: some are over at once, some strike later.

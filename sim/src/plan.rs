@@ -21,7 +21,7 @@ mod snapshots;
 mod strike;
 mod two_clusters;
 
-pub use fault::{Aim, FAULTS, Fault, HOSTILE, TimedFault};
+pub use fault::{Aim, FAULTS, Fault, HOSTILE, LIMPING, TimedFault};
 pub use meet::Meetings;
 pub use op::{FeedMode, OPS, Op, Sift, TimedOp, WAYS, Way};
 pub use scene::{SCENES, Scene};

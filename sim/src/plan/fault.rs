@@ -246,7 +246,7 @@ impl Fault {
             Fault::LostWrites { .. } => "F12 misdirected writes",
             Fault::DiskFull { .. } => "F13 disk full",
             Fault::NoFiles { .. } => "F13 no files",
-            Fault::Limping { .. } => "F14 limping disk",
+            Fault::Limping { .. } => LIMPING,
             Fault::Pause { .. } => "F17 pause",
             Fault::CutCompaction { .. } => "F23 cut in a compaction",
             Fault::TornJournal { .. } => "F10 torn journal",
@@ -303,6 +303,8 @@ impl Fault {
 
 /// Hostile code is a fault that clients bring.
 pub const HOSTILE: &str = "F26 hostile code";
+/// The name of [`Fault::Limping`], whose effects outlast it.
+pub const LIMPING: &str = "F14 limping disk";
 
 /// Names of all faults, for reports on what was never met.
 pub const FAULTS: [&str; 34] = [
@@ -326,7 +328,7 @@ pub const FAULTS: [&str; 34] = [
     "F13 disk full",
     "F13 no files",
     "F14 slow disk",
-    "F14 limping disk",
+    LIMPING,
     "F15 disk lost",
     "F16 back in time",
     "F16 old copy put back",

@@ -24,14 +24,14 @@ impl Worker {
     /// Asks for a view of such a function over one document, in a database of its own.
     pub(super) async fn hostile(&mut self, way: u32) -> Result<(), Violation> {
         let before = self.locked(|s| {
-            let quiet = s.history.active().is_empty();
+            let quiet = s.history.is_quiet();
             s.history.begins(HOSTILE);
             quiet.then(|| s.history.disturbances())
         });
         let silent = self.ask_hostile(way).await;
         let quiet = self.locked(|s| {
             s.history.ends(HOSTILE);
-            before == Some(s.history.disturbances()) && s.history.active().is_empty()
+            before == Some(s.history.disturbances()) && s.history.is_quiet()
         });
         match silent? && quiet {
             true => broken("I28", format!("a hostile view ({way}) was never answered")),
