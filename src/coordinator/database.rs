@@ -209,8 +209,8 @@ impl Database {
         self.known.settings().security.unwrap_or_else(|| Bytes::from_static(b"{}"))
     }
 
-    /// Whom [`Database::security`] names, read once after each change. What was stored was checked; were it broken, only
-    /// server administrators would be named.
+    /// Whom [`Database::security`] names, read once after each change. What was stored was checked; were it broken,
+    /// only server administrators would be named.
     pub fn named(&self) -> Arc<Security> {
         let text = self.security();
         let mut known = self.named.lock().unwrap_or_else(PoisonError::into_inner);
