@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::faults::Scene;
 use crate::history::Event;
 use crate::model::{Edit, Outcome, Violation};
-use crate::peace::{client, wait_until_up};
+use crate::peace::{client, wait_until_up_or};
 use crate::plan::{Ailment, Outcast};
 use crate::workload::{DB, leaves, lock, outcome};
 
@@ -38,7 +38,18 @@ pub(crate) async fn judge_core(scene: &Scene, outcast: Outcast) -> Result<(), Vi
     let numbers: Vec<u32> = (0..scene.keepers.len() as u32).filter(|node| *node != outcast.node).collect();
     break_down(scene, outcast);
     for node in &numbers {
-        wait_until_up(&scene.judge, *node).await?;
+        let restart = || {
+            if let Some(keeper) = scene.keepers.get(*node as usize) {
+                *lock(&scene.shared)
+                    .history
+                    .coverage
+                    .counters
+                    .entry("restarted for stopped writes".into())
+                    .or_default() += 1;
+                keeper.node.kill();
+            }
+        };
+        wait_until_up_or(&scene.judge, *node, restart).await?;
     }
     let mut core: Vec<(u32, Client)> = numbers.iter().map(|node| (*node, client(&scene.judge, *node))).collect();
     for turn in 0.. {

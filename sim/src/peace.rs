@@ -96,13 +96,24 @@ pub(crate) async fn ready(judge: &SimNode, world: &WorldPlan) -> Result<(), Viol
 }
 
 pub(crate) async fn wait_until_up(judge: &SimNode, node: u32) -> Result<(), Violation> {
+    wait_until_up_or(judge, node, || ()).await
+}
+
+/// The same; `stopped` is called whenever the node says that a disk error has stopped its writes: it does not take any
+/// before somebody restarts it.
+pub(crate) async fn wait_until_up_or(judge: &SimNode, node: u32, stopped: impl Fn()) -> Result<(), Violation> {
     let env = judge.env();
     let (started, mut last) = (env.now(), String::new());
     while env.now().since(started) < RECOVERY {
         // A connection of its own for each try: an old one may be half open.
         match env.timeout(Duration::from_secs(5), async { client(judge, node).get("/_up").await }).await {
             Ok(Ok(answer)) if answer.status == 200 => return Ok(()),
-            answer => last = format!("{answer:?}"),
+            answer => {
+                if matches!(&answer, Ok(Ok(answer)) if answer.json()["status"] == "writes_stopped") {
+                    stopped();
+                }
+                last = format!("{answer:?}");
+            }
         }
         env.sleep(Duration::from_millis(50)).await;
     }
