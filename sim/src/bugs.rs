@@ -104,7 +104,7 @@ pub const BOARD: &[Entry] = &[
         "a reader sees half of a group",
         // I18: an index that was built over half of a group leaves a document out. I28: a flush of half a group leaves
         // a document without its body.
-        &["I1", "I4", "I6", "I9", "I11", "I13", "I17", "I18", "I27", "I28"],
+        &["I1", "I4", "I6", "I9", "I11", "I13", "I17", "I18", "I21", "I27", "I28"],
     ),
     node(Mutation::ViewRowStays, "rows of a deleted document stay in its views", &["I17", "I18"]),
     storage(Bug::StaleIndexRow, "rows of a changed document stay beside the new ones", &["I17", "I18"]),
