@@ -329,8 +329,10 @@ pub const DOCS_PER_FETCH: usize = 16;
 /// Documents that `_changes` with `_doc_ids` looks up in any case instead of reading the whole feed, as in CouchDB; so
 /// many at once.
 pub const CHANGES_DOC_IDS_LOOKED_UP: usize = 100;
-/// Times that they are looked up while they change; what changed still then comes with the next reading.
+/// Times that they are looked up while they change.
 pub const CHANGES_LOOK_UPS: usize = 4;
+/// Times that an answer of `_changes` goes on in a range for what changed since it began.
+pub const CHANGES_ENDS_MOVED: usize = 4;
 /// Changes that are read in about the time that it takes to look one document up.
 pub const CHANGES_PER_LOOKUP: u64 = 8;
 /// Request bodies held in memory at once, of all requests, with the values made of them, in bytes. A larger one waits

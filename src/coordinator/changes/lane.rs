@@ -35,6 +35,8 @@ pub(super) struct Lane {
     pub after: u64,
     /// Whether the round has nothing more to read here.
     pub done: bool,
+    /// How often the end of the round was moved.
+    moved_ends: usize,
     /// Its sender goes when the copy cannot be read any more: the lane then moves to another one.
     pub news: watch::Receiver<u64>,
 }
@@ -59,7 +61,8 @@ impl Lane {
                 Since::Beginning | Since::Seq(_) => copy.resume(entries).await?.min(standing.position),
             };
             let (cursor, until, rows) = (position, position, VecDeque::new());
-            Ok(Lane { range, copy, standing, position, cursor, until, rows, after: 0, done: false, news })
+            let (after, done, moved_ends) = (0, false, 0);
+            Ok(Lane { range, copy, standing, position, cursor, until, rows, after, done, moved_ends, news })
         };
         database.on_one(range, begin).await
     }
@@ -71,20 +74,31 @@ impl Lane {
 
     pub fn begin_round(&mut self, descending: bool) {
         self.until = *self.news.borrow_and_update();
-        self.done = false;
+        (self.done, self.moved_ends) = (false, 0);
         if descending {
             self.cursor = self.until.saturating_add(1);
             self.position = self.until;
         }
     }
 
-    /// Takes a page in; `ended`: there is nothing more to read up to the end of the round. A row behind that ends the
-    /// round, too. It is given out: its document may have stood before the end when the round began, and changed since.
+    /// Takes a page in; `ended`: there is nothing more to read. A row behind the end of the round moves the end: its
+    /// document may have stood before it when the round began, and changed since, and so may others behind it. Each
+    /// time there is less to read, unless writers are faster; after a few times the round ends with what it has. A
+    /// document that changes while the round is read may thus come twice.
     pub fn take_page(&mut self, page: ChangesPage, ended: bool, descending: bool) {
         let ChangesPage { rows, pending_after, last_seq } = page;
         let past = rows.last().map(|row| row.seq).filter(|seq| !descending && *seq > self.until);
-        self.until = past.unwrap_or(self.until);
-        (self.after, self.done) = (pending_after, ended || past.is_some());
+        (self.after, self.done) = (pending_after, ended);
+        if let Some(past) = past {
+            let goes_on = !ended && self.moved_ends < limits::CHANGES_ENDS_MOVED;
+            self.until = if goes_on { past.max(*self.news.borrow()) } else { past };
+            self.moved_ends += 1;
+            self.done = !goes_on;
+        }
+        if past.is_some() && self.done {
+            // What was written since the round began is not pending: it comes with the next one.
+            self.after = 0;
+        }
         self.cursor = if descending { last_seq } else { last_seq.max(self.cursor) };
         self.rows = rows.into();
     }
@@ -119,8 +133,8 @@ pub(super) fn next_lane(heads: impl Iterator<Item = Option<u64>>, descending: bo
     .map(|(_, lane)| lane)
 }
 
-/// The changes of documents of one range, looked up instead of searched for. What changes while they are read is news,
-/// and a document of which that is known is looked for again.
+/// The changes of documents of one range, looked up instead of searched for. They are looked up again while they change;
+/// one that changes all the time is told at the end, and comes again with the next reading.
 pub(super) async fn page_of_ids(
     copy: &RangeCopy,
     ids: Vec<&DocId>,
@@ -136,7 +150,11 @@ pub(super) async fn page_of_ids(
             break;
         }
     }
-    rows.retain(|row| if descending { row.seq < cursor } else { row.seq > cursor && row.seq <= last_seq });
+    if !descending {
+        // Behind the end others may have changed since they were looked up.
+        rows.iter_mut().for_each(|row| row.seq = row.seq.min(last_seq));
+        rows.retain(|row| row.seq > cursor);
+    }
     rows.sort_by_key(|row| row.seq);
     if descending {
         rows.reverse();
