@@ -252,8 +252,13 @@ impl Store for LayeredStore {
     }
 
     fn lane(&self, shard: u64) -> usize {
-        // Tasks ask, which must not wait for a group that is taken in. Lanes only share out, so any number does then.
-        match self.tables.try_lock().map_or(FileId::Own(shard), |tables| tables.home(shard)) {
+        // Tasks ask, which must not wait for a group that is taken in. Meanwhile a file of a shard's own counts as the
+        // one that it would share: never do more reads wait for a file than a lane lets in.
+        match self
+            .tables
+            .try_lock()
+            .map_or_else(|_| self.shelf.layout().shared_home(shard), |tables| tables.home(shard))
+        {
             FileId::Common(number) => number as usize,
             FileId::Own(shard) => shard as usize,
             FileId::Sled => usize::MAX,
