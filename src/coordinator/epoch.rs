@@ -210,8 +210,9 @@ impl Epochs {
     }
 
     /// The number up to which purges of this copy are those of the one that told these epochs: where the two are of
-    /// different times they may have numbers in common that name different purges.
-    pub fn purges_shared(&self, told: &[(u64, u64)]) -> u64 {
+    /// different times they may have numbers in common that name different purges. `None`: it was not kept, as of epochs
+    /// that began before copies kept it.
+    pub fn purges_shared(&self, told: &[(u64, u64)]) -> Option<u64> {
         purges_shared(&self.list(), &self.purges(), &self.node, told)
     }
 }
@@ -269,7 +270,7 @@ fn lasting(told: &[(u64, u64)]) -> BTreeSet<u64> {
     out
 }
 
-fn purges_shared(list: &[(u64, u64)], purges: &[(u64, u64)], node: &NodeEpochs, told: &[(u64, u64)]) -> u64 {
+fn purges_shared(list: &[(u64, u64)], purges: &[(u64, u64)], node: &NodeEpochs, told: &[(u64, u64)]) -> Option<u64> {
     let told = lasting(told);
     let stands_for_older = matches!(list, [(_, 0), _, ..]);
     let is_told = |at: usize| {
@@ -277,9 +278,9 @@ fn purges_shared(list: &[(u64, u64)], purges: &[(u64, u64)], node: &NodeEpochs, 
         told.contains(&epoch) || at == 0 && stands_for_older && told.iter().any(|told| node.is_before(*told, epoch))
     };
     // What this copy did up to its last epoch that was told, that one did, too.
-    let Some(last) = (0..list.len()).rev().find(|at| is_told(*at)) else { return 0 };
-    let Some((next, _)) = list.get(last + 1) else { return u64::MAX };
-    purges.iter().find(|(epoch, _)| epoch == next).map_or(0, |(_, purged)| *purged)
+    let Some(last) = (0..list.len()).rev().find(|at| is_told(*at)) else { return Some(0) };
+    let Some((next, _)) = list.get(last + 1) else { return Some(u64::MAX) };
+    purges.iter().find(|(epoch, _)| epoch == next).map(|(_, purged)| *purged)
 }
 
 /// The purges after which the epochs of a list began, with those of one that was added.
@@ -387,13 +388,13 @@ mod tests {
         let node = node(&[6, 7, 9, 10]);
         let shared =
             |told: &[(u64, u64)]| purges_shared(&[(7, 0), (9, 40), (10, 45)], &[(9, 300), (10, 320)], &node, told);
-        assert_eq!(shared(&[(7, 0), (8, 60)]), 300, "it was put back to 40");
-        assert_eq!(shared(&[(7, 0), (9, 40)]), 320, "it started anew since");
-        assert_eq!(shared(&[(7, 0), (9, 40), (10, 45)]), u64::MAX);
-        assert_eq!(shared(&[(6, 0)]), 300, "of the time before the copy kept a list");
-        assert_eq!(shared(&[(5, 0)]), 0, "another copy");
-        assert_eq!(shared(&[(7, 0), (9, 40), (8, 30)]), 300, "the one that told this lost what began at 40");
-        assert_eq!(purges_shared(&[(7, 0), (9, 40)], &[], &node, &[(7, 0)]), 0, "the number was not kept");
+        assert_eq!(shared(&[(7, 0), (8, 60)]), Some(300), "it was put back to 40");
+        assert_eq!(shared(&[(7, 0), (9, 40)]), Some(320), "it started anew since");
+        assert_eq!(shared(&[(7, 0), (9, 40), (10, 45)]), Some(u64::MAX));
+        assert_eq!(shared(&[(6, 0)]), Some(300), "of the time before the copy kept a list");
+        assert_eq!(shared(&[(5, 0)]), Some(0), "another copy");
+        assert_eq!(shared(&[(7, 0), (9, 40), (8, 30)]), Some(300), "the one that told this lost what began at 40");
+        assert_eq!(purges_shared(&[(7, 0), (9, 40)], &[], &node, &[(7, 0)]), None, "it was not kept");
     }
 
     #[test]

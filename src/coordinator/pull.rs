@@ -243,7 +243,10 @@ impl Pull<'_> {
         }
         let of_before = [(known.from_epoch, 0)];
         match self.remote.purges_shared(if told.is_empty() { &of_before[..] } else { told }).await {
-            Ok(shared) => Ok(known.purges.min(shared)),
+            Ok(Some(shared)) => Ok(known.purges.min(shared)),
+            // It has kept no number since its build was an older one.
+            Ok(None) if self.is_known() || self.position_there().await? >= known.from => Ok(known.purges),
+            Ok(None) => Ok(0),
             Err(error) if !is_of_later_build(&error) => Err(error),
             // It says only whether it is the copy that was read.
             Err(_) if self.position_there().await? >= known.from => Ok(known.purges),
@@ -293,8 +296,8 @@ impl Pull<'_> {
         };
         // It may have read this copy again since it told how it stands.
         let again = point.filter(|point| point.from_shard == self.own.origin).map_or(0, |point| point.purges);
-        let shared = if epochs.is_empty() { u64::MAX } else { self.own.epochs.purges_shared(&epochs) };
-        Ok(purges.min(again).min(shared))
+        let shared = if epochs.is_empty() { None } else { self.own.epochs.purges_shared(&epochs) };
+        Ok(purges.min(again).min(shared.unwrap_or(u64::MAX)))
     }
 
     /// Whether what is known of the other copy is of the shard that it has now.

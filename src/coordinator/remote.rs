@@ -381,8 +381,8 @@ impl RemoteCopy {
         self.ask(CopyOp::TakenIn(node.to_owned())).await
     }
 
-    /// The number up to which its purges are those of the copy that told these epochs.
-    pub async fn purges_shared(&self, told: &[(u64, u64)]) -> Result<u64, ShardError> {
+    /// The number up to which its purges are those of the copy that told these epochs, where it knows.
+    pub async fn purges_shared(&self, told: &[(u64, u64)]) -> Result<Option<u64>, ShardError> {
         self.ask(CopyOp::PurgesShared(told.to_vec())).await
     }
 
