@@ -33,6 +33,8 @@ pub(super) struct Met {
     others: Vec<String>,
     /// Rounds that all copies had written down before the other one was asked how it stands.
     confirmed: BTreeSet<Round>,
+    /// Whether the other one made some of them known.
+    is_news: bool,
     /// Whether this copy was an old one until now.
     was_old: bool,
 }
@@ -61,11 +63,13 @@ impl Pull<'_> {
         let theirs = self.remote.forgotten().await?;
         let (shard, node) = (self.own.shard.clone(), self.remote.node().clone());
         let others = self.others();
-        let confirmed = shard.confirmed(&theirs.done).await?;
+        let (confirmed, is_news) = shard.confirmed(&theirs.done).await?;
         let mut own = shard.forget(&theirs.done, &others).await?;
         let was_old = !shard.told().await?.promised.covers(&theirs.done);
         if was_old {
             self.give_up(&theirs.done).await?;
+            // Before the rounds count as done here: should this pull break off the next one does not ask again.
+            self.take_shadows(&theirs.done).await?;
             own = shard.adopt(&theirs.done).await?;
         }
         // What the other one has written down it knows: nothing alive comes from there.
@@ -83,12 +87,12 @@ impl Pull<'_> {
             return Err(away("the other copy cannot be read any more"));
         }
         shard.meet(&node, &others).await?;
-        Ok(Met { theirs, others, confirmed, was_old })
+        Ok(Met { theirs, others, confirmed, is_news, was_old })
     }
 
     /// Notes that all of the other copy was taken in, and forgets what waited for that.
     pub(super) async fn note_taken(&self, met: Met) -> Result<(), ShardError> {
-        let Met { theirs, others, confirmed, was_old } = met;
+        let Met { theirs, others, confirmed, is_news, was_old } = met;
         let (shard, node, context) = (&self.own.shard, self.remote.node(), &self.database.context);
         if !shard.told().await?.promised.covers(&theirs.promised) {
             // A copy that came here meanwhile knows what that one knows.
@@ -97,10 +101,10 @@ impl Pull<'_> {
         shard.note_read(node, confirmed).await?;
         let own = shard.forget(&theirs.done, &others).await?;
         if was_old {
-            self.take_shadows(&theirs.done).await?;
             // Others did not read it until now.
             context.missed(&self.database.name);
-        } else if !own.horizon.covers(&theirs.done) && self.may_read_others(node) {
+        } else if is_news && !own.horizon.covers(&theirs.done) && self.may_read_others(node) {
+            // Once: a copy that is away then is read when it is back.
             context.pull_soon(&self.database.name);
         }
         // A copy that leaves is none of the others, and may still bring a tombstone.
@@ -183,20 +187,29 @@ impl Pull<'_> {
     /// One that is away may hold what the others never had; one that has yet to forget it cannot tell.
     async fn who_knows(&self, missed: &Horizon) -> Result<Vec<RemoteCopy>, ShardError> {
         let (context, layout) = (&self.database.context, self.database.layout());
-        let mut judges = Vec::new();
+        let (mut judges, mut damaged) = (Vec::new(), Vec::new());
         for node in self.database.others_of(&layout, self.range).iter().filter(|node| !context.is_gone(node)) {
             if context.rank(node).is_none() {
                 return Err(away("a copy put back waits for all others, to see what was forgotten since"));
             }
             let remote = RemoteCopy::new(&self.database.target, self.range, node).in_background();
+            let soundness = remote.status().await?.soundness;
+            if soundness == Some(Soundness::Unusable) {
+                continue;
+            }
             let told = remote.forgotten().await?;
             match told.done.covers(missed) {
+                // It is made anew once this copy is in step, and is asked only where there is no other.
+                true if soundness == Some(Soundness::Damaged) => damaged.push(remote.behind(missed)),
                 true => judges.push(remote.behind(missed)),
                 false if told.promised.covers(missed) => {
                     return Err(away("a copy put back waits for another one to forget what was forgotten"));
                 }
                 false => {}
             }
+        }
+        if judges.is_empty() {
+            judges = damaged;
         }
         match judges.is_empty() {
             true => Err(away("nobody who is there has forgotten what this copy missed")),

@@ -183,11 +183,13 @@ impl Database {
                 let page = copy.purge_infos(since, step).await?;
                 let Some(last) = page.last() else { break };
                 since = last.purge_seq;
-                left = if page.len() < step { 0 } else { left - step };
+                let is_last = page.len() < step;
                 // Of what was forgotten, for indexes only; else that is what somebody asked for.
                 let forgets = page.iter().any(|info| info.revs.is_empty()) && copy.has_forgotten().await?;
                 let told = page.into_iter().filter(|info| !forgets || !info.revs.is_empty());
+                let before = out.len();
                 out.extend(told.map(|info| PurgeInfo { id: info.id, revs: info.revs }));
+                left = if is_last { 0 } else { left - (out.len() - before) };
             }
         }
         Ok(out)

@@ -199,18 +199,13 @@ impl Salvaging<'_> {
         if self.own.shard.state().await?.rounds == 0 {
             return Ok(Some(0));
         }
-        let origin = match self.from.meta_get(ORIGIN).await {
-            Err(error) if error.is_damage_here() => None,
-            stored => stored?,
-        };
-        let origin = origin.and_then(|bytes| Some(u64::from_be_bytes(bytes.try_into().ok()?)));
-        let mut upto = None;
+        let (origin, mut upto) = (self.origin().await?, None);
         for node in self.database.others_of(&self.database.layout(), self.range) {
             if self.database.context.is_gone(&node) {
                 continue;
             }
             let status = RemoteCopy::new(&self.database.target, self.range, &node).in_background().status().await?;
-            let point = status.taken.filter(|point| point.from_shard == origin.unwrap_or(self.from.id().0));
+            let point = status.taken.filter(|point| point.from_shard == origin);
             upto = upto.max(point.map(|point| point.from));
         }
         Ok(upto)

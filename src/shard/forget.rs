@@ -175,17 +175,19 @@ impl ShardCopy {
         self.change_ledger(move |ledger| ledger.confirm(&by, round)).await
     }
 
-    /// The rounds that all copies have written down, as far as known here, with those of `done`.
-    pub async fn confirmed(&self, done: &Horizon) -> Result<BTreeSet<Round>, ShardError> {
+    /// The rounds that all copies have written down, as far as known here, with those of `done`; and whether these were
+    /// not known before.
+    pub async fn confirmed(&self, done: &Horizon) -> Result<(BTreeSet<Round>, bool), ShardError> {
         let mut ledger = self.read(Kept::read).await?.ledger;
         let before = ledger.confirmed();
         ledger.confirm_done(done);
         let confirmed = ledger.confirmed();
-        if confirmed != before {
+        let is_news = confirmed != before;
+        if is_news {
             let done = done.clone();
             self.change_ledger(move |ledger| ledger.confirm_done(&done)).await?;
         }
-        Ok(confirmed)
+        Ok((confirmed, is_news))
     }
 
     /// Notes that the copy of a node was read from beginning to end since all had written down these rounds.
@@ -469,15 +471,18 @@ impl TakenIn {
     }
 }
 
-/// Adds a number to a list of ranges, which stays short: of many the oldest ones become one.
+/// Adds a number to a list of ranges, which stays short: of many those become one that have the least between them,
+/// for that counts, too.
 fn extend(list: &mut Vec<(u64, u64)>, number: u64) {
     match list.last_mut() {
         Some((_, last)) if *last + 1 >= number => *last = number.max(*last),
         _ => list.push((number, number)),
     }
     if list.len() > limits::TAKEN_IN_RANGES {
-        let (_, end) = list.remove(1);
-        list[0].1 = end;
+        let gap = |at: &usize| list[at + 1].0 - list[*at].1;
+        // Invariant: it has more than one range.
+        let at = (0..list.len() - 1).min_by_key(gap).expect("two ranges");
+        list[at].1 = list.remove(at + 1).1;
     }
 }
 

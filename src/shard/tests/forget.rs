@@ -95,8 +95,8 @@ async fn what_is_done_elsewhere_is_forgotten_once_all_others_were_read_since_all
     propose(&world, 1, vec![tombstone]).await;
     let done = world.shard.told().await.unwrap().promised;
     let others = ["n2@h".to_owned(), "n3@h".to_owned()];
-    world.shard.note_read("n2@h", world.shard.confirmed(&Horizon::default()).await.unwrap()).await.unwrap();
-    let confirmed = world.shard.confirmed(&done).await.unwrap();
+    world.shard.note_read("n2@h", world.shard.confirmed(&Horizon::default()).await.unwrap().0).await.unwrap();
+    let (confirmed, _) = world.shard.confirmed(&done).await.unwrap();
     assert_eq!(confirmed.len(), 1, "it is done: all have written it down");
     world.shard.note_read("n3@h", confirmed.clone()).await.unwrap();
     assert!(!world.shard.forget(&done, &others).await.unwrap().horizon.covers(&done), "n2 was read before");
