@@ -210,8 +210,8 @@ impl Epochs {
     }
 
     /// The number up to which purges of this copy are those of the one that told these epochs: where the two are of
-    /// different times they may have numbers in common that name different purges. `None`: it was not kept, as of epochs
-    /// that began before copies kept it.
+    /// different times they may have numbers in common that name different purges. `None`: it was not kept, as of
+    /// epochs that began before copies kept it.
     pub fn purges_shared(&self, told: &[(u64, u64)]) -> Option<u64> {
         purges_shared(&self.list(), &self.purges(), &self.node, told)
     }

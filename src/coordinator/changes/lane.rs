@@ -133,8 +133,8 @@ pub(super) fn next_lane(heads: impl Iterator<Item = Option<u64>>, descending: bo
     .map(|(_, lane)| lane)
 }
 
-/// The changes of documents of one range, looked up instead of searched for. They are looked up again while they change;
-/// one that changes all the time is told at the end, and comes again with the next reading.
+/// The changes of documents of one range, looked up instead of searched for. They are looked up again while they
+/// change; one that changes all the time is told at the end, and comes again with the next reading.
 pub(super) async fn page_of_ids(
     copy: &RangeCopy,
     ids: Vec<&DocId>,
