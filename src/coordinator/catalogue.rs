@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -430,6 +430,12 @@ impl Coordinator {
     /// Whether there is such a database.
     pub fn has_database(&self, name: &str) -> bool {
         self.cache.read().unwrap_or_else(PoisonError::into_inner).names.contains_key(name)
+    }
+
+    /// Whether the node knows of no database because it has yet to meet its cluster: its disk is new.
+    pub fn is_unlearned(&self) -> bool {
+        let is_empty = self.cache.read().unwrap_or_else(PoisonError::into_inner).names.is_empty();
+        is_empty && !self.context.in_sync.load(Ordering::Relaxed) && !self.context.others().is_empty()
     }
 
     /// Names in byte order.

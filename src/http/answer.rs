@@ -169,12 +169,15 @@ fn request_id(context: &Context, headers: &HeaderMap) -> String {
     }
 }
 
-/// Where a database went while it was asked something, and another one has its name already, the client is told to ask
-/// that one, and not that there is none.
+/// That there is no such database is told only where it is certain. One that went while it was asked something may have
+/// left its name to another one; and a node without its disk knows of none before it has met its cluster.
 fn told_by_name(context: &Context, parts: &http::request::Parts, problem: Problem) -> Problem {
     match route(parts.uri.path()) {
         Endpoint::In(name, _) if problem == Problem::no_database() && context.coordinator.has_database(&name) => {
             Problem::unavailable("Another database took the name meanwhile, try again.")
+        }
+        Endpoint::In(..) if problem == Problem::no_database() && context.coordinator.is_unlearned() => {
+            Problem::unavailable("This node has yet to learn which databases its cluster has, try again.")
         }
         _ => problem,
     }

@@ -689,7 +689,10 @@ async fn a_node_that_lost_its_disk_fills_itself() {
     let world = World::new().await;
     let coordinator = world.join(&cluster.nodes[2].end).await;
     (cluster.nodes[2].world, cluster.nodes[2].coordinator) = (world, coordinator);
+    // It must not say that there is no such database.
+    assert!(cluster.nodes[2].coordinator.is_unlearned() && !cluster.nodes[0].coordinator.is_unlearned());
     cluster.heal().await;
+    assert!(!cluster.nodes[2].coordinator.is_unlearned());
     for n in 0..10 {
         assert_eq!(own_leaves(&cluster.db(2), &format!("d{n}")).await.len(), 1);
     }
