@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::limits;
 use crate::world::BoxFuture;
 
 /// Reads a round to its end.
@@ -78,6 +79,25 @@ async fn a_small_limit_over_several_ranges_leaves_nothing_out() {
         }
         assert_eq!(seen.len(), 12, "limit {limit}");
     }
+}
+
+/// The first page behind the end of the round was the last one: what had moved further was in neither.
+#[tokio::test]
+async fn a_document_that_moves_far_behind_the_end_while_it_is_read_is_in_the_answer() {
+    let (_world, _coordinator, database) = database(1).await;
+    let count = 3 * limits::PAGE_ROWS;
+    fill(&database, count).await;
+    let mut feed = database.changes(ChangesQuery::default()).await.unwrap();
+    let mut rows = feed.next().await.unwrap().unwrap();
+    let news = (0..2 * limits::PAGE_ROWS).map(|n| request(&format!("n{n}"), "{}")).collect();
+    assert!(database.write(news, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+    let last = id(&format!("d{}", count - 1));
+    let rev = database.fetch_one(&last, Want::Winner).await.unwrap().unwrap().rev;
+    database.delete(&last, Some(rev), WriteOptions::default()).await.unwrap();
+    rows.extend(drain(&mut feed).await);
+    let seen: BTreeSet<DocId> = rows.into_iter().map(|row| row.id).collect();
+    assert!((0..count).all(|n| seen.contains(&id(&format!("d{n}")))));
+    assert_eq!(feed.pending().await, 0);
 }
 
 #[tokio::test]
