@@ -131,7 +131,7 @@ impl Worker {
 
     pub(super) async fn merge(&mut self, doc: u32, v: u64, fork: bool, twice: bool) -> Result<(), Violation> {
         let known = self.known.get(&doc).cloned().unwrap_or_default();
-        // Of an edit over a tombstone its writer knows the revision alone: that is no history to tell others (seed c975).
+        // Of an edit over a tombstone its writer knows the revision alone: no history to tell others (seed c975).
         let is_whole = |path: &Vec<String>| model::order(&path[0]).0 == path.len() as u64;
         let base = if fork { known.first } else { known.newest }.filter(is_whole).unwrap_or_default();
         let generation = base.first().map_or(0, |rev| model::order(rev).0) + 1;
