@@ -157,6 +157,8 @@ def rest(args):
         with Between(three) as quiet:
             time.sleep(args.rest)
         row("rest", quiet)
+        # The node has closed a connection that was idle for so long.
+        client.close()
         with Between(three) as asked:
             for _ in range(ROUNDS):
                 client.must("POST", "/bench/_sync_shards", status=(202,))
