@@ -1,8 +1,10 @@
-//! A handle on what is committed that readers share until the next write.
+//! A handle on what is committed that readers share until it changes.
 //!
-//! To begin a read costs an engine more than most reads take: several locks, and pages on the way to the table. What is
-//! kept here was begun once and serves all readers of that state. It goes before a write begins, and none is kept while
-//! one runs: so it holds back no page that a commit frees, and no reader gets it who came after the commit.
+//! To begin a read costs an engine more than most reads take: several locks, and pages on the way to the table. Worse,
+//! its locks are shared with the commit that runs and with readers of low priority, who may lose the processor while
+//! they hold one: a reader waited for up to 10 ms. What is kept here was begun once and serves all readers of that
+//! state, those beside a write, too: until the write ends they may see either state. It goes when the write ends, so
+//! that no reader gets it who comes after the commit.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,27 +13,30 @@ pub(super) struct Kept<T>(Mutex<State<T>>);
 
 struct State<T> {
     handle: Option<Arc<T>>,
-    /// Writes that run.
-    writers: usize,
-    /// Changes when a write begins, and when it ends.
+    /// Those who need the engine for themselves.
+    alone: usize,
+    /// Changes when a handle that was begun before must not be kept any more.
     moment: u64,
 }
 
 impl<T> Default for Kept<T> {
     fn default() -> Kept<T> {
-        Kept(Mutex::new(State { handle: None, writers: 0, moment: 0 }))
+        Kept(Mutex::new(State { handle: None, alone: 0, moment: 0 }))
     }
 }
 
-/// A write that runs: no handle is kept meanwhile.
+/// A write that runs: when this is dropped, the handle goes.
 pub(super) struct Writing<'k, T>(&'k Kept<T>);
+
+/// Somebody who needs the engine for himself: no handle is kept meanwhile.
+pub(super) struct Alone<'k, T>(&'k Kept<T>);
 
 impl<T> Kept<T> {
     fn state(&self) -> MutexGuard<'_, State<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The handle that is kept; else what `begin` makes, which is kept unless a write has begun or ended meanwhile.
+    /// The handle that is kept; else what `begin` makes, which is kept unless a write has ended meanwhile.
     pub fn get<E>(&self, begin: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
         let moment = {
             let state = self.state();
@@ -43,30 +48,45 @@ impl<T> Kept<T> {
         // Without the lock: the engine may have it wait for a commit.
         let handle = Arc::new(begin()?);
         let mut state = self.state();
-        if state.writers == 0 && state.moment == moment {
+        if state.alone == 0 && state.moment == moment {
             state.handle = Some(Arc::clone(&handle));
         }
         Ok(handle)
     }
 
-    /// Lets the handle go; none is kept until the answer is dropped.
-    pub fn write(&self) -> Writing<'_, T> {
+    /// Lets the handle go.
+    pub fn let_go(&self) {
         let gone = {
             let mut state = self.state();
-            state.writers += 1;
             state.moment += 1;
             state.handle.take()
         };
+        // Without the lock: to end a read takes those of the engine.
         drop(gone);
+    }
+
+    /// Lets the handle go when the answer is dropped.
+    pub fn write(&self) -> Writing<'_, T> {
         Writing(self)
+    }
+
+    /// Lets the handle go; none is kept until the answer is dropped.
+    pub fn alone(&self) -> Alone<'_, T> {
+        self.state().alone += 1;
+        self.let_go();
+        Alone(self)
     }
 }
 
 impl<T> Drop for Writing<'_, T> {
     fn drop(&mut self) {
-        let mut state = self.0.state();
-        state.writers -= 1;
-        state.moment += 1;
+        self.0.let_go();
+    }
+}
+
+impl<T> Drop for Alone<'_, T> {
+    fn drop(&mut self) {
+        self.0.state().alone -= 1;
     }
 }
 
@@ -79,31 +99,46 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_serves_until_a_write_begins_and_one_begun_beside_a_write_serves_once() {
+    fn a_handle_serves_until_a_write_ends() {
         let kept = Kept::default();
         assert_eq!((*get(&kept, || 1), *get(&kept, || 2)), (1, 1));
-        let held = get(&kept, || 3);
         let writing = kept.write();
-        assert_eq!(Arc::strong_count(&held), 1, "the write waits for no handle that is only kept");
-        assert_eq!((*get(&kept, || 4), *get(&kept, || 5)), (4, 5));
+        assert_eq!(*get(&kept, || 3), 1);
+        let held = get(&kept, || 4);
         drop(writing);
-        assert_eq!((*get(&kept, || 6), *get(&kept, || 7)), (6, 6));
+        assert_eq!(Arc::strong_count(&held), 1);
+        assert_eq!((*get(&kept, || 5), *get(&kept, || 6)), (5, 5));
+        let writing = kept.write();
+        kept.let_go();
+        assert_eq!(
+            (*get(&kept, || 7), *get(&kept, || 8)),
+            (7, 7),
+            "begun beside a write it serves as long as that runs"
+        );
+        drop(writing);
+        assert_eq!(*get(&kept, || 9), 9);
     }
 
     #[test]
-    fn a_handle_begun_before_a_write_is_not_kept_behind_it() {
+    fn a_handle_begun_before_the_end_of_a_write_is_not_kept_behind_it() {
         let kept = Kept::default();
         let before = get(&kept, || {
             drop(kept.write());
             1
         });
         assert_eq!((*before, *get(&kept, || 2)), (1, 2));
-        let (first, second) = (Kept::default(), Kept::default());
-        let (one, other) = (first.write(), first.write());
+        assert!(Kept::default().get(|| Err::<u32, _>("away")).is_err());
+    }
+
+    #[test]
+    fn who_is_alone_waits_for_no_handle_that_is_only_kept() {
+        let kept = Kept::default();
+        let held = get(&kept, || 1);
+        let (one, other) = (kept.alone(), kept.alone());
+        assert_eq!(Arc::strong_count(&held), 1);
         drop(one);
-        assert_eq!((*get(&first, || 1), *get(&first, || 2)), (1, 2), "the other one still runs");
+        assert_eq!((*get(&kept, || 2), *get(&kept, || 3)), (2, 3), "the other one is still there");
         drop(other);
-        assert!(second.get(|| Err::<u32, _>("away")).is_err());
-        assert_eq!(*get(&second, || 3), 3);
+        assert_eq!((*get(&kept, || 4), *get(&kept, || 5)), (4, 4));
     }
 }

@@ -17,13 +17,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
-use super::journal::{self, Journal, Notes};
+use super::journal::{self, Journal, Notes, Position};
 use super::kv::{Batch, Shrunk, StorageError, Store, View};
 use super::layout::FileId;
 use super::park::Suspects;
 use super::planted::Planted;
 use super::shelf::{Shelf, position_of};
-use super::tables::{self, Budget, Tables};
+use super::tables::{self, Budget, Part, Tables};
 use super::view::LayeredView;
 use crate::limits;
 use crate::world::Env;
@@ -146,6 +146,17 @@ impl LayeredStore {
         Ok(())
     }
 
+    /// Takes a part of a group into the memtables. Readers wait for their lock: where it held for all of a large part,
+    /// from the build of a view for one, they waited for milliseconds.
+    fn take_in(&self, position: Position, part: Part) {
+        let mut tables = self.tables();
+        let Some(mut aside) = tables.aside(&part) else { return tables.apply(position, part) };
+        drop(tables);
+        aside.take_in(position, &part);
+        let before = self.tables().replace(position, aside, part);
+        drop(before);
+    }
+
     /// Freezes what is due and wakes the flusher for it.
     pub(super) fn freeze_due(&self) -> bool {
         let frozen = self.tables().freeze(&self.budget);
@@ -195,9 +206,7 @@ impl Store for LayeredStore {
         }
         let position = journal.append(batch)?;
         for part in tables::parts(batch) {
-            // Readers wait for this lock. While the next part is put together it is free: as long as a large group took
-            // it, from the build of a view for one, they waited for all of it.
-            self.tables().apply(position, part);
+            self.take_in(position, part);
         }
         self.tables().end_group(position, journal.closed_bytes());
         if self.freeze_due() && self.planted.has(super::planted::Bug::DropSegmentEarly) {

@@ -132,6 +132,8 @@ impl RedbStore {
             before.replaced.store(true, Ordering::SeqCst);
         }
         *running = start(&self.pages, self.cache_bytes).ok().map(Arc::new);
+        drop(running);
+        self.reading.let_go();
     }
 }
 
@@ -139,7 +141,7 @@ impl Drop for RedbStore {
     fn drop(&mut self) {
         // Closing writes, by records of free pages that may be damaged: the engine can panic over them.
         self.pages.contain(false);
-        let _alone = self.reading.write();
+        let _alone = self.reading.alone();
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         // A file that cannot be closed is looked through at the next start.
         let _ = guarded(&self.pages, || {
@@ -305,7 +307,7 @@ impl StoreFile for RedbStore {
         if !self.is_mostly_free(before)? {
             return Ok(Shrunk::NotDue);
         }
-        let _writing = self.reading.write();
+        let _alone = self.reading.alone();
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         // Views hold the engine, too. From here on new ones wait.
         let Some(alone) = running.as_mut().and_then(Arc::get_mut) else { return Ok(Shrunk::Busy) };

@@ -14,6 +14,7 @@ use super::memtable::{Entry, Memtable};
 use super::planted::{Bug, Planted};
 use super::reserved;
 use crate::limits;
+use crate::world::buggify::{fewer, sometimes};
 
 /// The sizes that rule flushes and back pressure, in bytes; all follow from the first.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +102,28 @@ pub(super) struct Part {
     half: Option<usize>,
 }
 
+/// What a large part of a group makes of a memtable, put together beside the readers.
+pub(super) struct Aside {
+    file: FileId,
+    moves: u64,
+    layer: Layer,
+    /// For the planted bug `HalfBatch`.
+    half: Option<Memtable>,
+}
+
+impl Aside {
+    /// Takes in the writes of a part, each of which the journal holds durably.
+    pub(super) fn take_in(&mut self, position: Position, part: &Part) {
+        for (n, entry) in part.writes.iter().enumerate() {
+            if part.half == Some(n) {
+                self.half = Some(self.layer.rows.clone());
+            }
+            self.layer.touch(position);
+            self.layer.rows.set(entry.clone());
+        }
+    }
+}
+
 /// The parts of a group: whole shards, with few writes several of them. Each is put together when it is asked for.
 pub(super) fn parts(batch: &Batch) -> impl Iterator<Item = Part> + '_ {
     let half = cfg!(feature = "sim").then_some(batch.writes().len() / 2);
@@ -133,6 +156,8 @@ pub(super) struct Tables {
     pub journal_bytes: u64,
     /// Why flushing has ended for good.
     pub failed: Option<StorageError>,
+    /// Changes when rows go from one memtable to another, or with one.
+    moves: u64,
     /// A part of a group is here and the rest is to come.
     taking_in: bool,
     stamps: u64,
@@ -145,8 +170,9 @@ impl Tables {
     pub(super) fn new(layout: Layout, files: &[FileId], last: Position) -> Tables {
         let own = files.iter().filter_map(|id| if let FileId::Own(shard) = id { Some(*shard) } else { None });
         let (own, files) = (own.collect(), BTreeMap::new());
-        let (journal_bytes, stamps, views, scratch) = (0, 0, 0, Vec::new());
-        Tables { layout, own, files, last, journal_bytes, failed: None, taking_in: false, stamps, views, scratch }
+        let (journal_bytes, moves, stamps, views, scratch) = (0, 0, 0, 0, Vec::new());
+        let (failed, taking_in) = (None, false);
+        Tables { layout, own, files, last, journal_bytes, failed, moves, taking_in, stamps, views, scratch }
     }
 
     /// The file that a shard lives in.
@@ -176,10 +202,46 @@ impl Tables {
         self.taking_in = true;
         for (n, entry) in part.writes.into_iter().enumerate() {
             if part.half == Some(n) {
-                self.files.values_mut().for_each(|table| table.half = Some(table.active.rows.clone()));
+                self.note_half();
             }
             self.put(position, entry);
         }
+    }
+
+    fn note_half(&mut self) {
+        self.files.values_mut().for_each(|table| table.half = Some(table.active.rows.clone()));
+    }
+
+    /// A picture of the memtable that a large part goes into, to be put together without holding readers up: nothing is
+    /// frozen until it is back ([`Tables::replace`]). `None` for a part that is not large, or not of one shard only:
+    /// that is to be applied.
+    pub(super) fn aside(&mut self, part: &Part) -> Option<Aside> {
+        let shard = reserved::shard_of(part.writes.first()?.key());
+        let is_large =
+            part.writes.len() >= fewer("memtable: a part of one write is large", limits::MEMTABLE_PART_WRITES);
+        let is_of_one = || part.writes.iter().all(|entry| reserved::shard_of(entry.key()) == shard);
+        if !is_large || shard == reserved::SHARD || !is_of_one() {
+            return None;
+        }
+        self.taking_in = true;
+        let file = self.home(shard);
+        Some(Aside { file, moves: self.moves, layer: self.file(file).active.clone(), half: None })
+    }
+
+    /// Puts a memtable back into which the next part of a group has been taken; answers the one before, which is better
+    /// dropped without the lock. The part is applied where rows have moved meanwhile.
+    pub(super) fn replace(&mut self, position: Position, aside: Aside, part: Part) -> Option<Layer> {
+        assert!(position > self.last, "groups are applied in order, each once");
+        if self.moves != aside.moves {
+            sometimes("memtable: rows moved while a part was taken in");
+            self.apply(position, part);
+            return None;
+        }
+        if let Some(half) = aside.half {
+            self.note_half();
+            self.file(aside.file).half = Some(half);
+        }
+        Some(std::mem::replace(&mut self.file(aside.file).active, aside.layer))
     }
 
     /// A group has been taken in.
@@ -397,6 +459,7 @@ impl Tables {
 
     /// Gives a shard a file of its own, which holds it up to the position of the file that it leaves.
     pub(super) fn move_out(&mut self, shard: u64, from: FileId) {
+        self.moves += 1;
         self.stamps += 1;
         let stamp = self.stamps;
         let left = self.file(from);
@@ -411,6 +474,7 @@ impl Tables {
 
     /// Forgets the file of a shard that is gone.
     pub(super) fn forget_own(&mut self, shard: u64) {
+        self.moves += 1;
         self.own.remove(&shard);
         self.files.remove(&FileId::Own(shard));
     }
@@ -434,5 +498,62 @@ impl FileTable {
 impl Layer {
     fn first_position(&self) -> Option<Position> {
         (!self.is_empty()).then_some(self.first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::overlay::Writes;
+
+    const SHARD: u64 = 7;
+
+    fn key(n: u8) -> Vec<u8> {
+        [&SHARD.to_be_bytes()[..], &[n]].concat()
+    }
+
+    fn part(keys: std::ops::Range<u8>) -> Part {
+        let entry = |n| Entry::new(&key(n), Some(b"x"), &mut Vec::new());
+        let writes: Vec<Entry> = keys.cycle().take(limits::MEMTABLE_PART_WRITES).map(entry).collect();
+        Part { writes, half: None }
+    }
+
+    fn has(tables: &Tables, file: FileId, n: u8) -> bool {
+        tables.files[&file].active.rows.find(&key(n)).is_some()
+    }
+
+    #[test]
+    fn a_large_part_is_taken_in_beside_readers_and_nothing_is_frozen_meanwhile() {
+        let mut tables = Tables::new(Layout { common: 1, old: 0 }, &[], 0);
+        let home = tables.home(SHARD);
+        tables.write(1, &key(1), Some(b"x"));
+        tables.end_group(1, 0);
+        let large = part(2..4);
+        let mut aside = tables.aside(&large).expect("a large part");
+        assert!(!tables.freeze(&Budget::new(1)));
+        aside.take_in(2, &large);
+        assert!(!has(&tables, home, 2));
+        let before = tables.replace(2, aside, large).expect("the one before");
+        assert!(before.rows.find(&key(1)).is_some() && before.rows.find(&key(2)).is_none());
+        tables.end_group(2, 0);
+        assert!((1..4).all(|n| has(&tables, home, n)));
+        assert_eq!((tables.files[&home].active.first, tables.files[&home].active.last), (1, 2));
+        assert!(tables.freeze(&Budget::new(1)));
+        assert!(tables.aside(&Part { writes: Vec::new(), half: None }).is_none());
+    }
+
+    #[test]
+    fn a_large_part_follows_a_shard_that_moves_meanwhile() {
+        let mut tables = Tables::new(Layout { common: 1, old: 0 }, &[], 0);
+        let home = tables.home(SHARD);
+        tables.write(1, &key(1), Some(b"x"));
+        tables.end_group(1, 0);
+        let large = part(2..4);
+        let mut aside = tables.aside(&large).expect("a large part");
+        aside.take_in(2, &large);
+        tables.move_out(SHARD, home);
+        assert!(tables.replace(2, aside, large).is_none());
+        tables.end_group(2, 0);
+        assert!((1..4).all(|n| has(&tables, FileId::Own(SHARD), n) && !has(&tables, home, n)));
     }
 }

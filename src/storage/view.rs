@@ -17,7 +17,7 @@ use super::overlay::{Overlay, Writes};
 use super::park::Suspects;
 use super::planted::Planted;
 use super::reserved::{self, lowest, shard_of};
-use super::tables::Layers;
+use super::tables::{Layers, Tables};
 
 /// See the module head.
 pub(super) struct LayeredView<'a> {
@@ -57,14 +57,22 @@ impl<'a> LayeredView<'a> {
             return Ok(Rc::clone(picture));
         }
         loop {
-            let home = self.store.tables().home(shard);
-            let picture = match self.file(home) {
-                Ok(picture) => picture,
-                // The file of a shard that has just been dropped.
-                Err(_) if self.store.tables().home(shard) != home => continue,
-                Err(error) => return Err(error),
+            let mut tables = self.store.tables();
+            let home = tables.home(shard);
+            let known = self.pictures.borrow().files.get(&home).cloned();
+            let picture = match known {
+                Some(picture) => Some(picture),
+                None => {
+                    let layers = tables.picture(home, self.planted);
+                    drop(tables);
+                    match self.over_file(home, layers, |tables| tables.home(shard) == home) {
+                        // The file of a shard that has just been dropped.
+                        Err(_) if self.store.tables().home(shard) != home => None,
+                        done => done?,
+                    }
+                }
             };
-            if self.store.tables().home(shard) == home {
+            if let Some(picture) = picture {
                 self.pictures.borrow_mut().shards.insert(shard, Rc::clone(&picture));
                 return Ok(picture);
             }
@@ -76,19 +84,35 @@ impl<'a> LayeredView<'a> {
             return Ok(Rc::clone(picture));
         }
         loop {
-            let (layers, stamp) = self.store.tables().picture(id, self.planted);
-            let suspects = &self.store.suspects;
-            let opened = || if self.unflushed { Ok(None) } else { suspects.noted(id, self.store.shelf.open(id)) };
-            let file = match opened()? {
-                Some(engine) => Some(suspects.noted(id, pinned(engine, id, suspects))?),
-                None => None,
-            };
-            if self.store.tables().stamp(id) == stamp {
-                let picture = Rc::new(Picture { layers, file });
-                self.pictures.borrow_mut().files.insert(id, Rc::clone(&picture));
+            let layers = self.store.tables().picture(id, self.planted);
+            if let Some(picture) = self.over_file(id, layers, |_| true)? {
                 return Ok(picture);
             }
         }
+    }
+
+    /// What was pictured of a file's memtables over the file; `None` where that may have got ahead of them, or `holds`
+    /// does not any more.
+    fn over_file(
+        &self,
+        id: FileId,
+        (layers, stamp): (Layers, u64),
+        holds: impl FnOnce(&Tables) -> bool,
+    ) -> Result<Option<Rc<Picture>>, StorageError> {
+        let suspects = &self.store.suspects;
+        let opened = || if self.unflushed { Ok(None) } else { suspects.noted(id, self.store.shelf.open(id)) };
+        let file = match opened()? {
+            Some(engine) => Some(suspects.noted(id, pinned(engine, id, suspects))?),
+            None => None,
+        };
+        let tables = self.store.tables();
+        if tables.stamp(id) != stamp || !holds(&tables) {
+            return Ok(None);
+        }
+        drop(tables);
+        let picture = Rc::new(Picture { layers, file });
+        self.pictures.borrow_mut().files.insert(id, Rc::clone(&picture));
+        Ok(Some(picture))
     }
 
     /// The next shard with anything in it, from `from` on in `direction`; those of files that are there for one shard

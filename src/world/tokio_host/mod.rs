@@ -20,12 +20,38 @@ use super::{
 mod disk;
 mod pools;
 mod process;
+#[cfg(target_os = "linux")]
+mod processors;
 #[cfg(test)]
 mod tests;
 mod usage;
 
+/// Elsewhere threads run where the system likes.
+#[cfg(not(target_os = "linux"))]
+mod processors {
+    use std::sync::Arc;
+
+    use crate::world::Pool;
+
+    pub(super) struct Processors;
+
+    impl Processors {
+        pub(super) fn new() -> Arc<Processors> {
+            Arc::new(Processors)
+        }
+
+        pub(super) fn enlist(&self, _pool: Pool) {}
+
+        pub(super) fn begins(&self, _pool: Pool) {}
+
+        pub(super) fn unbound<T>(&self, work: impl FnOnce() -> T) -> T {
+            work()
+        }
+    }
+}
+
 use disk::OsDisk;
-use pools::{ThreadPools, ThreadWorker};
+use pools::ThreadPools;
 
 /// The file that was started, also when another stands in its place by now.
 const OWN_PROGRAM: &str = "/proc/self/exe";
@@ -130,7 +156,7 @@ impl Host for TokioHost {
     }
 
     fn worker(&self, pool: Pool, name: &str, stack_bytes: usize) -> Arc<dyn Worker> {
-        Arc::new(ThreadWorker::start(pool, name, stack_bytes))
+        Arc::new(self.pools.worker(pool, name, stack_bytes))
     }
 
     fn budget(&self, limit: Duration) -> Budget {
@@ -154,7 +180,7 @@ impl Host for TokioHost {
     }
 
     fn process(&self, command: &[String]) -> io::Result<Box<dyn Process>> {
-        Ok(Box::new(process::OsProcess::start(command)?))
+        Ok(Box::new(self.pools.unbound(|| process::OsProcess::start(command))?))
     }
 
     fn own_program(&self) -> io::Result<String> {

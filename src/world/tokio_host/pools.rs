@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use super::processors::Processors;
 use crate::world::{Job, Pool, Worker};
 
 /// Threads per class and the prefix of their names (the kernel shows at most 15 bytes of a name).
@@ -53,11 +54,13 @@ impl Queue {
     }
 
     /// The life of a thread.
-    fn work_for(&self, pool: Pool) {
+    fn work_for(&self, pool: Pool, processors: &Arc<Processors>) {
         if pool == Pool::Build {
             yield_to_others();
         }
+        let _enlisted = processors.enlist(pool);
         while let Some(job) = self.take() {
+            processors.begins(pool);
             // The panic message is already on stderr; the caller sees the closed channel.
             let _ = catch_unwind(AssertUnwindSafe(|| job()()));
         }
@@ -68,11 +71,11 @@ impl Queue {
 pub(super) struct ThreadWorker(Arc<Queue>);
 
 impl ThreadWorker {
-    pub(super) fn start(pool: Pool, name: &str, stack_bytes: usize) -> Self {
+    fn start(pool: Pool, name: &str, stack_bytes: usize, processors: Arc<Processors>) -> Self {
         let queue = Arc::new(Queue::default());
         let own = Arc::clone(&queue);
         let thread = std::thread::Builder::new().name(name.to_owned()).stack_size(stack_bytes);
-        let work = move || own.work_for(pool);
+        let work = move || own.work_for(pool, &processors);
         if let Err(error) = thread.spawn(work) {
             panic!("cannot start the thread {name}: {error}");
         }
@@ -104,22 +107,24 @@ impl Drop for ThreadWorker {
 }
 
 /// The threads of all classes. Dropping lets queued jobs finish and does not wait for them.
-#[derive(Default)]
 pub(super) struct ThreadPools {
     journal: Arc<Queue>,
     foreground: Arc<Queue>,
     background: Arc<Queue>,
     build: Arc<Queue>,
+    processors: Arc<Processors>,
 }
 
 impl ThreadPools {
     pub(super) fn start() -> Self {
-        let pools = ThreadPools::default();
+        let queue = Arc::<Queue>::default;
+        let (journal, foreground, background, build) = (queue(), queue(), queue(), queue());
+        let pools = ThreadPools { journal, foreground, background, build, processors: Processors::new() };
         for (pool, name, threads) in CLASSES {
             for index in 0..threads {
-                let queue = Arc::clone(pools.queue(pool));
+                let (queue, processors) = (Arc::clone(pools.queue(pool)), Arc::clone(&pools.processors));
                 let thread = std::thread::Builder::new().name(format!("{name}-{index}"));
-                let started = thread.spawn(move || queue.work_for(pool));
+                let started = thread.spawn(move || queue.work_for(pool, &processors));
                 if let Err(error) = started {
                     panic!("cannot start the thread {name}-{index}: {error}");
                 }
@@ -135,6 +140,16 @@ impl ThreadPools {
             Pool::Background => &self.background,
             Pool::Build => &self.build,
         }
+    }
+
+    /// Starts a thread of its own for jobs of a class.
+    pub(super) fn worker(&self, pool: Pool, name: &str, stack_bytes: usize) -> ThreadWorker {
+        ThreadWorker::start(pool, name, stack_bytes, Arc::clone(&self.processors))
+    }
+
+    /// Runs `work`, which starts a program, with all processors.
+    pub(super) fn unbound<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.processors.unbound(work)
     }
 
     pub(super) fn submit(&self, pool: Pool, job: Job) {
