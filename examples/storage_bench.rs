@@ -18,7 +18,7 @@ use clap::Parser;
 use redb::TableDefinition;
 use settee::storage::{Storage, StorageOptions};
 use settee::world::with_disk::with_disk;
-use settee::world::{Disk, Entry, File, OpenMode, Pool, tokio_host};
+use settee::world::{Disk, Entry, File, OpenMode, tokio_host, waiting};
 
 /// Measure the storage.
 #[derive(Parser)]
@@ -76,8 +76,10 @@ impl Settee {
     /// Reads the body of document `n` of a store, as a GET does.
     fn read(&self, store: u64, n: u64) {
         let (key, _) = rows(store, n).swap_remove(0);
-        let read = self.storage.read_shard_on(Pool::Foreground, 100 + store, move |view| view.get(&key));
-        assert!(self.runtime.block_on(read).expect("a read").is_some(), "document {n} of store {store}");
+        let storage = self.storage.clone();
+        let read = self.runtime.spawn(async move { storage.read_brief(100 + store, move |view| view.get(&key)).await });
+        let found = self.runtime.block_on(read).expect("a task").expect("a read");
+        assert!(found.is_some(), "document {n} of store {store}");
     }
 }
 
@@ -280,8 +282,11 @@ impl Watch {
     }
 
     fn pass(&self, name: &str) {
-        let stalled = self.stalled.lock().expect("no panic");
-        drop(self.released.wait_while(stalled, |stalled| stalled.as_deref() == Some(name)).expect("no panic"));
+        let is_stalled = |stalled: &mut Option<String>| stalled.as_deref() == Some(name);
+        let mut stalled = self.stalled.lock().expect("no panic");
+        if is_stalled(&mut stalled) {
+            waiting(|| drop(self.released.wait_while(stalled, is_stalled).expect("no panic")));
+        }
     }
 }
 

@@ -270,6 +270,13 @@ pub const SHRINK_TRIES: u32 = 200;
 pub const SHRINK_PAUSE: Duration = Duration::from_millis(50);
 /// Bytes from which the text of a document is compressed: below, a block saves next to nothing (`shard/body.rs`).
 pub const BODY_COMPRESSED_FROM: usize = 512;
+/// How long reads of several shards may hold up the other tasks of a thread before the rest of them goes to a thread
+/// for reads; to hand them over takes some 50 µs.
+pub const BRIEF_READS: Duration = Duration::from_micros(250);
+/// Documents of a shard up to which a read counts as brief.
+pub const BRIEF_DOCS: usize = 16;
+/// Rows of a list up to which its read counts as brief.
+pub const BRIEF_ROWS: usize = 200;
 /// Rows of one bounded step of a read.
 pub const STEP_ROWS: usize = 1000;
 /// Bytes of values of one bounded step of a read.

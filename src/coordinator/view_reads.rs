@@ -42,13 +42,14 @@ pub(super) async fn rows(
     reads: Reads<'_>,
     direction: Direction,
     limit: usize,
+    brief: bool,
 ) -> Vec<(usize, Result<RowPage, IndexError>)> {
     let Parted { numbers, own, others } = Parted::of(reads);
     let mut asked = Vec::with_capacity(others.len());
     for (number, view, places) in others {
         asked.push(async move { (number, view.rows(places, direction, limit).await) });
     }
-    let (own, others) = join(rows_of(own, direction, limit), join_all(asked)).await;
+    let (own, others) = join(rows_of(own, direction, limit, brief), join_all(asked)).await;
     let own = own.into_iter().map(|page| page.map_err(IndexError::from));
     numbers.into_iter().zip(own).chain(others).collect()
 }

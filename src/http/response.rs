@@ -235,12 +235,16 @@ impl Stream for Generated {
     type Item = Result<Bytes>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if let Poll::Ready(Some(chunk)) = self.receiver.poll_recv(cx) {
+        if let Ok(chunk) = self.receiver.try_recv() {
             return Poll::Ready(Some(Ok(chunk)));
         }
-        if let Some(future) = &mut self.future
-            && let Poll::Ready(done) = future.as_mut().poll(cx)
-        {
+        if let Some(future) = &mut self.future {
+            let done = future.as_mut().poll(cx);
+            let Poll::Ready(done) = done else {
+                // It writes while it is polled, nowhere else: a task that waits at the receiver, too, would be woken by
+                // that for nothing, and another thread with it.
+                return self.receiver.try_recv().map_or(Poll::Pending, |chunk| Poll::Ready(Some(Ok(chunk))));
+            };
             self.future = None;
             if let Err(problem) = done {
                 lock(&self.gathered).clear();
@@ -260,6 +264,10 @@ impl Stream for Generated {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Wake, Waker};
+
     use bytes::Bytes;
     use futures_util::{FutureExt, StreamExt};
 
@@ -282,6 +290,32 @@ mod tests {
         let all: Vec<u8> = chunks(reply).into_iter().flat_map(|c| c.unwrap().to_vec()).collect();
         let expected: String = (0..50_000).map(|n| format!("{n},")).collect::<String>() + "end,tail";
         assert_eq!(all, expected.as_bytes());
+    }
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn who_sends_a_body_that_is_there_is_not_woken_for_its_chunks() {
+        let reply = Reply::generate(|mut out| async move {
+            out.write(b"first").await?;
+            out.flush().await?;
+            out.write(b"second").await
+        });
+        let ReplyBody::Stream(mut stream) = reply.body else { panic!("a stream") };
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut next = || stream.poll_next_unpin(&mut Context::from_waker(&waker));
+        assert_eq!(next(), Poll::Ready(Some(Ok(Bytes::from_static(b"first")))));
+        assert_eq!(next(), Poll::Ready(Some(Ok(Bytes::from_static(b"second")))));
+        assert_eq!(next(), Poll::Ready(None));
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -64,7 +64,7 @@ struct Reading {
     collator: Collator,
     empty: Partial,
     places: VecDeque<Places>,
-    open: Option<(GroupPart, Walk)>,
+    open: Option<Box<(GroupPart, Walk)>>,
     groups: Vec<GroupPart>,
     limit: usize,
     moment: u64,
@@ -75,7 +75,7 @@ struct Reading {
 
 impl ViewIndex {
     /// Reads on until nothing is left to do.
-    async fn read_on(&self, mut reading: Reading) -> Result<GroupPage, IndexError> {
+    async fn read_on(&self, mut reading: Box<Reading>) -> Result<GroupPage, IndexError> {
         while !reading.is_done() {
             reading = self.copy.read_records(Pool::Foreground, self.reading_step(reading)).await?;
         }
@@ -85,8 +85,8 @@ impl ViewIndex {
     /// The next bounded step of a reading.
     fn reading_step(
         &self,
-        mut reading: Reading,
-    ) -> impl FnOnce(&dyn View, ShardId) -> Result<Reading, StorageError> + use<> {
+        mut reading: Box<Reading>,
+    ) -> impl FnOnce(&dyn View, ShardId) -> Result<Box<Reading>, StorageError> + use<> {
         let (slot, signature) = (Arc::clone(&self.slot), self.definition.signature);
         move |view, shard| {
             reading.step(view, &slot, &|places| places.range(shard, signature))?;
@@ -131,7 +131,7 @@ pub async fn groups_of(
         let reading = Reading::new(by.clone(), empty.clone(), index, places, limit);
         (index.copy.clone(), index.reading_step(reading))
     };
-    let begun = ShardCopy::read_records_of(reads.into_iter().map(begin).collect()).await;
+    let begun = ShardCopy::read_records_of(reads.into_iter().map(begin).collect(), true).await;
     let pages = finished(&indexes, begun).await;
     indexes.iter().for_each(|index| index.store_sums_later());
     pages
@@ -140,7 +140,7 @@ pub async fn groups_of(
 /// The pages of readings that have done their first step. Most are done with it; the others go on side by side.
 async fn finished(
     indexes: &[&ViewIndex],
-    begun: Vec<Result<Reading, ShardError>>,
+    begun: Vec<Result<Box<Reading>, ShardError>>,
 ) -> Vec<Result<GroupPage, IndexError>> {
     let (mut pages, mut rest) = (Vec::with_capacity(begun.len()), Vec::new());
     for (index, begun) in indexes.iter().zip(begun) {
@@ -149,7 +149,7 @@ async fn finished(
                 pages.push(None);
                 rest.push(index.read_on(reading));
             }
-            begun => pages.push(Some(begun.map_err(IndexError::from).and_then(Reading::page))),
+            begun => pages.push(Some(begun.map_err(IndexError::from).and_then(|reading| reading.page()))),
         }
     }
     let mut late = join_all(rest).await.into_iter();
@@ -192,8 +192,8 @@ pub async fn counted_rows_of(
         };
         (index.copy.clone(), both)
     };
-    let both = ShardCopy::read_records_of(reads.into_iter().map(begin).collect()).await;
-    let part = |both: Result<(Reading, RowPage), ShardError>| match both {
+    let both = ShardCopy::read_records_of(reads.into_iter().map(begin).collect(), true).await;
+    let part = |both: Result<(Box<Reading>, RowPage), ShardError>| match both {
         Ok((count, page)) => (Ok(count), Ok(page)),
         Err(error) => (Err(error.clone()), Err(error)),
     };
@@ -221,10 +221,10 @@ fn counted(page: Result<GroupPage, IndexError>) -> Result<u64, ShardError> {
 }
 
 impl Reading {
-    fn new(by: GroupBy, empty: Partial, index: &ViewIndex, places: VecDeque<Places>, limit: usize) -> Reading {
+    fn new(by: GroupBy, empty: Partial, index: &ViewIndex, places: VecDeque<Places>, limit: usize) -> Box<Reading> {
         let (collator, moment) = (index.collator.clone(), index.slot.sums(|sums| sums.moment()));
         let (open, groups, failed, tail) = (None, Vec::new(), None, None);
-        Reading { by, collator, empty, places, open, groups, limit, moment, failed, tail }
+        Box::new(Reading { by, collator, empty, places, open, groups, limit, moment, failed, tail })
     }
 
     /// What was read, once it is done.
@@ -249,24 +249,25 @@ impl Reading {
                 None => {
                     let Some((group, mut walk)) = self.begin_group(view, range)? else { continue };
                     let by = (&self.by.reduce, self.by.grouping);
-                    match slot.sums(|sums| walk.take_whole(sums, by, &self.empty)) {
+                    match slot.sums(|sums| walk.take_whole(sums, by)) {
                         true => self.groups.push(GroupPart { sum: walk.sum, ..group }),
-                        false => self.open = Some((group, walk)),
+                        false => self.open = Some(Box::new((group, walk))),
                     }
                 }
-                Some((group, mut walk)) => {
+                Some(mut open) => {
                     let mut tail = self.tail.take();
-                    let walked = self.walk_on(view, slot, range, (&mut walk, tail.as_mut()), &mut left)?;
+                    let walked = self.walk_on(view, slot, range, (&mut open.1, tail.as_mut()), &mut left)?;
                     self.tail = tail;
                     match walked {
                         Ok(true) => {
+                            let (group, walk) = *open;
                             // With rows behind, a scan is needed whatever is kept of those before.
                             if self.tail.is_none() {
                                 slot.sums(|sums| walk.keep_whole(sums, (&self.by.reduce, self.by.grouping)));
                             }
                             self.groups.extend((walk.sum.rows > 0).then_some(GroupPart { sum: walk.sum, ..group }));
                         }
-                        Ok(false) => self.open = Some((group, walk)),
+                        Ok(false) => self.open = Some(open),
                         Err(error) => self.failed = Some(error),
                     }
                 }
@@ -320,6 +321,9 @@ impl Reading {
     ) -> Result<Result<bool, InvalidValue>, StorageError> {
         let (reduce, empty) = (&self.by.reduce, &self.empty);
         let begin = |sums: &mut Sums| -> Result<Option<Option<Stride>>, InvalidValue> {
+            if let Some(stride) = walk.begun.take() {
+                return Ok(Some(Some(stride)));
+            }
             let more = walk.jump(sums, reduce, empty)?;
             more.map(|()| walk.stride(sums, reduce)).transpose()
         };

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::reduce::{Grouping, InvalidValue, Partial, Reduce};
-use super::steps::{Steps, Stride};
+use super::steps::{Nearest, Steps, Stride};
 use super::stored::{Found, key_of};
 use crate::limits;
 
@@ -344,6 +344,8 @@ pub(super) struct Walk {
     open: [Option<(Vec<u8>, Partial)>; LEVELS],
     /// Whether blocks begin where it stands.
     begins: bool,
+    /// The count of the block in which it stands, where that has begun already.
+    pub begun: Option<Stride>,
     moment: u64,
 }
 
@@ -351,7 +353,8 @@ impl Walk {
     /// From `at` up to `high`.
     pub fn new(at: Vec<u8>, high: Option<Vec<u8>>, empty: &Partial, moment: u64) -> Walk {
         let (low, begins) = (at.clone(), at.is_empty());
-        let mut walk = Walk { low, at, high, sum: empty.clone(), open: Default::default(), begins, moment };
+        let mut walk =
+            Walk { low, at, high, sum: empty.clone(), open: Default::default(), begins, begun: None, moment };
         // An edge of keys is no row, and only rows begin blocks.
         if walk.at.is_empty() {
             walk.open = std::array::from_fn(|_| Some((Vec::new(), empty.clone())));
@@ -360,24 +363,23 @@ impl Walk {
     }
 
     /// Takes it as a whole, if it was kept as such. Else it begins; blocks that are known need not be added up again.
-    pub fn take_whole(&mut self, sums: &mut Sums, by: (&Reduce, Grouping), empty: &Partial) -> bool {
+    pub fn take_whole(&mut self, sums: &Sums, by: (&Reduce, Grouping)) -> bool {
         if let Some(sum) = sums.whole(by, &self.low, self.high.as_deref()) {
             self.sum = sum.clone();
             return true;
+        }
+        if let Some(high) = self.high.as_ref().filter(|_| self.counts_from_the_first(by.0))
+            && let Some(Nearest { rows, at, stride }) = sums.steps.nearest(high, sums.writes)
+        {
+            // The count that noted it has kept the blocks that end before it.
+            (self.sum, self.open, self.begun) = (Partial::of_rows(rows), Default::default(), Some(stride));
+            self.stand_at(at);
+            return false;
         }
         for (level, open) in self.open.iter_mut().enumerate() {
             if open.as_ref().is_some_and(|(start, _)| sums.has(by.0, level, start)) {
                 *open = None;
             }
-        }
-        let nearest = match &self.high {
-            Some(high) if self.counts_from_the_first(by.0) => sums.steps.nearest(high, sums.writes),
-            _ => None,
-        };
-        if let Some((start, rows)) = nearest.map(|(start, rows)| (start.to_vec(), rows)) {
-            // Blocks that end before it were kept by the count that noted it.
-            (self.sum, self.open) = (Partial::of_rows(rows), Default::default());
-            self.arrive(start, sums, by.0, empty);
         }
         false
     }

@@ -223,6 +223,19 @@ impl ShardCopy {
         })
     }
 
+    /// As [`ShardCopy::read`] for a step that reads a few records, see [`Storage::read_brief`].
+    pub(super) async fn read_brief<T: Send + 'static>(
+        &self,
+        step: impl FnOnce(&dyn View, ShardId) -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<T, ShardError> {
+        if self.1.pool != Pool::Foreground || self.1.unflushed {
+            return self.read(step).await;
+        }
+        self.check_open()?;
+        let shard = self.0.shard;
+        Ok(self.0.storage.read_brief(shard.0, move |view| step(view, shard)).await?)
+    }
+
     /// Runs `work` in the committer; durable on return. Listeners hear of new sequences only then.
     pub(super) async fn change<T: Send + 'static>(
         &self,
@@ -280,7 +293,7 @@ impl ShardCopy {
     }
 
     /// As [`ShardCopy::read_records`] for short steps on several copies of this node, see [`Storage::read_shards`].
-    pub async fn read_records_of<T, S>(steps: Vec<(ShardCopy, S)>) -> Vec<Result<T, ShardError>>
+    pub async fn read_records_of<T, S>(steps: Vec<(ShardCopy, S)>, brief: bool) -> Vec<Result<T, ShardError>>
     where
         T: Send + 'static,
         S: FnOnce(&dyn View, ShardId) -> Result<T, StorageError> + Send + 'static,
@@ -296,7 +309,7 @@ impl ShardCopy {
             }
             states.push(state);
         }
-        let mut read = storage.read_shards(open).await.into_iter();
+        let mut read = storage.read_shards(open, brief).await.into_iter();
         let answer = |state: Result<(), ShardError>| {
             state?;
             // Invariant: each step has one result.
@@ -340,13 +353,13 @@ impl ShardCopy {
 
     /// The counters.
     pub async fn info(&self) -> Result<ShardInfo, ShardError> {
-        Ok(self.read(Header::read).await?.info())
+        Ok(self.read_brief(Header::read).await?.info())
     }
 
     /// [`ShardCopy::info`] of several copies of this node, read in one job.
     pub async fn infos(copies: Vec<ShardCopy>) -> Vec<Result<ShardInfo, ShardError>> {
         let read = |view: &dyn View, shard: ShardId| Header::read(view, shard).map(|header| header.info());
-        ShardCopy::read_records_of(copies.into_iter().map(|copy| (copy, read)).collect()).await
+        ShardCopy::read_records_of(copies.into_iter().map(|copy| (copy, read)).collect(), true).await
     }
 
     /// The last committed sequence; changes only after the commit is durable.

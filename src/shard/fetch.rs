@@ -36,7 +36,10 @@ impl ShardCopy {
         wants: Wants,
         make: impl Fn(&DocId, Option<Fetched>) -> T + Send + 'static,
     ) -> Result<(Vec<T>, Wants), ShardError> {
-        self.read(move |view, shard| step(view, shard, wants, make)).await
+        match wants.len() <= limits::BRIEF_DOCS {
+            true => self.read_brief(move |view, shard| step(view, shard, wants, make)).await,
+            false => self.read(move |view, shard| step(view, shard, wants, make)).await,
+        }
     }
 }
 

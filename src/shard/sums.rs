@@ -139,7 +139,7 @@ impl ShardCopy {
             let ids = Arc::clone(&ids);
             (copy, move |view: &dyn View, shard: ShardId| Sums::new(view, shard)?.over(&ids))
         };
-        ShardCopy::read_records_of(copies.into_iter().map(read).collect()).await
+        ShardCopy::read_records_of(copies.into_iter().map(read).collect(), true).await
     }
 
     /// How many live documents have ids in the range (for `offset`). Costs as [`ShardCopy::summary`].

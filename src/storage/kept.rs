@@ -8,6 +8,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::world::waiting;
+
 /// See the module head.
 pub(super) struct Kept<T>(Mutex<State<T>>);
 
@@ -46,7 +48,7 @@ impl<T> Kept<T> {
             state.moment
         };
         // Without the lock: the engine may have it wait for a commit.
-        let handle = Arc::new(begin()?);
+        let handle = Arc::new(waiting(begin)?);
         let mut state = self.state();
         if state.alone == 0 && state.moment == moment {
             state.handle = Some(Arc::clone(&handle));

@@ -26,7 +26,7 @@ use super::shelf::{Shelf, position_of};
 use super::tables::{self, Budget, Part, Tables};
 use super::view::LayeredView;
 use crate::limits;
-use crate::world::Env;
+use crate::world::{Env, lock};
 
 /// See the module head.
 pub struct LayeredStore {
@@ -101,7 +101,7 @@ impl LayeredStore {
     }
 
     pub(super) fn tables(&self) -> MutexGuard<'_, Tables> {
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tables)
     }
 
     fn journal(&self) -> MutexGuard<'_, Journal> {

@@ -5,6 +5,7 @@
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use imbl::OrdSet;
@@ -137,10 +138,15 @@ impl Writes for Memtable {
         if direction == Direction::Forward && !has_row() {
             return Box::new(std::iter::empty());
         }
-        let rows = self.rows.range::<_, [u8]>(bounds(range)).map(Entry::row);
-        match direction {
-            Direction::Forward => Box::new(rows),
-            Direction::Reverse => Box::new(rows.rev()),
+        match (direction, range.end.as_deref()) {
+            // The far end is met on the way.
+            (Direction::Forward, Some(end)) => {
+                let rows = self.rows.range::<_, [u8]>((Bound::Included(range.start.as_slice()), Bound::Unbounded));
+                let end = end.to_vec();
+                Box::new(rows.map(Entry::row).take_while(move |(key, _)| *key < end.as_slice()))
+            }
+            (Direction::Forward, None) => Box::new(self.rows.range::<_, [u8]>(bounds(range)).map(Entry::row)),
+            (Direction::Reverse, _) => Box::new(self.rows.range::<_, [u8]>(bounds(range)).map(Entry::row).rev()),
         }
     }
 

@@ -15,6 +15,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+use std::vec;
 
 use futures_util::future::join_all;
 use tokio::sync::{Mutex, Semaphore, watch};
@@ -151,7 +153,31 @@ impl Inner {
         let lanes = if pool == Pool::Build { &self.build_lanes } else { &self.lanes };
         &lanes[self.store.lane(shard) % limits::STORE_READ_LANES]
     }
+
+    /// Runs steps until they have taken so long, at least one.
+    fn run_steps<T, S>(&self, steps: &mut vec::IntoIter<(u64, S)>, limit: Option<Duration>) -> Vec<Ran<T, S>>
+    where
+        S: FnOnce(&dyn View) -> Result<T, StorageError>,
+    {
+        let (view, begun) = (self.store.view(), self.env.now());
+        let is_over = || limit.is_some_and(|limit| self.env.now().since(begun) >= limit);
+        let mut ran = Vec::with_capacity(steps.len());
+        for (shard, step) in steps {
+            ran.push(match (self.lane(Pool::Foreground, shard).try_acquire(), &view) {
+                (Ok(_permit), Ok(view)) => Ok(step(view.as_ref())),
+                (_, Err(error)) => Ok(Err(error.clone())),
+                (Err(_), _) => Err((shard, step)),
+            });
+            if is_over() {
+                break;
+            }
+        }
+        ran
+    }
 }
+
+/// The result of a step, or the step, where the shard's store file is busy.
+type Ran<T, S> = Result<Result<T, StorageError>, (u64, S)>;
 
 /// A store in memory that holds the directory's lock.
 struct LockedStore {
@@ -338,25 +364,38 @@ impl Storage {
         self.read_on(pool, step).await
     }
 
-    /// As [`Storage::read_shard_on`] for short steps on several shards, which run one after the other on one thread of
-    /// the foreground: to hand each to a thread of its own would cost more than they do. One whose store file is busy
-    /// runs by itself afterwards. Results stand in the order of the steps.
-    pub async fn read_shards<T, S>(&self, steps: Vec<(u64, S)>) -> Vec<Result<T, StorageError>>
+    /// As [`Storage::read_shard_on`] in the foreground, for a step that most often takes less than to hand it to
+    /// another thread: see [`Env::brief`].
+    pub async fn read_brief<T: Send + 'static>(
+        &self,
+        shard: u64,
+        step: impl FnOnce(&dyn View) -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<T, StorageError> {
+        // Invariant: as above.
+        let _permit = self.0.lane(Pool::Foreground, shard).acquire().await.ok();
+        let store = Arc::clone(&self.0.store);
+        let read = self.0.env.brief(Pool::Foreground, move || step(store.view()?.as_ref())).await;
+        self.0.damage.noted(read)
+    }
+
+    /// As [`Storage::read_shard_on`] in the foreground for short steps on several shards, which run one after the other
+    /// on one thread: to hand each to a thread of its own would cost more than they do. Where they are `brief`, this is
+    /// done as by [`Storage::read_brief`], until they have taken longer than that after all. One whose store file is
+    /// busy runs by itself afterwards. Results stand in the order of the steps.
+    pub async fn read_shards<T, S>(&self, steps: Vec<(u64, S)>, brief: bool) -> Vec<Result<T, StorageError>>
     where
         T: Send + 'static,
         S: FnOnce(&dyn View) -> Result<T, StorageError> + Send + 'static,
     {
-        let inner = Arc::clone(&self.0);
-        let job = move || {
-            let view = inner.store.view();
-            let run = |(shard, step): (u64, S)| match (inner.lane(Pool::Foreground, shard).try_acquire(), &view) {
-                (Ok(_permit), Ok(view)) => Ok(step(view.as_ref())),
-                (_, Err(error)) => Ok(Err(error.clone())),
-                (Err(_), _) => Err((shard, step)),
-            };
-            steps.into_iter().map(run).collect::<Vec<_>>()
-        };
-        let done = self.0.env.blocking(Pool::Foreground, job).await;
+        let (mut done, mut steps) = (Vec::with_capacity(steps.len()), steps.into_iter());
+        if brief {
+            let here = &mut || done.extend(self.0.run_steps(&mut steps, Some(limits::BRIEF_READS)));
+            self.0.env.run_here(Pool::Foreground, here);
+        }
+        if steps.len() > 0 {
+            let inner = Arc::clone(&self.0);
+            done.extend(self.0.env.blocking(Pool::Foreground, move || inner.run_steps(&mut steps, None)).await);
+        }
         let (mut reads, mut busy) = (Vec::with_capacity(done.len()), Vec::new());
         for ran in done {
             match ran {
@@ -483,6 +522,33 @@ mod tests {
         std::fs::write(other.path().join("format"), "settee-format: 99\n").unwrap();
         let newer = Storage::open(env(), other.path(), StorageOptions::default()).await;
         assert!(matches!(newer, Err(OpenError::TooNew(99))), "{newer:?}");
+    }
+
+    #[test]
+    fn brief_reads_go_to_a_thread_for_reads_once_they_have_taken_long() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().to_path_buf();
+        let threads = runtime.block_on(runtime.spawn(async move {
+            let storage = Storage::open(env(), &root, StorageOptions::default()).await.unwrap();
+            let step = |n: u64| {
+                let env = storage.env().clone();
+                let read = move |_: &dyn View| {
+                    let begun = env.now();
+                    while n == 1 && env.now().since(begun) < limits::BRIEF_READS {}
+                    Ok(std::thread::current().name().unwrap_or_default().starts_with("foreground-"))
+                };
+                (n, read)
+            };
+            let mut pooled = Vec::new();
+            for brief in [true, false] {
+                let read = storage.read_shards((1..5).map(step).collect(), brief).await;
+                pooled.push(read.into_iter().collect::<Result<Vec<bool>, _>>().unwrap());
+            }
+            pooled.push(vec![storage.read_brief(1, step(1).1).await.unwrap()]);
+            pooled
+        }));
+        assert_eq!(threads.unwrap(), [vec![false, true, true, true], vec![true; 4], vec![false]]);
     }
 
     /// A directory as format 1 had it: one plain redb file with its position, one journal segment without notes.

@@ -16,7 +16,7 @@ use super::planted::Planted;
 use super::redb_store::{Fill, RedbStore};
 use super::reserved;
 use crate::limits;
-use crate::world::{Disk, OpenMode};
+use crate::world::{self, Disk, OpenMode};
 
 /// Where the files of a [`LayeredStore`](super::layered::LayeredStore) come from. All calls block.
 pub(super) trait Shelf: Send + Sync + 'static {
@@ -145,7 +145,7 @@ impl DiskShelf {
     fn get(&self, id: FileId, make: bool) -> Result<Option<Arc<dyn StoreFile>>, StorageError> {
         let slot = Arc::clone(lock(&self.slots).entry(id).or_default());
         slot.used.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        let mut open = lock(&slot.open);
+        let mut open = world::lock(&slot.open);
         match open.as_ref() {
             Some(Ok(open)) => return Ok(Some(Arc::clone(&open.engine))),
             Some(Err(refused)) => return Err(refused.clone()),
@@ -155,7 +155,7 @@ impl DiskShelf {
             return Ok(None);
         }
         let cache_bytes = self.cache.take();
-        let engine = match self.open_engine(id, cache_bytes) {
+        let engine = match world::waiting(|| self.open_engine(id, cache_bytes)) {
             Ok(engine) => engine,
             Err(error) => {
                 self.cache.give_back(cache_bytes);

@@ -24,7 +24,7 @@ use super::reserved;
 use super::shelf::position_of;
 use super::sled_seal::{Seal, Sum};
 use crate::limits;
-use crate::world::{Disk, OpenMode, RealDir};
+use crate::world::{Disk, OpenMode, RealDir, waiting};
 
 type Old = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
@@ -425,7 +425,7 @@ impl SledView {
 
 impl View for SledView {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        let now = self.read(|| self.tree.get(key).map_err(engine))?;
+        let now = waiting(|| self.read(|| self.tree.get(key).map_err(engine)))?;
         // The oldest change counts: it replaced what this view's state had.
         let kept = self.states.since(self.state).into_iter().rev().find_map(|old| old.get(key).cloned());
         match (kept, now) {
@@ -437,7 +437,7 @@ impl View for SledView {
     fn scan(&self, range: &KeyRange, direction: Direction, visit: &mut Visit<'_>) -> Result<(), StorageError> {
         let mut rest = Some(range.clone()).filter(|range| !range.is_empty());
         while let Some(range) = rest.take() {
-            let Part { rows, covered, behind } = self.part(&range, direction)?;
+            let Part { rows, covered, behind } = waiting(|| self.part(&range, direction))?;
             let mut stopped = false;
             let mut one = |key: &[u8], value: &[u8]| {
                 let flow = visit(key, value);

@@ -4,7 +4,8 @@
 //! production and the simulated host of the `settee-sim` crate. Both live in one test binary, hence dyn traits.
 //!
 //! Rules for callers: async code touches memory only; whatever may block (disk, password hashing, compression of large
-//! data) is a bounded step given to [`Env::blocking`] with the pool class it belongs to. `select!` must be `biased`.
+//! data) is a bounded step given to [`Env::blocking`] with the pool class it belongs to, or to [`Env::brief`] where it
+//! finds in memory what it needs as a rule. `select!` must be `biased`.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -12,7 +13,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -148,6 +149,12 @@ pub trait Host: Send + Sync + 'static {
     fn spawn(&self, task: BoxFuture<'static, ()>) -> Box<dyn Abort>;
     /// Runs a blocking job on the threads of `pool`, then its report.
     fn run_blocking(&self, pool: Pool, job: Job);
+    /// Runs a short job at once on the thread that asks, and answers true, where that may hold up its other tasks for a
+    /// moment: what may take long is to be done as [`waiting`]. The default, and so the simulator, runs none: whoever
+    /// asks has to wait and others come between, which is the harder case.
+    fn run_here(&self, _pool: Pool, _job: &mut dyn FnMut()) -> bool {
+        false
+    }
     /// A worker with that much stack: a thread of that name in production, an inline actor in the simulator. One of
     /// [`Pool::Build`] yields the processor to all others.
     fn worker(&self, pool: Pool, name: &str, stack_bytes: usize) -> Arc<dyn Worker>;
@@ -443,6 +450,23 @@ impl Env {
         }
     }
 
+    /// As [`Env::blocking`] for a job that most often takes less than to hand it to another thread; what of it may take
+    /// long is done as [`waiting`].
+    pub async fn brief<T: Send + 'static>(&self, pool: Pool, job: impl FnOnce() -> T + Send + 'static) -> T {
+        let (mut job, mut done) = (Some(job), None);
+        self.host.run_here(pool, &mut || done = job.take().map(|job| job()));
+        match (done, job) {
+            (Some(done), _) => done,
+            (None, Some(job)) => self.blocking(pool, job).await,
+            (None, None) => unreachable!("a job that has run has a result"),
+        }
+    }
+
+    /// See [`Host::run_here`]; `job` is called once or not at all.
+    pub fn run_here(&self, pool: Pool, job: &mut dyn FnMut()) -> bool {
+        self.host.run_here(pool, job)
+    }
+
     /// See [`Host::worker`].
     pub fn worker(&self, pool: Pool, name: &str, stack_bytes: usize) -> Arc<dyn Worker> {
         self.host.worker(pool, name, stack_bytes)
@@ -479,6 +503,21 @@ impl Env {
     /// A random number.
     pub fn random_u64(&self) -> u64 {
         u64::from_le_bytes(self.random_bytes())
+    }
+}
+
+/// Does what may take long: a job that runs in the midst of its thread's tasks ([`Host::run_here`]) has these go to
+/// another thread first.
+pub fn waiting<T>(work: impl FnOnce() -> T) -> T {
+    tokio_host::here::waiting(work)
+}
+
+/// The lock, [`waiting`] for it if somebody has it.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    match mutex.try_lock() {
+        Ok(locked) => locked,
+        Err(TryLockError::Poisoned(locked)) => locked.into_inner(),
+        Err(TryLockError::WouldBlock) => waiting(|| mutex.lock().unwrap_or_else(PoisonError::into_inner)),
     }
 }
 

@@ -11,13 +11,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rand::TryRng;
 use rand::rngs::SysRng;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use super::{
     Abort, BoxFuture, BoxStream, Budget, Disk, Env, Host, Instant, Job, Listener, Pool, Process, Usage, Worker,
 };
 
 mod disk;
+pub(super) mod here;
 mod pools;
 mod process;
 #[cfg(target_os = "linux")]
@@ -153,6 +154,16 @@ impl Host for TokioHost {
 
     fn run_blocking(&self, pool: Pool, job: Job) {
         self.pools.submit(pool, job);
+    }
+
+    fn run_here(&self, pool: Pool, job: &mut dyn FnMut()) -> bool {
+        // The one thread of a small runtime could not hand its tasks to another.
+        let can_wait = self.handle.runtime_flavor() == RuntimeFlavor::MultiThread;
+        if can_wait {
+            self.pools.begins(pool);
+            here::run(job);
+        }
+        can_wait
     }
 
     fn worker(&self, pool: Pool, name: &str, stack_bytes: usize) -> Arc<dyn Worker> {

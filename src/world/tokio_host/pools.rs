@@ -152,6 +152,11 @@ impl ThreadPools {
         self.processors.unbound(work)
     }
 
+    /// Takes note of a job of that class that runs elsewhere.
+    pub(super) fn begins(&self, pool: Pool) {
+        self.processors.begins(pool);
+    }
+
     pub(super) fn submit(&self, pool: Pool, job: Job) {
         let queue = self.queue(pool);
         queue.lock().jobs.push_back(job);

@@ -84,7 +84,6 @@ fn pools_do_not_share_threads_and_survive_panics() {
                 }),
             );
         }
-        let thread = || std::thread::current().name().unwrap_or_default().to_string();
         let foreground = env.timeout(PATIENCE, env.blocking(Pool::Foreground, thread)).await.unwrap();
         assert!(foreground.starts_with("foreground-"), "{foreground}");
         drop(release);
@@ -165,4 +164,57 @@ fn a_lock_is_exclusive_until_dropped() {
     assert_eq!(OsDisk.lock(path).err().unwrap().kind(), ErrorKind::WouldBlock);
     drop(held);
     assert!(OsDisk.lock(path).is_ok());
+}
+
+fn thread() -> String {
+    std::thread::current().name().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_brief_job_runs_where_it_is_asked_for_if_tasks_can_go_elsewhere() {
+    let named = |env: Env| async move { (thread(), env.brief(Pool::Foreground, thread).await) };
+    let (own, ran_on) = with_env(|env| async move { env.spawn_with(named(env.clone())).await }).unwrap();
+    assert_eq!(own, ran_on);
+    let small = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (_, ran_on) = small.block_on(named(env(small.handle().clone())));
+    assert!(ran_on.starts_with("foreground-"), "{ran_on}");
+    assert!(std::panic::catch_unwind(|| here::run(|| panic!("a planned panic"))).is_err());
+    assert!(!here::is_here() && here::run(|| here::is_here() && !here::waiting(here::is_here)));
+}
+
+#[test]
+fn tasks_go_on_while_a_brief_job_waits() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let env = env(runtime.handle().clone());
+    let ((begun, begins), (release, gate)) = (tokio::sync::oneshot::channel(), mpsc::channel());
+    let own = env.clone();
+    let waited = env.spawn_with(async move {
+        own.brief(Pool::Foreground, move || {
+            begun.send(()).unwrap();
+            super::super::waiting(|| gate.recv_timeout(PATIENCE))
+        })
+        .await
+    });
+    // Of the one thread that tasks have here.
+    let other = env.spawn_with(async move {
+        begins.await.unwrap();
+        release.send(7).unwrap();
+    });
+    assert_eq!(runtime.block_on(waited), Some(Ok(7)));
+    assert_eq!(runtime.block_on(other), Some(()));
+}
+
+#[test]
+fn a_brief_job_reads_what_any_other_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = OsDisk.open(&dir.path().join("file"), OpenMode::Create).unwrap();
+    file.write_at(0, b"abcdef").unwrap();
+    with_env(|env| async move {
+        let read = move || {
+            let (mut some, mut all) = ([0; 3], [0; 6]);
+            file.read_at(2, &mut some).unwrap();
+            (some, file.read_at(1, &mut all).unwrap_err().kind(), here::is_here())
+        };
+        assert_eq!(env.brief(Pool::Foreground, read).await, (*b"cde", ErrorKind::UnexpectedEof, true));
+    });
 }
