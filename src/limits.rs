@@ -275,6 +275,10 @@ pub const BODY_COMPRESSED_FROM: usize = 512;
 pub const BRIEF_READS: Duration = Duration::from_micros(250);
 /// Documents of a shard up to which a read counts as brief.
 pub const BRIEF_DOCS: usize = 16;
+/// Ranges of keys up to which a read of a view counts as brief.
+pub const BRIEF_PLACES: usize = 16;
+/// Groups of a view up to which their reduction counts as brief.
+pub const BRIEF_GROUPS: usize = 16;
 /// Rows of a list up to which its read counts as brief.
 pub const BRIEF_ROWS: usize = 200;
 /// Rows of one bounded step of a read.

@@ -169,7 +169,8 @@ impl Database {
     /// unless it has been away and others have not.
     pub(super) async fn readers(&self, layout: &Layout, index: usize) -> Result<Vec<RangeCopy>, ShardError> {
         if layout.is_alone(index) && !self.context.is_in_maintenance() {
-            return Ok(self.own_copy_by(layout, index).await?.map(RangeCopy::Own).into_iter().collect());
+            let own = self.own_copy_by(layout, index).await?;
+            return Ok(own.map(|own| RangeCopy::Own(own.briefly())).into_iter().collect());
         }
         let mut copies = self.judges(layout, index).await?;
         let own = copies.iter().position(|copy| copy.node().is_none());
@@ -191,7 +192,7 @@ impl Database {
         let copy = |range: &usize| {
             let shard = layout.placed.shard(*range)?;
             let is_read = layout.is_alone(*range) && !self.context.refills.is_filling(shard);
-            layout.cell(*range).get().filter(|_| is_read).cloned()
+            layout.cell(*range).get().filter(|_| is_read).map(OwnCopy::briefly)
         };
         ranges.iter().map(copy).collect()
     }

@@ -74,6 +74,11 @@ impl OwnCopy {
         OwnCopy { shard: self.shard.in_background(), epochs: Arc::clone(&self.epochs), origin: self.origin }
     }
 
+    /// The same copy where nobody else is to be asked, see [`ShardCopy::briefly`].
+    pub fn briefly(&self) -> OwnCopy {
+        OwnCopy { shard: self.shard.briefly(), epochs: Arc::clone(&self.epochs), origin: self.origin }
+    }
+
     /// The same copy for writes that are counted by the map of that version, see [`ShardCopy::by_map`].
     pub fn by_map(self, version: u64) -> OwnCopy {
         OwnCopy { shard: self.shard.by_map(version), ..self }

@@ -49,7 +49,8 @@ pub(super) async fn rows(
     for (number, view, places) in others {
         asked.push(async move { (number, view.rows(places, direction, limit).await) });
     }
-    let (own, others) = join(rows_of(own, direction, limit, brief), join_all(asked)).await;
+    // Others are asked first: what is read here may hold up this task.
+    let (others, own) = join(join_all(asked), rows_of(own, direction, limit, brief)).await;
     let own = own.into_iter().map(|page| page.map_err(IndexError::from));
     numbers.into_iter().zip(own).chain(others).collect()
 }
@@ -67,7 +68,7 @@ pub(super) async fn counted_rows(
         let both = try_join(view.count(before.clone()), view.rows(places, direction, limit));
         asked.push(async move { (number, both.await) });
     }
-    let (own, others) = join(counted_rows_of(before, own, direction, limit), join_all(asked)).await;
+    let (others, own) = join(join_all(asked), counted_rows_of(before, own, direction, limit)).await;
     let own = own.into_iter().map(|page| page.map_err(IndexError::from));
     numbers.into_iter().zip(own).chain(others).collect()
 }
@@ -83,7 +84,7 @@ pub(super) async fn groups(
     for (number, view, places) in others {
         asked.push(async move { (number, view.groups(by, places, limit).await) });
     }
-    let (own, others) = join(groups_of(by, own, limit), join_all(asked)).await;
+    let (others, own) = join(join_all(asked), groups_of(by, own, limit)).await;
     numbers.into_iter().zip(own).chain(others).collect()
 }
 
@@ -96,6 +97,6 @@ pub(super) async fn count(views: Vec<&CopyView>, places: Places) -> Result<u64, 
             CopyView::Remote { .. } => asked.push(view.count(places.clone())),
         }
     }
-    let (own, others) = join(count_of(&own, &places), join_all(asked)).await;
+    let (others, own) = join(join_all(asked), count_of(&own, &places)).await;
     own.into_iter().map(|count| count.map_err(IndexError::from)).chain(others).sum()
 }

@@ -127,11 +127,13 @@ pub async fn groups_of(
     };
     let indexes: Vec<&ViewIndex> = reads.iter().map(|(index, _)| *index).collect();
     load_sums_of(&indexes).await;
+    // The first row of each group is looked for.
+    let brief = read::are_few(&reads) && (by.grouping == Grouping::All || limit <= limits::BRIEF_GROUPS);
     let begin = |(index, places): (&ViewIndex, VecDeque<Places>)| {
         let reading = Reading::new(by.clone(), empty.clone(), index, places, limit);
         (index.copy.clone(), index.reading_step(reading))
     };
-    let begun = ShardCopy::read_records_of(reads.into_iter().map(begin).collect(), true).await;
+    let begun = ShardCopy::read_records_of(reads.into_iter().map(begin).collect(), brief).await;
     let pages = finished(&indexes, begun).await;
     indexes.iter().for_each(|index| index.store_sums_later());
     pages
@@ -178,6 +180,7 @@ pub async fn counted_rows_of(
     let by = GroupBy { grouping: Grouping::All, reduce: Reduce::Count, direction: Direction::Forward, prefix: 0 };
     let indexes: Vec<&ViewIndex> = reads.iter().map(|(index, _)| *index).collect();
     load_sums_of(&indexes).await;
+    let brief = read::are_few(&reads);
     let begin = |(index, places): (&ViewIndex, VecDeque<Places>)| {
         let mut reading = Reading::new(by.clone(), Partial::of_rows(0), index, VecDeque::from([before.clone()]), 1);
         reading.tail = Tail::of(before, &places, direction, limit);
@@ -192,7 +195,7 @@ pub async fn counted_rows_of(
         };
         (index.copy.clone(), both)
     };
-    let both = ShardCopy::read_records_of(reads.into_iter().map(begin).collect(), true).await;
+    let both = ShardCopy::read_records_of(reads.into_iter().map(begin).collect(), brief).await;
     let part = |both: Result<(Box<Reading>, RowPage), ShardError>| match both {
         Ok((count, page)) => (Ok(count), Ok(page)),
         Err(error) => (Err(error.clone()), Err(error)),
@@ -249,7 +252,7 @@ impl Reading {
                 None => {
                     let Some((group, mut walk)) = self.begin_group(view, range)? else { continue };
                     let by = (&self.by.reduce, self.by.grouping);
-                    match slot.sums(|sums| walk.take_whole(sums, by)) {
+                    match slot.sums(|sums| walk.take_whole(sums, by, &self.empty)) {
                         true => self.groups.push(GroupPart { sum: walk.sum, ..group }),
                         false => self.open = Some(Box::new((group, walk))),
                     }

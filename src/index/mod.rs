@@ -44,7 +44,7 @@ use crate::document::collate::{Collation, Collator};
 use crate::limits;
 use crate::script::ScriptError;
 use crate::shard::{ShardCopy, ShardError, ShardId};
-use crate::world::Env;
+use crate::world::{Env, lock};
 use sums::Sums;
 use tasks::Tasks;
 use trust::Judged;
@@ -134,7 +134,7 @@ impl Slot {
     }
 
     fn sums<T>(&self, work: impl FnOnce(&mut Sums) -> T) -> T {
-        work(&mut self.sums.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut lock(&self.sums))
     }
 
     /// The index is being removed, or was.

@@ -43,12 +43,18 @@ pub async fn rows_of(
     limit: usize,
     brief: bool,
 ) -> Vec<Result<RowPage, ShardError>> {
+    let brief = brief && are_few(&reads);
     let read = |(index, places): (&ViewIndex, VecDeque<Places>)| {
         let signature = index.definition.signature;
         let read = move |view: &dyn View, shard| step(view, (shard, signature), places, direction, limit);
         (index.copy.clone(), read)
     };
     ShardCopy::read_records_of(reads.into_iter().map(read).collect(), brief).await
+}
+
+/// Whether brief reads may be tried for that many places: each costs a look for its first row.
+pub(super) fn are_few(reads: &[(&ViewIndex, VecDeque<Places>)]) -> bool {
+    reads.iter().all(|(_, places)| places.len() <= limits::BRIEF_PLACES)
 }
 
 /// One bounded step of [`rows_of`].

@@ -41,14 +41,16 @@ struct Noted {
     bytes: usize,
 }
 
-/// Where a count may begin.
+/// A block in which a count may begin.
 pub(super) struct Nearest {
-    /// Rows of the view before the place.
-    pub rows: u64,
-    /// The place of a row, or where the view begins.
-    pub at: Vec<u8>,
-    /// The count of the block from there on.
+    /// Rows of the view before it.
+    pub before: u64,
+    /// Where it begins.
+    pub start: Vec<u8>,
+    /// Its count from the last noted row on.
     pub stride: Stride,
+    /// That row, and how many of the block lie before it.
+    pub further: Option<(Vec<u8>, u64)>,
 }
 
 /// A count on its way through a block.
@@ -67,14 +69,14 @@ pub(super) struct Stride {
 }
 
 impl Steps {
-    /// The last noted row before `high`, where it is known at `moment` how many rows lie before its block.
+    /// The last block that begins before `high` of which it was known at `moment` how many rows lie before it.
     pub fn nearest(&self, high: &[u8], moment: u64) -> Option<Nearest> {
         let up_to = (Bound::Unbounded, Bound::Included(high));
         let (start, noted) = self.blocks.range::<[u8], _>(up_to).next_back()?;
         let (before, _) = noted.before.filter(|(_, of)| *of == moment)?;
+        // What is before it is noted already.
         let (stride, further) = Stride::begin(start, Some(noted), Some(high), None);
-        let (at, rank) = further.unwrap_or_else(|| (start.clone(), 0));
-        Some(Nearest { rows: before + rank, at, stride })
+        Some(Nearest { before, start: start.clone(), stride, further })
     }
 
     /// Whether rows of the block that begins at `start` are noted.
@@ -189,7 +191,11 @@ mod tests {
         walk(&mut steps, 95);
         let (stride, _) = steps.stride(&[100], Some(&[150]), Some(9));
         steps.note(stride, 4);
-        let nearest = |steps: &Steps, high, moment| steps.nearest(&[high], moment).map(|found| (found.at, found.rows));
+        let nearest = |steps: &Steps, high, moment| {
+            let found = steps.nearest(&[high], moment)?;
+            let (at, rank) = found.further.unwrap_or((found.start, 0));
+            Some((at, found.before + rank))
+        };
         assert_eq!(nearest(&steps, 150, 4), Some((vec![100], 9)));
         assert_eq!(nearest(&steps, 99, 4), Some((vec![90], 8)), "the last row that is noted");
         assert_eq!(nearest(&steps, 29, 4), Some((vec![], 0)));

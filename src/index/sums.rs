@@ -363,17 +363,23 @@ impl Walk {
     }
 
     /// Takes it as a whole, if it was kept as such. Else it begins; blocks that are known need not be added up again.
-    pub fn take_whole(&mut self, sums: &Sums, by: (&Reduce, Grouping)) -> bool {
+    pub fn take_whole(&mut self, sums: &mut Sums, by: (&Reduce, Grouping), empty: &Partial) -> bool {
         if let Some(sum) = sums.whole(by, &self.low, self.high.as_deref()) {
             self.sum = sum.clone();
             return true;
         }
-        if let Some(high) = self.high.as_ref().filter(|_| self.counts_from_the_first(by.0))
-            && let Some(Nearest { rows, at, stride }) = sums.steps.nearest(high, sums.writes)
+        if let Some(high) = self.high.clone().filter(|_| self.counts_from_the_first(by.0))
+            && let Some(Nearest { before, start, stride, further }) = sums.steps.nearest(&high, sums.writes)
         {
             // The count that noted it has kept the blocks that end before it.
-            (self.sum, self.open, self.begun) = (Partial::of_rows(rows), Default::default(), Some(stride));
-            self.stand_at(at);
+            (self.sum, self.open) = (Partial::of_rows(before), Default::default());
+            self.arrive(start, sums, by.0, empty);
+            // Else it passes over blocks to begin with.
+            if sums.largest(by.0, &self.at, Some(&high)).is_none() {
+                // Invariant: rows are counted whatever they hold.
+                let _ = self.stride_on(further);
+                self.begun = Some(stride);
+            }
             return false;
         }
         for (level, open) in self.open.iter_mut().enumerate() {
@@ -396,11 +402,17 @@ impl Walk {
         }
         let before = self.counts_from_the_first(reduce).then_some(self.sum.rows);
         let (stride, further) = sums.steps.stride(&self.at, self.high.as_deref(), before);
+        self.stride_on(further)?;
+        Ok(Some(stride))
+    }
+
+    /// Goes on to a row of the block, behind so many others.
+    fn stride_on(&mut self, further: Option<(Vec<u8>, u64)>) -> Result<(), InvalidValue> {
         if let Some((place, rows)) = further {
             self.add(&Partial::of_rows(rows))?;
             self.stand_at(place);
         }
-        Ok(Some(stride))
+        Ok(())
     }
 
     /// Keeps what was seen of the rows of a block.

@@ -58,6 +58,8 @@ struct Use {
     by_map: Option<u64>,
     /// Whether it reads only what is not in the store file yet.
     unflushed: bool,
+    /// Whether brief reads are tried on the thread of who asks.
+    briefly: bool,
 }
 
 pub(super) struct Inner {
@@ -131,7 +133,7 @@ impl ShardCopy {
         let inner =
             Inner { storage, shard, committed, design_commits, opened_body, met, is_early, owner, state, mirror };
         let inner = Arc::new(inner);
-        ShardCopy(inner, Use { pool: Pool::Foreground, by_map: None, unflushed: false })
+        ShardCopy(inner, Use { pool: Pool::Foreground, by_map: None, unflushed: false, briefly: false })
     }
 
     /// Its number.
@@ -152,6 +154,12 @@ impl ShardCopy {
     /// The same copy as far as it is not in the store file yet: what is left where that cannot be opened.
     pub fn unflushed(&self) -> ShardCopy {
         ShardCopy(Arc::clone(&self.0), Use { unflushed: true, ..self.1 })
+    }
+
+    /// The same copy for somebody who has nothing else to do while it reads, such as to ask another copy: its brief
+    /// reads run on his thread, where they need no disk.
+    pub fn briefly(&self) -> ShardCopy {
+        ShardCopy(Arc::clone(&self.0), Use { briefly: true, ..self.1 })
     }
 
     /// The same copy for writes that somebody counts by the map of that version: those are refused with
@@ -228,7 +236,7 @@ impl ShardCopy {
         &self,
         step: impl FnOnce(&dyn View, ShardId) -> Result<T, StorageError> + Send + 'static,
     ) -> Result<T, ShardError> {
-        if self.1.pool != Pool::Foreground || self.1.unflushed {
+        if !self.1.briefly || self.1.pool != Pool::Foreground || self.1.unflushed {
             return self.read(step).await;
         }
         self.check_open()?;
@@ -300,6 +308,7 @@ impl ShardCopy {
     {
         let Some((ShardCopy(first, _), _)) = steps.first() else { return Vec::new() };
         let storage = first.storage.clone();
+        let brief = brief && steps.iter().all(|(copy, _)| copy.1.briefly);
         let (mut open, mut states) = (Vec::with_capacity(steps.len()), Vec::with_capacity(steps.len()));
         for (copy, step) in steps {
             let state = copy.check_open();

@@ -36,7 +36,8 @@ impl ShardCopy {
         wants: Wants,
         make: impl Fn(&DocId, Option<Fetched>) -> T + Send + 'static,
     ) -> Result<(Vec<T>, Wants), ShardError> {
-        match wants.len() <= limits::BRIEF_DOCS {
+        let is_brief = |want: &Want| matches!(want, Want::Winner | Want::Revision(_) | Want::Tree);
+        match wants.len() <= limits::BRIEF_DOCS && wants.iter().all(|(_, want)| is_brief(want)) {
             true => self.read_brief(move |view, shard| step(view, shard, wants, make)).await,
             false => self.read(move |view, shard| step(view, shard, wants, make)).await,
         }

@@ -29,7 +29,8 @@ impl ShardCopy {
             let listing = Listing::of(copy.id(), page);
             (copy, move |view: &dyn View, shard: ShardId| listing.step(view, shard))
         };
-        let brief = lists.iter().map(|(_, page)| page.limit).sum::<usize>() <= limits::BRIEF_ROWS;
+        let rows = lists.iter().fold(0, |rows: usize, (_, page)| rows.saturating_add(page.limit));
+        let brief = rows <= limits::BRIEF_ROWS;
         let begun = ShardCopy::read_records_of(lists.into_iter().map(begin).collect(), brief).await;
         let mut finished = Vec::with_capacity(copies.len());
         for (copy, begun) in copies.iter().zip(begun) {

@@ -6,9 +6,9 @@
 //! state, those beside a write, too: until the write ends they may see either state. It goes when the write ends, so
 //! that no reader gets it who comes after the commit.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::world::waiting;
+use crate::world::{lock, waiting};
 
 /// See the module head.
 pub(super) struct Kept<T>(Mutex<State<T>>);
@@ -35,7 +35,7 @@ pub(super) struct Alone<'k, T>(&'k Kept<T>);
 
 impl<T> Kept<T> {
     fn state(&self) -> MutexGuard<'_, State<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// The handle that is kept; else what `begin` makes, which is kept unless a write has ended meanwhile.

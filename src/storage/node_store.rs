@@ -529,26 +529,27 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().to_path_buf();
-        let threads = runtime.block_on(runtime.spawn(async move {
-            let storage = Storage::open(env(), &root, StorageOptions::default()).await.unwrap();
-            let step = |n: u64| {
-                let env = storage.env().clone();
-                let read = move |_: &dyn View| {
-                    let begun = env.now();
-                    while n == 1 && env.now().since(begun) < limits::BRIEF_READS {}
-                    Ok(std::thread::current().name().unwrap_or_default().starts_with("foreground-"))
-                };
-                (n, read)
+        let open = async move { Storage::open(env(), &root, StorageOptions::default()).await };
+        let storage = runtime.block_on(runtime.spawn(open)).unwrap().unwrap();
+        let step = |n: u64| {
+            let env = storage.env().clone();
+            let read = move |_: &dyn View| {
+                let begun = env.now();
+                while n == 1 && env.now().since(begun) < limits::BRIEF_READS {}
+                Ok(std::thread::current().name().unwrap_or_default().starts_with("foreground-"))
             };
-            let mut pooled = Vec::new();
-            for brief in [true, false] {
-                let read = storage.read_shards((1..5).map(step).collect(), brief).await;
-                pooled.push(read.into_iter().collect::<Result<Vec<bool>, _>>().unwrap());
-            }
-            pooled.push(vec![storage.read_brief(1, step(1).1).await.unwrap()]);
-            pooled
-        }));
-        assert_eq!(threads.unwrap(), [vec![false, true, true, true], vec![true; 4], vec![false]]);
+            (n, read)
+        };
+        let pooled = |brief| {
+            let (storage, steps) = (storage.clone(), (1..5).map(step).collect());
+            // A task of its own, which has not held up others yet.
+            let read = runtime.spawn(async move { storage.read_shards(steps, brief).await });
+            runtime.block_on(read).unwrap().into_iter().collect::<Result<Vec<bool>, _>>().unwrap()
+        };
+        assert_eq!((pooled(true), pooled(false)), (vec![false, true, true, true], vec![true; 4]));
+        let (own, one) = (storage.clone(), step(2).1);
+        let read = runtime.spawn(async move { own.read_brief(2, one).await });
+        assert_eq!(runtime.block_on(read).unwrap(), Ok(false));
     }
 
     /// A directory as format 1 had it: one plain redb file with its position, one journal segment without notes.

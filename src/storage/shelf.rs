@@ -76,9 +76,11 @@ pub(super) struct DiskShelf {
 #[derive(Default)]
 struct Slot {
     /// `None`: closed. An error: it is damaged.
-    open: Mutex<Option<Result<Open, StorageError>>>,
+    open: Mutex<Opened>,
     used: AtomicU64,
 }
+
+type Opened = Option<Result<Open, StorageError>>;
 
 struct Open {
     engine: Arc<dyn StoreFile>,
@@ -145,7 +147,7 @@ impl DiskShelf {
     fn get(&self, id: FileId, make: bool) -> Result<Option<Arc<dyn StoreFile>>, StorageError> {
         let slot = Arc::clone(lock(&self.slots).entry(id).or_default());
         slot.used.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        let mut open = world::lock(&slot.open);
+        let open = world::lock(&slot.open);
         match open.as_ref() {
             Some(Ok(open)) => return Ok(Some(Arc::clone(&open.engine))),
             Some(Err(refused)) => return Err(refused.clone()),
@@ -154,8 +156,13 @@ impl DiskShelf {
         if !make && !self.disk.exists(&self.path(id))? {
             return Ok(None);
         }
+        world::waiting(|| self.open_slot(id, open)).map(Some)
+    }
+
+    /// Opens a file whose slot is locked, and closes others in its place.
+    fn open_slot(&self, id: FileId, mut open: MutexGuard<'_, Opened>) -> Result<Arc<dyn StoreFile>, StorageError> {
         let cache_bytes = self.cache.take();
-        let engine = match world::waiting(|| self.open_engine(id, cache_bytes)) {
+        let engine = match self.open_engine(id, cache_bytes) {
             Ok(engine) => engine,
             Err(error) => {
                 self.cache.give_back(cache_bytes);
@@ -167,7 +174,7 @@ impl DiskShelf {
         *open = Some(Ok(Open { engine: Arc::clone(&engine), cache_bytes }));
         drop(open);
         self.close_idle();
-        Ok(Some(engine))
+        Ok(engine)
     }
 
     fn open_engine(&self, id: FileId, cache_bytes: usize) -> Result<Arc<dyn StoreFile>, StorageError> {

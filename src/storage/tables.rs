@@ -4,6 +4,7 @@
 //! of it: a hundred thousand small ones cost their rows and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use imbl::OrdSet;
 
@@ -50,6 +51,8 @@ pub(super) struct Layer {
     /// The first and last position in it.
     pub first: Position,
     pub last: Position,
+    /// As many as there are copies.
+    copies: Arc<()>,
 }
 
 impl Layer {
@@ -90,9 +93,18 @@ pub(super) struct FileTable {
 }
 
 /// A picture of the memtables of a file.
+#[derive(Default)]
 pub(super) struct Layers {
     pub active: Layer,
     pub frozen: Option<Layer>,
+}
+
+impl Layers {
+    /// Whether nobody else has a copy of one of them: to drop it frees all its rows.
+    pub(super) fn is_last(&self) -> bool {
+        let is_last = |layer: &Layer| !layer.rows.is_empty() && Arc::strong_count(&layer.copies) == 1;
+        is_last(&self.active) || self.frozen.as_ref().is_some_and(is_last)
+    }
 }
 
 /// Writes of a group that are taken in at once.
@@ -465,7 +477,8 @@ impl Tables {
         let left = self.file(from);
         let rows = left.active.rows.take_range(&reserved::range_of(shard));
         let cleared = left.active.cleared.contains(&shard).then_some(shard).into_iter().collect();
-        let active = Layer { rows, cleared, first: left.active.first, last: left.active.last };
+        let (first, last) = (left.active.first, left.active.last);
+        let active = Layer { rows, cleared, first, last, ..Layer::default() };
         let position = left.position;
         let own = self.file(FileId::Own(shard));
         (own.active, own.position, own.stamp) = (active, position, stamp);

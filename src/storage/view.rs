@@ -7,6 +7,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use super::park::Suspects;
 use super::planted::Planted;
 use super::reserved::{self, lowest, shard_of};
 use super::tables::{Layers, Tables};
+use crate::world::waiting;
 
 /// See the module head.
 pub(super) struct LayeredView<'a> {
@@ -173,6 +175,14 @@ impl View for Nothing {
 
     fn scan(&self, _range: &KeyRange, _direction: Direction, _visit: &mut Visit<'_>) -> Result<(), StorageError> {
         Ok(())
+    }
+}
+
+impl Drop for Picture {
+    fn drop(&mut self) {
+        if self.layers.is_last() {
+            waiting(|| drop(mem::take(&mut self.layers)));
+        }
     }
 }
 

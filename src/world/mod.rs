@@ -512,13 +512,19 @@ pub fn waiting<T>(work: impl FnOnce() -> T) -> T {
     tokio_host::here::waiting(work)
 }
 
-/// The lock, [`waiting`] for it if somebody has it.
+/// How often a lock is tried before it is waited for: most are held for less than that.
+const LOCK_TRIES: usize = 100;
+
+/// The lock, [`waiting`] for it if somebody keeps it.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    match mutex.try_lock() {
-        Ok(locked) => locked,
-        Err(TryLockError::Poisoned(locked)) => locked.into_inner(),
-        Err(TryLockError::WouldBlock) => waiting(|| mutex.lock().unwrap_or_else(PoisonError::into_inner)),
+    for _ in 0..LOCK_TRIES {
+        match mutex.try_lock() {
+            Ok(locked) => return locked,
+            Err(TryLockError::Poisoned(locked)) => return locked.into_inner(),
+            Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
+        }
     }
+    waiting(|| mutex.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Reads a small file whole.

@@ -3,13 +3,35 @@
 //! To hand a job to another thread and hear of its end wakes two threads: more than a read from memory takes, and most
 //! reads find what they need there. So they run where they are asked for. What may have them wait after all (a disk, a
 //! lock that somebody holds for long) is done as [`waiting`], which first hands the other tasks of the thread to
-//! another one.
+//! another one. The task that asks waits itself, whatever else it would have done meanwhile.
+//!
+//! Promises: jobs of one task hold up the others of its thread for [`SPELL`] in a [`WINDOW`] and one job's time beyond
+//! that. The next jobs run elsewhere then, so that others have their turn. So they do once one had to wait: what the
+//! next ones need is probably no nearer.
 
 use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use tokio::task;
+
+/// See the module head.
+const SPELL: Duration = Duration::from_millis(2);
+/// See the module head.
+const WINDOW: Duration = Duration::from_millis(10);
+
+/// How long jobs of a task have run in the midst of others since some time.
+#[derive(Clone, Copy)]
+struct Spell {
+    task: Option<task::Id>,
+    since: Instant,
+    spent: Duration,
+}
 
 thread_local! {
     /// Whether a job runs on this thread in the midst of its tasks.
     static HERE: Cell<bool> = const { Cell::new(false) };
+    /// That of the task whose job ran here last.
+    static LAST: Cell<Option<Spell>> = const { Cell::new(None) };
 }
 
 /// Puts the state of before back, also when the job panics.
@@ -27,10 +49,24 @@ impl Drop for Before {
     }
 }
 
-/// Runs a job in the midst of the thread's tasks: those of a runtime with several threads.
-pub(super) fn run<T>(job: impl FnOnce() -> T) -> T {
+fn charge(time: Duration) {
+    LAST.set(LAST.get().map(|last| Spell { spent: last.spent.saturating_add(time), ..last }));
+}
+
+/// Runs a job in the midst of the thread's tasks, those of a runtime with several threads; false, and it did not run,
+/// where its task has held up the others for long enough.
+pub(super) fn run(job: &mut dyn FnMut()) -> bool {
+    let (now, task) = (Instant::now(), task::try_id());
+    let is_same = |last: &Spell| last.task == task && now.saturating_duration_since(last.since) < WINDOW;
+    let spell = LAST.get().filter(is_same).unwrap_or(Spell { task, since: now, spent: Duration::ZERO });
+    if spell.spent >= SPELL {
+        return false;
+    }
+    LAST.set(Some(spell));
     let _before = Before::set(true);
-    job()
+    job();
+    charge(now.elapsed());
+    true
 }
 
 /// Whether such a job runs on this thread.
@@ -43,6 +79,41 @@ pub(in crate::world) fn waiting<T>(work: impl FnOnce() -> T) -> T {
     if !is_here() {
         return work();
     }
+    charge(SPELL);
     let _before = Before::set(false);
-    tokio::task::block_in_place(work)
+    task::block_in_place(work)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_run_elsewhere_once_their_task_has_held_up_others_for_long() {
+        // A task of its own, as far as this is told from others.
+        std::thread::spawn(|| {
+            let mut runs = 0;
+            let mut spin = || {
+                let begun = Instant::now();
+                while begun.elapsed() < SPELL {}
+                runs += 1;
+            };
+            assert!(run(&mut spin));
+            // Unless this thread had to wait for a processor until the window was over.
+            let refused = !run(&mut spin) || LAST.get().is_some_and(|last| last.since.elapsed() >= SPELL);
+            assert!(refused && runs >= 1);
+            LAST.set(
+                LAST.get().map(|last| Spell { since: last.since.checked_sub(WINDOW).unwrap_or(last.since), ..last }),
+            );
+            assert!(run(&mut || {}), "another time");
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_job_that_panics_leaves_no_trace() {
+        assert!(std::panic::catch_unwind(|| run(&mut || panic!("a planned panic"))).is_err());
+        assert!(!is_here());
+    }
 }

@@ -157,13 +157,13 @@ impl Host for TokioHost {
     }
 
     fn run_here(&self, pool: Pool, job: &mut dyn FnMut()) -> bool {
-        // The one thread of a small runtime could not hand its tasks to another.
-        let can_wait = self.handle.runtime_flavor() == RuntimeFlavor::MultiThread;
+        // The one thread of a small runtime could not hand its tasks to another; and other systems do not tell what of
+        // a file is in memory.
+        let can_wait = self.handle.runtime_flavor() == RuntimeFlavor::MultiThread && cfg!(target_os = "linux");
         if can_wait {
             self.pools.begins(pool);
-            here::run(job);
         }
-        can_wait
+        can_wait && here::run(job)
     }
 
     fn worker(&self, pool: Pool, name: &str, stack_bytes: usize) -> Arc<dyn Worker> {
