@@ -88,27 +88,32 @@ pub(in crate::world) fn waiting<T>(work: impl FnOnce() -> T) -> T {
 mod tests {
     use super::*;
 
+    /// A task, as far as threads outside a runtime are told apart, that has run for so long since some time.
+    fn last(since: Instant, spent: Duration) {
+        LAST.set(Some(Spell { task: None, since, spent }));
+    }
+
     #[test]
     fn jobs_run_elsewhere_once_their_task_has_held_up_others_for_long() {
-        // A task of its own, as far as this is told from others.
-        std::thread::spawn(|| {
-            let mut runs = 0;
-            let mut spin = || {
-                let begun = Instant::now();
-                while begun.elapsed() < SPELL {}
-                runs += 1;
-            };
-            assert!(run(&mut spin));
-            // Unless this thread had to wait for a processor until the window was over.
-            let refused = !run(&mut spin) || LAST.get().is_some_and(|last| last.since.elapsed() >= SPELL);
-            assert!(refused && runs >= 1);
-            LAST.set(
-                LAST.get().map(|last| Spell { since: last.since.checked_sub(WINDOW).unwrap_or(last.since), ..last }),
-            );
-            assert!(run(&mut || {}), "another time");
-        })
-        .join()
-        .unwrap();
+        // A window that this test does not outlast.
+        let open = Instant::now() + Duration::from_secs(3600);
+        last(open, SPELL);
+        assert!(!run(&mut || panic!("no job")));
+        last(Instant::now().checked_sub(WINDOW).expect("a system that has run for a moment"), SPELL);
+        assert!(run(&mut || {}), "another window");
+        last(open, Duration::ZERO);
+        let mut spin = || {
+            let begun = Instant::now();
+            while begun.elapsed() < SPELL {}
+        };
+        assert!(run(&mut spin) && !run(&mut || panic!("no job")));
+    }
+
+    #[test]
+    fn jobs_run_elsewhere_once_one_had_to_wait() {
+        last(Instant::now() + Duration::from_secs(3600), Duration::ZERO);
+        assert!(run(&mut || assert!(is_here() && !waiting(is_here) && is_here())));
+        assert!(!run(&mut || panic!("no job")));
     }
 
     #[test]
