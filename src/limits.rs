@@ -270,9 +270,16 @@ pub const SHRINK_TRIES: u32 = 200;
 pub const SHRINK_PAUSE: Duration = Duration::from_millis(50);
 /// Bytes from which the text of a document is compressed: below, a block saves next to nothing (`shard/body.rs`).
 pub const BODY_COMPRESSED_FROM: usize = 512;
+/// How often a lock is tried before it is waited for: most are held for less than that.
+pub const LOCK_TRIES: usize = 100;
 /// How long reads of several shards may hold up the other tasks of a thread before the rest of them goes to a thread
 /// for reads; to hand them over takes some 50 µs.
 pub const BRIEF_READS: Duration = Duration::from_micros(250);
+/// How long brief reads of one task may hold up the others of its thread, and in which time: a fifth of it is the most
+/// that others lose to one.
+pub const BRIEF_SPELL: Duration = Duration::from_millis(2);
+/// See [`BRIEF_SPELL`].
+pub const BRIEF_WINDOW: Duration = Duration::from_millis(10);
 /// Documents of a shard up to which a read counts as brief.
 pub const BRIEF_DOCS: usize = 16;
 /// Ranges of keys up to which a read of a view counts as brief.

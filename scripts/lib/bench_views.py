@@ -1,7 +1,6 @@
 """`scripts/bench views`: what building and reading views costs the node, in CPU, time, memory and bytes."""
 
 import json
-import threading
 import time
 import urllib.parse
 
@@ -17,26 +16,22 @@ DESIGN = {
 }
 
 
-class Reads:
+class Reads(node.Watch):
     """How long reads of a document take during a block, one each 2 ms; of a rarer one the p99 would be the worst."""
 
+    every_s = 0.002
+
     def __init__(self, own):
-        self.client, self.waits_ms, self.over = node.Client(own.url), [], threading.Event()
+        super().__init__()
+        self.client, self.waits_ms = node.Client(own.url), []
 
-    def __enter__(self):
-        def read():
-            while not self.over.wait(0.002):
-                begun = time.monotonic()
-                self.client.must("GET", "/bench/order-00000005")
-                self.waits_ms.append((time.monotonic() - begun) * 1000)
+    def look(self):
+        begun = time.monotonic()
+        self.client.must("GET", "/bench/order-00000005")
+        self.waits_ms.append((time.monotonic() - begun) * 1000)
 
-        self.thread = threading.Thread(target=read)
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.over.set()
-        self.thread.join()
+    def __exit__(self, *over):
+        super().__exit__(*over)
         self.client.close()
 
     def __str__(self):

@@ -177,18 +177,17 @@ def peak_mb(pid):
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
 
 
-class Peak:
-    """The most memory of a node during a block, in MB."""
+class Watch:
+    """Calls `look` again and again during a block, on a thread of its own."""
 
-    def __init__(self, own):
-        self.own, self.most_mb, self.over = own, 0, threading.Event()
+    every_s = 0.02
 
-    def look(self):
-        self.most_mb = max(self.most_mb, usage(self.own.process.pid)[1])
+    def __init__(self):
+        self.over = threading.Event()
 
     def __enter__(self):
         def watch():
-            while not self.over.wait(0.02):
+            while not self.over.wait(self.every_s):
                 self.look()
 
         self.thread = threading.Thread(target=watch)
@@ -198,6 +197,17 @@ class Peak:
     def __exit__(self, *_):
         self.over.set()
         self.thread.join()
+
+
+class Peak(Watch):
+    """The most memory of a node during a block, in MB."""
+
+    def __init__(self, own):
+        super().__init__()
+        self.own, self.most_mb = own, 0
+
+    def look(self):
+        self.most_mb = max(self.most_mb, usage(self.own.process.pid)[1])
 
 
 def bulk_load(url, db, batches, workers):

@@ -5,7 +5,6 @@
 //! `view_reduce`. Totals and offset are of the query's begin; rows are read as `index/read.rs` promises.
 
 use std::collections::VecDeque;
-use std::mem;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
@@ -340,7 +339,6 @@ impl DatabaseView {
             spans: spans.places,
             batch: query.likely,
             lanes: Vec::new(),
-            has_begun: false,
             group_lanes: Vec::new(),
             left: query.limit,
             skip: query.skip,
@@ -416,8 +414,6 @@ pub struct ViewRows {
     batch: usize,
     /// One per range, for the span being read.
     lanes: Vec<Lane>,
-    /// Whether a page of that span was read.
-    has_begun: bool,
     pub(super) group_lanes: Vec<GroupLane>,
     pub(super) skip: u64,
     pub(super) left: u64,
@@ -486,7 +482,6 @@ impl ViewRows {
         let lanes = self.lanes.iter().zip(&self.seats).enumerate();
         let reads = lanes.map(|(at, (lane, seat))| (at, &seat.view, lane.rest.clone())).collect();
         let (mut counted, mut failed) = (0, false);
-        self.has_begun = true;
         for (at, done) in view_reads::counted_rows(&before, reads, direction, limit).await {
             match done {
                 Ok((rows, page)) => {
@@ -549,7 +544,6 @@ impl ViewRows {
         let Some(places) = self.spans.pop_front() else { return false };
         let lane = |_: &Seat| Lane { rows: VecDeque::new(), rest: places.clone() };
         self.lanes = self.seats.iter().map(lane).collect();
-        self.has_begun = false;
         if self.query.grouping.is_some() {
             self.group_lanes = self.seats.iter().map(|_| GroupLane::new(places.clone())).collect();
         }
@@ -610,9 +604,7 @@ impl ViewRows {
         let empty = self.lanes.iter().zip(&self.seats).enumerate().filter(|(_, (lane, _))| lane.rows.is_empty());
         let more = empty.filter(|(_, (lane, _))| !lane.rest.is_empty());
         let reads = more.map(|(at, (lane, seat))| (at, &seat.view, lane.rest.clone())).collect();
-        // Most spans end with their first page.
-        let brief = !mem::replace(&mut self.has_begun, true);
-        for (at, page) in view_reads::rows(reads, direction, limit, brief).await {
+        for (at, page) in view_reads::rows(reads, direction, limit).await {
             match page {
                 Ok(page) => self.lanes[at] = Lane { rows: page.rows.into(), rest: page.rest },
                 Err(error) => self.go_elsewhere(at, error).await?,

@@ -42,7 +42,6 @@ pub(super) async fn rows(
     reads: Reads<'_>,
     direction: Direction,
     limit: usize,
-    brief: bool,
 ) -> Vec<(usize, Result<RowPage, IndexError>)> {
     let Parted { numbers, own, others } = Parted::of(reads);
     let mut asked = Vec::with_capacity(others.len());
@@ -50,7 +49,7 @@ pub(super) async fn rows(
         asked.push(async move { (number, view.rows(places, direction, limit).await) });
     }
     // Others are asked first: what is read here may hold up this task.
-    let (others, own) = join(join_all(asked), rows_of(own, direction, limit, brief)).await;
+    let (others, own) = join(join_all(asked), rows_of(own, direction, limit)).await;
     let own = own.into_iter().map(|page| page.map_err(IndexError::from));
     numbers.into_iter().zip(own).chain(others).collect()
 }

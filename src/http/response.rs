@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use super::problem::{Problem, Result};
 use super::request::Request;
 use crate::limits;
+use crate::world::lock;
 
 /// What `Location` leaves as it is: unreserved characters and `:` (as CouchDB 3.5 was measured).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
@@ -218,10 +219,6 @@ fn gone() -> Problem {
     Problem::unavailable("The client is gone.")
 }
 
-fn lock(gathered: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
-    gathered.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Drives a generating future and yields what it writes.
 struct Generated {
     future: Option<Pin<Box<dyn Future<Output = Result<()>> + Send>>>,
@@ -235,29 +232,26 @@ impl Stream for Generated {
     type Item = Result<Bytes>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if let Ok(chunk) = self.receiver.try_recv() {
-            return Poll::Ready(Some(Ok(chunk)));
-        }
-        if let Some(future) = &mut self.future {
-            let done = future.as_mut().poll(cx);
-            let Poll::Ready(done) = done else {
-                // It writes while it is polled, nowhere else: a task that waits at the receiver, too, would be woken by
-                // that for nothing, and another thread with it.
-                return self.receiver.try_recv().map_or(Poll::Pending, |chunk| Poll::Ready(Some(Ok(chunk))));
-            };
+        if self.receiver.is_empty()
+            && let Some(future) = &mut self.future
+            && let Poll::Ready(done) = future.as_mut().poll(cx)
+        {
             self.future = None;
             if let Err(problem) = done {
                 lock(&self.gathered).clear();
                 self.failure = Some(problem);
             }
         }
-        match self.receiver.poll_recv(cx) {
-            Poll::Ready(None) if self.failure.is_some() => Poll::Ready(self.failure.take().map(Err)),
-            Poll::Ready(None) => {
+        // It writes while it is polled, nowhere else: a task that waited at the receiver, too, would be woken by that
+        // for nothing, and another thread with it.
+        match self.receiver.try_recv() {
+            Ok(chunk) => Poll::Ready(Some(Ok(chunk))),
+            Err(_) if self.future.is_some() => Poll::Pending,
+            Err(_) if self.failure.is_some() => Poll::Ready(self.failure.take().map(Err)),
+            Err(_) => {
                 let last = std::mem::take(&mut *lock(&self.gathered));
                 Poll::Ready((!last.is_empty()).then(|| Ok(last.into())))
             }
-            other => other.map(|chunk| chunk.map(Ok)),
         }
     }
 }

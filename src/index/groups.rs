@@ -324,9 +324,6 @@ impl Reading {
     ) -> Result<Result<bool, InvalidValue>, StorageError> {
         let (reduce, empty) = (&self.by.reduce, &self.empty);
         let begin = |sums: &mut Sums| -> Result<Option<Option<Stride>>, InvalidValue> {
-            if let Some(stride) = walk.begun.take() {
-                return Ok(Some(Some(stride)));
-            }
             let more = walk.jump(sums, reduce, empty)?;
             more.map(|()| walk.stride(sums, reduce)).transpose()
         };

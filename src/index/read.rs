@@ -31,19 +31,17 @@ impl ViewIndex {
         limit: usize,
     ) -> Result<RowPage, ShardError> {
         // Invariant: one answer for each index.
-        rows_of(vec![(self, places)], direction, limit, false).await.pop().expect("an answer")
+        rows_of(vec![(self, places)], direction, limit).await.pop().expect("an answer")
     }
 }
 
-/// As [`ViewIndex::rows`] of several indexes of this node at once, in their order; `limit`: of each; `brief`: they are
-/// probably few, see [`ShardCopy::read_records_of`].
+/// As [`ViewIndex::rows`] of several indexes of this node at once, in their order; `limit`: of each.
 pub async fn rows_of(
     reads: Vec<(&ViewIndex, VecDeque<Places>)>,
     direction: Direction,
     limit: usize,
-    brief: bool,
 ) -> Vec<Result<RowPage, ShardError>> {
-    let brief = brief && are_few(&reads);
+    let brief = are_few(&reads);
     let read = |(index, places): (&ViewIndex, VecDeque<Places>)| {
         let signature = index.definition.signature;
         let read = move |view: &dyn View, shard| step(view, (shard, signature), places, direction, limit);

@@ -41,18 +41,6 @@ struct Noted {
     bytes: usize,
 }
 
-/// A block in which a count may begin.
-pub(super) struct Nearest {
-    /// Rows of the view before it.
-    pub before: u64,
-    /// Where it begins.
-    pub start: Vec<u8>,
-    /// Its count from the last noted row on.
-    pub stride: Stride,
-    /// That row, and how many of the block lie before it.
-    pub further: Option<(Vec<u8>, u64)>,
-}
-
 /// A count on its way through a block.
 pub(super) struct Stride {
     /// Where the block begins.
@@ -70,13 +58,11 @@ pub(super) struct Stride {
 
 impl Steps {
     /// The last block that begins before `high` of which it was known at `moment` how many rows lie before it.
-    pub fn nearest(&self, high: &[u8], moment: u64) -> Option<Nearest> {
+    pub fn nearest(&self, high: &[u8], moment: u64) -> Option<(&[u8], u64)> {
         let up_to = (Bound::Unbounded, Bound::Included(high));
         let (start, noted) = self.blocks.range::<[u8], _>(up_to).next_back()?;
-        let (before, _) = noted.before.filter(|(_, of)| *of == moment)?;
-        // What is before it is noted already.
-        let (stride, further) = Stride::begin(start, Some(noted), Some(high), None);
-        Some(Nearest { before, start: start.clone(), stride, further })
+        let (rows, of) = noted.before?;
+        (of == moment).then_some((start, rows))
     }
 
     /// Whether rows of the block that begins at `start` are noted.
@@ -86,7 +72,12 @@ impl Steps {
 
     /// Begins at a block that reaches beyond `high`; and where to go on, with how many rows of the block before that.
     pub fn stride(&self, start: &[u8], high: Option<&[u8]>, before: Option<u64>) -> (Stride, Option<(Vec<u8>, u64)>) {
-        Stride::begin(start, self.blocks.get(start), high, before)
+        let noted = self.blocks.get(start);
+        let places = noted.map_or(&[][..], |noted| &noted.places);
+        let passed = places.partition_point(|place| high.is_none_or(|high| place.as_slice() <= high));
+        let rank = passed as u64 * EVERY;
+        let further = places[..passed].last().map(|place| (place.clone(), rank));
+        (Stride { start: start.to_vec(), before, known: places.len(), rank, places: Vec::new(), bytes: 0 }, further)
     }
 
     /// Takes in what a count has seen at `moment`, since when no row has changed.
@@ -130,19 +121,6 @@ impl Steps {
 }
 
 impl Stride {
-    fn begin(
-        start: &[u8],
-        noted: Option<&Noted>,
-        high: Option<&[u8]>,
-        before: Option<u64>,
-    ) -> (Stride, Option<(Vec<u8>, u64)>) {
-        let places = noted.map_or(&[][..], |noted| &noted.places);
-        let passed = places.partition_point(|place| high.is_none_or(|high| place.as_slice() <= high));
-        let rank = passed as u64 * EVERY;
-        let further = places[..passed].last().map(|place| (place.clone(), rank));
-        (Stride { start: start.to_vec(), before, known: places.len(), rank, places: Vec::new(), bytes: 0 }, further)
-    }
-
     /// Passes the next row of the block.
     pub fn pass(&mut self, place: &[u8]) {
         let noted = (self.known + self.places.len()) as u64;
@@ -191,17 +169,11 @@ mod tests {
         walk(&mut steps, 95);
         let (stride, _) = steps.stride(&[100], Some(&[150]), Some(9));
         steps.note(stride, 4);
-        let nearest = |steps: &Steps, high, moment| {
-            let found = steps.nearest(&[high], moment)?;
-            let (at, rank) = found.further.unwrap_or((found.start, 0));
-            Some((at, found.before + rank))
-        };
-        assert_eq!(nearest(&steps, 150, 4), Some((vec![100], 9)));
-        assert_eq!(nearest(&steps, 99, 4), Some((vec![90], 8)), "the last row that is noted");
-        assert_eq!(nearest(&steps, 29, 4), Some((vec![], 0)));
-        assert_eq!(nearest(&steps, 99, 6), None);
+        assert_eq!(steps.nearest(&[150], 4), Some((&[100][..], 9)));
+        assert_eq!(steps.nearest(&[99], 4), Some((&[][..], 0)));
+        assert_eq!(steps.nearest(&[99], 6), None);
         steps.touch(&[110]);
-        assert_eq!(nearest(&steps, 150, 4), Some((vec![90], 8)));
+        assert_eq!(steps.nearest(&[150], 4), Some((&[][..], 0)));
         assert_eq!(steps.bytes, cost(b"") + 4 * cost(b"x"));
         steps.touch(&[95]);
         assert_eq!((steps.bytes, steps.blocks.len()), (0, 0));

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::reduce::{Grouping, InvalidValue, Partial, Reduce};
-use super::steps::{Nearest, Steps, Stride};
+use super::steps::{Steps, Stride};
 use super::stored::{Found, key_of};
 use crate::limits;
 
@@ -344,8 +344,6 @@ pub(super) struct Walk {
     open: [Option<(Vec<u8>, Partial)>; LEVELS],
     /// Whether blocks begin where it stands.
     begins: bool,
-    /// The count of the block in which it stands, where that has begun already.
-    pub begun: Option<Stride>,
     moment: u64,
 }
 
@@ -353,8 +351,7 @@ impl Walk {
     /// From `at` up to `high`.
     pub fn new(at: Vec<u8>, high: Option<Vec<u8>>, empty: &Partial, moment: u64) -> Walk {
         let (low, begins) = (at.clone(), at.is_empty());
-        let mut walk =
-            Walk { low, at, high, sum: empty.clone(), open: Default::default(), begins, begun: None, moment };
+        let mut walk = Walk { low, at, high, sum: empty.clone(), open: Default::default(), begins, moment };
         // An edge of keys is no row, and only rows begin blocks.
         if walk.at.is_empty() {
             walk.open = std::array::from_fn(|_| Some((Vec::new(), empty.clone())));
@@ -368,18 +365,12 @@ impl Walk {
             self.sum = sum.clone();
             return true;
         }
-        if let Some(high) = self.high.clone().filter(|_| self.counts_from_the_first(by.0))
-            && let Some(Nearest { before, start, stride, further }) = sums.steps.nearest(&high, sums.writes)
-        {
+        let high = self.high.as_deref().filter(|_| self.counts_from_the_first(by.0));
+        let nearest = high.and_then(|high| sums.steps.nearest(high, sums.writes));
+        if let Some((start, rows)) = nearest.map(|(start, rows)| (start.to_vec(), rows)) {
             // The count that noted it has kept the blocks that end before it.
-            (self.sum, self.open) = (Partial::of_rows(before), Default::default());
+            (self.sum, self.open) = (Partial::of_rows(rows), Default::default());
             self.arrive(start, sums, by.0, empty);
-            // Else it passes over blocks to begin with.
-            if sums.largest(by.0, &self.at, Some(&high)).is_none() {
-                // Invariant: rows are counted whatever they hold.
-                let _ = self.stride_on(further);
-                self.begun = Some(stride);
-            }
             return false;
         }
         for (level, open) in self.open.iter_mut().enumerate() {
@@ -402,17 +393,11 @@ impl Walk {
         }
         let before = self.counts_from_the_first(reduce).then_some(self.sum.rows);
         let (stride, further) = sums.steps.stride(&self.at, self.high.as_deref(), before);
-        self.stride_on(further)?;
-        Ok(Some(stride))
-    }
-
-    /// Goes on to a row of the block, behind so many others.
-    fn stride_on(&mut self, further: Option<(Vec<u8>, u64)>) -> Result<(), InvalidValue> {
         if let Some((place, rows)) = further {
             self.add(&Partial::of_rows(rows))?;
             self.stand_at(place);
         }
-        Ok(())
+        Ok(Some(stride))
     }
 
     /// Keeps what was seen of the rows of a block.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use super::error::ReplicateError;
-use super::job::{Job, Origin, lock};
+use super::job::{Job, Origin};
 use super::jobs::Replicator;
 use super::notes::{Notes, live, plain};
 use super::owner;
@@ -25,7 +25,7 @@ use crate::document::json::{Object, Value};
 use crate::document::selector::erlang_text;
 use crate::limits;
 use crate::world::buggify::{Mutation, mutated};
-use crate::world::{Abort, Instant};
+use crate::world::{Abort, Instant, lock};
 
 /// Whether documents of the database `name` ask for replications.
 pub fn is_replicator_database(name: &str) -> bool {

@@ -1,6 +1,6 @@
 //! One replication of this node: what it is, how it fares, and the loop that drives it through failures and turns.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::document::json::{Object, Value};
 use crate::limits;
 use crate::observe::metrics::Counter;
+use crate::world::lock;
 
 /// What happened to a replication.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,10 +100,6 @@ pub struct Job {
     pub(super) health: watch::Sender<Health>,
     pub(super) cancel: watch::Sender<bool>,
     pub(super) outcome: watch::Sender<Option<Result<Object>>>,
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Job {

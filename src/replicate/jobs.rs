@@ -15,7 +15,7 @@ use super::copy::Pace;
 use super::documents::Documents;
 use super::engine::Run;
 use super::error::{ReplicateError, Result};
-use super::job::{Health, Job, Origin, State, lock, work};
+use super::job::{Health, Job, Origin, State, work};
 use super::local::LocalPeer;
 use super::owner;
 use super::peer::{Peer, Source};
@@ -33,7 +33,7 @@ use crate::document::json::Object;
 use crate::limits;
 use crate::observe::metrics::Counter;
 use crate::wire::client::Moved;
-use crate::world::Env;
+use crate::world::{Env, lock};
 
 /// What a `POST /_replicate` comes to.
 #[derive(Clone, Debug, PartialEq)]

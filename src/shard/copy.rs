@@ -143,17 +143,17 @@ impl ShardCopy {
 
     /// The same copy for work that may wait: its reads run on the threads of the background.
     pub fn in_background(&self) -> ShardCopy {
-        ShardCopy(Arc::clone(&self.0), Use { pool: Pool::Background, ..self.1 })
+        ShardCopy(Arc::clone(&self.0), Use { pool: Pool::Background, briefly: false, ..self.1 })
     }
 
     /// The same copy for builds of views, which yield to all others.
     pub fn for_builds(&self) -> ShardCopy {
-        ShardCopy(Arc::clone(&self.0), Use { pool: Pool::Build, ..self.1 })
+        ShardCopy(Arc::clone(&self.0), Use { pool: Pool::Build, briefly: false, ..self.1 })
     }
 
     /// The same copy as far as it is not in the store file yet: what is left where that cannot be opened.
     pub fn unflushed(&self) -> ShardCopy {
-        ShardCopy(Arc::clone(&self.0), Use { unflushed: true, ..self.1 })
+        ShardCopy(Arc::clone(&self.0), Use { unflushed: true, briefly: false, ..self.1 })
     }
 
     /// The same copy for somebody who has nothing else to do while it reads, such as to ask another copy: its brief
@@ -236,7 +236,7 @@ impl ShardCopy {
         &self,
         step: impl FnOnce(&dyn View, ShardId) -> Result<T, StorageError> + Send + 'static,
     ) -> Result<T, ShardError> {
-        if !self.1.briefly || self.1.pool != Pool::Foreground || self.1.unflushed {
+        if !self.1.briefly {
             return self.read(step).await;
         }
         self.check_open()?;

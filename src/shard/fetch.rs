@@ -37,10 +37,9 @@ impl ShardCopy {
         make: impl Fn(&DocId, Option<Fetched>) -> T + Send + 'static,
     ) -> Result<(Vec<T>, Wants), ShardError> {
         let is_brief = |want: &Want| matches!(want, Want::Winner | Want::Revision(_) | Want::Tree);
-        match wants.len() <= limits::BRIEF_DOCS && wants.iter().all(|(_, want)| is_brief(want)) {
-            true => self.read_brief(move |view, shard| step(view, shard, wants, make)).await,
-            false => self.read(move |view, shard| step(view, shard, wants, make)).await,
-        }
+        let brief = wants.len() <= limits::BRIEF_DOCS && wants.iter().all(|(_, want)| is_brief(want));
+        let read = move |view: &dyn View, shard: ShardId| step(view, shard, wants, make);
+        if brief { self.read_brief(read).await } else { self.read(read).await }
     }
 }
 

@@ -138,15 +138,15 @@ impl Writes for Memtable {
         if direction == Direction::Forward && !has_row() {
             return Box::new(std::iter::empty());
         }
-        match (direction, range.end.as_deref()) {
+        match direction {
             // The far end is met on the way.
-            (Direction::Forward, Some(end)) => {
+            Direction::Forward => {
                 let rows = self.rows.range::<_, [u8]>((Bound::Included(range.start.as_slice()), Bound::Unbounded));
-                let end = end.to_vec();
-                Box::new(rows.map(Entry::row).take_while(move |(key, _)| *key < end.as_slice()))
+                let end = range.end.clone();
+                let is_inside = move |key: &[u8]| end.as_deref().is_none_or(|end| key < end);
+                Box::new(rows.map(Entry::row).take_while(move |(key, _)| is_inside(key)))
             }
-            (Direction::Forward, None) => Box::new(self.rows.range::<_, [u8]>(bounds(range)).map(Entry::row)),
-            (Direction::Reverse, _) => Box::new(self.rows.range::<_, [u8]>(bounds(range)).map(Entry::row).rev()),
+            Direction::Reverse => Box::new(self.rows.range::<_, [u8]>(bounds(range)).map(Entry::row).rev()),
         }
     }
 

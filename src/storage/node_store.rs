@@ -374,7 +374,7 @@ impl Storage {
         // Invariant: as above.
         let _permit = self.0.lane(Pool::Foreground, shard).acquire().await.ok();
         let store = Arc::clone(&self.0.store);
-        let read = self.0.env.brief(Pool::Foreground, move || step(store.view()?.as_ref())).await;
+        let read = self.0.env.brief(move || step(store.view()?.as_ref())).await;
         self.0.damage.noted(read)
     }
 
@@ -389,8 +389,7 @@ impl Storage {
     {
         let (mut done, mut steps) = (Vec::with_capacity(steps.len()), steps.into_iter());
         if brief {
-            let here = &mut || done.extend(self.0.run_steps(&mut steps, Some(limits::BRIEF_READS)));
-            self.0.env.run_here(Pool::Foreground, here);
+            self.0.env.here(|| done.extend(self.0.run_steps(&mut steps, Some(limits::BRIEF_READS)))).ok();
         }
         if steps.len() > 0 {
             let inner = Arc::clone(&self.0);

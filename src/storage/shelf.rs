@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::kv::{StorageError, StoreFile, View};
 use super::layout::{FileId, Layout};
@@ -16,7 +16,7 @@ use super::planted::Planted;
 use super::redb_store::{Fill, RedbStore};
 use super::reserved;
 use crate::limits;
-use crate::world::{self, Disk, OpenMode};
+use crate::world::{Disk, OpenMode, lock, waiting};
 
 /// Where the files of a [`LayeredStore`](super::layered::LayeredStore) come from. All calls block.
 pub(super) trait Shelf: Send + Sync + 'static {
@@ -104,10 +104,6 @@ impl Cache {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl DiskShelf {
     /// The shelf of `dir`, which must exist and is locked by `guard`. Reads the layout, or settles it for a new
     /// directory with `common` common files; one of format 1 keeps its shards in file 0.
@@ -147,7 +143,7 @@ impl DiskShelf {
     fn get(&self, id: FileId, make: bool) -> Result<Option<Arc<dyn StoreFile>>, StorageError> {
         let slot = Arc::clone(lock(&self.slots).entry(id).or_default());
         slot.used.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        let open = world::lock(&slot.open);
+        let open = lock(&slot.open);
         match open.as_ref() {
             Some(Ok(open)) => return Ok(Some(Arc::clone(&open.engine))),
             Some(Err(refused)) => return Err(refused.clone()),
@@ -156,7 +152,7 @@ impl DiskShelf {
         if !make && !self.disk.exists(&self.path(id))? {
             return Ok(None);
         }
-        world::waiting(|| self.open_slot(id, open)).map(Some)
+        waiting(|| self.open_slot(id, open)).map(Some)
     }
 
     /// Opens a file whose slot is locked, and closes others in its place.

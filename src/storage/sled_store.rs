@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::kv::{Direction, KeyRange, Rows, StorageError, StoreFile, View, Visit};
 use super::overlay::{Overlay, bounds};
@@ -24,7 +24,7 @@ use super::reserved;
 use super::shelf::position_of;
 use super::sled_seal::{Seal, Sum};
 use crate::limits;
-use crate::world::{Disk, OpenMode, RealDir, waiting};
+use crate::world::{Disk, OpenMode, RealDir, lock, waiting};
 
 type Old = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
@@ -61,10 +61,6 @@ struct Views {
     now: u64,
     /// The states of open views, and how many there are of each.
     open: BTreeMap<u64, usize>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn engine(error: sled::Error) -> StorageError {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read as _};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -33,7 +33,7 @@ use super::tls::Connector;
 use super::url::Url;
 use crate::limits;
 use crate::observe::metrics::Counter;
-use crate::world::{Env, Instant};
+use crate::world::{Env, Instant, lock};
 
 /// The body of a request: bytes, or a stream.
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
@@ -411,10 +411,6 @@ impl Client {
             kept.push(sender);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn broken(error: hyper::Error) -> ClientError {

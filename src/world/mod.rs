@@ -21,6 +21,7 @@ use futures_util::future::try_join;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
+use crate::limits;
 use crate::observe::metrics::Metrics;
 
 pub mod buggify;
@@ -149,12 +150,10 @@ pub trait Host: Send + Sync + 'static {
     fn spawn(&self, task: BoxFuture<'static, ()>) -> Box<dyn Abort>;
     /// Runs a blocking job on the threads of `pool`, then its report.
     fn run_blocking(&self, pool: Pool, job: Job);
-    /// Runs a short job at once on the thread that asks, and answers true, where that may hold up its other tasks for a
-    /// moment: what may take long is to be done as [`waiting`]. The default, and so the simulator, runs none: whoever
-    /// asks has to wait and others come between, which is the harder case.
-    fn run_here(&self, _pool: Pool, _job: &mut dyn FnMut()) -> bool {
-        false
-    }
+    /// Runs a short job at once on the thread that asks, where that may hold up its other tasks for a moment, and else
+    /// not at all: what may take long is to be done as [`waiting`]. The default, and so the simulator, runs none:
+    /// whoever asks has to wait and others come between, which is the harder case.
+    fn run_here(&self, _job: &mut dyn FnMut()) {}
     /// A worker with that much stack: a thread of that name in production, an inline actor in the simulator. One of
     /// [`Pool::Build`] yields the processor to all others.
     fn worker(&self, pool: Pool, name: &str, stack_bytes: usize) -> Arc<dyn Worker>;
@@ -450,21 +449,21 @@ impl Env {
         }
     }
 
-    /// As [`Env::blocking`] for a job that most often takes less than to hand it to another thread; what of it may take
-    /// long is done as [`waiting`].
-    pub async fn brief<T: Send + 'static>(&self, pool: Pool, job: impl FnOnce() -> T + Send + 'static) -> T {
-        let (mut job, mut done) = (Some(job), None);
-        self.host.run_here(pool, &mut || done = job.take().map(|job| job()));
-        match (done, job) {
-            (Some(done), _) => done,
-            (None, Some(job)) => self.blocking(pool, job).await,
-            (None, None) => unreachable!("a job that has run has a result"),
+    /// As [`Env::blocking`] in the foreground, for a job that most often takes less than to hand it to another thread;
+    /// what of it may take long is done as [`waiting`].
+    pub async fn brief<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+        match self.here(job) {
+            Ok(done) => done,
+            Err(job) => self.blocking(Pool::Foreground, job).await,
         }
     }
 
-    /// See [`Host::run_here`]; `job` is called once or not at all.
-    pub fn run_here(&self, pool: Pool, job: &mut dyn FnMut()) -> bool {
-        self.host.run_here(pool, job)
+    /// Runs a job by [`Host::run_here`]; gives it back where that runs none.
+    pub fn here<T, J: FnOnce() -> T>(&self, job: J) -> Result<T, J> {
+        let (mut job, mut done) = (Some(job), None);
+        self.host.run_here(&mut || done = job.take().map(|job| job()));
+        // Invariant: only who runs the job takes it.
+        done.ok_or_else(|| job.expect("a job that did not run"))
     }
 
     /// See [`Host::worker`].
@@ -512,12 +511,9 @@ pub fn waiting<T>(work: impl FnOnce() -> T) -> T {
     tokio_host::here::waiting(work)
 }
 
-/// How often a lock is tried before it is waited for: most are held for less than that.
-const LOCK_TRIES: usize = 100;
-
-/// The lock, [`waiting`] for it if somebody keeps it.
+/// The lock, [`waiting`] for it if somebody keeps it; one whose holder panicked as it was left.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    for _ in 0..LOCK_TRIES {
+    for _ in 0..limits::LOCK_TRIES {
         match mutex.try_lock() {
             Ok(locked) => return locked,
             Err(TryLockError::Poisoned(locked)) => return locked.into_inner(),

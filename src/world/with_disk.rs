@@ -44,8 +44,8 @@ impl Host for OtherDisk {
     fn run_blocking(&self, pool: Pool, job: Job) {
         self.below.run_blocking(pool, job);
     }
-    fn run_here(&self, pool: Pool, job: &mut dyn FnMut()) -> bool {
-        self.below.run_here(pool, job)
+    fn run_here(&self, job: &mut dyn FnMut()) {
+        self.below.run_here(job);
     }
     fn worker(&self, pool: Pool, name: &str, stack_bytes: usize) -> Arc<dyn Worker> {
         self.below.worker(pool, name, stack_bytes)

@@ -5,19 +5,16 @@
 //! lock that somebody holds for long) is done as [`waiting`], which first hands the other tasks of the thread to
 //! another one. The task that asks waits itself, whatever else it would have done meanwhile.
 //!
-//! Promises: jobs of one task hold up the others of its thread for [`SPELL`] in a [`WINDOW`] and one job's time beyond
-//! that. The next jobs run elsewhere then, so that others have their turn. So they do once one had to wait: what the
-//! next ones need is probably no nearer.
+//! Promises: jobs of one task in a row hold up the others of its thread for [`SPELL`] in [`WINDOW`] and one job's time
+//! beyond that. The next jobs run elsewhere then, so that others have their turn. So they do once one had to wait:
+//! what the next ones need is probably no nearer.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use tokio::task;
 
-/// See the module head.
-const SPELL: Duration = Duration::from_millis(2);
-/// See the module head.
-const WINDOW: Duration = Duration::from_millis(10);
+use crate::limits::{BRIEF_SPELL as SPELL, BRIEF_WINDOW as WINDOW};
 
 /// How long jobs of a task have run in the midst of others since some time.
 #[derive(Clone, Copy)]

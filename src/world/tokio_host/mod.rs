@@ -156,14 +156,14 @@ impl Host for TokioHost {
         self.pools.submit(pool, job);
     }
 
-    fn run_here(&self, pool: Pool, job: &mut dyn FnMut()) -> bool {
+    fn run_here(&self, job: &mut dyn FnMut()) {
         // The one thread of a small runtime could not hand its tasks to another; and other systems do not tell what of
         // a file is in memory.
         let can_wait = self.handle.runtime_flavor() == RuntimeFlavor::MultiThread && cfg!(target_os = "linux");
         if can_wait {
-            self.pools.begins(pool);
+            self.pools.begins(Pool::Foreground);
+            here::run(job);
         }
-        can_wait && here::run(job)
     }
 
     fn worker(&self, pool: Pool, name: &str, stack_bytes: usize) -> Arc<dyn Worker> {

@@ -172,7 +172,7 @@ fn thread() -> String {
 
 #[test]
 fn a_brief_job_runs_where_it_is_asked_for_if_tasks_can_go_elsewhere() {
-    let named = |env: Env| async move { (thread(), env.brief(Pool::Foreground, thread).await) };
+    let named = |env: Env| async move { (thread(), env.brief(thread).await) };
     let (own, ran_on) = with_env(|env| async move { env.spawn_with(named(env.clone())).await }).unwrap();
     assert_eq!(own, ran_on);
     let small = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -187,7 +187,7 @@ fn tasks_go_on_while_a_brief_job_waits() {
     let ((begun, begins), (release, gate)) = (tokio::sync::oneshot::channel(), mpsc::channel());
     let own = env.clone();
     let waited = env.spawn_with(async move {
-        own.brief(Pool::Foreground, move || {
+        own.brief(move || {
             begun.send(()).unwrap();
             super::super::waiting(|| gate.recv_timeout(PATIENCE))
         })
@@ -213,6 +213,6 @@ fn a_brief_job_reads_what_any_other_does() {
             file.read_at(2, &mut some).unwrap();
             (some, file.read_at(1, &mut all).unwrap_err().kind(), here::is_here())
         };
-        assert_eq!(env.brief(Pool::Foreground, read).await, (*b"cde", ErrorKind::UnexpectedEof, true));
+        assert_eq!(env.brief(read).await, (*b"cde", ErrorKind::UnexpectedEof, true));
     });
 }
