@@ -191,6 +191,11 @@ impl Cluster {
         self.0.counters.all()
     }
 
+    /// Silence after which a node counts as down.
+    pub fn suspect(&self) -> Duration {
+        self.timing().suspect
+    }
+
     fn timing(&self) -> Timing {
         let ms = |key, default, most| Duration::from_millis(self.0.config.u64("cluster", key, default).clamp(10, most));
         let suspect = ms("suspect_ms", limits::CLUSTER_SUSPECT_MS, limits::CLUSTER_SUSPECT_MAX_MS);

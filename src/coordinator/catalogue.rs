@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -435,7 +435,7 @@ impl Coordinator {
     /// Whether the node knows of no database because it has yet to meet its cluster: its disk is new.
     pub fn is_unlearned(&self) -> bool {
         let is_empty = self.cache.read().unwrap_or_else(PoisonError::into_inner).names.is_empty();
-        is_empty && !self.context.in_sync.load(Ordering::Relaxed) && !self.context.others().is_empty()
+        is_empty && !self.context.in_sync.is(self.env().now()) && !self.context.others().is_empty()
     }
 
     /// Names in byte order.

@@ -1,7 +1,7 @@
 //! What every handle of a database needs of its node, and what the node knows about the others.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
 
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use crate::coordinator::doubts::Doubts;
 use crate::coordinator::epoch::NodeEpochs;
 use crate::coordinator::events::Events;
 use crate::coordinator::gossip::Turns;
+use crate::coordinator::in_sync::{Begun, InSync};
 use crate::coordinator::message::{CatalogueCall, NodeState, encode};
 use crate::coordinator::peers::{Call, CallError, Peers, Service, Urgency};
 use crate::coordinator::rebalance::Rebalancing;
@@ -59,12 +60,10 @@ pub(super) struct Context {
     /// What other nodes said of themselves last. A blocking lock: held for map operations only.
     pub states: BlockingMutex<BTreeMap<Arc<str>, NodeState>>,
     /// Whether this node's copies hold what the others held when it last met them.
-    pub in_sync: AtomicBool,
+    pub in_sync: InSync,
     /// Databases of which a copy missed something. A blocking lock: held for set operations only.
     /// The value: whether other nodes are to be told.
     missed: BlockingMutex<BTreeMap<String, bool>>,
-    /// Nodes that this one is connected to and has pulled everything from. A blocking lock, as above.
-    met: BlockingMutex<BTreeSet<Arc<str>>>,
     /// Databases whose copies here began anew in the place of others: they may lack what was acknowledged, until they
     /// are filled (`pour`). The value: how often they began. A blocking lock, as above.
     unfilled: BlockingMutex<BTreeMap<String, u64>>,
@@ -125,9 +124,8 @@ impl Context {
             uploads: Uploads::default(),
             answered: Answered::default(),
             states: BlockingMutex::default(),
-            in_sync: AtomicBool::new(is_alone),
+            in_sync: InSync::new(is_alone),
             missed: BlockingMutex::default(),
-            met: BlockingMutex::default(),
             unfilled: BlockingMutex::default(),
             aside: Notify::new(),
             missing: Notify::new(),
@@ -165,9 +163,12 @@ impl Context {
 
     /// What this node says of itself.
     pub fn own_state(&self) -> NodeState {
-        let maintenance = self.is_in_maintenance() || self.storage.writes_stopped() && self.has_others();
         let is_filled = self.unfilled_names().is_empty() && !self.refills.any_late();
-        NodeState { in_sync: self.in_sync.load(Ordering::Relaxed) && is_filled, maintenance }
+        NodeState { in_sync: self.in_sync.is(self.env.now()) && is_filled, maintenance: self.takes_no_part() }
+    }
+
+    fn takes_no_part(&self) -> bool {
+        self.is_in_maintenance() || self.storage.writes_stopped() && self.has_others()
     }
 
     fn unfilled_names(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, u64>> {
@@ -318,18 +319,16 @@ impl Context {
         std::mem::take(&mut *self.missed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Notes that everything was pulled from a node; true when this makes the node in sync: it has met all that are
-    /// there.
-    pub fn met(&self, node: &Arc<str>) -> bool {
-        let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
-        met.insert(Arc::clone(node));
-        let all = self.others().iter().filter(|node| self.peers.is_up(node)).all(|node| met.contains(node));
-        all && !self.in_sync.swap(true, Ordering::Relaxed)
+    /// Notes that everything was pulled from a node since then; true when this makes the node in sync: it has met all
+    /// that are there.
+    pub fn met(&self, node: &Arc<str>, begun: Begun) -> bool {
+        let up: Vec<Arc<str>> = self.others().into_iter().filter(|node| self.peers.is_up(node)).collect();
+        !self.takes_no_part() && self.in_sync.ended(node, begun, &up)
     }
 
     /// Forgets what is known of a node whose connection is lost.
     pub fn lose(&self, node: &Arc<str>) {
-        self.met.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
+        self.in_sync.lose(node);
         self.set_state(node, None);
     }
 }

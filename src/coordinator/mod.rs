@@ -35,6 +35,7 @@ mod forks;
 pub mod global_changes;
 mod gossip;
 mod horizon;
+mod in_sync;
 mod joint;
 mod judge;
 mod layout;

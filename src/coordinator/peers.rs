@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use crate::cluster::{self, Class, Cluster, Handler, NodeName, Reply};
+use crate::limits;
 use crate::world::BoxFuture;
 
 /// A node of the cluster.
@@ -79,6 +80,10 @@ pub trait Peers: Send + Sync + 'static {
     }
     /// Whether a node is connected and not suspected; this one always is.
     fn is_up(&self, node: &str) -> bool;
+    /// Silence after which a node counts as down.
+    fn suspect(&self) -> Duration {
+        Duration::from_millis(limits::CLUSTER_SUSPECT_MS)
+    }
     /// Changes whenever members or connections do.
     fn watch(&self) -> watch::Receiver<u64>;
     /// Asks a node.
@@ -123,6 +128,10 @@ impl Peers for ClusterPeers {
 
     fn is_up(&self, node: &str) -> bool {
         self.0.is_up(&NodeName::from(node))
+    }
+
+    fn suspect(&self) -> Duration {
+        self.0.suspect()
     }
 
     fn watch(&self) -> watch::Receiver<u64> {

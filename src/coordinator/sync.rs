@@ -6,11 +6,11 @@
 //! the last to judge.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::coordinator::catalogue::Coordinator;
+use crate::coordinator::context::Context;
 use crate::coordinator::events::EventKind;
 use crate::coordinator::gossip::{CatalogueService, LearnError};
 use crate::coordinator::message::{CatalogueCall, NodeState};
@@ -36,7 +36,7 @@ impl Coordinator {
     }
 
     /// Notices who came and who went, and tells the others what changed here.
-    fn look_around(self: &Arc<Self>, met: &mut BTreeSet<Arc<str>>, told: &mut NodeState) {
+    fn look_around(self: &Arc<Self>, met: &mut BTreeSet<Arc<str>>, told: &mut NodeState, stood_still: bool) {
         let context = self.context();
         let others = context.others();
         let up: BTreeSet<Arc<str>> = others.iter().filter(|node| context.peers.is_up(node)).cloned().collect();
@@ -49,14 +49,14 @@ impl Coordinator {
         let new: Vec<Arc<str>> = up.iter().filter(is_new).cloned().collect();
         if !others.is_empty() && (up.len() as u32) + 1 < majority(others.len() as u32 + 1) {
             // The others may go on without this node.
-            context.in_sync.store(false, Ordering::Relaxed);
+            context.in_sync.doubt();
         }
         let own = context.own_state();
-        let returns = told.maintenance && !own.maintenance;
-        if returns {
-            context.in_sync.store(false, Ordering::Relaxed);
+        if own.maintenance || told.maintenance || stood_still {
+            context.in_sync.was_absent();
         }
-        for node in if returns { up.iter().cloned().collect() } else { new } {
+        let returns = told.maintenance && !own.maintenance;
+        for node in if returns || stood_still { up.iter().cloned().collect() } else { new } {
             let coordinator = Arc::clone(self);
             context.env.spawn(async move { coordinator.meet(&node).await });
         }
@@ -79,12 +79,13 @@ impl Coordinator {
     async fn meet(self: Arc<Self>, node: &Arc<str>) {
         let context = self.context();
         while context.peers.is_up(node) {
+            let begun = context.in_sync.begin(node);
             match self.try_meet(node).await {
                 Ok(()) => {
                     // Seen from there this one may never have been away, so that nothing was asked for.
                     self.remind(Arc::clone(node));
                     self.spread_system_databases().await;
-                    if context.met(node) {
+                    if context.met(node, begun) {
                         self.tell_state();
                     }
                     return;
@@ -152,12 +153,17 @@ async fn watch_nodes(weak: Weak<Coordinator>) {
         }
         None => return,
     };
-    let (mut met, mut told) = (BTreeSet::new(), NodeState::default());
+    let (mut met, mut told, mut looked) = (BTreeSet::new(), NodeState::default(), env.now());
     loop {
         let is_alone = match weak.upgrade() {
             Some(coordinator) => {
-                coordinator.look_around(&mut met, &mut told);
-                coordinator.context().others().is_empty()
+                let context = coordinator.context();
+                let (is_alone, patience, now) = (context.others().is_empty(), patience(context), env.now());
+                let stood_still = !met.is_empty() && now.since(looked) >= patience;
+                context.in_sync.look(now, (!is_alone).then_some(patience));
+                coordinator.look_around(&mut met, &mut told, stood_still);
+                looked = now;
+                is_alone
             }
             None => return,
         };
@@ -172,6 +178,12 @@ async fn watch_nodes(weak: Weak<Coordinator>) {
             return;
         }
     }
+}
+
+/// How long this node may go without a look at the others until these may have gone on without it: a part of the time
+/// after which its silence counts, for they may have heard it last some time before.
+fn patience(context: &Context) -> Duration {
+    (context.peers.suspect() * 3 / 4).max(2 * limits::LOOK_AROUND)
 }
 
 /// Until the coordinator goes: maps of which a call showed that another node knows a later one.

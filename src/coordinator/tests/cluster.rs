@@ -3,6 +3,7 @@
 mod forgotten;
 mod gone;
 pub(super) mod late;
+mod maintenance;
 mod members;
 mod moves;
 mod put_back;

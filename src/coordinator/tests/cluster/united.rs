@@ -313,7 +313,7 @@ async fn a_node_is_not_in_sync_while_anything_stands_aside() {
     cluster.deafen(&["n2@h", "n3@h"]);
     cluster.nodes[0].coordinator.adopt(DB, older).await.unwrap();
     assert!(cluster.nodes[0].coordinator.pour_all().await.is_err());
-    assert_eq!((context.rank(&context.node), context.in_sync.load(Ordering::Relaxed)), (Some(1), true));
+    assert_eq!((context.rank(&context.node), context.in_sync.is(context.env.now())), (Some(1), true));
     cluster.deafen(&[]);
     cluster.united("d").await;
     assert_eq!(context.rank(&context.node), Some(0));
