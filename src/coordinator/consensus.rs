@@ -98,7 +98,7 @@ impl Coordinator {
             assert_eq!(next.version, known.version + 1, "a map follows the one before it");
             let electorate = self.electorate();
             let members = electorate.names.len();
-            let value = (next.version, &*proposed.insert(next));
+            let value = (next.version, Some(known), &*proposed.insert(next));
             match self.propose(&Maps(database), electorate, ballot, value).await? {
                 Round::Decided(places) => {
                     let is_own = proposed.as_ref() == Some(&places);
@@ -149,7 +149,8 @@ impl Coordinator {
             }
             let Some(bytes) = view.get(&record::key(&name))? else { return Ok(Ok(Vote::Unknown)) };
             let mut record = Record::decode(&bytes)?;
-            let fits = ask.value.as_ref().is_none_or(|places| places.check(record.q).is_ok());
+            let follows = ask.before.as_ref().is_none_or(|before| before.version + 1 == ask.version);
+            let fits = follows && ask.value.iter().chain(&ask.before).all(|places| places.check(record.q).is_ok());
             if record.instance != instance || !fits {
                 return Ok(Ok(Vote::Unknown));
             }
@@ -159,7 +160,7 @@ impl Coordinator {
                 return Ok(Ok(Vote::Decided(record.places())));
             }
             let key = record::ballot_key(&name, &instance);
-            let (vote, keep) = stored_promise(view, &key)?.vote(ask);
+            let (vote, keep) = stored_promise(view, &key)?.vote(ask, record.version);
             if let Some(promise) = keep {
                 view.put(key, encode(&promise).to_vec());
             }

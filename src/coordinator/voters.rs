@@ -116,7 +116,7 @@ impl Seat {
         if !self.counts(&ask, members) {
             return Vote::Elsewhere;
         }
-        let (vote, keep) = self.promise.clone().vote(ask);
+        let (vote, keep) = self.promise.clone().vote(ask, self.voters.version);
         self.promise = keep.unwrap_or_else(|| self.promise.clone());
         vote
     }
@@ -429,7 +429,8 @@ impl Coordinator {
         next: Voters,
     ) -> Result<bool, ShardError> {
         for _ in 0..limits::MAP_ATTEMPTS {
-            match self.propose(&Next, electorate.clone(), ballot, (next.version, &next)).await? {
+            // Who counts the same votes knows the voters before.
+            match self.propose(&Next, electorate.clone(), ballot, (next.version, None, &next)).await? {
                 Round::Decided(voters) => {
                     tracing::info!(?voters, "who votes was agreed on");
                     let voters = self.adopt_voters(voters).await?;

@@ -113,12 +113,13 @@ impl Model {
     fn ask(&mut self, by: usize, at: usize) {
         let proposer = &mut self.proposers[by];
         let (ballot, Voters { version, names, .. }) = (proposer.ballot, &proposer.voters);
-        let ask = Ask { ballot, version: 1, value: proposer.value, voters: *version, names: names.clone() };
+        let ask =
+            Ask { ballot, version: 1, value: proposer.value, before: None, voters: *version, names: names.clone() };
         let node = &mut self.nodes[at];
         if !names.contains(&name(at)) || !node.seat.counts(&ask, BTreeSet::new) {
             return;
         }
-        let (Vote::Yes { accepted }, Some(keep)) = node.map.clone().vote(ask) else { return };
+        let (Vote::Yes { accepted }, Some(keep)) = node.map.clone().vote(ask, 0) else { return };
         node.map = keep;
         let needed = majority(names.len() as u32) as usize;
         match proposer.value {
@@ -202,8 +203,9 @@ fn a_node_that_lost_its_disk_takes_in_what_it_may_have_accepted() {
     assert_eq!(model.nodes[1].seat.complete, 0, "the one that accepted it with it is another");
     model.take_over(1, &[0, 2]);
     assert_eq!(model.nodes[1].seat.complete, 1);
-    let later = Ask { ballot: ballot(9, 0), version: 1, value: None, voters: 1, names: names(&[0, 1, 2]) };
-    assert_eq!(model.nodes[1].map.clone().vote(later).0, Vote::Yes { accepted: Some((ballot(0, 0), 0)) });
+    let later =
+        Ask { ballot: ballot(9, 0), version: 1, value: None, before: None, voters: 1, names: names(&[0, 1, 2]) };
+    assert_eq!(model.nodes[1].map.clone().vote(later, 0).0, Vote::Yes { accepted: Some((ballot(0, 0), 0)) });
 }
 
 fn ballot(counter: u64, by: u64) -> Ballot {
@@ -227,7 +229,10 @@ fn of_two_sets_of_one_version_the_same_one_stays_everywhere() {
 #[test]
 fn a_vote_about_voters_that_were_decided_tells_them() {
     let mut model = Model::new();
-    let ask = |version| Ask { ballot: ballot(1, 1), version, value: None, voters: 1, names: names(&[0, 1, 2]) };
+    let ask = |version| {
+        let names = names(&[0, 1, 2]);
+        Ask { ballot: ballot(1, 1), version, value: None, before: None, voters: 1, names }
+    };
     let seat = &mut model.nodes[0].seat;
     assert_eq!(seat.vote(ask(1), BTreeSet::new), Vote::Decided(seat.voters.clone()));
     assert_eq!(seat.vote(ask(2), BTreeSet::new), Vote::Yes { accepted: None });

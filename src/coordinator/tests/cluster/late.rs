@@ -192,7 +192,7 @@ async fn a_map_that_cannot_be_is_refused_from_whomever_it_comes() {
         let call = || {
             let Electorate { voters, names, .. } = coordinator.electorate();
             let (ballot, value) = (Ballot { counter: 1, by: 1 }, Some(places.clone()));
-            let ask = Ask { ballot, version: 1, value, voters, names };
+            let ask = Ask { ballot, version: 1, value, before: None, voters, names };
             BallotCall { name: name.clone(), instance: instance.clone(), ask }
         };
         // Those who vote may be about to agree on that.

@@ -59,7 +59,7 @@ async fn accept_split(cluster: &Cluster, voters: u64, nodes: &[usize]) {
 /// A question about the first map of the only database, to which those vote whom the first node knows.
 fn ballot(cluster: &Cluster, voters: u64, value: Option<MapRecord>) -> BallotCall {
     let (ballot, names) = (Ballot { counter: 1, by: 1 }, cluster.nodes[0].coordinator.electorate().names);
-    let ask = Ask { ballot, version: 1, value, voters, names };
+    let ask = Ask { ballot, version: 1, value, before: None, voters, names };
     BallotCall { name: "db".to_owned(), instance: cluster.db(0).instance().to_owned(), ask }
 }
 
@@ -138,7 +138,7 @@ async fn a_map_that_a_node_was_told_of_is_voted_for_before_the_node_has_gone_ove
     let told = db.map_record().with_split(0).unwrap();
     coordinator.keep_decided("db", db.instance(), told.clone()).await.unwrap();
     let ballot = Ballot { counter: 7, by: 7 };
-    let ask = Ask { ballot, version: 1, value: None, voters, names: coordinator.electorate().names };
+    let ask = Ask { ballot, version: 1, value: None, before: None, voters, names: coordinator.electorate().names };
     let call = BallotCall { name: "db".to_owned(), instance: db.instance().to_owned(), ask };
     assert_eq!(coordinator.vote(call).await.unwrap(), Vote::Decided(told));
     assert_eq!(db.map().q(), 1);
