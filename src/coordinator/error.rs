@@ -193,9 +193,17 @@ pub enum SettingError {
         /// What to tell the client.
         reason: &'static str,
     },
-    /// Too few of the nodes that hold copies answered.
+    /// Too few of the nodes that hold copies can be reached: nothing was changed.
     NoMajority {
-        /// How many did.
+        /// How many can.
+        answered: usize,
+        /// How many there are.
+        copies: usize,
+    },
+    /// The change is made here, and fewer than a majority of the nodes that hold copies are known to have it. It reaches
+    /// the others when they can be reached, unless a later change comes first or the nodes that have it are lost.
+    Undecided {
+        /// How many are known to have it.
         answered: usize,
         /// How many there are.
         copies: usize,

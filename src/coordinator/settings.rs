@@ -2,7 +2,7 @@
 //!
 //! Every node keeps the whole record. A part that changes gets a stamp above the one it had; of two the higher counts,
 //! wherever they meet. A change is made when a majority of the nodes that hold copies could be asked, and it is
-//! answered when a majority has it.
+//! answered when a majority has it. Where fewer are known to have it then, its outcome is unknown: it is not taken back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -64,7 +64,8 @@ impl Database {
         writers.filter(|node| !self.context.is_gone(node)).collect()
     }
 
-    /// Sends the settings to all other nodes; fails when fewer than a majority of the holders have them then.
+    /// Sends the settings to all other nodes; fails when fewer than a majority of the holders are known to have them
+    /// then. They are in force here, and spread further, all the same.
     async fn tell_settings(&self, holders: &BTreeSet<Arc<str>>) -> Result<(), SettingError> {
         let own = &self.context.node;
         let mut tally = Tally::new(holders.len() as u32, majority(holders.len() as u32));
@@ -90,7 +91,7 @@ impl Database {
         }
         match tally.is_met() {
             true => Ok(()),
-            false => Err(SettingError::NoMajority { answered: tally.held() as usize, copies: holders.len() }),
+            false => Err(SettingError::Undecided { answered: tally.held() as usize, copies: holders.len() }),
         }
     }
 

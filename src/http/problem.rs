@@ -483,6 +483,9 @@ impl From<SettingError> for Problem {
             SettingError::IllegalLimit => Problem::bad_request("The limit must be a positive integer"),
             SettingError::IllegalSecurity { reason } => Problem::bad_request(reason),
             SettingError::NoMajority { .. } => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "error", "no_majority"),
+            SettingError::Undecided { answered, copies } => Problem::unavailable(format!(
+                "The outcome of the change is not known: {answered} of {copies} nodes have it. It may take effect later."
+            )),
             SettingError::TooManyDocuments => Problem::bad_request("Exceeded maximum number of documents."),
             SettingError::TooManyRevisions => Problem::bad_request("Exceeded maximum number of revisions."),
             SettingError::DatabaseGone => Problem::no_database(),
