@@ -18,6 +18,7 @@ pub(super) fn read_chain(disk: &dyn Disk, sources: &Sources) -> Result<Vec<(Path
         chain.push((path.clone(), sections));
     }
     let Some((last, _)) = chain.last() else { return Ok(chain) };
+    keep_names(disk, directory(last));
     let folder = directory(last).join("local.d");
     if !disk.exists(&folder).map_err(|e| io_error(&folder, &e))? {
         return Ok(chain);
@@ -29,7 +30,17 @@ pub(super) fn read_chain(disk: &dyn Disk, sources: &Sources) -> Result<Vec<(Path
             chain.push((path, sections));
         }
     }
+    keep_names(disk, &folder);
     Ok(chain)
+}
+
+/// Makes the names durable under which a process before this one may have put files that are read now: what is done by
+/// them, such as an identity that is told to other nodes, outlives a power loss. A directory that cannot be synced is one
+/// that is not written to.
+fn keep_names(disk: &dyn Disk, dir: &Path) {
+    if let Err(error) = disk.sync_dir(dir) {
+        tracing::debug!(%error, "the directory of the configuration was not synced");
+    }
 }
 
 /// Lays `over` on top: an empty value deletes what earlier files have set.

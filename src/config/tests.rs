@@ -7,7 +7,9 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 use super::*;
+use crate::world::forgetful::Forgetful;
 use crate::world::tokio_host;
+use crate::world::with_disk::with_disk;
 
 fn flat(text: &str) -> Vec<String> {
     let mut out = Vec::new();
@@ -265,4 +267,18 @@ fn a_rewrite_opens_no_secret_to_others_and_keeps_symbolic_links() {
     });
     assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     assert!(std::fs::read_to_string(&real).unwrap().contains("boss = secret"));
+}
+
+#[test]
+fn a_file_that_a_process_renamed_before_it_was_killed_survives_a_power_loss_once_it_was_read() {
+    let (runtime, dir) = (Builder::new_multi_thread().enable_all().build().unwrap(), tempfile::tempdir().unwrap());
+    let env = tokio_host::env(runtime.handle().clone());
+    let (disk, file) = (Forgetful::over(env.disk()), dir.path().join("local.ini"));
+    std::fs::write(dir.path().join("local.ini.new"), "[couchdb]\nuuid = 7\n").unwrap();
+    disk.rename(&dir.path().join("local.ini.new"), &file).unwrap();
+    let sources = Sources { files: vec![file.clone()], ..Sources::default() };
+    let config = runtime.block_on(Config::load(&with_disk(&env, disk.clone()), sources)).unwrap();
+    assert_eq!(config.get("couchdb", "uuid").as_deref(), Some("7"));
+    disk.lose_power();
+    assert!(file.exists());
 }

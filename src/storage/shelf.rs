@@ -115,6 +115,13 @@ impl DiskShelf {
         planted: Planted,
         guard: Box<dyn Send + Sync>,
     ) -> Result<DiskShelf, StorageError> {
+        // What a process before this one renamed may be in the system's memory alone. It counts from here on: what the
+        // files hold is given up elsewhere, in other files and in the journal.
+        let aside = dir.with_file_name(QUARANTINE);
+        if disk.exists(&aside)? {
+            disk.sync_dir(&aside)?;
+        }
+        disk.sync_dir(&dir)?;
         for entry in disk.list(&dir)? {
             if entry.name.ends_with(".new") {
                 disk.remove(&dir.join(&entry.name))?;
@@ -366,6 +373,7 @@ impl Shelf for DiskShelf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::world::forgetful::Forgetful;
 
     #[test]
     fn a_store_file_that_is_damaged_is_opened_once_and_not_for_every_read() {
@@ -390,6 +398,28 @@ mod tests {
         assert_eq!(shelf.open(id).err(), refused);
         assert_eq!(shelf.make(id).err(), refused);
         assert!(open().open(id).unwrap().is_some());
+    }
+
+    #[test]
+    fn names_that_a_process_gave_before_it_was_killed_survive_a_power_loss_after_the_next_start() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let below = crate::world::tokio_host::env(runtime.handle().clone()).disk();
+        let dir = tempfile::tempdir().unwrap();
+        let disk = Forgetful::over(below);
+        let open = || {
+            let (dir, cache) = (dir.path().to_path_buf(), limits::STORE_FILE_CACHE_BYTES);
+            DiskShelf::open(Arc::<Forgetful>::clone(&disk), dir, 2, cache, Planted::none(), Box::new(())).unwrap()
+        };
+        // Killed when a file of a shard has its name and before the directory was synced.
+        let id = FileId::Own(0x1_0000);
+        open().make_filled(id, &mut |_| Ok(())).unwrap();
+        let shelf = open();
+        assert_eq!(shelf.list().unwrap(), [id]);
+        drop(shelf.make(id).unwrap());
+        drop(shelf.make(FileId::Common(1)).unwrap());
+        drop(shelf);
+        disk.lose_power();
+        assert_eq!(open().list().unwrap(), [FileId::Common(1), id]);
     }
 
     #[cfg(feature = "sled")]

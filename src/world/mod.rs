@@ -25,6 +25,8 @@ use crate::limits;
 use crate::observe::metrics::Metrics;
 
 pub mod buggify;
+#[cfg(test)]
+pub(crate) mod forgetful;
 pub mod scratch;
 pub mod tokio_host;
 pub mod with_disk;
