@@ -337,6 +337,7 @@ impl DatabaseView {
             ranges,
             prefix: prefix.len(),
             spans: spans.places,
+            together: VecDeque::new(),
             batch: query.likely,
             lanes: Vec::new(),
             group_lanes: Vec::new(),
@@ -410,6 +411,8 @@ pub struct ViewRows {
     /// Bytes of the partition in places.
     pub(super) prefix: usize,
     spans: VecDeque<VecDeque<Places>>,
+    /// The span being read, and those behind it whose groups are read along.
+    pub(super) together: VecDeque<VecDeque<Places>>,
     /// Rows to read next, of all ranges together.
     batch: usize,
     /// One per range, for the span being read.
@@ -541,13 +544,28 @@ impl ViewRows {
 
     /// Goes on to the next of several keys; false when there is none.
     pub(super) fn next_span(&mut self) -> bool {
+        self.together.pop_front();
+        if !self.together.is_empty() {
+            return true;
+        }
         let Some(places) = self.spans.pop_front() else { return false };
+        if self.reads_groups() {
+            self.together.push_back(places);
+            let more = self.spans.len().min(limits::GROUPS_PER_PAGE - 1);
+            self.together.extend(self.spans.drain(..more));
+            let all: VecDeque<Places> = self.together.iter().flatten().cloned().collect();
+            self.group_lanes = self.seats.iter().map(|_| GroupLane::new(all.clone())).collect();
+            return true;
+        }
         let lane = |_: &Seat| Lane { rows: VecDeque::new(), rest: places.clone() };
         self.lanes = self.seats.iter().map(lane).collect();
-        if self.query.grouping.is_some() {
-            self.group_lanes = self.seats.iter().map(|_| GroupLane::new(places.clone())).collect();
-        }
         true
+    }
+
+    /// Whether each range reduces its own rows.
+    fn reads_groups(&self) -> bool {
+        let reduce = &self.view.definition.reduce;
+        self.query.grouping.is_some() && !matches!(reduce, None | Some(reduce::Reduce::Script(_)))
     }
 
     /// Gives a row back, to be read again.

@@ -1,5 +1,6 @@
 //! Groups of a view with built-in reductions, merged over the ranges: each reduces its own rows (`index/groups.rs`),
-//! and here the parts of a group are put together.
+//! and here the parts of a group are put together. Groups of several keys are read together: what a page of them
+//! shows of a range is one state of its index.
 
 use std::collections::VecDeque;
 
@@ -11,7 +12,7 @@ use crate::index::{GroupBy, GroupPart, Grouping, InvalidValue, Places, Reduce};
 use crate::limits;
 use crate::storage::Direction;
 
-/// The groups of one range, for the span being read.
+/// The groups of one range, for the spans that are read together.
 pub(super) struct GroupLane {
     groups: VecDeque<GroupPart>,
     rest: VecDeque<Places>,
@@ -50,10 +51,13 @@ impl ViewRows {
             self.fill_groups(by).await?;
         }
         let descending = self.query.descending;
-        let marks = self.group_lanes.iter().filter_map(|lane| Some(&lane.groups.front()?.mark));
+        let span = self.together.front();
+        let is_inside = |group: &&GroupPart| span.is_some_and(|span| belongs(group, span));
+        let marks = self.group_lanes.iter().filter_map(|lane| Some(&lane.groups.front().filter(is_inside)?.mark));
         let next = if descending { marks.max() } else { marks.min() };
         let Some(mark) = next.cloned() else { return Ok(None) };
-        let has_part = |lane: &&mut GroupLane| lane.groups.front().is_some_and(|part| part.mark == mark);
+        let is_part = |part: &GroupPart| part.mark == mark && span.is_some_and(|span| belongs(part, span));
+        let has_part = |lane: &&mut GroupLane| lane.groups.front().is_some_and(is_part);
         let parts = self.group_lanes.iter_mut().filter(has_part).filter_map(|lane| lane.groups.pop_front());
         Ok(joined(parts, descending, bounded)?)
     }
@@ -75,6 +79,11 @@ impl ViewRows {
         }
         Ok(())
     }
+}
+
+/// Whether a group is one of a span: what holds all rows is of the only one.
+fn belongs(group: &GroupPart, span: &VecDeque<Places>) -> bool {
+    group.first.is_empty() || span.iter().any(|places| places.holds(&group.first))
 }
 
 /// The parts of a group put together. `bounded`: a sum that is too large becomes an error, that of a range by itself.

@@ -1,5 +1,9 @@
 //! Groups of rows of one view on one shard copy with their built-in reductions, in bounded steps; and how many rows lie
 //! in a range, which is such a reduction, too.
+//!
+//! Promises: a page of groups is of one state of the rows, however many steps it takes. Each step reads a view of its
+//! own, and where that shows another state than the one before it the page begins anew: most of it is kept as blocks by
+//! then. A page that began anew several times holds up the commits of rows until it is read.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -8,13 +12,13 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
-use super::keys::{self, Places};
+use super::keys::{self, Part, Places};
 use super::pass::{Pass, RowRange, Tail};
 use super::read::{self, RowPage};
-use super::record::Row;
+use super::record::{Header, Row};
 use super::reduce::{Grouping, InvalidValue, Partial, Reduce};
 use super::steps::Stride;
-use super::sums::{Sums, Walk};
+use super::sums::{Shown, Stand, State, Sums, Walk};
 use super::{IndexError, Slot, ViewIndex};
 use crate::document::collate::{Collator, HIGHEST};
 use crate::document::json::Value;
@@ -22,6 +26,7 @@ use crate::limits;
 use crate::shard::{ShardCopy, ShardError, ShardId};
 use crate::storage::{Direction, StorageError, View};
 use crate::world::Pool;
+use crate::world::buggify::{Mutation, mutated, sometimes};
 
 /// How rows are grouped and reduced.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -64,10 +69,18 @@ struct Reading {
     collator: Collator,
     empty: Partial,
     places: VecDeque<Places>,
+    /// All that was to be read.
+    all: VecDeque<Places>,
     open: Option<Box<(GroupPart, Walk)>>,
     groups: Vec<GroupPart>,
     limit: usize,
+    /// That of the sums before the next step.
     moment: u64,
+    /// What the last step has read; `None`: nothing yet, or in no state that is known.
+    state: Option<State>,
+    /// Steps since it began, and how often it began anew.
+    steps: usize,
+    restarts: usize,
     failed: Option<InvalidValue>,
     /// Rows that the scan of a count may read along.
     tail: Option<Tail>,
@@ -76,7 +89,12 @@ struct Reading {
 impl ViewIndex {
     /// Reads on until nothing is left to do.
     async fn read_on(&self, mut reading: Box<Reading>) -> Result<GroupPage, IndexError> {
+        let mut alone = None;
         while !reading.is_done() {
+            if alone.is_none() && reading.restarts >= limits::REDUCE_RESTARTS {
+                alone = Some(self.slot.commits.read().await);
+            }
+            reading.moment = self.slot.sums(|sums| sums.moment());
             reading = self.copy.read_records(Pool::Foreground, self.reading_step(reading)).await?;
         }
         reading.page()
@@ -89,7 +107,11 @@ impl ViewIndex {
     ) -> impl FnOnce(&dyn View, ShardId) -> Result<Box<Reading>, StorageError> + use<> {
         let (slot, signature) = (Arc::clone(&self.slot), self.definition.signature);
         move |view, shard| {
-            reading.step(view, &slot, &|places| places.range(shard, signature))?;
+            let stand = || -> Result<Option<Stand>, StorageError> {
+                let header = view.get(&keys::key(shard, signature, Part::Header, b""))?;
+                Ok(header.map(|bytes| Header::decode(&bytes)).transpose()?.map(|header| header.stand()))
+            };
+            reading.step(view, &slot, &|places| places.range(shard, signature), &stand)?;
             Ok(reading)
         }
     }
@@ -226,8 +248,19 @@ fn counted(page: Result<GroupPage, IndexError>) -> Result<u64, ShardError> {
 impl Reading {
     fn new(by: GroupBy, empty: Partial, index: &ViewIndex, places: VecDeque<Places>, limit: usize) -> Box<Reading> {
         let (collator, moment) = (index.collator.clone(), index.slot.sums(|sums| sums.moment()));
-        let (open, groups, failed, tail) = (None, Vec::new(), None, None);
-        Box::new(Reading { by, collator, empty, places, open, groups, limit, moment, failed, tail })
+        Box::new(Reading::with(by, collator, empty, places, (limit, moment)))
+    }
+
+    fn with(
+        by: GroupBy,
+        collator: Collator,
+        empty: Partial,
+        places: VecDeque<Places>,
+        (limit, moment): (usize, u64),
+    ) -> Reading {
+        let (all, open, groups, state, failed, tail) = (places.clone(), None, Vec::new(), None, None, None);
+        let (steps, restarts) = (0, 0);
+        Reading { by, collator, empty, places, all, open, groups, limit, moment, state, steps, restarts, failed, tail }
     }
 
     /// What was read, once it is done.
@@ -243,8 +276,39 @@ impl Reading {
         self.failed.is_some() || self.open.is_none() && full
     }
 
+    /// Takes notice of the state that a view shows, `stand` being where the index stands there. Where it is another one
+    /// than that of the rows read so far, or one of the two is not known, all is read anew.
+    fn enter(
+        &mut self,
+        slot: &Slot,
+        stand: &dyn Fn() -> Result<Option<Stand>, StorageError>,
+    ) -> Result<(), StorageError> {
+        let state = match slot.sums(|sums| sums.shown(self.moment)) {
+            Shown::Known(state) => Some(state),
+            Shown::Either(state, from) => Some(state + u64::from(stand()?.is_some_and(|stand| stand != from))),
+            Shown::Unknown => None,
+        };
+        let stays = state.is_some() && state == self.state || mutated(Mutation::ReductionOfTwoMoments);
+        if self.steps > 0 && !stays {
+            sometimes("index: a reduction began anew because rows changed");
+            (self.places, self.open, self.steps) = (self.all.clone(), None, 0);
+            self.groups.clear();
+            self.restarts += 1;
+        }
+        self.steps += 1;
+        self.state = state;
+        Ok(())
+    }
+
     /// Reads on until a bound of one step.
-    fn step(&mut self, view: &dyn View, slot: &Slot, range: RowRange<'_>) -> Result<(), StorageError> {
+    fn step(
+        &mut self,
+        view: &dyn View,
+        slot: &Slot,
+        range: RowRange<'_>,
+        stand: &dyn Fn() -> Result<Option<Stand>, StorageError>,
+    ) -> Result<(), StorageError> {
+        self.enter(slot, stand)?;
         let mut left = limits::STEP_ROWS;
         while left > 0 && !self.is_done() {
             left -= 1;
@@ -285,7 +349,7 @@ impl Reading {
         let Some(places) = self.places.pop_front() else { return Ok(None) };
         if self.by.grouping == Grouping::All {
             let group = GroupPart { mark: Vec::new(), key: Value::Null, first: Vec::new(), sum: self.empty.clone() };
-            return Ok(Some((group, Walk::new(places.low, places.high, &self.empty, self.moment))));
+            return Ok(Some((group, Walk::new(places.low, places.high, &self.empty, self.state))));
         }
         let mut first = None;
         if !places.is_empty() {
@@ -310,7 +374,7 @@ impl Reading {
             self.places.push_front(rest);
         }
         let group = GroupPart { mark, key, first: first.place, sum: self.empty.clone() };
-        Ok(Some((group, Walk::new(low, high, &self.empty, self.moment))))
+        Ok(Some((group, Walk::new(low, high, &self.empty, self.state))))
     }
 
     /// Goes on from where the walk stands, first by what is known and then by one scan; true at the end.
@@ -365,6 +429,8 @@ mod tests {
 
     use super::*;
     use crate::index::sums::levels_at;
+
+    mod states;
     use crate::storage::KeyRange;
 
     /// Rows by their keys; counts those that were read, and the scans.
@@ -406,7 +472,7 @@ mod tests {
 
         /// A row comes or goes.
         fn turn(&mut self, slot: &Slot, n: u32) {
-            slot.sums(Sums::begin_write);
+            slot.sums(|sums| sums.begin_write(None));
             if self.rows.remove(&key(&place(n))).is_none() {
                 self.rows.insert(key(&place(n)), Row::encode(1, b"1", b"2"));
             }
@@ -432,13 +498,13 @@ mod tests {
             let places = VecDeque::from([Places { low: high, high: end }]);
             Tail::of(&counted, &places, Direction::Forward, limit)
         });
-        let (places, open, groups, failed) = (VecDeque::from([counted]), None, Vec::new(), None);
-        let mut reading = Reading { by, collator, empty, places, open, groups, limit: 1, moment, failed, tail };
+        let mut reading = Reading::with(by, collator, empty, VecDeque::from([counted]), (1, moment));
+        reading.tail = tail;
         view.read.set(0);
         view.scans.set(0);
         let range = |places: &Places| KeyRange { start: key(&places.low), end: places.high.as_deref().map(key) };
         while !reading.is_done() {
-            reading.step(view, slot, &range).unwrap();
+            reading.step(view, slot, &range, &|| Ok(None)).unwrap();
         }
         reading
     }

@@ -173,6 +173,11 @@ impl Places {
         self.high.as_ref().is_some_and(|high| *high <= self.low)
     }
 
+    /// Whether a row's place is in it.
+    pub fn holds(&self, place: &[u8]) -> bool {
+        *self.low <= *place && self.high.as_deref().is_none_or(|high| place < high)
+    }
+
     /// What lies behind `last` in the direction of reading.
     pub(super) fn behind(mut self, last: &[u8], direction: Direction) -> Places {
         match direction {

@@ -38,7 +38,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, RwLock};
 
 use crate::document::collate::{Collation, Collator};
 use crate::limits;
@@ -102,6 +102,8 @@ impl From<ShardError> for IndexError {
 struct Slot {
     /// Held by whoever writes rows: one build or removal at a time.
     writer: AsyncMutex<()>,
+    /// Held for a commit of rows; by a query that has to keep them from changing until it has read them.
+    commits: RwLock<()>,
     /// Builds that run or wait.
     builders: AtomicUsize,
     // Blocking locks: never held across an await.

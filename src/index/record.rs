@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::id::DocId;
 use crate::index::keys;
+use crate::index::sums::Stand;
 use crate::storage::StorageError;
 use crate::wire::codec::{CodecError, Reader, put_bytes, put_varint};
 
@@ -65,6 +66,11 @@ fn body<'a>(bytes: &'a [u8]) -> Result<Reader<'a>, CodecError> {
 }
 
 impl Header {
+    /// Where the index stands.
+    pub(super) fn stand(&self) -> Stand {
+        (self.position, self.purge_position)
+    }
+
     /// Whether it can say that sums are stored: not while the index is that of an older version.
     pub(super) fn can_keep_sums(&self) -> bool {
         self.collation == COLLATION_VERSION && self.others.is_some()

@@ -6,9 +6,9 @@
 //! What was asked for as a whole, such as a group, is kept beside them: asked for again, it costs one look. The blocks
 //! of one level are stored, too (`stored.rs`), and taken in after a start.
 //!
-//! Promises: a block is never older than the rows of a write that was reported (`Sums::begin_write`): a reader that
-//! began before a write adds no block behind it. While it says so (`Sums::knows_stored`) each block that is stored is
-//! here, too.
+//! Promises: blocks are those of one state of the rows, that behind the last write that has ended (`Sums::state`). A walk
+//! that reads rows of another state takes no block and adds none. While it says so (`Sums::knows_stored`) each block
+//! that is stored is here, too.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -17,6 +17,7 @@ use super::reduce::{Grouping, InvalidValue, Partial, Reduce};
 use super::steps::{Steps, Stride};
 use super::stored::{Found, key_of};
 use crate::limits;
+use crate::world::buggify::{Mutation, mutated};
 
 /// Zero bits of a hash at the beginning of a block, by level: from 64 rows on average to 262,144, each level 8 times
 /// the one below. Tests have few rows.
@@ -62,6 +63,20 @@ enum Known {
 
 type Blocks = BTreeMap<Vec<u8>, Block>;
 
+/// A state of the rows of a view: how many writes had ended.
+pub(super) type State = u64;
+/// Where an index stands: the sequence and the purge that its header names.
+pub(super) type Stand = (u64, u64);
+
+/// Which state of the rows a view of the store shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    Known(State),
+    /// This one where the index stands so in that view, or is not there yet; else the next one.
+    Either(State, Stand),
+    Unknown,
+}
+
 /// The blocks of one view, for each of the functions that reduce it.
 #[derive(Default)]
 pub(super) struct Sums {
@@ -70,6 +85,8 @@ pub(super) struct Sums {
     steps: Steps,
     /// Odd while rows are being written.
     writes: u64,
+    /// Where the index stands before the last write that began, if that write moves it.
+    from: Option<Stand>,
     known: Known,
     /// Blocks that were kept since some were stored.
     fresh: usize,
@@ -93,9 +110,10 @@ pub(super) fn levels_at(place: &[u8]) -> usize {
 }
 
 impl Sums {
-    /// Rows are about to change.
-    pub fn begin_write(&mut self) {
+    /// Rows are about to change; `from`: where the index stands before that, if it stands elsewhere then.
+    pub fn begin_write(&mut self, from: Option<Stand>) {
         self.writes += 1;
+        self.from = from;
     }
 
     /// Rows at some places have changed, and whether blocks are still stored; `None`: nobody knows which.
@@ -203,6 +221,21 @@ impl Sums {
         self.writes
     }
 
+    /// The state of the rows that all blocks are of.
+    pub fn state(&self) -> State {
+        self.writes / 2
+    }
+
+    /// Which state a view shows that was opened after `moment`.
+    pub fn shown(&self, moment: u64) -> Shown {
+        match self.from {
+            _ if self.state() != moment / 2 => Shown::Unknown,
+            _ if self.writes.is_multiple_of(2) => Shown::Known(self.state()),
+            Some(from) => Shown::Either(self.state(), from),
+            None => Shown::Unknown,
+        }
+    }
+
     /// The largest block that begins at `start` and ends at or before `high`, and its level.
     pub fn largest(&self, reduce: &Reduce, start: &[u8], high: Option<&[u8]>) -> Option<(usize, &Block)> {
         let levels = &self.tree(reduce)?.levels;
@@ -231,11 +264,17 @@ impl Sums {
     }
 
     /// Keeps a whole as [`Sums::keep`] does a block, if it is worth that.
-    pub fn keep_whole(&mut self, (reduce, grouping): (&Reduce, Grouping), start: &[u8], block: Block, moment: u64) {
+    fn keep_whole(
+        &mut self,
+        (reduce, grouping): (&Reduce, Grouping),
+        start: &[u8],
+        block: Block,
+        state: Option<State>,
+    ) {
         if block.sum.rows < WHOLE_ROWS {
             return;
         }
-        let Some(tree) = self.tree_to_fill(reduce, moment) else { return };
+        let Some(tree) = self.tree_to_fill(reduce, state) else { return };
         let at = tree.wholes.iter().position(|(own, _)| *own == grouping).unwrap_or_else(|| {
             tree.wholes.push((grouping, Blocks::new()));
             tree.wholes.len() - 1
@@ -243,9 +282,10 @@ impl Sums {
         put(&mut tree.wholes[at].1, start, block);
     }
 
-    /// Keeps a block read at `moment`, unless rows changed since or there are too many.
-    pub fn keep(&mut self, reduce: &Reduce, (level, start): (usize, &[u8]), block: Block, moment: u64) {
-        let Some(tree) = self.tree_to_fill(reduce, moment) else { return };
+    /// Keeps a block of that state, unless blocks are of another one or there are too many. A write that is under way
+    /// takes it away again when it ends, if it changes a row of it.
+    fn keep(&mut self, reduce: &Reduce, (level, start): (usize, &[u8]), block: Block, state: Option<State>) {
+        let Some(tree) = self.tree_to_fill(reduce, state) else { return };
         // Blocks of other levels are not stored.
         if put(&mut tree.levels[level], start, block) {
             self.lose_stored();
@@ -253,10 +293,10 @@ impl Sums {
         self.fresh += usize::from(level == STORED);
     }
 
-    /// Keeps what a count has read at `moment` of the rows of a block, unless rows changed since.
-    fn note(&mut self, stride: Stride, moment: u64) {
-        if stride.is_news() && self.writes == moment && moment.is_multiple_of(2) {
-            self.steps.note(stride, moment);
+    /// Keeps what a count has read in that state of the rows of a block, unless blocks are of another one.
+    fn note(&mut self, stride: Stride, state: Option<State>) {
+        if stride.is_news() && state == Some(self.state()) {
+            self.steps.note(stride, self.state());
         }
     }
 
@@ -264,14 +304,14 @@ impl Sums {
         self.trees.iter().find(|tree| tree.reduce == *reduce)
     }
 
-    /// Where what was read at `moment` may be kept.
-    fn tree_to_fill(&mut self, reduce: &Reduce, moment: u64) -> Option<&mut Tree> {
+    /// Where what was read in that state may be kept.
+    fn tree_to_fill(&mut self, reduce: &Reduce, state: Option<State>) -> Option<&mut Tree> {
         let most = match reduce {
             // These are a few kilobytes each.
             Reduce::Distinct | Reduce::Top(_) | Reduce::Bottom(_) => limits::REDUCTIONS_PER_INDEX / 16,
             _ => limits::REDUCTIONS_PER_INDEX,
         };
-        if self.writes != moment || moment % 2 == 1 || self.len() >= most {
+        if state != Some(self.state()) || self.len() >= most {
             return None;
         }
         Some(self.tree_of(reduce))
@@ -344,14 +384,15 @@ pub(super) struct Walk {
     open: [Option<(Vec<u8>, Partial)>; LEVELS],
     /// Whether blocks begin where it stands.
     begins: bool,
-    moment: u64,
+    /// The state of the rows that it reads; `None`: not known.
+    state: Option<State>,
 }
 
 impl Walk {
-    /// From `at` up to `high`.
-    pub fn new(at: Vec<u8>, high: Option<Vec<u8>>, empty: &Partial, moment: u64) -> Walk {
+    /// From `at` up to `high`, over rows of one state.
+    pub fn new(at: Vec<u8>, high: Option<Vec<u8>>, empty: &Partial, state: Option<State>) -> Walk {
         let (low, begins) = (at.clone(), at.is_empty());
-        let mut walk = Walk { low, at, high, sum: empty.clone(), open: Default::default(), begins, moment };
+        let mut walk = Walk { low, at, high, sum: empty.clone(), open: Default::default(), begins, state };
         // An edge of keys is no row, and only rows begin blocks.
         if walk.at.is_empty() {
             walk.open = std::array::from_fn(|_| Some((Vec::new(), empty.clone())));
@@ -359,14 +400,22 @@ impl Walk {
         walk
     }
 
+    /// Whether blocks are of the rows that it reads.
+    fn fits(&self, sums: &Sums) -> bool {
+        self.state == Some(sums.state()) || mutated(Mutation::ReductionOfTwoMoments)
+    }
+
     /// Takes it as a whole, if it was kept as such. Else it begins; blocks that are known need not be added up again.
     pub fn take_whole(&mut self, sums: &mut Sums, by: (&Reduce, Grouping), empty: &Partial) -> bool {
+        if !self.fits(sums) {
+            return false;
+        }
         if let Some(sum) = sums.whole(by, &self.low, self.high.as_deref()) {
             self.sum = sum.clone();
             return true;
         }
         let high = self.high.as_deref().filter(|_| self.counts_from_the_first(by.0));
-        let nearest = high.and_then(|high| sums.steps.nearest(high, sums.writes));
+        let nearest = high.and_then(|high| sums.steps.nearest(high, sums.state()));
         if let Some((start, rows)) = nearest.map(|(start, rows)| (start.to_vec(), rows)) {
             // The count that noted it has kept the blocks that end before it.
             (self.sum, self.open) = (Partial::of_rows(rows), Default::default());
@@ -388,7 +437,7 @@ impl Walk {
     /// Where rows are counted and the block in which it stands was counted before: goes on to the last row of it that
     /// was noted.
     pub fn stride(&mut self, sums: &Sums, reduce: &Reduce) -> Result<Option<Stride>, InvalidValue> {
-        if *reduce != Reduce::Count || !self.begins {
+        if *reduce != Reduce::Count || !self.begins || !self.fits(sums) {
             return Ok(None);
         }
         let before = self.counts_from_the_first(reduce).then_some(self.sum.rows);
@@ -402,13 +451,13 @@ impl Walk {
 
     /// Keeps what was seen of the rows of a block.
     pub fn note(&self, sums: &mut Sums, stride: Stride) {
-        sums.note(stride, self.moment);
+        sums.note(stride, self.state);
     }
 
     /// Whether something is known of what begins where it stands, so that it can go on there without reading rows.
     pub fn knows_next(&self, sums: &Sums, reduce: &Reduce) -> bool {
         let is_noted = *reduce == Reduce::Count && sums.steps.has(&self.at);
-        is_noted || sums.largest(reduce, &self.at, self.high.as_deref()).is_some()
+        self.fits(sums) && (is_noted || sums.largest(reduce, &self.at, self.high.as_deref()).is_some())
     }
 
     /// Stands at a place where no block begins that it could keep.
@@ -419,15 +468,14 @@ impl Walk {
     /// Nothing is left: keeps it as a whole.
     pub fn keep_whole(&self, sums: &mut Sums, by: (&Reduce, Grouping)) {
         let block = Block::new(self.high.clone(), self.sum.clone());
-        sums.keep_whole(by, &self.low, block, self.moment);
+        sums.keep_whole(by, &self.low, block, self.state);
     }
 
     /// Takes in blocks as long as there are some; `None` in the end: nothing is left.
     pub fn jump(&mut self, sums: &mut Sums, reduce: &Reduce, empty: &Partial) -> Result<Option<()>, InvalidValue> {
         while self.high.as_ref().is_none_or(|high| self.at < *high) {
-            let Some((level, block)) = sums.largest(reduce, &self.at, self.high.as_deref()) else {
-                return Ok(Some(()));
-            };
+            let block = if self.fits(sums) { sums.largest(reduce, &self.at, self.high.as_deref()) } else { None };
+            let Some((level, block)) = block else { return Ok(Some(())) };
             self.sum.merge(&block.sum)?;
             // What began here and is no larger is known already.
             self.open[..=level].iter_mut().for_each(|open| *open = None);
@@ -467,12 +515,12 @@ impl Walk {
     fn arrive(&mut self, place: Vec<u8>, sums: &mut Sums, reduce: &Reduce, empty: &Partial) {
         for level in 0..levels_at(&place) {
             if let Some((start, sum)) = self.open[level].take() {
-                sums.keep(reduce, (level, &start), Block::new(Some(place.clone()), sum), self.moment);
+                sums.keep(reduce, (level, &start), Block::new(Some(place.clone()), sum), self.state);
             }
         }
         // What is known, and reaches too far to be taken, need not be added up again.
         for level in 0..levels_at(&place) {
-            let is_known = sums.has(reduce, level, &place);
+            let is_known = self.fits(sums) && sums.has(reduce, level, &place);
             self.open[level] = (!is_known).then(|| (place.clone(), empty.clone()));
         }
         (self.at, self.begins) = (place, true);
@@ -483,7 +531,7 @@ impl Walk {
         if self.high.is_none() {
             for (level, open) in self.open.iter_mut().enumerate() {
                 if let Some((start, sum)) = open.take() {
-                    sums.keep(reduce, (level, &start), Block::new(None, sum), self.moment);
+                    sums.keep(reduce, (level, &start), Block::new(None, sum), self.state);
                 }
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::keys::{self, Part};
 use super::record::{self, DocRows, Header, Row};
 use super::stored::FORM;
-use super::sums::Sums;
+use super::sums::Stand;
 use super::{Signature, Slot};
 use crate::document::id::DocId;
 use crate::shard::{ShardCopy, ShardError, ShardId};
@@ -42,7 +42,14 @@ type Done = (Header, Vec<Vec<u8>>);
 pub(super) async fn apply(copy: &ShardCopy, changes: Vec<Change>) -> Result<Vec<Option<Header>>, ShardError> {
     let (shard, keeps_old) = (copy.id(), copy.planted().has(Bug::StaleIndexRow));
     let slots: Vec<Arc<Slot>> = changes.iter().map(|change| Arc::clone(&change.slot)).collect();
-    slots.iter().for_each(|slot| slot.sums(Sums::begin_write));
+    let stands = changes.iter().map(|change| (change.from.stand(), change.to.stand()));
+    let moved: Vec<Option<Stand>> = stands.map(|(from, to)| (from != to).then_some(from)).collect();
+    // Queries that began again and again because of such commits are waited for.
+    let mut alone = Vec::with_capacity(slots.len());
+    for slot in &slots {
+        alone.push(slot.commits.write().await);
+    }
+    slots.iter().zip(moved).for_each(|(slot, from)| slot.sums(|sums| sums.begin_write(from)));
     let written = copy.write_records(move |view| {
         let done = changes.into_iter().map(|change| change.apply(view, shard, keeps_old));
         Ok(Ok::<_, Infallible>(done.collect::<Result<Vec<Option<Done>>, StorageError>>()?))

@@ -15,6 +15,8 @@ pub enum Mutation {
     IndexPositionFirst,
     /// The stored sum of a block of rows stays when one of them changes.
     StoredSumStays,
+    /// A reduction takes what is kept of its rows whatever changed since it began, and goes on where it was.
+    ReductionOfTwoMoments,
     /// An index takes no notice of purges.
     PurgeNotIndexed,
     /// A feed leaves out the second range.
@@ -157,6 +159,7 @@ pub const POINTS: &[&str] = &[
     "cluster: nodes of two versions greeted each other",
     "changes: rows went back to their range",
     "index: a build found that another was faster",
+    "index: a reduction began anew because rows changed",
     "index: rows made anew because the purge log was cut",
     "index: rows of a purged document removed",
     "memtable: rows moved while a part was taken in",

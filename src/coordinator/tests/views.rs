@@ -77,6 +77,27 @@ async fn groups_of_all_ranges_are_put_together_warm_and_cold() {
 }
 
 #[tokio::test]
+async fn groups_of_many_keys_stand_in_the_order_of_the_keys_with_those_asked_for_twice() {
+    let (_world, _coordinator, database) = filled("emit([doc.n % 40, 0], doc.n)", "_sum").await;
+    let asked: Vec<i64> = (0..250).map(|n| n * 7 % 60).chain([3, 3, 59, 3]).collect();
+    let key = |n: &i64| {
+        let at = || KeyBound { key: Some(Value::Array(vec![Value::Int(*n), Value::Int(0)])), id: None };
+        KeySpan { start: at(), end: at(), inclusive_end: true }
+    };
+    let sum = |key: i64| (0..DOCS as i64).filter(|n| n % 40 == key).sum::<i64>();
+    for (grouping, shown) in [(Grouping::Exact, ",0"), (Grouping::Level(1), "")] {
+        let there = asked.iter().filter(|key| **key < 40);
+        let expected: Vec<String> = there.map(|key| format!("[[{key}{shown}],{}]", sum(*key))).collect();
+        for (descending, skip, limit) in [(false, 0, u64::MAX), (true, 0, u64::MAX), (false, 90, 60)] {
+            let keys = ViewKeys::Keys(asked.iter().map(key).collect());
+            let found = groups(&database, ViewQuery { keys, skip, limit, ..query(Some(grouping), descending) }).await;
+            let part = expected.iter().skip(skip as usize).take(limit.min(1000) as usize);
+            assert!(found.iter().eq(part), "{found:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn offsets_count_what_lies_before() {
     let (_world, _coordinator, database) = filled("emit(doc.n, null)", "_count").await;
     let start = KeyBound { key: Some(Value::Int(30)), id: None };
