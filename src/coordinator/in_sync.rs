@@ -8,15 +8,24 @@
 //! ([`InSync::look`]) puts off.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::world::Instant;
 
+/// The end of what needs no other look.
+const FOR_GOOD: u64 = u64::MAX;
+
+fn in_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(FOR_GOOD - 1)
+}
+
 /// See the module head.
 pub(super) struct InSync {
     flag: AtomicBool,
+    /// Until when the flag counts without another look, in milliseconds.
+    until_ms: AtomicU64,
     // A blocking lock: held for map operations only.
     state: Mutex<State>,
 }
@@ -29,8 +38,6 @@ struct State {
     absences: u64,
     /// How often the connection to a node was lost.
     losses: BTreeMap<Arc<str>, u64>,
-    /// Until when the flag counts without another look; `None`: for good.
-    until: Option<Instant>,
 }
 
 /// When a comparison with a node began.
@@ -49,17 +56,18 @@ impl State {
 impl InSync {
     /// At the start of a node; one that is alone is in sync.
     pub fn new(is_alone: bool) -> InSync {
-        InSync { flag: AtomicBool::new(is_alone), state: Mutex::default() }
+        InSync { flag: AtomicBool::new(is_alone), until_ms: AtomicU64::new(FOR_GOOD), state: Mutex::default() }
     }
 
     /// Whether it is.
     pub fn is(&self, now: Instant) -> bool {
-        self.flag.load(Ordering::Relaxed) && self.state().until.is_none_or(|until| now < until)
+        self.flag.load(Ordering::Relaxed) && in_ms(now.0) < self.until_ms.load(Ordering::Relaxed)
     }
 
     /// Says that the node looked at the others, and when it is to look again at the latest; `None`: it is alone.
     pub fn look(&self, now: Instant, patience: Option<Duration>) {
-        self.state().until = patience.map(|patience| Instant(now.0 + patience));
+        let until_ms = patience.map_or(FOR_GOOD, |patience| in_ms(now.0 + patience));
+        self.until_ms.store(until_ms, Ordering::Relaxed);
     }
 
     /// The others may go on without this node, which those still connected would tell it.

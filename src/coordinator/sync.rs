@@ -40,8 +40,9 @@ impl Coordinator {
         let context = self.context();
         let others = context.others();
         let up: BTreeSet<Arc<str>> = others.iter().filter(|node| context.peers.is_up(node)).cloned().collect();
-        for lost in met.difference(&up) {
-            context.lose(lost);
+        met.difference(&up).for_each(|lost| context.lose(lost));
+        // While this node stood still any of them may have gone and come back.
+        for lost in met.iter().filter(|node| stood_still || !up.contains(*node)) {
             // What it had judged here it may not have brought to the other copies.
             context.doubts.take(lost).iter().for_each(|database| context.missed(database));
         }
