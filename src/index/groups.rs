@@ -26,7 +26,7 @@ use crate::limits;
 use crate::shard::{ShardCopy, ShardError, ShardId};
 use crate::storage::{Direction, StorageError, View};
 use crate::world::Pool;
-use crate::world::buggify::{Mutation, mutated, sometimes};
+use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 
 /// How rows are grouped and reduced.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -309,7 +309,7 @@ impl Reading {
         stand: &dyn Fn() -> Result<Option<Stand>, StorageError>,
     ) -> Result<(), StorageError> {
         self.enter(slot, stand)?;
-        let mut left = limits::STEP_ROWS;
+        let mut left = fewer("index: a reduction in many steps", limits::STEP_ROWS);
         while left > 0 && !self.is_done() {
             left -= 1;
             match self.open.take() {

@@ -128,6 +128,7 @@ pub const SITES: &[&str] = &[
     "flush: a pause between freeze and flush",
     "forget: one tombstone at a time",
     "index: a batch of one document",
+    "index: a reduction in many steps",
     "index: one purge at a time",
     "list: a range read row by row",
     "memtable: a part of one write is large",
