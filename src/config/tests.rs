@@ -279,6 +279,6 @@ fn a_file_that_a_process_renamed_before_it_was_killed_survives_a_power_loss_once
     let sources = Sources { files: vec![file.clone()], ..Sources::default() };
     let config = runtime.block_on(Config::load(&with_disk(&env, disk.clone()), sources)).unwrap();
     assert_eq!(config.get("couchdb", "uuid").as_deref(), Some("7"));
-    disk.lose_power();
+    disk.lose_power().unwrap();
     assert!(file.exists());
 }

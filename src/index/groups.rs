@@ -421,6 +421,8 @@ fn bounds(by: &GroupBy, first: &Row, key: &Value, collator: &Collator) -> Places
 }
 
 #[cfg(test)]
+mod state_tests;
+#[cfg(test)]
 mod tests {
     use std::cell::Cell;
     use std::collections::{BTreeMap, BTreeSet};
@@ -429,15 +431,13 @@ mod tests {
 
     use super::*;
     use crate::index::sums::levels_at;
-
-    mod states;
     use crate::storage::KeyRange;
 
     /// Rows by their keys; counts those that were read, and the scans.
     #[derive(Default)]
-    struct Counted {
-        rows: BTreeMap<Vec<u8>, Vec<u8>>,
-        read: Cell<u64>,
+    pub(super) struct Counted {
+        pub(super) rows: BTreeMap<Vec<u8>, Vec<u8>>,
+        pub(super) read: Cell<u64>,
         scans: Cell<u64>,
     }
 
@@ -465,7 +465,7 @@ mod tests {
     }
 
     impl Counted {
-        fn of(numbers: impl IntoIterator<Item = u32>) -> Counted {
+        pub(super) fn of(numbers: impl IntoIterator<Item = u32>) -> Counted {
             let rows = numbers.into_iter().map(|n| (key(&place(n)), Row::encode(1, b"1", b"2"))).collect();
             Counted { rows, ..Counted::default() }
         }
@@ -480,11 +480,11 @@ mod tests {
         }
     }
 
-    fn place(n: u32) -> Vec<u8> {
+    pub(super) fn place(n: u32) -> Vec<u8> {
         [b"place ".as_slice(), &n.to_be_bytes()].concat()
     }
 
-    fn key(place: &[u8]) -> Vec<u8> {
+    pub(super) fn key(place: &[u8]) -> Vec<u8> {
         [&[b'r'; keys::PREFIX], place].concat()
     }
 
@@ -509,7 +509,7 @@ mod tests {
         reading
     }
 
-    fn rows(reading: &Reading) -> u64 {
+    pub(super) fn rows(reading: &Reading) -> u64 {
         reading.groups.first().map_or(0, |group| group.sum.rows)
     }
 

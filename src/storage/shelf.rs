@@ -418,7 +418,7 @@ mod tests {
         drop(shelf.make(id).unwrap());
         drop(shelf.make(FileId::Common(1)).unwrap());
         drop(shelf);
-        disk.lose_power();
+        disk.lose_power().unwrap();
         assert_eq!(open().list().unwrap(), [FileId::Common(1), id]);
     }
 

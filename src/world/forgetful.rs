@@ -19,8 +19,8 @@ impl Forgetful {
     }
 
     /// Removes those names.
-    pub(crate) fn lose_power(&self) {
-        lock(&self.unsynced).drain(..).for_each(|path| self.below.remove(&path).unwrap());
+    pub(crate) fn lose_power(&self) -> io::Result<()> {
+        lock(&self.unsynced).drain(..).try_for_each(|path| self.below.remove(&path))
     }
 }
 

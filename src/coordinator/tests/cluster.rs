@@ -8,6 +8,7 @@ mod members;
 mod moves;
 mod put_back;
 mod refill;
+mod settings;
 mod united;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -398,26 +399,6 @@ async fn two_of_three_down() {
     cluster.heal().await;
     for node in &cluster.nodes {
         assert!(node.coordinator.has_database("other") && !node.coordinator.has_database("db"));
-    }
-}
-
-#[tokio::test]
-async fn a_setting_that_only_this_node_has_is_of_unknown_outcome_and_spreads() {
-    let cluster = Cluster::new(3).await;
-    cluster.create(0, 2, 3).await.unwrap();
-    let names = ["n2@h", "n3@h"];
-    cluster.network.mute.lock().unwrap().insert(names[0].to_owned());
-    cluster.deafen(&names);
-    let error = cluster.db(0).set_revs_limit(5).await;
-    assert!(matches!(error, Err(SettingError::Undecided { answered: 1, copies: 3 })), "{error:?}");
-    assert_eq!((cluster.db(0).revs_limit(), cluster.db(1).revs_limit()), (5, 1000));
-    cluster.network.mute.lock().unwrap().clear();
-    cluster.deafen(&[]);
-    cluster.cut(&[0]);
-    assert_eq!(cluster.db(1).revs_limit(), 1000);
-    cluster.heal().await;
-    for at in 0..3 {
-        eventually(|| async { cluster.db(at).revs_limit() == 5 }).await;
     }
 }
 

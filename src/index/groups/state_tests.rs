@@ -1,6 +1,12 @@
 //! Readings of several steps while rows change: each answer is of one state of the rows.
 
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::tests::{Counted, key, place, rows};
 use super::*;
+use crate::storage::KeyRange;
 
 /// What is committed of a view, and how its rows came to be.
 struct Index {
