@@ -200,8 +200,9 @@ pub enum SettingError {
         /// How many there are.
         copies: usize,
     },
-    /// The change is made here, and fewer than a majority of the nodes that hold copies are known to have it. It reaches
-    /// the others when they can be reached, unless a later change comes first or the nodes that have it are lost.
+    /// The change is made here, and fewer than a majority of the nodes that hold copies are known to have it. It
+    /// reaches the others when they can be reached, unless a later change comes first or the nodes that have it are
+    /// lost.
     Undecided {
         /// How many are known to have it.
         answered: usize,

@@ -2,7 +2,8 @@
 //!
 //! Every node keeps the whole record. A part that changes gets a stamp above the one it had; of two the higher counts,
 //! wherever they meet. A change is made when a majority of the nodes that hold copies could be asked, and it is
-//! answered when a majority has it. Where fewer are known to have it then, its outcome is unknown: it is not taken back.
+//! answered when a majority has it. Where fewer are known to have it then, its outcome is unknown: it is not taken
+//! back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

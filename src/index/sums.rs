@@ -6,9 +6,9 @@
 //! What was asked for as a whole, such as a group, is kept beside them: asked for again, it costs one look. The blocks
 //! of one level are stored, too (`stored.rs`), and taken in after a start.
 //!
-//! Promises: blocks are those of one state of the rows, that behind the last write that has ended (`Sums::state`). A walk
-//! that reads rows of another state takes no block and adds none. While it says so (`Sums::knows_stored`) each block
-//! that is stored is here, too.
+//! Promises: blocks are those of one state of the rows, that behind the last write that has ended (`Sums::state`). A
+//! walk that reads rows of another state takes no block and adds none. While it says so (`Sums::knows_stored`) each
+//! block that is stored is here, too.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
