@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 use super::*;
+use crate::world::Disk;
 use crate::world::forgetful::Forgetful;
 use crate::world::tokio_host;
 use crate::world::with_disk::with_disk;
