@@ -278,7 +278,7 @@ fn a_file_that_a_process_renamed_before_it_was_killed_survives_a_power_loss_once
     std::fs::write(dir.path().join("local.ini.new"), "[couchdb]\nuuid = 7\n").unwrap();
     disk.rename(&dir.path().join("local.ini.new"), &file).unwrap();
     let sources = Sources { files: vec![file.clone()], ..Sources::default() };
-    let config = runtime.block_on(Config::load(&with_disk(&env, disk.clone()), sources)).unwrap();
+    let config = runtime.block_on(Config::load(&with_disk(&env, Arc::<Forgetful>::clone(&disk)), sources)).unwrap();
     assert_eq!(config.get("couchdb", "uuid").as_deref(), Some("7"));
     disk.lose_power().unwrap();
     assert!(file.exists());
