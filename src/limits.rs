@@ -473,8 +473,8 @@ pub const COUNT_STEP_COST_BYTES: usize = 64;
 pub const SUM_STORED_BYTES: usize = 8 << 10;
 /// Sums of blocks of rows that one commit stores, of some 200 bytes each.
 pub const SUMS_PER_COMMIT: usize = 512;
-/// How often a page of reductions begins anew because rows changed between its steps, until it holds up commits of rows:
-/// each time most of what it had read is kept, and read no more.
+/// How often a page of reductions begins anew because rows changed between its steps, until it holds up commits of
+/// rows: each time most of what it had read is kept, and read no more.
 pub const REDUCE_RESTARTS: usize = 3;
 /// Documents of one batch of a build: with their rows it is one commit, and what a crash makes the builder repeat.
 pub const INDEX_BATCH_DOCS: usize = 256;

@@ -35,8 +35,8 @@ pub(super) fn read_chain(disk: &dyn Disk, sources: &Sources) -> Result<Vec<(Path
 }
 
 /// Makes the names durable under which a process before this one may have put files that are read now: what is done by
-/// them, such as an identity that is told to other nodes, outlives a power loss. A directory that cannot be synced is one
-/// that is not written to.
+/// them, such as an identity that is told to other nodes, outlives a power loss. A directory that cannot be synced is
+/// one that is not written to.
 fn keep_names(disk: &dyn Disk, dir: &Path) {
     if let Err(error) = disk.sync_dir(dir) {
         tracing::debug!(%error, "the directory of the configuration was not synced");
