@@ -438,7 +438,7 @@ mod tests {
     pub(super) struct Counted {
         pub(super) rows: BTreeMap<Vec<u8>, Vec<u8>>,
         pub(super) read: Cell<u64>,
-        scans: Cell<u64>,
+        pub(super) scans: Cell<u64>,
     }
 
     impl View for Counted {
