@@ -24,13 +24,17 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PASSWORD = "pass"
 
 
+def profile():
+    """The profile of cargo with which nodes are built: `release`, or what $SETTEE_PROFILE says (`scripts/bench`: dist)."""
+    return os.environ.get("SETTEE_PROFILE", "release")
+
+
 def binary():
-    """The release binary, built from what is there; $SETTEE names another that is taken as it is."""
+    """The node, built from what is there; $SETTEE names another that is taken as it is."""
     if os.environ.get("SETTEE"):
         return pathlib.Path(os.environ["SETTEE"])
-    path = ROOT / "target/release/settee"
-    subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "settee"], cwd=ROOT, check=True)
-    return path
+    subprocess.run(["cargo", "build", "--profile", profile(), "--quiet", "-p", "settee"], cwd=ROOT, check=True)
+    return ROOT / "target" / profile() / "settee"
 
 
 def load_generator():

@@ -48,6 +48,15 @@ impl ShownBy {
         }
     }
 
+    /// The kind of these plans, as files of the board name it.
+    pub fn kind(self) -> &'static str {
+        match self {
+            ShownBy::Servers => "servers",
+            ShownBy::Clusters => "clusters",
+            ShownBy::Scene(scene) => scene.name(),
+        }
+    }
+
     /// A seed as the table of the board has it.
     pub fn told(self, seed: u64) -> String {
         match self {

@@ -4,7 +4,7 @@
 //! Exit status 0 only when every invariant held (for `planted`: when every planted bug was caught).
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use settee_sim::bisect::bisect;
 use settee_sim::bugs::{BOARD, Entry, Plant, ShownBy};
 use settee_sim::outer::{self, Outcome, Target};
 use settee_sim::plan::{Plan, SCENES, Scene};
-use settee_sim::planted::{Trial, try_all};
+use settee_sim::planted::{Known, Trial, try_all};
 use settee_sim::run::run_plan_logged;
 use settee_sim::shrink::shrink;
 use settee_sim::totals::{Totals, commit};
@@ -128,6 +128,12 @@ enum Command {
         /// Shrinks each plan that caught a bug, and tells the time that it took.
         #[arg(long)]
         shrink: bool,
+        /// A file with the seeds that caught the bugs before: they are tried first.
+        #[arg(long)]
+        known: Option<PathBuf>,
+        /// Writes the seeds that caught the bugs to this file.
+        #[arg(long)]
+        note: Option<PathBuf>,
     },
     /// Plays the conformance cases against simulated servers, with faults that no client may notice.
     Cases {
@@ -198,8 +204,9 @@ fn main() -> ExitCode {
             target.is_some_and(|target| outside(&what, &target, port))
         }
         Command::Bisect { what, bug } => plan_of(&what).is_some_and(|plan| decide(&plan, bug_named(bug.as_deref()))),
-        Command::Planted { seeds, bug, jobs, through, shrink } => {
-            planted(bug.as_deref(), Trial { seeds, jobs, through, shrinks: shrink })
+        Command::Planted { seeds, bug, jobs, through, shrink, known, note } => {
+            let trial = Trial { known: Known::new(), seeds, jobs, through, shrinks: shrink };
+            planted(bug.as_deref(), trial, known.as_deref(), note.as_deref())
         }
         Command::Report { seeds, from } => report(from, seeds),
         Command::Cases { seeds, from, jobs, cluster, filter } => play_cases((from, seeds, jobs), cluster, filter),
@@ -385,10 +392,27 @@ fn decide(plan: &Plan, bug: Option<&str>) -> bool {
     true
 }
 
-fn planted(only: Option<&str>, trial: Trial) -> bool {
+fn planted(only: Option<&str>, mut trial: Trial, known: Option<&Path>, note: Option<&Path>) -> bool {
     let plant = bug_of(only);
     let entries: Vec<&Entry> = BOARD.iter().filter(|entry| plant.is_none_or(|plant| plant == entry.plant)).collect();
-    try_all(&entries, trial)
+    if let Some(path) = known {
+        let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+        match text.and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string())) {
+            Ok(seeds) => trial.known = seeds,
+            Err(error) => {
+                eprintln!("{}: {error}", path.display());
+                return false;
+            }
+        }
+    }
+    let (passed, seeds) = try_all(&entries, &trial);
+    if let Some(path) = note
+        && let Err(error) = std::fs::write(path, serde_json::to_string_pretty(&seeds).expect("plain data") + "\n")
+    {
+        eprintln!("{}: {error}", path.display());
+        return false;
+    }
+    passed
 }
 
 /// Carries plans out in the outer ring; whether every invariant held.

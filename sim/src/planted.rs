@@ -9,9 +9,14 @@ use crate::apart::summary_of;
 use crate::bugs::Entry;
 use crate::shrink::shrink;
 
+/// Seeds that caught bugs before, by bug and kind of plan.
+pub type Known = BTreeMap<String, u64>;
+
 /// How bugs are tried.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Trial {
+    /// Seeds to try first. A change of the plans can make them worthless, so the others follow.
+    pub known: Known,
     /// Seeds for each bug.
     pub seeds: u64,
     /// Bugs that are tried side by side.
@@ -41,8 +46,14 @@ struct Found {
     shrunk: Option<(f64, usize, usize)>,
 }
 
-/// Tries bugs and prints the table; whether each was caught, and only by invariants that may name it.
-pub fn try_all(entries: &[&'static Entry], trial: Trial) -> bool {
+/// The key of an entry in [`Known`].
+fn key(entry: &Entry) -> String {
+    format!("{} {}", entry.name(), entry.shown_by.kind())
+}
+
+/// Tries bugs and prints the table. Returns whether each was caught, and only by invariants that may name it, and the
+/// seeds that caught them.
+pub fn try_all(entries: &[&'static Entry], trial: &Trial) -> (bool, Known) {
     let (next, found) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     std::thread::scope(|scope| {
         for _ in 0..trial.jobs.max(1) {
@@ -68,13 +79,16 @@ pub fn try_all(entries: &[&'static Entry], trial: Trial) -> bool {
         println!("from a red seed to a shrunk plan: {median:.0} s (median), {:.0} s at most", times[times.len() - 1]);
     }
     println!("{passed} passed, {} failed", entries.len() - passed);
-    passed == entries.len()
+    let seeds =
+        entries.iter().enumerate().filter_map(|(at, entry)| Some((key(entry), found.get(&at)?.first.as_ref()?.seed)));
+    (passed == entries.len(), seeds.collect())
 }
 
-fn try_one(entry: &Entry, trial: Trial) -> Found {
+fn try_one(entry: &Entry, trial: &Trial) -> Found {
     let (started, name) = (Instant::now(), entry.name());
     let mut found = Found { first: None, named: BTreeMap::new(), seconds: 0.0, shrunk: None };
-    for seed in 1..=trial.seeds {
+    let known = trial.known.get(&key(entry)).copied();
+    for seed in known.into_iter().chain((1..=trial.seeds).filter(|seed| Some(*seed) != known)) {
         let Some((invariant, text)) = summary_of(&entry.shown_by.plan(seed), Some(&name)).failure else { continue };
         *found.named.entry(invariant.clone()).or_default() += 1;
         let seconds = started.elapsed().as_secs_f64();

@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""The checks of settee: what each is, what it needs, and in what order they run.
+
+usage: scripts/test [quick | long | STEP ...] [--list] [--port P]
+
+Without a word: everything that a change must pass. `quick`: format, lints and unit tests of what changed. `long`: all
+of that and what takes a night. STEP: these alone, with the builds that they need (`--list` names them).
+
+One cargo build runs at a time, with a low priority. Beside it run one step that computes and two that mostly wait.
+Each step ends with its duration and its own summary; the output of a step is in target/checks/STEP.log, and of a step
+that failed its end is printed with the command that repeats it. A step that cannot run here (no browser, no network)
+is reported as left out. Last line: `N passed, M failed, K skipped`.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LOGS = ROOT / "target" / "checks"
+# How many steps of each kind run at once.
+ROOM = {"build": 1, "compute": 1, "wait": 2}
+PASSED = re.compile(r"(\d+) pass(?:ed)?, (\d+) fail(?:ed)?(?:, (\d+) skip(?:ped)?)?")
+
+
+class Step:
+    """One check: `kind` is a key of ROOM, `after` the steps that must have passed, `needs` programs that it starts."""
+
+    def __init__(self, name, kind, command, after=(), needs=(), sets=("default",)):
+        self.name, self.kind, self.command = name, kind, command
+        self.after, self.needs, self.sets = after, needs, sets
+        self.state, self.seconds, self.counts, self.said = "waiting", 0.0, (0, 0, 0), ""
+
+    def missing(self):
+        return [program for program in self.needs if not shutil.which(program)]
+
+    def run(self, port):
+        """Runs the command; sets state, counts and what it said last."""
+        started = time.monotonic()
+        command = self.command.replace("PORT", str(port))
+        if self.kind == "build":
+            command = f"nice -n 10 {command}" if not command.startswith("!") else command[1:]
+        log = LOGS / f"{self.name}.log"
+        with log.open("w") as out:
+            code = subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=ROOT, stdout=out,
+                                  stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL).returncode
+        self.seconds = time.monotonic() - started
+        lines = log.read_text(errors="replace").strip().splitlines()
+        totals = [PASSED.fullmatch(line.strip()) for line in lines]
+        totals = [tuple(int(n or 0) for n in found.groups()) for found in totals if found]
+        # A step without a count of its own is one check.
+        self.counts = totals[-1] if totals else (0, 1, 0) if code else (1, 0, 0)
+        if code and not self.counts[1]:
+            self.counts = (self.counts[0], 1, self.counts[2])
+        self.said = "{} passed, {} failed, {} skipped".format(*self.counts) if totals else (lines or [""])[-1][:90]
+        self.state = "failed" if code else "passed"
+
+
+def steps():
+    """All steps, in the order in which they start where nothing else decides."""
+    release = ("release",)
+    both = ("release", "sim-build")
+    return [
+        Step("format", "build", "cargo fmt --all -- --check"),
+        Step("licences", "wait", "python3 scripts/licences"),
+        Step("build", "build", "python3 scripts/lib/run_tests.py --build-only"),
+        Step("tests", "compute", "python3 scripts/lib/run_tests.py", ("build",)),
+        Step("clippy", "build", "cargo clippy --workspace --all-targets --locked -- -D warnings", ("build",)),
+        Step("clippy-sim", "build", "cargo clippy --workspace --all-targets --locked --features sim -- -D warnings",
+             ("build",)),
+        # After the tests: both builds leave their programs in the same place.
+        Step("sim-build", "build", "python3 scripts/lib/run_tests.py --build-only --features sim", ("tests",)),
+        Step("sim-tests", "compute", "python3 scripts/lib/run_tests.py --features sim", ("sim-build",)),
+        Step("release", "build", "bash scripts/lib/build-release", ("sim-build",)),
+        Step("seeds", "compute", "target/debug/settee-sim run --seeds ${SEEDS:-300}", ("sim-build",)),
+        Step("cluster-seeds", "compute", "target/debug/settee-sim run --cluster --seeds ${CLUSTER_SEEDS:-50}",
+             ("sim-build",)),
+        Step("two-clusters", "compute",
+             "target/debug/settee-sim run --scene two-clusters --seeds ${PAIR_SEEDS:-10}", ("sim-build",)),
+        Step("planted", "compute", "target/debug/settee-sim planted", ("sim-build",)),
+        Step("cases", "compute", "target/debug/settee-sim cases --seeds ${CASE_SEEDS:-2}", ("sim-build",)),
+        Step("conformance", "wait", "bash scripts/conformance PORT", release),
+        Step("conformance-faults", "wait", "python3 scripts/conformance-faults", release),
+        Step("outer", "wait", "target/debug/settee-sim outer 4 5 6 --binary target/release/settee --port PORT", both),
+        Step("kill9", "wait", "python3 scripts/kill9 --rounds ${KILLS:-10}", release),
+        Step("iso-codes", "wait", "python3 scripts/load-iso-codes", release),
+        Step("timeline-browser", "wait", "python3 scripts/timeline-browser", both, ("chromium", "chromedriver")),
+        Step("browser-pouchdb", "wait", "python3 scripts/browser-pouchdb", release,
+             ("chromium", "chromedriver", "npm")),
+        Step("quick-clippy", "build", "python3 scripts/lib/changed.py clippy", (), (), ("quick",)),
+        Step("quick-tests", "build", "!python3 scripts/lib/changed.py test", ("quick-clippy",), (), ("quick",)),
+        Step("doc-tests", "build", "cargo test --workspace --locked --doc", (), (), ("long",)),
+        Step("pouchdb-server", "wait", "bash scripts/conformance-pouchdb-server PORT", release, ("npm",), ("long",)),
+        Step("outer-pouchdb-server", "wait", "bash scripts/outer-pouchdb-server", both, ("npm",), ("long",)),
+        Step("conformance-cluster", "wait", "bash scripts/conformance-cluster", release, (), ("long",)),
+        Step("bitrot", "wait", "python3 scripts/bitrot --rounds 100 --docs 200", release, (), ("long",)),
+        Step("full-disk", "wait", "python3 scripts/full-disk", release, (), ("long",)),
+        Step("kill9-long", "wait", "python3 scripts/kill9 --rounds 200", release, (), ("long",)),
+        Step("seeds-long", "compute", "target/debug/settee-sim run --seeds ${LONG_SEEDS:-5000} --from 1001",
+             ("sim-build",), (), ("long",)),
+        Step("cluster-seeds-long", "compute",
+             "target/debug/settee-sim run --cluster --seeds ${LONG_CLUSTER_SEEDS:-1000} --from 1001", ("sim-build",), (),
+             ("long",)),
+        Step("planted-shrink", "compute", "target/debug/settee-sim planted --shrink", ("sim-build",), (), ("long",)),
+        Step("many-databases", "wait", "python3 scripts/many-databases", release, (), ("long",)),
+        Step("load-million", "wait", "python3 scripts/load-million", release, (), ("long",)),
+    ]
+
+
+def chosen(words):
+    """The steps for these words, with the steps that they need."""
+    every = {step.name: step for step in steps()}
+    if not words:
+        names = [name for name, step in every.items() if "default" in step.sets]
+    elif words == ["quick"]:
+        names = ["format", *(name for name, step in every.items() if "quick" in step.sets)]
+    elif words == ["long"]:
+        names = [name for name, step in every.items() if step.sets != ("quick",)]
+    else:
+        names = words
+        unknown = [name for name in names if name not in every]
+        if unknown:
+            sys.exit(f"no step is called {', '.join(unknown)}; there are {', '.join(every)}")
+    wanted = set(names)
+    while True:
+        more = {need for name in wanted for need in every[name].after} - wanted
+        # Alone, the build with the simulator waits for no tests.
+        more -= {"tests"} if words and words != ["long"] else set()
+        if not more:
+            break
+        wanted |= more
+    for step in every.values():
+        step.after = tuple(need for need in step.after if need in wanted)
+    return [step for name, step in every.items() if name in wanted]
+
+
+def report(step, started):
+    state = {"passed": "ok", "failed": "FAILED", "left out": "LEFT OUT"}[step.state]
+    print(f"{time.monotonic() - started:6.0f} s  {state:8} {step.name:20} {step.seconds:6.1f} s  {step.said}", flush=True)
+    if step.state == "failed":
+        log = LOGS / f"{step.name}.log"
+        if log.exists():
+            print("\n".join(f"    {line}" for line in log.read_text(errors="replace").splitlines()[-60:]))
+        print(f"    repeat: scripts/test {step.name}    all of its output: {log.relative_to(ROOT)}", flush=True)
+
+
+class Runner:
+    """Starts steps as their needs and the room of their kind allow; reports each as it ends."""
+
+    def __init__(self, wanted, port):
+        self.wanted, self.port = wanted, port
+        self.started = time.monotonic()
+        self.changed = threading.Condition()
+
+    def leave_out(self, step, why):
+        step.state, step.said, step.counts = "left out", why, (0, 0, 1)
+        report(step, self.started)
+
+    def settle(self):
+        """Leaves out what cannot run any more."""
+        state = {step.name: step.state for step in self.wanted}
+        for step in self.wanted:
+            if step.state != "waiting":
+                continue
+            lost = [need for need in step.after if state[need] in ("failed", "left out")]
+            if lost:
+                self.leave_out(step, f"needs {', '.join(lost)}")
+            elif step.missing():
+                self.leave_out(step, f"not installed here: {', '.join(step.missing())}")
+            state[step.name] = step.state
+
+    def startable(self):
+        state = {step.name: step.state for step in self.wanted}
+        running = [step.kind for step in self.wanted if step.state == "running"]
+        for step in self.wanted:
+            ready = all(state[need] == "passed" for need in step.after)
+            if step.state == "waiting" and ready and running.count(step.kind) < ROOM[step.kind]:
+                return step
+        return None
+
+    def work(self, step, port):
+        step.run(port)
+        with self.changed:
+            report(step, self.started)
+            self.changed.notify_all()
+
+    def run(self):
+        with self.changed:
+            while True:
+                self.settle()
+                step = self.startable()
+                if step:
+                    step.state = "running"
+                    port = self.port + 10 * self.wanted.index(step)
+                    threading.Thread(target=self.work, args=(step, port), daemon=True).start()
+                elif any(step.state == "running" for step in self.wanted):
+                    self.changed.wait()
+                else:
+                    break
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--port", type=int, default=int(os.environ.get("PORT", "15084")))
+    options = parser.parse_args()
+    if options.list:
+        for step in steps():
+            print(f"{step.name:20} {'/'.join(step.sets):8} {step.command.lstrip('!')}")
+        return 0
+    LOGS.mkdir(parents=True, exist_ok=True)
+    wanted = chosen(options.words)
+    runner = Runner(wanted, options.port)
+    runner.run()
+    totals = [sum(step.counts[at] for step in wanted) for at in range(3)]
+    print(f"\n{len(wanted)} steps in {time.monotonic() - runner.started:.0f} s")
+    print("{} passed, {} failed, {} skipped".format(*totals))
+    return 1 if totals[1] or any(step.state == "failed" for step in wanted) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

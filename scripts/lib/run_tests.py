@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Builds the test programs of the workspace with cargo and runs several of them at once.
+
+usage: scripts/lib/run_tests.py [--build-only] [--threads N] [--at-once N] [cargo arguments, e.g. --features sim]
+
+`cargo test` runs one program after the other, with one thread per processor. Most tests of settee wait for a disk, a
+socket or a clock, so this runs three programs at once with eight threads each. Prints a line per program; of a
+program that fails, its output and the command that repeats it. Last line: `N passed, M failed, K skipped`.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.M)
+# What takes longest starts first.
+FIRST = ["settee", "seeds", "clients", "replication", "scripts", "cluster"]
+
+
+def programs(arguments):
+    """Builds; the test programs as (name, path, folder of the package), with the longest first."""
+    command = ["cargo", "test", "--locked", "--no-run", "--message-format=json-render-diagnostics"]
+    if "-p" not in arguments:
+        command.append("--workspace")
+    build = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True)
+    found = []
+    for line in build.stdout:
+        message = json.loads(line) if line.startswith("{") else {}
+        if message.get("reason") == "compiler-artifact" and message.get("executable") and message["profile"]["test"]:
+            target, folder = message["target"], os.path.dirname(message["manifest_path"])
+            name = target["name"] if target["kind"] != ["bin"] else target["name"] + " (program)"
+            found.append((name, message["executable"], folder))
+    if build.wait():
+        sys.exit(build.returncode)
+    return sorted(found, key=lambda one: FIRST.index(one[0]) if one[0] in FIRST else len(FIRST))
+
+
+def run(program, threads):
+    name, path, folder = program
+    started = time.monotonic()
+    environment = {**os.environ, "CARGO_MANIFEST_DIR": folder, "RUST_TEST_THREADS": str(threads)}
+    done = subprocess.run([path], cwd=folder, env=environment, capture_output=True, text=True, errors="replace")
+    return name, path, folder, done, time.monotonic() - started
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build-only", action="store_true")
+    parser.add_argument("--threads", type=int, default=8)
+    parser.add_argument("--at-once", type=int, default=3)
+    options, arguments = parser.parse_known_args()
+    found = programs(arguments)
+    if options.build_only:
+        print(f"{len(found)} test programs built")
+        return 0
+    totals = [0, 0, 0]
+    with concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
+        runs = [pool.submit(run, program, options.threads) for program in found]
+        for done in concurrent.futures.as_completed(runs):
+            name, path, folder, result, seconds = done.result()
+            counts = [int(n) for n in (RESULT.findall(result.stdout) or [("0", "1", "0")])[-1]]
+            if result.returncode and not counts[1]:
+                counts[1] = 1
+            totals = [a + b for a, b in zip(totals, counts)]
+            if sum(counts):
+                print(f"{name}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped, {seconds:.1f} s", flush=True)
+            if result.returncode:
+                print(f"{result.stdout}\n{result.stderr}\nrepeat: cd {folder} && {path}", flush=True)
+    print("{} passed, {} failed, {} skipped".format(*totals))
+    return 1 if totals[1] or not totals[0] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
