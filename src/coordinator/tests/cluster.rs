@@ -2,6 +2,7 @@
 
 mod forgotten;
 mod gone;
+mod joins;
 pub(super) mod late;
 mod members;
 mod moves;
