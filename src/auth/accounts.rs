@@ -71,7 +71,7 @@ enum Missing {
     Remembered,
 }
 
-/// The state of the users database in which a record was read: its instance, and the last change of the range on a copy.
+/// The state of the users database in which a record was read: its instance, and the last change of the range there.
 type State = (String, SeqEntry);
 
 impl Accounts {
