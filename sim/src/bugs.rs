@@ -228,6 +228,13 @@ pub const BOARD: &[Entry] = &[
         "the replicator copies one leaf of a document",
         &["I21", "I22"],
     ),
+    // I22: a replication by a selector reads such a feed.
+    scene(
+        Scene::Feeds,
+        Mutation::FeedJoinsLaggingReplica,
+        "a feed reads the documents of its rows from another replica than the rows",
+        &["I13", "I16", "I22"],
+    ),
     scene(Scene::TwoClusters, Mutation::OwnerTwice, "every node takes every replication for its own", &["I23"]),
     node(Mutation::DeletionForgotten, "a deleted database is back after a start", &["I7", "I1"]),
 ];

@@ -10,6 +10,7 @@ use super::password::StoredHash;
 use super::users::{ID_PREFIX, UserRecord, with_hash};
 use super::{AuthError, admins, options};
 use crate::config::Config;
+use crate::coordinator::seq::SeqEntry;
 use crate::coordinator::{Caller, Coordinator, Database, Want, WriteOptions, WriteRequest};
 use crate::document::draft::{Draft, DraftAttachment};
 use crate::document::id::DocId;
@@ -70,8 +71,8 @@ enum Missing {
     Remembered,
 }
 
-/// The state of the users database in which a record was read: its instance, and the last change of the range.
-type State = (String, u64);
+/// The state of the users database in which a record was read: its instance, and the last change of the range there.
+type State = (String, SeqEntry);
 
 impl Accounts {
     pub(super) fn new(env: &Env, config: &Config, coordinator: Option<Arc<Coordinator>>) -> Accounts {
@@ -237,13 +238,16 @@ mod tests {
         let mut cache = Cache::default();
         let account = Account { hash: None, salt: String::new(), roles: Vec::new(), totp: None, document: None };
         let account = Arc::new(account);
-        let state = |position: u64| ("instance".to_owned(), position);
+        let at = |position: u64| SeqEntry { end: 0, shard: 1, epoch: 1, position };
+        let state = |position: u64| ("instance".to_owned(), at(position));
         for name in ["a", "b", "c"] {
             cache.insert(name, state(1), Some(&account), 2);
         }
         assert!(cache.get("a", &state(1)).is_none() && cache.get("b", &state(1)).is_some());
         assert!(cache.get("c", &state(2)).is_none(), "something was written since");
-        assert!(cache.get("c", &("other".to_owned(), 1)).is_none(), "another database of the same name");
+        assert!(cache.get("c", &("other".to_owned(), at(1))).is_none(), "another database of the same name");
+        let elsewhere = SeqEntry { shard: 2, ..at(1) };
+        assert!(cache.get("b", &("instance".to_owned(), elsewhere)).is_none(), "another copy of the range");
         cache.insert("c", state(2), Some(&account), 2);
         assert!(cache.get("c", &state(2)).is_some() && cache.records.len() == 2);
     }

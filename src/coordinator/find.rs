@@ -232,7 +232,10 @@ impl Hits {
     /// Judges documents as they are now, with the keys of the rows that led to them.
     async fn judge_docs(&self, rows: Vec<(DocId, Option<Bytes>)>) -> Result<(Vec<Hit>, u64), ViewError> {
         let wants = rows.iter().map(|(id, _)| (id.clone(), Want::Winner)).collect();
-        let found = self.database.fetch_many(wants, Some(self.r())).await?;
+        let found = match &self.source {
+            Source::Index(rows) if self.r() <= 1 => rows.documents(wants).await?,
+            _ => self.database.fetch_many(wants, Some(self.r())).await?,
+        };
         let query = self.query.clone();
         let judge = move || {
             let (mut hits, mut docs) = (Vec::with_capacity(rows.len()), 0);

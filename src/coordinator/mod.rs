@@ -80,6 +80,7 @@ mod sync_points;
 mod uploads;
 mod validate;
 pub mod view;
+mod view_docs;
 mod view_groups;
 mod view_info;
 mod view_reads;

@@ -8,10 +8,11 @@ use bytes::Bytes;
 use futures_util::future::try_join_all;
 
 use crate::coordinator::blob_stream::Mender;
-use crate::coordinator::database::Database;
+use crate::coordinator::database::{Database, entry};
 use crate::coordinator::error::ReadError;
 use crate::coordinator::layout::Layout;
 use crate::coordinator::range_copy::{CopyBlobReader, RangeCopy};
+use crate::coordinator::seq::SeqEntry;
 use crate::document::id::DocId;
 use crate::document::render::{Attachment, RevStatus, StoredRevision};
 use crate::document::rev_tree::{RevTree, RevValue};
@@ -115,11 +116,31 @@ impl Database {
         Ok((found.pop().flatten(), agreed.first().copied().unwrap_or(0)))
     }
 
-    /// A number that changes before any write to the range of `id` is reported by this node's copy: what was read of it
-    /// while the number stood still is no older than that.
-    pub async fn last_change(&self, id: &DocId) -> Result<u64, ReadError> {
-        let range = self.map().index_of(id);
-        Ok(self.on_one(range, |copy| async move { copy.standing().await }).await?.position)
+    /// As [`Database::fetch`], of a document that a feed listed with the revision `rev`: asks all copies where the
+    /// default number of them does not know that.
+    ///
+    /// # Errors
+    /// Also when the copies that know it may be out of reach. Where all copies answer and none knows it, it was purged.
+    pub async fn fetch_listed(&self, id: &DocId, want: Want, rev: &Revision) -> Result<Option<Fetched>, ReadError> {
+        let knows = |fetched: &Option<Fetched>| fetched.as_ref().is_some_and(|f| f.tree.get(rev).is_some());
+        let fetched = self.fetch(id, want.clone()).await?;
+        if knows(&fetched) {
+            return Ok(fetched);
+        }
+        let (fetched, answered) = self.fetch_agreed(id, want, Some(u32::MAX)).await?;
+        let wanted = self.copies_of(self.range_of(id));
+        match knows(&fetched) || answered >= wanted {
+            true => Ok(fetched),
+            false => Err(ReadError::TooFewCopies { answered, wanted }),
+        }
+    }
+
+    /// The position of a copy of the range of `id`, which changes before that copy reports any write: what was read of
+    /// the range while it stood still is no older than that. It names the copy, as each counts for itself.
+    pub async fn last_change(&self, id: &DocId) -> Result<SeqEntry, ReadError> {
+        let map = self.map();
+        let range = map.index_of(id);
+        Ok(entry(map.range(range), self.on_one(range, |copy| async move { copy.standing().await }).await?))
     }
 
     /// Reads documents, answers in the order of the wants; ranges are read concurrently, each from `r` copies (`None`:
@@ -230,25 +251,6 @@ impl Database {
             out.extend_from_slice(&piece);
         }
         Ok(out)
-    }
-}
-
-impl Database {
-    /// The documents that go with rows of a list: each in the revision that its row names, `None` where that is gone.
-    pub(super) async fn row_docs(
-        &self,
-        wanted: Vec<(DocId, Revision)>,
-        with_conflicts: bool,
-    ) -> Result<Vec<Option<RowDoc>>, ReadError> {
-        let wants = wanted.iter().map(|(id, rev)| (id.clone(), Want::Revision(rev.clone()))).collect();
-        let found = self.fetch_many(wants, Some(1)).await?;
-        let doc = |((id, rev), fetched): ((DocId, Revision), Option<Fetched>)| {
-            let mut fetched = fetched?;
-            let stored = fetched.take_one()?;
-            let conflicts = if with_conflicts { fetched.conflicts(&rev).0 } else { Vec::new() };
-            Some(RowDoc { id, stored, conflicts })
-        };
-        Ok(wanted.into_iter().zip(found).map(doc).collect())
     }
 }
 

@@ -3,6 +3,7 @@
 //! One copy is asked for the documents, the others for their revision trees. Where the leaves agree the first answer
 //! stands. Where they do not, all copies that can be reached are asked for their leaves; the answer is made of the
 //! union, and copies that lack a leaf get it behind the answer. Leaves that a copy has purged do not come back by that.
+//! So it is with a revision that is named and not found: a feed may have listed it from a copy that was not asked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,7 +59,8 @@ impl Database {
             let told = leaves(&answers[*at]);
             others.iter().any(|other| leaves(&other[*at]) != told)
         };
-        let unequal: Vec<usize> = (0..wants.len()).filter(differ).collect();
+        let lacks = |at: &usize| !others.is_empty() && lacks_named(&wants[*at].1, &answers[*at]);
+        let unequal: Vec<usize> = (0..wants.len()).filter(|at| differ(at) || lacks(at)).collect();
         for step in unequal.chunks(limits::DOCS_PER_FETCH) {
             let asked = step.iter().map(|at| wants[*at].clone()).collect();
             let united = self.unite(range, &copies, asked).await?;
@@ -195,6 +197,12 @@ impl Database {
             }
         });
     }
+}
+
+/// Whether a revision that is wanted by its name was not found.
+fn lacks_named(want: &Want, fetched: &Option<Fetched>) -> bool {
+    let is_named = matches!(want, Want::Revision(_) | Want::Revisions { .. });
+    is_named && fetched.as_ref().is_none_or(|fetched| fetched.found.iter().any(|(_, stored)| stored.is_none()))
 }
 
 /// The leaves of a document, best first; none for an unknown one.

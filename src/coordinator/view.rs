@@ -22,15 +22,13 @@ use crate::coordinator::view_groups::GroupLane;
 use crate::coordinator::view_reads;
 use crate::document::collate::Collator;
 use crate::document::id::DocId;
-use crate::document::json::Value;
-use crate::document::revision::Revision;
 use crate::index::{
     Definition, Grouping, Header, IndexError, InvalidValue, KeySpan, Mapper, Owner, Places, Row, ScriptMapper, Sees,
-    SelectorMapper, ViewIndex, mango, partition_prefix, reduce,
+    SelectorMapper, ViewIndex, mango, partition_prefix,
 };
 use crate::limits;
 use crate::script::{Program, ScriptError};
-use crate::shard::{Fetched, ShardError, Want};
+use crate::shard::ShardError;
 use crate::storage::Direction;
 use crate::world::buggify::fewer;
 
@@ -278,7 +276,7 @@ impl DatabaseView {
                 return None;
             }
             let (header, is_building) = (index.known_header()?, index.is_building());
-            Some(Seat { header, is_building, standing: copy.standing(), view })
+            Some(Seat { header, is_building, standing: copy.standing(), view, copy: RangeCopy::Own(copy) })
         };
         let copies = self.database.copies_at_hand(&self.database.layout(), ranges)?;
         ranges.iter().zip(copies).map(seat).collect()
@@ -292,7 +290,7 @@ impl DatabaseView {
             Update::Never => {}
         }
         let ((header, is_building), standing) = (view.header().await?, copy.standing().await?);
-        Ok(Seat { view, header, is_building, standing })
+        Ok(Seat { view, header, is_building, standing, copy })
     }
 
     /// Brings the view up to date as the query wants it, and tells what it has then.
@@ -384,6 +382,8 @@ struct Spans {
 /// The view on the copy of a range that is read.
 pub(super) struct Seat {
     pub view: CopyView,
+    /// The replica that it is on.
+    pub copy: RangeCopy,
     pub header: Header,
     pub is_building: bool,
     pub standing: Standing,
@@ -425,9 +425,16 @@ pub struct ViewRows {
 }
 
 impl ViewRows {
-    /// The sequence that the view had reached, as positions of the ranges read.
-    pub fn positions(&self) -> Vec<u64> {
-        self.seats.iter().map(|seat| seat.header.position).collect()
+    /// Names what the rows are made of: the replicas read, how far their indexes had come, and with documents also how
+    /// far the replicas had. Equal texts mean equal answers; positions alone do not, as each replica counts its own.
+    pub fn state(&self) -> String {
+        let map = self.view.database.map();
+        let state = |(range, seat): (&usize, &Seat)| {
+            let reached = Standing { position: seat.header.position, ..seat.standing };
+            let documents = self.query.include_docs.then(|| entry(map.range(*range), seat.standing));
+            format!("{:?} {documents:?}", entry(map.range(*range), reached))
+        };
+        self.ranges.iter().zip(&self.seats).map(state).collect::<Vec<_>>().join(" ")
     }
 
     /// The sequence that the view had reached, as the changes feed names it; only where all ranges are read.
@@ -643,39 +650,4 @@ impl ViewRows {
         self.seats[at] = self.view.seat(self.ranges[at], self.query.update, self.query.stable).await?;
         Ok(())
     }
-
-    async fn with_docs(&self, rows: Vec<Row>) -> Result<Vec<ViewRow>, ViewError> {
-        let wanted: Vec<Option<(DocId, Option<Revision>)>> = rows.iter().map(linked).collect();
-        let want =
-            |(id, rev): &(DocId, Option<Revision>)| (id.clone(), rev.clone().map_or(Want::Winner, Want::Revision));
-        let found = self.view.database.fetch_many(wanted.iter().flatten().map(want).collect(), Some(1)).await?;
-        let doc = |row: &Row, (id, rev): (DocId, Option<Revision>), fetched: Option<Fetched>| {
-            let mut fetched = fetched?;
-            // A revision that is named is shown whatever it is, the winner only while the document lives.
-            let stored = fetched.take_one().filter(|stored| rev.is_some() || !stored.deleted)?;
-            // Another document is opened as it is: what else the query asks for holds for the row's own.
-            let shows_conflicts = self.query.conflicts && id == row.id;
-            let conflicts = if shows_conflicts { fetched.conflicts(&stored.rev).0 } else { Vec::new() };
-            Some(Box::new(RowDoc { id, stored, conflicts }))
-        };
-        let mut found = found.into_iter();
-        let with_doc = |(row, wanted): (Row, Option<_>)| {
-            let doc = wanted.and_then(|wanted| doc(&row, wanted, found.next().flatten()));
-            ViewRow { row, doc: Some(doc) }
-        };
-        Ok(rows.into_iter().zip(wanted).map(with_doc).collect())
-    }
-}
-
-/// The document that goes with a row: the one that its value names by `_id`, or its own; the revision that its value
-/// names by `_rev`, or the winner (facts 'Map functions'). `None` where the `_id` is null.
-fn linked(row: &Row) -> Option<(DocId, Option<Revision>)> {
-    let value = if row.value.first() == Some(&b'{') { reduce::parsed(&row.value) } else { Value::Null };
-    let member = |name| value.as_object().and_then(|value| value.get(name));
-    if member("_id").is_some_and(Value::is_null) {
-        return None;
-    }
-    let text = |name| member(name).and_then(Value::as_str);
-    let id = text("_id").map_or_else(|| row.id.clone(), DocId::new);
-    Some((id, text("_rev").and_then(|rev| Revision::parse(rev).ok())))
 }

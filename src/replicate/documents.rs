@@ -14,14 +14,15 @@ use std::sync::{Arc, Mutex, Weak};
 use super::error::ReplicateError;
 use super::job::{Job, Origin};
 use super::jobs::Replicator;
-use super::notes::{Notes, live, plain};
+use super::notes::{Notes, listed, plain};
 use super::owner;
 use super::request::{Replication, check_options};
 use crate::auth::{self, UserCtx};
 use crate::cluster::Cluster;
-use crate::coordinator::{Coordinator, Database, EventKind, Follower, NamesQuery};
+use crate::coordinator::{ChangeRow, Coordinator, Database, EventKind, Follower, NamesQuery};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
+use crate::document::revision::Revision;
 use crate::document::selector::erlang_text;
 use crate::limits;
 use crate::world::buggify::{Mutation, mutated};
@@ -248,6 +249,12 @@ impl Abort for Ended {
     fn abort(&self) {}
 }
 
+/// What a feed told of a document.
+struct Seen {
+    rev: Option<Revision>,
+    deleted: bool,
+}
+
 /// Follows one replicator database.
 struct Documenter {
     replicator: Weak<Replicator>,
@@ -265,7 +272,7 @@ impl Documenter {
         let mut nodes = self.cluster.watch();
         nodes.borrow_and_update();
         // Documents that could not be handled. They hold up no others: what makes room for them may stand behind them.
-        let mut left: BTreeMap<DocId, bool> = BTreeMap::new();
+        let mut left: BTreeMap<DocId, Seen> = BTreeMap::new();
         let mut again: Option<Instant> = None;
         loop {
             let pause = async {
@@ -295,7 +302,8 @@ impl Documenter {
             let tried_again = rows.is_none();
             let mut wanted = if tried_again { std::mem::take(&mut left) } else { BTreeMap::new() };
             let rows = rows.unwrap_or_default();
-            wanted.extend(rows.into_iter().filter(|row| !row.id.is_design()).map(|row| (row.id, row.deleted)));
+            let seen = |row: ChangeRow| (row.id, Seen { rev: row.revs.into_iter().next(), deleted: row.deleted });
+            wanted.extend(rows.into_iter().filter(|row| !row.id.is_design()).map(seen));
             left.retain(|id, _| !wanted.contains_key(id));
             let (failed, error) = self.look_at_all(&replicator, wanted).await;
             if let Some(error) = error {
@@ -313,22 +321,22 @@ impl Documenter {
         }
     }
 
-    /// Makes what runs for documents what they ask for: each with whether it was deleted. Answers those with which that
-    /// did not work, and why not.
+    /// Makes what runs for documents what they ask for: each as the feed told of it. Answers those with which that did
+    /// not work, and why not.
     async fn look_at_all(
         &self,
         replicator: &Arc<Replicator>,
-        wanted: BTreeMap<DocId, bool>,
-    ) -> (BTreeMap<DocId, bool>, Option<String>) {
+        wanted: BTreeMap<DocId, Seen>,
+    ) -> (BTreeMap<DocId, Seen>, Option<String>) {
         let database = match replicator.coordinator.database(&self.name) {
             Ok(database) => database,
             Err(error) => return (wanted, Some(format!("{error:?}"))),
         };
         let (mut failed, mut last) = (BTreeMap::new(), None);
-        for (id, deleted) in wanted {
-            if let Err(error) = self.look(replicator, &database, &id, deleted).await {
+        for (id, seen) in wanted {
+            if let Err(error) = self.look(replicator, &database, &id, &seen).await {
                 last = Some(error);
-                failed.insert(id, deleted);
+                failed.insert(id, seen);
             }
         }
         (failed, last)
@@ -340,11 +348,11 @@ impl Documenter {
         replicator: &Arc<Replicator>,
         database: &Arc<Database>,
         id: &DocId,
-        deleted: bool,
+        seen: &Seen,
     ) -> Result<(), String> {
         let origin = Origin { database: self.name.clone(), doc_id: id.as_str().to_owned() };
         let mine = owner::is_mine(&self.cluster, &format!("{}\0{}", origin.database, origin.doc_id));
-        let found = if deleted || !mine { None } else { live(database, id).await? };
+        let found = if seen.deleted || !mine { None } else { listed(database, id, seen.rev.as_ref()).await? };
         let found = found.map(|(_, body)| body);
         let Some(body) = found.filter(|body| !is_settled(body)) else {
             replicator.end_of(&origin);

@@ -14,6 +14,7 @@ use crate::document::draft::{Draft, DraftAttachment};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
 use crate::document::render::StoredRevision;
+use crate::document::revision::Revision;
 use crate::limits;
 use crate::wire::iso_time::iso_time;
 
@@ -31,7 +32,21 @@ pub(super) async fn live(
     database: &Database,
     id: &DocId,
 ) -> std::result::Result<Option<(StoredRevision, Object)>, String> {
-    let found = database.fetch_one(id, Want::Winner).await.map_err(|e| format!("{e:?}"))?;
+    listed(database, id, None).await
+}
+
+/// As [`live`], of a document that a feed listed with `rev`: an error where no copy in reach knows that, for then it is
+/// not known whether the document is there.
+pub(super) async fn listed(
+    database: &Database,
+    id: &DocId,
+    rev: Option<&Revision>,
+) -> std::result::Result<Option<(StoredRevision, Object)>, String> {
+    let found = match rev {
+        Some(rev) => database.fetch_listed(id, Want::Winner, rev).await,
+        None => database.fetch(id, Want::Winner).await,
+    };
+    let found = found.map_err(|e| format!("{e:?}"))?.and_then(|mut fetched| fetched.take_one());
     let Some(stored) = found.filter(|stored| !stored.deleted) else { return Ok(None) };
     match json::parse(&stored.body) {
         Ok(Value::Object(body)) => Ok(Some((stored, body))),

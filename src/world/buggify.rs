@@ -25,6 +25,8 @@ pub enum Mutation {
     FeedSeqAhead,
     /// A waiting feed is not told of changes.
     FeedMissesNews,
+    /// A feed reads the documents of its rows from another replica than the rows, however far that lags behind.
+    FeedJoinsLaggingReplica,
     /// A security object that was replaced stays in force until the next start.
     StaleSecurity,
     /// Validation functions are read once.

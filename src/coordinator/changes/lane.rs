@@ -37,6 +37,10 @@ pub(super) struct Lane {
     pub done: bool,
     /// How often the end of the round was moved.
     moved_ends: usize,
+    /// How often the range went over to another copy in this round.
+    pub moves: usize,
+    /// Whether it did since the last page was given out: then the round of the range is still to go on.
+    pub has_moved: bool,
     /// Its sender goes when the copy cannot be read any more: the lane then moves to another one.
     pub news: watch::Receiver<u64>,
 }
@@ -61,8 +65,23 @@ impl Lane {
                 Since::Beginning | Since::Seq(_) => copy.resume(entries).await?.min(standing.position),
             };
             let (cursor, until, rows) = (position, position, VecDeque::new());
-            let (after, done, moved_ends) = (0, false, 0);
-            Ok(Lane { range, copy, standing, position, cursor, until, rows, after, done, moved_ends, news })
+            let (after, done, moved_ends, moves, has_moved) = (0, false, 0, 0, false);
+            let lane = Lane {
+                range,
+                copy,
+                standing,
+                position,
+                cursor,
+                until,
+                rows,
+                after,
+                done,
+                moved_ends,
+                moves,
+                has_moved,
+                news,
+            };
+            Ok(lane)
         };
         database.on_one(range, begin).await
     }
@@ -73,12 +92,18 @@ impl Lane {
     }
 
     pub fn begin_round(&mut self, descending: bool) {
-        self.until = *self.news.borrow_and_update();
-        (self.done, self.moved_ends) = (false, 0);
+        self.moves = 0;
+        self.go_on();
         if descending {
             self.cursor = self.until.saturating_add(1);
             self.position = self.until;
         }
+    }
+
+    /// The round goes on to what is the last change now.
+    pub fn go_on(&mut self) {
+        self.until = *self.news.borrow_and_update();
+        (self.done, self.moved_ends, self.has_moved) = (false, 0, false);
     }
 
     /// Takes a page in; `ended`: there is nothing more to read. A row behind the end of the round moves the end: its
@@ -108,9 +133,11 @@ impl Lane {
         self.position = self.position.max(seq.min(self.until));
     }
 
-    /// The round ends here: what is left comes with the next one.
+    /// The round ends here, for now: nothing behind it counts as read.
     pub fn cut_round(&mut self) {
-        (self.done, self.after, self.until) = (true, 0, self.position);
+        // As many at most: who reads page by page must not take the feed for read to its end.
+        self.after = self.news.borrow().saturating_sub(self.position);
+        (self.done, self.until) = (true, self.position);
         self.rows.clear();
     }
 

@@ -2,8 +2,10 @@
 //!
 //! A feed reads in rounds. A round ends at the last change of each range that was there when it began; the rows of all
 //! ranges come in the order of their sequences. It promises that a reader who goes on from a sequence misses nothing.
-//! What a filter lists is the same whether all changes are judged or an index says which may pass (`selected.rs`).
+//! What a filter lists is the same whether all changes are judged or an index says which may pass (`selected.rs`). Rows
+//! and the documents that they are judged by come from one replica (`documents.rs`).
 
+mod documents;
 mod follower;
 mod lane;
 mod query;
@@ -21,13 +23,13 @@ use crate::coordinator::range_copy::is_away;
 use crate::coordinator::seq::Seq;
 use crate::coordinator::shard_map::ShardMap;
 use crate::document::id::DocId;
-use crate::document::revision::Revision;
 use crate::index::SelectedPage;
 use crate::limits;
-use crate::shard::{self, ChangesPage, Fetched, ShardError, Want};
+use crate::shard::{ChangesPage, ShardError};
 use crate::storage::Direction;
 use crate::world::BoxFuture;
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
+use documents::{Listed, Row};
 pub use follower::Follower;
 use lane::{Lane, next_lane, page_of_ids};
 pub use query::{Candidate, ChangeRow, ChangesFilter, ChangesQuery, RowFilter, Since, Style};
@@ -69,27 +71,28 @@ impl Changes {
             }
             self.in_round = true;
         }
+        // Not before the page in which they moved was given out: its rows stand before all of theirs.
+        self.lanes.iter_mut().filter(|lane| lane.has_moved).for_each(Lane::go_on);
         let batch = self.gather().await?;
+        if batch.is_empty() && self.lanes.iter().any(|lane| lane.has_moved) {
+            return Ok(Some(Vec::new()));
+        }
         if batch.is_empty() {
             self.lanes.iter_mut().for_each(|lane| lane.settle(self.query.descending));
             self.in_round = false;
             return Ok(None);
         }
-        let passed = self.judge(&batch).await?;
-        let mut rows = self.emit(batch, passed);
-        if self.query.include_docs {
-            self.add_docs(&mut rows).await?;
+        let (listed, lost) = self.list(&batch).await?;
+        let rows = self.emit(batch, listed);
+        for at in lost {
+            self.move_lane(at).await?;
         }
-        Ok(Some(rows.into_iter().map(|(row, _)| row).collect()))
+        Ok(Some(rows))
     }
 
     /// Fills the lanes that ran empty and merges up to a page of rows, which stay unsent until `emit`.
-    async fn gather(&mut self) -> Result<Vec<(usize, shard::ChangeRow)>, ChangesError> {
-        let page = if self.query.include_docs || matches!(self.query.filter, ChangesFilter::Rows(_)) {
-            limits::PAGE_DOCS
-        } else {
-            limits::PAGE_ROWS
-        };
+    async fn gather(&mut self) -> Result<Vec<Row>, ChangesError> {
+        let page = if self.reads_documents() { limits::PAGE_DOCS } else { limits::PAGE_ROWS };
         // Not more than is wanted: a range is asked for no more rows than that at once.
         let page = fewer("changes: a page of one row", page.min(self.page_rows()));
         let mut batch = Vec::new();
@@ -173,13 +176,15 @@ impl Changes {
     }
 
     /// Goes on with another copy of a range; what was read up to then may be read again, nothing is left out. The round
-    /// of the range ends: it goes on with the next one.
+    /// of the range pauses until the page under way was given out, and after many moves until the next round.
     async fn move_lane(&mut self, at: usize) -> Result<(), ShardError> {
-        let range = self.lanes[at].range;
+        let Lane { range, moves, .. } = self.lanes[at];
+        // A range that was split goes on as its halves, with the next round.
         if self.database.map().is_live(range) {
-            self.lanes[at] = Lane::open(&self.database, range, &Since::Seq(self.seq())).await?;
+            let mut lane = Lane::open(&self.database, range, &Since::Seq(self.seq())).await?;
+            (lane.moves, lane.has_moved) = (moves + 1, moves < limits::COPIES_TRIED);
+            self.lanes[at] = lane;
         }
-        // A range that was split goes on as its halves.
         self.lanes[at].cut_round();
         Ok(())
     }
@@ -231,64 +236,18 @@ impl Changes {
         }
     }
 
-    /// For each row the leaves to list; none when the filter leaves it out.
-    async fn judge(&self, batch: &[(usize, shard::ChangeRow)]) -> Result<Vec<Vec<Revision>>, ChangesError> {
-        let style = self.query.style;
-        let listed = |row: &shard::ChangeRow| -> Vec<Revision> {
-            let count = if style == Style::AllDocs { row.leaves.len() } else { 1 };
-            row.leaves.iter().take(count).map(|(rev, _)| rev.clone()).collect()
-        };
-        let by_id = |passes: &dyn Fn(&DocId) -> bool| {
-            batch.iter().map(|(_, row)| if passes(&row.id) { listed(row) } else { Vec::new() }).collect()
-        };
-        match &self.query.filter {
-            ChangesFilter::None => Ok(by_id(&|_| true)),
-            ChangesFilter::Design => Ok(by_id(&DocId::is_design)),
-            ChangesFilter::DocIds(ids) => Ok(by_id(&|id| ids.contains(id))),
-            ChangesFilter::Rows(filter) => {
-                let mut out = Vec::with_capacity(batch.len());
-                for chunk in batch.chunks(limits::DOCS_PER_FETCH) {
-                    let candidates = self.candidates(chunk).await?;
-                    let passed = filter.pass(&candidates).await?;
-                    assert_eq!(passed.len(), candidates.len(), "a filter judges each candidate");
-                    for (candidate, passed) in candidates.into_iter().zip(passed) {
-                        let leaves = candidate.leaves.into_iter().zip(passed);
-                        out.push(leaves.filter(|(_, pass)| *pass).map(|(leaf, _)| leaf.rev).collect());
-                    }
-                }
-                Ok(out)
-            }
-        }
-    }
-
-    async fn candidates(&self, rows: &[(usize, shard::ChangeRow)]) -> Result<Vec<Candidate>, ChangesError> {
-        let want = if self.query.style == Style::AllDocs { Want::Leaves } else { Want::Winner };
-        let wants = rows.iter().map(|(_, row)| (row.id.clone(), want.clone())).collect();
-        let found = self.database.fetch_many(wants, Some(1)).await?;
-        let candidate = |((_, row), fetched): (&(usize, shard::ChangeRow), Option<Fetched>)| {
-            let conflicts = match &fetched {
-                Some(fetched) if self.query.style == Style::MainOnly => fetched.live_conflicts(),
-                _ => Vec::new(),
-            };
-            let found = fetched.into_iter().flat_map(|fetched| fetched.found);
-            Candidate { id: row.id.clone(), leaves: found.filter_map(|(_, stored)| stored).collect(), conflicts }
-        };
-        Ok(rows.iter().zip(found).map(candidate).collect())
-    }
-
-    /// Counts the rows as read and gives out those that passed, up to the limit; what is left goes back to its lane.
-    fn emit(
-        &mut self,
-        batch: Vec<(usize, shard::ChangeRow)>,
-        passed: Vec<Vec<Revision>>,
-    ) -> Vec<(ChangeRow, Revision)> {
+    /// Counts the rows as read and gives out those that passed, up to the limit. The rows behind that, and those of
+    /// which nothing is known, go back to their lanes.
+    fn emit(&mut self, batch: Vec<Row>, listed: Vec<Listed>) -> Vec<ChangeRow> {
         let mut rows = Vec::new();
         let mut unread = Vec::new();
-        for ((at, row), revs) in batch.into_iter().zip(passed) {
-            if self.limit_reached() {
+        let mut listed = listed.into_iter();
+        for (at, row) in batch {
+            let next = if self.limit_reached() { None } else { listed.next() };
+            let Some(Listed { revs, deleted, doc }) = next else {
                 unread.push((at, row));
                 continue;
-            }
+            };
             self.lanes[at].position = row.seq;
             self.read += 1;
             if revs.is_empty() {
@@ -301,9 +260,7 @@ impl Changes {
             let shows_seq = self.query.seq_interval.is_none_or(|n| left.is_multiple_of(n.max(1)));
             let seq = shows_seq.then(|| self.last_seq());
             self.sent += 1;
-            // Invariant: a changed document has a leaf.
-            let (winner, deleted) = row.leaves.into_iter().next().expect("a leaf");
-            rows.push((ChangeRow { seq, id: row.id, revs, deleted, doc: None }, winner));
+            rows.push(ChangeRow { seq, id: row.id, revs, deleted, doc });
         }
         for (at, row) in unread.into_iter().rev() {
             sometimes("changes: rows went back to their range");
@@ -328,19 +285,14 @@ impl Changes {
         }
     }
 
-    async fn add_docs(&self, rows: &mut [(ChangeRow, Revision)]) -> Result<(), ChangesError> {
-        for chunk in rows.chunks_mut(limits::DOCS_PER_FETCH) {
-            let wants = chunk.iter().map(|(row, winner)| (row.id.clone(), winner.clone())).collect();
-            let docs = self.database.row_docs(wants, self.query.conflicts).await?;
-            chunk.iter_mut().zip(docs).for_each(|((row, _), doc)| row.doc = doc.map(Box::new));
-        }
-        Ok(())
-    }
-
     /// Waits until there is something after what was read; also returns when the database is deleted.
     pub async fn wait(&mut self) {
         if mutated(Mutation::FeedMissesNews) {
             return drop(self.gone.changed().await);
+        }
+        if self.lanes.iter().any(|lane| lane.moves > limits::COPIES_TRIED) {
+            // No copy gives what it tells of, for now.
+            self.database.context.env.sleep(limits::READ_OVERTAKE).await;
         }
         let has_moved = self.moved.has_changed().unwrap_or(true);
         if has_moved || self.is_gone() || self.lanes.iter().any(|lane| *lane.news.borrow() > lane.cursor) {

@@ -2,6 +2,7 @@
 
 mod forgotten;
 mod gone;
+mod joins;
 pub(super) mod late;
 mod maintenance;
 mod members;

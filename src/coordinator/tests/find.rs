@@ -21,7 +21,7 @@ async fn filled() -> (World, Arc<Coordinator>, Arc<Database>) {
     (world, coordinator, database)
 }
 
-fn query(text: &str, index: bool) -> FindQuery {
+pub(super) fn query(text: &str, index: bool) -> FindQuery {
     let request = FindRequest::parse(parse(text.as_bytes()).unwrap().as_object().unwrap()).unwrap();
     let columns = ["m", "n"].map(|name| (name.to_owned(), "asc".to_owned())).to_vec();
     let filter = parse(b"{}").unwrap();

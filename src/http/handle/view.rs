@@ -48,9 +48,8 @@ pub async fn query(
     let definition = Arc::clone(&view.definition);
     let rows = view.open(asked).await?;
     // The reduce function is no part of what names the rows.
-    let positions = format!("{:?} {:?} {:?} {args:?}", rows.positions(), rows.wants_totals(), definition.reduce);
-    let etag =
-        state_etag(&[&definition.signature.0, request.raw_path.as_bytes(), positions.as_bytes(), seq.as_bytes()]);
+    let state = format!("{} {:?} {:?} {args:?}", rows.state(), rows.wants_totals(), definition.reduce);
+    let etag = state_etag(&[&definition.signature.0, request.raw_path.as_bytes(), state.as_bytes(), seq.as_bytes()]);
     if request.verb == Verb::Get && request.has_current(&etag) {
         return Ok(Reply::not_modified(&etag));
     }
