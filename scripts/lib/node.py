@@ -20,6 +20,8 @@ import threading
 import time
 import urllib.parse
 
+import logs
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PASSWORD = "pass"
 
@@ -105,7 +107,10 @@ class Client:
 
 
 class Node:
-    """A node of our own on loopback; its data go with it unless they are kept."""
+    """A node of our own on loopback; its data go with it unless they are kept. A panic in its log is a `Failure` when it ends."""
+
+    # Whether somebody else looks for panics: where files are damaged an engine may panic over them.
+    may_panic = False
 
     def __init__(self, extra=()):
         self.folder = tempfile.mkdtemp(prefix="settee-")
@@ -141,6 +146,12 @@ class Node:
         self.process.kill()
         self.process.wait()
         self.log.close()
+        self.check_log()
+
+    def check_log(self):
+        found = [] if self.may_panic else logs.panics(self.folder + "/log")
+        if found:
+            raise Failure(f"the node of port {self.port}: {logs.told(found)}")
 
     def stop(self):
         if self.process is not None and self.process.poll() is None:
@@ -150,6 +161,7 @@ class Node:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+            self.check_log()
 
     def remove(self):
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -159,8 +171,10 @@ class Node:
         return self
 
     def __exit__(self, *_):
-        self.stop()
-        self.remove()
+        try:
+            self.stop()
+        finally:
+            self.remove()
 
 
 def usage(pid):

@@ -80,13 +80,14 @@ fn use_replications(served: &Served) {
 }
 
 /// The levels of the log are counted where there is a log, damage and what is replaced for it where there is some,
-/// calls where there are other nodes; statuses are too many to bring them all about. The lag of a replication is of
+/// calls where there are other nodes, panics nowhere as it is hoped; statuses are too many to bring them all about. The lag of a replication is of
 /// seconds, and only there while it has some.
-const ELSEWHERE: [&str; 6] = [
+const ELSEWHERE: [&str; 7] = [
     "/couch_log/",
     "/httpd_status_codes/",
     "/settee/damaged_",
     "/settee/replaced_",
+    "/settee/panics",
     "/settee/cluster/",
     "/settee/replication/",
 ];
