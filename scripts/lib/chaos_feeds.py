@@ -69,7 +69,9 @@ class Follower(threading.Thread):
         client = node.Client(self.urls[self.turn % 3 if self.at is None else self.at])
         connection = http.client.HTTPConnection(*client.at, timeout=SILENCE_S)
         try:
-            target = f"/{self.db}/_changes?feed={self.form}&heartbeat=1000{self.query}"
+            # A waiting answer that is kept alive by heartbeats would not end with this run.
+            life = "timeout=3000" if self.form == "longpoll" else "heartbeat=1000"
+            target = f"/{self.db}/_changes?feed={self.form}&{life}{self.query}"
             target += f"&since={urllib.parse.quote(str(self.since), safe='')}"
             body = json.dumps(self.body) if self.body else None
             headers = {**client.headers, **({"Content-Type": "application/json"} if body else {})}

@@ -64,7 +64,7 @@ class Ring(Cluster):
         ]
         super().__init__(folder, settings)
         self.has_small_disk, self.began, self.lines = has_small_disk, time.monotonic(), []
-        self.most_mb, self.most_files, self.ended = [0.0] * 3, [0] * 3, []
+        self.most_mb, self.most_together_mb, self.most_files, self.ended = [0.0] * 3, 0.0, [0] * 3, []
         # Nodes whose process is ended on purpose at the moment.
         self.may_end, self.over, self.problems = set(), threading.Event(), []
         self.start_lock = threading.Lock()
@@ -94,6 +94,7 @@ class Ring(Cluster):
     def watch(self):
         """Memory and files of each node, and whether a process ended that nobody ended."""
         while not self.over.wait(0.1):
+            together = 0.0
             for n, one in enumerate(self.nodes):
                 process = self.processes.get(one["pid"])
                 if process is None:
@@ -105,10 +106,12 @@ class Ring(Cluster):
                         self.note(f"n{n + 1} ENDED BY ITSELF: {process.returncode}")
                     continue
                 try:
+                    together += node.usage(one["pid"])[1]
                     self.most_mb[n] = max(self.most_mb[n], node.peak_mb(one["pid"]))
                     self.most_files[n] = max(self.most_files[n], len(os.listdir(f"/proc/{one['pid']}/fd")))
-                except (OSError, StopIteration):
+                except (OSError, StopIteration, IndexError):
                     pass  # it has just ended
+            self.most_together_mb = max(self.most_together_mb, together)
 
     def panics(self):
         """The panics of each node's log."""
@@ -170,11 +173,16 @@ class Ring(Cluster):
     def disk_size(self, n, leave_mb):
         """Makes the small disk so small that this much is left of it; `None`: as large as it was."""
         place = self.folder / f"n{n + 1}"
-        size = SMALL_DISK_MB * 1024
-        if leave_mb is not None:
-            told = os.statvfs(place)
-            size = min(size, (told.f_blocks - told.f_bfree) * told.f_frsize // 1024 + int(leave_mb * 1024))
-        subprocess.run(["mount", "-o", f"remount,size={size}k", str(place)], check=True)
+        for more_mb in range(100):
+            size = SMALL_DISK_MB * 1024
+            if leave_mb is not None:
+                told = os.statvfs(place)
+                used = (told.f_blocks - told.f_bfree) * told.f_frsize
+                size = min(size, used // 1024 + int((leave_mb + more_mb) * 1024))
+            if subprocess.run(["mount", "-o", f"remount,size={size}k", str(place)], capture_output=True).returncode == 0:
+                return
+        # Each time the node had written more than that meanwhile.
+        raise node.Failure(f"the disk of n{n + 1} cannot be made smaller")
 
     def is_up(self, n):
         client = node.Client(self.url(self.nodes[n]), timeout=10)

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use madsim::runtime::Runtime;
 use madsim::time::TimeHandle;
-use settee::observe::panics;
 
 mod clock;
 mod core;
@@ -22,6 +21,7 @@ mod disk;
 mod host;
 mod net;
 mod node;
+mod panics;
 mod trace;
 
 pub use dice::Dice;
@@ -103,7 +103,7 @@ where
                 events: world.events(),
                 counters: world.counters(),
                 virtual_time: world.now(),
-                panics: panics::of_this_thread(),
+                panics: panics::counted(),
             };
             world.shut_down().await;
             run
