@@ -225,22 +225,30 @@ class Faults:
         self.full_mb = {at: rng.choice([0.0, 0.0, 20.0]) for at, *_ in plan}
         self.counts, self.nodes_busy, self.lock = {}, set(), threading.Lock()
 
-    def play(self, stop):
-        """Returns when the last fault has ended, or soon after `stop` is set."""
+    def play(self, seconds):
+        """Returns when `seconds` are over and the last fault has ended. A burst needs the two other nodes and its own
+        time: it begins when no other fault is under way, and the schedule waits for its end."""
         begun = time.monotonic()
         for fault in self.plan:
-            if stop.wait(max(0.0, begun + fault[0] - time.monotonic())):
-                break
+            time.sleep(max(0.0, begun + fault[0] - time.monotonic()))
             thread = threading.Thread(target=self.one, args=fault, daemon=True)
-            thread.start()
             self.threads.append(thread)
-        for thread in self.threads:
+            if fault[2] == "burst":
+                self.wait(self.threads[:-1])
+                thread.start()
+                self.wait([thread])
+                begun = time.monotonic() - fault[0]
+            else:
+                thread.start()
+        self.wait(self.threads)
+        time.sleep(max(0.0, begun + seconds - time.monotonic()))
+
+    def wait(self, threads):
+        for thread in threads:
             thread.join()
 
     def one(self, at, n, kind, lasts):
-        # Who writes while a node is away needs the others.
-        taken = {0, 1, 2} if kind == "burst" else {n}
-        while self.busy(taken):
+        while self.busy(n):
             time.sleep(0.05)
         self.counts[kind] = self.counts.get(kind, 0) + 1
         self.ring.note(f"n{n + 1} {kind} for {lasts:.2f} s")
@@ -252,14 +260,14 @@ class Faults:
             self.ring.note(f"n{n + 1} {kind} FAILED: {error}")
         finally:
             with self.lock:
-                self.nodes_busy -= taken
+                self.nodes_busy.discard(n)
 
-    def busy(self, wanted):
-        """Takes the nodes for a fault, unless one of them has one."""
+    def busy(self, n):
+        """Takes the node for a fault, unless it has one."""
         with self.lock:
-            if wanted & self.nodes_busy:
+            if n in self.nodes_busy:
                 return True
-            self.nodes_busy |= wanted
+            self.nodes_busy.add(n)
             return False
 
     def kill(self, n, lasts, _):
