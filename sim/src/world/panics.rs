@@ -1,5 +1,5 @@
-//! Panics of a run that are caught within it. One that is not caught ends the run; one that the node catches, as around its
-//! storage engine, would go unseen.
+//! Panics of a run that are caught within it. One that is not caught ends the run; one that the node catches, as around
+//! its storage engine, would go unseen.
 
 use std::cell::Cell;
 use std::panic;
