@@ -367,6 +367,7 @@ class Reader(Worker):
         self.ledger.count("reads")
         if newest is None or is_shared or int(self.client.told.get("X-Settee-Copies", "0")) < 2:
             return
+        self.ledger.count("reads by a majority")
         edit = doc.acknowledged[newest]
         gone = status == 404 and found.get("reason") == "deleted"
         if status == 200 and generation(found["_rev"]) >= generation(newest) or gone and (edit.deleted or doc.last != newest):
