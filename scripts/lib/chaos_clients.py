@@ -9,6 +9,7 @@ import hashlib
 import http.client
 import json
 import random
+import re
 import socket
 import threading
 import time
@@ -41,7 +42,8 @@ class Client(node.Client):
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
             raise Gone(f"{method}: {type(error).__name__}") from error
-        raise Gone(f"{method}: {status} {answer[:100]}")
+        told = re.search(rb'"reason":"([^"]*)', answer)
+        raise Gone(f"{method}: {status} {told[1].decode(errors='replace') if told else answer[:80]}")
 
     def raw(self, method, target, body=None, content_type=None):
         if self.connection is None:
@@ -77,7 +79,7 @@ class Worker(threading.Thread):
                 try:
                     self.step()
                 except Gone as gone:
-                    self.ledger.count(f"no answer to {gone}"[:60])
+                    self.ledger.count(f"no answer to {gone}"[:100])
                     self.move()
                     time.sleep(0.05)
         except Exception as error:  # a fault of this script is a failed run, not a thread that is missing
