@@ -43,6 +43,7 @@ fn failure(what: impl Display) -> Failure {
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
+    observe::panics::count();
     tokio_host::use_small_pages();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -13,6 +13,7 @@ use tracing_subscriber::{Layer, Registry, reload};
 use crate::config::Config;
 
 pub mod metrics;
+pub mod panics;
 
 use metrics::{Counter, Metrics};
 

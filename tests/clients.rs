@@ -10,6 +10,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
+#[path = "served/panics.rs"]
+mod panics;
+
 /// How long the node may take to say that it is ready: password hashing in a debug build on a busy machine.
 const START_MAX: Duration = Duration::from_secs(60);
 const WHAT_TO_INSTALL: &str = "the client tests need Node.js 20 or newer and npm on the PATH (Debian: nodejs npm)";
@@ -22,6 +25,8 @@ struct Node {
     child: Child,
     url: String,
     data: tempfile::TempDir,
+    /// Looked at when the process is gone.
+    _log: panics::Log,
 }
 
 impl Drop for Node {
@@ -57,12 +62,13 @@ fn start_cluster() -> ([Node; 2], String) {
 /// [`start`] with other arguments.
 fn start_with(arguments: &[&str]) -> Node {
     let data = tempfile::tempdir().expect("a temporary directory");
-    let free = free_port();
+    let (free, log) = (free_port(), panics::Log::new());
     let mut child = Command::new(env!("CARGO_BIN_EXE_settee"))
         .args(["serve", "--bind", "127.0.0.1", "--port", &free, "--data"])
         .arg(data.path())
         .args(arguments)
         .stdout(Stdio::piped())
+        .stderr(log.stdio())
         .spawn()
         .expect("the built settee starts");
     let stdout = child.stdout.take().expect("a pipe");
@@ -73,7 +79,7 @@ fn start_with(arguments: &[&str]) -> Node {
             let _ = tell.send(line);
         }
     });
-    let node = Node { child, url: format!("http://adm:pass@127.0.0.1:{free}"), data };
+    let node = Node { child, url: format!("http://adm:pass@127.0.0.1:{free}"), data, _log: log };
     loop {
         match told.recv_timeout(START_MAX) {
             Ok(line) if line.contains("is ready at") => return node,

@@ -13,6 +13,8 @@ use tempfile::TempDir;
 mod accounts;
 #[path = "served/answer.rs"]
 mod answer;
+#[path = "served/panics.rs"]
+mod panics;
 #[path = "cluster/replications.rs"]
 mod replications;
 #[path = "cluster/reshard.rs"]
@@ -32,6 +34,8 @@ struct Node {
     child: Option<Child>,
     /// `host:port` of its HTTP.
     at: String,
+    /// Of all its processes; dropped when the last one is gone.
+    log: panics::Log,
 }
 
 fn free_port() -> u16 {
@@ -48,7 +52,14 @@ impl Node {
             args.extend(["--set".to_owned(), setting.to_owned()]);
         }
         args.extend(more.iter().map(|text| (*text).to_owned()));
-        let mut node = Node { name: format!("{name}@127.0.0.1"), data, args, child: None, at: String::new() };
+        let mut node = Node {
+            name: format!("{name}@127.0.0.1"),
+            data,
+            args,
+            child: None,
+            at: String::new(),
+            log: panics::Log::new(),
+        };
         node.run();
         node
     }
@@ -59,6 +70,7 @@ impl Node {
             .args(&self.args)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(self.log.stdio())
             .spawn()
             .expect("the program runs");
         let mut line = String::new();

@@ -9,6 +9,9 @@ use std::process::{Command, Output, Stdio};
 use flate2::read::GzDecoder;
 use tempfile::TempDir;
 
+#[path = "served/panics.rs"]
+mod panics;
+
 /// Runs the program; answers exit status, standard output and standard error.
 fn settee(args: &[&str]) -> (Option<i32>, Vec<u8>, String) {
     let ran = Command::new(env!("CARGO_BIN_EXE_settee")).args(args).output();
@@ -140,6 +143,8 @@ const ADMIN: &str =
 struct Node {
     child: std::process::Child,
     address: String,
+    /// Looked at when the process is gone.
+    _log: panics::Log,
 }
 
 impl Node {
@@ -148,17 +153,18 @@ impl Node {
         // Small memtables: what is written gets into the store files soon.
         let small = "settee/memory_mb=32";
         let args = ["serve", "--data", text(data), "--port", "0", "--set", ADMIN, "--set", &folder, "--set", small];
+        let log = panics::Log::new();
         let mut child = Command::new(env!("CARGO_BIN_EXE_settee"))
             .args(args)
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(log.stdio())
             .spawn()
             .expect("the program runs");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
         let (_, address) = line.trim().split_once("http://").expect("the line of readiness");
         let address = address.trim_end_matches('/').to_owned();
-        Node { child, address }
+        Node { child, address, _log: log }
     }
 
     /// Status and body of an answer to the administrator.

@@ -7,6 +7,9 @@ use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
+#[path = "served/panics.rs"]
+mod panics;
+
 /// An administrator whose hash is quick to check: `adm`, `pass` is not meant to be used.
 const READY_ADMIN: &str = "admins/adm=-hashed-8ef45be353db515c2c0d6f36c564030f331be370,thesalt";
 
@@ -43,7 +46,9 @@ fn stop(child: Child, signal: &str) -> (Option<i32>, String) {
     let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().expect("kill runs");
     assert!(sent.success());
     let out = child.wait_with_output().expect("the program ends");
-    (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    let log = String::from_utf8_lossy(&out.stderr).into_owned();
+    panics::none_in(&log);
+    (out.status.code(), log)
 }
 
 #[test]

@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import time
 
+import logs
 import node
 
 START_LIMIT_S = 60
@@ -100,7 +101,7 @@ class Cluster:
         command = [str(self.binary), "serve", "--data", str(self.folder / short), "--node", one["name"]]
         command += ["--bind", "127.0.0.1", "--port", str(one["port"]), "--cluster-port", str(one["cluster_port"])]
         command += ["--admin", self.known["admin"], *(part for setting in self.settings for part in ("--set", setting))]
-        with open(self.folder / f"{short}.log", "ab") as log:
+        with open(self.log_of(one), "ab") as log:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder, start_new_session=True
             )
@@ -114,8 +115,7 @@ class Cluster:
 
         def answers():
             if process.poll() is not None:
-                log = self.folder / f"{self.short(one)}.log"
-                raise node.Failure(f"{one['name']} ended with {process.returncode}, see {log}")
+                raise node.Failure(f"{one['name']} ended with {process.returncode}, see {self.log_of(one)}")
             try:
                 return client.ask("GET", "/_up")[0] == 200
             except OSError:
@@ -166,6 +166,7 @@ class Cluster:
         if not self.known:
             self.plan(count, admin, first)
         for one in self.nodes:
+            one["log_begin"] = self.log_of(one).stat().st_size if self.log_of(one).exists() else 0
             self.start_node(one)
         for one in self.nodes:
             self.serves(one)
@@ -191,6 +192,16 @@ class Cluster:
         for one in nodes:
             os.kill(one["pid"], signal.SIGTERM)
         wait_until("all nodes stopped", lambda: not any(self.alive(one) for one in nodes), STOP_LIMIT_S)
+        self.check_logs(nodes)
+
+    def log_of(self, one):
+        return self.folder / f"{self.short(one)}.log"
+
+    def check_logs(self, nodes):
+        """A panic since the cluster was started is a failure of whatever was done with it."""
+        for one in nodes:
+            if found := logs.panics(self.log_of(one), one.get("log_begin", 0)):
+                raise node.Failure(f"{one['name']}: {logs.told(found)}, see {self.log_of(one)}")
 
 
 class Own(Cluster):

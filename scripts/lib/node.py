@@ -20,6 +20,8 @@ import threading
 import time
 import urllib.parse
 
+import logs
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PASSWORD = "pass"
 
@@ -109,7 +111,10 @@ class Client:
 
 
 class Node:
-    """A node of our own on loopback; its data go with it unless they are kept."""
+    """A node of our own on loopback; its data go with it unless they are kept. A panic in its log is a `Failure` when it ends."""
+
+    # Whether somebody else looks for panics: where files are damaged an engine may panic over them.
+    may_panic = False
 
     def __init__(self, extra=()):
         self.folder = tempfile.mkdtemp(prefix="settee-")
@@ -145,6 +150,12 @@ class Node:
         self.process.kill()
         self.process.wait()
         self.log.close()
+        self.check_log()
+
+    def check_log(self):
+        found = [] if self.may_panic else logs.panics(self.folder + "/log")
+        if found:
+            raise Failure(f"the node of port {self.port}: {logs.told(found)}")
 
     def stop(self):
         if self.process is not None and self.process.poll() is None:
@@ -154,6 +165,7 @@ class Node:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+            self.check_log()
 
     def remove(self):
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -163,8 +175,10 @@ class Node:
         return self
 
     def __exit__(self, *_):
-        self.stop()
-        self.remove()
+        try:
+            self.stop()
+        finally:
+            self.remove()
 
 
 def usage(pid):

@@ -5,6 +5,7 @@
 //! back, resets and swallows, at a time or while an operation is under way. All others are left out and counted. A
 //! foreign server is asked for documents and their feed only; its revisions are named as it likes.
 
+use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -118,8 +119,12 @@ async fn carry_out(env: Env, plan: &Plan, target: &Target, (port, proxied): (u16
     } else {
         reader.judge_at_the_end(&mut workers).await.map(|_| ())
     };
+    let panicked = match &machine {
+        Some(machine) if own => machine.lock().await.panic(),
+        _ => None,
+    };
     let mut shared = lock(&shared);
-    let failure = shared.violation.take().or(verdict.err());
+    let failure = shared.violation.take().or(verdict.err()).or(panicked);
     Ok(Outcome { failure, edits: shared.model.outcomes(), faults })
 }
 
@@ -257,12 +262,22 @@ impl Machine {
             }
         };
         std::fs::create_dir_all(&data)?;
-        let process = Machine::spawn(&program, &arguments)?;
+        let process = Machine::spawn(&program, &arguments, &data)?;
         Ok(Some(Machine { program, arguments, data, process }))
     }
 
-    fn spawn(program: &Path, arguments: &[String]) -> io::Result<Child> {
-        Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+    /// What its processes say on standard error goes to a file beside its data.
+    fn spawn(program: &Path, arguments: &[String], data: &Path) -> io::Result<Child> {
+        let log = File::options().create(true).append(true).open(data.with_extension("log"))?;
+        Command::new(program).args(arguments).stdout(Stdio::null()).stderr(log).spawn()
+    }
+
+    /// The first panic that a process of it told of.
+    fn panic(&self) -> Option<Violation> {
+        let log = std::fs::read(self.data.with_extension("log")).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let line = log.lines().find(|line| line.contains("panicked at"))?;
+        Some(Violation { invariant: "P", what: format!("panic: {line}") })
     }
 
     fn signal(&self, name: &str) -> io::Result<()> {
@@ -278,7 +293,7 @@ impl Machine {
 
     fn restart(&mut self) -> io::Result<()> {
         self.kill()?;
-        self.process = Machine::spawn(&self.program, &self.arguments)?;
+        self.process = Machine::spawn(&self.program, &self.arguments, &self.data)?;
         Ok(())
     }
 }
@@ -288,5 +303,6 @@ impl Drop for Machine {
         // It is over either way.
         let _ = self.kill();
         let _ = std::fs::remove_dir_all(&self.data);
+        let _ = std::fs::remove_file(self.data.with_extension("log"));
     }
 }

@@ -89,7 +89,12 @@ pub fn run_plan_logged(plan: Plan, plant: Option<Plant>, log: Option<PathBuf>) -
     };
     match run {
         Ok(run) => {
-            let mut report = report(violation, run.trace_hash, run.virtual_time.as_millis() as u64, run.value);
+            // The engine may panic over a file that a fault damaged.
+            let caught = run.panics > 0 && !plan.damages();
+            let caught =
+                caught.then(|| Violation { invariant: "P", what: format!("{} panics were caught", run.panics) });
+            let mut report =
+                report(violation.or(caught), run.trace_hash, run.virtual_time.as_millis() as u64, run.value);
             let counters = run.counters.into_iter().map(|(name, n)| (name.to_owned(), n));
             report.history.coverage.counters.extend(counters);
             report

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cluster::Counted;
 use crate::observe::metrics::{Counter, Distribution, Gauge, Histogram, Metrics};
+use crate::observe::panics;
 use crate::replicate::Standing;
 use crate::world::{Env, Instant, Usage};
 
@@ -130,6 +131,8 @@ impl Stats {
         add("settee/replaced_files", "number of damaged store files that were put away after a refill", replaced);
         let lost = Measured::Counter(levels.lost_parts);
         add("settee/replaced_files_lost", "number of parts of such files that could not be taken out of them", lost);
+        let panics = Measured::Counter(panics::counted());
+        add("settee/panics", "number of panics in this process: faults of the node itself", panics);
         for counted in &levels.cluster {
             add(&format!("settee/cluster/{}", counted.name), counted.what, Measured::Counter(counted.value));
         }

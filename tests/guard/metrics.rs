@@ -97,6 +97,9 @@ fn every_metric_is_moved_by_what_it_counts() {
     use_databases(&served);
     use_logins(&served);
     use_replications(&served);
+    // A panic of this thread, as the program counts those of all threads.
+    settee::observe::panics::count();
+    assert!(std::panic::catch_unwind(|| panic!("a planned panic")).is_err());
     // Half a request, and one that waits.
     let address = served.node.address();
     drop(TcpStream::connect(address).and_then(|mut stream| stream.write_all(b"GET / HTTP/1.1\r\nHost")));

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::served::panics::none_in;
 use crate::served::{Answer, Served, exchange, request};
 
 /// Every secret that the test hands to the node holds this word.
@@ -54,6 +55,7 @@ impl Program {
         let mut log = String::new();
         self.child.stderr.take().expect("piped").read_to_string(&mut log).expect("text");
         self.child.wait().expect("the program ends");
+        none_in(&log);
         log
     }
 }

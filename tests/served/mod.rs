@@ -12,6 +12,7 @@ use settee::world::{Env, tokio_host};
 use tokio::runtime::Runtime;
 
 mod answer;
+pub mod panics;
 
 pub use answer::Answer;
 
@@ -25,12 +26,15 @@ pub struct Served {
     pub config: Config,
     pub node: Node,
     _data: tempfile::TempDir,
+    // The last: it is dropped when the node is gone.
+    _panics: panics::NoPanics,
 }
 
 #[allow(dead_code, reason = "each test binary uses its own part")]
 impl Served {
     /// A node with these settings, an administrator, cheap hashes and one range per database.
     pub fn start(settings: &[&str]) -> Served {
+        let panics = panics::NoPanics::watch();
         let runtime = Runtime::new().expect("a runtime");
         let env = tokio_host::env(runtime.handle().clone());
         let common = ["admins/adm=pass", "chttpd_auth/iterations=1", "chttpd/port=0", "cluster/q=1"];
@@ -41,7 +45,7 @@ impl Served {
             assert_eq!(settee::auth::admins::hash_plain_passwords(&env, &config).await, []);
             Node::start(&env, &config, data.path()).await.expect("the node starts")
         });
-        Served { runtime, env, config, node, _data: data }
+        Served { runtime, env, config, node, _data: data, _panics: panics }
     }
 
     /// One request. `who`: a name and a password, or nothing.

@@ -21,6 +21,7 @@ mod disk;
 mod host;
 mod net;
 mod node;
+mod panics;
 mod trace;
 
 pub use dice::Dice;
@@ -67,6 +68,8 @@ pub struct Run<T> {
     pub counters: BTreeMap<&'static str, u64>,
     /// Virtual time of the run.
     pub virtual_time: Duration,
+    /// Panics that were caught: one that is not ends the run.
+    pub panics: u64,
 }
 
 /// Runs a scenario in the world of a seed, on a thread of its own, to its end.
@@ -87,6 +90,7 @@ where
     T: Send + 'static,
     F: Future<Output = T>,
 {
+    panics::count();
     let work = move || {
         let mut runtime = Runtime::with_seed_and_config(seed, madsim::Config::default());
         runtime.set_time_limit(options.time_limit);
@@ -99,6 +103,7 @@ where
                 events: world.events(),
                 counters: world.counters(),
                 virtual_time: world.now(),
+                panics: panics::counted(),
             };
             world.shut_down().await;
             run
