@@ -89,6 +89,8 @@ def steps():
         Step("conformance-faults", "wait", "python3 scripts/conformance-faults", release),
         Step("outer", "wait", "target/debug/settee-sim outer 4 5 6 --binary target/release/settee --port PORT", both),
         Step("kill9", "wait", "python3 scripts/kill9 --rounds ${KILLS:-10}", release),
+        Step("chaos", "wait",
+             "python3 scripts/chaos --seconds ${CHAOS_SECONDS:-60} --port PORT ${CHAOS_SEED:+--seed $CHAOS_SEED}", release),
         Step("iso-codes", "wait", "python3 scripts/load-iso-codes", release),
         Step("timeline-browser", "wait", "python3 scripts/timeline-browser", both, ("chromium", "chromedriver")),
         Step("browser-pouchdb", "wait", "python3 scripts/browser-pouchdb", release,
