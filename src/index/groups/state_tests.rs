@@ -118,7 +118,7 @@ fn a_reduction_of_several_steps_is_of_one_state_though_a_row_moves_behind_it_mea
 fn a_reduction_of_an_old_view_takes_no_blocks_that_were_kept_since() {
     let mut index = Index::of(0..900);
     let (mut old, view) = (Reader::new(&index, (0, 800)), index.view());
-    index.write(vec![1, 2, 3]);
+    index.write(vec![401, 402, 403]);
     assert_eq!(Reader::new(&index, (0, 850)).finish(&index), 847);
     old.step(&index.slot, &view);
     assert_eq!((rows(&old.reading), index.count((0, 800))), (800, 797));
