@@ -51,6 +51,8 @@ pub enum Mutation {
     TokenNeverEnds,
     /// The begin of a token is not looked at.
     TokenTooEarly,
+    /// A read takes no notice of the token of a write.
+    WriteTokenIgnored,
     /// A replication goes on after its document was deleted.
     JobOutlivesDocument,
     /// Every node of a cluster takes every replication for its own.
