@@ -6,6 +6,7 @@
 //! through reads those ranges from such copies alone ([`Database::readers`]), whatever is read: documents, lists,
 //! views, queries, feeds. Reads without a token cost nothing of this.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -53,7 +54,7 @@ impl Coordinator {
         }
         let (env, began) = (self.env(), self.env().now());
         loop {
-            let failed = match self.try_floor(name, token).await? {
+            let failed = match self.try_floor(name, token).await {
                 Ok(floor) => return Ok(floor),
                 Err(failed) => failed,
             };
@@ -65,17 +66,17 @@ impl Coordinator {
         }
     }
 
-    async fn try_floor(&self, name: &str, token: &Token) -> Result<Result<Option<Arc<Floor>>, TokenError>, TokenError> {
+    async fn try_floor(&self, name: &str, token: &Token) -> Result<Option<Arc<Floor>>, TokenError> {
         let database = self.database(name).ok();
         if let Some(database) = &database
             && let Some(writes) = token.writes(name, database.instance())
         {
-            return Ok(database.holders_of(writes).await.map(|floor| Some(Arc::new(floor))).ok_or(TokenError::Behind));
+            return database.holders_of(writes).await.map(|floor| Some(Arc::new(floor))).ok_or(TokenError::Behind);
         }
         // What was written to a database that was deleted is gone with it, and nothing older is shown.
         match self.were_deleted(name, token).await {
-            true => Ok(Ok(None)),
-            false => Ok(Err(TokenError::OtherDatabase)),
+            true => Ok(None),
+            false => Err(TokenError::OtherDatabase),
         }
     }
 
@@ -105,14 +106,10 @@ impl Database {
 
     /// The token of writes that were done; `None`: there is none to give.
     pub fn token<'d>(&self, done: impl IntoIterator<Item = &'d WriteDone>) -> Option<String> {
-        let mut writes: Vec<&Arc<Written>> = Vec::new();
-        for held in done.into_iter().filter_map(|done| done.held.as_ref()) {
-            // Those of one step have it in common.
-            if writes.last().is_none_or(|last| !Arc::ptr_eq(last, held)) {
-                writes.push(held);
-            }
-        }
-        self.token_of(writes.into_iter().map(|written| Written::clone(written)))
+        let held = done.into_iter().filter_map(|done| done.held.as_ref());
+        // Those of one step have it in common.
+        let writes: BTreeSet<&Written> = held.map(Arc::as_ref).collect();
+        self.token_of(writes.into_iter().cloned())
     }
 
     pub(super) fn token_of(&self, writes: impl IntoIterator<Item = Written>) -> Option<String> {

@@ -17,7 +17,7 @@ use crate::wire::codec::{CodecError, Reader, put_varint};
 const VERSION: u8 = 1;
 
 /// A copy, and a position at which it held a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Mark {
     pub shard: u64,
     pub epoch: u64,
@@ -33,7 +33,7 @@ impl Mark {
 }
 
 /// Writes to one range, and the copies that hold them all.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Held {
     /// Whether only these copies themselves count: what was done to them is no change that others read there.
     pub only: bool,
@@ -41,7 +41,7 @@ pub(super) struct Held {
 }
 
 /// Writes to a range of hashes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Written {
     pub range: Range,
     pub held: Held,

@@ -7,6 +7,7 @@ mod members;
 mod moves;
 mod put_back;
 mod refill;
+mod tokens;
 mod united;
 
 use std::collections::{BTreeMap, BTreeSet};

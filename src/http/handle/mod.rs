@@ -150,13 +150,15 @@ pub async fn handle(ctx: &Context, mut endpoint: Endpoint, mut request: Request)
         let Some(("_rewrite", path)) = path.split_first().map(|(first, rest)| (first.as_str(), rest)) else { break };
         left = left.checked_sub(1).ok_or_else(|| Problem::bad_request("Exceeded rewrite recursion limit"))?;
         rules::check_lists(ctx, &request, db, at)?;
+        let floor = request.floor.clone();
         request = match rewrite::rewrite(ctx, request, db, ddoc, path).await? {
             Rewritten::Answer(reply) => return Ok(reply),
             Rewritten::Request(request) => *request,
         };
         endpoint = route(&request.raw_path);
         admit(ctx, &endpoint, &request)?;
-        request.floor = token::floor(ctx, &endpoint, &request).await?;
+        // A rule may have left out the parameter.
+        request.floor = token::floor(ctx, &endpoint, &request).await?.or(floor);
     }
     answer(ctx, endpoint, request).await
 }
