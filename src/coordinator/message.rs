@@ -7,23 +7,21 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 
 use bytes::Bytes;
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{DeserializeOwned, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::coordinator::ballots::{Ask, Promise};
 use crate::coordinator::error::WriteError;
 use crate::coordinator::record::{MapRecord, Record};
 use crate::coordinator::reshard::JobCall;
 use crate::coordinator::seq::SeqEntry;
-use crate::coordinator::token::{Held, Mark};
+use crate::coordinator::token::Held;
 use crate::coordinator::validate::Caller;
 use crate::coordinator::voters::Voters;
 use crate::document::draft::PreparedBody;
 use crate::document::id::DocId;
 use crate::document::json::Value;
 use crate::document::render::{Attachment, BlobId};
-use crate::document::rev_tree::RevPath;
 use crate::document::revision::Revision;
 use crate::index::{GroupBy, IndexError, InvalidValue, Places};
 use crate::limits;
@@ -91,7 +89,7 @@ pub(super) enum CopyOp {
         /// Whether they are of no copy of the range: then they are taken where something was forgotten, too.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         anew: bool,
-        /// Whether to tell where it stands then, as [`Merged`] does.
+        /// Whether to tell where it stands then, as `told::Merged` does.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         tell: bool,
     },
@@ -220,52 +218,6 @@ pub(super) struct JudgeCall {
     pub source: String,
     /// Whether another judge was asked before and did not answer.
     pub doubtful: bool,
-}
-
-/// What a judge stored, as [`Judged`], and where its copy stood then: of nodes that do not tell nothing.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct JudgedAt {
-    pub path: RevPath,
-    pub attachments: Vec<Attachment>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at: Option<Mark>,
-}
-
-/// Which edits were merged, and where the copy stood then, if it is one. Nodes that do not tell that answer with a
-/// list alone.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Merged {
-    pub stored: Vec<bool>,
-    pub at: Option<Mark>,
-}
-
-impl<'de> Deserialize<'de> for Merged {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Merged, D::Error> {
-        #[derive(Deserialize)]
-        struct Whole {
-            stored: Vec<bool>,
-            at: Option<Mark>,
-        }
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
-            type Value = Merged;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("which edits were merged")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Merged, A::Error> {
-                let stored = Vec::deserialize(SeqAccessDeserializer::new(list))?;
-                Ok(Merged { stored, at: None })
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Merged, A::Error> {
-                let Whole { stored, at } = Whole::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(Merged { stored, at })
-            }
-        }
-        deserializer.deserialize_any(Either)
-    }
 }
 
 /// An edit on its way.

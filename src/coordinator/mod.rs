@@ -78,6 +78,7 @@ mod spread;
 mod sync;
 mod sync_points;
 pub mod token;
+mod told;
 mod uploads;
 mod validate;
 pub mod view;

@@ -13,13 +13,14 @@ use tokio::sync::watch;
 use crate::coordinator::call_text::encode_call;
 use crate::coordinator::catalogue::Context;
 use crate::coordinator::message::{
-    ChangesCall, CopyCall, CopyOp, CopyStatus, EditText, ForgetCall, IdRange, JudgeCall, JudgedAt, Merged, Refusal,
-    Standing, SyncPoint, TakenIn, ViewCall, ViewFailure, WireError, decode,
+    ChangesCall, CopyCall, CopyOp, CopyStatus, EditText, ForgetCall, IdRange, JudgeCall, Refusal, Standing, SyncPoint,
+    TakenIn, ViewCall, ViewFailure, WireError, decode,
 };
 use crate::coordinator::peers::{Call, CallError, Service, Urgency};
 use crate::coordinator::record::Known;
 use crate::coordinator::seq::SeqEntry;
 use crate::coordinator::token::Held;
+use crate::coordinator::told::{JudgedAt, Merged};
 use crate::coordinator::validate::Caller;
 use crate::document::id::DocId;
 use crate::document::render::Attachment;

@@ -18,14 +18,15 @@ use crate::coordinator::database::Database;
 use crate::coordinator::judge::resolve_doubt;
 use crate::coordinator::layout::Layout;
 use crate::coordinator::message::{
-    CopyCall, CopyOp, EditText, ForgetCall, JudgeCall, JudgedAt, Merged, Refusal, Standing, ViewCall, ViewFailure,
-    ViewOp, WireError, encode,
+    CopyCall, CopyOp, EditText, ForgetCall, JudgeCall, Refusal, Standing, ViewCall, ViewFailure, ViewOp, WireError,
+    encode,
 };
 use crate::coordinator::peers::Answer;
 use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::repair::Origin;
 use crate::coordinator::token::Mark;
+use crate::coordinator::told::{JudgedAt, Merged};
 use crate::coordinator::{compare, repair, sync_points};
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;

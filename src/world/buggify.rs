@@ -165,6 +165,8 @@ pub const POINTS: &[&str] = &[
     "replicate: a checkpoint was in conflict",
     "replicate: a session went on from a checkpoint",
     "shrink: a file was made smaller",
+    "token: a range was read elsewhere because its copy here lacked a write",
+    "token: a read waited for a copy that holds a write",
     "write: sent anew because the range was split or moved",
     "write: validated again because the document changed",
 ];
