@@ -155,7 +155,7 @@ pub const OPEN_DATABASES: usize = 1000;
 pub const DELETED_DATABASE_EVENTS: usize = 1000;
 /// Characters of a sequence behind its number: what `Q_MAX` ranges with the longest numbers need.
 pub const SEQ_TEXT_MAX: usize = 64 << 10;
-/// Characters of the token of a write: what 250 ranges need; clients and proxies take headers of 8 KiB.
+/// Characters of the token of a write: what 200 ranges need; clients and proxies take headers of 8 KiB.
 pub const TOKEN_TEXT_MAX: usize = 6 << 10;
 /// Characters of all tokens that a request brings.
 pub const TOKENS_TEXT_MAX: usize = 16 << 10;

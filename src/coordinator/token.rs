@@ -1,4 +1,4 @@
-//! Tokens of writes: what an answer to a write gives its client, so that a later read, on any node, shows at least that.
+//! Tokens of writes: what the answer to a write gives its client, so that later reads on any node show at least that.
 //!
 //! A token names, for each range that was written to, copies that hold the write, each as the changes feed names them:
 //! shard, epoch and position. A read that is given one reads a copy that has what one of these has up to there (see

@@ -145,6 +145,21 @@ async fn a_token_names_every_copy_that_was_waited_for() {
 }
 
 #[tokio::test]
+async fn a_token_of_a_purge_counts_for_the_copies_that_purged() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
+    cluster.deafen(&["n2@h"]);
+    let ((removed, _), token) = cluster.db(0).purge_with_token(vec![(id("a"), vec![rev])]).await.unwrap();
+    assert_eq!(removed[0].1.len(), 1);
+    let token = Token::parse(&token.unwrap()).unwrap();
+    let writes = token.writes("db", cluster.db(0).instance()).unwrap().to_vec();
+    assert!(writes.len() == 1 && writes[0].held.only && writes[0].held.marks.len() == 2);
+    let floor = floor(&cluster, 1, &token).await.unwrap();
+    assert!(!listed(&cluster.db(1).above(&floor), KeyBounds::default()).await);
+}
+
+#[tokio::test]
 async fn a_token_from_before_a_split_holds_after_it() {
     let (_world, coordinator, db) = database(1).await;
     let done = db.write_one(request("a", "{}"), WriteOptions::default()).await.unwrap();
