@@ -155,6 +155,16 @@ pub const OPEN_DATABASES: usize = 1000;
 pub const DELETED_DATABASE_EVENTS: usize = 1000;
 /// Characters of a sequence behind its number: what `Q_MAX` ranges with the longest numbers need.
 pub const SEQ_TEXT_MAX: usize = 64 << 10;
+/// Characters of the token of a write: what 200 ranges need; clients and proxies take headers of 8 KiB.
+pub const TOKEN_TEXT_MAX: usize = 6 << 10;
+/// Characters of all tokens that a request brings.
+pub const TOKENS_TEXT_MAX: usize = 16 << 10;
+/// Bytes of the cookie that has a session's tokens: browsers keep 4 KiB, with its attributes.
+pub const TOKEN_COOKIE_BYTES: usize = 3 << 10;
+/// Time that a read waits for a copy that holds what its token names.
+pub const TOKEN_WAIT: Duration = Duration::from_secs(5);
+/// Time between two looks for such a copy.
+pub const TOKEN_PAUSE: Duration = Duration::from_millis(50);
 /// Bytes of a document's JSON text, attachments not counted (`[couchdb] max_document_size`), as in CouchDB 3.5.
 pub const DOCUMENT_BYTES: u64 = 8_000_000;
 /// Generations of a history that are kept (`_revs_limit`), as in CouchDB.

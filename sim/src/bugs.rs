@@ -148,6 +148,7 @@ pub const BOARD: &[Entry] = &[
     node(Mutation::FeedRewinds, "a resumed feed begins anew in its last range", &["I14"]),
     node(Mutation::RowsUnsorted, "rows of several ranges are not merged by their order", &["I20"]),
     node(Mutation::BookmarkSkips, "a bookmark leaves out what has the same key", &["I18"]),
+    cluster(Mutation::WriteTokenIgnored, "a read takes no notice of the token of a write", &["I32"]),
     cluster(Mutation::SettingsNotAdopted, "a node does not take settings from others", &["I30"]),
     // I1: a read of a majority lacks what was acknowledged; with a disk lost it is gone.
     cluster(Mutation::AckEarly, "a write is answered when one copy fewer than asked for holds it", &["I12", "I1"]),

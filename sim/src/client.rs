@@ -26,6 +26,8 @@ pub struct Answer {
     pub body: Bytes,
     /// The session cookie that came with it.
     pub cookie: Option<String>,
+    /// The token of a write.
+    pub token: Option<String>,
     /// How many copies it says it stands for; nothing is said of a single one.
     pub copies: u32,
 }
@@ -160,8 +162,9 @@ impl Client {
         let status = answer.status().as_u16();
         let cookie = answer.headers().get("Set-Cookie").and_then(|value| value.to_str().ok()).map(str::to_owned);
         let copies = answer.headers().get("X-Settee-Copies").and_then(|value| value.to_str().ok()?.parse().ok());
+        let token = answer.headers().get("X-Settee-Token").and_then(|value| value.to_str().ok()).map(str::to_owned);
         let body = answer.into_body().collect().await.ok()?.to_bytes();
-        Some(Answer { status, body, cookie, copies: copies.unwrap_or(1) })
+        Some(Answer { status, body, cookie, token, copies: copies.unwrap_or(1) })
     }
 
     /// Sends a request; its answer has begun.

@@ -17,6 +17,7 @@ use crate::private::Own;
 use crate::sights::Sights;
 use crate::world::SimWorld;
 
+mod abreast;
 mod admin;
 mod between;
 mod checkpoint;
@@ -147,6 +148,8 @@ pub struct Worker {
     admin: admin::Known,
     /// The session's cookie.
     cookie: Option<String>,
+    /// Documents that were written to be read at once through another node.
+    abreast: usize,
     jobs: BTreeMap<Sift, keep::Job>,
     kept: kept::Kept,
     rule: rules::Mine,
@@ -178,6 +181,7 @@ impl Worker {
             seen: chosen::Chosen::default(),
             admin: admin::Known::default(),
             cookie: None,
+            abreast: 0,
             jobs: BTreeMap::new(),
             kept: kept::Kept::default(),
             rule: rules::Mine::default(),
@@ -378,8 +382,14 @@ impl Worker {
             Op::PassAway => self.pass_away().await,
             Op::Lay { v } => self.lay(*v).await,
             Op::Bury { v } => self.bury(*v).await,
-            Op::View { view } => self.view(*view as usize).await,
-            Op::Find { k } => self.find(*k).await,
+            Op::View { view } => {
+                self.view(*view as usize).await?;
+                self.write_and_read().await
+            }
+            Op::Find { k } => {
+                self.find(*k).await?;
+                self.write_and_read().await
+            }
             Op::FollowChosen => self.follow_chosen().await.map(drop),
             Op::MoveCopy { passing, range, to } => self.move_copy(*passing, *range, *to).await,
             Op::Rebalance { drain } => self.rebalance(*drain).await,

@@ -124,7 +124,12 @@ pub(super) fn timeout_s(config: &Config) -> u64 {
 /// The `Set-Cookie` header that sends `value` (empty: a logout) at the time `wall` since 1970. `secure`: it came
 /// by https. Attributes and their order as CouchDB 3.5 was measured.
 pub fn set_cookie(config: &Config, value: &str, secure: bool, wall: Duration) -> String {
-    let mut out = format!("{NAME}={value}; Version=1");
+    set_named(config, NAME, value, secure, wall)
+}
+
+/// The same for another cookie of the session.
+pub fn set_named(config: &Config, name: &str, value: &str, secure: bool, wall: Duration) -> String {
+    let mut out = format!("{name}={value}; Version=1");
     if options::bool(config, "allow_persistent_cookies", true) {
         let timeout_s = timeout_s(config);
         let expires = SystemTime::UNIX_EPOCH + wall + Duration::from_secs(timeout_s);

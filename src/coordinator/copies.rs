@@ -166,8 +166,14 @@ impl Database {
     }
 
     /// The copies of a range that can be asked now, in the order in which to read from them: this node's own first,
-    /// unless it has been away and others have not.
+    /// unless it has been away and others have not. Of a handle with a floor those that hold what it stands for.
     pub(super) async fn readers(&self, layout: &Layout, index: usize) -> Result<Vec<RangeCopy>, ShardError> {
+        let copies = self.all_readers(layout, index).await?;
+        Ok(self.admitted(layout, index, copies))
+    }
+
+    /// As [`Database::readers`], whatever the handle's reads are to show.
+    pub(super) async fn all_readers(&self, layout: &Layout, index: usize) -> Result<Vec<RangeCopy>, ShardError> {
         if layout.is_alone(index) && !self.context.is_in_maintenance() {
             let own = self.own_copy_by(layout, index).await?;
             return Ok(own.map(|own| RangeCopy::Own(own.briefly())).into_iter().collect());

@@ -1,6 +1,7 @@
 //! The handle of one database: its ranges and what is known about it as a whole.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -10,6 +11,7 @@ use tokio::sync::{Mutex as AsyncMutex, OnceCell, watch};
 use crate::coordinator::catalogue::Context;
 use crate::coordinator::design::Designs;
 use crate::coordinator::error::{ReadError, SettingError};
+use crate::coordinator::floor::Floor;
 use crate::coordinator::layout::Layout;
 use crate::coordinator::message::Standing;
 use crate::coordinator::quorum::majority;
@@ -30,6 +32,15 @@ use crate::shard::{ShardInfo, Summary};
 
 /// A database that is open. Cheap to share; stays usable until the database is deleted.
 pub struct Database {
+    shared: Arc<Shared>,
+    /// What reads through this handle show at least; `None`: what is there.
+    pub(super) floor: Option<Arc<Floor>>,
+    /// The handle that the catalogue has, of one with a floor: as long as this is held that one is in use.
+    _base: Option<Arc<Database>>,
+}
+
+/// What all handles of a database have in common.
+pub struct Shared {
     /// Its name.
     pub name: String,
     pub(super) known: Arc<Known>,
@@ -51,6 +62,14 @@ pub struct Database {
     pub(super) designs: Designs,
     /// What was read last of a security object. A blocking lock, as above.
     named: Mutex<Option<(Bytes, Arc<Security>)>>,
+}
+
+impl Deref for Database {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
 }
 
 /// Bytes that a database takes.
@@ -121,7 +140,26 @@ impl Database {
         let (gone, designs) = (watch::Sender::new(false), Designs::default());
         let (halves, following, named) = (Mutex::default(), AsyncMutex::default(), Mutex::default());
         let name = name.to_owned();
-        Database { name, known, context, layout, moved, halves, following, target, gone, compactions, designs, named }
+        let shared = Shared {
+            name,
+            known,
+            context,
+            layout,
+            moved,
+            halves,
+            following,
+            target,
+            gone,
+            compactions,
+            designs,
+            named,
+        };
+        Database { shared: Arc::new(shared), floor: None, _base: None }
+    }
+
+    /// The handle through which reads show at least what a floor stands for.
+    pub(super) fn with_floor(self: &Arc<Self>, floor: Arc<Floor>) -> Database {
+        Database { shared: Arc::clone(&self.shared), floor: Some(floor), _base: Some(Arc::clone(self)) }
     }
 
     /// Ends all that reads or writes it; its shards are about to be dropped.

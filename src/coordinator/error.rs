@@ -183,6 +183,15 @@ pub enum ChangesError {
     Read(ReadError),
 }
 
+/// A read cannot show what a token names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenError {
+    /// No copy that is known to hold it can be read.
+    Behind,
+    /// It is of another database that had or has this name, as far as this node knows.
+    OtherDatabase,
+}
+
 /// A database setting or a maintenance request was refused.
 #[derive(Debug)]
 pub enum SettingError {

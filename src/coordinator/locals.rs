@@ -143,7 +143,7 @@ impl Database {
         r: Option<u32>,
     ) -> Result<Option<LocalDocument>, ReadError> {
         let range = layout.map.index_of(id);
-        let copies = self.readers(layout, range).await?;
+        let copies = self.all_readers(layout, range).await?;
         let ask = copies_to_ask(r, layout.placed.copies(range));
         let mut found: Vec<(RangeCopy, Option<LocalRegister>)> = Vec::new();
         let mut failed = ShardError::NoCopy { copies: layout.placed.copies(range) };

@@ -9,7 +9,8 @@ use crate::coordinator::database::Database;
 use crate::coordinator::error::{ReadError, SettingError};
 use crate::coordinator::layout::Layout;
 use crate::coordinator::quorum::Written;
-use crate::coordinator::range_copy::is_away;
+use crate::coordinator::range_copy::{RangeCopy, is_away};
+use crate::coordinator::token::{self, Held, Mark};
 use crate::document::id::DocId;
 use crate::document::rev_tree::Missing;
 use crate::document::revision::Revision;
@@ -79,6 +80,14 @@ impl Database {
     /// Removes leaf revisions without a trace from all copies. Answers per document those removed, each once and
     /// in order, and how far that got; copies that are away purge when they return.
     pub async fn purge(&self, asked: Vec<(DocId, Vec<Revision>)>) -> Result<Purged, SettingError> {
+        Ok(self.purge_with_token(asked).await?.0)
+    }
+
+    /// As [`Database::purge`], with a token.
+    pub async fn purge_with_token(
+        &self,
+        asked: Vec<(DocId, Vec<Revision>)>,
+    ) -> Result<(Purged, Option<String>), SettingError> {
         if asked.len() > limits::PURGE_DOCS_MAX {
             return Err(SettingError::TooManyDocuments);
         }
@@ -86,7 +95,7 @@ impl Database {
             return Err(SettingError::TooManyRevisions);
         }
         let mut removed: BTreeMap<usize, Vec<Revision>> = BTreeMap::new();
-        let mut written = Written::Quorum;
+        let (mut written, mut writes) = (Written::Quorum, Vec::new());
         let mut left: Vec<usize> = (0..asked.len()).collect();
         for attempt in 1..=limits::MAP_ATTEMPTS {
             let layout = &self.layout();
@@ -101,7 +110,8 @@ impl Database {
             let mut failed = Vec::new();
             for (places, done) in join_all(by_range.into_iter().map(purge_range)).await {
                 match done {
-                    Ok((revs, reached)) => {
+                    Ok((revs, reached, held)) => {
+                        writes.extend(Some(held).filter(|written| !written.held.marks.is_empty()));
                         removed.extend(places.into_iter().zip(revs));
                         written = written.min(reached);
                     }
@@ -118,7 +128,7 @@ impl Database {
             self.moved_from(layout).await;
         }
         let removed = asked.iter().zip(removed.into_values()).map(|((id, _), revs)| (id.clone(), revs)).collect();
-        Ok((removed, written))
+        Ok(((removed, written), self.token_of(writes)))
     }
 
     /// Purges on all copies of a range that can be reached.
@@ -126,7 +136,7 @@ impl Database {
         &self,
         (layout, range): (&Layout, usize),
         items: Vec<(DocId, Vec<Revision>)>,
-    ) -> Result<(Vec<Vec<Revision>>, Written), ShardError> {
+    ) -> Result<(Vec<Vec<Revision>>, Written, token::Written), ShardError> {
         let writers = layout.writers(range, &self.context.node);
         let (count, mut copies) = (writers.len(), Vec::with_capacity(writers.len()));
         let mut failed = ShardError::NoCopy { copies: count };
@@ -144,10 +154,12 @@ impl Database {
             self.context.missed(&self.name);
         }
         let mut removed: Vec<BTreeSet<Revision>> = vec![BTreeSet::new(); items.len()];
-        let mut silent = None;
-        for answer in join_all(copies.iter().map(|copy| copy.purge(items.clone()))).await {
+        let (mut silent, mut purged) = (None, Vec::new());
+        let answers = join_all(copies.iter().map(|copy| copy.purge(items.clone()))).await;
+        for (copy, answer) in copies.iter().zip(answers) {
             match answer {
                 Ok(revs) => {
+                    purged.push(copy);
                     removed.iter_mut().zip(revs).for_each(|(all, revs)| all.extend(revs));
                     tally.done();
                 }
@@ -169,7 +181,11 @@ impl Database {
             failed = silent.unwrap_or(failed);
         }
         let written = tally.written().ok_or(failed)?;
-        Ok((removed.into_iter().map(|revs| revs.into_iter().collect()).collect(), written))
+        // A purge is no change: whoever reads the changes of a copy up to where it stands now may not have it.
+        let standings = join_all(purged.into_iter().map(RangeCopy::standing)).await.into_iter().flatten();
+        let held = Held { only: true, marks: standings.map(Mark::of).collect() };
+        let held = token::Written { range: layout.map.range(range), held };
+        Ok((removed.into_iter().map(|revs| revs.into_iter().collect()).collect(), written, held))
     }
 
     /// The purges that are still on record.

@@ -15,6 +15,7 @@ use crate::coordinator::error::WriteError;
 use crate::coordinator::record::{MapRecord, Record};
 use crate::coordinator::reshard::JobCall;
 use crate::coordinator::seq::SeqEntry;
+use crate::coordinator::token::Held;
 use crate::coordinator::validate::Caller;
 use crate::coordinator::voters::Voters;
 use crate::document::draft::PreparedBody;
@@ -88,6 +89,9 @@ pub(super) enum CopyOp {
         /// Whether they are of no copy of the range: then they are taken where something was forgotten, too.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         anew: bool,
+        /// Whether to tell where it stands then, as `told::Merged` does.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        tell: bool,
     },
     /// `Option<LocalRegister>`
     Local(DocId),
@@ -131,6 +135,8 @@ pub(super) enum CopyOp {
     TakenIn(String),
     /// `u64`: the number up to which its purges are those of the copy that told these epochs.
     PurgesShared(Vec<(u64, u64)>),
+    /// `bool`: whether it holds all these writes.
+    Holds(Vec<Held>),
     /// As [`ForgetCall`] says.
     Forget(Box<ForgetCall>),
 }

@@ -226,7 +226,8 @@ impl Database {
         let bytes = range.map(|r| (r.start, r.end));
         let open = |layout: Arc<Layout>| async move {
             let range = layout.map.index_of(id);
-            let copies = self.readers(&layout, range).await?;
+            // Its digest tells what is read: any copy will do.
+            let copies = self.all_readers(&layout, range).await?;
             let mut readers: VecDeque<_> =
                 copies.iter().map(|copy| copy.blob_reader(attachment, read, bytes)).collect();
             let inner = readers.pop_front().ok_or(ShardError::NoCopy { copies: layout.placed.copies(range) })?;

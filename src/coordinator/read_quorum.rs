@@ -14,7 +14,7 @@ use futures_util::stream::FuturesUnordered;
 
 use crate::coordinator::copies::no_answer;
 use crate::coordinator::database::Database;
-use crate::coordinator::error::ReadError;
+use crate::coordinator::error::{MayHaveMoved as _, ReadError};
 use crate::coordinator::layout::Layout;
 use crate::coordinator::quorum::copies_to_ask;
 use crate::coordinator::range_copy::RangeCopy;
@@ -40,7 +40,7 @@ impl Database {
         wants: Wants,
         r: Option<u32>,
     ) -> Result<(Found, Vec<usize>), ReadError> {
-        let copies = self.readers(layout, range).await?;
+        let copies = self.all_readers(layout, range).await?;
         if layout.is_alone(range) {
             let copy = copies.first().ok_or(ShardError::NoCopy { copies: 1 })?;
             let found = copy.fetch(wants).await?;
@@ -48,7 +48,7 @@ impl Database {
             return Ok((found, agreed));
         }
         let ask = copies_to_ask(r, layout.placed.copies(range));
-        let replies = self.ask_several((layout, range), &copies, &wants, ask).await?;
+        let replies = self.ask_admitted((layout, range), &copies, &wants, ask).await?;
         self.check_quorum(replies.len(), ask)?;
         let mut others = replies.into_iter();
         // Invariant: without any reply the call above fails.
@@ -63,7 +63,7 @@ impl Database {
         let unequal: Vec<usize> = (0..wants.len()).filter(|at| differ(at) || lacks(at)).collect();
         for step in unequal.chunks(limits::DOCS_PER_FETCH) {
             let asked = step.iter().map(|at| wants[*at].clone()).collect();
-            let united = self.unite(range, &copies, asked).await?;
+            let united = self.unite((layout, range), &copies, asked).await?;
             for (at, fetched) in step.iter().zip(united) {
                 let told = std::iter::once(&answers[*at]).chain(others.iter().map(|other| &other[*at]));
                 agreed[*at] = told.filter(|told| leaves(told) == leaves(&fetched)).count();
@@ -71,6 +71,33 @@ impl Database {
             }
         }
         Ok((answers, agreed))
+    }
+
+    /// As [`Database::ask_several`]; the first of them are copies that the handle's reads may be of, one at least.
+    async fn ask_admitted(
+        &self,
+        at: (&Layout, usize),
+        copies: &[RangeCopy],
+        wants: &Wants,
+        ask: usize,
+    ) -> Result<Vec<Found>, ReadError> {
+        if self.floor.is_none() {
+            return self.ask_several(at, copies, wants, ask).await;
+        }
+        let admitted = self.admitted(at.0, at.1, copies.to_vec());
+        let mut replies = self.ask_several(at, &admitted, wants, ask.min(admitted.len()).max(1)).await?;
+        let is_other = |copy: &&RangeCopy| admitted.iter().all(|admitted| admitted.node() != copy.node());
+        let others: Vec<RangeCopy> = copies.iter().filter(is_other).cloned().collect();
+        let left = ask.saturating_sub(replies.len()).min(others.len());
+        if left > 0 {
+            let trees = wants.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
+            match self.ask_several(at, &others, &trees, left).await {
+                Ok(more) => replies.extend(more),
+                Err(error) if error.is_moved() => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(replies)
     }
 
     /// Replies of up to `ask` copies, that with the documents first. A copy that keeps its caller waiting is overtaken
@@ -140,11 +167,20 @@ impl Database {
     }
 
     /// Documents made of what all copies have of them.
-    async fn unite(&self, range: usize, copies: &[RangeCopy], wants: Wants) -> Result<Found, ReadError> {
+    async fn unite(
+        &self,
+        (layout, range): (&Layout, usize),
+        copies: &[RangeCopy],
+        wants: Wants,
+    ) -> Result<Found, ReadError> {
         let leaves: Wants = wants.iter().map(|(id, _)| (id.clone(), Want::Leaves)).collect();
         let replies = join_all(copies.iter().map(|copy| copy.fetch(leaves.clone()))).await;
         let replies: Vec<(&RangeCopy, Found)> =
             copies.iter().zip(replies).filter_map(|(copy, found)| Some((copy, found.ok()?))).collect();
+        let replied = replies.iter().map(|(copy, _)| RangeCopy::clone(copy)).collect();
+        if self.floor.is_some() && self.admitted(layout, range, replied).is_empty() {
+            return Err(ShardError::NoCopy { copies: copies.len() }.into());
+        }
         let mut out = Vec::with_capacity(wants.len());
         let mut repairs: BTreeMap<usize, Vec<Edit>> = BTreeMap::new();
         for (at, (id, want)) in wants.into_iter().enumerate() {

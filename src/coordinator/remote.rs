@@ -19,6 +19,8 @@ use crate::coordinator::message::{
 use crate::coordinator::peers::{Call, CallError, Service, Urgency};
 use crate::coordinator::record::Known;
 use crate::coordinator::seq::SeqEntry;
+use crate::coordinator::token::Held;
+use crate::coordinator::told::{JudgedAt, Merged};
 use crate::coordinator::validate::Caller;
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
@@ -28,7 +30,7 @@ use crate::document::selector::StoredDocument;
 use crate::index::IndexError;
 use crate::limits;
 use crate::shard::{
-    ChangesPage, DocumentDigest, Edit, Fetched, Horizon, Judged, ListPage, ListRow, LocalDocument, LocalRegister, Part,
+    ChangesPage, DocumentDigest, Edit, Fetched, Horizon, ListPage, ListRow, LocalDocument, LocalRegister, Part,
     Proposal, PurgeInfo, Round, ShardError, ShardInfo, Sift, SiftPage, Sifted, Stamp, Summary, Told, Tombstone, Want,
     WrittenDown, live_conflicts,
 };
@@ -249,13 +251,13 @@ impl RemoteCopy {
         caller: &Caller,
         source: &str,
         doubtful: bool,
-    ) -> Result<Vec<Result<Judged, Refusal>>, ShardError> {
+    ) -> Result<Vec<Result<JudgedAt, Refusal>>, ShardError> {
         let judge = |again: bool| {
             let texts = edits.iter().map(EditText::from).collect();
             let (caller, source, doubtful) = (caller.clone(), source.to_owned(), doubtful || again);
             CopyOp::Judge(Box::new(JudgeCall { edits: texts, caller, source, doubtful }))
         };
-        let judged: Vec<Result<Judged, Refusal>> = self.ask_once(judge).await?;
+        let judged: Vec<Result<JudgedAt, Refusal>> = self.ask_once(judge).await?;
         if judged.iter().any(|verdict| matches!(verdict, Err(Refusal::Unavailable(WireError::Moved)))) {
             self.target.context.note_stale(&self.target.name, &self.node);
         }
@@ -265,26 +267,23 @@ impl RemoteCopy {
         }
     }
 
-    /// Has it take in what another copy judged; answers for each whether it is stored.
-    pub async fn merge(&self, edits: &[Edit], source: &str) -> Result<Vec<bool>, ShardError> {
-        self.merge_as(edits, |edits| CopyOp::Merge { edits, source: source.to_owned(), repair: false, anew: false })
-            .await
+    /// Has it take in what another copy judged; answers for each whether it is stored, and where it stands then.
+    pub async fn merge(&self, edits: &[Edit], source: &str) -> Result<Merged, ShardError> {
+        let (source, repair, anew, tell) = (source.to_owned(), false, false, true);
+        self.merge_as(edits, |edits| CopyOp::Merge { edits, source, repair, anew, tell }).await
     }
 
     /// Has it take in what was stored elsewhere: in another copy of the range, or, `anew`, in none.
     pub async fn merge_stored(&self, edits: &[Edit], source: &str, anew: bool) -> Result<Vec<bool>, ShardError> {
-        self.merge_as(edits, |edits| CopyOp::Merge { edits, source: source.to_owned(), repair: true, anew }).await
+        let (source, repair, tell) = (source.to_owned(), true, false);
+        Ok(self.merge_as(edits, |edits| CopyOp::Merge { edits, source, repair, anew, tell }).await?.stored)
     }
 
-    async fn merge_as(
-        &self,
-        edits: &[Edit],
-        op: impl FnOnce(Vec<EditText>) -> CopyOp,
-    ) -> Result<Vec<bool>, ShardError> {
-        let stored: Vec<bool> = self.ask(op(edits.iter().map(EditText::from).collect())).await?;
-        match stored.len() == edits.len() {
-            true => Ok(stored),
-            false => Err(ShardError::Silent(format!("{} merged {} edits", self.node, stored.len()))),
+    async fn merge_as(&self, edits: &[Edit], op: impl FnOnce(Vec<EditText>) -> CopyOp) -> Result<Merged, ShardError> {
+        let merged: Merged = self.ask(op(edits.iter().map(EditText::from).collect())).await?;
+        match merged.stored.len() == edits.len() {
+            true => Ok(merged),
+            false => Err(ShardError::Silent(format!("{} merged {} edits", self.node, merged.stored.len()))),
         }
     }
 
@@ -384,6 +383,11 @@ impl RemoteCopy {
     /// The number up to which its purges are those of the copy that told these epochs, where it knows.
     pub async fn purges_shared(&self, told: &[(u64, u64)]) -> Result<Option<u64>, ShardError> {
         self.ask(CopyOp::PurgesShared(told.to_vec())).await
+    }
+
+    /// Whether it holds all these writes.
+    pub async fn holds(&self, wanted: Vec<Held>) -> Result<bool, ShardError> {
+        self.ask(CopyOp::Holds(wanted)).await
     }
 
     pub async fn set_sync_point(&self, point: SyncPoint) -> Result<(), ShardError> {

@@ -25,6 +25,8 @@ use crate::coordinator::peers::Answer;
 use crate::coordinator::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::remote::RemoteCopy;
 use crate::coordinator::repair::Origin;
+use crate::coordinator::token::Mark;
+use crate::coordinator::told::{JudgedAt, Merged};
 use crate::coordinator::{compare, repair, sync_points};
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
@@ -138,9 +140,10 @@ impl Database {
         let groups = Groups { database: self, layout: &layout, asked };
         let op = match op {
             CopyOp::Fetch(wants) => return Ok(encode(&groups.fetch(wants).await)),
-            CopyOp::Merge { edits, source, repair, anew } => {
+            CopyOp::Merge { edits, source, repair, anew, tell } => {
                 let origin = if anew { Origin::Anew } else { Origin::Anywhere };
-                return Ok(encode(&groups.merge(edits, source, repair.then_some(origin)).await));
+                let merged = groups.merge(edits, source, repair.then_some(origin)).await;
+                return Ok(if tell { encode(&merged) } else { encode(&merged.map(|merged| merged.stored)) });
             }
             op => op,
         };
@@ -169,6 +172,7 @@ impl Database {
             CopyOp::Epochs => reply(Ok(copy.epochs.list())),
             CopyOp::PurgesShared(told) => reply(Ok(copy.epochs.purges_shared(&told))),
             CopyOp::TakenIn(node) => reply(sync_points::taken_in(&copy.shard, &node).await),
+            CopyOp::Holds(wanted) => reply(self.holds(&layout, range, &copy, &wanted).await),
             CopyOp::Forget(call) => serving.forget(*call, asked).await,
             op => serving.plain(op).await,
         })
@@ -214,14 +218,17 @@ impl Groups<'_> {
         Ok(found.into_values().collect())
     }
 
-    async fn merge(&self, edits: Vec<EditText>, source: String, stored: Option<Origin>) -> Served<Vec<bool>> {
-        let mut merged = BTreeMap::new();
+    async fn merge(&self, edits: Vec<EditText>, source: String, stored: Option<Origin>) -> Served<Merged> {
+        let (mut merged, mut at) = (BTreeMap::new(), Vec::new());
         for Group { range, places, items } in by_range(self.layout, edits, |edit| &edit.id) {
             let copy = self.asked.to_do_it_on(self.own(range).await?);
             let serving = Serving { database: self.database, range, copy: &copy, until: self.asked.until };
             merged.extend(places.into_iter().zip(serving.merge(items, source.clone(), stored).await?));
+            at.push(Mark::of(copy.standing()));
         }
-        Ok(merged.into_values().collect())
+        // Two halves of a range stand at two positions.
+        let at = at.pop().filter(|_| at.is_empty());
+        Ok(Merged { stored: merged.into_values().collect(), at })
     }
 
     async fn own(&self, range: usize) -> Served<OwnCopy> {
@@ -325,7 +332,7 @@ impl Serving<'_> {
         edits.into_iter().map(EditText::read).collect()
     }
 
-    async fn judge(&self, call: JudgeCall) -> Served<Vec<Result<Judged, Refusal>>> {
+    async fn judge(&self, call: JudgeCall) -> Served<Vec<Result<JudgedAt, Refusal>>> {
         let JudgeCall { edits, caller, source, doubtful } = call;
         let edits = Serving::read(edits)?;
         let shard = &self.copy.shard;
@@ -334,12 +341,14 @@ impl Serving<'_> {
             return Err(WireError::Away("its time is over".to_owned()));
         }
         let verdicts = self.database.judge_own(shard, &edits, &caller).await;
+        let at = Some(Mark::of(self.copy.standing()));
         let mut out = Vec::with_capacity(verdicts.len());
         for (edit, mut verdict) in edits.iter().zip(verdicts) {
             if doubtful {
                 verdict = resolve_doubt(shard, edit, verdict).await;
             }
-            out.push(verdict.map_err(Refusal::from));
+            let told = |Judged { path, attachments }| JudgedAt { path, attachments, at };
+            out.push(verdict.map(told).map_err(Refusal::from));
         }
         Ok(out)
     }
@@ -355,7 +364,7 @@ impl Serving<'_> {
                 repair::merge_missing(&copy, edits, &source, origin).await?;
                 vec![true; count]
             }
-            None => crate::coordinator::spread::merge_into(&copy, &edits, &source).await?,
+            None => crate::coordinator::spread::merge_into(&copy, &edits, &source).await?.stored,
         })
     }
 

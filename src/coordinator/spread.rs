@@ -14,19 +14,24 @@ use crate::coordinator::database::Database;
 use crate::coordinator::error::{MayHaveMoved, WriteError};
 use crate::coordinator::judge::{Verdict, is_unable, resolve_doubt};
 use crate::coordinator::layout::Layout;
-use crate::coordinator::message::blobs_of;
+use crate::coordinator::message::{Refusal, blobs_of};
 use crate::coordinator::quorum::{Tally, Written};
 use crate::coordinator::range_copy::RangeCopy;
 use crate::coordinator::remote::RemoteCopy;
+use crate::coordinator::token::{self, Held, Mark};
+use crate::coordinator::told::{JudgedAt, Merged};
 use crate::coordinator::write::{Outcome, WriteDone, WriteOptions};
 use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{Basis, Edit, EditAttachment, EditError, EditOp, ShardCopy, ShardError};
+use crate::shard::{Basis, Edit, EditAttachment, EditError, EditOp, Judged, ShardCopy, ShardError};
 use crate::storage::Hold;
 use crate::world::buggify::sometimes;
 
+/// What a judge said, and where its copy stood then, if it tells.
+type Judgement = (Vec<Verdict>, Option<Mark>);
+
 /// What a judge said, and on which node it is.
-type Sentence = (Arc<str>, Vec<Verdict>);
+type Sentence = (Arc<str>, Judgement);
 
 impl Database {
     /// Has edits of one range judged and stored on its copies: one outcome for each. `source` is the node that holds
@@ -109,20 +114,23 @@ impl Database {
             let copy = copy.by_map(layout.placed.version);
             let verdicts = self.judge_own(&copy.shard, edits, &options.caller).await;
             let written = held_by_judge(layout, range, options.w);
-            let done =
-                |verdict: Verdict| verdict.map(|judged| WriteDone { rev: judged.path.head(), written, copies: 1 });
+            let held = held_by(layout, range, vec![Mark::of(copy.standing())]);
+            let done = |verdict: Verdict| {
+                verdict.map(|judged| WriteDone { rev: judged.path.head(), written, copies: 1, held: held.clone() })
+            };
             return Ok(verdicts.into_iter().map(done).collect());
         }
-        let (judge, verdicts) = self.sentence((layout, range), edits, options, source).await?;
+        let (judge, (verdicts, at)) = self.sentence((layout, range), edits, options, source).await?;
         let merges =
             edits.iter().zip(&verdicts).filter_map(|(edit, verdict)| Some(merge_of(edit, verdict.as_ref().ok()?)));
-        let written = self.spread((layout, range), &judge, merges.collect(), options.w).await;
+        let (written, marks) = self.spread((layout, range), &judge, merges.collect(), options.w).await;
+        let held = held_by(layout, range, at.into_iter().chain(marks).collect());
         let mut written = written.into_iter();
         let done = |verdict: Verdict| {
             let judged = verdict?;
             // Invariant: there is one for each edit that was stored.
             let (written, copies) = written.next().expect("one per edit");
-            Ok(WriteDone { rev: judged.path.head(), written, copies })
+            Ok(WriteDone { rev: judged.path.head(), written, copies, held: held.clone() })
         };
         Ok(verdicts.into_iter().map(done).collect())
     }
@@ -139,8 +147,8 @@ impl Database {
         for copy in self.judges(layout, range).await? {
             let node = copy.node().unwrap_or(&self.context.node);
             match self.ask_judge(range, &copy, edits, options, (source, doubtful)).await {
-                Ok(verdicts) if is_unable(&verdicts) => unable = Some((Arc::clone(node), verdicts)),
-                Ok(verdicts) => return Ok((Arc::clone(node), verdicts)),
+                Ok(judged) if is_unable(&judged.0) => unable = Some((Arc::clone(node), judged)),
+                Ok(judged) => return Ok((Arc::clone(node), judged)),
                 Err(error @ (ShardError::Dropped | ShardError::Moved)) if !doubtful => return Err(error.into()),
                 Err(ShardError::Silent(why)) => {
                     tracing::warn!(database = self.name, why, "a judge did not answer");
@@ -163,24 +171,28 @@ impl Database {
         edits: &[Edit],
         options: &WriteOptions,
         (source, doubtful): (&Arc<str>, bool),
-    ) -> Result<Vec<Verdict>, ShardError> {
+    ) -> Result<Judgement, ShardError> {
         let own = match copy {
             RangeCopy::Own(own) => own,
             RangeCopy::Remote(remote) => {
-                let verdicts = remote.judge(edits, &options.caller, source, doubtful).await?;
-                return Ok(verdicts.into_iter().map(|verdict| verdict.map_err(WriteError::from)).collect());
+                let told = remote.judge(edits, &options.caller, source, doubtful).await?;
+                let at = told.iter().find_map(|verdict| verdict.as_ref().ok()?.at);
+                let judged = |JudgedAt { path, attachments, .. }| Judged { path, attachments };
+                let verdict = |told: Result<JudgedAt, Refusal>| told.map(judged).map_err(WriteError::from);
+                return Ok((told.into_iter().map(verdict).collect(), at));
             }
         };
         let _holds = self.pull_uploads(range, &own.shard, edits, source).await?;
         let verdicts = self.judge_own(&own.shard, edits, &options.caller).await;
+        let at = Some(Mark::of(own.standing()));
         if !doubtful {
-            return Ok(verdicts);
+            return Ok((verdicts, at));
         }
         let mut out = Vec::with_capacity(verdicts.len());
         for (edit, verdict) in edits.iter().zip(verdicts) {
             out.push(resolve_doubt(&own.shard, edit, verdict).await);
         }
-        Ok(out)
+        Ok((out, at))
     }
 
     /// Brings what edits name onto this node's copy, from where it was uploaded to.
@@ -198,33 +210,47 @@ impl Database {
     }
 
     /// Merges what a judge stored into the other copies; answers for each edit how far it got, as soon as that is
-    /// certain.
+    /// certain, and where those stood that took in all.
     async fn spread(
         &self,
         (layout, range): (&Layout, usize),
         judge: &Arc<str>,
         merges: Vec<Edit>,
         w: Option<u32>,
-    ) -> Vec<(Written, u32)> {
+    ) -> (Vec<(Written, u32)>, Vec<Mark>) {
         let mut tallies: Vec<Tally> = merges.iter().map(|_| layout.tally(range, w)).collect();
         tallies.iter_mut().for_each(Tally::done);
         if merges.is_empty() {
-            return Vec::new();
+            return (Vec::new(), Vec::new());
         }
+        let mut marks = Vec::new();
         let merges: Arc<[Edit]> = merges.into();
         let merge = |copy: RangeCopy| {
             let (merges, source) = (Arc::clone(&merges), RemoteCopy::new(&self.target, range, judge));
             async move { merge_into(&copy, &merges, &source).await }
         };
-        let mut others =
-            self.on_others((layout, range), Some(judge), merge, |stored: &Vec<bool>| !stored.contains(&false)).await;
+        let mut others = self
+            .on_others((layout, range), Some(judge), merge, |merged: &Merged| !merged.stored.contains(&false))
+            .await;
         tallies.iter_mut().for_each(|tally| (0..others.away).for_each(|_| tally.refused()));
         while let Some(answer) = others.next(tallies.iter().any(Tally::waits)).await {
+            if let Ok(merged) = &answer
+                && !merged.stored.contains(&false)
+            {
+                marks.extend(merged.at);
+            }
             count(&mut tallies, answer);
         }
         let written = |tally: &Tally| (tally.written().unwrap_or(Written::Accepted), tally.held());
-        tallies.iter().map(written).collect()
+        (tallies.iter().map(written).collect(), marks)
     }
+}
+
+/// Writes to a range that copies hold which stood so; `None`: of none is known where.
+fn held_by(layout: &Layout, range: usize, marks: Vec<Mark>) -> Option<Arc<token::Written>> {
+    let held = Held { only: false, marks };
+    let is_known = !held.marks.is_empty();
+    is_known.then(|| Arc::new(token::Written { range: layout.map.range(range), held }))
 }
 
 /// What a write reports that only the judge of a range holds, and no other copy is asked.
@@ -235,9 +261,9 @@ pub(super) fn held_by_judge(layout: &Layout, range: usize, w: Option<u32>) -> Wr
 }
 
 /// Counts the answer of one copy.
-fn count(tallies: &mut [Tally], answer: Result<Vec<bool>, ShardError>) {
+fn count(tallies: &mut [Tally], answer: Result<Merged, ShardError>) {
     match answer {
-        Ok(stored) => tallies.iter_mut().zip(stored).for_each(|(tally, stored)| match stored {
+        Ok(merged) => tallies.iter_mut().zip(merged.stored).for_each(|(tally, stored)| match stored {
             true => tally.done(),
             false => tally.refused(),
         }),
@@ -247,7 +273,7 @@ fn count(tallies: &mut [Tally], answer: Result<Vec<bool>, ShardError>) {
 }
 
 /// The edit as the other copies take it in.
-fn merge_of(edit: &Edit, judged: &crate::shard::Judged) -> Edit {
+fn merge_of(edit: &Edit, judged: &Judged) -> Edit {
     Edit {
         id: edit.id.clone(),
         op: EditOp::Merge { path: judged.path.clone() },
@@ -258,18 +284,16 @@ fn merge_of(edit: &Edit, judged: &crate::shard::Judged) -> Edit {
     }
 }
 
-/// Merges edits into a copy; answers for each whether it is stored. Uploads that it lacks come from `source`.
-pub(super) async fn merge_into(
-    copy: &RangeCopy,
-    merges: &[Edit],
-    source: &RemoteCopy,
-) -> Result<Vec<bool>, ShardError> {
+/// Merges edits into a copy; answers for each whether it is stored, and where the copy stands then. Uploads that it
+/// lacks come from `source`.
+pub(super) async fn merge_into(copy: &RangeCopy, merges: &[Edit], source: &RemoteCopy) -> Result<Merged, ShardError> {
     let own = match copy {
         RangeCopy::Remote(remote) => return remote.merge(merges, source.node()).await,
         RangeCopy::Own(own) => own,
     };
     let stored = merge_here(&own.shard, merges, source, &Basis::Any).await?;
-    Ok(stored.into_iter().map(|stored| stored.is_ok()).collect())
+    let stored = stored.into_iter().map(|stored| stored.is_ok()).collect();
+    Ok(Merged { stored, at: Some(Mark::of(own.standing())) })
 }
 
 /// Merges revisions into a copy of this node, with the uploads that `source` has of them; where that is this node, they

@@ -38,7 +38,7 @@ pub enum Update {
     /// It waits.
     #[default]
     Before,
-    /// It takes what is there.
+    /// It takes what is there. A handle with a floor waits all the same, as with the next one.
     Never,
     /// It takes what is there and has the view updated afterwards.
     After,
@@ -181,7 +181,7 @@ impl Database {
         let program = self.program(id).await?;
         let found = Definition::find(program.body(), name, self.map().partitioned);
         let view = self.view_of(&program, Arc::new(found.ok_or(ViewError::NoView)?));
-        if self.swaps_when_ready() { self.serving(view, name).await } else { Ok(view) }
+        if self.swaps_when_ready() && self.floor.is_none() { self.serving(view, name).await } else { Ok(view) }
     }
 
     pub(super) fn view_of(self: &Arc<Self>, program: &Program, definition: Arc<Definition>) -> DatabaseView {
@@ -247,7 +247,7 @@ impl DatabaseView {
         let layout = self.database.layout();
         let copies = match stable {
             // All nodes have them in one order.
-            true => self.database.judges(&layout, range).await?,
+            true => self.database.admitted(&layout, range, self.database.judges(&layout, range).await?),
             false => self.database.readers(&layout, range).await?,
         };
         for copy in copies {
@@ -307,7 +307,10 @@ impl DatabaseView {
     ///
     /// # Errors
     /// As there.
-    pub async fn open(self, query: ViewQuery) -> Result<ViewRows, ViewError> {
+    pub async fn open(self, mut query: ViewQuery) -> Result<ViewRows, ViewError> {
+        if self.database.floor.is_some() {
+            query.update = Update::Before;
+        }
         match (&query.partition, self.definition.partitioned) {
             (None, true) => return Err(ViewError::PartitionNeeded),
             (Some(_), false) => return Err(ViewError::PartitionUnknown),

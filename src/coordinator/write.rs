@@ -14,6 +14,7 @@ use crate::coordinator::database::Database;
 use crate::coordinator::error::WriteError;
 use crate::coordinator::quorum::Written;
 use crate::coordinator::read::local_rev;
+use crate::coordinator::token;
 use crate::coordinator::validate::Caller;
 use crate::document::draft::{Draft, DraftAttachment, DraftData, DraftError, DraftErrorKind, PreparedBody};
 use crate::document::id::DocId;
@@ -63,6 +64,15 @@ pub struct WriteDone {
     pub written: Written,
     /// How many copies were known to hold it when that was certain.
     pub copies: u32,
+    /// Where it is, for a token; `None`: that is not known, or it is a local document.
+    pub(super) held: Option<Arc<token::Written>>,
+}
+
+impl WriteDone {
+    /// A write of which it is not told where it is.
+    pub fn new(rev: Revision, written: Written, copies: u32) -> WriteDone {
+        WriteDone { rev, written, copies, held: None }
+    }
 }
 
 /// A checked document whose attachments are staged.
@@ -298,7 +308,7 @@ impl Database {
         };
         let number = document.as_ref().map_or(0, |document| document.rev);
         let (written, copies) = self.set_local(id, document, w).await?;
-        Ok(WriteDone { rev: local_rev(number), written, copies })
+        Ok(WriteDone::new(local_rev(number), written, copies))
     }
 
     /// [`Database::apply`] for one edit.

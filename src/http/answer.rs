@@ -60,6 +60,7 @@ pub async fn answer(
         id: id.clone(),
         user: UserCtx::anonymous(),
         secure,
+        floor: None,
         body,
     };
     let location = request.base_url();
@@ -78,6 +79,7 @@ pub async fn answer(
     if let Some(value) = renewed.filter(|_| !reply.headers.contains_key(SET_COOKIE)) {
         reply = reply.header(SET_COOKIE, &cookie::set_cookie(&context.config, &value, secure, context.env.wall()));
     }
+    handle::token::keep(&context, &parts.headers, secure, &mut reply);
     finish(&context, &parts, (&id, &location), &mut reply);
     context.stats.count(context.env.metrics(), &counted, reply.status, context.env.now().since(began));
     into_response(reply)

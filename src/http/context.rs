@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{Notify, Semaphore};
 
 use super::problem::Result;
+use super::request::Request;
 use super::stats::Stats;
 use super::uuid::Uuids;
 use crate::auth::access::{self, Class};
@@ -51,14 +52,18 @@ impl Context {
         self.config.text("couchdb", "uuid", "")
     }
 
-    /// Opens a database for a caller who must be of `class` there.
+    /// Opens a database for a caller who must be of `class` there. What is read through the handle is as new as the
+    /// request asks for ([`Request::floor`]).
     ///
     /// # Errors
     /// 404 for a missing database whoever asks, then the refusal of the access table.
-    pub fn open(&self, name: &str, user: &UserCtx, class: Class) -> Result<Arc<Database>> {
+    pub fn open(&self, name: &str, request: &Request, class: Class) -> Result<Arc<Database>> {
         let database = self.coordinator.database(name)?;
-        self.allow(&database, user, class)?;
-        Ok(database)
+        self.allow(&database, &request.user, class)?;
+        Ok(match &request.floor {
+            Some(floor) => database.above(floor),
+            None => database,
+        })
     }
 
     /// Checks a further right in a database that is open: for instance [`Class::DatabaseAdmin`] for design documents.

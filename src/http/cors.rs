@@ -18,9 +18,9 @@ use crate::config::Config;
 const METHODS: &str = "CONNECT, COPY, DELETE, GET, HEAD, OPTIONS, POST, PUT, TRACE";
 const HEADERS: &str = "accept, accept-language, authorization, content-length, content-range, content-type, destination, \
      expires, if-match, last-modified, origin, pragma, x-couch-full-commit, x-couch-id, x-couch-persist, \
-     x-couchdb-www-authenticate, x-http-method-override, x-requested-with, x-couchdb-vhost-path";
+     x-couchdb-www-authenticate, x-http-method-override, x-requested-with, x-couchdb-vhost-path, x-settee-token";
 /// Exposed by every answer that has them; the content type by all others, too.
-const SIMPLE: [&str; 5] = ["cache-control", "content-language", "expires", "last-modified", "pragma"];
+const SIMPLE: [&str; 6] = ["cache-control", "content-language", "expires", "last-modified", "pragma", "x-settee-token"];
 const EXPOSED: &str = "accept-ranges, etag, server, x-couch-request-id, x-couch-update-newrev, x-couchdb-body-time";
 
 /// The settings that count for a request.

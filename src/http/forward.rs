@@ -175,6 +175,7 @@ fn own_request(method: &str, raw_path: String, body: Vec<u8>, user: &UserCtx, id
         secure: false,
         id: id.to_owned(),
         user: user.clone(),
+        floor: None,
         body: RequestBody::full(body),
     }
 }
@@ -252,6 +253,7 @@ fn read(message: &Bytes) -> Option<Request> {
         secure: asked.secure,
         id: asked.id,
         user: UserCtx { name: asked.name, roles: asked.roles, handler: None },
+        floor: None,
         body: RequestBody::full(body),
     })
 }

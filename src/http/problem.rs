@@ -16,7 +16,7 @@ use crate::config::ConfigError;
 use crate::coordinator::MapError;
 use crate::coordinator::{
     ChangesError, CommitError, DatabaseError, DesignLookupError, FilterLookupError, ReadError, SettingError,
-    ShardError, StorageError, ViewError, WriteError,
+    ShardError, StorageError, TokenError, ViewError, WriteError,
 };
 use crate::document::draft::DraftError;
 use crate::document::json::{self, JsonError, Value};
@@ -438,6 +438,16 @@ impl From<ReadError> for Problem {
             ReadError::TooFewCopies { answered, wanted } => Problem::too_few_copies(answered, wanted),
             ReadError::Unavailable(error) => error.into(),
         }
+    }
+}
+
+impl From<TokenError> for Problem {
+    fn from(error: TokenError) -> Problem {
+        let reason = match error {
+            TokenError::Behind => "No copy that holds what the token names could be read in time.",
+            TokenError::OtherDatabase => "The token is of a database of this name that this node does not know.",
+        };
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "token_not_met", reason)
     }
 }
 

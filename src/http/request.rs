@@ -1,6 +1,7 @@
 //! A request as handlers see it: method, decoded path, query, headers, user, body.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -10,6 +11,7 @@ use super::problem::{Problem, Result};
 use super::query::Query;
 use super::response::Reply;
 use crate::auth::UserCtx;
+use crate::coordinator::Floor;
 use crate::document::json::{self, Object, Value};
 use crate::limits;
 
@@ -68,6 +70,8 @@ pub struct Request {
     pub user: UserCtx,
     /// Whether it came by TLS.
     pub secure: bool,
+    /// What its reads are to show at least: what the tokens that it brings name.
+    pub floor: Option<Arc<Floor>>,
     /// The body, not yet read.
     pub body: RequestBody,
 }

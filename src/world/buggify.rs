@@ -55,6 +55,8 @@ pub enum Mutation {
     TokenNeverEnds,
     /// The begin of a token is not looked at.
     TokenTooEarly,
+    /// A read takes no notice of the token of a write.
+    WriteTokenIgnored,
     /// A replication goes on after its document was deleted.
     JobOutlivesDocument,
     /// Every node of a cluster takes every replication for its own.
@@ -169,6 +171,8 @@ pub const POINTS: &[&str] = &[
     "replicate: a checkpoint was in conflict",
     "replicate: a session went on from a checkpoint",
     "shrink: a file was made smaller",
+    "token: a range was read elsewhere because its copy here lacked a write",
+    "token: a read waited for a copy that holds a write",
     "write: sent anew because the range was split or moved",
     "write: validated again because the document changed",
 ];

@@ -164,7 +164,7 @@ mod tests {
     }
 
     fn answer(status: u16) -> Result<Answer, NoAnswer> {
-        Ok(Answer { status, body: Bytes::new(), cookie: None, copies: 1 })
+        Ok(Answer { status, body: Bytes::new(), cookie: None, token: None, copies: 1 })
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::members::{Members, ask};
 use super::own::{carry_out, keep_purges};
 use super::rules::{self, Rules};
 use super::secrets::Secrets;
-use super::{DB, Worker, between, broken, places::Places, seen};
+use super::{DB, Worker, abreast, between, broken, places::Places, seen};
 use crate::client::Client;
 use crate::model::{Leaf, Violation};
 use crate::plan::{Plan, WorldPlan};
@@ -101,7 +101,11 @@ pub async fn set_up(client: &mut Client, plan: &Plan) -> Result<(), String> {
     if world.far.is_some() {
         between::set_up(client, plan).await?;
     }
-    if plan.has_views() { seen::set_up(client).await } else { Ok(()) }
+    if plan.has_views() {
+        abreast::set_up(client, &made_with).await?;
+        seen::set_up(client).await?;
+    }
+    Ok(())
 }
 
 /// Looks whether a node knows the databases that were made.

@@ -10,6 +10,7 @@ mod moves;
 mod put_back;
 mod refill;
 mod settings;
+mod tokens;
 mod united;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -66,7 +66,12 @@ pub async fn bulk_docs(ctx: &Context, mut request: Request, db: &str) -> Result<
         None => written.next().map(|result| result.map_err(Problem::from)),
     };
     let results: Vec<Result<WriteDone>> = refused.into_iter().filter_map(result).collect();
-    Ok(answer(&names, results, new_edits))
+    let token = db.token(results.iter().filter_map(|result| result.as_ref().ok()));
+    let reply = answer(&names, results, new_edits);
+    Ok(match token {
+        Some(token) => reply.header(super::token::HEADER, &token),
+        None => reply,
+    })
 }
 
 type Item = std::result::Result<WriteDone, WriteError>;
@@ -167,7 +172,7 @@ mod tests {
     /// The database went while some of it was written: the answer was 404, which says that nothing was.
     #[test]
     fn a_request_of_which_something_may_be_there_is_not_answered_as_if_nothing_was_written() {
-        let done = || Ok(WriteDone { rev: Revision::parse("1-a").unwrap(), written: Written::Quorum, copies: 1 });
+        let done = || Ok(WriteDone::new(Revision::parse("1-a").unwrap(), Written::Quorum, 1));
         let gone = || Err(WriteError::DatabaseGone);
         let told = |written: Vec<Item>, new_edits| match told_by_item(written, true, new_edits) {
             Ok(_) => 201,

@@ -25,7 +25,7 @@ pub async fn handle(ctx: &Context, request: &Request, db: &str) -> Result<Reply>
         Verb::Put => create(ctx, request, db).await,
         Verb::Delete => delete(ctx, request, db).await,
         _ => {
-            let database = ctx.open(db, &request.user, Class::Member)?;
+            let database = ctx.open(db, request, Class::Member)?;
             let begun = ctx.env.now();
             let info = info(&database).await?;
             ctx.env.metrics().record_ms(Histogram::DatabaseInfo, ctx.env.now().since(begun));
@@ -104,7 +104,7 @@ pub async fn unknown(ctx: &Context, request: &Request, name: Option<&str>) -> Re
 
 /// GET of `_design%2Fx` and below: to the same path and query with a plain slash; `rest` is what follows it.
 pub fn to_design(ctx: &Context, request: &Request, db: &str, rest: &str) -> Result<Reply> {
-    ctx.open(db, &request.user, Class::Member)?;
+    ctx.open(db, request, Class::Member)?;
     let query = request.query_part();
     let to = format!("{}/{}/_design/{rest}{query}", request.base_url(), encode_segment(db));
     Ok(Reply::redirect(StatusCode::MOVED_PERMANENTLY, &to))
@@ -112,7 +112,7 @@ pub fn to_design(ctx: &Context, request: &Request, db: &str, rest: &str) -> Resu
 
 /// Paths that cannot name a document.
 pub fn no_such_path(ctx: &Context, request: &Request, db: &str, at: &InDatabase) -> Result<Reply> {
-    ctx.open(db, &request.user, Class::Member)?;
+    ctx.open(db, request, Class::Member)?;
     Err(match at {
         InDatabase::LocalWithoutId => Problem::bad_request("Invalid _local document id."),
         InDatabase::LocalAttachment => Problem::bad_request("_local documents do not accept attachments."),
@@ -127,7 +127,7 @@ pub fn no_such_path(ctx: &Context, request: &Request, db: &str, at: &InDatabase)
 
 /// `POST _compact` and `_compact/{ddoc}`.
 pub async fn compact(ctx: &Context, request: &Request, db: &str, ddoc: Option<&str>) -> Result<Reply> {
-    let database = ctx.open(db, &request.user, Class::Maintenance)?;
+    let database = ctx.open(db, request, Class::Maintenance)?;
     request.require_json()?;
     match ddoc {
         None => database.compact().await?,
@@ -144,14 +144,14 @@ pub async fn compact(ctx: &Context, request: &Request, db: &str, ddoc: Option<&s
 
 /// `POST _view_cleanup`: rows that no design document's view has any more go.
 pub async fn view_cleanup(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
-    let database = ctx.open(db, &request.user, Class::Maintenance)?;
+    let database = ctx.open(db, request, Class::Maintenance)?;
     database.clean_up_views().await?;
     Ok(Reply::ok(StatusCode::ACCEPTED))
 }
 
 /// `POST _ensure_full_commit`
 pub async fn ensure_full_commit(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
-    let database = ctx.open(db, &request.user, Class::Member)?;
+    let database = ctx.open(db, request, Class::Member)?;
     request.require_json()?;
     database.ensure_full_commit().await?;
     Ok(Reply::value(StatusCode::CREATED, &json!({"ok": true, "instance_start_time": "0"})))
@@ -160,10 +160,10 @@ pub async fn ensure_full_commit(ctx: &Context, request: &Request, db: &str) -> R
 /// GET and PUT `_revs_limit`
 pub async fn revs_limit(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
     if request.verb == Verb::Get {
-        let database = ctx.open(db, &request.user, Class::Member)?;
+        let database = ctx.open(db, &request, Class::Member)?;
         return Ok(Reply::json(StatusCode::OK, database.revs_limit().to_string()));
     }
-    let database = ctx.open(db, &request.user, Class::DatabaseAdmin)?;
+    let database = ctx.open(db, &request, Class::DatabaseAdmin)?;
     let limit = request.json_body().await?.as_u64().filter(|limit| *limit > 0);
     let limit = limit.ok_or_else(|| Problem::bad_request("`revs_limit` must be positive integer"))?;
     database.set_revs_limit(limit).await?;
@@ -172,7 +172,7 @@ pub async fn revs_limit(ctx: &Context, mut request: Request, db: &str) -> Result
 
 /// GET and PUT `_purged_infos_limit`
 pub async fn purged_infos_limit(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
-    let database = ctx.open(db, &request.user, Class::ServerAdmin)?;
+    let database = ctx.open(db, &request, Class::ServerAdmin)?;
     if request.verb == Verb::Get {
         return Ok(Reply::json(StatusCode::OK, database.purged_infos_limit().to_string()));
     }
@@ -184,7 +184,7 @@ pub async fn purged_infos_limit(ctx: &Context, mut request: Request, db: &str) -
 
 /// `GET _shards`
 pub fn shards(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
-    let database = ctx.open(db, &request.user, Class::Member)?;
+    let database = ctx.open(db, request, Class::Member)?;
     let shards: serde_json::Map<String, serde_json::Value> =
         database.shards().into_iter().map(|(range, nodes)| (range, json!(nodes))).collect();
     Ok(Reply::value(StatusCode::OK, &json!({ "shards": shards })))
@@ -192,14 +192,14 @@ pub fn shards(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
 
 /// `GET _shards/{docid}`
 pub fn shards_of(ctx: &Context, request: &Request, db: &str, id: &str) -> Result<Reply> {
-    let database = ctx.open(db, &request.user, Class::Member)?;
+    let database = ctx.open(db, request, Class::Member)?;
     let (range, nodes) = database.shard_of(&placed_id(&database, id)?);
     Ok(Reply::value(StatusCode::OK, &json!({"range": range, "nodes": nodes})))
 }
 
 /// `POST _sync_shards`
 pub async fn sync_shards(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
-    let database = ctx.open(db, &request.user, Class::ServerAdmin)?;
+    let database = ctx.open(db, request, Class::ServerAdmin)?;
     database.sync_shards().await?;
     Ok(Reply::ok(StatusCode::ACCEPTED))
 }

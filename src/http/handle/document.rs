@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{HeaderName, StatusCode};
 
 use super::rules::Rules;
-use super::{form, read, write};
+use super::{form, read, token, write};
 use crate::auth::access::Class;
 use crate::coordinator::{Database, WriteDone, Written};
 use crate::document::id::{DocId, sides};
@@ -39,7 +39,7 @@ pub async fn post(ctx: &Context, request: Request, db: &str) -> Result<Reply> {
 /// # Errors
 /// 404 without such a database, 401 or 403 for others than members.
 pub fn open(ctx: &Context, request: &Request, db: &str) -> Result<Arc<Database>> {
-    ctx.open(db, &request.user, Class::Member)
+    ctx.open(db, request, Class::Member)
 }
 
 /// Whether a member may write this document: design documents ask for more.
@@ -97,7 +97,7 @@ pub fn written(db: &Database, id: &str, done: &WriteDone, full: StatusCode) -> R
         Written::Accepted => StatusCode::ACCEPTED,
     };
     let reply = Reply::json(status, ok_json(id, Some(&done.rev.to_string())));
-    of_copies(db, reply, done.copies as usize)
+    token::with_token(db, of_copies(db, reply, done.copies as usize), [done])
 }
 
 /// The reply with the number of copies that agreed on it, or hold what it tells of, where there are several.

@@ -31,7 +31,7 @@ struct Asked {
 }
 
 async fn read(ctx: &Context, request: &mut Request, db: &str, partition: Option<&str>) -> Result<Asked> {
-    let db = ctx.open(db, &request.user, Class::Member)?;
+    let db = ctx.open(db, request, Class::Member)?;
     if let Some(name) = partition {
         partition::check(&db, name)?;
     }

@@ -12,6 +12,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use super::document::{checked_id, may_write, open};
 use super::function_request::function_request;
 use super::rules;
+use super::token::with_token;
 use super::write::options;
 use crate::coordinator::{Database, Want, WriteOptions, WriteRequest};
 use crate::document::draft;
@@ -80,6 +81,7 @@ pub async fn update(ctx: &Context, mut request: Request, db: &str, ddoc: &str, p
     let mut write = WriteRequest { id: id.clone(), draft, follows: Vec::new() };
     rules::prepare(ctx, &request.user, &db, &mut write, true).await?;
     let done = db.write_one(write, options).await?;
+    let reply = with_token(&db, reply, [&done]);
     let reply = reply.header(HeaderName::from_static("x-couch-id"), &encode_segment(id.as_str()));
     Ok(reply.header(HeaderName::from_static("x-couch-update-newrev"), &done.rev.to_string()))
 }

@@ -6,9 +6,10 @@ use http::StatusCode;
 use sha1::{Digest, Sha1};
 
 use super::find::indexes;
+use super::token::with_token;
 use super::write::options;
 use crate::auth::access::Class;
-use crate::coordinator::{Database, Want, WriteRequest};
+use crate::coordinator::{Database, Want, WriteDone, WriteRequest};
 use crate::document::draft::{self, Draft, DraftAttachment};
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
@@ -56,7 +57,7 @@ fn index_of(path: &[String]) -> Option<[&str; 3]> {
 }
 
 async fn list(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
-    let db = ctx.open(db, &request.user, Class::Member)?;
+    let db = ctx.open(db, request, Class::Member)?;
     let mut all = vec![all_docs_value()];
     all.extend(indexes(&db).await?.iter().map(|index| index.to_value()));
     let skip = page_end(request, "skip", 0)?.unwrap_or(0);
@@ -162,11 +163,12 @@ fn text<'a>(body: &'a Object, name: &str) -> Result<Option<&'a str>> {
 }
 
 async fn create(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
-    let db = ctx.open(db, &request.user, Class::Member)?;
+    let db = ctx.open(db, &request, Class::Member)?;
     request.require_json()?;
     let body = request.json_object().await?;
     let wanted = Creation::parse(&body)?;
     let existing = design(&db, &wanted.id).await?;
+    let mut done = None;
     let result = match with_view(existing.as_ref().map(|design| &design.body), &wanted)? {
         None => "exists",
         Some(body) => {
@@ -177,7 +179,7 @@ async fn create(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> 
             }
             let (rev, attachments) = existing.map(|design| (design.rev, design.attachments)).unzip();
             let draft = Draft { rev, attachments: attachments.unwrap_or_default(), ..draft::parse(body.into())? };
-            save(&db, &wanted.id, draft, &request).await?;
+            done = Some(save(&db, &wanted.id, draft, &request).await?);
             "created"
         }
     };
@@ -185,7 +187,7 @@ async fn create(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> 
     answer.push("result", result);
     answer.push("id", wanted.id.as_str());
     answer.push("name", wanted.name.as_str());
-    Ok(Reply::json(StatusCode::OK, answer.to_vec()))
+    Ok(with_token(&db, Reply::json(StatusCode::OK, answer.to_vec()), &done))
 }
 
 fn saving_failed(reason: &str) -> Problem {
@@ -233,14 +235,13 @@ fn with_view(existing: Option<&Object>, wanted: &Creation) -> Result<Option<Obje
     Ok(Some(body))
 }
 
-async fn save(db: &Database, id: &DocId, draft: Draft, request: &Request) -> Result<()> {
+async fn save(db: &Database, id: &DocId, draft: Draft, request: &Request) -> Result<WriteDone> {
     let write = WriteRequest { id: id.clone(), draft, follows: Vec::new() };
-    db.write_one(write, options(request)?).await?;
-    Ok(())
+    Ok(db.write_one(write, options(request)?).await?)
 }
 
 async fn remove(ctx: &Context, request: &Request, db: &str, index: [&str; 3]) -> Result<Reply> {
-    let db = ctx.open(db, &request.user, Class::Member)?;
+    let db = ctx.open(db, request, Class::Member)?;
     let [ddoc, "json", name] = index else { return Err(Problem::missing()) };
     let id = DocId::new(&format!("_design/{ddoc}"));
     let mut design = design(&db, &id).await?.ok_or_else(Problem::missing)?;
@@ -254,23 +255,22 @@ async fn remove(ctx: &Context, request: &Request, db: &str, index: [&str; 3]) ->
         body.remove("views");
     }
     ctx.allow(&db, &request.user, Class::DatabaseAdmin)?;
-    save_rest(&db, &id, design, request).await?;
-    Ok(Reply::ok(StatusCode::OK))
+    let done = save_rest(&db, &id, design, request).await?;
+    Ok(with_token(&db, Reply::ok(StatusCode::OK), [&done]))
 }
 
 /// Writes what is left of a design document without some or all of its indexes; one of which nothing is left but its
 /// language goes.
-async fn save_rest(db: &Database, id: &DocId, left: Design, request: &Request) -> Result<()> {
+async fn save_rest(db: &Database, id: &DocId, left: Design, request: &Request) -> Result<WriteDone> {
     let Design { rev, body, attachments } = left;
     if attachments.is_empty() && body.iter().all(|(name, _)| name == "language") {
-        db.delete(id, Some(rev), options(request)?).await?;
-        return Ok(());
+        return Ok(db.delete(id, Some(rev), options(request)?).await?);
     }
     save(db, id, Draft { rev: Some(rev), attachments, ..draft::parse(body.into())? }, request).await
 }
 
 async fn bulk_delete(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
-    let db = ctx.open(db, &request.user, Class::Member)?;
+    let db = ctx.open(db, &request, Class::Member)?;
     request.require_json()?;
     let body = request.json_object().await?;
     let ids = doc_ids(&body)?;
@@ -279,7 +279,7 @@ async fn bulk_delete(ctx: &Context, mut request: Request, db: &str) -> Result<Re
     ctx.allow(&db, &request.user, Class::DatabaseAdmin)?;
     // Design documents without an index are none of this request's.
     let with_index: BTreeSet<String> = indexes(&db).await?.into_iter().map(|index| index.ddoc).collect();
-    let (mut success, mut fail) = (Vec::new(), Vec::new());
+    let (mut success, mut fail, mut all_done) = (Vec::new(), Vec::new(), Vec::new());
     for id in ids.iter().rev() {
         let mut row = Object::new();
         row.push("id", id.as_str());
@@ -292,7 +292,8 @@ async fn bulk_delete(ctx: &Context, mut request: Request, db: &str) -> Result<Re
             None => Err(Problem::missing()),
         };
         match removed {
-            Ok(()) => {
+            Ok(done) => {
+                all_done.push(done);
                 row.push("ok", true);
                 success.push(Value::Object(row));
             }
@@ -305,7 +306,7 @@ async fn bulk_delete(ctx: &Context, mut request: Request, db: &str) -> Result<Re
     let mut answer = Object::new();
     answer.push("success", success);
     answer.push("fail", fail);
-    Ok(Reply::json(StatusCode::OK, answer.to_vec()))
+    Ok(with_token(&db, Reply::json(StatusCode::OK, answer.to_vec()), &all_done))
 }
 
 fn doc_ids(body: &Object) -> Result<Vec<DocId>> {

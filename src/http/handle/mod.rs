@@ -56,6 +56,7 @@ mod session;
 mod setup_peer;
 mod shown;
 mod snapshot;
+pub(super) mod token;
 mod users;
 mod view;
 mod view_query;
@@ -80,7 +81,7 @@ pub(in crate::http) fn admit(ctx: &Context, endpoint: &Endpoint, request: &Reque
     }
     // A stranger does not learn from methods what there is.
     if let Endpoint::In(db, at) = endpoint {
-        ctx.open(db, &request.user, class_for_any_method(at))?;
+        ctx.open(db, request, class_for_any_method(at))?;
     }
     Err(Problem::method_not_allowed(allow))
 }
@@ -144,16 +145,20 @@ fn server_class(ctx: &Context, endpoint: &Endpoint, verb: Verb) -> Class {
 /// again: routing, rights, method.
 pub async fn handle(ctx: &Context, mut endpoint: Endpoint, mut request: Request) -> Result<Reply> {
     let mut left = ctx.config.http_u64("rewrite_limit", limits::REWRITES_MAX);
+    request.floor = token::floor(ctx, &endpoint, &request).await?;
     while let Endpoint::In(db, at @ InDatabase::DesignFunction(ddoc, path)) = &endpoint {
         let Some(("_rewrite", path)) = path.split_first().map(|(first, rest)| (first.as_str(), rest)) else { break };
         left = left.checked_sub(1).ok_or_else(|| Problem::bad_request("Exceeded rewrite recursion limit"))?;
         rules::check_lists(ctx, &request, db, at)?;
+        let floor = request.floor.clone();
         request = match rewrite::rewrite(ctx, request, db, ddoc, path).await? {
             Rewritten::Answer(reply) => return Ok(reply),
             Rewritten::Request(request) => *request,
         };
         endpoint = route(&request.raw_path);
         admit(ctx, &endpoint, &request)?;
+        // A rule may have left out the parameter.
+        request.floor = token::floor(ctx, &endpoint, &request).await?.or(floor);
     }
     answer(ctx, endpoint, request).await
 }

@@ -19,14 +19,14 @@ pub fn endpoint(name: &str) -> Problem {
 
 /// 410: views by POST were given up long ago.
 pub fn temp_view(ctx: &Context, request: &Request, db: &str) -> Result<Reply> {
-    ctx.open(db, &request.user, Class::Member)?;
+    ctx.open(db, request, Class::Member)?;
     Err(Problem::new(StatusCode::GONE, "gone", "Temporary views are not supported in CouchDB"))
 }
 
 /// Functions of a design document: a missing design document is 404, search 503, search by Nouveau 404 (as CouchDB
 /// answers where neither is installed), the rest 501.
 pub async fn design_function(ctx: &Context, request: &Request, db: &str, id: &str, path: &[String]) -> Result<Reply> {
-    let database = ctx.open(db, &request.user, Class::Member)?;
+    let database = ctx.open(db, request, Class::Member)?;
     let function = path.first().map(String::as_str).unwrap_or_default();
     let found = database.fetch(&DocId::new(id), Want::Winner).await?;
     if found

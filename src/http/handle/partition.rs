@@ -18,7 +18,7 @@ pub async fn handle(ctx: &Context, mut request: Request, db: &str, path: &[Strin
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
     match parts.as_slice() {
         [name, _, ..] if check_given(request.query.get("partition"), name).is_err() => {
-            check(&*ctx.open(db, &request.user, Class::Member)?, name)?;
+            check(&*ctx.open(db, &request, Class::Member)?, name)?;
             Err(other_partition())
         }
         [name, "_all_docs", below @ ..] if matches!(below, [] | ["queries"]) => {
@@ -32,7 +32,7 @@ pub async fn handle(ctx: &Context, mut request: Request, db: &str, path: &[Strin
         [name, "_explain"] => find::explain(ctx, request, db, Some(name)).await,
         // The indexes of the whole database: CouchDB hands the request on as it does queries.
         [name, "_index", ..] if mango_index::is_path(&path[1..]) => {
-            check(&*ctx.open(db, &request.user, Class::Member)?, name)?;
+            check(&*ctx.open(db, &request, Class::Member)?, name)?;
             let (verbs, allow) = methods(&Endpoint::In(db.to_owned(), InDatabase::Mango(path[1..].to_vec())));
             match verbs.contains(&request.verb) {
                 true => mango_index::handle(ctx, request, db, &path[1..]).await,
@@ -74,7 +74,7 @@ fn other_partition() -> Problem {
 }
 
 async fn info(ctx: &Context, request: &Request, db: &str, path: &[&str]) -> Result<Reply> {
-    let database = ctx.open(db, &request.user, Class::Member)?;
+    let database = ctx.open(db, request, Class::Member)?;
     let [name, below @ ..] = path else { return Err(Problem::bad_request("invalid_partition_req")) };
     if below.is_empty() {
         check_partition(name)?;

@@ -16,7 +16,7 @@ use crate::observe::metrics::Counter;
 /// # Errors
 /// 400 for a bad body and for too many documents or revisions.
 pub async fn purge(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
-    let db = ctx.open(db, &request.user, Class::ServerAdmin)?;
+    let db = ctx.open(db, &request, Class::ServerAdmin)?;
     request.require_json()?;
     let body = request.json_object().await?;
     let mut asked = Vec::with_capacity(body.len());
@@ -24,14 +24,18 @@ pub async fn purge(ctx: &Context, mut request: Request, db: &str) -> Result<Repl
         asked.push((placed_id(&db, id)?, revisions(list)?));
     }
     ctx.env.metrics().count(Counter::PurgeRequests);
-    let (purged, written) = db.purge(asked).await?;
+    let ((purged, written), token) = db.purge_with_token(asked).await?;
     ctx.env.metrics().add(Counter::DocumentPurges, purged.len() as u64);
     let purged: Object = purged.iter().map(|(id, revs)| (id.as_str().to_owned(), revs_json(revs))).collect();
     let mut out = Object::new();
     out.push("purge_seq", Value::Null);
     out.push("purged", purged);
     let status = if written == Written::Quorum { StatusCode::CREATED } else { StatusCode::ACCEPTED };
-    Ok(Reply::json(status, out.to_vec()))
+    let reply = Reply::json(status, out.to_vec());
+    Ok(match token {
+        Some(token) => reply.header(super::token::HEADER, &token),
+        None => reply,
+    })
 }
 
 /// `GET /{db}/_purged_infos`

@@ -116,7 +116,7 @@ pub fn check_lists(ctx: &Context, request: &Request, db: &str, at: &InDatabase) 
         Rules::Users if lists => users::may_list(ctx, request, db, at),
         // As in CouchDB, although administrators of the database see each document whole.
         Rules::Replicator if lists => {
-            ctx.open(db, &request.user, Class::Member)?;
+            ctx.open(db, request, Class::Member)?;
             Ok(access::check(Class::ServerAdmin, &request.user, None)?)
         }
         _ => Ok(()),

@@ -33,7 +33,7 @@ impl From<BackupError> for Problem {
 /// # Errors
 /// 403 without `[settee] snapshot_dir`, 400 for a path that leads out of it, and those of reading and writing.
 pub async fn take(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
-    let database = ctx.open(db, &request.user, Class::ServerAdmin)?;
+    let database = ctx.open(db, &request, Class::ServerAdmin)?;
     let Asked { folder, extent, .. } = asked(ctx, &mut request).await?;
     let taken = backup::snapshot(&ctx.env, &database, &folder, extent).await?;
     Ok(Reply::value(StatusCode::CREATED, &told(db, &taken)))

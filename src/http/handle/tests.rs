@@ -209,3 +209,98 @@ fn a_waiting_feed_wakes_and_a_quiet_one_ends() {
     feed.read_to_string(&mut answer).unwrap();
     assert_eq!(text(&object(&answer), &["results", "0", "id"]), "a");
 }
+
+#[test]
+fn every_answer_to_a_write_has_a_token_that_reads_take() {
+    let served = with_database();
+    let put = served.ask("PUT", "/db/a", JSON, r#"{"v":1}"#);
+    let first = rev(&put);
+    let bulk = r#"{"docs":[{"_id":"b"},{"_id":"c"}]}"#;
+    let purge = format!(r#"{{"e":["{}"]}}"#, rev(&served.ask("PUT", "/db/e", JSON, "{}")));
+    let writes = [
+        served.ask("POST", "/db", JSON, r#"{"_id":"d"}"#),
+        served.ask("POST", "/db/_bulk_docs", JSON, bulk),
+        served.ask("COPY", "/db/a", "Destination: f\r\n", ""),
+        served.ask("PUT", &format!("/db/a/p?rev={first}"), PNG, "x"),
+        served.ask("POST", "/db/_index", JSON, r#"{"index":{"fields":["v"]},"ddoc":"x","name":"x"}"#),
+        served.ask("POST", "/db/_purge", JSON, &purge),
+        put,
+    ];
+    let mut all = Vec::new();
+    for answer in &writes {
+        let token = header(answer, "x-settee-token").unwrap_or_else(|| panic!("no token: {answer}")).to_owned();
+        assert!(token.len() < 200, "{token}");
+        for path in ["a", "_all_docs", "_changes", "_design_docs", "_index", "_local_docs", ""] {
+            assert_eq!(status(&served.ask("GET", &format!("/db/{path}?at_least={token}"), "", "")), 200, "{path}");
+        }
+        let find = served.ask("POST", &format!("/db/_find?at_least={token}"), JSON, r#"{"selector":{"v":1}}"#);
+        assert_eq!(status(&find), 200, "{find}");
+        all.push(token);
+    }
+    let lines = format!("X-Settee-Token: {}\r\n", all.join(", "));
+    assert_eq!(status(&served.ask("GET", "/db/_all_docs", &lines, "")), 200);
+    // Other databases are none of its business.
+    assert_eq!(status(&served.ask("PUT", "/other", "", "")), 201);
+    assert_eq!(status(&served.ask("GET", "/other/_all_docs", &lines, "")), 200);
+    for answer in [served.ask("PUT", "/db/_local/l", JSON, "{}"), served.ask("PUT", "/db/z?batch=ok", JSON, "{}")] {
+        assert_eq!(header(&answer, "x-settee-token"), None);
+    }
+}
+
+#[test]
+fn what_is_no_token_is_refused_and_so_are_tokens_where_none_is_heeded() {
+    let served = with_database();
+    let token = header(&served.ask("PUT", "/db/a", JSON, "{}"), "x-settee-token").unwrap().to_owned();
+    for (target, line) in [
+        ("/db/_all_docs?at_least=junk".to_owned(), String::new()),
+        ("/db/_changes".to_owned(), "X-Settee-Token: junk\r\n".to_owned()),
+        (format!("/db/a?at_least={}", &token[1..]), String::new()),
+        (format!("/_dbs_info?at_least={token}"), String::new()),
+        (format!("/_all_dbs?at_least={token}"), String::new()),
+    ] {
+        let answer = served.ask("GET", &target, &line, "");
+        assert_eq!((status(&answer), text(&object(&answer), &["error"]).as_str()), (400, "bad_request"), "{target}");
+    }
+    // A database that was deleted has nothing to show.
+    assert_eq!(status(&served.ask("DELETE", "/db", "", "")), 200);
+    assert_eq!(status(&served.ask("GET", &format!("/db/_all_docs?at_least={token}"), "", "")), 404);
+}
+
+#[test]
+fn a_session_has_its_tokens_in_a_cookie_where_that_is_asked_for() {
+    for wanted in [false, true] {
+        let setting = format!("cluster/session_reads={wanted}");
+        let served = Served::start(&[&setting]);
+        assert_eq!(status(&served.ask("PUT", "/db?q=2", "", "")), 201);
+        let login = served.ask("POST", "/_session", JSON, r#"{"name":"adm","password":"pass"}"#);
+        let session = header(&login, "set-cookie").unwrap().split(';').next().unwrap().to_owned();
+        let ask = |method: &str, target: &str, cookies: &str, body: &str| {
+            let length = body.len();
+            served.exchange(
+                format!(
+                    "{method} {target} HTTP/1.1\r\nHost: here\r\nConnection: close\r\nCookie: {cookies}\r\n\
+                     Content-Length: {length}\r\n{JSON}\r\n{body}"
+                )
+                .as_bytes(),
+            )
+        };
+        let first = ask("PUT", "/db/a", &session, "{}");
+        let reads = header(&first, "set-cookie").filter(|line| line.starts_with("SetteeReads="));
+        assert_eq!((status(&first), reads.is_some()), (201, wanted), "{first}");
+        let Some(line) = reads else { continue };
+        assert!(line.contains("; Path=/; HttpOnly"), "{line}");
+        let both = format!("{session}; {}", line.split(';').next().unwrap());
+        let second = ask("PUT", "/db/b", &both, "{}");
+        let line = header(&second, "set-cookie").unwrap();
+        let token = crate::coordinator::Token::parse(line.split(['=', ';']).nth(1).unwrap()).unwrap();
+        let mut expected = crate::coordinator::Token::default();
+        for answer in [&second, &first] {
+            expected.add(crate::coordinator::Token::parse(header(answer, "x-settee-token").unwrap()).unwrap());
+        }
+        assert_eq!(token, expected, "what was written before stays in it");
+        let both = format!("{session}; {}", line.split(';').next().unwrap());
+        assert_eq!(status(&ask("GET", "/db/_all_docs", &both, "")), 200);
+        // One that cannot be read is as none.
+        assert_eq!(status(&ask("GET", "/db/_all_docs", &format!("{session}; SetteeReads=junk"), "")), 200);
+    }
+}

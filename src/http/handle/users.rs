@@ -32,7 +32,7 @@ pub fn is_open_list(ctx: &Context, at: &InDatabase) -> bool {
 /// # Errors
 /// 404 without such a database, then the refusals of members, then 401; 403 for views.
 pub fn may_list(ctx: &Context, request: &Request, db: &str, at: &InDatabase) -> Result<()> {
-    let database = ctx.open(db, &request.user, Class::Member)?;
+    let database = ctx.open(db, request, Class::Member)?;
     match at {
         InDatabase::DesignFunction(ddoc, path) => {
             if path.first().is_some_and(|function| matches!(function.as_str(), "_view" | "_list")) {

@@ -30,7 +30,7 @@ pub async fn query(
     (ddoc, name): (&str, &str),
     partition: Option<&str>,
 ) -> Result<Reply> {
-    let db = ctx.open(db, &request.user, Class::Member)?;
+    let db = ctx.open(db, &request, Class::Member)?;
     ctx.env.metrics().count(Counter::ViewReads);
     let mut args = match request.verb {
         Verb::Post => {
@@ -73,7 +73,7 @@ pub async fn queries(
     (ddoc, name): (&str, &str),
     partition: Option<&str>,
 ) -> Result<Reply> {
-    let db = ctx.open(db, &request.user, Class::Member)?;
+    let db = ctx.open(db, &request, Class::Member)?;
     request.require_json()?;
     let body = request.json_object().await?;
     let id = DocId::new(ddoc);
@@ -106,7 +106,7 @@ pub async fn queries(
 /// # Errors
 /// 404 for a missing design document.
 pub async fn info(ctx: &Context, request: &Request, db: &str, ddoc: &str) -> Result<Reply> {
-    let db = ctx.open(db, &request.user, Class::Member)?;
+    let db = ctx.open(db, request, Class::Member)?;
     let info = db.views_info(&DocId::new(ddoc)).await?;
     let name = ddoc.strip_prefix("_design/").unwrap_or(ddoc);
     let body = serde_json::json!({"name": name, "view_index": {
