@@ -220,6 +220,15 @@ pub const BOARD: &[Entry] = &[
         &["I21", "I22"],
     ),
     scene(Scene::TwoClusters, Mutation::OwnerTwice, "every node takes every replication for its own", &["I23"]),
+    node(Mutation::DescendingLeavesOut, "a feed read backwards leaves out the last change of each range", &["I13"]),
+    node(Mutation::RoomIgnored, "what adds data is taken without room for it", &["I16"]),
+    // P: where an answer is too large for a message, today's tree panics.
+    scene(
+        Scene::Sizes,
+        Mutation::LargeAnswerDropped,
+        "an answer between nodes above the largest message never comes",
+        &["I1", "I4", "I28"],
+    ),
     node(Mutation::DeletionForgotten, "a deleted database is back after a start", &["I7", "I1"]),
 ];
 

@@ -13,8 +13,8 @@ use crate::model::Violation;
 use crate::place::{PASSWORD, USER, address_of};
 use crate::plan::{Plan, WorldPlan};
 use crate::workload::{
-    DB, Worker, carry_out, give_first_secret, judge_between, judge_members, lock, look_at_connections,
-    look_at_databases, look_at_members, set_up_cluster, set_up_own,
+    DB, MAINTENANCE, Worker, carry_out, give_first_secret, judge_between, judge_members, lock, look_at_connections,
+    look_at_databases, look_at_members, set_up_cluster, set_up_counted, set_up_filters, set_up_own,
 };
 use crate::world::SimNode;
 
@@ -62,6 +62,12 @@ async fn make_databases(judge: &SimNode, plan: &Plan) -> Result<(), String> {
     let mut client = client(judge, 0);
     let shared = ("PUT", format!("/{DB}?q={}", plan.world.q), Value::Null);
     carry_out(&mut client, [shared], &[412]).await?;
+    if plan.has_filters() {
+        set_up_filters(&mut client).await?;
+    }
+    if plan.has_groups() {
+        set_up_counted(&mut client, plan.world.q).await?;
+    }
     set_up_own(&mut client, &plan.world).await
 }
 
@@ -109,8 +115,13 @@ pub(crate) async fn wait_until_up_or(judge: &SimNode, node: u32, stopped: impl F
         match env.timeout(Duration::from_secs(5), async { client(judge, node).get("/_up").await }).await {
             Ok(Ok(answer)) if answer.status == 200 => return Ok(()),
             answer => {
-                if matches!(&answer, Ok(Ok(answer)) if answer.json()["status"] == "writes_stopped") {
-                    stopped();
+                match &answer {
+                    Ok(Ok(answer)) if answer.json()["status"] == "writes_stopped" => stopped(),
+                    Ok(Ok(answer)) if answer.json()["status"] == "maintenance_mode" => {
+                        let mut client = client(judge, node);
+                        let _ = client.json("PUT", MAINTENANCE, &Value::String("false".to_owned())).await;
+                    }
+                    _ => {}
                 }
                 last = format!("{answer:?}");
             }

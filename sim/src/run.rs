@@ -123,6 +123,9 @@ async fn scenario(
         None => (Planted::none(), None),
     };
     buggify::enter(plan.seed, plan.world.turns, mutation);
+    if plan.world.message_bytes > 0 {
+        buggify::cap("cluster: bytes of a message", plan.world.message_bytes as usize);
+    }
     {
         let mut shared = lock(&shared);
         shared.world = Some(world.clone());
@@ -130,12 +133,15 @@ async fn scenario(
         shared.clusters = plan.stays();
         shared.model.several = plan.world.n > 0;
         // Two clusters take edits of one revision without asking each other.
-        shared.model.in_peace = plan.faults.is_empty() && !plan.moves_copies() && plan.world.far.is_none();
-        shared.designs = if plan.has_views() { DESIGNS } else { 0 };
+        shared.model.in_peace = plan.is_in_peace() && !plan.moves_copies() && plan.world.far.is_none();
+        shared.views = plan.has_views();
+        shared.designs = if shared.views { DESIGNS } else { 0 } + u64::from(plan.has_filters());
+        shared.caps = plan.world.caps();
+        shared.maintains = plan.judges_maintenance();
         shared.damaged = plan.damages();
         shared.model.loses_disks = plan.loses_disks();
         shared.together = if plan.world.n > 0 { Together::of(&plan.world) } else { Together::default() };
-        shared.together.places.in_peace = plan.faults.is_empty();
+        shared.together.places.in_peace = plan.is_in_peace();
         shared.asked = Asked::of(&plan);
     }
     let common = settings_outside();

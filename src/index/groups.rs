@@ -22,6 +22,7 @@ use crate::limits;
 use crate::shard::{ShardCopy, ShardError, ShardId};
 use crate::storage::{Direction, StorageError, View};
 use crate::world::Pool;
+use crate::world::buggify::fewer;
 
 /// How rows are grouped and reduced.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -245,7 +246,7 @@ impl Reading {
 
     /// Reads on until a bound of one step.
     fn step(&mut self, view: &dyn View, slot: &Slot, range: RowRange<'_>) -> Result<(), StorageError> {
-        let mut left = limits::STEP_ROWS;
+        let mut left = fewer("index: a reduction row by row", limits::STEP_ROWS);
         while left > 0 && !self.is_done() {
             left -= 1;
             match self.open.take() {

@@ -109,6 +109,12 @@ pub enum Mutation {
     MergeUnvalidated,
     /// Tombstones are forgotten where not all copies could be asked.
     ForgetEarly,
+    /// An answer between nodes that is above the largest message never comes.
+    LargeAnswerDropped,
+    /// A feed that is read backwards leaves out the last change of each range.
+    DescendingLeavesOut,
+    /// What adds data is taken though the disk has no room.
+    RoomIgnored,
 }
 
 /// Places where the node may take a rare turn that is always allowed: a batch of one, a wait, a cache passed over.
@@ -126,6 +132,7 @@ pub const SITES: &[&str] = &[
     "flush: a pause between freeze and flush",
     "forget: one tombstone at a time",
     "index: a batch of one document",
+    "index: a reduction row by row",
     "index: one purge at a time",
     "list: a range read row by row",
     "memtable: a part of one write is large",
@@ -138,6 +145,9 @@ pub const SITES: &[&str] = &[
     "view: a page of one row",
     "write: one edit in a step",
 ];
+
+/// Caps that a run may draw small, the same for the whole of it: see [`capped`].
+pub const CAPS: &[&str] = &["cluster: bytes of a message"];
 
 /// Rare things that some run must have met.
 pub const POINTS: &[&str] = &[
@@ -190,6 +200,8 @@ mod on {
         mutation: Option<Mutation>,
         /// Names of the nodes that run the version after this one.
         later: BTreeSet<String>,
+        /// Caps that are others than usual.
+        caps: BTreeMap<&'static str, usize>,
         met: Met,
     }
 
@@ -212,7 +224,8 @@ mod on {
 
     /// Opens this thread's world; `turns` lets sites turn.
     pub fn enter(seed: u64, turns: bool, mutation: Option<Mutation>) {
-        let state = State { seed, draws: 0, turns, mutation, later: BTreeSet::new(), met: Met::default() };
+        let (later, caps, met) = (BTreeSet::new(), BTreeMap::new(), Met::default());
+        let state = State { seed, draws: 0, turns, mutation, later, caps, met };
         STATE.with(|s| *s.borrow_mut() = Some(state));
     }
 
@@ -237,6 +250,21 @@ mod on {
             Some(state) => drop(state.later.remove(node)),
             None => {}
         });
+    }
+
+    /// From now on a cap of [`super::CAPS`] is another one than usual.
+    pub fn cap(name: &'static str, most: usize) {
+        debug_assert!(super::CAPS.contains(&name), "{name} is on the list");
+        STATE.with(|s| {
+            if let Some(state) = &mut *s.borrow_mut() {
+                state.caps.insert(name, most);
+            }
+        });
+    }
+
+    pub(super) fn capped(name: &'static str, usual: usize) -> usize {
+        debug_assert!(super::CAPS.contains(&name), "{name} is on the list");
+        STATE.with(|s| s.borrow().as_ref().and_then(|state| state.caps.get(name).copied()).unwrap_or(usual))
     }
 
     pub(super) fn is_later(node: &str) -> bool {
@@ -273,7 +301,7 @@ mod on {
 }
 
 #[cfg(feature = "sim")]
-pub use on::{Met, enter, leave, reseed, upgrade};
+pub use on::{Met, cap, enter, leave, reseed, upgrade};
 
 /// Whether to take the rare turn at one of [`SITES`].
 #[cfg(feature = "sim")]
@@ -319,6 +347,18 @@ pub fn is_later(node: &str) -> bool {
 #[cfg(not(feature = "sim"))]
 pub fn is_later(_node: &str) -> bool {
     false
+}
+
+/// The cap of that name of [`CAPS`] in this run, `usual` where it is not drawn.
+#[cfg(feature = "sim")]
+pub fn capped(name: &'static str, usual: usize) -> usize {
+    on::capped(name, usual)
+}
+
+/// The cap of that name of [`CAPS`]: `usual`.
+#[cfg(not(feature = "sim"))]
+pub fn capped(_name: &'static str, usual: usize) -> usize {
+    usual
 }
 
 /// A wait that a site may take.

@@ -76,7 +76,8 @@ impl Lane {
         self.until = *self.news.borrow_and_update();
         (self.done, self.moved_ends) = (false, 0);
         if descending {
-            self.cursor = self.until.saturating_add(1);
+            let behind = u64::from(!mutated(Mutation::DescendingLeavesOut));
+            self.cursor = self.until.saturating_add(behind);
             self.position = self.until;
         }
     }
