@@ -220,6 +220,13 @@ pub const BOARD: &[Entry] = &[
         &["I21", "I22"],
     ),
     scene(Scene::TwoClusters, Mutation::OwnerTwice, "every node takes every replication for its own", &["I23"]),
+    node(Mutation::ReductionOfTwoMoments, "a reduction goes on where it was though its rows changed", &["I34", "I17"]),
+    scene(
+        Scene::Filters,
+        Mutation::FeedJoinsLaggingReplica,
+        "a feed joins rows with the documents of a copy that lags behind",
+        &["I13", "I32"],
+    ),
     node(Mutation::DescendingLeavesOut, "a feed read backwards leaves out the last change of each range", &["I13"]),
     node(Mutation::RoomIgnored, "what adds data is taken without room for it", &["I16"]),
     // P: where an answer is too large for a message, today's tree panics.

@@ -15,6 +15,8 @@ pub enum Mutation {
     IndexPositionFirst,
     /// The stored sum of a block of rows stays when one of them changes.
     StoredSumStays,
+    /// A reduction takes what is kept of its rows whatever changed since it began, and goes on where it was.
+    ReductionOfTwoMoments,
     /// An index takes no notice of purges.
     PurgeNotIndexed,
     /// A feed leaves out the second range.
@@ -23,6 +25,8 @@ pub enum Mutation {
     FeedSeqAhead,
     /// A waiting feed is not told of changes.
     FeedMissesNews,
+    /// A feed reads the documents of its rows from another replica than the rows, however far that lags behind.
+    FeedJoinsLaggingReplica,
     /// A security object that was replaced stays in force until the next start.
     StaleSecurity,
     /// Validation functions are read once.

@@ -105,6 +105,13 @@ pub enum Fault {
         /// Until the last one goes on.
         for_ms: u64,
     },
+    /// F6: the ways between the node and some others stand still; nothing is lost.
+    Clog {
+        /// Those others, one bit for each node.
+        group: u32,
+        /// Duration.
+        for_ms: u64,
+    },
     /// F12: a bit of a file flips.
     BitRot {
         /// Chooses the file.
@@ -260,6 +267,7 @@ impl Fault {
             Fault::ClockDrift { .. } => "F18 clock drift",
             Fault::ClockStands { .. } => "F18 clock stands",
             Fault::Swizzle { .. } => "F6 swizzled clog",
+            Fault::Clog { .. } => "F6 clog",
             Fault::BitRot { .. } | Fault::BitRotOwn { .. } => "F12 bit rot",
             Fault::LostWrites { misdirected: false, .. } => "F12 lost writes",
             Fault::LostWrites { .. } => "F12 misdirected writes",
@@ -303,6 +311,7 @@ impl Fault {
             | Fault::DirSyncErrors { for_ms, .. }
             | Fault::NoRoom { for_ms }
             | Fault::Swizzle { for_ms }
+            | Fault::Clog { for_ms, .. }
             | Fault::Split { for_ms, .. }
             | Fault::LostWrites { for_ms, .. }
             | Fault::DiskFull { for_ms, .. }
@@ -335,7 +344,8 @@ pub const LIMPING: &str = "F14 limping disk";
 pub const NO_ROOM: &str = "F13 no room";
 
 /// Names of all faults, for reports on what was never met.
-pub const FAULTS: [&str; 37] = [
+pub const FAULTS: [&str; 38] = [
+    "F6 clog",
     "F9 kill in a job",
     "F11 directory syncs",
     NO_ROOM,

@@ -26,8 +26,8 @@ impl Stage {
         clients.extend((0..2 * world.nodes).map(|_| self.follows_by_filters()));
         let mut faults = Vec::new();
         if !self.chance(5) {
-            for _ in 0..self.rng.random_range(2..=7) {
-                faults.push(self.makes_lag(&world));
+            for _ in 0..self.rng.random_range(3..=7) {
+                faults.extend(self.makes_lag(&world));
             }
             let count = self.rng.random_range(0..=3);
             faults.extend((0..count).map(|_| self.any_of_a_node(&world)));
@@ -61,8 +61,9 @@ impl Stage {
         ops
     }
 
-    /// A node stands still, is slow, or dies: what others write meanwhile it has later.
-    fn makes_lag(&mut self, world: &WorldPlan) -> TimedFault {
+    /// A node stands still, is slow, or dies: what others write meanwhile it has later. One that comes back mostly has a
+    /// slow disk: who began to follow the feed there before it was in step is told by another copy, and it lags behind.
+    fn makes_lag(&mut self, world: &WorldPlan) -> Vec<TimedFault> {
         let (at_ms, node) = (self.rng.random_range(500..16_000), self.rng.random_range(0..world.nodes));
         let (down_ms, for_ms) = (self.rng.random_range(1..=3_000), self.rng.random_range(300..=5_000));
         let kind = match self.rng.random_range(0..6) {
@@ -71,14 +72,23 @@ impl Stage {
             3 => Fault::SlowDisk { factor: pick(&mut self.rng, &[100, 1_000]), for_ms },
             _ => Fault::Crash { down_ms },
         };
-        fault(at_ms, node, kind)
+        let mut out = vec![fault(at_ms, node, kind.clone())];
+        if matches!(kind, Fault::Crash { .. }) && !self.chance(4) {
+            let at_ms = at_ms + down_ms + self.rng.random_range(50..1_000);
+            let slow = match self.chance(2) {
+                true => Fault::Limping { store: false, for_ms: for_ms.min(2_500) },
+                false => Fault::SlowDisk { factor: pick(&mut self.rng, &[100, 400]), for_ms },
+            };
+            out.push(fault(at_ms, node, slow));
+        }
+        out
     }
 
     /// A node is away while the others take documents and attachments up to all caps, and beyond; then it is to get
     /// them. Messages between nodes have a cap that sixteen of the largest documents are above.
     pub(super) fn sizes(&mut self, world: WorldPlan) -> Drawn {
         let world = WorldPlan {
-            q: pick(&mut self.rng, &[1, 1, 2]),
+            q: pick(&mut self.rng, &[1, 1, 1, 2]),
             latency_us: pick(&mut self.rng, &[100, 500]),
             documents: self.rng.random_range(30..=60),
             strict_reads: false,
@@ -146,8 +156,8 @@ impl Stage {
     pub(super) fn maintenance(&mut self, world: WorldPlan) -> Drawn {
         const BEGIN_MS: u64 = 1_500;
         let world = WorldPlan {
-            nodes: pick(&mut self.rng, &[4, 5, 6]),
-            q: pick(&mut self.rng, &[2, 4, 8]),
+            nodes: pick(&mut self.rng, &[4, 4, 5]),
+            q: pick(&mut self.rng, &[1, 2, 4]),
             latency_us: pick(&mut self.rng, &[100, 500, 5_000]),
             documents: 60,
             strict_reads: false,
@@ -178,9 +188,12 @@ impl Stage {
             after(stays_ms, Op::Maintain { node: away, on: false }),
         ];
         clients.extend(administrator);
-        let at_ms = BEGIN_MS + stays_ms - self.rng.random_range(0..600);
-        let for_ms = self.rng.random_range(1_000..4_000);
-        (world, clients, vec![fault(at_ms, away, Fault::Swizzle { for_ms })])
+        let at_ms = BEGIN_MS + stays_ms - self.rng.random_range(0..300);
+        let for_ms = self.rng.random_range(1_500..4_000);
+        // All but one of the others.
+        let open = (away + 1 + self.rng.random_range(0..world.nodes - 1)) % world.nodes;
+        let group = ((1 << world.nodes) - 1) & !(1 << away) & !(1 << open);
+        (world, clients, vec![fault(at_ms, away, Fault::Clog { group, for_ms })])
     }
 }
 
