@@ -228,6 +228,17 @@ pub const BOARD: &[Entry] = &[
         &["I13", "I32"],
     ),
     node(Mutation::DescendingLeavesOut, "a feed read backwards leaves out the last change of each range", &["I13"]),
+    node(
+        Mutation::KilledTailTrusted,
+        "what a process that was killed wrote last is taken for durable",
+        &["I1", "I3", "I6", "I7", "I27", "I28"],
+    ),
+    node(
+        Mutation::FailedDirSyncTrusted,
+        "a sync of a directory that failed counts as done",
+        &["I1", "I3", "I6", "I7", "I27", "I28"],
+    ),
+    node(Mutation::FullMemoryIgnored, "writes go on while memory is full of what waits for its file", &["I35"]),
     node(Mutation::RoomIgnored, "what adds data is taken without room for it", &["I16"]),
     // P: where an answer is too large for a message, today's tree panics.
     scene(

@@ -203,13 +203,8 @@ impl Scene {
             Fault::PeerAnswers { status, .. } => self.hinder(Mode::Answer(*status), fault.lasts_ms()),
             Fault::PeerCutsShort { .. } => self.hinder(Mode::Short, fault.lasts_ms()),
             Fault::PeerHangs { .. } => self.hinder(Mode::Hold, fault.lasts_ms()),
-            Fault::Partition { .. } | Fault::Reset | Fault::Swizzle { .. } => self.disturb(node.ip(), fault),
-            Fault::Clog { group, for_ms } => {
-                let (node, time) = (node.ip(), Duration::from_millis(*for_ms));
-                for (_, other) in self.keepers.iter().enumerate().filter(|(n, _)| group >> n & 1 == 1) {
-                    self.world.clog(node, other.node.ip(), time);
-                    self.world.clog(other.node.ip(), node, time);
-                }
+            Fault::Partition { .. } | Fault::Reset | Fault::Swizzle { .. } | Fault::Clog { .. } => {
+                self.disturb(node.ip(), fault);
             }
             Fault::Split { group, one_way, for_ms } => self.split(&plan.world, *group, *one_way, *for_ms),
             _ => self.spoil(keeper, plan, fault),
@@ -265,6 +260,13 @@ impl Scene {
                         let time = Duration::from_millis(ends - starts);
                         self.later(starts.max(1), move |world| world.clog(from, to, time));
                     }
+                }
+            }
+            Fault::Clog { group, for_ms } => {
+                let time = Duration::from_millis(*for_ms);
+                for (_, other) in self.keepers.iter().enumerate().filter(|(n, _)| group >> n & 1 == 1) {
+                    self.world.clog(node, other.node.ip(), time);
+                    self.world.clog(other.node.ip(), node, time);
                 }
             }
             _ => {

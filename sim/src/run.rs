@@ -176,7 +176,11 @@ async fn scenario(
     watches.iter().for_each(|watch| watch.abort());
     let met = buggify::leave();
     let mut shared = lock(&scene.shared);
+    if let Some(what) = met.over {
+        shared.violation.get_or_insert(Violation { invariant: "I35", what });
+    }
     let counters = &mut shared.history.coverage.counters;
+    counters.extend(met.held.iter().map(|(what, share)| (format!("held {what}, hundredths summed"), *share)));
     counters.extend(met.points.iter().map(|(point, n)| (format!("point {point}"), *n)));
     counters.extend(met.sites.iter().map(|(site, (_, turned))| (format!("site {site}"), *turned)));
     scene.keepers.iter().map(|k| k.node.lives()).sum()

@@ -246,7 +246,7 @@ impl Reading {
 
     /// Reads on until a bound of one step.
     fn step(&mut self, view: &dyn View, slot: &Slot, range: RowRange<'_>) -> Result<(), StorageError> {
-        let mut left = fewer("index: a reduction row by row", limits::STEP_ROWS);
+        let mut left = fewer("index: a reduction in many steps", limits::STEP_ROWS);
         while left > 0 && !self.is_done() {
             left -= 1;
             match self.open.take() {

@@ -119,6 +119,12 @@ pub enum Mutation {
     DescendingLeavesOut,
     /// What adds data is taken though the disk has no room.
     RoomIgnored,
+    /// What a process before this one wrote last into the journal is taken for durable.
+    KilledTailTrusted,
+    /// A sync of a directory that failed counts as done.
+    FailedDirSyncTrusted,
+    /// Writes go on while memory is full of what waits for its store file.
+    FullMemoryIgnored,
 }
 
 /// Places where the node may take a rare turn that is always allowed: a batch of one, a wait, a cache passed over.
@@ -136,7 +142,7 @@ pub const SITES: &[&str] = &[
     "flush: a pause between freeze and flush",
     "forget: one tombstone at a time",
     "index: a batch of one document",
-    "index: a reduction row by row",
+    "index: a reduction in many steps",
     "index: one purge at a time",
     "list: a range read row by row",
     "memtable: a part of one write is large",
@@ -195,6 +201,10 @@ mod on {
         pub sites: BTreeMap<&'static str, (u64, u64)>,
         /// How often each point was reached.
         pub points: BTreeMap<&'static str, u64>,
+        /// How many hundredths of what it may hold each thing held at most.
+        pub held: BTreeMap<&'static str, u64>,
+        /// The first thing that held more than it may.
+        pub over: Option<String>,
     }
 
     struct State {
@@ -299,6 +309,18 @@ mod on {
         });
     }
 
+    pub(super) fn weigh(what: &'static str, bytes: usize, most: usize) {
+        STATE.with(|s| {
+            let Some(state) = &mut *s.borrow_mut() else { return };
+            let share = (bytes as u64).saturating_mul(100) / (most as u64).max(1);
+            let held = state.met.held.entry(what).or_default();
+            *held = share.max(*held);
+            if bytes > most {
+                state.met.over.get_or_insert_with(|| format!("{what}: {bytes} bytes are held, {most} are the most"));
+            }
+        });
+    }
+
     pub(super) fn mutated(mutation: Mutation) -> bool {
         STATE.with(|s| s.borrow().as_ref().is_some_and(|state| state.mutation == Some(mutation)))
     }
@@ -328,6 +350,16 @@ pub fn sometimes(point: &'static str) {
 /// Counts that one of [`POINTS`] was reached: nowhere.
 #[cfg(not(feature = "sim"))]
 pub fn sometimes(_point: &'static str) {}
+
+/// Notes how many bytes something holds: more than `most` make a simulated run a failed one.
+#[cfg(feature = "sim")]
+pub fn weigh(what: &'static str, bytes: usize, most: usize) {
+    on::weigh(what, bytes, most);
+}
+
+/// Notes how many bytes something holds: nowhere.
+#[cfg(not(feature = "sim"))]
+pub fn weigh(_what: &'static str, _bytes: usize, _most: usize) {}
 
 /// Whether a known bug is planted.
 #[cfg(feature = "sim")]

@@ -10,7 +10,8 @@ use super::{FILTERS, Fault, FeedMode, Op, Plan, TimedFault, TimedOp, WorldPlan};
 
 impl Stage {
     /// On each node somebody follows the feed by filters, in all modes, with documents and without, and goes on from
-    /// where that was. Many documents are written, each a few times: what is left out is not made good by the next edit.
+    /// where that was. Many documents are written, each a few times: what is left out is not made good by the next
+    /// edit.
     pub(super) fn filters(&mut self, world: WorldPlan) -> Drawn {
         let world = WorldPlan {
             nodes: pick(&mut self.rng, &[3, 3, 4, 5]),
@@ -61,8 +62,8 @@ impl Stage {
         ops
     }
 
-    /// A node stands still, is slow, or dies: what others write meanwhile it has later. One that comes back mostly has a
-    /// slow disk: who began to follow the feed there before it was in step is told by another copy, and it lags behind.
+    /// A node stands still, is slow, or dies: what others write meanwhile it has later. One that comes back mostly has
+    /// a slow disk: who began to follow the feed there before it was in step is told by another copy, and it lags.
     fn makes_lag(&mut self, world: &WorldPlan) -> Vec<TimedFault> {
         let (at_ms, node) = (self.rng.random_range(500..16_000), self.rng.random_range(0..world.nodes));
         let (down_ms, for_ms) = (self.rng.random_range(1..=3_000), self.rng.random_range(300..=5_000));
