@@ -264,9 +264,10 @@ impl Scene {
             }
             Fault::Clog { group, for_ms } => {
                 let time = Duration::from_millis(*for_ms);
-                for (_, other) in self.keepers.iter().enumerate().filter(|(n, _)| group >> n & 1 == 1) {
-                    self.world.clog(node, other.node.ip(), time);
-                    self.world.clog(other.node.ip(), node, time);
+                let within = self.keepers.iter().enumerate().filter(|(n, _)| group >> n & 1 == 1);
+                for other in within.map(|(_, keeper)| keeper.node.ip()).filter(|other| *other != node) {
+                    self.world.clog(node, other, time);
+                    self.world.clog(other, node, time);
                 }
             }
             _ => {

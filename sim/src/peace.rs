@@ -24,6 +24,8 @@ const RECOVERY: Duration = Duration::from_secs(120);
 const CONVERGENCE: Duration = Duration::from_secs(60);
 /// How long it may take in peace until every node knows what others know, of nodes and of databases.
 const SPREAD: Duration = Duration::from_secs(5);
+/// Until a node that hears no other one knows that, and until it has met them again.
+const NOTICED: Duration = Duration::from_secs(12);
 /// How often the set-up is tried: the first start may be cut.
 const SET_UP_TRIES: u32 = 5;
 
@@ -189,6 +191,11 @@ pub(crate) async fn judge_at_the_end(scene: &Scene, plan: &Plan, workers: &mut V
         None => {}
     }
     let several = members(scene, plan).await?;
+    if plan.cuts_off_at_the_end() {
+        for node in &several {
+            judge_cut_off(scene, *node).await?;
+        }
+    }
     if plan.mends() {
         judge_mended(judge, &several).await?;
     }
@@ -235,6 +242,23 @@ async fn judge_mended(judge: &SimNode, nodes: &[u32]) -> Result<(), Violation> {
     };
     let wrong = |wrong| Violation { invariant: "I31", what: format!("a damaged store file is not replaced: {wrong}") };
     soon(judge, nodes, RECOVERY, look).await.map_err(wrong)
+}
+
+/// What a node holds that hears no other one: as long as it does, it may answer with what they hold.
+async fn judge_cut_off(scene: &Scene, node: u32) -> Result<(), Violation> {
+    let own = address_of(node).ip();
+    let others: Vec<_> = scene.keepers.iter().map(|keeper| keeper.node.ip()).filter(|ip| *ip != own).collect();
+    let (world, env) = (&scene.world, scene.judge.env());
+    world.partition_one_way(&[own], &others);
+    world.partition_one_way(&others, &[own]);
+    env.sleep(NOTICED).await;
+    let judged = reader_at(scene, node).judge_copies_here().await;
+    for other in others {
+        world.heal(own, other);
+        world.heal(other, own);
+    }
+    env.sleep(NOTICED).await;
+    judged
 }
 
 fn reader_at(scene: &Scene, node: u32) -> Worker {

@@ -300,6 +300,13 @@ impl Plan {
         Scene::of(self) == Some("maintenance")
     }
 
+    /// Whether in the end each node is cut off and read alone: each has a copy of everything.
+    pub fn cuts_off_at_the_end(&self) -> bool {
+        let world = &self.world;
+        let has_all = world.n == world.nodes && !self.moves_copies() && !self.loses_disks();
+        world.message_bytes > 0 && has_all && !world.strict_reads
+    }
+
     /// Whether somebody reads the shared database's feed by filters.
     pub fn has_filters(&self) -> bool {
         self.clients.iter().flatten().any(|timed| matches!(timed.op, Op::FollowSifted { .. }))

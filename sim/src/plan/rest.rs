@@ -55,7 +55,7 @@ impl Plan {
         let names: Vec<&'static str> = self.clients.iter().flatten().map(|timed| timed.op.name()).collect();
         for _ in 0..rng.random_range(1..=3) {
             let (at_ms, node) = (rng.random_range(0..WORK_MS), rng.random_range(0..self.world.nodes));
-            let fault = more_fault(&mut rng);
+            let fault = more_fault(&mut rng, if self.world.n > 0 { self.world.nodes } else { 0 });
             let aimed = !names.is_empty() && rng.random_range(0..2) == 0;
             let after_us = rng.random_range(0..=4 * self.world.latency_us);
             let aim = aimed.then(|| Aim { op: pick(&mut rng, &names).to_owned(), after_us });
@@ -160,8 +160,12 @@ fn bytes_about(rng: &mut ChaCha8Rng, most: u32) -> u64 {
     }
 }
 
-fn more_fault(rng: &mut ChaCha8Rng) -> Fault {
+/// `nodes`: how many nodes the cluster has.
+fn more_fault(rng: &mut ChaCha8Rng, nodes: u32) -> Fault {
     let down_ms = rng.random_range(1..=2_000);
+    if nodes > 0 && rng.random_range(0..4) == 0 {
+        return Fault::Clog { group: rng.random_range(1..1 << nodes), for_ms: rng.random_range(100..=4_000) };
+    }
     match rng.random_range(0..4) {
         0 | 1 => Fault::KilledInJob { ops: rng.random_range(1..=120), down_ms },
         2 => Fault::DirSyncErrors { per_1000: pick(rng, &[100, 500, 1_000]), for_ms: rng.random_range(10..=4_000) },

@@ -204,6 +204,16 @@ impl Worker {
         self.judge_rules().await
     }
 
+    /// Everything that was acknowledged, as this node's own copies hold it.
+    pub(crate) async fn judge_copies_here(&mut self) -> Result<(), Violation> {
+        for doc in self.locked(|s| s.model.documents()) {
+            let (before, leaves) = (self.locked(|s| s.model.lasting(&doc)), self.leaves_here(&doc).await?);
+            self.locked(|s| s.model.saw_tree(&doc, &leaves, &before))?;
+        }
+        self.locked(|s| s.history.counts("copies read while their node was cut off"));
+        Ok(())
+    }
+
     /// The leaves of a shared document as this node's own copy holds them, where it has one.
     pub(super) async fn leaves_here(&mut self, doc: &str) -> Result<Vec<Leaf>, Violation> {
         let path = format!("/{DB}/{doc}?open_revs=all&revs=true&r=1");
