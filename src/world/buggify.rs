@@ -311,7 +311,8 @@ mod on {
 
     pub(super) fn weigh(what: &'static str, bytes: usize, most: usize) {
         STATE.with(|s| {
-            let Some(state) = &mut *s.borrow_mut() else { return };
+            let mut state = s.borrow_mut();
+            let Some(state) = &mut *state else { return };
             let share = (bytes as u64).saturating_mul(100) / (most as u64).max(1);
             let held = state.met.held.entry(what).or_default();
             *held = share.max(*held);
