@@ -215,7 +215,7 @@ impl Store for LayeredStore {
             tables.bytes()
         };
         // What cannot be flushed has as much again, and a group begins while there is any room.
-        weigh("memory of writes that wait for their file", held, 2 * self.budget.memtables + 4 * batch.bytes());
+        weigh("memory of writes that wait for their file", held, 2 * self.budget.memtables + 8 * batch.bytes());
         if self.freeze_due() && self.planted.has(super::planted::Bug::DropSegmentEarly) {
             self.checkpoint(&mut journal)?;
         }
