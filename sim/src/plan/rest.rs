@@ -156,7 +156,7 @@ fn bytes_about(rng: &mut ChaCha8Rng, most: u32) -> u64 {
         0 => most + most / 8 + 1_024,
         1 => rng.random_range(0..=most),
         2 => most / 2,
-        _ => most - most / 8,
+        _ => most - most / 32,
     }
 }
 

@@ -117,11 +117,11 @@ impl Stage {
                         docs: true,
                         limit: None,
                     },
-                    3 | 4 => {
+                    3 => {
                         self.next_v += 1;
                         Op::Attach { doc, v: self.next_v, bytes: 0 }
                     }
-                    5 | 6 => self.several(&world),
+                    4 => self.several(&world),
                     _ => self.put(doc),
                 };
                 ops.push(after(if nth == 0 { 1_500 } else { self.rng.random_range(20..300) }, op));
@@ -145,7 +145,7 @@ impl Stage {
 
     fn several(&mut self, world: &WorldPlan) -> Op {
         let mut edits = Vec::new();
-        for _ in 0..self.rng.random_range(2..=8) {
+        for _ in 0..self.rng.random_range(2..=4) {
             self.next_v += 1;
             edits.push((self.rng.random_range(0..world.documents), self.next_v));
         }
