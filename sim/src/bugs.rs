@@ -240,13 +240,6 @@ pub const BOARD: &[Entry] = &[
     ),
     node(Mutation::FullMemoryIgnored, "writes go on while memory is full of what waits for its file", &["I35"]),
     node(Mutation::RoomIgnored, "what adds data is taken without room for it", &["I16"]),
-    // P: where an answer is too large for a message, today's tree panics.
-    scene(
-        Scene::Sizes,
-        Mutation::LargeAnswerDropped,
-        "an answer between nodes above the largest message never comes",
-        &["I1", "I4", "I28"],
-    ),
     node(Mutation::DeletionForgotten, "a deleted database is back after a start", &["I7", "I1"]),
 ];
 

@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::api::CallError;
 use crate::limits;
-use crate::world::buggify::{Mutation, capped, mutated};
+use crate::world::buggify::capped;
 use crate::world::{Env, Instant};
 
 /// Bytes of one message at most.
@@ -134,9 +134,6 @@ impl Reply {
     /// # Panics
     /// For a message above `limits::CLUSTER_MESSAGE_BYTES`: it belongs into several.
     pub async fn send(&mut self, message: Bytes) -> Result<(), Gone> {
-        if message.len() > message_bytes() && mutated(Mutation::LargeAnswerDropped) {
-            return Err(Gone);
-        }
         assert!(message.len() <= message_bytes(), "a message has a largest size");
         let Some(sink) = self.sink.as_ref().filter(|_| !self.midway) else { return Err(Gone) };
         self.midway = true;

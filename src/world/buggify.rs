@@ -113,8 +113,6 @@ pub enum Mutation {
     MergeUnvalidated,
     /// Tombstones are forgotten where not all copies could be asked.
     ForgetEarly,
-    /// An answer between nodes that is above the largest message never comes.
-    LargeAnswerDropped,
     /// A feed that is read backwards leaves out the last change of each range.
     DescendingLeavesOut,
     /// What adds data is taken though the disk has no room.
