@@ -148,7 +148,7 @@ pub const BOARD: &[Entry] = &[
     node(Mutation::FeedRewinds, "a resumed feed begins anew in its last range", &["I14"]),
     node(Mutation::RowsUnsorted, "rows of several ranges are not merged by their order", &["I20"]),
     node(Mutation::BookmarkSkips, "a bookmark leaves out what has the same key", &["I18"]),
-    cluster(Mutation::WriteTokenIgnored, "a read takes no notice of the token of a write", &["I32"]),
+    cluster(Mutation::WriteTokenIgnored, "a read takes no notice of the token of a write", &["I36"]),
     cluster(Mutation::SettingsNotAdopted, "a node does not take settings from others", &["I30"]),
     // I1: a read of a majority lacks what was acknowledged; with a disk lost it is gone.
     cluster(Mutation::AckEarly, "a write is answered when one copy fewer than asked for holds it", &["I12", "I1"]),
@@ -231,12 +231,26 @@ pub const BOARD: &[Entry] = &[
     ),
     // I22: a replication by a selector reads such a feed.
     scene(
-        Scene::Feeds,
+        Scene::Filters,
         Mutation::FeedJoinsLaggingReplica,
         "a feed reads the documents of its rows from another replica than the rows",
-        &["I13", "I16", "I22"],
+        &["I13", "I16", "I22", "I32"],
     ),
     scene(Scene::TwoClusters, Mutation::OwnerTwice, "every node takes every replication for its own", &["I23"]),
+    node(Mutation::ReductionOfTwoMoments, "a reduction goes on where it was though its rows changed", &["I34", "I17"]),
+    node(Mutation::DescendingLeavesOut, "a feed read backwards leaves out the last change of each range", &["I13"]),
+    node(
+        Mutation::KilledTailTrusted,
+        "what a process that was killed wrote last is taken for durable",
+        &["I1", "I3", "I6", "I7", "I27", "I28"],
+    ),
+    node(
+        Mutation::FailedDirSyncTrusted,
+        "a sync of a directory that failed counts as done",
+        &["I1", "I3", "I6", "I7", "I27", "I28"],
+    ),
+    node(Mutation::FullMemoryIgnored, "writes go on while memory is full of what waits for its file", &["I35"]),
+    node(Mutation::RoomIgnored, "what adds data is taken without room for it", &["I16"]),
     node(Mutation::DeletionForgotten, "a deleted database is back after a start", &["I7", "I1"]),
 ];
 

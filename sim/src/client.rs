@@ -194,9 +194,14 @@ impl Client {
 
     /// Reads an answer that does not end by itself for a time; the connection is given up after it.
     pub async fn listen(&mut self, path: &str, time: Duration) -> Result<Part, NoAnswer> {
+        self.listen_to(Ask::get(path), time).await
+    }
+
+    /// The same of the answer to any request.
+    pub async fn listen_to(&mut self, ask: Ask<'_>, time: Duration) -> Result<Part, NoAnswer> {
         let (env, mut part) = (self.env.clone(), Part { status: 0, body: Vec::new(), whole: false });
         let read = async {
-            let Some(answer) = self.begin(Ask::get(path)).await else { return };
+            let Some(answer) = self.begin(ask).await else { return };
             part.status = answer.status().as_u16();
             let mut body = answer.into_body();
             loop {

@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::history::Event;
 use crate::keeper::Keeper;
 use crate::place::{PASSWORD, PROXY, USER, address_of, far_link, node_ip};
-use crate::plan::{Aim, Fault, Plan, TimedFault, WorldPlan};
+use crate::plan::{Aim, Fault, LIMPING, Plan, TimedFault, WorldPlan};
 use crate::proxy::{Mode, Proxy};
 use crate::workload::{SharedHandle, lock, order, under_way};
 use crate::world::{DiskFaults, SimNode, SimWorld};
@@ -31,6 +31,10 @@ pub(crate) struct Scene {
     pub(crate) restarts_until_ms: AtomicU64,
 }
 
+/// A node without room knows it after so many milliseconds: it looks every second.
+const NOTICES_MS: u64 = 5_000;
+/// Faults under which it looks later.
+const SLOW: [&str; 3] = ["F14 slow disk", LIMPING, "F17 pause"];
 /// How slow a disk stands still.
 const STANDSTILL: u32 = 20_000;
 
@@ -147,6 +151,10 @@ impl Scene {
                 keeper.stays_down(*down_ms);
                 node.disk().set_fuse(Some(*ops));
             }
+            Fault::KilledInJob { ops, down_ms } => {
+                keeper.stays_down(*down_ms);
+                node.disk().set_kill_fuse(*ops);
+            }
             Fault::CutCompaction { ops, down_ms } => {
                 keeper.stays_down(*down_ms);
                 self.compact(node);
@@ -195,9 +203,11 @@ impl Scene {
             Fault::PeerAnswers { status, .. } => self.hinder(Mode::Answer(*status), fault.lasts_ms()),
             Fault::PeerCutsShort { .. } => self.hinder(Mode::Short, fault.lasts_ms()),
             Fault::PeerHangs { .. } => self.hinder(Mode::Hold, fault.lasts_ms()),
-            Fault::Partition { .. } | Fault::Reset | Fault::Swizzle { .. } => self.disturb(node.ip(), fault),
+            Fault::Partition { .. } | Fault::Reset | Fault::Swizzle { .. } | Fault::Clog { .. } => {
+                self.disturb(node.ip(), fault);
+            }
             Fault::Split { group, one_way, for_ms } => self.split(&plan.world, *group, *one_way, *for_ms),
-            _ => self.spoil(node, plan, fault),
+            _ => self.spoil(keeper, plan, fault),
         }
     }
 
@@ -252,6 +262,14 @@ impl Scene {
                     }
                 }
             }
+            Fault::Clog { group, for_ms } => {
+                let time = Duration::from_millis(*for_ms);
+                let within = self.keepers.iter().enumerate().filter(|(n, _)| group >> n & 1 == 1);
+                for other in within.map(|(_, keeper)| keeper.node.ip()).filter(|other| *other != node) {
+                    self.world.clog(node, other, time);
+                    self.world.clog(other, node, time);
+                }
+            }
             _ => {
                 for other in &others {
                     self.world.reset_between(node, *other);
@@ -290,7 +308,8 @@ impl Scene {
     }
 
     /// Faults of a node's disk.
-    fn spoil(&self, node: &SimNode, plan: &Plan, fault: &Fault) {
+    fn spoil(&self, keeper: &Keeper, plan: &Plan, fault: &Fault) {
+        let node = &keeper.node;
         let usual = usual_disk(&plan.world);
         let disk = Arc::clone(node.disk());
         let rate = |per_1000: u32| f64::from(per_1000) / 1000.0;
@@ -302,6 +321,8 @@ impl Scene {
             Fault::DiskErrors { per_1000, .. } => {
                 (faults.sync_error, faults.write_error) = (rate(*per_1000), rate(*per_1000));
             }
+            Fault::DirSyncErrors { per_1000, .. } => faults.dir_sync_error = rate(*per_1000),
+            Fault::NoRoom { .. } => faults.free = Some(0),
             Fault::LostWrites { per_1000, misdirected, .. } => {
                 let (lost, elsewhere) = if *misdirected { (0, *per_1000) } else { (*per_1000, 0) };
                 (faults.lost_write, faults.misdirected_write) = (rate(lost), rate(elsewhere));
@@ -318,7 +339,25 @@ impl Scene {
             _ => return,
         }
         disk.set_faults(faults);
-        self.later(fault.lasts_ms(), move |_| disk.set_faults(usual));
+        if matches!(fault, Fault::NoRoom { .. }) {
+            self.becomes_scarce(keeper);
+        }
+        let keeper = keeper.clone();
+        self.later(fault.lasts_ms(), move |_| {
+            keeper.has_room();
+            disk.set_faults(usual);
+        });
+    }
+
+    /// Notes that a node must have noticed that it has no room, if nothing came between.
+    fn becomes_scarce(&self, keeper: &Keeper) {
+        let (keeper, lives, shared) = (keeper.clone(), keeper.node.lives(), Arc::clone(&self.shared));
+        self.later(NOTICES_MS, move |world| {
+            let is_slow = lock(&shared).history.active().iter().any(|name| SLOW.contains(name));
+            if keeper.node.disk().faults().free == Some(0) && keeper.node.lives() == lives && !is_slow {
+                lock(&shared).scarce.insert(keeper.number, world.now().as_millis() as u64);
+            }
+        });
     }
 
     /// F25: spoils what passes between the source of replications and who reads it.

@@ -70,6 +70,11 @@ impl History {
         *self.coverage.counters.entry(format!("fault {fault}")).or_default() += 1;
     }
 
+    /// Something that a run should meet happened.
+    pub fn counts(&mut self, what: &str) {
+        *self.coverage.counters.entry(what.to_owned()).or_default() += 1;
+    }
+
     /// A fault is over.
     pub fn ends(&mut self, fault: &'static str) {
         if let Some(at) = self.active.iter().position(|f| *f == fault) {

@@ -29,6 +29,8 @@ const SECRET: &str = "chttpd_auth/secret=";
 #[derive(Clone)]
 pub(crate) struct Keeper {
     pub(crate) node: SimNode,
+    /// Its number, counted from 0.
+    pub(crate) number: u32,
     options: StorageOptions,
     settings: Arc<Vec<String>>,
     /// Whether what requests set is kept in a file.
@@ -70,6 +72,7 @@ impl Keeper {
         settings.retain(|setting| !keeps_settings || !setting.starts_with(SECRET));
         Keeper {
             node,
+            number,
             options,
             settings: Arc::new(settings),
             keeps_settings,
@@ -92,8 +95,14 @@ impl Keeper {
         self.stops.notify_waiters();
     }
 
+    /// What the node knows of its room counts no more.
+    pub(crate) fn has_room(&self) {
+        lock(&self.shared).scarce.remove(&self.number);
+    }
+
     /// Ends all that is wrong with the machine.
     pub(crate) fn mend(&self) {
+        self.has_room();
         self.node.disk().set_fuse(None);
         self.node.disk().set_faults(self.usual.clone());
         self.node.resume();
@@ -113,6 +122,7 @@ impl Keeper {
         let env = self.node.env();
         let keeper = self.clone();
         self.live("up");
+        self.has_room();
         env.clone().spawn(async move {
             let settings = keeper.settings.iter().filter_map(|text| Setting::parse(text)).collect();
             let config = match keeper.config(&env, settings).await {

@@ -112,7 +112,7 @@ async fn look(scene: &Scene, core: &mut [(u32, Client)], turn: u64) -> Result<Op
     }
     let (documents, views) = {
         let shared = lock(&scene.shared);
-        (shared.model.documents(), shared.designs > 0)
+        (shared.model.documents(), shared.views)
     };
     for doc in documents {
         let promised = lock(&scene.shared).model.promised(&doc, MAJORITY);

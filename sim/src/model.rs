@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use md5::{Digest, Md5};
 
 use crate::linear::{self, Read, Sent, Tick};
+use crate::plan::{PAD_BIT, PAD_UNIT};
 
 /// What became of an edit, as its client knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -279,6 +280,18 @@ impl Model {
         self.promised.get(doc).into_iter().flatten().map(|(rev, copies)| (rev.clone(), *copies)).collect()
     }
 
+    /// Whether a revision is known to build on another one, over any number of edits.
+    pub fn builds_on(&self, doc: &str, rev: &str, earlier: &str) -> bool {
+        let mut parent = self.maker(doc, rev).and_then(|edit| edit.parent.clone());
+        while let Some(rev) = parent {
+            if rev == earlier {
+                return true;
+            }
+            parent = self.maker(doc, &rev).and_then(|edit| edit.parent.clone());
+        }
+        false
+    }
+
     /// Documents that any edit named.
     pub fn documents(&self) -> BTreeSet<String> {
         self.edits.iter().map(|e| e.doc.clone()).collect()
@@ -474,9 +487,15 @@ pub fn revision(edit: &Edit, parent: Option<&str>) -> String {
     }
     term.extend([104, 1]);
     if let Some(v) = edit.v {
-        term.extend([108, 0, 0, 0, 1, 104, 2]);
+        let text = padded(v);
+        term.extend([108, 0, 0, 0, 1 + u8::from(!text.is_empty()), 104, 2]);
         binary(&mut term, b"v");
         integer(&mut term, v);
+        if !text.is_empty() {
+            term.extend([104, 2]);
+            binary(&mut term, b"w");
+            binary(&mut term, text.as_bytes());
+        }
     }
     term.push(106);
     if !edit.blobs.is_empty() {
@@ -492,6 +511,22 @@ pub fn revision(edit: &Edit, parent: Option<&str>) -> String {
     term.extend([106, 106]);
     let digest = Md5::digest(&term);
     format!("{}-{}", generation + 1, digest.iter().map(|b| format!("{b:02x}")).collect::<String>())
+}
+
+/// Bytes of the text that goes with a value.
+pub fn padding(v: u64) -> usize {
+    ((v >> PAD_BIT) * PAD_UNIT) as usize
+}
+
+/// That text: nothing that is short when it is compressed.
+pub fn padded(v: u64) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut state = v | 1;
+    let letter = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(LETTERS[(state >> 58) as usize])
+    };
+    (0..padding(v)).map(letter).collect()
 }
 
 fn atom(out: &mut Vec<u8>, name: &str) {

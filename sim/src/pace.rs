@@ -45,6 +45,7 @@ pub fn measure(nodes: u32) -> Result<Pace, String> {
 
 fn plan(nodes: u32) -> Plan {
     let world = WorldPlan {
+        message_bytes: 0,
         q: 2,
         documents: DOCUMENTS,
         latency_us: 500,

@@ -13,8 +13,8 @@ use crate::model::Violation;
 use crate::place::{PASSWORD, USER, address_of};
 use crate::plan::{Plan, WorldPlan};
 use crate::workload::{
-    DB, Worker, carry_out, give_first_secret, judge_between, judge_members, lock, look_at_connections,
-    look_at_databases, look_at_members, set_up_cluster, set_up_own,
+    DB, MAINTENANCE, Worker, carry_out, give_first_secret, judge_between, judge_members, lock, look_at_connections,
+    look_at_databases, look_at_members, set_up_cluster, set_up_counted, set_up_filters, set_up_own,
 };
 use crate::world::SimNode;
 
@@ -24,6 +24,8 @@ const RECOVERY: Duration = Duration::from_secs(120);
 const CONVERGENCE: Duration = Duration::from_secs(60);
 /// How long it may take in peace until every node knows what others know, of nodes and of databases.
 const SPREAD: Duration = Duration::from_secs(5);
+/// Until a node that hears no other one knows that, and until it has met them again.
+const NOTICED: Duration = Duration::from_secs(12);
 /// How often the set-up is tried: the first start may be cut.
 const SET_UP_TRIES: u32 = 5;
 
@@ -62,6 +64,12 @@ async fn make_databases(judge: &SimNode, plan: &Plan) -> Result<(), String> {
     let mut client = client(judge, 0);
     let shared = ("PUT", format!("/{DB}?q={}", plan.world.q), Value::Null);
     carry_out(&mut client, [shared], &[412]).await?;
+    if plan.has_filters() {
+        set_up_filters(&mut client).await?;
+    }
+    if plan.has_groups() {
+        set_up_counted(&mut client, plan.world.q).await?;
+    }
     set_up_own(&mut client, &plan.world).await
 }
 
@@ -109,8 +117,13 @@ pub(crate) async fn wait_until_up_or(judge: &SimNode, node: u32, stopped: impl F
         match env.timeout(Duration::from_secs(5), async { client(judge, node).get("/_up").await }).await {
             Ok(Ok(answer)) if answer.status == 200 => return Ok(()),
             answer => {
-                if matches!(&answer, Ok(Ok(answer)) if answer.json()["status"] == "writes_stopped") {
-                    stopped();
+                match &answer {
+                    Ok(Ok(answer)) if answer.json()["status"] == "writes_stopped" => stopped(),
+                    Ok(Ok(answer)) if answer.json()["status"] == "maintenance_mode" => {
+                        let mut client = client(judge, node);
+                        let _ = client.json("PUT", MAINTENANCE, &Value::String("false".to_owned())).await;
+                    }
+                    _ => {}
                 }
                 last = format!("{answer:?}");
             }
@@ -178,6 +191,11 @@ pub(crate) async fn judge_at_the_end(scene: &Scene, plan: &Plan, workers: &mut V
         None => {}
     }
     let several = members(scene, plan).await?;
+    if plan.cuts_off_at_the_end() {
+        for node in &several {
+            judge_cut_off(scene, *node).await?;
+        }
+    }
     if plan.mends() {
         judge_mended(judge, &several).await?;
     }
@@ -224,6 +242,23 @@ async fn judge_mended(judge: &SimNode, nodes: &[u32]) -> Result<(), Violation> {
     };
     let wrong = |wrong| Violation { invariant: "I31", what: format!("a damaged store file is not replaced: {wrong}") };
     soon(judge, nodes, RECOVERY, look).await.map_err(wrong)
+}
+
+/// What a node holds that hears no other one: as long as it does, it may answer with what they hold.
+async fn judge_cut_off(scene: &Scene, node: u32) -> Result<(), Violation> {
+    let own = address_of(node).ip();
+    let others: Vec<_> = scene.keepers.iter().map(|keeper| keeper.node.ip()).filter(|ip| *ip != own).collect();
+    let (world, env) = (&scene.world, scene.judge.env());
+    world.partition_one_way(&[own], &others);
+    world.partition_one_way(&others, &[own]);
+    env.sleep(NOTICED).await;
+    let judged = reader_at(scene, node).judge_copies_here().await;
+    for other in others {
+        world.heal(own, other);
+        world.heal(other, own);
+    }
+    env.sleep(NOTICED).await;
+    judged
 }
 
 fn reader_at(scene: &Scene, node: u32) -> Worker {

@@ -112,6 +112,13 @@ pub(crate) fn settings_of(plan: &Plan, number: u32) -> Vec<String> {
     if plan.takes_snapshots() {
         out.push("settee/snapshot_dir=/snapshots".to_owned());
     }
+    if let Some((document, attachment, request)) = world.caps() {
+        out.extend([
+            format!("couchdb/max_document_size={document}"),
+            format!("couchdb/max_attachment_size={attachment}"),
+            format!("chttpd/max_http_request_size={request}"),
+        ]);
+    }
     if world.tombstone_ms > 0 {
         out.push(format!("settee/tombstone_days={}", f64::from(world.tombstone_ms) / 86_400_000.0));
     }

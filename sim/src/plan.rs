@@ -16,14 +16,17 @@ mod forgotten;
 mod governed;
 mod meet;
 mod op;
+mod rest;
 mod scene;
 mod snapshots;
 mod strike;
 mod two_clusters;
+mod unseen;
 
-pub use fault::{Aim, FAULTS, Fault, HOSTILE, LIMPING, TimedFault};
+pub use fault::{Aim, FAULTS, Fault, HOSTILE, LIMPING, NO_ROOM, TimedFault};
 pub use meet::Meetings;
-pub use op::{FeedMode, OPS, Op, Sift, TimedOp, WAYS, Way};
+pub use op::{FILTERS, FeedMode, Filter, OPS, Op, Sift, TimedOp, WAYS, Way};
+pub use rest::{PAD_BIT, PAD_UNIT};
 pub use scene::{SCENES, Scene};
 
 /// How long clients work, in simulated milliseconds; faults end with it.
@@ -114,6 +117,10 @@ pub struct WorldPlan {
     /// Milliseconds after which tombstones may be forgotten (`[settee] tombstone_days`); 0: never.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tombstone_ms: u32,
+    /// Bytes of a message between nodes at most; documents, attachments and requests have caps of the size that goes
+    /// with it. 0: as many as usual.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub message_bytes: u32,
 }
 
 /// A second cluster, and the way to it until the faults end.
@@ -152,6 +159,11 @@ pub enum Ailment {
 }
 
 impl WorldPlan {
+    /// Bytes of a document, of an attachment and of a request at most; `None`: as many as usual.
+    pub fn caps(&self) -> Option<(u32, u32, u32)> {
+        (self.message_bytes > 0).then(|| (self.message_bytes / 8, self.message_bytes / 2, self.message_bytes / 2))
+    }
+
     /// How many copies make a majority; 1 without a cluster.
     pub fn majority(&self) -> u32 {
         self.copies() / 2 + 1
@@ -276,6 +288,38 @@ impl Plan {
     pub fn has_views(&self) -> bool {
         let looks = |op: &Op| matches!(op, Op::View { .. } | Op::Find { .. } | Op::FollowChosen);
         self.clients.iter().flatten().any(|timed| looks(&timed.op))
+    }
+
+    /// Whether nothing goes wrong, and all nodes agree on who works.
+    pub fn is_in_peace(&self) -> bool {
+        self.faults.is_empty() && !self.has_maintenance()
+    }
+
+    /// Whether lists are held against what was written while their node was in maintenance.
+    pub fn judges_maintenance(&self) -> bool {
+        Scene::of(self) == Some("maintenance")
+    }
+
+    /// Whether in the end each node is cut off and read alone: each has a copy of everything.
+    pub fn cuts_off_at_the_end(&self) -> bool {
+        let world = &self.world;
+        let has_all = world.n == world.nodes && !self.moves_copies() && !self.loses_disks();
+        world.message_bytes > 0 && has_all && !world.strict_reads
+    }
+
+    /// Whether somebody reads the shared database's feed by filters.
+    pub fn has_filters(&self) -> bool {
+        self.clients.iter().flatten().any(|timed| matches!(timed.op, Op::FollowSifted { .. }))
+    }
+
+    /// Whether somebody asks for groups of documents that are always there.
+    pub fn has_groups(&self) -> bool {
+        self.clients.iter().flatten().any(|timed| matches!(timed.op, Op::Groups { .. } | Op::Shift { .. }))
+    }
+
+    /// Whether nodes are taken into maintenance.
+    pub fn has_maintenance(&self) -> bool {
+        self.clients.iter().flatten().any(|timed| matches!(timed.op, Op::Maintain { .. }))
     }
 
     /// Whether somebody takes snapshots.

@@ -128,6 +128,9 @@ async fn scenario(
         None => (Planted::none(), None),
     };
     buggify::enter(plan.seed, plan.world.turns, mutation);
+    if plan.world.message_bytes > 0 {
+        buggify::cap("cluster: bytes of a message", plan.world.message_bytes as usize);
+    }
     {
         let mut shared = lock(&shared);
         shared.world = Some(world.clone());
@@ -135,12 +138,15 @@ async fn scenario(
         shared.clusters = plan.stays();
         shared.model.several = plan.world.n > 0;
         // Two clusters take edits of one revision without asking each other.
-        shared.model.in_peace = plan.faults.is_empty() && !plan.moves_copies() && plan.world.far.is_none();
-        shared.designs = if plan.has_views() { DESIGNS } else { 0 };
+        shared.model.in_peace = plan.is_in_peace() && !plan.moves_copies() && plan.world.far.is_none();
+        shared.views = plan.has_views();
+        shared.designs = if shared.views { DESIGNS } else { 0 } + u64::from(plan.has_filters());
+        shared.caps = plan.world.caps();
+        shared.maintains = plan.judges_maintenance();
         shared.damaged = plan.damages();
         shared.model.loses_disks = plan.loses_disks();
         shared.together = if plan.world.n > 0 { Together::of(&plan.world) } else { Together::default() };
-        shared.together.places.in_peace = plan.faults.is_empty();
+        shared.together.places.in_peace = plan.is_in_peace();
         shared.asked = Asked::of(&plan);
     }
     let common = settings_outside();
@@ -175,7 +181,11 @@ async fn scenario(
     watches.iter().for_each(|watch| watch.abort());
     let met = buggify::leave();
     let mut shared = lock(&scene.shared);
+    if let Some(what) = met.over {
+        shared.violation.get_or_insert(Violation { invariant: "I35", what });
+    }
     let counters = &mut shared.history.coverage.counters;
+    counters.extend(met.held.iter().map(|(what, share)| (format!("held {what}, hundredths summed"), *share)));
     counters.extend(met.points.iter().map(|(point, n)| (format!("point {point}"), *n)));
     counters.extend(met.sites.iter().map(|(site, (_, turned))| (format!("site {site}"), *turned)));
     scene.keepers.iter().map(|k| k.node.lives()).sum()

@@ -86,7 +86,7 @@ impl<F: FnMut(&Plan) -> bool> Search<F> {
 
     /// The world made plainer: what comes after costs less.
     fn plain_world(&mut self) {
-        let plainer: [fn(&mut Plan); 9] = [
+        let plainer: [fn(&mut Plan); 10] = [
             fewer_nodes,
             |p| p.world.q = 1,
             |p| p.world.disk_slow = 1,
@@ -94,6 +94,7 @@ impl<F: FnMut(&Plan) -> bool> Search<F> {
             |p| p.world.loss_per_10k = 0,
             |p| p.world.first_start_cut = None,
             |p| p.world.turns = false,
+            |p| p.world.message_bytes = 0,
             |p| p.world.outcast = None,
             |p| (p.world.w, p.world.r, p.world.purges_kept) = (None, None, None),
         ];

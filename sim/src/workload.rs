@@ -23,6 +23,7 @@ mod between;
 mod checkpoint;
 mod chosen;
 mod common;
+mod counted;
 mod documents;
 mod feed;
 mod graves;
@@ -30,6 +31,7 @@ mod hostile;
 mod keep;
 mod kept;
 mod local;
+mod maintained;
 mod members;
 mod own;
 mod pair;
@@ -39,6 +41,7 @@ mod rules;
 mod secrets;
 mod seen;
 mod session;
+mod sifted;
 mod twins;
 mod verdict;
 
@@ -46,8 +49,10 @@ use documents::Known;
 use local::Local;
 
 pub(crate) use between::judge_between;
+pub(crate) use counted::set_up as set_up_counted;
 pub(crate) use documents::{leaves, outcome};
 pub(crate) use hostile::WAYS as HOSTILE_WAYS;
+pub(crate) use maintained::SETTING as MAINTENANCE;
 pub(crate) use members::{judge_members, look_at_connections, look_at_members};
 pub(crate) use own::carry_out;
 pub use own::set_up as set_up_own;
@@ -56,6 +61,7 @@ pub(crate) use promise::Asked;
 pub(crate) use secrets::give_first as give_first_secret;
 pub(crate) use seen::DESIGNS;
 pub(crate) use session::TOKEN_KEY;
+pub(crate) use sifted::set_up as set_up_filters;
 pub(crate) use twins::{Together, look_at_databases, set_up as set_up_cluster};
 
 /// The database that all clients use.
@@ -90,6 +96,14 @@ pub struct Shared {
     pub(crate) asked: promise::Asked,
     /// Design documents of the shared database.
     pub designs: u64,
+    /// Whether some of them are views and indexes over it.
+    pub views: bool,
+    /// Bytes of a document, of an attachment and of a request at most, where they are drawn.
+    pub caps: Option<(u32, u32, u32)>,
+    /// Whether a list is held against what was written while its node was in maintenance.
+    pub maintains: bool,
+    /// Nodes that have had no room for long, by their numbers, and since which change of that.
+    pub scarce: BTreeMap<u32, u64>,
     /// Stored bytes were made wrong: an error is a right answer.
     pub damaged: bool,
     /// What answers showed, for people.
@@ -145,6 +159,7 @@ pub struct Worker {
     own: BTreeMap<u32, Own>,
     chosen: chosen::Chosen,
     seen: chosen::Chosen,
+    sifted: sifted::Places,
     admin: admin::Known,
     /// The session's cookie.
     cookie: Option<String>,
@@ -179,6 +194,7 @@ impl Worker {
             own: BTreeMap::new(),
             chosen: chosen::Chosen::default(),
             seen: chosen::Chosen::default(),
+            sifted: sifted::Places::default(),
             admin: admin::Known::default(),
             cookie: None,
             abreast: 0,
@@ -334,6 +350,11 @@ impl Worker {
                 Ok(())
             }
             Op::Follow { mode, limit } => self.follow(*mode, *limit).await,
+            Op::FollowSifted { by, mode, docs, limit } => self.follow_sifted(*by, *mode, *docs, *limit).await,
+            Op::Shift { v } => self.shift(*v).await,
+            Op::Groups { way } => self.groups(*way).await,
+            Op::Descend { limit } => self.descend(*limit).await,
+            Op::Maintain { node, on } => self.maintain(*node, *on).await,
             Op::FollowAt { node } => self.follow_at(*node).await,
             Op::Tail { doc, v } => self.tail(*doc, *v).await,
             Op::Replicate => self.replicate().await,

@@ -310,6 +310,57 @@ fn a_fuse_cuts_the_power_in_the_middle_of_a_job() {
 }
 
 #[test]
+fn a_process_is_killed_within_a_job_and_what_it_wrote_stays() {
+    let kept = (0..40).filter(|seed| {
+        let run = run_seed(*seed, |world| async move {
+            let node = lone(&world);
+            let env = node.env();
+            put(env.disk().as_ref(), file(), &[1; 10]);
+            // Opening counts, too: the second write is the one.
+            node.disk().set_kill_fuse(3);
+            let disk = env.disk();
+            let job = node.spawn(async move {
+                env.blocking(Pool::Foreground, move || {
+                    let file = disk.open(file(), OpenMode::Write).unwrap();
+                    file.write_at(0, &[2; 5]).unwrap();
+                    assert!(file.write_at(5, &[2; 5]).is_err() && file.sync().is_err());
+                })
+                .await;
+            });
+            assert_eq!(job.await, None);
+            assert!(!node.is_up());
+            let left = read(node.start().disk().as_ref(), file());
+            assert_eq!(left[..5], [2; 5], "nothing of it was synced, and the machine runs on");
+            left[5..] == [2; 5]
+        });
+        run.value
+    });
+    let kept = kept.count();
+    assert!((5..35).contains(&kept), "{kept}");
+}
+
+#[test]
+fn a_directory_that_could_not_be_synced_has_its_names_in_memory_alone() {
+    let lost = (0..40).filter(|seed| {
+        let run = run_seed(*seed, |world| async move {
+            let node = lone(&world);
+            let disk = node.env().disk();
+            node.disk().set_faults(DiskFaults { dir_sync_error: 1.0, free: Some(7), ..DiskFaults::default() });
+            assert_eq!(disk.free_bytes(dir()).unwrap(), 7);
+            disk.open(file(), OpenMode::Create).unwrap().sync().unwrap();
+            assert!(disk.sync_dir(dir()).is_err() && disk.exists(file()).unwrap());
+            node.disk().set_faults(DiskFaults::default());
+            assert_eq!(disk.free_bytes(dir()).unwrap(), u64::MAX);
+            node.power_off();
+            !node.start().disk().exists(file()).unwrap()
+        });
+        run.value
+    });
+    let lost = lost.count();
+    assert!((5..40).contains(&lost), "{lost}");
+}
+
+#[test]
 fn a_slow_disk_is_slow_and_only_below_its_path() {
     run_seed(6, |world| async move {
         let node = lone(&world);

@@ -13,7 +13,7 @@ use super::api::{CallError, Class, Handler, NodeName, Service};
 use super::counters::Counters;
 use super::line::{Line, Side};
 use super::packet::Packet;
-use super::stream::{Reply, Sink, Window};
+use super::stream::{Reply, Sink, Window, message_bytes};
 use crate::limits;
 use crate::world::{BoxFuture, Instant};
 
@@ -87,7 +87,7 @@ impl Serving {
     fn opened(&self, stream: u32, call: (u8, u8, u64, u64), chunk: Bytes) -> Result<(), String> {
         let (service, class, deadline_ms, total) = call;
         let total = usize::try_from(total).unwrap_or(usize::MAX);
-        if total > limits::CLUSTER_MESSAGE_BYTES || chunk.len() > total || self.streams().contains_key(&stream) {
+        if total > message_bytes() || chunk.len() > total || self.streams().contains_key(&stream) {
             return Err("a call that cannot be".to_owned());
         }
         let Some(class) = Class::of(class) else {

@@ -13,7 +13,13 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::api::CallError;
 use crate::limits;
+use crate::world::buggify::capped;
 use crate::world::{Env, Instant};
+
+/// Bytes of one message at most.
+pub(super) fn message_bytes() -> usize {
+    capped("cluster: bytes of a message", limits::CLUSTER_MESSAGE_BYTES)
+}
 
 /// What the taker's end is told.
 #[derive(Debug)]
@@ -128,7 +134,7 @@ impl Reply {
     /// # Panics
     /// For a message above `limits::CLUSTER_MESSAGE_BYTES`: it belongs into several.
     pub async fn send(&mut self, message: Bytes) -> Result<(), Gone> {
-        assert!(message.len() <= limits::CLUSTER_MESSAGE_BYTES, "a message has a largest size");
+        assert!(message.len() <= message_bytes(), "a message has a largest size");
         let Some(sink) = self.sink.as_ref().filter(|_| !self.midway) else { return Err(Gone) };
         self.midway = true;
         let mut rest = message;
@@ -217,7 +223,7 @@ impl Incoming {
             match self.events.recv().await {
                 Some(Event::Chunk { bytes, last }) => {
                     self.back.consumed(bytes.len());
-                    if self.partial.len() + bytes.len() > limits::CLUSTER_MESSAGE_BYTES {
+                    if self.partial.len() + bytes.len() > message_bytes() {
                         return self.end(Err(CallError::Unknown("an answer beyond the largest message".to_owned())));
                     }
                     if last && self.partial.is_empty() {

@@ -26,6 +26,7 @@ use super::shelf::{Shelf, position_of};
 use super::tables::{self, Budget, Part, Tables};
 use super::view::LayeredView;
 use crate::limits;
+use crate::world::buggify::{Mutation, mutated, weigh};
 use crate::world::{Env, lock};
 
 /// See the module head.
@@ -208,7 +209,13 @@ impl Store for LayeredStore {
         for part in tables::parts(batch) {
             self.take_in(position, part);
         }
-        self.tables().end_group(position, journal.closed_bytes());
+        let held = {
+            let mut tables = self.tables();
+            tables.end_group(position, journal.closed_bytes());
+            tables.bytes()
+        };
+        // What cannot be flushed has as much again, and a group begins while there is any room.
+        weigh("memory of writes that wait for their file", held, 2 * self.budget.memtables + 8 * batch.bytes());
         if self.freeze_due() && self.planted.has(super::planted::Bug::DropSegmentEarly) {
             self.checkpoint(&mut journal)?;
         }
@@ -229,7 +236,8 @@ impl Store for LayeredStore {
 
     fn has_room(&self, shard: Option<u64>) -> bool {
         let mut tables = self.tables();
-        tables.has_room(shard, &self.budget) || tables.gives_up(&self.budget)
+        let is_full = !tables.has_room(shard, &self.budget) && !tables.gives_up(&self.budget);
+        !is_full || mutated(Mutation::FullMemoryIgnored)
     }
 
     fn refuses(&self, shard: u64) -> Option<StorageError> {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::kv::StorageError;
 use crate::world::Disk;
+use crate::world::buggify::{Mutation, mutated};
 
 /// What was found when the disk was looked at last. Until then there is room.
 #[derive(Debug, Default)]
@@ -40,7 +41,7 @@ impl Room {
     }
 
     pub(super) fn is_left(&self) -> bool {
-        !self.scarce.load(Ordering::SeqCst)
+        !self.scarce.load(Ordering::SeqCst) || mutated(Mutation::RoomIgnored)
     }
 
     /// Fails with [`StorageError::NoRoom`] when there is none.

@@ -115,6 +115,16 @@ pub enum Mutation {
     MergeUnvalidated,
     /// Tombstones are forgotten where not all copies could be asked.
     ForgetEarly,
+    /// A feed that is read backwards leaves out the last change of each range.
+    DescendingLeavesOut,
+    /// What adds data is taken though the disk has no room.
+    RoomIgnored,
+    /// What a process before this one wrote last into the journal is taken for durable.
+    KilledTailTrusted,
+    /// A sync of a directory that failed counts as done.
+    FailedDirSyncTrusted,
+    /// Writes go on while memory is full of what waits for its store file.
+    FullMemoryIgnored,
 }
 
 /// Places where the node may take a rare turn that is always allowed: a batch of one, a wait, a cache passed over.
@@ -145,6 +155,9 @@ pub const SITES: &[&str] = &[
     "view: a page of one row",
     "write: one edit in a step",
 ];
+
+/// Caps that a run may draw small, the same for the whole of it: see [`capped`].
+pub const CAPS: &[&str] = &["cluster: bytes of a message"];
 
 /// Rare things that some run must have met.
 pub const POINTS: &[&str] = &[
@@ -191,6 +204,10 @@ mod on {
         pub sites: BTreeMap<&'static str, (u64, u64)>,
         /// How often each point was reached.
         pub points: BTreeMap<&'static str, u64>,
+        /// How many hundredths of what it may hold each thing held at most.
+        pub held: BTreeMap<&'static str, u64>,
+        /// The first thing that held more than it may.
+        pub over: Option<String>,
     }
 
     struct State {
@@ -200,6 +217,8 @@ mod on {
         mutation: Option<Mutation>,
         /// Names of the nodes that run the version after this one.
         later: BTreeSet<String>,
+        /// Caps that are others than usual.
+        caps: BTreeMap<&'static str, usize>,
         met: Met,
     }
 
@@ -222,7 +241,8 @@ mod on {
 
     /// Opens this thread's world; `turns` lets sites turn.
     pub fn enter(seed: u64, turns: bool, mutation: Option<Mutation>) {
-        let state = State { seed, draws: 0, turns, mutation, later: BTreeSet::new(), met: Met::default() };
+        let (later, caps, met) = (BTreeSet::new(), BTreeMap::new(), Met::default());
+        let state = State { seed, draws: 0, turns, mutation, later, caps, met };
         STATE.with(|s| *s.borrow_mut() = Some(state));
     }
 
@@ -247,6 +267,21 @@ mod on {
             Some(state) => drop(state.later.remove(node)),
             None => {}
         });
+    }
+
+    /// From now on a cap of [`super::CAPS`] is another one than usual.
+    pub fn cap(name: &'static str, most: usize) {
+        debug_assert!(super::CAPS.contains(&name), "{name} is on the list");
+        STATE.with(|s| {
+            if let Some(state) = &mut *s.borrow_mut() {
+                state.caps.insert(name, most);
+            }
+        });
+    }
+
+    pub(super) fn capped(name: &'static str, usual: usize) -> usize {
+        debug_assert!(super::CAPS.contains(&name), "{name} is on the list");
+        STATE.with(|s| s.borrow().as_ref().and_then(|state| state.caps.get(name).copied()).unwrap_or(usual))
     }
 
     pub(super) fn is_later(node: &str) -> bool {
@@ -277,13 +312,26 @@ mod on {
         });
     }
 
+    pub(super) fn weigh(what: &'static str, bytes: usize, most: usize) {
+        STATE.with(|s| {
+            let mut state = s.borrow_mut();
+            let Some(state) = &mut *state else { return };
+            let share = (bytes as u64).saturating_mul(100) / (most as u64).max(1);
+            let held = state.met.held.entry(what).or_default();
+            *held = share.max(*held);
+            if bytes > most {
+                state.met.over.get_or_insert_with(|| format!("{what}: {bytes} bytes are held, {most} are the most"));
+            }
+        });
+    }
+
     pub(super) fn mutated(mutation: Mutation) -> bool {
         STATE.with(|s| s.borrow().as_ref().is_some_and(|state| state.mutation == Some(mutation)))
     }
 }
 
 #[cfg(feature = "sim")]
-pub use on::{Met, enter, leave, reseed, upgrade};
+pub use on::{Met, cap, enter, leave, reseed, upgrade};
 
 /// Whether to take the rare turn at one of [`SITES`].
 #[cfg(feature = "sim")]
@@ -307,6 +355,16 @@ pub fn sometimes(point: &'static str) {
 #[cfg(not(feature = "sim"))]
 pub fn sometimes(_point: &'static str) {}
 
+/// Notes how many bytes something holds: more than `most` make a simulated run a failed one.
+#[cfg(feature = "sim")]
+pub fn weigh(what: &'static str, bytes: usize, most: usize) {
+    on::weigh(what, bytes, most);
+}
+
+/// Notes how many bytes something holds: nowhere.
+#[cfg(not(feature = "sim"))]
+pub fn weigh(_what: &'static str, _bytes: usize, _most: usize) {}
+
 /// Whether a known bug is planted.
 #[cfg(feature = "sim")]
 pub fn mutated(mutation: Mutation) -> bool {
@@ -329,6 +387,18 @@ pub fn is_later(node: &str) -> bool {
 #[cfg(not(feature = "sim"))]
 pub fn is_later(_node: &str) -> bool {
     false
+}
+
+/// The cap of that name of [`CAPS`] in this run, `usual` where it is not drawn.
+#[cfg(feature = "sim")]
+pub fn capped(name: &'static str, usual: usize) -> usize {
+    on::capped(name, usual)
+}
+
+/// The cap of that name of [`CAPS`]: `usual`.
+#[cfg(not(feature = "sim"))]
+pub fn capped(_name: &'static str, usual: usize) -> usize {
+    usual
 }
 
 /// A wait that a site may take.

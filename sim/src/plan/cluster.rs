@@ -56,6 +56,7 @@ impl Plan {
             documents: rng.random_range(1..=8),
             latency_us: pick(&mut rng, &[100, 500, 5_000]),
             first_start_cut: None,
+            message_bytes: 0,
             strict_reads: rng.random_range(0..3) == 0,
             ..plan.world
         };
@@ -95,6 +96,7 @@ impl Plan {
         for _ in 0..pick(&mut rng, &[0, 0, 0, 1, 1, 2]) {
             plan.clients.push(operator(&mut rng, nodes));
         }
+        plan.draw_the_rest();
         plan.world.outcast = outcast(&plan);
         plan
     }

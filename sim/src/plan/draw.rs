@@ -48,6 +48,7 @@ impl Plan {
             outcast: None,
             far: None,
             tombstone_ms: 0,
+            message_bytes: 0,
         };
         let weights = Weights::draw(&mut rng, &world);
         let clients = rng.random_range(1..=4);
@@ -61,6 +62,7 @@ impl Plan {
         let kinds: Vec<u32> = kinds.filter(|kind| damaged || !DAMAGE.contains(kind)).collect();
         plan.aim(&kinds, |draw, kind| (draw.node_of(kind), draw.fault_of(kind)));
         plan.order();
+        plan.draw_the_rest();
         plan
     }
 

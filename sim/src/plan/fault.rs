@@ -105,6 +105,13 @@ pub enum Fault {
         /// Until the last one goes on.
         for_ms: u64,
     },
+    /// F6: the ways between the node and some others stand still; nothing is lost.
+    Clog {
+        /// Those others, one bit for each node.
+        group: u32,
+        /// Duration.
+        for_ms: u64,
+    },
     /// F12: a bit of a file flips.
     BitRot {
         /// Chooses the file.
@@ -121,6 +128,25 @@ pub enum Fault {
         per_1000: u32,
         /// They are written elsewhere in the file.
         misdirected: bool,
+        /// Duration.
+        for_ms: u64,
+    },
+    /// F11: syncs of directories fail now and then: names are no more durable than before.
+    DirSyncErrors {
+        /// Failures per 1,000.
+        per_1000: u32,
+        /// Duration.
+        for_ms: u64,
+    },
+    /// F9: the process dies within a blocking job, between two of its disk operations; what it wrote stays.
+    KilledInJob {
+        /// Disk operations until then.
+        ops: u64,
+        /// Time until it starts again.
+        down_ms: u64,
+    },
+    /// F13: the disk says that nothing is free, before anything fails.
+    NoRoom {
         /// Duration.
         for_ms: u64,
     },
@@ -241,9 +267,13 @@ impl Fault {
             Fault::ClockDrift { .. } => "F18 clock drift",
             Fault::ClockStands { .. } => "F18 clock stands",
             Fault::Swizzle { .. } => "F6 swizzled clog",
+            Fault::Clog { .. } => "F6 clog",
             Fault::BitRot { .. } | Fault::BitRotOwn { .. } => "F12 bit rot",
             Fault::LostWrites { misdirected: false, .. } => "F12 lost writes",
             Fault::LostWrites { .. } => "F12 misdirected writes",
+            Fault::DirSyncErrors { .. } => "F11 directory syncs",
+            Fault::KilledInJob { .. } => "F9 kill in a job",
+            Fault::NoRoom { .. } => NO_ROOM,
             Fault::DiskFull { .. } => "F13 disk full",
             Fault::NoFiles { .. } => "F13 no files",
             Fault::Limping { .. } => LIMPING,
@@ -269,6 +299,7 @@ impl Fault {
             | Fault::Restart { down_ms }
             | Fault::PowerLoss { down_ms }
             | Fault::Fuse { down_ms, .. }
+            | Fault::KilledInJob { down_ms, .. }
             | Fault::CutCompaction { down_ms, .. }
             | Fault::TornJournal { down_ms, .. }
             | Fault::CutFlush { down_ms, .. }
@@ -277,7 +308,10 @@ impl Fault {
             Fault::Partition { for_ms, .. }
             | Fault::SlowDisk { for_ms, .. }
             | Fault::DiskErrors { for_ms, .. }
+            | Fault::DirSyncErrors { for_ms, .. }
+            | Fault::NoRoom { for_ms }
             | Fault::Swizzle { for_ms }
+            | Fault::Clog { for_ms, .. }
             | Fault::Split { for_ms, .. }
             | Fault::LostWrites { for_ms, .. }
             | Fault::DiskFull { for_ms, .. }
@@ -306,8 +340,15 @@ pub const HOSTILE: &str = "F26 hostile code";
 /// The name of [`Fault::Limping`], whose effects outlast it.
 pub const LIMPING: &str = "F14 limping disk";
 
+/// The name of [`Fault::NoRoom`], under which what adds data is refused.
+pub const NO_ROOM: &str = "F13 no room";
+
 /// Names of all faults, for reports on what was never met.
-pub const FAULTS: [&str; 34] = [
+pub const FAULTS: [&str; 38] = [
+    "F6 clog",
+    "F9 kill in a job",
+    "F11 directory syncs",
+    NO_ROOM,
     "F2 answers lost",
     "F5 partition",
     "F5 split",

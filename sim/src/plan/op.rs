@@ -15,6 +15,22 @@ pub enum FeedMode {
     EventSource,
 }
 
+/// Which changes a feed tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Filter {
+    /// All of them.
+    None,
+    /// Those that a selector chooses.
+    Selector,
+    /// Those that a function of a design document chooses.
+    Function,
+    /// Those of which a view has rows.
+    View,
+}
+
+/// All of them.
+pub const FILTERS: [Filter; 4] = [Filter::None, Filter::Selector, Filter::Function, Filter::View];
+
 /// A client operation and how long the client waits before it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimedOp {
@@ -103,6 +119,39 @@ pub enum Op {
     FollowAt {
         /// The node.
         node: u32,
+    },
+    /// Reads the feed on by a filter, with its documents or without, in some mode.
+    FollowSifted {
+        /// Which changes.
+        by: Filter,
+        /// How.
+        mode: FeedMode,
+        /// With `include_docs`.
+        docs: bool,
+        /// At most so many rows.
+        limit: Option<u32>,
+    },
+    /// Moves documents that are always there from group to group of a view.
+    Shift {
+        /// The groups that they come to.
+        v: u64,
+    },
+    /// Asks for that view, reduced: each of them is in one group.
+    Groups {
+        /// How it is asked for.
+        way: u32,
+    },
+    /// Reads the feed backwards, from its end.
+    Descend {
+        /// At most so many rows.
+        limit: Option<u32>,
+    },
+    /// Takes a node out of work, or in again (`[couchdb] maintenance_mode`).
+    Maintain {
+        /// Which one.
+        node: u32,
+        /// Out of work.
+        on: bool,
     },
     /// Waits at the end of the feed on a second connection while it writes: must be told.
     Tail {
@@ -434,6 +483,13 @@ impl Op {
             Op::Follow { mode: FeedMode::Longpoll, .. } => "feed longpoll",
             Op::Follow { mode: FeedMode::Continuous, .. } => "feed continuous",
             Op::Follow { mode: FeedMode::EventSource, .. } => "feed eventsource",
+            Op::FollowSifted { docs: false, .. } => "feed sifted",
+            Op::FollowSifted { .. } => "feed with documents",
+            Op::Descend { .. } => "feed descending",
+            Op::Shift { .. } => "shift",
+            Op::Groups { .. } => "groups",
+            Op::Maintain { on: true, .. } => "maintenance begins",
+            Op::Maintain { .. } => "maintenance ends",
             Op::Tail { .. } => "tail",
             Op::OwnPut { .. } => "own put",
             Op::OwnDelete { .. } => "own delete",
@@ -491,7 +547,14 @@ impl Op {
 }
 
 /// Names of all operations, for reports on what was never met.
-pub const OPS: [&str; 68] = [
+pub const OPS: [&str; 75] = [
+    "shift",
+    "groups",
+    "feed sifted",
+    "feed with documents",
+    "feed descending",
+    "maintenance begins",
+    "maintenance ends",
     "put",
     "put stale",
     "delete",

@@ -56,10 +56,16 @@ pub enum Scene {
     ClusterSnapshots,
     /// Tombstones are forgotten while a node is away that holds what they stood for, or is put back to before them.
     Forgotten,
+    /// Feeds of a cluster are followed by filters and with their documents on every node, while copies lag.
+    Filters,
+    /// A node is away while the others take documents and attachments of all sizes.
+    Sizes,
+    /// A node is taken out of work while others write, and works again before it reaches all of them.
+    Maintenance,
 }
 
 /// All of them, with their names.
-pub const SCENES: [(&str, Scene); 16] = [
+pub const SCENES: [(&str, Scene); 19] = [
     ("late-answer", Scene::LateAnswer),
     ("stale-map", Scene::StaleMap),
     ("put-back", Scene::PutBack),
@@ -76,6 +82,9 @@ pub const SCENES: [(&str, Scene); 16] = [
     ("rules", Scene::Rules),
     ("cluster-snapshots", Scene::ClusterSnapshots),
     ("forgotten", Scene::Forgotten),
+    ("filters", Scene::Filters),
+    ("sizes", Scene::Sizes),
+    ("maintenance", Scene::Maintenance),
 ];
 
 /// A plan's seed is that of a scene from this bit on.
@@ -129,6 +138,7 @@ impl Plan {
             nodes: 3,
             n: 3,
             strict_reads: true,
+            message_bytes: 0,
             ..base.world.clone()
         };
         let mut stage = Stage { rng: ChaCha8Rng::seed_from_u64(seed), number, next_v: 0 };
@@ -149,6 +159,9 @@ impl Plan {
             Scene::Rules => stage.rules(world),
             Scene::ClusterSnapshots => stage.cluster_snapshots(world),
             Scene::Forgotten => forgotten::drawn(stage.rng, number, world),
+            Scene::Filters => stage.filters(world),
+            Scene::Sizes => stage.sizes(world),
+            Scene::Maintenance => stage.maintenance(world),
         };
         Plan { world, clients, faults, ..base }
     }
@@ -178,7 +191,7 @@ fn looks(begin_ms: u64, doc: impl Fn(u32) -> u32) -> Vec<TimedOp> {
 }
 
 impl Stage {
-    fn put(&mut self, doc: u32) -> Op {
+    pub(super) fn put(&mut self, doc: u32) -> Op {
         self.next_v += 1;
         Op::Put { doc, v: self.next_v }
     }
@@ -194,7 +207,7 @@ impl Stage {
     }
 
     /// One of some nodes, another one for each plan and round.
-    fn node(&self, nodes: u32, round: u64) -> u32 {
+    pub(super) fn node(&self, nodes: u32, round: u64) -> u32 {
         ((self.number + round) % u64::from(nodes)) as u32
     }
 

@@ -44,7 +44,7 @@ impl Worker {
         }
         let rev = answer.json()["rev"].as_str().unwrap_or_default().to_owned();
         let Some(token) = answer.token else {
-            return broken("I32", format!("the write of {id} was answered {} without a token", answer.status));
+            return broken("I36", format!("the write of {id} was answered {} without a token", answer.status));
         };
         let mut other = self.another_node(others[nth % others.len()]);
         self.reads_at_least(&mut other, nth % READS, (&id, &rev), &token).await
@@ -68,8 +68,8 @@ impl Worker {
         let told = answer.json();
         match answer.status {
             200 if shows(&told, id, rev) => {}
-            200 => return broken("I32", format!("{method} {path} lacks {id} {rev}: {told}")),
-            400 => return broken("I32", format!("{method} {path}: {told}")),
+            200 => return broken("I36", format!("{method} {path} lacks {id} {rev}: {told}")),
+            400 => return broken("I36", format!("{method} {path}: {told}")),
             _ => return Ok(()),
         }
         self.locked(|s| {

@@ -8,7 +8,7 @@ use md5::{Digest, Md5};
 use serde_json::{Value, json};
 
 use super::seen::is_design;
-use super::{DB, Worker};
+use super::{DB, Worker, broken};
 use crate::client::{Answer, Ask, NoAnswer};
 use crate::model::{self, Blob, Edit, Leaf, Outcome, Violation};
 
@@ -22,6 +22,9 @@ pub(super) struct Known {
 
 /// One edit in so many whose outcome stays open is sent again, to some node of the cluster.
 const RETRIED_ONE_IN: u64 = 2;
+
+/// Bytes of a document beside its text, or of a request beside what is sent, at most.
+const SMALL: usize = 400;
 
 /// The id of the document with this number.
 pub(super) fn id(doc: u32) -> String {
@@ -40,12 +43,18 @@ impl Worker {
 
     pub(super) async fn put(&mut self, doc: u32, parent: Option<Vec<String>>, v: u64) -> Result<(), Violation> {
         let edit = Edit { v: Some(v), ..self.edit(doc, parent.as_ref()) };
-        let mut body = json!({ "v": v });
+        let mut body = body_of(v);
         if let Some(parent) = &parent {
             body["_rev"] = json!(parent[0]);
         }
         let (at, path) = (self.locked(|s| s.model.invoke(edit.clone())), self.written_at(format!("/{DB}/{}", id(doc))));
+        let (sent_ms, room) = self.locked(|s| (s.now_ms(), s.scarce.get(&0).copied()));
         let answer = self.call("PUT", &path, &body).await;
+        if let Ok(answer) = &answer {
+            self.written_beside_maintenance(&id(doc), sent_ms, answer);
+            self.keeps_room(&id(doc), room, answer)?;
+        }
+        self.keeps_caps(&id(doc), model::padding(v), &answer)?;
         let is_open = outcome(&answer) == Outcome::Unknown;
         self.after_edit(doc, at, parent.clone(), vec![], answer).await?;
         let is_retried = is_open && v.is_multiple_of(RETRIED_ONE_IN);
@@ -85,7 +94,53 @@ impl Worker {
         let path = self.written_at(format!("/{DB}/{}/{name}{rev}", id(doc)));
         let sent = Ask { kind: "application/octet-stream", body: Bytes::from(content), ..Ask::get(&path) };
         let answer = self.ask(Ask { method: "PUT", ..sent }).await;
+        self.keeps_cap_of_attachments(&id(doc), bytes, &answer)?;
         self.after_edit(doc, at, parent, blobs, answer).await
+    }
+
+    /// On one server without room what adds data is refused. `room`: which change of that was felt when it was sent.
+    fn keeps_room(&self, what: &str, room: Option<u64>, answer: &Answer) -> Result<(), Violation> {
+        let (several, now) = self.locked(|s| (s.several, s.scarce.get(&0).copied()));
+        match room.is_some() && room == now && !several && answer.status < 300 {
+            true => broken("I16", format!("{what}: written on a disk that has had no room for long")),
+            false => Ok(()),
+        }
+    }
+
+    /// What is larger than a document may be is refused, what is smaller is not for its size.
+    fn keeps_caps(&mut self, what: &str, padding: usize, answer: &Result<Answer, NoAnswer>) -> Result<(), Violation> {
+        let Some((most, ..)) = self.locked(|s| s.caps) else { return Ok(()) };
+        self.keeps_cap(what, (padding, most as usize), answer)
+    }
+
+    fn keeps_cap_of_attachments(
+        &mut self,
+        what: &str,
+        bytes: u32,
+        answer: &Result<Answer, NoAnswer>,
+    ) -> Result<(), Violation> {
+        let Some((_, most, request)) = self.locked(|s| s.caps) else { return Ok(()) };
+        self.keeps_cap(what, (bytes as usize, most.min(request) as usize), answer)
+    }
+
+    fn keeps_cap(
+        &mut self,
+        what: &str,
+        (bytes, most): (usize, usize),
+        answer: &Result<Answer, NoAnswer>,
+    ) -> Result<(), Violation> {
+        let Ok(answer) = answer else { return Ok(()) };
+        let counted = match (bytes > most, answer.status) {
+            (true, 200..300) => return broken("I16", format!("{what}: {bytes} bytes were taken, {most} are the most")),
+            (false, 413) if bytes + SMALL < most => {
+                return broken("I16", format!("{what}: {bytes} bytes were refused, {most} are the most"));
+            }
+            (true, 413) => "sizes: refused for its size",
+            (false, 200..300) if bytes * 2 > most => "sizes: more than half of the cap",
+            _ => return Ok(()),
+        };
+        self.locked(|s| s.history.counts(counted));
+        Ok(())
     }
 
     /// Settles an edit, remembers its revision, and looks again after a refusal.
@@ -164,7 +219,8 @@ impl Worker {
         let mut sent = Vec::new();
         for (doc, v) in edits {
             let parent = self.newest(*doc);
-            let mut body = json!({ "_id": id(*doc), "v": v });
+            let mut body = body_of(*v);
+            body["_id"] = json!(id(*doc));
             if let Some(parent) = &parent {
                 body["_rev"] = json!(parent[0]);
             }
@@ -174,6 +230,10 @@ impl Worker {
         }
         let path = self.written_at(format!("/{DB}/_bulk_docs"));
         let answer = self.call("POST", &path, &json!({ "docs": docs })).await;
+        if matches!(&answer, Ok(a) if a.status == 413) {
+            // Refused as a whole: nothing of it was written.
+            return self.locked(|s| sent.iter().try_for_each(|(_, edit, _)| s.model.settle(*edit, Outcome::Refused)));
+        }
         let rows = match &answer {
             Ok(a) if a.status == 201 || a.status == 202 => a.json().as_array().cloned().unwrap_or_default(),
             _ => return Ok(()),
@@ -218,6 +278,9 @@ impl Worker {
         }
         if answer.status != 200 {
             return Ok(());
+        }
+        if !is_whole(&body) {
+            return broken("I27", format!("{}: not all of its text: {} bytes", id(doc), answer.body.len()));
         }
         let rev = body["_rev"].as_str().unwrap_or_default().to_owned();
         self.locked(|s| s.model.read(&id(doc), from, Some(rev.clone())));
@@ -265,6 +328,7 @@ impl Worker {
 
     /// Reads `_all_docs`; the rows' ids and revisions when it answered.
     pub(super) async fn list(&mut self) -> Result<Option<BTreeMap<String, String>>, Violation> {
+        let due = self.due_after_maintenance();
         let answer = self.call("GET", &format!("/{DB}/_all_docs"), &Value::Null).await;
         let Some(body) = answer.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(None) };
         let rows = body["rows"].as_array().cloned().unwrap_or_default();
@@ -272,10 +336,25 @@ impl Worker {
         if ids.windows(2).any(|w| w[0] >= w[1]) {
             return Err(Violation { invariant: "I20", what: format!("rows out of order: {ids:?}") });
         }
+        self.shows_due(&due, &rows)?;
         let rows = rows.iter().filter(|row| !row["id"].as_str().is_some_and(is_design));
         let pair = |r: &Value| Some((r["id"].as_str()?.to_owned(), r["value"]["rev"].as_str()?.to_owned()));
         Ok(Some(rows.filter_map(pair).collect()))
     }
+}
+
+/// The body of a document: its value, and the text that goes with it.
+fn body_of(v: u64) -> Value {
+    match model::padding(v) {
+        0 => json!({ "v": v }),
+        _ => json!({ "v": v, "w": model::padded(v) }),
+    }
+}
+
+/// Whether a document has the text that goes with its value.
+pub(super) fn is_whole(doc: &Value) -> bool {
+    let padding = doc["v"].as_u64().map_or(0, model::padding);
+    doc["w"].as_str().map_or(0, str::len) == padding
 }
 
 /// What an answer tells of the edit that was asked for.

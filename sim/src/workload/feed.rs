@@ -206,31 +206,10 @@ impl Worker {
 
     /// The rows of an endless answer, of whole lines only.
     fn took_lines(&mut self, body: &[u8], events: bool) -> Vec<Value> {
-        let mut rows = Vec::new();
-        let text = String::from_utf8_lossy(body);
-        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         self.feed.owed = false;
-        let mut pending: Option<Value> = None;
-        for line in whole.lines() {
-            match (events, line.strip_prefix("data: "), line.strip_prefix("id: ")) {
-                (false, _, _) => {
-                    let row: Value = serde_json::from_str(line).unwrap_or(Value::Null);
-                    let seq = row["seq"].as_str().or_else(|| row["last_seq"].as_str());
-                    if let Some(seq) = seq {
-                        seq.clone_into(&mut self.feed.since);
-                    }
-                    rows.push(row);
-                }
-                (true, Some(data), _) => pending = serde_json::from_str(data).ok(),
-                (true, _, Some(seq)) => {
-                    // A row counts when the line with its sequence came, too.
-                    if let Some(row) = pending.take() {
-                        rows.push(row);
-                        seq.trim_matches('"').clone_into(&mut self.feed.since);
-                    }
-                }
-                (true, None, None) => {}
-            }
+        let (rows, since) = lines_of(body, events);
+        if let Some(since) = since {
+            self.feed.since = since;
         }
         rows
     }
@@ -282,6 +261,34 @@ impl Worker {
         }
         Ok(())
     }
+}
+
+/// The rows of an endless answer, of whole lines only, and the sequence of the last one.
+pub(super) fn lines_of(body: &[u8], events: bool) -> (Vec<Value>, Option<String>) {
+    let (mut rows, mut since) = (Vec::new(), None);
+    let text = String::from_utf8_lossy(body);
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    let mut pending: Option<Value> = None;
+    for line in whole.lines() {
+        match (events, line.strip_prefix("data: "), line.strip_prefix("id: ")) {
+            (false, _, _) => {
+                let row: Value = serde_json::from_str(line).unwrap_or(Value::Null);
+                let seq = row["seq"].as_str().or_else(|| row["last_seq"].as_str());
+                since = seq.map(str::to_owned).or(since);
+                rows.push(row);
+            }
+            (true, Some(data), _) => pending = serde_json::from_str(data).ok(),
+            (true, _, Some(seq)) => {
+                // A row counts when the line with its sequence came, too.
+                if let Some(row) = pending.take() {
+                    rows.push(row);
+                    since = Some(seq.trim_matches('"').to_owned());
+                }
+            }
+            (true, None, None) => {}
+        }
+    }
+    (rows, since)
 }
 
 /// A sequence as text.

@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 use super::common::Common;
 use super::documents::{leaf_set, leaves};
 use super::graves::Graves;
+use super::maintained::Maintained;
 use super::members::{Members, ask};
 use super::own::{carry_out, keep_purges};
 use super::rules::{self, Rules};
 use super::secrets::Secrets;
-use super::{DB, Worker, abreast, between, broken, places::Places, seen};
+use super::{DB, Worker, abreast, between, broken, places::Places, seen, sifted};
 use crate::client::Client;
 use crate::model::{Leaf, Violation};
 use crate::plan::{Plan, WorldPlan};
@@ -45,6 +46,8 @@ pub struct Together {
     pub(super) common: BTreeMap<u32, Common>,
     /// Rules for documents.
     pub(super) rules: Rules,
+    /// Nodes in maintenance.
+    pub(super) maintained: Maintained,
 }
 
 /// A database that any client makes where there is none.
@@ -100,6 +103,9 @@ pub async fn set_up(client: &mut Client, plan: &Plan) -> Result<(), String> {
     }
     if world.far.is_some() {
         between::set_up(client, plan).await?;
+    }
+    if plan.has_filters() {
+        sifted::set_up(client).await?;
     }
     if plan.has_views() {
         abreast::set_up(client, &made_with).await?;
@@ -200,6 +206,16 @@ impl Worker {
         }
         self.judge_common().await?;
         self.judge_rules().await
+    }
+
+    /// Everything that was acknowledged, as this node's own copies hold it.
+    pub(crate) async fn judge_copies_here(&mut self) -> Result<(), Violation> {
+        for doc in self.locked(|s| s.model.documents()) {
+            let (before, leaves) = (self.locked(|s| s.model.lasting(&doc)), self.leaves_here(&doc).await?);
+            self.locked(|s| s.model.saw_tree(&doc, &leaves, &before))?;
+        }
+        self.locked(|s| s.history.counts("copies read while their node was cut off"));
+        Ok(())
     }
 
     /// The leaves of a shared document as this node's own copy holds them, where it has one.

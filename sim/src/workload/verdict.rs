@@ -54,15 +54,17 @@ impl Worker {
         if counts != (Some(live.len() as u64), Some(deleted)) {
             return Err(Violation { invariant: "I4", what: format!("counts {counts:?}, trees {winners:?}") });
         }
-        if designs > 0 {
+        let views = self.locked(|s| s.views);
+        if views {
             self.judge_seen(&trees).await?;
         }
         for worker in others {
             worker.judge_local().await?;
             worker.judge_feed(&winners).await?;
-            if designs > 0 {
+            if views {
                 worker.judge_chosen(&trees).await?;
             }
+            worker.judge_sifted(&winners).await?;
             worker.judge_kept().await?;
             worker.judge_own().await?;
             worker.judge_admin().await?;

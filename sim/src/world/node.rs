@@ -80,6 +80,16 @@ impl NodeInner {
         }
     }
 
+    fn kill(&self) {
+        if self.end_life() {
+            self.core.note(self.ip, "node.kill", 0);
+            self.core.count("node.kill");
+            self.disk.end_life();
+            self.net.close_process(self.ip);
+            self.stopped();
+        }
+    }
+
     fn stopped(&self) {
         self.handle.kill(self.id);
         self.up.send_replace(false);
@@ -124,6 +134,12 @@ impl SimNode {
         inner.disk.on_power_cut(move || {
             if let Some(node) = weak.upgrade() {
                 node.power_off();
+            }
+        });
+        let weak = Arc::downgrade(&inner);
+        inner.disk.on_kill(move || {
+            if let Some(node) = weak.upgrade() {
+                node.kill();
             }
         });
         let node = SimNode(inner);
@@ -213,14 +229,7 @@ impl SimNode {
 
     /// Ends the process as `kill -9` does: the kernel keeps what was written and closes the sockets.
     pub fn kill(&self) {
-        let node = &self.0;
-        if node.end_life() {
-            node.core.note(node.ip, "node.kill", 0);
-            node.core.count("node.kill");
-            node.disk.end_life();
-            node.net.close_process(node.ip);
-            node.stopped();
-        }
+        self.0.kill();
     }
 
     /// Stops the process without ending it (SIGSTOP, a long pause of a virtual machine). Its kernel goes on.

@@ -95,7 +95,8 @@ impl Lane {
         self.moves = 0;
         self.go_on();
         if descending {
-            self.cursor = self.until.saturating_add(1);
+            let behind = u64::from(!mutated(Mutation::DescendingLeavesOut));
+            self.cursor = self.until.saturating_add(behind);
             self.position = self.until;
         }
     }

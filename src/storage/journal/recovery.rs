@@ -7,6 +7,7 @@ use super::frame::{self, END_BYTES, HEADER_BYTES, Head, Header};
 use super::{Position, Replay, Segment, path_of};
 use crate::storage::kv::{Batch, StorageError};
 use crate::storage::planted::{Bug, Planted};
+use crate::world::buggify::{Mutation, mutated};
 use crate::world::{Disk, OpenMode};
 
 /// What is left of a journal.
@@ -179,6 +180,9 @@ fn settle(
     bytes: &[u8],
     whole: &Whole,
 ) -> Result<(), StorageError> {
+    if mutated(Mutation::KilledTailTrusted) {
+        return Ok(());
+    }
     let file = disk.open(&path_of(dir, number), OpenMode::Write)?;
     let end = whole.tail.end.min(bytes.len());
     file.write_at(0, &bytes[..HEADER_BYTES])?;

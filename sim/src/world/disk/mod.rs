@@ -38,6 +38,8 @@ pub struct DiskFaults {
     pub write_error: f64,
     /// EIO of a sync; what it should have written is lost for good.
     pub sync_error: f64,
+    /// EIO of a sync of a directory; its names are no more durable than before.
+    pub dir_sync_error: f64,
     /// A write below `/data/store` that never reaches the disk, though its sync succeeds.
     pub lost_write: f64,
     /// One that reaches the disk at another place of the file.
@@ -46,6 +48,8 @@ pub struct DiskFaults {
     pub name_error: f64,
     /// Bytes that fit; `None` for no limit.
     pub capacity: Option<u64>,
+    /// Bytes that the disk says are free, whatever still fits; `None` for more than anybody needs.
+    pub free: Option<u64>,
     /// Every operation takes this many times as long (0 and 1 change nothing).
     pub slow: u32,
     /// The same for paths below a directory.
@@ -87,6 +91,8 @@ struct State {
     faults_set: u64,
     /// Operations left until the power is cut.
     fuse: Option<u64>,
+    /// Operations left until the process is killed, within the job that does them.
+    kill_fuse: Option<u64>,
     /// Syncs below a directory left until it is cut.
     sync_fuse: Option<(PathBuf, u64)>,
     /// Time that the operations since [`SimDisk::take_debt`] would have taken.
@@ -99,8 +105,12 @@ pub struct SimDisk {
     core: Arc<Core>,
     ip: IpAddr,
     state: Mutex<State>,
-    on_power_cut: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
+    on_power_cut: Mutex<Option<Action>>,
+    on_kill: Mutex<Option<Action>>,
 }
+
+/// What a fuse that blew does to the machine.
+type Action = Box<dyn Fn() + Send + Sync>;
 
 /// The disk as one life of the node sees it.
 struct Mount {
@@ -141,15 +151,21 @@ impl SimDisk {
             faults: DiskFaults::default(),
             faults_set: 0,
             fuse: None,
+            kill_fuse: None,
             sync_fuse: None,
             debt: Duration::ZERO,
             locks: BTreeSet::new(),
         };
-        Arc::new(SimDisk { core, ip, state: Mutex::new(state), on_power_cut: Mutex::default() })
+        let (on_power_cut, on_kill) = (Mutex::default(), Mutex::default());
+        Arc::new(SimDisk { core, ip, state: Mutex::new(state), on_power_cut, on_kill })
     }
 
     pub(crate) fn on_power_cut(&self, action: impl Fn() + Send + Sync + 'static) {
         *lock(&self.on_power_cut) = Some(Box::new(action));
+    }
+
+    pub(crate) fn on_kill(&self, action: impl Fn() + Send + Sync + 'static) {
+        *lock(&self.on_kill) = Some(Box::new(action));
     }
 
     /// The view of the current life.
@@ -168,6 +184,7 @@ impl SimDisk {
         state.generation += 1;
         state.locks.clear();
         state.debt = Duration::ZERO;
+        state.kill_fuse = None;
     }
 
     /// Power is lost. Handles of the life before give errors from now on.
@@ -177,6 +194,7 @@ impl SimDisk {
         state.locks.clear();
         state.debt = Duration::ZERO;
         state.fuse = None;
+        state.kill_fuse = None;
         state.sync_fuse = None;
         let State { names, dice, .. } = &mut *state;
         let report = names.crash(dice);
@@ -214,7 +232,14 @@ impl SimDisk {
         state.fuse = operations;
         if operations.is_none() {
             state.sync_fuse = None;
+            state.kill_fuse = None;
         }
+    }
+
+    /// Kills the process at the operation number `operations` from now (1 is the next), in the midst of the job that
+    /// does it: what was written before it stays, synced or not.
+    pub fn set_kill_fuse(&self, operations: u64) {
+        lock(&self.state).kill_fuse = Some(operations);
     }
 
     /// Cuts the power within the sync number `syncs` of files below `dir`: what it should make durable is half written.
@@ -303,6 +328,19 @@ impl SimDisk {
             self.cut_power();
             return Err(gone());
         }
+        if state.burn_kill_fuse() {
+            if state.dice.chance(0.5) {
+                let _ = work(&mut state);
+            }
+            drop(state);
+            self.core.note(self.ip, "disk.kill_fuse", 0);
+            self.core.count("disk.kill_fuse");
+            match &*lock(&self.on_kill) {
+                Some(action) => action(),
+                None => self.end_life(),
+            }
+            return Err(gone());
+        }
         let chance = match operation {
             Operation::Read => state.faults.read_error,
             Operation::Write => state.faults.write_error,
@@ -384,6 +422,12 @@ impl State {
             }
             None => false,
         }
+    }
+
+    fn burn_kill_fuse(&mut self) -> bool {
+        let left = self.kill_fuse.map(|left| left.saturating_sub(1));
+        self.kill_fuse = left.filter(|left| *left > 0);
+        left == Some(0)
     }
 
     fn burn_sync_fuse(&mut self, path: &Path) -> bool {
@@ -468,11 +512,22 @@ impl Disk for Mount {
         self.act(Operation::Name, path, |state| state.names.exists(path))
     }
 
+    fn free_bytes(&self, _path: &Path) -> io::Result<u64> {
+        Ok(lock(&self.disk.state).faults.free.unwrap_or(u64::MAX))
+    }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let done = self.act(Operation::Sync, path, |state| match state.faults.syncs_lie {
-            true => Ok(()),
-            false => state.names.sync_dir(path),
+        let done = self.act(Operation::Sync, path, |state| {
+            let chance = state.faults.dir_sync_error;
+            match (state.dice.chance(chance), state.faults.syncs_lie) {
+                (true, _) => Err(os(EIO)),
+                (false, true) => Ok(()),
+                (false, false) => state.names.sync_dir(path),
+            }
         });
+        if done.as_ref().is_err_and(|error| error.raw_os_error() == Some(EIO)) {
+            self.disk.core.count("disk.dir_sync_failed");
+        }
         self.name_changed("disk.sync_dir", path, done)
     }
 

@@ -1,0 +1,68 @@
+//! Reductions of one moment: documents that are always there and go from one group of a view to another. However many
+//! edits come meanwhile, the groups of an answer hold each document once.
+
+use serde_json::{Value, json};
+
+use super::own::carry_out;
+use super::{Worker, broken};
+use crate::client::Client;
+use crate::model::Violation;
+
+/// Their database.
+const COUNTED: &str = "counted";
+/// How many documents there are.
+const DOCUMENTS: u64 = 30;
+/// The view: groups by two levels, and one row for each document.
+const MAP: &str = "function (d) { emit([d.v % 3, d.v % 7], 1); }";
+/// Ways to ask for it.
+const ASKED: [&str; 4] = ["group=true", "group_level=1", "reduce=true", "group=true&descending=true"];
+
+/// Makes the database, the view and the documents, in peace.
+///
+/// # Errors
+/// The request that was refused.
+pub(crate) async fn set_up(client: &mut Client, q: u32) -> Result<(), String> {
+    let docs: Vec<Value> = (0..DOCUMENTS).map(|n| json!({ "_id": id(n), "v": n })).collect();
+    let view =
+        json!({ "views": { "of": { "map": MAP, "reduce": "_sum" }, "all": { "map": MAP, "reduce": "_count" } } });
+    let requests = [
+        ("PUT", format!("/{COUNTED}?q={}", q.min(2)), Value::Null),
+        ("PUT", format!("/{COUNTED}/_design/groups"), view),
+        ("POST", format!("/{COUNTED}/_bulk_docs"), json!({ "docs": docs })),
+    ];
+    carry_out(client, requests, &[409, 412]).await
+}
+
+fn id(n: u64) -> String {
+    format!("n-{n:02}")
+}
+
+impl Worker {
+    /// Some documents go to other groups, in one request. Whatever comes of that, all of them stay.
+    pub(super) async fn shift(&mut self, v: u64) -> Result<(), Violation> {
+        let path = format!("/{COUNTED}/_all_docs?startkey=%22n%22&endkey=%22o%22");
+        let answer = self.call("GET", &path, &Value::Null).await;
+        let Some(body) = answer.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(()) };
+        let rows = body["rows"].as_array().cloned().unwrap_or_default();
+        let chosen = rows.iter().enumerate().filter(|(n, _)| (*n as u64 + v) % 4 > 0);
+        let doc =
+            |(n, row): (usize, &Value)| json!({ "_id": row["id"], "_rev": row["value"]["rev"], "v": v + n as u64 });
+        let docs: Vec<Value> = chosen.map(doc).collect();
+        let _ = self.call("POST", &format!("/{COUNTED}/_bulk_docs"), &json!({ "docs": docs })).await;
+        Ok(())
+    }
+
+    /// Asks for the groups: each document is in one.
+    pub(super) async fn groups(&mut self, way: u32) -> Result<(), Violation> {
+        let (view, asked) = (if way.is_multiple_of(2) { "of" } else { "all" }, ASKED[way as usize / 2 % ASKED.len()]);
+        let path = format!("/{COUNTED}/_design/groups/_view/{view}?{asked}");
+        let answer = self.call("GET", &path, &Value::Null).await;
+        let Some(body) = answer.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(()) };
+        let rows = body["rows"].as_array().cloned().unwrap_or_default();
+        let sum: u64 = rows.iter().filter_map(|row| row["value"].as_u64()).sum();
+        match sum == DOCUMENTS || self.locked(|s| s.damaged) {
+            true => Ok(()),
+            false => broken("I34", format!("{path}: {sum} documents in groups, {DOCUMENTS} are there: {rows:?}")),
+        }
+    }
+}
