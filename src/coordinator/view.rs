@@ -344,6 +344,7 @@ impl DatabaseView {
             skip: query.skip,
             view: self,
             query,
+            undocumented: Vec::new(),
             pending: VecDeque::new(),
         };
         rows.next_span();
@@ -417,6 +418,8 @@ pub struct ViewRows {
     pub(super) group_lanes: Vec<GroupLane>,
     pub(super) skip: u64,
     pub(super) left: u64,
+    /// Rows that were read whose documents were not.
+    undocumented: Vec<Row>,
     /// A row that was read too far.
     pending: VecDeque<Row>,
 }
@@ -504,7 +507,10 @@ impl ViewRows {
     pub async fn next(&mut self) -> Result<Option<Vec<ViewRow>>, ViewError> {
         let page = if self.query.include_docs { limits::DOCS_PER_FETCH } else { limits::PAGE_ROWS };
         let page = fewer("view: a page of one row", page);
-        let out = self.take(page).await?;
+        let mut out = std::mem::take(&mut self.undocumented);
+        if out.is_empty() {
+            out = self.take(page).await?;
+        }
         if out.is_empty() {
             return Ok(None);
         }
@@ -626,11 +632,18 @@ impl ViewRows {
         Ok(())
     }
 
-    async fn with_docs(&self, rows: Vec<Row>) -> Result<Vec<ViewRow>, ViewError> {
-        let wanted: Vec<Option<(DocId, Option<Revision>)>> = rows.iter().map(linked).collect();
+    /// The first rows with their documents, as many as may be in memory together; the others wait.
+    async fn with_docs(&mut self, mut rows: Vec<Row>) -> Result<Vec<ViewRow>, ViewError> {
+        let mut wanted: Vec<Option<(DocId, Option<Revision>)>> = rows.iter().map(linked).collect();
         let want =
             |(id, rev): &(DocId, Option<Revision>)| (id.clone(), rev.clone().map_or(Want::Winner, Want::Revision));
-        let found = self.view.database.fetch_many(wanted.iter().flatten().map(want).collect(), Some(1)).await?;
+        let wants: Vec<(DocId, Want)> = wanted.iter().flatten().map(want).collect();
+        let found = self.view.database.fetch_first(&wants, Some(1), limits::FETCH_BYTES).await?;
+        // Up to the first row whose document was not read.
+        let mut with = wanted.iter().enumerate().filter(|(_, wanted)| wanted.is_some()).map(|(at, _)| at);
+        let cut = with.nth(found.len());
+        wanted.truncate(cut.unwrap_or(wanted.len()));
+        self.undocumented = rows.split_off(wanted.len());
         let doc = |row: &Row, (id, rev): (DocId, Option<Revision>), fetched: Option<Fetched>| {
             let mut fetched = fetched?;
             // A revision that is named is shown whatever it is, the winner only while the document lives.
