@@ -4,6 +4,10 @@
 
 use std::time::Duration;
 
+mod between_nodes;
+
+pub use between_nodes::*;
+
 // ---- configuration ----
 
 /// Bytes of one configuration file: it is held in memory whole. CouchDB's own are below 100 kB.
@@ -118,13 +122,18 @@ pub const HTTP_HEADERS_MAX: usize = 128;
 pub const HTTP_URI_BYTES: u64 = 8000;
 /// Default of `chttpd/max_http_request_size`, in bytes (CouchDB: 4 GB).
 pub const HTTP_REQUEST_BYTES: u64 = 4 << 30;
-/// Largest JSON body that is held in memory at once, in bytes: a bulk request of 1,000 large documents.
+/// Largest JSON body that is held in memory at once, in bytes: a bulk request of 1,000 large documents. With a larger
+/// `[couchdb] max_document_size` it is that, and the members that do not count as the document's size.
 pub const HTTP_JSON_BODY_BYTES: u64 = 64 << 20;
+/// What reserved members, escapes and blanks of one document may take beside it.
+pub const HTTP_DOCUMENT_MEMBERS_BYTES: u64 = 8 << 20;
+/// The same, whatever `max_document_size` says: what a message between nodes holds with the term of its revision.
+pub const HTTP_JSON_BODY_BYTES_MAX: u64 = 480 << 20;
 /// Headers of one part of a multipart body, in bytes: also the limit of a form's short fields.
 pub const HTTP_PART_HEAD_BYTES: usize = 16 * 1024;
 /// Byte ranges in one request from which on the whole body is sent (as CouchDB 3.5 was measured).
 pub const BYTE_RANGES_MAX: usize = 10;
-/// Items of a `_bulk_get` that are read at once: their documents are in memory together.
+/// Items of a `_bulk_get` that are read at once, as far as their documents have [`FETCH_BYTES`] together.
 pub const BULK_GET_GROUP: usize = 50;
 /// Default and maximum of a feed's wait, in milliseconds (`chttpd/changes_timeout`; SPEC 'Changes feed').
 pub const CHANGES_TIMEOUT_MS: u64 = 60_000;
@@ -609,22 +618,10 @@ pub const CLUSTER_HEARTBEAT_MS: u64 = 500;
 pub const CLUSTER_SUSPECT_MS: u64 = 5_000;
 /// Longest such silence that a configuration may ask for: beyond, requests would hang.
 pub const CLUSTER_SUSPECT_MAX_MS: u64 = 60_000;
-/// Bytes of one piece of a message between nodes: large enough to be cheap, small enough not to delay a heartbeat.
-pub const CLUSTER_CHUNK_BYTES: usize = 32 << 10;
-/// Bytes of one frame's payload: a piece and what stands before it.
-pub const CLUSTER_FRAME_BYTES: usize = CLUSTER_CHUNK_BYTES + 4096;
 /// Bytes of one greeting: names, an address and a nonce. Strangers can make a node hold no more.
 pub const CLUSTER_GREETING_BYTES: usize = 2048;
 /// Connections that greet at the same time; further ones wait in the kernel's queue.
 pub const CLUSTER_GREETINGS_MAX: usize = 64;
-/// Bytes of one message between nodes: a group of documents at their largest size. More belongs into several.
-pub const CLUSTER_MESSAGE_BYTES: usize = 64 << 20;
-/// Bytes of one answer that are on the way and not yet taken: what a link of 1 Gb/s carries in 8 ms.
-pub const CLUSTER_STREAM_BYTES: usize = 1 << 20;
-/// Bytes of a call's body that are sent before the other side has room for all of it.
-pub const CLUSTER_BODY_BYTES: usize = 64 << 10;
-/// Bytes of larger bodies that all links of a node hold at once: two of the largest.
-pub const CLUSTER_BODIES_BYTES: usize = 2 * CLUSTER_MESSAGE_BYTES;
 /// Calls under way over one link; more wait.
 pub const CLUSTER_CALLS_PER_LINK: usize = 1024;
 /// Calls of one link whose handlers run or whose bodies are not whole; more are refused. Above the number of calls,
@@ -703,12 +700,10 @@ pub const DIGESTS_LISTED: u64 = 64;
 pub const DIGESTS_LISTED_SHARE: u64 = 4;
 /// Ranges of ids that one message asks to be cut: 32 parts of some 100 bytes come back for each.
 pub const SPLITS_PER_CALL: usize = 16;
+/// Databases that are brought in step with those of another node at a time.
+pub const DATABASES_AT_ONCE: usize = 4;
 /// Ranges of a database that are brought in step at a time.
 pub const PULLS_AT_ONCE: usize = 4;
-/// Documents that a copy asks another for at a time while it takes in what it lacks, where they are small.
-pub const DOCS_PER_PULL: usize = 256;
-/// Bytes of documents in one answer above which the next one is asked for fewer: several are in memory at a time.
-pub const PULL_BYTES: usize = 1 << 20;
 /// Pause before a node that could not be brought in step is tried again.
 pub const MEET_PAUSE: Duration = Duration::from_secs(1);
 /// Time between two looks at who is there and at what this node is to tell of itself.

@@ -19,6 +19,8 @@ mod panics;
 mod replications;
 #[path = "cluster/reshard.rs"]
 mod reshard;
+#[path = "cluster/sizes.rs"]
+mod sizes;
 
 /// `adm`, `pass`, with few rounds: what is tested is not PBKDF2.
 const ADMIN: &str =

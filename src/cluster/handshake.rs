@@ -19,6 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::api::NodeName;
 use super::frame::{FrameError, Opener, Sealer, public_key};
+use super::stream::message_bytes;
 use crate::limits;
 use crate::wire::codec::{CodecError, Reader, put_str};
 use crate::world::buggify::{Mutation, is_later, mutated, sometimes};
@@ -30,7 +31,9 @@ const MAGIC: &[u8] = b"settee";
 /// field, or one more kind of call, raises the highest: older builds pass over what they do not know, or refuse that
 /// call. A message of another form raises both, so that a build which would fail at each such message is refused at the
 /// greeting, with words in both logs.
-const VERSIONS: (u8, u8) = (4, 5);
+const VERSIONS: (u8, u8) = (4, 6);
+/// The first version whose nodes take bodies above `limits::CLUSTER_OLD_BODY_BYTES`.
+const LARGE_BODIES: u8 = 6;
 
 /// The versions that a node speaks: those of this build; a simulated one may run the build after it.
 fn versions(me: &Identity) -> (u8, u8) {
@@ -103,6 +106,8 @@ pub(super) struct Session {
     pub peer: NodeName,
     /// Where the peer says that it is reached; may be empty.
     pub address: String,
+    /// Bytes of the largest body of a call that both sides take.
+    pub largest: usize,
     pub wire: Wire,
     /// A key that only the two sides have, for what must not be read on the way.
     pub vault: [u8; 32],
@@ -233,12 +238,20 @@ const INITIATOR: &str = "proof of initiator";
 const RESPONDER: &str = "proof of responder";
 
 /// The session after both proofs; `own` and `other` name the directions.
-fn session(mut wire: Wire, secret: &[u8], transcript: &[u8; 32], initiator: bool, peer: (NodeName, String)) -> Session {
+fn session(
+    mut wire: Wire,
+    secret: &[u8],
+    transcript: &[u8; 32],
+    (initiator, version): (bool, u8),
+    peer: (NodeName, String),
+) -> Session {
+    let largest = if version < LARGE_BODIES { limits::CLUSTER_OLD_BODY_BYTES } else { limits::CLUSTER_MESSAGE_BYTES };
+    let largest = largest.min(message_bytes());
     let (there, back) = ("frames of initiator", "frames of responder");
     let (own, other) = if initiator { (there, back) } else { (back, there) };
     wire.sealer = Sealer::new(derive(secret, own, transcript));
     wire.opener = Opener::new(derive(secret, other, transcript), limits::CLUSTER_FRAME_BYTES);
-    Session { peer: peer.0, address: peer.1, wire, vault: derive(secret, "vault", transcript) }
+    Session { peer: peer.0, address: peer.1, largest, wire, vault: derive(secret, "vault", transcript) }
 }
 
 /// Greets the node at the other end of `stream`. `target`: whom it must be; empty for whoever is there.
@@ -272,7 +285,7 @@ pub(super) async fn initiate(
     if !proves(&proof[1..], secret, RESPONDER, &transcript) {
         return Err(HandshakeError::Stranger);
     }
-    Ok(session(wire, secret, &transcript, true, (name.into(), address)))
+    Ok(session(wire, secret, &transcript, (true, version), (name.into(), address)))
 }
 
 /// Answers whoever opened `stream`. `secret` finds the secret that a greeting means; none: it is refused.
@@ -322,7 +335,7 @@ pub(super) async fn respond(
     }
     wire.send(&[&[PROOF][..], &derive(&secret, RESPONDER, &transcript)].concat()).await?;
     let peer = (hello.name.clone(), hello.address.clone());
-    Ok((session(wire, &secret, &transcript, false, peer), hello))
+    Ok((session(wire, &secret, &transcript, (false, version), peer), hello))
 }
 
 /// Hides or shows `bytes` with a session's vault key. Each key must hide one text only.

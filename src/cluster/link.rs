@@ -23,6 +23,8 @@ struct Inner {
     streams: Mutex<Streams>,
     /// One permit for each call.
     places: Arc<Semaphore>,
+    /// Bytes of the largest body that the other side takes.
+    largest: usize,
 }
 
 #[derive(Default)]
@@ -43,9 +45,9 @@ struct Outgoing {
 }
 
 impl Link {
-    pub(super) fn new(line: &Arc<Line>) -> Link {
+    pub(super) fn new(line: &Arc<Line>, largest: usize) -> Link {
         let places = Arc::new(Semaphore::new(limits::CLUSTER_CALLS_PER_LINK));
-        Link(Arc::new(Inner { line: Arc::clone(line), streams: Mutex::default(), places }))
+        Link(Arc::new(Inner { line: Arc::clone(line), streams: Mutex::default(), places, largest }))
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -61,6 +63,9 @@ impl Link {
         deadline: Option<Instant>,
     ) -> Result<Incoming, CallError> {
         let line = &self.0.line;
+        if body.len() > self.0.largest {
+            return Err(CallError::Refused(format!("a body of {} bytes is beyond the largest message", body.len())));
+        }
         let place = match Arc::clone(&self.0.places).try_acquire_owned() {
             Ok(place) => place,
             Err(_) => tokio::select! {

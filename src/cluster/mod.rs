@@ -259,9 +259,6 @@ impl Cluster {
         if *to == self.0.name {
             return self.open_here(service, body, deadline);
         }
-        if body.len() > stream::message_bytes() {
-            return Err(CallError::Refused("the body is beyond the largest message".to_owned()));
-        }
         let link = self.peer(to).and_then(|peer| peer.link()).ok_or(CallError::Down)?;
         self.0.counters.calls.fetch_add(1, Ordering::Relaxed);
         link.open(service, class, body, deadline).await

@@ -248,7 +248,7 @@ async fn call_over(cluster: &Cluster, peer: &Arc<Peer>, session: Session) {
     cluster.has_joined(&peer.name).await;
     let (queues, outbox) = queues();
     let line = Arc::new(Line::new(&cluster.0.env, queues));
-    let link = Link::new(&line);
+    let link = Link::new(&line, session.largest);
     peer.set_link(Some(link.clone()));
     cluster.changed();
     tracing::info!("connected to {}", peer.name);

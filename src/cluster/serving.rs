@@ -122,7 +122,9 @@ impl Serving {
     /// Lets the caller send the rest of a large body once there is memory for it.
     fn grant(&self, stream: u32, total: usize) {
         let this = self.clone();
-        let units = u32::try_from(total.div_ceil(limits::CLUSTER_CHUNK_BYTES)).unwrap_or(u32::MAX);
+        // One that is larger than all that there is takes all of it.
+        let units = total.min(limits::CLUSTER_BODIES_BYTES).div_ceil(limits::CLUSTER_CHUNK_BYTES);
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
         self.0.line.env.spawn(async move {
             let Ok(held) = Arc::clone(&this.0.budget).acquire_many_owned(units).await else { return };
             let mut streams = this.streams();
@@ -130,6 +132,8 @@ impl Serving {
             let Some(State::Filling(filling)) = streams.get_mut(&stream) else { return };
             let bytes = (total - filling.granted) as u64;
             filling.granted = total;
+            // At once: to grow step by step would take twice as much for a moment.
+            filling.body.reserve(total - filling.body.len());
             filling.held = Some(held);
             this.0.line.queues.push_urgent(Packet::Credit { stream, bytes });
         });

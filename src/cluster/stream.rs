@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use super::api::CallError;
 use crate::limits;
 use crate::world::buggify::capped;
-use crate::world::{Env, Instant};
+use crate::world::{Env, Instant, is_panicking};
 
 /// Bytes of one message at most.
 pub(super) fn message_bytes() -> usize {
@@ -129,12 +129,15 @@ impl Reply {
     /// the answer: it can only end as unknown.
     ///
     /// # Errors
-    /// [`Gone`] when the caller went away, or the answer is spoilt.
-    ///
-    /// # Panics
-    /// For a message above `limits::CLUSTER_MESSAGE_BYTES`: it belongs into several.
+    /// [`Gone`] when the caller went away, or the answer is spoilt: also by a message above
+    /// `limits::CLUSTER_MESSAGE_BYTES`, of which the caller is told at once.
     pub async fn send(&mut self, message: Bytes) -> Result<(), Gone> {
-        assert!(message.len() <= message_bytes(), "a message has a largest size");
+        if message.len() > message_bytes() {
+            let why = format!("an answer of {} bytes is beyond the largest message", message.len());
+            tracing::error!("{why}");
+            self.end(Err(CallError::Unknown(why)));
+            return Err(Gone);
+        }
         let Some(sink) = self.sink.as_ref().filter(|_| !self.midway) else { return Err(Gone) };
         self.midway = true;
         let mut rest = message;
@@ -188,7 +191,8 @@ impl Reply {
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        self.end(Err(CallError::Unknown("the handler ended without an answer".to_owned())));
+        let why = if is_panicking() { "the handler panicked" } else { "the handler ended without an answer" };
+        self.end(Err(CallError::Unknown(why.to_owned())));
     }
 }
 

@@ -91,6 +91,8 @@ impl Handler for Echo {
             match text.as_str() {
                 "refuse" => reply.fail("not today"),
                 "vanish" => drop(reply),
+                "panic" => panic!("a planted panic"),
+                "too much" => reply.answer(Bytes::from(vec![0; limits::CLUSTER_MESSAGE_BYTES + 1])).await,
                 "who" => {
                     let left_s = reply.deadline().as_secs();
                     reply.answer(Bytes::from(format!("{from} {left_s}"))).await;
@@ -132,6 +134,12 @@ async fn nodes_call_each_other_with_bodies_of_any_size() {
     assert_eq!(ask(&b, &a, "who").await, Ok(Bytes::from_static(b"b@127.0.0.1 19")));
     assert_eq!(ask(&b, &a, "refuse").await, Err(CallError::Refused("not today".to_owned())));
     assert!(matches!(ask(&b, &a, "vanish").await, Err(CallError::Unknown(_))));
+    assert_eq!(ask(&b, &a, "panic").await, Err(CallError::Unknown("the handler panicked".to_owned())));
+    let too_much = ask(&b, &a, "too much").await;
+    assert!(matches!(&too_much, Err(CallError::Unknown(why)) if why.contains("largest message")), "{too_much:?}");
+    // More than older nodes take, and than all bodies have together.
+    let large = Bytes::from(vec![b'x'; limits::CLUSTER_BODIES_BYTES.max(limits::CLUSTER_OLD_BODY_BYTES) + 1]);
+    assert!(ask(&b, &a, large.clone()).await.is_ok_and(|answer| answer == large));
     for size in [0, 1, limits::CLUSTER_CHUNK_BYTES, limits::CLUSTER_BODY_BYTES + 1, 3 * limits::CLUSTER_STREAM_BYTES] {
         let body = Bytes::from(vec![b'x'; size]);
         assert!(ask(&b, &a, body.clone()).await.is_ok_and(|answer| answer == body), "{size} bytes");

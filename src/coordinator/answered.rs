@@ -25,13 +25,38 @@ struct Kept {
     answers: BTreeMap<CallId, Arc<OnceCell<Bytes>>>,
     /// Oldest first.
     order: VecDeque<CallId>,
+    /// What was counted of the answers, and of them all.
+    sizes: BTreeMap<CallId, usize>,
+    bytes: usize,
+}
+
+impl Kept {
+    fn drop_oldest(&mut self) {
+        let Some(oldest) = self.order.pop_front() else { return };
+        self.answers.remove(&oldest);
+        self.bytes -= self.sizes.remove(&oldest).unwrap_or(0);
+    }
+
+    /// Counts an answer that is there now: others go for it.
+    fn count(&mut self, call: CallId, bytes: usize) {
+        if !self.answers.contains_key(&call) || self.sizes.contains_key(&call) {
+            return;
+        }
+        self.sizes.insert(call, bytes);
+        self.bytes += bytes;
+        while self.bytes > limits::ANSWERS_KEPT_BYTES && self.order.len() > 1 {
+            self.drop_oldest();
+        }
+    }
 }
 
 impl Answered {
     /// The answer to a call, which is done when it comes for the first time.
     pub async fn once(&self, from: &str, id: u64, answer: impl Future<Output = Bytes>) -> Bytes {
-        let cell = self.cell((from.into(), id));
-        cell.get_or_init(|| answer).await.clone()
+        let call: CallId = (from.into(), id);
+        let answer = self.cell(call.clone()).get_or_init(|| answer).await.clone();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).count(call, answer.len());
+        answer
     }
 
     fn cell(&self, call: CallId) -> Arc<OnceCell<Bytes>> {
@@ -40,9 +65,8 @@ impl Answered {
             sometimes("cluster: a call was answered a second time");
             return Arc::clone(cell);
         }
-        let oldest = if kept.order.len() < limits::ANSWERS_KEPT { None } else { kept.order.pop_front() };
-        if let Some(oldest) = oldest {
-            kept.answers.remove(&oldest);
+        if kept.order.len() >= limits::ANSWERS_KEPT {
+            kept.drop_oldest();
         }
         kept.order.push_back(call.clone());
         Arc::clone(kept.answers.entry(call).or_default())
@@ -68,6 +92,22 @@ mod tests {
         let before = done.load(Ordering::Relaxed);
         ask("a", 1).await;
         assert_eq!(done.load(Ordering::Relaxed), before + 1, "the oldest is forgotten");
+    }
+
+    #[tokio::test]
+    async fn large_answers_are_kept_as_far_as_they_have_a_number_of_bytes() {
+        let (answered, done) = (Answered::default(), AtomicU32::new(0));
+        let large = Bytes::from(vec![0; limits::ANSWERS_KEPT_BYTES / 3]);
+        let ask = |id: u64| {
+            answered.once("a", id, async {
+                done.fetch_add(1, Ordering::Relaxed);
+                large.clone()
+            })
+        };
+        for id in [1, 2, 3, 4, 4, 3, 2, 1] {
+            ask(id).await;
+        }
+        assert_eq!(done.load(Ordering::Relaxed), 5, "the first one was forgotten");
     }
 
     #[tokio::test]

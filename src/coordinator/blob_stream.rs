@@ -1,18 +1,18 @@
 //! Stored bytes of attachments on their way between nodes: read piece by piece, unzipped here where plain bytes are
 //! wanted, and pulled into a copy that lacks them.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use flate2::write::MultiGzDecoder;
 
-use crate::coordinator::message::blobs_of;
 use crate::coordinator::range_copy::CopyBlobReader;
 use crate::coordinator::remote::RemoteCopy;
-use crate::document::render::{Attachment, Encoding};
+use crate::document::render::{Attachment, BlobId, Encoding};
 use crate::limits;
-use crate::shard::{Edit, ShardCopy, ShardError};
+use crate::shard::{Edit, EditAttachment, ShardCopy, ShardError};
 use crate::storage::{Hold, ReadAs, StageMode, StorageError};
 use crate::world::Env;
 
@@ -93,6 +93,16 @@ impl RemoteBlob {
         }
         Ok(Bytes::from(std::mem::take(gunzip.get_mut())))
     }
+}
+
+/// A content named by its hash, for edits that bring none.
+pub(super) fn blobs_of(edits: &[Edit]) -> impl Iterator<Item = &Attachment> {
+    let mut seen: BTreeSet<BlobId> = BTreeSet::new();
+    let new = edits.iter().flat_map(|edit| &edit.attachments).filter_map(|attachment| match attachment {
+        EditAttachment::New(attachment) => Some(attachment),
+        EditAttachment::Stub { .. } => None,
+    });
+    new.filter(move |attachment| seen.insert(attachment.blob))
 }
 
 /// Pulls what edits name and the copy lacks from a copy on another node; the bytes stay as long as what is answered.

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use futures_util::{StreamExt as _, stream};
+
 use crate::coordinator::catalogue::{Coordinator, NamesQuery};
 use crate::coordinator::database::Database;
 use crate::coordinator::gossip::LearnError;
@@ -18,6 +20,7 @@ use crate::coordinator::sync_points;
 use crate::document::id::DocId;
 use crate::limits;
 use crate::shard::{CopyState, Part, ShardCopy, ShardError};
+use crate::world::BoxFuture;
 use crate::world::buggify::{buggify, fewer};
 
 /// Whose copies a digest is of.
@@ -100,7 +103,7 @@ fn names_between(after: &Option<String>, end: Option<String>, limit: Option<u64>
 
 impl Coordinator {
     /// The digests of the copies of ranges that both this node and `node` hold.
-    async fn digests(&self, node: &Arc<str>, whose: Whose, names: &[String]) -> Result<Digests, ShardError> {
+    async fn digests(&self, node: &Arc<str>, whose: Whose, names: &[String]) -> Digests {
         let mut out = Digests::new();
         for name in names {
             let Ok(database) = self.database(name) else { continue };
@@ -108,10 +111,15 @@ impl Coordinator {
                 Ok(Some(digest)) => drop(out.insert(name.clone(), digest)),
                 // It is no copy of theirs, or was deleted meanwhile.
                 Ok(None) | Err(ShardError::Dropped) => {}
-                Err(error) => return Err(error),
+                // It differs from what the other node says, so that the database is looked at by itself: it keeps no
+                // other from being compared.
+                Err(error) => {
+                    tracing::info!(database = name, %error, "what the copies of a database hold cannot be told");
+                    out.insert(name.clone(), [whose as u8; 16]);
+                }
             }
         }
-        Ok(out)
+        out
     }
 
     /// Answers [`CatalogueCall::RolledUp`].
@@ -120,11 +128,11 @@ impl Coordinator {
         node: &str,
         after: Option<String>,
         limit: u64,
-    ) -> Result<([u8; 16], Option<String>), ShardError> {
+    ) -> ([u8; 16], Option<String>) {
         let limit = limit.clamp(1, limits::COMPARE_PAGE);
         let names = self.database_names(&names_between(&after, None, Some(limit)));
         let last = names.last().filter(|_| names.len() as u64 == limit).cloned();
-        Ok((rolled_up(&self.digests(&node.into(), Whose::Own, &names).await?), last))
+        (rolled_up(&self.digests(&node.into(), Whose::Own, &names).await), last)
     }
 
     /// Answers [`CatalogueCall::Copies`].
@@ -133,9 +141,9 @@ impl Coordinator {
         node: &str,
         after: Option<String>,
         last: Option<String>,
-    ) -> Result<Vec<(String, [u8; 16])>, ShardError> {
+    ) -> Vec<(String, [u8; 16])> {
         let names = self.database_names(&names_between(&after, last, Some(limits::COMPARE_PAGE)));
-        Ok(self.digests(&node.into(), Whose::Own, &names).await?.into_iter().collect())
+        self.digests(&node.into(), Whose::Own, &names).await.into_iter().collect()
     }
 
     /// Takes in what the copies of another node have and those here lack, of all databases in which they differ.
@@ -145,37 +153,48 @@ impl Coordinator {
         self.catch_up_by_pages(node, thoroughly, page).await
     }
 
-    /// As [`Coordinator::catch_up_with`], so many databases at a time.
+    /// As [`Coordinator::catch_up_with`], so many databases at a time. One that fails keeps no other from being
+    /// compared: the first failure is told at the end.
     pub(super) async fn catch_up_by_pages(
         &self,
         node: &Arc<str>,
         thoroughly: bool,
         limit: u64,
     ) -> Result<(), LearnError> {
-        let own = |error: ShardError| LearnError::Own(error.into());
-        let mut after = None;
+        let (mut after, mut done) = (None, Ok(()));
         loop {
             let call = CatalogueCall::RolledUp(after.clone(), limit);
             let (theirs, last): ([u8; 16], Option<String>) = self.ask_catalogue(node, &call).await?;
             let names = self.database_names(&names_between(&after, last.clone(), None));
-            let expected = self.digests(node, Whose::Theirs, &names).await.map_err(own)?;
+            let expected = self.digests(node, Whose::Theirs, &names).await;
             if theirs != rolled_up(&expected) {
                 let call = CatalogueCall::Copies { after, last: last.clone() };
                 let page: Vec<(String, [u8; 16])> = self.ask_catalogue(node, &call).await?;
+                let mut pulls: Vec<BoxFuture<'_, Result<(), ShardError>>> = Vec::new();
                 for (name, _) in page.iter().filter(|(name, digest)| expected.get(name) != Some(digest)) {
-                    if let Ok(database) = self.database(name) {
-                        database.pull_from(node, thoroughly).await.map_err(own)?;
-                    }
+                    pulls.push(Box::pin(self.pull_database(name, node, thoroughly)));
                 }
+                let pulled: Vec<Result<(), ShardError>> =
+                    stream::iter(pulls).buffer_unordered(limits::DATABASES_AT_ONCE).collect().await;
+                done = done.and(pulled.into_iter().collect());
             }
             if thoroughly {
                 self.settle_what_is_idle(node, &names).await;
             }
             if last.is_none() {
-                return Ok(());
+                return done.map_err(|error: ShardError| LearnError::Own(error.into()));
             }
             after = last;
         }
+    }
+
+    async fn pull_database(&self, name: &str, node: &Arc<str>, thoroughly: bool) -> Result<(), ShardError> {
+        let Ok(database) = self.database(name) else { return Ok(()) };
+        let pulled = database.pull_from(node, thoroughly).await;
+        if let Err(error) = &pulled {
+            tracing::info!(database = name, %node, %error, "the copies of a database are not in step yet");
+        }
+        pulled
     }
 }
 

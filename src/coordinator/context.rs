@@ -9,6 +9,7 @@ use tokio::sync::{Mutex, Notify, Semaphore, mpsc, watch};
 
 use crate::config::Config;
 use crate::coordinator::answered::Answered;
+use crate::coordinator::budget::Budgets;
 use crate::coordinator::doubts::Doubts;
 use crate::coordinator::epoch::NodeEpochs;
 use crate::coordinator::events::Events;
@@ -55,6 +56,8 @@ pub(super) struct Context {
     pub boot: u64,
     /// Uploads of other nodes to copies here.
     pub uploads: Uploads,
+    /// Bytes of documents on their way to other nodes and from them.
+    pub budgets: Budgets,
     /// What other nodes were answered last.
     pub answered: Answered,
     /// What other nodes said of themselves last. A blocking lock: held for map operations only.
@@ -122,6 +125,7 @@ impl Context {
             calls: AtomicU64::new(env.random_u64()),
             boot: env.random_u64(),
             uploads: Uploads::default(),
+            budgets: Budgets::default(),
             answered: Answered::default(),
             states: BlockingMutex::default(),
             in_sync: InSync::new(is_alone),

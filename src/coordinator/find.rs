@@ -77,6 +77,8 @@ pub struct Hits {
     columns: Arc<[FieldPath]>,
     covering: bool,
     source: Source,
+    /// Rows whose documents are to be read yet.
+    unread: Vec<Row>,
 }
 
 enum Source {
@@ -104,7 +106,7 @@ impl Database {
         };
         // Rows of one copy's index are no documents of several.
         let covering = request.r <= 1 && query.index.as_ref().is_some_and(|index| is_covering(request, index));
-        Ok(Hits { database: Arc::clone(self), query, columns, covering, source })
+        Ok(Hits { database: Arc::clone(self), query, columns, covering, source, unread: Vec::new() })
     }
 
     /// All documents, from one id to another where the selector says so.
@@ -183,18 +185,21 @@ impl Hits {
                 let with_conflicts = self.query.request.conflicts;
                 let hits = match self.r() {
                     1 => page.rows.into_iter().map(|row| Hit::of(row, with_conflicts)).collect(),
-                    _ => self.judge_docs(page.rows.into_iter().map(|row| (row.id, None)).collect()).await?.0,
+                    _ => self.judge_all(page.rows).await?,
                 };
                 Ok(Some(HitPage { hits, keys: page.examined, docs: page.examined }))
             }
             Source::Index(rows) => {
                 let most = if self.covering { limits::PAGE_ROWS } else { limits::FIND_DOCS_PER_FETCH };
                 let most = fewer("find: a page of one row", most);
-                let mut rows = rows.take(wanted.clamp(1, most)).await?;
+                let mut rows = match self.unread.is_empty() {
+                    true => rows.take(wanted.clamp(1, most)).await?,
+                    false => std::mem::take(&mut self.unread),
+                };
                 if rows.is_empty() {
                     return Ok(None);
                 }
-                let keys = rows.len() as u64;
+                let mut keys = rows.len() as u64;
                 if let Some(Bookmark { key: Some(key), id }) = &self.query.after {
                     let key = key.to_vec();
                     let skips = mutated(Mutation::BookmarkSkips);
@@ -202,7 +207,13 @@ impl Hits {
                 }
                 let hits = match self.covering {
                     true => self.judge_rows(rows).await?,
-                    false => self.judge_docs(rows.into_iter().map(|row| (row.id, Some(row.key))).collect()).await?,
+                    false => {
+                        let docs = rows.iter().map(|row| (row.id.clone(), Some(row.key.clone()))).collect();
+                        let (hits, docs, read) = self.judge_docs(docs).await?;
+                        self.unread = rows.split_off(read);
+                        keys -= self.unread.len() as u64;
+                        (hits, docs)
+                    }
                 };
                 Ok(Some(HitPage { hits: hits.0, keys, docs: hits.1 }))
             }
@@ -229,13 +240,27 @@ impl Hits {
         u32::try_from(self.query.request.r).unwrap_or(u32::MAX)
     }
 
-    /// Judges documents as they are now, with the keys of the rows that led to them.
-    async fn judge_docs(&self, rows: Vec<(DocId, Option<Bytes>)>) -> Result<(Vec<Hit>, u64), ViewError> {
-        let wants = rows.iter().map(|(id, _)| (id.clone(), Want::Winner)).collect();
+    /// Judges documents of single copies as several have them.
+    async fn judge_all(&self, rows: Vec<Sifted>) -> Result<Vec<Hit>, ViewError> {
+        let mut rows: Vec<(DocId, Option<Bytes>)> = rows.into_iter().map(|row| (row.id, None)).collect();
+        let mut hits = Vec::new();
+        while !rows.is_empty() {
+            let (some, _, read) = self.judge_docs(rows.clone()).await?;
+            hits.extend(some);
+            rows.drain(..read);
+        }
+        Ok(hits)
+    }
+
+    /// Judges documents as they are now, with the keys of the rows that led to them: the first ones, as many as may be
+    /// in memory together, one at least. Answers how many documents there were, and how many rows that was.
+    async fn judge_docs(&self, rows: Vec<(DocId, Option<Bytes>)>) -> Result<(Vec<Hit>, u64, usize), ViewError> {
+        let wants: Vec<(DocId, Want)> = rows.iter().map(|(id, _)| (id.clone(), Want::Winner)).collect();
         let found = match &self.source {
             Source::Index(rows) if self.r() <= 1 => rows.documents(wants).await?,
-            _ => self.database.fetch_many(wants, Some(self.r())).await?,
+            _ => self.database.fetch_first(&wants, Some(self.r()), limits::FETCH_BYTES).await?,
         };
+        let read = found.len();
         let query = self.query.clone();
         let judge = move || {
             let (mut hits, mut docs) = (Vec::with_capacity(rows.len()), 0);
@@ -249,7 +274,7 @@ impl Hits {
                     hits.push(Hit { id, key, stored: Some(stored), conflicts });
                 }
             }
-            Ok((hits, docs))
+            Ok((hits, docs, read))
         };
         self.judged(judge).await
     }

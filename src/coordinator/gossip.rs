@@ -102,8 +102,8 @@ impl Coordinator {
                 encode(&())
             }
             CatalogueCall::Maps(names) => encode(&self.maps(names)),
-            CatalogueCall::RolledUp(after, limit) => encode(&self.copies_rolled_up(from, after, limit).await?),
-            CatalogueCall::Copies { after, last } => encode(&self.copies_behind(from, after, last).await?),
+            CatalogueCall::RolledUp(after, limit) => encode(&self.copies_rolled_up(from, after, limit).await),
+            CatalogueCall::Copies { after, last } => encode(&self.copies_behind(from, after, last).await),
             CatalogueCall::Pull(name) => {
                 context.pull_soon(&name);
                 encode(&())
@@ -115,13 +115,20 @@ impl Coordinator {
         })
     }
 
+    /// Those of the first names, as many as one answer takes, one at least.
     fn maps(&self, names: Vec<String>) -> Vec<DatabaseMap> {
         let own = &self.context().node;
         let map = |name: String| {
             let record = self.known(&name)?.shared(own);
             Some(DatabaseMap { name, record })
         };
-        names.into_iter().filter_map(map).collect()
+        let mut bytes = 0;
+        let fits = |map: &DatabaseMap| {
+            let is_first = bytes == 0;
+            bytes += encode(map).len();
+            is_first || bytes <= limits::LISTED_BYTES
+        };
+        names.into_iter().filter_map(map).take_while(fits).collect()
     }
 
     /// Takes in a database that another node knows.
@@ -347,13 +354,23 @@ impl Coordinator {
                     _ => wanted.push(entry.name),
                 }
             }
-            for names in wanted.chunks(limits::STEP_ROWS) {
-                let maps: Vec<DatabaseMap> = self.ask_catalogue(node, &CatalogueCall::Maps(names.to_vec())).await?;
-                for map in maps {
-                    self.adopt(&map.name, map.record).await?;
-                }
-            }
+            self.learn_maps(node, &wanted).await?;
         }
+    }
+
+    /// Takes in the maps of some databases; none of those that are not there any more.
+    async fn learn_maps(&self, node: &str, mut names: &[String]) -> Result<(), LearnError> {
+        while !names.is_empty() {
+            let asked = &names[..names.len().min(limits::STEP_ROWS)];
+            let maps: Vec<DatabaseMap> = self.ask_catalogue(node, &CatalogueCall::Maps(asked.to_vec())).await?;
+            // Those behind the last one are gone, or did not fit into the answer.
+            let told = maps.last().and_then(|last| asked.iter().position(|name| *name == last.name));
+            for map in maps {
+                self.adopt(&map.name, map.record).await?;
+            }
+            names = &names[told.map_or(asked.len(), |at| at + 1)..];
+        }
+        Ok(())
     }
 
     /// Takes in the map of a database as another node knows it.

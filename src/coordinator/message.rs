@@ -21,7 +21,7 @@ use crate::coordinator::voters::Voters;
 use crate::document::draft::PreparedBody;
 use crate::document::id::DocId;
 use crate::document::json::Value;
-use crate::document::render::{Attachment, BlobId};
+use crate::document::render::Attachment;
 use crate::document::revision::Revision;
 use crate::index::{GroupBy, IndexError, InvalidValue, Places};
 use crate::limits;
@@ -58,8 +58,10 @@ pub(super) struct CopyCall {
 /// What is asked of a copy. The type of the answer stands behind each.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum CopyOp {
-    /// `Vec<Option<Fetched>>`
+    /// `Vec<Option<Fetched>>`: all, refused where they are too large. Nodes from version 6 on ask by `FetchSome`.
     Fetch(Vec<(DocId, Want)>),
+    /// `(Vec<Option<Fetched>>, u64)`: as many of the first as have so many bytes; those of the next, where none has.
+    FetchSome { wants: Vec<(DocId, Want)>, bytes: u64 },
     /// `Vec<ListRow>`
     List(ListPage),
     /// `Summary`
@@ -95,8 +97,15 @@ pub(super) enum CopyOp {
     },
     /// `Option<LocalRegister>`
     Local(DocId),
-    /// `Vec<(DocId, LocalDocument)>`
-    LocalList { start: Bound<DocId>, end: Bound<DocId>, direction: Direction, limit: u64 },
+    /// `Vec<(DocId, LocalDocument)>`; with `bytes` no more once they have so many, and none mean the end.
+    LocalList {
+        start: Bound<DocId>,
+        end: Bound<DocId>,
+        direction: Direction,
+        limit: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bytes: Option<u64>,
+    },
     /// `Stamp`
     LocalSet { id: DocId, document: Option<LocalDocument>, by: u64 },
     /// `Vec<Stamp>`
@@ -190,7 +199,7 @@ impl CopyOp {
 
     /// Whether its answers may be counted: whoever does must know where copies are.
     pub fn is_counted(&self) -> bool {
-        self.is_edit() || matches!(self, CopyOp::Fetch(_) | CopyOp::Local(_))
+        self.is_edit() || matches!(self, CopyOp::Fetch(_) | CopyOp::FetchSome { .. } | CopyOp::Local(_))
     }
 
     /// Whether it is about bytes on their way, which stay where they were sent to.
@@ -672,16 +681,6 @@ pub(super) struct EntryName {
     pub deleted: bool,
     /// Of its settings and where it lives.
     pub digest: [u8; 16],
-}
-
-/// A content named by its hash, for edits that bring none.
-pub(super) fn blobs_of(edits: &[Edit]) -> impl Iterator<Item = &Attachment> {
-    let mut seen: std::collections::BTreeSet<BlobId> = Default::default();
-    let new = edits.iter().flat_map(|edit| &edit.attachments).filter_map(|attachment| match attachment {
-        EditAttachment::New(attachment) => Some(attachment),
-        EditAttachment::Stub { .. } => None,
-    });
-    new.filter(move |attachment| seen.insert(attachment.blob))
 }
 
 /// What serde says of an operation that a build does not know.

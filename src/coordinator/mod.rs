@@ -13,6 +13,7 @@ mod autoupdate;
 pub mod backup;
 mod ballots;
 mod blob_stream;
+mod budget;
 mod call_text;
 pub mod catalogue;
 pub mod changes;

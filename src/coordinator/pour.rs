@@ -17,12 +17,11 @@ use std::sync::{Arc, Weak};
 
 use futures_util::future::join_all;
 
-use crate::coordinator::blob_stream;
+use crate::coordinator::blob_stream::{self, blobs_of};
 use crate::coordinator::catalogue::Coordinator;
 use crate::coordinator::database::Database;
 use crate::coordinator::error::WriteError;
 use crate::coordinator::layout::Layout;
-use crate::coordinator::message::blobs_of;
 use crate::coordinator::quorum::Written;
 use crate::coordinator::range_copy::RangeCopy;
 use crate::coordinator::read_quorum::merge_of_stored;

@@ -34,7 +34,7 @@ use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue as _;
 use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{ChangeRow, CopyState, DocumentDigest, Edit, EditOp, Fetched, Part, ShardError, Want};
+use crate::shard::{ChangeRow, CopyState, DocumentDigest, Edit, EditOp, Fetched, Part, ShardError, Want, Wants};
 use crate::storage::{Direction, StorageError};
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 
@@ -98,7 +98,6 @@ impl Database {
         }
         let known = sync_points::pulled(&own.shard, node).await?.unwrap_or_default();
         let own_range = RangeCopy::Own(own.clone());
-        let docs = fewer("pull: one document at a time", limits::DOCS_PER_FETCH);
         let is_damaged = theirs.soundness == Some(Soundness::Damaged);
         let (heard, news, rounds, is_ahead, lags_behind) = (0, None, 0, false, false);
         let mut pull = Pull {
@@ -111,7 +110,6 @@ impl Database {
             theirs,
             heard,
             news,
-            docs,
             rounds,
             is_ahead,
             lags_behind,
@@ -156,8 +154,6 @@ pub(super) struct Pull<'a> {
     heard: u64,
     /// What is known of its epochs, to be noted with the next point.
     news: Option<Vec<(u64, u64)>>,
-    /// Documents to ask for at a time.
-    docs: usize,
     /// How often something was forgotten here when both copies had forgotten the same.
     pub(super) rounds: u64,
     /// Whether the other one has yet to forget what was forgotten here and knows nothing of that: an old one put back.
@@ -568,33 +564,63 @@ impl Pull<'_> {
                 missing.push((row.id.clone(), Want::Revisions { revs, latest: false }));
             }
         }
+        self.pull_leaves(missing.into()).await
+    }
+
+    /// Takes in leaves, few enough at a time for the memory that all pulls share: those that are large alone.
+    async fn pull_leaves(&self, mut missing: Wants) -> Result<(), ShardError> {
+        let usual = fewer("pull: room for one byte", limits::PULL_BYTES);
+        let (mut bytes, mut is_first) = (usual, true);
         while !missing.is_empty() {
-            let rest = missing.split_off(missing.len().min(self.docs));
-            let ids: Vec<DocId> = missing.iter().map(|(id, _)| id.clone()).collect();
-            let found = self.remote.fetch(missing).await?;
-            self.merge(&ids, found).await?;
-            missing = rest;
+            let (budgets, is_large) = (&self.database.context.budgets, bytes > usual);
+            let most = if is_large { 1 } else { fewer("pull: one document at a time", limits::DOCS_PER_PULL) };
+            let asked: Vec<(DocId, Want)> = missing.iter().take(most).cloned().collect();
+            // Copies on two nodes are often read at once: a large document comes from one of them.
+            let _alone = if is_large { Some(budgets.large_of(self.own.shard.id().0).lock().await) } else { None };
+            let _held = budgets.pulled.take(bytes.saturating_mul(limits::PULL_MEMORY_FACTOR)).await;
+            // Another pull may have brought them meanwhile.
+            let had = if std::mem::take(&mut is_first) { 0 } else { self.had(&asked).await? };
+            if had > 0 {
+                missing.drain(..had);
+                bytes = usual;
+                continue;
+            }
+            let part = self.remote.fetch_some(&asked, bytes).await?;
+            if part.found.is_empty() {
+                // Its leaves one by one, if it has several of them.
+                bytes = if divide(&mut missing) { usual } else { part.needs };
+                continue;
+            }
+            let ids: Vec<DocId> = missing.drain(..part.found.len()).map(|(id, _)| id).collect();
+            self.merge(&ids, part.found).await?;
+            bytes = usual;
         }
         Ok(())
     }
 
-    async fn merge(&mut self, ids: &[DocId], found: Vec<Option<Fetched>>) -> Result<(), ShardError> {
-        let (mut edits, mut bytes): (Vec<Edit>, usize) = (Vec::new(), 0);
+    /// Of how many of the first documents this copy has all leaves by now.
+    async fn had(&self, wants: &[(DocId, Want)]) -> Result<usize, ShardError> {
+        let trees = wants.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
+        let has = |((_, want), fetched): &(&(DocId, Want), Option<Fetched>)| match (want, fetched) {
+            (Want::Revisions { revs, .. }, Some(fetched)) => {
+                revs.iter().all(|rev| fetched.tree.get(rev).is_some_and(|data| data.is_some()))
+            }
+            _ => false,
+        };
+        Ok(wants.iter().zip(self.own.shard.fetch(trees).await?).take_while(has).count())
+    }
+
+    async fn merge(&self, ids: &[DocId], found: Vec<Option<Fetched>>) -> Result<(), ShardError> {
+        let mut edits: Vec<Edit> = Vec::new();
         for (id, fetched) in ids.iter().zip(found) {
             let Some(fetched) = fetched else { continue };
             for (rev, stored) in &fetched.found {
                 // Changed meanwhile: the later change is read, too.
                 let (Some(stored), Some(path)) = (stored, fetched.tree.path_to(rev)) else { continue };
                 let deleted = fetched.tree.get(rev).flatten().is_some_and(|data| data.is_deleted());
-                bytes += stored.body.len();
                 edits.extend(merge_of_stored(id, path, deleted, stored, self.database.revs_limit()));
             }
         }
-        // The next documents are about as large as these.
-        self.docs = match bytes > limits::PULL_BYTES {
-            true => (self.docs / 2).max(1),
-            false => (self.docs * 2).min(limits::DOCS_PER_PULL),
-        };
         if mutated(Mutation::TombstoneForgotten) {
             edits.retain(|edit| !edit.deleted);
         }
@@ -640,6 +666,19 @@ impl Pull<'_> {
         let leaves = |moved: &Move| moved.leaving && moved.from.as_deref() == Some(&**self.remote.node());
         layout.placed.move_of(self.range).is_some_and(leaves)
     }
+}
+
+/// Cuts the first want into one for each revision that it names; false where it names only one.
+fn divide(wants: &mut Wants) -> bool {
+    match wants.front() {
+        Some((_, Want::Revisions { revs, .. })) if revs.len() > 1 => {}
+        _ => return false,
+    }
+    let Some((id, Want::Revisions { revs, latest })) = wants.pop_front() else { return false };
+    for rev in revs.into_iter().rev() {
+        wants.push_front((id.clone(), Want::Revisions { revs: vec![rev], latest }));
+    }
+    true
 }
 
 pub(super) fn away(why: &str) -> ShardError {

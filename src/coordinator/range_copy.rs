@@ -20,6 +20,7 @@ use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::revision::Revision;
 use crate::index::{GroupBy, GroupPage, Header, IndexError, Places, RowPage, SelectedPage, Signature, ViewIndex};
+use crate::limits;
 use crate::script::Program;
 use crate::shard::{
     ChangesPage, Fetched, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo, ShardCopy, ShardError, ShardInfo,
@@ -131,6 +132,15 @@ impl RangeCopy {
         }
     }
 
+    /// Of the first documents as many as have so many bytes; none where the first one has more.
+    pub async fn fetch_first(&self, wants: &[(DocId, Want)], bytes: usize) -> Result<Vec<Option<Fetched>>, ShardError> {
+        match self {
+            _ if bytes == usize::MAX => self.fetch(wants.to_vec()).await,
+            RangeCopy::Own(copy) => Ok(copy.shard.fetch_within(wants.iter().cloned().collect(), bytes).await?.found),
+            RangeCopy::Remote(copy) => Ok(copy.fetch_some(wants, bytes).await?.found),
+        }
+    }
+
     pub async fn list(&self, page: ListPage) -> Result<Vec<ListRow>, ShardError> {
         match self {
             RangeCopy::Own(copy) => copy.shard.list(page).await,
@@ -229,6 +239,7 @@ impl RangeCopy {
         }
     }
 
+    /// Local documents in id order, a page of them: only none mean that there are no more.
     pub async fn local_list(
         &self,
         start: Bound<DocId>,
@@ -237,7 +248,7 @@ impl RangeCopy {
         limit: usize,
     ) -> Result<Vec<(DocId, LocalDocument)>, ShardError> {
         match self {
-            RangeCopy::Own(copy) => copy.shard.local_list(start, end, direction, limit).await,
+            RangeCopy::Own(copy) => copy.shard.local_page((start, end), direction, (limit, limits::STEP_BYTES)).await,
             RangeCopy::Remote(copy) => copy.local_list((start, end), direction, limit).await,
         }
     }
@@ -308,10 +319,16 @@ pub(super) enum CopyWriter {
 pub(super) type StagedBytes = (Attachment, Option<crate::storage::Hold>);
 
 impl CopyWriter {
-    pub async fn write(&mut self, data: Bytes) -> Result<(), ShardError> {
+    pub async fn write(&mut self, mut data: Bytes) -> Result<(), ShardError> {
         match self {
             CopyWriter::Own(writer) => Ok(writer.write(data).await?),
-            CopyWriter::Remote { copy, upload } => copy.stage_write(*upload, data).await,
+            CopyWriter::Remote { copy, upload } => {
+                while !data.is_empty() {
+                    let piece = data.split_to(data.len().min(limits::MERGE_BYTES));
+                    copy.stage_write(*upload, piece).await?;
+                }
+                Ok(())
+            }
         }
     }
 

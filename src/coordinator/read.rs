@@ -22,6 +22,7 @@ use crate::observe::metrics::Counter;
 use crate::shard::{Fetched, LocalDocument, RevData, ShardError, Want};
 use crate::storage::{ReadAs, StorageError};
 use crate::world::Env;
+use crate::world::buggify::fewer;
 
 /// A document that goes with a row of a list.
 #[derive(Clone, Debug)]
@@ -153,6 +154,53 @@ impl Database {
         self.context.env.metrics().add(Counter::DatabaseReads, wants.len() as u64);
         let wants = &wants;
         self.by_layout(|layout| async move { self.fetch_by(&layout, wants, r).await }).await
+    }
+
+    /// As [`Database::fetch_many`], of the first documents as many as have about so many bytes; one at least.
+    pub async fn fetch_first(
+        &self,
+        wants: &[(DocId, Want)],
+        r: Option<u32>,
+        bytes: usize,
+    ) -> Result<Vec<Option<Fetched>>, ReadError> {
+        let bytes = fewer("read: room for one byte", bytes);
+        let found = self.by_layout(|layout| async move { self.fetch_first_by(&layout, wants, r, bytes).await }).await?;
+        self.context.env.metrics().add(Counter::DatabaseReads, found.len() as u64);
+        match found.is_empty() && !wants.is_empty() {
+            // It is larger than that.
+            true => self.fetch_many(wants[..1].to_vec(), r).await,
+            false => Ok(found),
+        }
+    }
+
+    async fn fetch_first_by(
+        &self,
+        layout: &Layout,
+        wants: &[(DocId, Want)],
+        r: Option<u32>,
+        bytes: usize,
+    ) -> Result<Vec<Option<Fetched>>, ReadError> {
+        let mut by_range: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        let mut answers: BTreeMap<usize, Option<Fetched>> = BTreeMap::new();
+        let mut local_bytes = 0;
+        for (at, (id, _)) in wants.iter().enumerate() {
+            if !id.is_local() {
+                by_range.entry(layout.map.index_of(id)).or_default().push(at);
+            } else if local_bytes < bytes {
+                let local = self.fetch_local(layout, id, r).await?;
+                local_bytes += local.as_ref().map_or(0, Fetched::bytes);
+                answers.insert(at, local);
+            }
+        }
+        let share = bytes / by_range.len().max(1);
+        let reads = by_range.into_iter().map(|(range, places)| async move {
+            let wants = places.iter().map(|at| wants[*at].clone()).collect();
+            let found = self.fetch_range((layout, range), wants, r, share).await?.0;
+            Ok::<Vec<(usize, Option<Fetched>)>, ReadError>(places.into_iter().zip(found).collect())
+        });
+        answers.extend(try_join_all(reads).await?.into_iter().flatten());
+        // Those behind the first that there was no room for are read again.
+        Ok(answers.into_iter().enumerate().take_while(|(n, (at, _))| n == at).map(|(_, (_, found))| found).collect())
     }
 
     async fn fetch_by(

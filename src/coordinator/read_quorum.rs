@@ -23,7 +23,7 @@ use crate::coordinator::repair::{self, Origin};
 use crate::document::draft::PreparedBody;
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
-use crate::document::rev_tree::{RevTree, RevValue as _};
+use crate::document::rev_tree::{RevPath, RevTree};
 use crate::document::revision::Revision;
 use crate::limits;
 use crate::shard::{self, Edit, EditAttachment, EditOp, Fetched, RevData, ShardError, Want};
@@ -40,34 +40,51 @@ impl Database {
         wants: Wants,
         r: Option<u32>,
     ) -> Result<(Found, Vec<usize>), ReadError> {
+        self.fetch_range((layout, range), wants, r, usize::MAX).await
+    }
+
+    /// As [`Database::fetch_counted`], of the first documents as many as have about so many bytes; perhaps none.
+    pub(super) async fn fetch_range(
+        &self,
+        (layout, range): (&Layout, usize),
+        wants: Wants,
+        r: Option<u32>,
+        most: usize,
+    ) -> Result<(Found, Vec<usize>), ReadError> {
         let copies = self.all_readers(layout, range).await?;
         if layout.is_alone(range) {
             let copy = copies.first().ok_or(ShardError::NoCopy { copies: 1 })?;
-            let found = copy.fetch(wants).await?;
+            let found = copy.fetch_first(&wants, most).await?;
             let agreed = vec![1; found.len()];
             return Ok((found, agreed));
         }
         let ask = copies_to_ask(r, layout.placed.copies(range));
-        let replies = self.ask_admitted((layout, range), &copies, &wants, ask).await?;
+        let replies = self.ask_admitted((layout, range), &copies, (&wants, most), ask).await?;
         self.check_quorum(replies.len(), ask)?;
         let mut others = replies.into_iter();
         // Invariant: without any reply the call above fails.
         let mut answers = others.next().expect("a reply");
         let others: Vec<Found> = others.collect();
-        let mut agreed = vec![1 + others.len(); wants.len()];
+        let mut agreed = vec![1 + others.len(); answers.len()];
         let differ = |at: &usize| {
             let told = leaves(&answers[*at]);
             others.iter().any(|other| leaves(&other[*at]) != told)
         };
         let lacks = |at: &usize| !others.is_empty() && lacks_named(&wants[*at].1, &answers[*at]);
-        let unequal: Vec<usize> = (0..wants.len()).filter(|at| differ(at) || lacks(at)).collect();
+        let unequal: Vec<usize> = (0..answers.len()).filter(|at| differ(at) || lacks(at)).collect();
         for step in unequal.chunks(limits::DOCS_PER_FETCH) {
             let asked = step.iter().map(|at| wants[*at].clone()).collect();
-            let united = self.unite((layout, range), &copies, asked).await?;
+            let united = self.unite((layout, range), &copies, asked, most).await?;
+            let cut = step.get(united.len()).copied();
             for (at, fetched) in step.iter().zip(united) {
                 let told = std::iter::once(&answers[*at]).chain(others.iter().map(|other| &other[*at]));
                 agreed[*at] = told.filter(|told| leaves(told) == leaves(&fetched)).count();
                 answers[*at] = fetched;
+            }
+            if let Some(cut) = cut {
+                answers.truncate(cut);
+                agreed.truncate(cut);
+                break;
             }
         }
         Ok((answers, agreed))
@@ -78,20 +95,20 @@ impl Database {
         &self,
         at: (&Layout, usize),
         copies: &[RangeCopy],
-        wants: &Wants,
+        (wants, most): (&Wants, usize),
         ask: usize,
     ) -> Result<Vec<Found>, ReadError> {
         if self.floor.is_none() {
-            return self.ask_several(at, copies, wants, ask).await;
+            return self.ask_several(at, copies, (wants, most), ask).await;
         }
         let admitted = self.admitted(at.0, at.1, copies.to_vec());
-        let mut replies = self.ask_several(at, &admitted, wants, ask.min(admitted.len()).max(1)).await?;
+        let mut replies = self.ask_several(at, &admitted, (wants, most), ask.min(admitted.len()).max(1)).await?;
         let is_other = |copy: &&RangeCopy| admitted.iter().all(|admitted| admitted.node() != copy.node());
         let others: Vec<RangeCopy> = copies.iter().filter(is_other).cloned().collect();
         let left = ask.saturating_sub(replies.len()).min(others.len());
         if left > 0 {
             let trees = wants.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
-            match self.ask_several(at, &others, &trees, left).await {
+            match self.ask_several(at, &others, (&trees, usize::MAX), left).await {
                 Ok(more) => replies.extend(more),
                 Err(error) if error.is_moved() => return Err(error),
                 Err(_) => {}
@@ -106,15 +123,21 @@ impl Database {
         &self,
         (layout, range): (&Layout, usize),
         copies: &[RangeCopy],
-        wants: &Wants,
+        (wants, most): (&Wants, usize),
         ask: usize,
     ) -> Result<Vec<Found>, ReadError> {
         let trees: Wants = wants.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
         let mut failed = ShardError::NoCopy { copies: layout.placed.copies(range) };
         let mut running: FuturesUnordered<BoxFuture<'_, (usize, Result<Found, ShardError>)>> = FuturesUnordered::new();
         let start = |at: usize| -> BoxFuture<'_, (usize, Result<Found, ShardError>)> {
-            let asked = if at == 0 { wants.clone() } else { trees.clone() };
-            Box::pin(async move { (at, copies[at].fetch(asked).await) })
+            let trees = trees.clone();
+            Box::pin(async move {
+                let found = match at {
+                    0 => copies[at].fetch_first(wants, most).await,
+                    _ => copies[at].fetch(trees).await,
+                };
+                (at, found)
+            })
         };
         let (mut replies, mut next): (BTreeMap<usize, Found>, usize) = (BTreeMap::new(), 0);
         while replies.len() < ask {
@@ -142,7 +165,7 @@ impl Database {
             return Err(failed.into());
         }
         if !replies.contains_key(&0) {
-            let (at, found) = self.full_reply(copies, wants, replies.keys().copied().collect()).await?;
+            let (at, found) = self.full_reply(copies, (wants, most), replies.keys().copied().collect()).await?;
             replies.remove(&at);
             return Ok(std::iter::once(found).chain(replies.into_values()).collect());
         }
@@ -153,12 +176,12 @@ impl Database {
     async fn full_reply(
         &self,
         copies: &[RangeCopy],
-        wants: &Wants,
+        (wants, most): (&Wants, usize),
         told: Vec<usize>,
     ) -> Result<(usize, Found), ReadError> {
         let mut failed = ShardError::NoCopy { copies: copies.len() };
         for at in told {
-            match copies[at].fetch(wants.clone()).await {
+            match copies[at].fetch_first(wants, most).await {
                 Ok(found) => return Ok((at, found)),
                 Err(error) => failed = no_answer(failed, error),
             }
@@ -166,70 +189,64 @@ impl Database {
         Err(failed.into())
     }
 
-    /// Documents made of what all copies have of them.
+    /// Documents made of what all copies have of them: the first ones, one at least, until they have so many bytes.
     async fn unite(
         &self,
         (layout, range): (&Layout, usize),
         copies: &[RangeCopy],
         wants: Wants,
+        most: usize,
     ) -> Result<Found, ReadError> {
-        let leaves: Wants = wants.iter().map(|(id, _)| (id.clone(), Want::Leaves)).collect();
-        let replies = join_all(copies.iter().map(|copy| copy.fetch(leaves.clone()))).await;
+        let trees: Wants = wants.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
+        let replies = join_all(copies.iter().map(|copy| copy.fetch(trees.clone()))).await;
         let replies: Vec<(&RangeCopy, Found)> =
             copies.iter().zip(replies).filter_map(|(copy, found)| Some((copy, found.ok()?))).collect();
         let replied = replies.iter().map(|(copy, _)| RangeCopy::clone(copy)).collect();
         if self.floor.is_some() && self.admitted(layout, range, replied).is_empty() {
             return Err(ShardError::NoCopy { copies: copies.len() }.into());
         }
-        let mut out = Vec::with_capacity(wants.len());
-        let mut repairs: BTreeMap<usize, Vec<Edit>> = BTreeMap::new();
+        let (mut out, mut bytes): (Found, usize) = (Vec::with_capacity(wants.len()), 0);
+        let mut lacks: BTreeMap<usize, Vec<Lack>> = BTreeMap::new();
         for (at, (id, want)) in wants.into_iter().enumerate() {
-            let found: Vec<Option<&Fetched>> = replies.iter().map(|(_, found)| found[at].as_ref()).collect();
-            let union = Union::of(&found, self.revs_limit());
-            for (copy, edits) in union.repairs(&id, &found, self.revs_limit()) {
-                repairs.entry(copy).or_default().extend(edits);
+            if bytes > most {
+                break;
             }
-            out.push(match union.tree.is_empty() {
+            let told: Vec<(&RangeCopy, Option<&Fetched>)> =
+                replies.iter().map(|(copy, found)| (*copy, found[at].as_ref())).collect();
+            let union = Union::of(&told, self.revs_limit());
+            for (copy, lack) in union.lacks(&id, &told) {
+                lacks.entry(copy).or_default().extend(lack);
+            }
+            let fetched = match union.tree.is_empty() {
                 true => None,
-                false => Some(self.pick(&replies, &id, &want, union).await),
-            });
+                false => Some(pick(&told, &id, &want, union).await),
+            };
+            bytes += fetched.as_ref().map_or(0, Fetched::bytes);
+            out.push(fetched);
         }
-        for (at, edits) in repairs {
-            self.repair(range, replies[at].0, edits, replies.iter().map(|(copy, _)| *copy));
+        for (at, lack) in lacks {
+            self.repair(range, replies[at].0, lack);
         }
         Ok(out)
     }
 
-    /// What a read wanted, from the union; bodies that no leaf has are looked for on each copy.
-    async fn pick(&self, replies: &[(&RangeCopy, Found)], id: &DocId, want: &Want, union: Union) -> Fetched {
-        let mut found = Vec::new();
-        for rev in shard::wanted(&union.tree, want) {
-            let mut stored = union.bodies.get(&rev).cloned();
-            for (copy, _) in replies {
-                if stored.is_some() {
-                    break;
-                }
-                let wants = vec![(id.clone(), Want::Revision(rev.clone()))];
-                let answer = copy.fetch(wants).await.ok().and_then(|mut found| found.pop().flatten());
-                stored = answer.and_then(|mut fetched| fetched.take_one());
-            }
-            found.push((rev, stored));
-        }
-        Fetched { tree: union.tree, local_seq: union.local_seq, found }
-    }
-
-    /// Sends leaves to a copy that lacks them, behind the answer. Their uploads come from the first other copy.
-    fn repair<'a>(&self, range: usize, to: &RangeCopy, edits: Vec<Edit>, copies: impl Iterator<Item = &'a RangeCopy>) {
-        let own = &self.context.node;
-        let node = |copy: &RangeCopy| Arc::clone(copy.node().unwrap_or(own));
-        let target = node(to);
-        let Some(source) = copies.map(node).find(|node| *node != target) else { return };
-        let (to, source) = (to.clone(), RemoteCopy::new(&self.target, range, &source));
-        let (context, name) = (Arc::clone(&self.context), self.name.clone());
+    /// Sends leaves to a copy that lacks them, behind the answer, one after the other: each is read when it is its
+    /// turn, within the bytes that all pulls share. Their uploads come from where they are read.
+    fn repair(&self, range: usize, to: &RangeCopy, lacks: Vec<Lack>) {
+        let (context, name, target) = (Arc::clone(&self.context), self.name.clone(), Arc::clone(&self.target));
+        let (to, revs_limit) = (to.clone(), self.revs_limit());
         self.context.env.spawn(async move {
-            if let Err(error) = repair::merge_missing(&to, edits, &source, Origin::Anywhere).await {
-                tracing::debug!(%error, "a copy was not repaired by a read");
-                context.missed(&name);
+            for Lack { id, path, data, from } in lacks {
+                let (rev, node) = (path.head(), Arc::clone(from.node().unwrap_or(&context.node)));
+                let bytes = usize::try_from(data.external).unwrap_or(usize::MAX);
+                let _held = context.budgets.pulled.take(bytes.saturating_mul(limits::PULL_MEMORY_FACTOR)).await;
+                let Some(stored) = body_of(&from, &id, &rev).await else { continue };
+                let edits = merge_of_stored(&id, path, data.deleted, &stored, revs_limit).into_iter().collect();
+                let source = RemoteCopy::new(&target, range, &node);
+                if let Err(error) = repair::merge_missing(&to, edits, &source, Origin::Anywhere).await {
+                    tracing::debug!(%error, "a copy was not repaired by a read");
+                    context.missed(&name);
+                }
             }
         });
     }
@@ -241,61 +258,93 @@ fn lacks_named(want: &Want, fetched: &Option<Fetched>) -> bool {
     is_named && fetched.as_ref().is_none_or(|fetched| fetched.found.iter().any(|(_, stored)| stored.is_none()))
 }
 
+/// A revision as a copy has it; `None` where it cannot be had.
+async fn body_of(copy: &RangeCopy, id: &DocId, rev: &Revision) -> Option<StoredRevision> {
+    let answer = copy.fetch(vec![(id.clone(), Want::Revision(rev.clone()))]).await;
+    answer.ok()?.pop().flatten()?.take_one()
+}
+
+/// What a read wanted, from the union: each revision from a copy that has it.
+async fn pick(told: &[(&RangeCopy, Option<&Fetched>)], id: &DocId, want: &Want, union: Union) -> Fetched {
+    let mut found = Vec::new();
+    for rev in shard::wanted(&union.tree, want) {
+        let mut stored = None;
+        // Those that tell of its text first: another one may have got it since.
+        let (have, others): (Vec<_>, Vec<_>) = told.iter().partition(|(_, fetched)| has_text(*fetched, &rev));
+        for (copy, _) in have.into_iter().chain(others) {
+            stored = body_of(copy, id, &rev).await;
+            if stored.is_some() {
+                break;
+            }
+        }
+        found.push((rev, stored));
+    }
+    Fetched { tree: union.tree, local_seq: union.local_seq, found }
+}
+
+fn has_text(fetched: Option<&Fetched>, rev: &Revision) -> bool {
+    fetched.is_some_and(|fetched| fetched.tree.get(rev).flatten().is_some_and(RevData::is_available))
+}
+
+/// A leaf that a copy lacks.
+struct Lack {
+    id: DocId,
+    path: RevPath,
+    data: RevData,
+    /// The copy that has it.
+    from: RangeCopy,
+}
+
 /// The leaves of a document, best first; none for an unknown one.
 fn leaves(fetched: &Option<Fetched>) -> Vec<Revision> {
     fetched.iter().flat_map(|fetched| fetched.tree.leaves()).map(|leaf| leaf.rev).collect()
 }
 
-/// What all copies together have of a document.
+/// The revisions that all copies together have of a document.
 struct Union {
     tree: RevTree<RevData>,
-    bodies: BTreeMap<Revision, StoredRevision>,
     local_seq: u64,
 }
 
 impl Union {
-    fn of(found: &[Option<&Fetched>], revs_limit: u64) -> Union {
-        let mut union = Union { tree: RevTree::new(), bodies: BTreeMap::new(), local_seq: 0 };
-        for fetched in found.iter().flatten() {
+    fn of(told: &[(&RangeCopy, Option<&Fetched>)], revs_limit: u64) -> Union {
+        let mut union = Union { tree: RevTree::new(), local_seq: 0 };
+        for fetched in told.iter().filter_map(|(_, fetched)| *fetched) {
             if union.local_seq == 0 {
                 union.local_seq = fetched.local_seq;
             }
             union.tree.unite(&fetched.tree);
-            let bodies = fetched.found.iter().filter_map(|(rev, stored)| Some((rev.clone(), stored.clone()?)));
-            union.bodies.extend(bodies);
         }
         // As each copy does when it takes in what it lacks.
         union.tree.stem(revs_limit);
         union
     }
 
-    /// For each copy that lacks leaves of the union: what it must merge.
-    fn repairs(&self, id: &DocId, found: &[Option<&Fetched>], revs_limit: u64) -> Vec<(usize, Vec<Edit>)> {
-        let wanted: Vec<Revision> = self.tree.leaves().into_iter().map(|leaf| leaf.rev).collect();
+    /// For each copy that lacks leaves of the union: those that another one has.
+    fn lacks(&self, id: &DocId, told: &[(&RangeCopy, Option<&Fetched>)]) -> Vec<(usize, Vec<Lack>)> {
+        let leaves = self.tree.leaves();
         let mut out = Vec::new();
-        for (at, fetched) in found.iter().enumerate() {
+        for (at, (_, fetched)) in told.iter().enumerate() {
             let has = |rev: &Revision| fetched.is_some_and(|f| f.tree.get(rev).is_some_and(|data| data.is_some()));
-            let edits: Vec<Edit> =
-                wanted.iter().filter(|rev| !has(rev)).filter_map(|rev| self.edit(id, rev, revs_limit)).collect();
-            if !edits.is_empty() {
-                out.push((at, edits));
+            let lack = |rev: &Revision| {
+                let (from, source) = told.iter().find(|(_, fetched)| has_text(*fetched, rev))?;
+                let data = *(*source)?.tree.get(rev).flatten()?;
+                Some(Lack { id: id.clone(), path: self.tree.path_to(rev)?, data, from: (*from).clone() })
+            };
+            let lacks: Vec<Lack> =
+                leaves.iter().filter(|leaf| !has(&leaf.rev)).filter_map(|leaf| lack(&leaf.rev)).collect();
+            if !lacks.is_empty() {
+                out.push((at, lacks));
             }
         }
         out
-    }
-
-    /// A leaf as an edit that merges it; `None` when its body is not to be had or damaged.
-    fn edit(&self, id: &DocId, rev: &Revision, revs_limit: u64) -> Option<Edit> {
-        let (stored, path) = (self.bodies.get(rev)?, self.tree.path_to(rev)?);
-        let deleted = self.tree.get(rev).flatten()?.is_deleted();
-        merge_of_stored(id, path, deleted, stored, revs_limit)
     }
 }
 
 /// A stored revision as an edit that merges it into another copy; `None` when its body is damaged.
 pub(super) fn merge_of_stored(
     id: &DocId,
-    path: crate::document::rev_tree::RevPath,
+    path: RevPath,
     deleted: bool,
     stored: &StoredRevision,
     revs_limit: u64,

@@ -14,7 +14,7 @@ use crate::coordinator::call_text::encode_call;
 use crate::coordinator::catalogue::Context;
 use crate::coordinator::message::{
     ChangesCall, CopyCall, CopyOp, CopyStatus, EditText, ForgetCall, IdRange, JudgeCall, Refusal, Standing, SyncPoint,
-    TakenIn, ViewCall, ViewFailure, WireError, decode,
+    TakenIn, ViewCall, ViewFailure, WireError, decode, is_of_later_build,
 };
 use crate::coordinator::peers::{Call, CallError, Service, Urgency};
 use crate::coordinator::record::Known;
@@ -30,13 +30,13 @@ use crate::document::selector::StoredDocument;
 use crate::index::IndexError;
 use crate::limits;
 use crate::shard::{
-    ChangesPage, DocumentDigest, Edit, Fetched, Horizon, ListPage, ListRow, LocalDocument, LocalRegister, Part,
+    ChangesPage, DocumentDigest, Edit, EditOp, Fetched, Horizon, ListPage, ListRow, LocalDocument, LocalRegister, Part,
     Proposal, PurgeInfo, Round, ShardError, ShardInfo, Sift, SiftPage, Sifted, Stamp, Summary, Told, Tombstone, Want,
     WrittenDown, live_conflicts,
 };
 use crate::storage::{Direction, StageMode, StorageError};
 use crate::world::Pool;
-use crate::world::buggify::sometimes;
+use crate::world::buggify::{capped, fewer, sometimes};
 
 /// A database as calls name it.
 pub(super) struct Target {
@@ -173,13 +173,50 @@ impl RemoteCopy {
         decode(&bytes).map_err(ShardError::Silent)
     }
 
+    /// Reads documents, in several calls where they are large; the caller has room for all of them.
     pub async fn fetch(&self, wants: Vec<(DocId, Want)>) -> Result<Vec<Option<Fetched>>, ShardError> {
-        let wanted = wants.len();
-        let found: Vec<Option<Fetched>> = self.ask(CopyOp::Fetch(wants)).await?;
-        match found.len() == wanted {
-            true => Ok(found),
-            false => Err(ShardError::Silent(format!("{} answered {} of {wanted}", self.node, found.len()))),
+        let (mut found, mut wants) = (Vec::with_capacity(wants.len()), wants);
+        let mut bytes = limits::FETCH_BYTES;
+        while !wants.is_empty() {
+            let part = self.fetch_some(&wants, bytes).await?;
+            // The next document is larger than that: it comes alone.
+            bytes = if part.found.is_empty() { part.needs } else { limits::FETCH_BYTES };
+            wants.drain(..part.found.len());
+            found.extend(part.found);
         }
+        Ok(found)
+    }
+
+    /// Reads of the first documents as many as have so many bytes, or tells how many the first one has. An answer tells
+    /// something: some documents, or more bytes than were asked for.
+    pub async fn fetch_some(&self, wants: &[(DocId, Want)], bytes: usize) -> Result<FetchedPart, ShardError> {
+        let ask = CopyOp::FetchSome { wants: wants.to_vec(), bytes: bytes as u64 };
+        let (found, needs): (Vec<Option<Fetched>>, u64) = match self.ask(ask).await {
+            Err(error) if is_of_later_build(&error) => return self.fetch_of_older(wants).await,
+            part => part?,
+        };
+        let (needs, told) = (usize::try_from(needs).unwrap_or(usize::MAX), found.len());
+        match told <= wants.len() && (told > 0 || wants.is_empty() || needs > bytes) {
+            true => Ok(FetchedPart { found, needs }),
+            false => Err(ShardError::Silent(format!("{} answered {told} of {}", self.node, wants.len()))),
+        }
+    }
+
+    /// Reads the first documents of a node that answers all that it is asked for at once, or nothing.
+    async fn fetch_of_older(&self, wants: &[(DocId, Want)]) -> Result<FetchedPart, ShardError> {
+        for most in [limits::DOCS_PER_FETCH, 1] {
+            let asked = &wants[..wants.len().min(most)];
+            let found: Vec<Option<Fetched>> = match self.ask(CopyOp::Fetch(asked.to_vec())).await {
+                // Together they may be too large for it.
+                Err(ShardError::Silent(_)) if asked.len() > 1 => continue,
+                found => found?,
+            };
+            return match found.len() == asked.len() {
+                true => Ok(FetchedPart { found, needs: 0 }),
+                false => Err(ShardError::Silent(format!("{} answered {} documents", self.node, found.len()))),
+            };
+        }
+        Err(ShardError::Silent(format!("{} did not answer", self.node)))
     }
 
     pub async fn list(&self, page: ListPage) -> Result<Vec<ListRow>, ShardError> {
@@ -269,22 +306,31 @@ impl RemoteCopy {
 
     /// Has it take in what another copy judged; answers for each whether it is stored, and where it stands then.
     pub async fn merge(&self, edits: &[Edit], source: &str) -> Result<Merged, ShardError> {
-        let (source, repair, anew, tell) = (source.to_owned(), false, false, true);
-        self.merge_as(edits, |edits| CopyOp::Merge { edits, source, repair, anew, tell }).await
+        let (repair, anew, tell) = (false, false, true);
+        self.merge_as(edits, |edits| CopyOp::Merge { edits, source: source.to_owned(), repair, anew, tell }).await
     }
 
     /// Has it take in what was stored elsewhere: in another copy of the range, or, `anew`, in none.
     pub async fn merge_stored(&self, edits: &[Edit], source: &str, anew: bool) -> Result<Vec<bool>, ShardError> {
-        let (source, repair, tell) = (source.to_owned(), true, false);
-        Ok(self.merge_as(edits, |edits| CopyOp::Merge { edits, source, repair, anew, tell }).await?.stored)
+        let (repair, tell) = (true, false);
+        let op = |edits| CopyOp::Merge { edits, source: source.to_owned(), repair, anew, tell };
+        Ok(self.merge_as(edits, op).await?.stored)
     }
 
-    async fn merge_as(&self, edits: &[Edit], op: impl FnOnce(Vec<EditText>) -> CopyOp) -> Result<Merged, ShardError> {
-        let merged: Merged = self.ask(op(edits.iter().map(EditText::from).collect())).await?;
-        match merged.stored.len() == edits.len() {
-            true => Ok(merged),
-            false => Err(ShardError::Silent(format!("{} merged {} edits", self.node, merged.stored.len()))),
+    async fn merge_as(&self, mut edits: &[Edit], op: impl Fn(Vec<EditText>) -> CopyOp) -> Result<Merged, ShardError> {
+        let mut merged = Merged::default();
+        while !edits.is_empty() {
+            let step;
+            (step, edits) = edits.split_at(first_that_fit(edits));
+            let told: Merged = self.ask(op(step.iter().map(EditText::from).collect())).await?;
+            if told.stored.len() != step.len() {
+                return Err(ShardError::Silent(format!("{} merged {} edits", self.node, told.stored.len())));
+            }
+            merged.stored.extend(told.stored);
+            // Where the copy stood at the end covers all steps.
+            merged.at = told.at;
         }
+        Ok(merged)
     }
 
     pub async fn local(&self, id: &DocId) -> Result<Option<LocalRegister>, ShardError> {
@@ -297,7 +343,8 @@ impl RemoteCopy {
         direction: Direction,
         limit: usize,
     ) -> Result<Vec<(DocId, LocalDocument)>, ShardError> {
-        self.ask(CopyOp::LocalList { start, end, direction, limit: limit as u64 }).await
+        let bytes = Some(limits::STEP_BYTES as u64);
+        self.ask(CopyOp::LocalList { start, end, direction, limit: limit as u64, bytes }).await
     }
 
     pub async fn local_set(&self, id: &DocId, document: Option<LocalDocument>, by: u64) -> Result<Stamp, ShardError> {
@@ -444,4 +491,31 @@ impl RemoteCopy {
         });
         news
     }
+}
+
+/// Documents of a copy on another node.
+#[derive(Debug)]
+pub(super) struct FetchedPart {
+    /// The first that were wanted.
+    pub found: Vec<Option<Fetched>>,
+    /// Bytes that the first one takes, where none came.
+    pub needs: usize,
+}
+
+/// How many of the first edits go together; one at least.
+fn first_that_fit(edits: &[Edit]) -> usize {
+    let message = capped("cluster: bytes of a message", limits::CLUSTER_MESSAGE_BYTES);
+    let most = fewer("remote: a message for each edit", limits::MERGE_BYTES.min(message / 2));
+    let mut bytes = 0;
+    let fits = |edit: &&Edit| {
+        bytes += bytes_of(edit);
+        bytes <= most
+    };
+    edits.iter().take_while(fits).count().max(1)
+}
+
+/// The bytes that an edit takes on its way, about.
+fn bytes_of(edit: &Edit) -> usize {
+    let path = if let EditOp::Merge { path } = &edit.op { path.ids.len() } else { 0 };
+    edit.id.as_str().len() + edit.body.text.len() + (path + edit.attachments.len()) * limits::TREE_NODE_BYTES
 }

@@ -20,11 +20,13 @@ pub(super) fn step(
         after.push(0);
         range.start = after;
     }
-    let mut rows: Rows = Vec::new();
+    let (mut rows, mut bytes, mut is_full): (Rows, usize, bool) = (Vec::new(), 0, false);
     view.scan(&range, Direction::Forward, &mut |key, value| {
         rows.push((key.to_vec(), value.to_vec()));
-        if rows.len() < limits::STEP_ROWS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        bytes += value.len();
+        is_full = rows.len() == limits::STEP_ROWS || bytes >= limits::LISTED_BYTES;
+        if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
-    let last = rows.last().filter(|_| rows.len() == limits::STEP_ROWS).map(|(key, _)| key.clone());
+    let last = rows.last().filter(|_| is_full).map(|(key, _)| key.clone());
     Ok((rows, last))
 }

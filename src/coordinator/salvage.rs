@@ -10,8 +10,9 @@
 //! It is read twice: as it is, and what was not yet written to the file by itself, for that is whole however much of
 //! the file is damaged.
 
+use crate::coordinator::blob_stream::blobs_of;
 use crate::coordinator::database::Database;
-use crate::coordinator::message::{SyncPoint, blobs_of};
+use crate::coordinator::message::SyncPoint;
 use crate::coordinator::range_copy::{ORIGIN, OwnCopy, RangeCopy};
 use crate::coordinator::read_quorum::merge_of_stored;
 use crate::coordinator::remote::RemoteCopy;

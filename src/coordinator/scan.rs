@@ -144,10 +144,11 @@ impl AllDocs {
         loop {
             let (rows, more) = match &mut self.source {
                 Source::Keys(keys) => {
-                    let step = keys.len().min(self.query.page_rows());
-                    let step: Vec<Value> = keys.drain(..step).collect();
+                    let step: Vec<Value> = keys.iter().take(self.query.page_rows()).cloned().collect();
                     let more = !step.is_empty();
-                    (self.database.rows_of_keys(&self.query, step).await?, more)
+                    let rows = self.database.rows_of_keys(&self.query, step).await?;
+                    keys.drain(..rows.len());
+                    (rows, more)
                 }
                 Source::Lanes(_) if self.left == 0 => (Vec::new(), false),
                 Source::Lanes(_) => {
@@ -208,8 +209,9 @@ async fn fill(
     let pages = database.pages(asks, query, asked).await?;
     for (at, rows) in places.into_iter().zip(pages) {
         let lane = &mut lanes[at].1;
-        // A page with documents may be cut anywhere.
-        lane.done = if query.include_docs { rows.is_empty() } else { rows.len() < asked };
+        // A page with documents, as of local ones all are, may be cut anywhere.
+        lane.done =
+            if query.include_docs || query.source == DocSource::Local { rows.is_empty() } else { rows.len() < asked };
         if let Some((last, _)) = rows.last() {
             let beyond = Bound::Excluded(last.clone());
             if query.descending { lane.rest.high = beyond } else { lane.rest.low = beyond }
@@ -376,18 +378,26 @@ impl Database {
         Ok(rows.into_iter().map(head).collect())
     }
 
+    /// The rows of the first keys; with documents only as many as may be in memory together, one at least.
     async fn rows_of_keys(&self, query: &AllDocsQuery, keys: Vec<Value>) -> Result<Vec<AllDocsRow>, ReadError> {
         let is_local = query.source == DocSource::Local;
         let want = if query.include_docs { Want::Winner } else { Want::Tree };
         let id_of = |key: &Value| key.as_str().map(DocId::new).filter(|id| id.is_local() == is_local);
         let ids: Vec<Option<DocId>> = keys.iter().map(id_of).collect();
-        let wants = ids.iter().flatten().map(|id| (id.clone(), want.clone())).collect();
-        let mut found = self.fetch_many(wants, Some(1)).await?.into_iter();
-        let rows = keys.into_iter().zip(ids).map(|(key, id)| {
-            let row = id.and_then(|id| row_of_key(query, id, found.next()??));
-            row.unwrap_or(AllDocsRow::Missing { key })
-        });
-        Ok(rows.collect())
+        let wants: Vec<(DocId, Want)> = ids.iter().flatten().map(|id| (id.clone(), want.clone())).collect();
+        let mut found = self.fetch_first(&wants, Some(1), limits::FETCH_BYTES).await?.into_iter();
+        let mut rows = Vec::with_capacity(keys.len());
+        for (key, id) in keys.into_iter().zip(ids) {
+            let row = match id {
+                Some(id) => {
+                    let Some(fetched) = found.next() else { break };
+                    fetched.and_then(|fetched| row_of_key(query, id, fetched))
+                }
+                None => None,
+            };
+            rows.push(row.unwrap_or(AllDocsRow::Missing { key }));
+        }
+        Ok(rows)
     }
 }
 

@@ -34,9 +34,9 @@ use crate::document::revision::{RevHash, Revision};
 use crate::index::{Definition, IndexError, Signature};
 use crate::limits;
 use crate::script::Program;
-use crate::shard::{Edit, Fetched, Judged, ShardError, Want};
+use crate::shard::{Edit, Fetched, FetchedPart, Judged, ListRow, ShardError, Want, Wants};
 use crate::storage::ReadAs;
-use crate::world::buggify::{Mutation, mutated};
+use crate::world::buggify::{Mutation, capped, fewer, mutated};
 use crate::world::{BoxFuture, Instant};
 
 /// See the module head.
@@ -139,7 +139,8 @@ impl Database {
         }
         let groups = Groups { database: self, layout: &layout, asked };
         let op = match op {
-            CopyOp::Fetch(wants) => return Ok(encode(&groups.fetch(wants).await)),
+            CopyOp::Fetch(wants) => return Ok(groups.fetch(wants).await),
+            CopyOp::FetchSome { wants, bytes } => return Ok(groups.fetch_some(wants, bytes).await),
             CopyOp::Merge { edits, source, repair, anew, tell } => {
                 let origin = if anew { Origin::Anew } else { Origin::Anywhere };
                 let merged = groups.merge(edits, source, repair.then_some(origin)).await;
@@ -209,13 +210,57 @@ struct Groups<'a> {
 }
 
 impl Groups<'_> {
-    async fn fetch(&self, wants: Vec<(DocId, Want)>) -> Served<Vec<Option<Fetched>>> {
-        let mut found = BTreeMap::new();
-        for Group { range, places, items } in by_range(self.layout, wants, |(id, _)| id) {
-            let copy = self.own(range).await?;
-            found.extend(places.into_iter().zip(copy.shard.fetch(items).await?));
+    /// All documents, for a node that asks for no less.
+    async fn fetch(&self, wants: Vec<(DocId, Want)>) -> Bytes {
+        let held = self.database.context.budgets.answer(wants.len() * limits::FETCH_DOC_BYTES).await;
+        held.with(encode(&self.fetch_all(wants).await))
+    }
+
+    async fn fetch_all(&self, wants: Vec<(DocId, Want)>) -> Served<Vec<Option<Fetched>>> {
+        let (mut found, mut left) = (BTreeMap::new(), limits::CLUSTER_OLD_BODY_BYTES);
+        for Group { range, mut places, items } in by_range(self.layout, wants, |(id, _)| id) {
+            let (copy, mut wants) = (self.own(range).await?, Wants::from(items));
+            while !wants.is_empty() {
+                let FetchedPart { found: some, rest, .. } = copy.shard.fetch_within(wants, left).await?;
+                if some.is_empty() {
+                    tracing::warn!(database = self.database.name, "an older node asked for more than a message holds");
+                    return Err(WireError::Away("the documents are larger than a message together".to_owned()));
+                }
+                left -= some.iter().flatten().map(Fetched::bytes).sum::<usize>().min(left);
+                found.extend(places.drain(..some.len()).zip(some));
+                wants = rest;
+            }
         }
         Ok(found.into_values().collect())
+    }
+
+    /// The first documents, within the bytes that the caller has room for, and those that all answers share.
+    async fn fetch_some(&self, mut wants: Vec<(DocId, Want)>, bytes: u64) -> Bytes {
+        let range = wants.first().map(|(id, _)| self.layout.map.index_of(id));
+        let others = wants.iter().position(|(id, _)| Some(self.layout.map.index_of(id)) != range);
+        wants.truncate(fewer("serve: an answer of one document", others.unwrap_or(wants.len())));
+        let most = usize::try_from(bytes)
+            .unwrap_or(usize::MAX)
+            .min(capped("cluster: bytes of a message", limits::CLUSTER_MESSAGE_BYTES) / 2);
+        let mut room = most.min(wants_bytes(&wants));
+        let mut wants = Wants::from(wants);
+        loop {
+            // Before they are read: who waits has none of them in memory.
+            let held = self.database.context.budgets.answer(room).await;
+            let part = match self.fetch_within(range, wants, room).await {
+                Ok(part) => part,
+                Err(error) => return encode(&Err::<(), _>(error)),
+            };
+            if !part.found.is_empty() || part.rest.is_empty() || part.needs > most {
+                return held.with(encode(&Ok::<_, WireError>((part.found, part.needs as u64))));
+            }
+            (wants, room) = (part.rest, part.needs);
+        }
+    }
+
+    async fn fetch_within(&self, range: Option<usize>, wants: Wants, room: usize) -> Served<FetchedPart> {
+        let Some(range) = range else { return Ok(FetchedPart { found: Vec::new(), rest: wants, needs: 0 }) };
+        Ok(self.own(range).await?.shard.fetch_within(wants, room).await?)
     }
 
     async fn merge(&self, edits: Vec<EditText>, source: String, stored: Option<Origin>) -> Served<Merged> {
@@ -235,6 +280,11 @@ impl Groups<'_> {
         let held = self.database.own_copy_by(self.layout, range).await.map_err(WireError::from)?;
         held.ok_or_else(|| WireError::Away(format!("the range {range} of {} is not held here", self.database.name)))
     }
+}
+
+/// The bytes that documents are expected to take.
+fn wants_bytes(wants: &[(DocId, Want)]) -> usize {
+    wants.len().saturating_mul(limits::FETCH_DOC_BYTES)
 }
 
 /// What a call says of documents of one range.
@@ -270,6 +320,7 @@ impl Serving<'_> {
     async fn plain(&self, op: CopyOp) -> Bytes {
         let (shard, size) = (&self.copy.shard, |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX));
         match op {
+            CopyOp::List(page) if page.bodies => self.large(|| shard.list(page.clone()), |rows| rows_bytes(rows)).await,
             CopyOp::List(page) => reply(shard.list(page).await),
             CopyOp::Summary(start, end) => reply(shard.summary(start, end).await),
             CopyOp::Select { start, end, direction, place } => reply(shard.select(start, end, direction, place).await),
@@ -283,16 +334,24 @@ impl Serving<'_> {
                 reply(shard.local_set(&id, document, by, self.database.copies_of(self.range) > 1).await)
             }
             CopyOp::Purge(items) => reply(shard.purge(items).await),
-            CopyOp::LocalList { start, end, direction, limit } => {
-                reply(shard.local_list(start, end, direction, size(limit)).await)
+            CopyOp::LocalList { start, end, direction, limit, bytes } => {
+                let most = (size(limit), bytes.map_or(limits::CLUSTER_OLD_BODY_BYTES, size));
+                let list = || shard.local_page((start.clone(), end.clone()), direction, most);
+                self.large(list, |rows| rows.iter().map(|(_, local)| local.body.len()).sum()).await
             }
             CopyOp::LocalMerge(registers) => reply(shard.local_merge(registers).await),
-            CopyOp::LocalRegisters { after, limit } => reply(shard.local_registers(after, size(limit)).await),
+            CopyOp::LocalRegisters { after, limit } => {
+                let list = || shard.local_registers(after.clone(), size(limit));
+                self.large(list, |rows| rows.iter().flat_map(|(_, of)| &of.document).map(|d| d.body.len()).sum()).await
+            }
             CopyOp::Split(ranges) => reply(compare::split(&shard.in_background(), ranges).await),
             CopyOp::Digests((start, end), limit) => {
                 reply(shard.in_background().digests(start, end, size(limit).min(limits::STEP_ROWS)).await)
             }
-            CopyOp::PurgeInfos { since, limit } => reply(shard.purges_to_tell(since, size(limit)).await),
+            CopyOp::PurgeInfos { since, limit } => {
+                let infos = shard.purges_to_tell(since, size(limit)).await;
+                reply(infos.map(|infos| cut(infos, |info| info.revs.len())))
+            }
             CopyOp::Compact => reply(self.compact().await),
             CopyOp::Blob { attachment, at } => {
                 let end = at.saturating_add(limits::BLOB_STEP_BYTES as u64);
@@ -304,6 +363,25 @@ impl Serving<'_> {
                 reply(self.database.context.indexes.clean_up(shard, &keep).await)
             }
             _ => reply(Err::<(), _>(ShardError::Away("this call is answered elsewhere".to_owned()))),
+        }
+    }
+
+    /// Answers rows with documents, as many as have `limits::STEP_BYTES` or one that is larger: within the bytes that
+    /// all answers share.
+    async fn large<T: Serialize, F: Future<Output = Result<T, ShardError>>>(
+        &self,
+        read: impl Fn() -> F,
+        bytes_of: impl Fn(&T) -> usize,
+    ) -> Bytes {
+        let mut room = 2 * limits::STEP_BYTES;
+        loop {
+            let held = self.database.context.budgets.answer(room).await;
+            let rows = read().await;
+            match rows.as_ref().map_or(0, &bytes_of) {
+                // One that is larger than expected waits for its room without what was read.
+                bytes if bytes > room && room < limits::ANSWERS_BYTES => room = bytes,
+                _ => return held.with(reply(rows)),
+            }
         }
     }
 
@@ -379,7 +457,10 @@ impl Serving<'_> {
                 reply(self.database.stands((self.range, version), copy, &asked.from, round).await)
             }
             ForgetCall::Open => reply(copy.shard.open_proposals().await),
-            ForgetCall::Shadows(after) => reply(copy.shard.shadows(after, limits::STEP_ROWS).await),
+            ForgetCall::Shadows(after) => {
+                let shadows = copy.shard.shadows(after, limits::STEP_ROWS).await;
+                reply(shadows.map(|shadows| cut(shadows, |(_, path)| path.ids.len())))
+            }
         }
     }
 
@@ -417,6 +498,23 @@ impl Serving<'_> {
             }
         }
     }
+}
+
+fn rows_bytes(rows: &[ListRow]) -> usize {
+    rows.iter().flat_map(|row| &row.winner).map(|winner| winner.body.len()).sum()
+}
+
+/// The first entries of a list, as many as one answer takes, one at least: who reads on asks behind the last. `revs`:
+/// how many revisions an entry names.
+fn cut<T>(mut list: Vec<T>, revs: impl Fn(&T) -> usize) -> Vec<T> {
+    let mut bytes = 0;
+    let fits = |entry: &&T| {
+        bytes += (1 + revs(entry)) * limits::TREE_NODE_BYTES;
+        bytes <= limits::LISTED_BYTES
+    };
+    let most = list.iter().take_while(fits).count().max(1);
+    list.truncate(most);
+    list
 }
 
 /// A design document as its functions' source; which revision it is does not matter to its views.

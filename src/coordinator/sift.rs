@@ -96,14 +96,17 @@ impl Database {
 }
 
 impl SiftRows {
-    /// The next matches, at most `wanted`; `None` at the end.
+    /// The next matches, at most `wanted`, and no more once they have `limits::FETCH_BYTES`; `None` at the end.
     ///
     /// # Errors
     /// When the node cannot read.
     pub async fn next(&mut self, wanted: usize) -> Result<Option<SiftedPage>, ReadError> {
         let mut page = SiftedPage { rows: Vec::new(), examined: 0 };
-        let share = share(wanted, self.lanes.len());
+        let (share, mut bytes) = (share(wanted, self.lanes.len()), 0);
         while page.rows.len() < wanted {
+            if bytes >= limits::FETCH_BYTES {
+                return Ok(Some(page));
+            }
             self.fill(share).await?;
             let heads = self.lanes.iter().enumerate().filter_map(|(at, lane)| Some((at, &lane.rows.front()?.id)));
             let next = match self.query.descending {
@@ -113,6 +116,7 @@ impl SiftRows {
             let Some(lane) = next.map(|(at, _)| at) else { break };
             let Some(row) = self.lanes[lane].rows.pop_front() else { break };
             page.examined += row.examined;
+            bytes += row.stored.body.len();
             page.rows.push(row);
         }
         if page.rows.len() < wanted {

@@ -9,12 +9,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::coordinator::blob_stream;
+use crate::coordinator::blob_stream::{self, blobs_of};
 use crate::coordinator::database::Database;
 use crate::coordinator::error::{MayHaveMoved, WriteError};
 use crate::coordinator::judge::{Verdict, is_unable, resolve_doubt};
 use crate::coordinator::layout::Layout;
-use crate::coordinator::message::{Refusal, blobs_of};
+use crate::coordinator::message::Refusal;
 use crate::coordinator::quorum::{Tally, Written};
 use crate::coordinator::range_copy::RangeCopy;
 use crate::coordinator::remote::RemoteCopy;

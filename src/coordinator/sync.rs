@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, stream};
+
 use crate::coordinator::catalogue::Coordinator;
 use crate::coordinator::context::Context;
 use crate::coordinator::events::EventKind;
@@ -20,7 +22,7 @@ use crate::coordinator::quorum::majority;
 use crate::coordinator::refill::keep_refilling;
 use crate::coordinator::serve::CopyService;
 use crate::limits;
-use crate::world::Instant;
+use crate::world::{BoxFuture, Instant};
 
 impl Coordinator {
     /// Answers the other nodes from now on, and keeps up with them.
@@ -273,9 +275,12 @@ async fn sync_missed(weak: Weak<Coordinator>) {
             }
             rounds.ended(env.now(), compares);
         }
-        for (name, tell) in names {
-            coordinator.sync_database(&name, tell).await;
+        // Several at a time: one whose copies do not answer holds up no other.
+        let mut syncs: Vec<BoxFuture<'_, ()>> = Vec::new();
+        for (name, tell) in &names {
+            syncs.push(Box::pin(coordinator.sync_database(name, *tell)));
         }
+        stream::iter(syncs).for_each_concurrent(limits::DATABASES_AT_ONCE, |sync| sync).await;
         drop(coordinator);
         env.sleep(limits::SYNC_PAUSE).await;
     }

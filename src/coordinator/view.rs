@@ -23,8 +23,8 @@ use crate::coordinator::view_reads;
 use crate::document::collate::Collator;
 use crate::document::id::DocId;
 use crate::index::{
-    Definition, Grouping, Header, IndexError, InvalidValue, KeySpan, Mapper, Owner, Places, Row, ScriptMapper, Sees,
-    SelectorMapper, ViewIndex, mango, partition_prefix,
+    Definition, Grouping, Header, IndexError, InvalidValue, KeySpan, Mapper, Owner, Places, Reduce, Row, ScriptMapper,
+    Sees, SelectorMapper, ViewIndex, mango, partition_prefix,
 };
 use crate::limits;
 use crate::script::{Program, ScriptError};
@@ -575,7 +575,7 @@ impl ViewRows {
     /// Whether each range reduces its own rows.
     fn reads_groups(&self) -> bool {
         let reduce = &self.view.definition.reduce;
-        self.query.grouping.is_some() && !matches!(reduce, None | Some(reduce::Reduce::Script(_)))
+        self.query.grouping.is_some() && !matches!(reduce, None | Some(Reduce::Script(_)))
     }
 
     /// Gives a row back, to be read again.

@@ -295,7 +295,14 @@ impl Database {
         let mut edits = edits.into_iter().peekable();
         while edits.peek().is_some() {
             let most = fewer("write: one edit in a step", limits::EDITS_PER_STEP);
-            let (places, step): (Vec<usize>, Vec<Edit>) = edits.by_ref().take(most).unzip();
+            let (mut places, mut step, mut bytes) = (Vec::new(), Vec::new(), 0);
+            while let (true, Some((at, edit))) =
+                (step.len() < most && bytes < limits::EDIT_BYTES_PER_STEP, edits.next())
+            {
+                bytes += edit.body.text.len();
+                places.push(at);
+                step.push(edit);
+            }
             outcomes.extend(places.into_iter().zip(self.settle(range, step, options, source).await));
         }
         outcomes

@@ -116,6 +116,8 @@ async fn checked(
         request.undo_content_encoding();
         let size_max = context.config.http_u64("max_http_request_size", limits::HTTP_REQUEST_BYTES);
         request.body.limit(size_max);
+        let document = context.config.u64("couchdb", "max_document_size", limits::DOCUMENT_BYTES);
+        request.body.take_documents(document);
     }
     handle(context, endpoint, request).await
 }

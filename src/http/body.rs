@@ -36,6 +36,8 @@ pub struct RequestBody {
     left: BytesMut,
     read_bytes: u64,
     limit_bytes: u64,
+    /// Bytes of a JSON text in it at most.
+    json_bytes: u64,
     /// What who reads it is told.
     refused: Option<Problem>,
     /// What bodies held in memory share, in units of `limits::HTTP_CHUNK_BYTES`; and what this one has of it.
@@ -73,6 +75,7 @@ impl RequestBody {
             left: BytesMut::new(),
             read_bytes: 0,
             limit_bytes: u64::MAX,
+            json_bytes: limits::HTTP_JSON_BODY_BYTES,
             refused: None,
             budget: None,
             held: None,
@@ -93,6 +96,7 @@ impl RequestBody {
             left: BytesMut::new(),
             read_bytes: 0,
             limit_bytes: u64::MAX,
+            json_bytes: limits::HTTP_JSON_BODY_BYTES,
             refused: None,
             budget: None,
             held: None,
@@ -134,6 +138,17 @@ impl RequestBody {
         if self.length.is_some_and(|length| length > limit_bytes) {
             self.refuse(Problem::body_too_large());
         }
+    }
+
+    /// Lets a JSON text in it be as large as a document may be.
+    pub fn take_documents(&mut self, document_bytes: u64) {
+        let with_members = document_bytes.saturating_add(limits::HTTP_DOCUMENT_MEMBERS_BYTES);
+        self.json_bytes = with_members.clamp(limits::HTTP_JSON_BODY_BYTES, limits::HTTP_JSON_BODY_BYTES_MAX);
+    }
+
+    /// Bytes of a JSON text in it at most.
+    pub fn json_limit(&self) -> u64 {
+        self.json_bytes
     }
 
     /// Who reads the body is told this instead; of several the first.

@@ -13,7 +13,6 @@ use super::response::Reply;
 use crate::auth::UserCtx;
 use crate::coordinator::Floor;
 use crate::document::json::{self, Object, Value};
-use crate::limits;
 
 /// The method of a request, after `X-HTTP-Method-Override`. HEAD reaches handlers as [`Verb::Get`] with
 /// [`Request::head`] set: the server drops the body and keeps the headers.
@@ -108,16 +107,16 @@ impl Request {
         }
     }
 
-    /// The whole body, unzipped where the client says so, of at most `limits::HTTP_JSON_BODY_BYTES`.
+    /// The whole body, unzipped where the client says so, of at most as many bytes as a JSON text may have.
     pub async fn bytes(&mut self) -> Result<Bytes> {
-        self.body.bytes(limits::HTTP_JSON_BODY_BYTES).await
+        self.body.bytes(self.body.json_limit()).await
     }
 
     /// As [`Request::bytes`], for a JSON text: the values made of it count with the memory of all bodies. 400 `Missing
     /// request body` where the headers do not even speak of an empty one.
     pub async fn json_bytes(&mut self) -> Result<Bytes> {
         self.refuse_absent()?;
-        self.body.json_bytes(limits::HTTP_JSON_BODY_BYTES).await
+        self.body.json_bytes(self.body.json_limit()).await
     }
 
     fn refuse_absent(&self) -> Result<()> {

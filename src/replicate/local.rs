@@ -228,17 +228,15 @@ impl LocalPeer {
             by_id.entry(DocId::new(&want.id)).or_default().push(revision(&want.rev)?);
         }
         let database = self.database()?;
-        let mut wanted = by_id.into_iter().map(|(id, revs)| (id, Wanted::Revisions { revs, latest: true }));
+        let wanted: Vec<(DocId, Wanted)> =
+            by_id.into_iter().map(|(id, revs)| (id, Wanted::Revisions { revs, latest: true })).collect();
+        let mut wanted = wanted.as_slice();
         let mut out = Fetched::default();
-        // A few first, more while they are small: what is read is in memory before its size is known.
-        let mut together = limits::DOCS_PER_FETCH;
-        loop {
-            let group: Vec<(DocId, Wanted)> = wanted.by_ref().take(together).collect();
-            if group.is_empty() {
-                break;
-            }
-            let ids: Vec<DocId> = group.iter().map(|(id, _)| id.clone()).collect();
-            for (id, fetched) in ids.iter().zip(database.fetch_many(group, None).await?) {
+        while !wanted.is_empty() {
+            let found = database.fetch_first(wanted, None, limits::FETCH_BYTES).await?;
+            let group;
+            (group, wanted) = wanted.split_at(found.len());
+            for ((id, _), fetched) in group.iter().zip(found) {
                 let Some(fetched) = fetched else {
                     out.missing = Some(id.as_str().to_owned());
                     continue;
@@ -254,7 +252,6 @@ impl LocalPeer {
             if out.bytes > limit_bytes {
                 return Err(ReplicateError::TooLarge);
             }
-            together *= 2;
         }
         out.in_bulk = out.docs.len();
         Ok(out)

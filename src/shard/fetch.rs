@@ -36,15 +36,41 @@ impl ShardCopy {
         wants: Wants,
         make: impl Fn(&DocId, Option<Fetched>) -> T + Send + 'static,
     ) -> Result<(Vec<T>, Wants), ShardError> {
-        let is_brief = |want: &Want| matches!(want, Want::Winner | Want::Revision(_) | Want::Tree);
-        let brief = wants.len() <= limits::BRIEF_DOCS && wants.iter().all(|(_, want)| is_brief(want));
+        let brief = are_brief(&wants);
         let read = move |view: &dyn View, shard: ShardId| step(view, shard, wants, make);
         if brief { self.read_brief(read).await } else { self.read(read).await }
     }
 }
 
+impl ShardCopy {
+    /// As [`ShardCopy::fetch_some`], in one step too, of no more than `bytes` in memory: none where the first document
+    /// alone takes more. That is known before its text is read, but for one with attachments.
+    pub async fn fetch_within(&self, wants: Wants, bytes: usize) -> Result<FetchedPart, ShardError> {
+        let brief = are_brief(&wants);
+        let read = move |view: &dyn View, shard: ShardId| step_within(view, shard, wants, bytes);
+        if brief { self.read_brief(read).await } else { self.read(read).await }
+    }
+}
+
+/// The first documents of several that were wanted.
+#[derive(Debug)]
+pub struct FetchedPart {
+    /// As many as there was room for.
+    pub found: Vec<Option<Fetched>>,
+    /// The others.
+    pub rest: Wants,
+    /// Bytes that the first of the others takes, where there was room for none; else 0.
+    pub needs: usize,
+}
+
 /// Documents and what is wanted of them.
 pub type Wants = VecDeque<(DocId, Want)>;
+
+/// Whether reading that is no long work.
+fn are_brief(wants: &Wants) -> bool {
+    let is_brief = |want: &Want| matches!(want, Want::Winner | Want::Revision(_) | Want::Tree);
+    wants.len() <= limits::BRIEF_DOCS && wants.iter().all(|(_, want)| is_brief(want))
+}
 
 fn step<T>(
     view: &dyn View,
@@ -63,6 +89,52 @@ fn step<T>(
     Ok((out, wants))
 }
 
+fn step_within(view: &dyn View, shard: ShardId, mut wants: Wants, most: usize) -> Result<FetchedPart, StorageError> {
+    let (mut found, mut left) = (Vec::new(), most);
+    while let (true, Some((id, want))) = (found.len() < limits::STEP_ROWS, wants.front()) {
+        if most - left >= limits::STEP_BYTES {
+            break;
+        }
+        let record = DocRecord::load(view, shard, id)?.map(|(record, ..)| record);
+        let told = record.as_ref().map_or(0, |record| told_bytes(&record.tree, want));
+        let fetched = match record {
+            Some(record) if told <= left => Some(read_document(view, shard, record, want)?),
+            _ => None,
+        };
+        let bytes = fetched.as_ref().map_or(told, Fetched::bytes);
+        if bytes > left {
+            let needs = if found.is_empty() { bytes } else { 0 };
+            return Ok(FetchedPart { found, rest: wants, needs });
+        }
+        left -= bytes;
+        found.push(fetched);
+        wants.pop_front();
+    }
+    Ok(FetchedPart { found, rest: wants, needs: 0 })
+}
+
+/// The bytes in memory of what is wanted of a document, as far as its tree tells: it does not tell the text of a
+/// revision with attachments from these.
+fn told_bytes(tree: &RevTree<RevData>, want: &Want) -> usize {
+    let revs = wanted(tree, want);
+    let data = revs.iter().filter_map(|rev| tree.get(rev).flatten()).filter(|data| data.attachments == 0);
+    let texts: u64 = data.map(|data| data.external).sum();
+    tree_bytes(tree).saturating_add(usize::try_from(texts).unwrap_or(usize::MAX))
+}
+
+fn tree_bytes(tree: &RevTree<RevData>) -> usize {
+    tree.revisions().count() * limits::TREE_NODE_BYTES
+}
+
+impl Fetched {
+    /// The bytes that it takes in memory, about.
+    pub fn bytes(&self) -> usize {
+        let stored = self.found.iter().filter_map(|(_, stored)| stored.as_ref());
+        let texts = stored.map(|stored| stored.body.len() + stored.attachments.len() * limits::TREE_NODE_BYTES);
+        texts.sum::<usize>() + tree_bytes(&self.tree)
+    }
+}
+
 pub(super) fn document(
     view: &dyn View,
     shard: ShardId,
@@ -70,6 +142,10 @@ pub(super) fn document(
     want: &Want,
 ) -> Result<Option<Fetched>, StorageError> {
     let Some((record, ..)) = DocRecord::load(view, shard, id)? else { return Ok(None) };
+    read_document(view, shard, record, want).map(Some)
+}
+
+fn read_document(view: &dyn View, shard: ShardId, record: DocRecord, want: &Want) -> Result<Fetched, StorageError> {
     let mut found = Vec::new();
     for rev in wanted(&record.tree, want) {
         let stored = match record.tree.get(&rev).flatten() {
@@ -78,7 +154,7 @@ pub(super) fn document(
         };
         found.push((rev, stored));
     }
-    Ok(Some(Fetched { tree: record.tree, local_seq: record.seq, found }))
+    Ok(Fetched { tree: record.tree, local_seq: record.seq, found })
 }
 
 /// The names of the revisions that a read of a document with this tree is to find.

@@ -8,6 +8,7 @@ use super::record::{decode_register, encode_register};
 use super::split;
 use super::{LocalDocument, LocalRegister, ShardCopy, ShardError, Stamp};
 use crate::document::id::DocId;
+use crate::limits;
 use crate::storage::{Direction, StorageError, View};
 
 impl ShardCopy {
@@ -69,13 +70,16 @@ impl ShardCopy {
         .await
     }
 
-    /// Registers in id order behind `after`, at most `limit`; fewer mean that there are no more.
+    /// Registers in id order behind `after`, at most `limit`, and `limits::STEP_BYTES` or one that is larger; none mean
+    /// that there are no more.
     pub async fn local_registers(
         &self,
         after: Bound<DocId>,
         limit: usize,
     ) -> Result<Vec<(DocId, LocalRegister)>, ShardError> {
-        self.local_scan((after, Bound::Unbounded), Direction::Forward, limit, |id, register| Some((id, register))).await
+        let range = (after, Bound::Unbounded);
+        self.local_scan(range, Direction::Forward, (limit, limits::STEP_BYTES), |id, register| Some((id, register)))
+            .await
     }
 
     /// Local documents in id order, at most `limit`; fewer mean that the range has no more.
@@ -86,33 +90,46 @@ impl ShardCopy {
         direction: Direction,
         limit: usize,
     ) -> Result<Vec<(DocId, LocalDocument)>, ShardError> {
-        let live = |id, register: LocalRegister| Some((id, register.document?));
-        self.local_scan((start, end), direction, limit, live).await
+        self.local_page((start, end), direction, (limit, usize::MAX)).await
     }
 
-    /// At most `limit` of what `pick` takes of the registers in a range.
+    /// As [`ShardCopy::local_list`], ended by a number of bytes, too: only none mean that the range has no more.
+    pub async fn local_page(
+        &self,
+        range: (Bound<DocId>, Bound<DocId>),
+        direction: Direction,
+        most: (usize, usize),
+    ) -> Result<Vec<(DocId, LocalDocument)>, ShardError> {
+        self.local_scan(range, direction, most, |id, register| Some((id, register.document?))).await
+    }
+
+    /// At most `limit` of what `pick` takes of the registers in a range; no more once they have so many bytes.
     async fn local_scan<T: Send + 'static>(
         &self,
         (start, end): (Bound<DocId>, Bound<DocId>),
         direction: Direction,
-        limit: usize,
+        (limit, bytes): (usize, usize),
         pick: impl Fn(DocId, LocalRegister) -> Option<T> + Copy + Send + 'static,
     ) -> Result<Vec<T>, ShardError> {
         let mut rest = Some(keys::ids(self.0.shard, Kind::Local, &start, &end));
-        let mut out: Vec<T> = Vec::new();
-        while let (true, Some(range)) = (out.len() < limit, rest.take()) {
+        let (mut out, mut taken): (Vec<T>, usize) = (Vec::new(), 0);
+        while let (true, Some(range)) = (out.len() < limit && taken < bytes, rest.take()) {
             let left = limit - out.len();
             let step = self.read(move |view, _| {
-                let mut rows = Vec::new();
+                let (mut rows, mut taken) = (Vec::new(), taken);
                 let rest = bounded_scan(view, range, direction, |key, value| {
-                    rows.extend(pick(keys::id_of(key)?, decode_register(value.to_vec())?));
-                    Ok(if rows.len() == left { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+                    if let Some(row) = pick(keys::id_of(key)?, decode_register(value.to_vec())?) {
+                        rows.push(row);
+                        taken = taken.saturating_add(value.len());
+                    }
+                    let full = rows.len() == left || taken >= bytes;
+                    Ok(if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
                 })?;
-                Ok((rows, rest))
+                Ok((rows, taken, rest))
             });
-            let (rows, next) = step.await?;
+            let (rows, so_far, next) = step.await?;
+            (taken, rest) = (so_far, next);
             out.extend(rows);
-            rest = next;
         }
         Ok(out)
     }

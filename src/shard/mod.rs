@@ -57,7 +57,7 @@ pub use changes::change_at;
 pub use check::{Checked, check};
 pub use copy::{Admits, OnChange, Owner, ShardCopy, VIEW_KIND};
 pub use cut::{Cut, cut};
-pub use fetch::{Wants, wanted};
+pub use fetch::{FetchedPart, Wants, wanted};
 pub use forget::{Forgotten, TakenIn, Told, Tombstone, WrittenDown};
 pub use horizon::{Horizon, Ledger, Proposal, Round};
 pub use judge::{Conflict, ancestor_of, attachment_of_stub, parent_of};

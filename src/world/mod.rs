@@ -513,6 +513,11 @@ pub fn waiting<T>(work: impl FnOnce() -> T) -> T {
     tokio_host::here::waiting(work)
 }
 
+/// Whether this thread is on its way out of a panic.
+pub fn is_panicking() -> bool {
+    std::thread::panicking()
+}
+
 /// The lock, [`waiting`] for it if somebody keeps it; one whose holder panicked as it was left.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     for _ in 0..limits::LOCK_TRIES {

@@ -10,11 +10,12 @@ mod moves;
 mod put_back;
 mod refill;
 mod settings;
+mod sizes;
 mod tokens;
 mod united;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -46,6 +47,12 @@ pub(super) struct Network {
     cut_off: AtomicU32,
     /// Bytes of calls and their answers.
     pub(super) bytes: AtomicU64,
+    /// Bytes of the largest call or answer.
+    largest: AtomicU64,
+    /// Whether all nodes answer as those of the version before this one.
+    older: AtomicBool,
+    /// A database whose copies answer nobody.
+    refused: Mutex<Option<&'static str>>,
     /// How many calls there were.
     pub(super) calls: AtomicU64,
 }
@@ -105,7 +112,16 @@ impl Peers for End {
             let answer = self.network.answer(to, service).ok_or_else(away)?;
             self.network.calls.fetch_add(1, Ordering::Relaxed);
             self.network.bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
+            self.network.largest.fetch_max(body.len() as u64, Ordering::Relaxed);
             let is_copy = service == Service::Copy;
+            let says = |text: &str| body.windows(text.len()).take(300).any(|bytes| bytes == text.as_bytes());
+            if is_copy && self.network.older.load(Ordering::Relaxed) && says("FetchSome") {
+                return Err(CallError::Away("unknown variant `FetchSome`".to_owned()));
+            }
+            let refused = *self.network.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            if is_copy && refused.is_some_and(says) {
+                return Err(CallError::Away("it is refused".to_owned()));
+            }
             // The callee goes on when the caller is gone, as over a real network.
             let task = tokio::spawn(answer.answer(self.own.clone(), body, limit));
             let mut down = self.network.down.subscribe();
@@ -125,6 +141,8 @@ impl Peers for End {
             }
             let done = done.map_err(|_| CallError::Silent("it panicked".to_owned()))?.map_err(CallError::Away);
             self.network.bytes.fetch_add(done.iter().map(|bytes| bytes.len() as u64).sum(), Ordering::Relaxed);
+            let largest = done.as_ref().map_or(0, |bytes| bytes.len() as u64);
+            self.network.largest.fetch_max(largest, Ordering::Relaxed);
             done
         })
     }

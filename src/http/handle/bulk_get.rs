@@ -140,25 +140,32 @@ struct Answer {
 }
 
 impl Answer {
-    /// Reads the documents of a group of items.
-    async fn fetch(&self, group: &[Item]) -> Result<Vec<Option<Fetched>>> {
+    /// Reads the documents of the first items, as many as are small enough to be in memory together; one at least.
+    async fn fetch(&self, items: &[Item]) -> Result<Vec<Option<Fetched>>> {
+        let group = &items[..items.len().min(limits::BULK_GET_GROUP)];
         let latest = self.options.latest;
-        let wants = group.iter().filter_map(|item| match item {
-            Item::Refused { .. } => None,
-            Item::Read { id, rev: None, .. } => Some((id.clone(), Want::Leaves)),
-            Item::Read { id, rev: Some(rev), .. } => {
-                Some((id.clone(), Want::Revisions { revs: vec![rev.clone()], latest }))
-            }
-        });
-        let mut fetched = self.db.fetch_many(wants.collect(), self.options.r).await?.into_iter();
-        let is_read = |item: &Item| matches!(item, Item::Read { .. });
-        Ok(group.iter().map(|item| if is_read(item) { fetched.next().flatten() } else { None }).collect())
+        let wants: Vec<(DocId, Want)> = group
+            .iter()
+            .filter_map(|item| match item {
+                Item::Refused { .. } => None,
+                Item::Read { id, rev: None, .. } => Some((id.clone(), Want::Leaves)),
+                Item::Read { id, rev: Some(rev), .. } => {
+                    Some((id.clone(), Want::Revisions { revs: vec![rev.clone()], latest }))
+                }
+            })
+            .collect();
+        let mut fetched = self.db.fetch_first(&wants, self.options.r, limits::FETCH_BYTES).await?.into_iter();
+        let next = |item: &Item| if let Item::Read { .. } = item { fetched.next() } else { Some(None) };
+        Ok(group.iter().map_while(next).collect())
     }
 
     async fn json(&mut self, items: Vec<Item>, sink: &mut ChunkSink) -> Result<()> {
         sink.write(b"{\"results\":[").await?;
-        for group in items.chunks(limits::BULK_GET_GROUP) {
-            let fetched = self.fetch(group).await?;
+        let mut items = items.as_slice();
+        while !items.is_empty() {
+            let fetched = self.fetch(items).await?;
+            let group;
+            (group, items) = items.split_at(fetched.len());
             for (item, fetched) in group.iter().zip(&fetched) {
                 if self.count > 0 {
                     sink.write(b",").await?;
@@ -227,8 +234,11 @@ impl Answer {
             return sink.flush().await;
         }
         sink.write(format!("--{}", self.outer).as_bytes()).await?;
-        for group in items.chunks(limits::BULK_GET_GROUP) {
-            let fetched = self.fetch(group).await?;
+        let mut items = items.as_slice();
+        while !items.is_empty() {
+            let fetched = self.fetch(items).await?;
+            let group;
+            (group, items) = items.split_at(fetched.len());
             for (item, fetched) in group.iter().zip(&fetched) {
                 self.multipart_item(item, fetched.as_ref(), sink).await?;
             }

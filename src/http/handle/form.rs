@@ -18,7 +18,6 @@ use crate::document::json::{self, Value};
 use crate::document::render::StoredRevision;
 use crate::http::multipart::{Multipart, PartHead};
 use crate::http::{Context, Problem, Reply, Request, Result};
-use crate::limits;
 
 /// The fields of a form.
 #[derive(Default)]
@@ -83,6 +82,7 @@ fn check_referer(request: &Request) -> Result<()> {
 }
 
 async fn read_fields(db: &Database, id: &DocId, content_type: &str, request: &mut Request) -> Result<Fields> {
+    let json_bytes = request.body.json_limit();
     let mut parts = Multipart::new(&mut request.body, content_type)?;
     let mut fields = Fields::default();
     while let Some(head) = parts.next_part().await? {
@@ -91,7 +91,7 @@ async fn read_fields(db: &Database, id: &DocId, content_type: &str, request: &mu
             Some("_doc") => {
                 // An earlier one does not count, nor does it take memory beside this one.
                 fields.doc = None;
-                fields.doc = Some(parts.json_bytes(limits::HTTP_JSON_BODY_BYTES).await?);
+                fields.doc = Some(parts.json_bytes(json_bytes).await?);
             }
             Some("_attachments") => {
                 // A form without a chosen file sends an empty name.

@@ -14,7 +14,6 @@ use crate::http::body::RequestBody;
 use crate::http::multipart::{Multipart, PartHead};
 use crate::http::request::media_type;
 use crate::http::{Problem, Result};
-use crate::limits;
 
 /// Reads the body of a PUT of document `id`.
 ///
@@ -26,6 +25,7 @@ pub async fn read(
     content_type: &str,
     body: &mut RequestBody,
 ) -> Result<(Draft, Vec<Staged>)> {
+    let json_bytes = body.json_limit();
     let mut parts = Multipart::new(body, content_type)?;
     let Some(head) = parts.next_part().await? else {
         return Err(Problem::bad_request("The multipart body has no document."));
@@ -33,7 +33,7 @@ pub async fn read(
     if !is_json(&head) {
         return Err(Problem::bad_content_type("Content-Type must be application/json"));
     }
-    let text = parts.json_bytes(limits::HTTP_JSON_BODY_BYTES).await?;
+    let text = parts.json_bytes(json_bytes).await?;
     let draft = draft::parse(json::parse(&text).map_err(|_| Problem::unread_json(&text))?)?;
     let mut waiting: Vec<&DraftAttachment> = draft.attachments.iter().filter(|a| follows(a)).collect();
     let mut staged: Vec<(&str, Staged)> = Vec::with_capacity(waiting.len());
