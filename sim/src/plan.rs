@@ -161,7 +161,7 @@ pub enum Ailment {
 impl WorldPlan {
     /// Bytes of a document, of an attachment and of a request at most; `None`: as many as usual.
     pub fn caps(&self) -> Option<(u32, u32, u32)> {
-        (self.message_bytes > 0).then(|| (self.message_bytes / 8, self.message_bytes / 2, self.message_bytes / 2))
+        (self.message_bytes > 0).then_some((self.message_bytes / 8, self.message_bytes / 2, self.message_bytes / 2))
     }
 
     /// How many copies make a majority; 1 without a cluster.

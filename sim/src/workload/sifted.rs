@@ -226,7 +226,7 @@ impl Worker {
         for by in filters {
             let mut left = ENDS;
             loop {
-                let path = self.path_of(by, left % 2 == 0);
+                let path = self.path_of(by, left.is_multiple_of(2));
                 match self.sifted_page(by, &path, None).await? {
                     None => return broken("I28", format!("{path} does not answer after all faults")),
                     Some((0, 0)) => break,
