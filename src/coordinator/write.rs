@@ -296,9 +296,8 @@ impl Database {
         while edits.peek().is_some() {
             let most = fewer("write: one edit in a step", limits::EDITS_PER_STEP);
             let (mut places, mut step, mut bytes) = (Vec::new(), Vec::new(), 0);
-            while let (true, Some((at, edit))) =
-                (step.len() < most && bytes < limits::EDIT_BYTES_PER_STEP, edits.next())
-            {
+            while step.len() < most && bytes < limits::EDIT_BYTES_PER_STEP {
+                let Some((at, edit)) = edits.next() else { break };
                 bytes += edit.body.text.len();
                 places.push(at);
                 step.push(edit);

@@ -1,10 +1,14 @@
 //! Documents at their largest size that a node missed while it was dead.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::{Node, names, see_each_other, set_up_three, until};
 
 const DOCUMENTS: usize = 12;
+/// Between two looks: a look stops the nodes from which the documents come.
+const UNDISTURBED: Duration = Duration::from_secs(5);
 
 /// What a node serves while the others hang.
 fn served_alone(alone: &Node, others: [&Node; 2]) -> usize {
@@ -30,6 +34,7 @@ fn large_documents_reach_a_node_that_was_dead() {
     c.run();
     until("the node has all of them", || {
         see_each_other(&[&a, &b, &c]);
+        std::thread::sleep(UNDISTURBED);
         served_alone(&c, [&a, &b]) == DOCUMENTS
     });
     a.signal("-STOP");
