@@ -1,0 +1,94 @@
+//! Views and their groups, read through nodes with and without replicas.
+
+use super::*;
+use crate::coordinator::tests::views::query as view_query;
+
+#[tokio::test]
+async fn a_view_is_the_same_on_a_node_without_copies() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 2, 1).await.unwrap();
+    write(&cluster.db(0), "_design/v", r#"{"views":{"v":{"map":"function(d){emit(d.n)}"}}}"#, None).await.unwrap();
+    for n in 0..5 {
+        write(&cluster.db(0), &format!("d{n}"), &format!(r#"{{"n":{n}}}"#), None).await.unwrap();
+    }
+    for at in 0..3 {
+        let view = cluster.db(at).view(&id("_design/v"), "v").await.unwrap();
+        let query = ViewQuery { skip: 1, limit: 3, likely: 3, update_seq: true, ..view_query(None, false) };
+        let mut rows = view.begin(query).await.unwrap();
+        assert_eq!((rows.total_rows, rows.offset), (5, 1));
+        let page = rows.next().await.unwrap().unwrap();
+        assert_eq!(page.iter().map(|row| row.row.id.as_str()).collect::<Vec<_>>(), ["d1", "d2", "d3"]);
+    }
+}
+
+#[tokio::test]
+async fn groups_are_the_same_on_a_node_without_copies() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 4, 1).await.unwrap();
+    let names = ["_sum", "_count", "_stats", "_approx_count_distinct", "_first", "_last", "_top_2", "_bottom_2"];
+    let map = "function(d){emit([d.n % 2, d.n], d.n)}";
+    let views = names.map(|name| format!(r#""{name}":{{"map":"{map}","reduce":"{name}"}}"#)).join(",");
+    write(&cluster.db(0), "_design/v", &format!(r#"{{"views":{{{views}}}}}"#), None).await.unwrap();
+    for n in 0..300 {
+        write(&cluster.db(0), &format!("d{n}"), &format!(r#"{{"n":{n}}}"#), None).await.unwrap();
+    }
+    let groups = async |at: usize, name: &str| {
+        let view = cluster.db(at).view(&id("_design/v"), name).await.unwrap();
+        let mut rows = view.begin(view_query(Some(Grouping::Level(1)), false)).await.unwrap();
+        let (mut out, mut page) = (Vec::new(), rows.next_groups().await.unwrap());
+        while let Some(groups) = page {
+            out.extend(groups);
+            page = rows.next_groups().await.unwrap();
+        }
+        out
+    };
+    for name in names {
+        let first = groups(0, name).await;
+        assert_eq!(first.len(), 2);
+        assert!((groups(1, name).await, groups(2, name).await) == (first.clone(), first), "{name}");
+    }
+    let even = |value: &str| Ok(json::parse(value.as_bytes()).unwrap());
+    assert_eq!(groups(1, "_sum").await[0].value, even("22350"));
+    assert_eq!(groups(1, "_approx_count_distinct").await[0].value, even("150"));
+    assert_eq!(groups(1, "_top_2").await[0].value, even("[298,296]"));
+}
+
+#[tokio::test]
+async fn groups_go_on_with_another_copy() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 2, 2).await.unwrap();
+    let design = r#"{"views":{"v":{"map":"function(d){emit(d.n, 1)}","reduce":"_sum"}}}"#;
+    write(&cluster.db(0), "_design/v", design, None).await.unwrap();
+    // More than a range gives at once.
+    let count = 5 * crate::limits::GROUPS_PER_PAGE;
+    let docs = (0..count).map(|n| request(&format!("d{n}"), &format!(r#"{{"n":{n}}}"#))).collect();
+    assert!(cluster.db(0).write(docs, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+    for gone in [1, 2] {
+        let view = cluster.db(0).view(&id("_design/v"), "v").await.unwrap();
+        let mut rows = view.begin(view_query(Some(Grouping::Exact), false)).await.unwrap();
+        let mut found = rows.next_groups().await.unwrap().unwrap();
+        cluster.cut(&[gone]);
+        while let Some(more) = rows.next_groups().await.unwrap() {
+            found.extend(more);
+        }
+        assert_eq!(found.len(), count);
+        assert!(found.iter().all(|group| group.value == Ok(json::Value::Int(1))));
+        cluster.heal().await;
+    }
+}
+
+#[tokio::test]
+async fn a_view_that_fails_fails_the_others_on_a_node_without_copies() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 2, 1).await.unwrap();
+    let map = "function(d){emit(1, d.n)}";
+    let views = format!(r#""plain":{{"map":"{map}"}},"stats":{{"map":"{map}","reduce":"_stats"}}"#);
+    write(&cluster.db(0), "_design/v", &format!(r#"{{"views":{{{views}}}}}"#), None).await.unwrap();
+    write(&cluster.db(0), "bad", r#"{"n":"x"}"#, None).await.unwrap();
+    for at in 0..3 {
+        let view = cluster.db(at).view(&id("_design/v"), "plain").await.unwrap();
+        let begun = view.begin(view_query(None, false)).await.map(|rows| rows.total_rows);
+        let Err(error) = begun else { panic!("node {at}") };
+        assert!(format!("{error:?}").contains("non-numeric _stats input"), "node {at}: {error:?}");
+    }
+}
