@@ -83,7 +83,7 @@ def steps():
              ("sim-build",)),
         Step("two-clusters", "compute",
              "target/debug/settee-sim run --scene two-clusters --seeds ${PAIR_SEEDS:-10}", ("sim-build",)),
-        Step("planted", "compute", "target/debug/settee-sim planted", ("sim-build",)),
+        Step("planted", "compute", "target/debug/settee-sim planted --known sim/board.json", ("sim-build",)),
         Step("cases", "compute", "target/debug/settee-sim cases --seeds ${CASE_SEEDS:-2}", ("sim-build",)),
         Step("conformance", "wait", "bash scripts/conformance PORT", release),
         Step("conformance-faults", "wait", "python3 scripts/conformance-faults", release),

@@ -237,8 +237,15 @@ pub const BOARD: &[Entry] = &[
         &["I13", "I16", "I22", "I32"],
     ),
     scene(Scene::TwoClusters, Mutation::OwnerTwice, "every node takes every replication for its own", &["I23"]),
-    node(Mutation::ReductionOfTwoMoments, "a reduction goes on where it was though its rows changed", &["I34", "I17"]),
     node(Mutation::DescendingLeavesOut, "a feed read backwards leaves out the last change of each range", &["I13"]),
+    node(Mutation::FullMemoryIgnored, "writes go on while memory is full of what waits for its file", &["I35"]),
+    node(Mutation::DeletionForgotten, "a deleted database is back after a start", &["I7", "I1"]),
+];
+
+/// Bugs that can be planted and that no plan has caught yet, in 60 seeds: each is a task, for its draw or its invariant.
+/// `settee-sim planted --bug NAME` tries one.
+pub const UNCAUGHT: &[Entry] = &[
+    node(Mutation::ReductionOfTwoMoments, "a reduction goes on where it was though its rows changed", &["I34", "I17"]),
     node(
         Mutation::KilledTailTrusted,
         "what a process that was killed wrote last is taken for durable",
@@ -249,9 +256,7 @@ pub const BOARD: &[Entry] = &[
         "a sync of a directory that failed counts as done",
         &["I1", "I3", "I6", "I7", "I27", "I28"],
     ),
-    node(Mutation::FullMemoryIgnored, "writes go on while memory is full of what waits for its file", &["I35"]),
     node(Mutation::RoomIgnored, "what adds data is taken without room for it", &["I16"]),
-    node(Mutation::DeletionForgotten, "a deleted database is back after a start", &["I7", "I1"]),
 ];
 
 impl Entry {
@@ -265,6 +270,6 @@ impl Entry {
 
     /// Finds an entry by its name.
     pub fn named(name: &str) -> Option<&'static Entry> {
-        BOARD.iter().find(|entry| entry.name().eq_ignore_ascii_case(name))
+        BOARD.iter().chain(UNCAUGHT).find(|entry| entry.name().eq_ignore_ascii_case(name))
     }
 }
