@@ -30,11 +30,12 @@ PASSED = re.compile(r"(\d+) pass(?:ed)?, (\d+) fail(?:ed)?(?:, (\d+) skip(?:ped)
 
 
 class Step:
-    """One check: `kind` is a key of ROOM, `after` the steps that must have passed, `needs` programs that it starts."""
+    """One check: `kind` is a key of ROOM, `after` the steps that must have passed, `needs` programs that it starts,
+    `behind` steps that must have ended where they run at all."""
 
-    def __init__(self, name, kind, command, after=(), needs=(), sets=("default",)):
+    def __init__(self, name, kind, command, after=(), needs=(), sets=("default",), behind=()):
         self.name, self.kind, self.command = name, kind, command
-        self.after, self.needs, self.sets = after, needs, sets
+        self.after, self.needs, self.sets, self.behind = after, needs, sets, behind
         self.state, self.seconds, self.counts, self.said = "waiting", 0.0, (0, 0, 0), ""
 
     def missing(self):
@@ -75,9 +76,9 @@ def steps():
         Step("clippy-sim", "build", "cargo clippy --workspace --all-targets --locked --features sim -- -D warnings",
              ("build",)),
         # After the tests: both builds leave their programs in the same place.
-        Step("sim-build", "build", "python3 scripts/lib/run_tests.py --build-only --features sim", ("tests",)),
+        Step("sim-build", "build", "python3 scripts/lib/run_tests.py --build-only --features sim", behind=("tests",)),
         Step("sim-tests", "compute", "python3 scripts/lib/run_tests.py --features sim", ("sim-build",)),
-        Step("release", "build", "bash scripts/lib/build-release", ("sim-build",)),
+        Step("release", "build", "bash scripts/lib/build-release", behind=("sim-build",)),
         Step("seeds", "compute", "target/debug/settee-sim run --seeds ${SEEDS:-300}", ("sim-build",)),
         Step("cluster-seeds", "compute", "target/debug/settee-sim run --cluster --seeds ${CLUSTER_SEEDS:-50}",
              ("sim-build",)),
@@ -132,8 +133,6 @@ def chosen(words):
     wanted = set(names)
     while True:
         more = {need for name in wanted for need in every[name].after} - wanted
-        # Alone, the build with the simulator waits for no tests.
-        more -= {"tests"} if words and words != ["long"] else set()
         if not more:
             break
         wanted |= more
@@ -182,6 +181,7 @@ class Runner:
         running = [step.kind for step in self.wanted if step.state == "running"]
         for step in self.wanted:
             ready = all(state[need] == "passed" for need in step.after)
+            ready = ready and not any(state.get(before) in ("waiting", "running") for before in step.behind)
             if step.state == "waiting" and ready and running.count(step.kind) < ROOM[step.kind]:
                 return step
         return None

@@ -242,7 +242,7 @@ pub const BOARD: &[Entry] = &[
     node(Mutation::DeletionForgotten, "a deleted database is back after a start", &["I7", "I1"]),
 ];
 
-/// Bugs that can be planted and that no plan has caught yet, in 60 seeds: each is a task, for its draw or its invariant.
+/// Bugs that can be planted and that 60 seeds do not catch yet: each is a task, for its draw or its invariant.
 /// `settee-sim planted --bug NAME` tries one.
 pub const UNCAUGHT: &[Entry] = &[
     node(Mutation::ReductionOfTwoMoments, "a reduction goes on where it was though its rows changed", &["I34", "I17"]),
