@@ -20,7 +20,9 @@ const HEADERS: &str = "accept, accept-language, authorization, content-length, c
      expires, if-match, last-modified, origin, pragma, x-couch-full-commit, x-couch-id, x-couch-persist, \
      x-couchdb-www-authenticate, x-http-method-override, x-requested-with, x-couchdb-vhost-path, x-settee-token";
 /// Exposed by every answer that has them; the content type by all others, too.
-const SIMPLE: [&str; 6] = ["cache-control", "content-language", "expires", "last-modified", "pragma", "x-settee-token"];
+const SIMPLE: [&str; 5] = ["cache-control", "content-language", "expires", "last-modified", "pragma"];
+/// Exposed, too, by answers that have it to requests that have it: other clients get the list that CouchDB sends.
+const TOKEN: &str = "x-settee-token";
 const EXPOSED: &str = "accept-ranges, etag, server, x-couch-request-id, x-couch-update-newrev, x-couchdb-body-time";
 
 /// The settings that count for a request.
@@ -102,7 +104,8 @@ pub fn add(config: &Config, request: &HeaderMap, answer: &mut HeaderMap) {
     }
     if !answer.contains_key(ACCESS_CONTROL_ALLOW_METHODS) {
         let simple = SIMPLE.into_iter().filter(|name| answer.contains_key(*name)).map(str::to_owned);
-        let simple = std::iter::once("content-type".to_owned()).chain(simple);
+        let token = (request.contains_key(TOKEN) && answer.contains_key(TOKEN)).then(|| TOKEN.to_owned());
+        let simple = std::iter::once("content-type".to_owned()).chain(simple).chain(token);
         let exposed: Vec<String> = simple.chain(settings.names("exposed_headers", EXPOSED)).collect();
         if let Ok(exposed) = HeaderValue::from_str(&exposed.join(", ")) {
             answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
@@ -162,5 +165,16 @@ mod tests {
         let simple = [("pragma", "no-cache"), ("content-type", "a/b"), ("x-other", "y")];
         assert_eq!(exposed(&[], &simple), format!("content-type, pragma, {EXPOSED}"));
         assert_eq!(exposed(&["cors/exposed_headers=ETag, X-Foo"], &simple), "content-type, pragma, etag, x-foo");
+    }
+
+    #[test]
+    fn a_token_is_exposed_to_who_uses_tokens() {
+        let exposed = |request: &[(&'static str, &'static str)]| {
+            let mut answer = headers(&[(TOKEN, "t")]);
+            add(&config(&[]), &headers(request), &mut answer);
+            answer[ACCESS_CONTROL_EXPOSE_HEADERS].to_str().unwrap().to_owned()
+        };
+        assert_eq!(exposed(&[("origin", "http://o")]), format!("content-type, {EXPOSED}"));
+        assert_eq!(exposed(&[("origin", "http://o"), (TOKEN, "")]), format!("content-type, {TOKEN}, {EXPOSED}"));
     }
 }

@@ -54,7 +54,8 @@ fn named(request: &Request) -> Result<Option<Token>> {
     let malformed = |MalformedToken| Problem::bad_request("Malformed token of a write.");
     let mut all: Option<Token> = None;
     let headers = request.headers.get_all(HEADER).into_iter().map(|value| value.to_str().unwrap_or_default());
-    for text in headers.chain(request.query.get(PARAMETER)) {
+    // An empty header asks a page's first write to show its token (`cors`).
+    for text in headers.filter(|text| !text.is_empty()).chain(request.query.get(PARAMETER)) {
         let token = Token::parse(text).map_err(malformed)?;
         match &mut all {
             Some(all) => all.add(token),
