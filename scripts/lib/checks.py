@@ -136,8 +136,6 @@ def chosen(words):
         if not more:
             break
         wanted |= more
-    for step in every.values():
-        step.after = tuple(need for need in step.after if need in wanted)
     return [step for name, step in every.items() if name in wanted]
 
 
