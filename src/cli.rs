@@ -30,6 +30,9 @@ pub enum Command {
     Load(Load),
     /// Make a database, or all of a node, of a data directory that no node is using from a snapshot
     Restore(Restore),
+    /// Take over what is whole of a damaged data directory that no node is using, into a new one, and say what is lost.
+    /// Changes nothing in the damaged one. Exit status: 0 nothing is lost, 1 something is
+    Salvage(Salvage),
     /// Run functions of a design document for the node that started this
     #[command(hide = true)]
     ScriptHost,
@@ -89,6 +92,17 @@ pub struct Check {
     /// The data directory
     #[arg(value_name = "DIR")]
     pub data: PathBuf,
+}
+
+/// Flags of `settee salvage`.
+#[derive(Args, Debug)]
+pub struct Salvage {
+    /// The damaged data directory
+    #[arg(value_name = "DIR")]
+    pub data: PathBuf,
+    /// The new data directory; must not exist, or be empty
+    #[arg(long, value_name = "NEW-DIR")]
+    pub to: PathBuf,
 }
 
 /// Flags of `settee token`.

@@ -5,8 +5,19 @@
 use std::time::Duration;
 
 mod between_nodes;
+mod feeds;
+mod guard;
+mod large_documents;
+mod overload;
+pub mod scripts;
+mod views;
 
 pub use between_nodes::*;
+pub use feeds::*;
+pub use guard::*;
+pub use large_documents::*;
+pub use overload::*;
+pub use views::*;
 
 // ---- configuration ----
 
@@ -287,8 +298,6 @@ pub const SHRINK_LIVE_BYTES: u64 = 128 << 20;
 pub const SHRINK_TRIES: u32 = 200;
 /// The pause between two such tries: longer than most reads.
 pub const SHRINK_PAUSE: Duration = Duration::from_millis(50);
-/// Bytes from which the text of a document is compressed: below, a block saves next to nothing (`shard/body.rs`).
-pub const BODY_COMPRESSED_FROM: usize = 512;
 /// How often a lock is tried before it is waited for: most are held for less than that.
 pub const LOCK_TRIES: usize = 100;
 /// How long reads of several shards may hold up the other tasks of a thread before the rest of them goes to a thread
@@ -368,23 +377,14 @@ pub const DOCS_PER_FETCH: usize = 16;
 pub const CHANGES_DOC_IDS_LOOKED_UP: usize = 100;
 /// Times that they are looked up while they change.
 pub const CHANGES_LOOK_UPS: usize = 4;
-/// Times that an answer of `_changes` goes on in a range for what changed since it began.
-pub const CHANGES_ENDS_MOVED: usize = 4;
 /// Changes that are read in about the time that it takes to look one document up.
 pub const CHANGES_PER_LOOKUP: u64 = 8;
 /// Request bodies held in memory at once, of all requests, with the values made of them, in bytes. A larger one waits
 /// until it is alone.
 pub const HTTP_BODIES_BYTES: u64 = 256 << 20;
-/// What a JSON body takes of that before it is read, times its length: text and tree of usual documents.
-pub const JSON_MEMORY_FACTOR: u64 = 8;
 /// Bytes of memory for each comma, colon or opening bracket of a JSON text: an element of an array is one of them, a
 /// member of an object two.
 pub const JSON_TOKEN_BYTES: u64 = 40;
-/// Commas, colons and opening brackets of one JSON body: what 64 MB of usual documents have. Beyond, a body of tiny
-/// values would take gigabytes.
-pub const JSON_TOKENS_MAX: u64 = 8 << 20;
-/// What a body of unknown size (chunked or zipped) takes of that at first, in bytes: a typical bulk request.
-pub const HTTP_UNSIZED_BODY_BYTES: u64 = 4 << 20;
 /// Time that a body waits for its share, in milliseconds.
 pub const HTTP_BODY_WAIT_MS: u64 = 10_000;
 
@@ -423,8 +423,6 @@ pub const FIND_DOCS_PER_FETCH: usize = 32;
 pub const SCRIPT_WORKERS: usize = 4;
 /// Threads of functions that nothing could stop and that still run, from which on no function runs until one ends.
 pub const SCRIPT_THREADS_STUCK: usize = 16;
-/// Calls of functions that run or wait; more are told to come back.
-pub const SCRIPT_QUEUE: usize = 1024;
 /// Runtimes of design documents that a worker keeps, of about 200 kB each and `SCRIPT_MEMORY_BYTES` at worst.
 pub const SCRIPT_RUNTIMES_KEPT: usize = 4;
 /// Bytes that the functions of one design document may take on one worker; as in CouchDB.
@@ -492,9 +490,6 @@ pub const COUNT_STEP_COST_BYTES: usize = 64;
 pub const SUM_STORED_BYTES: usize = 8 << 10;
 /// Sums of blocks of rows that one commit stores, of some 200 bytes each.
 pub const SUMS_PER_COMMIT: usize = 512;
-/// How often a page of reductions begins anew because rows changed between its steps, until it holds up commits of
-/// rows: each time most of what it had read is kept, and read no more.
-pub const REDUCE_RESTARTS: usize = 3;
 /// Documents of one batch of a build: with their rows it is one commit, and what a crash makes the builder repeat.
 pub const INDEX_BATCH_DOCS: usize = 256;
 /// Purges that one step of a build takes in.
@@ -620,8 +615,6 @@ pub const CLUSTER_SUSPECT_MS: u64 = 5_000;
 pub const CLUSTER_SUSPECT_MAX_MS: u64 = 60_000;
 /// Bytes of one greeting: names, an address and a nonce. Strangers can make a node hold no more.
 pub const CLUSTER_GREETING_BYTES: usize = 2048;
-/// Connections that greet at the same time; further ones wait in the kernel's queue.
-pub const CLUSTER_GREETINGS_MAX: usize = 64;
 /// Calls under way over one link; more wait.
 pub const CLUSTER_CALLS_PER_LINK: usize = 1024;
 /// Calls of one link whose handlers run or whose bodies are not whole; more are refused. Above the number of calls,

@@ -1,6 +1,7 @@
 //! The `settee` program: command line, production host, one node, signals. Everything else is in the library.
 //!
-//! What keeps a node from starting is told in one line on standard error, with exit status 1.
+//! What keeps a node from starting is told in one line on standard error, with exit status 1; 3 where its data are not
+//! whole, so that whoever restarts it can tell that it will not start by itself.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -19,8 +20,8 @@ use settee::config::{Config, Sources};
 use settee::coordinator::CheckReport;
 use settee::coordinator::backup::Restored;
 use settee::limits;
-use settee::node::Node;
 use settee::node::offline::{self, OfflineError};
+use settee::node::{Node, StartError};
 use settee::observe;
 use settee::script;
 use settee::world::{Env, Pool, tokio_host};
@@ -28,17 +29,20 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 mod cli;
 
-use cli::{Admin, Cli, Command, Dump, Load, Restore, Serve, Token};
+use cli::{Admin, Cli, Command, Dump, Load, Restore, Salvage, Serve, Token};
 
 /// Gives memory back soon and keeps small blocks of many threads together: the budget of `memory_mb` counts on it.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// One line that says why the program ends.
-struct Failure(String);
+/// The exit status where data are damaged or missing.
+const NOT_WHOLE: u8 = 3;
+
+/// One line that says why the program ends, and its exit status.
+struct Failure(String, u8);
 
 fn failure(what: impl Display) -> Failure {
-    Failure(what.to_string())
+    Failure(what.to_string(), 1)
 }
 
 fn main() -> ExitCode {
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
             Command::Dump(flags) => dump(&env, &flags).await.map(|code| (code, false)),
             Command::Load(flags) => load(&env, &flags).await.map(|code| (code, false)),
             Command::Restore(flags) => restore(&env, &flags).await.map(|code| (code, false)),
+            Command::Salvage(flags) => salvage(&env, &flags).await.map(|code| (code, false)),
             Command::ScriptHost => script_host(&env).await.map(|()| (ExitCode::SUCCESS, false)),
         }
     });
@@ -91,7 +96,7 @@ async fn script_host(env: &Env) -> Result<(), Failure> {
 
 fn told(error: &Failure) -> ExitCode {
     eprintln!("settee: {}", error.0);
-    ExitCode::FAILURE
+    ExitCode::from(error.1)
 }
 
 /// Checks a data directory; see `cli::Check` for the exit status.
@@ -158,6 +163,15 @@ async fn restore(env: &Env, flags: &Restore) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Exit status 1 when something could not be taken over.
+async fn salvage(env: &Env, flags: &Salvage) -> Result<ExitCode, Failure> {
+    let mut say = |line: String| println!("{line}");
+    let done = offline::salvage(env, &flags.data, &flags.to, &mut say).await.map_err(failure)?;
+    let (databases, documents, lost) = (done.databases, done.documents, done.lost);
+    println!("{databases} databases, {documents} documents taken over; {lost} losses told above");
+    Ok(ExitCode::from(u8::from(lost > 0)))
+}
+
 fn at<T>(path: &Path, result: std::io::Result<T>) -> Result<T, Failure> {
     result.map_err(|error| failure(format_args!("{}: {error}", path.display())))
 }
@@ -168,10 +182,14 @@ async fn serve(env: &Env, flags: &Serve) -> Result<bool, Failure> {
     make_data_dir(env, flags).await?;
     let config = load_config(env, flags).await?;
     let log = observe::start_log(&config, env.metrics());
+    config.check().map_err(failure)?;
     follow_log_level(env, &config, log);
     settle_admins(env, &config, flags).await?;
 
-    let node = Node::start(env, &config, &flags.data).await.map_err(failure)?;
+    let node = Node::start(env, &config, &flags.data).await.map_err(|error| match error {
+        StartError::Damaged(..) => Failure(error.to_string(), NOT_WHOLE),
+        other => failure(other),
+    })?;
     println!("settee {} is ready at http://{}/", env!("CARGO_PKG_VERSION"), node.address());
     // The line may be gone with its reader; the node serves all the same.
     let _ = std::io::stdout().flush();

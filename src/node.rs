@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::auth::{self, Authenticator};
 use crate::cluster::{self, Cluster, Service};
 use crate::config::Config;
-use crate::coordinator::peers::{ClusterPeers, Peers};
+use crate::coordinator::topology::peers::{ClusterPeers, Peers};
 use crate::coordinator::{Coordinator, CreateOptions, DatabaseError, Options};
 use crate::document::collate::Collator;
 use crate::document::security::ADMINS_ONLY;
@@ -23,7 +23,7 @@ use crate::http::uuid::Uuids;
 use crate::http::{self, Context, Problem};
 use crate::limits;
 use crate::replicate::Replicator;
-use crate::storage::{Storage, StorageOptions};
+use crate::storage::{MissingFiles, Storage, StorageOptions};
 use crate::wire::tls::TlsError;
 use crate::world::{Abort, Env};
 
@@ -36,6 +36,10 @@ pub struct Node {
     replications: Box<dyn Abort>,
 }
 
+/// What an operator can do about a data directory that is not whole.
+const WAYS: &str = "Put back what is missing; or fill a member of a cluster anew from the others; or take over what is \
+                    whole with `settee salvage`: docs/operations.md, 'When a node does not start'";
+
 /// What kept a node from starting: one line for its operator.
 #[derive(Debug)]
 pub enum StartError {
@@ -47,6 +51,8 @@ pub enum StartError {
     Tls(TlsError),
     /// The data directory cannot be used.
     Data(PathBuf, String),
+    /// Something in the data directory is damaged or missing. Nothing was changed.
+    Damaged(PathBuf, String),
     /// The node cannot take its place in the cluster.
     Cluster(cluster::StartError),
 }
@@ -58,6 +64,9 @@ impl fmt::Display for StartError {
             StartError::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
             StartError::Tls(error) => write!(f, "[ssl] {error}"),
             StartError::Cluster(error) => error.fmt(f),
+            StartError::Damaged(dir, reason) => {
+                write!(f, "data directory {}: not whole: {reason}. Nothing was changed. {WAYS}", dir.display())
+            }
             StartError::Data(dir, reason) => write!(f, "data directory {}: {reason}", dir.display()),
         }
     }
@@ -72,7 +81,12 @@ impl Node {
     /// [`StartError`]; nothing runs then.
     pub async fn start(env: &Env, config: &Config, data_dir: &Path) -> Result<Node, StartError> {
         let memory_mb = config.u64("settee", "memory_mb", limits::MEMORY_MB);
-        Node::start_with(env, config, data_dir, StorageOptions::default().with_memory(memory_mb)).await
+        let missing_files = match config.text("settee", "missing_files", "refuse").as_str() {
+            "refill" => MissingFiles::Refill,
+            _ => MissingFiles::Refuse,
+        };
+        let options = StorageOptions { missing_files, ..StorageOptions::default().with_memory(memory_mb) };
+        Node::start_with(env, config, data_dir, options).await
     }
 
     /// [`Node::start`] with another engine, cache or planted bugs: for the simulator.
@@ -87,7 +101,11 @@ impl Node {
     ) -> Result<Node, StartError> {
         let at = listen_address(config)?;
         let data = |reason: &dyn fmt::Display| StartError::Data(data_dir.to_path_buf(), reason.to_string());
-        let storage = Storage::open(env.clone(), data_dir, options).await.map_err(|e| data(&e))?;
+        let opened = Storage::open(env.clone(), data_dir, options).await;
+        let storage = opened.map_err(|error| match error.is_damage() {
+            true => StartError::Damaged(data_dir.to_path_buf(), error.to_string()),
+            false => data(&error),
+        })?;
         let listener = env.host().listen(at).await.map_err(|e| StartError::Listen(at, e))?;
         let secured = secure::open(env, config).await.map_err(StartError::Tls)?;
         let address = listener.local_addr().map_err(|e| StartError::Listen(at, e))?;
@@ -110,9 +128,11 @@ impl Node {
             collator: Collator::new(),
             replicator,
             uuids: Uuids::new(env, config),
-            bodies: crate::http::body::budget(),
+            bodies: crate::http::bodies::Bodies::new(),
+            answers: Arc::default(),
             stats: Stats::new(env),
             restart: tokio::sync::Notify::new(),
+            stopping: tokio::sync::watch::Sender::new(false),
             node_name: name(config),
             cluster: cluster.clone(),
         });

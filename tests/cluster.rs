@@ -21,6 +21,8 @@ mod replications;
 mod reshard;
 #[path = "cluster/sizes.rs"]
 mod sizes;
+#[path = "cluster/stood_still.rs"]
+mod stood_still;
 
 /// `adm`, `pass`, with few rounds: what is tested is not PBKDF2.
 const ADMIN: &str =

@@ -140,7 +140,7 @@ fn full_disk(c: &Client) -> bool {
         answer.status == 507 && answer.body.contains("\"insufficient_storage\"")
     };
     let told = is_told("/d/fuller") && is_told("/d/_local/fuller");
-    refused && told && set("1") && until("room", 201)
+    refused && told && set("64") && until("room", 201)
 }
 
 /// A row's topic and whether the node behaves as the row says.
@@ -247,6 +247,11 @@ const CHECKS: &[Check] = &[
     ("Basic logins with names that nobody has", unknown_names),
     ("JSON nested deeper than 1,000 levels", deep_json),
     ("an update function that answers with a document and with what is no response", bad_update),
+    ("PUT of `_config` with a value that the option does not take", |c| {
+        let at = "/_node/_local/_config/chttpd/max_uri_length";
+        c.put(at, "\"many\"").status == 400 && c.get(at).status == 404
+    }),
+    ("two `Host` headers", |c| c.send("GET", "/", &["Host: other"], "").status == 400),
     ("`r=x`, `w=x`", |c| {
         c.put("/d/w?w=x", "{}").status == 400 && c.get("/d/w").status == 404 && c.get("/d/a?r=x").status == 400
     }),

@@ -2,15 +2,29 @@
 
 mod served;
 
+#[path = "guard/disk.rs"]
+mod disk;
+#[path = "guard/fair.rs"]
+mod fair;
 #[path = "guard/jwks.rs"]
 mod jwks;
+#[path = "guard/memory.rs"]
+mod memory;
 #[path = "guard/metrics.rs"]
 mod metrics;
+#[path = "guard/node.rs"]
+mod node;
 #[path = "guard/peruser.rs"]
 mod peruser;
 #[path = "guard/secrets.rs"]
 mod secrets;
 #[path = "guard/sessions.rs"]
 mod sessions;
+#[path = "guard/strange.rs"]
+mod strange;
 #[path = "guard/tls.rs"]
 mod tls;
+#[path = "guard/told.rs"]
+mod told;
+#[path = "guard/whole.rs"]
+mod whole;

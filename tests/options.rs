@@ -41,7 +41,7 @@ fn read_by_code(code: &[String]) -> BTreeSet<(String, String)> {
                 Some((name, rest.split_once('"')?.0))
             })
             .collect();
-        for method in [".get(", ".text(", ".bool(", ".u64(", ".list("] {
+        for method in [".get(", ".text(", ".bool(", ".u64(", ".list(", ".shuts("] {
             for (at, _) in text.match_indices(method) {
                 if !text[..at].ends_with("config") {
                     continue;
@@ -127,4 +127,16 @@ fn every_option_is_on_the_page_once_and_every_one_there_is_read() {
     assert!(unread.is_empty(), "in docs/operations.md and read by nothing: {unread:?}");
     let twice: Vec<_> = page.iter().filter(|(_, count)| **count > 1).map(|(option, _)| option).collect();
     assert!(twice.is_empty(), "{twice:?}");
+}
+
+/// `log/level=bogus`, `memory_mb=-5`, `require_valid_user=yes` were taken without a word.
+#[test]
+fn every_option_on_the_page_has_its_values_in_the_schema() {
+    use settee::config::schema;
+    let names = ["NAME", "family:kid", "LANGUAGE", "HOST"];
+    let lacking: Vec<_> = documented().into_keys().filter(|(section, key)| !schema::is_known(section, key)).collect();
+    assert!(lacking.is_empty(), "in docs/operations.md and not in config/schema.rs: {lacking:?}");
+    for (section, key) in documented().into_keys().filter(|(_, key)| !names.contains(&key.as_str())) {
+        assert_eq!(schema::refusal(&section, &key, ""), None, "an empty value stands for the default");
+    }
 }

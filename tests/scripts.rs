@@ -213,7 +213,7 @@ fn validators_and_filters_answer() {
 fn design_documents_are_compiled_before_they_are_stored() {
     with(async |scripts| {
         let body = json::parse(br#"{"views":{"v":{"map":"function("}}}"#).unwrap();
-        let refused = scripts.check_design(body.as_object().unwrap(), false).await;
+        let refused = scripts.check_design("db", body.as_object().unwrap(), false).await;
         let Err(DesignError::Compilation { reason }) = refused else { panic!("{refused:?}") };
         assert!(
             reason.starts_with("Compilation of the map function in the 'v' view failed: SyntaxError: "),
@@ -221,7 +221,7 @@ fn design_documents_are_compiled_before_they_are_stored() {
         );
         assert!(reason.ends_with(" (function()"), "{reason}");
         let body = json::parse(br#"{"views":{"v":{"map":"function(d){}","reduce":"function(k,v,r){}"}}}"#).unwrap();
-        assert_eq!(scripts.check_design(body.as_object().unwrap(), false).await, Ok(()));
+        assert_eq!(scripts.check_design("db", body.as_object().unwrap(), false).await, Ok(()));
     });
 }
 

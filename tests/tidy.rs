@@ -26,6 +26,10 @@ const LAYERS: &[&str] = &[
 /// Modules that every layer may use.
 const COMMON: &[&str] = &["limits", "observe"];
 
+/// The rooms of `src/coordinator` from top to bottom, with the same rule (docs/architecture.md).
+const ROOMS: &[&str] =
+    &["node", "rebalance", "backup", "anti_entropy", "consensus", "changes", "write", "read", "replica", "topology"];
+
 const FILE_LINES_MAX: usize = 800;
 const FUNCTION_LINES_MAX: usize = 80;
 const COLUMNS_MAX: usize = 120;
@@ -144,6 +148,62 @@ fn no_layer_uses_one_above_it() {
         }
     }
     report("layers: lower ones get what they need from above as traits or values", &breaches);
+}
+
+/// What a line names behind `crate::coordinator::`; of a list in braces, which rustfmt writes one or more to a line,
+/// its members.
+fn room_uses(line: &str) -> Vec<&str> {
+    let name = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').count();
+    let mut out = Vec::new();
+    for (at, prefix) in line.match_indices("crate::coordinator::") {
+        let rest = &line[at + prefix.len()..];
+        match rest.strip_prefix('{') {
+            Some(list) => out.extend(list.split(&[',', '}'][..]).map(|item| item.trim()).map(|i| &i[..name(i)])),
+            None => out.push(&rest[..name(rest)]),
+        }
+    }
+    out
+}
+
+/// The room of each name that `src/coordinator/mod.rs` shows again.
+fn shown_again() -> BTreeMap<String, String> {
+    let text = fs::read_to_string(root().join("src/coordinator/mod.rs")).expect("the coordinator's head");
+    let mut out = BTreeMap::new();
+    for item in text.split("pub use ").skip(1) {
+        let item = item.split(';').next().unwrap_or_default();
+        let (room, names) = item.split_once("::").unwrap_or((item, ""));
+        let names = names.rsplit("::").next().unwrap_or_default();
+        for name in names.trim_matches(&['{', '}'][..]).split(',') {
+            out.insert(name.trim().trim_matches(&['{', '}'][..]).to_owned(), room.to_owned());
+        }
+    }
+    out
+}
+
+#[test]
+fn no_room_of_the_coordinator_uses_one_above_it() {
+    let rank = |room: &str| ROOMS.iter().position(|r| *r == room);
+    let shown = shown_again();
+    let mut breaches = Vec::new();
+    for source in sources(&["src/coordinator"]) {
+        let own = source.path["src/coordinator/".len()..].split('/').next().unwrap_or_default().to_owned();
+        if ["mod.rs", "tests"].contains(&own.as_str()) {
+            continue;
+        }
+        let Some(own_rank) = rank(&own) else {
+            breaches.push(format!("{}: room `{own}` has no place in ROOMS", source.path));
+            continue;
+        };
+        for (n, line) in source.code().filter(|(_, l)| !is_comment(l)) {
+            for used in room_uses(line) {
+                let room = rank(used).or_else(|| shown.get(used).and_then(|room| rank(room)));
+                if room.is_some_and(|r| r < own_rank) {
+                    breaches.push(format!("{}:{n}: {own} uses {used}, of a room above it", source.path));
+                }
+            }
+        }
+    }
+    report("rooms: what two rooms share lies in the lower one", &breaches);
 }
 
 #[test]

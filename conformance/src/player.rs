@@ -99,6 +99,11 @@ impl Player {
                 return Ok(Some(format!("the server has the feature {present}")));
             }
         }
+        for path in &requires.answers {
+            if self.asked("GET", path).await?.0 != 200 {
+                return Ok(Some(format!("the server has nothing at {path}")));
+            }
+        }
         Ok(None)
     }
 
@@ -295,6 +300,12 @@ impl Player {
 
     /// A plain request as administrator; the answer's JSON, or null when it is not a success.
     async fn ask(&self, method: &str, target: &str) -> Result<Value, String> {
+        let (status, json) = self.asked(method, target).await?;
+        Ok(json.filter(|_| status < 300).unwrap_or(Value::Null))
+    }
+
+    /// The same: the status, and the body where it is JSON.
+    async fn asked(&self, method: &str, target: &str) -> Result<(u16, Option<Value>), String> {
         let credentials = STANDARD.encode(format!("{}:{}", self.target.user, self.target.password));
         let headers = vec![
             ("Accept".to_owned(), "application/json".to_owned()),
@@ -302,8 +313,7 @@ impl Player {
         ];
         let request = Request { method: method.to_owned(), target: target.to_owned(), headers, body: None };
         let answer = send(&self.target, &request, Patience { limit: self.patience, open: false }).await?;
-        let json = Value::parse(&answer.body).ok().filter(|_| answer.status < 300);
-        Ok(json.unwrap_or(Value::Null))
+        Ok((answer.status, Value::parse(&answer.body).ok()))
     }
 
     async fn tidy(&self, case: &Case) {

@@ -96,7 +96,7 @@ impl Profile {
 mod tests {
     use std::path::Path;
 
-    use super::Profile;
+    use super::{Group, Profile, Written};
     use crate::transcript::load;
 
     #[test]
@@ -113,6 +113,22 @@ mod tests {
             profiles += 1;
         }
         assert!(profiles > 0);
+    }
+
+    #[test]
+    fn the_page_on_compatibility_has_the_table_of_the_reference_s_profile() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let read = |path: &str| std::fs::read_to_string(root.join(path)).expect("a readable file");
+        let profile: Written = toml::from_str(&read("profiles/couchdb-3.5.toml")).expect("a profile");
+        let row = |group: &Group| {
+            let cases: Vec<String> = group.cases.iter().map(|id| format!("`{id}`")).collect();
+            format!("| {} | {} |\n", group.reason, cases.join(", "))
+        };
+        let rows: String = profile.expected.iter().map(row).collect();
+        let page = read("../docs/compatibility.md");
+        let section = page.split("## Cases that CouchDB 3.5.0 does not pass").nth(1).expect("a section");
+        let table = section.split("|---|---|\n").nth(1).and_then(|t| t.split("\n\n").next()).expect("a table");
+        assert_eq!(format!("{table}\n"), rows, "docs/compatibility.md, made from the profile");
     }
 
     #[test]

@@ -59,6 +59,8 @@ pub struct Requires {
     pub with: Vec<String>,
     /// Features that `GET /` must not list.
     pub without: Vec<String>,
+    /// Paths of which a GET must be answered with 200: parts that a server can be built without.
+    pub answers: Vec<String>,
     /// How many nodes must be up.
     pub nodes: usize,
     /// Whether there must be one node only.
@@ -243,11 +245,12 @@ impl Case {
 
 fn read_requires(value: &Value) -> Result<Requires, String> {
     let Some(requires) = value.get("requires") else { return Ok(Requires::default()) };
-    known_keys(requires, &["handlers", "with", "without", "nodes", "alone", "record"])?;
+    known_keys(requires, &["handlers", "with", "without", "answers", "nodes", "alone", "record"])?;
     Ok(Requires {
         handlers: strings(requires, "handlers"),
         with: strings(requires, "with"),
         without: strings(requires, "without"),
+        answers: strings(requires, "answers"),
         nodes: requires.get("nodes").and_then(Value::as_f64).unwrap_or(0.0) as usize,
         alone: requires.get("alone").is_some_and(Value::is_true),
         account: requires.get("record").is_some_and(Value::is_true),

@@ -189,7 +189,16 @@ fn peaceful(seed: u64, cluster: bool) -> Plan {
 
 fn peaceful_world(world: WorldPlan, cluster: bool) -> WorldPlan {
     let (nodes, n) = if cluster { (NODES, NODES) } else { (1, 0) };
-    WorldPlan { nodes, n, first_start_cut: None, strict_reads: false, outcast: None, message_bytes: 0, ..world }
+    WorldPlan {
+        nodes,
+        n,
+        first_start_cut: None,
+        strict_reads: false,
+        outcast: None,
+        message_bytes: 0,
+        step_rows: 0,
+        ..world
+    }
 }
 
 fn play_in_world(plan: Plan, cases: Vec<Case>) -> Result<Outcome, String> {

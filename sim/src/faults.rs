@@ -31,8 +31,10 @@ pub(crate) struct Scene {
     pub(crate) restarts_until_ms: AtomicU64,
 }
 
-/// A node without room knows it after so many milliseconds: it looks every second.
-const NOTICES_MS: u64 = 5_000;
+/// A node without room knows it after so long: it looks every second.
+const NOTICES: Duration = Duration::from_secs(5);
+/// How often it is looked whether it should.
+const LOOKS: Duration = Duration::from_millis(100);
 /// Faults under which it looks later.
 const SLOW: [&str; 3] = ["F14 slow disk", LIMPING, "F17 pause"];
 /// How slow a disk stands still.
@@ -151,9 +153,13 @@ impl Scene {
                 keeper.stays_down(*down_ms);
                 node.disk().set_fuse(Some(*ops));
             }
-            Fault::KilledInJob { ops, down_ms } => {
+            Fault::KilledInJob { ops, down_ms, journal, cut_ms } => {
                 keeper.stays_down(*down_ms);
-                node.disk().set_kill_fuse(*ops);
+                keeper.loses_power_again(*cut_ms);
+                match journal {
+                    true => node.disk().set_kill_in_sync("/data/journal", *ops),
+                    false => node.disk().set_kill_fuse(*ops),
+                }
             }
             Fault::CutCompaction { ops, down_ms } => {
                 keeper.stays_down(*down_ms);
@@ -189,6 +195,23 @@ impl Scene {
             Fault::Upgrade { nodes, later, every_ms, down_ms } => {
                 self.upgrade(node.ip(), (*nodes, *every_ms), (*later, *down_ms));
             }
+            Fault::ClockJump { .. } | Fault::ClockDrift { .. } | Fault::ClockStands { .. } => {
+                self.turn_clock(node, fault)
+            }
+            Fault::PeerAnswers { status, .. } => self.hinder(Mode::Answer(*status), fault.lasts_ms()),
+            Fault::PeerCutsShort { .. } => self.hinder(Mode::Short, fault.lasts_ms()),
+            Fault::PeerHangs { .. } => self.hinder(Mode::Hold, fault.lasts_ms()),
+            Fault::Partition { .. } | Fault::Reset | Fault::Swizzle { .. } | Fault::Clog { .. } => {
+                self.disturb(node.ip(), fault);
+            }
+            Fault::Split { group, one_way, for_ms } => self.split(&plan.world, *group, *one_way, *for_ms),
+            _ => self.spoil(keeper, plan, fault),
+        }
+    }
+
+    /// Faults of a node's clock.
+    fn turn_clock(&self, node: &SimNode, fault: &Fault) {
+        match fault {
             Fault::ClockJump { by_ms } => node.jump_clock(*by_ms),
             Fault::ClockDrift { ppm, for_ms } => {
                 node.set_clock_drift(*ppm);
@@ -200,14 +223,7 @@ impl Scene {
                 let node = node.clone();
                 self.later(*for_ms, move |_| node.freeze_clock(false));
             }
-            Fault::PeerAnswers { status, .. } => self.hinder(Mode::Answer(*status), fault.lasts_ms()),
-            Fault::PeerCutsShort { .. } => self.hinder(Mode::Short, fault.lasts_ms()),
-            Fault::PeerHangs { .. } => self.hinder(Mode::Hold, fault.lasts_ms()),
-            Fault::Partition { .. } | Fault::Reset | Fault::Swizzle { .. } | Fault::Clog { .. } => {
-                self.disturb(node.ip(), fault);
-            }
-            Fault::Split { group, one_way, for_ms } => self.split(&plan.world, *group, *one_way, *for_ms),
-            _ => self.spoil(keeper, plan, fault),
+            _ => {}
         }
     }
 
@@ -342,20 +358,31 @@ impl Scene {
         if matches!(fault, Fault::NoRoom { .. }) {
             self.becomes_scarce(keeper);
         }
-        let keeper = keeper.clone();
+        let (keeper, fault) = (keeper.clone(), fault.clone());
         self.later(fault.lasts_ms(), move |_| {
-            keeper.has_room();
-            disk.set_faults(usual);
+            let mut faults = disk.faults();
+            end(&fault, &mut faults, usual);
+            if faults.free != Some(0) {
+                keeper.has_room();
+            }
+            disk.set_faults(faults);
         });
     }
 
-    /// Notes that a node must have noticed that it has no room, if nothing came between.
+    /// Notes that a node must have noticed that it has no room: from the time on that it has had none for so long in
+    /// one life, with nothing that keeps it from looking.
     fn becomes_scarce(&self, keeper: &Keeper) {
-        let (keeper, lives, shared) = (keeper.clone(), keeper.node.lives(), Arc::clone(&self.shared));
-        self.later(NOTICES_MS, move |world| {
-            let is_slow = lock(&shared).history.active().iter().any(|name| SLOW.contains(name));
-            if keeper.node.disk().faults().free == Some(0) && keeper.node.lives() == lives && !is_slow {
-                lock(&shared).scarce.insert(keeper.number, world.now().as_millis() as u64);
+        let (keeper, shared, world) = (keeper.clone(), Arc::clone(&self.shared), self.world.clone());
+        madsim::task::spawn(async move {
+            let (mut lives, mut since) = (keeper.node.lives(), world.now());
+            while keeper.node.disk().faults().free == Some(0) {
+                let is_slow = lock(&shared).history.active().iter().any(|name| SLOW.contains(name));
+                if keeper.node.lives() != lives || is_slow || !keeper.node.is_up() {
+                    (lives, since) = (keeper.node.lives(), world.now());
+                } else if world.now() - since >= NOTICES {
+                    lock(&shared).has_no_room(keeper.number);
+                }
+                world.sleep(LOOKS).await;
             }
         });
     }
@@ -393,6 +420,25 @@ impl Scene {
 
 fn address_of_node(node: &SimNode) -> std::net::SocketAddr {
     std::net::SocketAddr::new(node.ip(), address_of(0).port())
+}
+
+/// Takes back what a fault did to a disk; what others did lasts as long as they do.
+fn end(fault: &Fault, faults: &mut DiskFaults, usual: DiskFaults) {
+    match fault {
+        Fault::SlowDisk { .. } => faults.slow = usual.slow,
+        Fault::DiskErrors { .. } => {
+            (faults.sync_error, faults.write_error) = (usual.sync_error, usual.write_error);
+        }
+        Fault::DirSyncErrors { .. } => faults.dir_sync_error = usual.dir_sync_error,
+        Fault::NoRoom { .. } => faults.free = usual.free,
+        Fault::LostWrites { .. } => {
+            (faults.lost_write, faults.misdirected_write) = (usual.lost_write, usual.misdirected_write);
+        }
+        Fault::DiskFull { .. } => faults.capacity = usual.capacity,
+        Fault::NoFiles { .. } => faults.name_error = usual.name_error,
+        Fault::Limping { .. } => faults.slow_paths = usual.slow_paths,
+        _ => {}
+    }
 }
 
 /// The beginning of the names of store files that hold a single shard, and of those with what a node knows itself,

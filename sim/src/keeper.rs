@@ -37,6 +37,8 @@ pub(crate) struct Keeper {
     keeps_settings: bool,
     /// How long it stays down the next time, in milliseconds.
     down_ms: Arc<AtomicU64>,
+    /// Power fails so many milliseconds after its next start; 0: it does not.
+    cut_ms: Arc<AtomicU64>,
     /// Counts the lives that ended by themselves: starts that failed, stops in order.
     gave_up: watch::Sender<u64>,
     /// Tells the process to stop in order.
@@ -77,6 +79,7 @@ impl Keeper {
             settings: Arc::new(settings),
             keeps_settings,
             down_ms: Arc::new(AtomicU64::new(1)),
+            cut_ms: Arc::default(),
             gave_up: watch::channel(0).0,
             stops: Arc::default(),
             usual,
@@ -88,6 +91,11 @@ impl Keeper {
     /// The next time it goes down, it stays down so long.
     pub(crate) fn stays_down(&self, ms: u64) {
         self.down_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// Power fails so long after its next start; 0: it does not.
+    pub(crate) fn loses_power_again(&self, after_ms: u64) {
+        self.cut_ms.store(after_ms, Ordering::Relaxed);
     }
 
     /// Tells the node's process to stop in order, if it serves.
@@ -103,6 +111,7 @@ impl Keeper {
     /// Ends all that is wrong with the machine.
     pub(crate) fn mend(&self) {
         self.has_room();
+        self.loses_power_again(0);
         self.node.disk().set_fuse(None);
         self.node.disk().set_faults(self.usual.clone());
         self.node.resume();
@@ -176,6 +185,16 @@ impl Keeper {
         shared.history.events.push(event);
     }
 
+    /// Cuts the power at its time, if that was said before this life began and is still so.
+    async fn power_fails(&self, world: &SimWorld) {
+        let after_ms = self.cut_ms.load(Ordering::Relaxed);
+        world.sleep(Duration::from_millis(after_ms)).await;
+        if after_ms == 0 || self.cut_ms.swap(0, Ordering::Relaxed) == 0 {
+            std::future::pending().await
+        }
+        self.node.power_off();
+    }
+
     /// Starts the node again whenever it is down.
     pub(crate) async fn watch(self, world: SimWorld) {
         let mut gave_up = self.gave_up.subscribe();
@@ -184,6 +203,7 @@ impl Keeper {
                 biased;
                 () = self.node.down() => {}
                 _ = gave_up.changed() => self.node.kill(),
+                () = self.power_fails(&world) => {}
             }
             self.live("down");
             world.sleep(Duration::from_millis(self.down_ms.load(Ordering::Relaxed).max(1))).await;

@@ -500,9 +500,10 @@ fn report(from: u64, seeds: u64) -> bool {
     // Some faults and operations are those of a cluster, or of a scene.
     let plan_of = |seed: u64| match seed % 10 {
         0 | 5 => Plan::cluster_from_seed(seed),
-        8 => Plan::of_scene(SCENES[(seed / 10) as usize % SCENES.len()].1, seed),
+        3 | 8 => Plan::of_scene(SCENES[(seed / 5) as usize % SCENES.len()].1, seed),
         _ => Plan::from_seed(seed),
     };
+    (from..from + seeds).for_each(|seed| totals.lock().expect("unpoisoned").has(&plan_of(seed)));
     sweep((from, seeds, 2), plan_of, |_, summary| {
         failed.fetch_add(u64::from(summary.failure.is_some()), Ordering::Relaxed);
         totals.lock().expect("unpoisoned").add(&summary);

@@ -46,6 +46,7 @@ pub fn measure(nodes: u32) -> Result<Pace, String> {
 fn plan(nodes: u32) -> Plan {
     let world = WorldPlan {
         message_bytes: 0,
+        step_rows: 0,
         q: 2,
         documents: DOCUMENTS,
         latency_us: 500,

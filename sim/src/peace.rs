@@ -6,18 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use settee::world::buggify;
 
 use crate::client::Client;
 use crate::faults::Scene;
 use crate::model::Violation;
 use crate::place::{PASSWORD, USER, address_of};
-use crate::plan::{Plan, WorldPlan};
+use crate::plan::{Op, Plan, WorldPlan};
 use crate::workload::{
     DB, MAINTENANCE, Worker, carry_out, give_first_secret, judge_between, judge_members, lock, look_at_connections,
     look_at_databases, look_at_members, set_up_cluster, set_up_counted, set_up_filters, set_up_own,
 };
 use crate::world::SimNode;
 
+/// The budget of what requests hold, a feed as long as it is read.
+const BODIES: &str = "memory of bodies of requests";
 /// How long the node may take to answer again once all faults have ended.
 const RECOVERY: Duration = Duration::from_secs(120);
 /// How long the copies of a cluster may take to become equal once all faults have ended.
@@ -226,7 +229,28 @@ pub(crate) async fn judge_at_the_end(scene: &Scene, plan: &Plan, workers: &mut V
     if plan.world.n == 0 && !plan.damages() {
         reader.judge_compaction(&trees).await?;
     }
-    Ok(())
+    judge_memory(judge, plan).await
+}
+
+/// Whether every budget of memory is given back on all nodes while nobody asks for anything: each at some moment, since
+/// nodes go on comparing their copies. Feeds that clients keep open may hold what they asked with.
+async fn judge_memory(judge: &SimNode, plan: &Plan) -> Result<(), Violation> {
+    let feeds = plan.clients.iter().flatten().filter(|timed| matches!(timed.op, Op::Keep { .. })).count() as i64;
+    let at_rest = |what: &str| if what == BODIES { feeds } else { 0 };
+    let (env, mut never) = (judge.env(), buggify::taken());
+    let started = env.now();
+    loop {
+        let now = buggify::taken();
+        never.retain(|what, _| now.get(what).is_some_and(|units| !(0..=at_rest(what)).contains(units)));
+        if never.is_empty() {
+            return Ok(());
+        }
+        if env.now().since(started) > RECOVERY {
+            let what = format!("budgets that are not given back at rest, with the units that are held: {now:?}");
+            return Err(Violation { invariant: "I35", what });
+        }
+        env.sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// Whether damaged store files of single shards are replaced, once somebody has read all documents.

@@ -10,6 +10,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 mod cluster;
+mod disks;
 mod draw;
 mod fault;
 mod forgotten;
@@ -121,6 +122,9 @@ pub struct WorldPlan {
     /// with it. 0: as many as usual.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub message_bytes: u32,
+    /// Rows that a reduction reads in a step; 0: as many as usual.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub step_rows: u32,
 }
 
 /// A second cluster, and the way to it until the faults end.

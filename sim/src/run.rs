@@ -112,6 +112,17 @@ pub fn run_plan(plan: Plan, plant: Option<Plant>) -> Report {
     run_plan_logged(plan, plant, None)
 }
 
+/// Caps of the plan instead of the usual ones.
+fn set_caps(plan: &Plan) {
+    if plan.world.message_bytes > 0 {
+        buggify::cap("cluster: bytes of a message", plan.world.message_bytes as usize);
+        buggify::cap("cluster: bytes of a budget", plan.world.message_bytes as usize);
+    }
+    if plan.world.step_rows > 0 {
+        buggify::cap("index: rows of a step of a reduction", plan.world.step_rows as usize);
+    }
+}
+
 async fn scenario(
     world: SimWorld,
     plan: Plan,
@@ -128,9 +139,7 @@ async fn scenario(
         None => (Planted::none(), None),
     };
     buggify::enter(plan.seed, plan.world.turns, mutation);
-    if plan.world.message_bytes > 0 {
-        buggify::cap("cluster: bytes of a message", plan.world.message_bytes as usize);
-    }
+    set_caps(&plan);
     {
         let mut shared = lock(&shared);
         shared.world = Some(world.clone());

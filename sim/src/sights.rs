@@ -141,7 +141,8 @@ mod tests {
 
     #[test]
     fn a_sequence_tells_the_position_in_each_range() {
-        let entry = |end, position| settee::coordinator::seq::SeqEntry { end, shard: 0x1_2345, epoch: 2, position };
+        let entry =
+            |end, position| settee::coordinator::topology::seq::SeqEntry { end, shard: 0x1_2345, epoch: 2, position };
         let mut sights = Sights::default();
         sights.position("c1", 5, &Seq(vec![entry(9, 3), entry(u32::MAX, 4)]).to_string());
         sights.position("c1", 6, "25-anothers");

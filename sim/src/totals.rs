@@ -8,7 +8,7 @@ use settee::world::buggify::{POINTS, SITES};
 use crate::apart::Summary;
 use crate::cases;
 use crate::history::{NO_FAULT, PHASES};
-use crate::plan::{FAULTS, Meetings, OPS};
+use crate::plan::{FAULTS, Meetings, OPS, Plan};
 
 /// See the module head.
 #[derive(Default)]
@@ -21,6 +21,8 @@ pub struct Totals {
     matrix: BTreeMap<(String, String, String), u64>,
     endpoints: BTreeMap<(String, u16), (u64, u64)>,
     counters: BTreeMap<String, u64>,
+    /// How many plans have a fault and an operation.
+    together: BTreeMap<(&'static str, &'static str), u64>,
     /// Runs by the tenth of their requests that served.
     success: [u64; 11],
     /// Runs in which nothing was acknowledged: they tested nothing.
@@ -53,6 +55,15 @@ impl Totals {
         }
         self.success[(run.success() / 10) as usize] += 1;
         self.barren += u64::from(run.edits.0 == 0);
+    }
+
+    /// Notes what a plan that runs has together.
+    pub fn has(&mut self, plan: &Plan) {
+        let ops: BTreeSet<&str> = plan.clients.iter().flatten().map(|timed| timed.op.name()).collect();
+        let faults: BTreeSet<&str> = plan.faults.iter().map(|timed| timed.fault.name()).collect();
+        for fault in faults {
+            ops.iter().for_each(|op| *self.together.entry((fault, *op)).or_default() += 1);
+        }
     }
 
     /// Prints the sums of `seconds` of work.
@@ -105,24 +116,29 @@ impl Totals {
     /// The cells that are zero: those that should not be, then those that no plan can fill, with the reason.
     fn print_zeros(&self, cell: impl Fn(&str, &str, &str) -> u64) {
         let meetings = Meetings::of_all_plans();
-        let (mut zeros, mut possible) = (0, 0);
+        let (mut zeros, mut possible, mut undrawn) = (0, 0, 0);
         let mut apart: BTreeMap<String, BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
         for phase in PHASES {
             for fault in FAULTS {
-                let mut never = Vec::new();
+                let (mut never, mut without) = (Vec::new(), Vec::new());
                 for op in OPS.into_iter().filter(|op| cell(phase, fault, op) == 0) {
                     match meetings.apart(phase == PHASES[1], fault, op) {
                         Some(why) => drop(apart.entry(why).or_default().entry(fault).or_default().insert(op)),
-                        None => never.push(op),
+                        None => match self.together.get(&(fault, op)) {
+                            Some(plans) => never.push(format!("{op} ({plans})")),
+                            None => without.push(op),
+                        },
                     }
                 }
                 let there = OPS.iter().filter(|op| meetings.apart(phase == PHASES[1], fault, op).is_none()).count();
-                (zeros, possible) = (zeros + never.len(), possible + there);
+                (zeros, possible) = (zeros + never.len() + without.len(), possible + there);
+                undrawn += without.len();
                 if !never.is_empty() {
-                    println!(
-                        "never {phase} {fault}: {}",
-                        if never.len() == there { "anything".to_owned() } else { listed(&never) }
-                    );
+                    println!("never {phase} {fault}, though plans have both: {}", never.join(", "));
+                }
+                if !without.is_empty() {
+                    let without = if without.len() == there { "anything".to_owned() } else { listed(&without) };
+                    println!("never {phase} {fault}, as no plan of these has both: {without}");
                 }
             }
         }
@@ -134,7 +150,11 @@ impl Totals {
                 .for_each(|(fault, ops)| println!("    {fault}: {}", listed(&ops.iter().copied().collect::<Vec<_>>())));
         }
         let all = PHASES.len() * FAULTS.len() * OPS.len();
-        println!("{zeros} of {possible} cells are zero; {} others cannot be", all - possible);
+        println!(
+            "{zeros} of {possible} cells are zero, {undrawn} of them of what no plan of these has together; {} others \
+             cannot be",
+            all - possible
+        );
     }
 
     /// Endpoints with their answers, and those that no fault ever met.

@@ -117,6 +117,12 @@ impl Shared {
         self.broken.send_replace(true);
     }
 
+    /// A node has had no room for so long that it knows.
+    pub(crate) fn has_no_room(&mut self, node: u32) {
+        let now = self.now_ms();
+        self.scarce.entry(node).or_insert(now);
+    }
+
     /// An answer showed somebody the whole tree of a document.
     pub fn shows_tree(&mut self, doc: &str, lane: &str, leaves: &[Leaf]) {
         let now = self.now_ms();

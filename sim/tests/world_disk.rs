@@ -340,6 +340,33 @@ fn a_process_is_killed_within_a_job_and_what_it_wrote_stays() {
 }
 
 #[test]
+fn what_a_process_killed_within_a_sync_wrote_is_read_until_the_power_fails() {
+    let lost = (0..40).filter(|seed| {
+        let run = run_seed(*seed, |world| async move {
+            let node = lone(&world);
+            let env = node.env();
+            put(env.disk().as_ref(), file(), &[1; 10]);
+            node.disk().set_kill_in_sync("/data", 1);
+            let disk = env.disk();
+            let job = node.spawn(async move {
+                env.blocking(Pool::Foreground, move || {
+                    let file = disk.open(file(), OpenMode::Write).unwrap();
+                    file.write_at(0, &[2; 10]).unwrap();
+                    assert!(file.sync().is_err());
+                })
+                .await;
+            });
+            assert_eq!(job.await, None);
+            assert_eq!(read(node.start().disk().as_ref(), file()), [2; 10]);
+            node.power_off();
+            read(node.start().disk().as_ref(), file()) != [2; 10]
+        });
+        run.value
+    });
+    assert!(lost.count() > 5);
+}
+
+#[test]
 fn a_directory_that_could_not_be_synced_has_its_names_in_memory_alone() {
     let lost = (0..40).filter(|seed| {
         let run = run_seed(*seed, |world| async move {

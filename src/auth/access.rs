@@ -127,8 +127,8 @@ pub enum Door {
 /// # Errors
 /// The recorded refusal.
 pub fn enter(config: &Config, door: Door, user: &UserCtx) -> Result<(), Refusal> {
-    let strict = config.bool("chttpd", "require_valid_user", false);
-    let but_up = config.bool("chttpd", "require_valid_user_except_for_up", false);
+    let strict = config.shuts("chttpd", "require_valid_user");
+    let but_up = config.shuts("chttpd", "require_valid_user_except_for_up");
     let closed = match door {
         Door::Login => false,
         Door::Up => strict,

@@ -10,7 +10,7 @@ use super::password::StoredHash;
 use super::users::{ID_PREFIX, UserRecord, with_hash};
 use super::{AuthError, admins, options};
 use crate::config::Config;
-use crate::coordinator::seq::SeqEntry;
+use crate::coordinator::topology::seq::SeqEntry;
 use crate::coordinator::{Caller, Coordinator, Database, Want, WriteOptions, WriteRequest};
 use crate::document::draft::{Draft, DraftAttachment};
 use crate::document::id::DocId;

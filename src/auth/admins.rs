@@ -4,7 +4,7 @@
 
 use super::ADMIN_ROLE;
 use super::accounts::Account;
-use super::password::{StoredHash, looks_hashed};
+use super::password::{Cost, Prf, StoredHash, looks_hashed};
 use crate::config::{Config, ConfigError};
 use crate::limits;
 use crate::world::{Env, Pool};
@@ -63,15 +63,17 @@ pub async fn hash_plain_passwords(env: &Env, config: &Config) -> Vec<ConfigError
     failed
 }
 
-/// The rounds of new hashes: `chttpd_auth/iterations`.
-pub(super) fn iterations(config: &Config) -> u32 {
+/// How new hashes are made: `chttpd_auth/iterations` and `pbkdf2_prf`. A function that nobody knows counts as `sha256`.
+pub fn cost(config: &Config) -> Cost {
+    let prf = Prf::from_name(&super::options::text(config, "pbkdf2_prf", "sha256")).unwrap_or(Prf::Sha256);
     let wanted = super::options::u64(config, "iterations", u64::from(limits::PASSWORD_ITERATIONS));
-    u32::try_from(wanted).unwrap_or(u32::MAX).clamp(1, limits::PASSWORD_ITERATIONS_MAX)
+    let iterations = u32::try_from(wanted).unwrap_or(u32::MAX).clamp(1, limits::PASSWORD_ITERATIONS_MAX);
+    Cost { prf, iterations }
 }
 
 async fn hash(env: &Env, config: &Config, password: &str) -> String {
-    let iterations = iterations(config);
+    let cost = cost(config);
     let (salt, password) = (env.random_bytes::<16>(), password.to_owned());
-    let job = move || StoredHash::create(password.as_bytes(), salt, iterations).to_text();
+    let job = move || StoredHash::create(password.as_bytes(), salt, cost).to_text();
     env.blocking(Pool::Foreground, job).await
 }

@@ -9,6 +9,7 @@ use http::HeaderMap;
 
 use super::accounts::{Account, Accounts};
 use super::cookie::Worth;
+use super::failed_logins::FailedLogins;
 use super::jwks::Jwks;
 use super::jwt::Tokens;
 use super::lockout::{Lockout, Suspect};
@@ -64,6 +65,7 @@ struct Inner {
     verifier: Verifier,
     accounts: Accounts,
     lockout: Lockout,
+    failed_logins: FailedLogins,
     tokens: Tokens,
     jwks: Jwks,
 }
@@ -83,6 +85,7 @@ impl Authenticator {
             verifier: Verifier::new(env),
             accounts: Accounts::new(env, config, coordinator),
             lockout: Lockout::default(),
+            failed_logins: FailedLogins::default(),
             tokens: Tokens::default(),
             jwks: Jwks::new(env, config),
         }))
@@ -152,7 +155,7 @@ impl Authenticator {
     /// # Errors
     /// [`AuthError::WrongCredentials`], [`AuthError::LockedOut`], the bounds of iterations, [`AuthError::Busy`].
     pub async fn login(&self, (name, password): (&str, &[u8]), peer: Option<IpAddr>) -> Result<Login, AuthError> {
-        let Inner { env, config, accounts, lockout, .. } = &*self.0;
+        let Inner { env, config, accounts, lockout, failed_logins, .. } = &*self.0;
         let account = accounts.find(name).await?;
         let salt = account.as_ref().map(|account| account.salt.clone()).unwrap_or_default();
         let suspect = Suspect { peer, name: name.to_owned(), salt };
@@ -163,6 +166,7 @@ impl Authenticator {
             return Err(AuthError::LockedOut);
         }
         let Some(account) = self.checked(name, password, account).await? else {
+            failed_logins.tell(env.now(), name, peer);
             lockout.failed(config, suspect, now_ms());
             env.metrics().count(Counter::LoginsFailed);
             return Err(AuthError::WrongCredentials);
@@ -183,7 +187,7 @@ impl Authenticator {
         let Inner { config, verifier, .. } = &*self.0;
         let Some((account, hash)) = account.and_then(|account| Some((Arc::clone(&account), account.hash.clone()?)))
         else {
-            verifier.verify_nothing(password, admins::iterations(config)).await?;
+            verifier.verify_nothing(password, admins::cost(config)).await?;
             return Ok(None);
         };
         // A login that was verified before needs no rounds any more: bounds that were set wrong lock out nobody who
@@ -201,12 +205,12 @@ impl Authenticator {
     /// replaced is no reason to refuse the login.
     async fn upgraded(&self, name: &str, password: &[u8], account: &Account) -> Option<String> {
         let Inner { config, accounts, verifier, .. } = &*self.0;
-        let iterations = admins::iterations(config);
-        let outdated = account.document.is_some() && account.hash.as_ref().is_some_and(|h| h.is_outdated(iterations));
+        let cost = admins::cost(config);
+        let outdated = account.document.is_some() && account.hash.as_ref().is_some_and(|h| h.is_outdated(cost));
         if !outdated || !options::bool(config, "upgrade_hash_on_auth", true) {
             return None;
         }
-        let hash = verifier.hash(password, iterations).await.ok()?;
+        let hash = verifier.hash(password, cost).await.ok()?;
         accounts.upgrade(name, account, &hash).await.then(|| hash.salt().to_owned())
     }
 
@@ -235,7 +239,7 @@ impl Authenticator {
     /// # Errors
     /// [`AuthError::Busy`]
     pub async fn hash_password(&self, password: &str) -> Result<StoredHash, AuthError> {
-        self.0.verifier.hash(password.as_bytes(), admins::iterations(&self.0.config)).await
+        self.0.verifier.hash(password.as_bytes(), admins::cost(&self.0.config)).await
     }
 }
 

@@ -185,6 +185,10 @@ fn is_claim(c: char) -> bool {
 }
 
 fn check_header(header: &Object, required: &[Required]) -> Result<Algorithm, AuthError> {
+    // It names extensions that must be understood (RFC 7515, 4.1.11), and none is.
+    if header.contains("crit") {
+        return Err(bad("Invalid crit header parameter"));
+    }
     for (name, wanted) in required {
         let value = header.get(name).ok_or_else(|| match name.as_str() {
             "kid" => bad("Missing kid claim"),
@@ -392,6 +396,8 @@ mod tests {
         assert_eq!(reason(&["jwt_keys/hmac:_default=b3RoZXI="], &good), "Bad HMAC");
         assert_eq!(reason(&[KEY], &token(r#"{"alg":"none"}"#, claims)), "Invalid alg header parameter");
         assert_eq!(reason(&[KEY], &token("{}", claims)), "Missing alg header parameter");
+        let critical = token(r#"{"alg":"HS256","crit":["exp"]}"#, claims);
+        assert_eq!(reason(&[KEY], &critical), "Invalid crit header parameter");
         assert_eq!(reason(&[KEY], &token("[]", claims)), "Not an object");
         assert_eq!(reason(&[KEY], &token(r#"{"alg":"HS256","kid":"x"}"#, claims)), "Unknown kid");
         assert_eq!(reason(&["jwt_keys/hmac:x=a2V5"], &token(r#"{"alg":"RS256","kid":"x"}"#, claims)), "Unknown kid");

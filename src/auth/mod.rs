@@ -15,6 +15,7 @@ mod authenticator;
 mod basic;
 pub mod cookie;
 mod error;
+mod failed_logins;
 mod jwk;
 mod jwks;
 mod jwt;

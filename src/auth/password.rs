@@ -86,6 +86,21 @@ impl Prf {
     }
 }
 
+/// How new hashes are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// The pseudo-random function of PBKDF2: `chttpd_auth/pbkdf2_prf`.
+    pub prf: Prf,
+    /// Its rounds: `chttpd_auth/iterations`.
+    pub iterations: u32,
+}
+
+impl From<u32> for Cost {
+    fn from(iterations: u32) -> Cost {
+        Cost { prf: Prf::Sha256, iterations }
+    }
+}
+
 /// Whether a value of `[admins]` is meant as a hash; anything else is a plain password.
 pub fn looks_hashed(value: &str) -> bool {
     ["-pbkdf2-", "-pbkdf2:", "-hashed-"].iter().any(|start| value.starts_with(start))
@@ -115,9 +130,9 @@ impl StoredHash {
         known.then(|| StoredHash::Pbkdf2 { prf, derived, salt: salt.to_owned(), iterations })
     }
 
-    /// Hashes a new password with PBKDF2-SHA256; the salt is 32 hex digits of `salt`.
-    pub fn create(password: &[u8], salt: [u8; 16], iterations: u32) -> StoredHash {
-        let (prf, salt) = (Prf::Sha256, hex::encode(&salt));
+    /// Hashes a new password with PBKDF2; the salt is 32 hex digits of `salt`.
+    pub fn create(password: &[u8], salt: [u8; 16], cost: impl Into<Cost>) -> StoredHash {
+        let (Cost { prf, iterations }, salt) = (cost.into(), hex::encode(&salt));
         let derived = pbkdf2(prf, password, salt.as_bytes(), iterations);
         StoredHash::Pbkdf2 { prf, derived, salt, iterations }
     }
@@ -149,9 +164,10 @@ impl StoredHash {
         }
     }
 
-    /// Whether a hash made now would be a stronger one: another scheme or function, or fewer than `iterations` rounds.
-    pub fn is_outdated(&self, iterations: u32) -> bool {
-        !matches!(self, StoredHash::Pbkdf2 { prf: Prf::Sha256, iterations: has, .. } if *has >= iterations)
+    /// Whether a hash is made otherwise now: another scheme or function, or this one has fewer rounds.
+    pub fn is_outdated(&self, now: impl Into<Cost>) -> bool {
+        let now = now.into();
+        !matches!(self, StoredHash::Pbkdf2 { prf, iterations, .. } if *prf == now.prf && *iterations >= now.iterations)
     }
 
     /// The form in `[admins]`.

@@ -83,7 +83,14 @@ impl Algorithm {
 
     /// Whether `signature` is that of `message`; `None` when the key, as it stands in the configuration, is none.
     pub(super) fn verify(self, key: &str, message: &[u8], signature: &[u8]) -> Option<bool> {
-        let pem = || key.replace("\\n", "\n");
+        // Blank lines are no part of PEM; files and editors leave them behind it.
+        let pem = || {
+            let text = key.replace("\\n", "\n");
+            text.lines()
+                .map(str::trim)
+                .filter(|line| !line.is_empty())
+                .fold(String::new(), |pem, line| pem + line + "\n")
+        };
         match self {
             Algorithm(Family::Hmac, size) => {
                 let key = STANDARD.decode(key.trim()).ok()?;
@@ -243,6 +250,14 @@ mod tests {
         assert_eq!(check("ES256", RSA, ES256, 0), None);
         assert_eq!(check("ES384", EC, ES256, 0), None);
         assert_eq!(check("RS256", "junk", RS256, 0), None);
+    }
+
+    #[test]
+    fn a_key_with_blank_lines_around_it_is_a_key() {
+        for (name, key, token) in [("RS256", RSA, RS256), ("ES256", EC, ES256)] {
+            let spaced = format!("\\n{}\\n\\n \\n", key.replacen("\\n", "\\n\\n", 1));
+            assert_eq!(check(name, &spaced, token, 0), Some(true), "{name}");
+        }
     }
 
     #[test]

@@ -160,6 +160,25 @@ fn validate_password_fields(new: &Object) -> Result<(), UserError> {
     Ok(())
 }
 
+/// Who brings a finished hash chooses what a login costs this node: those who are no administrators at most as much as
+/// it is configured to. What a document had before stays.
+///
+/// # Errors
+/// [`UserError::Forbidden`]
+pub fn check_rounds(new: &Object, old: Option<&Object>, caller: Caller<'_>, most: u32) -> Result<(), UserError> {
+    let rounds = new.get("iterations");
+    let is_more = match rounds {
+        Some(Value::Int(rounds)) => *rounds > i64::from(most),
+        Some(Value::Float(rounds)) => *rounds > f64::from(most),
+        Some(Value::Big(_)) => true,
+        _ => false,
+    };
+    if caller.is_admin || !is_more || old.and_then(|old| old.get("iterations")) == rounds {
+        return Ok(());
+    }
+    forbidden(format!("iterations must not be more than {most}."))
+}
+
 /// What holds for those who are no administrators: only the own document, and no change of roles.
 fn validate_own(name: &str, roles: &[&str], old: Option<&Object>, caller: Caller<'_>) -> Result<(), UserError> {
     let Some(old) = old else {

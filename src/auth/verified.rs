@@ -13,7 +13,7 @@ use sha2::Sha256;
 use tokio::sync::{OnceCell, Semaphore};
 
 use super::AuthError;
-use super::password::StoredHash;
+use super::password::{Cost, StoredHash};
 use crate::limits;
 use crate::observe::metrics::{Counter, Gauge};
 use crate::world::{Env, Pool};
@@ -78,14 +78,14 @@ impl Verifier {
     }
 
     /// Takes as long as checking a password would, so that the time does not tell which names there are.
-    pub(super) async fn verify_nothing(&self, password: &[u8], iterations: u32) -> Result<(), AuthError> {
-        self.hash(password, iterations).await.map(drop)
+    pub(super) async fn verify_nothing(&self, password: &[u8], cost: Cost) -> Result<(), AuthError> {
+        self.hash(password, cost).await.map(drop)
     }
 
     /// Hashes a new password.
-    pub(super) async fn hash(&self, password: &[u8], iterations: u32) -> Result<StoredHash, AuthError> {
+    pub(super) async fn hash(&self, password: &[u8], cost: Cost) -> Result<StoredHash, AuthError> {
         let (salt, password) = (self.env.random_bytes::<16>(), password.to_vec());
-        self.run(move || StoredHash::create(&password, salt, iterations)).await
+        self.run(move || StoredHash::create(&password, salt, cost)).await
     }
 
     /// Runs slow work when it is its turn.

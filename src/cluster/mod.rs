@@ -18,12 +18,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::document::json::Object;
 use crate::limits;
 use crate::wire::tls::Connector;
+use crate::world::memory::Memory;
 use crate::world::{Env, Instant, Listener};
 
 mod api;
@@ -41,6 +42,7 @@ mod queue;
 mod secure;
 mod serving;
 mod start;
+mod strangers;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -71,7 +73,7 @@ struct Inner {
     handlers: Arc<Handlers>,
     counters: Arc<Counters>,
     /// What large bodies of calls share.
-    bodies: Arc<Semaphore>,
+    bodies: Memory,
     peers: peer::Peers,
     /// TLS below the connections, if there is to be any.
     secure: Option<Secure>,
@@ -126,7 +128,7 @@ impl Cluster {
             table,
             handlers: Arc::default(),
             counters: Arc::default(),
-            bodies: Serving::budget(),
+            bodies: Serving::memory(),
             peers: Mutex::default(),
             secure,
             port: Mutex::default(),
@@ -165,6 +167,12 @@ impl Cluster {
     /// Whether calls reach that node: connected and not suspected. True for this node itself.
     pub fn is_up(&self, node: &NodeName) -> bool {
         *node == self.0.name || self.peer(node).is_some_and(|peer| peer.link().is_some())
+    }
+
+    /// The number of the connection over which calls reach that node, while one does. Each new connection has a higher
+    /// one.
+    pub fn connection(&self, node: &NodeName) -> Option<u64> {
+        self.peer(node).and_then(|peer| peer.connection())
     }
 
     /// The members that are up, this node among them, in the order of members.

@@ -6,7 +6,7 @@
 //! round trip.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -18,14 +18,17 @@ use super::line::{Line, Side, drive};
 use super::link::Link;
 use super::queue::{Outbox, queues};
 use super::serving::Serving;
+use super::strangers::Strangers;
 use super::{Cluster, join};
 use crate::limits;
-use crate::world::{BoxStream, Listener, next_connection};
+use crate::world::{BoxStream, Listener};
 
 /// Another node, as this one reaches it.
 pub(super) struct Peer {
     name: NodeName,
     link: RwLock<Option<Link>>,
+    /// How many connections to it there were.
+    connections: AtomicU64,
     /// Whether it is to be dialled by ourselves.
     wanted: AtomicBool,
     /// It showed up.
@@ -41,6 +44,13 @@ impl Peer {
     /// The connection, while there is one.
     pub(super) fn link(&self) -> Option<Link> {
         self.link.read().unwrap_or_else(PoisonError::into_inner).clone().filter(|link| !link.has_ended())
+    }
+
+    /// The number of the connection, while there is one.
+    pub(super) fn connection(&self) -> Option<u64> {
+        // One that begins after the look at the number is seen by the next look.
+        let number = self.connections.load(Ordering::SeqCst);
+        self.link().map(|_| number)
     }
 
     fn set_link(&self, link: Option<Link>) {
@@ -74,6 +84,7 @@ impl Cluster {
         let peer = Arc::new(Peer {
             name: name.clone(),
             link: RwLock::default(),
+            connections: AtomicU64::new(0),
             wanted: AtomicBool::new(false),
             nudged: Notify::new(),
             hint: Mutex::default(),
@@ -249,6 +260,7 @@ async fn call_over(cluster: &Cluster, peer: &Arc<Peer>, session: Session) {
     let (queues, outbox) = queues();
     let line = Arc::new(Line::new(&cluster.0.env, queues));
     let link = Link::new(&line, session.largest);
+    peer.connections.fetch_add(1, Ordering::SeqCst);
     peer.set_link(Some(link.clone()));
     cluster.changed();
     tracing::info!("connected to {}", peer.name);
@@ -266,17 +278,26 @@ pub(super) async fn accept(cluster: Cluster, listener: Box<dyn Listener>) {
     // Dropped after the listener.
     let _end = Closed(cluster.clone());
     let mut listener = listener;
-    let places = Arc::new(tokio::sync::Semaphore::new(limits::CLUSTER_GREETINGS_MAX));
-    while let Some((place, accepted)) = next_connection(&mut *listener, &places, &mut stopping).await {
+    let strangers = Strangers::default();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = stopping.wait_for(|stop| *stop) => return,
+            accepted = listener.accept() => accepted,
+        };
         match accepted {
             Ok((stream, from)) => {
-                let cluster = cluster.clone();
+                let (place, pushed_out) = strangers.enter(from.ip());
+                let (cluster, from) = (cluster.clone(), from.to_string());
                 cluster.0.env.clone().spawn(async move {
-                    let greeted = greet(&cluster, stream, &from.to_string()).await;
-                    drop(place);
-                    if let Some(session) = greeted {
-                        answer_over(&cluster, session).await;
-                    }
+                    let greeted = tokio::select! {
+                        biased;
+                        greeted = greet(&cluster, stream, &from) => greeted,
+                        _ = pushed_out => return,
+                    };
+                    let Some((session, hello)) = greeted else { return };
+                    place.note_proven();
+                    welcome(&cluster, session, &hello.key).await;
                 });
             }
             Err(error) => {
@@ -284,6 +305,14 @@ pub(super) async fn accept(cluster: Cluster, listener: Box<dyn Listener>) {
                 cluster.0.env.sleep(Duration::from_millis(limits::HTTP_ACCEPT_PAUSE_MS)).await;
             }
         }
+    }
+}
+
+/// Serves a node that has proven who it is; one that brings a join token is admitted and then goes.
+async fn welcome(cluster: &Cluster, session: Session, key: &str) {
+    match key {
+        "" => answer_over(cluster, session).await,
+        key => join::admit(cluster, session, key).await,
     }
 }
 
@@ -296,8 +325,8 @@ impl Drop for Closed {
     }
 }
 
-/// Finds out who connected; a node that brings a join token is served here and then goes.
-async fn greet(cluster: &Cluster, stream: BoxStream, from: &str) -> Option<Session> {
+/// Finds out who connected.
+async fn greet(cluster: &Cluster, stream: BoxStream, from: &str) -> Option<(Session, handshake::Hello)> {
     let (env, me) = (&cluster.0.env, cluster.identity());
     let secret = |hello: &handshake::Hello| match hello.key.as_str() {
         "" => cluster.secret().map(String::into_bytes).ok_or_else(|| "this node has no cluster secret".to_owned()),
@@ -312,11 +341,7 @@ async fn greet(cluster: &Cluster, stream: BoxStream, from: &str) -> Option<Sessi
     };
     let greeted = env.timeout(cluster.timing().suspect, greeting).await;
     match greeted {
-        Ok(Ok((session, hello))) if hello.key.is_empty() => Some(session),
-        Ok(Ok((session, hello))) => {
-            join::admit(cluster, session, &hello.key).await;
-            None
-        }
+        Ok(Ok(proven)) => Some(proven),
         Ok(Err(error)) => {
             cluster.0.counters.bad_handshake(&error);
             if !matches!(error, HandshakeError::Io(_)) {

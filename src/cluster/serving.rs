@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Handlers;
 use super::api::{CallError, Class, Handler, NodeName, Service};
@@ -15,6 +14,7 @@ use super::line::{Line, Side};
 use super::packet::Packet;
 use super::stream::{Reply, Sink, Window, message_bytes};
 use crate::limits;
+use crate::world::memory::{Memory, Share};
 use crate::world::{BoxFuture, Instant};
 
 /// The answering side. Cheap to clone.
@@ -28,8 +28,8 @@ struct Inner {
     counters: Arc<Counters>,
     // A blocking lock: held for map operations only, never across an await.
     streams: Mutex<BTreeMap<u32, State>>,
-    /// Memory of large bodies, in units of `limits::CLUSTER_CHUNK_BYTES`.
-    budget: Arc<Semaphore>,
+    /// Of large bodies.
+    memory: Memory,
     /// Handlers at work; those whose caller is gone included.
     running: AtomicUsize,
 }
@@ -49,7 +49,7 @@ struct Filling {
     /// Bytes that the caller may send so far.
     granted: usize,
     body: BytesMut,
-    held: Option<OwnedSemaphorePermit>,
+    held: Option<Share>,
 }
 
 impl Serving {
@@ -58,7 +58,7 @@ impl Serving {
         peer: &NodeName,
         handlers: &Arc<Handlers>,
         counters: &Arc<Counters>,
-        budget: &Arc<Semaphore>,
+        memory: &Memory,
     ) -> Serving {
         Serving(Arc::new(Inner {
             line: Arc::clone(line),
@@ -66,14 +66,15 @@ impl Serving {
             handlers: Arc::clone(handlers),
             counters: Arc::clone(counters),
             streams: Mutex::default(),
-            budget: Arc::clone(budget),
+            memory: memory.clone(),
             running: AtomicUsize::new(0),
         }))
     }
 
     /// What large bodies of all links share.
-    pub(super) fn budget() -> Arc<Semaphore> {
-        Arc::new(Semaphore::new(limits::CLUSTER_BODIES_BYTES / limits::CLUSTER_CHUNK_BYTES))
+    pub(super) fn memory() -> Memory {
+        let (bytes, unit) = (limits::CLUSTER_BODIES_BYTES, limits::CLUSTER_CHUNK_BYTES);
+        Memory::between_nodes("memory of bodies of calls", bytes, unit)
     }
 
     fn streams(&self) -> MutexGuard<'_, BTreeMap<u32, State>> {
@@ -122,11 +123,8 @@ impl Serving {
     /// Lets the caller send the rest of a large body once there is memory for it.
     fn grant(&self, stream: u32, total: usize) {
         let this = self.clone();
-        // One that is larger than all that there is takes all of it.
-        let units = total.min(limits::CLUSTER_BODIES_BYTES).div_ceil(limits::CLUSTER_CHUNK_BYTES);
-        let units = u32::try_from(units).unwrap_or(u32::MAX);
         self.0.line.env.spawn(async move {
-            let Ok(held) = Arc::clone(&this.0.budget).acquire_many_owned(units).await else { return };
+            let held = this.0.memory.take(total).await;
             let mut streams = this.streams();
             // The caller may be gone by now.
             let Some(State::Filling(filling)) = streams.get_mut(&stream) else { return };

@@ -18,6 +18,7 @@ use crate::world::{Env, Pool};
 
 mod file;
 pub mod ini;
+pub mod schema;
 
 #[cfg(test)]
 mod tests;
@@ -79,6 +80,8 @@ pub enum ConfigError {
     InvalidKey,
     /// A value that no file could hold: control characters, or the start of a comment within it.
     InvalidValue,
+    /// Values that their options do not take, one line for each.
+    Refused(Vec<String>),
 }
 
 impl fmt::Display for ConfigError {
@@ -89,6 +92,7 @@ impl fmt::Display for ConfigError {
             ConfigError::InvalidSection => f.write_str("Invalid configuration section"),
             ConfigError::InvalidKey => f.write_str("Invalid configuration key"),
             ConfigError::InvalidValue => f.write_str("Invalid configuration value"),
+            ConfigError::Refused(lines) => write!(f, "configuration: {}", lines.join("; ")),
         }
     }
 }
@@ -131,7 +135,7 @@ impl Config {
     /// [`ConfigError::Io`] when a named file is missing or cannot be read, [`ConfigError::NotText`].
     pub async fn load(env: &Env, sources: Sources) -> Result<Config, ConfigError> {
         let config = Config::over(env, sources);
-        config.reload().await?;
+        config.install(config.read_files().await?);
         Ok(config)
     }
 
@@ -146,27 +150,51 @@ impl Config {
         }))
     }
 
+    /// Refuses values that their options do not take, and tells in the log of options that the node does not know.
+    ///
+    /// # Errors
+    /// [`ConfigError::Refused`]
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let sections = self.sections();
+        let unknown = schema::unknown(&sections);
+        if !unknown.is_empty() {
+            tracing::warn!("options that settee does not know, which have no effect: {}", unknown.join(", "));
+        }
+        taken(&sections)
+    }
+
     /// Reads the files again; changes that were not persisted are dropped, overrides stay.
     ///
     /// # Errors
-    /// As [`Config::load`]; the settings stay as they were.
+    /// As [`Config::load`], and [`ConfigError::Refused`] for values that their options do not take; the settings stay
+    /// as they were.
     pub async fn reload(&self) -> Result<(), ConfigError> {
         let _writing = self.0.writing.lock().await;
-        let disk = self.0.env.disk();
-        let sources = self.0.sources.clone();
-        let chain = self.0.env.blocking(Pool::Foreground, move || file::read_chain(&*disk, &sources)).await?;
+        let chain = self.read_files().await?;
+        taken(&self.merged(&chain))?;
         self.install(chain);
         Ok(())
     }
 
-    fn install(&self, chain: Vec<(PathBuf, Sections)>) {
+    async fn read_files(&self) -> Result<Vec<(PathBuf, Sections)>, ConfigError> {
+        let (disk, sources) = (self.0.env.disk(), self.0.sources.clone());
+        self.0.env.blocking(Pool::Foreground, move || file::read_chain(&*disk, &sources)).await
+    }
+
+    /// What the files and the command line set together.
+    fn merged(&self, chain: &[(PathBuf, Sections)]) -> Sections {
         let mut merged = Sections::new();
-        for (_, sections) in &chain {
+        for (_, sections) in chain {
             file::merge(&mut merged, sections);
         }
         for Setting { section, key, value } in &self.0.sources.overrides {
             merged.entry(section.clone()).or_default().insert(key.clone(), value.clone());
         }
+        merged
+    }
+
+    fn install(&self, chain: Vec<(PathBuf, Sections)>) {
+        let merged = self.merged(&chain);
         *self.0.chain.lock().unwrap_or_else(PoisonError::into_inner) = chain;
         self.publish(merged);
     }
@@ -232,6 +260,11 @@ impl Config {
             Some("false") => false,
             _ => default,
         }
+    }
+
+    /// A switch that shuts a door: on, unless it is unset or `false`. A value that was not meant leaves no door open.
+    pub fn shuts(&self, section: &str, key: &str) -> bool {
+        self.get(section, key).is_some_and(|value| !value.is_empty() && value != "false")
     }
 
     /// A setting that is a whole number; `infinity` is `u64::MAX`; `default` when it is unset or anything else.
@@ -368,6 +401,11 @@ impl Setting {
         ini::check(&section, &key, &value).ok()?;
         Some(Setting { section, key, value })
     }
+}
+
+fn taken(sections: &Sections) -> Result<(), ConfigError> {
+    let refused = schema::refusals(sections);
+    if refused.is_empty() { Ok(()) } else { Err(ConfigError::Refused(refused)) }
 }
 
 /// The directory of a file; `.` for a bare name.

@@ -315,7 +315,7 @@ pub struct PreparedBody {
     /// Canonical text of the JSON object, without reserved members.
     pub text: Bytes,
     /// The same as an external term, for the revision hash. It tells more than the text: which of the two zeros a
-    /// number was, and digits that the text rounds away.
+    /// number was, and digits that the text rounds away. Empty for an edit that merges a known revision.
     pub term: Bytes,
 }
 
@@ -329,6 +329,15 @@ impl PreparedBody {
     /// around it, or control bytes) is written anew.
     pub fn from_text(text: Bytes) -> Result<PreparedBody, JsonError> {
         PreparedBody::from_text_and_term(text, None)
+    }
+
+    /// As [`PreparedBody::from_text`], of a revision whose hash is known: without a term, which takes as much memory as
+    /// the text.
+    ///
+    /// # Errors
+    /// The text is not that of an object.
+    pub fn of_known_revision(text: Bytes) -> Result<PreparedBody, JsonError> {
+        PreparedBody::from_text_and_term(text, Some(Bytes::new()))
     }
 
     /// As [`PreparedBody::from_text`], where the term may be known already.

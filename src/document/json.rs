@@ -5,6 +5,7 @@
 //! exponent. It is written once when a document comes in, stored, and copied from then on.
 
 mod parse;
+pub mod pieces;
 mod skim;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@
 
 pub mod collate;
 pub mod draft;
+pub mod erlang_order;
 pub mod id;
 pub mod json;
 pub mod render;

@@ -11,18 +11,22 @@ use http::{HeaderMap, Method, StatusCode};
 use tokio::sync::oneshot;
 
 use super::Context;
-use super::body::{ChunkSource, RequestBody};
+use super::bodies::Share;
+use super::body::{ChunkSource, Left, RequestBody};
 use super::cors;
+use super::forwarded;
 use super::handle::accept::admits;
 use super::handle::{self, handle};
 use super::policy;
 use super::problem::{Problem, Result};
 use super::query::{Query, decode_text, escapes_hold, json_is_text};
 use super::request::{Request, Verb};
+use super::request_log::{self, RequestLine};
 use super::response::{Reply, ReplyBody, encode_segment};
 use super::route::{Endpoint, InDatabase, route};
 use super::vhost;
 use crate::auth::{Credentials, UserCtx, cookie, options};
+use crate::config::Config;
 use crate::limits;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
@@ -31,6 +35,10 @@ const BODY_TIME: HeaderName = HeaderName::from_static("x-couchdb-body-time");
 /// Headers that `Prefer: return=minimal` leaves (`chttpd/prefer_minimal`; the default list of CouchDB 3.5).
 const MINIMAL: &str =
     "Cache-Control, Content-Length, Content-Range, Content-Type, ETag, Server, Transfer-Encoding, Vary, Date";
+
+/// Marks the answer to a client that logged in.
+#[derive(Clone, Copy)]
+pub struct NamedUser;
 
 /// Answers one request. Never fails: what goes wrong becomes an answer.
 /// `secure`: it came by TLS.
@@ -43,17 +51,18 @@ pub async fn answer(
     let began = context.env.now();
     let (mut parts, body) = request.into_parts();
     let placed = vhost::apply(&context.config, &mut parts);
+    forwarded::apply(&context.config, &mut parts.headers);
     let id = request_id(&context, &parts.headers);
     let (unread, mut rest) = oneshot::channel();
-    let body = request_body(&context, &parts.headers, body).return_to(unread);
+    let body = request_body(&context, &parts.headers, body, peer).return_to(unread);
     let has_body = body.length() != Some(0);
     let (verb, head, method) = method(&parts.method, &parts.headers);
-    let counted = method.clone();
+    let (counted, path) = (method.clone(), parts.uri.path().to_owned());
     let request = Request {
         verb,
         head,
         method,
-        raw_path: parts.uri.path().to_owned(),
+        raw_path: raw_path(&context.config, parts.uri.path()),
         query: Query::parse(parts.uri.query().unwrap_or_default()),
         headers: parts.headers.clone(),
         peer,
@@ -65,33 +74,44 @@ pub async fn answer(
     };
     let location = request.base_url();
     let secure = location.starts_with("https:");
-    let mut renewed = None;
+    let mut told = (None, None);
     let outcome = match (cors::preflight(&context.config, &parts.method, &parts.headers), placed) {
         (Some(reply), _) => Ok(reply),
         (None, Err(problem)) => Err(problem),
-        (None, Ok(())) => checked(&context, &parts.uri, request, &mut renewed).await,
+        (None, Ok(())) => checked(&context, &parts.uri, request, &mut told).await,
     };
     let mut reply =
         outcome.unwrap_or_else(|problem| refusal(&context, &parts, &location, told_by_name(&context, &parts, problem)));
-    if has_body && !parts.headers.contains_key(http::header::EXPECT) {
-        skip_rest(&context, &mut rest).await;
+    let (source, held) = rest.try_recv().map_or((None, None), |left: Left| (left.source, left.held));
+    if let (true, Some(source)) = (has_body && !parts.headers.contains_key(http::header::EXPECT), source) {
+        skip_rest(&context, source).await;
     }
+    let (renewed, user) = told;
     if let Some(value) = renewed.filter(|_| !reply.headers.contains_key(SET_COOKIE)) {
         reply = reply.header(SET_COOKIE, &cookie::set_cookie(&context.config, &value, secure, context.env.wall()));
     }
     handle::token::keep(&context, &parts.headers, secure, &mut reply);
     finish(&context, &parts, (&id, &location), &mut reply);
-    context.stats.count(context.env.metrics(), &counted, reply.status, context.env.now().since(began));
-    into_response(reply)
+    let took = context.env.now().since(began);
+    context.stats.count(context.env.metrics(), &counted, reply.status, took);
+    let is_named = user.is_some();
+    let line = RequestLine { method: &counted, path: &path, status: reply.status.as_u16(), took, user, peer, id: &id };
+    request_log::tell(&context.config, &line);
+    let mut response = into_response(&context, peer, held, reply);
+    if is_named {
+        response.extensions_mut().insert(NamedUser);
+    }
+    response
 }
 
 /// What is checked before the handler, in this order: the target, credentials, the outermost door, the path, rights on
-/// the server, the method. `renewed` becomes the value of a new session cookie, if one is due.
+/// the server, the method. `renewed` becomes the value of a new session cookie, if one is due;
+/// `user` the name of the caller.
 async fn checked(
     context: &Context,
     uri: &http::Uri,
     mut request: Request,
-    renewed: &mut Option<String>,
+    (renewed, user): &mut (Option<String>, Option<String>),
 ) -> Result<Reply> {
     let target_bytes = uri.path_and_query().map_or(0, |target| target.as_str().len() as u64);
     if target_bytes > context.config.http_u64("max_uri_length", limits::HTTP_URI_BYTES) {
@@ -103,6 +123,7 @@ async fn checked(
     if !uri.query().is_none_or(json_is_text) {
         return Err(Problem::invalid_json());
     }
+    check_framing(&request.headers)?;
     let endpoint = route(&request.raw_path);
     if request.method == "OPTIONS" && endpoint.takes_options_for_get() {
         request.verb = Verb::Get;
@@ -110,6 +131,7 @@ async fn checked(
     let credentials = Credentials { headers: &request.headers, peer: Some(request.peer.ip()) };
     let identified = context.authenticator.authenticate(credentials).await?;
     (request.user, *renewed) = (identified.user, identified.renewed);
+    user.clone_from(&request.user.name);
     handle::admit(context, &endpoint, &request)?;
     // An attachment is stored as it comes, and has a limit of its own.
     if !matches!(endpoint, Endpoint::In(_, InDatabase::Attachment(..))) {
@@ -120,6 +142,22 @@ async fn checked(
         request.body.take_documents(document);
     }
     handle(context, endpoint, request).await
+}
+
+/// What two servers in a row could understand differently is refused: two hosts, and codings of the transfer but
+/// `chunked`, which are not undone here.
+fn check_framing(headers: &HeaderMap) -> Result<()> {
+    if headers.get_all(http::header::HOST).iter().count() > 1 {
+        return Err(Problem::bad_request("more than one Host header"));
+    }
+    let codings = headers.get_all(http::header::TRANSFER_ENCODING);
+    match codings.iter().all(|coding| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")) {
+        true => Ok(()),
+        false => {
+            let reason = "Only the transfer coding `chunked` is understood.";
+            Err(Problem::new(StatusCode::NOT_IMPLEMENTED, "not_implemented", reason))
+        }
+    }
 }
 
 /// The method that counts. An override is heeded on POST only, and only for these exact names.
@@ -133,7 +171,7 @@ fn method(method: &Method, headers: &HeaderMap) -> (Verb, bool, String) {
     (Verb::of(name), name == "HEAD", name.to_owned())
 }
 
-fn request_body(context: &Context, headers: &HeaderMap, body: Body) -> RequestBody {
+fn request_body(context: &Context, headers: &HeaderMap, body: Body, peer: SocketAddr) -> RequestBody {
     let sized = headers.get(http::header::CONTENT_LENGTH);
     let sent = sized.and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
     let chunked = headers.contains_key(http::header::TRANSFER_ENCODING);
@@ -141,13 +179,12 @@ fn request_body(context: &Context, headers: &HeaderMap, body: Body) -> RequestBo
     let absent = sized.is_none() && !chunked;
     let chunks = body.into_data_stream().map_err(|error| error.to_string());
     let body = RequestBody::new(context.env.clone(), Box::pin(chunks), length).absent(absent);
-    body.within(Arc::clone(&context.bodies))
+    body.within(Arc::clone(&context.bodies), peer.ip())
 }
 
 /// Takes what the handler left unread, within limits: a client that is still sending would lose the answer when the
 /// connection is closed under it.
-async fn skip_rest(context: &Context, rest: &mut oneshot::Receiver<ChunkSource>) {
-    let Ok(mut source) = rest.try_recv() else { return };
+async fn skip_rest(context: &Context, mut source: ChunkSource) {
     let skip = async {
         let mut skipped = 0;
         while let Some(Ok(chunk)) = source.next().await {
@@ -222,7 +259,7 @@ fn challenge(context: &Context, headers: &HeaderMap) -> Option<HeaderValue> {
         return Some(wanted.clone());
     }
     let configured = context.config.http_get("WWW-Authenticate");
-    let strict = context.config.bool("chttpd", "require_valid_user", false);
+    let strict = context.config.shuts("chttpd", "require_valid_user");
     let text = configured.or_else(|| strict.then(|| "Basic realm=\"server\"".to_owned()))?;
     HeaderValue::from_str(&text).ok()
 }
@@ -279,10 +316,23 @@ fn finish(context: &Context, parts: &http::request::Parts, (id, base): (&str, &s
     cors::add(config, &parts.headers, headers);
 }
 
-fn into_response(reply: Reply) -> http::Response<Body> {
+/// `held`: the memory of what was made of the request's body, which a streamed answer may be made from.
+fn into_response(context: &Context, peer: SocketAddr, held: Option<Share>, mut reply: Reply) -> http::Response<Body> {
     let body = match reply.body {
-        ReplyBody::Full(bytes) => Body::from(bytes),
-        ReplyBody::Stream(chunks) => Body::from_stream(chunks.inspect_err(|problem| {
+        ReplyBody::Full(bytes) => match context.answers.body(peer.ip(), bytes) {
+            Some(body) => body,
+            None => {
+                let problem = Problem::unavailable("Too many answers wait to be read.").retry_later();
+                reply.status = problem.status;
+                reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                reply.headers.extend(problem.headers.iter().cloned());
+                reply.headers.remove(http::header::ETAG);
+                reply.headers.remove(http::header::CONTENT_LENGTH);
+                Body::from(problem.body())
+            }
+        },
+        ReplyBody::Stream(chunks) => Body::from_stream(chunks.inspect_err(move |problem| {
+            let _for_as_long = &held;
             tracing::warn!("an answer was cut: {problem}");
         })),
     };
@@ -290,6 +340,14 @@ fn into_response(reply: Reply) -> http::Response<Body> {
     *response.status_mut() = reply.status;
     *response.headers_mut() = reply.headers;
     response
+}
+
+/// The path as it is routed: with `chttpd/decode_plus_to_space = false` a `+` in it means itself and no blank.
+fn raw_path(config: &Config, path: &str) -> String {
+    match path.contains('+') && !config.bool("chttpd", "decode_plus_to_space", true) {
+        true => path.replace('+', "%2B"),
+        false => path.to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -4,18 +4,21 @@
 //! that nobody reads costs one buffer. Every read has the slow-client timeout of the server.
 
 use std::io::Write;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 
+use super::bodies::{Bodies, Share};
 use super::json_meter::JsonMeter;
 use super::problem::{Problem, Result};
+use crate::document::json::{self, Value};
 use crate::limits;
-use crate::world::Env;
+use crate::world::{Env, Pool};
 
 /// What a body is read from: chunks as they come from the connection.
 pub type ChunkSource = Pin<Box<dyn Stream<Item = std::result::Result<Bytes, String>> + Send>>;
@@ -40,18 +43,28 @@ pub struct RequestBody {
     json_bytes: u64,
     /// What who reads it is told.
     refused: Option<Problem>,
-    /// What bodies held in memory share, in units of `limits::HTTP_CHUNK_BYTES`; and what this one has of it.
-    budget: Option<Arc<Semaphore>>,
-    held: Option<OwnedSemaphorePermit>,
-    /// Who gets what was not read.
-    unread: Option<oneshot::Sender<ChunkSource>>,
+    /// What this one holds of the memory of all bodies; `None` for one that does not count.
+    held: Option<Share>,
+    /// Time that the client was waited for.
+    waited: Duration,
+    /// Who gets what is left of it.
+    unread: Option<oneshot::Sender<Left>>,
+}
+
+/// What is left of a body when its handler is done.
+pub struct Left {
+    /// What was not read.
+    pub source: Option<ChunkSource>,
+    /// The memory that what was made of it takes: the answer may need that to its end.
+    pub held: Option<Share>,
 }
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        if let (Some(source), Some(unread)) = (self.source.take(), self.unread.take()) {
+        if let Some(unread) = self.unread.take() {
+            let source = self.source.take().map(|source| source.into_inner().unwrap_or_else(PoisonError::into_inner));
             // Nobody waits for it when the request was cancelled.
-            let _ = unread.send(source.into_inner().unwrap_or_else(PoisonError::into_inner));
+            let _ = unread.send(Left { source, held: self.held.take() });
         }
     }
 }
@@ -77,8 +90,8 @@ impl RequestBody {
             limit_bytes: u64::MAX,
             json_bytes: limits::HTTP_JSON_BODY_BYTES,
             refused: None,
-            budget: None,
             held: None,
+            waited: Duration::ZERO,
             unread: None,
         }
     }
@@ -98,8 +111,8 @@ impl RequestBody {
             limit_bytes: u64::MAX,
             json_bytes: limits::HTTP_JSON_BODY_BYTES,
             refused: None,
-            budget: None,
             held: None,
+            waited: Duration::ZERO,
             unread: None,
         }
     }
@@ -117,6 +130,11 @@ impl RequestBody {
     /// `Content-Length` as sent; `None` for a chunked body.
     pub fn length(&self) -> Option<u64> {
         self.length
+    }
+
+    /// Bytes that were read of it, as sent.
+    pub fn read_bytes(&self) -> u64 {
+        self.read_bytes
     }
 
     /// A body that the request's headers do not speak of: with neither a length nor an encoding of transfer.
@@ -156,17 +174,17 @@ impl RequestBody {
         self.refused.get_or_insert(problem);
     }
 
-    /// Hands what is left unread to `unread` when the body is dropped.
+    /// Hands what is left to `unread` when the body is dropped.
     #[must_use]
-    pub fn return_to(mut self, unread: oneshot::Sender<ChunkSource>) -> RequestBody {
+    pub fn return_to(mut self, unread: oneshot::Sender<Left>) -> RequestBody {
         self.unread = Some(unread);
         self
     }
 
     /// Bodies read as a whole share `budget` with those of other requests.
     #[must_use]
-    pub fn within(mut self, budget: Arc<Semaphore>) -> RequestBody {
-        self.budget = Some(budget);
+    pub fn within(mut self, bodies: Arc<Bodies>, address: IpAddr) -> RequestBody {
+        self.held = Some(Share::none(bodies, address));
         self
     }
 
@@ -212,65 +230,45 @@ impl RequestBody {
         self.refused.clone().map_or(Ok(()), Err)
     }
 
-    /// What the whole body will probably take with the values that are made of it; of unknown size: something.
-    fn expected_bytes(&self, limit_bytes: u64, times: u64) -> u64 {
-        match self.length {
-            Some(length) if self.inflater.is_none() => length.min(limit_bytes).saturating_mul(times),
-            _ => limits::HTTP_UNSIZED_BODY_BYTES.min(limit_bytes.saturating_mul(times)),
-        }
-    }
-
-    /// Takes `size` before any of it is read: who waits here holds nothing that others wait for.
-    async fn reserve(&mut self, size: u64) -> Result<()> {
-        self.check()?;
-        let (Some(budget), Some(env), None) = (&self.budget, &self.env, &self.held) else { return Ok(()) };
-        let units = units(size);
-        let wait = Duration::from_millis(limits::HTTP_BODY_WAIT_MS);
-        match env.timeout(wait, Arc::clone(budget).acquire_many_owned(units)).await {
-            Ok(Ok(held)) => {
-                self.held = Some(held);
-                Ok(())
-            }
-            _ => Err(Problem::unavailable("Too many large requests at once.")),
-        }
-    }
-
-    /// Takes something for a part of the body of unknown size.
+    /// What was read, with what is made of it, takes `size` now.
     ///
     /// # Errors
     /// 503 when too much memory is taken by other bodies for long.
-    pub(super) async fn reserve_part(&mut self) -> Result<()> {
-        self.reserve(limits::HTTP_UNSIZED_BODY_BYTES).await
-    }
-
-    /// What was read takes `size` now; it must not wait, since it holds what others may wait for.
-    ///
-    /// # Errors
-    /// 503 when that much is not left.
-    pub(super) fn reserve_more(&mut self, size: u64) -> Result<()> {
-        let (Some(budget), Some(held)) = (&self.budget, &mut self.held) else { return Ok(()) };
-        let missing = units(size).saturating_sub(u32::try_from(held.num_permits()).unwrap_or(u32::MAX));
-        if missing > 0 {
-            let more = Arc::clone(budget).try_acquire_many_owned(missing);
-            held.merge(more.map_err(|_| Problem::unavailable("Too many large requests at once."))?);
+    pub async fn reserve(&mut self, size: u64) -> Result<()> {
+        match &mut self.held {
+            Some(held) => held.grow(self.env.as_ref(), size).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// All was read and takes `size`: the rest goes back.
     pub(super) fn settle(&mut self, size: u64) {
-        let Some(held) = &mut self.held else { return };
-        drop(held.split(held.num_permits().saturating_sub(units(size) as usize)));
+        if let Some(held) = &mut self.held {
+            held.shrink(size);
+        }
+    }
+
+    /// How long the client may take for the next bytes: a body that takes memory has to come at some rate.
+    fn patience(&self) -> Duration {
+        let idle = Duration::from_millis(limits::HTTP_BODY_IDLE_MS);
+        if self.held.as_ref().is_none_or(Share::is_empty) {
+            return idle;
+        }
+        let earned = Duration::from_millis(self.read_bytes.saturating_mul(1000) / limits::HTTP_BODY_RATE_MIN);
+        idle.min((limits::HTTP_BODY_GRACE + earned).saturating_sub(self.waited))
     }
 
     async fn read_source(&mut self) -> Result<Option<Bytes>> {
+        let patience = self.patience();
         let Some(source) = &mut self.source else { return Ok(None) };
         let source = source.get_mut().unwrap_or_else(PoisonError::into_inner);
         let read = match &self.env {
-            Some(env) => env
-                .timeout(Duration::from_millis(limits::HTTP_BODY_IDLE_MS), source.next())
-                .await
-                .map_err(|_| Problem::new(http::StatusCode::REQUEST_TIMEOUT, "timeout", "The request body stopped."))?,
+            Some(env) => {
+                let began = env.now();
+                let read = env.timeout(patience, source.next()).await.map_err(|_| too_slow())?;
+                self.waited += env.now().since(began);
+                read
+            }
             None => source.next().await,
         };
         match read {
@@ -292,7 +290,6 @@ impl RequestBody {
     /// The whole body, of at most `limit_bytes` after unzipping: 413 `too_large` beyond it, 503 when too much memory is
     /// taken by other bodies for long.
     pub async fn bytes(&mut self, limit_bytes: u64) -> Result<Bytes> {
-        self.reserve(self.expected_bytes(limit_bytes, 1)).await?;
         let mut size = 0;
         let weigh = |chunk: &[u8]| -> Result<u64> {
             size += chunk.len() as u64;
@@ -301,18 +298,43 @@ impl RequestBody {
         self.read_whole(limit_bytes, weigh).await
     }
 
-    /// As [`RequestBody::bytes`], for a JSON text that is going to be parsed: the values count as well.
+    /// As [`RequestBody::bytes`], for a JSON text that is going to be parsed: the values count as `meter` says.
     ///
     /// # Errors
-    /// As those of [`RequestBody::bytes`]; 413 also for more than `limits::JSON_TOKENS_MAX` values.
-    pub async fn json_bytes(&mut self, limit_bytes: u64) -> Result<Bytes> {
-        self.reserve(self.expected_bytes(limit_bytes, limits::JSON_MEMORY_FACTOR)).await?;
-        let mut meter = JsonMeter::default();
+    /// As those of [`RequestBody::bytes`]; 413 also for values that take more than `limits::JSON_VALUES_BYTES_MAX`.
+    pub async fn json_bytes(&mut self, limit_bytes: u64, mut meter: JsonMeter) -> Result<Bytes> {
         self.read_whole(limit_bytes, |chunk| meter.push(chunk)).await
+    }
+
+    /// Parses what was read of it; a long text on a thread for work that lasts.
+    ///
+    /// # Errors
+    /// 400 for what is no JSON.
+    pub async fn parse(&self, text: Bytes) -> Result<Value> {
+        let text_len = text.len();
+        let parse = move || json::parse(&text).map_err(|_| Problem::unread_json(&text));
+        self.lasting(text_len, parse).await
+    }
+
+    /// Does what takes some milliseconds for each MB of a text on a thread for that, where the text is long.
+    pub async fn lasting<T: Send + 'static>(&self, bytes: usize, job: impl FnOnce() -> T + Send + 'static) -> T {
+        match &self.env {
+            Some(env) if bytes > limits::JSON_HERE_BYTES => env.blocking(Pool::Foreground, job).await,
+            _ => job(),
+        }
+    }
+
+    /// Bytes to make room for at once: a buffer that grows is in memory twice each time.
+    fn room(&self, limit_bytes: u64) -> usize {
+        let told = self.length.filter(|_| self.inflater.is_none()).unwrap_or_default();
+        usize::try_from(told.min(limit_bytes).min(limits::HTTP_BODY_ROOM_BYTES)).unwrap_or_default()
     }
 
     /// `weigh` gets each chunk and tells what all so far takes in memory.
     async fn read_whole(&mut self, limit_bytes: u64, mut weigh: impl FnMut(&[u8]) -> Result<u64>) -> Result<Bytes> {
+        self.check()?;
+        // One chunk, however small it may be: who sends nothing more has to come at some rate.
+        self.reserve(1).await?;
         let mut taken = 0;
         let mut whole = BytesMut::new();
         let mut first: Option<Bytes> = None;
@@ -322,11 +344,12 @@ impl RequestBody {
                 return Err(Problem::body_too_large());
             }
             taken = weigh(&chunk)?;
-            self.reserve_more(taken)?;
+            self.reserve(taken).await?;
             match first.take() {
                 None if whole.is_empty() => first = Some(chunk),
                 None => whole.extend_from_slice(&chunk),
                 Some(head) => {
+                    whole.reserve(self.room(limit_bytes));
                     whole.extend_from_slice(&head);
                     whole.extend_from_slice(&chunk);
                 }
@@ -337,16 +360,8 @@ impl RequestBody {
     }
 }
 
-/// What bodies in memory share, for [`RequestBody::within`].
-pub fn budget() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(units(limits::HTTP_BODIES_BYTES) as usize))
-}
-
-/// Units of the budget for this many bytes: at most all there are, so that the largest body waits for the others and
-/// then goes alone.
-fn units(bytes: u64) -> u32 {
-    let units = bytes.min(limits::HTTP_BODIES_BYTES).div_ceil(limits::HTTP_CHUNK_BYTES as u64);
-    u32::try_from(units).unwrap_or(u32::MAX)
+fn too_slow() -> Problem {
+    Problem::new(http::StatusCode::REQUEST_TIMEOUT, "timeout", "The request body stopped.")
 }
 
 /// Unzips gzip incrementally.
@@ -381,9 +396,9 @@ mod tests {
 
     use bytes::Bytes;
     use flate2::{Compression, write::GzEncoder};
-    use futures_util::FutureExt;
+    use futures_util::{FutureExt, StreamExt};
 
-    use super::RequestBody;
+    use super::{Bodies, JsonMeter, RequestBody};
 
     fn in_pieces(data: &[u8], size: usize) -> RequestBody {
         let chunks: Vec<_> = data.chunks(size).map(|c| Ok(Bytes::copy_from_slice(c))).collect();
@@ -422,54 +437,45 @@ mod tests {
         }
     }
 
-    #[test]
-    fn bodies_share_their_memory_and_give_it_back() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let env = crate::world::tokio_host::env(runtime.handle().clone());
-        runtime.block_on(async {
-            let budget = std::sync::Arc::new(tokio::sync::Semaphore::new(3));
-            let body = |size: usize, sized: bool| {
-                let data = vec![b'x'; size];
-                let chunks: Vec<_> = data.chunks(50_000).map(|c| Ok(Bytes::copy_from_slice(c))).collect();
-                let source = Box::pin(futures_util::stream::iter(chunks));
-                let length = sized.then_some(size as u64);
-                RequestBody::new(env.clone(), source, length).within(budget.clone())
-            };
-            let mut first = body(100_000, true);
-            assert_eq!(first.bytes(1 << 20).await.unwrap().len(), 100_000);
-            assert_eq!(budget.available_permits(), 1);
-            assert!(body(100_000, true).bytes(1 << 20).now_or_never().is_none(), "it waits for its share");
-            assert!(body(60_000, true).bytes(1 << 20).await.is_ok());
-            drop(first);
-            assert_eq!(budget.available_permits(), 3);
-            // One of unknown size takes what it may come to, and is refused what there is no room for.
-            assert!(body(100_000, false).bytes(150_000).await.is_ok());
-            assert_eq!(body(250_000, false).bytes(190_000).await.unwrap_err().status, 413);
-            assert_eq!(budget.available_permits(), 3);
-        });
-    }
+    const HERE: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     #[test]
     fn json_of_many_tiny_values_takes_what_its_values_take() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let env = crate::world::tokio_host::env(runtime.handle().clone());
         runtime.block_on(async {
-            let budget = super::budget();
-            let all = budget.available_permits();
+            let bodies = Bodies::new();
+            let all = bodies.free();
             let body = |text: &str| {
                 let source = Box::pin(futures_util::stream::iter([Ok(Bytes::from(text.to_owned()))]));
-                RequestBody::new(env.clone(), source, Some(text.len() as u64)).within(budget.clone())
+                RequestBody::new(env.clone(), source, Some(text.len() as u64)).within(bodies.clone(), HERE)
             };
             let mut long = body(&format!("[\"{}\"]", "x,".repeat(500_000)));
-            long.json_bytes(2 << 20).await.unwrap();
-            assert_eq!(all - budget.available_permits(), 16, "a string counts by its length");
+            long.json_bytes(2 << 20, JsonMeter::default()).await.unwrap();
+            assert_eq!(all - bodies.free(), 16, "a string counts by its length");
             drop(long);
             let mut tiny = body(&format!("[{}1]", "1,".repeat(500_000)));
-            tiny.json_bytes(2 << 20).await.unwrap();
-            let taken = (all - budget.available_permits()) * crate::limits::HTTP_CHUNK_BYTES;
+            tiny.json_bytes(2 << 20, JsonMeter::default()).await.unwrap();
+            let taken = (all - bodies.free()) * crate::limits::HTTP_CHUNK_BYTES;
             assert!(taken >= 500_000 * crate::limits::JSON_TOKEN_BYTES as usize, "{taken} bytes");
             drop(tiny);
-            assert_eq!(budget.available_permits(), all);
+            assert_eq!(bodies.free(), all);
+        });
+    }
+
+    #[test]
+    fn a_body_that_was_announced_and_does_not_come_takes_no_room() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let env = crate::world::tokio_host::env(runtime.handle().clone());
+        runtime.block_on(async {
+            let bodies = Bodies::new();
+            let all = bodies.free();
+            let chunks = futures_util::stream::iter([Ok(Bytes::from_static(b"{"))]);
+            let source = Box::pin(chunks.chain(futures_util::stream::pending()));
+            let mut body = RequestBody::new(env, source, Some(60_000_000)).within(bodies.clone(), HERE);
+            assert!(body.json_bytes(64 << 20, JsonMeter::default()).now_or_never().is_none());
+            assert_eq!(all - bodies.free(), 1);
+            assert!(body.patience() <= crate::limits::HTTP_BODY_GRACE + std::time::Duration::from_secs(1));
         });
     }
 

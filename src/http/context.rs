@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, watch};
 
+use super::bodies::Bodies;
 use super::problem::Result;
 use super::request::Request;
 use super::stats::Stats;
 use super::uuid::Uuids;
+use super::waiting::Waiting;
 use crate::auth::access::{self, Class};
 use crate::auth::security::SecurityObject;
 use crate::auth::{Authenticator, UserCtx};
@@ -34,12 +36,16 @@ pub struct Context {
     pub replicator: Arc<Replicator>,
     /// Makes identifiers for `_uuids` and for documents without an id.
     pub uuids: Uuids,
-    /// The memory that request bodies share (`body::budget`).
-    pub bodies: Arc<Semaphore>,
+    /// The memory that request bodies share.
+    pub bodies: Arc<Bodies>,
+    /// The memory of answers that wait to be taken.
+    pub answers: Arc<Waiting>,
     /// Counts what was done.
     pub stats: Stats,
     /// Told when an administrator wants the program to start anew.
     pub restart: Notify,
+    /// True once the node stops: no connection is accepted any more, and feeds end.
+    pub stopping: watch::Sender<bool>,
     /// The node's name, `name@host`.
     pub node_name: String,
     /// The other nodes.

@@ -7,19 +7,41 @@ use super::problem::{Problem, Result};
 use crate::limits;
 
 /// Reads a text piece by piece.
-#[derive(Debug, Default)]
-pub(super) struct JsonMeter {
+#[derive(Debug)]
+pub struct JsonMeter {
     in_string: bool,
     escaped: bool,
     bytes: u64,
-    tokens: u64,
+    /// Bytes of memory of the values so far.
+    values: u64,
+    token_bytes: u64,
+    /// Above this the values do not count: they are not made all at once.
+    counted_max: u64,
+}
+
+impl Default for JsonMeter {
+    /// For a text that becomes a document or a setting.
+    fn default() -> JsonMeter {
+        let (token_bytes, counted_max) = (limits::JSON_TOKEN_BYTES, u64::MAX);
+        JsonMeter { in_string: false, escaped: false, bytes: 0, values: 0, token_bytes, counted_max }
+    }
 }
 
 impl JsonMeter {
+    /// For a text that becomes a query, whose values become keys or terms.
+    pub fn of_query() -> JsonMeter {
+        JsonMeter { token_bytes: limits::JSON_QUERY_TOKEN_BYTES, ..JsonMeter::default() }
+    }
+
+    /// For a text that is worked through in pieces.
+    pub fn in_pieces() -> JsonMeter {
+        JsonMeter { counted_max: limits::BULK_PIECE_MEMORY, ..JsonMeter::default() }
+    }
+
     /// Takes the next piece; answers what text and tree take so far, in bytes.
     ///
     /// # Errors
-    /// 413 for more than `limits::JSON_TOKENS_MAX` values.
+    /// 413 for values of more than `limits::JSON_VALUES_BYTES_MAX`.
     pub fn push(&mut self, piece: &[u8]) -> Result<u64> {
         self.bytes += piece.len() as u64;
         for byte in piece {
@@ -27,13 +49,15 @@ impl JsonMeter {
                 _ if self.escaped => self.escaped = false,
                 b'\\' => self.escaped = self.in_string,
                 b'"' => self.in_string = !self.in_string,
-                b',' | b':' | b'[' | b'{' if !self.in_string => self.tokens += 1,
+                b',' | b':' if !self.in_string => self.values += self.token_bytes,
+                b'[' | b'{' if !self.in_string => self.values += self.token_bytes + limits::JSON_CONTAINER_BYTES,
                 _ => {}
             }
         }
-        match self.tokens > limits::JSON_TOKENS_MAX {
+        let counted = self.values.min(self.counted_max);
+        match counted > limits::JSON_VALUES_BYTES_MAX {
             true => Err(Problem::body_too_large()),
-            false => Ok(self.bytes + self.tokens * limits::JSON_TOKEN_BYTES),
+            false => Ok(self.bytes + counted),
         }
     }
 }
@@ -48,15 +72,20 @@ mod tests {
         for size in [1, 2, 3, 5, text.len()] {
             let mut meter = JsonMeter::default();
             let cost = text.chunks(size).map(|piece| meter.push(piece).unwrap()).last();
-            assert_eq!(cost, Some(text.len() as u64 + 9 * limits::JSON_TOKEN_BYTES), "pieces of {size}");
+            let values = 9 * limits::JSON_TOKEN_BYTES + 3 * limits::JSON_CONTAINER_BYTES;
+            assert_eq!(cost, Some(text.len() as u64 + values), "pieces of {size}");
         }
     }
 
     #[test]
     fn too_many_values_are_refused_before_they_are_made() {
         let piece = b",".repeat(1 << 20);
-        let mut meter = JsonMeter::default();
-        let refused = (0..).find_map(|n| meter.push(&piece).err().map(|problem| (n << 20, problem.status)));
-        assert_eq!(refused, Some((limits::JSON_TOKENS_MAX, http::StatusCode::PAYLOAD_TOO_LARGE)));
+        let refused_at =
+            |mut meter: JsonMeter| (0..100).find_map(|n| meter.push(&piece).err().map(|problem| (n, problem.status)));
+        let too_large = http::StatusCode::PAYLOAD_TOO_LARGE;
+        let pieces = |token_bytes: u64| limits::JSON_VALUES_BYTES_MAX / (token_bytes << 20);
+        assert_eq!(refused_at(JsonMeter::default()), Some((pieces(limits::JSON_TOKEN_BYTES), too_large)));
+        assert_eq!(refused_at(JsonMeter::of_query()), Some((pieces(limits::JSON_QUERY_TOKEN_BYTES), too_large)));
+        assert_eq!(refused_at(JsonMeter::in_pieces()), None);
     }
 }

@@ -5,18 +5,22 @@
 //! has which status.
 
 mod answer;
+pub mod bodies;
 pub mod body;
 pub mod context;
 mod cors;
 pub mod forward;
+mod forwarded;
 pub mod handle;
-mod json_meter;
+mod idle;
+pub mod json_meter;
 mod lenient;
 pub mod multipart;
 pub mod policy;
 pub mod problem;
 pub mod query;
 pub mod request;
+mod request_log;
 pub mod response;
 pub mod route;
 pub mod secure;
@@ -24,6 +28,7 @@ pub mod server;
 pub mod stats;
 pub mod uuid;
 mod vhost;
+pub mod waiting;
 
 pub use crate::auth::UserCtx;
 pub use context::Context;

@@ -157,14 +157,14 @@ impl<'a> Multipart<'a> {
     /// # Errors
     /// As [`RequestBody::json_bytes`].
     pub async fn json_bytes(&mut self, limit_bytes: u64) -> Result<Bytes> {
-        self.body.reserve_part().await?;
+        self.body.reserve(1).await?;
         let (mut out, mut meter, mut taken) = (BytesMut::new(), JsonMeter::default(), 0);
         while let Some(chunk) = self.next_chunk().await? {
             if out.len() as u64 + chunk.len() as u64 > limit_bytes {
                 return Err(Problem::body_too_large());
             }
             taken = meter.push(&chunk)?;
-            self.body.reserve_more(taken)?;
+            self.body.reserve(taken).await?;
             out.extend_from_slice(&chunk);
         }
         self.body.settle(taken);
@@ -263,20 +263,21 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let env = crate::world::tokio_host::env(runtime.handle().clone());
         runtime.block_on(async {
-            let (budget, text) = (crate::http::body::budget(), format!("[{}1]", "1,".repeat(500_000)));
-            let all = budget.available_permits();
+            let (budget, text) = (crate::http::bodies::Bodies::new(), format!("[{}1]", "1,".repeat(500_000)));
+            let all = budget.free();
             let head = format!("--b\r\nA: b\r\n\r\n{text}\r\n--b\r\nA: b\r\n\r\n");
             let chunks = futures_util::stream::iter([Ok(Bytes::from(head))]).chain(futures_util::stream::pending());
             let source: crate::http::body::ChunkSource = Box::pin(chunks);
-            let mut body = RequestBody::new(env, source, Some(1 << 30)).within(budget.clone());
+            let mut body = RequestBody::new(env, source, Some(1 << 30))
+                .within(budget.clone(), std::net::Ipv4Addr::LOCALHOST.into());
             let mut parts = Multipart::new(&mut body, "multipart/related; boundary=b").unwrap();
             parts.next_part().await.unwrap();
             assert_eq!(parts.json_bytes(2 << 20).await.unwrap(), text);
-            let taken = ((all - budget.available_permits()) * limits::HTTP_CHUNK_BYTES) as u64;
+            let taken = ((all - budget.free()) * limits::HTTP_CHUNK_BYTES) as u64;
             let needed = 500_000 * limits::JSON_TOKEN_BYTES;
             assert!((needed..2 * needed).contains(&taken), "{taken} bytes, the attachments behind do not count");
             drop(body);
-            assert_eq!(budget.available_permits(), all);
+            assert_eq!(budget.free(), all);
         });
     }
 

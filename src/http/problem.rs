@@ -172,6 +172,12 @@ impl Problem {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "service_unavailable", reason)
     }
 
+    /// Tells the client to come back in a second.
+    #[must_use]
+    pub fn retry_later(self) -> Problem {
+        self.with_header(http::header::RETRY_AFTER, HeaderValue::from_static("1"))
+    }
+
     /// 503 of strict reads.
     fn too_few_copies(answered: usize, wanted: usize) -> Problem {
         Problem::unavailable(format!("{answered} of {wanted} copies answered."))
@@ -194,6 +200,13 @@ impl Problem {
     pub fn body_with_code(&self) -> Bytes {
         let (code, error, reason) = (self.status.as_u16(), quoted(&self.error), self.reason_text());
         format!("{{\"code\":{code},\"error\":{error},\"reason\":{reason}}}\n").into()
+    }
+
+    /// The same without the number: a request of several queries has none.
+    #[must_use]
+    pub fn without_reference(mut self) -> Problem {
+        self.reference = None;
+        self
     }
 
     /// The same with a number by which operators find it: equal failures have equal ones.

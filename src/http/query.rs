@@ -7,6 +7,7 @@
 use super::problem::{Problem, Result};
 use super::response::encode_segment;
 use crate::document::json::{self, Value};
+use crate::document::selector::erlang_string;
 
 /// Decoded query parameters in the order of the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,7 +31,7 @@ impl Query {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             (decode_text(name), decode_text(value))
         };
-        let pairs = raw.split('&').filter(|part| !part.is_empty()).map(pair).collect();
+        let pairs = parts(raw).map(pair).collect();
         Query { pairs, text: raw.to_owned() }
     }
 
@@ -93,7 +94,7 @@ pub fn boolean(value: &str) -> Result<bool> {
     match value.to_ascii_lowercase().as_str() {
         "true" => Ok(true),
         "false" => Ok(false),
-        _ => Err(Problem::query_parse(format!("Invalid boolean parameter: {}", quoted(value)))),
+        _ => Err(Problem::query_parse(format!("Invalid boolean parameter: {}", erlang_string(value)))),
     }
 }
 
@@ -101,7 +102,7 @@ pub fn boolean(value: &str) -> Result<bool> {
 pub fn integer(value: &str) -> Result<i64> {
     let digits = value.strip_prefix(['-', '+']).unwrap_or(value);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(Problem::query_parse(format!("Invalid value for integer: {}", quoted(value))));
+        return Err(Problem::query_parse(format!("Invalid value for integer: {}", erlang_string(value))));
     }
     let end = if value.starts_with('-') { i64::MIN } else { i64::MAX };
     Ok(value.parse().unwrap_or(end))
@@ -111,11 +112,12 @@ pub fn integer(value: &str) -> Result<i64> {
 pub fn positive(value: &str) -> Result<u64> {
     let number = integer(value)?;
     u64::try_from(number)
-        .map_err(|_| Problem::query_parse(format!("Invalid value for positive integer: {}", quoted(value))))
+        .map_err(|_| Problem::query_parse(format!("Invalid value for positive integer: {}", erlang_string(value))))
 }
 
-fn quoted(value: &str) -> String {
-    format!("\"{value}\"")
+/// The parameters of a raw query: `&` and `;` separate them, as in CouchDB. A `;` in a value is sent as `%3B`.
+fn parts(raw: &str) -> impl Iterator<Item = &str> {
+    raw.split(['&', ';']).filter(|part| !part.is_empty())
 }
 
 /// Parameters that hold JSON.
@@ -125,7 +127,7 @@ const JSON: [&str; 9] =
 /// Whether the parameters that hold JSON are UTF-8 once they are decoded. What others hold shows when it is read, and
 /// unknown ones may hold anything.
 pub fn json_is_text(raw: &str) -> bool {
-    let mut pairs = raw.split('&').filter_map(|pair| pair.split_once('='));
+    let mut pairs = parts(raw).filter_map(|pair| pair.split_once('='));
     pairs.all(|(name, value)| !JSON.contains(&name) || std::str::from_utf8(&decode(value)).is_ok())
 }
 

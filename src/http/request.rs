@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use super::body::RequestBody;
+use super::json_meter::JsonMeter;
 use super::problem::{Problem, Result};
 use super::query::Query;
 use super::response::Reply;
@@ -115,8 +116,19 @@ impl Request {
     /// As [`Request::bytes`], for a JSON text: the values made of it count with the memory of all bodies. 400 `Missing
     /// request body` where the headers do not even speak of an empty one.
     pub async fn json_bytes(&mut self) -> Result<Bytes> {
+        self.json_bytes_as(JsonMeter::default()).await
+    }
+
+    /// As [`Request::json_bytes`]; `meter` says what the values take.
+    pub async fn json_bytes_as(&mut self, meter: JsonMeter) -> Result<Bytes> {
         self.refuse_absent()?;
-        self.body.json_bytes(self.body.json_limit()).await
+        self.body.json_bytes(self.body.json_limit(), meter).await
+    }
+
+    /// As [`Request::json_object`], for a query: the keys or terms that are made of it count, too.
+    pub async fn query_object(&mut self) -> Result<Object> {
+        let bytes = self.json_bytes_as(JsonMeter::of_query()).await?;
+        object(self.body.parse(bytes).await?)
     }
 
     fn refuse_absent(&self) -> Result<()> {
@@ -126,7 +138,7 @@ impl Request {
     /// The whole body as JSON: 400 `invalid UTF-8 JSON` when it is not, or is empty.
     pub async fn json_body(&mut self) -> Result<Value> {
         let bytes = self.json_bytes().await?;
-        json::parse(&bytes).map_err(|_| Problem::unread_json(&bytes))
+        self.body.parse(bytes).await
     }
 
     /// The whole body as a JSON object: 400 `Request body must be a JSON object` when it is JSON of another type.
@@ -196,8 +208,13 @@ pub fn media_type(content_type: &str) -> String {
 fn object(value: Value) -> Result<Object> {
     match value {
         Value::Object(object) => Ok(object),
-        _ => Err(Problem::bad_request("Request body must be a JSON object")),
+        _ => Err(not_an_object()),
     }
+}
+
+/// 400 for JSON of another type.
+pub fn not_an_object() -> Problem {
+    Problem::bad_request("Request body must be a JSON object")
 }
 
 /// The host, and its port where one is named, as the client (or its proxy) named it.

@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -18,7 +18,9 @@ use tokio::sync::mpsc;
 use super::problem::{Problem, Result};
 use super::request::Request;
 use crate::limits;
+use crate::world::buggify::weigh;
 use crate::world::lock;
+use crate::world::sync::Mutex;
 
 /// What `Location` leaves as it is: unreserved characters and `:` (as CouchDB 3.5 was measured).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
@@ -197,6 +199,7 @@ impl ChunkSink {
         let full = {
             let mut gathered = lock(&self.gathered);
             gathered.extend_from_slice(bytes);
+            weigh("memory of what an answer gathers", gathered.len(), limits::HTTP_CHUNK_BYTES + bytes.len());
             gathered.len() >= limits::HTTP_CHUNK_BYTES
         };
         if full { self.flush().await } else { Ok(()) }

@@ -22,7 +22,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::Context;
-use super::answer::answer;
+use super::answer::{NamedUser, answer};
+use super::idle::{Connection, Idle};
 use super::lenient::Lenient;
 use super::secure::{self, Secured};
 use crate::config::Config;
@@ -30,7 +31,7 @@ use crate::limits;
 use crate::observe::metrics::{Counter, Gauge};
 use crate::wire::address;
 use crate::wire::tls::Acceptor;
-use crate::world::{BoxFuture, BoxStream, Env, Listener, next_connection};
+use crate::world::{BoxFuture, BoxStream, Env, Instant, Listener, next_connection};
 
 /// A server that accepts connections until it is stopped.
 pub struct Server {
@@ -40,12 +41,12 @@ pub struct Server {
 pub(super) struct Shared {
     context: Arc<Context>,
     router: Router,
-    stopping: watch::Sender<bool>,
     /// Where https is spoken, if it is.
     secure_address: Mutex<Option<SocketAddr>>,
     /// One permit for each connection.
     places: Arc<Semaphore>,
     places_max: u32,
+    idle: Arc<Idle>,
     /// Whether a request was not finished in time when the node stopped.
     cut: AtomicBool,
 }
@@ -60,7 +61,7 @@ impl Shared {
     }
 
     pub(super) fn stopping(&self) -> watch::Receiver<bool> {
-        self.stopping.subscribe()
+        self.context.stopping.subscribe()
     }
 
     pub(super) fn set_secure_address(&self, address: Option<SocketAddr>) {
@@ -75,6 +76,24 @@ struct Peer {
     secure: bool,
 }
 
+/// Failed accepts, of which few are logged.
+#[derive(Default)]
+struct Failures {
+    logged_at: Option<Instant>,
+    since: u64,
+}
+
+impl Failures {
+    fn log(&mut self, env: &Env, error: &io::Error) {
+        self.since += 1;
+        let now = env.now();
+        if self.logged_at.is_none_or(|at| now.since(at) >= limits::HTTP_ACCEPT_LOG_PAUSE) {
+            tracing::warn!("cannot accept a connection ({} times since this was told last): {error}", self.since);
+            (self.logged_at, self.since) = (Some(now), 0);
+        }
+    }
+}
+
 impl Server {
     /// Starts to accept connections from `listener`, and TLS connections from `secured`.
     pub fn start(context: Arc<Context>, listener: Box<dyn Listener>, secured: Option<Secured>) -> Server {
@@ -84,10 +103,10 @@ impl Server {
         let shared = Arc::new(Shared {
             router: Router::new().fallback(serve).with_state(context.clone()),
             context,
-            stopping: watch::Sender::new(false),
             secure_address: Mutex::default(),
             places: Arc::new(Semaphore::new(places_max as usize)),
             places_max,
+            idle: Arc::default(),
             cut: AtomicBool::new(false),
         });
         shared.set_secure_address(secured.as_ref().map(Secured::address));
@@ -104,7 +123,7 @@ impl Server {
     /// Accepts no more, lets running requests finish for up to `limits::STOP_DRAIN`, and returns when every
     /// connection is closed. False: some requests were cut off.
     pub async fn stop(&self) -> bool {
-        self.shared.stopping.send_replace(true);
+        self.shared.context.stopping.send_replace(true);
         // An error would mean a closed semaphore; nobody closes it.
         let _ = self.shared.places.acquire_many(self.shared.places_max).await;
         !self.shared.cut.load(Ordering::Relaxed)
@@ -133,17 +152,24 @@ async fn serve(
 /// Accepts connections until the server stops; with `secure` each begins with a handshake.
 pub(super) async fn accept(shared: Arc<Shared>, mut listener: Box<dyn Listener>, secure: Option<secure::Current>) {
     let env = shared.context.env.clone();
-    let mut stopping = shared.stopping.subscribe();
+    let mut stopping = shared.stopping();
+    let (kept, mut failures) = ((shared.places_max / limits::HTTP_PLACES_KEPT).max(1) as usize, Failures::default());
     while let Some((place, accepted)) = next_connection(&mut *listener, &shared.places, &mut stopping).await {
         match accepted {
             Ok((stream, peer)) => {
+                if shared.places.available_permits() < kept {
+                    shared.idle.close_one();
+                }
                 let acceptor =
                     secure.as_ref().map(|current| current.read().unwrap_or_else(PoisonError::into_inner).clone());
-                env.spawn(begin(shared.clone(), (stream, acceptor), peer, place));
+                // It counts as idle before the next one is accepted, which may need its place.
+                let own = Connection::new(&shared.idle);
+                env.spawn(begin(shared.clone(), (stream, acceptor), peer, (place, own)));
             }
             Err(error) => {
                 // Out of descriptors, most likely: connections that end make room.
-                tracing::warn!("cannot accept a connection: {error}");
+                failures.log(&env, &error);
+                shared.idle.close_one();
                 env.sleep(Duration::from_millis(limits::HTTP_ACCEPT_PAUSE_MS)).await;
             }
         }
@@ -155,33 +181,57 @@ async fn begin(
     shared: Arc<Shared>,
     (stream, acceptor): (BoxStream, Option<Acceptor>),
     address: SocketAddr,
-    place: OwnedSemaphorePermit,
+    (place, own): (OwnedSemaphorePermit, Arc<Connection>),
 ) {
     let metrics = shared.context.env.metrics();
     metrics.count(Counter::ConnectionsAccepted);
     let _counted = metrics.enter(Gauge::Connections);
     let peer = Peer { address, secure: acceptor.is_some() };
-    let Some(acceptor) = acceptor else { return connection(shared, stream, peer, place).await };
-    let (env, mut stopping) = (shared.context.env.clone(), shared.stopping.subscribe());
+    let Some(acceptor) = acceptor else { return connection(shared, stream, peer, (place, own)).await };
+    let (env, mut stopping) = (shared.context.env.clone(), shared.stopping());
     let limit = Duration::from_millis(limits::TLS_HANDSHAKE_MS);
     let shaken = tokio::select! {
         biased;
         _ = stopping.wait_for(|stop| *stop) => return,
         shaken = env.timeout(limit, acceptor.accept(stream)) => shaken,
+        () = told_to_close(&own, &env) => return,
     };
     match shaken {
-        Ok(Ok(stream)) => connection(shared, stream, peer, place).await,
+        Ok(Ok(stream)) => connection(shared, stream, peer, (place, own)).await,
         Ok(Err(error)) => tracing::debug!("handshake of {address}: {error}"),
         Err(_) => tracing::debug!("handshake of {address}: too slow"),
     }
 }
 
-async fn connection(shared: Arc<Shared>, stream: BoxStream, peer: Peer, place: OwnedSemaphorePermit) {
+/// Waits until the connection is to be closed because it is idle; what it may have sent just now is read first.
+async fn told_to_close(own: &Connection, env: &Env) {
+    own.told_to_close().await;
+    if own.is_fresh() {
+        env.sleep(limits::HTTP_FRESH_GRACE).await;
+    }
+}
+
+async fn connection(
+    shared: Arc<Shared>,
+    stream: BoxStream,
+    peer: Peer,
+    (place, own): (OwnedSemaphorePermit, Arc<Connection>),
+) {
     let env = shared.context.env.clone();
     let router = TowerToHyperService::new(shared.router.clone());
+    let with_requests = Arc::clone(&own);
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        let working = with_requests.work();
         request.extensions_mut().insert(peer);
-        router.call(request)
+        let answered = router.call(request);
+        let own = Arc::clone(&with_requests);
+        async move {
+            let response = answered.await?;
+            if response.extensions().get::<NamedUser>().is_some() {
+                own.log_in();
+            }
+            Ok::<_, std::convert::Infallible>(response.map(|body| working.until_sent(body)))
+        }
     });
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder
@@ -192,18 +242,22 @@ async fn connection(shared: Arc<Shared>, stream: BoxStream, peer: Peer, place: O
         .auto_date_header(false);
     let io = TokioIo::new(Paced::new(stream, &env));
     let mut serving = std::pin::pin!(builder.serve_connection(io, service));
-    let mut stopping = shared.stopping.subscribe();
+    let mut stopping = shared.stopping();
     let ended = tokio::select! {
         biased;
-        _ = stopping.wait_for(|stop| *stop) => None,
-        ended = serving.as_mut() => Some(ended),
+        _ = stopping.wait_for(|stop| *stop) => Err(limits::STOP_DRAIN),
+        ended = serving.as_mut() => Ok(ended),
+        () = told_to_close(&own, &env) => Err(own.patience()),
     };
     let ended = match ended {
-        Some(ended) => ended,
-        None => {
+        Ok(ended) => ended,
+        Err(drain) => {
             serving.as_mut().graceful_shutdown();
-            env.timeout(limits::STOP_DRAIN, serving).await.unwrap_or_else(|_| {
-                shared.cut.store(true, Ordering::Relaxed);
+            // A request that began is answered; a head that does not end is not waited for.
+            env.timeout(drain, serving).await.unwrap_or_else(|_| {
+                if *shared.context.stopping.borrow() {
+                    shared.cut.store(true, Ordering::Relaxed);
+                }
                 Ok(())
             })
         }

@@ -2,8 +2,11 @@
 //!
 //! `sequential` (the default): 26 random digits and a counter that grows by random steps, so that ids made one after
 //! the other sort that way; a new prefix when the counter is used up. `random`: all digits. `utc_random`: microseconds
-//! since 1970, then random digits. `utc_id`: microseconds, then `uuids/utc_id_suffix`.
+//! since 1970, then random digits. `utc_id`: microseconds, then `uuids/utc_id_suffix`. `uuid_v7`: that of RFC 9562,
+//! without hyphens. The times of one node's identifiers grow with each, also where the clock stands or goes back:
+//! `utc_id` has nothing else to tell two apart.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::config::Config;
@@ -20,6 +23,8 @@ pub struct Uuids {
     env: Env,
     config: Config,
     sequence: Mutex<Option<Sequence>>,
+    /// The time in the newest identifier that has one, in microseconds.
+    newest_us: AtomicU64,
 }
 
 struct Sequence {
@@ -30,7 +35,7 @@ struct Sequence {
 impl Uuids {
     /// A maker for this node.
     pub fn new(env: &Env, config: &Config) -> Uuids {
-        Uuids { env: env.clone(), config: config.clone(), sequence: Mutex::new(None) }
+        Uuids { env: env.clone(), config: config.clone(), sequence: Mutex::new(None), newest_us: AtomicU64::new(0) }
     }
 
     /// A new identifier.
@@ -39,12 +44,27 @@ impl Uuids {
             "random" => hex::encode(&self.env.random_bytes::<16>()),
             "utc_random" => format!("{:014x}{}", self.micros(), &hex::encode(&self.env.random_bytes::<9>())),
             "utc_id" => format!("{:014x}{}", self.micros(), self.config.text("uuids", "utc_id_suffix", "")),
+            "uuid_v7" => self.version_7(),
             _ => self.sequential(),
         }
     }
 
-    fn micros(&self) -> u128 {
-        self.env.wall().as_micros()
+    /// The wall clock's time in microseconds, or one more than that of the last call, if that is later.
+    fn micros(&self) -> u64 {
+        let now = u64::try_from(self.env.wall().as_micros()).unwrap_or(u64::MAX);
+        let later = |newest: u64| Some(now.max(newest.saturating_add(1)));
+        match self.newest_us.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later) {
+            Ok(newest) | Err(newest) => now.max(newest.saturating_add(1)),
+        }
+    }
+
+    /// Milliseconds in 48 bits, the version, the rest of the time in 12 bits (RFC 9562, 6.2, method 3), the variant,
+    /// and 62 random bits.
+    fn version_7(&self) -> String {
+        let micros = self.micros();
+        let (millis, rest) = ((micros / 1000) & 0xffff_ffff_ffff, (micros % 1000) * 4096 / 1000);
+        let random = (self.env.random_u64() & 0x3fff_ffff_ffff_ffff) | 0x8000_0000_0000_0000;
+        format!("{millis:012x}7{rest:03x}{random:016x}")
     }
 
     fn sequential(&self) -> String {
@@ -82,6 +102,25 @@ mod tests {
         let same = all.windows(2).filter(|w| w[0][..26] == w[1][..26]).count();
         assert!(all.windows(2).all(|w| w[0][..26] != w[1][..26] || w[0] < w[1]));
         assert!(same > 19_980 && same < 19_999, "the prefix changes when the counter is used up: {same}");
+    }
+
+    #[test]
+    fn two_utc_ids_of_one_answer_are_never_equal() {
+        for algorithm in ["sequential", "random", "utc_random", "utc_id", "uuid_v7"] {
+            let all = made(&format!("uuids/algorithm={algorithm}"), 5_000);
+            let distinct: std::collections::BTreeSet<&String> = all.iter().collect();
+            assert_eq!(distinct.len(), all.len(), "{algorithm}");
+            let sorts = matches!(algorithm, "utc_random" | "utc_id" | "uuid_v7");
+            assert!(!sorts || all.is_sorted(), "{algorithm} sorts in the order of making");
+        }
+    }
+
+    #[test]
+    fn uuid_v7_has_its_version_and_variant() {
+        for uuid in made("uuids/algorithm=uuid_v7", 100) {
+            assert_eq!((uuid.len(), &uuid[12..13]), (32, "7"), "{uuid}");
+            assert!(matches!(&uuid[16..17], "8" | "9" | "a" | "b"), "{uuid}");
+        }
     }
 
     #[test]

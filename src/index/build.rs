@@ -22,6 +22,7 @@ use super::{IndexError, JAVASCRIPT, Mapped, Signature, Slot, ViewIndex, selected
 use crate::document::id::DocId;
 use crate::document::json::Value;
 use crate::document::render::{RenderOptions, render};
+use crate::document::{Collator, erlang_order};
 use crate::index::definition::Sees;
 use crate::limits;
 use crate::observe::metrics::Counter;
@@ -104,8 +105,9 @@ impl ViewIndex {
             return Ok(());
         }
         let removals = self.slot.known().removals;
-        let (target, purges) = self.goal().await?;
+        // Before the goal: an index that stands there then has all documents, also those that changed meanwhile.
         let header = self.header().await?;
+        let (target, purges) = self.goal().await?;
         if header.position >= target && header.purge_position >= purges {
             self.slot.change(|known| {
                 if known.removals == removals {
@@ -150,22 +152,47 @@ impl ViewIndex {
         if begun_at < target {
             self.take_along(&mut members, goal).await;
         }
-        while members[0].header.position < target {
-            let begun = self.env.now();
-            advance(&mut members).await?;
+        self.fill(&mut members, target, pace, |position| {
             if let Some(task) = &task {
-                task.done(members[0].header.position.saturating_sub(begun_at));
+                task.done(position.saturating_sub(begun_at));
             }
+        })
+        .await?;
+        for member in &members {
+            member.index.slot.change(|known| known.complete_at = known.complete_at.max(target));
+        }
+        Ok(())
+    }
+
+    /// Takes in the changes up to `target`, and then those behind it, until it has read to the end: a document that
+    /// stood before the target and changed before it was read stands there, and has no rows yet if it never had any.
+    /// Each time there is less to read, unless writers are faster; then it ends after several.
+    async fn fill(
+        &self,
+        members: &mut Vec<Member<'_>>,
+        target: u64,
+        pace: Pace,
+        done: impl Fn(u64),
+    ) -> Result<(), IndexError> {
+        let (mut until, mut catch_ups, mut is_at_end) = (target, 0, false);
+        loop {
+            if members[0].header.position >= until {
+                let (end, _) = self.goal().await?;
+                if is_at_end || members[0].header.position >= end || catch_ups == limits::INDEX_CATCH_UPS {
+                    return Ok(());
+                }
+                sometimes("index: a build goes on with what changed since it began");
+                (until, catch_ups) = (end, catch_ups + 1);
+            }
+            let begun = self.env.now();
+            is_at_end = advance(members).await?;
+            done(members[0].header.position);
             // One builder is this one: others wait for it.
             let nobody_waits = |member: &Member<'_>| member.index.slot.builders.load(Ordering::Relaxed) <= 1;
             if pace == Pace::Gentle && members.iter().all(nobody_waits) {
                 self.env.sleep(self.env.now().since(begun).min(limits::INDEX_PAUSE_MAX)).await;
             }
         }
-        for member in &members {
-            member.index.slot.change(|known| known.complete_at = known.complete_at.max(target));
-        }
-        Ok(())
     }
 
     /// What is stored of how far it is built; `None` for one that is not, or was built with other sort keys.
@@ -261,7 +288,7 @@ impl ViewIndex {
             self.collator.sort_key(&key, &mut sort);
             (sort, text(&key), text(&value))
         };
-        Entry { rows: mapped.into_iter().map(row).collect(), id }
+        Entry { rows: in_order(&self.collator, mapped).into_iter().map(row).collect(), id }
     }
 
     /// Removes all records of the view, in bounded steps. The caller holds the writer's lock.
@@ -341,15 +368,15 @@ impl<'b> Member<'b> {
 }
 
 /// Indexes the documents of the next changes in all members. Where that fails, in the first one; where that one or the
-/// others fail because of a function they are built alone from then on.
-async fn advance(members: &mut Vec<Member<'_>>) -> Result<(), IndexError> {
+/// others fail because of a function they are built alone from then on. Whether there were no more changes.
+async fn advance(members: &mut Vec<Member<'_>>) -> Result<bool, IndexError> {
     match step(members).await {
         Err(error) if members.len() > 1 && error != IndexError::Script(ScriptError::Busy) => {
             // Whoever waits for one of them need not wait for this one any longer.
             let others: Vec<ViewIndex> = members.drain(1..).map(|member| member.index.clone()).collect();
             let done = step(members).await;
             match &done {
-                Ok(()) => others.iter().for_each(ViewIndex::build_alone),
+                Ok(_) => others.iter().for_each(ViewIndex::build_alone),
                 Err(IndexError::Script(_)) => members[0].index.build_alone(),
                 Err(_) => {}
             }
@@ -359,16 +386,57 @@ async fn advance(members: &mut Vec<Member<'_>>) -> Result<(), IndexError> {
     }
 }
 
-/// Indexes the documents of the next changes in all members, which stand at one position.
-async fn step(members: &mut Vec<Member<'_>>) -> Result<(), IndexError> {
+/// Indexes the documents of the next changes in all members, which stand at one position. Whether there were no
+/// more.
+async fn step(members: &mut Vec<Member<'_>>) -> Result<bool, IndexError> {
     let (position, purge_position) = members[0].stands_at();
     let copy = members[0].index.copy.for_builds();
-    let batch = fewer("index: a batch of one document", limits::INDEX_BATCH_DOCS);
+    let batch = fewer("index: a batch of one document", members[0].index.slot.batch_docs());
     let page = copy.changes(position, Direction::Forward, batch).await?;
+    let is_last = page.pending_after == 0;
     let (seqs, ids): (Vec<u64>, Vec<DocId>) = page.rows.into_iter().map(|row| (row.seq, row.id)).unzip();
     let (entries, read) = entries(members, &ids).await?;
+    members[0].index.slot.learn_batch(read, row_bytes(&entries));
     let position = if read == seqs.len() { page.last_seq } else { seqs[read - 1] };
-    write_all(members, (position, purge_position), entries).await
+    write_all(members, (position, purge_position), entries).await?;
+    Ok(is_last && read == seqs.len())
+}
+
+/// The rows of one document as CouchDB numbers those of equal keys: in the order of Erlang terms, not of emission.
+fn in_order(collator: &Collator, mut mapped: Mapped) -> Mapped {
+    mapped.sort_by(|(a_key, a), (b_key, b)| {
+        erlang_order::compare(collator, a_key, b_key).then_with(|| erlang_order::compare(collator, a, b))
+    });
+    mapped
+}
+
+/// Bytes of the rows of all members.
+fn row_bytes(entries: &[Vec<Entry>]) -> usize {
+    let of_row = |(sort, key, value): &(Vec<u8>, Vec<u8>, Vec<u8>)| {
+        limits::INDEX_ROW_BYTES + sort.len() + key.len() + value.len()
+    };
+    entries.iter().flatten().flat_map(|entry| &entry.rows).map(of_row).sum()
+}
+
+impl Slot {
+    /// Documents that the next batch of a build takes.
+    fn batch_docs(&self) -> usize {
+        match self.batch_docs.load(Ordering::Relaxed) {
+            0 => limits::INDEX_FIRST_BATCH_DOCS,
+            docs => docs,
+        }
+    }
+
+    /// A batch of so many documents made so many bytes of rows.
+    fn learn_batch(&self, docs: usize, bytes: usize) {
+        let now = self.batch_docs();
+        let next = match bytes {
+            _ if bytes > limits::INDEX_BATCH_ROW_BYTES => docs.saturating_mul(limits::INDEX_BATCH_ROW_BYTES) / bytes,
+            _ if docs >= now && bytes < limits::INDEX_BATCH_ROW_BYTES / 4 => now.saturating_mul(4),
+            _ => now,
+        };
+        self.batch_docs.store(next.clamp(1, limits::INDEX_BATCH_DOCS), Ordering::Relaxed);
+    }
 }
 
 /// For each member the rows of documents, as many from the first on as fit a batch; and how many those are, at least
@@ -440,7 +508,7 @@ async fn write_all(
         let (signature, slot) = (member.index.definition.signature, Arc::clone(&member.index.slot));
         changes.push(Change { signature, slot, from, to, is_new: position <= member.new_until, entries });
     }
-    let done = write::apply(copy, changes).await?;
+    let done = write::apply(&members[0].index.env, copy, changes).await?;
     for (member, header) in members.iter_mut().zip(done) {
         match header {
             Some(header) => member.header = header,

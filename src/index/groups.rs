@@ -1,9 +1,8 @@
 //! Groups of rows of one view on one shard copy with their built-in reductions, in bounded steps; and how many rows lie
 //! in a range, which is such a reduction, too.
 //!
-//! Promises: a page of groups is of one state of the rows, however many steps it takes. Each step reads a view of its
-//! own, and where that shows another state than the one before it the page begins anew: most of it is kept as blocks by
-//! then. A page that began anew several times holds up the commits of rows until it is read.
+//! Promises: a page of groups is of one state of the rows, however many steps it takes (`single_state.rs`). Where it
+//! has to begin anew most of it is kept as blocks by then.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -12,13 +11,14 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
-use super::keys::{self, Part, Places};
+use super::keys::{self, Places};
 use super::pass::{Pass, RowRange, Tail};
 use super::read::{self, RowPage};
 use super::record::{Header, Row};
 use super::reduce::{Grouping, InvalidValue, Partial, Reduce};
+use super::single_state::SingleState;
 use super::steps::Stride;
-use super::sums::{Shown, Stand, State, Sums, Walk};
+use super::sums::{Stand, Sums, Walk};
 use super::{IndexError, Slot, ViewIndex};
 use crate::document::collate::{Collator, HIGHEST};
 use crate::document::json::Value;
@@ -26,7 +26,7 @@ use crate::limits;
 use crate::shard::{ShardCopy, ShardError, ShardId};
 use crate::storage::{Direction, StorageError, View};
 use crate::world::Pool;
-use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
+use crate::world::buggify::{capped, fewer};
 
 /// How rows are grouped and reduced.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -74,13 +74,12 @@ struct Reading {
     open: Option<Box<(GroupPart, Walk)>>,
     groups: Vec<GroupPart>,
     limit: usize,
-    /// That of the sums before the next step.
-    moment: u64,
-    /// What the last step has read; `None`: nothing yet, or in no state that is known.
-    state: Option<State>,
-    /// Steps since it began, and how often it began anew.
-    steps: usize,
-    restarts: usize,
+    /// Rows of one step.
+    step_rows: usize,
+    /// Bytes of memory of the groups, about.
+    bytes: usize,
+    /// The state of the rows that it is of.
+    single: SingleState,
     failed: Option<InvalidValue>,
     /// Rows that the scan of a count may read along.
     tail: Option<Tail>,
@@ -91,10 +90,7 @@ impl ViewIndex {
     async fn read_on(&self, mut reading: Box<Reading>) -> Result<GroupPage, IndexError> {
         let mut alone = None;
         while !reading.is_done() {
-            if alone.is_none() && reading.restarts >= limits::REDUCE_RESTARTS {
-                alone = Some(self.slot.commits.read().await);
-            }
-            reading.moment = self.slot.sums(|sums| sums.moment());
+            reading.single.before_step(&self.slot, &mut alone).await;
             reading = self.copy.read_records(Pool::Foreground, self.reading_step(reading)).await?;
         }
         reading.page()
@@ -107,10 +103,7 @@ impl ViewIndex {
     ) -> impl FnOnce(&dyn View, ShardId) -> Result<Box<Reading>, StorageError> + use<> {
         let (slot, signature) = (Arc::clone(&self.slot), self.definition.signature);
         move |view, shard| {
-            let stand = || -> Result<Option<Stand>, StorageError> {
-                let header = view.get(&keys::key(shard, signature, Part::Header, b""))?;
-                Ok(header.map(|bytes| Header::decode(&bytes)).transpose()?.map(|header| header.stand()))
-            };
+            let stand = || Header::stand_in(view, (shard, signature));
             reading.step(view, &slot, &|places| places.range(shard, signature), &stand)?;
             Ok(reading)
         }
@@ -133,7 +126,8 @@ impl ViewIndex {
 }
 
 /// The next groups of the indexes that one view has on this node, in their order: of each at most `limit` of its
-/// places, which stand in the order of reading. A script's function has none here.
+/// places, and about `limits::REDUCED_BYTES`, of one state of the rows. The places stand in the order of reading. A
+/// script's function has none here.
 ///
 /// # Errors
 /// [`IndexError::Refused`] for a value that the function does not take, or that an index could not be read.
@@ -258,9 +252,9 @@ impl Reading {
         places: VecDeque<Places>,
         (limit, moment): (usize, u64),
     ) -> Reading {
-        let (all, open, groups, state, failed, tail) = (places.clone(), None, Vec::new(), None, None, None);
-        let (steps, restarts) = (0, 0);
-        Reading { by, collator, empty, places, all, open, groups, limit, moment, state, steps, restarts, failed, tail }
+        let (all, open, groups, failed, tail) = (places.clone(), None, Vec::new(), None, None);
+        let (step_rows, bytes, single) = (limits::STEP_ROWS, 0, SingleState::new(moment));
+        Reading { by, collator, empty, places, all, open, groups, limit, step_rows, bytes, single, failed, tail }
     }
 
     /// What was read, once it is done.
@@ -272,32 +266,9 @@ impl Reading {
     }
 
     fn is_done(&self) -> bool {
-        let full = self.places.is_empty() || self.groups.len() >= self.limit;
+        let has_room = self.groups.len() < self.limit && self.bytes < limits::REDUCED_BYTES;
+        let full = self.places.is_empty() || !has_room;
         self.failed.is_some() || self.open.is_none() && full
-    }
-
-    /// Takes notice of the state that a view shows, `stand` being where the index stands there. Where it is another one
-    /// than that of the rows read so far, or one of the two is not known, all is read anew.
-    fn enter(
-        &mut self,
-        slot: &Slot,
-        stand: &dyn Fn() -> Result<Option<Stand>, StorageError>,
-    ) -> Result<(), StorageError> {
-        let state = match slot.sums(|sums| sums.shown(self.moment)) {
-            Shown::Known(state) => Some(state),
-            Shown::Either(state, from) => Some(state + u64::from(stand()?.is_some_and(|stand| stand != from))),
-            Shown::Unknown => None,
-        };
-        let stays = state.is_some() && state == self.state || mutated(Mutation::ReductionOfTwoMoments);
-        if self.steps > 0 && !stays {
-            sometimes("index: a reduction began anew because rows changed");
-            (self.places, self.open, self.steps) = (self.all.clone(), None, 0);
-            self.groups.clear();
-            self.restarts += 1;
-        }
-        self.steps += 1;
-        self.state = state;
-        Ok(())
     }
 
     /// Reads on until a bound of one step.
@@ -308,8 +279,12 @@ impl Reading {
         range: RowRange<'_>,
         stand: &dyn Fn() -> Result<Option<Stand>, StorageError>,
     ) -> Result<(), StorageError> {
-        self.enter(slot, stand)?;
-        let mut left = fewer("index: a reduction in many steps", limits::STEP_ROWS);
+        if !self.single.enter(slot, stand)? {
+            (self.places, self.open, self.bytes) = (self.all.clone(), None, 0);
+            self.groups.clear();
+        }
+        let most = capped("index: rows of a step of a reduction", self.step_rows);
+        let mut left = fewer("index: a reduction in many steps", most);
         while left > 0 && !self.is_done() {
             left -= 1;
             match self.open.take() {
@@ -317,7 +292,7 @@ impl Reading {
                     let Some((group, mut walk)) = self.begin_group(view, range)? else { continue };
                     let by = (&self.by.reduce, self.by.grouping);
                     match slot.sums(|sums| walk.take_whole(sums, by, &self.empty)) {
-                        true => self.groups.push(GroupPart { sum: walk.sum, ..group }),
+                        true => self.add(GroupPart { sum: walk.sum, ..group }),
                         false => self.open = Some(Box::new((group, walk))),
                     }
                 }
@@ -332,7 +307,9 @@ impl Reading {
                             if self.tail.is_none() {
                                 slot.sums(|sums| walk.keep_whole(sums, (&self.by.reduce, self.by.grouping)));
                             }
-                            self.groups.extend((walk.sum.rows > 0).then_some(GroupPart { sum: walk.sum, ..group }));
+                            if walk.sum.rows > 0 {
+                                self.add(GroupPart { sum: walk.sum, ..group });
+                            }
                         }
                         Ok(false) => self.open = Some(open),
                         Err(error) => self.failed = Some(error),
@@ -343,13 +320,22 @@ impl Reading {
         Ok(())
     }
 
+    fn add(&mut self, group: GroupPart) {
+        let sum = match self.by.reduce {
+            Reduce::Distinct | Reduce::Top(_) | Reduce::Bottom(_) => limits::LARGE_SUM_BYTES,
+            _ => group.sum.bytes() + size_of::<Partial>(),
+        };
+        self.bytes += sum + group.mark.len() + group.first.len();
+        self.groups.push(group);
+    }
+
     /// Finds the first row of the next group and where the group ends. What holds all rows begins and ends where it is
     /// looked for, and may have none.
     fn begin_group(&mut self, view: &dyn View, range: RowRange<'_>) -> Result<Option<(GroupPart, Walk)>, StorageError> {
         let Some(places) = self.places.pop_front() else { return Ok(None) };
         if self.by.grouping == Grouping::All {
             let group = GroupPart { mark: Vec::new(), key: Value::Null, first: Vec::new(), sum: self.empty.clone() };
-            return Ok(Some((group, Walk::new(places.low, places.high, &self.empty, self.state))));
+            return Ok(Some((group, Walk::new(places.low, places.high, &self.empty, self.single.state))));
         }
         let mut first = None;
         if !places.is_empty() {
@@ -374,7 +360,7 @@ impl Reading {
             self.places.push_front(rest);
         }
         let group = GroupPart { mark, key, first: first.place, sum: self.empty.clone() };
-        Ok(Some((group, Walk::new(low, high, &self.empty, self.state))))
+        Ok(Some((group, Walk::new(low, high, &self.empty, self.single.state))))
     }
 
     /// Goes on from where the walk stands, first by what is known and then by one scan; true at the end.
@@ -422,6 +408,8 @@ fn bounds(by: &GroupBy, first: &Row, key: &Value, collator: &Collator) -> Places
 
 #[cfg(test)]
 mod state_tests;
+#[cfg(test)]
+mod threads_tests;
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;

@@ -26,6 +26,7 @@ mod read;
 mod record;
 pub mod reduce;
 mod selected;
+mod single_state;
 mod steps;
 mod stored;
 mod sums;
@@ -36,7 +37,7 @@ mod write;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::{Mutex as AsyncMutex, RwLock};
 
@@ -44,6 +45,7 @@ use crate::document::collate::{Collation, Collator};
 use crate::limits;
 use crate::script::ScriptError;
 use crate::shard::{ShardCopy, ShardError, ShardId};
+use crate::world::sync::Mutex;
 use crate::world::{Env, lock};
 use sums::Sums;
 use tasks::Tasks;
@@ -110,6 +112,8 @@ struct Slot {
     known: Mutex<Known>,
     sums: Mutex<Sums>,
     judged: Mutex<Option<Judged>>,
+    /// Documents of the next batch, as the rows of those before let expect; 0: there was none.
+    batch_docs: AtomicUsize,
 }
 
 /// What is known of an index without reading it: all its writers are of this node and say so here.

@@ -1,16 +1,21 @@
-//! Reading rows of a view in bounded steps, each from what is committed at its time.
+//! Reading rows of a view in bounded steps, each from what is committed at its time, or of one state over many steps.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
 use super::keys::{self, Places};
-use super::record::Row;
-use super::{Signature, ViewIndex};
+use super::record::{Header, Row};
+use super::single_state::SingleState;
+use super::{Signature, Slot, ViewIndex};
 use crate::limits;
 use crate::shard::{ShardCopy, ShardError, ShardId, bounded_scan};
 use crate::storage::{Direction, StorageError, View};
+use crate::world::Pool;
 
 /// Rows in the order asked for, and whether there are more behind them.
 #[derive(Debug, Serialize, Deserialize)]
@@ -23,7 +28,8 @@ pub struct RowPage {
 
 impl ViewIndex {
     /// The next rows of `places`, which stand in the order of reading and share no row: at most `limit` of them and
-    /// about `limits::STEP_BYTES`. Fewer, even none, do not mean the end.
+    /// about `limits::STEP_BYTES`. Fewer, even none, do not mean the end. A limit above `limits::STEP_ROWS` asks for
+    /// rows of one state over several steps, about `limits::REDUCED_BYTES` of them.
     pub async fn rows(
         &self,
         places: VecDeque<Places>,
@@ -41,6 +47,9 @@ pub async fn rows_of(
     direction: Direction,
     limit: usize,
 ) -> Vec<Result<RowPage, ShardError>> {
+    if limit > limits::STEP_ROWS {
+        return join_all(reads.into_iter().map(|(index, places)| index.many_rows(places, direction, limit))).await;
+    }
     let brief = are_few(&reads);
     let read = |(index, places): (&ViewIndex, VecDeque<Places>)| {
         let signature = index.definition.signature;
@@ -48,6 +57,62 @@ pub async fn rows_of(
         (index.copy.clone(), read)
     };
     ShardCopy::read_records_of(reads.into_iter().map(read).collect(), brief).await
+}
+
+/// A reading of rows over several steps.
+struct Reading {
+    /// All that was to be read.
+    all: VecDeque<Places>,
+    page: RowPage,
+    bytes: usize,
+    /// The state that the rows are of.
+    single: SingleState,
+}
+
+impl Reading {
+    fn is_done(&self, limit: usize) -> bool {
+        self.page.rest.is_empty() || self.page.rows.len() >= limit || self.bytes >= limits::REDUCED_BYTES
+    }
+
+    /// Reads on until a bound of one step.
+    fn step(
+        mut self,
+        view: &dyn View,
+        (slot, owner): (&Slot, (ShardId, Signature)),
+        direction: Direction,
+        limit: usize,
+    ) -> Result<Reading, StorageError> {
+        if !self.single.enter(slot, &|| Header::stand_in(view, owner))? {
+            self.page = RowPage { rows: Vec::new(), rest: self.all.clone() };
+            self.bytes = 0;
+        }
+        let more = step(view, owner, mem::take(&mut self.page.rest), direction, limit - self.page.rows.len())?;
+        self.bytes += more.rows.iter().map(|row| row.place.len() + row.key.len() + row.value.len()).sum::<usize>();
+        self.page.rows.extend(more.rows);
+        self.page.rest = more.rest;
+        Ok(self)
+    }
+}
+
+impl ViewIndex {
+    /// Rows of one state, in as many steps as they take.
+    async fn many_rows(
+        &self,
+        places: VecDeque<Places>,
+        direction: Direction,
+        limit: usize,
+    ) -> Result<RowPage, ShardError> {
+        let page = RowPage { rows: Vec::new(), rest: places.clone() };
+        let mut reading = Reading { all: places, page, bytes: 0, single: SingleState::new(0) };
+        let mut alone = None;
+        while !reading.is_done(limit) {
+            reading.single.before_step(&self.slot, &mut alone).await;
+            let (slot, signature) = (Arc::clone(&self.slot), self.definition.signature);
+            let step = move |view: &dyn View, shard| reading.step(view, (&slot, (shard, signature)), direction, limit);
+            reading = self.copy.read_records(Pool::Foreground, step).await?;
+        }
+        Ok(reading.page)
+    }
 }
 
 /// Whether brief reads may be tried for that many places: each costs a look for its first row.

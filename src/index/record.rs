@@ -4,9 +4,11 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::document::id::DocId;
-use crate::index::keys;
+use crate::index::Signature;
+use crate::index::keys::{self, Part};
 use crate::index::sums::Stand;
-use crate::storage::StorageError;
+use crate::shard::ShardId;
+use crate::storage::{StorageError, View};
 use crate::wire::codec::{CodecError, Reader, put_bytes, put_varint};
 
 const VERSION: u8 = 1;
@@ -69,6 +71,15 @@ impl Header {
     /// Where the index stands.
     pub(super) fn stand(&self) -> Stand {
         (self.position, self.purge_position)
+    }
+
+    /// Where an index stands in a view of the store; `None`: it is not there yet.
+    pub(super) fn stand_in(
+        view: &dyn View,
+        (shard, signature): (ShardId, Signature),
+    ) -> Result<Option<Stand>, StorageError> {
+        let header = view.get(&keys::key(shard, signature, Part::Header, b""))?;
+        Ok(header.map(|bytes| Header::decode(&bytes)).transpose()?.map(|header| header.stand()))
     }
 
     /// Whether it can say that sums are stored: not while the index is that of an older version.

@@ -17,7 +17,7 @@ use super::reduce::{Grouping, InvalidValue, Partial, Reduce};
 use super::steps::{Steps, Stride};
 use super::stored::{Found, key_of};
 use crate::limits;
-use crate::world::buggify::{Mutation, mutated};
+use crate::world::buggify::{Mutation, mutated, weigh};
 
 /// Zero bits of a hash at the beginning of a block, by level: from 64 rows on average to 262,144, each level 8 times
 /// the one below. Tests have few rows.
@@ -112,12 +112,17 @@ pub(super) fn levels_at(place: &[u8]) -> usize {
 impl Sums {
     /// Rows are about to change; `from`: where the index stands before that, if it stands elsewhere then.
     pub fn begin_write(&mut self, from: Option<Stand>) {
+        if !self.writes.is_multiple_of(2) {
+            // The write before never told its end: its task was ended with the node, or panicked.
+            self.end_write(None);
+        }
         self.writes += 1;
         self.from = from;
     }
 
     /// Rows at some places have changed, and whether blocks are still stored; `None`: nobody knows which.
     pub fn end_write(&mut self, done: Option<(bool, &[Vec<u8>])>) {
+        assert!(!self.writes.is_multiple_of(2), "a write ends that has begun");
         self.writes += 1;
         let Some((stored, places)) = done else {
             self.trees.clear();
@@ -311,7 +316,9 @@ impl Sums {
             Reduce::Distinct | Reduce::Top(_) | Reduce::Bottom(_) => limits::REDUCTIONS_PER_INDEX / 16,
             _ => limits::REDUCTIONS_PER_INDEX,
         };
-        if state != Some(self.state()) || self.len() >= most {
+        let kept = self.len();
+        weigh("reductions kept of an index", kept, limits::REDUCTIONS_PER_INDEX);
+        if state != Some(self.state()) || kept >= most {
             return None;
         }
         Some(self.tree_of(reduce))

@@ -1,9 +1,10 @@
 //! Builds that run on this node, as `_active_tasks` shows them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use crate::world::sync::Mutex;
 use crate::world::{Env, Instant};
 
 /// Whose index is built.

@@ -5,6 +5,8 @@ mod stored;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
+
 use super::*;
 use crate::document::draft::PreparedBody;
 use crate::document::id::DocId;
@@ -116,6 +118,29 @@ async fn rows_follow_their_documents() {
     let header = index.header().await.unwrap();
     assert_eq!((header.rows, header.position, header.external), (1, 5, 5));
     assert_eq!(index.count(Places::all(b"")).await.unwrap(), 1);
+}
+
+/// Queries were told that rows change and never of the end: one of several steps began anew for ever.
+#[tokio::test]
+async fn a_commit_of_rows_that_nobody_waits_for_any_more_tells_queries_of_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = storage(&dir, Engine::Memory).await;
+    let (_, copy, index) = view(&storage, &definition("a")).await;
+    put(&copy, "a", r#"{"keys":[1],"n":1}"#, None, false).await;
+    index.update().await.unwrap();
+    let from = index.header().await.unwrap();
+    let to = Header { position: from.position + 1, ..from };
+    let (signature, slot) = (index.definition.signature, Arc::clone(&index.slot));
+    let change = write::Change { signature, slot, from, to, is_new: false, entries: Vec::new() };
+    let mut committed = Box::pin(write::apply(&index.env, &index.copy, vec![change]));
+    assert!(committed.as_mut().now_or_never().is_none());
+    drop(committed);
+    while index.stored_header().await.unwrap() != Some(to) {
+        tokio::task::yield_now().await;
+    }
+    let _commits = index.slot.commits.write().await;
+    assert!(matches!(index.slot.sums(|sums| sums.shown(sums.moment())), sums::Shown::Known(_)));
+    assert_eq!(index.slot.known().header, Some(to));
 }
 
 #[tokio::test]

@@ -7,11 +7,12 @@ use super::keys::{self, Part};
 use super::record::{self, DocRows, Header, Row};
 use super::stored::FORM;
 use super::sums::Stand;
-use super::{Signature, Slot};
+use super::{IndexError, Signature, Slot};
 use crate::document::id::DocId;
 use crate::shard::{ShardCopy, ShardError, ShardId};
 use crate::storage::planted::Bug;
 use crate::storage::{StorageError, View, WriteView};
+use crate::world::Env;
 use crate::world::buggify::{Mutation, mutated};
 
 /// A document of a batch with the rows that it has from now on.
@@ -35,11 +36,24 @@ pub(super) struct Change {
 }
 
 /// What became of a change: the header, and the places of rows that came or went.
-type Done = (Header, Vec<Vec<u8>>);
+pub(super) type Done = (Header, Vec<Vec<u8>>);
 
 /// Commits changes; for each the header that is stored then, or `None` where it does not fit what is stored any more:
 /// look again.
-pub(super) async fn apply(copy: &ShardCopy, changes: Vec<Change>) -> Result<Vec<Option<Header>>, ShardError> {
+///
+/// It goes on when the caller stops waiting: rows whose commit is queued change all the same, and queries have to be
+/// told of its end.
+pub(super) async fn apply(
+    env: &Env,
+    copy: &ShardCopy,
+    changes: Vec<Change>,
+) -> Result<Vec<Option<Header>>, IndexError> {
+    let copy = copy.clone();
+    let committed = env.spawn_with(async move { commit(&copy, changes).await });
+    Ok(committed.await.ok_or(IndexError::Stopped)??)
+}
+
+async fn commit(copy: &ShardCopy, changes: Vec<Change>) -> Result<Vec<Option<Header>>, ShardError> {
     let (shard, keeps_old) = (copy.id(), copy.planted().has(Bug::StaleIndexRow));
     let slots: Vec<Arc<Slot>> = changes.iter().map(|change| Arc::clone(&change.slot)).collect();
     let stands = changes.iter().map(|change| (change.from.stand(), change.to.stand()));
@@ -49,24 +63,36 @@ pub(super) async fn apply(copy: &ShardCopy, changes: Vec<Change>) -> Result<Vec<
     for slot in &slots {
         alone.push(slot.commits.write().await);
     }
-    slots.iter().zip(moved).for_each(|(slot, from)| slot.sums(|sums| sums.begin_write(from)));
+    begin(&slots, moved);
     let written = copy.write_records(move |view| {
         let done = changes.into_iter().map(|change| change.apply(view, shard, keeps_old));
         Ok(Ok::<_, Infallible>(done.collect::<Result<Vec<Option<Done>>, StorageError>>()?))
     });
     let written = written.await.map(|Ok(done)| done);
+    let headers = end(&slots, written.as_deref().ok());
+    written.map(|_| headers)
+}
+
+/// Tells queries that the rows of indexes are about to change, whose `commits` are locked for that; of each where it
+/// stands before, if that moves.
+pub(super) fn begin(slots: &[Arc<Slot>], moved: Vec<Option<Stand>>) {
+    slots.iter().zip(moved).for_each(|(slot, from)| slot.sums(|sums| sums.begin_write(from)));
+}
+
+/// Tells queries what became of the changes; `None`: nobody knows. Answers the headers that are stored.
+pub(super) fn end(slots: &[Arc<Slot>], written: Option<&[Option<Done>]>) -> Vec<Option<Header>> {
     let mut headers = Vec::with_capacity(slots.len());
     for (at, slot) in slots.iter().enumerate() {
-        let done = written.as_ref().ok().and_then(|done| done[at].as_ref());
+        let done = written.and_then(|done| done[at].as_ref());
         // Before queries keep anything again: what they take in is what this header says.
         slot.change(|known| known.header = done.map(|(header, _)| *header));
         slot.sums(|sums| sums.end_write(done.map(|(header, places)| (header.sums > 0, places.as_slice()))));
-        if written.is_ok() && done.is_none() {
+        if written.is_some() && done.is_none() {
             slot.forget();
         }
         headers.push(done.map(|(header, _)| *header));
     }
-    written.map(|_| headers)
+    headers
 }
 
 /// A known bug: the position goes before its rows.

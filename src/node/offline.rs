@@ -13,6 +13,10 @@ use crate::storage::{OpenError, Storage, StorageError, StorageOptions};
 use crate::world::scratch::scratch;
 use crate::world::{Env, Pool};
 
+mod salvage;
+
+pub use salvage::{Salvaged, salvage};
+
 /// Why a directory could not be worked on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OfflineError {
@@ -174,5 +178,13 @@ async fn open_unchanged(env: &Env, unchanged: &Env, dir: &Path) -> Result<Storag
 async fn require_data(env: &Env, dir: &Path) -> Result<(), OfflineError> {
     let (disk, format) = (env.disk(), dir.join("format"));
     let there = env.blocking(Pool::Foreground, move || disk.exists(&format)).await.map_err(StorageError::from)?;
-    if there { Ok(()) } else { Err(OfflineError::Unusable(format!("{} is no data directory", dir.display()))) }
+    let (disk, store) = (env.disk(), dir.join("store"));
+    let has_store = env.blocking(Pool::Foreground, move || disk.exists(&store)).await.map_err(StorageError::from)?;
+    match (there, has_store) {
+        (true, _) => Ok(()),
+        (false, true) => {
+            Err(OfflineError::Damaged(format!("{}: the file format is missing, of a data directory", dir.display())))
+        }
+        (false, false) => Err(OfflineError::Unusable(format!("{} is no data directory", dir.display()))),
+    }
 }

@@ -9,7 +9,7 @@
 //! replicator databases').
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use super::error::ReplicateError;
 use super::job::{Job, Origin};
@@ -26,6 +26,7 @@ use crate::document::revision::Revision;
 use crate::document::selector::erlang_text;
 use crate::limits;
 use crate::world::buggify::{Mutation, mutated};
+use crate::world::sync::Mutex;
 use crate::world::{Abort, Instant, lock};
 
 /// Whether documents of the database `name` ask for replications.

@@ -127,7 +127,7 @@ impl ReplicateError {
                 format!("{{session_request_unauthorized,\"{origin}/_session\",\"{user}\"}}")
             }
             ReplicateError::NotYours => "This replication was started by another user.".to_owned(),
-            ReplicateError::NotYoursToCancel => "Can't cancel a replication triggered by another user".to_owned(),
+            ReplicateError::NotYoursToCancel => "You are not a server admin.".to_owned(),
             ReplicateError::Cancelled => "cancelled".to_owned(),
             ReplicateError::TooMany => "Too many replications run on this node.".to_owned(),
             ReplicateError::Conflict => "The checkpoint was written by another run.".to_owned(),

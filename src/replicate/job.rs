@@ -1,6 +1,6 @@
 //! One replication of this node: what it is, how it fares, and the loop that drives it through failures and turns.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -14,6 +14,7 @@ use crate::document::json::{Object, Value};
 use crate::limits;
 use crate::observe::metrics::Counter;
 use crate::world::lock;
+use crate::world::sync::Mutex;
 
 /// What happened to a replication.
 #[derive(Clone, Debug, PartialEq, Eq)]

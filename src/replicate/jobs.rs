@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -33,6 +33,7 @@ use crate::document::json::Object;
 use crate::limits;
 use crate::observe::metrics::Counter;
 use crate::wire::client::Moved;
+use crate::world::sync::Mutex;
 use crate::world::{Env, lock};
 
 /// What a `POST /_replicate` comes to.

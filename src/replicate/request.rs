@@ -72,6 +72,7 @@ impl Endpoint {
             let name = HeaderName::try_from(name).map_err(|_| ReplicateError::InvalidEndpoint)?;
             headers.insert(name, header_value(value.as_str().unwrap_or_default())?);
         }
+        let user = basic_name(&headers).or(user);
         Ok(Endpoint::Remote(Box::new(RemoteEndpoint { url, headers, user, proxy })))
     }
 
@@ -97,10 +98,35 @@ impl Endpoint {
             Endpoint::Local(name) => Value::from(name.as_str()),
             Endpoint::Remote(remote) => {
                 let user = remote.user.as_deref().map_or(Value::Null, Value::from);
-                Value::Array(vec![Value::from(remote.url.to_string()), user])
+                let mut parts = vec![Value::from(remote.url.to_string()), user];
+                // A source may show others other documents. Without headers the identity is that of earlier versions.
+                parts.extend(other_headers(&remote.headers));
+                Value::Array(parts)
             }
         }
     }
+}
+
+/// The headers that tell endpoints apart, by name: all but Basic credentials, whose name stands for them.
+fn other_headers(headers: &HeaderMap) -> Option<Value> {
+    let is_basic = |value: &[u8]| value.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"basic "));
+    let others = headers.iter().filter(|(name, value)| *name != AUTHORIZATION || !is_basic(value.as_bytes()));
+    let pair = |(name, value): (&HeaderName, &HeaderValue)| {
+        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        (name.as_str().to_owned(), value)
+    };
+    let mut pairs: Vec<(String, String)> = others.map(pair).collect();
+    pairs.sort();
+    let pairs = pairs.into_iter().map(|(name, value)| Value::Array(vec![Value::from(name), Value::from(value)]));
+    let pairs: Vec<Value> = pairs.collect();
+    (!pairs.is_empty()).then_some(Value::Array(pairs))
+}
+
+/// The name in Basic credentials.
+fn basic_name(headers: &HeaderMap) -> Option<String> {
+    let (scheme, text) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    let bytes = scheme.eq_ignore_ascii_case("basic").then(|| STANDARD.decode(text.trim()).ok())??;
+    Some(String::from_utf8_lossy(&bytes).split(':').next()?.to_owned())
 }
 
 fn header_value(text: &str) -> Result<HeaderValue> {
@@ -485,12 +511,17 @@ mod tests {
         let plain = id(r#"{"source":"http://u:p@h/a","target":"b"}"#);
         assert_eq!(plain.len(), 32);
         assert_eq!(id(r#"{"source":"http://u:other@h/a/","target":"b","since_seq":3}"#), plain);
+        let by_header =
+            r#"{"source":{"url":"http://h/a","headers":{"Authorization":"Basic dTpvdGhlcg=="}},"target":"b"}"#;
+        assert_eq!(id(by_header), plain, "the name in Basic credentials counts, not the password");
         let continuous = id(r#"{"source":"http://u:p@h/a","target":"b","continuous":true}"#);
         assert_eq!(continuous, format!("{plain}+continuous"));
         for other in [
             r#"{"source":"http://v:p@h/a","target":"b"}"#,
             r#"{"source":"http://u:p@h/a","target":"b","doc_ids":[]}"#,
             r#"{"source":"http://u:p@h/a","target":"b","winning_revs_only":true}"#,
+            r#"{"source":{"url":"http://u:p@h/a","headers":{"X-A":"1"}},"target":"b"}"#,
+            r#"{"source":{"url":"http://h/a","headers":{"Authorization":"Bearer dTpw"}},"target":"b"}"#,
         ] {
             assert_ne!(id(other), plain, "{other}");
         }

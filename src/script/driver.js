@@ -169,7 +169,12 @@
             return act(...given);
         };
     };
-    within('start', (head) => { answer.head = head || {}; });
+    within('start', (head) => {
+        answer.head = head || {};
+        // The first row begins an answer, but its head may change until something is sent.
+        const { begun, chunks } = answer;
+        if (begun !== null && begun.body === '' && chunks.length === 0) begun.head = headed(answer.head, answer.type);
+    });
     within('send', (chunk) => { answer.chunks.push(String(chunk)); });
     within('getRow', () => {
         if (answer.rows === null) throw new Error('getRow is for list functions');
@@ -318,12 +323,12 @@
         if (isFatal(error) || begun === null || ended && begun.body === '') throw error;
         return { resp: soFar(), failed: thrown(error).thrown };
     };
-    // An error as such a function's: what is no listed error is a `render_error`.
-    const told = (error) => {
+    // An error as such a function's: what is no listed error is a `render_error`, that of a rewrite a `rewrite_error`.
+    const told = (error, name = 'render_error') => {
         if (isFatal(error) || isArray(error) && error[0] === 'error') return error;
         if (typeof error === 'object' && error.error && error.reason) return ['error', error.error, error.reason];
         const reason = 'function raised error: ' + String(error) + ' \nstacktrace: ' + error.stack;
-        return ['error', 'render_error', reason];
+        return ['error', name, reason];
     };
     // Runs a function that answers. `rescue` may still make an answer of what it throws.
     const answering = (rows, run, rescue) => {
@@ -436,7 +441,11 @@
         rewrite: (source, req) => {
             const rewrite = compile(source);
             globalThis.require = anywhere;
-            return refusable(() => '{"resp":' + text(apply(rewrite, design, [parse(req)]) || null) + '}');
+            try {
+                return '{"resp":' + text(apply(rewrite, design, [parse(req)]) || null) + '}';
+            } catch (error) {
+                throw told(error, 'rewrite_error');
+            }
         },
         // One array of rows for each source.
         map: (sources, doc) => {

@@ -10,6 +10,7 @@ mod declared;
 pub mod design;
 mod engine;
 mod external;
+mod fair_queue;
 mod isolated;
 mod plain;
 mod program;
@@ -33,6 +34,7 @@ use crate::world::{Env, Pool};
 
 pub use design::DesignError;
 use engine::{Engine, Place};
+use fair_queue::Caller;
 pub use isolated::{COMMAND, serve_calls};
 pub use program::Program;
 pub use render::Rendering;
@@ -125,8 +127,8 @@ impl Scripts {
             config: config.clone(),
             own: if isolated { Place::Process } else { Place::Worker },
             collator: Collator::new(),
-            workers: Workers::new(env, (Pool::Foreground, "script")),
-            mappers: Workers::new(env, (Pool::Build, "map")),
+            workers: Workers::new(env, (Pool::Foreground, "script"), limits::scripts::WORKERS_KEPT),
+            mappers: Workers::new(env, (Pool::Build, "map"), 0),
         }))
     }
 
@@ -140,7 +142,7 @@ impl Scripts {
     async fn each<D, T>(
         &self,
         workers: &Arc<Workers>,
-        program: &Program,
+        (program, caller): (&Program, Caller),
         docs: Vec<D>,
         work: impl Fn(&mut Engine, D, Duration) -> Result<T, ScriptError> + Clone + Send + 'static,
     ) -> Result<Vec<Result<T, ScriptError>>, ScriptError>
@@ -167,12 +169,15 @@ impl Scripts {
                     };
                     if let Err(error @ (ScriptError::Timeout | ScriptError::Engine { .. })) = &result {
                         cut_off = Some(error.clone());
+                        if *error == ScriptError::Timeout {
+                            pulse.note_stopped();
+                        }
                     }
                     result
                 };
                 chunk.into_iter().map(one).collect::<Vec<_>>()
             };
-            workers.run(program.key(), patience, job)
+            workers.run(caller, patience, job)
         });
         let done: Vec<Vec<_>> = stream::iter(jobs).buffered(limits::SCRIPT_JOBS_PER_CALL).try_collect().await?;
         Ok(done.into_iter().flatten().collect())
@@ -221,7 +226,7 @@ impl Scripts {
                 (None, None) => Verdict::Accepted,
             })
         };
-        self.each(&self.0.workers, program, edits, ask).await
+        self.each(&self.0.workers, (program, program.caller(true)), edits, ask).await
     }
 
     /// Whether documents (JSON texts) pass the function `filters.{name}`; `req` is the JSON text of its request object.
@@ -237,7 +242,7 @@ impl Scripts {
         let ask = move |engine: &mut Engine, doc: String, limit| {
             engine.call("filter", [&source, &doc, &req], limit).map(passes)
         };
-        self.each(&self.0.workers, program, docs, ask).await?.into_iter().collect()
+        self.each(&self.0.workers, (program, program.caller(false)), docs, ask).await?.into_iter().collect()
     }
 
     /// Whether the map function `source` emits anything for documents (JSON texts). The first failure ends it.
@@ -245,7 +250,7 @@ impl Scripts {
         let source = source.to_owned();
         let ask =
             move |engine: &mut Engine, doc: String, limit| engine.call("emits", [&source, &doc, ""], limit).map(passes);
-        self.each(&self.0.workers, program, docs, ask).await?.into_iter().collect()
+        self.each(&self.0.workers, (program, program.caller(false)), docs, ask).await?.into_iter().collect()
     }
 
     /// The rows `[key, value]` that map functions of one design document emit: for each document (JSON text), for each
@@ -264,7 +269,7 @@ impl Scripts {
             let list = |value| if let Value::Array(list) = value { list } else { Vec::new() };
             Ok(member.map(list).unwrap_or_default().into_iter().map(list).collect())
         };
-        self.each(&self.0.mappers, program, docs, ask).await?.into_iter().collect()
+        self.each(&self.0.mappers, (program, program.caller(false)), docs, ask).await?.into_iter().collect()
     }
 
     /// What a reduce function makes of rows: for each input, the JSON text of an array of `[[key, id], value]`, or of
@@ -281,12 +286,12 @@ impl Scripts {
             let answer = engine.call("reduce", [&source, &input, if again { "again" } else { "" }], limit)?;
             Ok(answer.as_object().and_then(|answer| answer.get("value")).cloned().unwrap_or(Value::Null))
         };
-        self.each(&self.0.workers, program, inputs, ask).await?.into_iter().collect()
+        self.each(&self.0.workers, (program, program.caller(false)), inputs, ask).await?.into_iter().collect()
     }
 
     /// Whether a body may be stored as a design document: its members and their types, and whether maps and reduces
-    /// compile. `partitioned`: whether the database is.
-    pub async fn check_design(&self, body: &Object, partitioned: bool) -> Result<(), DesignError> {
+    /// compile. `partitioned`: whether the database is; `owner`: its name for shares of the workers.
+    pub async fn check_design(&self, owner: &str, body: &Object, partitioned: bool) -> Result<(), DesignError> {
         let sources = design::check(body, partitioned)?;
         if sources.is_empty() {
             return Ok(());
@@ -299,12 +304,17 @@ impl Scripts {
             for source in &sources {
                 pulse.beat();
                 let compiled = engine.call("compile", [&source.text, "", ""], limit);
+                if compiled == Err(ScriptError::Timeout) {
+                    pulse.note_stopped();
+                }
                 compiled.map_err(|error| source.explain(error))?;
             }
             Ok(())
         };
         // No program has this key: the runtime is used once.
-        self.0.workers.run([0; 32], patience, job).await?
+        let program = *blake3::hash(owner.as_bytes()).as_bytes();
+        let caller = Caller { database: program::short_hash(owner), user: 0, program, is_validation: true };
+        self.0.workers.run(caller, patience, job).await?
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::fair_queue::Caller;
 use super::{ScriptError, reader};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
@@ -10,9 +11,11 @@ use crate::document::render::{self, RenderOptions, StoredRevision};
 
 /// One revision of a design document whose functions can be called. Cheap to clone.
 #[derive(Clone)]
-pub struct Program(Arc<Inner>);
+pub struct Program(Arc<Inner>, u64);
 
 struct Inner {
+    /// The owner, as a hash.
+    owner: u64,
     id: DocId,
     /// Its JSON text, with `_id` and `_rev`: what functions see as `this` and modules are taken from.
     text: String,
@@ -41,6 +44,11 @@ fn maps_only_read(body: &Object) -> bool {
     maps.into_iter().all(reader::only_reads)
 }
 
+/// A name as a number.
+pub(super) fn short_hash(name: &str) -> u64 {
+    blake3::hash(name.as_bytes()).as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Program({})", self.0.id)
@@ -61,7 +69,19 @@ impl Program {
         hasher.update(owner.as_bytes()).update(&[0]).update(text.as_bytes());
         let (validator, key) = (validator(&body), hasher.finalize().into());
         let maps_only_read = maps_only_read(&body);
-        Program(Arc::new(Inner { id: id.clone(), text, body, validator, maps_only_read, key }))
+        let owner = short_hash(owner);
+        Program(Arc::new(Inner { owner, id: id.clone(), text, body, validator, maps_only_read, key }), 0)
+    }
+
+    /// The program, called for a user: workers are shared out by database and user.
+    #[must_use]
+    pub fn for_user(&self, name: Option<&str>) -> Program {
+        Program(Arc::clone(&self.0), name.map_or(0, short_hash))
+    }
+
+    /// Who calls it.
+    pub(super) fn caller(&self, is_validation: bool) -> Caller {
+        Caller { database: self.0.owner, user: self.1, program: self.0.key, is_validation }
     }
 
     /// The design document's id.

@@ -44,6 +44,9 @@ impl Scripts {
             Ok(answer?.as_object().cloned().unwrap_or_default())
         };
         let failed = || ScriptError::Engine { reason: "the script gave no answer".to_owned() };
-        self.each(&self.0.workers, program, vec![given], ask).await?.pop().ok_or_else(failed)?
+        self.each(&self.0.workers, (program, program.caller(false)), vec![given], ask)
+            .await?
+            .pop()
+            .ok_or_else(failed)?
     }
 }

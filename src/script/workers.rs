@@ -3,15 +3,14 @@
 //! A job has a worker to itself. Each worker keeps the runtimes of the design documents that it ran last, so that a
 //! function is compiled once. A worker that does not come out of one operation, which nothing can interrupt, is given
 //! up with its thread, and another takes its place: it costs the job that it ran, no other. While such a thread runs
-//! on, its program is refused, and above a number of such threads every program is.
+//! on, its program is refused, and above a number of such threads every program is. Who is next is for `fair_queue.rs`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
 use super::engine::{Engine, Place};
+use super::fair_queue::{Caller, FairQueue, Turn};
 use super::{Program, ScriptError};
 use crate::limits;
 use crate::world::{Env, Pool, Worker};
@@ -21,10 +20,7 @@ pub(super) struct Workers {
     env: Env,
     /// Whose priority the threads have, and what their names begin with.
     class: (Pool, &'static str),
-    /// One permit per worker.
-    free: Arc<Semaphore>,
-    /// One permit per call that runs or waits.
-    queue: Arc<Semaphore>,
+    queue: Arc<FairQueue>,
     // A blocking lock: held for list operations only, never across an await.
     seats: Mutex<Seats>,
 }
@@ -81,11 +77,24 @@ pub(super) struct Pulse {
     beats: AtomicBool,
     /// Whether the job is over, or was given up: whoever sets it first decides.
     settled: AtomicBool,
+    /// Whether a function was stopped for time.
+    stopped: AtomicBool,
+    /// The job's place in the queue, until it is over or given up.
+    turn: Mutex<Option<Turn>>,
 }
 
 impl Pulse {
     pub fn beat(&self) {
         self.beats.store(true, Ordering::Relaxed);
+    }
+
+    /// A function was stopped because its time was over.
+    pub fn note_stopped(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    fn take_turn(&self) -> Option<Turn> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -95,7 +104,6 @@ struct Lease {
     key: Key,
     seat: Option<Seat>,
     pulse: Arc<Pulse>,
-    permits: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)>,
 }
 
 impl Drop for Lease {
@@ -103,16 +111,16 @@ impl Drop for Lease {
         let mut seats = self.workers.seats();
         if self.pulse.settled.swap(true, Ordering::Relaxed) {
             // It was given up: another worker has the place by now.
-            if let Some((free, queued)) = self.permits.take() {
-                free.forget();
-                queued.forget();
-            }
             if let Some(at) = seats.stuck.iter().position(|key| *key == self.key) {
                 seats.stuck.swap_remove(at);
             }
             return;
         }
         seats.idle.extend(self.seat.take());
+        drop(seats);
+        if let Some(mut turn) = self.pulse.take_turn() {
+            turn.was_stopped = self.pulse.stopped.load(Ordering::Relaxed);
+        }
     }
 }
 
@@ -131,8 +139,8 @@ impl Guard {
         if !pulse.settled.swap(true, Ordering::Relaxed) {
             tracing::error!("a function did not stop: its thread is given up");
             seats.stuck.push(key);
-            workers.free.add_permits(1);
-            workers.queue.add_permits(1);
+            drop(seats);
+            pulse.take_turn().into_iter().for_each(Turn::give_up);
         }
     }
 
@@ -163,14 +171,10 @@ impl Drop for Guard {
 
 impl Workers {
     /// Without any worker yet: they start when they are needed.
-    pub fn new(env: &Env, class: (Pool, &'static str)) -> Arc<Workers> {
-        Arc::new(Workers {
-            env: env.clone(),
-            class,
-            free: Arc::new(Semaphore::new(limits::SCRIPT_WORKERS)),
-            queue: Arc::new(Semaphore::new(limits::SCRIPT_QUEUE)),
-            seats: Mutex::default(),
-        })
+    /// Of `limits::SCRIPT_WORKERS` and so many more, which are kept.
+    pub fn new(env: &Env, class: (Pool, &'static str), kept: usize) -> Arc<Workers> {
+        let queue = FairQueue::new(env, limits::SCRIPT_WORKERS + kept, kept);
+        Arc::new(Workers { env: env.clone(), class, queue, seats: Mutex::default() })
     }
 
     fn seats(&self) -> MutexGuard<'_, Seats> {
@@ -186,10 +190,9 @@ impl Workers {
         }
     }
 
-    async fn lease(self: &Arc<Self>, key: Key) -> Result<Lease, ScriptError> {
-        let queued = Arc::clone(&self.queue).try_acquire_owned().map_err(|_| ScriptError::Busy)?;
-        // Fails only when it is closed, and nobody does that.
-        let free = Arc::clone(&self.free).acquire_owned().await.map_err(|_| ScriptError::Busy)?;
+    async fn lease(self: &Arc<Self>, caller: Caller) -> Result<Lease, ScriptError> {
+        let key = caller.program;
+        let turn = self.queue.turn(caller).await?;
         self.check_stuck(key)?;
         let mut seats = self.seats();
         let has_it = |seat: &Seat| seat.shelf.0.iter().any(|(kept, _)| *kept == key);
@@ -202,8 +205,8 @@ impl Workers {
                 Seat { worker: self.env.worker(pool, &name, limits::SCRIPT_STACK_BYTES), shelf: Shelf::default() }
             }),
         };
-        let (workers, pulse) = (Arc::clone(self), Arc::default());
-        Ok(Lease { workers, key, seat: Some(seat), pulse, permits: Some((free, queued)) })
+        let (workers, pulse) = (Arc::clone(self), Arc::new(Pulse { turn: Mutex::new(Some(turn)), ..Pulse::default() }));
+        Ok(Lease { workers, key, seat: Some(seat), pulse })
     }
 
     /// Runs `work` on a free worker, preferably one that keeps the program's runtime. It is given up when it begins
@@ -214,11 +217,12 @@ impl Workers {
     /// [`ScriptError::Busy`] when too many calls wait, or too many threads were given up.
     pub async fn run<T: Send + 'static>(
         self: &Arc<Self>,
-        key: Key,
+        caller: Caller,
         period: Duration,
         work: impl FnOnce(&Env, &mut Shelf, &Pulse) -> T + Send + 'static,
     ) -> Result<T, ScriptError> {
-        let mut lease = self.lease(key).await?;
+        let key = caller.program;
+        let mut lease = self.lease(caller).await?;
         let (env, pulse) = (self.env.clone(), Arc::clone(&lease.pulse));
         let _guard = Guard { workers: Arc::clone(self), key, pulse: Arc::clone(&pulse), period };
         // Invariant: a lease has its seat until it is dropped.

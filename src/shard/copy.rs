@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::watch;
 
@@ -19,6 +19,7 @@ use crate::storage::{
     BlobReader, BlobWriter, CommitError, KeyRange, ReadAs, StageMode, Storage, StorageError, View, WriteView,
 };
 use crate::world::Pool;
+use crate::world::sync::Mutex;
 
 /// The kind byte of the records of views, see `index/keys.rs`.
 pub const VIEW_KIND: u8 = b'v';

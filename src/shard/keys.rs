@@ -120,6 +120,12 @@ pub(super) fn is_design(key: &[u8]) -> bool {
     key.get(PREFIX..).is_some_and(|id| id.starts_with(b"_design/"))
 }
 
+/// The shard and id of the document that a key is the record of.
+pub fn document_of(key: &[u8]) -> Option<(u64, DocId)> {
+    let shard = u64::from_be_bytes(*key.first_chunk()?);
+    (key.get(PREFIX - 1) == Some(&(Kind::Document as u8))).then(|| id_of(key).ok()).flatten().map(|id| (shard, id))
+}
+
 /// The id at the end of a key.
 pub(super) fn id_of(key: &[u8]) -> Result<DocId, StorageError> {
     let text = key.get(PREFIX..).and_then(|rest| std::str::from_utf8(rest).ok());

@@ -61,6 +61,7 @@ pub use fetch::{FetchedPart, Wants, wanted};
 pub use forget::{Forgotten, TakenIn, Told, Tombstone, WrittenDown};
 pub use horizon::{Horizon, Ledger, Proposal, Round};
 pub use judge::{Conflict, ancestor_of, attachment_of_stub, parent_of};
+pub use keys::document_of;
 pub use lifetime::{FIRST_FREE_SHARD, allocate, allocate_in, drop_shard, is_going, resume_drops};
 pub use list::bounded_scan;
 pub use pace::Pace;

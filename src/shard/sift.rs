@@ -84,16 +84,19 @@ struct Entry {
 
 fn step(view: &dyn View, shard: ShardId, sift: &Sift) -> Result<SiftPage, StorageError> {
     let mut page = SiftPage::default();
+    // With a long selector the documents of a step are fewer: others wait for its end.
+    let docs_max = (limits::SIFT_COST / sift.selector.terms()).clamp(1, limits::SIFT_DOCS);
     let (mut judged, mut bytes) = (0, 0);
     let mut range = Some(keys::ids(shard, Kind::Document, &sift.start, &sift.end));
     // A small page needs no large group; and how large bodies are shows only when they were read.
-    let mut group = sift.limit.clamp(LEAST_GROUP, FIRST_GROUP);
+    let (least, most) = (LEAST_GROUP.min(docs_max), limits::SIFT_GROUP.min(docs_max));
+    let mut group = sift.limit.clamp(least, FIRST_GROUP.min(most));
     while let Some(from) = range.take() {
         let (mut entries, rest) = heads(view, from, sift.descending, group)?;
         let read = judge(view, shard, sift, &mut entries)?;
         (bytes, judged) = (bytes + read, judged + entries.len());
         let usual = read / entries.len().max(1);
-        group = (limits::STEP_BYTES / usual.max(1)).clamp(LEAST_GROUP, limits::SIFT_GROUP);
+        group = (limits::STEP_BYTES / usual.max(1)).clamp(least, most);
         let more = rest.is_some();
         for entry in entries {
             page.examined += 1;
@@ -106,7 +109,7 @@ fn step(view: &dyn View, shard: ShardId, sift: &Sift) -> Result<SiftPage, Storag
                 }
             }
         }
-        if more && (judged >= limits::SIFT_DOCS || bytes >= limits::STEP_BYTES) {
+        if more && (judged >= docs_max || bytes >= limits::STEP_BYTES) {
             return Ok(page);
         }
         range = rest;

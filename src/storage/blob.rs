@@ -16,7 +16,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -34,6 +34,7 @@ use super::room::Room;
 use crate::document::render::{Attachment, BlobId, Encoding};
 use crate::limits;
 use crate::wire::hex;
+use crate::world::sync::{Mutex, MutexGuard};
 use crate::world::{Disk, Env, File, OpenMode, Pool};
 
 /// How often expired uploads are looked for.
@@ -166,7 +167,7 @@ impl BlobStore {
         self.0.wasted.notify_one();
     }
 
-    fn waste(&self) -> std::sync::MutexGuard<'_, Waste> {
+    fn waste(&self) -> MutexGuard<'_, Waste> {
         self.0.waste.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -313,17 +314,16 @@ impl Inner {
         Ok(more)
     }
 
-    /// The only place that removes a blob's file; see the rules in `lease.rs`.
+    /// Removes a blob's file where nobody needs it; see the rules in `lease.rs`.
     fn remove_if_unneeded(&self, key: &BlobKey) -> Result<(), StorageError> {
-        let leases = self.leases.lock();
-        if leases.holds(key) || blob_refs::count(self.store.view()?.as_ref(), key)? > 0 {
-            return Ok(());
-        }
-        let file = self.file(key);
-        if self.disk.exists(&file)? {
-            self.disk.remove(&file)?;
-        }
-        Ok(())
+        let references = || blob_refs::count(self.store.view()?.as_ref(), key);
+        self.leases.remove_unless_needed(key, references, || {
+            let file = self.file(key);
+            if self.disk.exists(&file)? {
+                self.disk.remove(&file)?;
+            }
+            Ok(())
+        })
     }
 
     /// Opens a blob: the upload or the ordered store for small ones, else the file. Blocks.

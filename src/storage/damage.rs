@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use super::kv::StorageError;
 use crate::limits;
+use crate::world::sync::Mutex;
 
 /// The node's list of damage. A cheap handle.
 #[derive(Clone, Default)]

@@ -6,8 +6,9 @@
 //! state, those beside a write, too: until the write ends they may see either state. It goes when the write ends, so
 //! that no reader gets it who comes after the commit.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
+use crate::world::sync::{Mistake, Mutex, MutexGuard, mistaken};
 use crate::world::{lock, waiting};
 
 /// See the module head.
@@ -50,7 +51,7 @@ impl<T> Kept<T> {
         // Without the lock: the engine may have it wait for a commit.
         let handle = Arc::new(waiting(begin)?);
         let mut state = self.state();
-        if state.alone == 0 && state.moment == moment {
+        if state.alone == 0 && (state.moment == moment || mistaken(Mistake::HandleOutlivesWrite)) {
             state.handle = Some(Arc::clone(&handle));
         }
         Ok(handle)
@@ -94,7 +95,10 @@ impl<T> Drop for Alone<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use shuttle::thread;
+
     use super::*;
+    use crate::world::model::{check, check_finds};
 
     fn get(kept: &Kept<u32>, begin: impl FnOnce() -> u32) -> Arc<u32> {
         kept.get(|| Ok::<_, ()>(begin())).unwrap()
@@ -142,5 +146,56 @@ mod tests {
         assert_eq!((*get(&kept, || 2), *get(&kept, || 3)), (2, 3), "the other one is still there");
         drop(other);
         assert_eq!((*get(&kept, || 4), *get(&kept, || 5)), (4, 4));
+    }
+
+    /// Two writes, three reads and somebody who needs the engine alone.
+    fn reads_beside_writes() {
+        let kept: Arc<Kept<u64>> = Arc::default();
+        // What the engine has committed, and up to where who waited for a write was told of it.
+        let (committed, answered) = (Arc::new(Mutex::new(0_u64)), Arc::new(Mutex::new(0_u64)));
+        let writer = {
+            let (kept, committed, answered) = (Arc::clone(&kept), Arc::clone(&committed), Arc::clone(&answered));
+            move || {
+                for _ in 0..2 {
+                    let writing = kept.write();
+                    *lock(&committed) += 1;
+                    drop(writing);
+                    *lock(&answered) += 1;
+                }
+            }
+        };
+        let reader = {
+            let kept = Arc::clone(&kept);
+            move || {
+                for _ in 0..2 {
+                    let before = *lock(&answered);
+                    let shown = kept.get(|| Ok::<_, ()>(*lock(&committed))).unwrap();
+                    assert!(*shown >= before, "a read shows {shown} and began after {before} was answered");
+                }
+            }
+        };
+        let alone = {
+            let kept = Arc::clone(&kept);
+            move || {
+                let alone = kept.alone();
+                for _ in 0..2 {
+                    assert!(kept.state().handle.is_none(), "nothing is kept while somebody is alone");
+                }
+                drop(alone);
+            }
+        };
+        let threads = [thread::spawn(writer), thread::spawn(reader.clone()), thread::spawn(alone)];
+        reader();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+
+    #[test]
+    fn a_read_shows_what_was_answered_before_it_whatever_threads_do() {
+        check(reads_beside_writes);
+    }
+
+    #[test]
+    fn the_model_of_kept_handles_finds_one_that_outlives_a_write() {
+        check_finds(Mistake::HandleOutlivesWrite, reads_beside_writes);
     }
 }

@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use super::journal::Lost;
 use super::reserved;
 use crate::world::lacks_files;
 
@@ -67,6 +68,10 @@ pub trait Store: Send + Sync + 'static {
     /// The shards whose own store files were found damaged, each with what was found first.
     fn damaged_shards(&self) -> BTreeMap<u64, String> {
         BTreeMap::new()
+    }
+    /// What could not be read when it was opened to take over what is whole.
+    fn lost(&self) -> Vec<Lost> {
+        Vec::new()
     }
     /// Changes when there is another such shard.
     fn damage_news(&self) -> Option<watch::Receiver<u64>> {

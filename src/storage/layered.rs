@@ -13,13 +13,14 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
-use super::journal::{self, Journal, Notes, Position};
+use super::journal::{self, Journal, Lost, Notes, Opening, Position};
 use super::kv::{Batch, Shrunk, StorageError, Store, View};
 use super::layout::FileId;
+use super::manifest::MissingFiles;
 use super::park::Suspects;
 use super::planted::Planted;
 use super::shelf::{Shelf, position_of};
@@ -27,6 +28,7 @@ use super::tables::{self, Budget, Part, Tables};
 use super::view::LayeredView;
 use crate::limits;
 use crate::world::buggify::{Mutation, mutated, weigh};
+use crate::world::sync::{Mutex, MutexGuard};
 use crate::world::{Env, lock};
 
 /// See the module head.
@@ -45,6 +47,8 @@ pub struct LayeredStore {
     /// Files in which damage was found.
     pub(super) suspects: Arc<Suspects>,
     pub(super) planted: Planted,
+    /// What could not be read when it was opened to take over what is whole.
+    lost: Vec<Lost>,
 }
 
 /// How a [`LayeredStore`] behaves.
@@ -54,6 +58,7 @@ pub(super) struct LayeredOptions {
     pub flush_at_bytes: usize,
     /// A shard above this many bytes gets a file of its own.
     pub own_file_bytes: u64,
+    pub missing_files: MissingFiles,
     pub planted: Planted,
 }
 
@@ -68,17 +73,27 @@ impl LayeredStore {
         shelf: Arc<dyn Shelf>,
         options: LayeredOptions,
     ) -> Result<LayeredStore, StorageError> {
-        let LayeredOptions { flush_at_bytes, own_file_bytes, planted } = options;
+        let LayeredOptions { flush_at_bytes, own_file_bytes, missing_files, planted } = options;
         env.disk().create_dir_all(dir)?;
+        let takes_over = missing_files == MissingFiles::TakeOver;
+        let (last, mut lost) = (shelf.last_segment()?, Vec::new());
         let notes = match journal::read_notes(env.disk().as_ref(), dir)? {
             Some(notes) => notes,
             None => Notes::new(settled_of_format_1(shelf.as_ref())?, std::iter::empty()),
         };
         let mut tables = Tables::new(shelf.layout(), &shelf.list()?, notes.settled);
-        let mut journal = Journal::open(env, dir, &notes, planted, &mut |position, key, value| {
+        let opening = Opening { notes: &notes, planted, last, lost: takes_over.then_some(&mut lost) };
+        let mut journal = Journal::open(env, dir, opening, &mut |position, key, value| {
             tables.replay(position, key, value, &notes);
         })?;
-        shelf.allow(journal.end());
+        if !takes_over {
+            shelf.allow(journal.end());
+        }
+        let suspects = Arc::new(Suspects::default());
+        for file in shelf.missing() {
+            lost.push(Lost::new(format_args!("store/{} is missing, with all that it held", file.name())));
+            suspects.note(file, &StorageError::Corrupt("it is missing".into()));
+        }
         tables.last = journal.end();
         let budget = Budget::new(flush_at_bytes);
         if journal.segments() > limits::JOURNAL_SEGMENTS_AT_START || journal.closed_bytes() >= budget.journal / 2 {
@@ -96,8 +111,9 @@ impl LayeredStore {
             budget,
             own_file_bytes,
             env: env.clone(),
-            suspects: Arc::default(),
+            suspects,
             planted,
+            lost,
         })
     }
 
@@ -260,6 +276,10 @@ impl Store for LayeredStore {
         self.suspects.all()
     }
 
+    fn lost(&self) -> Vec<Lost> {
+        self.lost.clone()
+    }
+
     fn damage_news(&self) -> Option<watch::Receiver<u64>> {
         Some(self.suspects.watch())
     }
@@ -287,3 +307,5 @@ impl Store for LayeredStore {
 mod files_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod threads_tests;

@@ -21,7 +21,8 @@ use crate::world::{Disk, OpenMode};
 const ENGINE_SHIFT: u32 = 48;
 /// Neighbours in number that share a common file: the shards of a database of the default size.
 const NEIGHBOURS_SHIFT: u32 = 3;
-const NAME: &str = "layout";
+/// The name of the file that holds it.
+pub(super) const NAME: &str = "layout";
 const HEAD: &str = "settee-layout: 2 ";
 /// That of layouts without a checksum.
 const OLD_HEAD: &str = "settee-layout: 1 ";

@@ -9,13 +9,14 @@
 //! - a file is removed only under this table's lock, without a lease, and when the committed count is zero.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 
 use crate::document::render::BlobId;
 use crate::limits;
 use crate::world::Instant;
+use crate::world::sync::{Mistake, Mutex, MutexGuard, mistaken};
 
 /// A blob of a shard: the shard's number and the hash of the stored bytes.
 pub type BlobKey = (u64, BlobId);
@@ -51,18 +52,45 @@ impl SharedLeases {
 
     /// Adds an upload and holds its lease; `None` when `inline` bytes have no room left, nothing is added then.
     pub(super) fn hold(&self, key: BlobKey, inline: Option<Bytes>, now: Instant) -> Option<Hold> {
-        if !self.lock().add(key, inline, now) {
+        let mut leases = self.lock();
+        if !leases.add(key, inline, now) {
             return None;
         }
-        self.pin(&key).map(|pin| Hold { _pin: Arc::new(pin) })
+        // Under one lock: edits of uploads before it may commit at any time, and would take the lease along.
+        let leases = if mistaken(Mistake::UploadCountedThenPinned) {
+            drop(leases);
+            self.lock()
+        } else {
+            leases
+        };
+        self.pinned(leases, &key).map(|pin| Hold { _pin: Arc::new(pin) })
     }
 
     /// Pins a leased blob for an edit; `None` when there is no lease.
     pub(super) fn pin(&self, key: &BlobKey) -> Option<Pin> {
-        let mut leases = self.lock();
+        self.pinned(self.lock(), key)
+    }
+
+    fn pinned(&self, mut leases: MutexGuard<'_, Leases>, key: &BlobKey) -> Option<Pin> {
         let lease = leases.table.get_mut(key)?;
         lease.pins += 1;
         Some(Pin { leases: self.clone(), key: *key, inline: lease.inline.clone(), committed: false })
+    }
+
+    /// Removes a blob by `remove` where nothing holds it and no committed edit names it: the only place that does.
+    /// Blocks.
+    pub(super) fn remove_unless_needed<E>(
+        &self,
+        key: &BlobKey,
+        references: impl FnOnce() -> Result<u64, E>,
+        remove: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let leases = self.lock();
+        if leases.holds(key) {
+            return Ok(());
+        }
+        let _leases = (!mistaken(Mistake::LeasesNotLocked)).then_some(leases);
+        if references()? > 0 { Ok(()) } else { remove() }
     }
 }
 
@@ -154,5 +182,110 @@ impl Pin {
 impl Drop for Pin {
     fn drop(&mut self) {
         self.leases.lock().unpin(&self.key, self.committed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use shuttle::thread;
+
+    use super::*;
+    use crate::world::lock;
+    use crate::world::model::{check, check_finds};
+
+    const BLOB: BlobKey = (1, [7; 32]);
+    const NOW: Instant = Instant(Duration::ZERO);
+
+    /// A node's blob files and committed references, as far as one blob is concerned.
+    #[derive(Clone, Default)]
+    struct Node {
+        leases: SharedLeases,
+        files: Arc<Mutex<BTreeSet<BlobKey>>>,
+        references: Arc<Mutex<u64>>,
+    }
+
+    impl Node {
+        /// Uploads the bytes as a file.
+        fn upload(&self) -> Hold {
+            let hold = self.leases.hold(BLOB, None, NOW).expect("a lease without bytes");
+            lock(&self.files).insert(BLOB);
+            hold
+        }
+
+        /// Begins an edit that names the blob; `None`: it is gone.
+        fn begin_edit(&self) -> Option<Option<Pin>> {
+            let pin = self.leases.pin(&BLOB);
+            (pin.is_some() || *lock(&self.references) > 0).then_some(pin)
+        }
+
+        fn commit(&self, pin: Option<Pin>) {
+            *lock(&self.references) += 1;
+            pin.into_iter().for_each(Pin::committed);
+            self.check();
+        }
+
+        fn collect(&self) {
+            let expired = self.leases.lock().expire(NOW, 10);
+            for key in expired.into_iter().chain([BLOB]) {
+                let references = || Ok::<_, ()>(*lock(&self.references));
+                let remove = || {
+                    lock(&self.files).remove(&key);
+                    Ok(())
+                };
+                self.leases.remove_unless_needed(&key, references, remove).unwrap();
+            }
+        }
+
+        fn check(&self) {
+            let references = lock(&self.references);
+            assert!(*references == 0 || lock(&self.files).contains(&BLOB), "an edit names a blob that is gone");
+        }
+    }
+
+    /// Two requests upload the same bytes while the collector runs. Of the two edits of the first one is committed.
+    fn uploads_beside_the_collector() {
+        let node = Node::default();
+        let (first, second, collector) = (node.clone(), node.clone(), node.clone());
+        let hold = first.upload();
+        let [committed, begun] = [first.begin_edit(), first.begin_edit()].map(|pin| pin.expect("it is held"));
+        drop(hold);
+        first.commit(committed);
+        let threads = [
+            thread::spawn(move || {
+                first.commit(begun);
+                // Both documents are purged.
+                *lock(&first.references) -= 2;
+            }),
+            thread::spawn(move || {
+                let hold = second.upload();
+                let pin = second.begin_edit().expect("it is held");
+                drop(hold);
+                second.commit(pin);
+            }),
+            thread::spawn(move || (0..3).for_each(|_| collector.collect())),
+        ];
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        node.check();
+        node.collect();
+        node.check();
+        assert!(!node.leases.lock().holds(&BLOB), "no lease outlives its edits");
+    }
+
+    #[test]
+    fn a_blob_that_an_edit_names_stays_whatever_threads_do() {
+        check(uploads_beside_the_collector);
+    }
+
+    #[test]
+    fn the_model_of_leases_finds_an_upload_that_is_counted_first_and_pinned_later() {
+        check_finds(Mistake::UploadCountedThenPinned, uploads_beside_the_collector);
+    }
+
+    #[test]
+    fn the_model_of_leases_finds_a_look_at_them_without_their_lock() {
+        check_finds(Mistake::LeasesNotLocked, uploads_beside_the_collector);
     }
 }

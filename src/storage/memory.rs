@@ -1,10 +1,11 @@
 //! An engine that keeps everything in memory and loses it when dropped: for tests and as the suite's second opinion.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use super::kv::{Direction, KeyRange, Rows, StorageError, StoreFile, View, Visit};
 use super::overlay::bounds;
+use crate::world::sync::Mutex;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 

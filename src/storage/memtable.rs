@@ -22,11 +22,16 @@ const HEAD: usize = 4;
 const REMOVAL: u32 = 1 << 31;
 
 impl Entry {
-    /// `scratch`: a buffer that the caller keeps, so that an entry costs one allocation.
+    /// `scratch`: a buffer that the caller keeps, so that an entry costs one allocation. A large value is not copied
+    /// into it first.
     pub(super) fn new(key: &[u8], value: Option<&[u8]>, scratch: &mut Vec<u8>) -> Entry {
         // Invariant: a key is at most a document id or a view's key, far below 2 GB.
         let length = u32::try_from(key.len()).ok().filter(|l| l & REMOVAL == 0).expect("a key fits an entry");
         let head = if value.is_none() { length | REMOVAL } else { length };
+        if value.is_some_and(|value| value.len() >= limits::MEMTABLE_SCRATCH_BYTES) {
+            let (head, value) = (head.to_le_bytes(), value.unwrap_or_default());
+            return Entry(head.iter().chain(key).chain(value).copied().collect());
+        }
         scratch.clear();
         scratch.extend_from_slice(&head.to_le_bytes());
         scratch.extend_from_slice(key);

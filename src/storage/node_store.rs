@@ -24,11 +24,14 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use super::blob::BlobStore;
 use super::committer::Committer;
 use super::damage::Damage;
+use super::journal::Lost;
 use super::kv::{Batch, Shrunk, StorageError, Store, View};
 use super::layered::{LayeredOptions, LayeredStore};
-use super::layout::ShardEngine;
+use super::layout::{self, ShardEngine};
+use super::manifest::MissingFiles;
 use super::memory::MemoryStore;
 use super::planted::Planted;
+use super::reserve;
 use super::room::Room;
 use super::shelf::DiskShelf;
 use crate::limits;
@@ -63,6 +66,8 @@ pub struct StorageOptions {
     pub common_files: u64,
     /// Bytes of a shard above which it gets a store file of its own.
     pub own_file_bytes: u64,
+    /// What is done about store files that are missing.
+    pub missing_files: MissingFiles,
     /// Bugs for the simulator to find.
     pub planted: Planted,
 }
@@ -75,6 +80,7 @@ impl Default for StorageOptions {
             flush_at_bytes: limits::MEMTABLE_FLUSH_BYTES,
             common_files: limits::STORE_FILES_COMMON,
             own_file_bytes: limits::STORE_FILE_OWN_BYTES,
+            missing_files: MissingFiles::Refuse,
             planted: Planted::none(),
         }
         .with_memory(limits::MEMORY_MB)
@@ -111,6 +117,13 @@ impl fmt::Display for OpenError {
             }
             OpenError::Storage(error) => error.fmt(f),
         }
+    }
+}
+
+impl OpenError {
+    /// Whether something in the directory is damaged or missing.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, OpenError::Storage(StorageError::Corrupt(_)))
     }
 }
 
@@ -262,15 +275,21 @@ impl Storage {
         &self.0.damage
     }
 
+    /// What could not be read when the directory was opened with [`MissingFiles::TakeOver`].
+    pub fn lost(&self) -> Vec<Lost> {
+        self.0.store.lost()
+    }
+
     /// Whether a disk error has stopped all writes of this node until it is restarted.
     pub fn writes_stopped(&self) -> bool {
         self.0.committer.writes_stopped() || self.0.store.has_failed()
     }
 
-    /// Looks whether `reserve` bytes are free on the disk; with fewer there is no room from now on.
-    pub async fn measure_room(&self, reserve: u64) {
+    /// Looks whether `reserve` bytes are free on the disk; with fewer there is no room from now on. Answers the free
+    /// bytes.
+    pub async fn measure_room(&self, reserve: u64) -> u64 {
         let (room, disk) = (Arc::clone(&self.0.room), self.0.env.disk());
-        self.0.env.blocking(Pool::Background, move || room.measure(disk.as_ref(), reserve)).await;
+        self.0.env.blocking(Pool::Background, move || room.measure(disk.as_ref(), reserve)).await
     }
 
     /// Whether there is room for more; without it, what adds data is to be refused with [`StorageError::NoRoom`].
@@ -432,6 +451,11 @@ fn open_files(
         io::ErrorKind::WouldBlock => OpenError::Locked(dir.to_path_buf()),
         _ => error.into(),
     })?;
+    narrow(disk.as_ref(), dir);
+    reserve::release_for_start(disk.as_ref(), dir);
+    if options.missing_files != MissingFiles::TakeOver {
+        check_whole(disk.as_ref(), dir)?;
+    }
     check_format(disk.as_ref(), dir)?;
     // Uploads that a crash cut off.
     disk.remove_dir_all(&path(dir, &["blobs", "tmp"]))?;
@@ -442,12 +466,69 @@ fn open_files(
     disk.create_dir_all(&files)?;
     disk.create_dir_all(&journal)?;
     disk.sync_dir(dir)?;
-    let StorageOptions { cache_bytes, flush_at_bytes, common_files, own_file_bytes, planted, .. } = options;
-    let shelf = Arc::new(DiskShelf::open(Arc::clone(disk), files, common_files, cache_bytes, planted, lock)?);
-    let layered = LayeredOptions { flush_at_bytes, own_file_bytes, planted };
+    let StorageOptions { cache_bytes, flush_at_bytes, common_files, own_file_bytes, missing_files, planted, .. } =
+        options;
+    let new_or_missing = (common_files, missing_files);
+    let shelf = Arc::new(DiskShelf::open(Arc::clone(disk), files, new_or_missing, cache_bytes, planted, lock)?);
+    let layered = LayeredOptions { flush_at_bytes, own_file_bytes, missing_files, planted };
     let layered = Arc::new(LayeredStore::open(env, &journal, shelf, layered)?);
     layered.start_flushing(env);
     Ok(layered)
+}
+
+/// Takes access rights from others that an older settee, or a copy, left on the files of the data directory. What lies
+/// deeper is behind directories that are narrowed here.
+fn narrow(disk: &dyn Disk, dir: &Path) {
+    let folders = ["", "journal", "store", "blobs", "quarantine"].map(|folder| dir.join(folder));
+    let is_there = |folder: &PathBuf| disk.exists(folder).unwrap_or(false);
+    let (mut narrowed, mut kept) = (0, None);
+    for folder in folders.iter().filter(|folder| is_there(folder)) {
+        let entries = disk.list(folder).unwrap_or_default();
+        let files = entries.iter().filter(|entry| !entry.is_dir).map(|entry| folder.join(&entry.name));
+        for path in files.chain([folder.clone()]) {
+            match disk.narrow(&path) {
+                Ok(was_wider) => narrowed += usize::from(was_wider),
+                // Another user's, such as a mount point.
+                Err(error) => kept = Some(error),
+            }
+        }
+    }
+    if narrowed > 0 {
+        tracing::warn!(
+            narrowed,
+            "files of the data directory could be read by others than their owner, and cannot now"
+        );
+    }
+    if let Some(error) = kept {
+        tracing::warn!(%error, "files of the data directory may be read by others than their owner");
+    }
+}
+
+/// Refuses a directory that somebody has removed parts of: the files are made in the order `format`, `store/layout`,
+/// journal segments, store files and attachments. So what comes later proves what comes before, in every moment of a
+/// first start, too. What of the journal and of the store files is missing is found when they are opened.
+fn check_whole(disk: &dyn Disk, dir: &Path) -> Result<(), OpenError> {
+    let holds = |folder: &str, is_meant: &dyn Fn(&str) -> bool| {
+        let folder = dir.join(folder);
+        let entries = if disk.exists(&folder)? { disk.list(&folder)? } else { Vec::new() };
+        Ok::<bool, io::Error>(entries.iter().any(|entry| is_meant(&entry.name)))
+    };
+    let has_layout = disk.exists(&path(dir, &["store", layout::NAME]))?;
+    // Format 1 had no layout, and all shards in this file.
+    let has_first = disk.exists(&path(dir, &["store", "0.redb"]))?;
+    let has_data = holds("journal", &|name| name.ends_with(".log"))? || holds("blobs", &|name| name != "tmp")?;
+    let has_lists = holds("store", &|name| name == "files" || name == "journal-end")?;
+    if !has_layout && (has_lists || !has_first && has_data) {
+        return Err(StorageError::Corrupt("store/layout, or all of store, is missing".into()).into());
+    }
+    let has_store = holds("store", &|name| name.ends_with(".redb") || name == "sled")?;
+    if has_layout && has_store && !holds("journal", &|name| name.ends_with(".log"))? {
+        return Err(StorageError::Corrupt("the journal is missing, with all that no store file has".into()).into());
+    }
+    if !disk.exists(&dir.join("format"))? && (has_layout || has_first) {
+        return Err(StorageError::Corrupt("the file format is missing".into()).into());
+    }
+    Ok(())
 }
 
 /// Makes the way to `dir` durable: else a power loss could take a new directory with all that was acknowledged.

@@ -7,13 +7,14 @@
 //! stop only once what is held back leaves no room for others.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use tokio::sync::watch;
 
 use super::kv::StorageError;
 use super::layered::LayeredStore;
 use super::layout::FileId;
+use crate::world::sync::{Mutex, MutexGuard};
 
 /// The files of single shards in which damage was found since the store was opened.
 pub(super) struct Suspects {

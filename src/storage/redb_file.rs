@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use redb::StorageBackend;
 
@@ -19,6 +19,7 @@ use super::blocks::{BLOCK_BYTES, invalid};
 use super::kv::StorageError;
 use super::planted::Planted;
 use super::store_blocks::{self, StoreBlocks};
+use crate::world::sync::Mutex;
 use crate::world::{Disk, File, OpenMode};
 
 /// How redb's files began before they had checksums: format 1 of docs/storage-format.md.

@@ -12,7 +12,7 @@ use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use redb::{Builder, CompactionError, Database, ReadOnlyTable, ReadableDatabase, Table, TableDefinition};
 
@@ -25,6 +25,7 @@ use super::redb_file::{Pages, RedbFile};
 use crate::limits;
 use crate::world::Disk;
 use crate::world::buggify::{buggify, sometimes};
+use crate::world::sync::Mutex;
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("0");
 const TEMPORARY: &str = "new";

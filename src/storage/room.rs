@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::kv::StorageError;
+use super::reserve;
 use crate::world::Disk;
 use crate::world::buggify::{Mutation, mutated};
 
@@ -23,8 +24,9 @@ impl Room {
         Room { dir, scarce: AtomicBool::new(false) }
     }
 
-    /// Looks at the disk: less than `reserve` free bytes are too few. A disk that cannot tell has room. Blocks.
-    pub(super) fn measure(&self, disk: &dyn Disk, reserve: u64) {
+    /// Looks at the disk: less than `reserve` free bytes are too few. A disk that cannot tell has room. Answers the
+    /// free bytes. Blocks.
+    pub(super) fn measure(&self, disk: &dyn Disk, reserve: u64) -> u64 {
         let free = match disk.free_bytes(&self.dir) {
             Ok(free) => free,
             Err(error) => {
@@ -38,6 +40,8 @@ impl Room {
             (true, false) => tracing::info!(free, "the disk has room again"),
             _ => {}
         }
+        reserve::follow(disk, &self.dir, free, reserve);
+        free
     }
 
     pub(super) fn is_left(&self) -> bool {

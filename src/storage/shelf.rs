@@ -1,23 +1,25 @@
 //! The store files of a node: opened when they are needed, closed again when too many are open.
 //!
-//! Each redb file has a page cache of its own, fixed when it is opened; a file gets a share of what is left of the
-//! node's budget then. A file that somebody reads or writes is never closed: its engine is counted, and only the last
-//! holder may let it go. A file that was found damaged when it was opened is refused from then on and not opened again:
-//! sled reads all of its log, or copies of it, before it says so.
+//! Which files are open `open_files.rs` says. A file that was found damaged when it was opened is refused from then on
+//! and not opened again: sled reads all of its log, or copies of it, before it says so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
+use super::journal::LastSegment;
 use super::kv::{StorageError, StoreFile, View};
 use super::layout::{FileId, Layout};
+use super::manifest::{self, MissingFiles, Names};
+use super::open_files::OpenFiles;
 use super::planted::Planted;
 use super::redb_store::{Fill, RedbStore};
 use super::reserved;
 use crate::limits;
 use crate::world::buggify::{Mutation, mutated};
-use crate::world::{Disk, OpenMode, lock, waiting};
+use crate::world::sync::Mutex;
+use crate::world::{Disk, OpenMode, lock};
 
 /// Where the files of a [`LayeredStore`](super::layered::LayeredStore) come from. All calls block.
 pub(super) trait Shelf: Send + Sync + 'static {
@@ -44,6 +46,14 @@ pub(super) trait Shelf: Send + Sync + 'static {
     fn allow(&self, position: u64);
     /// Size of all files in bytes.
     fn bytes(&self) -> u64;
+    /// Files that should be there and are not; each counts as damaged.
+    fn missing(&self) -> BTreeSet<FileId> {
+        BTreeSet::new()
+    }
+    /// The record of the last journal segment, where one is kept.
+    fn last_segment(&self) -> Result<Option<LastSegment>, StorageError> {
+        Ok(None)
+    }
 }
 
 /// The position up to which a file holds everything.
@@ -53,6 +63,8 @@ pub(super) fn position_of(view: &dyn View) -> Result<u64, StorageError> {
 
 /// The directory beside that of the store files for those that were put away.
 const QUARANTINE: &str = "quarantine";
+/// The record of the last journal segment.
+const LAST_SEGMENT: &str = "journal-end";
 /// Before anything is known of the journal.
 const ANY: u64 = u64::MAX;
 
@@ -62,56 +74,23 @@ pub(super) struct DiskShelf {
     dir: PathBuf,
     layout: Layout,
     planted: Planted,
-    slots: Mutex<BTreeMap<FileId, Arc<Slot>>>,
-    cache: Cache,
-    uses: AtomicU64,
+    files: OpenFiles<FileId, dyn StoreFile>,
     allowed: AtomicU64,
     sizes: Mutex<BTreeMap<FileId, u64>>,
-    /// A name has come or gone since the directory was synced.
-    unsynced: Mutex<bool>,
+    names: Mutex<Names>,
     /// The directory's lock. A second process must not open the files before the last engine is gone: those are held by
     /// this shelf or by its users.
     _lock: Box<dyn Send + Sync>,
 }
 
-#[derive(Default)]
-struct Slot {
-    /// `None`: closed. An error: it is damaged.
-    open: Mutex<Opened>,
-    used: AtomicU64,
-}
-
-type Opened = Option<Result<Open, StorageError>>;
-
-struct Open {
-    engine: Arc<dyn StoreFile>,
-    cache_bytes: usize,
-}
-
-/// What is left of the budget for page caches.
-struct Cache(Mutex<usize>);
-
-impl Cache {
-    /// An eighth of what is left: the first files opened get most, and there is always something for one more.
-    fn take(&self) -> usize {
-        let mut left = lock(&self.0);
-        let share = (*left / 8).max(limits::STORE_FILE_CACHE_BYTES);
-        *left = left.saturating_sub(share);
-        share
-    }
-
-    fn give_back(&self, bytes: usize) {
-        *lock(&self.0) += bytes;
-    }
-}
-
 impl DiskShelf {
     /// The shelf of `dir`, which must exist and is locked by `guard`. Reads the layout, or settles it for a new
-    /// directory with `common` common files; one of format 1 keeps its shards in file 0.
+    /// directory with `common` common files; one of format 1 keeps its shards in file 0. All files that are listed must
+    /// be there, or `missing_files` says what is done.
     pub(super) fn open(
         disk: Arc<dyn Disk>,
         dir: PathBuf,
-        common: u64,
+        (common, missing_files): (u64, MissingFiles),
         cache_bytes: usize,
         planted: Planted,
         guard: Box<dyn Send + Sync>,
@@ -137,11 +116,63 @@ impl DiskShelf {
                 layout
             }
         };
-        let (slots, sizes) = (Mutex::default(), Mutex::default());
-        let (uses, allowed) = (AtomicU64::new(0), AtomicU64::new(ANY));
-        let cache = Cache(Mutex::new(cache_bytes));
-        let unsynced = Mutex::new(false);
-        Ok(DiskShelf { disk, dir, layout, planted, slots, cache, uses, allowed, sizes, unsynced, _lock: guard })
+        // sled is read as a whole when it is opened.
+        let files = OpenFiles::new(cache_bytes, limits::STORE_FILES_OPEN, |id| *id == FileId::Sled);
+        let (sizes, allowed, names) = (Mutex::default(), AtomicU64::new(ANY), Mutex::default());
+        let shelf = DiskShelf { disk, dir, layout, planted, files, allowed, sizes, names, _lock: guard };
+        shelf.check_files(missing_files)?;
+        Ok(shelf)
+    }
+
+    /// Holds the files that are there against the list of them, which is made where there is none.
+    fn check_files(&self, missing_files: MissingFiles) -> Result<(), StorageError> {
+        let there: BTreeSet<FileId> = self.list()?.into_iter().collect();
+        let listed = manifest::read(self.disk.as_ref(), &self.dir)?;
+        if listed.is_none() && missing_files != MissingFiles::TakeOver && self.last_segment_exists()? {
+            return Err(StorageError::Corrupt("store/files, the list of the store files, is missing".into()));
+        }
+        let is_alone = |file: &FileId| matches!(file, FileId::Own(_));
+        let missing: BTreeSet<FileId> = listed.iter().flatten().filter(|file| !there.contains(file)).copied().collect();
+        let is_taken = match missing_files {
+            MissingFiles::Refuse => missing.is_empty(),
+            MissingFiles::Refill => missing.iter().all(is_alone),
+            MissingFiles::TakeOver => true,
+        };
+        if !is_taken {
+            return Err(StorageError::Corrupt(format!("missing: {}", manifest::told(&missing))));
+        }
+        for file in &missing {
+            let gone = StorageError::Corrupt(format!("store file {}: it is missing", file.name()));
+            self.files.refuse(*file, gone);
+        }
+        let all: BTreeSet<FileId> = there.union(&missing).copied().collect();
+        lock(&self.names).missing = missing;
+        if listed.as_ref() != Some(&all) {
+            manifest::write(self.disk.as_ref(), &self.dir, &all)?;
+        }
+        Ok(())
+    }
+
+    fn last_segment_exists(&self) -> Result<bool, StorageError> {
+        Ok(self.disk.exists(&self.dir.join(LAST_SEGMENT))?)
+    }
+
+    /// Takes a file out of the list before it goes.
+    fn unlist(&self, id: FileId) -> Result<(), StorageError> {
+        let mut names = lock(&self.names);
+        names.leaving.insert(id);
+        names.missing.remove(&id);
+        self.write_list(&names)
+    }
+
+    /// Lists the files that are there, whose names are durable.
+    fn write_list(&self, names: &Names) -> Result<(), StorageError> {
+        let found = self.disk.list(&self.dir)?;
+        let mut there: BTreeSet<FileId> = found.iter().filter_map(|entry| FileId::by_name(&entry.name)).collect();
+        self.disk.sync_dir(&self.dir)?;
+        there.extend(&names.missing);
+        there.retain(|file| !names.leaving.contains(file));
+        manifest::write(self.disk.as_ref(), &self.dir, &there)
     }
 
     fn path(&self, id: FileId) -> PathBuf {
@@ -149,46 +180,27 @@ impl DiskShelf {
     }
 
     fn get(&self, id: FileId, make: bool) -> Result<Option<Arc<dyn StoreFile>>, StorageError> {
-        let slot = Arc::clone(lock(&self.slots).entry(id).or_default());
-        slot.used.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        let open = lock(&slot.open);
-        match open.as_ref() {
-            Some(Ok(open)) => return Ok(Some(Arc::clone(&open.engine))),
-            Some(Err(refused)) => return Err(refused.clone()),
-            None => {}
-        }
-        if !make && !self.disk.exists(&self.path(id))? {
-            return Ok(None);
-        }
-        waiting(|| self.open_slot(id, open)).map(Some)
-    }
-
-    /// Opens a file whose slot is locked, and closes others in its place.
-    fn open_slot(&self, id: FileId, mut open: MutexGuard<'_, Opened>) -> Result<Arc<dyn StoreFile>, StorageError> {
-        let cache_bytes = self.cache.take();
-        let engine = match self.open_engine(id, cache_bytes) {
-            Ok(engine) => engine,
-            Err(error) => {
-                self.cache.give_back(cache_bytes);
-                *open = matches!(error, StorageError::Corrupt(_)).then(|| Err(error.clone()));
-                return Err(error);
-            }
-        };
-        lock(&self.sizes).insert(id, engine.disk_bytes());
-        *open = Some(Ok(Open { engine: Arc::clone(&engine), cache_bytes }));
-        drop(open);
-        self.close_idle();
-        Ok(engine)
+        let exists = || Ok(make || self.disk.exists(&self.path(id))?);
+        self.files.get(id, exists, |cache_bytes| {
+            let engine = self.open_engine(id, cache_bytes)?;
+            lock(&self.sizes).insert(id, engine.disk_bytes());
+            Ok(engine)
+        })
     }
 
     fn open_engine(&self, id: FileId, cache_bytes: usize) -> Result<Arc<dyn StoreFile>, StorageError> {
         let engine: Arc<dyn StoreFile> = match id {
-            FileId::Sled => open_sled(&self.disk, self.path(id), cache_bytes)?,
+            FileId::Sled => {
+                if !self.disk.exists(&self.path(id))? {
+                    self.names_changed(id);
+                }
+                open_sled(&self.disk, self.path(id), cache_bytes)?
+            }
             _ => {
                 let path = self.path(id);
                 if !self.disk.exists(&path)? {
                     RedbStore::create_named(self.disk.as_ref(), &path, cache_bytes, &mut |_| Ok(()))?;
-                    self.names_changed();
+                    self.names_changed(id);
                     self.sync_names()?;
                 }
                 Arc::new(RedbStore::open(self.disk.as_ref(), &path, cache_bytes, self.planted)?)
@@ -202,37 +214,43 @@ impl DiskShelf {
         Ok(engine)
     }
 
-    fn names_changed(&self) {
-        *lock(&self.unsynced) = true;
+    /// A file has come or gone.
+    fn names_changed(&self, id: FileId) {
+        let mut names = lock(&self.names);
+        names.unsynced = true;
+        names.leaving.remove(&id);
     }
 
-    /// Closes files that nobody uses, those first that were used longest ago, while too many are open. sled stays: it
-    /// is read as a whole when it is opened.
-    fn close_idle(&self) {
-        let mut slots: Vec<(u64, Arc<Slot>)> = lock(&self.slots)
-            .iter()
-            .filter(|(id, _)| **id != FileId::Sled)
-            .map(|(_, slot)| (slot.used.load(Ordering::Relaxed), Arc::clone(slot)))
-            .collect();
-        let is_open = |slot: &Slot| slot.open.try_lock().map_or(true, |open| matches!(*open, Some(Ok(_))));
-        slots.retain(|(_, slot)| is_open(slot));
-        slots.sort_by_key(|(used, _)| *used);
-        let mut surplus = slots.len().saturating_sub(limits::STORE_FILES_OPEN);
-        for (_, slot) in slots {
-            if surplus == 0 {
-                return;
+    /// Renames a file that is closed aside, durably.
+    fn put_away(&self, id: FileId, told: &str) -> Result<Option<String>, StorageError> {
+        let (name, path) = (id.name(), self.path(id));
+        let aside = self.dir.with_file_name(QUARANTINE);
+        if !self.disk.exists(&path)? {
+            if lock(&self.names).missing.contains(&id) {
+                self.unlist(id)?;
             }
-            // One that is being opened or closed is in use.
-            let Ok(mut open) = slot.open.try_lock() else { continue };
-            if matches!(&*open, Some(Ok(open)) if Arc::strong_count(&open.engine) == 1)
-                && let Some(Ok(closed)) = open.take()
-            {
-                // Within the slot's lock: it must not be opened again before it is closed.
-                drop(closed.engine);
-                self.cache.give_back(closed.cache_bytes);
-                surplus -= 1;
+            if !self.disk.exists(&aside.join(&name))? {
+                return Ok(None);
             }
+            // An attempt got no further: a power loss could still bring it back.
+            self.disk.sync_dir(&aside)?;
+            self.disk.sync_dir(&self.dir)?;
+            return Ok(Some(format!("{QUARANTINE}/{name}")));
         }
+        self.disk.create_dir_all(&aside)?;
+        if let Some(root) = self.dir.parent() {
+            self.disk.sync_dir(root)?;
+        }
+        let text = self.disk.open(&aside.join(format!("{name}.txt")), OpenMode::Create)?;
+        text.set_len(0)?;
+        text.write_at(0, told.as_bytes())?;
+        text.sync()?;
+        self.unlist(id)?;
+        self.disk.rename(&path, &aside.join(&name))?;
+        self.disk.sync_dir(&aside)?;
+        self.disk.sync_dir(&self.dir)?;
+        lock(&self.names).leaving.remove(&id);
+        Ok(Some(format!("{QUARANTINE}/{name}")))
     }
 }
 
@@ -275,6 +293,7 @@ impl Shelf for DiskShelf {
                 sizes.insert(id, entry.len);
             }
         }
+        found.extend(&lock(&self.names).missing);
         Ok(found)
     }
 
@@ -291,66 +310,49 @@ impl Shelf for DiskShelf {
 
     fn make_filled(&self, id: FileId, fill: Fill<'_>) -> Result<(), StorageError> {
         RedbStore::create_named(self.disk.as_ref(), &self.path(id), limits::STORE_FILE_CACHE_BYTES, fill)?;
-        self.names_changed();
+        self.names_changed(id);
         Ok(())
     }
 
     fn sync_names(&self) -> Result<(), StorageError> {
-        let mut unsynced = lock(&self.unsynced);
-        if *unsynced {
-            let synced = self.disk.sync_dir(&self.dir);
+        let mut names = lock(&self.names);
+        if names.unsynced {
+            let synced = self.write_list(&names);
             if !mutated(Mutation::FailedDirSyncTrusted) {
                 synced?;
             }
-            *unsynced = false;
+            names.unsynced = false;
         }
         Ok(())
     }
 
     fn remove(&self, id: FileId) -> Result<(), StorageError> {
-        let slot = Arc::clone(lock(&self.slots).entry(id).or_default());
-        let mut open = lock(&slot.open);
-        if let Some(Ok(closed)) = open.take() {
-            self.cache.give_back(closed.cache_bytes);
-        }
-        if self.disk.exists(&self.path(id))? {
-            self.disk.remove(&self.path(id))?;
-            self.names_changed();
-        }
-        lock(&self.sizes).remove(&id);
-        self.sync_names()
+        self.files.with_closed(id, || {
+            if self.disk.exists(&self.path(id))? {
+                self.unlist(id)?;
+                self.disk.remove(&self.path(id))?;
+                self.names_changed(id);
+            } else if lock(&self.names).missing.contains(&id) {
+                self.unlist(id)?;
+            }
+            lock(&self.sizes).remove(&id);
+            self.sync_names()
+        })
     }
 
     fn park(&self, id: FileId, told: &str) -> Result<Option<String>, StorageError> {
-        let slot = Arc::clone(lock(&self.slots).entry(id).or_default());
-        let mut open = lock(&slot.open);
-        if let Some(Ok(closed)) = open.take() {
-            self.cache.give_back(closed.cache_bytes);
-        }
-        lock(&self.sizes).remove(&id);
-        let (name, path) = (id.name(), self.path(id));
-        let aside = self.dir.with_file_name(QUARANTINE);
-        if !self.disk.exists(&path)? {
-            if !self.disk.exists(&aside.join(&name))? {
-                return Ok(None);
-            }
-            // An attempt got no further: a power loss could still bring it back.
-            self.disk.sync_dir(&aside)?;
-            self.disk.sync_dir(&self.dir)?;
-            return Ok(Some(format!("{QUARANTINE}/{name}")));
-        }
-        self.disk.create_dir_all(&aside)?;
-        if let Some(root) = self.dir.parent() {
-            self.disk.sync_dir(root)?;
-        }
-        let text = self.disk.open(&aside.join(format!("{name}.txt")), OpenMode::Create)?;
-        text.set_len(0)?;
-        text.write_at(0, told.as_bytes())?;
-        text.sync()?;
-        self.disk.rename(&path, &aside.join(&name))?;
-        self.disk.sync_dir(&aside)?;
-        self.disk.sync_dir(&self.dir)?;
-        Ok(Some(format!("{QUARANTINE}/{name}")))
+        self.files.with_closed(id, || {
+            lock(&self.sizes).remove(&id);
+            self.put_away(id, told)
+        })
+    }
+
+    fn missing(&self) -> BTreeSet<FileId> {
+        lock(&self.names).missing.clone()
+    }
+
+    fn last_segment(&self) -> Result<Option<LastSegment>, StorageError> {
+        LastSegment::open(self.disk.as_ref(), &self.dir.join(LAST_SEGMENT)).map(Some)
     }
 
     fn allow(&self, position: u64) {
@@ -360,16 +362,11 @@ impl Shelf for DiskShelf {
     }
 
     fn bytes(&self) -> u64 {
-        let open: Vec<(FileId, Arc<Slot>)> = lock(&self.slots).iter().map(|(id, s)| (*id, Arc::clone(s))).collect();
         let mut sizes = lock(&self.sizes);
-        for (id, slot) in open {
-            // One that is being opened keeps its last known size.
-            if let Ok(open) = slot.open.try_lock()
-                && let Some(Ok(open)) = open.as_ref()
-            {
-                sizes.insert(id, open.engine.disk_bytes());
-            }
-        }
+        // One that is being opened keeps its last known size.
+        self.files.each_open(|id, engine| {
+            sizes.insert(id, engine.disk_bytes());
+        });
         sizes.values().sum()
     }
 }
@@ -386,7 +383,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let open = || {
             let (dir, cache) = (dir.path().to_path_buf(), limits::STORE_FILE_CACHE_BYTES);
-            DiskShelf::open(Arc::clone(&disk), dir, 2, cache, Planted::none(), Box::new(())).unwrap()
+            DiskShelf::open(Arc::clone(&disk), dir, (2, MissingFiles::Refuse), cache, Planted::none(), Box::new(()))
+                .unwrap()
         };
         let id = FileId::Common(1);
         open().make(id).unwrap();
@@ -412,7 +410,15 @@ mod tests {
         let disk = Forgetful::over(below);
         let open = || {
             let (dir, cache) = (dir.path().to_path_buf(), limits::STORE_FILE_CACHE_BYTES);
-            DiskShelf::open(Arc::<Forgetful>::clone(&disk), dir, 2, cache, Planted::none(), Box::new(())).unwrap()
+            DiskShelf::open(
+                Arc::<Forgetful>::clone(&disk),
+                dir,
+                (2, MissingFiles::Refuse),
+                cache,
+                Planted::none(),
+                Box::new(()),
+            )
+            .unwrap()
         };
         // Killed when a file of a shard has its name and before the directory was synced.
         let id = FileId::Own(0x1_0000);
@@ -425,6 +431,40 @@ mod tests {
         assert_eq!(open().list().unwrap(), [id]);
     }
 
+    #[test]
+    fn a_file_that_is_listed_and_missing_is_refused_or_counts_as_damaged_until_it_is_given_up() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let disk = crate::world::tokio_host::env(runtime.handle().clone()).disk();
+        let dir = tempfile::tempdir().unwrap();
+        let open = |missing| {
+            let (store, cache) = (dir.path().join("store"), limits::STORE_FILE_CACHE_BYTES);
+            disk.create_dir_all(&store).unwrap();
+            DiskShelf::open(Arc::clone(&disk), store, (2, missing), cache, Planted::none(), Box::new(()))
+        };
+        let (own, common) = (FileId::Own(0x1_0000), FileId::Common(1));
+        let path = |id: FileId| dir.path().join("store").join(id.name());
+        let shelf = open(MissingFiles::Refuse).unwrap();
+        shelf.make_filled(own, &mut |_| Ok(())).unwrap();
+        drop(shelf.make(common).unwrap());
+        drop(shelf);
+        std::fs::remove_file(path(own)).unwrap();
+        assert!(open(MissingFiles::Refuse).is_err());
+        for _ in 0..2 {
+            // Not given up: the next start finds it missing, too.
+            let shelf = open(MissingFiles::Refill).unwrap();
+            assert_eq!(shelf.missing(), [own].into());
+            assert!(shelf.list().unwrap().contains(&own));
+            assert!(matches!(shelf.open(own), Err(StorageError::Corrupt(_))));
+        }
+        let shelf = open(MissingFiles::Refill).unwrap();
+        assert_eq!(shelf.park(own, "made anew").unwrap(), None);
+        drop(shelf);
+        drop(open(MissingFiles::Refuse).unwrap());
+        std::fs::remove_file(path(common)).unwrap();
+        assert!(open(MissingFiles::Refill).is_err(), "it held many shards");
+        assert!(open(MissingFiles::TakeOver).unwrap().open(common).is_err());
+    }
+
     #[cfg(feature = "sled")]
     #[test]
     fn sled_stays_open_however_many_files_are_used_after_it() {
@@ -432,11 +472,23 @@ mod tests {
         let disk = crate::world::tokio_host::env(runtime.handle().clone()).disk();
         let dir = tempfile::tempdir().unwrap();
         let cache = limits::STORE_FILE_CACHE_BYTES;
-        let shelf = DiskShelf::open(disk, dir.path().to_path_buf(), 80, cache, Planted::none(), Box::new(())).unwrap();
+        let shelf = DiskShelf::open(
+            disk,
+            dir.path().to_path_buf(),
+            (80, MissingFiles::Refuse),
+            cache,
+            Planted::none(),
+            Box::new(()),
+        )
+        .unwrap();
         drop(shelf.make(FileId::Sled).unwrap());
         let files = limits::STORE_FILES_OPEN as u64 + 2;
         (0..files).for_each(|n| drop(shelf.make(FileId::Common(n)).unwrap()));
-        let is_open = |id: FileId| lock(&lock(&shelf.slots)[&id].open).is_some();
+        let is_open = |id: FileId| {
+            let mut found = false;
+            shelf.files.each_open(|open, _| found |= open == id);
+            found
+        };
         assert!(is_open(FileId::Sled) && !is_open(FileId::Common(0)) && is_open(FileId::Common(files - 1)));
     }
 }

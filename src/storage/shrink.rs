@@ -49,6 +49,7 @@ mod tests {
     use super::*;
     use crate::storage::kv::{Batch, Store};
     use crate::storage::layered::LayeredOptions;
+    use crate::storage::manifest::MissingFiles;
     use crate::storage::planted::Planted;
     use crate::storage::shelf::DiskShelf;
 
@@ -61,8 +62,15 @@ mod tests {
     fn open(dir: &std::path::Path) -> LayeredStore {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let env = crate::world::tokio_host::env(runtime.handle().clone());
-        let shelf = DiskShelf::open(env.disk(), dir.into(), 1, 1 << 20, Planted::none(), Box::new(())).unwrap();
-        let options = LayeredOptions { flush_at_bytes: 1 << 30, own_file_bytes: 1 << 30, planted: Planted::none() };
+        let shelf =
+            DiskShelf::open(env.disk(), dir.into(), (1, MissingFiles::Refuse), 1 << 20, Planted::none(), Box::new(()))
+                .unwrap();
+        let options = LayeredOptions {
+            flush_at_bytes: 1 << 30,
+            own_file_bytes: 1 << 30,
+            missing_files: MissingFiles::Refuse,
+            planted: Planted::none(),
+        };
         LayeredStore::open(&env, &dir.join("journal"), Arc::new(shelf), options).unwrap()
     }
 

@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use super::kv::{Direction, KeyRange, Rows, StorageError, StoreFile, View, Visit};
 use super::overlay::{Overlay, bounds};
@@ -24,6 +24,7 @@ use super::reserved;
 use super::shelf::position_of;
 use super::sled_seal::{Seal, Sum};
 use crate::limits;
+use crate::world::sync::Mutex;
 use crate::world::{Disk, OpenMode, RealDir, lock, waiting};
 
 type Old = BTreeMap<Vec<u8>, Option<Vec<u8>>>;

@@ -9,16 +9,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read as _};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use flate2::read::GzDecoder;
 use http::header::{
-    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, COOKIE, HOST, LOCATION, PROXY_AUTHORIZATION, RETRY_AFTER,
-    USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, IF_NONE_MATCH, LOCATION,
+    PROXY_AUTHORIZATION, RANGE, RETRY_AFTER, USER_AGENT,
 };
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
@@ -33,7 +33,12 @@ use super::tls::Connector;
 use super::url::Url;
 use crate::limits;
 use crate::observe::metrics::Counter;
+use crate::world::sync::{Mutex, MutexGuard};
 use crate::world::{Env, Instant, lock};
+
+/// Headers that a redirect to another server keeps.
+const PLAIN_HEADERS: [HeaderName; 7] =
+    [ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, IF_NONE_MATCH, RANGE, USER_AGENT];
 
 /// The body of a request: bytes, or a stream.
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
@@ -273,8 +278,9 @@ impl Client {
             let to = answer.headers.get(LOCATION).and_then(|to| to.to_str().ok()).ok_or(ClientError::BadRedirect)?;
             let to = call.url.join(to).map_err(|_| ClientError::BadRedirect)?;
             if to.origin() != call.url.origin() {
-                call.headers.remove(AUTHORIZATION);
-                call.headers.remove(COOKIE);
+                // Whatever else was given for one server, a token in a header of its own, say, is not for another.
+                let kept = |name: &HeaderName| Some((name.clone(), call.headers.get(name)?.clone()));
+                call.headers = PLAIN_HEADERS.iter().filter_map(kept).collect();
             }
             call.url = to;
         }

@@ -125,6 +125,12 @@ pub enum Mutation {
     FailedDirSyncTrusted,
     /// Writes go on while memory is full of what waits for its store file.
     FullMemoryIgnored,
+    /// A node that took no part counts what it compared before.
+    AbsenceForgotten,
+    /// Memory within a budget is taken though none is left.
+    MemoryIgnored,
+    /// A share of a budget of memory that went with bytes is not given back.
+    MemoryLeaks,
 }
 
 /// Places where the node may take a rare turn that is always allowed: a batch of one, a wait, a cache passed over.
@@ -161,7 +167,8 @@ pub const SITES: &[&str] = &[
 ];
 
 /// Caps that a run may draw small, the same for the whole of it: see [`capped`].
-pub const CAPS: &[&str] = &["cluster: bytes of a message"];
+pub const CAPS: &[&str] =
+    &["cluster: bytes of a budget", "cluster: bytes of a message", "index: rows of a step of a reduction"];
 
 /// Rare things that some run must have met.
 pub const POINTS: &[&str] = &[
@@ -181,6 +188,7 @@ pub const POINTS: &[&str] = &[
     "cluster: nodes of two versions greeted each other",
     "changes: rows went back to their range",
     "index: a build found that another was faster",
+    "index: a build goes on with what changed since it began",
     "index: a reduction began anew because rows changed",
     "index: rows made anew because the purge log was cut",
     "index: rows of a purged document removed",
@@ -212,6 +220,8 @@ mod on {
         pub held: BTreeMap<&'static str, u64>,
         /// The first thing that held more than it may.
         pub over: Option<String>,
+        /// What is taken of each budget of memory on all nodes, in units of its own.
+        pub taken: BTreeMap<&'static str, i64>,
     }
 
     struct State {
@@ -329,13 +339,28 @@ mod on {
         });
     }
 
+    pub(super) fn takes(what: &'static str, units: i64) {
+        STATE.with(|s| {
+            if let Ok(mut state) = s.try_borrow_mut()
+                && let Some(state) = &mut *state
+            {
+                *state.met.taken.entry(what).or_default() += units;
+            }
+        });
+    }
+
+    /// What is taken of each budget of memory on all nodes together, in units of its own.
+    pub fn taken() -> BTreeMap<&'static str, i64> {
+        STATE.with(|s| s.borrow().as_ref().map(|state| state.met.taken.clone()).unwrap_or_default())
+    }
+
     pub(super) fn mutated(mutation: Mutation) -> bool {
         STATE.with(|s| s.borrow().as_ref().is_some_and(|state| state.mutation == Some(mutation)))
     }
 }
 
 #[cfg(feature = "sim")]
-pub use on::{Met, cap, enter, leave, reseed, upgrade};
+pub use on::{Met, cap, enter, leave, reseed, taken, upgrade};
 
 /// Whether to take the rare turn at one of [`SITES`].
 #[cfg(feature = "sim")]
@@ -368,6 +393,16 @@ pub fn weigh(what: &'static str, bytes: usize, most: usize) {
 /// Notes how many bytes something holds: nowhere.
 #[cfg(not(feature = "sim"))]
 pub fn weigh(_what: &'static str, _bytes: usize, _most: usize) {}
+
+/// Notes that so many units of a budget of memory are taken, or given back.
+#[cfg(feature = "sim")]
+pub fn takes(what: &'static str, units: i64) {
+    on::takes(what, units);
+}
+
+/// Notes that so many units of a budget of memory are taken, or given back: nowhere.
+#[cfg(not(feature = "sim"))]
+pub fn takes(_what: &'static str, _units: i64) {}
 
 /// Whether a known bug is planted.
 #[cfg(feature = "sim")]

@@ -2,8 +2,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use super::sync::Mutex;
 use super::{Disk, Entry, File, OpenMode, lock};
 
 /// A disk of which [`Forgetful::lose_power`] takes the names that were given since their directory was synced.

@@ -13,7 +13,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -23,11 +23,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use crate::limits;
 use crate::observe::metrics::Metrics;
+use sync::{Mutex, MutexGuard};
 
 pub mod buggify;
 #[cfg(test)]
 pub(crate) mod forgetful;
+pub mod memory;
+#[cfg(test)]
+pub(crate) mod model;
 pub mod scratch;
+pub mod sync;
 pub mod tokio_host;
 pub mod with_disk;
 
@@ -84,7 +89,7 @@ pub enum Pool {
 }
 
 /// A point on the node's monotonic clock, counted from an arbitrary origin of the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(pub Duration);
 
 impl Instant {
@@ -268,6 +273,11 @@ pub trait Disk: Send + Sync + 'static {
     /// The file that `path` stands for, with symbolic links followed; `path` itself when nothing is there.
     fn follow(&self, path: &Path) -> io::Result<PathBuf> {
         Ok(path.to_path_buf())
+    }
+    /// Takes all access rights from others than the owner of a file or directory; answers whether they had any. A
+    /// symbolic link, and a directory that all may write to, stay as they are.
+    fn narrow(&self, _path: &Path) -> io::Result<bool> {
+        Ok(false)
     }
     /// Makes a directory and its parents; fine if it is there.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;

@@ -143,9 +143,12 @@ fn redirects_are_followed_and_credentials_stay_with_their_server() {
     peer.state().docs = moved.state().docs.clone();
     peer.fail("GET _changes", Fault::With(307, "Location", to("/_changes?since=0&limit=500")));
     peer.fail("POST _bulk_get", Fault::With(301, "Location", to("/_bulk_get?revs=true")));
-    let order = format!(r#"{{"source":"{with_name}","target":"copy","create_target":true}}"#);
+    let source = format!(r#"{{"url":"{with_name}","headers":{{"X-Token":"secret"}}}}"#);
+    let order = format!(r#"{{"source":{source},"target":"copy","create_target":true}}"#);
     let answer = served.ask("adm:pass", "POST", "/_replicate", &order);
     assert_eq!(session(&answer)["docs_written"], 3, "{answer:?}");
+    assert!(peer.state().log.iter().all(|asked| asked.headers.contains_key("x-token")));
+    assert!(moved.state().log.iter().all(|asked| !asked.headers.contains_key("x-token")), "a header of the own choice");
     assert!(peer.state().log.iter().all(|asked| asked.headers.contains_key("authorization")));
     assert_eq!(moved.asked("POST _bulk_get"), 1);
     assert!(moved.state().log.iter().all(|asked| !asked.headers.contains_key("authorization")));

@@ -57,6 +57,7 @@ impl Plan {
             latency_us: pick(&mut rng, &[100, 500, 5_000]),
             first_start_cut: None,
             message_bytes: 0,
+            step_rows: 0,
             strict_reads: rng.random_range(0..3) == 0,
             ..plan.world
         };

@@ -49,6 +49,7 @@ impl Plan {
             far: None,
             tombstone_ms: 0,
             message_bytes: 0,
+            step_rows: 0,
         };
         let weights = Weights::draw(&mut rng, &world);
         let clients = rng.random_range(1..=4);

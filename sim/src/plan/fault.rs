@@ -144,6 +144,12 @@ pub enum Fault {
         ops: u64,
         /// Time until it starts again.
         down_ms: u64,
+        /// Syncs of the journal are counted, instead of all operations: what was written last is not synced.
+        #[serde(default)]
+        journal: bool,
+        /// Power fails so many milliseconds after that start; 0: it does not.
+        #[serde(default)]
+        cut_ms: u64,
     },
     /// F13: the disk says that nothing is free, before anything fails.
     NoRoom {
@@ -272,6 +278,7 @@ impl Fault {
             Fault::LostWrites { misdirected: false, .. } => "F12 lost writes",
             Fault::LostWrites { .. } => "F12 misdirected writes",
             Fault::DirSyncErrors { .. } => "F11 directory syncs",
+            Fault::KilledInJob { journal: true, .. } => "F9 kill in a sync",
             Fault::KilledInJob { .. } => "F9 kill in a job",
             Fault::NoRoom { .. } => NO_ROOM,
             Fault::DiskFull { .. } => "F13 disk full",
@@ -344,9 +351,10 @@ pub const LIMPING: &str = "F14 limping disk";
 pub const NO_ROOM: &str = "F13 no room";
 
 /// Names of all faults, for reports on what was never met.
-pub const FAULTS: [&str; 38] = [
+pub const FAULTS: [&str; 39] = [
     "F6 clog",
     "F9 kill in a job",
+    "F9 kill in a sync",
     "F11 directory syncs",
     NO_ROOM,
     "F2 answers lost",

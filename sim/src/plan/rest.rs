@@ -23,8 +23,9 @@ const SIZED: u64 = 0x51u64 << 56;
 pub const PAD_BIT: u32 = 20;
 /// Bytes of a unit of that text.
 pub const PAD_UNIT: u64 = 512;
-/// What `for_ms` of a disk without room is drawn from: it is looked at every second.
-const NO_ROOM_MS: std::ops::Range<u64> = 1_000..12_000;
+/// What `for_ms` of a disk without room is drawn from: it is looked at every second, and what came of that is judged
+/// only after some.
+const NO_ROOM_MS: std::ops::Range<u64> = 4_000..16_000;
 
 impl Plan {
     /// Adds all of that to a plan of one server, two servers or a cluster.
@@ -46,19 +47,25 @@ impl Plan {
         }
     }
 
-    /// In one run of three with faults.
+    /// In half of the runs with faults.
     fn more_faults(&mut self) {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed ^ FAULTED);
-        if self.faults.is_empty() || rng.random_range(0..3) > 0 {
+        if self.faults.is_empty() || rng.random_range(0..2) > 0 {
             return;
         }
         let names: Vec<&'static str> = self.clients.iter().flatten().map(|timed| timed.op.name()).collect();
         for _ in 0..rng.random_range(1..=3) {
-            let (at_ms, node) = (rng.random_range(0..WORK_MS), rng.random_range(0..self.world.nodes));
+            let node = rng.random_range(0..self.world.nodes);
             let fault = more_fault(&mut rng, if self.world.n > 0 { self.world.nodes } else { 0 });
+            // What came of a disk without room is judged while clients work.
+            let most_ms = if matches!(fault, Fault::NoRoom { .. }) { WORK_MS / 2 } else { WORK_MS };
+            let at_ms = rng.random_range(0..most_ms);
             let aimed = !names.is_empty() && rng.random_range(0..2) == 0;
             let after_us = rng.random_range(0..=4 * self.world.latency_us);
             let aim = aimed.then(|| Aim { op: pick(&mut rng, &names).to_owned(), after_us });
+            if let Some(loss) = loss_of_names(&mut rng, at_ms, &fault) {
+                self.faults.push(TimedFault { at_ms: loss.0, node, fault: loss.1, aim: None });
+            }
             self.faults.push(TimedFault { at_ms, node, fault, aim });
         }
         self.faults.sort_by_key(|timed| timed.at_ms);
@@ -80,20 +87,26 @@ impl Plan {
         }
     }
 
-    /// In one run of four of one server some move documents from group to group of a view, and others ask for it.
+    /// In one run of four of one server some move documents from group to group of a view, and others ask for it. In
+    /// half of them a reduction reads a few rows in a step, and they do it all the time: rows change between its steps.
     fn regroup(&mut self) {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed ^ GROUPED);
         if rng.random_range(0..4) > 0 {
             return;
         }
+        let busy = rng.random_range(0..2) == 0;
+        if busy {
+            self.world.step_rows = rng.random_range(1..=5);
+        }
         for client in 0..4 {
-            let count = rng.random_range(10..=30);
+            let count = if busy { rng.random_range(30..=80) } else { rng.random_range(10..=30) };
+            let pause_ms = if busy { pick(&mut rng, &[5, 20, 100]) } else { WORK_MS / count };
             let timed = |rng: &mut ChaCha8Rng, nth: u64| {
                 let op = match client % 2 {
                     0 => Op::Shift { v: 100 * nth + rng.random_range(0..100) },
                     _ => Op::Groups { way: rng.random_range(0..8) },
                 };
-                TimedOp { after_ms: rng.random_range(0..WORK_MS / count), op }
+                TimedOp { after_ms: rng.random_range(0..pause_ms), op }
             };
             self.clients.push((0..count).map(|nth| timed(&mut rng, nth)).collect());
         }
@@ -167,10 +180,27 @@ fn more_fault(rng: &mut ChaCha8Rng, nodes: u32) -> Fault {
         return Fault::Clog { group: rng.random_range(1..1 << nodes), for_ms: rng.random_range(100..=4_000) };
     }
     match rng.random_range(0..4) {
-        0 | 1 => Fault::KilledInJob { ops: rng.random_range(1..=120), down_ms },
+        0 | 1 => {
+            let journal = rng.random_range(0..2) == 0;
+            let ops = rng.random_range(1..=if journal { 10 } else { 120 });
+            // Mostly: what one life trusted of the life before is seen only when the power fails.
+            let cut_ms = if rng.random_range(0..4) > 0 { rng.random_range(1..=1_500) } else { 0 };
+            Fault::KilledInJob { ops, down_ms, journal, cut_ms }
+        }
         2 => Fault::DirSyncErrors { per_1000: pick(rng, &[100, 500, 1_000]), for_ms: rng.random_range(10..=4_000) },
         _ => Fault::NoRoom { for_ms: rng.random_range(NO_ROOM_MS) },
     }
+}
+
+/// Where syncs of directories fail the power mostly fails, too, before others of them succeed: only then it shows
+/// whether somebody relied on one.
+fn loss_of_names(rng: &mut ChaCha8Rng, at_ms: u64, fault: &Fault) -> Option<(u64, Fault)> {
+    let Fault::DirSyncErrors { for_ms, .. } = fault else { return None };
+    if rng.random_range(0..4) == 0 {
+        return None;
+    }
+    let down_ms = rng.random_range(1..=500);
+    Some((at_ms + rng.random_range(0..=*for_ms), Fault::PowerLoss { down_ms }))
 }
 
 /// Something that a follower does.

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::draw::pick;
 use super::{
-    Ailment, Aim, Fault, FeedMode, Op, Outcast, Plan, TimedFault, TimedOp, WorldPlan, forgotten, snapshots,
+    Ailment, Aim, Fault, FeedMode, Op, Outcast, Plan, TimedFault, TimedOp, WorldPlan, disks, forgotten, snapshots,
     two_clusters,
 };
 
@@ -62,10 +62,12 @@ pub enum Scene {
     Sizes,
     /// A node is taken out of work while others write, and works again before it reaches all of them.
     Maintenance,
+    /// One server is killed within syncs and loses power soon after; syncs of directories fail; the disk has no room.
+    Disks,
 }
 
 /// All of them, with their names.
-pub const SCENES: [(&str, Scene); 19] = [
+pub const SCENES: [(&str, Scene); 20] = [
     ("late-answer", Scene::LateAnswer),
     ("stale-map", Scene::StaleMap),
     ("put-back", Scene::PutBack),
@@ -85,6 +87,7 @@ pub const SCENES: [(&str, Scene); 19] = [
     ("filters", Scene::Filters),
     ("sizes", Scene::Sizes),
     ("maintenance", Scene::Maintenance),
+    ("disks", Scene::Disks),
 ];
 
 /// A plan's seed is that of a scene from this bit on.
@@ -139,6 +142,7 @@ impl Plan {
             n: 3,
             strict_reads: true,
             message_bytes: 0,
+            step_rows: 0,
             ..base.world.clone()
         };
         let mut stage = Stage { rng: ChaCha8Rng::seed_from_u64(seed), number, next_v: 0 };
@@ -162,6 +166,7 @@ impl Plan {
             Scene::Filters => stage.filters(world),
             Scene::Sizes => stage.sizes(world),
             Scene::Maintenance => stage.maintenance(world),
+            Scene::Disks => disks::drawn(stage.rng, world),
         };
         Plan { world, clients, faults, ..base }
     }

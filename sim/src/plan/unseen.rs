@@ -156,11 +156,13 @@ impl Stage {
     /// for a while, and lists are read there. Nothing else goes wrong.
     pub(super) fn maintenance(&mut self, world: WorldPlan) -> Drawn {
         const BEGIN_MS: u64 = 1_500;
+        const WRITES: u64 = 40;
         let world = WorldPlan {
-            nodes: pick(&mut self.rng, &[4, 4, 5]),
-            q: pick(&mut self.rng, &[1, 2, 4]),
+            nodes: pick(&mut self.rng, &[4, 4, 4, 5]),
+            // A list waits for ranges that only others have.
+            q: pick(&mut self.rng, &[1, 1, 1, 2, 4]),
             latency_us: pick(&mut self.rng, &[100, 500, 5_000]),
-            documents: 60,
+            documents: 200,
             strict_reads: false,
             ..world
         };
@@ -174,8 +176,9 @@ impl Stage {
                 ops.push(after(BEGIN_MS + stays_ms, Op::List));
                 ops.extend((0..40).map(|_| after(100, Op::List)));
             } else {
-                for nth in 0..10 {
-                    let ms = if nth == 0 { BEGIN_MS + 300 } else { self.rng.random_range(50..(stays_ms - 1_500) / 10) };
+                // Up to about the end: what was written before the others were cut off it has by then.
+                for nth in 0..WRITES {
+                    let ms = if nth == 0 { BEGIN_MS + 300 } else { self.rng.random_range(0..2 * stays_ms / WRITES) };
                     ops.push(after(ms, self.put(doc % world.documents)));
                     doc += 1;
                 }
@@ -189,8 +192,17 @@ impl Stage {
             after(stays_ms, Op::Maintain { node: away, on: false }),
         ];
         clients.extend(administrator);
-        let at_ms = BEGIN_MS + stays_ms - self.rng.random_range(0..300);
-        let for_ms = self.rng.random_range(1_500..4_000);
+        // Others begin to list there later: a list that asks copies behind a way that stands still waits for that.
+        for later_ms in [50, 150, 300, 600, 1_000] {
+            let mut others = vec![Vec::new(); world.nodes as usize];
+            let lists = &mut others[away as usize];
+            lists.push(after(BEGIN_MS + stays_ms + later_ms, Op::List));
+            lists.extend((0..10).map(|_| after(200, Op::List)));
+            clients.extend(others);
+        }
+        // Before it works again, and not for so long that it takes the others for dead.
+        let at_ms = BEGIN_MS + stays_ms - self.rng.random_range(800..1_400);
+        let for_ms = self.rng.random_range(1_800..2_700);
         // All but one of the others.
         let open = (away + 1 + self.rng.random_range(0..world.nodes - 1)) % world.nodes;
         let group = ((1 << world.nodes) - 1) & !(1 << away) & !(1 << open);

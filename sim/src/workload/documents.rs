@@ -99,9 +99,13 @@ impl Worker {
     }
 
     /// On one server without room what adds data is refused. `room`: which change of that was felt when it was sent.
-    fn keeps_room(&self, what: &str, room: Option<u64>, answer: &Answer) -> Result<(), Violation> {
+    pub(super) fn keeps_room(&self, what: &str, room: Option<u64>, answer: &Answer) -> Result<(), Violation> {
         let (several, now) = self.locked(|s| (s.several, s.scarce.get(&0).copied()));
-        match room.is_some() && room == now && !several && answer.status < 300 {
+        let knows = room.is_some() && room == now && !several;
+        if knows {
+            self.locked(|s| s.history.counts("no room: writes that must be refused"));
+        }
+        match knows && answer.status < 300 {
             true => broken("I16", format!("{what}: written on a disk that has had no room for long")),
             false => Ok(()),
         }

@@ -122,7 +122,11 @@ impl Worker {
             sent["_rev"] = json!(rev);
         }
         let path = format!("/{OWN}/{}", self.own_id(doc));
+        let room = self.locked(|s| s.scarce.get(&0).copied());
         let answer = self.call("PUT", &path, &sent).await;
+        if let Ok(answer) = &answer {
+            self.keeps_room(&self.own_id(doc), room, answer)?;
+        }
         self.own_wrote(doc, rev, v, verdict_of(&answer)).await
     }
 

@@ -8,9 +8,9 @@ use bytes::Bytes;
 
 use crate::coordinator::backup::item::{self, DocumentItem, EndItem, SettingsItem};
 use crate::coordinator::backup::{BackupError, Counts, damaged, frame};
-use crate::coordinator::catalogue::{Coordinator, CreateOptions};
-use crate::coordinator::database::Database;
-use crate::coordinator::error::{DatabaseError, SettingError};
+use crate::coordinator::replica::catalogue::{Coordinator, CreateOptions};
+use crate::coordinator::replica::database::Database;
+use crate::coordinator::topology::error::{DatabaseError, SettingError};
 use crate::document::draft::PreparedBody;
 use crate::document::id::DocId;
 use crate::document::render::BlobId;

@@ -18,7 +18,7 @@ mod snapshot;
 use std::fmt;
 use std::io;
 
-use crate::coordinator::error::DatabaseError;
+use crate::coordinator::topology::error::DatabaseError;
 use crate::shard::ShardError;
 use crate::storage::StorageError;
 
@@ -62,6 +62,7 @@ impl fmt::Display for BackupError {
             BackupError::Damaged(what) => write!(f, "damaged: {what}"),
             BackupError::Io(what) => f.write_str(what),
             BackupError::Database(DatabaseError::Exists) => f.write_str("there is a database of that name"),
+            BackupError::Database(DatabaseError::NotFound) => f.write_str("there is no database of that name"),
             BackupError::Database(error) => write!(f, "{error:?}"),
             BackupError::Shard(error) => error.fmt(f),
             BackupError::Unfilled(name) => write!(f, "the copies of {name} on this node are being filled"),

@@ -11,8 +11,8 @@ use crate::coordinator::backup::list::{self, Layer, List, Manifest, NodeManifest
 use crate::coordinator::backup::load::{Loader, create, discard};
 use crate::coordinator::backup::objects::object_path;
 use crate::coordinator::backup::{BackupError, Counts, damaged, frame};
-use crate::coordinator::catalogue::Coordinator;
-use crate::coordinator::database::Database;
+use crate::coordinator::replica::catalogue::Coordinator;
+use crate::coordinator::replica::database::Database;
 use crate::limits;
 use crate::shard::Summary;
 use crate::wire::hex;

@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures_util::future::join_all;
 
 use super::{Candidate, Changes, ChangesFilter, Style};
-use crate::coordinator::error::ChangesError;
-use crate::coordinator::message::ChangesCall;
-use crate::coordinator::read::RowDoc;
+use crate::coordinator::read::documents::RowDoc;
+use crate::coordinator::replica::message::ChangesCall;
+use crate::coordinator::topology::error::ChangesError;
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue as _;
 use crate::document::revision::Revision;
@@ -182,13 +182,9 @@ impl Changes {
         let mut candidates = Vec::with_capacity(rows.len());
         let candidate = |((_, row), document): (&Row, Document)| {
             let Document::Found(fetched) = document else { return None };
-            let conflicts = match self.query.style {
-                Style::MainOnly => fetched.live_conflicts(),
-                Style::AllDocs => Vec::new(),
-            };
             let Fetched { tree, local_seq, found } = fetched;
             let leaves = found.into_iter().filter_map(|(_, stored)| stored).collect();
-            candidates.push(Candidate { id: row.id.clone(), leaves, conflicts });
+            candidates.push(Candidate { id: row.id.clone(), leaves });
             Some(Fetched { tree, local_seq, found: Vec::new() })
         };
         let found: Vec<Option<Fetched>> = rows.iter().zip(documents).map(candidate).collect();

@@ -7,8 +7,8 @@
 use std::sync::Weak;
 
 use super::{ChangeRow, Changes, ChangesQuery, Since};
-use crate::coordinator::catalogue::Coordinator;
-use crate::coordinator::error::ChangesError;
+use crate::coordinator::replica::catalogue::Coordinator;
+use crate::coordinator::topology::error::ChangesError;
 use crate::limits;
 use crate::world::Env;
 

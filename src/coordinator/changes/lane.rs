@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use tokio::sync::watch;
 
 use crate::coordinator::changes::query::Since;
-use crate::coordinator::database::Database;
-use crate::coordinator::message::Standing;
-use crate::coordinator::range_copy::RangeCopy;
-use crate::coordinator::seq::SeqEntry;
+use crate::coordinator::replica::database::Database;
+use crate::coordinator::replica::message::Standing;
+use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::topology::seq::SeqEntry;
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue;
 use crate::limits;
@@ -27,6 +27,8 @@ pub(super) struct Lane {
     pub position: u64,
     /// Where the next page begins.
     pub cursor: u64,
+    /// Of a feed that reads backwards: all changes up to here were read, but for those of documents that changed since.
+    caught_up: u64,
     /// The round ends here, so that a busy writer cannot keep it going for ever.
     pub until: u64,
     /// Read, not yet given out.
@@ -64,7 +66,7 @@ impl Lane {
                 // A position past the end, of a copy that was restored, resumes at the end.
                 Since::Beginning | Since::Seq(_) => copy.resume(entries).await?.min(standing.position),
             };
-            let (cursor, until, rows) = (position, position, VecDeque::new());
+            let (cursor, caught_up, until, rows) = (position, position, position, VecDeque::new());
             let (after, done, moved_ends, moves, has_moved) = (0, false, 0, 0, false);
             let lane = Lane {
                 range,
@@ -72,6 +74,7 @@ impl Lane {
                 standing,
                 position,
                 cursor,
+                caught_up,
                 until,
                 rows,
                 after,
@@ -97,7 +100,7 @@ impl Lane {
         if descending {
             let behind = u64::from(!mutated(Mutation::DescendingLeavesOut));
             self.cursor = self.until.saturating_add(behind);
-            self.position = self.until;
+            (self.position, self.caught_up) = (self.until, self.until);
         }
     }
 
@@ -105,6 +108,17 @@ impl Lane {
     pub fn go_on(&mut self) {
         self.until = *self.news.borrow_and_update();
         (self.done, self.moved_ends, self.has_moved) = (false, 0, false);
+    }
+
+    /// A feed that read backwards to the beginning goes on with the changes behind those that it began with, up to
+    /// `end`; whether there are any.
+    pub fn catch_up(&mut self, end: u64) -> bool {
+        if end <= self.caught_up {
+            return false;
+        }
+        (self.cursor, self.until) = (self.caught_up, end);
+        (self.done, self.moved_ends) = (false, 0);
+        true
     }
 
     /// Takes a page in; `ended`: there is nothing more to read. A row behind the end of the round moves the end: its
@@ -126,6 +140,9 @@ impl Lane {
             self.after = 0;
         }
         self.cursor = if descending { last_seq } else { last_seq.max(self.cursor) };
+        if !descending {
+            self.caught_up = self.cursor;
+        }
         self.rows = rows.into();
     }
 

@@ -1,7 +1,8 @@
 //! The changes feed: a merge over the ranges, page by page, that can wait for more.
 //!
 //! A feed reads in rounds. A round ends at the last change of each range that was there when it began; the rows of all
-//! ranges come in the order of their sequences. It promises that a reader who goes on from a sequence misses nothing.
+//! ranges come in the order of their sequences. It promises that a reader who goes on from a sequence misses nothing. A
+//! feed that reads backwards has one round, which ends with what changed since it began, in ascending order.
 //! What a filter lists is the same whether all changes are judged or an index says which may pass (`selected.rs`). Rows
 //! and the documents that they are judged by come from one replica (`documents.rs`).
 
@@ -9,6 +10,7 @@ mod documents;
 mod follower;
 mod lane;
 mod query;
+pub(super) mod row_filters;
 mod selected;
 
 use std::sync::Arc;
@@ -16,12 +18,12 @@ use std::sync::Arc;
 use futures_util::future::{join_all, select_all, try_join_all};
 use tokio::sync::watch;
 
-use crate::coordinator::database::{Database, entry, seq_at};
-use crate::coordinator::error::{ChangesError, ReadError};
-use crate::coordinator::message::ChangesCall;
-use crate::coordinator::range_copy::is_away;
-use crate::coordinator::seq::Seq;
-use crate::coordinator::shard_map::ShardMap;
+use crate::coordinator::replica::database::{Database, entry, seq_at};
+use crate::coordinator::replica::message::ChangesCall;
+use crate::coordinator::replica::range_copy::is_away;
+use crate::coordinator::topology::error::{ChangesError, ReadError};
+use crate::coordinator::topology::seq::Seq;
+use crate::coordinator::topology::shard_map::ShardMap;
 use crate::document::id::DocId;
 use crate::index::SelectedPage;
 use crate::limits;
@@ -49,6 +51,8 @@ pub struct Changes {
     gone: watch::Receiver<bool>,
     /// Whether a round is under way: from the first `next` to the `None` that ends it.
     in_round: bool,
+    /// How often a feed that reads backwards has gone on with what changed since it began.
+    catch_ups: usize,
     /// Rows given out.
     sent: u64,
     /// Changes read for them, with those that the filter left out.
@@ -77,6 +81,9 @@ impl Changes {
         if batch.is_empty() && self.lanes.iter().any(|lane| lane.has_moved) {
             return Ok(Some(Vec::new()));
         }
+        if batch.is_empty() && self.catch_up().await? {
+            return Ok(Some(Vec::new()));
+        }
         if batch.is_empty() {
             self.lanes.iter_mut().for_each(|lane| lane.settle(self.query.descending));
             self.in_round = false;
@@ -90,6 +97,27 @@ impl Changes {
         Ok(Some(rows))
     }
 
+    /// Whether rows are read from the last one to the first.
+    fn goes_back(&self) -> bool {
+        self.query.descending && self.catch_ups == 0
+    }
+
+    /// Has a feed that read backwards to the beginning go on with what changed since it began: a document that did
+    /// before its row was read stands behind the row that the feed began with. True where there is such a change. What
+    /// changes meanwhile comes with the next time; where writers are faster, it ends after several.
+    async fn catch_up(&mut self) -> Result<bool, ChangesError> {
+        if !self.query.descending || self.catch_ups == limits::CHANGES_CATCH_UPS {
+            return Ok(false);
+        }
+        let ends = try_join_all(self.lanes.iter().map(|lane| lane.copy.standing())).await?;
+        let mut any = false;
+        for (lane, end) in self.lanes.iter_mut().zip(ends) {
+            any |= lane.catch_up(end.position);
+        }
+        self.catch_ups += usize::from(any);
+        Ok(any)
+    }
+
     /// Fills the lanes that ran empty and merges up to a page of rows, which stay unsent until `emit`.
     async fn gather(&mut self) -> Result<Vec<Row>, ChangesError> {
         let page = if self.reads_documents() { limits::PAGE_DOCS } else { limits::PAGE_ROWS };
@@ -101,7 +129,7 @@ impl Changes {
             // Their sequences are those of the copies before.
             batch.retain(|(at, _)| !lost.contains(at));
             let heads = self.lanes.iter().map(|lane| lane.rows.front().map(|row| row.seq));
-            let Some(lane) = next_lane(heads, self.query.descending) else { break };
+            let Some(lane) = next_lane(heads, self.goes_back()) else { break };
             // Invariant: the lane was chosen for its first row.
             batch.push((lane, self.lanes[lane].rows.pop_front().expect("a first row")));
         }
@@ -121,10 +149,10 @@ impl Changes {
             let page = self.page(at, cursor, asked);
             async move { (at, page.await) }
         };
-        let mut lost = Vec::new();
+        let (mut lost, goes_back) = (Vec::new(), self.goes_back());
         for (at, page) in join_all(empty.into_iter().map(read)).await {
             match page {
-                Ok((page, ended)) => self.lanes[at].take_page(page, ended, self.query.descending),
+                Ok((page, ended)) => self.lanes[at].take_page(page, ended, goes_back),
                 Err(error) if self.can_go_on(at, &error) && !self.query.descending => lost.push(at),
                 Err(error) => return Err(error.into()),
             }
@@ -146,7 +174,7 @@ impl Changes {
     fn looked_up(&self, lane: &Lane, cursor: u64) -> Option<Vec<&DocId>> {
         let ChangesFilter::DocIds(ids) = &self.query.filter else { return None };
         let range = self.map.range(lane.range);
-        let changes = if self.query.descending { cursor } else { lane.until.saturating_sub(cursor) };
+        let changes = if self.goes_back() { cursor } else { lane.until.saturating_sub(cursor) };
         let few = limits::CHANGES_DOC_IDS_LOOKED_UP.max((changes / limits::CHANGES_PER_LOOKUP) as usize);
         let here = ids.iter().filter(|id| range.contains(self.map.hash(id)));
         // Asked for every page: no more of a long list are looked at than tell that it is one.
@@ -156,11 +184,11 @@ impl Changes {
 
     /// The next rows of a lane, and whether there are no more.
     async fn page(&self, at: usize, cursor: u64, asked: usize) -> Result<(ChangesPage, bool), ShardError> {
-        let (lane, query) = (&self.lanes[at], &self.query);
+        let lane = &self.lanes[at];
         if let Some(ids) = self.looked_up(lane, cursor) {
-            return Ok((page_of_ids(&lane.copy, ids, cursor, query.descending).await?, true));
+            return Ok((page_of_ids(&lane.copy, ids, cursor, self.goes_back()).await?, true));
         }
-        let direction = if query.descending { Direction::Reverse } else { Direction::Forward };
+        let direction = if self.goes_back() { Direction::Reverse } else { Direction::Forward };
         let (limit, epoch) = (asked as u64, lane.standing.epoch);
         let mut call = ChangesCall { since: cursor, direction, limit, epoch };
         if let Some(SelectedPage { rows, reached }) = self.selected(lane, call).await {
@@ -351,7 +379,8 @@ impl Database {
         let (moved, gone) = (self.moved.subscribe(), self.watch_gone());
         let map = self.map();
         let lanes = try_join_all(map.live().iter().map(|range| Lane::open(self, *range, &query.since))).await?;
-        Ok(Changes { database: Arc::clone(self), query, map, lanes, moved, gone, in_round: false, sent: 0, read: 0 })
+        let (in_round, catch_ups, sent, read) = (false, 0, 0, 0);
+        Ok(Changes { database: Arc::clone(self), query, map, lanes, moved, gone, in_round, catch_ups, sent, read })
     }
 
     /// The sequence of this moment.

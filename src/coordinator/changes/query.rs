@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::coordinator::error::ChangesError;
-use crate::coordinator::read::RowDoc;
-use crate::coordinator::seq::{MalformedSeq, Seq};
-use crate::coordinator::view::DatabaseView;
+use crate::coordinator::read::documents::RowDoc;
+use crate::coordinator::read::view::DatabaseView;
+use crate::coordinator::topology::error::ChangesError;
+use crate::coordinator::topology::seq::{MalformedSeq, Seq};
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
 use crate::document::revision::Revision;
@@ -52,8 +52,6 @@ pub struct Candidate {
     pub id: DocId,
     /// The leaves to be judged, best first, with their bodies.
     pub leaves: Vec<StoredRevision>,
-    /// The other live leaves, where only the winner is judged: it is seen with them, as by CouchDB.
-    pub conflicts: Vec<Revision>,
 }
 
 /// A filter of changes above this layer: a selector, a view, a function.

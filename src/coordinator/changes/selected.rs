@@ -5,9 +5,9 @@ use futures_util::future::join_all;
 
 use super::lane::Lane;
 use super::{Changes, ChangesFilter};
-use crate::coordinator::message::ChangesCall;
-use crate::coordinator::range_copy::RangeCopy;
-use crate::coordinator::view::DatabaseView;
+use crate::coordinator::read::view::DatabaseView;
+use crate::coordinator::replica::message::ChangesCall;
+use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::index::SelectedPage;
 use crate::storage::Direction;
 use crate::world::buggify::{Mutation, mutated, sometimes};

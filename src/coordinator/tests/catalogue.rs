@@ -5,6 +5,7 @@ use std::ops::Bound;
 use futures_util::FutureExt as _;
 
 use super::*;
+use crate::coordinator::topology::span::Span;
 use crate::shard::{ListPage, ListRow};
 
 #[tokio::test]
@@ -138,7 +139,7 @@ async fn ranges_that_are_read_together_tell_what_each_tells_by_itself() {
     for n in 0..20 {
         put(&database, &format!("d{n}"), r#"{"v":1}"#).await;
     }
-    let (ranges, span) = (database.ranges(), span::Span::of(&scan::DocSource::All));
+    let (ranges, span) = (database.ranges(), Span::of(&DocSource::All));
     let (infos, counts) = (database.infos(&ranges).await.unwrap(), database.counts(&ranges, &span).await.unwrap());
     assert_eq!((infos.len(), counts.iter().sum::<u64>()), (4, 20));
     for ((range, together), count) in ranges.iter().zip(infos).zip(counts) {

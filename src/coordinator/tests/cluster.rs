@@ -1,5 +1,6 @@
 //! Several coordinators over a network that can be cut.
 
+mod breaks;
 mod forgotten;
 mod gone;
 mod joins;
@@ -26,7 +27,7 @@ use tokio::sync::watch;
 use super::check::{keys_of, spoil};
 use super::convergence::{copy, plant};
 use super::*;
-use crate::coordinator::peers::{Answer, Call, CallError, Peer, Peers, Service};
+use crate::coordinator::topology::peers::{Answer, Call, CallError, Peer, Peers, Service};
 use crate::world::BoxFuture;
 
 /// Who answers on each node, and which nodes are cut off.
@@ -36,6 +37,8 @@ pub(super) struct Network {
     pub(super) names: Vec<String>,
     /// Nodes that nobody reaches.
     down: watch::Sender<BTreeSet<String>>,
+    /// How often connections to a node broke and were there again at once.
+    breaks: Mutex<BTreeMap<String, u64>>,
     /// Nodes that do not belong to the cluster any more.
     removed: Mutex<BTreeSet<String>>,
     /// Nodes that have not heard of that.
@@ -97,6 +100,11 @@ impl Peers for End {
 
     fn is_up(&self, node: &str) -> bool {
         node == self.own || !self.network.is_down(node) && !self.network.is_down(&self.own)
+    }
+
+    fn connection(&self, node: &str) -> Option<u64> {
+        let breaks = self.network.breaks.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_up(node).then(|| breaks.get(node).copied().unwrap_or_default())
     }
 
     fn watch(&self) -> watch::Receiver<u64> {
@@ -197,6 +205,12 @@ impl Cluster {
         self.nodes.iter().for_each(|node| node.end.changes.send_modify(|n| *n += 1));
     }
 
+    /// Has the connections to a node break; when anybody looks they are there again.
+    pub(super) fn break_connections(&self, node: &str) {
+        *self.network.breaks.lock().unwrap().entry(node.to_owned()).or_default() += 1;
+        self.nodes.iter().for_each(|node| node.end.changes.send_modify(|n| *n += 1));
+    }
+
     /// Ends nodes for good and takes them out of the cluster.
     pub(super) fn remove(&self, nodes: &[usize]) {
         let gone = nodes.iter().map(|at| self.network.names[*at].clone());
@@ -261,7 +275,7 @@ impl World {
 
 /// Waits until something holds; fails after a time that no healthy run takes.
 pub(super) async fn eventually<F: Future<Output = bool>>(holds: impl Fn() -> F) {
-    let limit = tokio::time::Instant::now() + Duration::from_secs(60);
+    let limit = tokio::time::Instant::now() + Duration::from_secs(200);
     while !holds().await {
         assert!(tokio::time::Instant::now() < limit, "it does not come true");
         tokio::time::sleep(Duration::from_millis(10)).await;

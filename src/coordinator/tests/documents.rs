@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::coordinator::read;
+use crate::coordinator::read::documents;
 use crate::document::render::Encoding;
 
 #[tokio::test]
@@ -77,9 +77,9 @@ async fn replicated_revisions_keep_their_names() {
     database.write_one(request("a", r#"{"_rev":"3-d","v":4}"#), options.clone()).await.unwrap();
     let fetched = database.fetch(&id("a"), Want::Winner).await.unwrap().unwrap();
     assert_eq!(fetched.conflicts(&rev("3-d")), (vec![rev("3-c")], vec![]));
-    assert_eq!(read::revs_info(&fetched, &rev("3-c")).len(), 3);
-    assert_eq!(read::known_generation(&fetched, &rev("3-c"), &[rev("2-b"), rev("9-x")]), 2);
-    assert_eq!(read::known_generation(&fetched, &rev("3-c"), &[rev("3-d")]), 0);
+    assert_eq!(documents::revs_info(&fetched, &rev("3-c")).len(), 3);
+    assert_eq!(documents::known_generation(&fetched, &rev("3-c"), &[rev("2-b"), rev("9-x")]), 2);
+    assert_eq!(documents::known_generation(&fetched, &rev("3-c"), &[rev("3-d")]), 0);
 }
 
 #[tokio::test]

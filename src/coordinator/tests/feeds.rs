@@ -100,6 +100,30 @@ async fn a_document_that_moves_far_behind_the_end_while_it_is_read_is_in_the_ans
     assert_eq!(feed.pending().await, 0);
 }
 
+/// It moved behind the row that the feed had begun with, and no row of it was in the answer.
+#[tokio::test]
+async fn a_document_that_changes_while_a_feed_is_read_backwards_is_in_the_answer() {
+    let (_world, _coordinator, database) = database(2).await;
+    let count = 6 * limits::PAGE_ROWS;
+    fill(&database, count).await;
+    let mut feed = database.changes(ChangesQuery { descending: true, ..ChangesQuery::default() }).await.unwrap();
+    let mut rows = feed.next().await.unwrap().unwrap();
+    let news = (0..3 * limits::PAGE_ROWS).map(|n| request(&format!("n{n}"), "{}")).collect();
+    assert!(database.write(news, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+    for n in 0..4 {
+        let first = id(&format!("d{n}"));
+        let rev = database.fetch_one(&first, Want::Winner).await.unwrap().unwrap().rev;
+        database.delete(&first, Some(rev), WriteOptions::default()).await.unwrap();
+    }
+    rows.extend(drain(&mut feed).await);
+    let deleted: BTreeSet<&str> = rows.iter().filter(|row| row.deleted).map(|row| row.id.as_str()).collect();
+    assert_eq!(deleted, BTreeSet::from(["d0", "d1", "d2", "d3"]));
+    let seen: BTreeSet<&DocId> = rows.iter().map(|row| &row.id).collect();
+    assert!((0..count).all(|n| seen.contains(&id(&format!("d{n}")))));
+    assert_eq!(seen.len(), rows.len(), "what was not written twice comes once");
+    assert!(feed.is_over() && feed.next().await.unwrap().is_none_or(|rows| rows.is_empty()));
+}
+
 #[tokio::test]
 async fn descending_begins_with_the_newest() {
     let (_world, _coordinator, database) = database(1).await;

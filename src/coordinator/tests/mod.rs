@@ -57,7 +57,11 @@ impl World {
             for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
                 match entry.file_type().unwrap().is_dir() {
                     true => open.push((entry.path(), to.join(entry.file_name()))),
-                    false => drop(std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap()),
+                    // One that a running node writes beside its place is gone a moment later.
+                    false => match std::fs::copy(entry.path(), to.join(entry.file_name())) {
+                        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                        copied => drop(copied.unwrap()),
+                    },
                 }
             }
         }

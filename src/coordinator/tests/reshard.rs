@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::coordinator::reshard::{JobRequest, JobState, Resharding};
+use crate::coordinator::rebalance::reshard::JobRequest;
+use crate::coordinator::replica::jobs::{JobState, Resharding};
 
 fn split_of(db: &str) -> JobRequest {
     JobRequest { db: db.to_owned(), ..JobRequest::default() }
@@ -46,8 +47,10 @@ async fn a_split_keeps_documents_views_attachments_and_local_documents() {
     let before = db.info().await.unwrap();
     let made = coordinator.reshard(&split_of("db")).await.unwrap();
     assert!(made.len() == 1 && made[0].made.is_ok() && made[0].shard.starts_with("shards/00000000-ffffffff/db."));
-    let whole =
-        JobRequest { range: crate::coordinator::shard_map::Range::parse("00000000-ffffffff"), ..split_of("db") };
+    let whole = JobRequest {
+        range: crate::coordinator::topology::shard_map::Range::parse("00000000-ffffffff"),
+        ..split_of("db")
+    };
     let twice = coordinator.reshard(&whole).await.unwrap();
     // None where the range is split already.
     assert!(twice.iter().all(|job| job.made == Err("job_already_exists".to_owned())), "{twice:?}");
@@ -95,7 +98,10 @@ async fn a_sequence_from_before_a_split_goes_on_after_it_and_repeats_nothing() {
     assert_eq!(drain(&mut later, &mut seen).await, 40);
     assert!(Since::parse(&later.last_seq()).is_ok());
     // A second split, of a half.
-    let half = JobRequest { range: crate::coordinator::shard_map::Range::parse("80000000-ffffffff"), ..split_of("db") };
+    let half = JobRequest {
+        range: crate::coordinator::topology::shard_map::Range::parse("80000000-ffffffff"),
+        ..split_of("db")
+    };
     assert_eq!(coordinator.reshard(&half).await.unwrap().len(), 1);
     finish(&coordinator, &world).await;
     put(&db, "last", "{}").await;

@@ -3,6 +3,7 @@
 use super::cluster::{Cluster, write};
 use super::*;
 use crate::document::json::{Value, parse};
+use crate::limits;
 
 const DOCS: u64 = 90;
 
@@ -74,6 +75,41 @@ async fn groups_of_all_ranges_are_put_together_warm_and_cold() {
     let rev = database.fetch(&id("d01"), Want::Winner).await.unwrap().unwrap().found[0].0.to_string();
     put(&database, "d01", &format!(r#"{{"_rev":"{rev}","n":1001}}"#)).await;
     assert_eq!(groups(&database, query(Some(Grouping::All), false)).await, ["[null,5005]"]);
+}
+
+/// An answer of many groups, and one by a function of the design document, while all documents change behind what was
+/// given out.
+#[tokio::test]
+async fn a_reduction_of_many_pages_is_of_one_moment() {
+    let (_world, _coordinator, database) = database(1).await;
+    let count = 2 * limits::STEP_ROWS as u64 + 10;
+    for (name, reduce) in [("_design/d", "_sum"), ("_design/s", "function (keys, values) { return sum(values); }")] {
+        put(&database, name, &design("emit(doc.k, doc.n)", reduce)).await;
+    }
+    let docs = |n: u64| (0..count).map(move |k| format!(r#"{{"k":{k},"n":{n}}}"#));
+    let edits = docs(1).enumerate().map(|(k, doc)| request(&format!("d{k}"), &doc)).collect();
+    let first = database.write(edits, WriteOptions::default()).await.unwrap();
+    let mut begun = Vec::new();
+    for name in ["_design/d", "_design/s"] {
+        let view = database.view(&id(name), "v").await.unwrap();
+        let mut rows = view.begin(query(Some(Grouping::Exact), false)).await.unwrap();
+        let groups = rows.next_groups().await.unwrap().unwrap();
+        begun.push((name, rows, groups));
+    }
+    let revs = first.into_iter().map(|written| written.unwrap().rev.to_string());
+    let again = |(k, rev): (usize, String)| request(&format!("d{k}"), &format!(r#"{{"_rev":"{rev}","k":{k},"n":2}}"#));
+    let edits = revs.enumerate().map(again).collect();
+    assert!(database.write(edits, WriteOptions::default()).await.unwrap().iter().all(Result::is_ok));
+    for (name, mut rows, mut groups) in begun {
+        // Brings the index up to date.
+        let view = database.view(&id(name), "v").await.unwrap();
+        view.begin(query(Some(Grouping::Exact), false)).await.unwrap();
+        while let Some(more) = rows.next_groups().await.unwrap() {
+            groups.extend(more);
+        }
+        assert_eq!(groups.len() as u64, count, "{name}");
+        assert!(groups.iter().all(|group| group.value == Ok(Value::from(1_u64))), "{name}: of two moments");
+    }
 }
 
 #[tokio::test]

@@ -37,11 +37,9 @@ pub fn is_too_deep(text: &[u8]) -> bool {
 /// Reads a JSON text. Of members with one name the last stays, at its own place, at every depth. `-0` is the integer 0.
 /// Clients are told `invalid UTF-8 JSON` (400) for every [`JsonError`].
 pub fn parse(text: &[u8]) -> Result<Value, JsonError> {
-    let text = std::str::from_utf8(text).map_err(|_| JsonError)?;
-    let mut parser = Parser { text, bytes: text.as_bytes(), at: 0 };
+    let mut parser = Parser::of(text)?;
     let value = parser.document()?;
-    parser.skip_space();
-    if parser.at == parser.bytes.len() { Ok(value) } else { Err(JsonError) }
+    parser.end().map(|()| value)
 }
 
 /// An array or object that is not closed yet.
@@ -51,13 +49,47 @@ enum Open {
     Object(Vec<(String, Value)>, String),
 }
 
-struct Parser<'a> {
+pub(super) struct Parser<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
+    /// Levels of arrays and objects around the value that is read.
+    around: usize,
 }
 
 impl<'a> Parser<'a> {
+    /// At the start of a text.
+    pub(super) fn of(text: &'a [u8]) -> Result<Parser<'a>, JsonError> {
+        let text = std::str::from_utf8(text).map_err(|_| JsonError)?;
+        Ok(Parser { text, bytes: text.as_bytes(), at: 0, around: 0 })
+    }
+
+    /// Where it is in the text, behind white space.
+    pub(super) fn at(&mut self) -> usize {
+        self.skip_space();
+        self.at
+    }
+
+    /// Passes over this token, if it is the next one.
+    pub(super) fn next_is(&mut self, token: u8) -> bool {
+        self.skip_space();
+        let is_next = self.peek() == Some(token);
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    /// Nothing is left.
+    pub(super) fn end(&mut self) -> Result<(), JsonError> {
+        self.skip_space();
+        if self.at == self.bytes.len() { Ok(()) } else { Err(JsonError) }
+    }
+
+    /// One value that is within so many arrays and objects.
+    pub(super) fn within(&mut self, around: usize) -> Result<Value, JsonError> {
+        self.around = around;
+        self.document()
+    }
+
     fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
@@ -69,7 +101,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The next byte that is no white space.
-    fn next_token(&mut self) -> Result<u8, JsonError> {
+    pub(super) fn next_token(&mut self) -> Result<u8, JsonError> {
         self.skip_space();
         let byte = self.peek().ok_or(JsonError)?;
         self.at += 1;
@@ -118,7 +150,7 @@ impl<'a> Parser<'a> {
             b't' => return self.word("rue", Value::Bool(true)),
             b'f' => return self.word("alse", Value::Bool(false)),
             b'n' => return self.word("ull", Value::Null),
-            b'[' | b'{' if open.len() >= JSON_DEPTH_MAX => return Err(JsonError),
+            b'[' | b'{' if open.len() + self.around >= JSON_DEPTH_MAX => return Err(JsonError),
             b'[' => {
                 self.skip_space();
                 if self.peek() == Some(b']') {
@@ -150,7 +182,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A member's name with the colon behind it.
-    fn member_name(&mut self) -> Result<String, JsonError> {
+    pub(super) fn member_name(&mut self) -> Result<String, JsonError> {
         if self.next_token()? != b'"' {
             return Err(JsonError);
         }

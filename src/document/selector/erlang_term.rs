@@ -22,6 +22,33 @@ pub fn erlang_text(text: &str) -> String {
     }
 }
 
+/// A parameter's text as CouchDB prints it in the reason of a `query_parse_error`: as a string with its escapes, `[]`
+/// where it is empty, and as a list of bytes where one of them cannot be printed.
+pub fn erlang_string(text: &str) -> String {
+    let can_print =
+        |byte: u8| matches!(byte, b' '..=b'~' | 0xa0..=0xff | b'\n' | b'\r' | b'\t' | 0x0b | 8 | 0x0c | 0x1b);
+    if text.is_empty() || !text.bytes().all(can_print) {
+        let bytes: Vec<String> = text.bytes().map(|byte| byte.to_string()).collect();
+        return format!("[{}]", bytes.join(","));
+    }
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{b}' => out.push_str("\\v"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '\u{1b}' => out.push_str("\\e"),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
 fn write_term(value: &Value, out: &mut String) {
     if out.len() > ERROR_TERM_BYTES {
         return;
@@ -92,8 +119,24 @@ fn write_float(value: f64, out: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use super::erlang_term;
+    use super::{erlang_string, erlang_term};
     use crate::document::json::parse;
+
+    #[test]
+    fn parameters_are_shown_as_strings_with_escapes() {
+        for (text, term) in [
+            ("", "[]"),
+            ("abc", "\"abc\""),
+            ("\"1\"", "\"\\\"1\\\"\""),
+            ("a\\b", "\"a\\\\b\""),
+            ("é", "\"é\""),
+            ("a\n", "\"a\\n\""),
+            ("\u{1}", "[1]"),
+            ("É", "[195,137]"),
+        ] {
+            assert_eq!(erlang_string(text), term, "{text:?}");
+        }
+    }
 
     #[test]
     fn values_as_they_were_measured() {

@@ -2,6 +2,7 @@
 
 use super::erlang_term::erlang_term;
 use crate::document::json::Value;
+use crate::limits;
 
 /// A refused selector or list of fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +50,12 @@ impl SelectorError {
     pub fn bad_field(selector: &Value) -> SelectorError {
         let reason = format!("Invalid field normalization on selector: {}", erlang_term(selector));
         SelectorError::refused("bad_field", reason)
+    }
+
+    /// More terms than [`limits::SELECTOR_TERMS_MAX`].
+    pub fn too_long() -> SelectorError {
+        let reason = format!("A selector has {} terms and listed values at most.", limits::SELECTOR_TERMS_MAX);
+        SelectorError::refused("invalid_selector", reason)
     }
 
     /// A condition at the top that belongs to no field.

@@ -6,6 +6,7 @@
 //! share it.
 
 mod bounds;
+mod cost;
 mod digest;
 mod erlang_term;
 mod error;
@@ -21,7 +22,7 @@ mod subject;
 mod tests;
 
 pub use bounds::{Bound, FieldRange, IndexRange};
-pub use erlang_term::{erlang_term, erlang_text};
+pub use erlang_term::{erlang_string, erlang_term, erlang_text};
 pub use error::{SelectorError, SelectorErrorKind};
 pub use fields::Fields;
 pub use path::{FieldPath, Found};

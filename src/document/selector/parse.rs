@@ -1,12 +1,13 @@
 //! From JSON to the normal form, in the three steps whose order decides which of several errors is told: operators and
 //! their arguments, then paths, then negations; names of fields last.
 
+use super::cost::terms_of_text;
 use super::error::SelectorError;
 use super::path::FieldPath;
 use super::pattern::Pattern;
 use super::{Comparison, Condition, Quantifier, Selector};
 use crate::document::json::{Object, Value};
-use crate::limits::{SELECTOR_PATH_BYTES, SELECTOR_PATTERNS};
+use crate::limits::{SELECTOR_PATH_BYTES, SELECTOR_PATTERNS, SELECTOR_TERMS_MAX};
 
 /// A selector whose operators are understood, with fields still nested.
 enum Raw {
@@ -32,6 +33,9 @@ impl Selector {
         let Value::Object(object) = value else { return Err(SelectorError::not_an_object(value)) };
         if object.is_empty() {
             return Ok(Selector::Everything);
+        }
+        if terms_of_text(value) > SELECTOR_TERMS_MAX {
+            return Err(SelectorError::too_long());
         }
         let raw = Operators { patterns: 0 }.object(object)?;
         let nested = Paths { bytes: 0 }.flatten(raw, "")?;

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use super::document::open;
 use super::partition;
-use super::rules;
+use super::rules::{self, Lister};
 use super::shown::{Data, row_doc, write_pieces};
-use super::users::Lister;
 use super::view_query::ViewArgs;
 use crate::coordinator::{AllDocs, AllDocsQuery, AllDocsRow, Database, DocSource, KeyBounds, RowDoc};
 use crate::document::json::{Value, write_string};
@@ -44,7 +43,7 @@ pub async fn partition(ctx: &Context, mut request: Request, db: &str, name: &str
 pub async fn partition_queries(ctx: &Context, mut request: Request, db: &str, name: &str) -> Result<Reply> {
     let db = open(ctx, &request, db)?;
     partition::check(&db, name)?;
-    let body = request.json_object().await?;
+    let body = request.query_object().await?;
     let mut all = ViewArgs::from_queries(&body, &request.query)?;
     all.iter_mut().try_for_each(|args| partition::check_given(args.partition.take().as_deref(), name))?;
     answer_all(ctx, db, DocSource::Partition(name.to_owned()), all).await
@@ -55,7 +54,7 @@ async fn arguments(request: &mut Request) -> Result<ViewArgs> {
         return ViewArgs::from_query(&request.query);
     }
     request.require_json()?;
-    let body = request.json_object().await?;
+    let body = request.query_object().await?;
     ViewArgs::from_body(&body, &request.query)
 }
 
@@ -107,7 +106,7 @@ async fn list_etag(db: &Database, request: &Request, args: &ViewArgs) -> Result<
 /// As [`list`]; one bad query refuses all.
 pub async fn queries(ctx: &Context, mut request: Request, db: &str, kind: ListKind) -> Result<Reply> {
     let db = open(ctx, &request, db)?;
-    let body = request.json_object().await?;
+    let body = request.query_object().await?;
     let all = ViewArgs::from_queries(&body, &request.query)?;
     answer_all(ctx, db, source(kind), all).await
 }
@@ -142,7 +141,7 @@ fn check(ctx: &Context, db: &Database, source: &DocSource, args: &mut ViewArgs) 
     if args.partition.is_some() && !db.map().partitioned && !is_below_partition {
         return Err(Problem::query_parse("`partition` parameter is not supported on this db"));
     }
-    if args.partition.is_some() || is_below_partition { args.bound(&ctx.config, true) } else { Ok(()) }
+    args.bound(&ctx.config, args.partition.is_some() || is_below_partition)
 }
 
 /// Begins a list. CouchDB 3.5 was measured to count the offset of a backward `_design_docs` from the wrong end; pagers

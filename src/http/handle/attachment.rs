@@ -65,6 +65,8 @@ async fn get(ctx: &Context, request: &Request, db: &str, id: &str, name: &str) -
         }
         Encoding::Gzip => unzipped(db, id, attachment).await?,
     };
+    // Damage at the beginning is an answer of its own.
+    let reply = if request.head { reply } else { reply.begun().await? };
     // Of the answers of this path, CouchDB guards those with bytes that are no multipart body.
     Ok(policy::guard(&ctx.config, Content::Attachments, reply.etag(&etag)))
 }

@@ -38,8 +38,8 @@ enum Item {
 pub async fn bulk_get(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
     let db = open(ctx, &request, db)?;
     request.require_json()?;
-    let options = read_options(&request.query)?;
-    let body = request.json_object().await?;
+    let options = ReadOptions { revs_max: Some(db.revs_limit()), ..read_options(&request.query)? };
+    let body = request.query_object().await?;
     let Some(Value::Array(docs)) = body.get("docs") else {
         return Err(Problem::bad_request("Missing JSON list of 'docs'."));
     };
@@ -148,6 +148,7 @@ impl Answer {
             .iter()
             .filter_map(|item| match item {
                 Item::Refused { .. } => None,
+                Item::Read { id, .. } if id.is_local() => None,
                 Item::Read { id, rev: None, .. } => Some((id.clone(), Want::Leaves)),
                 Item::Read { id, rev: Some(rev), .. } => {
                     Some((id.clone(), Want::Revisions { revs: vec![rev.clone()], latest }))
@@ -155,7 +156,11 @@ impl Answer {
             })
             .collect();
         let mut fetched = self.db.fetch_first(&wants, self.options.r, limits::FETCH_BYTES).await?.into_iter();
-        let next = |item: &Item| if let Item::Read { .. } = item { fetched.next() } else { Some(None) };
+        // Local documents are missing here, as in CouchDB.
+        let next = |item: &Item| match item {
+            Item::Read { id, .. } if !id.is_local() => fetched.next(),
+            _ => Some(None),
+        };
         Ok(group.iter().map_while(next).collect())
     }
 

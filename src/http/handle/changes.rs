@@ -11,6 +11,7 @@ use super::shown::{Data, Piece, row_doc};
 use crate::coordinator::{ChangeRow, ChangesFilter, ChangesQuery, Database, RowDoc, Style};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value, write_string};
+use crate::http::json_meter::JsonMeter;
 use crate::http::{Context, Problem, Query, Reply, Request, Result, Verb};
 use crate::observe::metrics::{Entered, Gauge};
 
@@ -41,7 +42,8 @@ pub async fn changes(ctx: &Context, mut request: Request, db: &str) -> Result<Re
     let waits = Waits::new(&ctx.config, args.heartbeat_ms, args.timeout_ms);
     let stretch = args.stretch_ms.map(Duration::from_millis);
     let (env, feed, print) = (ctx.env.clone(), args.feed, Rows { args, _counted: counted });
-    Ok(Delivery { env, db, feed, waits, stretch, print }.reply(changes, first, &etag))
+    let stopping = ctx.stopping.subscribe();
+    Ok(Delivery { env, db, feed, waits, stretch, stopping, print }.reply(changes, first, &etag))
 }
 
 /// Whether the filter takes what it asks for from the body.
@@ -53,7 +55,7 @@ fn reads_body(query: &Query) -> bool {
 /// The body of a POST, if there is one.
 async fn body(request: &mut Request) -> Result<Option<Object>> {
     request.require_json()?;
-    let bytes = request.json_bytes().await?;
+    let bytes = request.json_bytes_as(JsonMeter::of_query()).await?;
     if bytes.is_empty() {
         return Ok(None);
     }

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use super::super::request::Verb;
 use super::super::{Context, Problem, Reply, Request, Result};
-use crate::coordinator::moves::MoveRequest;
-use crate::coordinator::rebalance::{Rebalance, RebalanceRequest};
+use crate::coordinator::rebalance::moves::MoveRequest;
+use crate::coordinator::rebalance::plan::RebalanceRequest;
+use crate::coordinator::replica::rebalancing::Rebalance;
 use crate::document::json::Object;
 use crate::limits;
 use crate::wire::iso_time::iso_time;
@@ -57,7 +58,7 @@ fn shown(moves: &[MoveRequest]) -> Vec<Value> {
 /// `POST /_cluster/rebalance`: shows what is to be moved, and begins with it unless it is a `dry_run`. Nodes in `drain`
 /// are emptied; `databases` names those that are looked at.
 async fn rebalance(ctx: &Context, mut request: Request) -> Result<Reply> {
-    let body = if request.body.length() == Some(0) { Object::new() } else { request.json_object().await? };
+    let body = if request.body.length() == Some(0) { Object::new() } else { request.query_object().await? };
     let names = |field: &'static str| -> Result<Option<BTreeSet<String>>> {
         let wrong = || Problem::bad_request(format!("`{field}` must be an array of strings"));
         let Some(value) = body.get(field) else { return Ok(None) };

@@ -10,7 +10,7 @@ use super::super::{Context, Problem, Reply, Request, Result};
 use super::document::placed_id;
 use crate::auth::access::Class;
 use crate::auth::{options, users_design};
-use crate::coordinator::{CreateOptions, Database, DatabaseError, ReadError, Want, Written, names};
+use crate::coordinator::{CreateOptions, Database, DatabaseError, ReadError, Want, Written, topology::names};
 use crate::document::id::DocId;
 use crate::document::rev_tree::RevValue;
 use crate::observe::metrics::Histogram;

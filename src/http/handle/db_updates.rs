@@ -6,7 +6,7 @@
 
 use super::feed::{self, Delivery, Feed, Print, Waits, seq_json};
 use super::shown::Piece;
-use crate::coordinator::global_changes::{GLOBAL_CHANGES, read_note};
+use crate::coordinator::node::global_changes::{GLOBAL_CHANGES, read_note};
 use crate::coordinator::{ChangeRow, ChangesQuery, Since};
 use crate::document::json::write_string;
 use crate::http::{Context, Problem, Query, Reply, Request, Result};
@@ -27,8 +27,8 @@ pub async fn db_updates(ctx: &Context, request: &Request) -> Result<Reply> {
         ChangesQuery { since: args.since, limit: args.limit, descending: args.descending, ..ChangesQuery::default() };
     let changes = db.changes(query).await?;
     let waits = Waits::new(&ctx.config, args.heartbeat_ms, args.timeout_ms);
-    let (env, feed) = (ctx.env.clone(), args.feed);
-    Ok(Delivery { env, db, feed, waits, stretch: None, print: Events }.reply(changes, Vec::new(), &etag))
+    let (env, feed, stopping) = (ctx.env.clone(), args.feed, ctx.stopping.subscribe());
+    Ok(Delivery { env, db, feed, waits, stretch: None, stopping, print: Events }.reply(changes, Vec::new(), &etag))
 }
 
 /// The parameters.

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::super::request::Verb;
 use super::super::{Context, Problem, Reply, Request, Result};
-use crate::coordinator::moves::MoveRequest;
+use crate::coordinator::rebalance::moves::MoveRequest;
 use crate::coordinator::{Database, MapEdit, NamesQuery};
 use crate::document::json::{Object, Value};
 
@@ -110,7 +110,7 @@ fn document(database: &Database) -> Object {
 async fn edit(ctx: &Context, mut request: Request, name: &str) -> Result<Reply> {
     let database = open(ctx, name)?;
     let (version, _) = database.map_version();
-    let body = request.json_object().await?;
+    let body = request.query_object().await?;
     let given = body.get("_rev").and_then(Value::as_str).or(request.query.get("rev"));
     if given != Some(rev(&database, version).as_str()) {
         return Err(Problem::conflict());

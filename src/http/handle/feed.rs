@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use tokio::sync::watch;
 
 use super::shown::{Piece, write_pieces};
 use crate::config::Config;
@@ -95,6 +96,8 @@ pub struct Delivery<P> {
     pub waits: Waits,
     /// How long one body with what there is may be read for: it ends at the first page then, wherever that is.
     pub stretch: Option<Duration>,
+    /// Becomes true when the node stops: a feed that waits ends then, as it does when its time is over.
+    pub stopping: watch::Receiver<bool>,
     /// The rows.
     pub print: P,
 }
@@ -135,6 +138,7 @@ impl<P: Print> Writer<P> {
         loop {
             // A filter can leave out all rows of many pages.
             while !self.is_stretched()
+                && !self.is_stopping()
                 && let Some(page) = self.with_signs(changes.next()).await??
             {
                 self.rows(page).await?;
@@ -144,7 +148,7 @@ impl<P: Print> Writer<P> {
                 Feed::LongPoll => self.rows > 0,
                 Feed::Continuous | Feed::EventSource => false,
             };
-            if done || changes.is_over() {
+            if done || changes.is_over() || self.is_stopping() {
                 break;
             }
             self.flush().await?;
@@ -163,13 +167,26 @@ impl<P: Print> Writer<P> {
         *feed == Feed::Normal && stretch.is_some_and(|stretch| env.now().since(self.begun) >= stretch)
     }
 
-    /// Waits for news, sending signs of life; false when the time is over.
+    /// Whether the node stops and the feed would go on for long: one body with what there is comes to its end.
+    fn is_stopping(&self) -> bool {
+        self.delivery.feed != Feed::Normal && *self.delivery.stopping.borrow()
+    }
+
+    /// Waits for news, sending signs of life; false when the time is over or the node stops.
     async fn wait(&mut self, changes: &mut Changes) -> Result<bool> {
-        let Delivery { env, waits, .. } = &self.delivery;
-        if !waits.heartbeat {
-            return Ok(env.timeout(waits.interval, changes.wait()).await.is_ok());
+        let mut stopping = self.delivery.stopping.clone();
+        let news = async {
+            let Delivery { env, waits, .. } = &self.delivery;
+            if !waits.heartbeat {
+                return Ok(env.timeout(waits.interval, changes.wait()).await.is_ok());
+            }
+            self.with_signs(changes.wait()).await.map(|()| true)
+        };
+        tokio::select! {
+            biased;
+            _ = stopping.wait_for(|stop| *stop) => Ok(false),
+            news = news => news,
         }
-        self.with_signs(changes.wait()).await.map(|()| true)
     }
 
     /// What `coming` comes to. Where a heartbeat was asked for the client hears something at each interval meanwhile.

@@ -1,5 +1,5 @@
-//! `_find` and `_explain`: the plan is made by `index::mango`, documents come from `coordinator::find`; here requests
-//! are read and answers written.
+//! `_find` and `_explain`: the plan is made by `index::mango`, documents come from `coordinator::read::find`; here
+//! requests are read and answers written.
 
 use std::sync::Arc;
 
@@ -36,8 +36,9 @@ async fn read(ctx: &Context, request: &mut Request, db: &str, partition: Option<
         partition::check(&db, name)?;
     }
     request.require_json()?;
-    let body = request.json_object().await?;
-    let request = FindRequest::parse(&body)?;
+    let body = request.query_object().await?;
+    let size = usize::try_from(request.body.read_bytes()).unwrap_or(usize::MAX);
+    let request = request.body.lasting(size, move || FindRequest::parse(&body)).await?;
     let own = match &request.partition {
         None => None,
         Some(Value::String(name)) if name.is_empty() => None,

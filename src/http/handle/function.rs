@@ -29,7 +29,7 @@ use crate::script::Rendering;
 /// 404 for a missing function or path, 406 when nothing acceptable is provided, 500 when the function fails.
 pub async fn show(ctx: &Context, mut request: Request, db: &str, ddoc: &str, path: &[&str]) -> Result<Reply> {
     let db = open(ctx, &request, db)?;
-    let program = db.program(&DocId::new(ddoc)).await?;
+    let program = db.program(&DocId::new(ddoc)).await?.for_user(request.user.name.as_deref());
     let [name, id @ ..] = path else { return Err(invalid_path("show_error")) };
     let source = program.function("shows", name)?;
     let id = (!id.is_empty()).then(|| id.join("/"));
@@ -54,7 +54,7 @@ pub async fn show(ctx: &Context, mut request: Request, db: &str, ddoc: &str, pat
 /// As [`show`], and as a PUT of the document.
 pub async fn update(ctx: &Context, mut request: Request, db: &str, ddoc: &str, path: &[&str]) -> Result<Reply> {
     let db = open(ctx, &request, db)?;
-    let program = db.program(&DocId::new(ddoc)).await?;
+    let program = db.program(&DocId::new(ddoc)).await?.for_user(request.user.name.as_deref());
     let [name, id @ ..] = path else { return Err(invalid_path("update_error")) };
     let source = program.function("updates", name)?;
     if request.verb == Verb::Get {
@@ -100,7 +100,12 @@ async fn document(ctx: &Context, request: &Request, db: &Arc<Database>, id: Opti
     match fetched.take_one().filter(|stored| !stored.deleted) {
         None => Ok("null".to_owned()),
         Some(mut stored) => {
-            sight.limit(&mut stored)?;
+            // Another's document of the users database is as one that is not there.
+            match sight.limit(&mut stored) {
+                Ok(()) => {}
+                Err(hidden) if hidden.status == StatusCode::NOT_FOUND => return Ok("null".to_owned()),
+                Err(problem) => return Err(problem),
+            }
             let (path, (conflicts, _)) = (fetched.tree.path_to(&stored.rev), fetched.conflicts(&stored.rev));
             let options = RenderOptions { revisions: path.as_ref(), conflicts: &conflicts, ..RenderOptions::default() };
             Ok(String::from_utf8_lossy(&render(id.as_str(), &stored, &options)).into_owned())

@@ -82,13 +82,12 @@ fn segment(raw: &str) -> Value {
     Value::from(String::from_utf8_lossy(&decode(raw)).into_owned())
 }
 
-/// Names what the client asked for where a request was rewritten, as in CouchDB.
+/// Header of a rewritten request: what the client asked for. Functions see it among the headers alone, as in CouchDB.
 pub const REQUESTED_PATH: &str = "x-couchdb-requested-path";
 
-/// The path and query that the client asked for.
+/// The path and query that the client asked for of a virtual host; else that of the request, rewritten or not.
 pub fn requested(request: &Request) -> String {
-    let named = request.header(ASKED_PATH).or_else(|| request.header(REQUESTED_PATH));
-    named.map_or_else(|| request.target(), str::to_owned)
+    request.header(ASKED_PATH).map_or_else(|| request.target(), str::to_owned)
 }
 
 /// Decoded; the query stands behind the last one.

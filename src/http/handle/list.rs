@@ -33,7 +33,7 @@ pub async fn list(
     partition: Option<&str>,
 ) -> Result<Reply> {
     let db = open(ctx, &request, name)?;
-    let program = db.program(&DocId::new(ddoc)).await?;
+    let program = db.program(&DocId::new(ddoc)).await?.for_user(request.user.name.as_deref());
     let (function, ddoc, view) = match path {
         [function, view] => (function, ddoc.to_owned(), view),
         [function, other, view] => (function, format!("_design/{other}"), view),

@@ -133,7 +133,11 @@ impl Creation {
         let view = view_of(index)?;
         let hash = generated_name(index, body);
         let ddoc = ddoc.unwrap_or(&hash);
-        let id = DocId::new(&format!("_design/{}", ddoc.strip_prefix("_design/").unwrap_or(ddoc)));
+        let ddoc = ddoc.strip_prefix("_design/").unwrap_or(ddoc);
+        if ddoc.is_empty() {
+            return Err(Problem::invalid("illegal_docid", "Illegal document id `_design/`"));
+        }
+        let id = DocId::new(&format!("_design/{ddoc}"));
         Ok(Creation { view, id, name: name.unwrap_or(&hash).to_owned(), partitioned })
     }
 }
@@ -165,7 +169,7 @@ fn text<'a>(body: &'a Object, name: &str) -> Result<Option<&'a str>> {
 async fn create(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
     let db = ctx.open(db, &request, Class::Member)?;
     request.require_json()?;
-    let body = request.json_object().await?;
+    let body = request.query_object().await?;
     let wanted = Creation::parse(&body)?;
     let existing = design(&db, &wanted.id).await?;
     let mut done = None;
@@ -272,7 +276,7 @@ async fn save_rest(db: &Database, id: &DocId, left: Design, request: &Request) -
 async fn bulk_delete(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
     let db = ctx.open(db, &request, Class::Member)?;
     request.require_json()?;
-    let body = request.json_object().await?;
+    let body = request.query_object().await?;
     let ids = doc_ids(&body)?;
     positive(body.get("w"), 2)?;
     check_keys(&body, &["docids", "w"])?;

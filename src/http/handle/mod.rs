@@ -80,19 +80,10 @@ pub(in crate::http) fn admit(ctx: &Context, endpoint: &Endpoint, request: &Reque
         return Ok(());
     }
     // A stranger does not learn from methods what there is.
-    if let Endpoint::In(db, at) = endpoint {
-        ctx.open(db, request, class_for_any_method(at))?;
+    if let Endpoint::In(db, _) = endpoint {
+        ctx.open(db, request, Class::Member)?;
     }
     Err(Problem::method_not_allowed(allow))
-}
-
-/// Which rights in its database a path asks for, whatever the method. Where only some methods ask for more, their
-/// handlers do.
-fn class_for_any_method(at: &InDatabase) -> Class {
-    match at {
-        InDatabase::Compact(_) | InDatabase::ViewCleanup => Class::Maintenance,
-        _ => Class::Member,
-    }
 }
 
 /// Which rights on the server an endpoint asks for, before any database is looked at; rights in a database are asked

@@ -10,7 +10,7 @@ use super::super::{Context, Problem, Reply, Request, Result, forward};
 use super::{dbs, nodes, replicate, scheduler, server, snapshot};
 use crate::auth::admins;
 use crate::cluster::NodeName;
-use crate::config::{SECTIONS_CLOSED_TO_REQUESTS, Sections};
+use crate::config::{SECTIONS_CLOSED_TO_REQUESTS, Sections, schema};
 use crate::document::json::Value as Json;
 use crate::http::stats::Levels;
 use crate::world::Pool;
@@ -156,6 +156,12 @@ async fn setting(ctx: &Context, mut request: Request, section: &str, key: &str) 
     let old = if section == admins::SECTION {
         admins::put(&ctx.env, &ctx.config, key, value, persist).await?
     } else {
+        if let Some(refused) = schema::refusal(section, key, value.trim()) {
+            return Err(Problem::bad_request(refused));
+        }
+        if !schema::is_known(section, key) {
+            tracing::warn!(section, key, "a request set an option that settee does not know, which has no effect");
+        }
         ctx.config.set((section, key), value, persist).await?
     };
     Ok(Reply::value(StatusCode::OK, &json!(old.unwrap_or_default())))

@@ -18,10 +18,14 @@ use crate::observe::metrics::Counter;
 pub async fn purge(ctx: &Context, mut request: Request, db: &str) -> Result<Reply> {
     let db = ctx.open(db, &request, Class::ServerAdmin)?;
     request.require_json()?;
-    let body = request.json_object().await?;
+    let body = request.query_object().await?;
     let mut asked = Vec::with_capacity(body.len());
     for (id, list) in body.iter() {
-        asked.push((placed_id(&db, id)?, revisions(list)?));
+        // As in CouchDB, the log of purges has each revision once, in order.
+        let mut revs = revisions(list)?;
+        revs.sort();
+        revs.dedup();
+        asked.push((placed_id(&db, id)?, revs));
     }
     ctx.env.metrics().count(Counter::PurgeRequests);
     let ((purged, written), token) = db.purge_with_token(asked).await?;

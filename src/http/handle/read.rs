@@ -19,7 +19,7 @@ use crate::http::{Context, Problem, Reply, Request, Result};
 /// 404 for what is not there, 400 for malformed parameters.
 pub async fn get(ctx: &Context, request: &Request, db: &str, id: &str) -> Result<Reply> {
     let db = open(ctx, request, db)?;
-    let options = ReadOptions::from_query(&request.query)?;
+    let options = ReadOptions { revs_max: Some(db.revs_limit()), ..ReadOptions::from_query(&request.query)? };
     let id = placed_id(&db, id)?;
     if let Some(open_revs) = &options.open_revs {
         rules::must_see_all(ctx, &request.user, &db, &id)?;

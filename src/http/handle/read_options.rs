@@ -28,6 +28,9 @@ pub struct ReadOptions {
     pub latest: bool,
     /// Add `_revisions`.
     pub revs: bool,
+    /// The most revisions that `_revisions` names, where its database has a limit: a history is cut only when it is
+    /// written.
+    pub revs_max: Option<u64>,
     /// Add `_revs_info`.
     pub revs_info: bool,
     /// Add `_conflicts`.

@@ -1,7 +1,7 @@
 //! A document with its attachments as `multipart/related`: the body of a PUT (SPEC 'Documents' rule 4).
 //!
-//! The first part is the document; the others hold the bytes of its `follows` entries. A part belongs to the entry that
-//! its file name names, else to the first entry that still waits. Bytes go to disk as they come.
+//! The first part is the document; the others hold the bytes of its `follows` entries, in the order of the entries. The
+//! file name of a part has no meaning, as in CouchDB. Bytes go to disk as they come.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -35,14 +35,12 @@ pub async fn read(
     }
     let text = parts.json_bytes(json_bytes).await?;
     let draft = draft::parse(json::parse(&text).map_err(|_| Problem::unread_json(&text))?)?;
-    let mut waiting: Vec<&DraftAttachment> = draft.attachments.iter().filter(|a| follows(a)).collect();
-    let mut staged: Vec<(&str, Staged)> = Vec::with_capacity(waiting.len());
-    while !waiting.is_empty() {
+    let mut uploads: Vec<Staged> = Vec::new();
+    for entry in draft.attachments.iter().filter(|a| follows(a)) {
         let Some(head) = parts.next_part().await? else {
-            let reason = format!("The multipart body has no part for attachment {}.", waiting[0].name);
+            let reason = format!("The multipart body has no part for attachment {}.", entry.name);
             return Err(Problem::bad_request(reason));
         };
-        let entry = waiting.remove(place(&waiting, &head));
         let mut upload = db.upload(id, options(entry, &head)?).await?;
         let mut size = 0;
         while let Some(chunk) = parts.next_chunk().await? {
@@ -55,13 +53,8 @@ pub async fn read(
         if announced(entry).is_some_and(|length| size < length) {
             return Err(Problem::bad_request("attachment shorter than expected"));
         }
-        staged.push((&entry.name, upload.finish().await?));
+        uploads.push(upload.finish().await?);
     }
-    let uploads = draft.attachments.iter().filter(|a| follows(a)).filter_map(|entry| {
-        let at = staged.iter().position(|(name, _)| *name == entry.name)?;
-        Some(staged[at].1.clone())
-    });
-    let uploads = uploads.collect();
     Ok((draft, uploads))
 }
 
@@ -77,12 +70,6 @@ fn announced(entry: &DraftAttachment) -> Option<u64> {
 
 fn follows(entry: &DraftAttachment) -> bool {
     matches!(entry.data, DraftData::Follows { .. })
-}
-
-/// Which of the waiting entries a part belongs to.
-fn place(waiting: &[&DraftAttachment], head: &PartHead) -> usize {
-    let name = head.disposition("filename");
-    name.and_then(|name| waiting.iter().position(|entry| entry.name == name)).unwrap_or(0)
 }
 
 fn options(entry: &DraftAttachment, head: &PartHead) -> Result<UploadOptions> {

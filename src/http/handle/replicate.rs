@@ -57,13 +57,13 @@ async fn read(request: &mut Request) -> Result<(Object, Order)> {
     let is_known = request.user.name.is_some();
     // The body comes first, as in CouchDB; not much of it is held for somebody who is refused behind it.
     let body = match is_known {
-        true => request.json_object().await?,
+        true => request.query_object().await?,
         false => request.json_object_within(limits::LOGIN_BYTES_MAX).await?,
     };
-    request.require_json()?;
     if !is_known {
         return Err(Problem::unauthorized("You are not an authenticated user"));
     }
+    request.require_json()?;
     let order = Order::parse(&body)?;
     Ok((body, order))
 }

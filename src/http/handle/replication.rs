@@ -6,6 +6,7 @@ use http::StatusCode;
 
 use super::document::{open, placed_id};
 use super::read_options::revisions;
+use super::rules::Rules;
 use crate::coordinator::RevsDiff;
 use crate::document::id::DocId;
 use crate::document::json::{Object, Value};
@@ -44,12 +45,21 @@ pub async fn missing_revs(ctx: &Context, mut request: Request, db: &str) -> Resu
 async fn diff(ctx: &Context, request: &mut Request, db: &str) -> Result<BTreeMap<DocId, RevsDiff>> {
     let db = open(ctx, request, db)?;
     request.require_json()?;
-    let body = request.json_object().await?;
+    let body = request.query_object().await?;
+    let rules = Rules::of(ctx, &db.name);
     let mut asked: BTreeMap<DocId, Vec<Revision>> = BTreeMap::new();
+    let mut hidden = BTreeMap::new();
     for (id, list) in body.iter() {
-        asked.insert(placed_id(&db, id)?, revisions(list)?);
+        let (id, missing) = (placed_id(&db, id)?, revisions(list)?);
+        match rules.may_touch(&request.user, &db, &id) {
+            Ok(()) => drop(asked.insert(id, missing)),
+            // As if there were no such document.
+            Err(_) => drop(hidden.insert(id, RevsDiff { missing, possible_ancestors: Vec::new() })),
+        }
     }
-    Ok(db.revs_diff(asked).await?)
+    let mut diffs = db.revs_diff(asked).await?;
+    diffs.extend(hidden);
+    Ok(diffs)
 }
 
 /// Revisions as a JSON list.

@@ -7,8 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::super::request::Verb;
 use super::super::{Context, Problem, Reply, Request, Result};
-use crate::coordinator::reshard::{Job, JobEvent, JobRequest, JobState, NewJob, Resharding};
-use crate::coordinator::shard_map::Range;
+use crate::coordinator::rebalance::reshard::{JobRequest, NewJob};
+use crate::coordinator::replica::jobs::{Job, JobEvent, JobState, Resharding};
+use crate::coordinator::topology::shard_map::Range;
 use crate::document::json::Object;
 use crate::wire::iso_time::iso_time;
 
@@ -92,7 +93,7 @@ async fn set_state(ctx: &Context, request: Request) -> Result<Reply> {
 /// Why to stop, or `None` to run.
 async fn wanted_state(mut request: Request, default: &str) -> Result<Option<String>> {
     request.require_json()?;
-    let body = request.json_object().await?;
+    let body = request.query_object().await?;
     let state = body.get("state").ok_or_else(|| Problem::bad_request("Expected a `state` field"))?;
     match state.as_str() {
         Some("running") => Ok(None),
@@ -135,7 +136,7 @@ fn shown(job: &Job) -> Value {
 /// One job for each copy that the request names.
 async fn create(ctx: &Context, mut request: Request) -> Result<Reply> {
     request.require_json()?;
-    let body = request.json_object().await?;
+    let body = request.query_object().await?;
     let wanted = {
         let has_database = |name: &str| ctx.coordinator.database(name).is_ok();
         let there = There {

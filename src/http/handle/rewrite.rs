@@ -40,7 +40,7 @@ pub async fn rewrite(
     path: &[String],
 ) -> Result<Rewritten> {
     let db = open(ctx, &request, name)?;
-    let program = db.program(&DocId::new(ddoc)).await?;
+    let program = db.program(&DocId::new(ddoc)).await?.for_user(request.user.name.as_deref());
     if let (None, Ok(asked)) = (request.header(REQUESTED_PATH), HeaderValue::from_str(&requested(&request))) {
         request.headers.insert(REQUESTED_PATH, asked);
     }
@@ -69,12 +69,6 @@ pub async fn rewrite(
 
 /// Answers as the function said: at once, or with what another path answers.
 fn by_function(ctx: &Context, mut request: Request, root: &[String], answer: &Object) -> Result<Rewritten> {
-    if let Some(reason) = answer.get("forbidden") {
-        return Err(Problem::forbidden("").with_reason(reason));
-    }
-    if let Some(reason) = answer.get("unauthorized") {
-        return Err(Problem::unauthorized("").with_reason(reason));
-    }
     let said = match answer.get("resp") {
         Some(Value::String(path)) => return directed(with_query(request, path), root, &path_of(path)),
         Some(Value::Object(said)) => said,

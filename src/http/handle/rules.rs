@@ -4,11 +4,11 @@
 use http::StatusCode;
 
 use super::super::route::{InDatabase, ListKind};
-use super::users::{self, Lister};
+use super::users;
 use super::{before, replicator_docs};
 use crate::auth::access::{self, Class};
 use crate::auth::{UserCtx, options};
-use crate::coordinator::{Database, WriteRequest};
+use crate::coordinator::{AllDocsRow, Database, WriteRequest};
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
 use crate::document::revision::Revision;
@@ -16,7 +16,7 @@ use crate::http::{Context, Problem, Request, Result};
 use crate::replicate::documents::is_replicator_database;
 
 /// Whose rules a database has.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Rules {
     /// Those of the users database.
     Users,
@@ -114,12 +114,27 @@ pub fn check_lists(ctx: &Context, request: &Request, db: &str, at: &InDatabase) 
     );
     match Rules::of(ctx, db) {
         Rules::Users if lists => users::may_list(ctx, request, db, at),
-        // As in CouchDB, although administrators of the database see each document whole.
         Rules::Replicator if lists => {
             ctx.open(db, request, Class::Member)?;
+            if shows_no_credentials(request, at) {
+                return Ok(());
+            }
             Ok(access::check(Class::ServerAdmin, &request.user, None)?)
         }
         _ => Ok(()),
+    }
+}
+
+/// Whether what members of a replicator database list of it tells nobody's credentials: rows whose documents are
+/// stripped of them, and a feed that neither shows documents nor looks into them.
+fn shows_no_credentials(request: &Request, at: &InDatabase) -> bool {
+    match at {
+        InDatabase::List(ListKind::All) => true,
+        InDatabase::Changes => {
+            let looks_inside = |name: &str| ["include_docs", "filter"].iter().any(|n| n.eq_ignore_ascii_case(name));
+            !request.query.iter().any(|(name, _)| looks_inside(name))
+        }
+        _ => false,
     }
 }
 
@@ -176,8 +191,34 @@ impl Sight {
 /// Who lists a database and may not see all of it; `None`: all may be shown.
 pub fn lister(ctx: &Context, user: &UserCtx, db: &Database) -> Option<Lister> {
     match Rules::of(ctx, &db.name) {
-        Rules::Users => users::lister(ctx, user, db),
-        Rules::Replicator | Rules::None => None,
+        Rules::Users => users::lister(ctx, user, db).map(Lister::Users),
+        Rules::Replicator if replicator_docs::sees_credentials(user, db) => None,
+        Rules::Replicator => Some(Lister::Replicator(Sight::NoCredentials(user.clone()))),
+        Rules::None => None,
+    }
+}
+
+/// What a caller who may not see all of a database sees in a list.
+pub enum Lister {
+    /// Of the users database.
+    Users(users::Lister),
+    /// Of a replicator database.
+    Replicator(Sight),
+}
+
+impl Lister {
+    /// Takes what may not be seen out of a row.
+    pub fn limit(&self, row: &mut AllDocsRow) {
+        match self {
+            Lister::Users(lister) => lister.limit(row),
+            Lister::Replicator(sight) => {
+                let AllDocsRow::Found { doc, .. } = row else { return };
+                let Some(Some(shown)) = doc else { return };
+                if sight.limit(&mut shown.stored).is_err() {
+                    *doc = Some(None);
+                }
+            }
+        }
     }
 }
 

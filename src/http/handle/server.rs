@@ -90,7 +90,7 @@ pub fn all_dbs(ctx: &Context, request: &Request) -> Result<Reply> {
 /// The names of databases that a request asks for, by the parameters of a list of documents: in CouchDB the databases
 /// are documents. A key that is no string stands before all names.
 fn names(ctx: &Context, query: &Query) -> Result<Vec<String>> {
-    let args = ViewArgs::from_query(query)?;
+    let args = ViewArgs::of_databases(query)?;
     let text = |value: Option<Value>| value.map(|v| v.as_str().unwrap_or_default().to_owned());
     let wanted = NamesQuery {
         start: text(args.start_key).or(args.start_doc_id),
@@ -123,7 +123,7 @@ pub async fn dbs_info(ctx: &Context, mut request: Request) -> Result<Reply> {
 async fn keys_of(ctx: &Context, request: &mut Request) -> Result<Vec<Value>> {
     let max = ctx.config.u64("chttpd", "max_db_number_for_dbs_info_req", limits::DBS_INFO_MAX);
     request.require_json()?;
-    match request.json_object().await?.remove("keys") {
+    match request.query_object().await?.remove("keys") {
         Some(Value::Array(keys)) if keys.len() as u64 > max => Err(Problem::bad_request("too_many_keys")),
         Some(Value::Array(keys)) => Ok(keys),
         Some(_) => Err(Problem::bad_request("`keys` member must be an array.")),

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::coordinator::read::{known_generation, revs_info};
+use crate::coordinator::read::documents::{known_generation, revs_info};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -111,7 +111,10 @@ impl Shown<'_> {
     fn text(&self, with_data: AttContent, att_encoding_info: bool) -> (Vec<u8>, bool) {
         let contents = contents(self.stored, self.data, with_data);
         let (fetched, rev, options) = (self.fetched, &self.stored.rev, self.options);
-        let path = if options.revs { fetched.tree.path_to(rev) } else { None };
+        let mut path = if options.revs { fetched.tree.path_to(rev) } else { None };
+        if let (Some(path), Some(max)) = (&mut path, options.revs_max) {
+            path.ids.truncate(usize::try_from(max).unwrap_or(usize::MAX));
+        }
         let infos = if self.meta && options.revs_info { Some(revs_info(fetched, rev)) } else { None };
         let (mut live, mut deleted) = (Vec::new(), Vec::new());
         if self.meta && (options.conflicts || options.deleted_conflicts) {

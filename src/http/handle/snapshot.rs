@@ -89,11 +89,11 @@ async fn asked(ctx: &Context, request: &mut Request) -> Result<Asked> {
     let root = ctx.config.get("settee", "snapshot_dir").filter(|dir| !dir.is_empty());
     let root = root.ok_or_else(|| Problem::forbidden("No [settee] snapshot_dir is configured on this node."))?;
     request.require_json()?;
-    let body = request.json_object().await?;
+    let body = request.query_object().await?;
     let text = |name: &str| body.get(name).and_then(|value| value.as_str()).map(str::to_owned);
     let path = text("path").ok_or_else(|| Problem::bad_request("`path` must name a folder below the snapshot_dir."))?;
     let inside = Path::new(&path).components().all(|part| matches!(part, Component::Normal(_)));
-    if path.is_empty() || !inside {
+    if path.is_empty() || !inside || path.chars().any(char::is_control) {
         return Err(Problem::bad_request("`path` must name a folder below the snapshot_dir."));
     }
     let extent = match body.get("whole").map(|whole| whole.as_bool()) {

@@ -5,7 +5,7 @@ use super::before::{body_of, copied, live, predecessor};
 use crate::auth::access::{self, Class, Rank};
 use crate::auth::security::SecurityObject;
 use crate::auth::users::{self, Caller};
-use crate::auth::{UserCtx, options, password_rules};
+use crate::auth::{UserCtx, admins, options, password_rules};
 use crate::coordinator::{AllDocsRow, Database, WriteRequest};
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
@@ -127,6 +127,7 @@ pub async fn prepare(
     }
     let password = users::take_password(&mut write.draft.body)?;
     let Some(password) = password else {
+        users::check_rounds(&write.draft.body, old.as_ref(), caller, admins::cost(&ctx.config).iterations)?;
         return Ok(users::validate(write.id.as_str(), &write.draft.body, old.as_ref(), caller)?);
     };
     password_rules::check(&options::text(&ctx.config, "password_regexp", ""), &password)?;

@@ -15,7 +15,7 @@ use crate::coordinator::{Database, DatabaseView, GroupRow, KeyBound, KeySpan, Vi
 use crate::document::id::DocId;
 use crate::document::json::{Value, write_string};
 use crate::http::response::state_etag;
-use crate::http::{ChunkSink, Context, Reply, Request, Result, Verb};
+use crate::http::{ChunkSink, Context, Problem, Reply, Request, Result, Verb};
 use crate::limits;
 use crate::observe::metrics::Counter;
 
@@ -35,7 +35,7 @@ pub async fn query(
     let mut args = match request.verb {
         Verb::Post => {
             request.require_json()?;
-            let body = request.json_object().await?;
+            let body = request.query_object().await?;
             ViewArgs::of_view_body(&body, &request.query)?
         }
         _ => ViewArgs::of_view(&request.query)?,
@@ -75,7 +75,7 @@ pub async fn queries(
 ) -> Result<Reply> {
     let db = ctx.open(db, &request, Class::Member)?;
     request.require_json()?;
-    let body = request.json_object().await?;
+    let body = request.query_object().await?;
     let id = DocId::new(ddoc);
     let mut all = ViewArgs::of_view_queries(&body, &request.query)?;
     db.view(&id, name).await?;
@@ -85,8 +85,9 @@ pub async fn queries(
         let view = db.view(&id, name).await?;
         args.bound(&ctx.config, view.definition.partitioned)?;
         let asked = read(&view, &args)?;
-        let rows = view.open(asked).await?;
-        listings.push(Listing::begin(rows, args).await?);
+        let rows = view.open(asked).await.map_err(|error| Problem::from(error).without_reference())?;
+        let listing = Listing::begin(rows, args).await.map_err(Problem::without_reference)?;
+        listings.push(listing);
     }
     Ok(Reply::generate(move |mut sink| async move {
         sink.write(b"{\"results\":[\r\n").await?;

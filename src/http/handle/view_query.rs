@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::coordinator::{Grouping, Update};
 use crate::document::id::check_partition;
 use crate::document::json::{self, Object, Value};
-use crate::document::selector::erlang_text;
+use crate::document::selector::{erlang_string, erlang_text};
 use crate::http::problem::Problem;
 use crate::http::query::Query;
 
@@ -109,6 +109,17 @@ impl ViewArgs {
     pub fn from_query(query: &Query) -> Result<ViewArgs, Problem> {
         let mut args = ViewArgs::default();
         args.take_query(query, Place::Query)?;
+        args.check_list()?;
+        Ok(args)
+    }
+
+    /// Arguments of a list of databases, which says of bad keys what a view says.
+    ///
+    /// # Errors
+    /// As [`ViewArgs::from_query`].
+    pub fn of_databases(query: &Query) -> Result<ViewArgs, Problem> {
+        let mut args = ViewArgs::default();
+        args.take_query(query, Place::ViewQuery)?;
         args.check_list()?;
         Ok(args)
     }
@@ -386,9 +397,8 @@ impl Given<'_> {
     /// How an error message shows the value.
     fn shown(&self) -> String {
         match self {
-            Given::Text("") => "[]".to_owned(),
             Given::Json(Value::String(text)) if text.is_empty() => "[]".to_owned(),
-            Given::Text(text) => format!("\"{text}\""),
+            Given::Text(text) => erlang_string(text),
             Given::Json(value) => String::from_utf8_lossy(&value.to_vec()).into_owned(),
         }
     }

@@ -84,12 +84,12 @@ impl Reader {
         self.seen.push(view.rows.range(low..high).count() as u64);
         let range = |places: &Places| KeyRange { start: key(&places.low), end: places.high.as_deref().map(key) };
         self.reading.step(view, slot, &range, &|| Ok(Some(*stand))).unwrap();
-        self.reading.moment = slot.sums(|sums| sums.moment());
+        self.reading.single.moment = slot.sums(|sums| sums.moment());
     }
 
     fn finish(&mut self, index: &Index) -> u64 {
         while !self.reading.is_done() {
-            self.reading.moment = index.slot.sums(|sums| sums.moment());
+            self.reading.single.moment = index.slot.sums(|sums| sums.moment());
             self.step(&index.slot, &index.view());
         }
         rows(&self.reading)
@@ -106,7 +106,7 @@ fn a_reduction_of_several_steps_is_of_one_state_though_a_row_moves_behind_it_mea
     assert!(!reader.reading.is_done());
     // From where it has read to where it has not.
     index.write(vec![1, 4500]);
-    assert_eq!((reader.finish(&index), reader.reading.restarts), (4000, 1));
+    assert_eq!((reader.finish(&index), reader.reading.single.restarts), (4000, 1));
     // What it read before it began anew was kept: the scan of all rows is done once.
     let mut again = Reader::new(&index, ALL);
     let view = index.view();

@@ -57,10 +57,14 @@ pub fn explain(
             let (start, end) = ends(request, choice, collator);
             answer.push("range", object([("start_key", start), ("end_key", end)]));
         }
-        let covering = matches!(choice, Ok(Some(index)) if is_covering(request, index));
-        answer.push("covering", covering);
+        answer.push("covering", covers(request, choice));
     }
     Value::Object(answer)
+}
+
+/// Whether the index alone answers the query.
+fn covers(request: &FindRequest, choice: &Choice) -> bool {
+    matches!(choice, Ok(Some(index)) if is_covering(request, index))
 }
 
 fn fields(request: &FindRequest) -> Value {
@@ -136,6 +140,7 @@ fn ends(request: &FindRequest, choice: &Choice, collator: &Collator) -> (Value, 
         Ok(Some(index)) => match request.selector.index_range(&index.names(), collator) {
             IndexRange::Empty => (Value::Null, Value::Null),
             IndexRange::Keys { start, mut end } => {
+                end.iter_mut().for_each(show_prefix_end);
                 end.push(MAX.into());
                 (Value::Array(start), Value::Array(end))
             }
@@ -143,17 +148,29 @@ fn ends(request: &FindRequest, choice: &Choice, collator: &Collator) -> (Value, 
         _ => match request.selector.field_range("_id", collator) {
             FieldRange::Empty => (Value::Null, Value::Null),
             FieldRange::Between(low, high) => {
-                (low.map_or(Value::Null, |low| low.value), high.map_or(MAX.into(), |high| high.value))
+                let mut high = high.map_or(MAX.into(), |high| high.value);
+                show_prefix_end(&mut high);
+                (low.map_or(Value::Null, |low| low.value), high)
             }
         },
     };
     if request.sort.descending { (high, low) } else { (low, high) }
 }
 
+/// CouchDB shows U+FFFF behind a prefix. What is read ends behind every other character, too.
+fn show_prefix_end(key: &mut Value) {
+    if let Value::String(text) = key
+        && text.ends_with(char::MAX)
+    {
+        text.pop();
+        text.push('\u{ffff}');
+    }
+}
+
 fn arguments(request: &FindRequest, choice: &Choice, partition: Option<&str>, collator: &Collator) -> Value {
     let (start, end) = ends(request, choice, collator);
     object([
-        ("include_docs", true.into()),
+        ("include_docs", (!covers(request, choice)).into()),
         ("view_type", "map".into()),
         ("reduce", false.into()),
         ("partition", partition.map_or(Value::Null, Value::from)),

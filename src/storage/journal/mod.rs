@@ -21,10 +21,14 @@ use crate::world::buggify::{Mutation, mutated};
 use crate::world::{Disk, Env, File, OpenMode, lacks_files};
 
 mod frame;
+mod last;
+mod lost;
 mod notes;
 mod recovery;
 
 use frame::{HEADER_BYTES, Header};
+pub(super) use last::LastSegment;
+pub use lost::Lost;
 pub(super) use notes::{Notes, read as read_notes};
 
 /// Names a group of writes; grows by at least one from group to group and is never used again.
@@ -57,24 +61,37 @@ pub(super) struct Journal {
     failed: Option<StorageError>,
     env: Env,
     planted: Planted,
+    /// Where the number of the segment that is written is noted.
+    last: Option<LastSegment>,
+}
+
+/// How a journal is opened.
+pub(super) struct Opening<'o> {
+    /// What the journal notes about the store files.
+    pub notes: &'o Notes,
+    pub planted: Planted,
+    /// The record of the last segment, where there is one.
+    pub last: Option<LastSegment>,
+    /// Where to tell of what cannot be read; `None`: that is an error.
+    pub lost: Option<&'o mut Vec<Lost>>,
 }
 
 impl Journal {
-    /// Opens the journal in `dir` (made when missing), gives every group above what `notes` say is settled to `each` in
-    /// order, and starts a new segment. Blocks for as long as reading the journal takes.
+    /// Opens the journal in `dir` (made when missing), gives every group above what the notes say is settled to `each`
+    /// in order, and starts a new segment. Blocks for as long as reading the journal takes.
     ///
     /// # Errors
     /// [`StorageError::Corrupt`] when something that was acknowledged cannot be read any more.
     pub(super) fn open(
         env: &Env,
         dir: &Path,
-        notes: &Notes,
-        planted: Planted,
+        opening: Opening<'_>,
         each: &mut Replay<'_>,
     ) -> Result<Journal, StorageError> {
+        let Opening { notes, planted, mut last, lost } = opening;
         let disk = env.disk();
         disk.create_dir_all(dir)?;
-        let found = recovery::read(disk.as_ref(), dir, notes.settled, planted, each)?;
+        let found = recovery::read(disk.as_ref(), dir, (notes.settled, planted, last.as_ref()), lost, each)?;
         for (number, position) in &found.torn_at {
             let what = "what stood behind it a crash cut off before it was acknowledged, or it is damaged and lost";
             tracing::warn!("journal segment {number:016x} ends torn behind position {position}: {what}");
@@ -85,6 +102,9 @@ impl Journal {
         let file = disk.open(&path_of(dir, number), OpenMode::CreateNew)?;
         disk.sync_dir(dir)?;
         begin(file.as_ref(), header)?;
+        if let Some(last) = &mut last {
+            last.note(number)?;
+        }
         let mut segments = found.segments;
         segments.push(Segment { number, last: found.next - 1, bytes: HEADER_BYTES as u64 });
         let mut journal = Journal {
@@ -99,6 +119,7 @@ impl Journal {
             failed: None,
             env: env.clone(),
             planted,
+            last,
         };
         journal.append(&notes.batch())?;
         Ok(journal)
@@ -192,6 +213,9 @@ impl Journal {
         let salt = self.env.random_u64();
         let header = Header { number, previous: self.next - 1, first: self.next, salt };
         begin(file.as_ref(), header)?;
+        if let Some(last) = &mut self.last {
+            last.note(number)?;
+        }
         self.salt = salt;
         self.segments.push(Segment { number, last: self.next - 1, bytes: HEADER_BYTES as u64 });
         self.file = file;

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::path::Path;
 
-use super::frame::{self, END_BYTES, HEADER_BYTES, Head, Header};
-use super::{Position, Replay, Segment, path_of};
+use super::frame::{self, END_BYTES, FRAME_HEAD_BYTES, HEADER_BYTES, Head, Header};
+use super::{LastSegment, Lost, Position, Replay, Segment, path_of};
 use crate::storage::kv::{Batch, StorageError};
 use crate::storage::planted::{Bug, Planted};
 use crate::world::buggify::{Mutation, mutated};
@@ -33,46 +33,72 @@ fn corrupt(number: u64, what: impl std::fmt::Display) -> StorageError {
     StorageError::Corrupt(format!("journal segment {number:016x}: {what}"))
 }
 
+/// Where to tell of what cannot be read, if that is no error.
+type Losses<'l> = Option<&'l mut Vec<Lost>>;
+
+/// An error, or where losses are told one of them.
+fn lose(losses: &mut Losses<'_>, error: StorageError) -> Result<(), StorageError> {
+    match (losses, error) {
+        (Some(losses), StorageError::Corrupt(what)) => {
+            losses.push(Lost::new(what));
+            Ok(())
+        }
+        (_, error) => Err(error),
+    }
+}
+
+/// Reads what stands above `flushed`. `last` is the record of the last segment that was begun.
 pub(super) fn read(
     disk: &dyn Disk,
     dir: &Path,
-    flushed: Position,
-    planted: Planted,
+    (flushed, planted, last): (Position, Planted, Option<&LastSegment>),
+    mut losses: Losses<'_>,
     each: &mut Replay<'_>,
 ) -> Result<Found, StorageError> {
     let numbers = numbers(disk, dir)?;
     let (segments, spares, torn_at) = (vec![], vec![], vec![]);
     let mut found = Found { segments, spares, end: flushed, next: 0, next_number: 1, torn_at, torn: None };
-    let mut before: Option<Position> = None;
+    let (mut before, mut written): (Option<Position>, Option<u64>) = (None, None);
     for number in &numbers {
         found.next_number = number + 1;
         let bytes = contents(disk, dir, *number)?;
-        let header = match begun(&bytes, *number)? {
-            Begun::Written(header) => header,
-            Begun::Spare => {
+        let header = match begun(&bytes, *number).or_else(|error| mended(&bytes, *number, error, &mut losses)) {
+            Ok(Begun::Written(header)) => header,
+            Ok(Begun::Spare) => {
                 found.spares.push(*number);
                 continue;
             }
-            Begun::Blank => {
+            Ok(Begun::Blank) => {
                 found.torn_at.push((*number, before.unwrap_or(flushed)));
                 disk.remove(&path_of(dir, *number))?;
                 continue;
             }
+            Err(error) => {
+                lose(&mut losses, error)?;
+                continue;
+            }
         };
+        written = Some(*number);
         if header.previous > flushed && before != Some(header.previous) {
             let what =
                 format!("follows position {}, found before it: {before:?}; the engine has {flushed}", header.previous);
-            return Err(corrupt(*number, what));
+            lose(&mut losses, corrupt(*number, format!("{what}: a segment before it is missing")))?;
         }
-        let whole = frames(&bytes, *number, header, flushed, each)?;
+        let whole = frames(&bytes, *number, header, flushed, (each, &mut losses))?;
         if !bytes.get(whole.tail.end..).is_some_and(|rest| rest.starts_with(&whole.end_mark(header))) {
             found.torn_at.push((*number, whole.last));
+            if let Some(losses) = &mut losses {
+                let what = format!("journal segment {number:016x} ends torn behind position {}", whole.last);
+                losses.push(Lost::frames(what, bytes.get(whole.tail.end..).unwrap_or_default()));
+            }
         }
         if planted.has(Bug::AcceptTornTail) {
             let position = header.first.max(whole.last + 1);
             found.torn = frame::torn_at(&bytes, header.salt, whole.tail.end, position);
         }
-        settle(disk, dir, (*number, header), &bytes, &whole)?;
+        if losses.is_none() {
+            settle(disk, dir, (*number, header), &bytes, &whole)?;
+        }
         before = Some(whole.last);
         if whole.last > flushed {
             found.segments.push(Segment { number: *number, last: whole.last, bytes: bytes.len() as u64 });
@@ -80,17 +106,63 @@ pub(super) fn read(
             found.spares.push(*number);
         }
     }
+    if let Err(error) = check_last(last, written) {
+        lose(&mut losses, error)?;
+    }
+    found.next_number = found.next_number.max(last.and_then(|last| last.number).map_or(0, |number| number + 1));
     if let Some(end) = before {
         if end < flushed {
-            return Err(StorageError::Corrupt(format!("the journal ends with {end}, the engine has {flushed}")));
+            let what = format!("the journal ends with {end}, the engine has {flushed}");
+            lose(&mut losses, StorageError::Corrupt(what))?;
         }
-        found.end = end;
+        found.end = end.max(flushed);
     }
     if let Some(torn) = found.torn.take() {
         torn.writes().iter().for_each(|(key, value)| each(found.end + 1, key, value.as_deref()));
     }
     found.next = found.end + 2;
     Ok(found)
+}
+
+/// A segment with at least the number of the last one that was begun is there, unless somebody removed it: it holds
+/// groups that no store file needs to have.
+fn check_last(last: Option<&LastSegment>, written: Option<u64>) -> Result<(), StorageError> {
+    let Some(last) = last else { return Ok(()) };
+    match (last.number, written) {
+        (Some(begun), found) if found.is_none_or(|found| found < begun) => {
+            let found = found.map_or("none is there".to_owned(), |found| format!("the last one there is {found:016x}"));
+            Err(corrupt(begun, format!("it is missing, with all that it held: {found}")))
+        }
+        (None, None) if last.damaged => {
+            Err(StorageError::Corrupt("the journal is missing, and the record of its last segment is damaged".into()))
+        }
+        (None, Some(found)) if last.damaged => {
+            tracing::warn!("the record of the journal's last segment was damaged; the last one is {found:016x}");
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The header of a segment, of which one byte is damaged, where losses are told: the checksum says which one.
+fn mended(bytes: &[u8], number: u64, error: StorageError, losses: &mut Losses<'_>) -> Result<Begun, StorageError> {
+    let (Some(losses), Some(head)) = (losses, bytes.get(..HEADER_BYTES)) else { return Err(error) };
+    let mut head = head.to_vec();
+    for at in 0..HEADER_BYTES {
+        let was = head[at];
+        for byte in 0..=u8::MAX {
+            head[at] = byte;
+            if let Head::Whole(header) = Header::decode(&head)
+                && header.number == number
+            {
+                let what = format!("journal segment {number:016x}: a byte of its header was damaged and is mended");
+                losses.push(Lost::new(what));
+                return Ok(Begun::Written(header));
+            }
+        }
+        head[at] = was;
+    }
+    Err(error)
 }
 
 /// How far a segment's file had come.
@@ -144,29 +216,34 @@ impl Whole {
     }
 }
 
-/// Hands on the frames of a segment.
+/// Hands on the frames of a segment; where losses are told, also those behind damage.
 fn frames(
     bytes: &[u8],
     number: u64,
     header: Header,
     flushed: Position,
-    each: &mut Replay<'_>,
+    (each, losses): (&mut Replay<'_>, &mut Losses<'_>),
 ) -> Result<Whole, StorageError> {
     let mut whole = Whole { last: header.previous, tail: 0..HEADER_BYTES };
     let mut expected = header.first;
-    while let Some(frame) = frame::frame_at(bytes, header.salt, whole.tail.end).filter(|f| f.position == expected) {
-        if frame.position > flushed {
-            let one = &mut |key: &[u8], value: Option<&[u8]>| each(frame.position, key, value);
-            frame::visit(&bytes[frame.payload], one).map_err(|e| corrupt(number, e))?;
+    loop {
+        while let Some(frame) = frame::frame_at(bytes, header.salt, whole.tail.end).filter(|f| f.position == expected) {
+            if frame.position > flushed {
+                let one = &mut |key: &[u8], value: Option<&[u8]>| each(frame.position, key, value);
+                frame::visit(&bytes[frame.payload], one).map_err(|e| corrupt(number, e))?;
+            }
+            whole = Whole { last: frame.position, tail: whole.tail.end..frame.next };
+            expected = frame.position + 1;
         }
-        whole = Whole { last: frame.position, tail: whole.tail.end..frame.next };
-        expected = frame.position + 1;
+        let above = whole.last.max(flushed);
+        let Some(later) = frame::later_frame(bytes, header.salt, whole.tail.end, above) else { return Ok(whole) };
+        let what = format!("damaged between positions {} and {}", whole.last, later.position);
+        let Some(losses) = losses else { return Err(corrupt(number, what)) };
+        let begin = later.payload.start - FRAME_HEAD_BYTES;
+        let what = format!("journal segment {number:016x}: {what}");
+        losses.push(Lost::frames(what, &bytes[whole.tail.end..begin]));
+        (whole.tail.end, expected) = (begin, later.position);
     }
-    let above = whole.last.max(flushed);
-    if let Some(later) = frame::later_frame(bytes, header.salt, whole.tail.end, above) {
-        return Err(corrupt(number, format!("damaged between positions {} and {}", whole.last, later.position)));
-    }
-    Ok(whole)
 }
 
 /// Makes what was read of a segment durable before anything is built on it. Its last frame may be in the system's cache

@@ -21,7 +21,8 @@ fn settled(position: Position) -> Notes {
 /// Opens the journal and lists the groups that it hands on, but for its own notes.
 fn open(dir: &Path, flushed: Position) -> Result<(Journal, Vec<(Position, Batch)>), StorageError> {
     let mut seen: Vec<(Position, Batch)> = Vec::new();
-    let journal = Journal::open(&env(), dir, &settled(flushed), Planted::none(), &mut |position, key, value| {
+    let opening = Opening { notes: &settled(flushed), planted: Planted::none(), last: None, lost: None };
+    let journal = Journal::open(&env(), dir, opening, &mut |position, key, value| {
         if crate::storage::reserved::shard_of(key) == u64::MAX {
             return;
         }
@@ -92,7 +93,7 @@ fn a_last_group_that_is_lost_is_told_however_it_was_damaged() {
         damage(&mut bytes, start);
         std::fs::write(path, bytes).unwrap();
         let read = |each: &mut Replay<'_>| {
-            recovery::read(env().disk().as_ref(), dir.path(), 0, Planted::none(), each).unwrap().torn_at
+            recovery::read(env().disk().as_ref(), dir.path(), (0, Planted::none(), None), None, each).unwrap().torn_at
         };
         let mut groups = 0;
         let told = read(&mut |_, key, _| groups += usize::from(key == b"k"));

@@ -13,14 +13,14 @@ use crate::storage::memory::MemoryStore;
 use crate::storage::redb_store::Fill;
 use crate::storage::reserved;
 
-fn env() -> Env {
+pub(super) fn env() -> Env {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     crate::world::tokio_host::env(runtime.handle().clone())
 }
 
 /// Files in memory, which outlive the store. A broken one panics when it is written, as a damaged file makes some do.
 #[derive(Clone, Default)]
-struct MemoryShelf {
+pub(super) struct MemoryShelf {
     files: Arc<Mutex<BTreeMap<FileId, Arc<MemoryFile>>>>,
     opened: Arc<Mutex<Vec<FileId>>>,
     broken: Arc<AtomicBool>,
@@ -122,7 +122,12 @@ impl Shelf for MemoryShelf {
 }
 
 fn open(dir: &Path, shelf: &MemoryShelf, flush_at_bytes: usize) -> LayeredStore {
-    let options = LayeredOptions { flush_at_bytes, own_file_bytes: 1 << 30, planted: Planted::none() };
+    let options = LayeredOptions {
+        flush_at_bytes,
+        own_file_bytes: 1 << 30,
+        missing_files: MissingFiles::Refuse,
+        planted: Planted::none(),
+    };
     LayeredStore::open(&env(), dir, Arc::new(shelf.clone()), options).unwrap()
 }
 
@@ -135,11 +140,11 @@ fn flush_all(store: &LayeredStore) {
 }
 
 /// Shards of two common files, and a database's neighbours.
-const A: u64 = 16;
-const A2: u64 = 17;
+pub(super) const A: u64 = 16;
+pub(super) const A2: u64 = 17;
 const B: u64 = 24;
 
-fn key(shard: u64, rest: u8) -> Vec<u8> {
+pub(super) fn key(shard: u64, rest: u8) -> Vec<u8> {
     [shard.to_be_bytes().as_slice(), &[rest]].concat()
 }
 
@@ -249,7 +254,12 @@ fn reads_and_writes_go_on_while_the_disk_of_a_file_stands_still() {
 /// A store whose shard A has a file of its own, which is damaged: what was to be flushed to it is not.
 fn with_a_damaged_file(dir: &Path) -> LayeredStore {
     let shelf = MemoryShelf::default();
-    let options = LayeredOptions { flush_at_bytes: 4_000, own_file_bytes: 20, planted: Planted::none() };
+    let options = LayeredOptions {
+        flush_at_bytes: 4_000,
+        own_file_bytes: 20,
+        missing_files: MissingFiles::Refuse,
+        planted: Planted::none(),
+    };
     let store = LayeredStore::open(&env(), dir, Arc::new(shelf.clone()), options).unwrap();
     let fill = || {
         for rest in (0..=255).cycle() {
@@ -405,7 +415,12 @@ fn a_segment_that_is_closed_for_jobs_that_write_nothing_asks_for_the_flush_that_
 
 /// A store whose shards move out at a few hundred bytes.
 fn open_growing(dir: &Path, shelf: &MemoryShelf) -> LayeredStore {
-    let options = LayeredOptions { flush_at_bytes: 1, own_file_bytes: 500, planted: Planted::none() };
+    let options = LayeredOptions {
+        flush_at_bytes: 1,
+        own_file_bytes: 500,
+        missing_files: MissingFiles::Refuse,
+        planted: Planted::none(),
+    };
     LayeredStore::open(&env(), dir, Arc::new(shelf.clone()), options).unwrap()
 }
 
@@ -493,7 +508,8 @@ proptest! {
     ) {
         let dir = tempfile::tempdir().unwrap();
         let shelf = MemoryShelf::default();
-        let options = LayeredOptions { flush_at_bytes, own_file_bytes, planted: Planted::none() };
+        let missing_files = MissingFiles::Refuse;
+        let options = LayeredOptions { flush_at_bytes, own_file_bytes, missing_files, planted: Planted::none() };
         let open = || LayeredStore::open(&env(), dir.path(), Arc::new(shelf.clone()), options).unwrap();
         let mut store = open();
         let mut model = BTreeMap::new();

@@ -19,12 +19,13 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use super::blocks::{self, BLOCK_BYTES, BlockFile, Kind, checksum, damaged, invalid};
 use super::planted::{Bug, Planted};
 use crate::limits;
 use crate::world::File;
+use crate::world::sync::{Mutex, MutexGuard};
 
 mod sums;
 mod twin;

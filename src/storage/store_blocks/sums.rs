@@ -10,11 +10,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use super::twin::{CONTENT_BYTES, Loaded, SECTOR_BYTES, Twin, Which};
 use super::{SUMS_PER_SECTOR, sector_places};
 use crate::world::File;
+use crate::world::sync::{Mutex, MutexGuard};
 
 /// See the module head.
 #[derive(Debug)]

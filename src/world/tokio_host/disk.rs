@@ -1,13 +1,23 @@
-//! The disk over `std::fs` with positioned IO. Errors are the operating system's, with the path added.
+//! The disk over `std::fs` with positioned IO. Errors are the operating system's, with the path added. What is made is
+//! for the node's own user only: files hold password hashes, and documents that others may not read.
 
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::here;
 use crate::world::{Disk, Entry, File, OpenMode, RealDir, reworded};
+
+/// Access rights of files that are made.
+const FILE_MODE: u32 = 0o600;
+/// Access rights of directories that are made.
+const DIR_MODE: u32 = 0o700;
+/// What others than the owner may do.
+const OF_OTHERS: u32 = 0o077;
+/// A directory that all may write to, such as `/tmp`.
+const STICKY: u32 = 0o1000;
 
 /// [`Disk`] over the operating system's file system.
 pub(super) struct OsDisk;
@@ -30,7 +40,7 @@ impl Disk for OsDisk {
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         let mut options = OpenOptions::new();
-        options.read(true);
+        options.read(true).mode(FILE_MODE);
         match mode {
             OpenMode::Read => {}
             OpenMode::Write => drop(options.write(true)),
@@ -47,7 +57,7 @@ impl Disk for OsDisk {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return at(path, Err(error)),
             _ => {}
         }
-        let opened = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
+        let opened = OpenOptions::new().read(true).write(true).create_new(true).mode(FILE_MODE).open(path);
         let file = at(path, opened)?;
         match fs::metadata(like) {
             Ok(meta) => at(path, file.set_permissions(meta.permissions()))?,
@@ -70,7 +80,18 @@ impl Disk for OsDisk {
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        at(path, fs::create_dir_all(path))
+        at(path, fs::DirBuilder::new().recursive(true).mode(DIR_MODE).create(path))
+    }
+
+    fn narrow(&self, path: &Path) -> io::Result<bool> {
+        let meta = at(path, fs::symlink_metadata(path))?;
+        let mode = meta.mode() & 0o7777;
+        let is_ours = meta.is_file() || meta.is_dir() && mode & STICKY == 0;
+        if !is_ours || mode & OF_OTHERS == 0 {
+            return Ok(false);
+        }
+        at(path, fs::set_permissions(path, fs::Permissions::from_mode(mode & !OF_OTHERS)))?;
+        Ok(true)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -116,7 +137,7 @@ impl Disk for OsDisk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
-        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(FILE_MODE).open(path);
         let file = at(path, opened)?;
         match file.try_lock() {
             Ok(()) => Ok(Box::new(file)),

@@ -93,6 +93,8 @@ struct State {
     fuse: Option<u64>,
     /// Operations left until the process is killed, within the job that does them.
     kill_fuse: Option<u64>,
+    /// Syncs below a directory left until it is.
+    kill_sync_fuse: Option<(PathBuf, u64)>,
     /// Syncs below a directory left until it is cut.
     sync_fuse: Option<(PathBuf, u64)>,
     /// Time that the operations since [`SimDisk::take_debt`] would have taken.
@@ -152,6 +154,7 @@ impl SimDisk {
             faults_set: 0,
             fuse: None,
             kill_fuse: None,
+            kill_sync_fuse: None,
             sync_fuse: None,
             debt: Duration::ZERO,
             locks: BTreeSet::new(),
@@ -184,7 +187,7 @@ impl SimDisk {
         state.generation += 1;
         state.locks.clear();
         state.debt = Duration::ZERO;
-        state.kill_fuse = None;
+        (state.kill_fuse, state.kill_sync_fuse) = (None, None);
     }
 
     /// Power is lost. Handles of the life before give errors from now on.
@@ -193,9 +196,8 @@ impl SimDisk {
         state.generation += 1;
         state.locks.clear();
         state.debt = Duration::ZERO;
-        state.fuse = None;
-        state.kill_fuse = None;
-        state.sync_fuse = None;
+        (state.fuse, state.sync_fuse) = (None, None);
+        (state.kill_fuse, state.kill_sync_fuse) = (None, None);
         let State { names, dice, .. } = &mut *state;
         let report = names.crash(dice);
         drop(state);
@@ -232,7 +234,7 @@ impl SimDisk {
         state.fuse = operations;
         if operations.is_none() {
             state.sync_fuse = None;
-            state.kill_fuse = None;
+            (state.kill_fuse, state.kill_sync_fuse) = (None, None);
         }
     }
 
@@ -240,6 +242,12 @@ impl SimDisk {
     /// does it: what was written before it stays, synced or not.
     pub fn set_kill_fuse(&self, operations: u64) {
         lock(&self.state).kill_fuse = Some(operations);
+    }
+
+    /// Kills the process within the sync number `syncs` of what is below `dir`: that makes nothing durable, and what it
+    /// was to make durable stays as long as the machine has power.
+    pub fn set_kill_in_sync(&self, dir: impl Into<PathBuf>, syncs: u64) {
+        lock(&self.state).kill_sync_fuse = Some((dir.into(), syncs));
     }
 
     /// Cuts the power within the sync number `syncs` of files below `dir`: what it should make durable is half written.
@@ -313,7 +321,9 @@ impl SimDisk {
             return Err(gone());
         }
         state.charge(operation, path);
-        let unsynced = operation == Operation::Sync && state.burn_sync_fuse(path);
+        let is_sync = operation == Operation::Sync;
+        let unsynced = is_sync && burn(&mut state.sync_fuse, path);
+        let killed_unsynced = is_sync && burn(&mut state.kill_sync_fuse, path);
         let blown = state.burn_fuse() || unsynced;
         if blown {
             if unsynced {
@@ -328,8 +338,8 @@ impl SimDisk {
             self.cut_power();
             return Err(gone());
         }
-        if state.burn_kill_fuse() {
-            if state.dice.chance(0.5) {
+        if state.burn_kill_fuse() || killed_unsynced {
+            if !killed_unsynced && state.dice.chance(0.5) {
                 let _ = work(&mut state);
             }
             drop(state);
@@ -430,21 +440,22 @@ impl State {
         left == Some(0)
     }
 
-    fn burn_sync_fuse(&mut self, path: &Path) -> bool {
-        match &mut self.sync_fuse {
-            Some((dir, left)) if path.starts_with(&*dir) => {
-                *left = left.saturating_sub(1);
-                *left == 0
-            }
-            _ => false,
-        }
-    }
-
     fn check_space(&self, more: u64) -> io::Result<()> {
         match self.faults.capacity {
             Some(capacity) if more > 0 && self.names.bytes() + more > capacity => Err(os(ENOSPC)),
             _ => Ok(()),
         }
+    }
+}
+
+/// Burns a fuse that counts what happens below a directory.
+fn burn(fuse: &mut Option<(PathBuf, u64)>, path: &Path) -> bool {
+    match fuse {
+        Some((dir, left)) if path.starts_with(&*dir) => {
+            *left = left.saturating_sub(1);
+            *left == 0
+        }
+        _ => false,
     }
 }
 

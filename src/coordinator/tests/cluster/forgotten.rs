@@ -3,11 +3,11 @@
 use super::moves::still;
 use super::*;
 use crate::config::Setting;
-use crate::coordinator::forget::sweep;
-use crate::coordinator::moves::MapEdit;
-use crate::coordinator::range_copy::RangeCopy;
-use crate::coordinator::remote::RemoteCopy;
-use crate::coordinator::repair::{Origin, merge_missing};
+use crate::coordinator::anti_entropy::forget::sweep;
+use crate::coordinator::rebalance::moves::MapEdit;
+use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::repair::{Origin, merge_missing};
 use crate::document::draft::PreparedBody;
 use crate::document::rev_tree::RevPath;
 use crate::shard::{Edit, EditOp};
@@ -192,12 +192,14 @@ async fn a_copy_put_back_to_before_its_range_was_split_brings_nothing_back() {
         write(&cluster.db(0), name, "{}", Some(3)).await.unwrap();
     }
     let backup = cluster.nodes[2].world.copy_of_data();
-    let change = |places: &crate::coordinator::record::MapRecord| Ok(places.with_split(0)?);
+    let change = |places: &crate::coordinator::topology::record::MapRecord| Ok(places.with_split(0)?);
     cluster.nodes[0].coordinator.change_map(&cluster.db(0), change).await.unwrap();
     eventually(|| async { (0..3).all(|at| cluster.db(at).map().q() == 2) }).await;
     for name in &names[1..] {
         let first = rev(&own_leaves(&cluster.db(0), name).await[0]);
         delete(&cluster, 0, name, &first, Some(3)).await;
+    }
+    for name in &names[1..] {
         forgotten(&cluster, name).await;
     }
     cluster.cut(&[2]);
@@ -346,7 +348,8 @@ async fn what_another_copy_had_taken_in_is_not_taken_out_of_a_damaged_one_where_
             let done = crate::shard::Horizon::default().with("n9@h", crate::shard::Round { number: 1, id: 1 });
             fresh.adopt(&done).await.unwrap();
         }
-        let own = crate::coordinator::range_copy::OwnCopy::of(fresh, &coordinator.context().epochs).await.unwrap();
+        let own =
+            crate::coordinator::replica::range_copy::OwnCopy::of(fresh, &coordinator.context().epochs).await.unwrap();
         assert_eq!(db.salvage(0, &copy_at(&cluster, 0).await, &own).await.unwrap().taken, taken);
     }
 }
@@ -387,5 +390,5 @@ async fn where_nothing_is_to_be_forgotten_nothing_is_kept_about_it() {
     let copy = copy_at(&cluster, 0).await;
     assert_eq!(copy.state().await.unwrap().rounds, 0);
     assert!(copy.meta_get("horizon").await.unwrap().is_none() && copy.meta_get("forgetting").await.unwrap().is_none());
-    assert_eq!(crate::coordinator::forget::age(&cluster.nodes[0].coordinator.context().config), None);
+    assert_eq!(crate::coordinator::replica::context::age(&cluster.nodes[0].coordinator.context().config), None);
 }

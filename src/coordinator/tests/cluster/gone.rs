@@ -3,9 +3,10 @@
 use super::super::convergence::{copy, plant};
 use super::moves::still;
 use super::*;
-use crate::coordinator::moves::MapEdit;
-use crate::coordinator::record::{MapRecord, Move};
-use crate::coordinator::reshard::{JobRequest, JobState, Resharding};
+use crate::coordinator::rebalance::moves::MapEdit;
+use crate::coordinator::rebalance::reshard::JobRequest;
+use crate::coordinator::replica::jobs::{JobState, Resharding};
+use crate::coordinator::topology::record::{MapRecord, Move};
 use crate::shard::{Pace, ShardError};
 
 const WHOLE: &str = "00000000-ffffffff";

@@ -2,14 +2,14 @@
 
 use super::moves::still;
 use super::*;
-use crate::coordinator::ballots::{Ask, Ballot, Electorate, Vote};
-use crate::coordinator::layout::Layout;
-use crate::coordinator::message::{
+use crate::coordinator::node::serve::CopyService;
+use crate::coordinator::replica::layout::Layout;
+use crate::coordinator::replica::message::{
     BallotCall, CopyCall, CopyOp, EditText, JudgeCall, Refusal, WireError, decode, encode,
 };
-use crate::coordinator::record::{MapRecord, Move};
-use crate::coordinator::serve::CopyService;
-use crate::coordinator::validate::Caller;
+use crate::coordinator::topology::ballot::{Ask, Ballot, Electorate, Vote};
+use crate::coordinator::topology::caller::Caller;
+use crate::coordinator::topology::record::{MapRecord, Move};
 use crate::document::draft::PreparedBody;
 use crate::shard::{Edit, EditOp, Judged, ShardError};
 

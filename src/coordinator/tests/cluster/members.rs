@@ -1,9 +1,9 @@
 //! Members that come and go, and those who vote about maps meanwhile.
 
 use super::*;
-use crate::coordinator::ballots::{Ask, Ballot, Vote};
-use crate::coordinator::message::BallotCall;
-use crate::coordinator::record::{MapRecord, Move};
+use crate::coordinator::replica::message::BallotCall;
+use crate::coordinator::topology::ballot::{Ask, Ballot, Vote};
+use crate::coordinator::topology::record::{MapRecord, Move};
 
 /// Waits until nodes agree that they are those who vote, and may do so; answers the version.
 async fn agreed(cluster: &Cluster, nodes: &[usize]) -> u64 {

@@ -1,10 +1,11 @@
 //! Ranges that are split and copies that are moved while all nodes write.
 
 use super::*;
-use crate::coordinator::moves::MapEdit;
-use crate::coordinator::rebalance::RebalanceRequest;
-use crate::coordinator::record::Move;
-use crate::coordinator::reshard::{JobRequest, JobState};
+use crate::coordinator::rebalance::moves::MapEdit;
+use crate::coordinator::rebalance::plan::RebalanceRequest;
+use crate::coordinator::rebalance::reshard::JobRequest;
+use crate::coordinator::replica::jobs::JobState;
+use crate::coordinator::topology::record::Move;
 
 /// Writes `count` documents through each node in turn.
 async fn fill(cluster: &Cluster, prefix: &str, count: usize) {
@@ -98,7 +99,7 @@ async fn a_split_waits_for_a_majority_and_ends_when_it_is_there() {
     let request = JobRequest { db: "db".to_owned(), node: Some("n1@h".to_owned()), ..JobRequest::default() };
     let coordinator = &cluster.nodes[0].coordinator;
     assert_eq!(coordinator.reshard(&request).await.unwrap().len(), 1);
-    let is_ready = |job: &crate::coordinator::reshard::Job| job.split_state == "update_shardmap";
+    let is_ready = |job: &crate::coordinator::replica::jobs::Job| job.split_state == "update_shardmap";
     eventually(|| async { coordinator.reshard_jobs().await.iter().all(is_ready) }).await;
     assert_eq!(cluster.db(0).map().q(), 1);
     cluster.heal().await;

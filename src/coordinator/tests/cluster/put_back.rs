@@ -2,8 +2,8 @@
 
 use super::super::convergence::{behind_a_purge, catch_up, ends_with, planted, read, restart, two};
 use super::*;
-use crate::coordinator::remote::RemoteCopy;
-use crate::coordinator::{repair, sync_points};
+use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::{replica::repair, replica::sync_points};
 use crate::limits;
 use crate::shard::{Pace, ShardCopy};
 

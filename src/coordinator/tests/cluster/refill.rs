@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::coordinator::message::Standing;
-use crate::coordinator::seq::SeqEntry;
+use crate::coordinator::replica::message::Standing;
+use crate::coordinator::topology::seq::SeqEntry;
 
 /// Shards get files of their own soon.
 fn options() -> StorageOptions {
@@ -195,7 +195,9 @@ async fn what_can_be_read_is_taken_and_the_rest_is_named() {
     spoil(world, keys[1].clone(), Some(vec![0xff; 3])).await;
     let fresh = crate::shard::allocate(&world.storage, 1).await.unwrap()[0];
     let fresh = crate::shard::ShardCopy::open(&world.storage, fresh).await.unwrap();
-    let own = crate::coordinator::range_copy::OwnCopy::of(fresh.clone(), &coordinator.context().epochs).await.unwrap();
+    let own = crate::coordinator::replica::range_copy::OwnCopy::of(fresh.clone(), &coordinator.context().epochs)
+        .await
+        .unwrap();
     fresh.purge(vec![(id("purged"), vec![purged])]).await.unwrap();
     let salvaged = db.salvage(0, &from, &own).await.unwrap();
     assert_eq!(salvaged.taken, 2, "{salvaged:?}");
@@ -226,7 +228,7 @@ async fn filled(cluster: &Cluster) {
 }
 
 async fn split(cluster: &Cluster, by: usize) {
-    let change = |places: &crate::coordinator::record::MapRecord| Ok(places.with_split(0)?);
+    let change = |places: &crate::coordinator::topology::record::MapRecord| Ok(places.with_split(0)?);
     cluster.nodes[by].coordinator.change_map(&cluster.db(by), change).await.unwrap();
 }
 

@@ -1,8 +1,8 @@
 //! Tokens of writes: reads through a node whose copy lacks the write.
 
 use super::*;
-use crate::coordinator::floor::Floor;
-use crate::coordinator::token::{Held, Mark, Written as WrittenTo};
+use crate::coordinator::replica::floor::Floor;
+use crate::coordinator::replica::token::{Held, Mark, Written as WrittenTo};
 use crate::document::collate::Collator;
 use crate::document::json::{Value, parse};
 use crate::index::mango::catalogue::FieldIndex;

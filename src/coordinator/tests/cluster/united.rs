@@ -4,7 +4,7 @@ use super::super::check::{keys_of, spoil};
 use super::super::convergence::{copy, plant};
 use super::*;
 use crate::coordinator::backup::{BackupError, Extent, LeftOut, dump, snapshot_node};
-use crate::coordinator::record::{self, Record};
+use crate::coordinator::topology::record::{self, Record};
 use crate::shard::{LocalDocument, LocalRegister, ShardError, Stamp};
 use crate::storage::StorageError;
 

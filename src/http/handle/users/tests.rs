@@ -170,3 +170,26 @@ fn a_public_users_database_is_listed_with_public_fields_only() {
     assert!(status(&nobody) == 200 && !nobody.contains("salt") && header(&nobody, "etag").is_none(), "{nobody}");
     assert_eq!(status(&send(&served, "bob:pw", "GET", "/_users/_changes?include_docs=true", "")), 401);
 }
+
+#[test]
+fn nobody_is_told_of_others_by_revisions_and_nobody_chooses_what_a_login_costs() {
+    let served = open(&["chttpd_auth/iterations=10"]);
+    let ann = user("ann", r#","password":"pw""#);
+    let made = send(&served, "", "PUT", &format!("{USER}ann"), &ann);
+    let asked = format!(r#"{{"org.couchdb.user:ann":["{}","9-a"]}}"#, rev(&made));
+    let own = send(&served, "ann:pw", "POST", "/_users/_revs_diff", &asked);
+    assert!(own.contains(r#"{"missing":["9-a"],"possible_ancestors":"#), "{own}");
+    let bob = user("bob", r#","password":"pw""#);
+    assert_eq!(status(&send(&served, "", "PUT", &format!("{USER}bob"), &bob)), 201);
+    let other = send(&served, "bob:pw", "POST", "/_users/_revs_diff", &asked);
+    assert!(other.contains(&format!(r#"{{"missing":["{}","9-a"]}}"#, rev(&made))), "{other}");
+    let hash = |rounds: u32| {
+        let derived = "00".repeat(32);
+        let hashed =
+            format!(r#","password_scheme":"pbkdf2","pbkdf2_prf":"sha256","salt":"s","derived_key":"{derived}""#);
+        user("eve", &format!(r#"{hashed},"iterations":{rounds}"#))
+    };
+    let costly = send(&served, "", "PUT", &format!("{USER}eve"), &hash(9_000_000));
+    assert!(status(&costly) == 403 && costly.contains("iterations must not be more than 10."), "{costly}");
+    assert_eq!(status(&send(&served, "", "PUT", &format!("{USER}eve"), &hash(10))), 201);
+}

@@ -1,0 +1,90 @@
+//! The scene `disks`: one server, on which clients write all the time, while its process is killed within syncs of the
+//! journal and power fails soon after it started again; while syncs of directories fail and power fails before others
+//! succeed; and while the disk has no room. Whoever trusts what was not made durable, or room that is not there, shows
+//! it here. Plans at large have the same, more seldom and beside much else (`rest`).
+
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+use super::draw::{Draw, KINDS, Weights, pick};
+use super::scene::{Drawn, fault};
+use super::{Fault, TimedFault, TimedOp, WorldPlan};
+
+/// Kinds of operations: those that write documents, shared and own ones, and those that read them.
+const OPS_OF_CLIENTS: [usize; 13] = [0, 2, 3, 4, 5, 7, 8, 10, 15, 16, 18, 19, 20];
+/// Those of them that are in every plan: single edits.
+const ALWAYS: [usize; 2] = [0, 15];
+/// From one fault to the next, in milliseconds: what came of the one is seen before.
+const EVERY_MS: u64 = 6_000;
+
+/// The plan's world, clients and faults.
+pub(super) fn drawn(mut rng: ChaCha8Rng, base: WorldPlan) -> Drawn {
+    let world = WorldPlan {
+        q: pick(&mut rng, &[1, 2, 3]),
+        documents: rng.random_range(4..=24),
+        latency_us: pick(&mut rng, &[100, 500, 5_000]),
+        // Small: names of files change all the time.
+        flush_at_bytes: pick(&mut rng, &[1_000, 1_000, 10_000, 100_000]),
+        disk_slow: pick(&mut rng, &[1, 1, 10]),
+        turns: rng.random_range(0..2) == 0,
+        nodes: 1,
+        n: 0,
+        strict_reads: false,
+        purges_kept: None,
+        ..base
+    };
+    let mut weights = vec![0; KINDS];
+    for kind in OPS_OF_CLIENTS {
+        weights[kind] = if rng.random_range(0..2) == 0 { 0 } else { rng.random_range(1..=5) };
+    }
+    for kind in ALWAYS {
+        weights[kind] = 20;
+    }
+    let (weights, mut draw) = (Weights(weights), Draw { rng, world: &world, next_v: 1 });
+    let clients: Vec<Vec<TimedOp>> = (0..draw.rng.random_range(3..=5)).map(|_| draw.client(&weights)).collect();
+    let faults = faults(&mut draw.rng);
+    (world, clients, faults)
+}
+
+fn faults(rng: &mut ChaCha8Rng) -> Vec<TimedFault> {
+    let mut out = Vec::new();
+    for nth in 0..3 {
+        let (at_ms, down_ms) = (nth * EVERY_MS + rng.random_range(500..3_000), rng.random_range(1..=500));
+        match rng.random_range(0..4) {
+            0 | 1 => {
+                let journal = rng.random_range(0..4) > 0;
+                let ops = rng.random_range(1..=if journal { 10 } else { 120 });
+                let cut_ms = rng.random_range(1..=1_500);
+                out.push(fault(at_ms, 0, Fault::KilledInJob { ops, down_ms, journal, cut_ms }));
+            }
+            2 => {
+                let for_ms = rng.random_range(1_000..=3_500);
+                out.push(fault(at_ms, 0, Fault::DirSyncErrors { per_1000: pick(rng, &[500, 1_000]), for_ms }));
+                out.push(fault(at_ms + rng.random_range(300..=for_ms), 0, Fault::PowerLoss { down_ms }));
+            }
+            _ => out.push(fault(at_ms, 0, Fault::NoRoom { for_ms: rng.random_range(6_000..12_000) })),
+        }
+    }
+    out.sort_by_key(|timed| timed.at_ms);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::{NO_ROOM, Plan, Scene};
+
+    #[test]
+    fn twenty_plans_have_all_of_these_faults_and_clients_that_write() {
+        let plans: Vec<Plan> = (0..20).map(|number| Plan::of_scene(Scene::Disks, number)).collect();
+        let names: BTreeSet<&str> =
+            plans.iter().flat_map(|plan| &plan.faults).map(|timed| timed.fault.name()).collect();
+        let wanted = ["F9 kill in a job", "F9 kill in a sync", "F10 power loss", "F11 directory syncs", NO_ROOM];
+        assert_eq!(names, wanted.into_iter().collect());
+        for plan in plans {
+            let writes = plan.clients.iter().flatten().filter(|timed| matches!(timed.op.name(), "put" | "own put"));
+            assert!(writes.count() > 5 && plan.world.clusters().is_empty(), "{}", plan.name());
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! What nodes compare to see whether their copies hold the same: one digest for what two nodes have in common of a page
+//! of databases, one for each database, one message for each copy, then digests of ever smaller ranges of ids.
+//!
+//! A node tells another how its own copies stand; the other knows what it should hear, from its own copies and from how
+//! far it has taken in those of the first. Where both agree nothing more is said. Digests are over the leaves of
+//! documents (`shard/summary.rs`) and over the stamps of local documents.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use futures_util::{StreamExt as _, stream};
+
+use crate::coordinator::consensus::gossip::LearnError;
+use crate::coordinator::replica::catalogue::{Coordinator, NamesQuery};
+use crate::coordinator::replica::database::Database;
+use crate::coordinator::replica::message::{CatalogueCall, CopyStatus, IdRange, Standing, SyncPoint, encode};
+use crate::coordinator::replica::range_copy::OwnCopy;
+use crate::coordinator::replica::sync_points;
+use crate::document::id::DocId;
+use crate::limits;
+use crate::shard::{CopyState, Part, ShardCopy, ShardError};
+use crate::world::BoxFuture;
+use crate::world::buggify::{buggify, fewer};
+
+/// Whose copies a digest is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    /// This node's.
+    Own,
+    /// The other node's, as they must be when this one's hold the same.
+    Theirs,
+}
+
+/// The digests of databases by their names.
+type Digests = BTreeMap<String, [u8; 16]>;
+
+/// All ids.
+pub(in crate::coordinator) const ALL: IdRange = (Bound::Unbounded, Bound::Unbounded);
+
+/// What a copy says of itself to `node`.
+pub(in crate::coordinator) async fn status(copy: &OwnCopy, node: &str) -> Result<CopyStatus, ShardError> {
+    // First: what others have heard by then is behind no purge and no position that is told with it.
+    let taken = sync_points::pulled(&copy.shard, node).await?;
+    let heard = sync_points::heard(&copy.shard).await?;
+    let CopyState { position, total, purge_seq, purge_floor, rounds, .. } = copy.shard.state().await?;
+    Ok(CopyStatus {
+        standing: Standing { position, ..copy.standing() },
+        documents: total.documents(),
+        digest: total.digest,
+        locals: locals_digest(&copy.shard).await?,
+        purge_seq,
+        purge_floor,
+        taken,
+        soundness: None,
+        rounds,
+        heard: Some(heard),
+    })
+}
+
+/// Cuts ranges of ids into parts of about as many documents.
+pub(in crate::coordinator) async fn split(
+    copy: &ShardCopy,
+    ranges: Vec<IdRange>,
+) -> Result<Vec<Vec<Part>>, ShardError> {
+    let mut out = Vec::with_capacity(ranges.len());
+    for (start, end) in ranges.into_iter().take(limits::SPLITS_PER_CALL) {
+        let parts = if buggify("compare: copies cut in two") { 2 } else { limits::SUMMARY_PARTS_MAX };
+        out.push(copy.split(start, end, parts).await?);
+    }
+    Ok(out)
+}
+
+/// The digest of all local documents: the sum over each id and stamp, which tell the content.
+pub(in crate::coordinator) async fn locals_digest(copy: &ShardCopy) -> Result<u128, ShardError> {
+    let (mut sum, mut after): (u128, Bound<DocId>) = (0, Bound::Unbounded);
+    loop {
+        let page = copy.local_registers(after, limits::STEP_ROWS).await?;
+        for (id, register) in &page {
+            sum = sum.wrapping_add(u128::from_le_bytes(digest(&(id, register.stamp))));
+        }
+        match page.into_iter().last() {
+            Some((last, _)) => after = Bound::Excluded(last),
+            None => return Ok(sum),
+        }
+    }
+}
+
+fn digest(of: &impl serde::Serialize) -> [u8; 16] {
+    let mut out = [0; 16];
+    out.copy_from_slice(&blake3::hash(&encode(of)).as_bytes()[..16]);
+    out
+}
+
+/// The digest of all databases of a page.
+fn rolled_up(digests: &Digests) -> [u8; 16] {
+    digest(digests)
+}
+
+/// The databases behind a name, up to another one.
+fn names_between(after: &Option<String>, end: Option<String>, limit: Option<u64>) -> NamesQuery {
+    // The least name behind another one.
+    let start = after.as_ref().map(|after| format!("{after}\0"));
+    NamesQuery { start, end, limit, ..NamesQuery::default() }
+}
+
+impl Coordinator {
+    /// The digests of the copies of ranges that both this node and `node` hold.
+    async fn digests(&self, node: &Arc<str>, whose: Whose, names: &[String]) -> Digests {
+        let mut out = Digests::new();
+        for name in names {
+            let Ok(database) = self.database(name) else { continue };
+            match database.digest_with(node, whose).await {
+                Ok(Some(digest)) => drop(out.insert(name.clone(), digest)),
+                // It is no copy of theirs, or was deleted meanwhile.
+                Ok(None) | Err(ShardError::Dropped) => {}
+                // It differs from what the other node says, so that the database is looked at by itself: it keeps no
+                // other from being compared.
+                Err(error) => {
+                    tracing::info!(database = name, %error, "what the copies of a database hold cannot be told");
+                    out.insert(name.clone(), [whose as u8; 16]);
+                }
+            }
+        }
+        out
+    }
+
+    /// Answers [`CatalogueCall::RolledUp`].
+    pub(in crate::coordinator) async fn copies_rolled_up(
+        &self,
+        node: &str,
+        after: Option<String>,
+        limit: u64,
+    ) -> ([u8; 16], Option<String>) {
+        let limit = limit.clamp(1, limits::COMPARE_PAGE);
+        let names = self.database_names(&names_between(&after, None, Some(limit)));
+        let last = names.last().filter(|_| names.len() as u64 == limit).cloned();
+        (rolled_up(&self.digests(&node.into(), Whose::Own, &names).await), last)
+    }
+
+    /// Answers [`CatalogueCall::Copies`].
+    pub(in crate::coordinator) async fn copies_behind(
+        &self,
+        node: &str,
+        after: Option<String>,
+        last: Option<String>,
+    ) -> Vec<(String, [u8; 16])> {
+        let names = self.database_names(&names_between(&after, last, Some(limits::COMPARE_PAGE)));
+        self.digests(&node.into(), Whose::Own, &names).await.into_iter().collect()
+    }
+
+    /// Takes in what the copies of another node have and those here lack, of all databases in which they differ.
+    /// `thoroughly`: documents are compared even where all changes were taken in.
+    pub(in crate::coordinator) async fn catch_up_with(
+        &self,
+        node: &Arc<str>,
+        thoroughly: bool,
+    ) -> Result<(), LearnError> {
+        let page = fewer("compare: databases one by one", limits::COMPARE_PAGE as usize) as u64;
+        self.catch_up_by_pages(node, thoroughly, page).await
+    }
+
+    /// As [`Coordinator::catch_up_with`], so many databases at a time. One that fails keeps no other from being
+    /// compared: the first failure is told at the end.
+    pub(in crate::coordinator) async fn catch_up_by_pages(
+        &self,
+        node: &Arc<str>,
+        thoroughly: bool,
+        limit: u64,
+    ) -> Result<(), LearnError> {
+        let (mut after, mut done) = (None, Ok(()));
+        loop {
+            let call = CatalogueCall::RolledUp(after.clone(), limit);
+            let (theirs, last): ([u8; 16], Option<String>) = self.ask_catalogue(node, &call).await?;
+            let names = self.database_names(&names_between(&after, last.clone(), None));
+            let expected = self.digests(node, Whose::Theirs, &names).await;
+            if theirs != rolled_up(&expected) {
+                let call = CatalogueCall::Copies { after, last: last.clone() };
+                let page: Vec<(String, [u8; 16])> = self.ask_catalogue(node, &call).await?;
+                let mut pulls: Vec<BoxFuture<'_, Result<(), ShardError>>> = Vec::new();
+                for (name, _) in page.iter().filter(|(name, digest)| expected.get(name) != Some(digest)) {
+                    pulls.push(Box::pin(self.pull_database(name, node, thoroughly)));
+                }
+                let pulled: Vec<Result<(), ShardError>> =
+                    stream::iter(pulls).buffer_unordered(limits::DATABASES_AT_ONCE).collect().await;
+                done = done.and(pulled.into_iter().collect());
+            }
+            if thoroughly {
+                self.settle_what_is_idle(node, &names).await;
+            }
+            if last.is_none() {
+                return done.map_err(|error: ShardError| LearnError::Own(error.into()));
+            }
+            after = last;
+        }
+    }
+
+    async fn pull_database(&self, name: &str, node: &Arc<str>, thoroughly: bool) -> Result<(), ShardError> {
+        let Ok(database) = self.database(name) else { return Ok(()) };
+        let pulled = database.pull_from(node, thoroughly).await;
+        if let Err(error) = &pulled {
+            tracing::info!(database = name, %node, %error, "the copies of a database are not in step yet");
+        }
+        pulled
+    }
+}
+
+impl Coordinator {
+    /// Reads copies that hold the same where something is left to be noted: purges that the others have taken in, and
+    /// epochs that were not told. Of a database that nobody changes nothing else would lead there.
+    async fn settle_what_is_idle(&self, node: &Arc<str>, names: &[String]) {
+        for database in names.iter().filter_map(|name| self.database(name).ok()) {
+            let done = match database.has_open_ends(node).await {
+                Ok(true) => database.pull_from(node, false).await,
+                open => open.map(drop),
+            };
+            if let Err(error) = done {
+                tracing::debug!(database = database.name, %node, %error, "what others have taken in is not noted yet");
+            }
+        }
+    }
+}
+
+impl Database {
+    /// Whether a copy here keeps purges on record that the one of a node may have taken in, or lacks the epochs in
+    /// which it has read that one.
+    async fn has_open_ends(&self, node: &Arc<str>) -> Result<bool, ShardError> {
+        let layout = self.layout();
+        for range in self.ranges().into_iter().filter(|range| self.nodes_of(*range).contains(node)) {
+            let Some(copy) = self.own_copy_by(&layout, range).await? else { continue };
+            let copy = copy.in_background().shard;
+            let point = sync_points::pulled(&copy, node).await?.filter(|point| point.from > 0);
+            let told = sync_points::epochs_of(&copy, node).await?;
+            let is_told = |point: &SyncPoint| told.iter().any(|(epoch, _)| *epoch == point.from_epoch);
+            let purges = copy.info().await?.purge_seq;
+            if point.is_some_and(|point| !is_told(&point)) || sync_points::purges_taken(&copy, node).await? < purges {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// How this node's copy of a range stands. What it cannot say for damage, or while it is not filled yet, is left
+    /// out where another node asks: that one looks closer then.
+    async fn status_with(&self, range: usize, node: &str, whose: Whose) -> Result<Option<CopyStatus>, ShardError> {
+        let layout = self.layout();
+        let is_filling = layout.placed.shard(range).is_some_and(|shard| self.context.refills.is_filling(shard));
+        if is_filling && whose == Whose::Own {
+            return Ok(None);
+        }
+        let told = async {
+            match self.own_copy_to_fill(&layout, range).await? {
+                Some(copy) => status(&copy.in_background(), node).await.map(Some),
+                None => Ok(None),
+            }
+        };
+        match told.await {
+            Err(error) if whose == Whose::Own && error.is_damage_here() => Ok(None),
+            told => told,
+        }
+    }
+
+    /// The digest of the copies of ranges that both this node and `node` hold; `None` when there are none.
+    async fn digest_with(&self, node: &Arc<str>, whose: Whose) -> Result<Option<[u8; 16]>, ShardError> {
+        let mut ranges = Vec::new();
+        for range in self.ranges() {
+            if !self.nodes_of(range).contains(node) {
+                continue;
+            }
+            let of_range = self.status_with(range, node, whose).await?;
+            let Some(CopyStatus { standing, digest, locals, purge_seq, taken, .. }) = of_range else { continue };
+            let (shard, epoch, purges) = match whose {
+                Whose::Own => (standing.shard, standing.epoch_of(standing.position), purge_seq),
+                Whose::Theirs => {
+                    let SyncPoint { from_shard, from_epoch, purges, .. } = taken.unwrap_or_default();
+                    (from_shard, from_epoch, purges)
+                }
+            };
+            ranges.push((range, shard, epoch, purges, digest, locals));
+        }
+        Ok((!ranges.is_empty()).then(|| digest(&(self.instance(), ranges))))
+    }
+}

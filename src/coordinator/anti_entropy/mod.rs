@@ -1,0 +1,11 @@
+//! What brings replicas back together: comparison, pulls of what one lacks, rebuilds, collection of tombstones.
+
+pub(super) mod compare;
+pub(super) mod forget;
+pub(super) mod horizon;
+pub(super) mod pour;
+pub(super) mod pull;
+pub(super) mod put_back;
+pub(super) mod refill;
+pub(super) mod salvage;
+pub(super) mod sync;

@@ -1,0 +1,124 @@
+//! A copy that is an old one put back: it gives up what all others removed since, and keeps what it alone has.
+//!
+//! It may hold what was removed everywhere, with no record of that left, and nobody takes that from it. That all others
+//! lack a revision does not tell this: they lack what this copy alone acknowledged, too, before it was put back or
+//! since, whatever it started and took in meanwhile. What tells it is how far one of them has read this copy: a
+//! revision behind that point was there once. So what all others lack goes up to that point and no further. Copies keep
+//! a record of purges until they have read each other copy up to where that one had heard of them
+//! (`Pull::confirm`): one that has no record has read all that a copy of an earlier time holds.
+//!
+//! All others must be there. Those that miss what was removed, too, are not asked: they were put back themselves, or
+//! are being filled; nor are those that cannot be read as a whole, which are made anew once this copy is in step.
+//! Whether the others are in step otherwise does not matter; they may wait for this very copy.
+//!
+//! What is given up goes on record for this copy only: the others have it no more, or have it again by then, for it was
+//! written again while this copy looked.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::coordinator::anti_entropy::pull::away;
+use crate::coordinator::replica::database::Database;
+use crate::coordinator::replica::message::Soundness;
+use crate::coordinator::replica::range_copy::OwnCopy;
+use crate::coordinator::replica::remote::RemoteCopy;
+use crate::document::id::DocId;
+use crate::document::revision::Revision;
+use crate::limits;
+use crate::shard::{ShardError, Want};
+
+/// What was removed, with no record of that left.
+#[derive(Debug)]
+pub(in crate::coordinator) struct Removed {
+    /// The node that has it no more, or had when it was there.
+    pub by: Arc<str>,
+    /// The number of the shard of its copy.
+    pub shard: u64,
+    /// Its last purge without a record.
+    pub floor: u64,
+}
+
+/// Purges the revisions of a copy of this node that no other copy has any more.
+pub(in crate::coordinator) async fn purge_what_all_lack(
+    database: &Database,
+    range: usize,
+    own: &OwnCopy,
+    removed: &Removed,
+) -> Result<(), ShardError> {
+    let others = those_who_know(database, range, removed).await?;
+    // Asked before what they have: what they take in meanwhile is kept.
+    let until = read_by(&others, own, &database.context.node).await?;
+    let name = &database.name;
+    tracing::warn!(database = name, range, until, "a copy put back gives up what the others purged since");
+    let mut start = Bound::Unbounded;
+    loop {
+        let page = own.shard.digests(start, Bound::Unbounded, limits::PAGE_ROWS).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        start = Bound::Excluded(last.id.clone());
+        let old = page.into_iter().filter(|found| found.local_seq <= until);
+        let mut lacked: BTreeMap<DocId, Vec<Revision>> =
+            old.map(|found| (found.id, found.leaves.into_iter().map(|(rev, _)| rev).collect())).collect();
+        for other in &others {
+            let wants: Vec<(DocId, Want)> = lacked.keys().map(|id| (id.clone(), Want::Tree)).collect();
+            for (revs, fetched) in lacked.values_mut().zip(other.fetch(wants).await?) {
+                let tree = fetched.map(|fetched| fetched.tree).unwrap_or_default();
+                revs.retain(|rev| tree.get(rev).is_none());
+            }
+        }
+        let lacked: Vec<(DocId, Vec<Revision>)> = lacked.into_iter().filter(|(_, revs)| !revs.is_empty()).collect();
+        if !lacked.is_empty() {
+            own.shard.give_up(lacked).await?;
+        }
+    }
+}
+
+/// The position of a copy of this node up to which some of the others have read it. Never beyond where it was opened: a
+/// machine put back while it was running gives out positions again, and no other node need have noticed that yet.
+pub(in crate::coordinator) async fn read_by(
+    others: &[RemoteCopy],
+    own: &OwnCopy,
+    node: &str,
+) -> Result<u64, ShardError> {
+    let mut until = 0;
+    for other in others {
+        let taken = other.taken_in(node).await?;
+        if let Some(point) = taken.point.filter(|point| point.from_shard == own.origin) {
+            until = until.max(own.epochs.read_up_to(&taken.epochs, point.from_epoch, point.from));
+        }
+    }
+    Ok(until.min(own.epochs.opened_at()))
+}
+
+/// The other copies of a range that do not miss what was removed, and can be read.
+async fn those_who_know(database: &Database, range: usize, removed: &Removed) -> Result<Vec<RemoteCopy>, ShardError> {
+    let context = &database.context;
+    let (mut others, mut damaged) = (Vec::new(), Vec::new());
+    for node in database.nodes_of(range) {
+        if node == context.node || context.is_gone(&node) {
+            continue;
+        }
+        if context.rank(&node).is_none() {
+            return Err(away("a copy put back waits for all others, to see what was removed since"));
+        }
+        let copy = RemoteCopy::new(&database.target, range, &node).in_background();
+        let soundness = copy.status().await?.soundness;
+        if soundness == Some(Soundness::Unusable) {
+            continue;
+        }
+        let knows = node == removed.by || copy.taken_in(&removed.by).await?.has_heard(removed.shard, removed.floor);
+        match knows {
+            true if soundness == Some(Soundness::Damaged) => damaged.push(copy),
+            true => others.push(copy),
+            false => tracing::info!(database = database.name, range, %node, "another copy was put back, too"),
+        }
+    }
+    // It waits until this copy is in step, and is asked only where there is no other.
+    if others.is_empty() {
+        others = damaged;
+    }
+    match others.is_empty() {
+        true => Err(away("a copy put back waits for one that knows what was removed since")),
+        false => Ok(others),
+    }
+}

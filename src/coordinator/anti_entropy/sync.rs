@@ -1,0 +1,303 @@
+//! Keeping the copies of a range the same: each node takes in what the others have and it lacks.
+//!
+//! A node compares its copies with those of another (`compare`) when it meets it and at long intervals, and takes in
+//! what it lacks (`pull`); of single databases also when it is told that a copy missed something, and now and then of
+//! those that changed. A node counts as in sync when it has pulled everything from all that it met; until then it is
+//! the last to judge.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, stream};
+
+use crate::coordinator::consensus::gossip::LearnError;
+use crate::coordinator::replica::catalogue::Coordinator;
+use crate::coordinator::replica::context::Context;
+use crate::coordinator::replica::message::{CatalogueCall, NodeState};
+use crate::coordinator::topology::events::EventKind;
+use crate::coordinator::topology::peers::Urgency;
+use crate::coordinator::topology::quorum::majority;
+use crate::limits;
+use crate::world::{BoxFuture, Instant};
+
+/// The nodes that are up, with the numbers of the connections to them.
+type Connections = BTreeMap<Arc<str>, u64>;
+
+/// The nodes of `some` whose connections are not among `others`.
+fn without(some: &Connections, others: &Connections) -> BTreeSet<Arc<str>> {
+    some.iter().filter(|(node, number)| others.get(*node) != Some(*number)).map(|(node, _)| Arc::clone(node)).collect()
+}
+
+impl Coordinator {
+    /// Notices who came and who went, and tells the others what changed here.
+    fn look_around(self: &Arc<Self>, met: &mut Connections, told: &mut NodeState, stood_still: bool) {
+        let context = self.context();
+        let others = context.others();
+        let connected = |node: &Arc<str>| Some((Arc::clone(node), context.peers.connection(node)?));
+        let up: Connections = others.iter().filter_map(connected).collect();
+        // A connection that broke and was made again since the last look is another one.
+        let lost: BTreeSet<Arc<str>> = without(met, &up);
+        lost.iter().for_each(|lost| context.lose(lost));
+        // While this node stood still any of them may have gone and come back.
+        for lost in met.keys().filter(|node| stood_still || lost.contains(*node)) {
+            // What it had judged here it may not have brought to the other copies.
+            context.doubts.take(lost).iter().for_each(|database| context.missed(database));
+        }
+        let new = without(&up, met);
+        if !others.is_empty() && (up.len() as u32) + 1 < majority(others.len() as u32 + 1) {
+            // The others may go on without this node.
+            context.in_sync.doubt();
+        }
+        let own = context.own_state();
+        if own.maintenance || told.maintenance || stood_still {
+            context.in_sync.was_absent();
+        }
+        let returns = told.maintenance && !own.maintenance;
+        for node in if returns || stood_still { up.keys().cloned().collect() } else { new } {
+            let coordinator = Arc::clone(self);
+            context.env.spawn(async move { coordinator.meet(&node).await });
+        }
+        *met = up;
+        let own = context.own_state();
+        if own != *told {
+            *told = own;
+            self.tell_state();
+        }
+    }
+
+    /// Tells the other nodes what this one says of itself.
+    pub(in crate::coordinator) fn tell_state(&self) {
+        let context = self.context();
+        let up: Vec<Arc<str>> = context.others().into_iter().filter(|node| context.peers.is_up(node)).collect();
+        drop(context.tell_all(&up, &CatalogueCall::State(context.own_state()), Urgency::Foreground));
+    }
+
+    /// Exchanges everything with a node that was not there before; tries again as long as it is there.
+    async fn meet(self: Arc<Self>, node: &Arc<str>) {
+        let context = self.context();
+        while context.peers.is_up(node) {
+            let begun = context.in_sync.begin(node);
+            match self.try_meet(node).await {
+                Ok(()) => {
+                    // Seen from there this one may never have been away, so that nothing was asked for.
+                    self.remind(Arc::clone(node));
+                    self.spread_system_databases().await;
+                    if context.met(node, begun) {
+                        self.tell_state();
+                    }
+                    return;
+                }
+                Err(error) => tracing::info!(%node, %error, "a node is not in step with this one yet"),
+            }
+            context.env.sleep(limits::MEET_PAUSE).await;
+        }
+    }
+
+    async fn try_meet(&self, node: &Arc<str>) -> Result<(), LearnError> {
+        let context = self.context();
+        let state = self.ask_catalogue(node, &CatalogueCall::State(context.own_state())).await?;
+        context.set_state(node, Some(state));
+        self.learn_from(node).await?;
+        self.catch_up_with(node, false).await
+    }
+
+    /// Takes in databases, and ends of databases, that this node was not told of: a call that told of one may have come
+    /// before the link was up, while the other direction has long met.
+    pub(in crate::coordinator) async fn learn_from_all(&self) {
+        let context = self.context();
+        for node in context.others().into_iter().filter(|node| context.peers.is_up(node)) {
+            if let Err(error) = self.learn_from(&node).await {
+                tracing::info!(%node, %error, "a node did not tell which databases it knows");
+            }
+        }
+    }
+
+    /// Compares all copies with those of the nodes that are there and in step, document by document where they differ.
+    async fn compare_with_all(&self) {
+        let context = self.context();
+        for node in context.others().into_iter().filter(|node| context.rank(node) == Some(0)) {
+            if let Err(error) = self.catch_up_with(&node, true).await {
+                tracing::info!(%node, %error, "copies are not in step yet");
+            }
+        }
+    }
+
+    /// Takes in what this node's copies of a database miss, from all nodes that are there; has the others do so, too.
+    async fn sync_database(&self, name: &str, tell: bool) {
+        let context = self.context();
+        let Ok(database) = self.database(name) else { return };
+        let holders = database.holders();
+        let others: Vec<Arc<str>> =
+            holders.into_iter().filter(|node| *node != context.node && context.peers.is_up(node)).collect();
+        if tell {
+            drop(context.tell_all(&others, &CatalogueCall::Pull(name.to_owned()), Urgency::Background));
+        }
+        for node in others {
+            if let Err(error) = database.pull_from(&node, false).await {
+                tracing::debug!(database = name, %node, %error, "copies are not in step yet");
+                context.pull_soon(name);
+            }
+        }
+    }
+}
+
+/// Until the coordinator goes.
+pub(in crate::coordinator) async fn watch_nodes(weak: Weak<Coordinator>) {
+    let (mut news, mut settings, env) = match weak.upgrade() {
+        Some(coordinator) => {
+            let context = coordinator.context();
+            (context.peers.watch(), context.config.watch(), context.env.clone())
+        }
+        None => return,
+    };
+    let (mut met, mut told, mut looked) = (Connections::new(), NodeState::default(), env.now());
+    loop {
+        let is_alone = match weak.upgrade() {
+            Some(coordinator) => {
+                let context = coordinator.context();
+                let (is_alone, patience, now) = (context.others().is_empty(), patience(context), env.now());
+                let stood_still = !met.is_empty() && now.since(looked) >= patience;
+                context.in_sync.look(now, (!is_alone).then_some(patience));
+                coordinator.look_around(&mut met, &mut told, stood_still);
+                looked = now;
+                is_alone
+            }
+            None => return,
+        };
+        let changed = tokio::select! {
+            biased;
+            changed = news.changed() => changed,
+            // Maintenance is a setting.
+            changed = settings.changed(), if !is_alone => changed,
+            () = env.sleep(limits::LOOK_AROUND), if !is_alone => Ok(()),
+        };
+        if changed.is_err() {
+            return;
+        }
+    }
+}
+
+/// How long this node may go without a look at the others until these may have gone on without it: a part of the time
+/// after which its silence counts, for they may have heard it last some time before.
+fn patience(context: &Context) -> Duration {
+    (context.peers.suspect() * 3 / 4).max(2 * limits::LOOK_AROUND)
+}
+
+/// Until the coordinator goes: maps of which a call showed that another node knows a later one.
+pub(in crate::coordinator) async fn learn_maps(weak: Weak<Coordinator>) {
+    loop {
+        let Some(context) = weak.upgrade().map(|coordinator| Arc::clone(coordinator.context())) else { return };
+        context.outdated.notified().await;
+        let stale = context.take_stale();
+        drop(context);
+        let Some(coordinator) = weak.upgrade() else { return };
+        for (name, node) in stale {
+            if let Err(error) = coordinator.learn_map(&name, &node).await {
+                tracing::debug!(database = name, %node, %error, "a map was not learned");
+            }
+        }
+    }
+}
+
+/// When the next look at all databases is due: by the clock alone, for copies may miss something all the time.
+#[derive(Clone, Copy, Debug)]
+struct Rounds {
+    look: Instant,
+    compare: Instant,
+}
+
+impl Rounds {
+    fn after(now: Instant) -> Rounds {
+        let look = later(now, limits::SYNC_PERIOD);
+        Rounds { look, compare: later(look, limits::COMPARE_PERIOD) }
+    }
+
+    /// Whether to look at what changed, and to compare all copies too.
+    fn due(self, now: Instant) -> (bool, bool) {
+        (now >= self.look, now >= self.look && now >= self.compare)
+    }
+
+    /// Counts from the end of a round.
+    fn ended(&mut self, now: Instant, compared: bool) {
+        self.look = later(now, limits::SYNC_PERIOD);
+        if compared {
+            self.compare = later(now, limits::COMPARE_PERIOD);
+        }
+    }
+}
+
+fn later(now: Instant, by: Duration) -> Instant {
+    Instant(now.0 + by)
+}
+
+/// Until the coordinator goes: databases of which a copy missed something at once, those that changed, and the set of
+/// databases, now and then.
+pub(in crate::coordinator) async fn sync_missed(weak: Weak<Coordinator>) {
+    let Some(env) = weak.upgrade().map(|coordinator| coordinator.env().clone()) else { return };
+    let (mut seen, mut rounds) = (0, Rounds::after(env.now()));
+    loop {
+        let Some(context) = weak.upgrade().map(|coordinator| Arc::clone(coordinator.context())) else { return };
+        let mut news = context.peers.watch();
+        news.borrow_and_update();
+        let noticed = context.missing.notified();
+        match context.others().is_empty() {
+            // A node that was alone when it started may have others later.
+            true => tokio::select! {
+                biased;
+                () = noticed => {}
+                Ok(()) = news.changed() => continue,
+            },
+            // Which of the two it was, the clock tells.
+            false => drop(env.timeout(rounds.look.since(env.now()), noticed).await),
+        }
+        drop(context);
+        let Some(coordinator) = weak.upgrade() else { return };
+        let context = coordinator.context();
+        let mut names: BTreeMap<String, bool> = context.take_missed();
+        let (looks, compares) = rounds.due(env.now());
+        if looks {
+            coordinator.learn_from_all().await;
+            if compares {
+                coordinator.compare_with_all().await;
+            }
+            context.doubts.turn();
+            let (events, last) = coordinator.events(seen);
+            seen = last;
+            let changed = events.into_iter().filter(|event| event.kind == EventKind::Updated);
+            for event in changed {
+                names.entry(event.name).or_insert(false);
+            }
+            rounds.ended(env.now(), compares);
+        }
+        // Several at a time: one whose copies do not answer holds up no other.
+        let mut syncs: Vec<BoxFuture<'_, ()>> = Vec::new();
+        for (name, tell) in &names {
+            syncs.push(Box::pin(coordinator.sync_database(name, *tell)));
+        }
+        stream::iter(syncs).for_each_concurrent(limits::DATABASES_AT_ONCE, |sync| sync).await;
+        drop(coordinator);
+        env.sleep(limits::SYNC_PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_that_miss_something_all_the_time_do_not_put_off_the_looks_at_all_databases() {
+        let (mut now, mut looks, mut compares) = (Instant(Duration::ZERO), 0, 0);
+        let (mut rounds, end) = (Rounds::after(now), later(now, 4 * limits::COMPARE_PERIOD));
+        while now < end {
+            now = later(now, limits::SYNC_PAUSE);
+            let (look, compare) = rounds.due(now);
+            looks += u32::from(look);
+            compares += u32::from(compare);
+            if look {
+                rounds.ended(now, compare);
+            }
+        }
+        assert!((38..=40).contains(&looks) && compares == 3, "{looks} looks, {compares} comparisons");
+    }
+}

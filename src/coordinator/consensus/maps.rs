@@ -1,0 +1,190 @@
+//! Following a new map: this node's copies go over to where the map says that documents are.
+//!
+//! The map of a database changes by majority only (`consensus`), one version after the other. Each node brings its own
+//! copies in step with it when it hears of it: ranges are divided (`split`), copies that it is to hold begin empty and
+//! are filled by a sync, those that it no longer holds go. Whoever follows is in step on return.
+
+use std::sync::Arc;
+
+use crate::coordinator::replica::database::Database;
+use crate::coordinator::topology::record::{self, MapRecord, Placed};
+use crate::shard::{self, ShardError};
+use crate::storage::ShardEngine;
+
+impl Database {
+    /// The map as it is known here. In a cluster it names the nodes, also where this one was alone when the database
+    /// was made.
+    pub(in crate::coordinator) fn map_record(&self) -> MapRecord {
+        let mut places = self.known.shared(&self.context.node).places();
+        if self.context.others().is_empty() && self.known.is_unnamed() {
+            places.by_range = None;
+        }
+        places
+    }
+
+    /// Goes over to a map, unless this node knows a later one.
+    pub(in crate::coordinator) async fn follow(self: &Arc<Self>, places: MapRecord) -> Result<(), ShardError> {
+        let _alone = self.following.lock().await;
+        let own = self.map_record();
+        if places.version <= own.version {
+            return Ok(());
+        }
+        self.known.check(&places).map_err(|why| ShardError::Away(format!("no map of {}: {why}", self.name)))?;
+        for at in own.splits.len()..places.splits.len() {
+            let step = upto(&places, at, own.version, self.map().numbers() + 2);
+            let range = places.splits[at] as usize;
+            match self.layout().placed.shard(range) {
+                Some(shard) => self.divide_anyway((range, shard), step, &places).await?,
+                None => {
+                    self.write_record(move |record, _| {
+                        record.shards.extend([0, 0]);
+                        record.set_places(step);
+                        Ok(())
+                    })
+                    .await?;
+                }
+            }
+        }
+        self.take_places(places).await
+    }
+
+    /// Divides this node's copy of a range; where it is not whole the halves are made anew from those of the others,
+    /// who have divided theirs: by the range they give it nothing any more.
+    async fn divide_anyway(
+        self: &Arc<Self>,
+        (range, shard): (usize, u64),
+        step: MapRecord,
+        places: &MapRecord,
+    ) -> Result<(), ShardError> {
+        if self.context.refills.is_filling(shard) {
+            return self.divide_unfilled(range, step, places).await;
+        }
+        let error = match self.divide(range, &step).await {
+            Err(error) if error.is_damage_here() => error,
+            done => return done,
+        };
+        let damaged = self.context.storage.damaged_shards();
+        let heirs = self.heirs(range).await?;
+        let has_damaged_heir = heirs.is_some_and(|heirs| heirs.shards.iter().any(|heir| damaged.contains_key(heir)));
+        let is_replaced = self.is_unsound(range);
+        if is_replaced || has_damaged_heir {
+            // Others are filled when this is tried again.
+            self.give_up_heirs(range).await?;
+        }
+        if is_replaced { self.divide_unfilled(range, step, places).await } else { Err(error) }
+    }
+
+    /// Goes over to a map of the same ranges: copies that this node is to hold get a shard, others lose theirs.
+    async fn take_places(self: &Arc<Self>, places: MapRecord) -> Result<(), ShardError> {
+        let engine = self.known.engine.as_deref().and_then(ShardEngine::by_name).unwrap_or_default();
+        let node = Arc::clone(&self.context.node);
+        // Numbers that are not needed are never used; there are enough.
+        let wanted = places.by_range.as_ref().map_or(0, Vec::len) as u64;
+        let mut fresh = match wanted {
+            0 => Vec::new(),
+            _ => shard::allocate_in(&self.context.storage, engine, wanted).await?,
+        }
+        .into_iter();
+        let before = self.layout();
+        let lost = self
+            .write_record(move |record, view| {
+                let mut lost = Vec::new();
+                // Whatever was asked for meanwhile: no map takes the place of a later one.
+                if places.version <= record.version {
+                    return Ok(lost);
+                }
+                record.set_places(places);
+                for range in 0..record.shards.len() {
+                    let is_split = record.is_split(range);
+                    match (record.holds(range, &node), record.shards[range]) {
+                        (true, 0) => record.shards[range] = fresh.next().map_or(0, |shard| shard.0),
+                        (false, shard) if shard != 0 && !is_split => {
+                            view.put(record::drop_key(shard), Vec::new());
+                            record.shards[range] = 0;
+                            lost.push(range);
+                        }
+                        _ => {}
+                    }
+                }
+                Ok(lost)
+            })
+            .await?;
+        self.context.moving.send_modify(|changes| *changes += 1);
+        if !lost.is_empty() {
+            lost.into_iter().filter_map(|range| before.cell(range).get()).for_each(|copy| copy.shard.leave());
+            self.context.drop_shards().await;
+        }
+        Ok(())
+    }
+}
+
+/// The map of `maps` after its split `at`, with `numbers` ranges: a version is taken only with all of it.
+fn upto(places: &MapRecord, at: usize, version: u64, numbers: usize) -> MapRecord {
+    let mut step = places.clone();
+    step.splits.truncate(at + 1);
+    step.version = version;
+    if let Some(by_range) = &mut step.by_range {
+        by_range.truncate(numbers);
+    }
+    step.moves.retain(|moved| (moved.range as usize) < numbers);
+    step
+}
+
+impl MapRecord {
+    /// These with a range split in two: each half is held by the same nodes, in the same order of judges. Says why not
+    /// while a copy of it is on its way: what that lacks is taken in by the range.
+    pub fn with_split(&self, range: usize) -> Result<MapRecord, String> {
+        if record::is_split(&self.splits, range) {
+            return Err("the range was split".to_owned());
+        }
+        if self.moves_copy_of(range as u32) {
+            return Err("a copy of the range is on its way".to_owned());
+        }
+        let mut next = self.clone();
+        next.version += 1;
+        if let Some(by_range) = &mut next.by_range {
+            for _ in 0..2 {
+                let mut nodes = by_range[range].clone();
+                // Judges take turns by the number of the range (`Database::nodes_of`): the halves keep those they had.
+                let (turn, count) = (by_range.len(), nodes.len());
+                nodes.rotate_left(range % count);
+                nodes.rotate_right(turn % count);
+                by_range.push(nodes);
+            }
+        }
+        next.splits.push(range as u32);
+        Ok(next)
+    }
+}
+
+/// Which shards of ranges that were split are still there: a stop of the node kept them from going.
+pub(in crate::coordinator) fn left_over(placed: &Placed) -> Vec<usize> {
+    let there = |range: &usize| placed.shard(*range).is_some();
+    placed.splits.iter().map(|split| *split as usize).filter(there).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_halves_of_a_range_have_its_judges_in_its_order() {
+        let nodes = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let by_range = Some(vec![nodes(&["a", "b", "c"]), nodes(&["b", "c", "a"])]);
+        let places =
+            MapRecord { version: 4, moved: 0, n: 3, wanted: 3, splits: Vec::new(), by_range, moves: Vec::new() };
+        let judges = |places: &MapRecord, range: usize| {
+            let mut nodes = places.by_range.as_ref().unwrap()[range].clone();
+            let count = nodes.len();
+            nodes.rotate_left(range % count);
+            nodes
+        };
+        let split = places.with_split(1).unwrap();
+        assert_eq!((split.version, &split.splits[..]), (5, &[1][..]));
+        assert_eq!(judges(&split, 2), judges(&places, 1));
+        assert_eq!(judges(&split, 3), judges(&places, 1));
+        let again = split.with_split(3).unwrap();
+        assert_eq!(judges(&again, 5), judges(&places, 1));
+        assert!(again.with_split(3).is_err(), "once only");
+    }
+}

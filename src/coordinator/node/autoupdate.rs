@@ -1,0 +1,114 @@
+//! Views follow their databases without being asked: what a query finds is then mostly there already.
+//!
+//! Some time after an update of a database its views are brought up to date, a few databases at once, each view at a
+//! pace that leaves the node to those who wait for something. Design documents with `autoupdate: false` are left alone,
+//! all are with `[settee] autoupdate = false`.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::join_all;
+use tokio::sync::Semaphore;
+
+use crate::coordinator::read::view::ViewError;
+use crate::coordinator::replica::catalogue::Coordinator;
+use crate::coordinator::replica::database::Database;
+use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::topology::events::EventKind;
+use crate::document::json::Value;
+use crate::index::{Definition, IndexTask};
+use crate::limits;
+
+/// Databases whose views are behind.
+#[derive(Default)]
+struct Behind {
+    waiting: BTreeSet<String>,
+    running: BTreeSet<String>,
+}
+
+impl Coordinator {
+    /// The builds of indexes that run on this node now.
+    pub fn index_tasks(&self) -> Vec<IndexTask> {
+        self.indexes().tasks()
+    }
+
+    /// Starts the task that brings views up to date; it ends with the coordinator.
+    pub(in crate::coordinator) fn keep_views(self: &Arc<Self>) {
+        let (weak, mut news, env) = (Arc::downgrade(self), self.watch_events(), self.env().clone());
+        let (behind, free) = (Arc::<Mutex<Behind>>::default(), Arc::new(Semaphore::new(limits::AUTOUPDATE_AT_ONCE)));
+        self.env().spawn(async move {
+            let mut seen = 0;
+            while news.changed().await.is_ok() {
+                env.sleep(limits::AUTOUPDATE_PAUSE).await;
+                let Some(coordinator) = weak.upgrade() else { return };
+                if !coordinator.config().bool("settee", "autoupdate", true) {
+                    continue;
+                }
+                let (events, last) = coordinator.events(seen);
+                seen = last;
+                let updated = events.into_iter().filter(|event| event.kind == EventKind::Updated);
+                for name in updated.map(|event| event.name) {
+                    coordinator.bring_up_to_date(&name, &behind, &free);
+                }
+            }
+        });
+    }
+
+    /// Starts a task for a database, unless one runs: that one then goes on.
+    fn bring_up_to_date(self: &Arc<Self>, name: &str, behind: &Arc<Mutex<Behind>>, free: &Arc<Semaphore>) {
+        let lock = |behind: &Arc<Mutex<Behind>>, work: &mut dyn FnMut(&mut Behind) -> bool| {
+            work(&mut behind.lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        let begins = lock(behind, &mut |behind| {
+            behind.waiting.insert(name.to_owned());
+            behind.running.insert(name.to_owned())
+        });
+        if !begins {
+            return;
+        }
+        let (weak, name) = (Arc::downgrade(self), name.to_owned());
+        let (behind, free) = (Arc::clone(behind), Arc::clone(free));
+        self.env().spawn(async move {
+            // Fails only when it is closed, and nobody does that.
+            let Ok(_permit) = free.acquire().await else { return };
+            while lock(&behind, &mut |behind| behind.waiting.remove(&name) || !behind.running.remove(&name)) {
+                let Some(database) = weak.upgrade().and_then(|coordinator| coordinator.database(&name).ok()) else {
+                    continue;
+                };
+                if let Err(error) = database.update_views().await {
+                    tracing::debug!(name, ?error, "views were not brought up to date");
+                }
+            }
+        });
+    }
+}
+
+impl Database {
+    /// Brings all views up to date but those of design documents that do not want it. A view that fails is left to
+    /// those who ask for it.
+    async fn update_views(self: &Arc<Self>) -> Result<(), ViewError> {
+        for program in self.programs().await?.iter() {
+            if program.body().get("autoupdate").and_then(Value::as_bool) == Some(false) {
+                continue;
+            }
+            for (name, definition) in Definition::all(program.body(), self.map().partitioned) {
+                let view = self.view_of(program, Arc::new(definition));
+                let update = |range: usize| {
+                    let view = &view;
+                    async move {
+                        match self.own_copy(range).await? {
+                            Some(copy) => view.update_gently(range, &RangeCopy::Own(copy.clone())).await,
+                            None => Ok(()),
+                        }
+                    }
+                };
+                // One that is damaged or not filled yet is nothing to the others.
+                let updated = join_all(self.ranges().into_iter().map(update)).await;
+                if let Some(error) = updated.into_iter().find_map(Result::err) {
+                    tracing::debug!(database = self.name, view = name, %error, "a view was not brought up to date");
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,525 @@
+//! Answers calls of other nodes to the copies that this one holds.
+//!
+//! A call names the database's instance: one that was deleted and made anew is another database. A call whose time is
+//! over is dropped before anything is done; one that changes something and comes again is answered as the first time,
+//! whatever has become of the map since. What is counted by a map from before copies moved is refused: reads when they
+//! arrive, writes in the committer (`Placed::admits`), since they may wait for long until they are stored.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use crate::coordinator::anti_entropy::compare;
+use crate::coordinator::replica::call_text::decode_call;
+use crate::coordinator::replica::catalogue::Coordinator;
+use crate::coordinator::replica::database::Database;
+use crate::coordinator::replica::layout::Layout;
+use crate::coordinator::replica::message::{
+    CopyCall, CopyOp, EditText, ForgetCall, JudgeCall, Refusal, Standing, ViewCall, ViewFailure, ViewOp, WireError,
+    encode,
+};
+use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
+use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::repair::{self, Origin};
+use crate::coordinator::replica::sync_points;
+use crate::coordinator::replica::token::Mark;
+use crate::coordinator::replica::told::{JudgedAt, Merged};
+use crate::coordinator::topology::peers::Answer;
+use crate::coordinator::write::judge::resolve_doubt;
+use crate::document::id::DocId;
+use crate::document::render::StoredRevision;
+use crate::document::revision::{RevHash, Revision};
+use crate::index::{Definition, IndexError, Signature};
+use crate::limits;
+use crate::script::Program;
+use crate::shard::{Edit, Fetched, FetchedPart, Judged, ListRow, ShardError, Want, Wants};
+use crate::storage::ReadAs;
+use crate::world::buggify::{Mutation, capped, fewer, mutated};
+use crate::world::{BoxFuture, Instant};
+
+/// See the module head.
+pub(in crate::coordinator) struct CopyService(pub Weak<Coordinator>);
+
+impl Answer for CopyService {
+    fn answer(&self, from: String, body: Bytes, left: Duration) -> BoxFuture<'static, Result<Bytes, String>> {
+        let coordinator = self.0.upgrade();
+        Box::pin(async move {
+            let coordinator = coordinator.ok_or("this node stops")?;
+            let call = decode_call(&body, &from, &coordinator.context().node)?;
+            if left.is_zero() {
+                return Err("its time is over".to_owned());
+            }
+            let until = Instant(coordinator.env().now().0.saturating_add(left));
+            coordinator.serve_copy(from, call, until).await
+        })
+    }
+}
+
+type Served<T> = Result<T, WireError>;
+
+fn reply<T: Serialize>(result: Result<T, ShardError>) -> Bytes {
+    encode(&result.map_err(WireError::from))
+}
+
+impl Coordinator {
+    /// The error says that nothing was done. Nobody waits for the answer after `until`.
+    async fn serve_copy(&self, from: String, call: CopyCall, until: Instant) -> Result<Bytes, String> {
+        let CopyCall { db, instance, version, counted, range, id, horizon, op } = call;
+        let context = self.context();
+        if context.is_in_maintenance() {
+            return Err("the node is in maintenance".to_owned());
+        }
+        let database = self.database(&db).map_err(|_| format!("there is no database {db}"))?;
+        if database.instance() != instance {
+            return Err(format!("{db} is another database here"));
+        }
+        if version > database.layout().placed.version {
+            context.note_stale(&db, &from);
+        }
+        let (range, counted) = (usize::try_from(range).unwrap_or(usize::MAX), counted && op.is_counted());
+        let asked = Asked { from, version, counted, range, until };
+        let (is_edit, is_done_once) = (op.is_edit(), op.is_done_once());
+        // Boxed: what it is passed on through would hold it several times, for every call.
+        let done = Box::pin(async {
+            if let Some(horizon) = &horizon {
+                database.check_horizon(asked.range, horizon).await?;
+            }
+            let done = database.serve(&asked, op).await;
+            if is_edit {
+                context.took_edit(&asked.from, &db);
+            }
+            done
+        });
+        if !is_done_once {
+            return done.await;
+        }
+        let once = async { done.await.unwrap_or_else(|why| encode(&Err::<(), _>(WireError::Away(why)))) };
+        Ok(context.answered.once(&asked.from, id, once).await)
+    }
+}
+
+/// What a call says beside what is to be done.
+struct Asked {
+    from: String,
+    /// The version of the map that the caller knows.
+    version: u64,
+    /// Whether it counts the answers by that map.
+    counted: bool,
+    /// The number of the range in that.
+    range: usize,
+    /// When the caller gives up.
+    until: Instant,
+}
+
+impl Asked {
+    /// A copy to do it on.
+    fn to_do_it_on(&self, copy: OwnCopy) -> OwnCopy {
+        if self.counted { copy.by_map(self.version) } else { copy }
+    }
+}
+
+impl Database {
+    /// Answers a call to the copies that are here. The error says that nothing was done.
+    async fn serve(self: &Arc<Self>, asked: &Asked, op: CopyOp) -> Result<Bytes, String> {
+        let layout = self.layout();
+        let oldest = match (op.is_done_once(), asked.counted) {
+            // The caller takes it for one of a single range.
+            (true, _) => layout.placed.version,
+            (false, true) => layout.placed.moved,
+            (false, false) => 0,
+        };
+        let is_left = || layout.map.live().iter().any(|range| layout.placed.leaves(*range, &self.context.node));
+        let is_planted =
+            mutated(Mutation::StaleMapAccepted) || mutated(Mutation::OldOwnerWrites) && op.is_edit() && is_left();
+        if asked.version < oldest && !is_planted {
+            self.tell_map(&asked.from);
+            return Ok(refuse(&op, WireError::Moved));
+        }
+        let groups = Groups { database: self, layout: &layout, asked };
+        let op = match op {
+            CopyOp::Fetch(wants) => return Ok(groups.fetch(wants).await),
+            CopyOp::FetchSome { wants, bytes } => return Ok(groups.fetch_some(wants, bytes).await),
+            CopyOp::Merge { edits, source, repair, anew, tell } => {
+                let origin = if anew { Origin::Anew } else { Origin::Anywhere };
+                let merged = groups.merge(edits, source, repair.then_some(origin)).await;
+                return Ok(if tell { encode(&merged) } else { encode(&merged.map(|merged| merged.stored)) });
+            }
+            op => op,
+        };
+        let Some(range) = range_meant(&layout, asked, &op) else {
+            return match asked.version > layout.placed.version {
+                true => Err(format!("the map of {} is not known here yet", self.name)),
+                false => Ok(refuse(&op, WireError::Moved)),
+            };
+        };
+        if matches!(op, CopyOp::Status) {
+            return Ok(reply(self.told_status(&layout, range, &asked.from).await));
+        }
+        let copy = match groups.own(range).await {
+            Ok(copy) => asked.to_do_it_on(copy),
+            Err(error) => return Ok(refuse(&op, error)),
+        };
+        let context = &self.context;
+        let serving = Serving { database: self, range, copy: &copy, until: asked.until };
+        Ok(match op {
+            CopyOp::Judge(call) => encode(&serving.judge(*call).await),
+            CopyOp::View(call) => serving.view(*call).await,
+            CopyOp::StageWrite { upload, data } => reply(context.uploads.write(&context.env, upload, data).await),
+            CopyOp::StageFinish { upload } => reply(context.uploads.finish(upload).await),
+            CopyOp::Stage(mode) => reply(context.uploads.begin(&context.env, copy.shard.stage(mode))),
+            CopyOp::SetSyncPoint(point) => reply(sync_points::note(&copy.shard, point).await),
+            CopyOp::Epochs => reply(Ok(copy.epochs.list())),
+            CopyOp::PurgesShared(told) => reply(Ok(copy.epochs.purges_shared(&told))),
+            CopyOp::TakenIn(node) => reply(sync_points::taken_in(&copy.shard, &node).await),
+            CopyOp::Holds(wanted) => reply(self.holds(&layout, range, &copy, &wanted).await),
+            CopyOp::Forget(call) => serving.forget(*call, asked).await,
+            op => serving.plain(op).await,
+        })
+    }
+}
+
+/// The answer that a call was not done.
+fn refuse(op: &CopyOp, error: WireError) -> Bytes {
+    match op {
+        CopyOp::View(_) => encode(&Err::<(), _>(ViewFailure::Copy(error))),
+        _ => encode(&Err::<(), _>(error)),
+    }
+}
+
+/// The range here that a call means: the one that has its documents, else the one that it names. `None` when there is
+/// no such range any more, or not yet.
+fn range_meant(layout: &Layout, asked: &Asked, op: &CopyOp) -> Option<usize> {
+    let map = &layout.map;
+    if let CopyOp::Judge(call) = op {
+        let mut ranges = call.edits.iter().map(|edit| map.index_of(&edit.id));
+        let first = ranges.next()?;
+        return ranges.all(|range| range == first).then_some(first);
+    }
+    let is_there = map.is_live(asked.range) || op.is_of_upload() && asked.range < map.numbers();
+    op.document().map(|id| map.index_of(id)).or(is_there.then_some(asked.range))
+}
+
+/// Answers calls about documents, wherever they are here: the caller may know them in a range that was split since, or
+/// in a half of one that is not split here yet.
+struct Groups<'a> {
+    database: &'a Arc<Database>,
+    layout: &'a Layout,
+    asked: &'a Asked,
+}
+
+impl Groups<'_> {
+    /// All documents, for a node that asks for no less.
+    async fn fetch(&self, wants: Vec<(DocId, Want)>) -> Bytes {
+        let held = self.database.context.budgets.answer(wants.len() * limits::FETCH_DOC_BYTES).await;
+        held.with(encode(&self.fetch_all(wants).await))
+    }
+
+    async fn fetch_all(&self, wants: Vec<(DocId, Want)>) -> Served<Vec<Option<Fetched>>> {
+        let (mut found, mut left) = (BTreeMap::new(), limits::CLUSTER_OLD_BODY_BYTES);
+        for Group { range, mut places, items } in by_range(self.layout, wants, |(id, _)| id) {
+            let (copy, mut wants) = (self.own(range).await?, Wants::from(items));
+            while !wants.is_empty() {
+                let FetchedPart { found: some, rest, .. } = copy.shard.fetch_within(wants, left).await?;
+                if some.is_empty() {
+                    tracing::warn!(database = self.database.name, "an older node asked for more than a message holds");
+                    return Err(WireError::Away("the documents are larger than a message together".to_owned()));
+                }
+                left -= some.iter().flatten().map(Fetched::bytes).sum::<usize>().min(left);
+                found.extend(places.drain(..some.len()).zip(some));
+                wants = rest;
+            }
+        }
+        Ok(found.into_values().collect())
+    }
+
+    /// The first documents, within the bytes that the caller has room for, and those that all answers share.
+    async fn fetch_some(&self, mut wants: Vec<(DocId, Want)>, bytes: u64) -> Bytes {
+        let range = wants.first().map(|(id, _)| self.layout.map.index_of(id));
+        let others = wants.iter().position(|(id, _)| Some(self.layout.map.index_of(id)) != range);
+        wants.truncate(fewer("serve: an answer of one document", others.unwrap_or(wants.len())));
+        let most = usize::try_from(bytes)
+            .unwrap_or(usize::MAX)
+            .min(capped("cluster: bytes of a message", limits::CLUSTER_MESSAGE_BYTES) / 2);
+        let mut room = most.min(wants_bytes(&wants));
+        let mut wants = Wants::from(wants);
+        loop {
+            // Before they are read: who waits has none of them in memory.
+            let held = self.database.context.budgets.answer(room).await;
+            let part = match self.fetch_within(range, wants, room).await {
+                Ok(part) => part,
+                Err(error) => return encode(&Err::<(), _>(error)),
+            };
+            if !part.found.is_empty() || part.rest.is_empty() || part.needs > most {
+                return held.with(encode(&Ok::<_, WireError>((part.found, part.needs as u64))));
+            }
+            (wants, room) = (part.rest, part.needs);
+        }
+    }
+
+    async fn fetch_within(&self, range: Option<usize>, wants: Wants, room: usize) -> Served<FetchedPart> {
+        let Some(range) = range else { return Ok(FetchedPart { found: Vec::new(), rest: wants, needs: 0 }) };
+        Ok(self.own(range).await?.shard.fetch_within(wants, room).await?)
+    }
+
+    async fn merge(&self, edits: Vec<EditText>, source: String, stored: Option<Origin>) -> Served<Merged> {
+        let (mut merged, mut at) = (BTreeMap::new(), Vec::new());
+        for Group { range, places, items } in by_range(self.layout, edits, |edit| &edit.id) {
+            let copy = self.asked.to_do_it_on(self.own(range).await?);
+            let serving = Serving { database: self.database, range, copy: &copy, until: self.asked.until };
+            merged.extend(places.into_iter().zip(serving.merge(items, source.clone(), stored).await?));
+            at.push(Mark::of(copy.standing()));
+        }
+        // Two halves of a range stand at two positions.
+        let at = at.pop().filter(|_| at.is_empty());
+        Ok(Merged { stored: merged.into_values().collect(), at })
+    }
+
+    async fn own(&self, range: usize) -> Served<OwnCopy> {
+        let held = self.database.own_copy_by(self.layout, range).await.map_err(WireError::from)?;
+        held.ok_or_else(|| WireError::Away(format!("the range {range} of {} is not held here", self.database.name)))
+    }
+}
+
+/// The bytes that documents are expected to take.
+fn wants_bytes(wants: &[(DocId, Want)]) -> usize {
+    wants.len().saturating_mul(limits::FETCH_DOC_BYTES)
+}
+
+/// What a call says of documents of one range.
+struct Group<I> {
+    range: usize,
+    /// Where each item stood in the call.
+    places: Vec<usize>,
+    items: Vec<I>,
+}
+
+fn by_range<I>(layout: &Layout, items: Vec<I>, id: impl Fn(&I) -> &DocId) -> Vec<Group<I>> {
+    let mut groups: BTreeMap<usize, Group<I>> = BTreeMap::new();
+    for (at, item) in items.into_iter().enumerate() {
+        let range = layout.map.index_of(id(&item));
+        let group = groups.entry(range).or_insert_with(|| Group { range, places: Vec::new(), items: Vec::new() });
+        group.places.push(at);
+        group.items.push(item);
+    }
+    groups.into_values().collect()
+}
+
+/// A call being answered.
+struct Serving<'a> {
+    database: &'a Arc<Database>,
+    range: usize,
+    copy: &'a OwnCopy,
+    /// When the caller gives up.
+    until: Instant,
+}
+
+impl Serving<'_> {
+    /// What a copy answers by itself.
+    async fn plain(&self, op: CopyOp) -> Bytes {
+        let (shard, size) = (&self.copy.shard, |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX));
+        match op {
+            CopyOp::List(page) if page.bodies => self.large(|| shard.list(page.clone()), |rows| rows_bytes(rows)).await,
+            CopyOp::List(page) => reply(shard.list(page).await),
+            CopyOp::Summary(start, end) => reply(shard.summary(start, end).await),
+            CopyOp::Select { start, end, direction, place } => reply(shard.select(start, end, direction, place).await),
+            CopyOp::Changes(call) => reply(self.copy.changes(call).await),
+            CopyOp::Info => reply(RangeCopy::Own(self.copy.clone()).info().await),
+            CopyOp::Wait { beyond } => reply(Ok(self.wait(beyond).await)),
+            CopyOp::Resume(entries) => reply(self.copy.resume(&entries).await),
+            CopyOp::DesignVersion => reply(Ok(self.database.context.boot.wrapping_add(shard.design_version()))),
+            CopyOp::Local(id) => reply(shard.local_register(&id).await),
+            CopyOp::LocalSet { id, document, by } => {
+                reply(shard.local_set(&id, document, by, self.database.copies_of(self.range) > 1).await)
+            }
+            CopyOp::Purge(items) => reply(shard.purge(items).await),
+            CopyOp::LocalList { start, end, direction, limit, bytes } => {
+                let most = (size(limit), bytes.map_or(limits::CLUSTER_OLD_BODY_BYTES, size));
+                let list = || shard.local_page((start.clone(), end.clone()), direction, most);
+                self.large(list, |rows| rows.iter().map(|(_, local)| local.body.len()).sum()).await
+            }
+            CopyOp::LocalMerge(registers) => reply(shard.local_merge(registers).await),
+            CopyOp::LocalRegisters { after, limit } => {
+                let list = || shard.local_registers(after.clone(), size(limit));
+                self.large(list, |rows| rows.iter().flat_map(|(_, of)| &of.document).map(|d| d.body.len()).sum()).await
+            }
+            CopyOp::Split(ranges) => reply(compare::split(&shard.in_background(), ranges).await),
+            CopyOp::Digests((start, end), limit) => {
+                reply(shard.in_background().digests(start, end, size(limit).min(limits::STEP_ROWS)).await)
+            }
+            CopyOp::PurgeInfos { since, limit } => {
+                let infos = shard.purges_to_tell(since, size(limit)).await;
+                reply(infos.map(|infos| cut(infos, |info| info.revs.len())))
+            }
+            CopyOp::Compact => reply(self.compact().await),
+            CopyOp::Blob { attachment, at } => {
+                let end = at.saturating_add(limits::BLOB_STEP_BYTES as u64);
+                let piece = shard.blob_reader(&attachment, ReadAs::Stored, Some((at, end))).next().await;
+                reply(piece.map(Option::unwrap_or_default).map_err(ShardError::from))
+            }
+            CopyOp::KeepViews(views) => {
+                let keep = views.into_iter().map(Signature).collect();
+                reply(self.database.context.indexes.clean_up(shard, &keep).await)
+            }
+            _ => reply(Err::<(), _>(ShardError::Away("this call is answered elsewhere".to_owned()))),
+        }
+    }
+
+    /// Answers rows with documents, as many as have `limits::STEP_BYTES` or one that is larger: within the bytes that
+    /// all answers share.
+    async fn large<T: Serialize, F: Future<Output = Result<T, ShardError>>>(
+        &self,
+        read: impl Fn() -> F,
+        bytes_of: impl Fn(&T) -> usize,
+    ) -> Bytes {
+        let mut room = 2 * limits::STEP_BYTES;
+        loop {
+            let held = self.database.context.budgets.answer(room).await;
+            let rows = read().await;
+            match rows.as_ref().map_or(0, &bytes_of) {
+                // One that is larger than expected waits for its room without what was read.
+                bytes if bytes > room && room < limits::ANSWERS_BYTES => room = bytes,
+                _ => return held.with(reply(rows)),
+            }
+        }
+    }
+
+    /// Where the copy stands, once that is beyond a position or after a while.
+    async fn wait(&self, beyond: u64) -> Standing {
+        let mut news = self.copy.shard.watch();
+        let moved = async { drop(news.wait_for(|position| *position > beyond).await) };
+        // After that time the caller asks again: so it notices when this node is gone.
+        let _ = self.database.context.env.timeout(limits::COPY_WAIT, moved).await;
+        self.copy.standing()
+    }
+
+    async fn compact(&self) -> Result<(), ShardError> {
+        let shard = self.copy.shard.clone();
+        let limit = self.database.purges_to_keep(self.range, &shard).await?;
+        let pace = self.database.compaction_pace();
+        self.database.context.env.spawn(async move {
+            if let Err(error) = shard.compact(limit, pace).await {
+                tracing::warn!(%error, "a compaction ended early");
+            }
+        });
+        Ok(())
+    }
+
+    fn read(edits: Vec<EditText>) -> Served<Vec<Edit>> {
+        edits.into_iter().map(EditText::read).collect()
+    }
+
+    async fn judge(&self, call: JudgeCall) -> Served<Vec<Result<JudgedAt, Refusal>>> {
+        let JudgeCall { edits, caller, source, doubtful } = call;
+        let edits = Serving::read(edits)?;
+        let shard = &self.copy.shard;
+        let _holds = self.database.pull_uploads(self.range, shard, &edits, &source.as_str().into()).await?;
+        if self.database.context.env.now() >= self.until {
+            return Err(WireError::Away("its time is over".to_owned()));
+        }
+        let verdicts = self.database.judge_own(shard, &edits, &caller).await;
+        let at = Some(Mark::of(self.copy.standing()));
+        let mut out = Vec::with_capacity(verdicts.len());
+        for (edit, mut verdict) in edits.iter().zip(verdicts) {
+            if doubtful {
+                verdict = resolve_doubt(shard, edit, verdict).await;
+            }
+            let told = |Judged { path, attachments }| JudgedAt { path, attachments, at };
+            out.push(verdict.map(told).map_err(Refusal::from));
+        }
+        Ok(out)
+    }
+
+    /// Takes in what a judge stored, or, where `stored` says of what origin it is, what another copy holds.
+    async fn merge(&self, edits: Vec<EditText>, source: String, stored: Option<Origin>) -> Served<Vec<bool>> {
+        let edits = Serving::read(edits)?;
+        let copy = RangeCopy::Own(self.copy.clone());
+        let source = RemoteCopy::new(&self.database.target, self.range, &source.as_str().into());
+        Ok(match stored {
+            Some(origin) => {
+                let count = edits.len();
+                repair::merge_missing(&copy, edits, &source, origin).await?;
+                vec![true; count]
+            }
+            None => crate::coordinator::write::spread::merge_into(&copy, &edits, &source).await?.stored,
+        })
+    }
+
+    async fn forget(&self, call: ForgetCall, asked: &Asked) -> Bytes {
+        let (copy, version) = (self.copy, asked.version);
+        match call {
+            ForgetCall::Tell => reply(copy.shard.told().await),
+            ForgetCall::Propose(proposal) => {
+                reply(self.database.write_down((self.range, version), copy, &asked.from, proposal).await)
+            }
+            ForgetCall::Confirm(round) => {
+                reply(self.database.stands((self.range, version), copy, &asked.from, round).await)
+            }
+            ForgetCall::Open => reply(copy.shard.open_proposals().await),
+            ForgetCall::Shadows(after) => {
+                let shadows = copy.shard.shadows(after, limits::STEP_ROWS).await;
+                reply(shadows.map(|shadows| cut(shadows, |(_, path)| path.ids.len())))
+            }
+        }
+    }
+
+    async fn view(&self, call: ViewCall) -> Bytes {
+        let ViewCall { design: (id, body), signature, op } = call;
+        let program = Program::new(self.database.instance(), &id, &design(body));
+        let mut all = Definition::all(program.body(), self.database.map().partitioned);
+        let found = all.find_map(|(_, definition)| (definition.signature.0 == signature).then_some(definition));
+        let Some(definition) = found else {
+            let why = "the design document has no such view".to_owned();
+            return encode(&Err::<(), _>(ViewFailure::Copy(WireError::Away(why))));
+        };
+        let copy = RangeCopy::Own(self.copy.clone());
+        let whole = self.database.view_of(&program, Arc::new(definition));
+        let view = whole.on(self.range, copy.clone());
+        match op {
+            ViewOp::Update { wait: true } => {
+                encode(&whole.update(&view, self.range, &copy).await.map_err(ViewFailure::from))
+            }
+            ViewOp::Update { wait: false } => encode(&view.update_later().await.map_err(ViewFailure::from)),
+            ViewOp::Header => encode(&view.header().await.map_err(ViewFailure::from)),
+            ViewOp::Rows { places, direction, limit } => {
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                encode(&view.rows(places, direction, limit).await.map_err(ViewFailure::from))
+            }
+            ViewOp::Groups { by, places, limit } => {
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                encode(&view.groups(&by, places, limit).await.map_err(ViewFailure::from))
+            }
+            ViewOp::Count(places) => encode(&view.count(places).await.map_err(ViewFailure::from)),
+            ViewOp::Selected(call) => {
+                let checked = self.copy.check_epoch(call.epoch).map_err(IndexError::from);
+                let found = async { checked.map(|()| view.selected(call))?.await };
+                encode(&found.await.map_err(ViewFailure::from))
+            }
+        }
+    }
+}
+
+fn rows_bytes(rows: &[ListRow]) -> usize {
+    rows.iter().flat_map(|row| &row.winner).map(|winner| winner.body.len()).sum()
+}
+
+/// The first entries of a list, as many as one answer takes, one at least: who reads on asks behind the last. `revs`:
+/// how many revisions an entry names.
+fn cut<T>(mut list: Vec<T>, revs: impl Fn(&T) -> usize) -> Vec<T> {
+    let mut bytes = 0;
+    let fits = |entry: &&T| {
+        bytes += (1 + revs(entry)) * limits::TREE_NODE_BYTES;
+        bytes <= limits::LISTED_BYTES
+    };
+    let most = list.iter().take_while(fits).count().max(1);
+    list.truncate(most);
+    list
+}
+
+/// A design document as its functions' source; which revision it is does not matter to its views.
+fn design(body: Bytes) -> StoredRevision {
+    let rev = Revision::new(1, RevHash::Md5(Default::default()));
+    StoredRevision { rev, deleted: false, body, attachments: Vec::new() }
+}

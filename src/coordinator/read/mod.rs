@@ -1,0 +1,17 @@
+//! Reads: documents, lists, selectors and views, merged over the shards of a database.
+
+pub(super) mod copies;
+pub mod documents;
+pub mod find;
+pub(super) mod quorum_read;
+pub mod scan;
+pub mod sift;
+pub(super) mod skip;
+pub mod view;
+pub(super) mod view_docs;
+pub(super) mod view_groups;
+pub(super) mod view_info;
+pub(super) mod view_reads;
+pub(super) mod view_reduce;
+pub(super) mod view_siblings;
+pub(super) mod view_swap;

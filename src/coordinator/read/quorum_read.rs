@@ -1,0 +1,360 @@
+//! Reading documents from several copies of a range, and repairing those that lack something.
+//!
+//! One copy is asked for the documents, the others for their revision trees. Where the leaves agree the first answer
+//! stands. Where they do not, all copies that can be reached are asked for their leaves; the answer is made of the
+//! union, and copies that lack a leaf get it behind the answer. Leaves that a copy has purged do not come back by that.
+//! So it is with a revision that is named and not found: a feed may have listed it from a copy that was not asked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
+
+use crate::coordinator::read::copies::no_answer;
+use crate::coordinator::replica::database::Database;
+use crate::coordinator::replica::layout::Layout;
+use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::repair::{self, Origin};
+use crate::coordinator::topology::error::{MayHaveMoved as _, ReadError};
+use crate::coordinator::topology::quorum::copies_to_ask;
+use crate::document::draft::PreparedBody;
+use crate::document::id::DocId;
+use crate::document::render::StoredRevision;
+use crate::document::rev_tree::{RevPath, RevTree};
+use crate::document::revision::Revision;
+use crate::limits;
+use crate::shard::{self, Edit, EditAttachment, EditOp, Fetched, RevData, ShardError, Want};
+use crate::world::BoxFuture;
+
+type Wants = Vec<(DocId, Want)>;
+type Found = Vec<Option<Fetched>>;
+
+impl Database {
+    /// Reads documents of one range from `r` copies; tells for each how many copies have it just so, too.
+    pub(in crate::coordinator) async fn fetch_counted(
+        &self,
+        (layout, range): (&Layout, usize),
+        wants: Wants,
+        r: Option<u32>,
+    ) -> Result<(Found, Vec<usize>), ReadError> {
+        self.fetch_range((layout, range), wants, r, usize::MAX).await
+    }
+
+    /// As [`Database::fetch_counted`], of the first documents as many as have about so many bytes; perhaps none.
+    pub(in crate::coordinator) async fn fetch_range(
+        &self,
+        (layout, range): (&Layout, usize),
+        wants: Wants,
+        r: Option<u32>,
+        most: usize,
+    ) -> Result<(Found, Vec<usize>), ReadError> {
+        let copies = self.all_readers(layout, range).await?;
+        if layout.is_alone(range) {
+            let copy = copies.first().ok_or(ShardError::NoCopy { copies: 1 })?;
+            let found = copy.fetch_first(&wants, most).await?;
+            let agreed = vec![1; found.len()];
+            return Ok((found, agreed));
+        }
+        let ask = copies_to_ask(r, layout.placed.copies(range));
+        let replies = self.ask_admitted((layout, range), &copies, (&wants, most), ask).await?;
+        self.check_quorum(replies.len(), ask)?;
+        let mut others = replies.into_iter();
+        // Invariant: without any reply the call above fails.
+        let mut answers = others.next().expect("a reply");
+        let others: Vec<Found> = others.collect();
+        let mut agreed = vec![1 + others.len(); answers.len()];
+        let differ = |at: &usize| {
+            let told = leaves(&answers[*at]);
+            others.iter().any(|other| leaves(&other[*at]) != told)
+        };
+        let lacks = |at: &usize| !others.is_empty() && lacks_named(&wants[*at].1, &answers[*at]);
+        let unequal: Vec<usize> = (0..answers.len()).filter(|at| differ(at) || lacks(at)).collect();
+        for step in unequal.chunks(limits::DOCS_PER_FETCH) {
+            let asked = step.iter().map(|at| wants[*at].clone()).collect();
+            let united = self.unite((layout, range), &copies, asked, most).await?;
+            let cut = step.get(united.len()).copied();
+            for (at, fetched) in step.iter().zip(united) {
+                let told = std::iter::once(&answers[*at]).chain(others.iter().map(|other| &other[*at]));
+                agreed[*at] = told.filter(|told| leaves(told) == leaves(&fetched)).count();
+                answers[*at] = fetched;
+            }
+            if let Some(cut) = cut {
+                answers.truncate(cut);
+                agreed.truncate(cut);
+                break;
+            }
+        }
+        Ok((answers, agreed))
+    }
+
+    /// As [`Database::ask_several`]; the first of them are copies that the handle's reads may be of, one at least.
+    async fn ask_admitted(
+        &self,
+        at: (&Layout, usize),
+        copies: &[RangeCopy],
+        (wants, most): (&Wants, usize),
+        ask: usize,
+    ) -> Result<Vec<Found>, ReadError> {
+        if self.floor.is_none() {
+            return self.ask_several(at, copies, (wants, most), ask).await;
+        }
+        let admitted = self.admitted(at.0, at.1, copies.to_vec());
+        let mut replies = self.ask_several(at, &admitted, (wants, most), ask.min(admitted.len()).max(1)).await?;
+        let is_other = |copy: &&RangeCopy| admitted.iter().all(|admitted| admitted.node() != copy.node());
+        let others: Vec<RangeCopy> = copies.iter().filter(is_other).cloned().collect();
+        let left = ask.saturating_sub(replies.len()).min(others.len());
+        if left > 0 {
+            let trees = wants.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
+            match self.ask_several(at, &others, (&trees, usize::MAX), left).await {
+                Ok(more) => replies.extend(more),
+                Err(error) if error.is_moved() => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(replies)
+    }
+
+    /// Replies of up to `ask` copies, that with the documents first. A copy that keeps its caller waiting is overtaken
+    /// by the next one.
+    async fn ask_several(
+        &self,
+        (layout, range): (&Layout, usize),
+        copies: &[RangeCopy],
+        (wants, most): (&Wants, usize),
+        ask: usize,
+    ) -> Result<Vec<Found>, ReadError> {
+        let trees: Wants = wants.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
+        let mut failed = ShardError::NoCopy { copies: layout.placed.copies(range) };
+        let mut running: FuturesUnordered<BoxFuture<'_, (usize, Result<Found, ShardError>)>> = FuturesUnordered::new();
+        let start = |at: usize| -> BoxFuture<'_, (usize, Result<Found, ShardError>)> {
+            let trees = trees.clone();
+            Box::pin(async move {
+                let found = match at {
+                    0 => copies[at].fetch_first(wants, most).await,
+                    _ => copies[at].fetch(trees).await,
+                };
+                (at, found)
+            })
+        };
+        let (mut replies, mut next): (BTreeMap<usize, Found>, usize) = (BTreeMap::new(), 0);
+        while replies.len() < ask {
+            while running.len() + replies.len() < ask && next < copies.len() {
+                running.push(start(next));
+                next += 1;
+            }
+            tokio::select! {
+                biased;
+                reply = running.next() => match reply {
+                    Some((at, Ok(found))) => drop(replies.insert(at, found)),
+                    // What others tell by this map does not count.
+                    Some((_, Err(error @ (ShardError::Dropped | ShardError::Moved)))) => return Err(error.into()),
+                    Some((_, Err(error))) => failed = no_answer(failed, error),
+                    None => break,
+                },
+                () = self.context.env.sleep(limits::READ_OVERTAKE), if next < copies.len() => {
+                    running.push(start(next));
+                    next += 1;
+                }
+            }
+        }
+        drop(running);
+        if replies.is_empty() {
+            return Err(failed.into());
+        }
+        if !replies.contains_key(&0) {
+            let (at, found) = self.full_reply(copies, (wants, most), replies.keys().copied().collect()).await?;
+            replies.remove(&at);
+            return Ok(std::iter::once(found).chain(replies.into_values()).collect());
+        }
+        Ok(replies.into_values().collect())
+    }
+
+    /// The documents from one of the copies that told their trees.
+    async fn full_reply(
+        &self,
+        copies: &[RangeCopy],
+        (wants, most): (&Wants, usize),
+        told: Vec<usize>,
+    ) -> Result<(usize, Found), ReadError> {
+        let mut failed = ShardError::NoCopy { copies: copies.len() };
+        for at in told {
+            match copies[at].fetch_first(wants, most).await {
+                Ok(found) => return Ok((at, found)),
+                Err(error) => failed = no_answer(failed, error),
+            }
+        }
+        Err(failed.into())
+    }
+
+    /// Documents made of what all copies have of them: the first ones, one at least, until they have so many bytes.
+    async fn unite(
+        &self,
+        (layout, range): (&Layout, usize),
+        copies: &[RangeCopy],
+        wants: Wants,
+        most: usize,
+    ) -> Result<Found, ReadError> {
+        let trees: Wants = wants.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
+        let replies = join_all(copies.iter().map(|copy| copy.fetch(trees.clone()))).await;
+        let replies: Vec<(&RangeCopy, Found)> =
+            copies.iter().zip(replies).filter_map(|(copy, found)| Some((copy, found.ok()?))).collect();
+        let replied = replies.iter().map(|(copy, _)| RangeCopy::clone(copy)).collect();
+        if self.floor.is_some() && self.admitted(layout, range, replied).is_empty() {
+            return Err(ShardError::NoCopy { copies: copies.len() }.into());
+        }
+        let (mut out, mut bytes): (Found, usize) = (Vec::with_capacity(wants.len()), 0);
+        let mut lacks: BTreeMap<usize, Vec<Lack>> = BTreeMap::new();
+        for (at, (id, want)) in wants.into_iter().enumerate() {
+            if bytes > most {
+                break;
+            }
+            let told: Vec<(&RangeCopy, Option<&Fetched>)> =
+                replies.iter().map(|(copy, found)| (*copy, found[at].as_ref())).collect();
+            let union = Union::of(&told, self.revs_limit());
+            for (copy, lack) in union.lacks(&id, &told) {
+                lacks.entry(copy).or_default().extend(lack);
+            }
+            let fetched = match union.tree.is_empty() {
+                true => None,
+                false => Some(pick(&told, &id, &want, union).await),
+            };
+            bytes += fetched.as_ref().map_or(0, Fetched::bytes);
+            out.push(fetched);
+        }
+        for (at, lack) in lacks {
+            self.repair(range, replies[at].0, lack);
+        }
+        Ok(out)
+    }
+
+    /// Sends leaves to a copy that lacks them, behind the answer, one after the other: each is read when it is its
+    /// turn, within the bytes that all pulls share. Their uploads come from where they are read.
+    fn repair(&self, range: usize, to: &RangeCopy, lacks: Vec<Lack>) {
+        let (context, name, target) = (Arc::clone(&self.context), self.name.clone(), Arc::clone(&self.target));
+        let (to, revs_limit) = (to.clone(), self.revs_limit());
+        self.context.env.spawn(async move {
+            for Lack { id, path, data, from } in lacks {
+                let (rev, node) = (path.head(), Arc::clone(from.node().unwrap_or(&context.node)));
+                let bytes = usize::try_from(data.external).unwrap_or(usize::MAX);
+                let _held = context.budgets.pulled.take(bytes.saturating_mul(limits::PULL_MEMORY_FACTOR)).await;
+                let Some(stored) = body_of(&from, &id, &rev).await else { continue };
+                let edits = merge_of_stored(&id, path, data.deleted, &stored, revs_limit).into_iter().collect();
+                let source = RemoteCopy::new(&target, range, &node);
+                if let Err(error) = repair::merge_missing(&to, edits, &source, Origin::Anywhere).await {
+                    tracing::debug!(%error, "a copy was not repaired by a read");
+                    context.missed(&name);
+                }
+            }
+        });
+    }
+}
+
+/// Whether a revision that is wanted by its name was not found.
+fn lacks_named(want: &Want, fetched: &Option<Fetched>) -> bool {
+    let is_named = matches!(want, Want::Revision(_) | Want::Revisions { .. });
+    is_named && fetched.as_ref().is_none_or(|fetched| fetched.found.iter().any(|(_, stored)| stored.is_none()))
+}
+
+/// A revision as a copy has it; `None` where it cannot be had.
+async fn body_of(copy: &RangeCopy, id: &DocId, rev: &Revision) -> Option<StoredRevision> {
+    let answer = copy.fetch(vec![(id.clone(), Want::Revision(rev.clone()))]).await;
+    answer.ok()?.pop().flatten()?.take_one()
+}
+
+/// What a read wanted, from the union: each revision from a copy that has it.
+async fn pick(told: &[(&RangeCopy, Option<&Fetched>)], id: &DocId, want: &Want, union: Union) -> Fetched {
+    let mut found = Vec::new();
+    for rev in shard::wanted(&union.tree, want) {
+        let mut stored = None;
+        // Those that tell of its text first: another one may have got it since.
+        let (have, others): (Vec<_>, Vec<_>) = told.iter().partition(|(_, fetched)| has_text(*fetched, &rev));
+        for (copy, _) in have.into_iter().chain(others) {
+            stored = body_of(copy, id, &rev).await;
+            if stored.is_some() {
+                break;
+            }
+        }
+        found.push((rev, stored));
+    }
+    Fetched { tree: union.tree, local_seq: union.local_seq, found }
+}
+
+fn has_text(fetched: Option<&Fetched>, rev: &Revision) -> bool {
+    fetched.is_some_and(|fetched| fetched.tree.get(rev).flatten().is_some_and(RevData::is_available))
+}
+
+/// A leaf that a copy lacks.
+struct Lack {
+    id: DocId,
+    path: RevPath,
+    data: RevData,
+    /// The copy that has it.
+    from: RangeCopy,
+}
+
+/// The leaves of a document, best first; none for an unknown one.
+fn leaves(fetched: &Option<Fetched>) -> Vec<Revision> {
+    fetched.iter().flat_map(|fetched| fetched.tree.leaves()).map(|leaf| leaf.rev).collect()
+}
+
+/// The revisions that all copies together have of a document.
+struct Union {
+    tree: RevTree<RevData>,
+    local_seq: u64,
+}
+
+impl Union {
+    fn of(told: &[(&RangeCopy, Option<&Fetched>)], revs_limit: u64) -> Union {
+        let mut union = Union { tree: RevTree::new(), local_seq: 0 };
+        for fetched in told.iter().filter_map(|(_, fetched)| *fetched) {
+            if union.local_seq == 0 {
+                union.local_seq = fetched.local_seq;
+            }
+            union.tree.unite(&fetched.tree);
+        }
+        // As each copy does when it takes in what it lacks.
+        union.tree.stem(revs_limit);
+        union
+    }
+
+    /// For each copy that lacks leaves of the union: those that another one has.
+    fn lacks(&self, id: &DocId, told: &[(&RangeCopy, Option<&Fetched>)]) -> Vec<(usize, Vec<Lack>)> {
+        let leaves = self.tree.leaves();
+        let mut out = Vec::new();
+        for (at, (_, fetched)) in told.iter().enumerate() {
+            let has = |rev: &Revision| fetched.is_some_and(|f| f.tree.get(rev).is_some_and(|data| data.is_some()));
+            let lack = |rev: &Revision| {
+                let (from, source) = told.iter().find(|(_, fetched)| has_text(*fetched, rev))?;
+                let data = *(*source)?.tree.get(rev).flatten()?;
+                Some(Lack { id: id.clone(), path: self.tree.path_to(rev)?, data, from: (*from).clone() })
+            };
+            let lacks: Vec<Lack> =
+                leaves.iter().filter(|leaf| !has(&leaf.rev)).filter_map(|leaf| lack(&leaf.rev)).collect();
+            if !lacks.is_empty() {
+                out.push((at, lacks));
+            }
+        }
+        out
+    }
+}
+
+/// A stored revision as an edit that merges it into another copy; `None` when its body is damaged.
+pub(in crate::coordinator) fn merge_of_stored(
+    id: &DocId,
+    path: RevPath,
+    deleted: bool,
+    stored: &StoredRevision,
+    revs_limit: u64,
+) -> Option<Edit> {
+    Some(Edit {
+        id: id.clone(),
+        op: EditOp::Merge { path },
+        deleted,
+        body: Arc::new(PreparedBody::of_known_revision(stored.body.clone()).ok()?),
+        attachments: stored.attachments.iter().cloned().map(EditAttachment::New).collect(),
+        revs_limit,
+    })
+}

@@ -1,0 +1,666 @@
+//! Queries of views: an ordered merge of rows over the ranges, page by page.
+//!
+//! A query brings the view up to date where it asks for that, tells totals, and then hands out rows as they are asked
+//! for: it holds one page of rows per range, whatever the view's size. Reductions add up the merged rows, see
+//! `view_reduce`. Totals and offset are of the query's begin; rows are read as `index/read.rs` promises.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+
+use crate::coordinator::read::copies::no_answer;
+use crate::coordinator::read::documents::RowDoc;
+use crate::coordinator::read::sift::share;
+use crate::coordinator::read::view_groups::GroupLane;
+use crate::coordinator::read::view_reads;
+use crate::coordinator::replica::database::{Database, entry};
+use crate::coordinator::replica::design::DesignLookupError;
+use crate::coordinator::replica::message::Standing;
+use crate::coordinator::replica::range_copy::{CopyView, OwnCopy, RangeCopy, is_away};
+use crate::coordinator::topology::error::ReadError;
+use crate::coordinator::topology::seq::Seq;
+use crate::document::collate::Collator;
+use crate::document::id::DocId;
+use crate::index::{
+    Definition, Grouping, Header, IndexError, InvalidValue, KeySpan, Mapper, Owner, Places, Reduce, Row, ScriptMapper,
+    Sees, SelectorMapper, ViewIndex, mango, partition_prefix,
+};
+use crate::limits;
+use crate::script::{Program, ScriptError};
+use crate::shard::ShardError;
+use crate::storage::Direction;
+use crate::world::buggify::fewer;
+
+/// Whether a query waits for the view to take in what was written before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Update {
+    /// It waits.
+    #[default]
+    Before,
+    /// It takes what is there. A handle with a floor waits all the same, as with the next one.
+    Never,
+    /// It takes what is there and has the view updated afterwards.
+    After,
+}
+
+/// Which rows a query reads.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ViewKeys {
+    /// Ranges of one key each, in this order.
+    Keys(Vec<KeySpan>),
+    /// A range of keys.
+    Span(KeySpan),
+    /// Ranges that share no key, in the direction of reading.
+    Spans(Vec<KeySpan>),
+}
+
+/// A query of a view.
+#[derive(Clone, Debug)]
+pub struct ViewQuery {
+    /// Which rows.
+    pub keys: ViewKeys,
+    /// From the last to the first.
+    pub descending: bool,
+    /// How many rows or groups to leave out at first.
+    pub skip: u64,
+    /// How many rows or groups at most.
+    pub limit: u64,
+    /// How many rows will probably be read, where that is less: as many are read at first.
+    pub likely: usize,
+    /// Reduce the rows of each group.
+    pub grouping: Option<Grouping>,
+    /// Give documents along.
+    pub include_docs: bool,
+    /// Give the conflicts of included documents along.
+    pub conflicts: bool,
+    /// Whether totals are wanted (`sorted`).
+    pub totals: bool,
+    /// Tell the sequence that the view has reached.
+    pub update_seq: bool,
+    /// Whether to update the view.
+    pub update: Update,
+    /// Read of each range the same copy whichever node is asked, as long as the same ones can be.
+    pub stable: bool,
+    /// Only rows of documents of this partition.
+    pub partition: Option<String>,
+}
+
+/// Why a query failed.
+#[derive(Debug)]
+pub enum ViewError {
+    /// The design document is missing, or the node cannot read it.
+    Design(DesignLookupError),
+    /// The keys are the wrong way round: no row can match.
+    ImpossibleRange {
+        /// Whether rows are read backwards.
+        descending: bool,
+    },
+    /// A built-in reduce function does not take the values.
+    InvalidValue(InvalidValue),
+    /// The design document has no such view.
+    NoView,
+    /// The view's rows are kept by partition, and the query names none.
+    PartitionNeeded,
+    /// The query names a partition, and the view's rows are not kept so.
+    PartitionUnknown,
+    /// See [`ReadError`].
+    Read(ReadError),
+    /// A function failed.
+    Script(ScriptError),
+    /// The node stops.
+    Stopped,
+}
+
+impl From<DesignLookupError> for ViewError {
+    fn from(error: DesignLookupError) -> Self {
+        ViewError::Design(error)
+    }
+}
+
+impl From<InvalidValue> for ViewError {
+    fn from(error: InvalidValue) -> Self {
+        ViewError::InvalidValue(error)
+    }
+}
+
+impl From<ReadError> for ViewError {
+    fn from(error: ReadError) -> Self {
+        ViewError::Read(error)
+    }
+}
+
+impl From<ScriptError> for ViewError {
+    fn from(error: ScriptError) -> Self {
+        ViewError::Script(error)
+    }
+}
+
+impl From<ShardError> for ViewError {
+    fn from(error: ShardError) -> Self {
+        ViewError::Read(error.into())
+    }
+}
+
+impl From<IndexError> for ViewError {
+    fn from(error: IndexError) -> Self {
+        match error {
+            IndexError::Refused(error) => ViewError::InvalidValue(error),
+            IndexError::Script(error) => ViewError::Script(error),
+            IndexError::Shard(error) => error.into(),
+            IndexError::Stopped => ViewError::Stopped,
+        }
+    }
+}
+
+/// A view of a database that can be queried.
+pub struct DatabaseView {
+    pub(in crate::coordinator) database: Arc<Database>,
+    pub(in crate::coordinator) program: Program,
+    /// What the design document says about it.
+    pub definition: Arc<Definition>,
+    mapper: Arc<dyn Mapper>,
+    pub(in crate::coordinator) collator: Collator,
+}
+
+/// A row with what a client sees of it.
+#[derive(Clone, Debug)]
+pub struct ViewRow {
+    /// The document that emitted it, the key and the value.
+    pub row: Row,
+    /// `None`: not asked for; `Some(None)`: null.
+    pub doc: Option<Option<Box<RowDoc>>>,
+}
+
+impl Database {
+    /// The view `name` of the design document `id`, as they are now.
+    ///
+    /// # Errors
+    /// [`ViewError::Design`], [`ViewError::NoView`].
+    pub async fn view(self: &Arc<Self>, id: &DocId, name: &str) -> Result<DatabaseView, ViewError> {
+        let program = self.program(id).await?;
+        let found = Definition::find(program.body(), name, self.map().partitioned);
+        let view = self.view_of(&program, Arc::new(found.ok_or(ViewError::NoView)?));
+        if self.swaps_when_ready() && self.floor.is_none() { self.serving(view, name).await } else { Ok(view) }
+    }
+
+    pub(in crate::coordinator) fn view_of(
+        self: &Arc<Self>,
+        program: &Program,
+        definition: Arc<Definition>,
+    ) -> DatabaseView {
+        let indexes = &self.context.indexes;
+        let mapper: Arc<dyn Mapper> = match (&definition.sees, definition.language.as_str()) {
+            (Sees::Leaves(selector), _) => Arc::new(SelectorMapper::new(indexes, &definition, selector)),
+            (Sees::Winner, mango::catalogue::LANGUAGE) => Arc::new(mango::FieldMapper::new(indexes, &definition)),
+            (Sees::Winner, _) => Arc::new(ScriptMapper::new(self.scripts(), program)),
+        };
+        let collator = indexes.collator(definition.collation);
+        DatabaseView { database: Arc::clone(self), program: program.clone(), definition, mapper, collator }
+    }
+}
+
+impl DatabaseView {
+    /// The ranges that a query of `partition` reads.
+    fn ranges(&self, partition: Option<&str>) -> Vec<usize> {
+        match partition {
+            Some(name) => vec![self.database.map().index_of_partition(name)],
+            None => self.database.ranges(),
+        }
+    }
+
+    /// The view on a copy.
+    pub(in crate::coordinator) fn on(&self, range: usize, copy: RangeCopy) -> CopyView {
+        match copy {
+            RangeCopy::Own(copy) => {
+                let owner = Owner {
+                    database: self.database.name.clone(),
+                    design: self.program.id().as_str().to_owned(),
+                    range: self.database.map().range(range).to_string(),
+                };
+                CopyView::Own(self.database.context.indexes.view(&copy.shard, &self.definition, &self.mapper, owner))
+            }
+            RangeCopy::Remote(copy) => {
+                let (program, signature) = (self.program.clone(), self.definition.signature);
+                CopyView::Remote { copy, program, signature }
+            }
+        }
+    }
+
+    /// The view on the copies that this node holds, but those that are damaged or not filled yet: of their ranges
+    /// others are read.
+    pub(in crate::coordinator) async fn own_indexes(&self) -> Result<Vec<ViewIndex>, ShardError> {
+        let mut out = Vec::new();
+        for range in self.database.ranges() {
+            let copy = match self.database.own_copy(range).await {
+                Err(error) if error.is_damage_here() || matches!(error, ShardError::Away(_)) => None,
+                copy => copy?,
+            };
+            if let Some(copy) = copy
+                && let CopyView::Own(index) = self.on(range, RangeCopy::Own(copy))
+            {
+                out.push(index);
+            }
+        }
+        Ok(out)
+    }
+
+    /// The view on one copy of a range, as up to date as `update` wants it. `stable`: see [`ViewQuery::stable`].
+    pub(in crate::coordinator) async fn seat(
+        &self,
+        range: usize,
+        update: Update,
+        stable: bool,
+    ) -> Result<Seat, IndexError> {
+        let mut failed = IndexError::Shard(ShardError::NoCopy { copies: self.database.copies_of(range) });
+        let layout = self.database.layout();
+        let copies = match stable {
+            // All nodes have them in one order.
+            true => self.database.admitted(&layout, range, self.database.judges(&layout, range).await?),
+            false => self.database.readers(&layout, range).await?,
+        };
+        for copy in copies {
+            match self.seat_on(range, copy, update).await {
+                Err(IndexError::Shard(error)) if is_away(&error) && !self.database.is_alone(range) => {
+                    if let IndexError::Shard(before) = failed {
+                        failed = IndexError::Shard(no_answer(before, error));
+                    }
+                }
+                done => return done,
+            }
+        }
+        Err(failed)
+    }
+
+    /// What [`DatabaseView::seat`] of each range comes to where there is nothing to wait for: the copies are at hand,
+    /// and what the query asks of the view is known. Else nothing.
+    pub(in crate::coordinator) fn seats_at_hand(&self, ranges: &[usize], query: &ViewQuery) -> Option<Vec<Seat>> {
+        if query.stable || query.update == Update::After {
+            return None;
+        }
+        let seat = |(range, copy): (&usize, OwnCopy)| {
+            let view = self.on(*range, RangeCopy::Own(copy.clone()));
+            let CopyView::Own(index) = &view else { return None };
+            if query.update == Update::Before && !self.needs_no_update(index) {
+                return None;
+            }
+            let (header, is_building) = (index.known_header()?, index.is_building());
+            Some(Seat { header, is_building, standing: copy.standing(), view, copy: RangeCopy::Own(copy) })
+        };
+        let copies = self.database.copies_at_hand(&self.database.layout(), ranges)?;
+        ranges.iter().zip(copies).map(seat).collect()
+    }
+
+    async fn seat_on(&self, range: usize, copy: RangeCopy, update: Update) -> Result<Seat, IndexError> {
+        let view = self.on(range, copy.clone());
+        match update {
+            Update::Before => self.update(&view, range, &copy).await?,
+            Update::After => view.update_later().await?,
+            Update::Never => {}
+        }
+        let ((header, is_building), standing) = (view.header().await?, copy.standing().await?);
+        Ok(Seat { view, header, is_building, standing, copy })
+    }
+
+    /// Brings the view up to date as the query wants it, and tells what it has then.
+    ///
+    /// # Errors
+    /// What refuses a query before any row is read.
+    pub async fn begin(self, query: ViewQuery) -> Result<ViewRows, ViewError> {
+        let mut rows = self.open(query).await?;
+        rows.tell_totals().await?;
+        Ok(rows)
+    }
+
+    /// As [`DatabaseView::begin`], but the totals are told with the first rows, for the price of one read.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn open(self, mut query: ViewQuery) -> Result<ViewRows, ViewError> {
+        if self.database.floor.is_some() {
+            query.update = Update::Before;
+        }
+        match (&query.partition, self.definition.partitioned) {
+            (None, true) => return Err(ViewError::PartitionNeeded),
+            (Some(_), false) => return Err(ViewError::PartitionUnknown),
+            _ => {}
+        }
+        let descending = query.descending;
+        if let ViewKeys::Span(span) = &query.keys
+            && span.is_impossible(&self.collator, descending)
+        {
+            return Err(ViewError::ImpossibleRange { descending });
+        }
+        let ranges = self.ranges(query.partition.as_deref());
+        let seats = match self.seats_at_hand(&ranges, &query) {
+            Some(seats) => seats,
+            None => try_join_all(ranges.iter().map(|range| self.seat(*range, query.update, query.stable))).await?,
+        };
+        let prefix = partition_prefix(query.partition.as_deref());
+        let spans = self.spans(&query, &prefix);
+        let is_untold = query.totals && query.grouping.is_none();
+        let mut rows = ViewRows {
+            total_rows: 0,
+            offset: 0,
+            untold: is_untold.then_some(spans.before),
+            seats,
+            ranges,
+            prefix: prefix.len(),
+            spans: spans.places,
+            together: VecDeque::new(),
+            batch: query.likely,
+            lanes: Vec::new(),
+            group_lanes: Vec::new(),
+            left: query.limit,
+            skip: query.skip,
+            view: self,
+            query,
+            pending: VecDeque::new(),
+        };
+        rows.next_span();
+        Ok(rows)
+    }
+
+    fn spans(&self, query: &ViewQuery, prefix: &[u8]) -> Spans {
+        let places = |span: &KeySpan| span.places(&self.collator, query.descending, prefix);
+        match &query.keys {
+            ViewKeys::Span(span) => {
+                let (inside, before) = places(span);
+                Spans { places: VecDeque::from([VecDeque::from([inside])]), before }
+            }
+            ViewKeys::Spans(spans) => {
+                let together = spans.iter().map(|span| places(span).0).collect();
+                Spans { places: VecDeque::from([together]), before: Places::none() }
+            }
+            ViewKeys::Keys(spans) => {
+                let each = spans.iter().map(|span| VecDeque::from([places(span).0]));
+                // As CouchDB 3.5 was measured: reading backwards turns the list of keys around, but not for groups.
+                let places = match query.descending && query.grouping.is_none() {
+                    true => each.rev().collect(),
+                    false => each.collect(),
+                };
+                Spans { places, before: Places::none() }
+            }
+        }
+    }
+}
+
+struct Spans {
+    /// Each to be merged by itself.
+    places: VecDeque<VecDeque<Places>>,
+    before: Places,
+}
+
+/// The view on the copy of a range that is read.
+pub(in crate::coordinator) struct Seat {
+    pub view: CopyView,
+    /// The replica that it is on.
+    pub copy: RangeCopy,
+    pub header: Header,
+    pub is_building: bool,
+    pub standing: Standing,
+}
+
+/// The rows of one range.
+struct Lane {
+    rows: VecDeque<Row>,
+    rest: VecDeque<Places>,
+}
+
+/// A query being answered.
+pub struct ViewRows {
+    /// Rows that the view has in all.
+    pub total_rows: u64,
+    /// Rows before the first one in the direction of reading.
+    pub offset: u64,
+    /// What is to be counted for the two; `None`: they are told, or not asked for.
+    untold: Option<Places>,
+    pub(in crate::coordinator) view: DatabaseView,
+    pub(in crate::coordinator) query: ViewQuery,
+    /// The copies read, one for each of the ranges.
+    pub(in crate::coordinator) seats: Vec<Seat>,
+    pub(in crate::coordinator) ranges: Vec<usize>,
+    /// Bytes of the partition in places.
+    pub(in crate::coordinator) prefix: usize,
+    spans: VecDeque<VecDeque<Places>>,
+    /// The span being read, and those behind it whose groups are read along.
+    pub(in crate::coordinator) together: VecDeque<VecDeque<Places>>,
+    /// Rows to read next, of all ranges together.
+    batch: usize,
+    /// One per range, for the span being read.
+    lanes: Vec<Lane>,
+    pub(in crate::coordinator) group_lanes: Vec<GroupLane>,
+    pub(in crate::coordinator) skip: u64,
+    pub(in crate::coordinator) left: u64,
+    /// A row that was read too far.
+    pending: VecDeque<Row>,
+}
+
+impl ViewRows {
+    /// Names what the rows are made of: the replicas read, how far their indexes had come, and with documents also how
+    /// far the replicas had. Equal texts mean equal answers; positions alone do not, as each replica counts its own.
+    pub fn state(&self) -> String {
+        let map = self.view.database.map();
+        let state = |(range, seat): (&usize, &Seat)| {
+            let reached = Standing { position: seat.header.position, ..seat.standing };
+            let documents = self.query.include_docs.then(|| entry(map.range(*range), seat.standing));
+            format!("{:?} {documents:?}", entry(map.range(*range), reached))
+        };
+        self.ranges.iter().zip(&self.seats).map(state).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The sequence that the view had reached, as the changes feed names it; only where all ranges are read.
+    pub fn update_seq(&self) -> String {
+        let map = self.view.database.map();
+        let reached = |seat: &Seat| Standing { position: seat.header.position, ..seat.standing };
+        let entries = self.ranges.iter().zip(&self.seats).map(|(range, seat)| entry(map.range(*range), reached(seat)));
+        Seq(entries.collect()).to_string()
+    }
+
+    /// Whether the query asks for [`ViewRows::update_seq`].
+    pub fn wants_update_seq(&self) -> bool {
+        self.query.update_seq
+    }
+
+    /// Whether the query asks for totals.
+    pub fn wants_totals(&self) -> bool {
+        self.query.totals
+    }
+
+    /// Whether rows are reduced.
+    pub fn is_reduced(&self) -> bool {
+        self.query.grouping.is_some()
+    }
+
+    /// The database queried.
+    pub fn database(&self) -> &Arc<Database> {
+        &self.view.database
+    }
+
+    /// Tells totals where they are asked for and not told yet, and reads the first rows with that.
+    async fn tell_totals(&mut self) -> Result<(), ViewError> {
+        let Some(before) = self.untold.take() else { return Ok(()) };
+        let counted = match before.is_empty() {
+            true => 0,
+            false if self.left > 0 => self.count_and_fill(before).await?,
+            false => self.count(before).await?,
+        };
+        self.total_rows = match self.prefix {
+            0 => self.seats.iter().map(|seat| seat.header.rows).sum(),
+            _ => self.count(Places::all(&partition_prefix(self.query.partition.as_deref()))).await?,
+        };
+        self.offset = counted.saturating_add(self.query.skip).min(self.total_rows);
+        Ok(())
+    }
+
+    /// How many rows of all ranges lie in `places`.
+    async fn count(&self, places: Places) -> Result<u64, ViewError> {
+        Ok(view_reads::count(self.seats.iter().map(|seat| &seat.view).collect(), places).await?)
+    }
+
+    /// The same, and reads the first page into each lane: a store file is opened once for both.
+    async fn count_and_fill(&mut self, before: Places) -> Result<u64, ViewError> {
+        let (direction, limit) = (self.direction(), self.page_rows());
+        let lanes = self.lanes.iter().zip(&self.seats).enumerate();
+        let reads = lanes.map(|(at, (lane, seat))| (at, &seat.view, lane.rest.clone())).collect();
+        let (mut counted, mut failed) = (0, false);
+        for (at, done) in view_reads::counted_rows(&before, reads, direction, limit).await {
+            match done {
+                Ok((rows, page)) => {
+                    counted += rows;
+                    self.lanes[at] = Lane { rows: page.rows.into(), rest: page.rest };
+                }
+                Err(error) => {
+                    failed = true;
+                    self.go_elsewhere(at, error).await?;
+                }
+            }
+        }
+        if failed { self.count(before).await } else { Ok(counted) }
+    }
+
+    /// The next page of rows, of at least one; `None` at the end.
+    ///
+    /// # Errors
+    /// When the node cannot read.
+    pub async fn next(&mut self) -> Result<Option<Vec<ViewRow>>, ViewError> {
+        let page = if self.query.include_docs { limits::DOCS_PER_FETCH } else { limits::PAGE_ROWS };
+        let page = fewer("view: a page of one row", page);
+        let out = self.take(page).await?;
+        if out.is_empty() {
+            return Ok(None);
+        }
+        let rows = match self.query.include_docs {
+            true => self.with_docs(out).await?,
+            false => out.into_iter().map(|row| ViewRow { row, doc: None }).collect(),
+        };
+        Ok(Some(rows))
+    }
+
+    /// The next rows without documents, `wanted` of them; fewer at the end.
+    ///
+    /// # Errors
+    /// When the node cannot read.
+    pub async fn take(&mut self, wanted: usize) -> Result<Vec<Row>, ViewError> {
+        self.tell_totals().await?;
+        let mut out = Vec::new();
+        while out.len() < wanted && self.left > 0 {
+            let Some(row) = self.next_row().await? else {
+                if !self.next_span() {
+                    break;
+                }
+                continue;
+            };
+            if self.skip > 0 {
+                self.skip -= 1;
+            } else {
+                self.left -= 1;
+                out.push(row);
+            }
+        }
+        Ok(out)
+    }
+
+    /// Goes on to the next of several keys; false when there is none.
+    pub(in crate::coordinator) fn next_span(&mut self) -> bool {
+        self.together.pop_front();
+        if !self.together.is_empty() {
+            return true;
+        }
+        let Some(places) = self.spans.pop_front() else { return false };
+        if self.reads_groups() {
+            self.together.push_back(places);
+            let more = self.spans.len().min(limits::GROUPS_AT_ONCE - 1);
+            self.together.extend(self.spans.drain(..more));
+            let all: VecDeque<Places> = self.together.iter().flatten().cloned().collect();
+            self.group_lanes = self.seats.iter().map(|_| GroupLane::new(all.clone())).collect();
+            return true;
+        }
+        let lane = |_: &Seat| Lane { rows: VecDeque::new(), rest: places.clone() };
+        self.lanes = self.seats.iter().map(lane).collect();
+        true
+    }
+
+    /// Whether each range reduces its own rows.
+    fn reads_groups(&self) -> bool {
+        let reduce = &self.view.definition.reduce;
+        self.query.grouping.is_some() && !matches!(reduce, None | Some(Reduce::Script(_)))
+    }
+
+    /// Gives a row back, to be read again.
+    pub(in crate::coordinator) fn unread(&mut self, row: Row) {
+        self.pending.push_front(row);
+    }
+
+    /// The next row of the span in the order of places over all ranges.
+    pub(in crate::coordinator) async fn next_row(&mut self) -> Result<Option<Row>, ViewError> {
+        if let Some(row) = self.pending.pop_front() {
+            return Ok(Some(row));
+        }
+        while self.lanes.iter().any(|lane| lane.rows.is_empty() && !lane.rest.is_empty()) {
+            self.fill().await?;
+        }
+        let heads = self.lanes.iter().enumerate().filter_map(|(at, lane)| Some((at, &lane.rows.front()?.place)));
+        let next = match self.query.descending {
+            false => heads.min_by(|a, b| a.1.cmp(b.1)),
+            true => heads.max_by(|a, b| a.1.cmp(b.1)),
+        };
+        let at = next.map(|(at, _)| at);
+        Ok(at.and_then(|at| self.lanes[at].rows.pop_front()))
+    }
+
+    /// Reads a page into each lane that ran empty.
+    async fn fill(&mut self) -> Result<(), ViewError> {
+        for _ in 0..limits::COPIES_TRIED {
+            self.fill_once().await?;
+            if self.lanes.iter().all(|lane| !lane.rows.is_empty() || lane.rest.is_empty()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn direction(&self) -> Direction {
+        if self.query.descending { Direction::Reverse } else { Direction::Forward }
+    }
+
+    /// Rows to read next of each range.
+    fn page_rows(&mut self) -> usize {
+        let wanted = usize::try_from(self.skip.saturating_add(self.left)).unwrap_or(usize::MAX);
+        if self.query.grouping.is_some() {
+            // Of one state, as far as that is bounded. How many rows the groups have is not known.
+            return wanted.saturating_mul(limits::STEP_ROWS).clamp(limits::STEP_ROWS, limits::REDUCED_ROWS_AT_ONCE);
+        }
+        let batch = share(wanted.min(self.batch), self.lanes.len());
+        // Who reads on will read more.
+        self.batch = self.batch.saturating_mul(2);
+        batch
+    }
+
+    async fn fill_once(&mut self) -> Result<(), ViewError> {
+        let (direction, limit) = (self.direction(), self.page_rows());
+        let empty = self.lanes.iter().zip(&self.seats).enumerate().filter(|(_, (lane, _))| lane.rows.is_empty());
+        let more = empty.filter(|(_, (lane, _))| !lane.rest.is_empty());
+        let reads = more.map(|(at, (lane, seat))| (at, &seat.view, lane.rest.clone())).collect();
+        for (at, page) in view_reads::rows(reads, direction, limit).await {
+            match page {
+                Ok(page) => self.lanes[at] = Lane { rows: page.rows.into(), rest: page.rest },
+                Err(error) => self.go_elsewhere(at, error).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Has another copy go on where the one that was read failed so: places are the same on every copy.
+    pub(in crate::coordinator) async fn go_elsewhere(&mut self, at: usize, error: IndexError) -> Result<(), ViewError> {
+        let error = match error {
+            IndexError::Shard(error) if is_away(&error) => error,
+            error => return Err(error.into()),
+        };
+        if error != ShardError::Moved && self.view.database.copies_of(self.ranges[at]) == 1 {
+            return Err(error.into());
+        }
+        self.seats[at] = self.view.seat(self.ranges[at], self.query.update, self.query.stable).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! Documents that go with rows of a view or of an index.
+//!
+//! A document is read from the replica whose index gave the row, so it is not older than the row. Promises: a document
+//! is missing only where that replica has purged it; a document that a row's value names by `_id`, or that is read
+//! because the replica failed, only where no replica in reach has it.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+
+use crate::coordinator::read::documents::RowDoc;
+use crate::coordinator::read::view::{ViewError, ViewRow, ViewRows};
+use crate::coordinator::topology::error::ReadError;
+use crate::document::id::DocId;
+use crate::document::json::Value;
+use crate::document::revision::Revision;
+use crate::index::{Row, reduce};
+use crate::observe::metrics::Counter;
+use crate::shard::{Fetched, ShardError, Want};
+
+impl ViewRows {
+    pub(in crate::coordinator) async fn with_docs(&self, rows: Vec<Row>) -> Result<Vec<ViewRow>, ViewError> {
+        let wanted: Vec<Option<(DocId, Option<Revision>)>> = rows.iter().map(linked).collect();
+        let want =
+            |(id, rev): &(DocId, Option<Revision>)| (id.clone(), rev.clone().map_or(Want::Winner, Want::Revision));
+        let found = self.documents(wanted.iter().flatten().map(want).collect()).await?;
+        let doc = |row: &Row, (id, rev): (DocId, Option<Revision>), fetched: Option<Fetched>| {
+            let mut fetched = fetched?;
+            // A revision that is named is shown whatever it is, the winner only while the document lives.
+            let stored = fetched.take_one().filter(|stored| rev.is_some() || !stored.deleted)?;
+            // Another document is opened as it is: what else the query asks for holds for the row's own.
+            let shows_conflicts = self.query.conflicts && id == row.id;
+            let conflicts = if shows_conflicts { fetched.conflicts(&stored.rev).0 } else { Vec::new() };
+            Some(Box::new(RowDoc { id, stored, conflicts }))
+        };
+        let mut found = found.into_iter();
+        let with_doc = |(row, wanted): (Row, Option<_>)| {
+            let doc = wanted.and_then(|wanted| doc(&row, wanted, found.next().flatten()));
+            ViewRow { row, doc: Some(doc) }
+        };
+        Ok(rows.into_iter().zip(wanted).map(with_doc).collect())
+    }
+
+    /// Documents as they are now, in the order of the wants. Each is read from the replica whose index is read for its
+    /// range, and from all replicas in reach where that one fails or has nothing.
+    pub(in crate::coordinator) async fn documents(
+        &self,
+        wants: Vec<(DocId, Want)>,
+    ) -> Result<Vec<Option<Fetched>>, ReadError> {
+        let database = &self.view.database;
+        let map = database.map();
+        database.context.env.metrics().add(Counter::DatabaseReads, wants.len() as u64);
+        let mut by_seat: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        // Of no range that is read: local documents, documents of other partitions, those of a range split meanwhile.
+        let mut others: Vec<usize> = Vec::new();
+        for (place, (id, _)) in wants.iter().enumerate() {
+            let range = (!id.is_local()).then(|| map.index_of(id));
+            match self.ranges.iter().position(|read| Some(*read) == range) {
+                Some(seat) => by_seat.entry(seat).or_default().push(place),
+                None => others.push(place),
+            }
+        }
+        let some = |places: &[usize]| places.iter().map(|place| wants[*place].clone()).collect::<Vec<_>>();
+        let (mut out, mut lacking): (Vec<Option<Fetched>>, Vec<usize>) = (vec![None; wants.len()], Vec::new());
+        let reads = by_seat.into_iter().map(|(seat, places)| {
+            let read = self.seats[seat].copy.fetch(some(&places));
+            async move { (seat, places, read.await) }
+        });
+        for (seat, places, found) in join_all(reads).await {
+            let is_alone = database.is_alone(self.ranges[seat]);
+            match found {
+                Ok(found) => {
+                    for (place, fetched) in places.into_iter().zip(found) {
+                        if !is_alone && is_lacking(&fetched) {
+                            lacking.push(place);
+                        }
+                        out[place] = fetched;
+                    }
+                }
+                Err(error) if is_alone || error == ShardError::Dropped => return Err(error.into()),
+                Err(_) => lacking.extend(places),
+            }
+        }
+        if !others.is_empty() {
+            for (place, fetched) in others.iter().zip(database.fetch_many(some(&others), Some(1)).await?) {
+                if is_lacking(&fetched) && !database.is_alone(map.index_of(&wants[*place].0)) {
+                    lacking.push(*place);
+                }
+                out[*place] = fetched;
+            }
+        }
+        if !lacking.is_empty() {
+            for (place, fetched) in lacking.iter().zip(database.fetch_many(some(&lacking), Some(u32::MAX)).await?) {
+                out[*place] = fetched;
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// Whether what was wanted of a document is not there.
+fn is_lacking(fetched: &Option<Fetched>) -> bool {
+    fetched.as_ref().is_none_or(|fetched| fetched.found.iter().any(|(_, stored)| stored.is_none()))
+}
+
+/// The document that goes with a row: the one that its value names by `_id`, or its own; the revision that its value
+/// names by `_rev`, or the winner (facts 'Map functions'). `None` where the `_id` is null.
+fn linked(row: &Row) -> Option<(DocId, Option<Revision>)> {
+    let value = if row.value.first() == Some(&b'{') { reduce::parsed(&row.value) } else { Value::Null };
+    let member = |name| value.as_object().and_then(|value| value.get(name));
+    if member("_id").is_some_and(Value::is_null) {
+        return None;
+    }
+    let text = |name| member(name).and_then(Value::as_str);
+    let id = text("_id").map_or_else(|| row.id.clone(), DocId::new);
+    Some((id, text("_rev").and_then(|rev| Revision::parse(rev).ok())))
+}

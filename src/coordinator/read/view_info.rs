@@ -1,0 +1,98 @@
+//! What is told of the views of a design document, and the removal of rows that no view has any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures_util::future::try_join_all;
+
+use crate::coordinator::read::view::{Update, ViewError};
+use crate::coordinator::replica::database::Database;
+use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::document::id::DocId;
+use crate::document::json::Value;
+use crate::index::{Definition, Header, Sees};
+
+/// What `_info` tells of the views of a design document.
+#[derive(Clone, Debug, Default)]
+pub struct ViewsInfo {
+    /// The hash of its views.
+    pub signature: String,
+    /// The language of its functions.
+    pub language: String,
+    /// Changes of the database that the views have taken in, those of the least advanced one.
+    pub update_seq: u64,
+    /// Purges that they have taken in.
+    pub purge_seq: u64,
+    /// Changes that they have still to take in.
+    pub pending: u64,
+    /// Whether one is being built.
+    pub updating: bool,
+    /// Stored bytes of rows.
+    pub active: u64,
+    /// Bytes of keys, values and ids.
+    pub external: u64,
+}
+
+impl Database {
+    /// See [`ViewsInfo`].
+    ///
+    /// # Errors
+    /// [`ViewError::Design`] when there is no such design document.
+    pub async fn views_info(self: &Arc<Self>, id: &DocId) -> Result<ViewsInfo, ViewError> {
+        let program = self.program(id).await?;
+        let language = program.body().get("language").and_then(Value::as_str).unwrap_or(crate::index::JAVASCRIPT);
+        let signature = crate::index::design_signature(program.body());
+        let mut info = ViewsInfo { signature, language: language.to_owned(), ..ViewsInfo::default() };
+        let mut views = BTreeMap::new();
+        for (_, definition) in Definition::all(program.body(), self.map().partitioned) {
+            views.insert(definition.signature, definition);
+        }
+        let seqs = self.update_seq().await?.sum();
+        let mut least: Option<(u64, u64)> = None;
+        for (_, definition) in views {
+            let view = self.view_of(&program, Arc::new(definition));
+            let seat = |range| view.seat(range, Update::Never, false);
+            let seats = try_join_all(self.ranges().into_iter().map(seat)).await?;
+            let sum = |pick: fn(&Header) -> u64| seats.iter().map(|seat| pick(&seat.header)).sum::<u64>();
+            let reached = (sum(|header| header.position), sum(|header| header.purge_position));
+            least = Some(least.map_or(reached, |least| least.min(reached)));
+            info.active += sum(|header| header.active);
+            info.external += sum(|header| header.external);
+            info.updating |= seats.iter().any(|seat| seat.is_building);
+        }
+        (info.update_seq, info.purge_seq) = least.unwrap_or((seqs, 0));
+        info.pending = seqs.saturating_sub(info.update_seq);
+        Ok(info)
+    }
+
+    /// Removes the rows of views that no design document has any more.
+    ///
+    /// # Errors
+    /// When the node cannot read or write.
+    pub async fn clean_up_views(self: &Arc<Self>) -> Result<(), ViewError> {
+        let mut keep = BTreeSet::new();
+        for program in self.programs().await?.iter() {
+            for (name, definition) in Definition::all(program.body(), self.map().partitioned) {
+                keep.insert(definition.signature);
+                if self.swaps_when_ready() && definition.sees == Sees::Winner {
+                    // What still answers queries stays.
+                    let view = self.view_of(program, Arc::new(definition));
+                    keep.insert(self.serving(view, &name).await?.definition.signature);
+                }
+            }
+        }
+        for range in self.ranges() {
+            for copy in self.judges(&self.layout(), range).await? {
+                match copy {
+                    RangeCopy::Own(copy) => self.context.indexes.clean_up(&copy.shard, &keep).await?,
+                    RangeCopy::Remote(copy) => {
+                        if let Err(error) = copy.keep_views(keep.iter().map(|view| view.0).collect()).await {
+                            tracing::info!(%error, database = self.name, "a copy's views are not cleaned up");
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

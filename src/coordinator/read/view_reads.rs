@@ -1,0 +1,101 @@
+//! Reads of a view on the copies of several ranges at once: those of this node share one job, since most have little to
+//! do; those of other nodes are asked side by side.
+
+use std::collections::VecDeque;
+
+use futures_util::future::{join, join_all, try_join};
+
+use crate::coordinator::replica::range_copy::CopyView;
+use crate::index::{
+    GroupBy, GroupPage, IndexError, Places, RowPage, ViewIndex, count_of, counted_rows_of, groups_of, rows_of,
+};
+use crate::storage::Direction;
+
+/// What is to be read of which copy; each has a number, which comes back with its answer.
+pub(in crate::coordinator) type Reads<'v> = Vec<(usize, &'v CopyView, VecDeque<Places>)>;
+
+/// Those of this node, their numbers beside them; and those of others.
+struct Parted<'v> {
+    numbers: Vec<usize>,
+    own: Vec<(&'v ViewIndex, VecDeque<Places>)>,
+    others: Reads<'v>,
+}
+
+impl<'v> Parted<'v> {
+    fn of(reads: Reads<'v>) -> Parted<'v> {
+        let mut parted = Parted { numbers: Vec::new(), own: Vec::new(), others: Vec::new() };
+        for (number, view, places) in reads {
+            match view {
+                CopyView::Own(index) => {
+                    parted.numbers.push(number);
+                    parted.own.push((index, places));
+                }
+                CopyView::Remote { .. } => parted.others.push((number, view, places)),
+            }
+        }
+        parted
+    }
+}
+
+/// The next rows, see [`rows_of`].
+pub(in crate::coordinator) async fn rows(
+    reads: Reads<'_>,
+    direction: Direction,
+    limit: usize,
+) -> Vec<(usize, Result<RowPage, IndexError>)> {
+    let Parted { numbers, own, others } = Parted::of(reads);
+    let mut asked = Vec::with_capacity(others.len());
+    for (number, view, places) in others {
+        asked.push(async move { (number, view.rows(places, direction, limit).await) });
+    }
+    // Others are asked first: what is read here may hold up this task.
+    let (others, own) = join(join_all(asked), rows_of(own, direction, limit)).await;
+    let own = own.into_iter().map(|page| page.map_err(IndexError::from));
+    numbers.into_iter().zip(own).chain(others).collect()
+}
+
+/// The first rows, and how many rows lie in `before`: see [`counted_rows_of`].
+pub(in crate::coordinator) async fn counted_rows(
+    before: &Places,
+    reads: Reads<'_>,
+    direction: Direction,
+    limit: usize,
+) -> Vec<(usize, Result<(u64, RowPage), IndexError>)> {
+    let Parted { numbers, own, others } = Parted::of(reads);
+    let mut asked = Vec::with_capacity(others.len());
+    for (number, view, places) in others {
+        let both = try_join(view.count(before.clone()), view.rows(places, direction, limit));
+        asked.push(async move { (number, both.await) });
+    }
+    let (others, own) = join(join_all(asked), counted_rows_of(before, own, direction, limit)).await;
+    let own = own.into_iter().map(|page| page.map_err(IndexError::from));
+    numbers.into_iter().zip(own).chain(others).collect()
+}
+
+/// Reduced groups, see [`groups_of`].
+pub(in crate::coordinator) async fn groups(
+    reads: Reads<'_>,
+    by: &GroupBy,
+    limit: usize,
+) -> Vec<(usize, Result<GroupPage, IndexError>)> {
+    let Parted { numbers, own, others } = Parted::of(reads);
+    let mut asked = Vec::with_capacity(others.len());
+    for (number, view, places) in others {
+        asked.push(async move { (number, view.groups(by, places, limit).await) });
+    }
+    let (others, own) = join(join_all(asked), groups_of(by, own, limit)).await;
+    numbers.into_iter().zip(own).chain(others).collect()
+}
+
+/// How many rows of all of them lie in `places`.
+pub(in crate::coordinator) async fn count(views: Vec<&CopyView>, places: Places) -> Result<u64, IndexError> {
+    let (mut own, mut asked) = (Vec::new(), Vec::new());
+    for view in views {
+        match view {
+            CopyView::Own(index) => own.push(index),
+            CopyView::Remote { .. } => asked.push(view.count(places.clone())),
+        }
+    }
+    let (others, own) = join(join_all(asked), count_of(&own, &places)).await;
+    own.into_iter().map(|count| count.map_err(IndexError::from)).chain(others).sum()
+}

@@ -1,0 +1,211 @@
+//! Compaction: when it is due, and one range at a time.
+//!
+//! Bodies of revisions that are no leaves stay readable until compaction. It starts by itself for a range whose bytes
+//! are a multiple of the live ones (`[smoosh.ratio_dbs] min_priority`) or that has many dead bytes (`[smoosh.slack_dbs]
+//! min_priority`), as CouchDB's does; ranges below `min_size` are left alone. Looked at are the databases that are
+//! open: dead bytes come from writes, which open them. `[settee] auto_compaction` turns it off, `compaction_mb_per_s`
+//! is the budget of all compaction. It removes records in place, so that it needs no room for a second copy.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::config::Config;
+use crate::coordinator::replica::catalogue::Coordinator;
+use crate::coordinator::replica::database::Database;
+use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
+use crate::coordinator::replica::sync_points;
+use crate::coordinator::topology::error::SettingError;
+use crate::limits;
+use crate::shard::{self, Pace, ShardCopy, ShardError};
+
+/// When a range is due.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Thresholds {
+    ratio: f64,
+    ratio_bytes: u64,
+    slack: u64,
+    slack_bytes: u64,
+}
+
+impl Thresholds {
+    fn of(config: &Config) -> Thresholds {
+        let ratio = config.get("smoosh.ratio_dbs", "min_priority").and_then(|text| text.trim().parse().ok());
+        Thresholds {
+            ratio: ratio.filter(|ratio: &f64| *ratio > 1.0).unwrap_or(limits::COMPACTION_RATIO),
+            ratio_bytes: config.u64("smoosh.ratio_dbs", "min_size", limits::COMPACTION_MIN_BYTES),
+            slack: config.u64("smoosh.slack_dbs", "min_priority", limits::COMPACTION_SLACK_BYTES),
+            slack_bytes: config.u64("smoosh.slack_dbs", "min_size", limits::COMPACTION_MIN_BYTES),
+        }
+    }
+
+    fn is_due(&self, sizes: &shard::Sizes) -> bool {
+        let by_ratio = sizes.file as f64 >= self.ratio * sizes.active as f64 && sizes.file >= self.ratio_bytes;
+        let by_slack = sizes.file - sizes.active >= self.slack && sizes.file >= self.slack_bytes;
+        sizes.file > sizes.active && (by_ratio || by_slack)
+    }
+}
+
+impl Database {
+    /// Starts to remove the bodies of revisions that are no leaves, in the background.
+    pub async fn compact(self: &Arc<Self>) -> Result<(), SettingError> {
+        if self.is_gone() {
+            return Err(SettingError::DatabaseGone);
+        }
+        let database = Arc::clone(self);
+        self.context.env.spawn(async move {
+            database.compact_elsewhere().await;
+            database.compact_ranges(None).await;
+        });
+        Ok(())
+    }
+
+    /// Compacts all of its ranges.
+    #[cfg(test)]
+    pub(in crate::coordinator) async fn compact_all(&self) -> Result<(), ShardError> {
+        self.try_compact_ranges(None).await.map(|_| ())
+    }
+
+    /// Compacts its ranges here, or those that are due, one after the other; nothing when that is under way already.
+    /// Answers how many it compacted.
+    async fn compact_ranges(&self, due: Option<Thresholds>) -> usize {
+        // One compaction at a time is enough: a second one would find nothing to do.
+        let running = self.compactions.fetch_add(1, Ordering::Relaxed);
+        let done = if running == 0 { self.try_compact_ranges(due).await } else { Ok(0) };
+        self.compactions.fetch_sub(1, Ordering::Relaxed);
+        done.unwrap_or_else(|error| {
+            if error != ShardError::Dropped {
+                tracing::warn!(database = self.name, %error, "compaction ended early");
+            }
+            0
+        })
+    }
+
+    async fn try_compact_ranges(&self, due: Option<Thresholds>) -> Result<usize, ShardError> {
+        let mut done = 0;
+        for index in self.ranges() {
+            match self.compact_range(index, due).await {
+                Ok(is_done) => done += usize::from(is_done),
+                Err(ShardError::Dropped) => return Err(ShardError::Dropped),
+                // It is away or damaged: that is nothing to the others.
+                Err(error) => tracing::warn!(database = self.name, range = index, %error, "a range is not compacted"),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Compacts this node's copy of a range if there is one and it is due; answers whether it did.
+    async fn compact_range(&self, index: usize, due: Option<Thresholds>) -> Result<bool, ShardError> {
+        let Some(OwnCopy { shard: copy, .. }) = self.own_copy(index).await? else { return Ok(false) };
+        if let Some(thresholds) = due
+            && !thresholds.is_due(&copy.info().await?.sizes)
+        {
+            return Ok(false);
+        }
+        copy.compact(self.purges_to_keep(index, &copy).await?, self.compaction_pace()).await?;
+        Ok(true)
+    }
+
+    /// How many purge records a copy keeps: as many as the limit says, and all that another copy or its own heirs have
+    /// not taken in yet, for those would bring back what was purged. That holds for the copy of a node that was
+    /// removed, too, until the range is moved off it: the node may be added again.
+    pub(in crate::coordinator) async fn purges_to_keep(
+        &self,
+        index: usize,
+        copy: &ShardCopy,
+    ) -> Result<u64, ShardError> {
+        if self.heirs(index).await?.is_some() {
+            return Ok(u64::MAX);
+        }
+        let mut keep = self.purged_infos_limit();
+        let last = copy.info().await?.purge_seq;
+        let others = self.nodes_of(index).into_iter().filter(|node| *node != self.context.node);
+        for node in others {
+            let lacks = last.saturating_sub(sync_points::purges_taken(copy, &node).await?);
+            if lacks > keep {
+                let (name, why) = (&self.name, "records of purges are kept until a copy has taken them in");
+                tracing::info!(database = name, range = index, %node, records = lacks, "{why}");
+                keep = lacks;
+            }
+        }
+        Ok(keep)
+    }
+
+    /// The budget of a compaction on this node.
+    pub(in crate::coordinator) fn compaction_pace(&self) -> Pace {
+        let budget = self.context.config.u64("settee", "compaction_mb_per_s", limits::COMPACTION_MB_PER_S);
+        Pace::new(&self.context.env, budget)
+    }
+
+    /// Has the other nodes begin to compact their copies.
+    async fn compact_elsewhere(&self) {
+        for index in self.ranges() {
+            for copy in self.judges(&self.layout(), index).await.unwrap_or_default() {
+                if let RangeCopy::Remote(copy) = copy
+                    && let Err(error) = copy.compact().await
+                {
+                    tracing::info!(%error, database = self.name, "a copy is not compacted");
+                }
+            }
+        }
+    }
+}
+
+impl Coordinator {
+    /// How many open databases are being compacted on this node.
+    pub fn compacting(&self) -> usize {
+        self.handles().iter().filter(|database| database.compactions.load(Ordering::Relaxed) > 0).count()
+    }
+
+    /// Starts the task that compacts what is due; it ends with the coordinator.
+    pub(in crate::coordinator) fn keep_compacting(self: &Arc<Self>) {
+        let (weak, env) = (Arc::downgrade(self), self.env().clone());
+        self.env().spawn(async move {
+            loop {
+                env.sleep(limits::COMPACTION_PAUSE).await;
+                let Some(coordinator) = weak.upgrade() else { return };
+                // Here, for it takes no task of its own until somebody asks for it.
+                coordinator.keep_forgetting();
+                coordinator.compact_what_is_due().await;
+            }
+        });
+    }
+
+    /// Compacts those ranges of open databases that are due; answers how many.
+    pub(in crate::coordinator) async fn compact_what_is_due(&self) -> usize {
+        let config = self.config();
+        if !config.bool("settee", "auto_compaction", true) {
+            return 0;
+        }
+        let mut done = 0;
+        for database in self.handles() {
+            done += database.compact_ranges(Some(Thresholds::of(config))).await;
+        }
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_due_by_ratio_or_by_slack_and_never_when_it_is_small() {
+        let env = crate::world::tokio_host::env(
+            tokio::runtime::Builder::new_current_thread().build().unwrap().handle().clone(),
+        );
+        let of = |settings: &[&str]| {
+            let settings = settings.iter().map(|s| crate::config::Setting::parse(s).unwrap()).collect();
+            Thresholds::of(&Config::in_memory(&env, settings))
+        };
+        let due = |thresholds: Thresholds, active: u64, file: u64| {
+            thresholds.is_due(&shard::Sizes { active, external: active, file })
+        };
+        let (mb, default) = (1 << 20, of(&[]));
+        assert!(due(default, 2 * mb, 4 * mb) && due(default, 0, 2 * mb));
+        assert!(!due(default, 3 * mb, 4 * mb) && !due(default, 1, mb - 1) && !due(default, 4 * mb, 4 * mb));
+        assert!(due(default, 10_000 * mb, 10_512 * mb) && !due(default, 10_000 * mb, 10_511 * mb));
+        let eager = of(&["smoosh.ratio_dbs/min_priority=1.2", "smoosh.ratio_dbs/min_size=10"]);
+        assert!(due(eager, 100, 120) && !due(eager, 100, 119));
+        assert_eq!(of(&["smoosh.ratio_dbs/min_priority=x"]), default);
+    }
+}

@@ -1,0 +1,303 @@
+//! Splitting this node's copy of a range in two.
+//!
+//! [`Database::prepare`] fills two heirs beside the copy while it is read and written: all documents, what changed
+//! meanwhile, the views, the local documents. [`Database::divide`] ends the copy and puts the heirs in its place, in
+//! one commit with the record of the database. Heirs that were begun are in the record, so that a stop of the node only
+//! delays it. The old copy can be read until nobody does any more; then its shard goes.
+//!
+//! Every node does this for its own copies once the map of the database says so (`maps`); those that prepared before
+//! have no more to do then than a moment's work.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::OnceCell;
+
+use crate::coordinator::replica::database::Database;
+use crate::coordinator::replica::halves::Halves;
+use crate::coordinator::replica::range_copy::{ORIGIN, OwnCopy, RangeCopy};
+use crate::coordinator::topology::events::EventKind;
+use crate::coordinator::topology::record::{self, Heirs, MapRecord, Record};
+use crate::document::id::DocId;
+use crate::index::Definition;
+use crate::limits;
+use crate::shard::{self, ShardCopy, ShardError, ShardId, Sorter};
+use crate::storage::{ShardEngine, StorageError, View, WriteView};
+
+/// Is told what a preparation does now, by CouchDB's names of the steps.
+pub(in crate::coordinator) type Note<'n> = &'n (dyn Fn(&'static str) + Send + Sync);
+
+impl Database {
+    /// Fills the heirs of this node's copy of a range; the second call for a range waits for the first.
+    pub(in crate::coordinator) async fn prepare(
+        self: &Arc<Self>,
+        range: usize,
+        note: Note<'_>,
+    ) -> Result<Halves, ShardError> {
+        let cell = Arc::clone(self.halves().entry(range).or_default());
+        let prepare = || async {
+            let own = self.own_copy(range).await?.ok_or(ShardError::Moved)?;
+            let halves = self.halves_of((range, &cell), &own).await?;
+            self.unless_abandoned(range, &cell, || own.shard.mirror_locals(Some(Arc::clone(&halves.sorter))))?;
+            note("initial_copy");
+            halves.fill(&own).await?;
+            note("topoff1");
+            halves.fill(&own).await?;
+            note("build_indices");
+            self.build_views(range, &halves).await;
+            note("topoff2");
+            halves.fill(&own).await?;
+            note("copy_local_docs");
+            own.shard.leave_locals(&halves.shards()).await?;
+            Ok(halves)
+        };
+        cell.get_or_try_init(prepare).await.cloned()
+    }
+
+    /// Opens the heirs of a copy; new ones are in the record on return.
+    async fn halves_of(
+        self: &Arc<Self>,
+        (range, cell): (usize, &Arc<OnceCell<Halves>>),
+        own: &OwnCopy,
+    ) -> Result<Halves, ShardError> {
+        let numbers = self.heirs_of(range, cell).await?;
+        let in_place = Arc::new(AtomicBool::new(false));
+        let mut copies = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            let (id, tell, in_place) = (ShardId(number), self.tell_updates(), Arc::clone(&in_place));
+            let tell = Box::new(move || {
+                if in_place.load(Ordering::Relaxed) {
+                    tell();
+                }
+            });
+            let shard = ShardCopy::open_with(&self.context.storage, id, self.owner_of(id, tell)).await?;
+            shard.meta_put(ORIGIN, Some(own.origin.to_be_bytes().to_vec())).await?;
+            copies.push(OwnCopy { shard, epochs: Arc::clone(&own.epochs), origin: own.origin });
+        }
+        let map = self.map();
+        // Invariant: a range of one hash is never split.
+        let [first, _] = map.range(range).halves().expect("a range that can be split");
+        let sorter: Sorter = Arc::new(move |id: &DocId| {
+            let half = usize::from(!first.contains(map.hash(id)));
+            ShardId(numbers[half])
+        });
+        // Invariant: there are two numbers.
+        let copies = copies.try_into().map_err(|_| ShardError::Moved)?;
+        Ok(Halves { copies, sorter, in_place })
+    }
+
+    /// The shards of a range's heirs, as the record has them or new ones.
+    async fn heirs_of(self: &Arc<Self>, range: usize, cell: &Arc<OnceCell<Halves>>) -> Result<[u64; 2], ShardError> {
+        let engine = self.known.engine.as_deref().and_then(ShardEngine::by_name).unwrap_or_default();
+        let fresh = shard::allocate_in(&self.context.storage, engine, 2).await?;
+        let fresh = Heirs { range: range as u32, shards: [fresh[0].0, fresh[1].0] };
+        let (database, cell) = (Arc::clone(self), Arc::clone(cell));
+        self.write_record(move |record, _| {
+            database.unless_abandoned(range, &cell, || {})?;
+            if record.splits.contains(&fresh.range) {
+                return Err(ShardError::Moved);
+            }
+            let begun = record.heirs.iter().find(|heirs| heirs.range == fresh.range).copied();
+            if begun.is_none() {
+                record.heirs.push(fresh);
+            }
+            Ok(begun.unwrap_or(fresh).shards)
+        })
+        .await
+    }
+
+    /// The heirs of a range that were begun and are not in its place yet.
+    pub(in crate::coordinator) async fn heirs(&self, range: usize) -> Result<Option<Heirs>, ShardError> {
+        let key = record::key(&self.name);
+        let stored = self.context.storage.read(move |view: &dyn View| view.get(&key)).await?;
+        let record = stored.map(|bytes| Record::decode(&bytes)).transpose()?;
+        let heirs = |record: Record| record.heirs.into_iter().find(|heirs| heirs.range as usize == range);
+        Ok(record.and_then(heirs))
+    }
+
+    /// Does a step of a preparation, unless that was given up meanwhile.
+    fn unless_abandoned(
+        &self,
+        range: usize,
+        cell: &Arc<OnceCell<Halves>>,
+        step: impl FnOnce(),
+    ) -> Result<(), ShardError> {
+        let halves = self.halves();
+        match halves.get(&range) {
+            Some(current) if Arc::ptr_eq(current, cell) => {
+                step();
+                Ok(())
+            }
+            _ => Err(ShardError::Moved),
+        }
+    }
+
+    /// Builds the views on the heirs, so that queries do not wait for that later. One that fails is built when somebody
+    /// asks for it.
+    async fn build_views(self: &Arc<Self>, range: usize, halves: &Halves) {
+        let programs = match self.programs().await {
+            Ok(programs) => programs,
+            Err(error) => return tracing::info!(database = self.name, ?error, "views are split later"),
+        };
+        for program in programs.iter() {
+            for (name, definition) in Definition::all(program.body(), self.known.partitioned) {
+                let view = self.view_of(program, Arc::new(definition));
+                for copy in &halves.copies {
+                    if let Err(error) = view.update_gently(range, &RangeCopy::Own(copy.clone())).await {
+                        tracing::info!(database = self.name, view = name, %error, "a view is split later");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends this node's copy of a range and puts its heirs in its place. The record then says what `maps` says.
+    pub(in crate::coordinator) async fn divide(
+        self: &Arc<Self>,
+        range: usize,
+        places: &MapRecord,
+    ) -> Result<(), ShardError> {
+        let halves = self.prepare(range, &|_| {}).await?;
+        let own = self.own_copy(range).await?.ok_or(ShardError::Moved)?;
+        loop {
+            halves.fill(&own).await?;
+            let record = self.record_of_split(range, &halves, places.clone());
+            match own.shard.hand_over(halves.shards(), Arc::clone(&halves.sorter), record).await {
+                Ok(true) => break,
+                // An attachment came in the last moment, or a lot of documents.
+                Ok(false) | Err(ShardError::Away(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.halves().remove(&range);
+        let database = Arc::clone(self);
+        self.context.env.spawn(async move { database.let_go(range, limits::SPLIT_GRACE).await });
+        Ok(())
+    }
+
+    /// What the commit of a split writes beside the documents.
+    fn record_of_split(
+        self: &Arc<Self>,
+        range: usize,
+        halves: &Halves,
+        places: MapRecord,
+    ) -> impl FnOnce(&mut WriteView<'_>) -> Result<Result<(), ShardError>, StorageError> + Send + 'static {
+        let (database, halves) = (Arc::clone(self), halves.clone());
+        move |view: &mut WriteView<'_>| {
+            let mut record = match database.stored_record(view)? {
+                Ok(record) => record,
+                Err(error) => return Ok(Err(error)),
+            };
+            let heirs = Heirs { range: range as u32, shards: halves.shards().map(|shard| shard.id().0) };
+            // Others would be shards that are being dropped.
+            let Some(at) = record.heirs.iter().position(|begun| *begun == heirs) else {
+                return Ok(Err(ShardError::Moved));
+            };
+            record.heirs.remove(at);
+            record.shards.extend(heirs.shards);
+            record.set_places(places);
+            view.put(record::key(&database.name), record.encode());
+            view.after_commit(move || {
+                database.known.place(record);
+                halves.in_place.store(true, Ordering::Relaxed);
+                database.lay_out(halves.copies.into_iter().map(|copy| (copy.shard.id().0, copy)).collect());
+                database.context.events.add(&database.name, EventKind::Updated);
+            });
+            Ok(Ok(()))
+        }
+    }
+
+    /// Gives up the heirs of a range, unless it is divided by then. Should the map say later that it is, others are
+    /// filled.
+    pub(in crate::coordinator) async fn abandon(self: &Arc<Self>, range: usize) -> Result<(), ShardError> {
+        // A map that is being followed has its heirs.
+        let _alone = self.following.lock().await;
+        if self.map().is_live(range) { self.give_up_heirs(range).await } else { Ok(()) }
+    }
+
+    /// As [`Database::abandon`], of a range that is not divided, by whoever follows a map.
+    pub(in crate::coordinator) async fn give_up_heirs(self: &Arc<Self>, range: usize) -> Result<(), ShardError> {
+        // One that is not open mirrors nothing, and may be damaged.
+        let own = self.layout().cell(range).get().cloned();
+        let halves = {
+            let mut halves = self.halves();
+            own.iter().for_each(|own| own.shard.mirror_locals(None));
+            halves.remove(&range)
+        };
+        self.write_record(move |record, view| {
+            let given_up = record.heirs.extract_if(.., |heirs| heirs.range as usize == range);
+            given_up.flat_map(|heirs| heirs.shards).for_each(|shard| view.put(record::drop_key(shard), Vec::new()));
+            Ok(())
+        })
+        .await?;
+        let halves = halves.as_ref().and_then(|cell| cell.get());
+        halves.into_iter().flat_map(|halves| &halves.copies).for_each(|copy| copy.shard.leave());
+        self.context.drop_shards().await;
+        Ok(())
+    }
+
+    /// Drops the shard of a range that was split, once `grace` is over and nobody reads it any more.
+    pub(in crate::coordinator) async fn let_go(self: &Arc<Self>, range: usize, grace: std::time::Duration) {
+        let env = self.context.env.clone();
+        let mut waited = std::time::Duration::ZERO;
+        while waited < grace || waited < limits::SPLIT_GRACE_MAX && !self.is_unread(range) {
+            env.sleep(limits::SPLIT_LOOK).await;
+            waited += limits::SPLIT_LOOK;
+        }
+        let copy = self.layout().cell(range).get().cloned();
+        let done = self.write_record(move |record, view| {
+            let shard = std::mem::take(&mut record.shards[range]);
+            if shard != 0 {
+                view.put(record::drop_key(shard), Vec::new());
+            }
+            Ok(())
+        });
+        match done.await {
+            Ok(()) => {
+                copy.iter().for_each(|copy| copy.shard.leave());
+                self.context.drop_shards().await;
+            }
+            Err(ShardError::Dropped) => {}
+            Err(error) => tracing::warn!(database = self.name, %error, "the shard of a split range stays for now"),
+        }
+    }
+
+    fn is_unread(&self, range: usize) -> bool {
+        self.layout().cell(range).get().is_none_or(|copy| copy.shard.is_idle())
+    }
+
+    /// Changes the record of the database durably; handles follow in the order of the commits.
+    pub(in crate::coordinator) async fn write_record<T: Send + 'static>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut Record, &mut WriteView<'_>) -> Result<T, ShardError> + Send + 'static,
+    ) -> Result<T, ShardError> {
+        let database = Arc::clone(self);
+        let job = move |view: &mut WriteView<'_>| {
+            let mut record = match database.stored_record(view)? {
+                Ok(record) => record,
+                Err(error) => return Ok(Err(error)),
+            };
+            let done = match change(&mut record, view) {
+                Ok(done) => done,
+                Err(error) => return Ok(Err(error)),
+            };
+            view.put(record::key(&database.name), record.encode());
+            view.after_commit(move || {
+                database.known.place(record);
+                database.lay_out(Vec::new());
+            });
+            Ok(Ok(done))
+        };
+        self.context.storage.committer().submit(job).await?
+    }
+
+    /// The record as it is stored; `Dropped` when it is another database's, or another handle's, by now.
+    fn stored_record(&self, view: &WriteView<'_>) -> Result<Result<Record, ShardError>, StorageError> {
+        if self.is_gone() {
+            return Ok(Err(ShardError::Dropped));
+        }
+        let Some(bytes) = view.get(&record::key(&self.name))? else { return Ok(Err(ShardError::Dropped)) };
+        let record = Record::decode(&bytes)?;
+        Ok(if record.instance == self.instance() { Ok(record) } else { Err(ShardError::Dropped) })
+    }
+}

@@ -1,0 +1,346 @@
+//! What every handle of a database needs of its node, and what the node knows about the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Mutex, Notify, Semaphore, mpsc, watch};
+
+use crate::config::Config;
+use crate::coordinator::replica::answered::Answered;
+use crate::coordinator::replica::doubts::Doubts;
+use crate::coordinator::replica::epoch::NodeEpochs;
+use crate::coordinator::replica::in_sync::{Begun, InSync};
+use crate::coordinator::replica::jobs::Jobs;
+use crate::coordinator::replica::message::{CatalogueCall, NodeState, encode};
+use crate::coordinator::replica::rebalancing::Rebalancing;
+use crate::coordinator::replica::refills::Refills;
+use crate::coordinator::replica::seat::Voting;
+use crate::coordinator::replica::turns::Turns;
+use crate::coordinator::replica::uploads::Uploads;
+use crate::coordinator::topology::budget::Budgets;
+use crate::coordinator::topology::events::Events;
+use crate::coordinator::topology::peers::{Call, CallError, Peers, Service, Urgency};
+use crate::coordinator::topology::rows::{self, Rows};
+use crate::index::Indexes;
+use crate::limits;
+use crate::script::Scripts;
+use crate::shard::ShardError;
+use crate::storage::{Storage, View};
+use crate::world::Env;
+
+/// See the module head.
+pub(in crate::coordinator) struct Context {
+    pub env: Env,
+    pub config: Config,
+    pub storage: Storage,
+    /// The node's name.
+    pub node: Arc<str>,
+    /// Names this node in stamps.
+    pub tag: u64,
+    pub peers: Arc<dyn Peers>,
+    pub epochs: NodeEpochs,
+    pub events: Events,
+    pub scripts: Scripts,
+    pub indexes: Indexes,
+    /// One permit per document that waits for its commit with `batch=ok`.
+    pub batch: Arc<Semaphore>,
+    /// Held while shards of deleted databases are being dropped.
+    pub dropping: Mutex<()>,
+    /// The event up to which updates are noted in `_global_changes`.
+    pub noted: Mutex<u64>,
+    /// The number of the next call to another node.
+    pub calls: AtomicU64,
+    /// Different at each start: what other nodes remember of this one's memory is void then.
+    pub boot: u64,
+    /// Uploads of other nodes to copies here.
+    pub uploads: Uploads,
+    /// Bytes of documents on their way to other nodes and from them.
+    pub budgets: Budgets,
+    /// What other nodes were answered last.
+    pub answered: Answered,
+    /// What other nodes said of themselves last. A blocking lock: held for map operations only.
+    pub states: BlockingMutex<BTreeMap<Arc<str>, NodeState>>,
+    /// Whether this node's copies hold what the others held when it last met them.
+    pub in_sync: InSync,
+    /// Databases of which a copy missed something. A blocking lock: held for set operations only.
+    /// The value: whether other nodes are to be told.
+    missed: BlockingMutex<BTreeMap<String, bool>>,
+    /// Databases whose copies here began anew in the place of others: they may lack what was acknowledged, until they
+    /// are filled (`pour`). The value: how often they began. A blocking lock, as above.
+    unfilled: BlockingMutex<BTreeMap<String, u64>>,
+    /// Tells that a database stands aside.
+    pub aside: Notify,
+    /// Tells that there are databases of which a copy missed something.
+    pub missing: Notify,
+    /// Databases whose map another node knows better. A blocking lock, as above.
+    stale: BlockingMutex<BTreeSet<(String, Arc<str>)>>,
+    /// Tells that there are such databases.
+    pub outdated: Notify,
+    /// Nodes that are being told to look for databases which they do not know.
+    pub reminding: Turns,
+    /// Nodes of which this one asks what databases they know.
+    pub learning: Turns,
+    /// Counts the maps that this node went over to: copies may be on their way to it, or have arrived.
+    pub moving: watch::Sender<u64>,
+    /// One permit for each copy that is being filled here.
+    pub filling: Semaphore,
+    /// What is carried out to even out the load.
+    pub rebalancing: Rebalancing,
+    /// What other nodes wrote here lately.
+    pub doubts: Doubts,
+    /// Copies here that are made anew.
+    pub refills: Refills,
+    /// The jobs of this node that split ranges.
+    pub jobs: Jobs,
+    /// Who votes about maps.
+    pub voting: Voting,
+}
+
+impl Context {
+    pub fn new(
+        env: Env,
+        config: Config,
+        storage: Storage,
+        peers: Arc<dyn Peers>,
+        node: &str,
+        epochs: NodeEpochs,
+    ) -> Self {
+        let hash = blake3::hash(node.as_bytes());
+        // Invariant: a hash has 32 bytes.
+        let tag = u64::from_be_bytes(hash.as_bytes()[..8].try_into().expect("eight bytes"));
+        let is_alone = peers.members().len() <= 1;
+        Context {
+            tag,
+            node: node.into(),
+            peers,
+            epochs,
+            events: Events::new(),
+            scripts: Scripts::new(&env, &config),
+            indexes: Indexes::new(&env),
+            batch: Arc::new(Semaphore::new(limits::BATCH_QUEUE_DOCS)),
+            dropping: Mutex::default(),
+            noted: Mutex::default(),
+            calls: AtomicU64::new(env.random_u64()),
+            boot: env.random_u64(),
+            uploads: Uploads::default(),
+            budgets: Budgets::default(),
+            answered: Answered::default(),
+            states: BlockingMutex::default(),
+            in_sync: InSync::new(is_alone),
+            missed: BlockingMutex::default(),
+            unfilled: BlockingMutex::default(),
+            aside: Notify::new(),
+            missing: Notify::new(),
+            stale: BlockingMutex::default(),
+            outdated: Notify::new(),
+            reminding: Turns::default(),
+            learning: Turns::default(),
+            moving: watch::Sender::new(0),
+            filling: Semaphore::new(limits::MOVES_AT_ONCE),
+            rebalancing: Rebalancing::default(),
+            doubts: Doubts::default(),
+            refills: Refills::default(),
+            jobs: Jobs::default(),
+            voting: Voting::default(),
+            env,
+            config,
+            storage,
+        }
+    }
+
+    /// How well the copies on a node can be used: 0 when they hold what the others do, 1 when they may lack something,
+    /// `None` when they cannot be asked.
+    pub fn rank(&self, node: &Arc<str>) -> Option<u8> {
+        let state = match *node == self.node {
+            true => self.own_state(),
+            false if !self.peers.is_up(node) => return None,
+            false => self.states().get(node).copied().unwrap_or_default(),
+        };
+        match (state.maintenance, state.in_sync) {
+            (true, _) => None,
+            (false, true) => Some(0),
+            (false, false) => Some(1),
+        }
+    }
+
+    /// What this node says of itself.
+    pub fn own_state(&self) -> NodeState {
+        let is_filled = self.unfilled_names().is_empty() && !self.refills.any_late();
+        NodeState { in_sync: self.in_sync.is(self.env.now()) && is_filled, maintenance: self.takes_no_part() }
+    }
+
+    fn takes_no_part(&self) -> bool {
+        self.is_in_maintenance() || self.storage.writes_stopped() && self.has_others()
+    }
+
+    fn unfilled_names(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, u64>> {
+        self.unfilled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Databases whose copies here are to be filled, and how often these began anew.
+    pub fn unfilled(&self) -> BTreeMap<String, u64> {
+        self.unfilled_names().clone()
+    }
+
+    /// Notes that the copies of a database here began anew: this node is not in sync until they are filled.
+    pub fn begins_anew(&self, database: &str) {
+        *self.unfilled_names().entry(database.to_owned()).or_default() += 1;
+    }
+
+    /// Notes that the copies of a database here hold what others hold, unless they began anew once more than `began`
+    /// times.
+    pub fn is_filled(&self, database: &str, began: u64) {
+        self.unfilled_names().retain(|name, now| name != database || *now != began);
+    }
+
+    /// Whether the copies of this node take no part (`[couchdb] maintenance_mode`); never when there are no others.
+    pub fn is_in_maintenance(&self) -> bool {
+        // The setting first: it is asked for with every read and write, and to list the members takes far longer.
+        self.config.bool("couchdb", "maintenance_mode", false) && self.has_others()
+    }
+
+    fn has_others(&self) -> bool {
+        self.peers.members().len() > 1
+    }
+
+    fn states(&self) -> std::sync::MutexGuard<'_, BTreeMap<Arc<str>, NodeState>> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in what a node says of itself; `None` when its connection is lost.
+    pub fn set_state(&self, node: &str, state: Option<NodeState>) {
+        match state {
+            Some(state) => drop(self.states().insert(node.into(), state)),
+            None => drop(self.states().remove(node)),
+        }
+    }
+
+    /// All members, this node too.
+    pub fn member_names(&self) -> BTreeSet<String> {
+        self.peers.members().into_iter().map(|peer| peer.name.to_string()).collect()
+    }
+
+    /// All other members.
+    pub fn others(&self) -> Vec<Arc<str>> {
+        self.peers.members().into_iter().map(|peer| peer.name).filter(|name| *name != self.node).collect()
+    }
+
+    /// Whether a node was removed from the cluster: nothing is waited for from there any more.
+    pub fn is_gone(&self, node: &str) -> bool {
+        self.peers.is_removed(node)
+    }
+
+    /// How many of the nodes are there.
+    pub fn up_of(&self, nodes: &BTreeSet<Arc<str>>) -> usize {
+        nodes.iter().filter(|node| **node == self.node || self.peers.is_up(node)).count()
+    }
+
+    /// Sends a call to nodes; their answers come as they arrive, one from each.
+    pub fn tell_all(
+        self: &Arc<Self>,
+        nodes: &[Arc<str>],
+        call: &CatalogueCall,
+        urgency: Urgency,
+    ) -> mpsc::UnboundedReceiver<(Arc<str>, Result<Bytes, CallError>)> {
+        let (tell, answers) = mpsc::unbounded_channel();
+        let body = encode(call);
+        for node in nodes {
+            let (context, node, body, tell) = (Arc::clone(self), Arc::clone(node), body.clone(), tell.clone());
+            self.env.spawn(async move {
+                let answer = context.call_catalogue(&node, body, urgency).await;
+                // Nobody listens any more once enough nodes have answered.
+                let _ = tell.send((node, answer));
+            });
+        }
+        answers
+    }
+
+    /// The records of the node below a prefix, read in bounded steps.
+    pub async fn rows(&self, prefix: &[u8]) -> Result<Rows, ShardError> {
+        let (mut out, mut after) = (Rows::new(), None);
+        loop {
+            let prefix = prefix.to_vec();
+            let (rows, last) = self.storage.read(move |view: &dyn View| rows::step(view, &prefix, after)).await?;
+            out.extend(rows);
+            if last.is_none() {
+                return Ok(out);
+            }
+            after = last;
+        }
+    }
+
+    /// Sends a call about the set of databases to a node.
+    pub async fn call_catalogue(&self, node: &str, body: Bytes, urgency: Urgency) -> Result<Bytes, CallError> {
+        if !self.peers.is_up(node) {
+            return Err(CallError::Away(format!("{node} is down")));
+        }
+        let call = Call { service: Service::Catalogue, urgency, body, limit: limits::COPY_CALL };
+        self.peers.call(node, call).await
+    }
+
+    /// Notes that a copy of a database missed something: the copies are brought in step soon, on all nodes.
+    pub fn missed(&self, database: &str) {
+        self.note_missed(database, true);
+    }
+
+    /// Notes that a node brought an edit. If that node is gone by now, the other copies may have missed it.
+    pub fn took_edit(&self, node: &str, database: &str) {
+        self.doubts.note(node, database);
+        if !self.peers.is_up(node) {
+            self.missed(database);
+        }
+    }
+
+    /// Notes that a copy here may have missed something of a database.
+    pub fn pull_soon(&self, database: &str) {
+        self.note_missed(database, false);
+    }
+
+    /// Notes that a node knows a later map of a database: it is learned soon.
+    pub fn note_stale(&self, database: &str, node: &str) {
+        self.stale.lock().unwrap_or_else(PoisonError::into_inner).insert((database.to_owned(), node.into()));
+        self.outdated.notify_one();
+    }
+
+    /// Takes the databases whose maps are to be learned, and from which nodes.
+    pub fn take_stale(&self) -> BTreeSet<(String, Arc<str>)> {
+        std::mem::take(&mut *self.stale.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn note_missed(&self, database: &str, tell: bool) {
+        let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_empty = missed.is_empty();
+        *missed.entry(database.to_owned()).or_default() |= tell;
+        if was_empty {
+            self.missing.notify_one();
+        }
+    }
+
+    /// Takes the names of databases of which a copy missed something.
+    pub fn take_missed(&self) -> BTreeMap<String, bool> {
+        std::mem::take(&mut *self.missed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes that everything was pulled from a node since then; true when this makes the node in sync: it has met all
+    /// that are there.
+    pub fn met(&self, node: &Arc<str>, begun: Begun) -> bool {
+        let up: Vec<Arc<str>> = self.others().into_iter().filter(|node| self.peers.is_up(node)).collect();
+        !self.takes_no_part() && self.in_sync.ended(node, begun, &up)
+    }
+
+    /// Forgets what is known of a node whose connection is lost.
+    pub fn lose(&self, node: &Arc<str>) {
+        self.in_sync.lose(node);
+        self.set_state(node, None);
+    }
+}
+
+/// How old a tombstone is when it may be forgotten; `None`: it never may.
+pub(in crate::coordinator) fn age(config: &Config) -> Option<Duration> {
+    let days: f64 = config.get("settee", "tombstone_days")?.trim().parse().ok()?;
+    let age = Duration::try_from_secs_f64(days * 86_400.0).ok().filter(|age| !age.is_zero())?;
+    Some(age.max(limits::FORGET_AGE_MIN))
+}

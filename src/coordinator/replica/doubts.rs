@@ -1,0 +1,72 @@
+//! From which node an edit of which database came here lately: when that node goes, it may not have brought the edit to
+//! the other copies, who know nothing of it.
+//!
+//! Kept until the second [`Doubts::turn`] after the edit: whoever brings an edit to copies is done by then, or has
+//! noted itself that a copy missed it. Takes the names of the databases that other nodes write to here in that time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Databases by the node that edits came from.
+type Edited = BTreeMap<String, BTreeSet<String>>;
+
+/// See the module head.
+#[derive(Default)]
+pub(in crate::coordinator) struct Doubts {
+    // A blocking lock: held for set operations only.
+    edited: Mutex<Generations>,
+}
+
+#[derive(Default)]
+struct Generations {
+    new: Edited,
+    old: Edited,
+}
+
+impl Doubts {
+    /// Notes that `node` brought an edit.
+    pub fn note(&self, node: &str, database: &str) {
+        let mut edited = self.edited();
+        match edited.new.get_mut(node) {
+            Some(databases) if databases.contains(database) => {}
+            Some(databases) => drop(databases.insert(database.to_owned())),
+            None => drop(edited.new.insert(node.to_owned(), BTreeSet::from([database.to_owned()]))),
+        }
+    }
+
+    /// Forgets what was noted before the last turn.
+    pub fn turn(&self) {
+        let mut edited = self.edited();
+        edited.old = std::mem::take(&mut edited.new);
+    }
+
+    /// The databases that a node brought edits of.
+    pub fn take(&self, node: &str) -> BTreeSet<String> {
+        let mut edited = self.edited();
+        let mut databases = edited.new.remove(node).unwrap_or_default();
+        databases.append(&mut edited.old.remove(node).unwrap_or_default());
+        databases
+    }
+
+    fn edited(&self) -> MutexGuard<'_, Generations> {
+        self.edited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_lost_node_wrote_lately_is_doubted() {
+        let doubts = Doubts::default();
+        ["b", "a", "a"].iter().for_each(|database| doubts.note("lost", database));
+        doubts.note("other", "c");
+        doubts.turn();
+        doubts.note("lost", "d");
+        assert!(doubts.take("lost").iter().eq(["a", "b", "d"]));
+        assert!(doubts.take("lost").is_empty());
+        doubts.turn();
+        assert!(doubts.take("other").is_empty());
+    }
+}

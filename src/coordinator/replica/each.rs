@@ -1,0 +1,101 @@
+//! One short read of a copy of each of several ranges. Those that this node reads of its own share one job: to hand
+//! each to a thread of its own would cost more than it has to do. All others are asked as single ranges are.
+
+use futures_util::future::{join_all, try_join_all};
+
+use crate::coordinator::replica::database::Database;
+use crate::coordinator::replica::layout::Layout;
+use crate::coordinator::replica::message::Standing;
+use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
+use crate::coordinator::topology::error::ReadError;
+use crate::coordinator::topology::span::Span;
+use crate::shard::{ListPage, ListRow, ShardCopy, ShardError, ShardInfo};
+
+impl Database {
+    /// The counters of one copy of each of some ranges, and where it stands.
+    pub(in crate::coordinator) async fn infos(
+        &self,
+        ranges: &[usize],
+    ) -> Result<Vec<(ShardInfo, Standing)>, ShardError> {
+        let own = |copies: Vec<(usize, OwnCopy)>| async move {
+            let infos = ShardCopy::infos(copies.iter().map(|(_, copy)| copy.shard.clone()).collect()).await;
+            let mut told = Vec::with_capacity(infos.len());
+            for ((_, copy), info) in copies.iter().zip(infos) {
+                told.push(info.map(|info| (info, Standing { position: info.update_seq, ..copy.standing() })));
+            }
+            told
+        };
+        self.on_each(ranges, own, |_, copy| async move { copy.info().await }).await
+    }
+
+    /// How many live documents of a span each of some ranges has.
+    pub(in crate::coordinator) async fn counts(&self, ranges: &[usize], span: &Span) -> Result<Vec<u64>, ReadError> {
+        let own = |copies: Vec<(usize, OwnCopy)>| async move {
+            let shards = copies.into_iter().map(|(_, copy)| copy.shard).collect();
+            ShardCopy::summaries(shards, &span.low, &span.high).await
+        };
+        let any = |_: usize, copy: RangeCopy| async move { copy.summary(span.low.clone(), span.high.clone()).await };
+        let sums = self.on_each(ranges, own, any).await?;
+        Ok(sums.into_iter().map(|sum| sum.live).collect())
+    }
+
+    /// A page of each of some ranges. Not for pages with bodies: those are no short reads.
+    pub(in crate::coordinator) async fn lists(
+        &self,
+        ranges: &[usize],
+        pages: &[ListPage],
+    ) -> Result<Vec<Vec<ListRow>>, ShardError> {
+        assert_eq!(ranges.len(), pages.len(), "a page of each range");
+        let own = |copies: Vec<(usize, OwnCopy)>| {
+            ShardCopy::lists(copies.into_iter().map(|(at, copy)| (copy.shard, pages[at].clone())).collect())
+        };
+        let any = |at: usize, copy: RangeCopy| {
+            let page = pages[at].clone();
+            async move { copy.list(page).await }
+        };
+        self.on_each(ranges, own, any).await
+    }
+
+    /// What one copy of each range tells, in their order: `own` asks copies of this node together, `any` asks one copy,
+    /// wherever it is. Both are told which of the ranges it is, from 0 on.
+    async fn on_each<T, R, F>(
+        &self,
+        ranges: &[usize],
+        own: impl FnOnce(Vec<(usize, OwnCopy)>) -> R,
+        any: impl Fn(usize, RangeCopy) -> F,
+    ) -> Result<Vec<T>, ShardError>
+    where
+        R: Future<Output = Vec<Result<T, ShardError>>>,
+        F: Future<Output = Result<T, ShardError>>,
+    {
+        let layout = self.layout();
+        let here: Vec<Option<OwnCopy>> = match self.copies_at_hand(&layout, ranges) {
+            Some(copies) => copies.into_iter().map(Some).collect(),
+            None => join_all(ranges.iter().map(|range| self.first_here(&layout, *range))).await,
+        };
+        let here: Vec<(usize, OwnCopy)> =
+            here.into_iter().enumerate().filter_map(|(at, copy)| Some((at, copy?))).collect();
+        let places: Vec<usize> = here.iter().map(|(at, _)| *at).collect();
+        let mut told: Vec<Option<T>> = ranges.iter().map(|_| None).collect();
+        for (at, read) in places.into_iter().zip(own(here).await) {
+            // What fails here is asked again as of a single range, where it is known what to do then.
+            told[at] = read.ok();
+        }
+        let any = &any;
+        let mut rest = Vec::new();
+        for (at, range) in ranges.iter().enumerate().filter(|(at, _)| told[*at].is_none()) {
+            rest.push(self.on_one(*range, move |copy| any(at, copy)));
+        }
+        let mut late = try_join_all(rest).await?.into_iter();
+        // Invariant: each range that told nothing before has one answer here.
+        Ok(told.into_iter().map(|told| told.or_else(|| late.next()).expect("an answer of each range")).collect())
+    }
+
+    /// This node's copy of a range, where that is the first to read from.
+    async fn first_here(&self, layout: &Layout, range: usize) -> Option<OwnCopy> {
+        match self.readers(layout, range).await.ok()?.into_iter().next()? {
+            RangeCopy::Own(copy) => Some(copy),
+            RangeCopy::Remote(_) => None,
+        }
+    }
+}

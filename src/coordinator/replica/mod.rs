@@ -1,0 +1,32 @@
+//! One operation on one replica of a shard, on this node or on another, and what all operations share.
+//!
+//! [`context`] is the node's state, [`database`] the handle of one database, [`layout`] its shards at one moment,
+//! [`range_copy`] a replica on either side. [`message`] lists the calls between nodes; [`remote`] sends them.
+
+pub(super) mod answered;
+pub(super) mod blob_stream;
+pub(super) mod call_text;
+pub mod catalogue;
+pub(super) mod context;
+pub mod database;
+pub mod design;
+pub(super) mod doubts;
+pub(super) mod each;
+pub(super) mod epoch;
+pub(super) mod floor;
+pub(super) mod halves;
+pub(super) mod in_sync;
+pub mod jobs;
+pub(super) mod layout;
+pub(super) mod message;
+pub(super) mod range_copy;
+pub mod rebalancing;
+pub(super) mod refills;
+pub(super) mod remote;
+pub(super) mod repair;
+pub(super) mod seat;
+pub(super) mod sync_points;
+pub mod token;
+pub(super) mod told;
+pub(super) mod turns;
+pub(super) mod uploads;

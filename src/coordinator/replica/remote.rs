@@ -1,0 +1,521 @@
+//! A copy of a range on another node: the operations of a copy as calls.
+
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+
+use crate::coordinator::replica::call_text::encode_call;
+use crate::coordinator::replica::context::Context;
+use crate::coordinator::replica::message::{
+    ChangesCall, CopyCall, CopyOp, CopyStatus, EditText, ForgetCall, IdRange, JudgeCall, Refusal, Standing, SyncPoint,
+    TakenIn, ViewCall, ViewFailure, WireError, decode, is_of_later_build,
+};
+use crate::coordinator::replica::token::Held;
+use crate::coordinator::replica::told::{JudgedAt, Merged};
+use crate::coordinator::topology::caller::Caller;
+use crate::coordinator::topology::peers::{Call, CallError, Service, Urgency};
+use crate::coordinator::topology::record::Known;
+use crate::coordinator::topology::seq::SeqEntry;
+use crate::document::id::DocId;
+use crate::document::render::Attachment;
+use crate::document::rev_tree::RevPath;
+use crate::document::revision::Revision;
+use crate::document::selector::StoredDocument;
+use crate::index::IndexError;
+use crate::limits;
+use crate::shard::{
+    ChangesPage, DocumentDigest, Edit, EditOp, Fetched, Horizon, ListPage, ListRow, LocalDocument, LocalRegister, Part,
+    Proposal, PurgeInfo, Round, ShardError, ShardInfo, Sift, SiftPage, Sifted, Stamp, Summary, Told, Tombstone, Want,
+    WrittenDown, live_conflicts,
+};
+use crate::storage::{Direction, StageMode, StorageError};
+use crate::world::Pool;
+use crate::world::buggify::{capped, fewer, sometimes};
+
+/// A database as calls name it.
+pub(in crate::coordinator) struct Target {
+    pub context: Arc<Context>,
+    pub name: String,
+    pub known: Arc<Known>,
+}
+
+/// A copy on another node. Cheap to clone.
+#[derive(Clone)]
+pub(in crate::coordinator) struct RemoteCopy {
+    target: Arc<Target>,
+    range: u32,
+    node: Arc<str>,
+    urgency: Urgency,
+    /// The version of the map by which its answers are counted; `None`: nobody counts them.
+    by_map: Option<u64>,
+    /// What the copy must have forgotten for its answers to be of use.
+    horizon: Option<Arc<Horizon>>,
+}
+
+impl fmt::Debug for RemoteCopy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RemoteCopy({} on {}, {})", self.range, self.node, self.target.name)
+    }
+}
+
+impl RemoteCopy {
+    pub fn new(target: &Arc<Target>, range: usize, node: &Arc<str>) -> RemoteCopy {
+        // Invariant: there are at most `limits::Q_MAX` ranges.
+        let range = u32::try_from(range).expect("a range's number");
+        let (target, node, urgency) = (Arc::clone(target), Arc::clone(node), Urgency::Foreground);
+        RemoteCopy { target, range, node, urgency, by_map: None, horizon: None }
+    }
+
+    /// The same for what is counted by the map of that version.
+    pub fn by_map(self, version: u64) -> RemoteCopy {
+        RemoteCopy { by_map: Some(version), ..self }
+    }
+
+    /// The same for work that nobody waits for.
+    pub fn in_background(self) -> RemoteCopy {
+        RemoteCopy { urgency: Urgency::Background, ..self }
+    }
+
+    /// The same, refused by a copy that has not forgotten all of that: it may be an old one put back.
+    pub fn behind(self, horizon: &Horizon) -> RemoteCopy {
+        RemoteCopy { horizon: Some(Arc::new(horizon.clone())), ..self }
+    }
+
+    /// The node that it is on.
+    pub fn node(&self) -> &Arc<str> {
+        &self.node
+    }
+
+    /// Whether that is this node: nothing is to be asked of it.
+    pub fn is_here(&self) -> bool {
+        self.node == self.target.context.node
+    }
+
+    async fn ask<T: DeserializeOwned>(&self, op: CopyOp) -> Result<T, ShardError> {
+        let answer: Result<T, WireError> = self.ask_as(op, limits::COPY_CALL).await?;
+        answer.map_err(|error| self.told(error))
+    }
+
+    /// Why the node did not do it, as it says; where the documents moved it knows a later map, which is learned.
+    fn told(&self, error: WireError) -> ShardError {
+        if error == WireError::Moved {
+            self.target.context.note_stale(&self.target.name, &self.node);
+        }
+        error.into()
+    }
+
+    async fn ask_as<T: DeserializeOwned>(&self, op: CopyOp, limit: Duration) -> Result<T, ShardError> {
+        self.send(self.next_call(), op, limit).await
+    }
+
+    /// As [`RemoteCopy::ask`], for what must not be done twice: a call that was cut off is sent again under its number,
+    /// once, if the node is there again soon. `op` is told whether it is the second time.
+    async fn ask_once<T: DeserializeOwned>(&self, op: impl Fn(bool) -> CopyOp) -> Result<T, ShardError> {
+        let (env, id) = (&self.target.context.env, self.next_call());
+        let began = env.now();
+        let mut answer: Result<Result<T, WireError>, ShardError> = self.send(id, op(false), limits::COPY_CALL).await;
+        if matches!(answer, Err(ShardError::Silent(_))) && self.is_back().await {
+            let left = limits::COPY_CALL.saturating_sub(env.now().since(began));
+            if !left.is_zero() {
+                sometimes("cluster: a call was sent again");
+                answer = match self.send(id, op(true), left).await {
+                    // It says nothing about the first time.
+                    Err(ShardError::Away(why)) => Err(ShardError::Silent(why)),
+                    Ok(Err(_)) => Ok(Err(WireError::Unknown)),
+                    answer => answer,
+                };
+            }
+        }
+        answer?.map_err(|error| self.told(error))
+    }
+
+    /// Whether the node can be reached, now or soon.
+    async fn is_back(&self) -> bool {
+        let context = &self.target.context;
+        let mut news = context.peers.watch();
+        let back = async {
+            while !context.peers.is_up(&self.node) {
+                if news.changed().await.is_err() {
+                    return false;
+                }
+            }
+            true
+        };
+        context.env.timeout(limits::REASK_WAIT, back).await.unwrap_or(false)
+    }
+
+    fn next_call(&self) -> u64 {
+        self.target.context.calls.fetch_add(1, Ordering::Relaxed)
+    }
+
+    async fn send<T: DeserializeOwned>(&self, id: u64, op: CopyOp, limit: Duration) -> Result<T, ShardError> {
+        let Target { context, name, known } = &*self.target;
+        let (instance, version) = (known.instance.clone(), self.by_map.unwrap_or_else(|| known.placed().version));
+        let (db, counted, range) = (name.clone(), self.by_map.is_some(), self.range);
+        let horizon = self.horizon.as_deref().cloned();
+        let call = CopyCall { db, instance, version, counted, range, id, horizon, op };
+        let (service, urgency, body) = (Service::Copy, self.urgency, encode_call(&call, &context.node));
+        let sent = context.peers.call(&self.node, Call { service, urgency, body, limit });
+        // The cluster ends a call that hangs; this is for one that forgets to.
+        let answer = context.env.timeout(limit + limits::COPY_CALL_GRACE, sent).await;
+        let bytes = match answer {
+            Ok(Ok(bytes)) => bytes,
+            Ok(Err(CallError::Away(why))) => return Err(ShardError::Away(format!("{}: {why}", self.node))),
+            Ok(Err(CallError::Silent(why))) => return Err(ShardError::Silent(format!("{}: {why}", self.node))),
+            Err(_) => return Err(ShardError::Silent(format!("{} did not answer in time", self.node))),
+        };
+        decode(&bytes).map_err(ShardError::Silent)
+    }
+
+    /// Reads documents, in several calls where they are large; the caller has room for all of them.
+    pub async fn fetch(&self, wants: Vec<(DocId, Want)>) -> Result<Vec<Option<Fetched>>, ShardError> {
+        let (mut found, mut wants) = (Vec::with_capacity(wants.len()), wants);
+        let mut bytes = limits::FETCH_BYTES;
+        while !wants.is_empty() {
+            let part = self.fetch_some(&wants, bytes).await?;
+            // The next document is larger than that: it comes alone.
+            bytes = if part.found.is_empty() { part.needs } else { limits::FETCH_BYTES };
+            wants.drain(..part.found.len());
+            found.extend(part.found);
+        }
+        Ok(found)
+    }
+
+    /// Reads of the first documents as many as have so many bytes, or tells how many the first one has. An answer tells
+    /// something: some documents, or more bytes than were asked for.
+    pub async fn fetch_some(&self, wants: &[(DocId, Want)], bytes: usize) -> Result<FetchedPart, ShardError> {
+        let ask = CopyOp::FetchSome { wants: wants.to_vec(), bytes: bytes as u64 };
+        let (found, needs): (Vec<Option<Fetched>>, u64) = match self.ask(ask).await {
+            Err(error) if is_of_later_build(&error) => return self.fetch_of_older(wants).await,
+            part => part?,
+        };
+        let (needs, told) = (usize::try_from(needs).unwrap_or(usize::MAX), found.len());
+        match told <= wants.len() && (told > 0 || wants.is_empty() || needs > bytes) {
+            true => Ok(FetchedPart { found, needs }),
+            false => Err(ShardError::Silent(format!("{} answered {told} of {}", self.node, wants.len()))),
+        }
+    }
+
+    /// Reads the first documents of a node that answers all that it is asked for at once, or nothing.
+    async fn fetch_of_older(&self, wants: &[(DocId, Want)]) -> Result<FetchedPart, ShardError> {
+        for most in [limits::DOCS_PER_FETCH, 1] {
+            let asked = &wants[..wants.len().min(most)];
+            let found: Vec<Option<Fetched>> = match self.ask(CopyOp::Fetch(asked.to_vec())).await {
+                // Together they may be too large for it.
+                Err(ShardError::Silent(_)) if asked.len() > 1 => continue,
+                found => found?,
+            };
+            return match found.len() == asked.len() {
+                true => Ok(FetchedPart { found, needs: 0 }),
+                false => Err(ShardError::Silent(format!("{} answered {} documents", self.node, found.len()))),
+            };
+        }
+        Err(ShardError::Silent(format!("{} did not answer", self.node)))
+    }
+
+    pub async fn list(&self, page: ListPage) -> Result<Vec<ListRow>, ShardError> {
+        self.ask(CopyOp::List(page)).await
+    }
+
+    pub async fn summary(&self, start: Bound<DocId>, end: Bound<DocId>) -> Result<Summary, ShardError> {
+        self.ask(CopyOp::Summary(start, end)).await
+    }
+
+    pub async fn select(
+        &self,
+        (start, end): (Bound<DocId>, Bound<DocId>),
+        direction: Direction,
+        place: u64,
+    ) -> Result<Option<DocId>, ShardError> {
+        self.ask(CopyOp::Select { start, end, direction, place }).await
+    }
+
+    pub async fn changes(&self, call: ChangesCall) -> Result<ChangesPage, ShardError> {
+        self.ask(CopyOp::Changes(call)).await
+    }
+
+    /// The next documents that a selector takes, of one page of them.
+    pub async fn sift(&self, sift: Sift) -> Result<SiftPage, ShardError> {
+        let (start, end) = (sift.start.clone(), sift.end.clone());
+        let limit = limits::PAGE_DOCS;
+        let rows = self.list(ListPage { start, end, descending: sift.descending, limit, bodies: true }).await?;
+        let rest = rows.last().map(|row| row.id.clone());
+        let judge = move || {
+            let mut page = SiftPage { rest, ..SiftPage::default() };
+            for row in rows.into_iter().filter(|row| !row.id.is_design()) {
+                let (ListRow { id, leaves, .. }, Some(stored)) = (row.clone(), row.winner) else { continue };
+                page.examined += 1;
+                let conflicts = live_conflicts(&leaves, sift.conflicts);
+                let document = StoredDocument::of(id.as_str(), &stored).with_conflicts(&conflicts);
+                let damaged = |_| StorageError::Corrupt(format!("the text of document {id}"));
+                if sift.selector.matches_subject(&document, &sift.collator).map_err(damaged)? {
+                    let examined = std::mem::take(&mut page.examined);
+                    page.rows.push(Sifted { id, leaves, stored, examined });
+                }
+            }
+            Ok(page)
+        };
+        self.target.context.env.blocking(Pool::Foreground, judge).await
+    }
+
+    pub async fn info(&self) -> Result<(ShardInfo, Standing), ShardError> {
+        self.ask(CopyOp::Info).await
+    }
+
+    /// Where it stands once that is beyond the given position, or after a while.
+    pub async fn wait(&self, beyond: u64) -> Result<Standing, ShardError> {
+        self.ask(CopyOp::Wait { beyond }).await
+    }
+
+    pub async fn resume(&self, entries: Vec<SeqEntry>) -> Result<u64, ShardError> {
+        self.ask(CopyOp::Resume(entries)).await
+    }
+
+    pub async fn design_version(&self) -> Result<u64, ShardError> {
+        self.ask(CopyOp::DesignVersion).await
+    }
+
+    /// Has it judge edits; see [`crate::coordinator::write::judge`].
+    pub async fn judge(
+        &self,
+        edits: &[Edit],
+        caller: &Caller,
+        source: &str,
+        doubtful: bool,
+    ) -> Result<Vec<Result<JudgedAt, Refusal>>, ShardError> {
+        let judge = |again: bool| {
+            let texts = edits.iter().map(EditText::from).collect();
+            let (caller, source, doubtful) = (caller.clone(), source.to_owned(), doubtful || again);
+            CopyOp::Judge(Box::new(JudgeCall { edits: texts, caller, source, doubtful }))
+        };
+        let judged: Vec<Result<JudgedAt, Refusal>> = self.ask_once(judge).await?;
+        if judged.iter().any(|verdict| matches!(verdict, Err(Refusal::Unavailable(WireError::Moved)))) {
+            self.target.context.note_stale(&self.target.name, &self.node);
+        }
+        match judged.len() == edits.len() {
+            true => Ok(judged),
+            false => Err(ShardError::Silent(format!("{} judged {} edits", self.node, judged.len()))),
+        }
+    }
+
+    /// Has it take in what another copy judged; answers for each whether it is stored, and where it stands then.
+    pub async fn merge(&self, edits: &[Edit], source: &str) -> Result<Merged, ShardError> {
+        let (repair, anew, tell) = (false, false, true);
+        self.merge_as(edits, |edits| CopyOp::Merge { edits, source: source.to_owned(), repair, anew, tell }).await
+    }
+
+    /// Has it take in what was stored elsewhere: in another copy of the range, or, `anew`, in none.
+    pub async fn merge_stored(&self, edits: &[Edit], source: &str, anew: bool) -> Result<Vec<bool>, ShardError> {
+        let (repair, tell) = (true, false);
+        let op = |edits| CopyOp::Merge { edits, source: source.to_owned(), repair, anew, tell };
+        Ok(self.merge_as(edits, op).await?.stored)
+    }
+
+    async fn merge_as(&self, mut edits: &[Edit], op: impl Fn(Vec<EditText>) -> CopyOp) -> Result<Merged, ShardError> {
+        let mut merged = Merged::default();
+        while !edits.is_empty() {
+            let step;
+            (step, edits) = edits.split_at(first_that_fit(edits));
+            let told: Merged = self.ask(op(step.iter().map(EditText::from).collect())).await?;
+            if told.stored.len() != step.len() {
+                return Err(ShardError::Silent(format!("{} merged {} edits", self.node, told.stored.len())));
+            }
+            merged.stored.extend(told.stored);
+            // Where the copy stood at the end covers all steps.
+            merged.at = told.at;
+        }
+        Ok(merged)
+    }
+
+    pub async fn local(&self, id: &DocId) -> Result<Option<LocalRegister>, ShardError> {
+        self.ask(CopyOp::Local(id.clone())).await
+    }
+
+    pub async fn local_list(
+        &self,
+        (start, end): (Bound<DocId>, Bound<DocId>),
+        direction: Direction,
+        limit: usize,
+    ) -> Result<Vec<(DocId, LocalDocument)>, ShardError> {
+        let bytes = Some(limits::STEP_BYTES as u64);
+        self.ask(CopyOp::LocalList { start, end, direction, limit: limit as u64, bytes }).await
+    }
+
+    pub async fn local_set(&self, id: &DocId, document: Option<LocalDocument>, by: u64) -> Result<Stamp, ShardError> {
+        self.ask_once(|_| CopyOp::LocalSet { id: id.clone(), document: document.clone(), by }).await
+    }
+
+    pub async fn local_merge(&self, registers: Vec<(DocId, LocalRegister)>) -> Result<Vec<Stamp>, ShardError> {
+        self.ask(CopyOp::LocalMerge(registers)).await
+    }
+
+    pub async fn local_registers(
+        &self,
+        after: Bound<DocId>,
+        limit: usize,
+    ) -> Result<Vec<(DocId, LocalRegister)>, ShardError> {
+        self.ask(CopyOp::LocalRegisters { after, limit: limit as u64 }).await
+    }
+
+    pub async fn purge(&self, items: Vec<(DocId, Vec<Revision>)>) -> Result<Vec<Vec<Revision>>, ShardError> {
+        self.ask_once(|_| CopyOp::Purge(items.clone())).await
+    }
+
+    pub async fn purge_infos(&self, since: u64, limit: usize) -> Result<Vec<PurgeInfo>, ShardError> {
+        self.ask(CopyOp::PurgeInfos { since, limit: limit as u64 }).await
+    }
+
+    pub async fn compact(&self) -> Result<(), ShardError> {
+        self.ask(CopyOp::Compact).await
+    }
+
+    /// A piece of the stored bytes of an attachment; empty at the end.
+    pub async fn blob(&self, attachment: &Attachment, at: u64) -> Result<Bytes, ShardError> {
+        self.ask(CopyOp::Blob { attachment: attachment.clone(), at }).await
+    }
+
+    pub async fn stage(&self, mode: StageMode) -> Result<u64, ShardError> {
+        self.ask(CopyOp::Stage(mode)).await
+    }
+
+    pub async fn stage_write(&self, upload: u64, data: Bytes) -> Result<(), ShardError> {
+        self.ask(CopyOp::StageWrite { upload, data }).await
+    }
+
+    pub async fn stage_finish(&self, upload: u64) -> Result<Attachment, ShardError> {
+        self.ask(CopyOp::StageFinish { upload }).await
+    }
+
+    /// A call about a view. It may take as long as building the view does.
+    pub async fn view<T: DeserializeOwned>(&self, call: ViewCall) -> Result<T, IndexError> {
+        let answer: Result<T, ViewFailure> = self.ask_as(CopyOp::View(Box::new(call)), limits::VIEW_CALL).await?;
+        answer.map_err(IndexError::from)
+    }
+
+    pub async fn keep_views(&self, views: Vec<[u8; 16]>) -> Result<(), ShardError> {
+        self.ask(CopyOp::KeepViews(views)).await
+    }
+
+    /// What it says of itself.
+    pub async fn status(&self) -> Result<CopyStatus, ShardError> {
+        self.ask(CopyOp::Status).await
+    }
+
+    /// Ranges of ids cut into parts, see [`crate::shard::ShardCopy::split`].
+    pub async fn split(&self, ranges: Vec<IdRange>) -> Result<Vec<Vec<Part>>, ShardError> {
+        self.ask(CopyOp::Split(ranges)).await
+    }
+
+    /// See [`crate::shard::ShardCopy::digests`].
+    pub async fn digests(&self, range: IdRange, limit: usize) -> Result<Vec<DocumentDigest>, ShardError> {
+        self.ask(CopyOp::Digests(range, limit as u64)).await
+    }
+
+    /// Its epochs and the positions after which they began.
+    pub async fn epochs(&self) -> Result<Vec<(u64, u64)>, ShardError> {
+        self.ask(CopyOp::Epochs).await
+    }
+
+    /// How far it has taken in the copy of a node.
+    pub async fn taken_in(&self, node: &str) -> Result<TakenIn, ShardError> {
+        self.ask(CopyOp::TakenIn(node.to_owned())).await
+    }
+
+    /// The number up to which its purges are those of the copy that told these epochs, where it knows.
+    pub async fn purges_shared(&self, told: &[(u64, u64)]) -> Result<Option<u64>, ShardError> {
+        self.ask(CopyOp::PurgesShared(told.to_vec())).await
+    }
+
+    /// Whether it holds all these writes.
+    pub async fn holds(&self, wanted: Vec<Held>) -> Result<bool, ShardError> {
+        self.ask(CopyOp::Holds(wanted)).await
+    }
+
+    pub async fn set_sync_point(&self, point: SyncPoint) -> Result<(), ShardError> {
+        self.ask(CopyOp::SetSyncPoint(point)).await
+    }
+
+    /// What it has forgotten, and is to forget.
+    pub async fn forgotten(&self) -> Result<Told, ShardError> {
+        self.ask(CopyOp::Forget(Box::new(ForgetCall::Tell))).await
+    }
+
+    /// Has it write down what this node proposes to forget.
+    pub async fn propose(&self, proposal: Proposal<Tombstone>) -> Result<WrittenDown, ShardError> {
+        self.ask(CopyOp::Forget(Box::new(ForgetCall::Propose(proposal)))).await
+    }
+
+    /// Tells it that all copies have written down a round of this node; answers whether that stands there.
+    pub async fn confirm_round(&self, round: Round) -> Result<bool, ShardError> {
+        self.ask(CopyOp::Forget(Box::new(ForgetCall::Confirm(round)))).await
+    }
+
+    /// What it has written down and not done.
+    pub async fn open_proposals(&self) -> Result<Vec<(String, Proposal<Tombstone>)>, ShardError> {
+        self.ask(CopyOp::Forget(Box::new(ForgetCall::Open))).await
+    }
+
+    /// Documents behind one that it has forgotten and others may not have, a page of them.
+    pub async fn shadows(&self, after: Option<DocId>) -> Result<Vec<(DocId, RevPath)>, ShardError> {
+        self.ask(CopyOp::Forget(Box::new(ForgetCall::Shadows(after)))).await
+    }
+
+    /// Tells its last sequence from now on, as long as somebody listens and it can be asked.
+    pub fn follow(&self, from: Standing) -> watch::Receiver<u64> {
+        let (tell, news) = watch::channel(from.position);
+        let copy = self.clone();
+        self.target.context.env.spawn(async move {
+            let mut position = from.position;
+            loop {
+                let standing = tokio::select! {
+                    biased;
+                    () = tell.closed() => return,
+                    standing = copy.wait(position) => standing,
+                };
+                match standing {
+                    Ok(standing) if standing.epoch == from.epoch => position = standing.position,
+                    _ => return,
+                }
+                tell.send_if_modified(|last| {
+                    let is_news = position > *last;
+                    *last = position.max(*last);
+                    is_news
+                });
+            }
+        });
+        news
+    }
+}
+
+/// Documents of a copy on another node.
+#[derive(Debug)]
+pub(in crate::coordinator) struct FetchedPart {
+    /// The first that were wanted.
+    pub found: Vec<Option<Fetched>>,
+    /// Bytes that the first one takes, where none came.
+    pub needs: usize,
+}
+
+/// How many of the first edits go together; one at least.
+fn first_that_fit(edits: &[Edit]) -> usize {
+    let message = capped("cluster: bytes of a message", limits::CLUSTER_MESSAGE_BYTES);
+    let most = fewer("remote: a message for each edit", limits::MERGE_BYTES.min(message / 2));
+    let mut bytes = 0;
+    let fits = |edit: &&Edit| {
+        bytes += bytes_of(edit);
+        bytes <= most
+    };
+    edits.iter().take_while(fits).count().max(1)
+}
+
+/// The bytes that an edit takes on its way, about.
+fn bytes_of(edit: &Edit) -> usize {
+    let path = if let EditOp::Merge { path } = &edit.op { path.ids.len() } else { 0 };
+    edit.id.as_str().len() + edit.body.text.len() + (path + edit.attachments.len()) * limits::TREE_NODE_BYTES
+}

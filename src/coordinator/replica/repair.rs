@@ -1,0 +1,145 @@
+//! Taking in what another copy has: missing revisions, without what was purged here.
+
+use std::collections::BTreeSet;
+
+use crate::coordinator::replica::blob_stream::merge_here;
+use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::replica::remote::RemoteCopy;
+use crate::document::id::DocId;
+use crate::document::revision::Revision;
+use crate::limits;
+use crate::shard::{Basis, Edit, EditError, EditOp, PurgeInfo, ShardCopy, ShardError};
+
+/// What is known of where revisions come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::coordinator) enum Origin {
+    /// A copy that may be an old one put back: a copy that has forgotten anything takes nothing from it.
+    Anywhere,
+    /// A copy that had forgotten what this one had when this one had forgotten something so many times, and has taken
+    /// in so many of its purges.
+    Copy { rounds: u64, heard: u64 },
+    /// No copy of the range: they are news, whatever was forgotten.
+    Anew,
+}
+
+/// Merges revisions of another copy into one that may lack them; answers how many it holds then. Uploads come from
+/// `source`. What a copy has of purges that it has heard of was written again since.
+pub(in crate::coordinator) async fn merge_missing(
+    copy: &RangeCopy,
+    edits: Vec<Edit>,
+    source: &RemoteCopy,
+    origin: Origin,
+) -> Result<usize, ShardError> {
+    let stored = match copy {
+        RangeCopy::Remote(remote) => remote.merge_stored(&edits, source.node(), origin == Origin::Anew).await?,
+        RangeCopy::Own(own) => merge_unpurged(&own.shard, edits, source, (origin, &BTreeSet::new())).await?,
+    };
+    count(&stored)
+}
+
+/// As [`merge_missing`], for a copy that nobody reads yet: its purges are those of others, who did not hear of them
+/// from here. What `source` had on record as purged, up to number `until`, before it was asked for the edits was
+/// written again since; what it has purged later was not.
+pub(in crate::coordinator) async fn merge_written_again(
+    copy: &ShardCopy,
+    edits: Vec<Edit>,
+    source: &RemoteCopy,
+    (origin, until): (Origin, u64),
+) -> Result<usize, ShardError> {
+    let ids = edits.iter().map(|edit| &edit.id).collect();
+    let again = named_by(|since| source.purge_infos(since, limits::STEP_ROWS), (0, until), &ids).await?;
+    count(&merge_unpurged(copy, edits, source, (origin, &again)).await?)
+}
+
+fn count(stored: &[bool]) -> Result<usize, ShardError> {
+    match stored.iter().all(|stored| *stored) {
+        true => Ok(stored.len()),
+        false => Err(ShardError::Away("a revision was not taken in".to_owned())),
+    }
+}
+
+/// Merges what the copy has not purged, also not while this goes on; answers of each whether it was stored.
+async fn merge_unpurged(
+    copy: &ShardCopy,
+    mut edits: Vec<Edit>,
+    source: &RemoteCopy,
+    (origin, again): (Origin, &BTreeSet<(DocId, Revision)>),
+) -> Result<Vec<bool>, ShardError> {
+    let mut stored = Vec::new();
+    let is_early = origin != Origin::Anew && copy.is_early();
+    let heard = if let Origin::Copy { heard, .. } = origin { heard } else { 0 };
+    for _ in 0..limits::VALIDATION_ATTEMPTS {
+        // First, so that a purge after the look makes the merge too late.
+        let (seen, forgot) = copy.purged_and_forgotten().await?;
+        let rounds = match origin {
+            Origin::Anywhere => 0,
+            Origin::Copy { rounds, .. } => rounds,
+            Origin::Anew => forgot,
+        };
+        if rounds != forgot {
+            return Err(ShardError::Away("what the copy has forgotten may be among it".to_owned()));
+        }
+        let left = without_purged(copy, edits, (heard, again)).await?;
+        if left.is_empty() {
+            return Ok(stored);
+        }
+        let merged = merge_here(copy, &left, source, &Basis::Purges { seen, rounds, is_early }).await?;
+        edits = Vec::new();
+        for (edit, outcome) in left.into_iter().zip(merged) {
+            match outcome {
+                Err(EditError::BasisChanged) => edits.push(edit),
+                outcome => stored.push(outcome.is_ok()),
+            }
+        }
+        if edits.is_empty() {
+            return Ok(stored);
+        }
+    }
+    Err(ShardError::Away("the copy is being purged".to_owned()))
+}
+
+/// Leaves out revisions that the copy has purged: they must not come back from a copy that has yet to purge them.
+async fn without_purged(
+    copy: &ShardCopy,
+    edits: Vec<Edit>,
+    (heard, again): (u64, &BTreeSet<(DocId, Revision)>),
+) -> Result<Vec<Edit>, ShardError> {
+    let purged = purged_here(copy, heard, edits.iter().map(|edit| &edit.id)).await?;
+    let stays = |edit: &Edit| match &edit.op {
+        EditOp::Merge { path } => {
+            let named = (edit.id.clone(), path.head());
+            again.contains(&named) || !purged.contains(&named)
+        }
+        EditOp::Interactive { .. } => true,
+    };
+    Ok(edits.into_iter().filter(stays).collect())
+}
+
+/// The revisions of some documents that the copy's record of purges names behind its first `since`.
+pub(in crate::coordinator) async fn purged_here<'a>(
+    copy: &ShardCopy,
+    since: u64,
+    ids: impl Iterator<Item = &'a DocId>,
+) -> Result<BTreeSet<(DocId, Revision)>, ShardError> {
+    let records = |since| copy.purge_infos(since, limits::STEP_ROWS);
+    named_by(records, (since, u64::MAX), &ids.collect()).await
+}
+
+/// The revisions of some documents that a record of purges, read page by page, names behind number `since`, up to
+/// `until`.
+async fn named_by<F: Future<Output = Result<Vec<PurgeInfo>, ShardError>>>(
+    records: impl Fn(u64) -> F,
+    (mut since, until): (u64, u64),
+    ids: &BTreeSet<&DocId>,
+) -> Result<BTreeSet<(DocId, Revision)>, ShardError> {
+    let mut named = BTreeSet::new();
+    while since < until {
+        let page = records(since).await?;
+        let Some(last) = page.last() else { break };
+        since = last.purge_seq;
+        for info in page.into_iter().filter(|info| info.purge_seq <= until && ids.contains(&info.id)) {
+            named.extend(info.revs.into_iter().map(|rev| (info.id.clone(), rev)));
+        }
+    }
+    Ok(named)
+}

@@ -1,0 +1,178 @@
+//! How far copies have taken in each other, kept with the copies.
+//!
+//! A copy A that has read all of a copy B up to q, and stands at p then, tells both: A goes on at q the next time, and
+//! whoever has read A up to p (or further) has seen all that B has up to q, so that it may go on there when A is gone.
+
+use crate::coordinator::replica::message::{Heard, SyncPoint, TakenIn, decode, encode};
+use crate::coordinator::topology::seq::SeqEntry;
+use crate::limits;
+use crate::shard::{ShardCopy, ShardError};
+use crate::storage::StorageError;
+use crate::world::buggify::{Mutation, mutated};
+
+/// The value that keeps the purges of other copies that a copy has heard of.
+const HEARD: &str = "purges heard of";
+
+fn pulled_name(node: &str) -> String {
+    format!("pulled {node}")
+}
+
+fn known_name(shard: u64) -> String {
+    format!("taken in by {shard}")
+}
+
+fn read<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, StorageError> {
+    decode(bytes).map_err(|why| StorageError::Corrupt(format!("sync point: {why}")))
+}
+
+/// How far this copy has taken in that of `node`.
+pub(in crate::coordinator) async fn pulled(copy: &ShardCopy, node: &str) -> Result<Option<SyncPoint>, ShardError> {
+    Ok(copy.meta_get(&pulled_name(node)).await?.map(|bytes| read(&bytes)).transpose()?)
+}
+
+fn purges_name(node: &str) -> String {
+    format!("purges taken in by {node}")
+}
+
+fn epochs_name(node: &str) -> String {
+    format!("epochs of {node}")
+}
+
+/// The epochs of the copy of `node`, as it told them when its purges were taken in last.
+pub(in crate::coordinator) async fn epochs_of(copy: &ShardCopy, node: &str) -> Result<Vec<(u64, u64)>, ShardError> {
+    Ok(copy.meta_get(&epochs_name(node)).await?.map(|bytes| read(&bytes)).transpose()?.unwrap_or_default())
+}
+
+/// Notes how far this copy has taken in that of `node`, and its epochs, if there are new ones: no position and no purge
+/// is noted of an epoch that is not.
+pub(in crate::coordinator) async fn set_pulled(
+    copy: &ShardCopy,
+    node: &str,
+    point: SyncPoint,
+    epochs: Option<&[(u64, u64)]>,
+) -> Result<(), ShardError> {
+    let epochs = epochs.map(|epochs| (epochs_name(node), Some(encode(&epochs).to_vec())));
+    let point = (pulled_name(node), Some(encode(&point).to_vec()));
+    copy.meta_put_all([point].into_iter().chain(epochs).collect()).await
+}
+
+/// What this copy knows of that of `node`, for that one or another one.
+pub(in crate::coordinator) async fn taken_in(copy: &ShardCopy, node: &str) -> Result<TakenIn, ShardError> {
+    let (point, epochs) = (pulled(copy, node).await?, epochs_of(copy, node).await?);
+    Ok(TakenIn { point, epochs, ..TakenIn::of(&heard(copy).await?, node) })
+}
+
+/// The purges of other copies that this one has heard of.
+pub(in crate::coordinator) async fn heard(copy: &ShardCopy) -> Result<Vec<Heard>, ShardError> {
+    Ok(copy.meta_get(HEARD).await?.map(|bytes| read(&bytes)).transpose()?.unwrap_or_default())
+}
+
+/// Notes purges of other copies that this one has heard of: it holds nothing any more that they removed.
+pub(in crate::coordinator) async fn note_heard(copy: &ShardCopy, news: Vec<Heard>) -> Result<(), ShardError> {
+    let known = heard(copy).await?;
+    if with_heard(known.clone(), &news) == known {
+        return Ok(());
+    }
+    // Other copies are read at the same moment.
+    copy.meta_change(HEARD, move |stored| {
+        let known: Vec<Heard> = stored.map(read).transpose()?.unwrap_or_default();
+        Ok(encode(&with_heard(known, &news)).to_vec())
+    })
+    .await
+}
+
+/// Those heard of, with others; those of the copies that were heard of last stay where they are too many.
+fn with_heard(mut known: Vec<Heard>, news: &[Heard]) -> Vec<Heard> {
+    for new in news.iter().filter(|new| new.purges > 0) {
+        match known.iter_mut().find(|heard| (&heard.node, heard.shard) == (&new.node, new.shard)) {
+            Some(heard) => {
+                heard.purges = heard.purges.max(new.purges);
+                heard.floor = heard.floor.max(new.floor);
+            }
+            None => known.push(new.clone()),
+        }
+    }
+    known.drain(..known.len().saturating_sub(limits::HEARD_KEPT));
+    known
+}
+
+/// How many of this copy's purges that of `node` had taken in at a position up to which this copy has read it.
+pub(in crate::coordinator) async fn purges_taken(copy: &ShardCopy, node: &str) -> Result<u64, ShardError> {
+    Ok(copy.meta_get(&purges_name(node)).await?.map(|bytes| read(&bytes)).transpose()?.unwrap_or_default())
+}
+
+/// Notes how many of this copy's purges that of `node` had taken in.
+pub(in crate::coordinator) async fn set_purges_taken(
+    copy: &ShardCopy,
+    node: &str,
+    purges: u64,
+) -> Result<(), ShardError> {
+    match purges_taken(copy, node).await? == purges {
+        true => Ok(()),
+        false => copy.meta_put(&purges_name(node), Some(encode(&purges).to_vec())).await,
+    }
+}
+
+/// Notes that another copy has taken in this one.
+pub(in crate::coordinator) async fn note(copy: &ShardCopy, point: SyncPoint) -> Result<(), ShardError> {
+    // All copies of a range have the number of the shard in common, and may tell at the same moment.
+    copy.meta_change(&known_name(point.to_shard), move |stored| with_point(stored, point)).await
+}
+
+/// The stored points with one more.
+fn with_point(stored: Option<&[u8]>, point: SyncPoint) -> Result<Vec<u8>, StorageError> {
+    let mut points: Vec<SyncPoint> = stored.map(read).transpose()?.unwrap_or_default();
+    if points.last() != Some(&point) {
+        points.push(point);
+        thin(&mut points);
+    }
+    Ok(encode(&points).to_vec())
+}
+
+/// Keeps the newest points, and of older ones fewer the older they are.
+fn thin(points: &mut Vec<SyncPoint>) {
+    if points.len() > limits::SYNC_POINTS_KEPT {
+        // Every second one of the older half goes.
+        let half = points.len() / 2;
+        let mut at = 0;
+        points.retain(|_| {
+            at += 1;
+            at > half || at % 2 == 1
+        });
+    }
+}
+
+/// The position here at which a reader of another copy goes on; 0 when nothing is known of that one.
+pub(in crate::coordinator) async fn resume(copy: &ShardCopy, entry: &SeqEntry) -> Result<u64, ShardError> {
+    let Some(bytes) = copy.meta_get(&known_name(entry.shard)).await? else { return Ok(0) };
+    let points = if mutated(Mutation::NodeLossRewinds) { Vec::new() } else { read::<Vec<SyncPoint>>(&bytes)? };
+    let before = points.iter().filter(|point| point.to_epoch == entry.epoch && point.to <= entry.position);
+    Ok(before.map(|point| point.from).max().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn purges_heard_of_never_grow_less_and_those_of_copies_that_are_gone_stay() {
+        let heard = |shard, purges, floor| Heard { node: "n1@h".to_owned(), shard, purges, floor };
+        let known = with_heard(vec![heard(7, 9, 4)], &[heard(7, 5, 5), heard(8, 3, 0), heard(9, 0, 0)]);
+        assert_eq!(known, [heard(7, 9, 5), heard(8, 3, 0)]);
+        let many: Vec<Heard> = (10..1000).map(|shard| heard(shard, 1, 0)).collect();
+        let kept = with_heard(known, &many);
+        assert_eq!((kept.len(), kept.last()), (limits::HEARD_KEPT, Some(&heard(999, 1, 0))));
+    }
+
+    #[test]
+    fn old_points_grow_rare_and_the_newest_stays() {
+        let mut points = Vec::new();
+        for to in 1..=1000 {
+            points.push(SyncPoint { to, ..SyncPoint::default() });
+            thin(&mut points);
+            assert!(points.len() <= limits::SYNC_POINTS_KEPT);
+            assert_eq!(points.last().map(|point| point.to), Some(to));
+        }
+        assert_eq!(points[0].to, 1);
+    }
+}

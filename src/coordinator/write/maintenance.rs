@@ -1,0 +1,227 @@
+//! What replication and administrators ask of a database: missing revisions and purges.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::future::join_all;
+
+use crate::coordinator::read::copies::no_answer;
+use crate::coordinator::replica::database::Database;
+use crate::coordinator::replica::layout::Layout;
+use crate::coordinator::replica::range_copy::{RangeCopy, is_away};
+use crate::coordinator::replica::token::{self, Held, Mark};
+use crate::coordinator::topology::error::{ReadError, SettingError};
+use crate::coordinator::topology::quorum::Written;
+use crate::document::id::DocId;
+use crate::document::rev_tree::Missing;
+use crate::document::revision::Revision;
+use crate::limits;
+use crate::shard::{ShardError, Want};
+
+/// Which of some revisions a document lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RevsDiff {
+    /// Those it lacks, in the order asked.
+    pub missing: Vec<Revision>,
+    /// Its leaves of lower generation than some missing one, from which it could be joined.
+    pub possible_ancestors: Vec<Revision>,
+}
+
+/// A purge that took place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PurgeInfo {
+    /// The document.
+    pub id: DocId,
+    /// The revisions removed.
+    pub revs: Vec<Revision>,
+}
+
+/// What a purge removed of each document, and on how many copies.
+pub type Purged = (Vec<(DocId, Vec<Revision>)>, Written);
+
+/// What to tell of a purge that failed in some ranges. That the database is gone is told only where no range was
+/// purged, as far as is known: it says that nothing was done.
+fn broken_off(mut failed: Vec<ShardError>, is_begun: bool) -> Option<ShardError> {
+    let silent = failed.iter().position(|error| matches!(error, ShardError::Silent(_)));
+    let told = match silent {
+        Some(at) => failed.swap_remove(at),
+        None => failed.into_iter().next()?,
+    };
+    match told {
+        ShardError::Dropped if is_begun => Some(ShardError::Silent("the database went while it was purged".to_owned())),
+        told => Some(told),
+    }
+}
+
+impl Database {
+    /// Which of these revisions the database lacks; documents that lack none are left out.
+    pub async fn revs_diff(
+        &self,
+        asked: BTreeMap<DocId, Vec<Revision>>,
+    ) -> Result<BTreeMap<DocId, RevsDiff>, ReadError> {
+        let asked: Vec<(DocId, Vec<Revision>)> = asked.into_iter().collect();
+        let mut out = BTreeMap::new();
+        for page in asked.chunks(limits::STEP_ROWS) {
+            let wants = page.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
+            let found = self.fetch_many(wants, None).await?;
+            for ((id, revs), fetched) in page.iter().zip(found) {
+                let diff = match fetched {
+                    Some(fetched) => fetched.tree.missing(revs),
+                    None => Missing { missing: revs.clone(), possible_ancestors: Vec::new() },
+                };
+                if !diff.missing.is_empty() {
+                    let Missing { missing, possible_ancestors } = diff;
+                    out.insert(id.clone(), RevsDiff { missing, possible_ancestors });
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// Removes leaf revisions without a trace from all copies. Answers per document those removed, each once and
+    /// in order, and how far that got; copies that are away purge when they return.
+    pub async fn purge(&self, asked: Vec<(DocId, Vec<Revision>)>) -> Result<Purged, SettingError> {
+        Ok(self.purge_with_token(asked).await?.0)
+    }
+
+    /// As [`Database::purge`], with a token.
+    pub async fn purge_with_token(
+        &self,
+        asked: Vec<(DocId, Vec<Revision>)>,
+    ) -> Result<(Purged, Option<String>), SettingError> {
+        if asked.len() > limits::PURGE_DOCS_MAX {
+            return Err(SettingError::TooManyDocuments);
+        }
+        if asked.iter().map(|(_, revs)| revs.len()).sum::<usize>() > limits::PURGE_REVISIONS_MAX {
+            return Err(SettingError::TooManyRevisions);
+        }
+        let mut removed: BTreeMap<usize, Vec<Revision>> = BTreeMap::new();
+        let (mut written, mut writes) = (Written::Quorum, Vec::new());
+        let mut left: Vec<usize> = (0..asked.len()).collect();
+        for attempt in 1..=limits::MAP_ATTEMPTS {
+            let layout = &self.layout();
+            let mut by_range: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+            for at in left.drain(..) {
+                by_range.entry(layout.map.index_of(&asked[at].0)).or_default().push(at);
+            }
+            let purge_range = |(range, places): (usize, Vec<usize>)| {
+                let items = places.iter().map(|at| asked[*at].clone()).collect();
+                async move { (places, self.purge_range((layout, range), items).await) }
+            };
+            let mut failed = Vec::new();
+            for (places, done) in join_all(by_range.into_iter().map(purge_range)).await {
+                match done {
+                    Ok((revs, reached, held)) => {
+                        writes.extend(Some(held).filter(|written| !written.held.marks.is_empty()));
+                        removed.extend(places.into_iter().zip(revs));
+                        written = written.min(reached);
+                    }
+                    Err(ShardError::Moved) if attempt < limits::MAP_ATTEMPTS => left.extend(places),
+                    Err(error) => failed.push(error),
+                }
+            }
+            if let Some(error) = broken_off(failed, removed.values().any(|revs| !revs.is_empty())) {
+                return Err(error.into());
+            }
+            if left.is_empty() {
+                break;
+            }
+            self.moved_from(layout).await;
+        }
+        let removed = asked.iter().zip(removed.into_values()).map(|((id, _), revs)| (id.clone(), revs)).collect();
+        Ok(((removed, written), self.token_of(writes)))
+    }
+
+    /// Purges on all copies of a range that can be reached.
+    async fn purge_range(
+        &self,
+        (layout, range): (&Layout, usize),
+        items: Vec<(DocId, Vec<Revision>)>,
+    ) -> Result<(Vec<Vec<Revision>>, Written, token::Written), ShardError> {
+        let writers = layout.writers(range, &self.context.node);
+        let (count, mut copies) = (writers.len(), Vec::with_capacity(writers.len()));
+        let mut failed = ShardError::NoCopy { copies: count };
+        for node in writers.iter().filter(|node| self.context.rank(node).is_some()) {
+            match self.copy_on(layout, range, node).await {
+                Ok(copy) => copies.push(copy),
+                Err(error @ (ShardError::Dropped | ShardError::Moved)) => return Err(error),
+                // One that cannot be opened is as one that is away: the others purge.
+                Err(error) => failed = no_answer(failed, error),
+            }
+        }
+        let mut tally = layout.tally(range, None);
+        for _ in copies.len()..count {
+            tally.refused();
+            self.context.missed(&self.name);
+        }
+        let mut removed: Vec<BTreeSet<Revision>> = vec![BTreeSet::new(); items.len()];
+        let (mut silent, mut purged) = (None, Vec::new());
+        let answers = join_all(copies.iter().map(|copy| copy.purge(items.clone()))).await;
+        for (copy, answer) in copies.iter().zip(answers) {
+            match answer {
+                Ok(revs) => {
+                    purged.push(copy);
+                    removed.iter_mut().zip(revs).for_each(|(all, revs)| all.extend(revs));
+                    tally.done();
+                }
+                Err(error) => {
+                    if is_away(&error) {
+                        self.context.missed(&self.name);
+                    }
+                    if let ShardError::Silent(_) = &error {
+                        silent = Some(error.clone());
+                    }
+                    let is_last_word = matches!(error, ShardError::Dropped | ShardError::Moved);
+                    failed = if is_last_word { error } else { no_answer(failed, error) };
+                    tally.silent();
+                }
+            }
+        }
+        if failed == ShardError::Dropped {
+            // A copy that did not answer may have purged all the same.
+            failed = silent.unwrap_or(failed);
+        }
+        let written = tally.written().ok_or(failed)?;
+        // A purge is no change: whoever reads the changes of a copy up to where it stands now may not have it.
+        let standings = join_all(purged.into_iter().map(RangeCopy::standing)).await.into_iter().flatten();
+        let held = Held { only: true, marks: standings.map(Mark::of).collect() };
+        let held = token::Written { range: layout.map.range(range), held };
+        Ok((removed.into_iter().map(|revs| revs.into_iter().collect()).collect(), written, held))
+    }
+
+    /// The purges that are still on record.
+    pub async fn purge_infos(&self) -> Result<Vec<PurgeInfo>, ReadError> {
+        let limit = usize::try_from(self.purged_infos_limit()).unwrap_or(usize::MAX);
+        let mut out = Vec::new();
+        for copy in self.all_copies().await? {
+            let (mut since, mut left) = (0, limit);
+            while left > 0 {
+                let step = left.min(limits::STEP_ROWS);
+                let page = copy.purge_infos(since, step).await?;
+                let Some(last) = page.last() else { break };
+                since = last.purge_seq;
+                let is_last = page.len() < step;
+                // Of what was forgotten, for indexes only; else that is what somebody asked for.
+                let forgets = page.iter().any(|info| info.revs.is_empty()) && copy.has_forgotten().await?;
+                let told = page.into_iter().filter(|info| !forgets || !info.revs.is_empty());
+                let before = out.len();
+                out.extend(told.map(|info| PurgeInfo { id: info.id, revs: info.revs }));
+                left = if is_last { 0 } else { left - (out.len() - before) };
+            }
+        }
+        Ok(out)
+    }
+
+    /// Brings all copies of all ranges together, in the background.
+    pub async fn sync_shards(&self) -> Result<(), SettingError> {
+        if self.is_gone() {
+            return Err(SettingError::DatabaseGone);
+        }
+        self.context.missed(&self.name);
+        Ok(())
+    }
+
+    /// Every acknowledged write is durable already.
+    pub async fn ensure_full_commit(&self) -> Result<(), SettingError> {
+        if self.is_gone() { Err(SettingError::DatabaseGone) } else { Ok(()) }
+    }
+}

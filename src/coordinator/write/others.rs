@@ -1,0 +1,93 @@
+//! What one copy of a range has decided, on its way to the others.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use crate::coordinator::replica::database::Database;
+use crate::coordinator::replica::layout::Layout;
+use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::topology::quorum::Tally;
+use crate::shard::ShardError;
+
+/// The answers of the other copies, in the order in which they come.
+pub(in crate::coordinator) struct Others<T> {
+    /// How many cannot be asked now, so that nothing was sent to them.
+    pub away: usize,
+    answers: mpsc::UnboundedReceiver<(bool, Result<T, ShardError>)>,
+    own_waits: bool,
+}
+
+impl<T> Others<T> {
+    /// Counts the answers until it is certain what they come to; `see` is told each of those that did it.
+    pub async fn count(mut self, tally: &mut Tally, mut see: impl FnMut(T)) {
+        (0..self.away).for_each(|_| tally.refused());
+        while let Some(answer) = self.next(tally.waits()).await {
+            match answer {
+                Ok(answer) => {
+                    see(answer);
+                    tally.done();
+                }
+                Err(ShardError::Silent(_)) => tally.silent(),
+                Err(_) => tally.refused(),
+            }
+        }
+    }
+
+    /// The next answer. `None` when all have answered, and when no more `wanted` are: then only this node's own copy is
+    /// still waited for. What a client reads here next is read from that one (`Database::readers`), and is to have what
+    /// the client was told is written.
+    pub async fn next(&mut self, wanted: bool) -> Option<Result<T, ShardError>> {
+        if !wanted && !self.own_waits {
+            return None;
+        }
+        let (own, answer) = self.answers.recv().await?;
+        self.own_waits &= !own;
+        Some(answer)
+    }
+}
+
+impl Database {
+    /// Does something on all copies of a range but that of the node `but`, in tasks that end whoever waits for them.
+    /// A copy that is away, or whose answer is not `whole`, is noted as one to be synced. So is this node's where it
+    /// is gone by now: what the others do stands without it.
+    pub(in crate::coordinator) async fn on_others<T, F>(
+        &self,
+        (layout, range): (&Layout, usize),
+        but: Option<&Arc<str>>,
+        op: impl Fn(RangeCopy) -> F,
+        whole: fn(&T) -> bool,
+    ) -> Others<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, ShardError>> + Send + 'static,
+    {
+        let (tell, answers) = mpsc::unbounded_channel();
+        let mut others = Others { away: 0, answers, own_waits: false };
+        for node in layout.writers(range, &self.context.node).into_iter().filter(|node| Some(node) != but) {
+            let copy = match self.context.rank(&node) {
+                Some(_) => self.copy_on(layout, range, &node).await.ok(),
+                None => None,
+            };
+            let Some(copy) = copy else {
+                others.away += 1;
+                self.context.missed(&self.name);
+                continue;
+            };
+            let own = node == self.context.node;
+            others.own_waits |= own;
+            let (doing, tell) = (op(copy), tell.clone());
+            let (context, name) = (Arc::clone(&self.context), self.name.clone());
+            self.context.env.spawn(async move {
+                let answer = doing.await;
+                if !answer.as_ref().is_ok_and(whole) {
+                    context.missed(&name);
+                }
+                // Nobody listens any more once enough copies have answered.
+                let _ = tell.send((own, answer));
+            });
+        }
+        others
+    }
+}

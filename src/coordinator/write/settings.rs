@@ -1,0 +1,120 @@
+//! What may change of a database while it lives: its security object and limits, the same on all nodes.
+//!
+//! Every node keeps the whole record. A part that changes gets a stamp above the one it had; of two the higher counts,
+//! wherever they meet. A change is made when a majority of the nodes that hold copies could be asked, and it is
+//! answered when a majority has it. Where fewer are known to have it then, its outcome is unknown: it is not taken
+//! back.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::coordinator::replica::database::Database;
+use crate::coordinator::replica::message::{CatalogueCall, DatabaseMap};
+use crate::coordinator::topology::error::SettingError;
+use crate::coordinator::topology::peers::{CallError, Urgency};
+use crate::coordinator::topology::quorum::{Tally, majority};
+use crate::coordinator::topology::record::{self, Part, Record, Settings};
+use crate::shard::{ShardError, Stamp};
+use crate::storage::{View, WriteView};
+use crate::world::buggify::{Mutation, mutated};
+
+impl Settings {
+    fn stamp_mut(&mut self, part: Part) -> &mut Stamp {
+        match part {
+            Part::Security => &mut self.stamps.security,
+            Part::RevsLimit => &mut self.stamps.revs_limit,
+            Part::PurgedInfosLimit => &mut self.stamps.purged_infos_limit,
+        }
+    }
+}
+
+impl Database {
+    /// Changes the record durably, here and on the other nodes.
+    pub(in crate::coordinator) async fn change_settings(
+        &self,
+        part: Part,
+        change: impl FnOnce(&mut Settings) + Send + 'static,
+    ) -> Result<(), SettingError> {
+        let holders = self.holders();
+        let (up, wanted) = (self.context.up_of(&holders), majority(holders.len() as u32));
+        if (up as u32) < wanted {
+            return Err(SettingError::NoMajority { answered: up, copies: holders.len() });
+        }
+        let by = self.context.tag;
+        self.change_record(move |settings| {
+            change(settings);
+            let stamp = settings.stamp_mut(part);
+            *stamp = Stamp { counter: stamp.counter + 1, by };
+        })
+        .await?;
+        self.tell_settings(&holders).await
+    }
+
+    /// The nodes that hold copies of any range, but those that were removed from the cluster.
+    pub(in crate::coordinator) fn holders(&self) -> BTreeSet<Arc<str>> {
+        let layout = self.layout();
+        let writers = layout.map.live().iter().flat_map(|range| layout.writers(*range, &self.context.node));
+        writers.filter(|node| !self.context.is_gone(node)).collect()
+    }
+
+    /// Sends the settings to all other nodes; fails when fewer than a majority of the holders are known to have them
+    /// then. They are in force here, and spread further, all the same.
+    async fn tell_settings(&self, holders: &BTreeSet<Arc<str>>) -> Result<(), SettingError> {
+        let own = &self.context.node;
+        let mut tally = Tally::new(holders.len() as u32, majority(holders.len() as u32));
+        if holders.contains(own) {
+            tally.done();
+        }
+        let others = self.context.others();
+        if others.is_empty() {
+            return Ok(());
+        }
+        let map = DatabaseMap { name: self.name.clone(), record: self.known.shared(own) };
+        let call = CatalogueCall::Set(Box::new(map));
+        let mut answers = self.context.tell_all(&others, &call, Urgency::Foreground);
+        while tally.waits()
+            && let Some((node, answer)) = answers.recv().await
+        {
+            match answer.map(|bytes| crate::coordinator::replica::message::decode::<bool>(&bytes)) {
+                _ if !holders.contains(&node) => {}
+                Ok(Ok(true)) => tally.done(),
+                Ok(_) | Err(CallError::Away(_)) => tally.refused(),
+                Err(CallError::Silent(_)) => tally.silent(),
+            }
+        }
+        match tally.is_met() {
+            true => Ok(()),
+            false => Err(SettingError::Undecided { answered: tally.held() as usize, copies: holders.len() }),
+        }
+    }
+
+    /// Tells a node what this one knows of the database: it asked by an older map.
+    pub(in crate::coordinator) fn tell_map(&self, node: &str) {
+        let map = DatabaseMap { name: self.name.clone(), record: self.known.shared(&self.context.node) };
+        let call = CatalogueCall::Set(Box::new(map));
+        // It asks again by what it knows then; nobody waits for its answer.
+        drop(self.context.tell_all(&[node.into()], &call, Urgency::Foreground));
+    }
+
+    /// Changes the settings on this node durably; what handles show follows in the order of the commits.
+    pub(in crate::coordinator) async fn change_record(
+        &self,
+        change: impl FnOnce(&mut Settings) + Send + 'static,
+    ) -> Result<(), SettingError> {
+        let (key, known) = (record::key(&self.name), Arc::clone(&self.known));
+        let job = move |view: &mut WriteView<'_>| {
+            let Some(bytes) = view.get(&key)? else { return Ok(Err(SettingError::DatabaseGone)) };
+            let mut record = Record::decode(&bytes)?;
+            if record.instance != known.instance {
+                return Ok(Err(SettingError::DatabaseGone));
+            }
+            change(&mut record.settings);
+            view.put(key, record.encode());
+            if !mutated(Mutation::StaleSecurity) {
+                view.after_commit(move || known.set_settings(record.settings));
+            }
+            Ok(Ok(()))
+        };
+        self.context.storage.committer().submit(job).await.map_err(ShardError::from)?
+    }
+}

@@ -1,0 +1,300 @@
+//! Edits on their way to all copies of their range: to the judge first, then to the others.
+//!
+//! The judge is the first copy in the order of [`Database::judges`] that answers. Once a judge was sent an edit and did
+//! not answer, the outcome is unknown: the next one may store it all the same, but a conflict from it proves nothing.
+//! One whose copy is damaged where the documents are did nothing: the next one judges in its stead, each time.
+//! What was judged goes to the other copies in tasks of their own, which end whoever waits for them; a copy that
+//! misses it gets it from a sync.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::coordinator::replica::blob_stream::{self, blobs_of, merge_here};
+use crate::coordinator::replica::database::Database;
+use crate::coordinator::replica::layout::Layout;
+use crate::coordinator::replica::message::Refusal;
+use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::token::{self, Held, Mark};
+use crate::coordinator::replica::told::{JudgedAt, Merged};
+use crate::coordinator::topology::error::{MayHaveMoved, WriteError};
+use crate::coordinator::topology::quorum::{Tally, Written};
+use crate::coordinator::write::edits::{Outcome, WriteDone, WriteOptions};
+use crate::coordinator::write::judge::{Verdict, is_unable, resolve_doubt};
+use crate::limits;
+use crate::shard::{Basis, Edit, EditAttachment, EditOp, Judged, ShardError};
+use crate::storage::Hold;
+use crate::world::buggify::sometimes;
+
+/// What a judge said, and where its copy stood then, if it tells.
+type Judgement = (Vec<Verdict>, Option<Mark>);
+
+/// What a judge said, and on which node it is.
+type Sentence = (Arc<str>, Judgement);
+
+impl Database {
+    /// Has edits of one range judged and stored on its copies: one outcome for each. `source` is the node that holds
+    /// the uploads which they name. Should the range be split or its copies move meanwhile, the edits go where their
+    /// documents are then.
+    pub(in crate::coordinator) async fn settle(
+        &self,
+        range: usize,
+        edits: Vec<Edit>,
+        options: &WriteOptions,
+        source: &Arc<str>,
+    ) -> Vec<Outcome> {
+        let mut done: BTreeMap<usize, Outcome> = BTreeMap::new();
+        let mut left: Vec<(usize, Edit)> = edits.into_iter().enumerate().collect();
+        for attempt in 1..=limits::MAP_ATTEMPTS {
+            let layout = self.layout();
+            let mut by_range: BTreeMap<usize, Vec<(usize, Edit)>> = BTreeMap::new();
+            for (at, edit) in left.drain(..) {
+                by_range.entry(layout.map.index_of(&edit.id)).or_default().push((at, edit));
+            }
+            for (now, step) in by_range {
+                let (places, edits): (Vec<usize>, Vec<Edit>) = step.into_iter().unzip();
+                let _holds = self.carry_uploads((range, now), &edits).await;
+                let outcomes = self.settle_once((&layout, now), &edits, options, source).await;
+                for ((at, edit), outcome) in places.into_iter().zip(edits).zip(outcomes) {
+                    match outcome {
+                        Err(error) if error.is_moved() && attempt < limits::MAP_ATTEMPTS => left.push((at, edit)),
+                        outcome => drop(done.insert(at, outcome)),
+                    }
+                }
+            }
+            if left.is_empty() {
+                break;
+            }
+            sometimes("write: sent anew because the range was split or moved");
+            self.moved_from(&layout).await;
+        }
+        done.into_values().collect()
+    }
+
+    /// Brings uploads that were made to the copy of one range here to that of another, which the document is in now.
+    async fn carry_uploads(&self, (from, to): (usize, usize), edits: &[Edit]) -> Vec<Hold> {
+        let mut holds = Vec::new();
+        if from == to || blobs_of(edits).next().is_none() {
+            return holds;
+        }
+        let (Ok(Some(from)), Ok(Some(to))) = (self.own_copy(from).await, self.own_copy(to).await) else { return holds };
+        for attachment in blobs_of(edits) {
+            // One that cannot be brought is missed by the judge, who tells the client.
+            holds.extend(blob_stream::carry(&from.shard, &to.shard, attachment).await.ok().flatten());
+        }
+        holds
+    }
+
+    async fn settle_once(
+        &self,
+        at: (&Layout, usize),
+        edits: &[Edit],
+        options: &WriteOptions,
+        source: &Arc<str>,
+    ) -> Vec<Outcome> {
+        let count = edits.len();
+        match self.try_settle(at, edits, options, source).await {
+            Ok(outcomes) => outcomes,
+            Err(WriteError::Unavailable(error)) => (0..count).map(|_| Err(error.clone().into())).collect(),
+            Err(WriteError::DatabaseGone) => (0..count).map(|_| Err(WriteError::DatabaseGone)).collect(),
+            Err(_) => (0..count).map(|_| Err(WriteError::Unknown)).collect(),
+        }
+    }
+
+    async fn try_settle(
+        &self,
+        (layout, range): (&Layout, usize),
+        edits: &[Edit],
+        options: &WriteOptions,
+        source: &Arc<str>,
+    ) -> Result<Vec<Outcome>, WriteError> {
+        if layout.is_alone(range) && !self.context.is_in_maintenance() {
+            let copy = self.own_copy_by(layout, range).await?.ok_or(ShardError::Moved)?;
+            let copy = copy.by_map(layout.placed.version);
+            let verdicts = self.judge_own(&copy.shard, edits, &options.caller).await;
+            let written = held_by_judge(layout, range, options.w);
+            let held = held_by(layout, range, vec![Mark::of(copy.standing())]);
+            let done = |verdict: Verdict| {
+                verdict.map(|judged| WriteDone { rev: judged.path.head(), written, copies: 1, held: held.clone() })
+            };
+            return Ok(verdicts.into_iter().map(done).collect());
+        }
+        let (judge, (verdicts, at)) = self.sentence((layout, range), edits, options, source).await?;
+        let merges =
+            edits.iter().zip(&verdicts).filter_map(|(edit, verdict)| Some(merge_of(edit, verdict.as_ref().ok()?)));
+        let (written, marks) = self.spread((layout, range), &judge, merges.collect(), options.w).await;
+        let held = held_by(layout, range, at.into_iter().chain(marks).collect());
+        let mut written = written.into_iter();
+        let done = |verdict: Verdict| {
+            let judged = verdict?;
+            // Invariant: there is one for each edit that was stored.
+            let (written, copies) = written.next().expect("one per edit");
+            Ok(WriteDone { rev: judged.path.head(), written, copies, held: held.clone() })
+        };
+        Ok(verdicts.into_iter().map(done).collect())
+    }
+
+    /// Asks one judge after the other until one answers.
+    async fn sentence(
+        &self,
+        (layout, range): (&Layout, usize),
+        edits: &[Edit],
+        options: &WriteOptions,
+        source: &Arc<str>,
+    ) -> Result<Sentence, WriteError> {
+        let (mut doubtful, mut unable) = (false, None);
+        for copy in self.judges(layout, range).await? {
+            let node = copy.node().unwrap_or(&self.context.node);
+            match self.ask_judge(range, &copy, edits, options, (source, doubtful)).await {
+                Ok(judged) if is_unable(&judged.0) => unable = Some((Arc::clone(node), judged)),
+                Ok(judged) => return Ok((Arc::clone(node), judged)),
+                Err(error @ (ShardError::Dropped | ShardError::Moved)) if !doubtful => return Err(error.into()),
+                Err(ShardError::Silent(why)) => {
+                    tracing::warn!(database = self.name, why, "a judge did not answer");
+                    doubtful = true;
+                }
+                Err(error) => tracing::debug!(database = self.name, %error, "a judge was passed over"),
+            }
+        }
+        match (unable, doubtful) {
+            (_, true) => Err(WriteError::Unknown),
+            (Some(sentence), false) => Ok(sentence),
+            (None, false) => Err(ShardError::NoCopy { copies: layout.placed.copies(range) }.into()),
+        }
+    }
+
+    async fn ask_judge(
+        &self,
+        range: usize,
+        copy: &RangeCopy,
+        edits: &[Edit],
+        options: &WriteOptions,
+        (source, doubtful): (&Arc<str>, bool),
+    ) -> Result<Judgement, ShardError> {
+        let own = match copy {
+            RangeCopy::Own(own) => own,
+            RangeCopy::Remote(remote) => {
+                let told = remote.judge(edits, &options.caller, source, doubtful).await?;
+                let at = told.iter().find_map(|verdict| verdict.as_ref().ok()?.at);
+                let judged = |JudgedAt { path, attachments, .. }| Judged { path, attachments };
+                let verdict = |told: Result<JudgedAt, Refusal>| told.map(judged).map_err(WriteError::from);
+                return Ok((told.into_iter().map(verdict).collect(), at));
+            }
+        };
+        let _holds = self.pull_uploads(range, &own.shard, edits, source).await?;
+        let verdicts = self.judge_own(&own.shard, edits, &options.caller).await;
+        let at = Some(Mark::of(own.standing()));
+        if !doubtful {
+            return Ok((verdicts, at));
+        }
+        let mut out = Vec::with_capacity(verdicts.len());
+        for (edit, verdict) in edits.iter().zip(verdicts) {
+            out.push(resolve_doubt(&own.shard, edit, verdict).await);
+        }
+        Ok((out, at))
+    }
+
+    /// Brings what edits name onto this node's copy, from where it was uploaded to.
+    pub(in crate::coordinator) async fn pull_uploads(
+        &self,
+        range: usize,
+        copy: &crate::shard::ShardCopy,
+        edits: &[Edit],
+        source: &Arc<str>,
+    ) -> Result<Vec<Arc<crate::storage::Hold>>, ShardError> {
+        match *source == self.context.node {
+            true => Ok(Vec::new()),
+            false => blob_stream::pull(copy, edits, &RemoteCopy::new(&self.target, range, source)).await,
+        }
+    }
+
+    /// Merges what a judge stored into the other copies; answers for each edit how far it got, as soon as that is
+    /// certain, and where those stood that took in all.
+    async fn spread(
+        &self,
+        (layout, range): (&Layout, usize),
+        judge: &Arc<str>,
+        merges: Vec<Edit>,
+        w: Option<u32>,
+    ) -> (Vec<(Written, u32)>, Vec<Mark>) {
+        let mut tallies: Vec<Tally> = merges.iter().map(|_| layout.tally(range, w)).collect();
+        tallies.iter_mut().for_each(Tally::done);
+        if merges.is_empty() {
+            return (Vec::new(), Vec::new());
+        }
+        let mut marks = Vec::new();
+        let merges: Arc<[Edit]> = merges.into();
+        let merge = |copy: RangeCopy| {
+            let (merges, source) = (Arc::clone(&merges), RemoteCopy::new(&self.target, range, judge));
+            async move { merge_into(&copy, &merges, &source).await }
+        };
+        let mut others = self
+            .on_others((layout, range), Some(judge), merge, |merged: &Merged| !merged.stored.contains(&false))
+            .await;
+        tallies.iter_mut().for_each(|tally| (0..others.away).for_each(|_| tally.refused()));
+        while let Some(answer) = others.next(tallies.iter().any(Tally::waits)).await {
+            if let Ok(merged) = &answer
+                && !merged.stored.contains(&false)
+            {
+                marks.extend(merged.at);
+            }
+            count(&mut tallies, answer);
+        }
+        let written = |tally: &Tally| (tally.written().unwrap_or(Written::Accepted), tally.held());
+        (tallies.iter().map(written).collect(), marks)
+    }
+}
+
+/// Writes to a range that copies hold which stood so; `None`: of none is known where.
+fn held_by(layout: &Layout, range: usize, marks: Vec<Mark>) -> Option<Arc<token::Written>> {
+    let held = Held { only: false, marks };
+    let is_known = !held.marks.is_empty();
+    is_known.then(|| Arc::new(token::Written { range: layout.map.range(range), held }))
+}
+
+/// What a write reports that only the judge of a range holds, and no other copy is asked.
+pub(in crate::coordinator) fn held_by_judge(layout: &Layout, range: usize, w: Option<u32>) -> Written {
+    let mut tally = layout.tally(range, w);
+    tally.done();
+    tally.written().unwrap_or(Written::Accepted)
+}
+
+/// Counts the answer of one copy.
+fn count(tallies: &mut [Tally], answer: Result<Merged, ShardError>) {
+    match answer {
+        Ok(merged) => tallies.iter_mut().zip(merged.stored).for_each(|(tally, stored)| match stored {
+            true => tally.done(),
+            false => tally.refused(),
+        }),
+        Err(ShardError::Silent(_)) => tallies.iter_mut().for_each(Tally::silent),
+        Err(_) => tallies.iter_mut().for_each(Tally::refused),
+    }
+}
+
+/// The edit as the other copies take it in.
+fn merge_of(edit: &Edit, judged: &Judged) -> Edit {
+    Edit {
+        id: edit.id.clone(),
+        op: EditOp::Merge { path: judged.path.clone() },
+        deleted: edit.deleted,
+        body: Arc::clone(&edit.body),
+        attachments: judged.attachments.iter().cloned().map(EditAttachment::New).collect(),
+        revs_limit: edit.revs_limit,
+    }
+}
+
+/// Merges edits into a copy; answers for each whether it is stored, and where the copy stands then. Uploads that it
+/// lacks come from `source`.
+pub(in crate::coordinator) async fn merge_into(
+    copy: &RangeCopy,
+    merges: &[Edit],
+    source: &RemoteCopy,
+) -> Result<Merged, ShardError> {
+    let own = match copy {
+        RangeCopy::Remote(remote) => return remote.merge(merges, source.node()).await,
+        RangeCopy::Own(own) => own,
+    };
+    let stored = merge_here(&own.shard, merges, source, &Basis::Any).await?;
+    let stored = stored.into_iter().map(|stored| stored.is_ok()).collect();
+    Ok(Merged { stored, at: Some(Mark::of(own.standing())) })
+}

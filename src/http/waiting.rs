@@ -1,0 +1,116 @@
+//! The memory of whole answers that wait to be taken by their clients: bounded in all and per address.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+
+use crate::limits;
+use crate::world::lock;
+use crate::world::sync::Mutex;
+
+/// What waits, in bytes.
+#[derive(Debug, Default)]
+pub struct Waiting(Mutex<Sums>);
+
+#[derive(Debug, Default)]
+struct Sums {
+    all: usize,
+    by_address: BTreeMap<IpAddr, usize>,
+}
+
+impl Waiting {
+    /// The body of an answer to a client at `address`; `None` where too much waits already. Small ones do not count.
+    pub fn body(self: &Arc<Self>, address: IpAddr, bytes: Bytes) -> Option<Body> {
+        if bytes.len() <= limits::HTTP_ANSWER_SMALL_BYTES {
+            return Some(Body::from(bytes));
+        }
+        let counted = self.count(address, bytes.len())?;
+        Some(Body::new(Counted { rest: bytes, _counted: counted }))
+    }
+
+    fn count(self: &Arc<Self>, address: IpAddr, bytes: usize) -> Option<Count> {
+        let mut sums = lock(&self.0);
+        let own = sums.by_address.get(&address).copied().unwrap_or_default();
+        // One alone may be as large as it is.
+        let fits = |held: usize, most: usize| held == 0 || held.saturating_add(bytes) <= most;
+        if !fits(sums.all, limits::HTTP_ANSWERS_BYTES) || !fits(own, limits::HTTP_ADDRESS_ANSWERS_BYTES) {
+            return None;
+        }
+        sums.all += bytes;
+        sums.by_address.insert(address, own + bytes);
+        Some(Count { waiting: Arc::clone(self), address, bytes })
+    }
+}
+
+/// One answer in the sums.
+struct Count {
+    waiting: Arc<Waiting>,
+    address: IpAddr,
+    bytes: usize,
+}
+
+impl Drop for Count {
+    fn drop(&mut self) {
+        let mut sums = lock(&self.waiting.0);
+        sums.all -= self.bytes;
+        let left = sums.by_address.get(&self.address).copied().unwrap_or_default().saturating_sub(self.bytes);
+        match left {
+            0 => drop(sums.by_address.remove(&self.address)),
+            _ => drop(sums.by_address.insert(self.address, left)),
+        }
+    }
+}
+
+/// A body that is handed on in small pieces, so that it counts until its client has taken nearly all.
+struct Counted {
+    rest: Bytes,
+    _counted: Count,
+}
+
+impl http_body::Body for Counted {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _cx: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, Self::Error>>> {
+        let size = self.rest.len().min(limits::HTTP_CHUNK_BYTES);
+        Poll::Ready((size > 0).then(|| Ok(Frame::data(self.rest.split_to(size)))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+
+    use super::Waiting;
+    use crate::limits;
+
+    #[test]
+    fn answers_that_nobody_takes_are_bounded_and_others_get_theirs() {
+        let waiting = Arc::new(Waiting::default());
+        let at = |n| IpAddr::V4(Ipv4Addr::new(10, 0, 0, n));
+        let answer = Bytes::from(vec![0; 8 << 20]);
+        let (hostile, other) = (at(1), at(2));
+        let held: Vec<_> = (0..300).filter_map(|_| waiting.body(hostile, answer.clone())).collect();
+        assert_eq!(held.len(), limits::HTTP_ADDRESS_ANSWERS_BYTES >> 23);
+        assert!(waiting.body(other, answer.clone()).is_some());
+        assert!(waiting.body(hostile, Bytes::from_static(b"small")).is_some());
+        drop(held);
+        assert!(waiting.body(hostile, answer).is_some());
+    }
+}

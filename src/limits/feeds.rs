@@ -1,0 +1,7 @@
+//! How long an answer of `_changes` follows what is written while it is read.
+
+/// Times that an answer of `_changes` goes on in a range for what changed since it began.
+pub const CHANGES_ENDS_MOVED: usize = 4;
+/// Times that an answer of `_changes` with `descending` goes on, at its end, with what changed since it began: each
+/// time there is less to read, unless writers are faster than the reader.
+pub const CHANGES_CATCH_UPS: usize = 16;

@@ -1,0 +1,13 @@
+//! From which size on the text of a document is compressed, and its copies in memory are worth care.
+
+/// Bytes of a value from which on it goes into a memtable without a copy in the buffer for small ones.
+pub const MEMTABLE_SCRATCH_BYTES: usize = 1 << 20;
+/// Bytes from which the text of a document is compressed: below, a block saves next to nothing (`shard/body.rs`).
+pub const BODY_COMPRESSED_FROM: usize = 512;
+/// Bytes of a text from which on samples of it tell whether it is worth being compressed as a whole.
+pub const BODY_SAMPLED_FROM: usize = 1 << 20;
+/// Bytes of each of three samples.
+pub const BODY_SAMPLE_BYTES: usize = 64 << 10;
+/// Bytes of a request's body up to which room for it is made at once where its length is told; memory is taken as it
+/// comes.
+pub const HTTP_BODY_ROOM_BYTES: u64 = 256 << 20;

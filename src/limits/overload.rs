@@ -1,0 +1,75 @@
+//! What one request, one client and all of them together may take of a node: memory, time, places.
+
+use std::time::Duration;
+
+// ---- memory of request bodies and of what is made of them ----
+
+/// Bytes of memory of a value in a query's body, for each comma, colon or opening bracket: the value itself, the key or
+/// term that is made of it, and the plan that holds that. Measured: 300 for a key, 330 for a term of a selector.
+pub const JSON_QUERY_TOKEN_BYTES: u64 = 320;
+/// Bytes of memory of an array or object beside those of its tokens: room for four elements is taken at first.
+pub const JSON_CONTAINER_BYTES: u64 = 160;
+/// Bytes of memory that the values of one JSON body may take; more is refused with 413. What all bodies share.
+pub const JSON_VALUES_BYTES_MAX: u64 = super::HTTP_BODIES_BYTES;
+/// Bytes of a JSON body from which on it is parsed on a thread for long work: parsing takes about 5 ms for each MB.
+pub const JSON_HERE_BYTES: usize = 256 << 10;
+/// Documents of a `_bulk_docs` request that are worked through at a time: each takes about 1,700 bytes of memory beside
+/// its text until it is written.
+pub const BULK_PIECE_DOCS: usize = 2_000;
+/// Bytes of their text, at which a piece ends; a larger document goes alone.
+pub const BULK_PIECE_BYTES: usize = 4 << 20;
+/// Bytes of memory that the values of a piece are counted with at most, in the share of a body.
+pub const BULK_PIECE_MEMORY: u64 = 32 << 20;
+/// Bytes of memory of a document of `_bulk_docs` until the answer is sent: its row of the answer.
+pub const BULK_ROW_BYTES: u64 = 128;
+/// Bytes of memory of a document of `_bulk_docs` in a database that prepares documents one by one (`_users`,
+/// `_replicator`): the request is held whole.
+pub const BULK_WHOLE_DOC_BYTES: u64 = 1_700;
+/// Bytes of a body that come from what is kept for small bodies and logins, however much large ones take.
+pub const HTTP_SMALL_BODY_BYTES: u64 = 256 << 10;
+/// Bytes that are kept for small bodies, of all connections.
+pub const HTTP_SMALL_BODIES_BYTES: u64 = 64 << 20;
+/// Bytes of bodies in memory that one address may hold; above, one of its bodies goes on at a time.
+pub const HTTP_ADDRESS_BODIES_BYTES: u64 = super::HTTP_BODIES_BYTES / 4 * 3;
+/// Bytes a second that a body must come with, on average after the grace, while it takes memory: a modem's rate.
+pub const HTTP_BODY_RATE_MIN: u64 = 4 << 10;
+/// Time that the client may take for the first bytes of a body, whatever the rate: a few round trips of bad links.
+pub const HTTP_BODY_GRACE: Duration = Duration::from_secs(15);
+
+// ---- answers that wait for their readers ----
+
+/// Bytes of whole answers that wait to be taken by their clients, of all connections. What is streamed is made as it is
+/// taken, and does not count.
+pub const HTTP_ANSWERS_BYTES: usize = 256 << 20;
+/// Bytes of an answer that does not count with these: what the kernel takes at once anyway.
+pub const HTTP_ANSWER_SMALL_BYTES: usize = 256 << 10;
+/// Bytes of such answers for clients of one address.
+pub const HTTP_ADDRESS_ANSWERS_BYTES: usize = HTTP_ANSWERS_BYTES / 4 * 3;
+
+// ---- time of queries ----
+
+/// Terms and listed values of one selector: a document is compared with each, 100 ns apiece. CouchDB has no such limit.
+pub const SELECTOR_TERMS_MAX: usize = 50_000;
+/// Terms times documents of one step of a scan: about 10 ms, after which others have their turn.
+pub const SIFT_COST: usize = 100_000;
+
+// ---- connections ----
+
+/// One place in so many is kept free: when fewer are left, the connection that has been idle for longest is closed.
+pub const HTTP_PLACES_KEPT: u32 = 16;
+/// Time for a connection without any request yet that is told to close: what it sent may not be read yet.
+pub const HTTP_FRESH_GRACE: Duration = Duration::from_millis(100);
+/// Time for a request that began when its connection was told to close because it was idle.
+pub const HTTP_LAST_REQUEST: Duration = Duration::from_secs(86_400);
+/// Time between two log lines about connections that could not be accepted.
+pub const HTTP_ACCEPT_LOG_PAUSE: Duration = Duration::from_secs(10);
+
+// ---- builds of views ----
+
+/// Documents of the first batch of a build, before it is known how many rows they make.
+pub const INDEX_FIRST_BATCH_DOCS: usize = 4;
+/// Bytes of rows that a batch should make; the next ones take fewer documents when it was more, four times as many when
+/// it was less than a quarter. Rows are held several times: as values, as texts, as records of the journal.
+pub const INDEX_BATCH_ROW_BYTES: usize = 8 << 20;
+/// Bytes of a row beside those of its key and value.
+pub const INDEX_ROW_BYTES: usize = 100;

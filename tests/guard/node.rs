@@ -1,0 +1,112 @@
+//! A real node process with its data directory, for tests that take something away from it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use crate::served::panics::none_in;
+use crate::served::{Answer, exchange, request};
+
+/// The administrator of these nodes.
+pub const ADMIN: &str = "adm:pass";
+
+/// A running node.
+pub struct Node {
+    pub child: Child,
+    pub address: SocketAddr,
+}
+
+/// `settee serve` over `data` with further arguments.
+fn serve(data: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_settee"));
+    command.args(["serve", "--port", "0", "--set", "chttpd_auth/iterations=10", "--admin", ADMIN, "--data"]);
+    command.arg(data).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs the program to its end: exit status, standard output, standard error.
+pub fn run(command: &mut Command) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command.output().expect("the program runs");
+    (status.code(), String::from_utf8_lossy(&stdout).into_owned(), String::from_utf8_lossy(&stderr).into_owned())
+}
+
+/// `settee` with arguments, run to its end.
+pub fn settee(args: &[&str]) -> (Option<i32>, String, String) {
+    run(Command::new(env!("CARGO_BIN_EXE_settee")).args(args).stdin(Stdio::null()))
+}
+
+/// What a node says that does not start.
+pub fn refused(data: &Path, args: &[&str]) -> (Option<i32>, String) {
+    let mut child = serve(data, args).spawn().expect("the program runs");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+    if !line.is_empty() {
+        child.kill().expect("it runs");
+    }
+    let out = child.wait_with_output().expect("it ends");
+    assert_eq!(line, "", "it started");
+    (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+}
+
+impl Node {
+    pub fn start(data: &Path, args: &[&str]) -> Node {
+        let mut child = serve(data, args).spawn().expect("the program runs");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+        let address = line.split("http://").nth(1).and_then(|rest| rest.trim().trim_end_matches('/').parse().ok());
+        let Some(address) = address else {
+            let mut told = String::new();
+            child.stderr.take().expect("piped").read_to_string(&mut told).expect("text");
+            panic!("no line of readiness: {line:?} {told}");
+        };
+        Node { child, address }
+    }
+
+    pub fn ask(&self, who: &str, method: &str, target: &str, body: &str) -> Answer {
+        exchange(self.address, &request(who, method, target, &[], body))
+    }
+
+    /// An answer of the administrator that must be a success.
+    pub fn must(&self, method: &str, target: &str, body: &str) -> Answer {
+        let answer = self.ask(ADMIN, method, target, body);
+        assert!((200..300).contains(&answer.status), "{method} {target}: {}", answer.body);
+        answer
+    }
+
+    /// A connection on which a request was sent.
+    pub fn open(&self, target: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).expect("a connection");
+        stream.write_all(&request(ADMIN, "GET", target, &[], "")).expect("sent");
+        stream
+    }
+
+    /// Ends it with a signal; answers its exit status and its log.
+    pub fn end(mut self, signal: &str) -> (Option<i32>, String) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().expect("kill runs");
+        assert!(sent.success());
+        let mut log = String::new();
+        self.child.stderr.take().expect("piped").read_to_string(&mut log).expect("text");
+        let status = self.child.wait().expect("the program ends");
+        none_in(&log);
+        (status.code(), log)
+    }
+}
+
+/// Writes `count` documents of 1 KB from number `from` on.
+pub fn fill(node: &Node, db: &str, from: u32, count: u32) {
+    for start in (from..from + count).step_by(500) {
+        let docs: Vec<String> = (start..(start + 500).min(from + count))
+            .map(|n| format!(r#"{{"_id":"doc-{n:06}","text":"{}"}}"#, format!("{n:x} ").repeat(200)))
+            .collect();
+        node.must("POST", &format!("/{db}/_bulk_docs"), &format!(r#"{{"docs":[{}]}}"#, docs.join(",")));
+    }
+}
+
+/// The files of a folder of the data directory whose names end so, sorted.
+pub fn files(data: &Path, folder: &str, ending: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(data.join(folder)).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let mut found: Vec<PathBuf> = entries.filter(|path| path.to_string_lossy().ends_with(ending)).collect();
+    found.sort();
+    found
+}
