@@ -771,9 +771,9 @@ pub const VOTERS_PAUSE: Duration = Duration::from_secs(1);
 pub const BALLOT_PAUSE_MS: u64 = 100;
 /// Jobs that a node keeps, finished ones too; as CouchDB's `[reshard] max_jobs`.
 pub const RESHARD_JOBS: usize = 48;
-/// Ranges that a node fills heirs of at one time.
+/// Ranges that a node fills child shards of at one time.
 pub const RESHARD_AT_ONCE: usize = 2;
-/// Time between two looks at whether the other nodes have filled their heirs.
+/// Time between two looks at whether the other nodes have filled their child shards.
 pub const RESHARD_LOOK: Duration = Duration::from_millis(200);
 /// Moves that one plan lists: the rest is planned when those are done.
 pub const REBALANCE_MOVES: usize = 1000;

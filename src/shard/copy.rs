@@ -78,13 +78,14 @@ pub(super) struct Inner {
     owner: Owner,
     /// One of the states below.
     state: AtomicU8,
-    /// Says which heir gets a local document, too, while the copy is being split. A blocking lock: held to clone it.
+    /// Says which child shard gets a local document, too, while the copy is being split. A blocking lock: held to clone
+    /// it.
     mirror: Mutex<Option<Sorter>>,
 }
 
 /// It is read and written.
 const OPEN: u8 = 0;
-/// Its documents are in its heirs: it can be read as it was then.
+/// Its documents are in its child shards: it can be read as it was then.
 const SPLIT: u8 = 1;
 /// Its documents are elsewhere: nothing more is done with it.
 const LEFT: u8 = 2;

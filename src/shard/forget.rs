@@ -1,10 +1,10 @@
 //! Forgetting tombstones: what a copy keeps about that, by the rules of `horizon.rs`.
 //!
 //! The ledger is one small value of the shard. A tombstone goes with its history in the commit that counts its round as
-//! done; the purge log gets an entry without revisions, so that indexes and heirs look at the document again. What was
-//! forgotten leaves a shadow, its path, until all other copies have forgotten it, too: who writes the document again
-//! builds upon that. The header counts how often anything was forgotten, so that where nothing ever was nothing more is
-//! read than before.
+//! done; the purge log gets an entry without revisions, so that indexes and child shards look at the document again.
+//! What was forgotten leaves a shadow, its path, until all other copies have forgotten it, too: who writes the document
+//! again builds upon that. The header counts how often anything was forgotten, so that where nothing ever was nothing
+//! more is read than before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
@@ -548,7 +548,7 @@ impl ShardCopy {
     }
 }
 
-/// Gives an heir what was forgotten of its documents; the ledger goes with the small values.
+/// Gives a child shard what was forgotten of its documents; the ledger goes with the small values.
 pub(super) fn leave(
     view: &mut WriteView<'_>,
     from: ShardId,

@@ -129,7 +129,7 @@ impl ShardCopy {
             let end = last.min(oldest.saturating_add(COMPACT_PURGES - 1));
             let inner = Arc::clone(&self.0);
             let cut = self.write(move |view| {
-                // Heirs hear of purges from the log only.
+                // Child shards hear of purges from the log only.
                 if inner.mirror().is_some() {
                     return Ok(false);
                 }

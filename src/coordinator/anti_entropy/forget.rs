@@ -258,7 +258,7 @@ impl Database {
         let is_mine = nodes.first() == Some(&self.context.node);
         let is_there = |node: &Arc<str>| self.context.rank(node) == Some(0);
         let are_there = || mutated(Mutation::ForgetEarly) || nodes.iter().all(is_there);
-        Ok(is_mine && is_quiet && are_there() && self.heirs(range).await?.is_none())
+        Ok(is_mine && is_quiet && are_there() && self.children(range).await?.is_none())
     }
 
     /// The position of a copy up to which it has had everything for long enough to forget it.

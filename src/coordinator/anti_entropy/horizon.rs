@@ -314,6 +314,6 @@ impl Database {
         Ok(layout.placed.version == version
             && layout.placed.move_of(range).is_none()
             && self.context.own_state().in_sync
-            && self.heirs(range).await?.is_none())
+            && self.children(range).await?.is_none())
     }
 }

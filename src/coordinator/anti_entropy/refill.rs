@@ -364,8 +364,8 @@ impl Database {
         let is_damaged = marks.iter().any(|mark| mark.damaged == now);
         self.write_record(move |record, view| {
             let is_same = record.version == layout.placed.version && record.shards.get(range) == Some(&now);
-            let has_heirs = record.heirs.iter().any(|heirs| heirs.range as usize == range);
-            if !is_same || has_heirs || record.is_split(range) {
+            let has_children = record.children.iter().any(|children| children.range as usize == range);
+            if !is_same || has_children || record.is_split(range) {
                 return Err(ShardError::Away("the range is being divided, or moves".to_owned()));
             }
             match split {

@@ -64,12 +64,12 @@ impl Database {
             done => return done,
         };
         let damaged = self.context.storage.damaged_shards();
-        let heirs = self.heirs(range).await?;
-        let has_damaged_heir = heirs.is_some_and(|heirs| heirs.shards.iter().any(|heir| damaged.contains_key(heir)));
+        let children = self.children(range).await?;
+        let has_damaged_child = children.is_some_and(|children| children.shards.iter().any(|child| damaged.contains_key(child)));
         let is_replaced = self.is_unsound(range);
-        if is_replaced || has_damaged_heir {
+        if is_replaced || has_damaged_child {
             // Others are filled when this is tried again.
-            self.give_up_heirs(range).await?;
+            self.discard_children(range).await?;
         }
         if is_replaced { self.divide_unfilled(range, step, places).await } else { Err(error) }
     }

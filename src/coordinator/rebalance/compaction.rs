@@ -105,15 +105,15 @@ impl Database {
         Ok(true)
     }
 
-    /// How many purge records a copy keeps: as many as the limit says, and all that another copy or its own heirs have
-    /// not taken in yet, for those would bring back what was purged. That holds for the copy of a node that was
-    /// removed, too, until the range is moved off it: the node may be added again.
+    /// How many purge records a copy keeps: as many as the limit says, and all that another copy or its own child
+    /// shards have not taken in yet, for those would bring back what was purged. That holds for the copy of a node that
+    /// was removed, too, until the range is moved off it: the node may be added again.
     pub(in crate::coordinator) async fn purges_to_keep(
         &self,
         index: usize,
         copy: &ShardCopy,
     ) -> Result<u64, ShardError> {
-        if self.heirs(index).await?.is_some() {
+        if self.children(index).await?.is_some() {
             return Ok(u64::MAX);
         }
         let mut keep = self.purged_infos_limit();

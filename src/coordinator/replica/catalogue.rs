@@ -256,7 +256,7 @@ impl Coordinator {
             moved: 0,
             splits: Vec::new(),
             moves: Vec::new(),
-            heirs: Vec::new(),
+            children: Vec::new(),
             created_s: self.context.env.wall().as_secs(),
             settings: Settings { security, ..Settings::default() },
         })

@@ -47,7 +47,7 @@ pub struct Shared {
     pub(in crate::coordinator) layout: RwLock<Arc<Layout>>,
     /// Tells of a new layout: its version, and how many ranges were ever made.
     pub(in crate::coordinator) moved: watch::Sender<(u64, usize)>,
-    /// Heirs of ranges that are being split. A blocking lock, as above.
+    /// Child shards of ranges that are being split. A blocking lock, as above.
     halves: Mutex<BTreeMap<usize, Arc<OnceCell<Halves>>>>,
     /// Held while the copies here go over to another map.
     pub(in crate::coordinator) following: AsyncMutex<()>,

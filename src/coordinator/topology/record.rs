@@ -247,7 +247,7 @@ fn check_places(q: u32, splits: &[u32], by_range: Option<&[Vec<String>]>, moves:
 
 /// Two shards that are to take the documents of a range over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::coordinator) struct Heirs {
+pub(in crate::coordinator) struct Children {
     pub range: u32,
     pub shards: [u64; 2],
 }
@@ -288,7 +288,8 @@ pub(in crate::coordinator) struct Record {
     pub moves: Vec<Move>,
     /// Splits under way on this node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub heirs: Vec<Heirs>,
+    #[serde(rename = "heirs")]
+    pub children: Vec<Children>,
     /// When it was made, in seconds since the Unix epoch.
     pub created_s: u64,
     pub settings: Settings,
@@ -357,8 +358,8 @@ impl Record {
 
     /// All shards of this node, those of splits under way too.
     pub fn all_shards(&self) -> impl Iterator<Item = u64> + '_ {
-        let heirs = self.heirs.iter().flat_map(|heirs| heirs.shards);
-        self.shards.iter().copied().chain(heirs).filter(|shard| *shard != 0)
+        let children = self.children.iter().flat_map(|children| children.shards);
+        self.shards.iter().copied().chain(children).filter(|shard| *shard != 0)
     }
 }
 
@@ -535,7 +536,7 @@ impl Known {
             moved: placed.moved,
             splits: placed.splits.to_vec(),
             moves: placed.moves.to_vec(),
-            heirs: Vec::new(),
+            children: Vec::new(),
             created_s: self.created_s,
             settings: self.settings().into(),
         }
@@ -602,7 +603,7 @@ mod tests {
             moved: 2,
             splits: Vec::new(),
             moves: vec![Move { range: 1, from: None, to: Some("c@h".to_owned()), leaving: false }],
-            heirs: vec![Heirs { range: 0, shards: [18, 19] }],
+            children: vec![Children { range: 0, shards: [18, 19] }],
             created_s: 1_700_000_000,
             settings: Settings {
                 security: Some("{}".to_owned()),

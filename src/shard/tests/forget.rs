@@ -228,10 +228,10 @@ async fn a_copy_put_back_gives_up_leaves_and_counts_rounds_as_done() {
 async fn heirs_have_forgotten_what_their_copy_had() {
     let world = World::new().await;
     let horizon = forget_some(&world).await;
-    let heirs = [ShardId(30), ShardId(31)];
-    let sorter: super::super::Sorter = Arc::new(move |id: &DocId| heirs[usize::from(id.as_str() == "b")]);
+    let children = [ShardId(30), ShardId(31)];
+    let sorter: super::super::Sorter = Arc::new(move |id: &DocId| children[usize::from(id.as_str() == "b")]);
     let open = |shard| ShardCopy::open(&world.storage, shard);
-    let copies = [open(heirs[0]).await.unwrap(), open(heirs[1]).await.unwrap()];
+    let copies = [open(children[0]).await.unwrap(), open(children[1]).await.unwrap()];
     assert!(world.shard.hand_over(copies.clone(), sorter, |_| Ok(Ok(()))).await.unwrap());
     for copy in &copies {
         let state = copy.state().await.unwrap();
