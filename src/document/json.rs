@@ -6,7 +6,7 @@
 
 mod parse;
 pub mod pieces;
-mod skim;
+mod lazy;
 #[cfg(test)]
 mod tests;
 
@@ -15,7 +15,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use parse::{is_too_deep, parse};
-pub use skim::{Skimmed, skim};
+pub use lazy::{Lazy, parse_lazily};
 
 /// A JSON value.
 #[derive(Clone, PartialEq, Debug)]

@@ -9,7 +9,7 @@ use super::{JsonError, NEEDS_CARE, write_string};
 
 /// What is at the end of a path, as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Skimmed<'a> {
+pub enum Lazy<'a> {
     /// A value.
     Text(&'a [u8]),
     /// An object without that key.
@@ -22,23 +22,23 @@ pub enum Skimmed<'a> {
 ///
 /// # Errors
 /// The text ends in the middle of a value: it is damaged.
-pub fn skim<'a>(mut text: &'a [u8], steps: &[String]) -> Result<Skimmed<'a>, JsonError> {
+pub fn parse_lazily<'a>(mut text: &'a [u8], steps: &[String]) -> Result<Lazy<'a>, JsonError> {
     for step in steps {
         let found = match text.first() {
             Some(b'{') => match member(text, step)? {
                 Some(found) => found,
-                None => return Ok(Skimmed::Absent),
+                None => return Ok(Lazy::Absent),
             },
             Some(b'[') => match step.parse().ok().map(|at: usize| element(text, at)).transpose()?.flatten() {
                 Some(found) => found,
-                None => return Ok(Skimmed::NoPath),
+                None => return Ok(Lazy::NoPath),
             },
-            Some(_) => return Ok(Skimmed::NoPath),
+            Some(_) => return Ok(Lazy::NoPath),
             None => return Err(JsonError),
         };
         text = found;
     }
-    Ok(Skimmed::Text(text))
+    Ok(Lazy::Text(text))
 }
 
 /// The value of an object's member.
