@@ -136,7 +136,7 @@ fn usable(ops: &[TimedOp], own: bool) -> Vec<TimedOp> {
         // The program has no folder for them.
         Op::Snapshot { .. } | Op::Restore => false,
         // Nobody makes the filters there.
-        Op::FollowSifted { .. } | Op::Maintain { .. } | Op::Shift { .. } | Op::Groups { .. } => false,
+        Op::FollowFiltered { .. } | Op::Maintain { .. } | Op::Shift { .. } | Op::Groups { .. } => false,
         Op::Put { .. } | Op::PutStale { .. } | Op::Delete { .. } | Op::Merge { .. } | Op::Bulk { .. } => true,
         Op::Attach { .. } | Op::Read { .. } | Op::ReadTree { .. } | Op::List => true,
         Op::Follow { mode: FeedMode::Normal, .. } => true,

@@ -26,7 +26,7 @@ mod unseen;
 
 pub use fault::{Aim, FAULTS, Fault, HOSTILE, LIMPING, NO_ROOM, TimedFault};
 pub use meet::Meetings;
-pub use op::{FILTERS, FeedMode, Filter, OPS, Op, Sift, TimedOp, WAYS, Way};
+pub use op::{FILTERS, FeedMode, Filter, OPS, Op, FeedFilter, TimedOp, WAYS, Way};
 pub use rest::{PAD_BIT, PAD_UNIT};
 pub use scene::{SCENES, Scene};
 
@@ -313,7 +313,7 @@ impl Plan {
 
     /// Whether somebody reads the shared database's feed by filters.
     pub fn has_filters(&self) -> bool {
-        self.clients.iter().flatten().any(|timed| matches!(timed.op, Op::FollowSifted { .. }))
+        self.clients.iter().flatten().any(|timed| matches!(timed.op, Op::FollowFiltered { .. }))
     }
 
     /// Whether somebody asks for groups of documents that are always there.

@@ -31,7 +31,7 @@ pub use node::start::Options;
 pub use read::documents::{AttachmentReader, RowDoc};
 pub use read::find::{FindQuery, Hit, HitPage, Hits};
 pub use read::scan::{AllDocs, AllDocsQuery, AllDocsRow};
-pub use read::sift::{SiftQuery, SiftRows, SiftedPage};
+pub use read::filter_scan::{FilterQuery, FilterRows, MatchedPage};
 pub use read::view::{DatabaseView, Update, ViewError, ViewKeys, ViewQuery, ViewRow, ViewRows};
 pub use read::view_info::ViewsInfo;
 pub use read::view_reduce::{GroupRow, Overflow};

@@ -81,7 +81,7 @@ impl Plan {
             let count = rng.random_range(3..=12);
             let timed = |rng: &mut ChaCha8Rng| {
                 let after_ms = rng.random_range(0..2 * WORK_MS / count);
-                TimedOp { after_ms, op: sifted(rng) }
+                TimedOp { after_ms, op: filtered(rng) }
             };
             self.clients.push((0..count).map(|_| timed(&mut rng)).collect());
         }
@@ -204,11 +204,11 @@ fn loss_of_names(rng: &mut ChaCha8Rng, at_ms: u64, fault: &Fault) -> Option<(u64
 }
 
 /// Something that a follower does.
-pub(super) fn sifted(rng: &mut ChaCha8Rng) -> Op {
+pub(super) fn filtered(rng: &mut ChaCha8Rng) -> Op {
     let limit = (rng.random_range(0..3) == 0).then(|| rng.random_range(1..=4));
     if rng.random_range(0..6) == 0 {
         return Op::Descend { limit };
     }
     let mode = pick(rng, &[FeedMode::Normal, FeedMode::Longpoll, FeedMode::Continuous, FeedMode::EventSource]);
-    Op::FollowSifted { by: pick(rng, &FILTERS), mode, docs: rng.random_range(0..2) == 0, limit }
+    Op::FollowFiltered { by: pick(rng, &FILTERS), mode, docs: rng.random_range(0..2) == 0, limit }
 }

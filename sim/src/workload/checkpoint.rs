@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{DB, Worker, broken};
 use crate::client::Client;
 use crate::model::Violation;
-use crate::plan::Sift;
+use crate::plan::FeedFilter;
 
 /// How often a replication that was just asked for is looked at.
 const LOOKS: usize = 10;
@@ -18,13 +18,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(7);
 
 impl Worker {
     /// Looks at a copy's checkpoints some times, from now on; not in a cluster, where they are not judged.
-    pub(super) async fn watch_checkpoints(&mut self, copy: &str, sift: Sift) -> Result<(), Violation> {
+    pub(super) async fn watch_checkpoints(&mut self, copy: &str, filter: FeedFilter) -> Result<(), Violation> {
         if self.locked(|s| s.several) {
             return Ok(());
         }
         let mut second = self.second_server();
         for _ in 0..LOOKS {
-            self.judge_checkpoints(&mut second, copy, sift).await?;
+            self.judge_checkpoints(&mut second, copy, filter).await?;
             self.client.env().clone().sleep(LOOK_EVERY).await;
         }
         Ok(())
@@ -37,13 +37,13 @@ impl Worker {
         &mut self,
         second: &mut Client,
         copy: &str,
-        sift: Sift,
+        filter: FeedFilter,
     ) -> Result<(), Violation> {
         if self.locked(|s| s.several) {
             return Ok(());
         }
         let Some(mut leaves) = self.leaves_since("0").await else { return Ok(()) };
-        leaves.retain(|doc, _| sift.takes(doc));
+        leaves.retain(|doc, _| filter.takes(doc));
         let locals = second.get(&format!("/{copy}/_local_docs?include_docs=true")).await;
         let Some(locals) = locals.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(()) };
         let Some(lacks) = lacking(second, copy, &leaves).await else { return Ok(()) };

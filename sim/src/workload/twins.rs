@@ -13,7 +13,7 @@ use super::members::{Members, ask};
 use super::own::{carry_out, keep_purges};
 use super::rules::{self, Rules};
 use super::secrets::Secrets;
-use super::{DB, Worker, abreast, between, broken, places::Places, seen, sifted};
+use super::{DB, Worker, abreast, between, broken, places::Places, seen, filtered};
 use crate::client::Client;
 use crate::model::{Leaf, Violation};
 use crate::plan::{Plan, WorldPlan};
@@ -105,7 +105,7 @@ pub async fn set_up(client: &mut Client, plan: &Plan) -> Result<(), String> {
         between::set_up(client, plan).await?;
     }
     if plan.has_filters() {
-        sifted::set_up(client).await?;
+        filtered::set_up(client).await?;
     }
     if plan.has_views() {
         abreast::set_up(client, &made_with).await?;

@@ -64,7 +64,7 @@ impl Worker {
             if views {
                 worker.judge_chosen(&trees).await?;
             }
-            worker.judge_sifted(&winners).await?;
+            worker.check_filtered(&winners).await?;
             worker.judge_kept().await?;
             worker.judge_own().await?;
             worker.judge_admin().await?;

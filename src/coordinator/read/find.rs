@@ -1,15 +1,15 @@
 //! Declarative queries being answered: rows of an index or all documents, judged as they are asked for.
 //!
-//! All documents are judged where they lie ([`crate::coordinator::read::sift`]). Rows of an index lead to documents,
-//! read a few at a time and judged as they are then; where the index alone holds what is asked for, its rows are judged
-//! in their place.
+//! All documents are judged where they lie ([`crate::coordinator::read::filter_scan`]). Rows of an index lead to
+//! documents, read a few at a time and judged as they are then; where the index alone holds what is asked for, its rows
+//! are judged in their place.
 
 use std::ops::Bound as End;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::coordinator::read::sift::{SiftQuery, SiftRows};
+use crate::coordinator::read::filter_scan::{FilterQuery, FilterRows};
 use crate::coordinator::read::view::{Update, ViewError, ViewKeys, ViewQuery, ViewRows};
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::topology::error::ReadError;
@@ -27,7 +27,7 @@ use crate::index::mango::planner::is_covering;
 use crate::index::mango::request::FindRequest;
 use crate::index::mango::spans::spans;
 use crate::limits;
-use crate::shard::{Fetched, Sifted, Want, live_conflicts};
+use crate::shard::{Fetched, Matched, Want, live_conflicts};
 use crate::storage::StorageError;
 use crate::storage::planted::Bug;
 use crate::world::Pool;
@@ -84,7 +84,7 @@ pub struct Hits {
 
 enum Source {
     None,
-    All(Box<SiftRows>),
+    All(Box<FilterRows>),
     Index(Box<ViewRows>),
 }
 
@@ -127,7 +127,7 @@ impl Database {
             let behind = End::Excluded(DocId::new(&bookmark.id));
             if request.sort.descending { end = behind } else { start = behind }
         }
-        Source::All(Box::new(self.sift(SiftQuery {
+        Source::All(Box::new(self.filter_scan(FilterQuery {
             partition: query.partition.clone(),
             start,
             end,
@@ -242,7 +242,7 @@ impl Hits {
     }
 
     /// Judges documents of single copies as several have them.
-    async fn judge_all(&self, rows: Vec<Sifted>) -> Result<Vec<Hit>, ViewError> {
+    async fn judge_all(&self, rows: Vec<Matched>) -> Result<Vec<Hit>, ViewError> {
         let mut rows: Vec<(DocId, Option<Bytes>)> = rows.into_iter().map(|row| (row.id, None)).collect();
         let mut hits = Vec::new();
         while !rows.is_empty() {
@@ -331,7 +331,7 @@ fn live(mut fetched: Fetched) -> Option<(Fetched, StoredRevision)> {
 }
 
 impl Hit {
-    fn of(row: Sifted, with_conflicts: bool) -> Hit {
+    fn of(row: Matched, with_conflicts: bool) -> Hit {
         let conflicts = live_conflicts(&row.leaves, with_conflicts);
         Hit { id: row.id, key: None, stored: Some(row.stored), conflicts }
     }

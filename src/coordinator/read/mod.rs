@@ -5,7 +5,7 @@ pub mod documents;
 pub mod find;
 pub(super) mod quorum_read;
 pub mod scan;
-pub mod sift;
+pub mod filter_scan;
 pub(super) mod skip;
 pub mod view;
 pub(super) mod view_docs;

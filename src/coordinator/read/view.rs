@@ -11,7 +11,7 @@ use futures_util::future::try_join_all;
 
 use crate::coordinator::read::copies::no_answer;
 use crate::coordinator::read::documents::RowDoc;
-use crate::coordinator::read::sift::share;
+use crate::coordinator::read::filter_scan::share;
 use crate::coordinator::read::view_groups::GroupLane;
 use crate::coordinator::read::view_reads;
 use crate::coordinator::replica::database::{Database, entry};

@@ -24,7 +24,7 @@ use crate::limits;
 use crate::script::Program;
 use crate::shard::{
     ChangesPage, Fetched, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo, ShardCopy, ShardError, ShardInfo,
-    Sift, SiftPage, Summary, Want,
+    Filter, FilterPage, Summary, Want,
 };
 use crate::storage::{BlobReader, BlobWriter, Direction, ReadAs, StageMode, StorageError};
 
@@ -176,11 +176,11 @@ impl RangeCopy {
         }
     }
 
-    /// The next documents that a selector takes, see [`ShardCopy::sift`]; those of another node are judged here.
-    pub async fn sift(&self, sift: Sift) -> Result<SiftPage, ShardError> {
+    /// The next documents that a selector takes, see [`ShardCopy::filter_scan`]; those of another node are judged here.
+    pub async fn filter_scan(&self, filter_scan: Filter) -> Result<FilterPage, ShardError> {
         match self {
-            RangeCopy::Own(copy) => copy.shard.sift(sift).await,
-            RangeCopy::Remote(copy) => copy.sift(sift).await,
+            RangeCopy::Own(copy) => copy.shard.filter_scan(filter_scan).await,
+            RangeCopy::Remote(copy) => copy.filter_scan(filter_scan).await,
         }
     }
 

@@ -31,7 +31,7 @@ use crate::index::IndexError;
 use crate::limits;
 use crate::shard::{
     ChangesPage, DocumentDigest, Edit, EditOp, Fetched, Horizon, ListPage, ListRow, LocalDocument, LocalRegister, Part,
-    Proposal, PurgeInfo, Round, ShardError, ShardInfo, Sift, SiftPage, Sifted, Stamp, Summary, Told, Tombstone, Want,
+    Proposal, PurgeInfo, Round, ShardError, ShardInfo, Filter, FilterPage, Matched, Stamp, Summary, Told, Tombstone, Want,
     WrittenDown, live_conflicts,
 };
 use crate::storage::{Direction, StageMode, StorageError};
@@ -241,22 +241,22 @@ impl RemoteCopy {
     }
 
     /// The next documents that a selector takes, of one page of them.
-    pub async fn sift(&self, sift: Sift) -> Result<SiftPage, ShardError> {
-        let (start, end) = (sift.start.clone(), sift.end.clone());
+    pub async fn filter_scan(&self, filter_scan: Filter) -> Result<FilterPage, ShardError> {
+        let (start, end) = (filter_scan.start.clone(), filter_scan.end.clone());
         let limit = limits::PAGE_DOCS;
-        let rows = self.list(ListPage { start, end, descending: sift.descending, limit, bodies: true }).await?;
+        let rows = self.list(ListPage { start, end, descending: filter_scan.descending, limit, bodies: true }).await?;
         let rest = rows.last().map(|row| row.id.clone());
         let judge = move || {
-            let mut page = SiftPage { rest, ..SiftPage::default() };
+            let mut page = FilterPage { rest, ..FilterPage::default() };
             for row in rows.into_iter().filter(|row| !row.id.is_design()) {
                 let (ListRow { id, leaves, .. }, Some(stored)) = (row.clone(), row.winner) else { continue };
                 page.examined += 1;
-                let conflicts = live_conflicts(&leaves, sift.conflicts);
+                let conflicts = live_conflicts(&leaves, filter_scan.conflicts);
                 let document = StoredDocument::of(id.as_str(), &stored).with_conflicts(&conflicts);
                 let damaged = |_| StorageError::Corrupt(format!("the text of document {id}"));
-                if sift.selector.matches_subject(&document, &sift.collator).map_err(damaged)? {
+                if filter_scan.selector.matches_subject(&document, &filter_scan.collator).map_err(damaged)? {
                     let examined = std::mem::take(&mut page.examined);
-                    page.rows.push(Sifted { id, leaves, stored, examined });
+                    page.rows.push(Matched { id, leaves, stored, examined });
                 }
             }
             Ok(page)

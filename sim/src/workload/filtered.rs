@@ -76,7 +76,7 @@ pub(crate) async fn set_up(client: &mut Client) -> Result<(), String> {
 
 impl Worker {
     /// Reads the feed on by a filter.
-    pub(super) async fn follow_sifted(
+    pub(super) async fn follow_filtered(
         &mut self,
         by: Filter,
         mode: FeedMode,
@@ -95,7 +95,7 @@ impl Worker {
             path.push_str(&format!("&limit={limit}"));
         }
         if matches!(mode, FeedMode::Normal | FeedMode::Longpoll) {
-            return self.sifted_page(by, &path, limit).await.map(drop);
+            return self.matched_page(by, &path, limit).await.map(drop);
         }
         self.sends();
         let asked = body(by);
@@ -103,21 +103,21 @@ impl Worker {
         self.count("POST", &path, part.as_ref().map_or(0, |p| p.status));
         let Some(part) = part.ok().filter(|p| p.status == 200) else { return Ok(()) };
         let (rows, since) = lines_of(&part.body, mode == FeedMode::EventSource);
-        self.sifted_rows(by, &rows, docs)?;
+        self.matched_rows(by, &rows, docs)?;
         if let Some(since) = since {
-            self.sifted.by.entry(by).or_default().since = since;
+            self.filtered.by.entry(by).or_default().since = since;
         }
         Ok(())
     }
 
     fn path_of(&mut self, by: Filter, docs: bool) -> String {
-        let since = &self.sifted.by.entry(by).or_default().since;
+        let since = &self.filtered.by.entry(by).or_default().since;
         let docs = if docs { "&include_docs=true" } else { "" };
         format!("/{DB}/_changes?since={since}{}{docs}", parameters(by))
     }
 
     /// Reads a whole answer; how many rows it had and how many are pending, if one came.
-    async fn sifted_page(
+    async fn matched_page(
         &mut self,
         by: Filter,
         path: &str,
@@ -129,10 +129,10 @@ impl Worker {
         if limit.is_some_and(|limit| rows.len() > limit as usize) {
             return broken("I16", format!("{path}: {} rows", rows.len()));
         }
-        self.sifted_rows(by, &rows, path.contains("include_docs"))?;
+        self.matched_rows(by, &rows, path.contains("include_docs"))?;
         match (body["last_seq"].as_str(), body["pending"].as_u64()) {
             (Some(since), Some(pending)) => {
-                self.sifted.by.entry(by).or_default().since = since.to_owned();
+                self.filtered.by.entry(by).or_default().since = since.to_owned();
                 Ok(Some((rows.len(), pending)))
             }
             _ => broken("I13", format!("{path}: no last_seq or pending: {body}")),
@@ -140,7 +140,7 @@ impl Worker {
     }
 
     /// Takes in rows of a follower.
-    fn sifted_rows(&mut self, by: Filter, rows: &[Value], docs: bool) -> Result<(), Violation> {
+    fn matched_rows(&mut self, by: Filter, rows: &[Value], docs: bool) -> Result<(), Violation> {
         for row in rows {
             let (Some(id), Some(rev)) = (row["id"].as_str(), row["changes"][0]["rev"].as_str()) else { continue };
             if is_design(id) {
@@ -157,7 +157,7 @@ impl Worker {
             if docs {
                 self.has_its_document(row, (id, rev), by)?;
             }
-            self.sifted.by.entry(by).or_default().told.insert(id.to_owned(), (rev.to_owned(), deleted));
+            self.filtered.by.entry(by).or_default().told.insert(id.to_owned(), (rev.to_owned(), deleted));
         }
         Ok(())
     }
@@ -188,7 +188,7 @@ impl Worker {
 
     /// Reads the feed backwards.
     pub(super) async fn descend(&mut self, limit: Option<u32>) -> Result<(), Violation> {
-        self.sifted.descends = true;
+        self.filtered.descends = true;
         // What others have been told of is there, on one server; on several the copy that answers may lag.
         let least: BTreeSet<String> = self.locked(|s| match s.several {
             true => BTreeSet::new(),
@@ -221,13 +221,13 @@ impl Worker {
     }
 
     /// At the end: each follower was told of every winner that its filter chooses.
-    pub(super) async fn judge_sifted(&mut self, winners: &BTreeMap<String, (String, bool)>) -> Result<(), Violation> {
-        let filters: Vec<Filter> = self.sifted.by.keys().copied().collect();
+    pub(super) async fn check_filtered(&mut self, winners: &BTreeMap<String, (String, bool)>) -> Result<(), Violation> {
+        let filters: Vec<Filter> = self.filtered.by.keys().copied().collect();
         for by in filters {
             let mut left = ENDS;
             loop {
                 let path = self.path_of(by, left.is_multiple_of(2));
-                match self.sifted_page(by, &path, None).await? {
+                match self.matched_page(by, &path, None).await? {
                     None => return broken("I28", format!("{path} does not answer after all faults")),
                     Some((0, 0)) => break,
                     Some(_) if left == 0 => return broken("I15", format!("{path}: no end")),
@@ -240,7 +240,7 @@ impl Worker {
                 (_, true) => false,
                 (_, false) => self.locked(|s| s.model.value_of(doc, rev)).is_some_and(|v| v % 2 == 0),
             };
-            let told = &self.sifted.by[&by].told;
+            let told = &self.filtered.by[&by].told;
             if let Some((doc, winner)) = winners.iter().find(|(doc, w)| chosen(doc, w) && told.get(*doc) != Some(*w)) {
                 let last = told.get(doc);
                 return broken(
@@ -249,7 +249,7 @@ impl Worker {
                 );
             }
         }
-        if !self.sifted.descends {
+        if !self.filtered.descends {
             return Ok(());
         }
         let path = format!("/{DB}/_changes?descending=true");

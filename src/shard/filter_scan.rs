@@ -27,7 +27,7 @@ const FIRST_GROUP: usize = 32;
 
 /// What a scan looks for.
 #[derive(Clone, Debug)]
-pub struct Sift {
+pub struct Filter {
     /// Least id.
     pub start: Bound<DocId>,
     /// Greatest id.
@@ -46,7 +46,7 @@ pub struct Sift {
 
 /// A document that matches.
 #[derive(Clone, Debug)]
-pub struct Sifted {
+pub struct Matched {
     /// Its id.
     pub id: DocId,
     /// All leaves, winner first; true = tombstone.
@@ -59,9 +59,9 @@ pub struct Sifted {
 
 /// What one step found.
 #[derive(Debug, Default)]
-pub struct SiftPage {
+pub struct FilterPage {
     /// The matches in the order of reading.
-    pub rows: Vec<Sifted>,
+    pub rows: Vec<Matched>,
     /// Documents judged behind the last of them.
     pub examined: u64,
     /// The id behind which the next step begins; `None` at the end.
@@ -70,8 +70,8 @@ pub struct SiftPage {
 
 impl ShardCopy {
     /// The next matches: as many as one step finds, perhaps none though the scan is not over.
-    pub async fn sift(&self, sift: Sift) -> Result<SiftPage, ShardError> {
-        self.read(move |view, shard| step(view, shard, &sift)).await
+    pub async fn filter_scan(&self, filter_scan: Filter) -> Result<FilterPage, ShardError> {
+        self.read(move |view, shard| step(view, shard, &filter_scan)).await
     }
 }
 
@@ -82,18 +82,18 @@ struct Entry {
     matched: Option<StoredRevision>,
 }
 
-fn step(view: &dyn View, shard: ShardId, sift: &Sift) -> Result<SiftPage, StorageError> {
-    let mut page = SiftPage::default();
+fn step(view: &dyn View, shard: ShardId, filter_scan: &Filter) -> Result<FilterPage, StorageError> {
+    let mut page = FilterPage::default();
     // With a long selector the documents of a step are fewer: others wait for its end.
-    let docs_max = (limits::SIFT_COST / sift.selector.terms()).clamp(1, limits::SIFT_DOCS);
+    let docs_max = (limits::FILTER_SCAN_COST / filter_scan.selector.terms()).clamp(1, limits::FILTER_SCAN_DOCS);
     let (mut judged, mut bytes) = (0, 0);
-    let mut range = Some(keys::ids(shard, Kind::Document, &sift.start, &sift.end));
+    let mut range = Some(keys::ids(shard, Kind::Document, &filter_scan.start, &filter_scan.end));
     // A small page needs no large group; and how large bodies are shows only when they were read.
-    let (least, most) = (LEAST_GROUP.min(docs_max), limits::SIFT_GROUP.min(docs_max));
-    let mut group = sift.limit.clamp(least, FIRST_GROUP.min(most));
+    let (least, most) = (LEAST_GROUP.min(docs_max), limits::FILTER_SCAN_GROUP.min(docs_max));
+    let mut group = filter_scan.limit.clamp(least, FIRST_GROUP.min(most));
     while let Some(from) = range.take() {
-        let (mut entries, rest) = heads(view, from, sift.descending, group)?;
-        let read = judge(view, shard, sift, &mut entries)?;
+        let (mut entries, rest) = heads(view, from, filter_scan.descending, group)?;
+        let read = judge(view, shard, filter_scan, &mut entries)?;
         (bytes, judged) = (bytes + read, judged + entries.len());
         let usual = read / entries.len().max(1);
         group = (limits::STEP_BYTES / usual.max(1)).clamp(least, most);
@@ -103,8 +103,8 @@ fn step(view: &dyn View, shard: ShardId, sift: &Sift) -> Result<SiftPage, Storag
             page.rest = Some(entry.id.clone());
             if let Some(stored) = entry.matched {
                 let examined = std::mem::take(&mut page.examined);
-                page.rows.push(Sifted { id: entry.id, leaves: entry.head.leaves, stored, examined });
-                if page.rows.len() >= sift.limit {
+                page.rows.push(Matched { id: entry.id, leaves: entry.head.leaves, stored, examined });
+                if page.rows.len() >= filter_scan.limit {
                     return Ok(page);
                 }
             }
@@ -141,7 +141,7 @@ fn heads(view: &dyn View, range: KeyRange, descending: bool, group: usize) -> Re
 }
 
 /// Marks the entries that match; answers the bytes of the bodies read.
-fn judge(view: &dyn View, shard: ShardId, sift: &Sift, entries: &mut [Entry]) -> Result<usize, StorageError> {
+fn judge(view: &dyn View, shard: ShardId, filter_scan: &Filter, entries: &mut [Entry]) -> Result<usize, StorageError> {
     let mut order: Vec<usize> = (0..entries.len()).collect();
     order.sort_unstable_by_key(|at| entries[*at].head.body);
     let (Some(first), Some(last)) = (order.first(), order.last()) else { return Ok(0) };
@@ -153,7 +153,7 @@ fn judge(view: &dyn View, shard: ShardId, sift: &Sift, entries: &mut [Entry]) ->
         let bodies = keys::numbers(shard, Kind::Body, low, high);
         view.scan(&bodies, Direction::Forward, &mut |key, value| {
             let Some(at) = order.get(next) else { return ControlFlow::Break(()) };
-            match take(sift, &mut entries[*at], key, value) {
+            match take(filter_scan, &mut entries[*at], key, value) {
                 Ok(true) => (next, bytes) = (next + 1, bytes + value.len()),
                 Ok(false) => {}
                 Err(error) => failed = Some(error),
@@ -171,24 +171,24 @@ fn judge(view: &dyn View, shard: ShardId, sift: &Sift, entries: &mut [Entry]) ->
             return Err(StorageError::Corrupt(format!("a body of shard {} is missing", shard.0)));
         };
         bytes += value.len();
-        take(sift, &mut entries[*at], &key, &value)?;
+        take(filter_scan, &mut entries[*at], &key, &value)?;
     }
     Ok(bytes)
 }
 
 /// Judges an entry by its body record; false when the record is another's.
-fn take(sift: &Sift, entry: &mut Entry, key: &[u8], value: &[u8]) -> Result<bool, StorageError> {
+fn take(filter_scan: &Filter, entry: &mut Entry, key: &[u8], value: &[u8]) -> Result<bool, StorageError> {
     if keys::number_of(key)? != entry.head.body {
         return Ok(false);
     }
     let (attachments, body) = BodyRecord::read(value)?;
     let (rev, deleted) = &entry.head.leaves[0];
     let (id, text) = (entry.id.as_str(), body.as_ref());
-    let conflicts = live_conflicts(&entry.head.leaves, sift.conflicts);
+    let conflicts = live_conflicts(&entry.head.leaves, filter_scan.conflicts);
     let deleted = *deleted;
     let document = StoredDocument { id, rev, deleted, body: text, attachments: &attachments, conflicts: &conflicts };
     let damaged = |_| StorageError::Corrupt(format!("the text of document {}", entry.id));
-    if sift.selector.matches_subject(&document, &sift.collator).map_err(damaged)? {
+    if filter_scan.selector.matches_subject(&document, &filter_scan.collator).map_err(damaged)? {
         let body = bytes::Bytes::from(body.into_owned());
         entry.matched = Some(StoredRevision { rev: rev.clone(), deleted, body, attachments });
     }

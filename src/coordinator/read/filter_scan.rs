@@ -1,7 +1,7 @@
 //! Documents that a selector takes, merged over the ranges in the order of their ids.
 //!
-//! Each range judges its own documents where they lie (`shard/sift.rs`) and hands over those that match, a bounded
-//! step at a time; design documents are left out.
+//! Each range judges its own documents where they lie (`shard/filter_scan.rs`) and hands over those that match, a
+//! bounded step at a time; design documents are left out.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -17,11 +17,11 @@ use crate::document::collate::Collator;
 use crate::document::id::DocId;
 use crate::document::selector::Selector;
 use crate::limits;
-use crate::shard::{Sift, Sifted};
+use crate::shard::{Filter, Matched};
 
 /// What is looked for.
 #[derive(Clone, Debug)]
-pub struct SiftQuery {
+pub struct FilterQuery {
     /// Only documents of this partition.
     pub partition: Option<String>,
     /// Least id.
@@ -48,9 +48,9 @@ pub(in crate::coordinator) fn share(wanted: usize, ranges: usize) -> usize {
 
 /// Matches in order.
 #[derive(Debug)]
-pub struct SiftedPage {
+pub struct MatchedPage {
     /// The matches.
-    pub rows: Vec<Sifted>,
+    pub rows: Vec<Matched>,
     /// Documents judged for them.
     pub examined: u64,
 }
@@ -58,7 +58,7 @@ pub struct SiftedPage {
 /// One range.
 struct Lane {
     range: usize,
-    rows: VecDeque<Sifted>,
+    rows: VecDeque<Matched>,
     /// Documents judged behind the last match.
     examined: u64,
     /// What is left to scan; `None`: nothing.
@@ -66,15 +66,15 @@ struct Lane {
 }
 
 /// A scan under way.
-pub struct SiftRows {
+pub struct FilterRows {
     database: Arc<Database>,
-    query: SiftQuery,
+    query: FilterQuery,
     lanes: Vec<Lane>,
 }
 
 impl Database {
     /// Begins a scan; reads nothing yet.
-    pub fn sift(self: &Arc<Self>, query: SiftQuery) -> SiftRows {
+    pub fn filter_scan(self: &Arc<Self>, query: FilterQuery) -> FilterRows {
         let ranges = match &query.partition {
             Some(name) => vec![self.map().index_of_partition(name)],
             None => self.ranges(),
@@ -90,17 +90,17 @@ impl Database {
             Lane { range, rows: VecDeque::new(), examined: 0, rest }
         };
         let lanes = ranges.into_iter().map(lane).collect();
-        SiftRows { database: Arc::clone(self), query, lanes }
+        FilterRows { database: Arc::clone(self), query, lanes }
     }
 }
 
-impl SiftRows {
+impl FilterRows {
     /// The next matches, at most `wanted`, and no more once they have `limits::FETCH_BYTES`; `None` at the end.
     ///
     /// # Errors
     /// When the node cannot read.
-    pub async fn next(&mut self, wanted: usize) -> Result<Option<SiftedPage>, ReadError> {
-        let mut page = SiftedPage { rows: Vec::new(), examined: 0 };
+    pub async fn next(&mut self, wanted: usize) -> Result<Option<MatchedPage>, ReadError> {
+        let mut page = MatchedPage { rows: Vec::new(), examined: 0 };
         let (share, mut bytes) = (share(wanted, self.lanes.len()), 0);
         while page.rows.len() < wanted {
             if bytes >= limits::FETCH_BYTES {
@@ -135,16 +135,16 @@ impl SiftRows {
 }
 
 impl Lane {
-    async fn fill(&mut self, database: &Database, query: &SiftQuery, limit: usize) -> Result<(), ReadError> {
+    async fn fill(&mut self, database: &Database, query: &FilterQuery, limit: usize) -> Result<(), ReadError> {
         while self.rows.is_empty() {
             let Some((start, end)) = self.rest.take() else { break };
             let (descending, selector, collator) = (query.descending, Arc::clone(&query.selector), &query.collator);
             let (from, to) = (start.clone(), end.clone());
             let (collator, conflicts) = (collator.clone(), query.conflicts);
-            let sift = Sift { start: from, end: to, descending, selector, collator, conflicts, limit };
+            let filter_scan = Filter { start: from, end: to, descending, selector, collator, conflicts, limit };
             let on_copy = |copy: RangeCopy| {
-                let sift = sift.clone();
-                async move { copy.sift(sift).await }
+                let filter_scan = filter_scan.clone();
+                async move { copy.filter_scan(filter_scan).await }
             };
             let page = database.on_one(self.range, on_copy).await?;
             self.rows = page.rows.into();
