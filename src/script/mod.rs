@@ -38,7 +38,7 @@ use fair_queue::Caller;
 pub use isolated::{COMMAND, serve_calls};
 pub use program::Program;
 pub use render::Rendering;
-use workers::{Pulse, Shelf, Workers};
+use workers::{Pulse, StoreFiles, Workers};
 
 /// A function could not answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -159,13 +159,13 @@ impl Scripts {
         }
         let jobs = chunks.into_iter().map(|chunk| {
             let (of_job, work, place) = (program.clone(), work.clone(), place.clone());
-            let job = move |env: &Env, shelf: &mut Shelf, pulse: &Pulse| {
+            let job = move |env: &Env, store_files: &mut StoreFiles, pulse: &Pulse| {
                 let mut cut_off = None;
                 let one = |doc| {
                     pulse.beat();
                     let result = match &cut_off {
                         Some(error) => Err(ScriptError::clone(error)),
-                        None => shelf.with(env, &of_job, &place, |engine| work(engine, doc, limit)),
+                        None => store_files.with(env, &of_job, &place, |engine| work(engine, doc, limit)),
                     };
                     if let Err(error @ (ScriptError::Timeout | ScriptError::Engine { .. })) = &result {
                         cut_off = Some(error.clone());
@@ -299,7 +299,7 @@ impl Scripts {
         let text = String::from_utf8_lossy(&body.to_vec()).into_owned();
         let (place, limit) = (self.0.own.clone(), self.time_limit());
         let patience = place.patience(limit);
-        let job = move |env: &Env, _: &mut Shelf, pulse: &Pulse| {
+        let job = move |env: &Env, _: &mut StoreFiles, pulse: &Pulse| {
             let mut engine = Engine::javascript(env, &text, &place)?;
             for source in &sources {
                 pulse.beat();

@@ -36,17 +36,17 @@ struct Seats {
 /// A worker with the runtimes that it keeps.
 struct Seat {
     worker: Arc<dyn Worker>,
-    shelf: Shelf,
+    store_files: StoreFiles,
 }
 
 /// Runtimes, the last used at the end.
 #[derive(Default)]
-pub(super) struct Shelf(Vec<(Key, Engine)>);
+pub(super) struct StoreFiles(Vec<(Key, Engine)>);
 
 /// Names a program: [`Program::key`].
 type Key = [u8; 32];
 
-impl Shelf {
+impl StoreFiles {
     /// Runs `work` in the runtime of a program, made if there is none.
     pub fn with<T>(
         &mut self,
@@ -195,14 +195,14 @@ impl Workers {
         let turn = self.queue.turn(caller).await?;
         self.check_stuck(key)?;
         let mut seats = self.seats();
-        let has_it = |seat: &Seat| seat.shelf.0.iter().any(|(kept, _)| *kept == key);
+        let has_it = |seat: &Seat| seat.store_files.0.iter().any(|(kept, _)| *kept == key);
         let seat = match seats.idle.iter().position(has_it) {
             Some(at) => seats.idle.remove(at),
             None => seats.idle.pop().unwrap_or_else(|| {
                 let (pool, name) = self.class;
                 let name = format!("{name}-{}", seats.made);
                 seats.made += 1;
-                Seat { worker: self.env.worker(pool, &name, limits::SCRIPT_STACK_BYTES), shelf: Shelf::default() }
+                Seat { worker: self.env.worker(pool, &name, limits::SCRIPT_STACK_BYTES), store_files: StoreFiles::default() }
             }),
         };
         let (workers, pulse) = (Arc::clone(self), Arc::new(Pulse { turn: Mutex::new(Some(turn)), ..Pulse::default() }));
@@ -219,21 +219,21 @@ impl Workers {
         self: &Arc<Self>,
         caller: Caller,
         period: Duration,
-        work: impl FnOnce(&Env, &mut Shelf, &Pulse) -> T + Send + 'static,
+        work: impl FnOnce(&Env, &mut StoreFiles, &Pulse) -> T + Send + 'static,
     ) -> Result<T, ScriptError> {
         let key = caller.program;
         let mut lease = self.lease(caller).await?;
         let (env, pulse) = (self.env.clone(), Arc::clone(&lease.pulse));
         let _guard = Guard { workers: Arc::clone(self), key, pulse: Arc::clone(&pulse), period };
         // Invariant: a lease has its seat until it is dropped.
-        let Seat { worker, mut shelf } = lease.seat.take().expect("a seat");
+        let Seat { worker, mut store_files } = lease.seat.take().expect("a seat");
         let of_job = Arc::clone(&worker);
         let job = move || {
             // Should the work panic, its runtimes are gone with it and the worker goes on with none.
-            lease.seat = Some(Seat { worker: of_job, shelf: Shelf::default() });
-            let done = work(&env, &mut shelf, &lease.pulse);
+            lease.seat = Some(Seat { worker: of_job, store_files: StoreFiles::default() });
+            let done = work(&env, &mut store_files, &lease.pulse);
             if let Some(seat) = &mut lease.seat {
-                seat.shelf = shelf;
+                seat.store_files = store_files;
             }
             done
         };

@@ -33,7 +33,7 @@ pub mod redb_store;
 mod reserve;
 mod reserved;
 mod room;
-mod shelf;
+mod store_files;
 mod shrink;
 #[cfg(feature = "sled")]
 mod sled_seal;

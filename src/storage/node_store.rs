@@ -33,7 +33,7 @@ use super::memory::MemoryStore;
 use super::planted::Planted;
 use super::reserve;
 use super::room::Room;
-use super::shelf::DiskShelf;
+use super::store_files::DiskStoreFiles;
 use crate::limits;
 use crate::world::{Disk, Env, OpenMode, Pool, path};
 
@@ -469,9 +469,9 @@ fn open_files(
     let StorageOptions { cache_bytes, flush_at_bytes, common_files, own_file_bytes, missing_files, planted, .. } =
         options;
     let new_or_missing = (common_files, missing_files);
-    let shelf = Arc::new(DiskShelf::open(Arc::clone(disk), files, new_or_missing, cache_bytes, planted, lock)?);
+    let store_files = Arc::new(DiskStoreFiles::open(Arc::clone(disk), files, new_or_missing, cache_bytes, planted, lock)?);
     let layered = LayeredOptions { flush_at_bytes, own_file_bytes, missing_files, planted };
-    let layered = Arc::new(LayeredStore::open(env, &journal, shelf, layered)?);
+    let layered = Arc::new(LayeredStore::open(env, &journal, store_files, layered)?);
     layered.start_flushing(env);
     Ok(layered)
 }

@@ -79,7 +79,7 @@ impl LayeredStore {
                 tables.forget_own(shard);
             }
         }
-        let parked = self.shelf.park(file, told)?;
+        let parked = self.store_files.park(file, told)?;
         self.suspects.forget(shard);
         // No flush may come to do so.
         if let Err(error) = self.release_segments() {

@@ -21,7 +21,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::kv::{Direction, KeyRange, Rows, StorageError, StoreFile, View, Visit};
 use super::overlay::{Overlay, bounds};
 use super::reserved;
-use super::shelf::position_of;
+use super::store_files::position_of;
 use super::sled_seal::{Seal, Sum};
 use crate::limits;
 use crate::world::sync::Mutex;

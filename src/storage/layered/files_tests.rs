@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::*;
-use crate::storage::shelf::DiskShelf;
+use crate::storage::store_files::DiskStoreFiles;
 use crate::world::with_disk::with_disk;
 use crate::world::{Disk, Entry, File, OpenMode};
 
@@ -126,10 +126,10 @@ fn open(dir: &Path, faults: &Arc<Faults>, flush_at_bytes: usize) -> LayeredStore
     let env = with_disk(&env, disk);
     let (store, none) = (dir.join("store"), Planted::none());
     std::fs::create_dir_all(&store).unwrap();
-    let shelf = DiskShelf::open(env.disk(), store, (2, MissingFiles::Refuse), 1 << 20, none, Box::new(())).unwrap();
+    let store_files = DiskStoreFiles::open(env.disk(), store, (2, MissingFiles::Refuse), 1 << 20, none, Box::new(())).unwrap();
     let options =
         LayeredOptions { flush_at_bytes, own_file_bytes: 400, missing_files: MissingFiles::Refuse, planted: none };
-    LayeredStore::open(&env, &dir.join("journal"), Arc::new(shelf), options).unwrap()
+    LayeredStore::open(&env, &dir.join("journal"), Arc::new(store_files), options).unwrap()
 }
 
 /// Shards of two common files, and one that grows.

@@ -22,7 +22,7 @@ use crate::world::sync::Mutex;
 use crate::world::{Disk, OpenMode, lock};
 
 /// Where the files of a [`LayeredStore`](super::layered::LayeredStore) come from. All calls block.
-pub(super) trait Shelf: Send + Sync + 'static {
+pub(super) trait StoreFiles: Send + Sync + 'static {
     /// How shards are spread over files.
     fn layout(&self) -> Layout;
     /// The files that there are.
@@ -32,8 +32,8 @@ pub(super) trait Shelf: Send + Sync + 'static {
     /// Opens a file to be written, making it when it is not there. Its name is durable then, and so are those of all
     /// files made before.
     fn make(&self, id: FileId) -> Result<Arc<dyn StoreFile>, StorageError>;
-    /// Makes a file with what `fill` puts into it: as a whole, or not at all. Until [`Shelf::sync_names`] a power loss
-    /// may take it.
+    /// Makes a file with what `fill` puts into it: as a whole, or not at all. Until [`StoreFiles::sync_names`] a power
+    /// loss may take it.
     fn make_filled(&self, id: FileId, fill: Fill<'_>) -> Result<(), StorageError>;
     /// Makes the names durable of all files that were made, and the end of those that were removed. Where it fails with
     /// [`StorageError::NoFiles`] it may be tried again.
@@ -68,8 +68,8 @@ const LAST_SEGMENT: &str = "journal-end";
 /// Before anything is known of the journal.
 const ANY: u64 = u64::MAX;
 
-/// The shelf of a data directory.
-pub(super) struct DiskShelf {
+/// The store files of a data directory.
+pub(super) struct DiskStoreFiles {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     layout: Layout,
@@ -79,12 +79,12 @@ pub(super) struct DiskShelf {
     sizes: Mutex<BTreeMap<FileId, u64>>,
     names: Mutex<Names>,
     /// The directory's lock. A second process must not open the files before the last engine is gone: those are held by
-    /// this shelf or by its users.
+    /// these store files or by its users.
     _lock: Box<dyn Send + Sync>,
 }
 
-impl DiskShelf {
-    /// The shelf of `dir`, which must exist and is locked by `guard`. Reads the layout, or settles it for a new
+impl DiskStoreFiles {
+    /// The store files of `dir`, which must exist and is locked by `guard`. Reads the layout, or settles it for a new
     /// directory with `common` common files; one of format 1 keeps its shards in file 0. All files that are listed must
     /// be there, or `missing_files` says what is done.
     pub(super) fn open(
@@ -94,7 +94,7 @@ impl DiskShelf {
         cache_bytes: usize,
         planted: Planted,
         guard: Box<dyn Send + Sync>,
-    ) -> Result<DiskShelf, StorageError> {
+    ) -> Result<DiskStoreFiles, StorageError> {
         // What a process before this one renamed may be in the system's memory alone. It counts from here on: what the
         // files hold is given up elsewhere, in other files and in the journal.
         let aside = dir.with_file_name(QUARANTINE);
@@ -119,9 +119,9 @@ impl DiskShelf {
         // sled is read as a whole when it is opened.
         let files = OpenFiles::new(cache_bytes, limits::STORE_FILES_OPEN, |id| *id == FileId::Sled);
         let (sizes, allowed, names) = (Mutex::default(), AtomicU64::new(ANY), Mutex::default());
-        let shelf = DiskShelf { disk, dir, layout, planted, files, allowed, sizes, names, _lock: guard };
-        shelf.check_files(missing_files)?;
-        Ok(shelf)
+        let store_files = DiskStoreFiles { disk, dir, layout, planted, files, allowed, sizes, names, _lock: guard };
+        store_files.check_files(missing_files)?;
+        Ok(store_files)
     }
 
     /// Holds the files that are there against the list of them, which is made where there is none.
@@ -279,7 +279,7 @@ fn open_sled(_disk: &Arc<dyn Disk>, dir: PathBuf, _cache_bytes: usize) -> Result
     Err(StorageError::Io(format!("{}: this settee was built without the engine sled", dir.display())))
 }
 
-impl Shelf for DiskShelf {
+impl StoreFiles for DiskStoreFiles {
     fn layout(&self) -> Layout {
         self.layout
     }
@@ -383,7 +383,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let open = || {
             let (dir, cache) = (dir.path().to_path_buf(), limits::STORE_FILE_CACHE_BYTES);
-            DiskShelf::open(Arc::clone(&disk), dir, (2, MissingFiles::Refuse), cache, Planted::none(), Box::new(()))
+            DiskStoreFiles::open(Arc::clone(&disk), dir, (2, MissingFiles::Refuse), cache, Planted::none(), Box::new(()))
                 .unwrap()
         };
         let id = FileId::Common(1);
@@ -392,13 +392,13 @@ mod tests {
         let whole = std::fs::read(&file).unwrap();
         std::fs::write(&file, &whole[..100]).unwrap();
 
-        let shelf = open();
-        let refused = shelf.open(id).err();
+        let store_files = open();
+        let refused = store_files.open(id).err();
         assert!(matches!(refused, Some(StorageError::Corrupt(_))), "{refused:?}");
         // Whoever opened it now would find it whole.
         std::fs::write(&file, &whole).unwrap();
-        assert_eq!(shelf.open(id).err(), refused);
-        assert_eq!(shelf.make(id).err(), refused);
+        assert_eq!(store_files.open(id).err(), refused);
+        assert_eq!(store_files.make(id).err(), refused);
         assert!(open().open(id).unwrap().is_some());
     }
 
@@ -410,7 +410,7 @@ mod tests {
         let disk = Forgetful::over(below);
         let open = || {
             let (dir, cache) = (dir.path().to_path_buf(), limits::STORE_FILE_CACHE_BYTES);
-            DiskShelf::open(
+            DiskStoreFiles::open(
                 Arc::<Forgetful>::clone(&disk),
                 dir,
                 (2, MissingFiles::Refuse),
@@ -423,10 +423,10 @@ mod tests {
         // Killed when a file of a shard has its name and before the directory was synced.
         let id = FileId::Own(0x1_0000);
         open().make_filled(id, &mut |_| Ok(())).unwrap();
-        let shelf = open();
-        assert_eq!(shelf.list().unwrap(), [id]);
-        drop(shelf.make(id).unwrap());
-        drop(shelf);
+        let store_files = open();
+        assert_eq!(store_files.list().unwrap(), [id]);
+        drop(store_files.make(id).unwrap());
+        drop(store_files);
         disk.lose_power().unwrap();
         assert_eq!(open().list().unwrap(), [id]);
     }
@@ -439,26 +439,26 @@ mod tests {
         let open = |missing| {
             let (store, cache) = (dir.path().join("store"), limits::STORE_FILE_CACHE_BYTES);
             disk.create_dir_all(&store).unwrap();
-            DiskShelf::open(Arc::clone(&disk), store, (2, missing), cache, Planted::none(), Box::new(()))
+            DiskStoreFiles::open(Arc::clone(&disk), store, (2, missing), cache, Planted::none(), Box::new(()))
         };
         let (own, common) = (FileId::Own(0x1_0000), FileId::Common(1));
         let path = |id: FileId| dir.path().join("store").join(id.name());
-        let shelf = open(MissingFiles::Refuse).unwrap();
-        shelf.make_filled(own, &mut |_| Ok(())).unwrap();
-        drop(shelf.make(common).unwrap());
-        drop(shelf);
+        let store_files = open(MissingFiles::Refuse).unwrap();
+        store_files.make_filled(own, &mut |_| Ok(())).unwrap();
+        drop(store_files.make(common).unwrap());
+        drop(store_files);
         std::fs::remove_file(path(own)).unwrap();
         assert!(open(MissingFiles::Refuse).is_err());
         for _ in 0..2 {
             // Not given up: the next start finds it missing, too.
-            let shelf = open(MissingFiles::Refill).unwrap();
-            assert_eq!(shelf.missing(), [own].into());
-            assert!(shelf.list().unwrap().contains(&own));
-            assert!(matches!(shelf.open(own), Err(StorageError::Corrupt(_))));
+            let store_files = open(MissingFiles::Refill).unwrap();
+            assert_eq!(store_files.missing(), [own].into());
+            assert!(store_files.list().unwrap().contains(&own));
+            assert!(matches!(store_files.open(own), Err(StorageError::Corrupt(_))));
         }
-        let shelf = open(MissingFiles::Refill).unwrap();
-        assert_eq!(shelf.park(own, "made anew").unwrap(), None);
-        drop(shelf);
+        let store_files = open(MissingFiles::Refill).unwrap();
+        assert_eq!(store_files.park(own, "made anew").unwrap(), None);
+        drop(store_files);
         drop(open(MissingFiles::Refuse).unwrap());
         std::fs::remove_file(path(common)).unwrap();
         assert!(open(MissingFiles::Refill).is_err(), "it held many shards");
@@ -472,7 +472,7 @@ mod tests {
         let disk = crate::world::tokio_host::env(runtime.handle().clone()).disk();
         let dir = tempfile::tempdir().unwrap();
         let cache = limits::STORE_FILE_CACHE_BYTES;
-        let shelf = DiskShelf::open(
+        let store_files = DiskStoreFiles::open(
             disk,
             dir.path().to_path_buf(),
             (80, MissingFiles::Refuse),
@@ -481,12 +481,12 @@ mod tests {
             Box::new(()),
         )
         .unwrap();
-        drop(shelf.make(FileId::Sled).unwrap());
+        drop(store_files.make(FileId::Sled).unwrap());
         let files = limits::STORE_FILES_OPEN as u64 + 2;
-        (0..files).for_each(|n| drop(shelf.make(FileId::Common(n)).unwrap()));
+        (0..files).for_each(|n| drop(store_files.make(FileId::Common(n)).unwrap()));
         let is_open = |id: FileId| {
             let mut found = false;
-            shelf.files.each_open(|open, _| found |= open == id);
+            store_files.files.each_open(|open, _| found |= open == id);
             found
         };
         assert!(is_open(FileId::Sled) && !is_open(FileId::Common(0)) && is_open(FileId::Common(files - 1)));
