@@ -192,7 +192,7 @@ impl ShardCopy {
     }
 
     /// Refuses all further calls with [`ShardError::Away`], as [`ShardCopy::close`]: another shard takes its place.
-    pub fn park(&self) {
+    pub fn quarantine(&self) {
         self.0.state.fetch_max(PARKED, Ordering::SeqCst);
     }
 

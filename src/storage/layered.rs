@@ -21,7 +21,7 @@ use super::journal::{self, Journal, Lost, Notes, Opening, Position};
 use super::kv::{Batch, Shrunk, StorageError, Store, View};
 use super::layout::FileId;
 use super::manifest::MissingFiles;
-use super::park::Suspects;
+use super::quarantine::Suspects;
 use super::planted::Planted;
 use super::store_files::{StoreFiles, position_of};
 use super::tables::{self, Budget, Part, Tables};
@@ -284,8 +284,8 @@ impl Store for LayeredStore {
         Some(self.suspects.watch())
     }
 
-    fn park(&self, shard: u64, told: &str) -> Result<Option<String>, StorageError> {
-        self.park_own(shard, told)
+    fn quarantine(&self, shard: u64, told: &str) -> Result<Option<String>, StorageError> {
+        self.quarantine_own(shard, told)
     }
 
     fn lane(&self, shard: u64) -> usize {

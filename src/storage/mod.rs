@@ -26,7 +26,7 @@ mod memtable;
 mod node_store;
 mod open_files;
 mod overlay;
-mod park;
+mod quarantine;
 pub mod planted;
 mod redb_file;
 pub mod redb_store;

@@ -7,7 +7,7 @@
 //!   DIR/journal/*.log   what is committed and not yet in the store files, see journal/frame.rs
 //!   DIR/store/*         the store files, see layout.rs
 //!   DIR/blobs/..        see blob.rs
-//!   DIR/quarantine/*    damaged store files that were replaced, each with a text, see park.rs
+//!   DIR/quarantine/*    damaged store files that were replaced, each with a text, see quarantine.rs
 //! ```
 
 use std::collections::BTreeMap;
@@ -331,9 +331,9 @@ impl Storage {
     /// Puts the own store file of a shard away, with a text beside it that says why, and with it what was not yet
     /// written to it. The shard is to be dropped next. Answers the file's new name below the data directory, `None`
     /// when there is no such file.
-    pub async fn park(&self, shard: u64, told: String) -> Result<Option<String>, StorageError> {
+    pub async fn quarantine(&self, shard: u64, told: String) -> Result<Option<String>, StorageError> {
         let store = Arc::clone(&self.0.store);
-        self.0.env.blocking(Pool::Background, move || store.park(shard, &told)).await
+        self.0.env.blocking(Pool::Background, move || store.quarantine(shard, &told)).await
     }
 
     /// Size of the ordered store's files in bytes. Blocks for a moment.

@@ -41,7 +41,7 @@ pub(super) trait StoreFiles: Send + Sync + 'static {
     /// Removes a file, durably.
     fn remove(&self, id: FileId) -> Result<(), StorageError>;
     /// Renames a file aside, durably, with a text beside it; answers its name below the data directory.
-    fn park(&self, id: FileId, told: &str) -> Result<Option<String>, StorageError>;
+    fn quarantine(&self, id: FileId, told: &str) -> Result<Option<String>, StorageError>;
     /// No file that is opened from now on may be ahead of this position; it only grows.
     fn allow(&self, position: u64);
     /// Size of all files in bytes.
@@ -340,7 +340,7 @@ impl StoreFiles for DiskStoreFiles {
         })
     }
 
-    fn park(&self, id: FileId, told: &str) -> Result<Option<String>, StorageError> {
+    fn quarantine(&self, id: FileId, told: &str) -> Result<Option<String>, StorageError> {
         self.files.with_closed(id, || {
             lock(&self.sizes).remove(&id);
             self.put_away(id, told)
@@ -457,7 +457,7 @@ mod tests {
             assert!(matches!(store_files.open(own), Err(StorageError::Corrupt(_))));
         }
         let store_files = open(MissingFiles::Refill).unwrap();
-        assert_eq!(store_files.park(own, "made anew").unwrap(), None);
+        assert_eq!(store_files.quarantine(own, "made anew").unwrap(), None);
         drop(store_files);
         drop(open(MissingFiles::Refuse).unwrap());
         std::fs::remove_file(path(common)).unwrap();

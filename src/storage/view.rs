@@ -15,7 +15,7 @@ use super::kv::{Direction, KeyRange, Row, StorageError, StoreFile, View, Visit, 
 use super::layered::LayeredStore;
 use super::layout::FileId;
 use super::overlay::{Overlay, Writes};
-use super::park::Suspects;
+use super::quarantine::Suspects;
 use super::planted::Planted;
 use super::reserved::{self, lowest, shard_of};
 use super::tables::{Layers, Tables};

@@ -258,7 +258,7 @@ impl Coordinator {
         };
         context.storage.committer().submit(job).await.map_err(ShardError::from)??;
         let text = told(marks, salvaged, context.env.wall().as_secs());
-        let parked = context.storage.park(damaged, text).await.map_err(ShardError::from)?;
+        let quarantined = context.storage.quarantine(damaged, text).await.map_err(ShardError::from)?;
         let (fresh, owner): (Vec<u64>, _) = (marks.iter().map(|mark| mark.fresh).collect(), Arc::clone(context));
         let job = move |view: &mut WriteView<'_>| {
             fresh.iter().for_each(|fresh| view.delete(record::refill_key(*fresh)));
@@ -270,7 +270,7 @@ impl Coordinator {
         let Salvaged { taken, lost, told } = salvaged.cloned().unwrap_or_default();
         context.storage.damage().note_replaced(lost);
         let Mark { name, range, .. } = &marks[0];
-        tracing::warn!(database = name, range, parked, taken, lost, ?told, "a copy was made anew");
+        tracing::warn!(database = name, range, quarantined, taken, lost, ?told, "a copy was made anew");
         sometimes("cluster: a damaged copy was made anew");
         self.drop_shards_later();
         Ok(())
@@ -383,7 +383,7 @@ impl Database {
             }
             // Writes that are queued behind this find it.
             if let Some(copy) = layout.cell(range).get() {
-                copy.shard.park();
+                copy.shard.quarantine();
             }
             // Before anybody sees the new shards.
             view.after_commit(move || marks.iter().for_each(|mark| owner.refills.begin(mark.fresh, mark.damaged)));

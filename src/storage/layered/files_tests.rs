@@ -249,11 +249,11 @@ fn a_file_that_was_put_away_for_a_part_is_put_away_in_the_end() {
         (0..9).for_each(|n| commit(dir.path(), &store, &faults, &put(GROWS, n)));
         let name = format!("quarantine/{}", FileId::Own(GROWS).name());
         faults.fail(failing, 1);
-        let mut parked = store.park(GROWS, "why");
-        if parked.is_err() {
-            parked = store.park(GROWS, "why");
+        let mut quarantined = store.quarantine(GROWS, "why");
+        if quarantined.is_err() {
+            quarantined = store.quarantine(GROWS, "why");
         }
-        assert_eq!(parked, Ok(Some(name.clone())), "{failing}");
+        assert_eq!(quarantined, Ok(Some(name.clone())), "{failing}");
         assert!(dir.path().join(&name).exists());
         let unsynced = faults.unsynced.lock().unwrap();
         assert!(["store", "quarantine"].iter().all(|name| !unsynced.contains(&dir.path().join(name))), "{failing}");

@@ -110,7 +110,7 @@ impl StoreFiles for MemoryStoreFiles {
         Ok(())
     }
 
-    fn park(&self, id: FileId, _told: &str) -> Result<Option<String>, StorageError> {
+    fn quarantine(&self, id: FileId, _told: &str) -> Result<Option<String>, StorageError> {
         Ok(self.files.lock().unwrap().remove(&id).map(|_| id.name()))
     }
 
@@ -286,7 +286,7 @@ fn a_damaged_file_of_one_shard_holds_nothing_else_back_and_can_be_put_away() {
     let store = with_a_damaged_file(dir.path());
     assert!(!store.has_failed() && store.has_room(None));
     assert_eq!(store.damaged_shards().into_keys().collect::<Vec<_>>(), [A]);
-    assert!(matches!(store.park(A, ""), Ok(Some(_))));
+    assert!(matches!(store.quarantine(A, ""), Ok(Some(_))));
     assert!(store.damaged_shards().is_empty());
     assert_eq!(store.tables().home(A), store.store_files.layout().shared_home(A));
     let mut cleared = Batch::new();
@@ -339,7 +339,7 @@ fn a_damaged_file_that_is_put_away_gives_the_journal_back_without_a_flush() {
         flush_all(&store);
         writes += 1;
     }
-    assert!(matches!(store.park(A, ""), Ok(Some(_))));
+    assert!(matches!(store.quarantine(A, ""), Ok(Some(_))));
     assert!(store.tables().journal_bytes < store.budget.journal / 2 && store.has_room(None));
 }
 

@@ -67,8 +67,9 @@ impl Suspects {
 }
 
 impl LayeredStore {
-    /// Puts the file of a shard away with a text beside it that says why; see [`Store::park`](super::kv::Store::park).
-    pub(super) fn park_own(&self, shard: u64, told: &str) -> Result<Option<String>, StorageError> {
+    /// Puts the file of a shard away with a text beside it that says why; see
+    /// [`Store::quarantine`](super::kv::Store::quarantine).
+    pub(super) fn quarantine_own(&self, shard: u64, told: &str) -> Result<Option<String>, StorageError> {
         let file = FileId::Own(shard);
         {
             let mut tables = self.tables();
@@ -79,7 +80,7 @@ impl LayeredStore {
                 tables.forget_own(shard);
             }
         }
-        let parked = self.store_files.park(file, told)?;
+        let quarantined = self.store_files.quarantine(file, told)?;
         self.suspects.forget(shard);
         // No flush may come to do so.
         if let Err(error) = self.release_segments() {
@@ -88,6 +89,6 @@ impl LayeredStore {
         // What it held back may go on.
         self.room.send_modify(|n| *n += 1);
         self.freeze_due();
-        Ok(parked)
+        Ok(quarantined)
     }
 }
