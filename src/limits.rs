@@ -733,9 +733,9 @@ pub const SPLIT_GRACE_MAX: Duration = Duration::from_secs(600);
 pub const SPLIT_LOOK: Duration = Duration::from_secs(1);
 /// Pause before the documents of a database that lost its name are written again, where they could not be; it doubles
 /// each time. A majority of copies may be there in a moment.
-pub const POUR_PAUSE: Duration = Duration::from_secs(1);
+pub const SUPERSEDED_PAUSE: Duration = Duration::from_secs(1);
 /// The longest such pause.
-pub const POUR_PAUSE_MAX: Duration = Duration::from_secs(16);
+pub const SUPERSEDED_PAUSE_MAX: Duration = Duration::from_secs(16);
 /// Pause before it is looked again whether a damaged copy can be made anew, or one that is being filled goes on.
 pub const REFILL_PAUSE: Duration = Duration::from_secs(2);
 /// Pause between two looks for tombstones that are old enough to be forgotten; shorter where they are so sooner.

@@ -3,7 +3,7 @@
 pub(super) mod compare;
 pub(super) mod forget;
 pub(super) mod horizon;
-pub(super) mod pour;
+pub(super) mod superseded;
 pub(super) mod pull;
 pub(super) mod put_back;
 pub(super) mod refill;

@@ -29,8 +29,8 @@ pub enum LeftOut {
     Locals(usize),
     /// A part of the purge log of a range.
     Purges(usize),
-    /// What stands aside for the database until it is written into it (`pour`): nothing of that is damaged.
-    Aside,
+    /// Superseded instances of the database until it is written into it (`superseded`): nothing of that is damaged.
+    Superseded,
 }
 
 impl fmt::Display for LeftOut {
@@ -45,7 +45,7 @@ impl fmt::Display for LeftOut {
             }
             LeftOut::Locals(range) => write!(f, "a part of the local documents of range {range}"),
             LeftOut::Purges(range) => write!(f, "a part of the purge log of range {range}"),
-            LeftOut::Aside => f.write_str("documents that are not written into the database yet: start the node"),
+            LeftOut::Superseded => f.write_str("documents that are not written into the database yet: start the node"),
         }
     }
 }
@@ -63,8 +63,8 @@ pub async fn dump(
     let mut dump = Dump { out, counts: Counts::default(), left_out };
     frame::write_head(&mut dump.out)?;
     frame::write(&mut dump.out, item::SETTINGS, &settings(database).encode())?;
-    if !database.context.rows(&record::aside_key(&database.name, "")).await?.is_empty() {
-        dump.leave_out(LeftOut::Aside);
+    if !database.context.rows(&record::superseded_key(&database.name, "")).await?.is_empty() {
+        dump.leave_out(LeftOut::Superseded);
     }
     for range in database.ranges() {
         let copy = &database.own_shard_or_remains(range).await?;

@@ -66,7 +66,7 @@ pub struct Snapshot {
 ///
 /// # Errors
 /// [`BackupError::Shard`] when something of the database cannot be read, [`BackupError::Unfilled`] while what
-/// stands aside for it on this node is not in its copies yet.
+/// is superseded for it on this node is not in its copies yet.
 pub async fn snapshot(env: &Env, database: &Database, folder: &Path, extent: Extent) -> Result<Snapshot, BackupError> {
     if database.context.unfilled().contains_key(&database.name) {
         return Err(BackupError::Unfilled(database.name.clone()));

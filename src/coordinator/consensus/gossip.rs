@@ -4,8 +4,8 @@
 //! that was away compares what it knows with the others when it meets them. Each database has an instance id: a mark
 //! stays of a deleted one, so that it does not come back, while one of the same name made later does not suffer from
 //! it. Where two instances of one name meet, the older one wins, and the documents of the other are written into it
-//! before its shards go (`pour`). Nothing but a client's deletion ends an instance otherwise; a creation that finds an
-//! older one does not, since it may have been written to meanwhile.
+//! before its shards go (`superseded`). Nothing but a client's deletion ends an instance otherwise; a creation that
+//! finds an older one does not, since it may have been written to meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};

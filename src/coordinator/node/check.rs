@@ -85,11 +85,11 @@ fn take_in(report: &mut CheckReport, place: &str, checked: shard::Checked) {
     report.findings.extend(checked.findings.into_iter().map(|what| format!("{place}: {what}")));
 }
 
-/// The databases, and what stands aside for them (`pour`), each as people are told of it.
+/// The databases, and superseded instances of them (`superseded`), each as people are told of it.
 pub(super) fn databases(view: &dyn View, report: &mut CheckReport) -> Vec<(String, Record)> {
     let mut found = records(view, &record::prefix(), "database", report);
     report.databases += found.len() as u64;
-    found.extend(records(view, &record::aside_prefix(), "what stands aside for database", report));
+    found.extend(records(view, &record::superseded_prefix(), "what stands aside for database", report));
     found
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::coordinator::anti_entropy::pour::keep_pouring;
+use crate::coordinator::anti_entropy::superseded::keep_merging_superseded;
 use crate::coordinator::anti_entropy::refill::keep_refilling;
 use crate::coordinator::anti_entropy::sync::{learn_maps, sync_missed, watch_nodes};
 use crate::coordinator::consensus::gossip::CatalogueService;
@@ -87,7 +87,7 @@ impl Coordinator {
         let (weak, context) = (Arc::downgrade(self), self.context());
         context.peers.serve(Service::Copy, Arc::new(CopyService(weak.clone())));
         context.peers.serve(Service::Catalogue, Arc::new(CatalogueService(weak.clone())));
-        context.env.spawn(keep_pouring(weak.clone()));
+        context.env.spawn(keep_merging_superseded(weak.clone()));
         context.env.spawn(keep_refilling(weak.clone()));
         context.env.spawn(watch_nodes(weak.clone()));
         context.env.spawn(sync_missed(weak.clone()));

@@ -69,10 +69,10 @@ pub(in crate::coordinator) struct Context {
     /// The value: whether other nodes are to be told.
     missed: BlockingMutex<BTreeMap<String, bool>>,
     /// Databases whose copies here began anew in the place of others: they may lack what was acknowledged, until they
-    /// are filled (`pour`). The value: how often they began. A blocking lock, as above.
+    /// are filled (`superseded`). The value: how often they began. A blocking lock, as above.
     unfilled: BlockingMutex<BTreeMap<String, u64>>,
-    /// Tells that a database stands aside.
-    pub aside: Notify,
+    /// Tells that a database is superseded.
+    pub superseded: Notify,
     /// Tells that there are databases of which a copy missed something.
     pub missing: Notify,
     /// Databases whose map another node knows better. A blocking lock, as above.
@@ -132,7 +132,7 @@ impl Context {
             in_sync: InSync::new(is_alone),
             missed: BlockingMutex::default(),
             unfilled: BlockingMutex::default(),
-            aside: Notify::new(),
+            superseded: Notify::new(),
             missing: Notify::new(),
             stale: BlockingMutex::default(),
             outdated: Notify::new(),

@@ -3,7 +3,7 @@
 //! Shard maps and placement, the catalogue's records and names, update sequences, quorums ([`quorum`] alone counts
 //! them), errors, and the trait through which other nodes are called ([`peers`]).
 
-pub(super) mod aside;
+pub(super) mod superseded;
 pub(super) mod ballot;
 pub(super) mod budget;
 pub mod caller;

@@ -128,15 +128,15 @@ pub(in crate::coordinator) fn refill_key(shard: u64) -> Vec<u8> {
 }
 
 /// The key prefix of databases that lost their name to another instance.
-pub(in crate::coordinator) fn aside_prefix() -> Vec<u8> {
+pub(in crate::coordinator) fn superseded_prefix() -> Vec<u8> {
     let mut key = CATALOGUE_SHARD.to_be_bytes().to_vec();
     key.push(b'o');
     key
 }
 
 /// The key of the record of such a database, until its documents are in the other one.
-pub(in crate::coordinator) fn aside_key(name: &str, instance: &str) -> Vec<u8> {
-    let mut key = aside_prefix();
+pub(in crate::coordinator) fn superseded_key(name: &str, instance: &str) -> Vec<u8> {
+    let mut key = superseded_prefix();
     key.extend(name.as_bytes());
     key.push(0);
     key.extend(instance.as_bytes());

@@ -1,6 +1,6 @@
 //! A database that lost its name to another instance: its documents are written into that one, then its shards go.
 //!
-//! Its record stands aside in the store from the commit on that gives the name to the other one. Behind that commit
+//! Its record is superseded in the store from the commit on that gives the name to the other one. Behind that commit
 //! nothing is stored in its shards, so that what was acknowledged lies in them, on this node or on another one that
 //! held copies: each writes its own into the other database. They go when a majority of the copies there holds all
 //! that is in them, or when either of the two databases is deleted; never else. A stop of the node only delays it;
@@ -8,7 +8,7 @@
 //!
 //! The copies of the other database take documents in as those of one database do from each other: they were judged
 //! before, so that no validation function sees them again, and what was purged there stays purged. While anything
-//! stands aside, and until the new copies hold what others have, this node does not count as in sync. What cannot be
+//! is superseded, and until the new copies hold what others have, this node does not count as in sync. What cannot be
 //! read stays, for whoever can mend it; it is told in the log, and tried again at the next start.
 
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::replica::remote::RemoteCopy;
 use crate::coordinator::replica::repair::{Origin, merge_missing};
-use crate::coordinator::topology::aside::drop_aside;
+use crate::coordinator::topology::superseded::drop_superseded;
 use crate::coordinator::topology::error::WriteError;
 use crate::coordinator::topology::quorum::Written;
 use crate::coordinator::topology::record::{self, Record};
@@ -37,38 +37,38 @@ use crate::shard::{Edit, RevData, ShardCopy, ShardError, ShardId, Want};
 use crate::storage::{Direction, Hold, ReadAs, StageMode, StorageError, View, WriteView};
 use crate::world::buggify::{Mutation, fewer, mutated};
 
-/// A database that stands aside.
-pub(in crate::coordinator) struct Aside {
+/// A superseded instance.
+pub(in crate::coordinator) struct Superseded {
     key: Vec<u8>,
     name: String,
     /// One that cannot be read keeps the others from nothing.
     record: Result<Record, StorageError>,
 }
 
-/// Until the coordinator goes: empties the databases that stand aside, at once when there are new ones, and again until
+/// Until the coordinator goes: empties the superseded instances, at once when there are new ones, and again until
 /// that is done.
-pub(in crate::coordinator) async fn keep_pouring(weak: Weak<Coordinator>) {
-    let mut pause = limits::POUR_PAUSE;
+pub(in crate::coordinator) async fn keep_merging_superseded(weak: Weak<Coordinator>) {
+    let mut pause = limits::SUPERSEDED_PAUSE;
     loop {
         let Some(coordinator) = weak.upgrade() else { return };
-        let done = coordinator.pour_all().await;
+        let done = coordinator.merge_all_superseded().await;
         let context = Arc::clone(coordinator.context());
         drop(coordinator);
         match done {
             Ok(()) => {
-                context.aside.notified().await;
-                pause = limits::POUR_PAUSE;
+                context.superseded.notified().await;
+                pause = limits::SUPERSEDED_PAUSE;
             }
             // All else is written, and the copies are filled.
             Err(error) if is_damage(&error) && context.unfilled().is_empty() => {
                 tracing::error!(?error, "what stands aside of a database that lost its name cannot be read: it stays");
-                context.aside.notified().await;
-                pause = limits::POUR_PAUSE;
+                context.superseded.notified().await;
+                pause = limits::SUPERSEDED_PAUSE;
             }
             Err(error) => {
                 tracing::warn!(?error, "the documents of a database that lost its name are not written yet");
                 context.env.sleep(pause).await;
-                pause = (2 * pause).min(limits::POUR_PAUSE_MAX);
+                pause = (2 * pause).min(limits::SUPERSEDED_PAUSE_MAX);
             }
         }
     }
@@ -77,20 +77,20 @@ pub(in crate::coordinator) async fn keep_pouring(weak: Weak<Coordinator>) {
 impl Coordinator {
     /// Each alone; fails where one failed. Damage is told only where nothing else failed: then all that can be read is
     /// written, and another attempt would come to the same.
-    pub(in crate::coordinator) async fn pour_all(&self) -> Result<(), WriteError> {
+    pub(in crate::coordinator) async fn merge_all_superseded(&self) -> Result<(), WriteError> {
         // Without the list nothing is written: that is tried again, whatever it failed for.
         let untold = |error: ShardError| ShardError::Away(format!("what stands aside cannot be listed: {error}"));
-        let (context, asides) = (self.context(), self.asides("").await.map_err(untold)?);
-        asides.iter().for_each(|aside| context.begins_anew(&aside.name));
+        let (context, superseded) = (self.context(), self.superseded("").await.map_err(untold)?);
+        superseded.iter().for_each(|superseded| context.begins_anew(&superseded.name));
         let (mut done, mut damage, mut damaged) = (Ok(()), Ok(()), BTreeSet::new());
-        for aside in asides {
-            let key = aside.key.clone();
-            match self.pour_one(aside).await {
+        for superseded in superseded {
+            let key = superseded.key.clone();
+            match self.merge_one_superseded(superseded).await {
                 Err(error) if is_damage(&error) => {
                     damage = Err(error);
                     damaged.insert(key);
                 }
-                poured => done = poured.and(done),
+                merged => done = merged.and(done),
             }
         }
         for (name, began) in context.unfilled() {
@@ -99,10 +99,11 @@ impl Coordinator {
         done.and(damage)
     }
 
-    async fn pour_one(&self, aside: Aside) -> Result<(), WriteError> {
-        // What stands aside for a database goes with it: should it stand there behind this, it is to go into this one.
-        let Ok(database) = self.database(&aside.name) else { return Ok(()) };
-        let Aside { key, record, .. } = aside;
+    async fn merge_one_superseded(&self, superseded: Superseded) -> Result<(), WriteError> {
+        // Superseded instances of a database goes with it: should it stand there behind this, it is to go into this
+        // one.
+        let Ok(database) = self.database(&superseded.name) else { return Ok(()) };
+        let Superseded { key, record, .. } = superseded;
         let (storage, held) = (&self.context().storage, key.clone());
         if storage.read(move |view| view.get(&held)).await?.is_none() {
             return Ok(());
@@ -114,8 +115,8 @@ impl Coordinator {
             let shards =
                 record.shards.iter().enumerate().filter(|(range, shard)| **shard != 0 && !record.is_split(*range));
             for (_, shard) in shards {
-                let poured = async { database.pour(&ShardCopy::open(storage, ShardId(*shard)).await?).await };
-                put_off(poured.await, &mut done)?;
+                let merged = async { database.merge_superseded(&ShardCopy::open(storage, ShardId(*shard)).await?).await };
+                put_off(merged.await, &mut done)?;
             }
             done?;
         }
@@ -123,7 +124,7 @@ impl Coordinator {
             // Should it have been deleted and have come again meanwhile, other shards stand there.
             let stands = view.get(&key)?.map(|stored| Record::decode(&stored)).transpose()?;
             if stands.as_ref() == Some(&record) {
-                drop_aside(view, key, &record);
+                drop_superseded(view, key, &record);
             }
             Ok(Ok::<(), ShardError>(()))
         };
@@ -132,12 +133,12 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Takes in what the copies of a database on the nodes that are there have, once nothing stands aside for it but
-    /// what is `damaged`. `began`: how often the copies here had begun anew before that was looked at.
+    /// Takes in what the copies of a database on the nodes that are there have, once no instance is superseded for it
+    /// but what is `damaged`. `began`: how often the copies here had begun anew before that was looked at.
     async fn fill(&self, name: &str, began: u64, damaged: &BTreeSet<Vec<u8>>) -> Result<(), ShardError> {
         let context = self.context();
         if let Ok(database) = self.database(name) {
-            if !self.asides(name).await?.iter().all(|aside| damaged.contains(&aside.key)) {
+            if !self.superseded(name).await?.iter().all(|superseded| damaged.contains(&superseded.key)) {
                 return Ok(());
             }
             let others = database.holders().into_iter().filter(|node| *node != context.node);
@@ -150,15 +151,15 @@ impl Coordinator {
         Ok(())
     }
 
-    /// What stands aside for a database, or for any.
-    pub(in crate::coordinator) async fn asides(&self, name: &str) -> Result<Vec<Aside>, ShardError> {
+    /// Superseded instances of a database, or for any.
+    pub(in crate::coordinator) async fn superseded(&self, name: &str) -> Result<Vec<Superseded>, ShardError> {
         let prefix = match name {
-            "" => record::aside_prefix(),
-            name => record::aside_key(name, ""),
+            "" => record::superseded_prefix(),
+            name => record::superseded_key(name, ""),
         };
         let read = |(key, value): (Vec<u8>, Vec<u8>)| {
-            let (name, _) = record::instance_in(&key, &record::aside_prefix()).unwrap_or_default();
-            Aside { key, name, record: Record::decode(&value) }
+            let (name, _) = record::instance_in(&key, &record::superseded_prefix()).unwrap_or_default();
+            Superseded { key, name, record: Record::decode(&value) }
         };
         Ok(self.context().rows(&prefix).await?.into_iter().map(read).collect())
     }
@@ -170,13 +171,13 @@ fn is_damage(error: &WriteError) -> bool {
 }
 
 /// Keeps what cannot be read for the end: it keeps nothing else from being written.
-fn put_off(poured: Result<(), WriteError>, done: &mut Result<(), WriteError>) -> Result<(), WriteError> {
-    match poured {
+fn put_off(merged: Result<(), WriteError>, done: &mut Result<(), WriteError>) -> Result<(), WriteError> {
+    match merged {
         Err(error) if is_damage(&error) => {
             *done = Err(error);
             Ok(())
         }
-        poured => poured,
+        merged => merged,
     }
 }
 
@@ -190,7 +191,7 @@ fn at_quorum(id: &DocId, written: Option<Written>, copies: u32) -> Result<(), Wr
 
 impl Database {
     /// Writes all documents of a copy into this database. Those that cannot be read keep the others from nothing.
-    pub(in crate::coordinator) async fn pour(&self, from: &ShardCopy) -> Result<(), WriteError> {
+    pub(in crate::coordinator) async fn merge_superseded(&self, from: &ShardCopy) -> Result<(), WriteError> {
         let (mut since, mut done) = (0, Ok(()));
         loop {
             let most = fewer("pour: one document at a time", limits::DOCS_PER_FETCH);
@@ -198,53 +199,53 @@ impl Database {
                 Ok(page) => page,
                 Err(error) => {
                     put_off(Err(error.into()), &mut done)?;
-                    put_off(self.pour_around_damage(from).await, &mut done)?;
+                    put_off(self.merge_around_damage(from).await, &mut done)?;
                     break;
                 }
             };
             since = page.last_seq;
             let is_last = page.rows.len() < most;
-            for poured in join_all(page.rows.iter().map(|row| self.pour_document(from, &row.id))).await {
-                put_off(poured, &mut done)?;
+            for merged in join_all(page.rows.iter().map(|row| self.merge_superseded_document(from, &row.id))).await {
+                put_off(merged, &mut done)?;
             }
             if is_last {
                 break;
             }
         }
-        self.pour_locals(from).await.and(done)
+        self.merge_superseded_locals(from).await.and(done)
     }
 
     /// Writes the documents whose records can be read, where rows of changes cannot.
-    async fn pour_around_damage(&self, from: &ShardCopy) -> Result<(), WriteError> {
+    async fn merge_around_damage(&self, from: &ShardCopy) -> Result<(), WriteError> {
         let (mut documents, mut done) = (from.salvage_documents(), Ok(()));
         while let Some(rows) = documents.next().await? {
             for (_, id) in rows.into_iter().flatten() {
-                put_off(self.pour_document(from, &id).await, &mut done)?;
+                put_off(self.merge_superseded_document(from, &id).await, &mut done)?;
             }
         }
         done
     }
 
-    async fn pour_locals(&self, from: &ShardCopy) -> Result<(), WriteError> {
+    async fn merge_superseded_locals(&self, from: &ShardCopy) -> Result<(), WriteError> {
         let (mut locals, mut done) = (from.salvage_locals(), Ok(()));
         while let Some(rows) = locals.next().await? {
             for row in rows {
                 let damaged = || StorageError::Corrupt("a local document cannot be read".to_owned()).into();
-                let poured = match row {
+                let merged = match row {
                     Some((id, register)) => {
                         let (written, copies) = self.merge_local(&id, register).await;
                         at_quorum(&id, written, copies)
                     }
                     None => Err(damaged()),
                 };
-                put_off(poured, &mut done)?;
+                put_off(merged, &mut done)?;
             }
         }
         done
     }
 
     /// Merges the leaves of a document: one that cannot be read keeps the others from nothing.
-    async fn pour_document(&self, from: &ShardCopy, id: &DocId) -> Result<(), WriteError> {
+    async fn merge_superseded_document(&self, from: &ShardCopy, id: &DocId) -> Result<(), WriteError> {
         let (mut edits, mut bytes, mut done) = (Vec::new(), 0, Ok(()));
         for fetched in from.fetch(vec![(id.clone(), Want::Leaves)]).await?.iter().flatten() {
             for (rev, stored) in &fetched.found {
@@ -256,36 +257,36 @@ impl Database {
                     Err(error) => put_off(Err(error.into()), &mut done)?,
                 }
                 if bytes > limits::PULL_BYTES || edits.len() == limits::EDITS_PER_STEP {
-                    put_off(self.pour_leaves(from, id, std::mem::take(&mut edits)).await, &mut done)?;
+                    put_off(self.merge_superseded_leaves(from, id, std::mem::take(&mut edits)).await, &mut done)?;
                     bytes = 0;
                 }
             }
         }
-        put_off(self.pour_leaves(from, id, edits).await, &mut done)?;
+        put_off(self.merge_superseded_leaves(from, id, edits).await, &mut done)?;
         done
     }
 
     /// Merges leaves of a document together; each alone where an attachment of one of them cannot be read.
-    async fn pour_leaves(&self, from: &ShardCopy, id: &DocId, edits: Vec<Edit>) -> Result<(), WriteError> {
-        let poured = self.pour_edits(from, id, &edits).await;
-        if edits.len() < 2 || !poured.as_ref().is_err_and(is_damage) {
-            return poured;
+    async fn merge_superseded_leaves(&self, from: &ShardCopy, id: &DocId, edits: Vec<Edit>) -> Result<(), WriteError> {
+        let merged = self.merge_superseded_edits(from, id, &edits).await;
+        if edits.len() < 2 || !merged.as_ref().is_err_and(is_damage) {
+            return merged;
         }
         let mut done = Ok(());
         for edit in &edits {
-            put_off(self.pour_edits(from, id, std::slice::from_ref(edit)).await, &mut done)?;
+            put_off(self.merge_superseded_edits(from, id, std::slice::from_ref(edit)).await, &mut done)?;
         }
         done
     }
 
     /// Merges leaves of a document into all copies that can be reached.
-    async fn pour_edits(&self, from: &ShardCopy, id: &DocId, edits: &[Edit]) -> Result<(), WriteError> {
+    async fn merge_superseded_edits(&self, from: &ShardCopy, id: &DocId, edits: &[Edit]) -> Result<(), WriteError> {
         if edits.is_empty() {
             return Ok(());
         }
         let layout = self.layout();
         let range = layout.map.index_of(id);
-        let (_holds, source) = self.pour_blobs((&layout, range), from, id, edits).await?;
+        let (_holds, source) = self.merge_superseded_blobs((&layout, range), from, id, edits).await?;
         let source = RemoteCopy::new(&self.target, range, &source);
         let merge = |copy: RangeCopy| {
             let (edits, source) = (edits.to_vec(), source.clone());
@@ -297,8 +298,8 @@ impl Database {
         at_quorum(id, tally.written(), tally.held())
     }
 
-    /// A leaf as an edit that merges it; fails where it cannot be read. What stands aside is dropped once all of it is
-    /// written: a leaf that was passed over would go with it.
+    /// A leaf as an edit that merges it; fails where it cannot be read. A superseded instance is dropped once all of it
+    /// is written: a leaf that was passed over would go with it.
     fn edit_of(
         &self,
         id: &DocId,
@@ -314,7 +315,7 @@ impl Database {
 
     /// Brings the attachments of edits to this node's copy of their range; where it holds none, to another one. Answers
     /// what keeps them until they are named, and the node that they are on.
-    async fn pour_blobs(
+    async fn merge_superseded_blobs(
         &self,
         (layout, range): (&Layout, usize),
         from: &ShardCopy,
@@ -322,7 +323,7 @@ impl Database {
         edits: &[Edit],
     ) -> Result<(Vec<Hold>, Arc<str>), WriteError> {
         let own = match self.own_copy_by(layout, range).await {
-            // What is damaged is this node's copy, and not what stands aside: the others take it in.
+            // What is damaged is this node's copy, and not a superseded instance: the others take it in.
             Err(error) if error.is_damage() => None,
             own => own?,
         };

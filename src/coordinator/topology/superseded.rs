@@ -6,7 +6,7 @@ use crate::coordinator::topology::record::{self, Record};
 use crate::coordinator::topology::rows::Rows;
 use crate::storage::{Direction, KeyRange, StorageError, View as _, WriteView};
 
-pub(in crate::coordinator) fn drop_aside(view: &mut WriteView<'_>, key: Vec<u8>, record: &Record) {
+pub(in crate::coordinator) fn drop_superseded(view: &mut WriteView<'_>, key: Vec<u8>, record: &Record) {
     view.delete(key);
     record.all_shards().for_each(|shard| view.put(record::drop_key(shard), Vec::new()));
 }
@@ -20,15 +20,15 @@ pub(in crate::coordinator) fn rows_below(view: &WriteView<'_>, prefix: &[u8]) ->
     Ok(rows)
 }
 
-/// Drops what stands aside of an instance that is deleted; of an empty one all that stands aside for the database of
-/// the name, which is deleted: another one of that name is not to get its documents.
-pub(in crate::coordinator) fn drop_asides_of(
+/// Drops a superseded instance of an instance that is deleted; of an empty one all superseded instances for the
+/// database of the name, which is deleted: another one of that name is not to get its documents.
+pub(in crate::coordinator) fn drop_superseded_of(
     view: &mut WriteView<'_>,
     name: &str,
     instance: &str,
 ) -> Result<(), StorageError> {
-    for (key, value) in rows_below(view, &record::aside_key(name, instance))? {
-        drop_aside(view, key, &Record::decode(&value)?);
+    for (key, value) in rows_below(view, &record::superseded_key(name, instance))? {
+        drop_superseded(view, key, &Record::decode(&value)?);
     }
     Ok(())
 }
