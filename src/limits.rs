@@ -737,7 +737,7 @@ pub const SUPERSEDED_PAUSE: Duration = Duration::from_secs(1);
 /// The longest such pause.
 pub const SUPERSEDED_PAUSE_MAX: Duration = Duration::from_secs(16);
 /// Pause before it is looked again whether a damaged copy can be made anew, or one that is being filled goes on.
-pub const REFILL_PAUSE: Duration = Duration::from_secs(2);
+pub const REBUILD_PAUSE: Duration = Duration::from_secs(2);
 /// Pause between two looks for tombstones that are old enough to be forgotten; shorter where they are so sooner.
 pub const FORGET_PAUSE: Duration = Duration::from_secs(600);
 /// Time between the last copy's word that it has written down what is to be forgotten, and that this is done: longer

@@ -135,7 +135,7 @@ impl DiskStoreFiles {
         let missing: BTreeSet<FileId> = listed.iter().flatten().filter(|file| !there.contains(file)).copied().collect();
         let is_taken = match missing_files {
             MissingFiles::Refuse => missing.is_empty(),
-            MissingFiles::Refill => missing.iter().all(is_alone),
+            MissingFiles::Rebuild => missing.iter().all(is_alone),
             MissingFiles::TakeOver => true,
         };
         if !is_taken {
@@ -451,17 +451,17 @@ mod tests {
         assert!(open(MissingFiles::Refuse).is_err());
         for _ in 0..2 {
             // Not given up: the next start finds it missing, too.
-            let store_files = open(MissingFiles::Refill).unwrap();
+            let store_files = open(MissingFiles::Rebuild).unwrap();
             assert_eq!(store_files.missing(), [own].into());
             assert!(store_files.list().unwrap().contains(&own));
             assert!(matches!(store_files.open(own), Err(StorageError::Corrupt(_))));
         }
-        let store_files = open(MissingFiles::Refill).unwrap();
+        let store_files = open(MissingFiles::Rebuild).unwrap();
         assert_eq!(store_files.quarantine(own, "made anew").unwrap(), None);
         drop(store_files);
         drop(open(MissingFiles::Refuse).unwrap());
         std::fs::remove_file(path(common)).unwrap();
-        assert!(open(MissingFiles::Refill).is_err(), "it held many shards");
+        assert!(open(MissingFiles::Rebuild).is_err(), "it held many shards");
         assert!(open(MissingFiles::TakeOver).unwrap().open(common).is_err());
     }
 

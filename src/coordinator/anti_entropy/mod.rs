@@ -6,6 +6,6 @@ pub(super) mod horizon;
 pub(super) mod superseded;
 pub(super) mod pull;
 pub(super) mod put_back;
-pub(super) mod refill;
+pub(super) mod rebuild;
 pub(super) mod salvage;
 pub(super) mod sync;

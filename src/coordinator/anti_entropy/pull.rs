@@ -653,7 +653,7 @@ impl Pull<'_> {
     }
 
     fn is_unfilled(&self) -> bool {
-        self.database.context.refills.is_filling(self.own.shard.id().0)
+        self.database.context.rebuilds.is_filling(self.own.shard.id().0)
     }
 
     /// Whether the other copy does not read this one, so that it hears of no purge from here: it is not filled yet, or

@@ -110,10 +110,10 @@ fn records(view: &dyn View, prefix: &[u8], what: &str, report: &mut CheckReport)
     found
 }
 
-/// Damaged shards whose copies are made anew (`refill`): their faults are known.
+/// Damaged shards whose copies are made anew (`rebuild`): their faults are known.
 fn made_anew(view: &dyn View) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
-    scan_around(view, KeyRange::prefix(&record::refill_prefix()), &mut |row| {
+    scan_around(view, KeyRange::prefix(&record::rebuild_prefix()), &mut |row| {
         let mark = row.ok().and_then(|(_, value)| serde_json::from_slice::<serde_json::Value>(value).ok());
         found.extend(mark.and_then(|mark| mark.get("damaged")?.as_u64()));
     });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::coordinator::anti_entropy::superseded::keep_merging_superseded;
-use crate::coordinator::anti_entropy::refill::keep_refilling;
+use crate::coordinator::anti_entropy::rebuild::keep_rebuilding;
 use crate::coordinator::anti_entropy::sync::{learn_maps, sync_missed, watch_nodes};
 use crate::coordinator::consensus::gossip::CatalogueService;
 use crate::coordinator::consensus::maps;
@@ -46,7 +46,7 @@ impl Coordinator {
         let context = Arc::new(Context::new(env, config, storage, peers, &node, epochs));
         let coordinator = Arc::new(Coordinator { context, cache: Arc::default(), forgets: Arc::default() });
         coordinator.load().await?;
-        coordinator.load_refills().await?;
+        coordinator.load_rebuilds().await?;
         shard::resume_drops(&coordinator.context.storage).await?;
         let resumed = Arc::clone(&coordinator.context);
         coordinator.context.env.spawn(async move { resumed.drop_shards().await });
@@ -88,7 +88,7 @@ impl Coordinator {
         context.peers.serve(Service::Copy, Arc::new(CopyService(weak.clone())));
         context.peers.serve(Service::Catalogue, Arc::new(CatalogueService(weak.clone())));
         context.env.spawn(keep_merging_superseded(weak.clone()));
-        context.env.spawn(keep_refilling(weak.clone()));
+        context.env.spawn(keep_rebuilding(weak.clone()));
         context.env.spawn(watch_nodes(weak.clone()));
         context.env.spawn(sync_missed(weak.clone()));
         context.env.spawn(learn_maps(weak));

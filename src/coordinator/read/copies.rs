@@ -43,14 +43,14 @@ impl Database {
     /// As [`Database::own_copy`], by a layout that may be over: its copies refuse what is asked of them.
     ///
     /// # Errors
-    /// [`ShardError::Away`], too, for a copy that is not filled yet (`refill`): it is as if it were away.
+    /// [`ShardError::Away`], too, for a copy that is not filled yet (`rebuild`): it is as if it were away.
     pub(in crate::coordinator) async fn own_copy_by(
         &self,
         layout: &Layout,
         index: usize,
     ) -> Result<Option<OwnCopy>, ShardError> {
         match layout.placed.shard(index) {
-            Some(shard) if self.context.refills.is_filling(shard) => {
+            Some(shard) if self.context.rebuilds.is_filling(shard) => {
                 Err(ShardError::Away("the copy is made anew and not filled yet".to_owned()))
             }
             _ => self.own_copy_to_fill(layout, index).await,
@@ -217,7 +217,7 @@ impl Database {
         }
         let copy = |range: &usize| {
             let shard = layout.placed.shard(*range)?;
-            let is_read = layout.is_alone(*range) && !self.context.refills.is_filling(shard);
+            let is_read = layout.is_alone(*range) && !self.context.rebuilds.is_filling(shard);
             layout.cell(*range).get().filter(|_| is_read).map(OwnCopy::briefly)
         };
         ranges.iter().map(copy).collect()

@@ -16,7 +16,7 @@ use crate::coordinator::replica::in_sync::{Begun, InSync};
 use crate::coordinator::replica::jobs::Jobs;
 use crate::coordinator::replica::message::{CatalogueCall, NodeState, encode};
 use crate::coordinator::replica::rebalancing::Rebalancing;
-use crate::coordinator::replica::refills::Refills;
+use crate::coordinator::replica::rebuilds::Rebuilds;
 use crate::coordinator::replica::seat::Voting;
 use crate::coordinator::replica::turns::Turns;
 use crate::coordinator::replica::uploads::Uploads;
@@ -92,7 +92,7 @@ pub(in crate::coordinator) struct Context {
     /// What other nodes wrote here lately.
     pub doubts: Doubts,
     /// Copies here that are made anew.
-    pub refills: Refills,
+    pub rebuilds: Rebuilds,
     /// The jobs of this node that split ranges.
     pub jobs: Jobs,
     /// Who votes about maps.
@@ -142,7 +142,7 @@ impl Context {
             filling: Semaphore::new(limits::MOVES_AT_ONCE),
             rebalancing: Rebalancing::default(),
             doubts: Doubts::default(),
-            refills: Refills::default(),
+            rebuilds: Rebuilds::default(),
             jobs: Jobs::default(),
             voting: Voting::default(),
             env,
@@ -168,7 +168,7 @@ impl Context {
 
     /// What this node says of itself.
     pub fn own_state(&self) -> NodeState {
-        let is_filled = self.unfilled_names().is_empty() && !self.refills.any_late();
+        let is_filled = self.unfilled_names().is_empty() && !self.rebuilds.any_late();
         NodeState { in_sync: self.in_sync.is(self.env.now()) && is_filled, maintenance: self.takes_no_part() }
     }
 

@@ -21,7 +21,7 @@ pub(super) mod layout;
 pub(super) mod message;
 pub(super) mod range_copy;
 pub mod rebalancing;
-pub(super) mod refills;
+pub(super) mod rebuilds;
 pub(super) mod remote;
 pub(super) mod repair;
 pub(super) mod seat;

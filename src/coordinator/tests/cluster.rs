@@ -9,7 +9,7 @@ mod maintenance;
 mod members;
 mod moves;
 mod put_back;
-mod refill;
+mod rebuild;
 mod settings;
 mod sizes;
 mod tokens;

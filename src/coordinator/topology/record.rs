@@ -113,16 +113,16 @@ pub(in crate::coordinator) fn job_key(id: &str) -> Vec<u8> {
     key
 }
 
-/// The key prefix of the marks of copies that are made anew, see `refill`.
-pub(in crate::coordinator) fn refill_prefix() -> Vec<u8> {
+/// The key prefix of the marks of copies that are made anew, see `rebuild`.
+pub(in crate::coordinator) fn rebuild_prefix() -> Vec<u8> {
     let mut key = CATALOGUE_SHARD.to_be_bytes().to_vec();
     key.push(b'r');
     key
 }
 
 /// The key of the mark of such a copy, by its new shard.
-pub(in crate::coordinator) fn refill_key(shard: u64) -> Vec<u8> {
-    let mut key = refill_prefix();
+pub(in crate::coordinator) fn rebuild_key(shard: u64) -> Vec<u8> {
+    let mut key = rebuild_prefix();
     key.extend(shard.to_be_bytes());
     key
 }

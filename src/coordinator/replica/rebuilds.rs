@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The copies of this node that are made anew.
 #[derive(Default)]
-pub(in crate::coordinator) struct Refills {
+pub(in crate::coordinator) struct Rebuilds {
     /// Whether there are any: most nodes have none, and each call of a copy asks.
     any: AtomicBool,
     /// The shards that are not filled yet, with the damaged ones. A blocking lock: held for map operations only.
@@ -18,7 +18,7 @@ pub(in crate::coordinator) struct Refills {
     told: Mutex<BTreeMap<u64, String>>,
 }
 
-impl Refills {
+impl Rebuilds {
     /// Whether the copy with that shard is not filled yet.
     pub(in crate::coordinator) fn is_filling(&self, shard: u64) -> bool {
         self.any.load(Ordering::SeqCst) && self.change(|filling| filling.contains_key(&shard))

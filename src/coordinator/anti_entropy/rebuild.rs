@@ -65,7 +65,7 @@ impl From<ShardError> for Waits {
 
 /// The copies of this node that are being made anew, as it is stored.
 async fn stored_marks(context: &Context) -> Result<Vec<Mark>, ShardError> {
-    let rows = context.rows(&record::refill_prefix()).await?;
+    let rows = context.rows(&record::rebuild_prefix()).await?;
     let read = |(_, value): (Vec<u8>, Vec<u8>)| {
         serde_json::from_slice(&value)
             .map_err(|why| StorageError::Corrupt(format!("the mark of a copy that is made anew: {why}")))
@@ -74,7 +74,7 @@ async fn stored_marks(context: &Context) -> Result<Vec<Mark>, ShardError> {
 }
 
 /// Until the coordinator goes.
-pub(in crate::coordinator) async fn keep_refilling(weak: Weak<Coordinator>) {
+pub(in crate::coordinator) async fn keep_rebuilding(weak: Weak<Coordinator>) {
     let Some(context) = weak.upgrade().map(|coordinator| Arc::clone(coordinator.context())) else { return };
     let (env, news) = (context.env.clone(), context.storage.damage_news());
     drop(context);
@@ -83,10 +83,10 @@ pub(in crate::coordinator) async fn keep_refilling(weak: Weak<Coordinator>) {
     loop {
         news.borrow_and_update();
         let Some(coordinator) = weak.upgrade() else { return };
-        let waits = coordinator.refill_all().await;
+        let waits = coordinator.rebuild_all().await;
         drop(coordinator);
         match waits {
-            true => drop(env.timeout(limits::REFILL_PAUSE, news.changed()).await),
+            true => drop(env.timeout(limits::REBUILD_PAUSE, news.changed()).await),
             false => {
                 if news.changed().await.is_err() {
                     return;
@@ -98,9 +98,9 @@ pub(in crate::coordinator) async fn keep_refilling(weak: Weak<Coordinator>) {
 
 impl Coordinator {
     /// Looks which copies were being made anew when the node stopped. To be called before any copy is opened.
-    pub(in crate::coordinator) async fn load_refills(&self) -> Result<(), ShardError> {
+    pub(in crate::coordinator) async fn load_rebuilds(&self) -> Result<(), ShardError> {
         for mark in stored_marks(self.context()).await? {
-            self.context().refills.begin(mark.fresh, mark.damaged);
+            self.context().rebuilds.begin(mark.fresh, mark.damaged);
         }
         Ok(())
     }
@@ -110,25 +110,25 @@ impl Coordinator {
         // A read that had begun before may find the damage of a file that is put away.
         let is_used = |shard: &u64| self.range_of_shard(*shard).is_some();
         let mut damaged: BTreeSet<u64> = self.storage().damaged_shards().into_keys().filter(is_used).collect();
-        self.context().refills.change(|filling| damaged.extend(filling.values()));
+        self.context().rebuilds.change(|filling| damaged.extend(filling.values()));
         damaged.len() as u64
     }
 
     /// Goes on with copies that are being made anew, and begins with those that are damaged. Answers whether some wait.
-    pub(in crate::coordinator) async fn refill_all(&self) -> bool {
+    pub(in crate::coordinator) async fn rebuild_all(&self) -> bool {
         if mutated(Mutation::DamageStays) {
             return false;
         }
-        let waits = self.refill_begun().await;
-        self.refill_late().await || waits
+        let waits = self.rebuild_begun().await;
+        self.rebuild_late().await || waits
     }
 
-    /// As [`Coordinator::refill_all`], up to where the copies count again.
-    pub(in crate::coordinator) async fn refill_begun(&self) -> bool {
+    /// As [`Coordinator::rebuild_all`], up to where the copies count again.
+    pub(in crate::coordinator) async fn rebuild_begun(&self) -> bool {
         let mut waits = false;
         for (shard, why) in self.storage().damaged_shards() {
-            if let Err(Waits(why)) = self.begin_refill(shard, &why).await {
-                self.context().refills.tell(shard, &why);
+            if let Err(Waits(why)) = self.begin_rebuild(shard, &why).await {
+                self.context().rebuilds.tell(shard, &why);
                 waits = true;
             }
         }
@@ -141,7 +141,7 @@ impl Coordinator {
             }
         }
         for (shard, marks) in by_file {
-            if let Err(Waits(why)) = self.refill(&marks).await {
+            if let Err(Waits(why)) = self.rebuild(&marks).await {
                 tracing::info!(
                     database = marks[0].name,
                     range = marks[0].range,
@@ -164,7 +164,7 @@ impl Coordinator {
     }
 
     /// Gives the range of a damaged shard another one, unless there is nothing to fill it from, ever.
-    pub(in crate::coordinator) async fn begin_refill(&self, damaged: u64, why: &str) -> Result<(), Waits> {
+    pub(in crate::coordinator) async fn begin_rebuild(&self, damaged: u64, why: &str) -> Result<(), Waits> {
         let context = self.context();
         let Some((database, range)) = self.range_of_shard(damaged) else { return Ok(()) };
         let layout = database.layout();
@@ -174,7 +174,7 @@ impl Coordinator {
             return Ok(database.put_unfilled((range, damaged), vec![Mark { fresh: fresh[0], ..mark }], None).await?);
         }
         if layout.is_alone(range) {
-            context.refills.tell(damaged, "there is no other copy of its range");
+            context.rebuilds.tell(damaged, "there is no other copy of its range");
             return Ok(());
         }
         database.check_others(&layout, range).await?;
@@ -186,13 +186,13 @@ impl Coordinator {
     }
 
     /// Fills the copies that take the place of one, takes in what is left of that, and puts its file away.
-    async fn refill(&self, marks: &[Mark]) -> Result<(), Waits> {
+    async fn rebuild(&self, marks: &[Mark]) -> Result<(), Waits> {
         // Invariant: they are of one copy.
         let first = marks.first().expect("a mark");
         let database = self.database(&first.name).ok().filter(|database| database.instance() == first.instance);
         let there: Vec<&Mark> = marks.iter().filter(|mark| mark.is_held(database.as_ref())).collect();
         let salvaged = match &database {
-            Some(database) if !there.is_empty() => match database.refill_all(&there).await {
+            Some(database) if !there.is_empty() => match database.rebuild_all(&there).await {
                 Ok(salvaged) => Some(salvaged),
                 Err(why) if marks.len() == 1 && !first.ends => return database.give_back(first, why).await,
                 Err(why) => return Err(why),
@@ -201,11 +201,11 @@ impl Coordinator {
         };
         let ended = async {
             self.step_back(&there).await?;
-            self.end_refill(database.as_ref(), (marks, &there), salvaged.as_ref()).await
+            self.end_rebuild(database.as_ref(), (marks, &there), salvaged.as_ref()).await
         };
         let ended = ended.await;
         if ended.is_err() {
-            let mut late = self.context().refills.late();
+            let mut late = self.context().rebuilds.late();
             there.iter().for_each(|mark| drop(late.remove(&mark.fresh)));
             drop(late);
             self.tell_state();
@@ -223,7 +223,7 @@ impl Coordinator {
             return Ok(());
         }
         let late = marks.iter().map(|mark| (mark.fresh, (mark.name.clone(), mark.range as usize)));
-        context.refills.late().extend(late);
+        context.rebuilds.late().extend(late);
         let up: Vec<Arc<str>> = context.others().into_iter().filter(|node| context.peers.is_up(node)).collect();
         let state = CatalogueCall::State(context.own_state());
         let mut answers = context.tell_all(&up, &state, Urgency::Foreground);
@@ -236,7 +236,7 @@ impl Coordinator {
     }
 
     /// Puts a damaged file away; the copies in its place count from then on.
-    async fn end_refill(
+    async fn end_rebuild(
         &self,
         database: Option<&Arc<Database>>,
         (marks, there): (&[Mark], &[&Mark]),
@@ -261,9 +261,9 @@ impl Coordinator {
         let quarantined = context.storage.quarantine(damaged, text).await.map_err(ShardError::from)?;
         let (fresh, owner): (Vec<u64>, _) = (marks.iter().map(|mark| mark.fresh).collect(), Arc::clone(context));
         let job = move |view: &mut WriteView<'_>| {
-            fresh.iter().for_each(|fresh| view.delete(record::refill_key(*fresh)));
+            fresh.iter().for_each(|fresh| view.delete(record::rebuild_key(*fresh)));
             view.put(record::drop_key(damaged), Vec::new());
-            view.after_commit(move || fresh.iter().for_each(|fresh| owner.refills.end(*fresh)));
+            view.after_commit(move || fresh.iter().for_each(|fresh| owner.rebuilds.end(*fresh)));
             Ok(Ok::<(), ShardError>(()))
         };
         context.storage.committer().submit(job).await.map_err(ShardError::from)??;
@@ -277,10 +277,10 @@ impl Coordinator {
     }
 
     /// Takes in what was written while copies were filled that count again; answers whether some wait.
-    pub(in crate::coordinator) async fn refill_late(&self) -> bool {
+    pub(in crate::coordinator) async fn rebuild_late(&self) -> bool {
         let (context, mut waits) = (self.context(), false);
         let late: Vec<(u64, (String, usize))> =
-            context.refills.late().iter().map(|(fresh, of)| (*fresh, of.clone())).collect();
+            context.rebuilds.late().iter().map(|(fresh, of)| (*fresh, of.clone())).collect();
         for (fresh, (name, range)) in late {
             let held = |database: &Arc<Database>| database.layout().placed.shard(range) == Some(fresh);
             let done = match self.database(&name).ok().filter(held) {
@@ -289,7 +289,7 @@ impl Coordinator {
             };
             match done {
                 Ok(()) => {
-                    context.refills.late().remove(&fresh);
+                    context.rebuilds.late().remove(&fresh);
                     self.tell_state();
                 }
                 Err(error) => {
@@ -305,7 +305,7 @@ impl Coordinator {
 impl Mark {
     fn put(&self, view: &mut WriteView<'_>) {
         // Invariant: a mark holds numbers and texts only, which always serialize.
-        view.put(record::refill_key(self.fresh), serde_json::to_vec(self).expect("a mark serializes"));
+        view.put(record::rebuild_key(self.fresh), serde_json::to_vec(self).expect("a mark serializes"));
     }
 
     /// Whether the copy that is to be filled is the one of its range.
@@ -378,7 +378,7 @@ impl Database {
             }
             marks.iter().for_each(|mark| mark.put(view));
             if !is_damaged {
-                view.delete(record::refill_key(now));
+                view.delete(record::rebuild_key(now));
                 view.put(record::drop_key(now), Vec::new());
             }
             // Writes that are queued behind this find it.
@@ -386,12 +386,12 @@ impl Database {
                 copy.shard.quarantine();
             }
             // Before anybody sees the new shards.
-            view.after_commit(move || marks.iter().for_each(|mark| owner.refills.begin(mark.fresh, mark.damaged)));
+            view.after_commit(move || marks.iter().for_each(|mark| owner.rebuilds.begin(mark.fresh, mark.damaged)));
             Ok(())
         })
         .await?;
         if !is_damaged {
-            self.context.refills.end(now);
+            self.context.rebuilds.end(now);
             self.drop_shards_later();
         }
         Ok(())
@@ -406,7 +406,7 @@ impl Database {
     pub(in crate::coordinator) fn is_unsound(&self, range: usize) -> bool {
         let (layout, context) = (self.layout(), &self.context);
         let is_unsound =
-            |shard| context.refills.is_filling(shard) || context.storage.damaged_shards().contains_key(&shard);
+            |shard| context.rebuilds.is_filling(shard) || context.storage.damaged_shards().contains_key(&shard);
         !layout.is_alone(range) && layout.placed.shard(range).is_some_and(is_unsound)
     }
 
@@ -462,13 +462,13 @@ impl Database {
                 return Err(ShardError::Moved);
             }
             record.shards[range] = damaged;
-            view.delete(record::refill_key(fresh));
+            view.delete(record::rebuild_key(fresh));
             view.put(record::drop_key(fresh), Vec::new());
             Ok(())
         })
         .await?;
         // Only now nobody takes it for the copy any more.
-        self.context.refills.end(fresh);
+        self.context.rebuilds.end(fresh);
         own.iter().for_each(|own| own.shard.leave());
         self.drop_shards_later();
         Err(Waits(format!("the copy of {node} is not whole either: the damaged one is back in its place")))
@@ -510,10 +510,10 @@ impl Database {
     }
 
     /// Fills this node's copies that take the place of one, and takes in what is left of that.
-    async fn refill_all(&self, marks: &[&Mark]) -> Result<Salvaged, Waits> {
+    async fn rebuild_all(&self, marks: &[&Mark]) -> Result<Salvaged, Waits> {
         let mut all = Salvaged::default();
         for mark in marks {
-            all.add(self.refill(mark.range as usize, ShardId(mark.damaged)).await?);
+            all.add(self.rebuild(mark.range as usize, ShardId(mark.damaged)).await?);
         }
         // What was written meanwhile.
         for mark in marks {
@@ -522,7 +522,7 @@ impl Database {
         Ok(all)
     }
 
-    async fn refill(&self, range: usize, before: ShardId) -> Result<Salvaged, Waits> {
+    async fn rebuild(&self, range: usize, before: ShardId) -> Result<Salvaged, Waits> {
         self.take_in_others(range).await?;
         let own = self.own_copy_to_fill(&self.layout(), range).await?.ok_or(ShardError::Moved)?;
         let remains = ShardCopy::of_remains(&self.context.storage, before).in_background();
@@ -560,7 +560,7 @@ impl Database {
         node: &str,
     ) -> Result<CopyStatus, ShardError> {
         let shard = layout.placed.shard(range).unwrap_or_default();
-        if self.context.refills.is_filling(shard) {
+        if self.context.rebuilds.is_filling(shard) {
             return Ok(CopyStatus::unusable());
         }
         let status = async {
