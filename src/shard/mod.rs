@@ -26,7 +26,7 @@ mod local;
 mod pace;
 mod purge;
 mod record;
-mod salvage;
+mod recovery;
 mod sequence;
 mod filter_scan;
 mod split;
@@ -66,7 +66,7 @@ pub use lifetime::{FIRST_FREE_SHARD, allocate, allocate_in, drop_shard, is_going
 pub use list::bounded_scan;
 pub use pace::Pace;
 pub use record::RevData;
-pub use salvage::Salvage;
+pub use recovery::Salvage;
 pub use filter_scan::{Filter, FilterPage, Matched};
 pub use split::{Legacy, Sorter};
 pub use summary::Summary;

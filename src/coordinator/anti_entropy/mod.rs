@@ -7,5 +7,5 @@ pub(super) mod superseded;
 pub(super) mod pull;
 pub(super) mod put_back;
 pub(super) mod rebuild;
-pub(super) mod salvage;
+pub(super) mod recovery;
 pub(super) mod sync;

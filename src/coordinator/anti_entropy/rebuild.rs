@@ -5,7 +5,7 @@
 //! what it replaces. Positions are counted anew in it, so that no reader takes its numbers for those of before. Until
 //! it is filled the copy answers nobody, neither reads nor writes nor judges: to the others it is one that is away.
 //! It takes in what they have, their purges first, then what can still be read of the damaged file and nobody else has
-//! (`salvage`). Then it counts, and the file is put away, with a text that says what could not be read.
+//! (`recover`). Then it counts, and the file is put away, with a text that says what could not be read.
 //!
 //! Two copies of one range are never made anew at a time: whoever asks hears of a damaged copy, and of one that is
 //! being filled, that it is not whole. Where two are damaged neither begins; should another copy turn out damaged while
@@ -22,7 +22,7 @@ use std::sync::{Arc, Weak};
 use serde::{Deserialize, Serialize};
 
 use crate::coordinator::anti_entropy::compare;
-use crate::coordinator::anti_entropy::salvage::Salvaged;
+use crate::coordinator::anti_entropy::recovery::Recovered;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::database::Database;
@@ -191,9 +191,9 @@ impl Coordinator {
         let first = marks.first().expect("a mark");
         let database = self.database(&first.name).ok().filter(|database| database.instance() == first.instance);
         let there: Vec<&Mark> = marks.iter().filter(|mark| mark.is_held(database.as_ref())).collect();
-        let salvaged = match &database {
+        let recovered = match &database {
             Some(database) if !there.is_empty() => match database.rebuild_all(&there).await {
-                Ok(salvaged) => Some(salvaged),
+                Ok(recovered) => Some(recovered),
                 Err(why) if marks.len() == 1 && !first.ends => return database.give_back(first, why).await,
                 Err(why) => return Err(why),
             },
@@ -201,7 +201,7 @@ impl Coordinator {
         };
         let ended = async {
             self.step_back(&there).await?;
-            self.end_rebuild(database.as_ref(), (marks, &there), salvaged.as_ref()).await
+            self.end_rebuild(database.as_ref(), (marks, &there), recovered.as_ref()).await
         };
         let ended = ended.await;
         if ended.is_err() {
@@ -240,7 +240,7 @@ impl Coordinator {
         &self,
         database: Option<&Arc<Database>>,
         (marks, there): (&[Mark], &[&Mark]),
-        salvaged: Option<&Salvaged>,
+        recovered: Option<&Recovered>,
     ) -> Result<(), Waits> {
         let (context, damaged) = (self.context(), marks[0].damaged);
         // No split comes between.
@@ -257,7 +257,7 @@ impl Coordinator {
             Ok(Ok::<(), ShardError>(()))
         };
         context.storage.committer().submit(job).await.map_err(ShardError::from)??;
-        let text = told(marks, salvaged, context.env.wall().as_secs());
+        let text = told(marks, recovered, context.env.wall().as_secs());
         let quarantined = context.storage.quarantine(damaged, text).await.map_err(ShardError::from)?;
         let (fresh, owner): (Vec<u64>, _) = (marks.iter().map(|mark| mark.fresh).collect(), Arc::clone(context));
         let job = move |view: &mut WriteView<'_>| {
@@ -267,7 +267,7 @@ impl Coordinator {
             Ok(Ok::<(), ShardError>(()))
         };
         context.storage.committer().submit(job).await.map_err(ShardError::from)??;
-        let Salvaged { taken, lost, told } = salvaged.cloned().unwrap_or_default();
+        let Recovered { taken, lost, told } = recovered.cloned().unwrap_or_default();
         context.storage.damage().note_replaced(lost);
         let Mark { name, range, .. } = &marks[0];
         tracing::warn!(database = name, range, quarantined, taken, lost, ?told, "a copy was made anew");
@@ -315,7 +315,7 @@ impl Mark {
 }
 
 /// The text that lies beside a file that was put away.
-fn told(marks: &[Mark], salvaged: Option<&Salvaged>, now_s: u64) -> String {
+fn told(marks: &[Mark], recovered: Option<&Recovered>, now_s: u64) -> String {
     let mut text = format!("A damaged store file, put away at {now_s} s after 1970.\n");
     for Mark { name, range, damaged, fresh, why, .. } in marks {
         text.push_str(&format!(
@@ -323,9 +323,9 @@ fn told(marks: &[Mark], salvaged: Option<&Salvaged>, now_s: u64) -> String {
              Found: {why}\n"
         ));
     }
-    match salvaged {
+    match recovered {
         None => text.push_str("The database or the copy is gone: nothing was taken out of the file.\n"),
-        Some(Salvaged { taken, lost, told }) => {
+        Some(Recovered { taken, lost, told }) => {
             text.push_str(&format!("Revisions that were here only and are in the new copy: {taken}\n"));
             text.push_str(&format!("What could not be taken out of it: {lost}\n"));
             told.iter().for_each(|line| text.push_str(&format!("- {line}\n")));
@@ -510,8 +510,8 @@ impl Database {
     }
 
     /// Fills this node's copies that take the place of one, and takes in what is left of that.
-    async fn rebuild_all(&self, marks: &[&Mark]) -> Result<Salvaged, Waits> {
-        let mut all = Salvaged::default();
+    async fn rebuild_all(&self, marks: &[&Mark]) -> Result<Recovered, Waits> {
+        let mut all = Recovered::default();
         for mark in marks {
             all.add(self.rebuild(mark.range as usize, ShardId(mark.damaged)).await?);
         }
@@ -522,11 +522,11 @@ impl Database {
         Ok(all)
     }
 
-    async fn rebuild(&self, range: usize, before: ShardId) -> Result<Salvaged, Waits> {
+    async fn rebuild(&self, range: usize, before: ShardId) -> Result<Recovered, Waits> {
         self.take_in_others(range).await?;
         let own = self.own_copy_to_fill(&self.layout(), range).await?.ok_or(ShardError::Moved)?;
         let remains = ShardCopy::of_remains(&self.context.storage, before).in_background();
-        Ok(self.salvage(range, &remains, &own).await?)
+        Ok(self.recover(range, &remains, &own).await?)
     }
 
     /// Takes in what so many other copies have that everything that a majority holds is among it.

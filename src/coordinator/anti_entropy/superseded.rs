@@ -217,7 +217,7 @@ impl Database {
 
     /// Writes the documents whose records can be read, where rows of changes cannot.
     async fn merge_around_damage(&self, from: &ShardCopy) -> Result<(), WriteError> {
-        let (mut documents, mut done) = (from.salvage_documents(), Ok(()));
+        let (mut documents, mut done) = (from.recover_documents(), Ok(()));
         while let Some(rows) = documents.next().await? {
             for (_, id) in rows.into_iter().flatten() {
                 put_off(self.merge_superseded_document(from, &id).await, &mut done)?;
@@ -227,7 +227,7 @@ impl Database {
     }
 
     async fn merge_superseded_locals(&self, from: &ShardCopy) -> Result<(), WriteError> {
-        let (mut locals, mut done) = (from.salvage_locals(), Ok(()));
+        let (mut locals, mut done) = (from.recover_locals(), Ok(()));
         while let Some(rows) = locals.next().await? {
             for row in rows {
                 let damaged = || StorageError::Corrupt("a local document cannot be read".to_owned()).into();

@@ -106,7 +106,7 @@ impl Dump<'_> {
 
     async fn documents(&mut self, copy: &ShardCopy, range: usize) -> Result<(), BackupError> {
         let before = self.counts.documents + self.counts.skipped;
-        let (mut gaps, mut changes) = (Gaps::default(), copy.salvage_changes());
+        let (mut gaps, mut changes) = (Gaps::default(), copy.recover_changes());
         while let Some(rows) = changes.next().await? {
             let rows: Vec<(u64, DocId)> = rows.into_iter().filter_map(|row| gaps.note(row)).collect();
             self.documents_of(copy, &rows).await?;
@@ -115,7 +115,7 @@ impl Dump<'_> {
         if gaps.closed.is_empty() {
             return Ok(());
         }
-        let mut documents = copy.salvage_documents();
+        let mut documents = copy.recover_documents();
         while let Some(rows) = documents.next().await? {
             let rows: Vec<(u64, DocId)> = rows.into_iter().flatten().filter(|(seq, _)| gaps.hold(*seq)).collect();
             self.documents_of(copy, &rows).await?;
@@ -163,7 +163,7 @@ impl Dump<'_> {
     }
 
     async fn locals(&mut self, copy: &ShardCopy, range: usize) -> Result<(), BackupError> {
-        let mut locals = copy.salvage_locals();
+        let mut locals = copy.recover_locals();
         while let Some(rows) = locals.next().await? {
             for row in rows {
                 match row.map(|(id, register)| (id, register.document)) {
@@ -181,7 +181,7 @@ impl Dump<'_> {
     }
 
     async fn purges(&mut self, copy: &ShardCopy, range: usize) -> Result<(), BackupError> {
-        let mut purges = copy.salvage_purges();
+        let mut purges = copy.recover_purges();
         while let Some(rows) = purges.next().await? {
             for row in rows {
                 match row {

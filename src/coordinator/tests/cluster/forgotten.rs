@@ -350,7 +350,7 @@ async fn what_another_copy_had_taken_in_is_not_taken_out_of_a_damaged_one_where_
         }
         let own =
             crate::coordinator::replica::range_copy::OwnCopy::of(fresh, &coordinator.context().epochs).await.unwrap();
-        assert_eq!(db.salvage(0, &copy_at(&cluster, 0).await, &own).await.unwrap().taken, taken);
+        assert_eq!(db.recover(0, &copy_at(&cluster, 0).await, &own).await.unwrap().taken, taken);
     }
 }
 

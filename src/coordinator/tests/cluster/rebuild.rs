@@ -199,9 +199,9 @@ async fn what_can_be_read_is_taken_and_the_rest_is_named() {
         .await
         .unwrap();
     fresh.purge(vec![(id("purged"), vec![purged])]).await.unwrap();
-    let salvaged = db.salvage(0, &from, &own).await.unwrap();
-    assert_eq!(salvaged.taken, 2, "{salvaged:?}");
-    assert!(salvaged.told.iter().all(|line| line == "document b: nobody has it"), "{salvaged:?}");
+    let recovered = db.recover(0, &from, &own).await.unwrap();
+    assert_eq!(recovered.taken, 2, "{recovered:?}");
+    assert!(recovered.told.iter().all(|line| line == "document b: nobody has it"), "{recovered:?}");
     for (name, there) in [("a", true), ("b", false), ("c", true), ("purged", false)] {
         let found = fresh.fetch(vec![(id(name), Want::Tree)]).await.unwrap();
         assert_eq!(found[0].is_some(), there, "{name}");
@@ -372,7 +372,7 @@ async fn a_range_gets_its_damaged_copy_back_where_another_one_is_damaged_while_i
     assert!(!cluster.nodes[0].coordinator.rebuild_all().await, "nothing is begun");
 }
 
-/// What the first file alone had was given up: the copy in its place was taken for the one to be salvaged.
+/// What the first file alone had was given up: the copy in its place was taken for the one to be recovered.
 #[tokio::test]
 async fn a_copy_that_is_damaged_before_it_is_filled_makes_way_for_another_one() {
     let cluster = three(1).await;

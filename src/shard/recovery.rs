@@ -24,26 +24,26 @@ type Read<T> = fn(&[u8], &[u8]) -> Result<T, StorageError>;
 
 impl ShardCopy {
     /// The rows of changes: sequences and ids.
-    pub fn salvage_changes(&self) -> Salvage<'_, (u64, DocId)> {
-        self.salvage(Kind::Sequence, |key, value| Ok((keys::number_of(key)?, SeqRecord::decode(value)?.id)))
+    pub fn recover_changes(&self) -> Salvage<'_, (u64, DocId)> {
+        self.recover(Kind::Sequence, |key, value| Ok((keys::number_of(key)?, SeqRecord::decode(value)?.id)))
     }
 
     /// The documents in id order: the sequences of their last changes, and their ids.
-    pub fn salvage_documents(&self) -> Salvage<'_, (u64, DocId)> {
-        self.salvage(Kind::Document, |key, value| Ok((DocHead::decode(value)?.seq, keys::id_of(key)?)))
+    pub fn recover_documents(&self) -> Salvage<'_, (u64, DocId)> {
+        self.recover(Kind::Document, |key, value| Ok((DocHead::decode(value)?.seq, keys::id_of(key)?)))
     }
 
     /// Local documents, with those that were deleted.
-    pub fn salvage_locals(&self) -> Salvage<'_, (DocId, LocalRegister)> {
-        self.salvage(Kind::Local, |key, value| Ok((keys::id_of(key)?, decode_register(value.to_vec())?)))
+    pub fn recover_locals(&self) -> Salvage<'_, (DocId, LocalRegister)> {
+        self.recover(Kind::Local, |key, value| Ok((keys::id_of(key)?, decode_register(value.to_vec())?)))
     }
 
     /// The purge log: documents and purged leaves.
-    pub fn salvage_purges(&self) -> Salvage<'_, (DocId, Vec<Revision>)> {
-        self.salvage(Kind::Purge, |_, value| record::decode_purge(value))
+    pub fn recover_purges(&self) -> Salvage<'_, (DocId, Vec<Revision>)> {
+        self.recover(Kind::Purge, |_, value| record::decode_purge(value))
     }
 
-    fn salvage<T>(&self, kind: Kind, read: Read<T>) -> Salvage<'_, T> {
+    fn recover<T>(&self, kind: Kind, read: Read<T>) -> Salvage<'_, T> {
         Salvage { copy: self, rest: Some(keys::all(self.id(), kind)), read }
     }
 }

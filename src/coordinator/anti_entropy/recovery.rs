@@ -24,9 +24,9 @@ use crate::document::revision::Revision;
 use crate::limits;
 use crate::shard::{Edit, Fetched, ShardCopy, ShardError, Want};
 
-/// What came of a salvage.
+/// What came of a recover.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::coordinator) struct Salvaged {
+pub(in crate::coordinator) struct Recovered {
     /// Revisions that the other copies lacked.
     pub taken: u64,
     /// What could not be read, or was not to be taken.
@@ -35,9 +35,9 @@ pub(in crate::coordinator) struct Salvaged {
     pub told: Vec<String>,
 }
 
-impl Salvaged {
+impl Recovered {
     /// Adds what came of another half of the same copy.
-    pub fn add(&mut self, other: Salvaged) {
+    pub fn add(&mut self, other: Recovered) {
         self.taken += other.taken;
         self.lost += other.lost;
         let room = limits::SALVAGE_TOLD.saturating_sub(self.told.len());
@@ -63,7 +63,7 @@ impl Salvaged {
     }
 }
 
-/// A salvage under way.
+/// A recover under way.
 struct Salvaging<'a> {
     database: &'a Database,
     range: usize,
@@ -71,20 +71,20 @@ struct Salvaging<'a> {
     from: &'a ShardCopy,
     both: &'a [ShardCopy; 2],
     own: &'a OwnCopy,
-    done: Salvaged,
+    done: Recovered,
 }
 
 impl Database {
     /// Brings what can be read of a damaged copy of a range into the one that takes its place, which has taken in the
     /// others.
-    pub(in crate::coordinator) async fn salvage(
+    pub(in crate::coordinator) async fn recover(
         &self,
         range: usize,
         from: &ShardCopy,
         own: &OwnCopy,
-    ) -> Result<Salvaged, ShardError> {
+    ) -> Result<Recovered, ShardError> {
         let both = [from.clone(), from.unflushed()];
-        let done = Salvaged::default();
+        let done = Recovered::default();
         let mut salvaging = Salvaging { database: self, range, from, both: &both, own, done };
         let had_heard = salvaging.had_heard().await?;
         if !had_heard {
@@ -220,7 +220,7 @@ impl Salvaging<'_> {
     /// Those behind a sequence.
     async fn documents(&mut self, behind: u64) -> Result<(), ShardError> {
         let (from, mut gaps) = (self.from, 0);
-        let mut documents = from.salvage_documents();
+        let mut documents = from.recover_documents();
         while let Some(rows) = documents.next().await? {
             let count = rows.len();
             let rows: Vec<(u64, DocId)> = rows.into_iter().flatten().collect();
@@ -238,7 +238,7 @@ impl Salvaging<'_> {
     async fn name_unread(&mut self) -> Result<(), ShardError> {
         let before = self.done.lost;
         let from = self.from;
-        let mut changes = from.salvage_changes();
+        let mut changes = from.recover_changes();
         while let Some(rows) = changes.next().await? {
             for row in rows {
                 let Some((_, id)) = row else {
@@ -328,7 +328,7 @@ impl Salvaging<'_> {
 
     async fn locals(&mut self) -> Result<(), ShardError> {
         let from = self.from;
-        let mut registers = from.salvage_locals();
+        let mut registers = from.recover_locals();
         while let Some(rows) = registers.next().await? {
             let mut news = Vec::new();
             for row in rows {
