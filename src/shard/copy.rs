@@ -71,9 +71,10 @@ pub(super) struct Inner {
     design_commits: AtomicU64,
     /// The number of the last body when it was opened.
     opened_body: u64,
-    /// Nodes whose copies it has met since, see `forget.rs`. A blocking lock: held for a look, never across an await.
+    /// Nodes whose copies it has met since, see `tombstone_collection.rs`. A blocking lock: held for a look, never
+    /// across an await.
     pub(super) met: Mutex<BTreeSet<String>>,
-    /// Whether it is noted what it takes in from others, see `forget.rs`.
+    /// Whether it is noted what it takes in from others, see `tombstone_collection.rs`.
     pub(super) is_early: AtomicBool,
     owner: Owner,
     /// One of the states below.

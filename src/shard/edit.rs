@@ -1,7 +1,7 @@
 //! Edits: judged and stored inside one committer job, so that each sees all edits before it, committed or not.
 
 use super::body::BodyRecord;
-use super::forget;
+use super::tombstone_collection;
 use super::judge::{self, Conflict};
 use super::record::RevData;
 use super::transaction::{Loaded, Transaction};
@@ -94,7 +94,7 @@ fn apply(transaction: &mut Transaction<'_, '_>, edit: Edit, basis: &Basis, plant
             let before = transaction.header.last_body;
             let merged = merge(transaction, &edit, path, loaded, planted)?;
             if matches!(basis, Basis::Purges { is_early: true, .. }) && transaction.header.last_body > before {
-                forget::note_taken_in(transaction)?;
+                tombstone_collection::note_taken_in(transaction)?;
             }
             Ok(merged)
         }
@@ -107,8 +107,8 @@ fn interactive(
     named: Option<&Revision>,
     loaded: Loaded,
 ) -> Verdict<Judged> {
-    let shadow = if loaded.tree.is_empty() { forget::shadow_of(transaction, &edit.id)? } else { None };
-    let parent = match &shadow {
+    let marker = if loaded.tree.is_empty() { tombstone_collection::marker_of(transaction, &edit.id)? } else { None };
+    let parent = match &marker {
         // As if the tombstone were there.
         Some(path) if named.is_none() && !edit.deleted => Ok(Some(path.head())),
         Some(_) => Err(Conflict),
@@ -124,7 +124,7 @@ fn interactive(
     assert_eq!(rev.pos, generation, "the hash and the tree disagree about the generation");
     let mut path = RevPath::single(rev.clone());
     let known = |parent| loaded.tree.path_to(&parent);
-    if let Some(ancestors) = shadow.or_else(|| parent.and_then(known)) {
+    if let Some(ancestors) = marker.or_else(|| parent.and_then(known)) {
         path.ids.extend(ancestors.ids);
     }
     store(transaction, edit, path, attachments, loaded, Planted::none())

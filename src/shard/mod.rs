@@ -15,8 +15,8 @@ mod copy;
 mod cut;
 mod edit;
 mod fetch;
-mod forget;
-mod horizon;
+mod tombstone_collection;
+mod collection_horizon;
 mod judge;
 mod keys;
 mod levels;
@@ -58,8 +58,8 @@ pub use check::{Checked, check};
 pub use copy::{Admits, OnChange, Owner, ShardCopy, VIEW_KIND};
 pub use cut::{Cut, cut};
 pub use fetch::{FetchedPart, Wants, wanted};
-pub use forget::{Forgotten, TakenIn, Told, Tombstone, WrittenDown};
-pub use horizon::{Horizon, Ledger, Proposal, Round};
+pub use tombstone_collection::{Collected, TakenIn, Told, Tombstone, WrittenDown};
+pub use collection_horizon::{Horizon, CollectionLog, Proposal, Round};
 pub use judge::{Conflict, ancestor_of, attachment_of_stub, parent_of};
 pub use keys::document_of;
 pub use lifetime::{FIRST_FREE_SHARD, allocate, allocate_in, drop_shard, is_going, resume_drops};
@@ -144,11 +144,11 @@ pub enum Basis {
     /// The nearest ancestor with a body of a revision made elsewhere.
     Ancestor(Option<Revision>),
     /// How far the copy was purged when none of its purges stood against a revision of another copy, and how often it
-    /// had forgotten something when that one was read.
+    /// had collected something when that one was read.
     Purges {
         /// The number of its last purge.
         seen: u64,
-        /// How often it had forgotten something.
+        /// How often it had collected something.
         rounds: u64,
         /// Whether it is noted that this was taken in from another copy: not all of them were met yet.
         is_early: bool,

@@ -20,7 +20,7 @@ use super::purge;
 use super::record::{self, Header, SeqRecord};
 use super::transaction::Transaction;
 use super::{Fetched, PurgeInfo, Revision, ShardCopy, ShardError, ShardId, Want};
-use super::{fetch, forget};
+use super::{fetch, tombstone_collection};
 use crate::document::id::DocId;
 use crate::limits;
 use crate::storage::{Direction, KeyRange, StorageError, View, WriteView};
@@ -130,7 +130,7 @@ impl ShardCopy {
                 };
                 copy_values(view, inner.shard, child.0.shard)?;
                 let to = child.0.shard;
-                forget::leave(view, inner.shard, to, |id| sorter(id) == to)?;
+                tombstone_collection::leave(view, inner.shard, to, |id| sorter(id) == to)?;
                 let child = Arc::clone(&child.0);
                 view.after_commit(move || child.stand_at(seq));
             }

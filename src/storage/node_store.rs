@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   DIR/lock            held while the process runs
-//!   DIR/format          "settee-format: 2", 3 where something was forgotten; a newer number is refused, an older one
+//!   DIR/format          "settee-format: 2", 3 where something was collected; a newer number is refused, an older one
 //!                       is taken over
 //!   DIR/journal/*.log   what is committed and not yet in the store files, see journal/frame.rs
 //!   DIR/store/*         the store files, see layout.rs
@@ -39,7 +39,7 @@ use crate::world::{Disk, Env, OpenMode, Pool, path};
 
 /// The version of everything below the data directory that this build writes.
 const FORMAT: u64 = 2;
-/// The version where tombstones are forgotten: builds that know nothing of that would take their records for damage.
+/// The version where tombstones are collected: builds that know nothing of that would take their records for damage.
 const NEWEST: u64 = 3;
 const FORMAT_KEY: &str = "settee-format: ";
 
@@ -243,7 +243,7 @@ impl Storage {
         Ok(Storage(Arc::new(inner)))
     }
 
-    /// Has builds refuse the data directory from now on that know nothing of what is forgotten; durable on return.
+    /// Has builds refuse the data directory from now on that know nothing of what is collected; durable on return.
     pub async fn refuse_older(&self) -> Result<(), StorageError> {
         let mut newest = self.0.newest.lock().await;
         if !*newest {
@@ -714,7 +714,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_directory_in_which_something_was_forgotten_has_a_later_format_for_good() {
+    async fn a_directory_in_which_something_was_collected_has_a_later_format_for_good() {
         let dir = tempfile::tempdir().unwrap();
         for _ in 0..2 {
             let storage = Storage::open(env(), dir.path(), StorageOptions::default()).await.unwrap();

@@ -1,8 +1,8 @@
 //! What brings replicas back together: comparison, pulls of what one lacks, rebuilds, collection of tombstones.
 
 pub(super) mod compare;
-pub(super) mod forget;
-pub(super) mod horizon;
+pub(super) mod tombstone_collection;
+pub(super) mod collection_horizon;
 pub(super) mod superseded;
 pub(super) mod pull;
 pub(super) mod put_back;

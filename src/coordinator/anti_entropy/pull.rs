@@ -9,7 +9,7 @@
 //! A copy that is an old one put back shows positions below those that other nodes have seen: it begins a new epoch. If
 //! it missed purges whose records are gone, it may not be read by others until it has purged what they all lack. Which
 //! purges these are is known to a copy that was filled since, too: it remembers what those had heard of that filled it.
-//! What was forgotten comes before all of that (`horizon`).
+//! What was collected comes before all of that (`horizon`).
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ enum Taken {
     All,
     /// What can be read: nothing else is to be had there until it was made anew.
     Part,
-    /// Nothing: it is an old one put back, and is to forget first what was forgotten here.
+    /// Nothing: it is an old one put back, and is to collect first what was collected here.
     Nothing,
 }
 
@@ -158,11 +158,11 @@ pub(in crate::coordinator) struct Pull<'a> {
     heard: u64,
     /// What is known of its epochs, to be noted with the next point.
     news: Option<Vec<(u64, u64)>>,
-    /// How often something was forgotten here when both copies had forgotten the same.
+    /// How often something was collected here when both copies had collected the same.
     pub(in crate::coordinator) rounds: u64,
-    /// Whether the other one has yet to forget what was forgotten here and knows nothing of that: an old one put back.
+    /// Whether the other one has yet to collect what was collected here and knows nothing of that: an old one put back.
     pub(in crate::coordinator) is_ahead: bool,
-    /// Whether the other one has yet to forget what was forgotten here, and has written it down.
+    /// Whether the other one has yet to collect what was collected here, and has written it down.
     pub(in crate::coordinator) lags_behind: bool,
 }
 
@@ -629,9 +629,9 @@ impl Pull<'_> {
             edits.retain(|edit| !edit.deleted);
         }
         if self.lags_behind {
-            let shadows = self.own.shard.shadows_of(edits.iter().map(|edit| edit.id.clone()).collect()).await?;
+            let markers = self.own.shard.markers_of(edits.iter().map(|edit| edit.id.clone()).collect()).await?;
             edits.retain(|edit| match &edit.op {
-                EditOp::Merge { path } if edit.deleted => shadows.get(&edit.id) != Some(&path.head()),
+                EditOp::Merge { path } if edit.deleted => markers.get(&edit.id) != Some(&path.head()),
                 _ => true,
             });
         }

@@ -4,8 +4,8 @@
 //! record. Where some are on nobody's record any more, and the damaged copy may not have heard of them, its documents
 //! stay where they are: a document that nobody else has may be one that was purged.
 //!
-//! Where anything was forgotten, documents that another copy had taken in before are left out: what is not there any
-//! more was forgotten. Where the range was split meanwhile each half takes what is its own.
+//! Where anything was collected, documents that another copy had taken in before are left out: what is not there any
+//! more was collected. Where the range was split meanwhile each half takes what is its own.
 //!
 //! It is read twice: as it is, and what was not yet written to the file by itself, for that is whole however much of
 //! the file is damaged.
@@ -199,7 +199,7 @@ impl Salvaging<'_> {
         Ok(true)
     }
 
-    /// The sequence up to which some other copy has taken in the damaged one; 0 where nothing was ever forgotten,
+    /// The sequence up to which some other copy has taken in the damaged one; 0 where nothing was ever collected,
     /// `None` where nobody knows.
     async fn taken_in(&self) -> Result<Option<u64>, ShardError> {
         if self.own.shard.state().await?.rounds == 0 {

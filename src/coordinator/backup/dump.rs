@@ -185,7 +185,7 @@ impl Dump<'_> {
         while let Some(rows) = purges.next().await? {
             for row in rows {
                 match row {
-                    // Of what was forgotten, for indexes only.
+                    // Of what was collected, for indexes only.
                     Some((_, revs)) if revs.is_empty() => {}
                     Some((id, revs)) => {
                         frame::write(&mut self.out, item::PURGE, &item::encode_purge(&id, &revs))?;

@@ -18,7 +18,7 @@ use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::{
-    CopyCall, CopyOp, EditText, ForgetCall, JudgeCall, Refusal, Standing, ViewCall, ViewFailure, ViewOp, WireError,
+    CopyCall, CopyOp, EditText, CollectionCall, JudgeCall, Refusal, Standing, ViewCall, ViewFailure, ViewOp, WireError,
     encode,
 };
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
@@ -175,7 +175,7 @@ impl Database {
             CopyOp::PurgesShared(told) => reply(Ok(copy.epochs.purges_shared(&told))),
             CopyOp::TakenIn(node) => reply(sync_points::taken_in(&copy.shard, &node).await),
             CopyOp::Holds(wanted) => reply(self.holds(&layout, range, &copy, &wanted).await),
-            CopyOp::Forget(call) => serving.forget(*call, asked).await,
+            CopyOp::Collect(call) => serving.collect(*call, asked).await,
             op => serving.plain(op).await,
         })
     }
@@ -447,20 +447,20 @@ impl Serving<'_> {
         })
     }
 
-    async fn forget(&self, call: ForgetCall, asked: &Asked) -> Bytes {
+    async fn collect(&self, call: CollectionCall, asked: &Asked) -> Bytes {
         let (copy, version) = (self.copy, asked.version);
         match call {
-            ForgetCall::Tell => reply(copy.shard.told().await),
-            ForgetCall::Propose(proposal) => {
+            CollectionCall::Tell => reply(copy.shard.told().await),
+            CollectionCall::Propose(proposal) => {
                 reply(self.database.write_down((self.range, version), copy, &asked.from, proposal).await)
             }
-            ForgetCall::Confirm(round) => {
+            CollectionCall::Confirm(round) => {
                 reply(self.database.stands((self.range, version), copy, &asked.from, round).await)
             }
-            ForgetCall::Open => reply(copy.shard.open_proposals().await),
-            ForgetCall::Shadows(after) => {
-                let shadows = copy.shard.shadows(after, limits::STEP_ROWS).await;
-                reply(shadows.map(|shadows| cut(shadows, |(_, path)| path.ids.len())))
+            CollectionCall::Open => reply(copy.shard.open_proposals().await),
+            CollectionCall::Markers(after) => {
+                let markers = copy.shard.markers(after, limits::STEP_ROWS).await;
+                reply(markers.map(|markers| cut(markers, |(_, path)| path.ids.len())))
             }
         }
     }

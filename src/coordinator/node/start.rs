@@ -63,7 +63,7 @@ impl Coordinator {
         coordinator.keep_views();
         coordinator.watch_room();
         coordinator.keep_compacting();
-        coordinator.keep_forgetting();
+        coordinator.keep_collecting();
         coordinator.keep_resharding().await?;
         coordinator.keep_voting().await?;
         coordinator.keep_moving();

@@ -164,7 +164,7 @@ impl Coordinator {
                 env.sleep(limits::COMPACTION_PAUSE).await;
                 let Some(coordinator) = weak.upgrade() else { return };
                 // Here, for it takes no task of its own until somebody asks for it.
-                coordinator.keep_forgetting();
+                coordinator.keep_collecting();
                 coordinator.compact_what_is_due().await;
             }
         });

@@ -49,7 +49,7 @@ pub(in crate::coordinator) struct CopyCall {
     pub range: u32,
     /// The same for a call that is sent twice, different for any two others of a node.
     pub id: u64,
-    /// What the asked copy must have forgotten for its answer to be of use; `None`: anything.
+    /// What the asked copy must have collected for its answer to be of use; `None`: anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub horizon: Option<Horizon>,
     pub op: CopyOp,
@@ -88,7 +88,7 @@ pub(in crate::coordinator) enum CopyOp {
         /// Whether they are of another copy and not of a judge: then what was purged here stays away.
         #[serde(default)]
         repair: bool,
-        /// Whether they are of no copy of the range: then they are taken where something was forgotten, too.
+        /// Whether they are of no copy of the range: then they are taken where something was collected, too.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         anew: bool,
         /// Whether to tell where it stands then, as `told::Merged` does.
@@ -146,13 +146,14 @@ pub(in crate::coordinator) enum CopyOp {
     PurgesShared(Vec<(u64, u64)>),
     /// `bool`: whether it holds all these writes.
     Holds(Vec<Held>),
-    /// As [`ForgetCall`] says.
-    Forget(Box<ForgetCall>),
+    /// As [`CollectionCall`] says.
+    #[serde(rename = "Forget")]
+    Collect(Box<CollectionCall>),
 }
 
-/// What copies say to each other about what to forget.
+/// What copies say to each other about what to collect.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) enum ForgetCall {
+pub(in crate::coordinator) enum CollectionCall {
     /// `Told`
     Tell,
     /// `WrittenDown`: what became of a proposal of the asking node.
@@ -162,8 +163,9 @@ pub(in crate::coordinator) enum ForgetCall {
     Confirm(Round),
     /// `Vec<(String, Proposal<Tombstone>)>`: what is written down and not done, by proposer.
     Open,
-    /// `Vec<(DocId, RevPath)>`: documents behind one that were forgotten and may not be everywhere, a page of them.
-    Shadows(Option<DocId>),
+    /// `Vec<(DocId, RevPath)>`: documents behind one that were collected and may not be everywhere, a page of them.
+    #[serde(rename = "Shadows")]
+    Markers(Option<DocId>),
 }
 
 /// Which changes of a copy to read.
@@ -321,7 +323,7 @@ pub(in crate::coordinator) struct CopyStatus {
     /// Whether all of it can be read; `None`: the node does not say so.
     #[serde(default)]
     pub soundness: Option<Soundness>,
-    /// How often it has forgotten something.
+    /// How often it has collected something.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rounds: u64,
     /// The purges that it has heard of; `None`: the node does not say so.

@@ -260,8 +260,8 @@ impl RangeCopy {
         }
     }
 
-    /// Whether anything was ever forgotten there.
-    pub async fn has_forgotten(&self) -> Result<bool, ShardError> {
+    /// Whether anything was ever collected there.
+    pub async fn has_collected(&self) -> Result<bool, ShardError> {
         match self {
             RangeCopy::Own(copy) => Ok(copy.shard.state().await?.rounds > 0),
             RangeCopy::Remote(copy) => Ok(copy.status().await?.rounds > 0),

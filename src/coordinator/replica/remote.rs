@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::coordinator::replica::call_text::encode_call;
 use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::message::{
-    ChangesCall, CopyCall, CopyOp, CopyStatus, EditText, ForgetCall, IdRange, JudgeCall, Refusal, Standing, SyncPoint,
+    ChangesCall, CopyCall, CopyOp, CopyStatus, EditText, CollectionCall, IdRange, JudgeCall, Refusal, Standing, SyncPoint,
     TakenIn, ViewCall, ViewFailure, WireError, decode, is_of_later_build,
 };
 use crate::coordinator::replica::token::Held;
@@ -54,7 +54,7 @@ pub(in crate::coordinator) struct RemoteCopy {
     urgency: Urgency,
     /// The version of the map by which its answers are counted; `None`: nobody counts them.
     by_map: Option<u64>,
-    /// What the copy must have forgotten for its answers to be of use.
+    /// What the copy must have collected for its answers to be of use.
     horizon: Option<Arc<Horizon>>,
 }
 
@@ -82,7 +82,7 @@ impl RemoteCopy {
         RemoteCopy { urgency: Urgency::Background, ..self }
     }
 
-    /// The same, refused by a copy that has not forgotten all of that: it may be an old one put back.
+    /// The same, refused by a copy that has not collected all of that: it may be an old one put back.
     pub fn behind(self, horizon: &Horizon) -> RemoteCopy {
         RemoteCopy { horizon: Some(Arc::new(horizon.clone())), ..self }
     }
@@ -162,7 +162,7 @@ impl RemoteCopy {
         let call = CopyCall { db, instance, version, counted, range, id, horizon, op };
         let (service, urgency, body) = (Service::Copy, self.urgency, encode_call(&call, &context.node));
         let sent = context.peers.call(&self.node, Call { service, urgency, body, limit });
-        // The cluster ends a call that hangs; this is for one that forgets to.
+        // The cluster ends a call that hangs; this is for one that collects to.
         let answer = context.env.timeout(limit + limits::COPY_CALL_GRACE, sent).await;
         let bytes = match answer {
             Ok(Ok(bytes)) => bytes,
@@ -441,29 +441,29 @@ impl RemoteCopy {
         self.ask(CopyOp::SetSyncPoint(point)).await
     }
 
-    /// What it has forgotten, and is to forget.
-    pub async fn forgotten(&self) -> Result<Told, ShardError> {
-        self.ask(CopyOp::Forget(Box::new(ForgetCall::Tell))).await
+    /// What it has collected, and is to collect.
+    pub async fn collected(&self) -> Result<Told, ShardError> {
+        self.ask(CopyOp::Collect(Box::new(CollectionCall::Tell))).await
     }
 
-    /// Has it write down what this node proposes to forget.
+    /// Has it write down what this node proposes to collect.
     pub async fn propose(&self, proposal: Proposal<Tombstone>) -> Result<WrittenDown, ShardError> {
-        self.ask(CopyOp::Forget(Box::new(ForgetCall::Propose(proposal)))).await
+        self.ask(CopyOp::Collect(Box::new(CollectionCall::Propose(proposal)))).await
     }
 
     /// Tells it that all copies have written down a round of this node; answers whether that stands there.
     pub async fn confirm_round(&self, round: Round) -> Result<bool, ShardError> {
-        self.ask(CopyOp::Forget(Box::new(ForgetCall::Confirm(round)))).await
+        self.ask(CopyOp::Collect(Box::new(CollectionCall::Confirm(round)))).await
     }
 
     /// What it has written down and not done.
     pub async fn open_proposals(&self) -> Result<Vec<(String, Proposal<Tombstone>)>, ShardError> {
-        self.ask(CopyOp::Forget(Box::new(ForgetCall::Open))).await
+        self.ask(CopyOp::Collect(Box::new(CollectionCall::Open))).await
     }
 
-    /// Documents behind one that it has forgotten and others may not have, a page of them.
-    pub async fn shadows(&self, after: Option<DocId>) -> Result<Vec<(DocId, RevPath)>, ShardError> {
-        self.ask(CopyOp::Forget(Box::new(ForgetCall::Shadows(after)))).await
+    /// Documents behind one that it has collected and others may not have, a page of them.
+    pub async fn markers(&self, after: Option<DocId>) -> Result<Vec<(DocId, RevPath)>, ShardError> {
+        self.ask(CopyOp::Collect(Box::new(CollectionCall::Markers(after)))).await
     }
 
     /// Tells its last sequence from now on, as long as somebody listens and it can be asked.

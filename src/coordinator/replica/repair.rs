@@ -13,12 +13,12 @@ use crate::shard::{Basis, Edit, EditError, EditOp, PurgeInfo, ShardCopy, ShardEr
 /// What is known of where revisions come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::coordinator) enum Origin {
-    /// A copy that may be an old one put back: a copy that has forgotten anything takes nothing from it.
+    /// A copy that may be an old one put back: a copy that has collected anything takes nothing from it.
     Anywhere,
-    /// A copy that had forgotten what this one had when this one had forgotten something so many times, and has taken
+    /// A copy that had collected what this one had when this one had collected something so many times, and has taken
     /// in so many of its purges.
     Copy { rounds: u64, heard: u64 },
-    /// No copy of the range: they are news, whatever was forgotten.
+    /// No copy of the range: they are news, whatever was collected.
     Anew,
 }
 
@@ -70,7 +70,7 @@ async fn merge_unpurged(
     let heard = if let Origin::Copy { heard, .. } = origin { heard } else { 0 };
     for _ in 0..limits::VALIDATION_ATTEMPTS {
         // First, so that a purge after the look makes the merge too late.
-        let (seen, forgot) = copy.purged_and_forgotten().await?;
+        let (seen, forgot) = copy.purged_and_collected().await?;
         let rounds = match origin {
             Origin::Anywhere => 0,
             Origin::Copy { rounds, .. } => rounds,

@@ -1,7 +1,7 @@
 //! Several coordinators over a network that can be cut.
 
 mod breaks;
-mod forgotten;
+mod tombstone_collection;
 mod gone;
 mod joins;
 pub(super) mod late;

@@ -200,8 +200,8 @@ impl Database {
                 let Some(last) = page.last() else { break };
                 since = last.purge_seq;
                 let is_last = page.len() < step;
-                // Of what was forgotten, for indexes only; else that is what somebody asked for.
-                let forgets = page.iter().any(|info| info.revs.is_empty()) && copy.has_forgotten().await?;
+                // Of what was collected, for indexes only; else that is what somebody asked for.
+                let forgets = page.iter().any(|info| info.revs.is_empty()) && copy.has_collected().await?;
                 let told = page.into_iter().filter(|info| !forgets || !info.revs.is_empty());
                 let before = out.len();
                 out.extend(told.map(|info| PurgeInfo { id: info.id, revs: info.revs }));

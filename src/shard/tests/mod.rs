@@ -2,8 +2,8 @@
 
 mod attachments;
 mod documents;
-mod forget;
-mod horizon;
+mod tombstone_collection;
+mod collection_horizon;
 mod lifetime;
 mod model;
 mod reads;

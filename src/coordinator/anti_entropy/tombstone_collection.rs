@@ -1,14 +1,14 @@
-//! Forgetting tombstones in rounds, where `[settee] tombstone_days` asks for it; 0 keeps them for ever.
+//! Collecting tombstones in rounds, where `[settee] tombstone_days` asks for it; 0 keeps them for ever.
 //!
 //! Every copy goes by marks: where it stood at some time; once the mark is old enough, so is every tombstone before it.
 //! The node that is the first to judge a range proposes: some of these tombstones make a round. All copies must be
 //! there and in step, have had the tombstones for as long themselves, and write the round down. Then it waits, for what
 //! was sent to a copy before it wrote that down is to have come in. It asks all once more, for copies may have moved
-//! meanwhile, reads each of them from beginning to end, and forgets the tombstones, which decides the round. The others
-//! forget them when they have read all copies, too, which they are told to (`horizon`). Tombstones that stand beside
-//! other leaves stay, those of design documents, too.
+//! meanwhile, reads each of them from beginning to end, and collects the tombstones, which decides the round. The
+//! others collect them when they have read all copies, too, which they are told to (`horizon`). Tombstones that stand
+//! beside other leaves stay, those of design documents, too.
 //!
-//! Nothing here runs, is read or is sent while the setting is 0. What was forgotten before stays so.
+//! Nothing here runs, is read or is sent while the setting is 0. What was collected before stays so.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -29,7 +29,7 @@ use crate::shard::{ChangeRow, Horizon, Proposal, Round, ShardError, Tombstone, W
 use crate::storage::{Direction, StorageError};
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 
-/// How far a copy was looked through for what to forget, kept with it.
+/// How far a copy was looked through for what to collect, kept with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Marks {
     /// A position, and the time at which the copy stood there, in milliseconds by the wall clock.
@@ -38,7 +38,7 @@ struct Marks {
     /// What is up to this position is old enough.
     #[serde(default)]
     aged: u64,
-    /// Tombstones up to this position were forgotten, or are not to be.
+    /// Tombstones up to this position were collected, or are not to be.
     scanned: u64,
 }
 
@@ -60,10 +60,10 @@ struct Open {
 }
 
 impl Coordinator {
-    /// Starts the task that forgets what is old enough, once there is to be such; it ends with the coordinator.
-    pub(in crate::coordinator) fn keep_forgetting(self: &Arc<Self>) {
+    /// Starts the task that collects what is old enough, once there is to be such; it ends with the coordinator.
+    pub(in crate::coordinator) fn keep_collecting(self: &Arc<Self>) {
         if age(self.config()).is_some() && !self.forgets.swap(true, Ordering::SeqCst) {
-            self.env().spawn(keep_forgetting(Arc::downgrade(self)));
+            self.env().spawn(keep_collecting(Arc::downgrade(self)));
         }
     }
 
@@ -111,7 +111,7 @@ fn told<T>((database, range): &Place, done: Result<T, ShardError>) -> Option<T> 
     }
 }
 
-async fn keep_forgetting(weak: Weak<Coordinator>) {
+async fn keep_collecting(weak: Weak<Coordinator>) {
     let Some(context) = weak.upgrade().map(|coordinator| Arc::clone(coordinator.context())) else { return };
     let (env, config, mut news) = (context.env.clone(), context.config.clone(), context.config.watch());
     drop(context);
@@ -131,7 +131,7 @@ async fn keep_forgetting(weak: Weak<Coordinator>) {
     }
 }
 
-/// Looks through all databases for what is to be forgotten, many of them at a time: what was proposed waits together.
+/// Looks through all databases for what is to be collected, many of them at a time: what was proposed waits together.
 pub(in crate::coordinator) async fn sweep(weak: &Weak<Coordinator>, age: Duration) {
     let Some(coordinator) = weak.upgrade() else { return };
     let env = coordinator.env().clone();
@@ -162,7 +162,7 @@ impl Database {
         let layout = self.layout();
         let Some(own) = self.own_copy_by(&layout, range).await? else { return Ok(None) };
         let own = own.in_background();
-        if own.shard.state().await?.shadows > 0 {
+        if own.shard.state().await?.markers > 0 {
             match layout.is_alone(range) {
                 true => own.shard.note_taken(&self.context.node, &Horizon::default(), Vec::new()).await?,
                 // They go when the others were read again.
@@ -186,7 +186,7 @@ impl Database {
         let asked: Vec<RemoteCopy> = self.asked(&layout, range).iter().map(remote).collect();
         for remote in &asked {
             // A node of an older version is found out before anything is written down that it would have to know of.
-            remote.forgotten().await?;
+            remote.collected().await?;
         }
         if own.shard.propose(&self.context.node, proposal.clone(), marks.aged).await? != WrittenDown::Done {
             return Ok(None);
@@ -208,7 +208,7 @@ impl Database {
         Ok(Some(Open { place: (self.name.clone(), range), version, round, upto }))
     }
 
-    /// The nodes of the other copies of a range, all of which are to write down what is to be forgotten.
+    /// The nodes of the other copies of a range, all of which are to write down what is to be collected.
     fn asked(&self, layout: &Layout, range: usize) -> Vec<Arc<str>> {
         let is_asked = |node: &Arc<str>| !mutated(Mutation::ForgetEarly) || self.context.rank(node) == Some(0);
         self.others_of(layout, range).into_iter().filter(is_asked).collect()
@@ -239,7 +239,7 @@ impl Database {
         }
         let done = own.shard.told().await?.done.with(me, open.round);
         let asked: Vec<String> = asked.iter().map(ToString::to_string).collect();
-        if !own.shard.forget(&done, &asked).await?.horizon.covers(&done) {
+        if !own.shard.collect(&done, &asked).await?.horizon.covers(&done) {
             return Ok(false);
         }
         let marks = read_marks(&own).await?;
@@ -261,7 +261,7 @@ impl Database {
         Ok(is_mine && is_quiet && are_there() && self.children(range).await?.is_none())
     }
 
-    /// The position of a copy up to which it has had everything for long enough to forget it.
+    /// The position of a copy up to which it has had everything for long enough to collect it.
     pub(in crate::coordinator) async fn aged_up_to(&self, own: &OwnCopy) -> Result<u64, ShardError> {
         Ok(match age(&self.context.config) {
             Some(age) => self.marks(own, age).await?.aged,

@@ -1,22 +1,22 @@
-//! The rules by which the copies of a range agree on what to forget. Pure; `tests/horizon.rs` is a model of copies that
-//! go by them.
+//! The rules by which the copies of a range agree on what to collect. Pure; `tests/collection_horizon.rs` is a model of
+//! copies that go by them.
 //!
-//! Tombstones are forgotten in rounds. Whoever proposes one has every copy write down, durably, which tombstones it is
-//! about and that it knows them all ([`Ledger::propose`]); then forgets them itself, which decides the round, and tells
-//! the others. A copy that sees a round done elsewhere which it has written down does it, too; one that has not written
-//! it down is an old one put back, and must not be read by the others until it gave up what they all lack. Rounds of
-//! different proposers do not depend on each other, so that there is no order to agree on.
+//! Tombstones are collected in rounds. Whoever proposes one has every copy write down, durably, which tombstones it is
+//! about and that it knows them all ([`CollectionLog::propose`]); then collects them itself, which decides the round,
+//! and tells the others. A copy that sees a round done elsewhere which it has written down does it, too; one that has
+//! not written it down is an old one put back, and must not be read by the others until it gave up what they all lack.
+//! Rounds of different proposers do not depend on each other, so that there is no order to agree on.
 //!
-//! What an old copy gives up is bounded by how far others have read it. So a copy forgets only when it has read each
-//! other one from beginning to end since all had written that down ([`Ledger::note_read`]): what an older state of that
-//! one holds of the tombstones is behind such a point then.
+//! What an old copy gives up is bounded by how far others have read it. So a copy collects only when it has read each
+//! other one from beginning to end since all had written that down ([`CollectionLog::note_read`]): what an older state
+//! of that one holds of the tombstones is behind such a point then.
 //!
 //! More rules are the caller's, and the model shows that each is needed. A copy that has neither done nor written down
-//! what another one has done is not pulled from by that one. Reads do not bring to a copy that forgot anything what it
-//! lacks. What a copy forgot it keeps as a shadow until it has taken in every other copy behind that round: who writes
-//! the document again builds upon the tombstone as before, for where it is still built upon, the same words at the root
-//! would be what was deleted. What an old copy takes in before it has met all others is as old as what it had. And a
-//! copy writes down only what it has had for long enough itself, for those who read its feed.
+//! what another one has done is not pulled from by that one. Reads do not bring to a copy that collected anything what
+//! it lacks. What a copy collected it keeps as a collection marker until it has taken in every other copy behind that
+//! round: who writes the document again builds upon the tombstone as before, for where it is still built upon, the same
+//! words at the root would be what was deleted. What an old copy takes in before it has met all others is as old as
+//! what it had. And a copy writes down only what it has had for long enough itself, for those who read its feed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,12 +43,12 @@ impl Horizon {
         self.rounds.get(by).copied().unwrap_or_default()
     }
 
-    /// Whether nothing was ever forgotten.
+    /// Whether nothing was ever collected.
     pub fn is_empty(&self) -> bool {
         self.rounds.is_empty()
     }
 
-    /// Whether all that `other` forgot was forgotten here.
+    /// Whether all that `other` collected was collected here.
     pub fn covers(&self, other: &Horizon) -> bool {
         // Two rounds of one number are of a proposer that was put back: who has done one knows nothing of the other.
         let has = |last: Round, round: Round| last.number > round.number || last == round;
@@ -96,20 +96,20 @@ impl<T> Proposal<T> {
 
 /// What a copy keeps about rounds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ledger<T> {
+pub struct CollectionLog<T> {
     /// What was done.
     pub horizon: Horizon,
     /// What was written down and not done, by proposer.
     proposals: BTreeMap<String, Proposal<T>>,
 }
 
-impl<T> Default for Ledger<T> {
-    fn default() -> Ledger<T> {
-        Ledger { horizon: Horizon::default(), proposals: BTreeMap::new() }
+impl<T> Default for CollectionLog<T> {
+    fn default() -> CollectionLog<T> {
+        CollectionLog { horizon: Horizon::default(), proposals: BTreeMap::new() }
     }
 }
 
-impl<T> Ledger<T> {
+impl<T> CollectionLog<T> {
     /// Writes a proposal down, in place of one that its proposer gave up; answers whether it did: only the next round
     /// of a proposer is. The caller has seen that the copy knows all the tombstones.
     pub fn propose(&mut self, by: &str, proposal: Proposal<T>) -> bool {
@@ -120,8 +120,8 @@ impl<T> Ledger<T> {
         is_next
     }
 
-    /// What is done, and what was written down beside it: a copy that this does not cover another one's horizon by is
-    /// an old one.
+    /// What is done, and what was written down beside it: a copy that this does not cover another one's collection
+    /// horizon by is an old one.
     pub fn promised(&self) -> Horizon {
         let mut out = self.horizon.clone();
         self.proposals.iter().for_each(|(by, proposal)| out.reach(by, proposal.round));
@@ -151,7 +151,7 @@ impl<T> Ledger<T> {
     }
 
     /// Notes that the copy of a node was read from beginning to end since all had written down these rounds; or that it
-    /// is an old one, of which nothing can be read before it has met those who forgot.
+    /// is an old one, of which nothing can be read before it has met those who collected.
     pub fn note_read(&mut self, node: &str, rounds: &BTreeSet<Round>) {
         for proposal in self.proposals.values_mut().filter(|proposal| rounds.contains(&proposal.round)) {
             proposal.read.get_or_insert_default().insert(node.to_owned());
@@ -159,7 +159,7 @@ impl<T> Ledger<T> {
     }
 
     /// A proposal that is a round of `done`, if all of `others` were read since it was written down by all: the caller
-    /// forgets its tombstones, and calls [`Ledger::finish`] with the last of them.
+    /// collects its tombstones, and calls [`CollectionLog::finish`] with the last of them.
     pub fn ready(&mut self, done: &Horizon, others: &[String]) -> Option<(String, &mut Proposal<T>)> {
         let is_read = |proposal: &Proposal<T>| match &proposal.read {
             Some(read) => others.iter().all(|other| read.contains(other)),

@@ -1,16 +1,17 @@
-//! A model of copies that write, compare, stop, are put back, lose their disks and forget, over the rules of
-//! `horizon.rs`: what was forgotten does not come back, nothing that is live is lost, and no copy forgets what it had
-//! not for long enough. A revision is lost where it is known no more, or only below a tombstone that nobody asked for.
+//! A model of copies that write, compare, stop, are put back, lose their disks and collect, over the rules of
+//! `collection_horizon.rs`: what was collected does not come back, nothing that is live is lost, and no copy collects
+//! what it had not for long enough. A revision is lost where it is known no more, or only below a tombstone that nobody
+//! asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use crate::shard::horizon::{Horizon, Ledger, Proposal, Round};
+use crate::shard::collection_horizon::{Horizon, CollectionLog, Proposal, Round};
 
 /// Copies of the range.
 const COPIES: usize = 3;
-/// The age at which tombstones may be forgotten, in acts.
+/// The age at which tombstones may be collected, in acts.
 const AGE: i64 = 6;
 
 /// A rule that is left out, to see that the model needs it.
@@ -27,12 +28,12 @@ enum Broken {
     GivesUpUnread,
     /// An old copy keeps what it took in from others, as if that were its own.
     KeepsTakenIn,
-    /// A copy forgets although it has not read all others since.
+    /// A copy collects although it has not read all others since.
     ForgetsUnread,
     /// Reads bring to copies what they lack.
     ReadsRepair,
-    /// A document is written anew where its tombstone was forgotten, and built upon the tombstone elsewhere.
-    NoShadow,
+    /// A document is written anew where its tombstone was collected, and built upon the tombstone elsewhere.
+    NoMarker,
     /// Only the proposer looks how old tombstones are.
     ProposerKnowsAge,
 }
@@ -96,24 +97,24 @@ fn read_up_to(own: &Epochs, told: &Epochs, position: u64) -> u64 {
 struct Disk {
     docs: BTreeMap<u8, Tree>,
     seq: u64,
-    ledger: Ledger<(u8, Rev)>,
+    collection_log: CollectionLog<(u8, Rev)>,
     epochs: Epochs,
     /// The epochs of copies that were read, and up to where.
     pulled: BTreeMap<usize, (Epochs, u64)>,
-    /// What was forgotten here and maybe not everywhere: who writes the document again builds upon it.
-    shadows: BTreeMap<u8, Shadow>,
+    /// What was collected here and maybe not everywhere: who writes the document again builds upon it.
+    markers: BTreeMap<u8, Marker>,
     /// A position and when it was reached, and the position up to which everything is old.
     mark: (u64, i64),
     aged: u64,
 }
 
 #[derive(Clone)]
-struct Shadow {
+struct Marker {
     /// The tombstone, then its ancestors.
     path: Vec<Rev>,
-    /// The horizon with that round.
+    /// The collection horizon with that round.
     horizon: Horizon,
-    /// The copies that were taken in since they forgot it.
+    /// The copies that were taken in since they collected it.
     taken: BTreeSet<usize>,
 }
 
@@ -122,10 +123,10 @@ impl Disk {
         Disk {
             docs: BTreeMap::new(),
             seq: 0,
-            ledger: Ledger::default(),
+            collection_log: CollectionLog::default(),
             epochs: vec![(epoch, 0)],
             pulled: BTreeMap::new(),
-            shadows: BTreeMap::new(),
+            markers: BTreeMap::new(),
             mark: (0, 0),
             aged: 0,
         }
@@ -186,7 +187,7 @@ struct Copy {
     backup: Option<Disk>,
     in_sync: bool,
     met: BTreeSet<usize>,
-    /// The others that it has told since its start what it forgot.
+    /// The others that it has told since its start what it collected.
     told: BTreeSet<usize>,
     put_back: bool,
     /// By how much its clock is wrong.
@@ -201,7 +202,7 @@ struct Acked {
     at: i64,
     deleted: bool,
     by_majority: bool,
-    /// Whether it is a revision that was forgotten, made again by the same words.
+    /// Whether it is a revision that was collected, made again by the same words.
     again: bool,
 }
 
@@ -214,13 +215,13 @@ struct World {
     acked: Vec<Acked>,
     /// When a client made a revision last.
     made: BTreeMap<(u8, Rev), i64>,
-    /// When a revision was forgotten at last: when that was proposed.
-    forgotten: BTreeMap<(u8, Rev), i64>,
+    /// When a revision was collected at last: when that was proposed.
+    collected: BTreeMap<(u8, Rev), i64>,
     /// When each copy was put back last, or lost its disk.
     put_backs: Vec<(usize, i64)>,
     rounds: u32,
     epochs: u32,
-    /// What a copy forgot that it had not for long enough.
+    /// What a copy collected that it had not for long enough.
     too_soon: Vec<(usize, u8, Rev)>,
 }
 
@@ -246,7 +247,7 @@ impl World {
             now: 0,
             acked: Vec::new(),
             made: BTreeMap::new(),
-            forgotten: BTreeMap::new(),
+            collected: BTreeMap::new(),
             put_backs: Vec::new(),
             rounds: 0,
             epochs: COPIES as u32,
@@ -307,11 +308,11 @@ impl World {
         let there: Vec<usize> = (0..COPIES).filter(|at| *at == asked || self.reaches(asked, *at)).collect();
         let judge = there.iter().copied().find(|at| self.copies[*at].in_sync).unwrap_or(there[0]);
         let tree = self.copies[judge].disk.docs.get(&doc).cloned().unwrap_or_default();
-        let shadow = self.copies[judge].disk.shadows.get(&doc).filter(|_| self.broken != Broken::NoShadow);
-        let shadow = shadow.map_or(Vec::new(), |shadow| shadow.path.clone());
+        let marker = self.copies[judge].disk.markers.get(&doc).filter(|_| self.broken != Broken::NoMarker);
+        let marker = marker.map_or(Vec::new(), |marker| marker.path.clone());
         let before = match winner(&tree) {
             Some(rev) => path(&tree, rev),
-            None => shadow,
+            None => marker,
         };
         let parent = before.first().copied();
         if deletes && winner(&tree).is_none_or(|rev| tree[&rev].deleted) {
@@ -328,15 +329,15 @@ impl World {
             held += 1;
         }
         // The same words again are what was built upon, but where that is not known any more.
-        let is_forgotten = |rev: &Rev| {
+        let is_collected = |rev: &Rev| {
             let made = self.made.get(&(doc, *rev));
-            self.forgotten.get(&(doc, *rev)).is_some_and(|gone| made.is_none_or(|made| made <= gone))
+            self.collected.get(&(doc, *rev)).is_some_and(|gone| made.is_none_or(|made| made <= gone))
         };
-        let is_news = |(child, known): (&Rev, &Known)| known.parent == Some(rev) && !is_forgotten(child);
+        let is_news = |(child, known): (&Rev, &Known)| known.parent == Some(rev) && !is_collected(child);
         let is_old = |copy: &Copy| copy.disk.docs.get(&doc).is_some_and(|tree| tree.iter().any(is_news));
         if !self.copies.iter().any(is_old) {
             let by_majority = held * 2 > COPIES;
-            let again = self.forgotten.contains_key(&(doc, rev));
+            let again = self.collected.contains_key(&(doc, rev));
             self.acked.push(Acked { doc, rev, at: self.now, deleted: deletes, by_majority, again });
             self.made.insert((doc, rev), self.now);
         }
@@ -348,26 +349,26 @@ impl World {
             return false;
         }
         let theirs = self.copies[from].disk.clone();
-        let done = &theirs.ledger.horizon;
+        let done = &theirs.collection_log.horizon;
         let goes_by_rules = self.broken != Broken::OldCopyIsRead;
-        self.copies[at].disk.ledger.confirm_done(done);
-        let confirmed = self.copies[at].disk.ledger.confirmed();
-        self.forget(at, done);
-        if !self.copies[at].disk.ledger.promised().covers(done) && goes_by_rules {
+        self.copies[at].disk.collection_log.confirm_done(done);
+        let confirmed = self.copies[at].disk.collection_log.confirmed();
+        self.collect(at, done);
+        if !self.copies[at].disk.collection_log.promised().covers(done) && goes_by_rules {
             if !self.give_up(at, done) {
                 return false;
             }
-            self.copies[at].disk.ledger.adopt(done);
+            self.copies[at].disk.collection_log.adopt(done);
         }
         let (copy, now) = (&mut self.copies[at], self.now);
         let own = &mut copy.disk;
-        if !theirs.ledger.promised().covers(&own.ledger.horizon) && goes_by_rules {
+        if !theirs.collection_log.promised().covers(&own.collection_log.horizon) && goes_by_rules {
             // An old one: this copy misses nothing for that.
-            own.ledger.note_read(&name(from), &confirmed);
+            own.collection_log.note_read(&name(from), &confirmed);
             self.note_met(at, from);
             return false;
         }
-        let lags_behind = !done.covers(&own.ledger.horizon);
+        let lags_behind = !done.covers(&own.collection_log.horizon);
         copy.told.insert(from);
         let early = (0..COPIES).any(|other| other != at && !copy.told.contains(&other));
         if !early {
@@ -376,25 +377,25 @@ impl World {
         for (doc, tree) in &theirs.docs {
             for leaf in leaves(tree) {
                 let deleted = tree[&leaf].deleted;
-                let is_shadow = own.shadows.get(doc).is_some_and(|shadow| shadow.path[0] == leaf);
-                if !(lags_behind && deleted && is_shadow) {
+                let is_marker = own.markers.get(doc).is_some_and(|marker| marker.path[0] == leaf);
+                if !(lags_behind && deleted && is_marker) {
                     own.merge(*doc, &path(tree, leaf), deleted, (now, early));
                 }
             }
         }
         own.pulled.insert(from, (theirs.epochs.clone(), theirs.seq));
-        for (by, proposal) in theirs.ledger.open() {
+        for (by, proposal) in theirs.collection_log.open() {
             if proposal.tombstones.iter().all(|(doc, rev)| own.known(*doc, *rev).is_some()) {
-                own.ledger.take_over(by, Proposal { body: own.seq, read: None, ..proposal.clone() });
+                own.collection_log.take_over(by, Proposal { body: own.seq, read: None, ..proposal.clone() });
             }
         }
-        own.ledger.note_read(&name(from), &confirmed);
-        self.forget(at, done);
-        self.copies[at].disk.shadows.retain(|_, shadow| {
-            if done.covers(&shadow.horizon) {
-                shadow.taken.insert(from);
+        own.collection_log.note_read(&name(from), &confirmed);
+        self.collect(at, done);
+        self.copies[at].disk.markers.retain(|_, marker| {
+            if done.covers(&marker.horizon) {
+                marker.taken.insert(from);
             }
-            shadow.taken.len() < COPIES
+            marker.taken.len() < COPIES
         });
         self.note_met(at, from);
         true
@@ -407,7 +408,7 @@ impl World {
         }
     }
 
-    fn forget(&mut self, at: usize, done: &Horizon) {
+    fn collect(&mut self, at: usize, done: &Horizon) {
         let (now, is_judged) = (self.now, !self.copies[at].put_back && self.copies[at].off == 0);
         let is_asked = |other: &usize| match self.broken {
             Broken::ForgetsUnread => false,
@@ -417,9 +418,9 @@ impl World {
         let asked: Vec<String> = (0..COPIES).filter(is_asked).map(name).collect();
         let disk = &mut self.copies[at].disk;
         loop {
-            let Some((by, proposal)) = disk.ledger.ready(done, &asked) else { return };
+            let Some((by, proposal)) = disk.collection_log.ready(done, &asked) else { return };
             let Proposal { round, tombstones, body, .. } = proposal.clone();
-            let horizon = disk.ledger.horizon.with(&by, round);
+            let horizon = disk.collection_log.horizon.with(&by, round);
             for (doc, rev) in tombstones {
                 let Some(tree) = disk.docs.get(&doc).filter(|tree| leaves(tree).contains(&rev)) else { continue };
                 let known = tree[&rev];
@@ -431,13 +432,13 @@ impl World {
                 }
                 let (path, taken) = (path(tree, rev), BTreeSet::from([at]));
                 disk.drop_leaf(doc, rev);
-                disk.shadows.insert(doc, Shadow { path, horizon: horizon.clone(), taken });
+                disk.markers.insert(doc, Marker { path, horizon: horizon.clone(), taken });
             }
-            disk.ledger.finish(&by);
+            disk.collection_log.finish(&by);
         }
     }
 
-    /// Gives up what all copies lack that know what was forgotten; answers whether that could be done.
+    /// Gives up what all copies lack that know what was collected; answers whether that could be done.
     fn give_up(&mut self, at: usize, missed: &Horizon) -> bool {
         let broken = self.broken;
         let takes_back = |known: &Known| known.early && broken != Broken::KeepsTakenIn;
@@ -450,11 +451,11 @@ impl World {
             if !self.reaches(at, other) {
                 return false;
             }
-            let ledger = &self.copies[other].disk.ledger;
-            match ledger.horizon.covers(missed) {
+            let collection_log = &self.copies[other].disk.collection_log;
+            match collection_log.horizon.covers(missed) {
                 true => judges.push(other),
-                false if ledger.promised().covers(missed) => return false,
-                // It may hold what was forgotten, too: it knows nothing better.
+                false if collection_log.promised().covers(missed) => return false,
+                // It may hold what was collected, too: it knows nothing better.
                 false => {}
             }
         }
@@ -487,7 +488,7 @@ impl World {
         self.copies.iter_mut().for_each(|copy| copy.disk.look(now + copy.off));
     }
 
-    /// A copy proposes to forget all tombstones that stand alone and are old enough; those of `mask` hear of what was
+    /// A copy proposes to collect all tombstones that stand alone and are old enough; those of `mask` hear of what was
     /// decided.
     fn round(&mut self, by: usize, confirm: u8, mask: u8) {
         let needed = if self.broken == Broken::ConfirmedByMajority { COPIES / 2 + 1 } else { COPIES };
@@ -512,7 +513,7 @@ impl World {
             return;
         }
         self.rounds += 1;
-        let number = disk.ledger.horizon.last(&name(by)).number + 1;
+        let number = disk.collection_log.horizon.last(&name(by)).number + 1;
         let round = Round { number, id: u64::from(self.rounds) };
         let mut confirmed = Vec::new();
         for at in all {
@@ -522,19 +523,19 @@ impl World {
                 |(doc, rev): &(u8, Rev)| disk.known(*doc, *rev).is_some_and(|known| known.seq <= disk.aged || is_lax);
             let knows_all = tombstones.iter().all(is_known);
             let proposal = Proposal { body: disk.seq, ..Proposal::new(round, tombstones.clone()) };
-            if (at == by || confirm & (1 << at) != 0) && knows_all && disk.ledger.propose(&name(by), proposal) {
+            if (at == by || confirm & (1 << at) != 0) && knows_all && disk.collection_log.propose(&name(by), proposal) {
                 confirmed.push(at);
             }
         }
         if confirmed.len() < needed || !self.read_all(by, round, &confirmed) {
             return;
         }
-        let horizon = self.copies[by].disk.ledger.horizon.with(&name(by), round);
-        self.forget(by, &horizon);
-        if !self.copies[by].disk.ledger.horizon.covers(&horizon) {
+        let horizon = self.copies[by].disk.collection_log.horizon.with(&name(by), round);
+        self.collect(by, &horizon);
+        if !self.copies[by].disk.collection_log.horizon.covers(&horizon) {
             return;
         }
-        self.forgotten.extend(gone.into_iter().map(|key| (key, self.now)));
+        self.collected.extend(gone.into_iter().map(|key| (key, self.now)));
         for at in (0..COPIES).filter(|at| mask & (1 << at) != 0) {
             self.pull(at, by);
         }
@@ -542,11 +543,11 @@ impl World {
 
     /// Has all confirm a round once more, then reads them.
     fn read_all(&mut self, by: usize, round: Round, asked: &[usize]) -> bool {
-        let stands = asked.iter().all(|at| self.copies[*at].disk.ledger.confirm(&name(by), round));
+        let stands = asked.iter().all(|at| self.copies[*at].disk.collection_log.confirm(&name(by), round));
         if !stands || !asked.iter().all(|at| *at == by || self.pull(by, *at)) {
             return false;
         }
-        self.copies[by].disk.ledger.open().get(&name(by)).is_some_and(|proposal| proposal.round == round)
+        self.copies[by].disk.collection_log.open().get(&name(by)).is_some_and(|proposal| proposal.round == round)
     }
 
     fn read(&mut self, at: usize) {
@@ -556,7 +557,7 @@ impl World {
             for to in &there {
                 let Copy { disk, told, .. } = &mut self.copies[*to];
                 let early = (0..COPIES).any(|other| other != *to && !told.contains(&other));
-                let has_begun = !disk.ledger.horizon.is_empty() || !disk.ledger.open().is_empty();
+                let has_begun = !disk.collection_log.horizon.is_empty() || !disk.collection_log.open().is_empty();
                 if has_begun && self.broken != Broken::ReadsRepair {
                     continue;
                 }
@@ -636,7 +637,7 @@ impl World {
         for (doc, tree) in &self.copies[0].disk.docs {
             for leaf in leaves(tree).into_iter().filter(|leaf| !tree[leaf].deleted) {
                 let made = self.made.get(&(*doc, leaf));
-                let gone = self.forgotten.get(&(*doc, leaf));
+                let gone = self.collected.get(&(*doc, leaf));
                 if gone.is_some_and(|gone| made.is_none_or(|made| made < gone)) {
                     return Err(format!("{leaf:?} of {doc} is back: made at {made:?}, forgotten at {gone:?}"));
                 }
@@ -676,7 +677,7 @@ fn run(broken: Broken, acts: &[[u8; 4]]) -> Result<(), String> {
     world.end()
 }
 
-/// An act; those that forget, and what is needed for that, more often than others.
+/// An act; those that collect, and what is needed for that, more often than others.
 fn any_act() -> impl Strategy<Value = [u8; 4]> {
     const WEIGHTS: [(u32, u8); 13] = [
         (4, 0),
@@ -705,7 +706,7 @@ fn any_act() -> impl Strategy<Value = [u8; 4]> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
-    fn what_was_forgotten_does_not_come_back_and_nothing_live_is_lost(
+    fn what_was_collected_does_not_come_back_and_nothing_live_is_lost(
         acts in prop::collection::vec(any_act(), 5..60),
     ) {
         prop_assert_eq!(run(Broken::Nothing, &acts), Ok(()));
@@ -719,7 +720,7 @@ fn without_any_of_the_rules_something_comes_back_or_is_lost() {
     let (backup, put_back) = (|copy: u8| [16, copy, 0, 0], |copy: u8| [16, copy, 0, 1]);
     let cut = |copy: u8| [18, copy, 0, 1];
     let round = |copy: u8| [15, copy, 7, 255];
-    // A document is there, a copy is kept, the document is deleted and forgotten.
+    // A document is there, a copy is kept, the document is deleted and collected.
     let old_copy = |copy: u8| vec![write, settle, backup(copy), bury, settle, age, age, round(0), settle];
     let with = |before: Vec<[u8; 4]>, acts: &[[u8; 4]]| before.into_iter().chain(acts.iter().copied()).collect();
     let (alone, idle) = ([0, 2, 1, 255], [20, 0, 0, 1]);
@@ -773,7 +774,7 @@ fn without_any_of_the_rules_something_comes_back_or_is_lost() {
             ],
         ),
         (
-            Broken::NoShadow,
+            Broken::NoMarker,
             vec![write, bury, age, age, [15, 2, 7, 0], cut(2), [0, 1, 0, 100], [5, 0, 0, 29], [0, 2, 0, 22]],
         ),
         // A copy missed the deletion until just now.

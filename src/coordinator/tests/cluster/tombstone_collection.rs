@@ -1,9 +1,9 @@
-//! Tombstones are forgotten, and nothing comes back: not from a copy that was away, nor from one put back.
+//! Tombstones are collected, and nothing comes back: not from a copy that was away, nor from one put back.
 
 use super::moves::still;
 use super::*;
 use crate::config::Setting;
-use crate::coordinator::anti_entropy::forget::sweep;
+use crate::coordinator::anti_entropy::tombstone_collection::sweep;
 use crate::coordinator::rebalance::moves::MapEdit;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::replica::remote::RemoteCopy;
@@ -33,7 +33,7 @@ async fn delete(cluster: &Cluster, at: usize, name: &str, rev: &Revision, w: Opt
     write(&cluster.db(at), name, &gone, w).await.unwrap();
 }
 
-/// All nodes look for what is to be forgotten.
+/// All nodes look for what is to be collected.
 async fn look(cluster: &Cluster) {
     for node in &cluster.nodes {
         sweep(&Arc::downgrade(&node.coordinator), AGE).await;
@@ -55,7 +55,7 @@ async fn lack(cluster: &Cluster, nodes: impl IntoIterator<Item = usize>, name: &
 }
 
 /// Until no copy has a trace of a document.
-async fn forgotten(cluster: &Cluster, name: &str) {
+async fn collected(cluster: &Cluster, name: &str) {
     eventually(|| async {
         look(cluster).await;
         all_lack(cluster, name).await
@@ -67,10 +67,10 @@ async fn copy_at(cluster: &Cluster, at: usize) -> crate::shard::ShardCopy {
     cluster.db(at).own_copy(0).await.unwrap().unwrap().shard
 }
 
-async fn shadows(cluster: &Cluster) -> u64 {
+async fn markers(cluster: &Cluster) -> u64 {
     let mut sum = 0;
     for at in 0..cluster.nodes.len() {
-        sum += copy_at(cluster, at).await.state().await.unwrap().shadows;
+        sum += copy_at(cluster, at).await.state().await.unwrap().markers;
     }
     sum
 }
@@ -83,7 +83,7 @@ fn merge(name: &str, made: &str) -> Edit {
     Edit { id: id(name), op, deleted: false, body, attachments, revs_limit: 10 }
 }
 
-/// Starts a node anew on what a directory has; tombstones are to be forgotten there.
+/// Starts a node anew on what a directory has; tombstones are to be collected there.
 async fn restart_on(cluster: &mut Cluster, at: usize, dir: tempfile::TempDir) {
     let node = &mut cluster.nodes[at];
     node.world = World::open_with(dir, StorageOptions { engine: Engine::Redb, ..StorageOptions::default() }).await;
@@ -97,9 +97,9 @@ async fn restart_on(cluster: &mut Cluster, at: usize, dir: tempfile::TempDir) {
 }
 
 #[tokio::test]
-async fn all_copies_forget_a_tombstone_and_a_document_begins_anew_when_they_have() {
+async fn all_copies_collect_a_tombstone_and_a_document_begins_anew_when_they_have() {
     let cluster = with_tombstone(Engine::Memory).await;
-    forgotten(&cluster, "a").await;
+    collected(&cluster, "a").await;
     for at in 0..3 {
         assert_eq!(own_leaves(&cluster.db(at), "stays").await.len(), 1);
         assert_eq!(copy_at(&cluster, at).await.info().await.unwrap().doc_del_count, 0);
@@ -107,7 +107,7 @@ async fn all_copies_forget_a_tombstone_and_a_document_begins_anew_when_they_have
     }
     eventually(|| async {
         look(&cluster).await;
-        shadows(&cluster).await == 0
+        markers(&cluster).await == 0
     })
     .await;
     let again = write(&cluster.db(1), "a", r#"{"v":1}"#, Some(3)).await.unwrap();
@@ -118,7 +118,7 @@ async fn all_copies_forget_a_tombstone_and_a_document_begins_anew_when_they_have
 }
 
 #[tokio::test]
-async fn nothing_is_forgotten_while_a_copy_is_away() {
+async fn nothing_is_collected_while_a_copy_is_away() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
@@ -129,10 +129,10 @@ async fn nothing_is_forgotten_while_a_copy_is_away() {
     }
     assert_eq!(own_leaves(&cluster.db(0), "a").await.len(), 1, "the third holds it alive");
     cluster.heal().await;
-    forgotten(&cluster, "a").await;
+    collected(&cluster, "a").await;
 }
 
-/// A document that stays and one that is deleted and forgotten; node 2, cut off, has the disk of before.
+/// A document that stays and one that is deleted and collected; node 2, cut off, has the disk of before.
 async fn with_old_copy() -> Cluster {
     let mut cluster = Cluster::of(3, Engine::Redb).await;
     cluster.create(0, 1, 3).await.unwrap();
@@ -143,7 +143,7 @@ async fn with_old_copy() -> Cluster {
     bury(&cluster, 0, "b").await;
     let first = rev(&own_leaves(&cluster.db(0), "a").await[0]);
     delete(&cluster, 0, "a", &first, Some(3)).await;
-    forgotten(&cluster, "a").await;
+    collected(&cluster, "a").await;
     cluster.cut(&[2]);
     restart_on(&mut cluster, 2, backup).await;
     assert_eq!(own_leaves(&cluster.db(2), "a").await.len(), 1, "it is an old one");
@@ -151,7 +151,7 @@ async fn with_old_copy() -> Cluster {
 }
 
 #[tokio::test]
-async fn a_copy_put_back_does_not_bring_back_what_was_forgotten_and_keeps_what_it_stored_since() {
+async fn a_copy_put_back_does_not_bring_back_what_was_collected_and_keeps_what_it_stored_since() {
     let cluster = with_old_copy().await;
     write(&cluster.db(2), "alone", "{}", Some(1)).await.unwrap();
     cluster.heal().await;
@@ -165,7 +165,7 @@ async fn a_copy_put_back_does_not_bring_back_what_was_forgotten_and_keeps_what_i
     assert!(all_lack(&cluster, "a").await);
     // And it takes part again.
     bury(&cluster, 1, "c").await;
-    forgotten(&cluster, "c").await;
+    collected(&cluster, "c").await;
 }
 
 /// The document's last change is new, and only one of its leaves.
@@ -200,7 +200,7 @@ async fn a_copy_put_back_to_before_its_range_was_split_brings_nothing_back() {
         delete(&cluster, 0, name, &first, Some(3)).await;
     }
     for name in &names[1..] {
-        forgotten(&cluster, name).await;
+        collected(&cluster, name).await;
     }
     cluster.cut(&[2]);
     restart_on(&mut cluster, 2, backup).await;
@@ -270,7 +270,7 @@ async fn old_copies_meet(is_empty: bool) {
     let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
     let old = cluster.nodes[2].world.copy_of_data();
     delete(&cluster, 0, "a", &first, Some(3)).await;
-    forgotten(&cluster, "a").await;
+    collected(&cluster, "a").await;
     cluster.cut(&[0, 1, 2]);
     restart_on(&mut cluster, 1, older).await;
     restart_on(&mut cluster, 2, old).await;
@@ -296,7 +296,7 @@ async fn a_copy_put_back_and_one_that_lost_its_disk_bring_nothing_back() {
 
 /// Who reads the feed of that copy has not seen them yet.
 #[tokio::test]
-async fn tombstones_that_came_late_to_a_copy_are_not_forgotten_before_they_are_old_there() {
+async fn tombstones_that_came_late_to_a_copy_are_not_collected_before_they_are_old_there() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
@@ -314,7 +314,7 @@ async fn tombstones_that_came_late_to_a_copy_are_not_forgotten_before_they_are_o
     for at in 0..3 {
         assert_eq!(own_leaves(&cluster.db(at), "a").await.len(), 1, "the third has no mark behind it");
     }
-    forgotten(&cluster, "a").await;
+    collected(&cluster, "a").await;
 }
 
 /// It waits for the one that is away; the other one is in step, and asks it for nothing.
@@ -333,9 +333,9 @@ async fn a_copy_put_back_that_waits_keeps_nobody_out_of_step() {
     eventually(|| async { all_lack(&cluster, "a").await }).await;
 }
 
-/// Else it would bring back what was forgotten of that.
+/// Else it would bring back what was collected of that.
 #[tokio::test]
-async fn what_another_copy_had_taken_in_is_not_taken_out_of_a_damaged_one_where_something_was_forgotten() {
+async fn what_another_copy_had_taken_in_is_not_taken_out_of_a_damaged_one_where_something_was_collected() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap();
@@ -355,9 +355,9 @@ async fn what_another_copy_had_taken_in_is_not_taken_out_of_a_damaged_one_where_
 }
 
 #[tokio::test]
-async fn a_copy_that_forgot_something_takes_nothing_from_reads() {
+async fn a_copy_that_collected_something_takes_nothing_from_reads() {
     let cluster = with_tombstone(Engine::Memory).await;
-    forgotten(&cluster, "a").await;
+    collected(&cluster, "a").await;
     let own = cluster.db(0).own_copy(0).await.unwrap().unwrap();
     let source = RemoteCopy::new(&cluster.db(0).target, 0, &cluster.network.names[1].as_str().into());
     let edit = merge("a", "1-0123456789abcdef0123456789abcdef");
@@ -371,11 +371,11 @@ async fn a_copy_that_forgot_something_takes_nothing_from_reads() {
     assert_eq!(merge(Origin::Anew).await.unwrap(), 1);
 }
 
-/// What is asked of a copy that has forgotten the same is refused by one that was put back meanwhile.
+/// What is asked of a copy that has collected the same is refused by one that was put back meanwhile.
 #[tokio::test]
-async fn a_copy_that_has_not_forgotten_the_same_is_not_read() {
+async fn a_copy_that_has_not_collected_the_same_is_not_read() {
     let cluster = with_tombstone(Engine::Memory).await;
-    forgotten(&cluster, "a").await;
+    collected(&cluster, "a").await;
     let done = copy_at(&cluster, 0).await.told().await.unwrap().done;
     let remote = RemoteCopy::new(&cluster.db(0).target, 0, &cluster.network.names[1].as_str().into());
     assert!(remote.clone().behind(&done).info().await.is_ok());
@@ -384,7 +384,7 @@ async fn a_copy_that_has_not_forgotten_the_same_is_not_read() {
 }
 
 #[tokio::test]
-async fn where_nothing_is_to_be_forgotten_nothing_is_kept_about_it() {
+async fn where_nothing_is_to_be_collected_nothing_is_kept_about_it() {
     let cluster = with_tombstone(Engine::Memory).await;
     cluster.heal().await;
     let copy = copy_at(&cluster, 0).await;

@@ -1,11 +1,12 @@
-//! What copies of a range have forgotten, before one of them reads another (`shard/horizon.rs` has the rules).
+//! What copies of a range have collected, before one of them reads another (`shard/collection_horizon.rs` has the
+//! rules).
 //!
-//! A copy that reads another one first forgets what it has written down of the rounds that are done there, if it has
+//! A copy that reads another one first collects what it has written down of the rounds that are done there, if it has
 //! read all others since; if not, it reads the other one all the same, for what it has written down it knows. A round
 //! that it never wrote down was decided without it: it is an old one put back. Then it gives up the leaves that all
-//! lack who know what was forgotten, as far as one of them has read it (`put_back`), with what it took in from others
+//! lack who know what was collected, as far as one of them has read it (`put_back`), with what it took in from others
 //! before it had met all of them; only then it reads, and until then nobody reads it. All that it asks for afterwards
-//! is refused by a copy that has not forgotten the same, as after a restart on an older disk.
+//! is refused by a copy that has not collected the same, as after a restart on an older disk.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -24,10 +25,10 @@ use crate::limits;
 use crate::shard::{Horizon, Proposal, RevData, Round, ShardError, TakenIn, Told, Tombstone, Want, WrittenDown};
 use crate::world::buggify::{Mutation, mutated, sometimes};
 
-/// What two copies have told each other of what they forgot.
+/// What two copies have told each other of what they collected.
 #[derive(Debug)]
 pub(in crate::coordinator) struct Met {
-    /// What the other one had forgotten.
+    /// What the other one had collected.
     theirs: Told,
     /// The other copies of the range.
     others: Vec<String>,
@@ -58,18 +59,18 @@ impl Old {
 }
 
 impl Pull<'_> {
-    /// Brings this copy to where nothing that it takes in was forgotten by either.
+    /// Brings this copy to where nothing that it takes in was collected by either.
     pub(in crate::coordinator) async fn keep_horizon(&mut self) -> Result<Met, ShardError> {
-        let theirs = self.remote.forgotten().await?;
+        let theirs = self.remote.collected().await?;
         let (shard, node) = (self.own.shard.clone(), self.remote.node().clone());
         let others = self.others();
         let (confirmed, is_news) = shard.confirmed(&theirs.done).await?;
-        let mut own = shard.forget(&theirs.done, &others).await?;
+        let mut own = shard.collect(&theirs.done, &others).await?;
         let was_old = !shard.told().await?.promised.covers(&theirs.done);
         if was_old {
             self.give_up(&theirs.done).await?;
             // Before the rounds count as done here: should this pull break off the next one does not ask again.
-            self.take_shadows(&theirs.done).await?;
+            self.take_markers(&theirs.done).await?;
             own = shard.adopt(&theirs.done).await?;
         }
         // What the other one has written down it knows: nothing alive comes from there.
@@ -81,7 +82,7 @@ impl Pull<'_> {
         self.lags_behind = !theirs.done.covers(&own.horizon);
         self.remote = self.remote.clone().behind(&theirs.done);
         self.rounds = own.rounds;
-        // It may have forgotten something since it said how it stands.
+        // It may have collected something since it said how it stands.
         self.theirs = self.remote.status().await?;
         if self.theirs.soundness == Some(Soundness::Unusable) {
             return Err(away("the other copy cannot be read any more"));
@@ -90,7 +91,7 @@ impl Pull<'_> {
         Ok(Met { theirs, others, confirmed, is_news, was_old })
     }
 
-    /// Notes that all of the other copy was taken in, and forgets what waited for that.
+    /// Notes that all of the other copy was taken in, and collects what waited for that.
     pub(in crate::coordinator) async fn note_taken(&self, met: Met) -> Result<(), ShardError> {
         let Met { theirs, others, confirmed, is_news, was_old } = met;
         let (shard, node, context) = (&self.own.shard, self.remote.node(), &self.database.context);
@@ -99,7 +100,7 @@ impl Pull<'_> {
             shard.take_over(self.remote.open_proposals().await?).await?;
         }
         shard.note_read(node, confirmed).await?;
-        let own = shard.forget(&theirs.done, &others).await?;
+        let own = shard.collect(&theirs.done, &others).await?;
         if was_old {
             // Others did not read it until now.
             context.missed(&self.database.name);
@@ -109,20 +110,20 @@ impl Pull<'_> {
         }
         // A copy that leaves is none of the others, and may still bring a tombstone.
         let is_moving = self.database.layout().placed.move_of(self.range).is_some();
-        if is_moving || shard.state().await?.shadows == 0 {
+        if is_moving || shard.state().await?.markers == 0 {
             return Ok(());
         }
         shard.note_taken(node, &theirs.done, others).await
     }
 
-    /// Who writes a document here that was forgotten builds upon its tombstone, as there.
-    async fn take_shadows(&self, done: &Horizon) -> Result<(), ShardError> {
+    /// Who writes a document here that was collected builds upon its tombstone, as there.
+    async fn take_markers(&self, done: &Horizon) -> Result<(), ShardError> {
         let mut after = None;
         loop {
-            let page = self.remote.shadows(after).await?;
+            let page = self.remote.markers(after).await?;
             let Some((last, _)) = page.last() else { return Ok(()) };
             after = Some(last.clone());
-            self.own.shard.keep_shadows(done, page).await?;
+            self.own.shard.keep_markers(done, page).await?;
         }
     }
 
@@ -136,7 +137,7 @@ impl Pull<'_> {
         others.iter().any(|node| **node != *but && self.database.context.rank(node).is_some())
     }
 
-    /// Drops the leaves of this copy that are lacked by all who forgot what this one missed, as far as they are old.
+    /// Drops the leaves of this copy that are lacked by all who collected what this one missed, as far as they are old.
     async fn give_up(&self, missed: &Horizon) -> Result<(), ShardError> {
         let (own, name) = (&self.own, &self.database.name);
         let taken = own.shard.taken_in().await?;
@@ -180,11 +181,11 @@ impl Pull<'_> {
         }
     }
 
-    /// The other copies of the range that have forgotten `missed`. Those that missed it, too, are old ones themselves:
+    /// The other copies of the range that have collected `missed`. Those that missed it, too, are old ones themselves:
     /// what they hold says nothing.
     ///
     /// # Errors
-    /// One that is away may hold what the others never had; one that has yet to forget it cannot tell.
+    /// One that is away may hold what the others never had; one that has yet to collect it cannot tell.
     async fn who_knows(&self, missed: &Horizon) -> Result<Vec<RemoteCopy>, ShardError> {
         let (context, layout) = (&self.database.context, self.database.layout());
         let (mut judges, mut damaged) = (Vec::new(), Vec::new());
@@ -197,7 +198,7 @@ impl Pull<'_> {
             if soundness == Some(Soundness::Unusable) {
                 continue;
             }
-            let told = remote.forgotten().await?;
+            let told = remote.collected().await?;
             match told.done.covers(missed) {
                 // It is made anew once this copy is in step, and is asked only where there is no other.
                 true if soundness == Some(Soundness::Damaged) => damaged.push(remote.behind(missed)),
@@ -263,7 +264,7 @@ impl Database {
         others.iter().filter(counts).map(ToString::to_string).collect()
     }
 
-    /// Refuses whoever asks for what a copy that has forgotten `horizon` holds, where that is not so here.
+    /// Refuses whoever asks for what a copy that has collected `horizon` holds, where that is not so here.
     pub(in crate::coordinator) async fn check_horizon(&self, range: usize, horizon: &Horizon) -> Result<(), String> {
         let own = async {
             let layout = self.layout();
@@ -279,7 +280,7 @@ impl Database {
         }
     }
 
-    /// Writes down what `by` proposes to forget, if this copy takes part and has had it for long enough itself.
+    /// Writes down what `by` proposes to collect, if this copy takes part and has had it for long enough itself.
     pub(in crate::coordinator) async fn write_down(
         &self,
         place: (usize, u64),
@@ -308,7 +309,7 @@ impl Database {
         Ok(stands)
     }
 
-    /// Whether this copy forgets: both nodes go by one map, nothing moves, and this node is in step.
+    /// Whether this copy collects: both nodes go by one map, nothing moves, and this node is in step.
     async fn takes_part(&self, (range, version): (usize, u64)) -> Result<bool, ShardError> {
         let layout = self.layout();
         Ok(layout.placed.version == version

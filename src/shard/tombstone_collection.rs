@@ -1,10 +1,10 @@
-//! Forgetting tombstones: what a copy keeps about that, by the rules of `horizon.rs`.
+//! Collecting tombstones: what a copy keeps about that, by the rules of `collection_horizon.rs`.
 //!
-//! The ledger is one small value of the shard. A tombstone goes with its history in the commit that counts its round as
-//! done; the purge log gets an entry without revisions, so that indexes and child shards look at the document again.
-//! What was forgotten leaves a shadow, its path, until all other copies have forgotten it, too: who writes the document
-//! again builds upon that. The header counts how often anything was forgotten, so that where nothing ever was nothing
-//! more is read than before.
+//! The collection log is one small value of the shard. A tombstone goes with its history in the commit that counts its
+//! round as done; the purge log gets an entry without revisions, so that indexes and child shards look at the document
+//! again. What was collected leaves a collection marker, its path, until all other copies have collected it, too: who
+//! writes the document again builds upon that. The header counts how often anything was collected, so that where
+//! nothing ever was nothing more is read than before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::edit::purge_document;
-use super::horizon::{Horizon, Ledger, Proposal, Round};
+use super::collection_horizon::{Horizon, CollectionLog, Proposal, Round};
 use super::keys::{self, Kind};
 use super::purge::put_on_record;
 use super::record::Header;
@@ -29,7 +29,7 @@ use crate::storage::{Direction, StorageError, View, WriteView};
 /// A tombstone that is the only leaf of its document.
 pub type Tombstone = (DocId, Revision);
 
-/// What a copy tells of its ledger.
+/// What a copy tells of its collection log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     /// The rounds that it has done.
@@ -38,12 +38,12 @@ pub struct Told {
     pub promised: Horizon,
 }
 
-/// How far a copy has forgotten, of one moment.
+/// How far a copy has collected, of one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Forgotten {
+pub struct Collected {
     /// The rounds that it has done.
     pub horizon: Horizon,
-    /// How often anything was forgotten.
+    /// How often anything was collected.
     pub rounds: u64,
 }
 
@@ -60,7 +60,7 @@ pub enum WrittenDown {
 
 /// The value of the shard that holds it.
 const NAME: &[u8] = b"horizon";
-/// The value that holds what is told of it: asked for with every call between copies that forgot something.
+/// The value that holds what is told of it: asked for with every call between copies that collected something.
 const TOLD: &[u8] = b"horizon told";
 /// The value that tells what was taken in from other copies before all of them were met.
 const TAKEN_IN: &[u8] = b"taken in early";
@@ -68,26 +68,27 @@ const TAKEN_IN: &[u8] = b"taken in early";
 /// What is stored of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Kept {
-    ledger: Ledger<Tombstone>,
-    /// What was forgotten here and may not be everywhere.
+    #[serde(rename = "ledger")]
+    collection_log: CollectionLog<Tombstone>,
+    /// What was collected here and may not be everywhere.
     batches: Vec<Batch>,
 }
 
-/// Shadows of one commit.
+/// Collection markers of one commit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Batch {
     /// Names it: `Header::rounds` with it.
     number: u64,
-    /// The horizon with these.
+    /// The collection horizon with these.
     horizon: Horizon,
-    /// The nodes whose copies were taken in since they forgot these.
+    /// The nodes whose copies were taken in since they collected these.
     taken: BTreeSet<String>,
     ids: Vec<DocId>,
 }
 
-/// A document that was forgotten.
+/// A document that was collected.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Shadow {
+struct Marker {
     batch: u64,
     path: RevPath,
 }
@@ -101,13 +102,13 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, StorageError> {
     rmp_serde::from_slice(bytes).map_err(|why| StorageError::Corrupt(format!("what was forgotten: {why}")))
 }
 
-fn shadow_key(shard: ShardId, id: &DocId) -> Vec<u8> {
-    keys::key(shard, Kind::Shadow, id.as_str().as_bytes())
+fn marker_key(shard: ShardId, id: &DocId) -> Vec<u8> {
+    keys::key(shard, Kind::Marker, id.as_str().as_bytes())
 }
 
 /// Reads one, to see whether that can be done.
-pub(super) fn decode_shadow(bytes: &[u8]) -> Result<(), StorageError> {
-    decode::<Shadow>(bytes).map(drop)
+pub(super) fn decode_marker(bytes: &[u8]) -> Result<(), StorageError> {
+    decode::<Marker>(bytes).map(drop)
 }
 
 impl Kept {
@@ -122,7 +123,7 @@ impl Kept {
     }
 
     fn told(&self) -> Told {
-        Told { done: self.ledger.horizon.clone(), promised: self.ledger.promised() }
+        Told { done: self.collection_log.horizon.clone(), promised: self.collection_log.promised() }
     }
 }
 
@@ -134,15 +135,15 @@ impl ShardCopy {
         Ok(stored.map(|bytes| decode(&bytes)).transpose()?.unwrap_or_default())
     }
 
-    /// How many purges there were, and how often anything was forgotten.
-    pub async fn purged_and_forgotten(&self) -> Result<(u64, u64), ShardError> {
+    /// How many purges there were, and how often anything was collected.
+    pub async fn purged_and_collected(&self) -> Result<(u64, u64), ShardError> {
         let header = self.read(Header::read).await?;
         Ok((header.purge_seq, header.rounds))
     }
 
     /// Writes a proposal down; durable on return. Tombstones behind the sequence `aged` are not old enough.
     pub async fn propose(&self, by: &str, proposal: Proposal<Tombstone>, aged: u64) -> Result<WrittenDown, ShardError> {
-        // Before it is written down: what is known here stays so, unless it is forgotten or purged.
+        // Before it is written down: what is known here stays so, unless it is collected or purged.
         for page in proposal.tombstones.chunks(limits::STEP_ROWS) {
             let wants = page.iter().map(|(id, _)| (id.clone(), Want::Tree)).collect();
             for ((_, rev), fetched) in page.iter().zip(self.fetch(wants).await?) {
@@ -158,11 +159,11 @@ impl ShardCopy {
         self.change(move |transaction, _| {
             let mut kept = Kept::read(transaction.view, transaction.shard)?;
             let proposal = Proposal { body: transaction.header.last_body, read: None, ..proposal };
-            if !kept.ledger.propose(&by, proposal) {
+            if !kept.collection_log.propose(&by, proposal) {
                 return Ok(WrittenDown::Refused);
             }
             kept.write(transaction.view, transaction.shard);
-            // From here on copies tell each other what they have forgotten before they read each other.
+            // From here on copies tell each other what they have collected before they read each other.
             transaction.header.rounds = transaction.header.rounds.max(1);
             Ok(WrittenDown::Done)
         })
@@ -172,39 +173,39 @@ impl ShardCopy {
     /// Notes that all copies have written a round down; durable on return. False where it does not stand here.
     pub async fn confirm_round(&self, by: &str, round: Round) -> Result<bool, ShardError> {
         let by = by.to_owned();
-        self.change_ledger(move |ledger| ledger.confirm(&by, round)).await
+        self.change_collection_log(move |collection_log| collection_log.confirm(&by, round)).await
     }
 
     /// The rounds that all copies have written down, as far as known here, with those of `done`; and whether these were
     /// not known before.
     pub async fn confirmed(&self, done: &Horizon) -> Result<(BTreeSet<Round>, bool), ShardError> {
-        let mut ledger = self.read(Kept::read).await?.ledger;
-        let before = ledger.confirmed();
-        ledger.confirm_done(done);
-        let confirmed = ledger.confirmed();
+        let mut collection_log = self.read(Kept::read).await?.collection_log;
+        let before = collection_log.confirmed();
+        collection_log.confirm_done(done);
+        let confirmed = collection_log.confirmed();
         let is_news = confirmed != before;
         if is_news {
             let done = done.clone();
-            self.change_ledger(move |ledger| ledger.confirm_done(&done)).await?;
+            self.change_collection_log(move |collection_log| collection_log.confirm_done(&done)).await?;
         }
         Ok((confirmed, is_news))
     }
 
     /// Notes that the copy of a node was read from beginning to end since all had written down these rounds.
     pub async fn note_read(&self, node: &str, rounds: BTreeSet<Round>) -> Result<(), ShardError> {
-        let mut ledger = self.read(Kept::read).await?.ledger;
-        let before = ledger.clone();
-        ledger.note_read(node, &rounds);
-        if ledger == before {
+        let mut collection_log = self.read(Kept::read).await?.collection_log;
+        let before = collection_log.clone();
+        collection_log.note_read(node, &rounds);
+        if collection_log == before {
             return Ok(());
         }
         let node = node.to_owned();
-        self.change_ledger(move |ledger| ledger.note_read(&node, &rounds)).await
+        self.change_collection_log(move |collection_log| collection_log.note_read(&node, &rounds)).await
     }
 
     /// What is written down here and not done, by proposer.
     pub async fn open_proposals(&self) -> Result<Vec<(String, Proposal<Tombstone>)>, ShardError> {
-        let open = self.read(Kept::read).await?.ledger.open().clone();
+        let open = self.read(Kept::read).await?.collection_log.open().clone();
         Ok(open.into_iter().collect())
     }
 
@@ -220,7 +221,7 @@ impl ShardCopy {
                 }
                 if knows_all {
                     let body = transaction.header.last_body;
-                    kept.ledger.take_over(&by, Proposal { body, read: None, ..proposal });
+                    kept.collection_log.take_over(&by, Proposal { body, read: None, ..proposal });
                 }
             }
             kept.write(transaction.view, transaction.shard);
@@ -230,32 +231,32 @@ impl ShardCopy {
         .await
     }
 
-    async fn change_ledger<T: Send + 'static>(
+    async fn change_collection_log<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Ledger<Tombstone>) -> T + Send + 'static,
+        work: impl FnOnce(&mut CollectionLog<Tombstone>) -> T + Send + 'static,
     ) -> Result<T, ShardError> {
         let shard = self.id();
         self.write(move |view| {
             let mut kept = Kept::read(view, shard)?;
-            let out = work(&mut kept.ledger);
+            let out = work(&mut kept.collection_log);
             kept.write(view, shard);
             Ok(out)
         })
         .await
     }
 
-    /// Forgets what was written down here of the rounds of `done`, as far as the copies of all `others` were read since
-    /// all wrote that down; durable on return. Answers how far the copy has forgotten then.
-    pub async fn forget(&self, done: &Horizon, others: &[String]) -> Result<Forgotten, ShardError> {
+    /// Collects what was written down here of the rounds of `done`, as far as the copies of all `others` were read
+    /// since all wrote that down; durable on return. Answers how far the copy has collected then.
+    pub async fn collect(&self, done: &Horizon, others: &[String]) -> Result<Collected, ShardError> {
         loop {
             let stands =
                 move |view: &dyn View, shard| Ok((Kept::read(view, shard)?, Header::read(view, shard)?.rounds));
             let (mut kept, rounds) = self.read(stands).await?;
-            if kept.ledger.ready(done, others).is_none() {
-                return Ok(Forgotten { horizon: kept.ledger.horizon, rounds });
+            if kept.collection_log.ready(done, others).is_none() {
+                return Ok(Collected { horizon: kept.collection_log.horizon, rounds });
             }
             let (done, others) = (done.clone(), others.to_vec());
-            self.change_kept(move |transaction, kept| forget_some(transaction, kept, &done, &others)).await?;
+            self.change_kept(move |transaction, kept| collect_some(transaction, kept, &done, &others)).await?;
         }
     }
 
@@ -268,10 +269,10 @@ impl ShardCopy {
     }
 
     /// Counts rounds as done of which nothing is here any more.
-    pub async fn adopt(&self, done: &Horizon) -> Result<Forgotten, ShardError> {
+    pub async fn adopt(&self, done: &Horizon) -> Result<Collected, ShardError> {
         let done = done.clone();
         self.change_kept(move |_, kept| {
-            kept.ledger.adopt(&done);
+            kept.collection_log.adopt(&done);
             Ok(())
         })
         .await
@@ -280,30 +281,30 @@ impl ShardCopy {
     async fn change_kept(
         &self,
         work: impl FnOnce(&mut Transaction<'_, '_>, &mut Kept) -> Result<(), StorageError> + Send + 'static,
-    ) -> Result<Forgotten, ShardError> {
+    ) -> Result<Collected, ShardError> {
         self.0.storage.refuse_older().await?;
         self.change(move |transaction, _| {
             let mut kept = Kept::read(transaction.view, transaction.shard)?;
             work(transaction, &mut kept)?;
             transaction.header.rounds += 1;
             kept.write(transaction.view, transaction.shard);
-            Ok(Forgotten { horizon: kept.ledger.horizon, rounds: transaction.header.rounds })
+            Ok(Collected { horizon: kept.collection_log.horizon, rounds: transaction.header.rounds })
         })
         .await
     }
 
-    /// Documents behind one of which a shadow is kept, with the paths of their tombstones.
-    pub async fn shadows(&self, after: Option<DocId>, limit: usize) -> Result<Vec<(DocId, RevPath)>, ShardError> {
+    /// Documents behind one of which a collection marker is kept, with the paths of their tombstones.
+    pub async fn markers(&self, after: Option<DocId>, limit: usize) -> Result<Vec<(DocId, RevPath)>, ShardError> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.read(move |view, shard| {
             let mut out: Vec<(DocId, RevPath)> = Vec::new();
             let mut failed = Ok(());
             view.scan(
-                &keys::ids(shard, Kind::Shadow, &from, &Bound::Unbounded),
+                &keys::ids(shard, Kind::Marker, &from, &Bound::Unbounded),
                 Direction::Forward,
                 &mut |key, value| {
-                    match (keys::id_of(key), decode::<Shadow>(value)) {
-                        (Ok(id), Ok(shadow)) => out.push((id, shadow.path)),
+                    match (keys::id_of(key), decode::<Marker>(value)) {
+                        (Ok(id), Ok(marker)) => out.push((id, marker.path)),
                         (Err(error), _) | (_, Err(error)) => failed = Err(error),
                     }
                     if out.len() < limit && failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -314,18 +315,18 @@ impl ShardCopy {
         .await
     }
 
-    /// Keeps shadows of another copy, of documents that are not here: all that `horizon` covers may not be forgotten
-    /// everywhere.
-    pub async fn keep_shadows(&self, horizon: &Horizon, shadows: Vec<(DocId, RevPath)>) -> Result<(), ShardError> {
+    /// Keeps collection markers of another copy, of documents that are not here: all that `horizon` covers may not be
+    /// collected everywhere.
+    pub async fn keep_markers(&self, horizon: &Horizon, markers: Vec<(DocId, RevPath)>) -> Result<(), ShardError> {
         let horizon = horizon.clone();
         self.change_kept(move |transaction, kept| {
             let number = transaction.header.rounds + 1;
             let mut ids = Vec::new();
-            for (id, path) in shadows {
-                let key = shadow_key(transaction.shard, &id);
+            for (id, path) in markers {
+                let key = marker_key(transaction.shard, &id);
                 if transaction.load(&id)?.tree.is_empty() && transaction.view.get(&key)?.is_none() {
-                    transaction.header.shadows += 1;
-                    transaction.view.put(key, encode(&Shadow { batch: number, path }));
+                    transaction.header.markers += 1;
+                    transaction.view.put(key, encode(&Marker { batch: number, path }));
                     ids.push(id);
                 }
             }
@@ -338,8 +339,8 @@ impl ShardCopy {
         .map(drop)
     }
 
-    /// Notes that all of the copy of `node` was taken in, which had forgotten `theirs` by then. Shadows go that all of
-    /// `others` were taken in behind.
+    /// Notes that all of the copy of `node` was taken in, which had collected `theirs` by then. Collection markers go
+    /// that all of `others` were taken in behind.
     pub async fn note_taken(&self, node: &str, theirs: &Horizon, others: Vec<String>) -> Result<(), ShardError> {
         let is_open = |batch: &Batch, others: &[String]| others.iter().any(|other| !batch.taken.contains(other));
         let kept = self.read(Kept::read).await?;
@@ -357,7 +358,7 @@ impl ShardCopy {
             let (open, over): (Vec<Batch>, Vec<Batch>) = kept.batches.into_iter().partition(is_open);
             kept.batches = open;
             for batch in over {
-                batch.ids.iter().try_for_each(|id| drop_shadow(transaction, id, batch.number))?;
+                batch.ids.iter().try_for_each(|id| drop_marker(transaction, id, batch.number))?;
             }
             kept.write(transaction.view, transaction.shard);
             Ok(())
@@ -366,14 +367,14 @@ impl ShardCopy {
     }
 }
 
-/// Forgets some tombstones of one round; it is done with the last of them.
-fn forget_some(
+/// Collects some tombstones of one round; it is done with the last of them.
+fn collect_some(
     transaction: &mut Transaction<'_, '_>,
     kept: &mut Kept,
     done: &Horizon,
     others: &[String],
 ) -> Result<(), StorageError> {
-    let Some((by, proposal)) = kept.ledger.ready(done, others) else { return Ok(()) };
+    let Some((by, proposal)) = kept.collection_log.ready(done, others) else { return Ok(()) };
     let (round, body) = (proposal.round, proposal.body);
     let left = proposal.tombstones.len().saturating_sub(limits::FORGET_STEP);
     let tombstones = proposal.tombstones.split_off(left);
@@ -381,19 +382,19 @@ fn forget_some(
     let mut ids = Vec::new();
     for (id, rev) in tombstones {
         if let Some(path) = drop_leaf(transaction, &id, &rev, Some(body))? {
-            let is_new = transaction.view.get(&shadow_key(transaction.shard, &id))?.is_none();
-            transaction.header.shadows += u64::from(is_new);
-            let shadow = encode(&Shadow { batch: number, path });
-            transaction.view.put(shadow_key(transaction.shard, &id), shadow);
+            let is_new = transaction.view.get(&marker_key(transaction.shard, &id))?.is_none();
+            transaction.header.markers += u64::from(is_new);
+            let marker = encode(&Marker { batch: number, path });
+            transaction.view.put(marker_key(transaction.shard, &id), marker);
             ids.push(id);
         }
     }
     if !ids.is_empty() {
-        let horizon = kept.ledger.horizon.with(&by, round);
+        let horizon = kept.collection_log.horizon.with(&by, round);
         kept.batches.push(Batch { number, horizon, taken: BTreeSet::new(), ids });
     }
     if left == 0 {
-        kept.ledger.finish(&by);
+        kept.collection_log.finish(&by);
     }
     Ok(())
 }
@@ -418,24 +419,24 @@ fn drop_leaf(
     Ok(path)
 }
 
-fn drop_shadow(transaction: &mut Transaction<'_, '_>, id: &DocId, batch: u64) -> Result<(), StorageError> {
-    let key = shadow_key(transaction.shard, id);
+fn drop_marker(transaction: &mut Transaction<'_, '_>, id: &DocId, batch: u64) -> Result<(), StorageError> {
+    let key = marker_key(transaction.shard, id);
     let Some(bytes) = transaction.view.get(&key)? else { return Ok(()) };
-    // It may have been forgotten once more.
-    if decode::<Shadow>(&bytes)?.batch == batch {
+    // It may have been collected once more.
+    if decode::<Marker>(&bytes)?.batch == batch {
         transaction.view.delete(key);
-        transaction.header.shadows = transaction.header.shadows.saturating_sub(1);
+        transaction.header.markers = transaction.header.markers.saturating_sub(1);
     }
     Ok(())
 }
 
-/// The path of the tombstone of a document that is not here because it was forgotten.
-pub(super) fn shadow_of(transaction: &Transaction<'_, '_>, id: &DocId) -> Result<Option<RevPath>, StorageError> {
-    if transaction.header.shadows == 0 {
+/// The path of the tombstone of a document that is not here because it was collected.
+pub(super) fn marker_of(transaction: &Transaction<'_, '_>, id: &DocId) -> Result<Option<RevPath>, StorageError> {
+    if transaction.header.markers == 0 {
         return Ok(None);
     }
-    let stored = transaction.view.get(&shadow_key(transaction.shard, id))?;
-    Ok(stored.map(|bytes| decode::<Shadow>(&bytes)).transpose()?.map(|shadow| shadow.path))
+    let stored = transaction.view.get(&marker_key(transaction.shard, id))?;
+    Ok(stored.map(|bytes| decode::<Marker>(&bytes)).transpose()?.map(|marker| marker.path))
 }
 
 /// What a copy took in from others before it had met all of them: it is as old as what they had.
@@ -511,7 +512,7 @@ impl ShardCopy {
         self.0.is_early.load(Ordering::SeqCst)
     }
 
-    /// Notes that a copy was met: what either had forgotten is forgotten by both. Once all of `others` were, since this
+    /// Notes that a copy was met: what either had collected is collected by both. Once all of `others` were, since this
     /// copy was opened, nothing is told apart any more that is taken in.
     pub async fn meet(&self, node: &str, others: &[String]) -> Result<(), ShardError> {
         let has_met_all = {
@@ -533,13 +534,13 @@ impl ShardCopy {
         .await
     }
 
-    /// The tombstones of documents that were forgotten here and may not be everywhere.
-    pub async fn shadows_of(&self, ids: Vec<DocId>) -> Result<BTreeMap<DocId, Revision>, ShardError> {
+    /// The tombstones of documents that were collected here and may not be everywhere.
+    pub async fn markers_of(&self, ids: Vec<DocId>) -> Result<BTreeMap<DocId, Revision>, ShardError> {
         self.read(move |view, shard| {
             let mut out = BTreeMap::new();
             for id in ids {
-                if let Some(bytes) = view.get(&shadow_key(shard, &id))? {
-                    out.insert(id, decode::<Shadow>(&bytes)?.path.head());
+                if let Some(bytes) = view.get(&marker_key(shard, &id))? {
+                    out.insert(id, decode::<Marker>(&bytes)?.path.head());
                 }
             }
             Ok(out)
@@ -548,7 +549,7 @@ impl ShardCopy {
     }
 }
 
-/// Gives a child shard what was forgotten of its documents; the ledger goes with the small values.
+/// Gives a child shard what was collected of its documents; the collection log goes with the small values.
 pub(super) fn leave(
     view: &mut WriteView<'_>,
     from: ShardId,
@@ -564,17 +565,17 @@ pub(super) fn leave(
     if rounds == 0 {
         return Ok(());
     }
-    let mut shadows: Vec<(DocId, Vec<u8>)> = Vec::new();
-    view.scan(&keys::all(from, Kind::Shadow), Direction::Forward, &mut |key, value| {
-        shadows.extend(keys::id_of(key).map(|id| (id, value.to_vec())));
+    let mut markers: Vec<(DocId, Vec<u8>)> = Vec::new();
+    view.scan(&keys::all(from, Kind::Marker), Direction::Forward, &mut |key, value| {
+        markers.extend(keys::id_of(key).map(|id| (id, value.to_vec())));
         ControlFlow::Continue(())
     })?;
     let mut header = Header::read(view, to)?;
     header.rounds = rounds;
-    header.shadows = 0;
-    for (id, shadow) in shadows.into_iter().filter(|(id, _)| is_its(id)) {
-        view.put(shadow_key(to, &id), shadow);
-        header.shadows += 1;
+    header.markers = 0;
+    for (id, marker) in markers.into_iter().filter(|(id, _)| is_its(id)) {
+        view.put(marker_key(to, &id), marker);
+        header.markers += 1;
     }
     header.write(view, to);
     Ok(())
