@@ -4,8 +4,8 @@
 //! Tombstones are collected in rounds. Whoever proposes one has every copy write down, durably, which tombstones it is
 //! about and that it knows them all ([`CollectionLog::propose`]); then collects them itself, which decides the round,
 //! and tells the others. A copy that sees a round done elsewhere which it has written down does it, too; one that has
-//! not written it down is an old one put back, and must not be read by the others until it gave up what they all lack.
-//! Rounds of different proposers do not depend on each other, so that there is no order to agree on.
+//! not written it down is restored from an old backup, and must not be read by the others until it gave up what they
+//! all lack. Rounds of different proposers do not depend on each other, so that there is no order to agree on.
 //!
 //! What an old copy gives up is bounded by how far others have read it. So a copy collects only when it has read each
 //! other one from beginning to end since all had written that down ([`CollectionLog::note_read`]): what an older state
@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 pub struct Round {
     /// One more than that of the round before.
     pub number: u64,
-    /// Drawn: a proposer that was put back may give a number again.
+    /// Drawn: a proposer that was restored from a backup may give a number again.
     pub id: u64,
 }
 
@@ -50,7 +50,8 @@ impl Horizon {
 
     /// Whether all that `other` collected was collected here.
     pub fn covers(&self, other: &Horizon) -> bool {
-        // Two rounds of one number are of a proposer that was put back: who has done one knows nothing of the other.
+        // Two rounds of one number are of a proposer that was restored from a backup: who has done one knows nothing of
+        // the other.
         let has = |last: Round, round: Round| last.number > round.number || last == round;
         other.rounds.iter().all(|(by, round)| has(self.last(by), *round))
     }

@@ -3,17 +3,17 @@
 //!
 //! A copy that reads another one first collects what it has written down of the rounds that are done there, if it has
 //! read all others since; if not, it reads the other one all the same, for what it has written down it knows. A round
-//! that it never wrote down was decided without it: it is an old one put back. Then it gives up the leaves that all
-//! lack who know what was collected, as far as one of them has read it (`put_back`), with what it took in from others
-//! before it had met all of them; only then it reads, and until then nobody reads it. All that it asks for afterwards
-//! is refused by a copy that has not collected the same, as after a restart on an older disk.
+//! that it never wrote down was decided without it: it is restored from an old backup. Then it gives up the leaves that
+//! all lack who know what was collected, as far as one of them has read it (`restored`), with what it took in from
+//! others before it had met all of them; only then it reads, and until then nobody reads it. All that it asks for
+//! afterwards is refused by a copy that has not collected the same, as after a restart on an older disk.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::coordinator::anti_entropy::pull::{Pull, away};
-use crate::coordinator::anti_entropy::put_back;
+use crate::coordinator::anti_entropy::restored;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::message::Soundness;
 use crate::coordinator::replica::range_copy::OwnCopy;
@@ -147,7 +147,7 @@ impl Pull<'_> {
         }
         let judges = self.who_knows(missed).await?;
         // Asked before what they have: what they take in meanwhile is kept.
-        let until = put_back::read_by(&judges, own, &self.database.context.node).await?;
+        let until = restored::read_by(&judges, own, &self.database.context.node).await?;
         let old = Old { until, body: last_body(own, until).await?, taken };
         tracing::warn!(
             database = name,

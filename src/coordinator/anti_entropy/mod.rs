@@ -5,7 +5,7 @@ pub(super) mod tombstone_collection;
 pub(super) mod collection_horizon;
 pub(super) mod superseded;
 pub(super) mod pull;
-pub(super) mod put_back;
+pub(super) mod restored;
 pub(super) mod rebuild;
 pub(super) mod recovery;
 pub(super) mod sync;

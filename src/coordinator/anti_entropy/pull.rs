@@ -6,10 +6,10 @@
 //! ranges of ids. Revisions that were purged here are not taken in, unless the other copy heard of that and has them
 //! again.
 //!
-//! A copy that is an old one put back shows positions below those that other nodes have seen: it begins a new epoch. If
-//! it missed purges whose records are gone, it may not be read by others until it has purged what they all lack. Which
-//! purges these are is known to a copy that was filled since, too: it remembers what those had heard of that filled it.
-//! What was collected comes before all of that (`horizon`).
+//! A copy that is restored from an old backup shows positions below those that other nodes have seen: it begins a new
+//! epoch. If it missed purges whose records are gone, it may not be read by others until it has purged what they all
+//! lack. Which purges these are is known to a copy that was filled since, too: it remembers what those had heard of
+//! that filled it. What was collected comes before all of that (`horizon`).
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use futures_util::{StreamExt as _, stream};
 
 use crate::coordinator::anti_entropy::compare::{self, ALL};
-use crate::coordinator::anti_entropy::put_back::{self, Removed};
+use crate::coordinator::anti_entropy::restored::{self, Removed};
 use crate::coordinator::read::quorum_read::merge_of_stored;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::epoch::with_told;
@@ -140,7 +140,7 @@ enum Taken {
     All,
     /// What can be read: nothing else is to be had there until it was made anew.
     Part,
-    /// Nothing: it is an old one put back, and is to collect first what was collected here.
+    /// Nothing: it is restored from an old backup, and is to collect first what was collected here.
     Nothing,
 }
 
@@ -160,7 +160,8 @@ pub(in crate::coordinator) struct Pull<'a> {
     news: Option<Vec<(u64, u64)>>,
     /// How often something was collected here when both copies had collected the same.
     pub(in crate::coordinator) rounds: u64,
-    /// Whether the other one has yet to collect what was collected here and knows nothing of that: an old one put back.
+    /// Whether the other one has yet to collect what was collected here and knows nothing of that: restored from an old
+    /// backup.
     pub(in crate::coordinator) is_ahead: bool,
     /// Whether the other one has yet to collect what was collected here, and has written it down.
     pub(in crate::coordinator) lags_behind: bool,
@@ -211,8 +212,8 @@ impl Pull<'_> {
     }
 
     /// Asks for the epochs of the other copy, if there are some that it has not told: no point in them is noted without
-    /// them, for they tell it how far it was read should it be an old one put back one day. Answers whether they are
-    /// known.
+    /// them, for they tell it how far it was read should it be restored from an old backup one day. Answers whether
+    /// they are known.
     async fn hear_epochs(&mut self, told: &[(u64, u64)]) -> Result<bool, ShardError> {
         let is_told = |wanted: u64| told.iter().any(|(epoch, _)| *epoch == wanted);
         let (now, from) = (self.theirs.standing.epoch, self.known.from_epoch);
@@ -230,9 +231,9 @@ impl Pull<'_> {
         Ok(true)
     }
 
-    /// Up to which of its purges the other copy was taken in. Those that it did since it was put back may have numbers
-    /// that others had before; and those that were taken in are not to be done again, for what they removed may have
-    /// been written again, and the records here may be gone.
+    /// Up to which of its purges the other copy was taken in. Those that it did since it was restored from a backup may
+    /// have numbers that others had before; and those that were taken in are not to be done again, for what they
+    /// removed may have been written again, and the records here may be gone.
     async fn purges_known(&self, told: &[(u64, u64)]) -> Result<u64, ShardError> {
         let (known, now) = (self.known, self.theirs.standing.epoch);
         if !self.is_same_shard() || known.purges == 0 {
@@ -283,7 +284,8 @@ impl Pull<'_> {
     }
 
     /// How many purges of this copy the other one has taken in. What it has taken in of the one that this copy was
-    /// before it was put back counts only as far as both have it in common: this one may have given the numbers again.
+    /// before it was restored from a backup counts only as far as both have it in common: this one may have given the
+    /// numbers again.
     async fn heard_there(&self) -> Result<u64, ShardError> {
         let taken = self.theirs.taken.filter(|taken| taken.from_shard == self.own.origin && taken.purges > 0);
         let Some(SyncPoint { from_epoch, purges, .. }) = taken else { return Ok(0) };
@@ -337,7 +339,7 @@ impl Pull<'_> {
             return Err(away("a copy put back holds what was purged since and is to purge it first"));
         }
         for removed in missed.iter().filter(|_| !they_miss) {
-            put_back::purge_what_all_lack(self.database, self.range, &self.own, removed).await?;
+            restored::purge_what_all_lack(self.database, self.range, &self.own, removed).await?;
         }
         Ok(!they_miss)
     }

@@ -534,7 +534,8 @@ impl Database {
         let layout = self.layout();
         let (mut there, mut whole, mut failed) = (0, 0, String::new());
         let mut others = self.others_of(&layout, range);
-        // From those in step this one hears of what was purged, before it reads one that may have been put back.
+        // From those in step this one hears of what was purged, before it reads one that may have been restored from a
+        // backup.
         others.sort_by_key(|node| self.context.rank(node).unwrap_or(u8::MAX));
         for node in others.iter().filter(|node| !self.context.is_gone(node)) {
             there += 1;

@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(marks.at(1200, 9, AGE), Marks { aged: 9, ..marks }, "nothing came since");
         let marks = Marks { scanned: 5, ..marks };
         assert_eq!(marks.at(900, 9, AGE), Marks { at_ms: 900, ..marks }, "the clock went back");
-        let put_back = Marks { position: 3, at_ms: 1150, aged: 3, scanned: 3 };
-        assert_eq!(marks.at(1150, 3, AGE), put_back, "it was at that position never");
+        let restored = Marks { position: 3, at_ms: 1150, aged: 3, scanned: 3 };
+        assert_eq!(marks.at(1150, 3, AGE), restored, "it was at that position never");
     }
 }

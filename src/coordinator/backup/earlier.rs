@@ -4,7 +4,7 @@
 //! It does when each range is held by the copy that was read, that copy still has the history up to the position of
 //! then (`epoch.rs`), and its purges since then are all on record. Else, and when the layers that were added have
 //! become a good part of the whole or an object is missing, a whole snapshot is taken. What a position does not tell,
-//! a machine that was put back while its node was running, the digest tells at a restore.
+//! a machine that was restored from a backup while its node was running, the digest tells at a restore.
 
 use std::path::Path;
 

@@ -4,10 +4,11 @@
 //! new changes would get numbers that readers believe to have seen. A backup cannot be told from the disk that it was
 //! made of, not even by a mark of an orderly stop: so a node opens a new epoch at every start. A token carries the
 //! epoch in which its position was given; one of an earlier epoch resumes at that one's end at the latest, and one of
-//! an epoch that this disk does not know is of a later one that was put back: it resumes where other copies tell, or
-//! anew. The node keeps the list of its epochs; a copy keeps where in its own numbers each of them began.
+//! an epoch that this disk does not know is of a later one that was restored from a backup: it resumes where other
+//! copies tell, or anew. The node keeps the list of its epochs; a copy keeps where in its own numbers each of them
+//! began.
 //!
-//! A machine put back while its node was running goes on in its epoch: other nodes remember how far the copies of that
+//! A machine restored while its node was running goes on in its epoch: other nodes remember how far the copies of that
 //! had come, and one that shows less begins a new epoch by itself.
 
 use std::collections::BTreeSet;
@@ -177,8 +178,8 @@ impl Epochs {
     }
 
     /// Begins a new epoch in place of `outdated`, if that is the current one still: another node has seen higher
-    /// positions of it than this copy ever reached, so that the copy is an old one put back. The new one begins where
-    /// the copy was opened, for numbers given out since may have been given out before. Durable on return.
+    /// positions of it than this copy ever reached, so that the copy is restored from an old backup. The new one begins
+    /// where the copy was opened, for numbers given out since may have been given out before. Durable on return.
     pub async fn renew(&self, copy: &ShardCopy, env: &Env, outdated: u64) -> Result<(), ShardError> {
         let _alone = self.renewing.lock().await;
         let mut list = self.list();
@@ -203,8 +204,8 @@ impl Epochs {
     }
 
     /// The position of this copy up to which another one has read it, that has come to `position` in `epoch` and was
-    /// told these epochs then. Some of them may be later than this copy, if it is an old one put back: then what both
-    /// have in common counts.
+    /// told these epochs then. Some of them may be later than this copy, if it is restored from an old backup: then
+    /// what both have in common counts.
     pub fn read_up_to(&self, told: &[(u64, u64)], epoch: u64, position: u64) -> u64 {
         read_up_to(&self.list(), &self.node, told, (epoch, position))
     }
@@ -257,7 +258,7 @@ fn read_up_to(list: &[(u64, u64)], node: &NodeEpochs, told: &[(u64, u64)], (epoc
     read.max().unwrap_or(0)
 }
 
-/// The epochs of those told that lead to the last one. A copy put back begins its next epoch before those that it lost
+/// The epochs of those told that lead to the last one. A restored copy begins its next epoch before those that it lost
 /// ended.
 fn lasting(told: &[(u64, u64)]) -> BTreeSet<u64> {
     let (mut out, mut least) = (BTreeSet::new(), u64::MAX);
@@ -365,9 +366,9 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_put_back_was_read_as_far_as_it_has_in_common_with_the_one_before() {
-        let put_back = [(7, 0), (9, 40), (10, 45)];
-        let read = |told: &[(u64, u64)], point| read_up_to(&put_back, &node(&[7, 9, 10]), told, point);
+    fn a_restored_copy_was_read_as_far_as_it_has_in_common_with_the_one_before() {
+        let restored = [(7, 0), (9, 40), (10, 45)];
+        let read = |told: &[(u64, u64)], point| read_up_to(&restored, &node(&[7, 9, 10]), told, point);
         assert_eq!(read(&[(7, 0), (8, 60)], (8, 70)), 40, "it was put back to 40");
         assert_eq!(read(&[(7, 0), (8, 30)], (8, 70)), 30, "that one was put back, too, to 30");
         assert_eq!(read(&[(7, 0), (8, 60)], (7, 20)), 20, "the later epoch was not read");
@@ -384,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_put_back_has_the_purges_in_common_up_to_where_it_began_anew() {
+    fn a_restored_copy_has_the_purges_in_common_up_to_where_it_began_anew() {
         let node = node(&[6, 7, 9, 10]);
         let shared =
             |told: &[(u64, u64)]| purges_shared(&[(7, 0), (9, 40), (10, 45)], &[(9, 300), (10, 320)], &node, told);

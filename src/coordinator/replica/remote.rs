@@ -82,7 +82,7 @@ impl RemoteCopy {
         RemoteCopy { urgency: Urgency::Background, ..self }
     }
 
-    /// The same, refused by a copy that has not collected all of that: it may be an old one put back.
+    /// The same, refused by a copy that has not collected all of that: it may be restored from an old backup.
     pub fn behind(self, horizon: &Horizon) -> RemoteCopy {
         RemoteCopy { horizon: Some(Arc::new(horizon.clone())), ..self }
     }

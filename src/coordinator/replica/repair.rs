@@ -13,7 +13,7 @@ use crate::shard::{Basis, Edit, EditError, EditOp, PurgeInfo, ShardCopy, ShardEr
 /// What is known of where revisions come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::coordinator) enum Origin {
-    /// A copy that may be an old one put back: a copy that has collected anything takes nothing from it.
+    /// A copy that may be restored from an old backup: a copy that has collected anything takes nothing from it.
     Anywhere,
     /// A copy that had collected what this one had when this one had collected something so many times, and has taken
     /// in so many of its purges.

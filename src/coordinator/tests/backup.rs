@@ -355,7 +355,7 @@ async fn a_snapshot_is_a_whole_one_where_what_was_read_before_does_not_count_any
 
 /// The disk of before a snapshot gives its positions to other changes.
 #[tokio::test]
-async fn a_snapshot_of_a_node_that_was_put_back_adds_nothing_to_one_of_what_is_gone() {
+async fn a_snapshot_of_a_node_that_was_restored_adds_nothing_to_one_of_what_is_gone() {
     let world = World::open(tempfile::tempdir().unwrap(), Engine::Redb).await;
     let folder = tempfile::tempdir().unwrap();
     let coordinator = world.start().await;

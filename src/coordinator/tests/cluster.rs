@@ -8,7 +8,7 @@ pub(super) mod late;
 mod maintenance;
 mod members;
 mod moves;
-mod put_back;
+mod restored;
 mod rebuild;
 mod settings;
 mod sizes;

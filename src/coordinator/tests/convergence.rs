@@ -212,7 +212,7 @@ async fn positions_given_again_after_a_restored_backup_are_of_another_epoch() {
 
 /// The copy of a node's data is as good as an orderly stop leaves it, and newer than all that other nodes have read.
 #[tokio::test]
-async fn a_feed_leaves_nothing_out_after_a_copy_of_a_stopped_node_is_put_back() {
+async fn a_feed_leaves_nothing_out_after_a_copy_of_a_stopped_node_is_restored() {
     let mut cluster = Cluster::of(2, Engine::Redb).await;
     cluster.create(0, 1, 2).await.unwrap();
     for n in 0..10 {
@@ -265,7 +265,7 @@ pub(super) async fn behind_a_purge(behind: &[usize]) -> Cluster {
         catch_up(&cluster, at, 0, false).await;
         assert!(own_leaves(&cluster.db(at), "old").await.is_empty());
     }
-    // Those behind confirmed it before they were put back.
+    // Those behind confirmed it before they were restored from a backup.
     own.compact(0, crate::shard::Pace::new(&cluster.nodes[0].world.env, 1000)).await.unwrap();
     assert_eq!(own.state().await.unwrap().purge_floor, 1);
     cluster
@@ -295,7 +295,7 @@ pub(super) async fn ends_with(cluster: &Cluster, documents: &[(&str, &str)]) {
 
 /// An old backup holds what was purged since, and nobody has the records of that any more.
 #[tokio::test]
-async fn a_copy_put_back_gives_up_what_was_purged_since() {
+async fn a_restored_copy_gives_up_what_was_purged_since() {
     let mut cluster = behind_a_purge(&[2]).await;
     restart(&mut cluster, 2).await;
     plant(&copy(&cluster, 2).await, "new", &["1-d"], false).await;
@@ -305,7 +305,7 @@ async fn a_copy_put_back_gives_up_what_was_purged_since() {
 
 /// Each waited for the other to be in step first.
 #[tokio::test]
-async fn two_copies_put_back_do_not_wait_for_each_other() {
+async fn two_restored_copies_do_not_wait_for_each_other() {
     let mut cluster = behind_a_purge(&[1, 2]).await;
     for at in [1, 2] {
         restart(&mut cluster, at).await;
@@ -317,7 +317,7 @@ async fn two_copies_put_back_do_not_wait_for_each_other() {
 
 /// Each waited for the other to be in step first: one to read it, the other to see what was removed.
 #[tokio::test]
-async fn a_copy_put_back_does_not_wait_for_nodes_that_started_just_now() {
+async fn a_restored_copy_does_not_wait_for_nodes_that_started_just_now() {
     let mut cluster = behind_a_purge(&[2]).await;
     cluster.cut(&[0, 1, 2]);
     for at in 0..3 {
@@ -327,10 +327,10 @@ async fn a_copy_put_back_does_not_wait_for_nodes_that_started_just_now() {
     ends_with(&cluster, &[("stays", "1-c")]).await;
 }
 
-/// What it acknowledged was taken for old: when it was in the backup and nobody had read it; when it was put back and
-/// started once more; and when it had taken in a copy that has a record of the purge, since.
+/// What it acknowledged was taken for old: when it was in the backup and nobody had read it; when it was restored from
+/// a backup and started once more; and when it had taken in a copy that has a record of the purge, since.
 #[tokio::test]
-async fn a_copy_put_back_keeps_what_it_acknowledged_and_nobody_has_read() {
+async fn a_restored_copy_keeps_what_it_acknowledged_and_nobody_has_read() {
     let mut cluster = behind_a_purge(&[1]).await;
     plant(&copy(&cluster, 1).await, "before", &["1-e"], false).await;
     restart(&mut cluster, 1).await;

@@ -1,7 +1,7 @@
-//! A model of copies that write, compare, stop, are put back, lose their disks and collect, over the rules of
-//! `collection_horizon.rs`: what was collected does not come back, nothing that is live is lost, and no copy collects
-//! what it had not for long enough. A revision is lost where it is known no more, or only below a tombstone that nobody
-//! asked for.
+//! A model of copies that write, compare, stop, are restored from a backup, lose their disks and collect, over the
+//! rules of `collection_horizon.rs`: what was collected does not come back, nothing that is live is lost, and no copy
+//! collects what it had not for long enough. A revision is lost where it is known no more, or only below a tombstone
+//! that nobody asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ enum Broken {
     OldCopyIsRead,
     /// An old copy gives up all that the others lack, whether it was read or not.
     GivesUpEverything,
-    /// An old copy gives up all that it had when it was put back.
+    /// An old copy gives up all that it had when it was restored from a backup.
     GivesUpUnread,
     /// An old copy keeps what it took in from others, as if that were its own.
     KeepsTakenIn,
@@ -189,7 +189,7 @@ struct Copy {
     met: BTreeSet<usize>,
     /// The others that it has told since its start what it collected.
     told: BTreeSet<usize>,
-    put_back: bool,
+    restored: bool,
     /// By how much its clock is wrong.
     off: i64,
 }
@@ -217,8 +217,8 @@ struct World {
     made: BTreeMap<(u8, Rev), i64>,
     /// When a revision was collected at last: when that was proposed.
     collected: BTreeMap<(u8, Rev), i64>,
-    /// When each copy was put back last, or lost its disk.
-    put_backs: Vec<(usize, i64)>,
+    /// When each copy was restored from a backup last, or lost its disk.
+    restores: Vec<(usize, i64)>,
     rounds: u32,
     epochs: u32,
     /// What a copy collected that it had not for long enough.
@@ -237,7 +237,7 @@ impl World {
             in_sync: true,
             met: BTreeSet::new(),
             told: (0..COPIES).collect(),
-            put_back: false,
+            restored: false,
             off: 0,
         };
         World {
@@ -248,7 +248,7 @@ impl World {
             acked: Vec::new(),
             made: BTreeMap::new(),
             collected: BTreeMap::new(),
-            put_backs: Vec::new(),
+            restores: Vec::new(),
             rounds: 0,
             epochs: COPIES as u32,
             too_soon: Vec::new(),
@@ -284,7 +284,7 @@ impl World {
         }
     }
 
-    fn put_back(&mut self, at: usize) {
+    fn restored(&mut self, at: usize) {
         let Some(backup) = self.copies[at].backup.clone() else { return };
         self.replace(at, backup);
         self.start(at);
@@ -299,8 +299,8 @@ impl World {
 
     fn replace(&mut self, at: usize, disk: Disk) {
         self.copies[at].disk = disk;
-        self.copies[at].put_back = true;
-        self.put_backs.push((at, self.now));
+        self.copies[at].restored = true;
+        self.restores.push((at, self.now));
     }
 
     /// A client asks a copy to write or to delete; those of `mask` that are reached hear of it.
@@ -409,7 +409,7 @@ impl World {
     }
 
     fn collect(&mut self, at: usize, done: &Horizon) {
-        let (now, is_judged) = (self.now, !self.copies[at].put_back && self.copies[at].off == 0);
+        let (now, is_judged) = (self.now, !self.copies[at].restored && self.copies[at].off == 0);
         let is_asked = |other: &usize| match self.broken {
             Broken::ForgetsUnread => false,
             Broken::ConfirmedByMajority => self.reaches(at, *other),
@@ -579,7 +579,7 @@ impl World {
             9..=11 => drop(self.pull(copy, usize::from(doc) % COPIES)),
             12 | 13 => self.settle(),
             14 | 15 => self.round(copy, doc | (more & 0xf0) >> 4, more),
-            16 if more % 2 != 0 => self.put_back(copy),
+            16 if more % 2 != 0 => self.restored(copy),
             16 => self.copies[copy].backup = Some(self.copies[copy].disk.clone()),
             17 => self.start(copy),
             18 if more % 3 == 0 => self.cut((0..COPIES).collect()),
@@ -631,7 +631,7 @@ impl World {
     }
 
     fn nothing_came_back(&self) -> Result<(), String> {
-        if self.copies.iter().all(|copy| copy.put_back) {
+        if self.copies.iter().all(|copy| copy.restored) {
             return Ok(());
         }
         for (doc, tree) in &self.copies[0].disk.docs {
@@ -649,10 +649,11 @@ impl World {
     fn nothing_was_lost(&self) -> Result<(), String> {
         for acked in self.acked.iter().filter(|acked| !acked.deleted) {
             let lost: BTreeSet<usize> =
-                self.put_backs.iter().filter(|(_, at)| *at >= acked.at).map(|(copy, _)| *copy).collect();
+                self.restores.iter().filter(|(_, at)| *at >= acked.at).map(|(copy, _)| *copy).collect();
             let is_safe = match acked.by_majority {
-                // A copy that was put back may have built upon the tombstone: the same words are what was deleted.
-                _ if acked.again => self.put_backs.is_empty(),
+                // A copy that was restored from a backup may have built upon the tombstone: the same words are what was
+                // deleted.
+                _ if acked.again => self.restores.is_empty(),
                 true => lost.len() <= COPIES / 2,
                 false => lost.is_empty(),
             };
@@ -717,7 +718,7 @@ proptest! {
 #[test]
 fn without_any_of_the_rules_something_comes_back_or_is_lost() {
     let (write, bury, settle, age) = ([0, 0, 0, 255], [5, 0, 0, 255], [12, 0, 0, 0], [23, 0, 0, 0]);
-    let (backup, put_back) = (|copy: u8| [16, copy, 0, 0], |copy: u8| [16, copy, 0, 1]);
+    let (backup, restored) = (|copy: u8| [16, copy, 0, 0], |copy: u8| [16, copy, 0, 1]);
     let cut = |copy: u8| [18, copy, 0, 1];
     let round = |copy: u8| [15, copy, 7, 255];
     // A document is there, a copy is kept, the document is deleted and collected.
@@ -726,10 +727,10 @@ fn without_any_of_the_rules_something_comes_back_or_is_lost() {
     let (alone, idle) = ([0, 2, 1, 255], [20, 0, 0, 1]);
     let cases: [(Broken, Vec<[u8; 4]>); 11] = [
         (Broken::ConfirmedByMajority, vec![write, settle, cut(2), bury, settle, age, age, round(0)]),
-        (Broken::OldCopyIsRead, with(old_copy(1), &[put_back(1)])),
-        (Broken::GivesUpEverything, with(old_copy(2), &[cut(2), put_back(2), alone])),
+        (Broken::OldCopyIsRead, with(old_copy(1), &[restored(1)])),
+        (Broken::GivesUpEverything, with(old_copy(2), &[cut(2), restored(2), alone])),
         // It starts once more: what it acknowledged alone was there then.
-        (Broken::GivesUpUnread, with(old_copy(2), &[cut(2), put_back(2), alone, [17, 2, 0, 0]])),
+        (Broken::GivesUpUnread, with(old_copy(2), &[cut(2), restored(2), alone, [17, 2, 0, 0]])),
         // One copy of the time before the document, or empty, meets one of when it was there.
         (
             Broken::KeepsTakenIn,
@@ -746,13 +747,13 @@ fn without_any_of_the_rules_something_comes_back_or_is_lost() {
                 age,
                 round(0),
                 settle,
-                put_back(1),
-                put_back(2),
+                restored(1),
+                restored(2),
                 [9, 1, 2, 0],
             ],
         ),
-        (Broken::KeepsTakenIn, with(old_copy(2), &[put_back(2), [20, 1, 0, 0], [9, 1, 2, 0]])),
-        (Broken::ReadsRepair, with(old_copy(1), &[put_back(1), [19, 0, 0, 0]])),
+        (Broken::KeepsTakenIn, with(old_copy(2), &[restored(2), [20, 1, 0, 0], [9, 1, 2, 0]])),
+        (Broken::ReadsRepair, with(old_copy(1), &[restored(1), [19, 0, 0, 0]])),
         // The only one that had read the old copy since loses its disk.
         (
             Broken::ForgetsUnread,
@@ -770,7 +771,7 @@ fn without_any_of_the_rules_something_comes_back_or_is_lost() {
                 age,
                 round(0),
                 [20, 0, 0, 0],
-                put_back(2),
+                restored(2),
             ],
         ),
         (

@@ -213,7 +213,7 @@ async fn what_was_read_before_something_was_collected_comes_too_late() {
 }
 
 #[tokio::test]
-async fn a_copy_put_back_gives_up_leaves_and_counts_rounds_as_done() {
+async fn a_restored_copy_gives_up_leaves_and_counts_rounds_as_done() {
     let world = World::new().await;
     let live = world.put("a", None, "{}").await.unwrap();
     world.shard.drop_leaves(vec![(DocId::new("a"), live)]).await.unwrap();

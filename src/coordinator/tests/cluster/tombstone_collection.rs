@@ -1,4 +1,4 @@
-//! Tombstones are collected, and nothing comes back: not from a copy that was away, nor from one put back.
+//! Tombstones are collected, and nothing comes back: not from a copy that was away, nor from one restored.
 
 use super::moves::still;
 use super::*;
@@ -151,7 +151,7 @@ async fn with_old_copy() -> Cluster {
 }
 
 #[tokio::test]
-async fn a_copy_put_back_does_not_bring_back_what_was_collected_and_keeps_what_it_stored_since() {
+async fn a_restored_copy_does_not_bring_back_what_was_collected_and_keeps_what_it_stored_since() {
     let cluster = with_old_copy().await;
     write(&cluster.db(2), "alone", "{}", Some(1)).await.unwrap();
     cluster.heal().await;
@@ -170,7 +170,7 @@ async fn a_copy_put_back_does_not_bring_back_what_was_collected_and_keeps_what_i
 
 /// The document's last change is new, and only one of its leaves.
 #[tokio::test]
-async fn a_copy_put_back_gives_up_old_leaves_beside_new_ones() {
+async fn a_restored_copy_gives_up_old_leaves_beside_new_ones() {
     let cluster = with_old_copy().await;
     let edit = merge("a", "1-00000000000000000000000000000abc");
     copy_at(&cluster, 2).await.edit(vec![edit]).await.unwrap().remove(0).unwrap();
@@ -184,7 +184,7 @@ async fn a_copy_put_back_gives_up_old_leaves_beside_new_ones() {
 
 /// Its halves count their bodies anew, but go on with its sequences.
 #[tokio::test]
-async fn a_copy_put_back_to_before_its_range_was_split_brings_nothing_back() {
+async fn a_restored_copy_to_before_its_range_was_split_brings_nothing_back() {
     let mut cluster = Cluster::of(3, Engine::Redb).await;
     cluster.create(0, 1, 3).await.unwrap();
     let names: Vec<String> = (0..6).map(|n| format!("a{n}")).collect();
@@ -218,7 +218,7 @@ async fn a_copy_put_back_to_before_its_range_was_split_brings_nothing_back() {
 
 /// The copy that was moved is none of those who know; the one in its place never read the old one as it was.
 #[tokio::test]
-async fn a_copy_put_back_to_before_another_one_was_moved_brings_nothing_back() {
+async fn a_restored_copy_to_before_another_one_was_moved_brings_nothing_back() {
     let mut cluster = Cluster::of(4, Engine::Redb).await;
     cluster.create(0, 1, 3).await.unwrap();
     for name in ["a", "stays"] {
@@ -285,12 +285,12 @@ async fn old_copies_meet(is_empty: bool) {
 }
 
 #[tokio::test]
-async fn copies_put_back_to_different_times_that_meet_bring_nothing_back() {
+async fn copies_restored_to_different_times_that_meet_bring_nothing_back() {
     old_copies_meet(false).await;
 }
 
 #[tokio::test]
-async fn a_copy_put_back_and_one_that_lost_its_disk_bring_nothing_back() {
+async fn a_restored_copy_and_one_that_lost_its_disk_bring_nothing_back() {
     old_copies_meet(true).await;
 }
 
@@ -319,7 +319,7 @@ async fn tombstones_that_came_late_to_a_copy_are_not_collected_before_they_are_o
 
 /// It waits for the one that is away; the other one is in step, and asks it for nothing.
 #[tokio::test]
-async fn a_copy_put_back_that_waits_keeps_nobody_out_of_step() {
+async fn a_restored_copy_that_waits_keeps_nobody_out_of_step() {
     let cluster = with_old_copy().await;
     cluster.cut(&[1]);
     let old: Arc<str> = cluster.network.names[2].as_str().into();
@@ -371,7 +371,7 @@ async fn a_copy_that_collected_something_takes_nothing_from_reads() {
     assert_eq!(merge(Origin::Anew).await.unwrap(), 1);
 }
 
-/// What is asked of a copy that has collected the same is refused by one that was put back meanwhile.
+/// What is asked of a copy that has collected the same is refused by one that was restored from a backup meanwhile.
 #[tokio::test]
 async fn a_copy_that_has_not_collected_the_same_is_not_read() {
     let cluster = with_tombstone(Engine::Memory).await;

@@ -1,4 +1,4 @@
-//! Copies put back from a backup, and what the others remember of them.
+//! Copies restored from a backup, and what the others remember of them.
 
 use super::super::convergence::{behind_a_purge, catch_up, ends_with, planted, read, restart, two};
 use super::*;
@@ -27,7 +27,7 @@ async fn in_step(cluster: &Cluster) {
 }
 
 /// Starts a node on data that it had before.
-async fn put_back(cluster: &mut Cluster, at: usize, data: tempfile::TempDir) {
+async fn restored(cluster: &mut Cluster, at: usize, data: tempfile::TempDir) {
     let node = &mut cluster.nodes[at];
     node.world = World::open(data, Engine::Redb).await;
     node.coordinator = node.world.join(&node.end).await;
@@ -35,7 +35,7 @@ async fn put_back(cluster: &mut Cluster, at: usize, data: tempfile::TempDir) {
 
 /// They did them again, and lost what was written since: their own records of them were gone.
 #[tokio::test]
-async fn purges_of_a_copy_put_back_are_not_done_again_by_those_who_heard_of_them() {
+async fn purges_of_a_restored_copy_are_not_done_again_by_those_who_heard_of_them() {
     let mut cluster = Cluster::of(3, Engine::Redb).await;
     cluster.create(0, 1, 3).await.unwrap();
     let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
@@ -48,7 +48,7 @@ async fn purges_of_a_copy_put_back_are_not_done_again_by_those_who_heard_of_them
         cut_records(&cluster, at).await;
     }
     cluster.cut(&[1]);
-    put_back(&mut cluster, 1, backup).await;
+    restored(&mut cluster, 1, backup).await;
     cluster.heal().await;
     in_step(&cluster).await;
     for at in 0..3 {
@@ -56,9 +56,10 @@ async fn purges_of_a_copy_put_back_are_not_done_again_by_those_who_heard_of_them
     }
 }
 
-/// It took back what it had purged since it was put back: the other one had heard of as many purges as it had done.
+/// It took back what it had purged since it was restored from a backup: the other one had heard of as many purges as it
+/// had done.
 #[tokio::test]
-async fn purges_that_were_heard_of_before_a_copy_was_put_back_are_not_taken_for_those_since() {
+async fn purges_that_were_heard_of_before_a_copy_was_restored_are_not_taken_for_those_since() {
     let mut cluster = Cluster::of(2, Engine::Redb).await;
     cluster.create(0, 1, 2).await.unwrap();
     for name in ["before", "since"] {
@@ -73,7 +74,7 @@ async fn purges_that_were_heard_of_before_a_copy_was_put_back_are_not_taken_for_
     purge(&cluster, 0, "before").await;
     in_step(&cluster).await;
     cluster.cut(&[0]);
-    put_back(&mut cluster, 0, backup).await;
+    restored(&mut cluster, 0, backup).await;
     purge(&cluster, 0, "since").await;
     // The other one does not hear of it at first.
     cluster.deafen(&["n1@h"]);
@@ -105,7 +106,7 @@ async fn what_a_source_purged_after_it_told_how_it_stands_was_not_written_again(
 }
 
 /// Where the rest could not be read the point named an epoch of which nothing was known: told to the copy, when that
-/// was put back, it meant that nobody had read it.
+/// was restored from a backup, it meant that nobody had read it.
 #[tokio::test]
 async fn no_point_is_noted_in_an_epoch_that_was_not_told() {
     let mut cluster = two(1).await;
@@ -155,7 +156,7 @@ async fn epochs_that_were_never_told_are_asked_for_when_all_are_compared() {
 }
 
 /// What was purged came back through it: it had no record of that, for it was filled when nobody had one any more, and
-/// read the copy put back as any other.
+/// read the restored copy as any other.
 #[tokio::test]
 async fn a_copy_filled_when_records_of_purges_were_gone_knows_one_that_missed_them() {
     let mut cluster = behind_a_purge(&[2]).await;
@@ -172,7 +173,7 @@ async fn a_copy_filled_when_records_of_purges_were_gone_knows_one_that_missed_th
     assert!(heard.iter().any(|heard| heard.node == "n1@h" && heard.floor == 1), "{heard:?}");
     assert_eq!(filled.state().await.unwrap().purge_floor, 0, "none of its own");
     restart(&mut cluster, 2).await;
-    // Those two only: nobody is there who could tell the copy put back by a record of its own.
+    // Those two only: nobody is there who could tell the restored copy by a record of its own.
     cluster.cut(&[0]);
     let early = cluster.db(1).pull_from(&"n3@h".into(), false).await;
     assert!(early.is_err() && own_leaves(&cluster.db(1), "old").await.is_empty(), "{early:?}");
@@ -182,7 +183,7 @@ async fn a_copy_filled_when_records_of_purges_were_gone_knows_one_that_missed_th
 
 /// It failed to read that one, and that one waited for it to be in step before it was made anew.
 #[tokio::test]
-async fn a_copy_put_back_does_not_ask_one_that_is_damaged() {
+async fn a_restored_copy_does_not_ask_one_that_is_damaged() {
     let mut cluster = behind_a_purge(&[2]).await;
     restart(&mut cluster, 2).await;
     for kind in [b'd', b'h'] {
@@ -198,7 +199,7 @@ async fn a_copy_put_back_does_not_ask_one_that_is_damaged() {
 /// The others purged it when they heard that it was given up: they had no record any more of the purge that it was
 /// given up for.
 #[tokio::test]
-async fn what_is_written_again_while_a_copy_put_back_gives_it_up_stays() {
+async fn what_is_written_again_while_a_restored_copy_gives_it_up_stays() {
     let mut cluster = behind_a_purge(&[2]).await;
     cut_records(&cluster, 1).await;
     restart(&mut cluster, 2).await;

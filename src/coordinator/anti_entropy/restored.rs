@@ -1,15 +1,15 @@
-//! A copy that is an old one put back: it gives up what all others removed since, and keeps what it alone has.
+//! A copy that is restored from an old backup: it gives up what all others removed since, and keeps what it alone has.
 //!
 //! It may hold what was removed everywhere, with no record of that left, and nobody takes that from it. That all others
-//! lack a revision does not tell this: they lack what this copy alone acknowledged, too, before it was put back or
-//! since, whatever it started and took in meanwhile. What tells it is how far one of them has read this copy: a
-//! revision behind that point was there once. So what all others lack goes up to that point and no further. Copies keep
-//! a record of purges until they have read each other copy up to where that one had heard of them
+//! lack a revision does not tell this: they lack what this copy alone acknowledged, too, before it was restored from a
+//! backup or since, whatever it started and took in meanwhile. What tells it is how far one of them has read this copy:
+//! a revision behind that point was there once. So what all others lack goes up to that point and no further. Copies
+//! keep a record of purges until they have read each other copy up to where that one had heard of them
 //! (`Pull::confirm`): one that has no record has read all that a copy of an earlier time holds.
 //!
-//! All others must be there. Those that miss what was removed, too, are not asked: they were put back themselves, or
-//! are being filled; nor are those that cannot be read as a whole, which are made anew once this copy is in step.
-//! Whether the others are in step otherwise does not matter; they may wait for this very copy.
+//! All others must be there. Those that miss what was removed, too, are not asked: they were restored from a backup
+//! themselves, or are being filled; nor are those that cannot be read as a whole, which are made anew once this copy is
+//! in step. Whether the others are in step otherwise does not matter; they may wait for this very copy.
 //!
 //! What is given up goes on record for this copy only: the others have it no more, or have it again by then, for it was
 //! written again while this copy looked.
@@ -74,7 +74,7 @@ pub(in crate::coordinator) async fn purge_what_all_lack(
 }
 
 /// The position of a copy of this node up to which some of the others have read it. Never beyond where it was opened: a
-/// machine put back while it was running gives out positions again, and no other node need have noticed that yet.
+/// machine restored while it was running gives out positions again, and no other node need have noticed that yet.
 pub(in crate::coordinator) async fn read_by(
     others: &[RemoteCopy],
     own: &OwnCopy,
