@@ -73,7 +73,7 @@ pub(super) struct Inner {
     opened_body: u64,
     /// Nodes whose copies it has met since, see `tombstone_collection.rs`. A blocking lock: held for a look, never
     /// across an await.
-    pub(super) met: Mutex<BTreeSet<String>>,
+    pub(super) compared: Mutex<BTreeSet<String>>,
     /// Whether it is noted what it takes in from others, see `tombstone_collection.rs`.
     pub(super) is_early: AtomicBool,
     owner: Owner,
@@ -132,9 +132,9 @@ impl ShardCopy {
     fn over(storage: &Storage, shard: ShardId, owner: Owner, (update_seq, opened_body): (u64, u64)) -> ShardCopy {
         let (storage, committed) = (storage.clone(), watch::Sender::new(update_seq));
         let (design_commits, state, mirror) = (AtomicU64::new(0), AtomicU8::new(OPEN), Mutex::default());
-        let (met, is_early) = (Mutex::default(), AtomicBool::new(false));
+        let (compared, is_early) = (Mutex::default(), AtomicBool::new(false));
         let inner =
-            Inner { storage, shard, committed, design_commits, opened_body, met, is_early, owner, state, mirror };
+            Inner { storage, shard, committed, design_commits, opened_body, compared, is_early, owner, state, mirror };
         let inner = Arc::new(inner);
         ShardCopy(inner, Use { pool: Pool::Foreground, by_map: None, unflushed: false, briefly: false })
     }

@@ -516,9 +516,9 @@ impl ShardCopy {
     /// copy was opened, nothing is told apart any more that is taken in.
     pub async fn meet(&self, node: &str, others: &[String]) -> Result<(), ShardError> {
         let has_met_all = {
-            let mut met = self.0.met.lock().unwrap_or_else(PoisonError::into_inner);
-            met.insert(node.to_owned());
-            others.iter().all(|other| met.contains(other))
+            let mut compared = self.0.compared.lock().unwrap_or_else(PoisonError::into_inner);
+            compared.insert(node.to_owned());
+            others.iter().all(|other| compared.contains(other))
         };
         if !has_met_all || !self.0.is_early.swap(false, Ordering::SeqCst) {
             return Ok(());

@@ -103,7 +103,7 @@ impl Pull<'_> {
         let own = shard.collect(&theirs.done, &others).await?;
         if was_old {
             // Others did not read it until now.
-            context.missed(&self.database.name);
+            context.lagging(&self.database.name);
         } else if is_news && !own.horizon.covers(&theirs.done) && self.may_read_others(node) {
             // Once: a copy that is away then is read when it is back.
             context.pull_soon(&self.database.name);
@@ -200,7 +200,7 @@ impl Pull<'_> {
             }
             let told = remote.collected().await?;
             match told.done.covers(missed) {
-                // It is made anew once this copy is in step, and is asked only where there is no other.
+                // It is made anew once this copy is in sync, and is asked only where there is no other.
                 true if soundness == Some(Soundness::Damaged) => damaged.push(remote.behind(missed)),
                 true => judges.push(remote.behind(missed)),
                 false if told.promised.covers(missed) => {
@@ -309,7 +309,7 @@ impl Database {
         Ok(stands)
     }
 
-    /// Whether this copy collects: both nodes go by one map, nothing moves, and this node is in step.
+    /// Whether this copy collects: both nodes go by one map, nothing moves, and this node is in sync.
     async fn takes_part(&self, (range, version): (usize, u64)) -> Result<bool, ShardError> {
         let layout = self.layout();
         Ok(layout.placed.version == version

@@ -1,7 +1,7 @@
 //! A copy whose store file is damaged is made anew from the others.
 //!
 //! A file of many shards stays, for whoever runs the node; one of a single shard is replaced, if all other copies of
-//! its range are there, in step, and whole. In one commit the range gets a shard of another number here, with a mark of
+//! its range are there, in sync, and whole. In one commit the range gets a shard of another number here, with a mark of
 //! what it replaces. Positions are counted anew in it, so that no reader takes its numbers for those of before. Until
 //! it is filled the copy answers nobody, neither reads nor writes nor judges: to the others it is one that is away.
 //! It takes in what they have, their purges first, then what can still be read of the damaged file and nobody else has
@@ -212,7 +212,7 @@ impl Coordinator {
         }
         ended?;
         // The others may lack what was left in the file.
-        self.context().missed(&first.name);
+        self.context().lagging(&first.name);
         Ok(())
     }
 
@@ -485,7 +485,7 @@ impl Database {
         Ok(())
     }
 
-    /// Fails unless every other copy of a range is there, in step, and whole, and none is on its way.
+    /// Fails unless every other copy of a range is there, in sync, and whole, and none is on its way.
     async fn check_others(&self, layout: &Layout, range: usize) -> Result<(), Waits> {
         let is_counted = layout.placed.nodes(range, &self.context.node).contains(&self.context.node);
         if !is_counted || !layout.map.is_live(range) || layout.placed.move_of(range).is_some() {
@@ -494,7 +494,7 @@ impl Database {
         self.check_whole(range, self.others_of(layout, range)).await
     }
 
-    /// Fails unless the copies of a range on other nodes are there, in step, and whole.
+    /// Fails unless the copies of a range on other nodes are there, in sync, and whole.
     async fn check_whole(&self, range: usize, nodes: Vec<Arc<str>>) -> Result<(), Waits> {
         for node in nodes.into_iter().filter(|node| *node != self.context.node) {
             if self.context.rank(&node) != Some(0) {
@@ -534,7 +534,7 @@ impl Database {
         let layout = self.layout();
         let (mut there, mut whole, mut failed) = (0, 0, String::new());
         let mut others = self.others_of(&layout, range);
-        // From those in step this one hears of what was purged, before it reads one that may have been restored from a
+        // From those in sync this one hears of what was purged, before it reads one that may have been restored from a
         // backup.
         others.sort_by_key(|node| self.context.rank(node).unwrap_or(u8::MAX));
         for node in others.iter().filter(|node| !self.context.is_gone(node)) {

@@ -9,7 +9,7 @@
 //!
 //! All others must be there. Those that miss what was removed, too, are not asked: they were restored from a backup
 //! themselves, or are being filled; nor are those that cannot be read as a whole, which are made anew once this copy is
-//! in step. Whether the others are in step otherwise does not matter; they may wait for this very copy.
+//! in sync. Whether the others are in sync otherwise does not matter; they may wait for this very copy.
 //!
 //! What is given up goes on record for this copy only: the others have it no more, or have it again by then, for it was
 //! written again while this copy looked.
@@ -113,7 +113,7 @@ async fn those_who_know(database: &Database, range: usize, removed: &Removed) ->
             false => tracing::info!(database = database.name, range, %node, "another copy was put back, too"),
         }
     }
-    // It waits until this copy is in step, and is asked only where there is no other.
+    // It waits until this copy is in sync, and is asked only where there is no other.
     if others.is_empty() {
         others = damaged;
     }

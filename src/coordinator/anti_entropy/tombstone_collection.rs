@@ -2,7 +2,7 @@
 //!
 //! Every copy goes by marks: where it stood at some time; once the mark is old enough, so is every tombstone before it.
 //! The node that is the first to judge a range proposes: some of these tombstones make a round. All copies must be
-//! there and in step, have had the tombstones for as long themselves, and write the round down. Then it waits, for what
+//! there and in sync, have had the tombstones for as long themselves, and write the round down. Then it waits, for what
 //! was sent to a copy before it wrote that down is to have come in. It asks all once more, for copies may have moved
 //! meanwhile, reads each of them from beginning to end, and collects the tombstones, which decides the round. The
 //! others collect them when they have read all copies, too, which they are told to (`horizon`). Tombstones that stand
@@ -200,7 +200,7 @@ impl Database {
                 }
                 WrittenDown::Refused => {
                     // It may have missed the round before.
-                    self.context.missed(&self.name);
+                    self.context.lagging(&self.name);
                     return Ok(None);
                 }
             }
@@ -245,11 +245,11 @@ impl Database {
         let marks = read_marks(&own).await?;
         store(&own, Marks { scanned: open.upto.max(marks.scanned), ..marks }).await?;
         sometimes("cluster: tombstones were forgotten");
-        self.context.missed(&self.name);
+        self.context.lagging(&self.name);
         Ok(true)
     }
 
-    /// Whether this node is the first to judge the range, all copies of it are there and in step, and none moves.
+    /// Whether this node is the first to judge the range, all copies of it are there and in sync, and none moves.
     async fn may_propose(&self, layout: &Layout, range: usize) -> Result<bool, ShardError> {
         let nodes = layout.judges(range, &self.context.node);
         let is_quiet = layout.placed.version == self.layout().placed.version

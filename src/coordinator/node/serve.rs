@@ -28,7 +28,7 @@ use crate::coordinator::replica::sync_points;
 use crate::coordinator::replica::token::Mark;
 use crate::coordinator::replica::told::{JudgedAt, Merged};
 use crate::coordinator::topology::peers::Answer;
-use crate::coordinator::write::judge::resolve_doubt;
+use crate::coordinator::write::judge::resolve_in_doubt;
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
 use crate::document::revision::{RevHash, Revision};
@@ -412,7 +412,7 @@ impl Serving<'_> {
     }
 
     async fn judge(&self, call: JudgeCall) -> Served<Vec<Result<JudgedAt, Refusal>>> {
-        let JudgeCall { edits, caller, source, doubtful } = call;
+        let JudgeCall { edits, caller, source, in_doubt } = call;
         let edits = Serving::read(edits)?;
         let shard = &self.copy.shard;
         let _holds = self.database.pull_uploads(self.range, shard, &edits, &source.as_str().into()).await?;
@@ -423,8 +423,8 @@ impl Serving<'_> {
         let at = Some(Mark::of(self.copy.standing()));
         let mut out = Vec::with_capacity(verdicts.len());
         for (edit, mut verdict) in edits.iter().zip(verdicts) {
-            if doubtful {
-                verdict = resolve_doubt(shard, edit, verdict).await;
+            if in_doubt {
+                verdict = resolve_in_doubt(shard, edit, verdict).await;
             }
             let told = |Judged { path, attachments }| JudgedAt { path, attachments, at };
             out.push(verdict.map(told).map_err(Refusal::from));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::coordinator::anti_entropy::superseded::keep_merging_superseded;
 use crate::coordinator::anti_entropy::rebuild::keep_rebuilding;
-use crate::coordinator::anti_entropy::sync::{learn_maps, sync_missed, watch_nodes};
+use crate::coordinator::anti_entropy::sync::{learn_maps, sync_lagging, watch_nodes};
 use crate::coordinator::consensus::gossip::CatalogueService;
 use crate::coordinator::consensus::maps;
 use crate::coordinator::node::serve::CopyService;
@@ -90,7 +90,7 @@ impl Coordinator {
         context.env.spawn(keep_merging_superseded(weak.clone()));
         context.env.spawn(keep_rebuilding(weak.clone()));
         context.env.spawn(watch_nodes(weak.clone()));
-        context.env.spawn(sync_missed(weak.clone()));
+        context.env.spawn(sync_lagging(weak.clone()));
         context.env.spawn(learn_maps(weak));
     }
 }

@@ -245,7 +245,7 @@ impl Database {
                 let source = RemoteCopy::new(&target, range, &node);
                 if let Err(error) = repair::merge_missing(&to, edits, &source, Origin::Anywhere).await {
                     tracing::debug!(%error, "a copy was not repaired by a read");
-                    context.missed(&name);
+                    context.lagging(&name);
                 }
             }
         });

@@ -257,7 +257,7 @@ impl Coordinator {
             return Ok(());
         }
         let mut nodes = database.nodes_of(moved.range as usize);
-        // From those in step a new copy hears of what was purged, before it reads one that may have been restored from
+        // From those in sync a new copy hears of what was purged, before it reads one that may have been restored from
         // a backup.
         nodes.sort_by_key(|node| context.rank(node).unwrap_or(u8::MAX));
         let (mut there, mut whole) = (0, 0);

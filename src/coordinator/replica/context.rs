@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, Notify, Semaphore, mpsc, watch};
 
 use crate::config::Config;
 use crate::coordinator::replica::answered::Answered;
-use crate::coordinator::replica::doubts::Doubts;
+use crate::coordinator::replica::in_doubt::InDoubt;
 use crate::coordinator::replica::epoch::NodeEpochs;
 use crate::coordinator::replica::in_sync::{Begun, InSync};
 use crate::coordinator::replica::jobs::Jobs;
@@ -67,7 +67,7 @@ pub(in crate::coordinator) struct Context {
     pub in_sync: InSync,
     /// Databases of which a copy missed something. A blocking lock: held for set operations only.
     /// The value: whether other nodes are to be told.
-    missed: BlockingMutex<BTreeMap<String, bool>>,
+    lagging: BlockingMutex<BTreeMap<String, bool>>,
     /// Databases whose copies here began anew in the place of others: they may lack what was acknowledged, until they
     /// are filled (`superseded`). The value: how often they began. A blocking lock, as above.
     unfilled: BlockingMutex<BTreeMap<String, u64>>,
@@ -90,7 +90,7 @@ pub(in crate::coordinator) struct Context {
     /// What is carried out to even out the load.
     pub rebalancing: Rebalancing,
     /// What other nodes wrote here lately.
-    pub doubts: Doubts,
+    pub in_doubt: InDoubt,
     /// Copies here that are made anew.
     pub rebuilds: Rebuilds,
     /// The jobs of this node that split ranges.
@@ -130,7 +130,7 @@ impl Context {
             answered: Answered::default(),
             states: BlockingMutex::default(),
             in_sync: InSync::new(is_alone),
-            missed: BlockingMutex::default(),
+            lagging: BlockingMutex::default(),
             unfilled: BlockingMutex::default(),
             superseded: Notify::new(),
             missing: Notify::new(),
@@ -141,7 +141,7 @@ impl Context {
             moving: watch::Sender::new(0),
             filling: Semaphore::new(limits::MOVES_AT_ONCE),
             rebalancing: Rebalancing::default(),
-            doubts: Doubts::default(),
+            in_doubt: InDoubt::default(),
             rebuilds: Rebuilds::default(),
             jobs: Jobs::default(),
             voting: Voting::default(),
@@ -281,22 +281,22 @@ impl Context {
         self.peers.call(node, call).await
     }
 
-    /// Notes that a copy of a database missed something: the copies are brought in step soon, on all nodes.
-    pub fn missed(&self, database: &str) {
-        self.note_missed(database, true);
+    /// Notes that a copy of a database missed something: the copies are brought in sync soon, on all nodes.
+    pub fn lagging(&self, database: &str) {
+        self.note_lagging(database, true);
     }
 
     /// Notes that a node brought an edit. If that node is gone by now, the other copies may have missed it.
     pub fn took_edit(&self, node: &str, database: &str) {
-        self.doubts.note(node, database);
+        self.in_doubt.note(node, database);
         if !self.peers.is_up(node) {
-            self.missed(database);
+            self.lagging(database);
         }
     }
 
     /// Notes that a copy here may have missed something of a database.
     pub fn pull_soon(&self, database: &str) {
-        self.note_missed(database, false);
+        self.note_lagging(database, false);
     }
 
     /// Notes that a node knows a later map of a database: it is learned soon.
@@ -310,23 +310,23 @@ impl Context {
         std::mem::take(&mut *self.stale.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn note_missed(&self, database: &str, tell: bool) {
-        let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
-        let was_empty = missed.is_empty();
-        *missed.entry(database.to_owned()).or_default() |= tell;
+    fn note_lagging(&self, database: &str, tell: bool) {
+        let mut lagging = self.lagging.lock().unwrap_or_else(PoisonError::into_inner);
+        let was_empty = lagging.is_empty();
+        *lagging.entry(database.to_owned()).or_default() |= tell;
         if was_empty {
             self.missing.notify_one();
         }
     }
 
     /// Takes the names of databases of which a copy missed something.
-    pub fn take_missed(&self) -> BTreeMap<String, bool> {
-        std::mem::take(&mut *self.missed.lock().unwrap_or_else(PoisonError::into_inner))
+    pub fn take_lagging(&self) -> BTreeMap<String, bool> {
+        std::mem::take(&mut *self.lagging.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Notes that everything was pulled from a node since then; true when this makes the node in sync: it has met all
     /// that are there.
-    pub fn met(&self, node: &Arc<str>, begun: Begun) -> bool {
+    pub fn compared(&self, node: &Arc<str>, begun: Begun) -> bool {
         let up: Vec<Arc<str>> = self.others().into_iter().filter(|node| self.peers.is_up(node)).collect();
         !self.takes_no_part() && self.in_sync.ended(node, begun, &up)
     }

@@ -228,7 +228,8 @@ pub(in crate::coordinator) struct JudgeCall {
     /// Where uploads that the edits name are.
     pub source: String,
     /// Whether another judge was asked before and did not answer.
-    pub doubtful: bool,
+    #[serde(rename = "doubtful")]
+    pub in_doubt: bool,
 }
 
 /// An edit on its way.
@@ -594,7 +595,7 @@ pub(in crate::coordinator) enum CatalogueCall {
     /// `()`: a copy here may have missed something of the database.
     Pull(String),
     /// `([u8; 16], Option<String>)`: of the copies of ranges that both nodes hold, as the asking one sees them when it
-    /// is in step, for as many databases behind a name; and the last of these, if there are others behind it.
+    /// is in sync, for as many databases behind a name; and the last of these, if there are others behind it.
     RolledUp(Option<String>, u64),
     /// `Vec<(String, [u8; 16])>`: the same for each database behind a name, up to the last one, in order.
     Copies { after: Option<String>, last: Option<String> },

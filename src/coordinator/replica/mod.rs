@@ -10,7 +10,7 @@ pub mod catalogue;
 pub(super) mod context;
 pub mod database;
 pub mod design;
-pub(super) mod doubts;
+pub(super) mod in_doubt;
 pub(super) mod each;
 pub(super) mod epoch;
 pub(super) mod floor;

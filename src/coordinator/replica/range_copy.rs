@@ -100,7 +100,7 @@ impl OwnCopy {
     }
 
     /// The position at which a reader goes on that read the entries, which have all of this copy's range between them:
-    /// by its own numbers, or those of a copy that this one was in step with at some position, else at the beginning.
+    /// by its own numbers, or those of a copy that this one was in sync with at some position, else at the beginning.
     pub async fn resume(&self, entries: &[SeqEntry]) -> Result<u64, ShardError> {
         let standing = self.standing();
         let mut least: Option<u64> = None;

@@ -287,12 +287,12 @@ impl RemoteCopy {
         edits: &[Edit],
         caller: &Caller,
         source: &str,
-        doubtful: bool,
+        in_doubt: bool,
     ) -> Result<Vec<Result<JudgedAt, Refusal>>, ShardError> {
         let judge = |again: bool| {
             let texts = edits.iter().map(EditText::from).collect();
-            let (caller, source, doubtful) = (caller.clone(), source.to_owned(), doubtful || again);
-            CopyOp::Judge(Box::new(JudgeCall { edits: texts, caller, source, doubtful }))
+            let (caller, source, in_doubt) = (caller.clone(), source.to_owned(), in_doubt || again);
+            CopyOp::Judge(Box::new(JudgeCall { edits: texts, caller, source, in_doubt }))
         };
         let judged: Vec<Result<JudgedAt, Refusal>> = self.ask_once(judge).await?;
         if judged.iter().any(|verdict| matches!(verdict, Err(Refusal::Unavailable(WireError::Moved)))) {

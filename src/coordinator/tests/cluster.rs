@@ -691,7 +691,7 @@ async fn two_databases_of_one_name_become_one() {
 }
 
 #[tokio::test]
-async fn a_feed_resumes_on_another_copy_where_the_two_were_in_step() {
+async fn a_feed_resumes_on_another_copy_where_the_two_were_in_sync() {
     let cluster = Cluster::new(2).await;
     cluster.create(0, 1, 2).await.unwrap();
     for n in 0..10 {

@@ -19,7 +19,7 @@ pub(super) async fn copy(cluster: &Cluster, at: usize) -> ShardCopy {
     cluster.db(at).own_copy(0).await.unwrap().unwrap().shard.clone()
 }
 
-/// Brings one node in step with another; answers how many bytes that took.
+/// Brings one node in sync with another; answers how many bytes that took.
 pub(super) async fn catch_up(cluster: &Cluster, at: usize, with: usize, thoroughly: bool) -> u64 {
     cluster.network.bytes.store(0, Ordering::Relaxed);
     let node: Arc<str> = cluster.network.names[with].as_str().into();
@@ -303,7 +303,7 @@ async fn a_restored_copy_gives_up_what_was_purged_since() {
     ends_with(&cluster, &[("new", "1-d"), ("stays", "1-c")]).await;
 }
 
-/// Each waited for the other to be in step first.
+/// Each waited for the other to be in sync first.
 #[tokio::test]
 async fn two_restored_copies_do_not_wait_for_each_other() {
     let mut cluster = behind_a_purge(&[1, 2]).await;
@@ -315,7 +315,7 @@ async fn two_restored_copies_do_not_wait_for_each_other() {
     ends_with(&cluster, &[("new", "1-d"), ("stays", "1-c")]).await;
 }
 
-/// Each waited for the other to be in step first: one to read it, the other to see what was removed.
+/// Each waited for the other to be in sync first: one to read it, the other to see what was removed.
 #[tokio::test]
 async fn a_restored_copy_does_not_wait_for_nodes_that_started_just_now() {
     let mut cluster = behind_a_purge(&[2]).await;

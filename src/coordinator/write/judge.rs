@@ -115,7 +115,7 @@ pub(in crate::coordinator) fn is_unable(verdicts: &[Verdict]) -> bool {
 /// The verdict on an edit that another judge was sent before and did not answer. What is refused now may have been
 /// stored by that one: a conflict is told only as what it is when the very revision of this edit is there, and what
 /// this judge could not do may be done.
-pub(in crate::coordinator) async fn resolve_doubt(copy: &ShardCopy, edit: &Edit, verdict: Verdict) -> Verdict {
+pub(in crate::coordinator) async fn resolve_in_doubt(copy: &ShardCopy, edit: &Edit, verdict: Verdict) -> Verdict {
     match verdict {
         Err(WriteError::Conflict | WriteError::MissingStub { .. }) => {}
         Err(WriteError::Unavailable(_) | WriteError::DatabaseGone) => return Err(WriteError::Unknown),

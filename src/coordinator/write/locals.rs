@@ -63,7 +63,7 @@ impl Database {
         let (copies, by) = (layout.writers(range, &self.context.node).len(), self.context.tag);
         let mut failed = WriteError::Unavailable(ShardError::NoCopy { copies });
         for copy in self.judges(layout, range).await? {
-            let is_doubtful = matches!(failed, WriteError::Unknown);
+            let is_in_doubt = matches!(failed, WriteError::Unknown);
             match copy.local_set(id, document.clone(), by, copies > 1).await {
                 Ok(_) if copies == 1 => return Ok((held_by_judge(layout, range, w), 1)),
                 Ok(stamp) => {
@@ -71,7 +71,7 @@ impl Database {
                     let register = LocalRegister { stamp, document };
                     return self.spread_local(layout, first, (id, register), w).await;
                 }
-                Err(error @ (ShardError::Dropped | ShardError::Moved)) if !is_doubtful => return Err(error.into()),
+                Err(error @ (ShardError::Dropped | ShardError::Moved)) if !is_in_doubt => return Err(error.into()),
                 Err(ShardError::Silent(_)) => failed = WriteError::Unknown,
                 Err(error) => {
                     tracing::debug!(%error, "a copy was passed over");

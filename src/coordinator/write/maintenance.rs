@@ -151,7 +151,7 @@ impl Database {
         let mut tally = layout.tally(range, None);
         for _ in copies.len()..count {
             tally.refused();
-            self.context.missed(&self.name);
+            self.context.lagging(&self.name);
         }
         let mut removed: Vec<BTreeSet<Revision>> = vec![BTreeSet::new(); items.len()];
         let (mut silent, mut purged) = (None, Vec::new());
@@ -165,7 +165,7 @@ impl Database {
                 }
                 Err(error) => {
                     if is_away(&error) {
-                        self.context.missed(&self.name);
+                        self.context.lagging(&self.name);
                     }
                     if let ShardError::Silent(_) = &error {
                         silent = Some(error.clone());
@@ -216,7 +216,7 @@ impl Database {
         if self.is_gone() {
             return Err(SettingError::DatabaseGone);
         }
-        self.context.missed(&self.name);
+        self.context.lagging(&self.name);
         Ok(())
     }
 

@@ -72,7 +72,7 @@ impl Database {
             };
             let Some(copy) = copy else {
                 others.away += 1;
-                self.context.missed(&self.name);
+                self.context.lagging(&self.name);
                 continue;
             };
             let own = node == self.context.node;
@@ -82,7 +82,7 @@ impl Database {
             self.context.env.spawn(async move {
                 let answer = doing.await;
                 if !answer.as_ref().is_ok_and(whole) {
-                    context.missed(&name);
+                    context.lagging(&name);
                 }
                 // Nobody listens any more once enough copies have answered.
                 let _ = tell.send((own, answer));

@@ -20,7 +20,7 @@ use crate::coordinator::replica::told::{JudgedAt, Merged};
 use crate::coordinator::topology::error::{MayHaveMoved, WriteError};
 use crate::coordinator::topology::quorum::{Tally, Written};
 use crate::coordinator::write::edits::{Outcome, WriteDone, WriteOptions};
-use crate::coordinator::write::judge::{Verdict, is_unable, resolve_doubt};
+use crate::coordinator::write::judge::{Verdict, is_unable, resolve_in_doubt};
 use crate::limits;
 use crate::shard::{Basis, Edit, EditAttachment, EditOp, Judged, ShardError};
 use crate::storage::Hold;
@@ -142,21 +142,21 @@ impl Database {
         options: &WriteOptions,
         source: &Arc<str>,
     ) -> Result<Sentence, WriteError> {
-        let (mut doubtful, mut unable) = (false, None);
+        let (mut in_doubt, mut unable) = (false, None);
         for copy in self.judges(layout, range).await? {
             let node = copy.node().unwrap_or(&self.context.node);
-            match self.ask_judge(range, &copy, edits, options, (source, doubtful)).await {
+            match self.ask_judge(range, &copy, edits, options, (source, in_doubt)).await {
                 Ok(judged) if is_unable(&judged.0) => unable = Some((Arc::clone(node), judged)),
                 Ok(judged) => return Ok((Arc::clone(node), judged)),
-                Err(error @ (ShardError::Dropped | ShardError::Moved)) if !doubtful => return Err(error.into()),
+                Err(error @ (ShardError::Dropped | ShardError::Moved)) if !in_doubt => return Err(error.into()),
                 Err(ShardError::Silent(why)) => {
                     tracing::warn!(database = self.name, why, "a judge did not answer");
-                    doubtful = true;
+                    in_doubt = true;
                 }
                 Err(error) => tracing::debug!(database = self.name, %error, "a judge was passed over"),
             }
         }
-        match (unable, doubtful) {
+        match (unable, in_doubt) {
             (_, true) => Err(WriteError::Unknown),
             (Some(sentence), false) => Ok(sentence),
             (None, false) => Err(ShardError::NoCopy { copies: layout.placed.copies(range) }.into()),
@@ -169,12 +169,12 @@ impl Database {
         copy: &RangeCopy,
         edits: &[Edit],
         options: &WriteOptions,
-        (source, doubtful): (&Arc<str>, bool),
+        (source, in_doubt): (&Arc<str>, bool),
     ) -> Result<Judgement, ShardError> {
         let own = match copy {
             RangeCopy::Own(own) => own,
             RangeCopy::Remote(remote) => {
-                let told = remote.judge(edits, &options.caller, source, doubtful).await?;
+                let told = remote.judge(edits, &options.caller, source, in_doubt).await?;
                 let at = told.iter().find_map(|verdict| verdict.as_ref().ok()?.at);
                 let judged = |JudgedAt { path, attachments, .. }| Judged { path, attachments };
                 let verdict = |told: Result<JudgedAt, Refusal>| told.map(judged).map_err(WriteError::from);
@@ -184,12 +184,12 @@ impl Database {
         let _holds = self.pull_uploads(range, &own.shard, edits, source).await?;
         let verdicts = self.judge_own(&own.shard, edits, &options.caller).await;
         let at = Some(Mark::of(own.standing()));
-        if !doubtful {
+        if !in_doubt {
             return Ok((verdicts, at));
         }
         let mut out = Vec::with_capacity(verdicts.len());
         for (edit, verdict) in edits.iter().zip(verdicts) {
-            out.push(resolve_doubt(&own.shard, edit, verdict).await);
+            out.push(resolve_in_doubt(&own.shard, edit, verdict).await);
         }
         Ok((out, at))
     }

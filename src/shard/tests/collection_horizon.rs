@@ -186,7 +186,7 @@ struct Copy {
     disk: Disk,
     backup: Option<Disk>,
     in_sync: bool,
-    met: BTreeSet<usize>,
+    compared: BTreeSet<usize>,
     /// The others that it has told since its start what it collected.
     told: BTreeSet<usize>,
     restored: bool,
@@ -235,7 +235,7 @@ impl World {
             disk: Disk::new(at as u32),
             backup: None,
             in_sync: true,
-            met: BTreeSet::new(),
+            compared: BTreeSet::new(),
             told: (0..COPIES).collect(),
             restored: false,
             off: 0,
@@ -267,7 +267,7 @@ impl World {
             if (others + 1) * 2 <= COPIES {
                 copy.in_sync = false;
             }
-            copy.met.clear();
+            copy.compared.clear();
         }
     }
 
@@ -277,10 +277,10 @@ impl World {
         let seq = copy.disk.seq;
         copy.disk.epochs.push((epoch, seq));
         copy.in_sync = false;
-        copy.met.clear();
+        copy.compared.clear();
         copy.told.clear();
         for other in 0..COPIES {
-            self.copies[other].met.remove(&at);
+            self.copies[other].compared.remove(&at);
         }
     }
 
@@ -402,8 +402,8 @@ impl World {
     }
 
     fn note_met(&mut self, at: usize, from: usize) {
-        self.copies[at].met.insert(from);
-        if (0..COPIES).all(|other| !self.reaches(at, other) || self.copies[at].met.contains(&other)) {
+        self.copies[at].compared.insert(from);
+        if (0..COPIES).all(|other| !self.reaches(at, other) || self.copies[at].compared.contains(&other)) {
             self.copies[at].in_sync = true;
         }
     }

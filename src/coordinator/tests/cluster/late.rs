@@ -101,7 +101,7 @@ pub(in crate::coordinator::tests) async fn ask_as(
 
 pub(in crate::coordinator::tests) fn judge(names: &[&str]) -> CopyOp {
     let edits = names.iter().map(|name| EditText::from(&edit(name))).collect();
-    CopyOp::Judge(Box::new(JudgeCall { edits, caller: Caller::node(), source: "n1@h".to_owned(), doubtful: false }))
+    CopyOp::Judge(Box::new(JudgeCall { edits, caller: Caller::node(), source: "n1@h".to_owned(), in_doubt: false }))
 }
 
 type Sentence = Result<Vec<Result<Judged, Refusal>>, WireError>;

@@ -17,7 +17,7 @@ async fn cut_records(cluster: &Cluster, at: usize) -> ShardCopy {
 }
 
 /// Has every node read the copies of all others.
-async fn in_step(cluster: &Cluster) {
+async fn in_sync(cluster: &Cluster) {
     for at in 0..cluster.nodes.len() {
         for other in (0..cluster.nodes.len()).filter(|other| *other != at) {
             let node: Arc<str> = cluster.network.names[other].as_str().into();
@@ -40,17 +40,17 @@ async fn purges_of_a_restored_copy_are_not_done_again_by_those_who_heard_of_them
     cluster.create(0, 1, 3).await.unwrap();
     let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
     cluster.db(0).purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
-    in_step(&cluster).await;
+    in_sync(&cluster).await;
     let backup = cluster.nodes[1].world.copy_of_data();
     assert_eq!(write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev, first);
-    in_step(&cluster).await;
+    in_sync(&cluster).await;
     for at in [0, 2] {
         cut_records(&cluster, at).await;
     }
     cluster.cut(&[1]);
     restored(&mut cluster, 1, backup).await;
     cluster.heal().await;
-    in_step(&cluster).await;
+    in_sync(&cluster).await;
     for at in 0..3 {
         assert_eq!(own_leaves(&cluster.db(at), "a").await, [first.to_string()], "node {at}");
     }
@@ -65,14 +65,14 @@ async fn purges_that_were_heard_of_before_a_copy_was_restored_are_not_taken_for_
     for name in ["before", "since"] {
         write(&cluster.db(0), name, "{}", Some(2)).await.unwrap();
     }
-    in_step(&cluster).await;
+    in_sync(&cluster).await;
     let backup = cluster.nodes[0].world.copy_of_data();
     let purge = async |cluster: &Cluster, at: usize, name: &str| {
         let leaf = rev(&own_leaves(&cluster.db(at), name).await[0]);
         copy(cluster, at).await.purge(vec![(id(name), vec![leaf])]).await.unwrap();
     };
     purge(&cluster, 0, "before").await;
-    in_step(&cluster).await;
+    in_sync(&cluster).await;
     cluster.cut(&[0]);
     restored(&mut cluster, 0, backup).await;
     purge(&cluster, 0, "since").await;
@@ -83,7 +83,7 @@ async fn purges_that_were_heard_of_before_a_copy_was_restored_are_not_taken_for_
     assert!(early.is_err() && own_leaves(&cluster.db(0), "since").await.is_empty(), "{early:?}");
     cluster.deafen(&[]);
     cluster.heal().await;
-    in_step(&cluster).await;
+    in_sync(&cluster).await;
     for (at, name) in [(0, "before"), (1, "before"), (0, "since"), (1, "since")] {
         assert!(own_leaves(&cluster.db(at), name).await.is_empty(), "{name} on node {at}");
     }
@@ -181,7 +181,7 @@ async fn a_copy_filled_when_records_of_purges_were_gone_knows_one_that_missed_th
     ends_with(&cluster, &[("stays", "1-c")]).await;
 }
 
-/// It failed to read that one, and that one waited for it to be in step before it was made anew.
+/// It failed to read that one, and that one waited for it to be in sync before it was made anew.
 #[tokio::test]
 async fn a_restored_copy_does_not_ask_one_that_is_damaged() {
     let mut cluster = behind_a_purge(&[2]).await;
@@ -212,7 +212,7 @@ async fn what_is_written_again_while_a_restored_copy_gives_it_up_stays() {
     }
     cluster.deafen(&[]);
     cluster.heal().await;
-    in_step(&cluster).await;
+    in_sync(&cluster).await;
     for at in 0..3 {
         assert_eq!(own_leaves(&cluster.db(at), "old").await, ["1-a"], "node {at}");
     }

@@ -317,7 +317,7 @@ async fn tombstones_that_came_late_to_a_copy_are_not_collected_before_they_are_o
     collected(&cluster, "a").await;
 }
 
-/// It waits for the one that is away; the other one is in step, and asks it for nothing.
+/// It waits for the one that is away; the other one is in sync, and asks it for nothing.
 #[tokio::test]
 async fn a_restored_copy_that_waits_keeps_nobody_out_of_step() {
     let cluster = with_old_copy().await;

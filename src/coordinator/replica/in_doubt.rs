@@ -1,7 +1,7 @@
 //! From which node an edit of which database came here lately: when that node goes, it may not have brought the edit to
 //! the other copies, who know nothing of it.
 //!
-//! Kept until the second [`Doubts::turn`] after the edit: whoever brings an edit to copies is done by then, or has
+//! Kept until the second [`InDoubt::rotate`] after the edit: whoever brings an edit to copies is done by then, or has
 //! noted itself that a copy missed it. Takes the names of the databases that other nodes write to here in that time.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ type Edited = BTreeMap<String, BTreeSet<String>>;
 
 /// See the module head.
 #[derive(Default)]
-pub(in crate::coordinator) struct Doubts {
+pub(in crate::coordinator) struct InDoubt {
     // A blocking lock: held for set operations only.
     edited: Mutex<Generations>,
 }
@@ -23,7 +23,7 @@ struct Generations {
     old: Edited,
 }
 
-impl Doubts {
+impl InDoubt {
     /// Notes that `node` brought an edit.
     pub fn note(&self, node: &str, database: &str) {
         let mut edited = self.edited();
@@ -35,7 +35,7 @@ impl Doubts {
     }
 
     /// Forgets what was noted before the last turn.
-    pub fn turn(&self) {
+    pub fn rotate(&self) {
         let mut edited = self.edited();
         edited.old = std::mem::take(&mut edited.new);
     }
@@ -59,14 +59,14 @@ mod tests {
 
     #[test]
     fn only_what_a_lost_node_wrote_lately_is_doubted() {
-        let doubts = Doubts::default();
-        ["b", "a", "a"].iter().for_each(|database| doubts.note("lost", database));
-        doubts.note("other", "c");
-        doubts.turn();
-        doubts.note("lost", "d");
-        assert!(doubts.take("lost").iter().eq(["a", "b", "d"]));
-        assert!(doubts.take("lost").is_empty());
-        doubts.turn();
-        assert!(doubts.take("other").is_empty());
+        let in_doubt = InDoubt::default();
+        ["b", "a", "a"].iter().for_each(|database| in_doubt.note("lost", database));
+        in_doubt.note("other", "c");
+        in_doubt.rotate();
+        in_doubt.note("lost", "d");
+        assert!(in_doubt.take("lost").iter().eq(["a", "b", "d"]));
+        assert!(in_doubt.take("lost").is_empty());
+        in_doubt.rotate();
+        assert!(in_doubt.take("other").is_empty());
     }
 }
