@@ -14,7 +14,7 @@ use futures_util::{StreamExt as _, stream};
 use crate::coordinator::consensus::gossip::LearnError;
 use crate::coordinator::replica::catalogue::{Coordinator, NamesQuery};
 use crate::coordinator::replica::database::Database;
-use crate::coordinator::replica::message::{CatalogueCall, CopyStatus, IdRange, Standing, SyncPoint, encode};
+use crate::coordinator::replica::message::{CatalogueCall, CopyStatus, IdRange, ReplicaPosition, SyncPoint, encode};
 use crate::coordinator::replica::range_copy::OwnCopy;
 use crate::coordinator::replica::sync_points;
 use crate::document::id::DocId;
@@ -45,7 +45,7 @@ pub(in crate::coordinator) async fn status(copy: &OwnCopy, node: &str) -> Result
     let heard = sync_points::heard(&copy.shard).await?;
     let CopyState { position, total, purge_seq, purge_floor, rounds, .. } = copy.shard.state().await?;
     Ok(CopyStatus {
-        standing: Standing { position, ..copy.standing() },
+        replica_position: ReplicaPosition { position, ..copy.replica_position() },
         documents: total.documents(),
         digest: total.digest,
         locals: locals_digest(&copy.shard).await?,
@@ -268,9 +268,9 @@ impl Database {
                 continue;
             }
             let of_range = self.status_with(range, node, whose).await?;
-            let Some(CopyStatus { standing, digest, locals, purge_seq, taken, .. }) = of_range else { continue };
+            let Some(CopyStatus { replica_position, digest, locals, purge_seq, taken, .. }) = of_range else { continue };
             let (shard, epoch, purges) = match whose {
-                Whose::Own => (standing.shard, standing.epoch_of(standing.position), purge_seq),
+                Whose::Own => (replica_position.shard, replica_position.epoch_of(replica_position.position), purge_seq),
                 Whose::Theirs => {
                     let SyncPoint { from_shard, from_epoch, purges, .. } = taken.unwrap_or_default();
                     (from_shard, from_epoch, purges)

@@ -22,7 +22,7 @@ use crate::coordinator::read::quorum_read::merge_of_stored;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::epoch::with_told;
 use crate::coordinator::replica::message::{
-    ChangesCall, CopyStatus, Heard, IdRange, Soundness, Standing, SyncPoint, TakenIn, is_of_later_build,
+    ChangesCall, CopyStatus, Heard, IdRange, Soundness, ReplicaPosition, SyncPoint, TakenIn, is_of_later_build,
 };
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::replica::remote::RemoteCopy;
@@ -195,15 +195,15 @@ impl Pull<'_> {
             self.pull_locals().await?;
         }
         let mine = self.own.shard.state().await?;
-        let mut to = Standing { position: mine.position, ..self.own.standing() };
+        let mut to = ReplicaPosition { position: mine.position, ..self.own.replica_position() };
         if mine.total.digest != self.theirs.digest {
             self.pull_documents(mine.total.documents(), purges).await?;
             if thoroughly && self.own.shard.state().await?.total.digest != self.remote.status().await?.digest {
                 self.narrow().await?;
             }
-            to = self.own.standing();
+            to = self.own.replica_position();
         }
-        let reached = self.theirs.standing.position;
+        let reached = self.theirs.replica_position.position;
         if !self.is_known() || (before.from, before.purges) != (reached, purges) {
             let point = self.note(reached, purges, to).await?;
             self.remote.set_sync_point(point).await?;
@@ -216,7 +216,7 @@ impl Pull<'_> {
     /// they are known.
     async fn hear_epochs(&mut self, told: &[(u64, u64)]) -> Result<bool, ShardError> {
         let is_told = |wanted: u64| told.iter().any(|(epoch, _)| *epoch == wanted);
-        let (now, from) = (self.theirs.standing.epoch, self.known.from_epoch);
+        let (now, from) = (self.theirs.replica_position.epoch, self.known.from_epoch);
         if is_told(now) && (from == 0 || is_told(from)) {
             return Ok(true);
         }
@@ -235,7 +235,7 @@ impl Pull<'_> {
     /// have numbers that others had before; and those that were taken in are not to be done again, for what they
     /// removed may have been written again, and the records here may be gone.
     async fn purges_known(&self, told: &[(u64, u64)]) -> Result<u64, ShardError> {
-        let (known, now) = (self.known, self.theirs.standing.epoch);
+        let (known, now) = (self.known, self.theirs.replica_position.epoch);
         if !self.is_same_shard() || known.purges == 0 {
             return Ok(0);
         }
@@ -262,7 +262,7 @@ impl Pull<'_> {
         if has_made_up {
             let of = |shard, purges, floor| Heard { node: node.to_string(), shard, purges, floor };
             let mut heard = vec![of(known.from_shard, known.purges, 0)];
-            heard.push(of(theirs.standing.shard, purges, theirs.purge_floor));
+            heard.push(of(theirs.replica_position.shard, purges, theirs.purge_floor));
             heard.extend(theirs.heard.iter().flatten().filter(|heard| !self.is_here(heard)).cloned());
             sync_points::note_heard(&self.own.shard, heard).await?;
         }
@@ -289,7 +289,7 @@ impl Pull<'_> {
     async fn heard_there(&self) -> Result<u64, ShardError> {
         let taken = self.theirs.taken.filter(|taken| taken.from_shard == self.own.origin && taken.purges > 0);
         let Some(SyncPoint { from_epoch, purges, .. }) = taken else { return Ok(0) };
-        if from_epoch == self.own.standing().epoch {
+        if from_epoch == self.own.replica_position().epoch {
             return Ok(purges);
         }
         let TakenIn { point, epochs, .. } = match self.remote.taken_in(&self.database.context.node).await {
@@ -304,18 +304,18 @@ impl Pull<'_> {
 
     /// Whether what is known of the other copy is of the shard that it has now.
     fn is_same_shard(&self) -> bool {
-        self.known.from_shard == self.theirs.standing.shard
+        self.known.from_shard == self.theirs.replica_position.shard
     }
 
     /// Whether what is known of the other copy is a position that it still has.
     fn is_known(&self) -> bool {
-        let theirs = self.theirs.standing;
+        let theirs = self.theirs.replica_position;
         (self.known.from_shard, self.known.from_epoch) == (theirs.shard, theirs.epoch_of(self.known.from))
     }
 
     /// Begins a new epoch when the other copy has seen positions of this one that it never reached.
     async fn keep_epoch(&self) -> Result<(), ShardError> {
-        let (own, Some(seen)) = (self.own.standing(), self.theirs.taken) else { return Ok(()) };
+        let (own, Some(seen)) = (self.own.replica_position(), self.theirs.taken) else { return Ok(()) };
         let is_own = (seen.from_shard, seen.from_epoch) == (own.shard, own.epoch);
         if !is_own || seen.from <= own.position || mutated(Mutation::PositionReused) {
             return Ok(());
@@ -353,7 +353,7 @@ impl Pull<'_> {
         }
         let heard = sync_points::heard(&self.own.shard).await?;
         let of = |node: &str, shard, floor| Removed { by: node.into(), shard, floor };
-        let mut removed = vec![of(self.remote.node(), theirs.standing.shard, theirs.purge_floor)];
+        let mut removed = vec![of(self.remote.node(), theirs.replica_position.shard, theirs.purge_floor)];
         let told = theirs.heard.iter().flatten().filter(|heard| !self.is_here(heard));
         removed.extend(told.map(|heard| of(&heard.node, heard.shard, heard.floor)));
         for removed in removed {
@@ -396,7 +396,7 @@ impl Pull<'_> {
     /// Whether the copy of a third node did not hear of what the other one removed with no record of that left: neither
     /// of those two knows more than the other then.
     async fn is_missed_by(&self, node: &Arc<str>) -> Result<bool, ShardError> {
-        let (shard, floor) = (self.theirs.standing.shard, self.theirs.purge_floor);
+        let (shard, floor) = (self.theirs.replica_position.shard, self.theirs.purge_floor);
         let context = &self.database.context;
         if floor == 0 || context.is_gone(node) || !self.database.nodes_of(self.range).contains(node) {
             return Ok(false);
@@ -405,8 +405,8 @@ impl Pull<'_> {
         Ok(!third.taken_in(self.remote.node()).await?.has_heard(shard, floor))
     }
 
-    async fn note(&mut self, reached: u64, purges: u64, to: Standing) -> Result<SyncPoint, ShardError> {
-        let from = self.theirs.standing;
+    async fn note(&mut self, reached: u64, purges: u64, to: ReplicaPosition) -> Result<SyncPoint, ShardError> {
+        let from = self.theirs.replica_position;
         let point = SyncPoint {
             from_shard: from.shard,
             from_epoch: from.epoch_of(reached),
@@ -491,13 +491,13 @@ impl Pull<'_> {
     }
 
     async fn pull_changes(&mut self, mut since: u64, purges: u64) -> Result<(), ShardError> {
-        let Standing { epoch, position: until, .. } = self.theirs.standing;
+        let ReplicaPosition { epoch, position: until, .. } = self.theirs.replica_position;
         while since < until {
             let limit = limits::PAGE_ROWS as u64;
             let page = self.remote.changes(ChangesCall { since, direction: Direction::Forward, limit, epoch }).await?;
             self.pull_rows(&page.rows).await?;
             since = page.last_seq;
-            self.note(since, purges, self.own.standing()).await?;
+            self.note(since, purges, self.own.replica_position()).await?;
             if page.rows.is_empty() {
                 break;
             }

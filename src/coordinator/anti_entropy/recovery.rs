@@ -191,7 +191,7 @@ impl Salvaging<'_> {
                 }
             }
             let had =
-                |point: &SyncPoint| point.from_shard == status.standing.shard && point.purges >= status.purge_floor;
+                |point: &SyncPoint| point.from_shard == status.replica_position.shard && point.purges >= status.purge_floor;
             if !points.iter().any(had) {
                 return Ok(false);
             }

@@ -265,7 +265,7 @@ impl Database {
     pub(in crate::coordinator) async fn aged_up_to(&self, own: &OwnCopy) -> Result<u64, ShardError> {
         Ok(match age(&self.context.config) {
             Some(age) => self.marks(own, age).await?.aged,
-            None => read_marks(own).await?.aged.min(own.standing().position),
+            None => read_marks(own).await?.aged.min(own.replica_position().position),
         })
     }
 
@@ -273,7 +273,7 @@ impl Database {
     async fn marks(&self, own: &OwnCopy, age: Duration) -> Result<Marks, ShardError> {
         let stored = read_marks(own).await?;
         let now_ms = u64::try_from(self.context.env.wall().as_millis()).unwrap_or(u64::MAX);
-        let marks = stored.at(now_ms, own.standing().position, age);
+        let marks = stored.at(now_ms, own.replica_position().position, age);
         if marks != stored {
             store(own, marks).await?;
         }

@@ -93,7 +93,7 @@ async fn reached(
             reached.push((0, state.purge_seq));
             continue;
         }
-        let is_there = entry.shard == copy.standing().shard
+        let is_there = entry.shard == copy.replica_position().shard
             && copy.epochs.resume(entry.epoch, entry.position) == Some(entry.position)
             && entry.position <= state.position;
         if !is_there || !(state.purge_floor..=state.purge_seq).contains(purged) {

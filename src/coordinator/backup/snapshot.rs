@@ -30,7 +30,7 @@ use crate::coordinator::backup::objects::Objects;
 use crate::coordinator::backup::{BackupError, Counts, damaged, dump, frame, read};
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::{self, Database};
-use crate::coordinator::replica::message::Standing;
+use crate::coordinator::replica::message::ReplicaPosition;
 use crate::coordinator::replica::range_copy::OwnCopy;
 use crate::coordinator::topology::shard_map::ShardMap;
 use crate::document::render::Attachment;
@@ -286,8 +286,8 @@ impl<'d> Taking<'d> {
 
     /// Notes what was cut, and from where the next snapshot can go on.
     fn note(&mut self, cuts: &[Cut], copies: &[OwnCopy]) {
-        let standing = |(cut, copy): (&Cut, &OwnCopy)| Standing { position: cut.state.position, ..copy.standing() };
-        self.manifest.seq = database::seq_at(&self.map, cuts.iter().zip(copies).map(standing)).to_string();
+        let replica_position = |(cut, copy): (&Cut, &OwnCopy)| ReplicaPosition { position: cut.state.position, ..copy.replica_position() };
+        self.manifest.seq = database::seq_at(&self.map, cuts.iter().zip(copies).map(replica_position)).to_string();
         self.manifest.purged = cuts.iter().map(|cut| cut.state.purge_seq).collect();
         let total = cuts.iter().fold(Summary::default(), |total, cut| total.plus(cut.state.total));
         (self.manifest.live, self.manifest.deleted) = (total.live, total.deleted);

@@ -136,7 +136,7 @@ impl Changes {
         }
         // Within its epoch a replica goes back behind no row that it gave: then the document was purged.
         let same_epoch =
-            ChangesCall { since: lane.cursor, direction: Direction::Forward, limit: 0, epoch: lane.standing.epoch };
+            ChangesCall { since: lane.cursor, direction: Direction::Forward, limit: 0, epoch: lane.replica_position.epoch };
         let failed = lane.copy.changes(same_epoch).await.err();
         let older = || failed.clone().unwrap_or_else(|| ShardError::Away("the replica is behind its row".to_owned()));
         let document = |(row, fetched): (&&shard::ChangeRow, Option<Fetched>)| match fetched {

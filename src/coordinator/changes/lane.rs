@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::coordinator::changes::query::Since;
 use crate::coordinator::replica::database::Database;
-use crate::coordinator::replica::message::Standing;
+use crate::coordinator::replica::message::ReplicaPosition;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::topology::seq::SeqEntry;
 use crate::document::id::DocId;
@@ -22,7 +22,7 @@ pub(super) struct Lane {
     pub range: usize,
     pub copy: RangeCopy,
     /// The copy's number and the epoch that positions are of.
-    pub standing: Standing,
+    pub replica_position: ReplicaPosition,
     /// How far it was given out: what the sequence shows.
     pub position: u64,
     /// Where the next page begins.
@@ -59,19 +59,19 @@ impl Lane {
         };
         let entries = &entries;
         let begin = |copy: RangeCopy| async move {
-            let (standing, news) = copy.watch().await?;
+            let (replica_position, news) = copy.watch().await?;
             let position = match since {
-                Since::Now => standing.position,
+                Since::Now => replica_position.position,
                 _ if mutated(Mutation::FeedRewinds) && range + 1 == database.map().q() => 0,
                 // A position past the end, of a copy that was restored, resumes at the end.
-                Since::Beginning | Since::Seq(_) => copy.resume(entries).await?.min(standing.position),
+                Since::Beginning | Since::Seq(_) => copy.resume(entries).await?.min(replica_position.position),
             };
             let (cursor, caught_up, until, rows) = (position, position, position, VecDeque::new());
             let (after, done, moved_ends, moves, has_moved) = (0, false, 0, 0, false);
             let lane = Lane {
                 range,
                 copy,
-                standing,
+                replica_position,
                 position,
                 cursor,
                 caught_up,
@@ -90,8 +90,8 @@ impl Lane {
     }
 
     /// What the sequence says of the range.
-    pub fn entry(&self) -> Standing {
-        Standing { position: self.position, ..self.standing }
+    pub fn entry(&self) -> ReplicaPosition {
+        ReplicaPosition { position: self.position, ..self.replica_position }
     }
 
     pub fn begin_round(&mut self, descending: bool) {
@@ -189,7 +189,7 @@ pub(super) async fn page_of_ids(
     let ids: Vec<&DocId> = ids.into_iter().filter(|id| !id.is_local()).collect();
     let (mut rows, mut last_seq) = (Vec::new(), 0);
     for _ in 0..limits::CHANGES_LOOK_UPS {
-        last_seq = copy.standing().await?.position;
+        last_seq = copy.replica_position().await?.position;
         rows = look_up(copy, &ids).await?;
         if descending || rows.iter().all(|row: &shard::ChangeRow| row.seq <= last_seq) {
             break;

@@ -109,7 +109,7 @@ impl Changes {
         if !self.query.descending || self.catch_ups == limits::CHANGES_CATCH_UPS {
             return Ok(false);
         }
-        let ends = try_join_all(self.lanes.iter().map(|lane| lane.copy.standing())).await?;
+        let ends = try_join_all(self.lanes.iter().map(|lane| lane.copy.replica_position())).await?;
         let mut any = false;
         for (lane, end) in self.lanes.iter_mut().zip(ends) {
             any |= lane.catch_up(end.position);
@@ -189,7 +189,7 @@ impl Changes {
             return Ok((page_of_ids(&lane.copy, ids, cursor, self.goes_back()).await?, true));
         }
         let direction = if self.goes_back() { Direction::Reverse } else { Direction::Forward };
-        let (limit, epoch) = (asked as u64, lane.standing.epoch);
+        let (limit, epoch) = (asked as u64, lane.replica_position.epoch);
         let mut call = ChangesCall { since: cursor, direction, limit, epoch };
         if let Some(SelectedPage { rows, reached }) = self.selected(lane, call).await {
             let ended = reached >= lane.until;
@@ -386,7 +386,7 @@ impl Database {
     /// The sequence of this moment.
     pub async fn update_seq(&self) -> Result<Seq, ReadError> {
         let map = self.map();
-        let standing = |range: &usize| self.on_one(*range, |copy| async move { copy.standing().await });
-        Ok(seq_at(&map, try_join_all(map.live().iter().map(standing)).await?))
+        let replica_position = |range: &usize| self.on_one(*range, |copy| async move { copy.replica_position().await });
+        Ok(seq_at(&map, try_join_all(map.live().iter().map(replica_position)).await?))
     }
 }

@@ -46,7 +46,7 @@ impl Changes {
         }
         // Rows of an index do not tell how many changes lie between them.
         let counted = self.lanes.iter().map(|lane| async move {
-            let (since, epoch) = (lane.position, lane.standing.epoch);
+            let (since, epoch) = (lane.position, lane.replica_position.epoch);
             let none = ChangesCall { since, direction: Direction::Forward, limit: 0, epoch };
             lane.copy.changes(none).await.map_or(pending(lane), |page| page.pending_after)
         });

@@ -18,7 +18,7 @@ use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::{
-    CopyCall, CopyOp, EditText, CollectionCall, JudgeCall, Refusal, Standing, ViewCall, ViewFailure, ViewOp, WireError,
+    CopyCall, CopyOp, EditText, CollectionCall, JudgeCall, Refusal, ReplicaPosition, ViewCall, ViewFailure, ViewOp, WireError,
     encode,
 };
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
@@ -270,7 +270,7 @@ impl Groups<'_> {
             let copy = self.asked.to_do_it_on(self.own(range).await?);
             let serving = Serving { database: self.database, range, copy: &copy, until: self.asked.until };
             merged.extend(places.into_iter().zip(serving.merge(items, source.clone(), stored).await?));
-            at.push(Mark::of(copy.standing()));
+            at.push(Mark::of(copy.replica_position()));
         }
         // Two halves of a range stand at two positions.
         let at = at.pop().filter(|_| at.is_empty());
@@ -387,12 +387,12 @@ impl Serving<'_> {
     }
 
     /// Where the copy stands, once that is beyond a position or after a while.
-    async fn wait(&self, beyond: u64) -> Standing {
+    async fn wait(&self, beyond: u64) -> ReplicaPosition {
         let mut news = self.copy.shard.watch();
         let moved = async { drop(news.wait_for(|position| *position > beyond).await) };
         // After that time the caller asks again: so it notices when this node is gone.
         let _ = self.database.context.env.timeout(limits::COPY_WAIT, moved).await;
-        self.copy.standing()
+        self.copy.replica_position()
     }
 
     async fn compact(&self) -> Result<(), ShardError> {
@@ -420,7 +420,7 @@ impl Serving<'_> {
             return Err(WireError::Away("its time is over".to_owned()));
         }
         let verdicts = self.database.judge_own(shard, &edits, &caller).await;
-        let at = Some(Mark::of(self.copy.standing()));
+        let at = Some(Mark::of(self.copy.replica_position()));
         let mut out = Vec::with_capacity(verdicts.len());
         for (edit, mut verdict) in edits.iter().zip(verdicts) {
             if in_doubt {

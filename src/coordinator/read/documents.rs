@@ -141,7 +141,7 @@ impl Database {
     pub async fn last_change(&self, id: &DocId) -> Result<SeqEntry, ReadError> {
         let map = self.map();
         let range = map.index_of(id);
-        Ok(entry(map.range(range), self.on_one(range, |copy| async move { copy.standing().await }).await?))
+        Ok(entry(map.range(range), self.on_one(range, |copy| async move { copy.replica_position().await }).await?))
     }
 
     /// Reads documents, answers in the order of the wants; ranges are read concurrently, each from `r` copies (`None`:

@@ -16,7 +16,7 @@ use crate::coordinator::read::view_groups::GroupLane;
 use crate::coordinator::read::view_reads;
 use crate::coordinator::replica::database::{Database, entry};
 use crate::coordinator::replica::design::DesignLookupError;
-use crate::coordinator::replica::message::Standing;
+use crate::coordinator::replica::message::ReplicaPosition;
 use crate::coordinator::replica::range_copy::{CopyView, OwnCopy, RangeCopy, is_away};
 use crate::coordinator::topology::error::ReadError;
 use crate::coordinator::topology::seq::Seq;
@@ -285,7 +285,7 @@ impl DatabaseView {
                 return None;
             }
             let (header, is_building) = (index.known_header()?, index.is_building());
-            Some(Seat { header, is_building, standing: copy.standing(), view, copy: RangeCopy::Own(copy) })
+            Some(Seat { header, is_building, replica_position: copy.replica_position(), view, copy: RangeCopy::Own(copy) })
         };
         let copies = self.database.copies_at_hand(&self.database.layout(), ranges)?;
         ranges.iter().zip(copies).map(seat).collect()
@@ -298,8 +298,8 @@ impl DatabaseView {
             Update::After => view.update_later().await?,
             Update::Never => {}
         }
-        let ((header, is_building), standing) = (view.header().await?, copy.standing().await?);
-        Ok(Seat { view, header, is_building, standing, copy })
+        let ((header, is_building), replica_position) = (view.header().await?, copy.replica_position().await?);
+        Ok(Seat { view, header, is_building, replica_position, copy })
     }
 
     /// Brings the view up to date as the query wants it, and tells what it has then.
@@ -398,7 +398,7 @@ pub(in crate::coordinator) struct Seat {
     pub copy: RangeCopy,
     pub header: Header,
     pub is_building: bool,
-    pub standing: Standing,
+    pub replica_position: ReplicaPosition,
 }
 
 /// The rows of one range.
@@ -442,8 +442,8 @@ impl ViewRows {
     pub fn state(&self) -> String {
         let map = self.view.database.map();
         let state = |(range, seat): (&usize, &Seat)| {
-            let reached = Standing { position: seat.header.position, ..seat.standing };
-            let documents = self.query.include_docs.then(|| entry(map.range(*range), seat.standing));
+            let reached = ReplicaPosition { position: seat.header.position, ..seat.replica_position };
+            let documents = self.query.include_docs.then(|| entry(map.range(*range), seat.replica_position));
             format!("{:?} {documents:?}", entry(map.range(*range), reached))
         };
         self.ranges.iter().zip(&self.seats).map(state).collect::<Vec<_>>().join(" ")
@@ -452,7 +452,7 @@ impl ViewRows {
     /// The sequence that the view had reached, as the changes feed names it; only where all ranges are read.
     pub fn update_seq(&self) -> String {
         let map = self.view.database.map();
-        let reached = |seat: &Seat| Standing { position: seat.header.position, ..seat.standing };
+        let reached = |seat: &Seat| ReplicaPosition { position: seat.header.position, ..seat.replica_position };
         let entries = self.ranges.iter().zip(&self.seats).map(|(range, seat)| entry(map.range(*range), reached(seat)));
         Seq(entries.collect()).to_string()
     }

@@ -18,7 +18,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-use crate::coordinator::replica::message::Standing;
+use crate::coordinator::replica::message::ReplicaPosition;
 use crate::coordinator::topology::record::EPOCHS_KEY;
 use crate::limits;
 use crate::shard::{ShardCopy, ShardError};
@@ -165,11 +165,11 @@ impl Epochs {
     }
 
     /// What the copy says of itself, at a position.
-    pub fn standing(&self, shard: u64, position: u64) -> Standing {
+    pub fn replica_position(&self, shard: u64, position: u64) -> ReplicaPosition {
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         // Invariant: opening leaves at least one.
         let &(epoch, began) = list.last().expect("an epoch");
-        Standing { shard, epoch, position, began, before: given_in(&list, began) }
+        ReplicaPosition { shard, epoch, position, began, before: given_in(&list, began) }
     }
 
     /// The position after which this node gave out all numbers of the current epoch itself, since it was opened.
@@ -357,11 +357,11 @@ mod tests {
     #[test]
     fn a_position_is_named_by_the_epoch_that_gave_it() {
         let epochs = Epochs::of(&node(&[7, 8, 9]), vec![(7, 0), (8, 40), (9, 60)], 60);
-        let named = |position| epochs.standing(1, position).epoch_of(position);
+        let named = |position| epochs.replica_position(1, position).epoch_of(position);
         assert_eq!((named(60), named(61)), (8, 9), "an epoch begins with its first change");
         let idle = Epochs::of(&node(&[7, 8, 9]), vec![(7, 0), (8, 40), (9, 40)], 40);
-        assert_eq!(idle.standing(1, 40).epoch_of(40), 7, "a start changes no token of a copy that does not change");
-        let first = Epochs::of(&node(&[7]), vec![(7, 0)], 0).standing(1, 0);
+        assert_eq!(idle.replica_position(1, 40).epoch_of(40), 7, "a start changes no token of a copy that does not change");
+        let first = Epochs::of(&node(&[7]), vec![(7, 0)], 0).replica_position(1, 0);
         assert_eq!((first.epoch_of(0), first.epoch_of(1)), (0, 7));
     }
 

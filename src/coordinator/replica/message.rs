@@ -70,9 +70,9 @@ pub(in crate::coordinator) enum CopyOp {
     Select { start: Bound<DocId>, end: Bound<DocId>, direction: Direction, place: u64 },
     /// `ChangesPage`
     Changes(ChangesCall),
-    /// `(ShardInfo, Standing)`
+    /// `(ShardInfo, ReplicaPosition)`
     Info,
-    /// `Standing`, once the position is beyond the one given or after a while.
+    /// `ReplicaPosition`, once the position is beyond the one given or after a while.
     Wait { beyond: u64 },
     /// `u64`: the position at which a reader of another copy goes on here.
     Resume(Vec<SeqEntry>),
@@ -277,7 +277,7 @@ impl EditText {
 
 /// Where a copy stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::coordinator) struct Standing {
+pub(in crate::coordinator) struct ReplicaPosition {
     /// The number of the shard on its node.
     pub shard: u64,
     /// The epoch that new positions belong to.
@@ -291,7 +291,7 @@ pub(in crate::coordinator) struct Standing {
     pub before: u64,
 }
 
-impl Standing {
+impl ReplicaPosition {
     /// The epoch by which a position of the copy is named, 0 before the first change: a token stays the same while
     /// nothing changes.
     pub fn epoch_of(&self, position: u64) -> u64 {
@@ -309,7 +309,8 @@ pub(in crate::coordinator) type IdRange = (Bound<DocId>, Bound<DocId>);
 /// What a copy says of itself before it is compared with another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::coordinator) struct CopyStatus {
-    pub standing: Standing,
+    #[serde(rename = "standing")]
+    pub replica_position: ReplicaPosition,
     /// Documents, tombstones included.
     pub documents: u64,
     /// Their digest.
@@ -340,7 +341,7 @@ impl CopyStatus {
     /// Of a copy of which nothing can be read.
     pub fn unusable() -> CopyStatus {
         CopyStatus {
-            standing: Standing { shard: 0, epoch: 0, position: 0, began: 0, before: 0 },
+            replica_position: ReplicaPosition { shard: 0, epoch: 0, position: 0, began: 0, before: 0 },
             documents: 0,
             digest: 0,
             locals: 0,
@@ -774,7 +775,7 @@ mod tests {
     fn a_copy_that_says_nothing_of_what_it_heard_is_of_an_older_build() {
         #[derive(Serialize)]
         struct Older {
-            standing: Standing,
+            replica_position: ReplicaPosition,
             documents: u64,
             digest: u128,
             locals: u128,
@@ -782,8 +783,8 @@ mod tests {
             purge_floor: u64,
             taken: Option<SyncPoint>,
         }
-        let standing = CopyStatus::unusable().standing;
-        let older = Older { standing, documents: 1, digest: 2, locals: 3, purge_seq: 4, purge_floor: 0, taken: None };
+        let replica_position = CopyStatus::unusable().replica_position;
+        let older = Older { replica_position, documents: 1, digest: 2, locals: 3, purge_seq: 4, purge_floor: 0, taken: None };
         let read: CopyStatus = decode(&encode(&older)).unwrap();
         assert_eq!((read.documents, read.purge_seq, read.heard, read.soundness), (1, 4, None, None));
     }

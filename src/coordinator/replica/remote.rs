@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::coordinator::replica::call_text::encode_call;
 use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::message::{
-    ChangesCall, CopyCall, CopyOp, CopyStatus, EditText, CollectionCall, IdRange, JudgeCall, Refusal, Standing, SyncPoint,
+    ChangesCall, CopyCall, CopyOp, CopyStatus, EditText, CollectionCall, IdRange, JudgeCall, Refusal, ReplicaPosition, SyncPoint,
     TakenIn, ViewCall, ViewFailure, WireError, decode, is_of_later_build,
 };
 use crate::coordinator::replica::token::Held;
@@ -264,12 +264,12 @@ impl RemoteCopy {
         self.target.context.env.blocking(Pool::Foreground, judge).await
     }
 
-    pub async fn info(&self) -> Result<(ShardInfo, Standing), ShardError> {
+    pub async fn info(&self) -> Result<(ShardInfo, ReplicaPosition), ShardError> {
         self.ask(CopyOp::Info).await
     }
 
     /// Where it stands once that is beyond the given position, or after a while.
-    pub async fn wait(&self, beyond: u64) -> Result<Standing, ShardError> {
+    pub async fn wait(&self, beyond: u64) -> Result<ReplicaPosition, ShardError> {
         self.ask(CopyOp::Wait { beyond }).await
     }
 
@@ -467,19 +467,19 @@ impl RemoteCopy {
     }
 
     /// Tells its last sequence from now on, as long as somebody listens and it can be asked.
-    pub fn follow(&self, from: Standing) -> watch::Receiver<u64> {
+    pub fn follow(&self, from: ReplicaPosition) -> watch::Receiver<u64> {
         let (tell, news) = watch::channel(from.position);
         let copy = self.clone();
         self.target.context.env.spawn(async move {
             let mut position = from.position;
             loop {
-                let standing = tokio::select! {
+                let replica_position = tokio::select! {
                     biased;
                     () = tell.closed() => return,
-                    standing = copy.wait(position) => standing,
+                    replica_position = copy.wait(position) => replica_position,
                 };
-                match standing {
-                    Ok(standing) if standing.epoch == from.epoch => position = standing.position,
+                match replica_position {
+                    Ok(replica_position) if replica_position.epoch == from.epoch => position = replica_position.position,
                     _ => return,
                 }
                 tell.send_if_modified(|last| {

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-use crate::coordinator::replica::message::Standing;
+use crate::coordinator::replica::message::ReplicaPosition;
 use crate::coordinator::topology::shard_map::Range;
 use crate::limits;
 use crate::wire::codec::{CodecError, Reader, put_varint};
@@ -26,9 +26,9 @@ pub(in crate::coordinator) struct Mark {
 
 impl Mark {
     /// Of a copy that stands so.
-    pub fn of(standing: Standing) -> Mark {
-        let Standing { shard, position, .. } = standing;
-        Mark { shard, epoch: standing.epoch_of(position), position }
+    pub fn of(replica_position: ReplicaPosition) -> Mark {
+        let ReplicaPosition { shard, position, .. } = replica_position;
+        Mark { shard, epoch: replica_position.epoch_of(position), position }
     }
 }
 

@@ -193,7 +193,7 @@ async fn positions_given_again_after_a_restored_backup_are_of_another_epoch() {
     let cluster = two(10).await;
     let db = cluster.db(0);
     let own = db.own_copy(0).await.unwrap().unwrap();
-    let before = own.standing();
+    let before = own.replica_position();
     let name = cluster.network.names[0].clone();
     let known = sync_points::pulled(&copy(&cluster, 1).await, &name).await.unwrap().unwrap();
     // What the other node has read of it is gone.
@@ -202,12 +202,12 @@ async fn positions_given_again_after_a_restored_backup_are_of_another_epoch() {
     sync_points::set_pulled(&copy(&cluster, 1).await, &name, more, None).await.unwrap();
     let entry = SeqEntry { end: u32::MAX, shard: before.shard, epoch: before.epoch, position: before.position + 3 };
     catch_up(&cluster, 0, 1, false).await;
-    assert_ne!(own.standing().epoch, before.epoch);
+    assert_ne!(own.replica_position().epoch, before.epoch);
     assert!(own.resume(&[entry]).await.unwrap() <= before.position, "a reader gets what has its number now");
-    let renewed = own.standing().epoch;
+    let renewed = own.replica_position().epoch;
     catch_up(&cluster, 1, 0, false).await;
     catch_up(&cluster, 0, 1, false).await;
-    assert_eq!(own.standing().epoch, renewed, "once");
+    assert_eq!(own.replica_position().epoch, renewed, "once");
 }
 
 /// The copy of a node's data is as good as an orderly stop leaves it, and newer than all that other nodes have read.

@@ -182,8 +182,8 @@ impl Database {
         }
         let written = tally.written().ok_or(failed)?;
         // A purge is no change: whoever reads the changes of a copy up to where it stands now may not have it.
-        let standings = join_all(purged.into_iter().map(RangeCopy::standing)).await.into_iter().flatten();
-        let held = Held { only: true, marks: standings.map(Mark::of).collect() };
+        let replica_positions = join_all(purged.into_iter().map(RangeCopy::replica_position)).await.into_iter().flatten();
+        let held = Held { only: true, marks: replica_positions.map(Mark::of).collect() };
         let held = token::Written { range: layout.map.range(range), held };
         Ok((removed.into_iter().map(|revs| revs.into_iter().collect()).collect(), written, held))
     }

@@ -113,7 +113,7 @@ impl Database {
             let copy = copy.by_map(layout.placed.version);
             let verdicts = self.judge_own(&copy.shard, edits, &options.caller).await;
             let written = held_by_judge(layout, range, options.w);
-            let held = held_by(layout, range, vec![Mark::of(copy.standing())]);
+            let held = held_by(layout, range, vec![Mark::of(copy.replica_position())]);
             let done = |verdict: Verdict| {
                 verdict.map(|judged| WriteDone { rev: judged.path.head(), written, copies: 1, held: held.clone() })
             };
@@ -183,7 +183,7 @@ impl Database {
         };
         let _holds = self.pull_uploads(range, &own.shard, edits, source).await?;
         let verdicts = self.judge_own(&own.shard, edits, &options.caller).await;
-        let at = Some(Mark::of(own.standing()));
+        let at = Some(Mark::of(own.replica_position()));
         if !in_doubt {
             return Ok((verdicts, at));
         }
@@ -296,5 +296,5 @@ pub(in crate::coordinator) async fn merge_into(
     };
     let stored = merge_here(&own.shard, merges, source, &Basis::Any).await?;
     let stored = stored.into_iter().map(|stored| stored.is_ok()).collect();
-    Ok(Merged { stored, at: Some(Mark::of(own.standing())) })
+    Ok(Merged { stored, at: Some(Mark::of(own.replica_position())) })
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::coordinator::replica::message::Standing;
+use crate::coordinator::replica::message::ReplicaPosition;
 use crate::coordinator::topology::seq::SeqEntry;
 
 /// Shards get files of their own soon.
@@ -107,15 +107,15 @@ async fn a_copy_whose_file_is_damaged_is_made_anew_with_what_it_alone_held() {
 #[tokio::test]
 async fn a_reader_of_a_copy_that_was_made_anew_misses_nothing() {
     let mut cluster = with_files(3).await;
-    let before = cluster.db(0).own_copy(0).await.unwrap().unwrap().standing();
+    let before = cluster.db(0).own_copy(0).await.unwrap().unwrap().replica_position();
     let damaged = shard(&cluster, 0);
     restart(&mut cluster, 0, all_blocks).await;
     cluster.heal().await;
     let db = cluster.db(0);
     replaced(&cluster, 0, damaged).await;
     let copy = db.own_copy(0).await.unwrap().unwrap();
-    let Standing { shard, epoch, position, .. } = before;
-    assert_ne!((copy.standing().shard, copy.standing().epoch), (shard, epoch));
+    let ReplicaPosition { shard, epoch, position, .. } = before;
+    assert_ne!((copy.replica_position().shard, copy.replica_position().epoch), (shard, epoch));
     let end = db.map().range(0).end;
     let from = copy.resume(&[SeqEntry { end, shard, epoch, position }]).await.unwrap();
     assert_eq!(from, 0, "its numbers are others");

@@ -119,9 +119,9 @@ async fn no_point_is_noted_in_an_epoch_that_was_not_told() {
     drop(cluster.db(0).pull_from(&"n2@h".into(), false).await);
     let own = copy(&cluster, 0).await;
     let point = sync_points::pulled(&own, "n2@h").await.unwrap().unwrap();
-    let standing = cluster.db(1).own_copy(0).await.unwrap().unwrap().standing();
-    assert_eq!(point.from_epoch, standing.epoch, "the first page");
-    assert!(point.from < standing.position, "and not the second");
+    let replica_position = cluster.db(1).own_copy(0).await.unwrap().unwrap().replica_position();
+    assert_eq!(point.from_epoch, replica_position.epoch, "the first page");
+    assert!(point.from < replica_position.position, "and not the second");
     let told = sync_points::epochs_of(&own, "n2@h").await.unwrap();
     assert!(told.iter().any(|(epoch, _)| *epoch == point.from_epoch), "{told:?}");
 }

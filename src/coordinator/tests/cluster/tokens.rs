@@ -22,7 +22,7 @@ async fn one_ahead() -> (Cluster, Token) {
     let (db, before) = (cluster.db(0), copy(&cluster, 0).await);
     plant(&before, "a", &["1-a"], false).await;
     let own = db.own_copy(0).await.unwrap().unwrap();
-    let held = Held { only: false, marks: vec![Mark::of(own.standing())] };
+    let held = Held { only: false, marks: vec![Mark::of(own.replica_position())] };
     let token = Token::of("db", db.instance(), [WrittenTo { range: db.map().range(0), held }]);
     (cluster, token)
 }
