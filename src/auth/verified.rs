@@ -25,7 +25,7 @@ pub(super) struct Verifier {
     env: Env,
     key: [u8; 32],
     known: Mutex<Known>,
-    turns: Semaphore,
+    permits: Semaphore,
     waiting: AtomicUsize,
 }
 
@@ -51,7 +51,7 @@ impl Verifier {
             env: env.clone(),
             key: env.random_bytes(),
             known: Mutex::default(),
-            turns: Semaphore::new((env.host().cores() / 2).clamp(1, limits::PASSWORD_CHECKS_AT_ONCE)),
+            permits: Semaphore::new((env.host().cores() / 2).clamp(1, limits::PASSWORD_CHECKS_AT_ONCE)),
             waiting: AtomicUsize::new(0),
         }
     }
@@ -92,7 +92,7 @@ impl Verifier {
     async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, AuthError> {
         let _counted = self.env.metrics().enter(Gauge::PasswordsWaiting);
         let _waiting = Waiting::enter(&self.waiting).ok_or(AuthError::Busy)?;
-        let _turn = self.turns.acquire().await.map_err(|_| AuthError::Busy)?;
+        let _permit = self.permits.acquire().await.map_err(|_| AuthError::Busy)?;
         self.env.metrics().count(Counter::PasswordsComputed);
         Ok(self.env.blocking(Pool::Foreground, work).await)
     }

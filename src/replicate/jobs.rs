@@ -24,7 +24,7 @@ use super::remote::RemotePeer;
 use super::request::{Endpoint, Order, Replication};
 use super::trust;
 use super::tuning::check_protocols;
-use super::turns::{Asked, Turns};
+use super::scheduler::{Asked, Scheduler};
 use crate::auth::UserCtx;
 use crate::cluster::{Cluster, NodeName};
 use crate::config::Config;
@@ -53,7 +53,7 @@ pub struct Replicator {
     pub(super) config: Config,
     pub(super) coordinator: Arc<Coordinator>,
     jobs: Mutex<Jobs>,
-    turns: Arc<Turns>,
+    scheduler: Arc<Scheduler>,
     started: AtomicU64,
     pub(super) documents: Documents,
 }
@@ -63,7 +63,7 @@ pub struct Replicator {
 pub struct Standing {
     /// Jobs that run.
     pub running: u64,
-    /// Jobs that wait for a turn.
+    /// Jobs that wait for a slot.
     pub pending: u64,
     /// Jobs that wait after a failure.
     pub crashing: u64,
@@ -86,7 +86,7 @@ impl Replicator {
             config: config.clone(),
             coordinator: Arc::clone(coordinator),
             jobs: Mutex::default(),
-            turns: Turns::new(env, config),
+            scheduler: Scheduler::new(env, config),
             started: AtomicU64::new(0),
             documents: Documents::default(),
         })
@@ -153,7 +153,7 @@ impl Replicator {
         jobs.by_id.insert(id, Arc::clone(&job));
         let tend = !std::mem::replace(&mut jobs.tended, true);
         drop(jobs);
-        let first = self.turns.ask(job.number);
+        let first = self.scheduler.ask(job.number);
         self.env.spawn(drive(Arc::clone(self), Arc::clone(&job), Box::new(run), first));
         if tend {
             self.env.spawn(tend_jobs(Arc::downgrade(self)));
@@ -293,13 +293,13 @@ async fn drive(replicator: Arc<Replicator>, job: Arc<Job>, run: Box<Run>, first:
     let outcome = tokio::select! {
         biased;
         _ = cancelled.wait_for(|cancel| *cancel) => Err(ReplicateError::Cancelled),
-        outcome = work(&job, &run, &replicator.turns, first, &replicator.config) => outcome,
+        outcome = work(&job, &run, &replicator.scheduler, first, &replicator.config) => outcome,
     };
     replicator.forget(&job);
     job.outcome.send_replace(Some(outcome));
 }
 
-/// Looks after the jobs of a node now and then as long as there are some: ends runs that do not move, gives turns to
+/// Looks after the jobs of a node now and then as long as there are some: ends runs that do not move, gives slots to
 /// those that wait.
 async fn tend_jobs(replicator: Weak<Replicator>) {
     loop {
@@ -318,8 +318,8 @@ async fn tend_jobs(replicator: Weak<Replicator>) {
             return;
         }
         for job in jobs.values().filter(|job| job.track.still() > job.stall) {
-            known.turns.end_stalled(job.number);
+            known.scheduler.end_stalled(job.number);
         }
-        known.turns.rotate(|number| jobs.get(&number).is_some_and(|job| job.continuous));
+        known.scheduler.rotate(|number| jobs.get(&number).is_some_and(|job| job.continuous));
     }
 }

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::message::{CatalogueCall, Created, DatabaseMap, EntryName, decode, encode};
-use crate::coordinator::replica::turns::Turns;
+use crate::coordinator::replica::single_flight::SingleFlight;
 use crate::coordinator::topology::error::DatabaseError;
 use crate::coordinator::topology::peers::{Answer, CallError, Urgency};
 use crate::coordinator::topology::quorum::{Written, majority};
@@ -249,13 +249,13 @@ impl Coordinator {
     /// done once more afterwards, however often it was asked for.
     fn until_done<F>(
         &self,
-        turns: fn(&Context) -> &Turns,
+        single_flight: fn(&Context) -> &SingleFlight,
         node: Arc<str>,
         step: impl Fn(Coordinator, Arc<str>) -> F + Send + 'static,
     ) where
         F: Future<Output = Result<(), LearnError>> + Send + 'static,
     {
-        if !turns(self.context()).begin(&node) {
+        if !single_flight(self.context()).begin(&node) {
             return;
         }
         let coordinator = self.clone();
@@ -272,7 +272,7 @@ impl Coordinator {
                         }
                     }
                 }
-                if turns(context).end(&node, is_over) {
+                if single_flight(context).end(&node, is_over) {
                     return;
                 }
             }
@@ -411,11 +411,11 @@ mod tests {
 
     #[test]
     fn however_often_a_node_is_to_be_asked_one_task_does_it_and_once_more_afterwards() {
-        let (turns, node): (Turns, Arc<str>) = (Turns::default(), "n@h".into());
-        assert!(turns.begin(&node));
-        (0..3).for_each(|_| assert!(!turns.begin(&node)));
-        assert!(!turns.end(&node, true), "it was asked for meanwhile");
-        assert!(!turns.end(&node, false), "it failed");
-        assert!(turns.end(&node, true) && turns.begin(&node));
+        let (single_flight, node): (SingleFlight, Arc<str>) = (SingleFlight::default(), "n@h".into());
+        assert!(single_flight.begin(&node));
+        (0..3).for_each(|_| assert!(!single_flight.begin(&node)));
+        assert!(!single_flight.end(&node, true), "it was asked for meanwhile");
+        assert!(!single_flight.end(&node, false), "it failed");
+        assert!(single_flight.end(&node, true) && single_flight.begin(&node));
     }
 }

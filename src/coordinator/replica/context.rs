@@ -18,7 +18,7 @@ use crate::coordinator::replica::message::{CatalogueCall, NodeState, encode};
 use crate::coordinator::replica::rebalancing::Rebalancing;
 use crate::coordinator::replica::rebuilds::Rebuilds;
 use crate::coordinator::replica::seat::Voting;
-use crate::coordinator::replica::turns::Turns;
+use crate::coordinator::replica::single_flight::SingleFlight;
 use crate::coordinator::replica::uploads::Uploads;
 use crate::coordinator::topology::budget::Budgets;
 use crate::coordinator::topology::events::Events;
@@ -80,9 +80,9 @@ pub(in crate::coordinator) struct Context {
     /// Tells that there are such databases.
     pub outdated: Notify,
     /// Nodes that are being told to look for databases which they do not know.
-    pub reminding: Turns,
+    pub reminding: SingleFlight,
     /// Nodes of which this one asks what databases they know.
-    pub learning: Turns,
+    pub learning: SingleFlight,
     /// Counts the maps that this node went over to: copies may be on their way to it, or have arrived.
     pub moving: watch::Sender<u64>,
     /// One permit for each copy that is being filled here.
@@ -136,8 +136,8 @@ impl Context {
             missing: Notify::new(),
             stale: BlockingMutex::default(),
             outdated: Notify::new(),
-            reminding: Turns::default(),
-            learning: Turns::default(),
+            reminding: SingleFlight::default(),
+            learning: SingleFlight::default(),
             moving: watch::Sender::new(0),
             filling: Semaphore::new(limits::MOVES_AT_ONCE),
             rebalancing: Rebalancing::default(),

@@ -28,5 +28,5 @@ pub(super) mod seat;
 pub(super) mod sync_points;
 pub mod token;
 pub(super) mod told;
-pub(super) mod turns;
+pub(super) mod single_flight;
 pub(super) mod uploads;

@@ -1,6 +1,6 @@
 //! Who runs when more replications are asked for than are to run at once (`[replicator] max_jobs`).
 //!
-//! A job runs while it has a turn. Turns are given in the order of asking. While others wait, continuous jobs that have
+//! A job runs while it has a slot. Turns are given in the order of asking. While others wait, continuous jobs that have
 //! run longest make way now and then, a few at a time.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::limits;
 use crate::world::{Env, Instant};
 
-/// Why a turn is to end before its job does.
+/// Why a slot is to end before its job does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Others wait.
@@ -21,8 +21,8 @@ pub enum Ending {
     Stalled,
 }
 
-/// All turns of a node.
-pub struct Turns {
+/// All slots of a node.
+pub struct Scheduler {
     env: Env,
     config: Config,
     state: Mutex<State>,
@@ -32,7 +32,7 @@ pub struct Turns {
 struct State {
     /// By the number of the job.
     running: BTreeMap<u64, Running>,
-    waiting: VecDeque<(u64, oneshot::Sender<Turn>)>,
+    waiting: VecDeque<(u64, oneshot::Sender<Slot>)>,
 }
 
 struct Running {
@@ -42,24 +42,24 @@ struct Running {
 }
 
 /// The right to run; given back when dropped.
-pub struct Turn {
-    turns: Arc<Turns>,
+pub struct Slot {
+    scheduler: Arc<Scheduler>,
     number: u64,
     end: oneshot::Receiver<Ending>,
 }
 
 /// A turn that was asked for.
-pub struct Asked(oneshot::Receiver<Turn>);
+pub struct Asked(oneshot::Receiver<Slot>);
 
 impl Asked {
     /// The turn, once there is one.
-    pub async fn turn(self) -> Turn {
+    pub async fn slot(self) -> Slot {
         // Invariant: a sender that waits is only dropped with the one it waits for.
         self.0.await.expect("a turn")
     }
 }
 
-impl Turn {
+impl Slot {
     /// Waits until the turn is to end early.
     pub async fn over(&mut self) -> Ending {
         match (&mut self.end).await {
@@ -70,20 +70,20 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for Slot {
     fn drop(&mut self) {
-        self.turns.lock().running.remove(&self.number);
-        self.turns.admit();
+        self.scheduler.lock().running.remove(&self.number);
+        self.scheduler.admit();
     }
 }
 
-impl Turns {
+impl Scheduler {
     /// Nobody runs.
-    pub fn new(env: &Env, config: &Config) -> Arc<Turns> {
-        Arc::new(Turns { env: env.clone(), config: config.clone(), state: Mutex::default() })
+    pub fn new(env: &Env, config: &Config) -> Arc<Scheduler> {
+        Arc::new(Scheduler { env: env.clone(), config: config.clone(), state: Mutex::default() })
     }
 
-    /// Asks for a turn for the job of this number; its place in the order is that of now.
+    /// Asks for a slot for the job of this number; its place in the order is that of now.
     pub fn ask(self: &Arc<Self>, number: u64) -> Asked {
         let (give, given) = oneshot::channel();
         self.lock().waiting.push_back((number, give));
@@ -95,11 +95,11 @@ impl Turns {
         self.config.u64("replicator", "max_jobs", limits::REPLICATION_RUNNING_MAX).max(1)
     }
 
-    /// Gives turns to those that wait, as long as there are some.
+    /// Gives slots to those that wait, as long as there are some.
     fn admit(self: &Arc<Self>) {
         let most = self.most();
         loop {
-            let (turn, give) = {
+            let (slot, give) = {
                 let mut state = self.lock();
                 if state.running.len() as u64 >= most {
                     return;
@@ -107,10 +107,10 @@ impl Turns {
                 let Some((number, give)) = state.waiting.pop_front() else { return };
                 let (tell, end) = oneshot::channel();
                 state.running.insert(number, Running { since: self.env.now(), end: Some(tell) });
-                (Turn { turns: Arc::clone(self), number, end }, give)
+                (Slot { scheduler: Arc::clone(self), number, end }, give)
             };
             // Whoever does not wait any more lets the turn drop, outside of the lock.
-            drop(give.send(turn));
+            drop(give.send(slot));
         }
     }
 
@@ -121,7 +121,7 @@ impl Turns {
             let mut state = self.lock();
             let excess = (state.running.len() as u64).saturating_sub(self.most());
             let wanted = churn.min(state.waiting.len() as u64 + excess);
-            let mut longest: Vec<(Instant, u64)> = state.running.iter().map(|(n, turn)| (turn.since, *n)).collect();
+            let mut longest: Vec<(Instant, u64)> = state.running.iter().map(|(n, slot)| (slot.since, *n)).collect();
             longest.sort_unstable();
             let longest: Vec<u64> = longest.into_iter().map(|(_, number)| number).filter(|n| may_stop(*n)).collect();
             for number in longest.into_iter().take(usize::try_from(wanted).unwrap_or(usize::MAX)) {
@@ -144,7 +144,7 @@ impl Turns {
 impl State {
     fn end(&mut self, number: u64, ending: Ending) {
         if let Some(end) = self.running.get_mut(&number).and_then(|running| running.end.take()) {
-            // One that gives its turn back at this moment hears nothing.
+            // One that gives its slot back at this moment hears nothing.
             let _ = end.send(ending);
         }
     }
@@ -164,22 +164,22 @@ mod tests {
         let env = tokio_host::env(runtime.handle().clone());
         let set = |text: &str| Setting::parse(text).unwrap();
         let config = Config::in_memory(&env, vec![set("replicator/max_jobs=2"), set("replicator/max_churn=1")]);
-        let turns = Turns::new(&env, &config);
-        let mut first = turns.ask(1).turn().now_or_never().expect("a turn");
-        let mut second = turns.ask(2).turn().now_or_never().expect("a turn");
-        let (mut third, mut fourth) = (Box::pin(turns.ask(3).turn()), Box::pin(turns.ask(4).turn()));
+        let scheduler = Scheduler::new(&env, &config);
+        let mut first = scheduler.ask(1).slot().now_or_never().expect("a turn");
+        let mut second = scheduler.ask(2).slot().now_or_never().expect("a turn");
+        let (mut third, mut fourth) = (Box::pin(scheduler.ask(3).slot()), Box::pin(scheduler.ask(4).slot()));
         assert!(third.as_mut().now_or_never().is_none() && fourth.as_mut().now_or_never().is_none());
-        turns.rotate(|number| number != 1);
+        scheduler.rotate(|number| number != 1);
         assert!(first.over().now_or_never().is_none());
         assert_eq!(second.over().now_or_never(), Some(Ending::MakeWay));
         drop(second);
         let third = third.now_or_never().expect("a turn");
         assert!(fourth.as_mut().now_or_never().is_none());
-        turns.end_stalled(1);
+        scheduler.end_stalled(1);
         assert_eq!(first.over().now_or_never(), Some(Ending::Stalled));
         // One that went away while it waited takes no turn from others.
         drop(fourth);
-        let fifth = turns.ask(5).turn();
+        let fifth = scheduler.ask(5).slot();
         drop((first, third));
         // The turn is had from the moment on at which it was asked for, not from that of looking for it.
         runtime.block_on(config.set(("replicator", "max_jobs"), "1", false)).unwrap();

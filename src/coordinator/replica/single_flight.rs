@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is being done with nodes. A blocking lock: held for map operations only.
 #[derive(Default)]
-pub(in crate::coordinator) struct Turns(Mutex<BTreeMap<Arc<str>, bool>>);
+pub(in crate::coordinator) struct SingleFlight(Mutex<BTreeMap<Arc<str>, bool>>);
 
-impl Turns {
+impl SingleFlight {
     /// Whether it is to be begun; where it is being done it is noted that it is to be done again.
     pub(in crate::coordinator) fn begin(&self, node: &Arc<str>) -> bool {
         let mut nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
