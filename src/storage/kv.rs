@@ -84,7 +84,7 @@ pub trait Store: Send + Sync + 'static {
         Ok(None)
     }
     /// Shards with the same number may wait for the same disk.
-    fn lane(&self, _shard: u64) -> usize {
+    fn read_permit(&self, _shard: u64) -> usize {
         0
     }
 }

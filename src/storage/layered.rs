@@ -288,9 +288,9 @@ impl Store for LayeredStore {
         self.quarantine_own(shard, told)
     }
 
-    fn lane(&self, shard: u64) -> usize {
+    fn read_permit(&self, shard: u64) -> usize {
         // Tasks ask, which must not wait for a group that is taken in. Meanwhile a file of a shard's own counts as the
-        // one that it would share: never do more reads wait for a file than a lane lets in.
+        // one that it would share: never do more reads wait for a file than a read permit lets in.
         match self
             .tables
             .try_lock()

@@ -148,8 +148,8 @@ struct Inner {
     blobs: BlobStore,
     damage: Damage,
     room: Arc<Room>,
-    /// One permit for each read of a store file that may run at once, by [`Store::lane`].
-    lanes: Vec<Semaphore>,
+    /// One permit for each read of a store file that may run at once, by [`Store::read_permit`].
+    read_permits: Vec<Semaphore>,
     /// Others for builds of views: who waits for one of those waits for threads that yield to all others.
     build_lanes: Vec<Semaphore>,
     /// One file at a time is made smaller.
@@ -162,9 +162,9 @@ struct Inner {
 
 impl Inner {
     /// The slots for reads of a shard's store file.
-    fn lane(&self, pool: Pool, shard: u64) -> &Semaphore {
-        let lanes = if pool == Pool::Build { &self.build_lanes } else { &self.lanes };
-        &lanes[self.store.lane(shard) % limits::STORE_READ_LANES]
+    fn read_permit(&self, pool: Pool, shard: u64) -> &Semaphore {
+        let read_permits = if pool == Pool::Build { &self.build_lanes } else { &self.read_permits };
+        &read_permits[self.store.read_permit(shard) % limits::STORE_READ_LANES]
     }
 
     /// Runs steps until they have taken so long, at least one.
@@ -176,7 +176,7 @@ impl Inner {
         let is_over = || limit.is_some_and(|limit| self.env.now().since(begun) >= limit);
         let mut ran = Vec::with_capacity(steps.len());
         for (shard, step) in steps {
-            ran.push(match (self.lane(Pool::Foreground, shard).try_acquire(), &view) {
+            ran.push(match (self.read_permit(Pool::Foreground, shard).try_acquire(), &view) {
                 (Ok(_permit), Ok(view)) => Ok(step(view.as_ref())),
                 (_, Err(error)) => Ok(Err(error.clone())),
                 (Err(_), _) => Err((shard, step)),
@@ -234,12 +234,12 @@ impl Storage {
         let (damage, room) = (Damage::default(), Arc::new(Room::new(dir.to_path_buf())));
         let (shared, root) = (Arc::clone(&store), dir.join("blobs"));
         let blobs = BlobStore::start(&env, root, shared, damage.clone(), Arc::clone(&room));
-        let lanes = || (0..limits::STORE_READ_LANES).map(|_| Semaphore::new(limits::STORE_FILE_READS)).collect();
-        let (lanes, build_lanes) = (lanes(), lanes());
+        let read_permits = || (0..limits::STORE_READ_LANES).map(|_| Semaphore::new(limits::STORE_FILE_READS)).collect();
+        let (read_permits, build_lanes) = (read_permits(), read_permits());
         let (planted, shrinking) = (options.planted, Semaphore::new(1));
         let (dir, newest) = (dir.to_path_buf(), Mutex::new(false));
         let inner =
-            Inner { env, store, committer, blobs, damage, room, lanes, build_lanes, shrinking, planted, dir, newest };
+            Inner { env, store, committer, blobs, damage, room, read_permits, build_lanes, shrinking, planted, dir, newest };
         Ok(Storage(Arc::new(inner)))
     }
 
@@ -379,7 +379,7 @@ impl Storage {
         step: impl FnOnce(&dyn View) -> Result<T, StorageError> + Send + 'static,
     ) -> Result<T, StorageError> {
         // Invariant: the semaphores are never closed; without a permit the read would only be less fair.
-        let _permit = self.0.lane(pool, shard).acquire().await.ok();
+        let _permit = self.0.read_permit(pool, shard).acquire().await.ok();
         self.read_on(pool, step).await
     }
 
@@ -391,7 +391,7 @@ impl Storage {
         step: impl FnOnce(&dyn View) -> Result<T, StorageError> + Send + 'static,
     ) -> Result<T, StorageError> {
         // Invariant: as above.
-        let _permit = self.0.lane(Pool::Foreground, shard).acquire().await.ok();
+        let _permit = self.0.read_permit(Pool::Foreground, shard).acquire().await.ok();
         let store = Arc::clone(&self.0.store);
         let read = self.0.env.brief(move || step(store.view()?.as_ref())).await;
         self.0.damage.noted(read)

@@ -56,7 +56,7 @@ pub struct MatchedPage {
 }
 
 /// One range.
-struct Lane {
+struct RangeCursor {
     range: usize,
     rows: VecDeque<Matched>,
     /// Documents judged behind the last match.
@@ -69,7 +69,7 @@ struct Lane {
 pub struct FilterRows {
     database: Arc<Database>,
     query: FilterQuery,
-    lanes: Vec<Lane>,
+    range_cursors: Vec<RangeCursor>,
 }
 
 impl Database {
@@ -85,12 +85,12 @@ impl Database {
             Some(name) => asked.and(&Span::of(&DocSource::Partition(name.clone()))),
             None => asked,
         };
-        let lane = |range| {
+        let range_cursor = |range| {
             let rest = (!span.is_empty()).then(|| (span.low.clone(), span.high.clone()));
-            Lane { range, rows: VecDeque::new(), examined: 0, rest }
+            RangeCursor { range, rows: VecDeque::new(), examined: 0, rest }
         };
-        let lanes = ranges.into_iter().map(lane).collect();
-        FilterRows { database: Arc::clone(self), query, lanes }
+        let range_cursors = ranges.into_iter().map(range_cursor).collect();
+        FilterRows { database: Arc::clone(self), query, range_cursors }
     }
 }
 
@@ -101,26 +101,26 @@ impl FilterRows {
     /// When the node cannot read.
     pub async fn next(&mut self, wanted: usize) -> Result<Option<MatchedPage>, ReadError> {
         let mut page = MatchedPage { rows: Vec::new(), examined: 0 };
-        let (share, mut bytes) = (share(wanted, self.lanes.len()), 0);
+        let (share, mut bytes) = (share(wanted, self.range_cursors.len()), 0);
         while page.rows.len() < wanted {
             if bytes >= limits::FETCH_BYTES {
                 return Ok(Some(page));
             }
             self.fill(share).await?;
-            let heads = self.lanes.iter().enumerate().filter_map(|(at, lane)| Some((at, &lane.rows.front()?.id)));
+            let heads = self.range_cursors.iter().enumerate().filter_map(|(at, range_cursor)| Some((at, &range_cursor.rows.front()?.id)));
             let next = match self.query.descending {
                 false => heads.min_by(|a, b| a.1.cmp(b.1)),
                 true => heads.max_by(|a, b| a.1.cmp(b.1)),
             };
-            let Some(lane) = next.map(|(at, _)| at) else { break };
-            let Some(row) = self.lanes[lane].rows.pop_front() else { break };
+            let Some(range_cursor) = next.map(|(at, _)| at) else { break };
+            let Some(row) = self.range_cursors[range_cursor].rows.pop_front() else { break };
             page.examined += row.examined;
             bytes += row.stored.body.len();
             page.rows.push(row);
         }
         if page.rows.len() < wanted {
             // All ranges are read to their ends.
-            page.examined += self.lanes.iter_mut().map(|lane| std::mem::take(&mut lane.examined)).sum::<u64>();
+            page.examined += self.range_cursors.iter_mut().map(|range_cursor| std::mem::take(&mut range_cursor.examined)).sum::<u64>();
         }
         Ok((!page.rows.is_empty() || page.examined > 0).then_some(page))
     }
@@ -128,13 +128,13 @@ impl FilterRows {
     /// Scans on where a range has no match at hand.
     async fn fill(&mut self, limit: usize) -> Result<(), ReadError> {
         let (database, query) = (&self.database, &self.query);
-        let empty = self.lanes.iter_mut().filter(|lane| lane.rows.is_empty() && lane.rest.is_some());
-        try_join_all(empty.map(|lane| lane.fill(database, query, limit))).await?;
+        let empty = self.range_cursors.iter_mut().filter(|range_cursor| range_cursor.rows.is_empty() && range_cursor.rest.is_some());
+        try_join_all(empty.map(|range_cursor| range_cursor.fill(database, query, limit))).await?;
         Ok(())
     }
 }
 
-impl Lane {
+impl RangeCursor {
     async fn fill(&mut self, database: &Database, query: &FilterQuery, limit: usize) -> Result<(), ReadError> {
         while self.rows.is_empty() {
             let Some((start, end)) = self.rest.take() else { break };

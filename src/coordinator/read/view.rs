@@ -349,8 +349,8 @@ impl DatabaseView {
             spans: spans.places,
             together: VecDeque::new(),
             batch: query.likely,
-            lanes: Vec::new(),
-            group_lanes: Vec::new(),
+            range_cursors: Vec::new(),
+            group_range_cursors: Vec::new(),
             left: query.limit,
             skip: query.skip,
             view: self,
@@ -402,7 +402,7 @@ pub(in crate::coordinator) struct Seat {
 }
 
 /// The rows of one range.
-struct Lane {
+struct RangeCursor {
     rows: VecDeque<Row>,
     rest: VecDeque<Places>,
 }
@@ -428,8 +428,8 @@ pub struct ViewRows {
     /// Rows to read next, of all ranges together.
     batch: usize,
     /// One per range, for the span being read.
-    lanes: Vec<Lane>,
-    pub(in crate::coordinator) group_lanes: Vec<GroupLane>,
+    range_cursors: Vec<RangeCursor>,
+    pub(in crate::coordinator) group_range_cursors: Vec<GroupLane>,
     pub(in crate::coordinator) skip: u64,
     pub(in crate::coordinator) left: u64,
     /// A row that was read too far.
@@ -498,17 +498,17 @@ impl ViewRows {
         Ok(view_reads::count(self.seats.iter().map(|seat| &seat.view).collect(), places).await?)
     }
 
-    /// The same, and reads the first page into each lane: a store file is opened once for both.
+    /// The same, and reads the first page into each range cursor: a store file is opened once for both.
     async fn count_and_fill(&mut self, before: Places) -> Result<u64, ViewError> {
         let (direction, limit) = (self.direction(), self.page_rows());
-        let lanes = self.lanes.iter().zip(&self.seats).enumerate();
-        let reads = lanes.map(|(at, (lane, seat))| (at, &seat.view, lane.rest.clone())).collect();
+        let range_cursors = self.range_cursors.iter().zip(&self.seats).enumerate();
+        let reads = range_cursors.map(|(at, (range_cursor, seat))| (at, &seat.view, range_cursor.rest.clone())).collect();
         let (mut counted, mut failed) = (0, false);
         for (at, done) in view_reads::counted_rows(&before, reads, direction, limit).await {
             match done {
                 Ok((rows, page)) => {
                     counted += rows;
-                    self.lanes[at] = Lane { rows: page.rows.into(), rest: page.rest };
+                    self.range_cursors[at] = RangeCursor { rows: page.rows.into(), rest: page.rest };
                 }
                 Err(error) => {
                     failed = true;
@@ -573,11 +573,11 @@ impl ViewRows {
             let more = self.spans.len().min(limits::GROUPS_AT_ONCE - 1);
             self.together.extend(self.spans.drain(..more));
             let all: VecDeque<Places> = self.together.iter().flatten().cloned().collect();
-            self.group_lanes = self.seats.iter().map(|_| GroupLane::new(all.clone())).collect();
+            self.group_range_cursors = self.seats.iter().map(|_| GroupLane::new(all.clone())).collect();
             return true;
         }
-        let lane = |_: &Seat| Lane { rows: VecDeque::new(), rest: places.clone() };
-        self.lanes = self.seats.iter().map(lane).collect();
+        let range_cursor = |_: &Seat| RangeCursor { rows: VecDeque::new(), rest: places.clone() };
+        self.range_cursors = self.seats.iter().map(range_cursor).collect();
         true
     }
 
@@ -597,23 +597,23 @@ impl ViewRows {
         if let Some(row) = self.pending.pop_front() {
             return Ok(Some(row));
         }
-        while self.lanes.iter().any(|lane| lane.rows.is_empty() && !lane.rest.is_empty()) {
+        while self.range_cursors.iter().any(|range_cursor| range_cursor.rows.is_empty() && !range_cursor.rest.is_empty()) {
             self.fill().await?;
         }
-        let heads = self.lanes.iter().enumerate().filter_map(|(at, lane)| Some((at, &lane.rows.front()?.place)));
+        let heads = self.range_cursors.iter().enumerate().filter_map(|(at, range_cursor)| Some((at, &range_cursor.rows.front()?.place)));
         let next = match self.query.descending {
             false => heads.min_by(|a, b| a.1.cmp(b.1)),
             true => heads.max_by(|a, b| a.1.cmp(b.1)),
         };
         let at = next.map(|(at, _)| at);
-        Ok(at.and_then(|at| self.lanes[at].rows.pop_front()))
+        Ok(at.and_then(|at| self.range_cursors[at].rows.pop_front()))
     }
 
-    /// Reads a page into each lane that ran empty.
+    /// Reads a page into each range cursor that ran empty.
     async fn fill(&mut self) -> Result<(), ViewError> {
         for _ in 0..limits::COPIES_TRIED {
             self.fill_once().await?;
-            if self.lanes.iter().all(|lane| !lane.rows.is_empty() || lane.rest.is_empty()) {
+            if self.range_cursors.iter().all(|range_cursor| !range_cursor.rows.is_empty() || range_cursor.rest.is_empty()) {
                 break;
             }
         }
@@ -631,7 +631,7 @@ impl ViewRows {
             // Of one state, as far as that is bounded. How many rows the groups have is not known.
             return wanted.saturating_mul(limits::STEP_ROWS).clamp(limits::STEP_ROWS, limits::REDUCED_ROWS_AT_ONCE);
         }
-        let batch = share(wanted.min(self.batch), self.lanes.len());
+        let batch = share(wanted.min(self.batch), self.range_cursors.len());
         // Who reads on will read more.
         self.batch = self.batch.saturating_mul(2);
         batch
@@ -639,12 +639,12 @@ impl ViewRows {
 
     async fn fill_once(&mut self) -> Result<(), ViewError> {
         let (direction, limit) = (self.direction(), self.page_rows());
-        let empty = self.lanes.iter().zip(&self.seats).enumerate().filter(|(_, (lane, _))| lane.rows.is_empty());
-        let more = empty.filter(|(_, (lane, _))| !lane.rest.is_empty());
-        let reads = more.map(|(at, (lane, seat))| (at, &seat.view, lane.rest.clone())).collect();
+        let empty = self.range_cursors.iter().zip(&self.seats).enumerate().filter(|(_, (range_cursor, _))| range_cursor.rows.is_empty());
+        let more = empty.filter(|(_, (range_cursor, _))| !range_cursor.rest.is_empty());
+        let reads = more.map(|(at, (range_cursor, seat))| (at, &seat.view, range_cursor.rest.clone())).collect();
         for (at, page) in view_reads::rows(reads, direction, limit).await {
             match page {
-                Ok(page) => self.lanes[at] = Lane { rows: page.rows.into(), rest: page.rest },
+                Ok(page) => self.range_cursors[at] = RangeCursor { rows: page.rows.into(), rest: page.rest },
                 Err(error) => self.go_elsewhere(at, error).await?,
             }
         }

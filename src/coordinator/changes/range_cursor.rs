@@ -17,7 +17,7 @@ use crate::shard::{self, ChangesPage, Fetched, ShardError, Want};
 use crate::world::buggify::{Mutation, mutated};
 
 /// See the module head.
-pub(super) struct Lane {
+pub(super) struct RangeCursor {
     /// The number of the range.
     pub range: usize,
     pub copy: RangeCopy,
@@ -43,16 +43,16 @@ pub(super) struct Lane {
     pub moves: usize,
     /// Whether it did since the last page was given out: then the round of the range is still to go on.
     pub has_moved: bool,
-    /// Its sender goes when the copy cannot be read any more: the lane then moves to another one.
+    /// Its sender goes when the copy cannot be read any more: the range cursor then moves to another one.
     pub news: watch::Receiver<u64>,
 }
 
-impl Lane {
+impl RangeCursor {
     /// Chooses a copy of a range to read changes from, and the position to begin at.
     ///
     /// # Errors
     /// When no copy can be read.
-    pub async fn open(database: &Database, range: usize, since: &Since) -> Result<Lane, ShardError> {
+    pub async fn open(database: &Database, range: usize, since: &Since) -> Result<RangeCursor, ShardError> {
         let entries: Vec<SeqEntry> = match since {
             Since::Seq(seq) => seq.over(database.map().range(range)),
             Since::Beginning | Since::Now => Vec::new(),
@@ -68,7 +68,7 @@ impl Lane {
             };
             let (cursor, caught_up, until, rows) = (position, position, position, VecDeque::new());
             let (after, done, moved_ends, moves, has_moved) = (0, false, 0, 0, false);
-            let lane = Lane {
+            let range_cursor = RangeCursor {
                 range,
                 copy,
                 replica_position,
@@ -84,7 +84,7 @@ impl Lane {
                 has_moved,
                 news,
             };
-            Ok(lane)
+            Ok(range_cursor)
         };
         database.on_one(range, begin).await
     }
@@ -160,7 +160,7 @@ impl Lane {
     }
 
     /// When everything was given out the position is that of the end, which may lie behind the last row. Not while rows
-    /// of the lane are gathered and unsent: a limit may send them back.
+    /// of the range cursor are gathered and unsent: a limit may send them back.
     pub fn settle(&mut self, descending: bool) {
         if self.rows.is_empty() && self.done && !descending {
             self.position = self.position.max(self.cursor);
@@ -168,14 +168,14 @@ impl Lane {
     }
 }
 
-/// Which lane is next: the one with the lowest sequence (descending: the highest), the first of equal ones.
-pub(super) fn next_lane(heads: impl Iterator<Item = Option<u64>>, descending: bool) -> Option<usize> {
-    let heads = heads.enumerate().filter_map(|(lane, seq)| Some((seq?, lane)));
+/// Which range cursor is next: the one with the lowest sequence (descending: the highest), the first of equal ones.
+pub(super) fn next_range_cursor(heads: impl Iterator<Item = Option<u64>>, descending: bool) -> Option<usize> {
+    let heads = heads.enumerate().filter_map(|(range_cursor, seq)| Some((seq?, range_cursor)));
     match descending {
         false => heads.min(),
-        true => heads.min_by_key(|(seq, lane)| (Reverse(*seq), *lane)),
+        true => heads.min_by_key(|(seq, range_cursor)| (Reverse(*seq), *range_cursor)),
     }
-    .map(|(_, lane)| lane)
+    .map(|(_, range_cursor)| range_cursor)
 }
 
 /// The changes of documents of one range, looked up instead of searched for. They are looked up again while they
@@ -227,10 +227,10 @@ mod tests {
 
     use super::*;
 
-    fn merge(mut lanes: Vec<VecDeque<u64>>, descending: bool) -> Vec<(usize, u64)> {
+    fn merge(mut range_cursors: Vec<VecDeque<u64>>, descending: bool) -> Vec<(usize, u64)> {
         let mut out = Vec::new();
-        while let Some(lane) = next_lane(lanes.iter().map(|l| l.front().copied()), descending) {
-            out.push((lane, lanes[lane].pop_front().unwrap()));
+        while let Some(range_cursor) = next_range_cursor(range_cursors.iter().map(|l| l.front().copied()), descending) {
+            out.push((range_cursor, range_cursors[range_cursor].pop_front().unwrap()));
         }
         out
     }
@@ -238,22 +238,22 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(128))]
         #[test]
-        fn the_merge_keeps_each_lane_and_orders_all(
-            lanes in prop::collection::vec(prop::collection::btree_set(0_u64..50, 0..8), 1..5), descending: bool,
+        fn the_merge_keeps_each_range_cursor_and_orders_all(
+            range_cursors in prop::collection::vec(prop::collection::btree_set(0_u64..50, 0..8), 1..5), descending: bool,
         ) {
-            let lanes: Vec<VecDeque<u64>> = lanes
+            let range_cursors: Vec<VecDeque<u64>> = range_cursors
                 .into_iter()
-                .map(|lane| if descending { lane.into_iter().rev().collect() } else { lane.into_iter().collect() })
+                .map(|range_cursor| if descending { range_cursor.into_iter().rev().collect() } else { range_cursor.into_iter().collect() })
                 .collect();
-            let merged = merge(lanes.clone(), descending);
+            let merged = merge(range_cursors.clone(), descending);
             let in_order = |pair: &[(usize, u64)]| {
                 let (a, b) = (pair[0], pair[1]);
                 a.1 == b.1 && a.0 < b.0 || if descending { a.1 > b.1 } else { a.1 < b.1 }
             };
             prop_assert!(merged.windows(2).all(in_order));
-            for (at, lane) in lanes.iter().enumerate() {
+            for (at, range_cursor) in range_cursors.iter().enumerate() {
                 let own: Vec<u64> = merged.iter().filter(|(l, _)| *l == at).map(|(_, seq)| *seq).collect();
-                prop_assert_eq!(own, lane.iter().copied().collect::<Vec<_>>());
+                prop_assert_eq!(own, range_cursor.iter().copied().collect::<Vec<_>>());
             }
         }
     }
