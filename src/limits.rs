@@ -302,20 +302,20 @@ pub const SHRINK_PAUSE: Duration = Duration::from_millis(50);
 pub const LOCK_TRIES: usize = 100;
 /// How long reads of several shards may hold up the other tasks of a thread before the rest of them goes to a thread
 /// for reads; to hand them over takes some 50 µs.
-pub const BRIEF_READS: Duration = Duration::from_micros(250);
-/// How long brief reads of one task may hold up the others of its thread, and in which time: a fifth of it is the most
+pub const INLINE_READS: Duration = Duration::from_micros(250);
+/// How long inline reads of one task may hold up the others of its thread, and in which time: a fifth of it is the most
 /// that others lose to one.
-pub const BRIEF_SPELL: Duration = Duration::from_millis(2);
-/// See [`BRIEF_SPELL`].
-pub const BRIEF_WINDOW: Duration = Duration::from_millis(10);
-/// Documents of a shard up to which a read counts as brief.
-pub const BRIEF_DOCS: usize = 16;
-/// Ranges of keys up to which a read of a view counts as brief.
-pub const BRIEF_PLACES: usize = 16;
-/// Groups of a view up to which their reduction counts as brief.
-pub const BRIEF_GROUPS: usize = 16;
-/// Rows of a list up to which its read counts as brief.
-pub const BRIEF_ROWS: usize = 200;
+pub const INLINE_SPELL: Duration = Duration::from_millis(2);
+/// See [`INLINE_SPELL`].
+pub const INLINE_WINDOW: Duration = Duration::from_millis(10);
+/// Documents of a shard up to which a read counts as inline.
+pub const INLINE_DOCS: usize = 16;
+/// Ranges of keys up to which a read of a view counts as inline.
+pub const INLINE_PLACES: usize = 16;
+/// Groups of a view up to which their reduction counts as inline.
+pub const INLINE_GROUPS: usize = 16;
+/// Rows of a list up to which its read counts as inline.
+pub const INLINE_ROWS: usize = 200;
 /// Rows of one bounded step of a read.
 pub const STEP_ROWS: usize = 1000;
 /// Bytes of values of one bounded step of a read.

@@ -59,8 +59,8 @@ struct Use {
     by_map: Option<u64>,
     /// Whether it reads only what is not in the store file yet.
     unflushed: bool,
-    /// Whether brief reads are tried on the thread of who asks.
-    briefly: bool,
+    /// Whether inline reads are tried on the thread of who asks.
+    inline: bool,
 }
 
 pub(super) struct Inner {
@@ -136,7 +136,7 @@ impl ShardCopy {
         let inner =
             Inner { storage, shard, committed, design_commits, opened_body, compared, is_early, owner, state, mirror };
         let inner = Arc::new(inner);
-        ShardCopy(inner, Use { pool: Pool::Foreground, by_map: None, unflushed: false, briefly: false })
+        ShardCopy(inner, Use { pool: Pool::Foreground, by_map: None, unflushed: false, inline: false })
     }
 
     /// Its number.
@@ -146,23 +146,23 @@ impl ShardCopy {
 
     /// The same copy for work that may wait: its reads run on the threads of the background.
     pub fn in_background(&self) -> ShardCopy {
-        ShardCopy(Arc::clone(&self.0), Use { pool: Pool::Background, briefly: false, ..self.1 })
+        ShardCopy(Arc::clone(&self.0), Use { pool: Pool::Background, inline: false, ..self.1 })
     }
 
     /// The same copy for builds of views, which yield to all others.
     pub fn for_builds(&self) -> ShardCopy {
-        ShardCopy(Arc::clone(&self.0), Use { pool: Pool::Build, briefly: false, ..self.1 })
+        ShardCopy(Arc::clone(&self.0), Use { pool: Pool::Build, inline: false, ..self.1 })
     }
 
     /// The same copy as far as it is not in the store file yet: what is left where that cannot be opened.
     pub fn unflushed(&self) -> ShardCopy {
-        ShardCopy(Arc::clone(&self.0), Use { unflushed: true, briefly: false, ..self.1 })
+        ShardCopy(Arc::clone(&self.0), Use { unflushed: true, inline: false, ..self.1 })
     }
 
-    /// The same copy for somebody who has nothing else to do while it reads, such as to ask another copy: its brief
+    /// The same copy for somebody who has nothing else to do while it reads, such as to ask another copy: its inline
     /// reads run on his thread, where they need no disk.
-    pub fn briefly(&self) -> ShardCopy {
-        ShardCopy(Arc::clone(&self.0), Use { briefly: true, ..self.1 })
+    pub fn inline(&self) -> ShardCopy {
+        ShardCopy(Arc::clone(&self.0), Use { inline: true, ..self.1 })
     }
 
     /// The same copy for writes that somebody counts by the map of that version: those are refused with
@@ -234,17 +234,17 @@ impl ShardCopy {
         })
     }
 
-    /// As [`ShardCopy::read`] for a step that reads a few records, see [`Storage::read_brief`].
-    pub(super) async fn read_brief<T: Send + 'static>(
+    /// As [`ShardCopy::read`] for a step that reads a few records, see [`Storage::read_inline`].
+    pub(super) async fn read_inline<T: Send + 'static>(
         &self,
         step: impl FnOnce(&dyn View, ShardId) -> Result<T, StorageError> + Send + 'static,
     ) -> Result<T, ShardError> {
-        if !self.1.briefly {
+        if !self.1.inline {
             return self.read(step).await;
         }
         self.check_open()?;
         let shard = self.0.shard;
-        Ok(self.0.storage.read_brief(shard.0, move |view| step(view, shard)).await?)
+        Ok(self.0.storage.read_inline(shard.0, move |view| step(view, shard)).await?)
     }
 
     /// Runs `work` in the committer; durable on return. Listeners hear of new sequences only then.
@@ -304,14 +304,14 @@ impl ShardCopy {
     }
 
     /// As [`ShardCopy::read_records`] for short steps on several copies of this node, see [`Storage::read_shards`].
-    pub async fn read_records_of<T, S>(steps: Vec<(ShardCopy, S)>, brief: bool) -> Vec<Result<T, ShardError>>
+    pub async fn read_records_of<T, S>(steps: Vec<(ShardCopy, S)>, inline: bool) -> Vec<Result<T, ShardError>>
     where
         T: Send + 'static,
         S: FnOnce(&dyn View, ShardId) -> Result<T, StorageError> + Send + 'static,
     {
         let Some((ShardCopy(first, _), _)) = steps.first() else { return Vec::new() };
         let storage = first.storage.clone();
-        let brief = brief && steps.iter().all(|(copy, _)| copy.1.briefly);
+        let inline = inline && steps.iter().all(|(copy, _)| copy.1.inline);
         let (mut open, mut states) = (Vec::with_capacity(steps.len()), Vec::with_capacity(steps.len()));
         for (copy, step) in steps {
             let state = copy.check_open();
@@ -321,7 +321,7 @@ impl ShardCopy {
             }
             states.push(state);
         }
-        let mut read = storage.read_shards(open, brief).await.into_iter();
+        let mut read = storage.read_shards(open, inline).await.into_iter();
         let answer = |state: Result<(), ShardError>| {
             state?;
             // Invariant: each step has one result.
@@ -365,7 +365,7 @@ impl ShardCopy {
 
     /// The counters.
     pub async fn info(&self) -> Result<ShardInfo, ShardError> {
-        Ok(self.read_brief(Header::read).await?.info())
+        Ok(self.read_inline(Header::read).await?.info())
     }
 
     /// [`ShardCopy::info`] of several copies of this node, read in one job.

@@ -20,7 +20,7 @@ impl ShardCopy {
     /// What is kept of a local document, the mark of a deletion included.
     pub async fn local_register(&self, id: &DocId) -> Result<Option<LocalRegister>, ShardError> {
         let key = keys::key(self.0.shard, Kind::Local, id.as_str().as_bytes());
-        self.read_brief(move |view, _| view.get(&key)?.map(decode_register).transpose()).await
+        self.read_inline(move |view, _| view.get(&key)?.map(decode_register).transpose()).await
     }
 
     /// Stores a local document whatever was there, or removes it; answers the stamp that this has. The caller chooses
@@ -137,7 +137,7 @@ impl ShardCopy {
     /// A small value of the shard that is no document, such as its epochs or the database's `_security`.
     pub async fn meta_get(&self, name: &str) -> Result<Option<Vec<u8>>, ShardError> {
         let key = keys::key(self.0.shard, Kind::Meta, name.as_bytes());
-        self.read_brief(move |view, _| view.get(&key)).await
+        self.read_inline(move |view, _| view.get(&key)).await
     }
 
     /// Stores such a value, durable on return; `None` removes it.

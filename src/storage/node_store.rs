@@ -384,8 +384,8 @@ impl Storage {
     }
 
     /// As [`Storage::read_shard_on`] in the foreground, for a step that most often takes less than to hand it to
-    /// another thread: see [`Env::brief`].
-    pub async fn read_brief<T: Send + 'static>(
+    /// another thread: see [`Env::inline`].
+    pub async fn read_inline<T: Send + 'static>(
         &self,
         shard: u64,
         step: impl FnOnce(&dyn View) -> Result<T, StorageError> + Send + 'static,
@@ -393,22 +393,22 @@ impl Storage {
         // Invariant: as above.
         let _permit = self.0.read_permit(Pool::Foreground, shard).acquire().await.ok();
         let store = Arc::clone(&self.0.store);
-        let read = self.0.env.brief(move || step(store.view()?.as_ref())).await;
+        let read = self.0.env.inline(move || step(store.view()?.as_ref())).await;
         self.0.damage.noted(read)
     }
 
     /// As [`Storage::read_shard_on`] in the foreground for short steps on several shards, which run one after the other
-    /// on one thread: to hand each to a thread of its own would cost more than they do. Where they are `brief`, this is
-    /// done as by [`Storage::read_brief`], until they have taken longer than that after all. One whose store file is
-    /// busy runs by itself afterwards. Results stand in the order of the steps.
-    pub async fn read_shards<T, S>(&self, steps: Vec<(u64, S)>, brief: bool) -> Vec<Result<T, StorageError>>
+    /// on one thread: to hand each to a thread of its own would cost more than they do. Where they are `inline`, this
+    /// is done as by [`Storage::read_inline`], until they have taken longer than that after all. One whose store file
+    /// is busy runs by itself afterwards. Results stand in the order of the steps.
+    pub async fn read_shards<T, S>(&self, steps: Vec<(u64, S)>, inline: bool) -> Vec<Result<T, StorageError>>
     where
         T: Send + 'static,
         S: FnOnce(&dyn View) -> Result<T, StorageError> + Send + 'static,
     {
         let (mut done, mut steps) = (Vec::with_capacity(steps.len()), steps.into_iter());
-        if brief {
-            self.0.env.here(|| done.extend(self.0.run_steps(&mut steps, Some(limits::BRIEF_READS)))).ok();
+        if inline {
+            self.0.env.here(|| done.extend(self.0.run_steps(&mut steps, Some(limits::INLINE_READS)))).ok();
         }
         if steps.len() > 0 {
             let inner = Arc::clone(&self.0);
@@ -605,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn brief_reads_go_to_a_thread_for_reads_once_they_have_taken_long() {
+    fn inline_reads_go_to_a_thread_for_reads_once_they_have_taken_long() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().to_path_buf();
@@ -615,20 +615,20 @@ mod tests {
             let env = storage.env().clone();
             let read = move |_: &dyn View| {
                 let begun = env.now();
-                while n == 1 && env.now().since(begun) < limits::BRIEF_READS {}
+                while n == 1 && env.now().since(begun) < limits::INLINE_READS {}
                 Ok(std::thread::current().name().unwrap_or_default().starts_with("foreground-"))
             };
             (n, read)
         };
-        let pooled = |brief| {
+        let pooled = |inline| {
             let (storage, steps) = (storage.clone(), (1..5).map(step).collect());
             // A task of its own, which has not held up others yet.
-            let read = runtime.spawn(async move { storage.read_shards(steps, brief).await });
+            let read = runtime.spawn(async move { storage.read_shards(steps, inline).await });
             runtime.block_on(read).unwrap().into_iter().collect::<Result<Vec<bool>, _>>().unwrap()
         };
         assert_eq!((pooled(true), pooled(false)), (vec![false, true, true, true], vec![true; 4]));
         let (own, one) = (storage.clone(), step(2).1);
-        let read = runtime.spawn(async move { own.read_brief(2, one).await });
+        let read = runtime.spawn(async move { own.read_inline(2, one).await });
         assert_eq!(runtime.block_on(read).unwrap(), Ok(false));
     }
 

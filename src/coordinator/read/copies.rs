@@ -196,7 +196,7 @@ impl Database {
     ) -> Result<Vec<RangeCopy>, ShardError> {
         if layout.is_alone(index) && !self.context.is_in_maintenance() {
             let own = self.own_copy_by(layout, index).await?;
-            return Ok(own.map(|own| RangeCopy::Own(own.briefly())).into_iter().collect());
+            return Ok(own.map(|own| RangeCopy::Own(own.inline())).into_iter().collect());
         }
         let mut copies = self.judges(layout, index).await?;
         let own = copies.iter().position(|copy| copy.node().is_none());
@@ -218,7 +218,7 @@ impl Database {
         let copy = |range: &usize| {
             let shard = layout.placed.shard(*range)?;
             let is_read = layout.is_alone(*range) && !self.context.rebuilds.is_filling(shard);
-            layout.cell(*range).get().filter(|_| is_read).map(OwnCopy::briefly)
+            layout.cell(*range).get().filter(|_| is_read).map(OwnCopy::inline)
         };
         ranges.iter().map(copy).collect()
     }

@@ -75,9 +75,9 @@ impl OwnCopy {
         OwnCopy { shard: self.shard.in_background(), epochs: Arc::clone(&self.epochs), origin: self.origin }
     }
 
-    /// The same copy where nobody else is to be asked, see [`ShardCopy::briefly`].
-    pub fn briefly(&self) -> OwnCopy {
-        OwnCopy { shard: self.shard.briefly(), epochs: Arc::clone(&self.epochs), origin: self.origin }
+    /// The same copy where nobody else is to be asked, see [`ShardCopy::inline`].
+    pub fn inline(&self) -> OwnCopy {
+        OwnCopy { shard: self.shard.inline(), epochs: Arc::clone(&self.epochs), origin: self.origin }
     }
 
     /// The same copy for writes that are counted by the map of that version, see [`ShardCopy::by_map`].

@@ -5,7 +5,7 @@
 //! lock that somebody holds for long) is done as [`waiting`], which first hands the other tasks of the thread to
 //! another one. The task that asks waits itself, whatever else it would have done meanwhile.
 //!
-//! Promises: jobs of one task in a row hold up the others of its thread for [`SPELL`] in [`WINDOW`] and one job's time
+//! Promises: jobs of one task in a row hold up the others of its thread for [`BUDGET`] in [`WINDOW`] and one job's time
 //! beyond that. The next jobs run elsewhere then, so that others have their turn. So they do once one had to wait:
 //! what the next ones need is probably no nearer.
 
@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use tokio::task;
 
-use crate::limits::{BRIEF_SPELL as SPELL, BRIEF_WINDOW as WINDOW};
+use crate::limits::{INLINE_SPELL as BUDGET, INLINE_WINDOW as WINDOW};
 
 /// How long jobs of a task have run in the midst of others since some time.
 #[derive(Clone, Copy)]
-struct Spell {
+struct TimeBudget {
     task: Option<task::Id>,
     since: Instant,
     spent: Duration,
@@ -28,7 +28,7 @@ thread_local! {
     /// Whether a job runs on this thread in the midst of its tasks.
     static HERE: Cell<bool> = const { Cell::new(false) };
     /// That of the task whose job ran here last.
-    static LAST: Cell<Option<Spell>> = const { Cell::new(None) };
+    static LAST: Cell<Option<TimeBudget>> = const { Cell::new(None) };
 }
 
 /// Puts the state of before back, also when the job panics.
@@ -47,19 +47,19 @@ impl Drop for Before {
 }
 
 fn charge(time: Duration) {
-    LAST.set(LAST.get().map(|last| Spell { spent: last.spent.saturating_add(time), ..last }));
+    LAST.set(LAST.get().map(|last| TimeBudget { spent: last.spent.saturating_add(time), ..last }));
 }
 
 /// Runs a job in the midst of the thread's tasks, those of a runtime with several threads; false, and it did not run,
 /// where its task has held up the others for long enough.
 pub(super) fn run(job: &mut dyn FnMut()) -> bool {
     let (now, task) = (Instant::now(), task::try_id());
-    let is_same = |last: &Spell| last.task == task && now.saturating_duration_since(last.since) < WINDOW;
-    let spell = LAST.get().filter(is_same).unwrap_or(Spell { task, since: now, spent: Duration::ZERO });
-    if spell.spent >= SPELL {
+    let is_same = |last: &TimeBudget| last.task == task && now.saturating_duration_since(last.since) < WINDOW;
+    let budget = LAST.get().filter(is_same).unwrap_or(TimeBudget { task, since: now, spent: Duration::ZERO });
+    if budget.spent >= BUDGET {
         return false;
     }
-    LAST.set(Some(spell));
+    LAST.set(Some(budget));
     let _before = Before::set(true);
     job();
     charge(now.elapsed());
@@ -76,7 +76,7 @@ pub(in crate::world) fn waiting<T>(work: impl FnOnce() -> T) -> T {
     if !is_here() {
         return work();
     }
-    charge(SPELL);
+    charge(BUDGET);
     let _before = Before::set(false);
     task::block_in_place(work)
 }
@@ -87,21 +87,21 @@ mod tests {
 
     /// A task, as far as threads outside a runtime are told apart, that has run for so long since some time.
     fn last(since: Instant, spent: Duration) {
-        LAST.set(Some(Spell { task: None, since, spent }));
+        LAST.set(Some(TimeBudget { task: None, since, spent }));
     }
 
     #[test]
     fn jobs_run_elsewhere_once_their_task_has_held_up_others_for_long() {
         // A window that this test does not outlast.
         let open = Instant::now() + Duration::from_secs(3600);
-        last(open, SPELL);
+        last(open, BUDGET);
         assert!(!run(&mut || panic!("no job")));
-        last(Instant::now().checked_sub(WINDOW).expect("a system that has run for a moment"), SPELL);
+        last(Instant::now().checked_sub(WINDOW).expect("a system that has run for a moment"), BUDGET);
         assert!(run(&mut || {}), "another window");
         last(open, Duration::ZERO);
         let mut spin = || {
             let begun = Instant::now();
-            while begun.elapsed() < SPELL {}
+            while begun.elapsed() < BUDGET {}
         };
         assert!(run(&mut spin) && !run(&mut || panic!("no job")));
     }
