@@ -13,9 +13,9 @@
 //!
 //! More rules are the caller's, and the model shows that each is needed. A copy that has neither done nor written down
 //! what another one has done is not pulled from by that one. Reads do not bring to a copy that collected anything what
-//! it lacks. What a copy collected it keeps as a collection marker until it has taken in every other copy behind that
+//! it lacks. What a copy collected it keeps as a collection marker until it has applied every other copy behind that
 //! round: who writes the document again builds upon the tombstone as before, for where it is still built upon, the same
-//! words at the root would be what was deleted. What an old copy takes in before it has met all others is as old as
+//! words at the root would be what was deleted. What an old copy applies before it has met all others is as old as
 //! what it had. And a copy writes down only what it has had for long enough itself, for those who read its feed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -184,7 +184,7 @@ impl<T> CollectionLog<T> {
     }
 
     /// Writes down what another copy has written down, unless something later of that proposer is here. The caller has
-    /// taken in that copy, and seen that this one knows all the tombstones.
+    /// applied that copy, and seen that this one knows all the tombstones.
     pub fn take_over(&mut self, by: &str, proposal: Proposal<T>) {
         let is_later = |own: &Proposal<T>| own.round.number >= proposal.round.number;
         if !self.proposals.get(by).is_some_and(is_later) {

@@ -74,7 +74,7 @@ pub(super) struct Inner {
     /// Nodes whose copies it has met since, see `tombstone_collection.rs`. A blocking lock: held for a look, never
     /// across an await.
     pub(super) compared: Mutex<BTreeSet<String>>,
-    /// Whether it is noted what it takes in from others, see `tombstone_collection.rs`.
+    /// Whether it is noted what it applies from others, see `tombstone_collection.rs`.
     pub(super) is_early: AtomicBool,
     owner: Owner,
     /// One of the states below.

@@ -51,7 +51,7 @@ impl ShardCopy {
         .await
     }
 
-    /// Takes in registers of another copy: of each the one with the higher stamp stays. Answers those that stayed.
+    /// Applies registers of another copy: of each the one with the higher stamp stays. Answers those that stayed.
     pub async fn local_merge(&self, registers: Vec<(DocId, LocalRegister)>) -> Result<Vec<Stamp>, ShardError> {
         let inner = std::sync::Arc::clone(&self.0);
         self.write(move |view| {

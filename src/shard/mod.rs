@@ -150,7 +150,7 @@ pub enum Basis {
         seen: u64,
         /// How often it had collected something.
         rounds: u64,
-        /// Whether it is noted that this was taken in from another copy: not all of them were met yet.
+        /// Whether it is noted that this was applied from another copy: not all of them were met yet.
         is_early: bool,
     },
 }

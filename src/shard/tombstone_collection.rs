@@ -62,7 +62,7 @@ pub enum WrittenDown {
 const NAME: &[u8] = b"horizon";
 /// The value that holds what is told of it: asked for with every call between copies that collected something.
 const TOLD: &[u8] = b"horizon told";
-/// The value that tells what was taken in from other copies before all of them were met.
+/// The value that tells what was applied from other copies before all of them were met.
 const TAKEN_IN: &[u8] = b"taken in early";
 
 /// What is stored of it.
@@ -81,7 +81,7 @@ struct Batch {
     number: u64,
     /// The collection horizon with these.
     horizon: Horizon,
-    /// The nodes whose copies were taken in since they collected these.
+    /// The nodes whose copies were applied since they collected these.
     taken: BTreeSet<String>,
     ids: Vec<DocId>,
 }
@@ -209,7 +209,7 @@ impl ShardCopy {
         Ok(open.into_iter().collect())
     }
 
-    /// Writes down what another copy has written down, which was taken in, as far as the tombstones are known here.
+    /// Writes down what another copy has written down, which was applied, as far as the tombstones are known here.
     pub async fn take_over(&self, proposals: Vec<(String, Proposal<Tombstone>)>) -> Result<(), ShardError> {
         self.0.storage.refuse_older().await?;
         self.change(move |transaction, _| {
@@ -339,8 +339,8 @@ impl ShardCopy {
         .map(drop)
     }
 
-    /// Notes that all of the copy of `node` was taken in, which had collected `theirs` by then. Collection markers go
-    /// that all of `others` were taken in behind.
+    /// Notes that all of the copy of `node` was applied, which had collected `theirs` by then. Collection markers go
+    /// that all of `others` were applied behind.
     pub async fn note_taken(&self, node: &str, theirs: &Horizon, others: Vec<String>) -> Result<(), ShardError> {
         let is_open = |batch: &Batch, others: &[String]| others.iter().any(|other| !batch.taken.contains(other));
         let kept = self.read(Kept::read).await?;
@@ -439,7 +439,7 @@ pub(super) fn marker_of(transaction: &Transaction<'_, '_>, id: &DocId) -> Result
     Ok(stored.map(|bytes| decode::<Marker>(&bytes)).transpose()?.map(|marker| marker.path))
 }
 
-/// What a copy took in from others before it had met all of them: it is as old as what they had.
+/// What a copy applied from others before it had met all of them: it is as old as what they had.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakenIn {
     /// First and last numbers of bodies.
@@ -456,7 +456,7 @@ impl TakenIn {
         self.bodies.is_empty() && self.inherited.is_empty()
     }
 
-    /// Whether a leaf was taken in, by the number of its body and the last sequence of its document.
+    /// Whether a leaf was applied, by the number of its body and the last sequence of its document.
     pub fn has(&self, body: u64, seq: u64) -> bool {
         let within = |list: &[(u64, u64)], number| list.iter().any(|(first, last)| (*first..=*last).contains(&number));
         within(&self.bodies, body) || within(&self.inherited, seq)
@@ -487,7 +487,7 @@ fn extend(list: &mut Vec<(u64, u64)>, number: u64) {
     }
 }
 
-/// Notes that what was stored last was taken in from another copy.
+/// Notes that what was stored last was applied from another copy.
 pub(super) fn note_taken_in(transaction: &mut Transaction<'_, '_>) -> Result<(), StorageError> {
     let mut taken = TakenIn::read(transaction.view, transaction.shard)?;
     extend(&mut taken.bodies, transaction.header.last_body);
@@ -497,23 +497,23 @@ pub(super) fn note_taken_in(transaction: &mut Transaction<'_, '_>) -> Result<(),
 }
 
 impl ShardCopy {
-    /// What was taken in before all other copies were met.
+    /// What was applied before all other copies were met.
     pub async fn taken_in(&self) -> Result<TakenIn, ShardError> {
         self.read(TakenIn::read).await
     }
 
-    /// From now on notes what it takes in from others, until it has met all of them.
+    /// From now on notes what it applies from others, until it has met all of them.
     pub fn note_early(&self) {
         self.0.is_early.store(true, Ordering::SeqCst);
     }
 
-    /// Whether what is taken in from others may be as old as they are.
+    /// Whether what is applied from others may be as old as they are.
     pub fn is_early(&self) -> bool {
         self.0.is_early.load(Ordering::SeqCst)
     }
 
     /// Notes that a copy was met: what either had collected is collected by both. Once all of `others` were, since this
-    /// copy was opened, nothing is told apart any more that is taken in.
+    /// copy was opened, nothing is told apart any more that is applied.
     pub async fn meet(&self, node: &str, others: &[String]) -> Result<(), ShardError> {
         let has_met_all = {
             let mut compared = self.0.compared.lock().unwrap_or_else(PoisonError::into_inner);

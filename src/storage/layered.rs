@@ -165,11 +165,11 @@ impl LayeredStore {
 
     /// Takes a part of a group into the memtables. Readers wait for their lock: where it held for all of a large part,
     /// from the build of a view for one, they waited for milliseconds.
-    fn take_in(&self, position: Position, part: Part) {
+    fn apply_part(&self, position: Position, part: Part) {
         let mut tables = self.tables();
         let Some(mut aside) = tables.aside(&part) else { return tables.apply(position, part) };
         drop(tables);
-        aside.take_in(position, &part);
+        aside.apply(position, &part);
         let before = self.tables().replace(position, aside, part);
         drop(before);
     }
@@ -223,7 +223,7 @@ impl Store for LayeredStore {
         }
         let position = journal.append(batch)?;
         for part in tables::parts(batch) {
-            self.take_in(position, part);
+            self.apply_part(position, part);
         }
         let held = {
             let mut tables = self.tables();

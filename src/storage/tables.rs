@@ -126,7 +126,7 @@ pub(super) struct Aside {
 
 impl Aside {
     /// Takes in the writes of a part, each of which the journal holds durably.
-    pub(super) fn take_in(&mut self, position: Position, part: &Part) {
+    pub(super) fn apply(&mut self, position: Position, part: &Part) {
         for (n, entry) in part.writes.iter().enumerate() {
             if part.half == Some(n) {
                 self.half = Some(self.layer.rows.clone());
@@ -545,7 +545,7 @@ mod tests {
         let large = part(2..4);
         let mut aside = tables.aside(&large).expect("a large part");
         assert!(!tables.freeze(&Budget::new(1)));
-        aside.take_in(2, &large);
+        aside.apply(2, &large);
         assert!(!has(&tables, home, 2));
         let before = tables.replace(2, aside, large).expect("the one before");
         assert!(before.rows.find(&key(1)).is_some() && before.rows.find(&key(2)).is_none());
@@ -564,7 +564,7 @@ mod tests {
         tables.end_group(1, 0);
         let large = part(2..4);
         let mut aside = tables.aside(&large).expect("a large part");
-        aside.take_in(2, &large);
+        aside.apply(2, &large);
         tables.move_out(SHARD, home);
         assert!(tables.replace(2, aside, large).is_none());
         tables.end_group(2, 0);

@@ -4,7 +4,7 @@
 //! A copy that reads another one first collects what it has written down of the rounds that are done there, if it has
 //! read all others since; if not, it reads the other one all the same, for what it has written down it knows. A round
 //! that it never wrote down was decided without it: it is restored from an old backup. Then it gives up the leaves that
-//! all lack who know what was collected, as far as one of them has read it (`restored`), with what it took in from
+//! all lack who know what was collected, as far as one of them has read it (`restored`), with what it applied from
 //! others before it had met all of them; only then it reads, and until then nobody reads it. All that it asks for
 //! afterwards is refused by a copy that has not collected the same, as after a restart on an older disk.
 
@@ -47,7 +47,7 @@ struct Old {
     until: u64,
     /// The last body that is certain to have been stored by then.
     body: u64,
-    /// What was taken in from others, which is no younger.
+    /// What was applied from others, which is no younger.
     taken: TakenIn,
 }
 
@@ -59,7 +59,7 @@ impl Old {
 }
 
 impl Pull<'_> {
-    /// Brings this copy to where nothing that it takes in was collected by either.
+    /// Brings this copy to where nothing that it applies was collected by either.
     pub(in crate::coordinator) async fn keep_horizon(&mut self) -> Result<Met, ShardError> {
         let theirs = self.remote.collected().await?;
         let (shard, node) = (self.own.shard.clone(), self.remote.node().clone());
@@ -91,7 +91,7 @@ impl Pull<'_> {
         Ok(Met { theirs, others, confirmed, is_news, was_old })
     }
 
-    /// Notes that all of the other copy was taken in, and collects what waited for that.
+    /// Notes that all of the other copy was applied, and collects what waited for that.
     pub(in crate::coordinator) async fn note_taken(&self, met: Met) -> Result<(), ShardError> {
         let Met { theirs, others, confirmed, is_news, was_old } = met;
         let (shard, node, context) = (&self.own.shard, self.remote.node(), &self.database.context);
@@ -146,7 +146,7 @@ impl Pull<'_> {
             return Ok(());
         }
         let judges = self.who_knows(missed).await?;
-        // Asked before what they have: what they take in meanwhile is kept.
+        // Asked before what they have: what they apply meanwhile is kept.
         let until = restored::read_by(&judges, own, &self.database.context.node).await?;
         let old = Old { until, body: last_body(own, until).await?, taken };
         tracing::warn!(

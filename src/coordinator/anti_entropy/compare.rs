@@ -2,7 +2,7 @@
 //! of databases, one for each database, one message for each copy, then digests of ever smaller ranges of ids.
 //!
 //! A node tells another how its own copies stand; the other knows what it should hear, from its own copies and from how
-//! far it has taken in those of the first. Where both agree nothing more is said. Digests are over the leaves of
+//! far it has applied those of the first. Where both agree nothing more is said. Digests are over the leaves of
 //! documents (`shard/summary.rs`) and over the stamps of local documents.
 
 use std::collections::BTreeMap;
@@ -149,8 +149,8 @@ impl Coordinator {
         self.digests(&node.into(), Whose::Own, &names).await.into_iter().collect()
     }
 
-    /// Takes in what the copies of another node have and those here lack, of all databases in which they differ.
-    /// `thoroughly`: documents are compared even where all changes were taken in.
+    /// Applies what the copies of another node have and those here lack, of all databases in which they differ.
+    /// `thoroughly`: documents are compared even where all changes were applied.
     pub(in crate::coordinator) async fn catch_up_with(
         &self,
         node: &Arc<str>,
@@ -206,7 +206,7 @@ impl Coordinator {
 }
 
 impl Coordinator {
-    /// Reads copies that hold the same where something is left to be noted: purges that the others have taken in, and
+    /// Reads copies that hold the same where something is left to be noted: purges that the others have applied, and
     /// epochs that were not told. Of a database that nobody changes nothing else would lead there.
     async fn settle_what_is_idle(&self, node: &Arc<str>, names: &[String]) {
         for database in names.iter().filter_map(|name| self.database(name).ok()) {
@@ -222,7 +222,7 @@ impl Coordinator {
 }
 
 impl Database {
-    /// Whether a copy here keeps purges on record that the one of a node may have taken in, or lacks the epochs in
+    /// Whether a copy here keeps purges on record that the one of a node may have applied, or lacks the epochs in
     /// which it has read that one.
     async fn has_open_ends(&self, node: &Arc<str>) -> Result<bool, ShardError> {
         let layout = self.layout();

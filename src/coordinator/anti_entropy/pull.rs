@@ -3,7 +3,7 @@
 //! First the other copy says how it stands; where digests agree nothing more is asked. Else purges go first, so that
 //! nothing comes back by what follows; then local documents; then documents: those that changed behind the position up
 //! to which the other copy is known, or, where none is known, those that differ, found by digests of ever smaller
-//! ranges of ids. Revisions that were purged here are not taken in, unless the other copy heard of that and has them
+//! ranges of ids. Revisions that were purged here are not applied, unless the other copy heard of that and has them
 //! again.
 //!
 //! A copy that is restored from an old backup shows positions below those that other nodes have seen: it begins a new
@@ -39,7 +39,7 @@ use crate::storage::{Direction, StorageError};
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 
 impl Database {
-    /// Takes in what the copies on a node have and those here lack, a few ranges at a time.
+    /// Applies what the copies on a node have and those here lack, a few ranges at a time.
     pub(in crate::coordinator) async fn pull_from(&self, node: &Arc<str>, thoroughly: bool) -> Result<(), ShardError> {
         let shared = self.ranges().into_iter().filter(|range| self.is_source(*range, node));
         let pull = |range| async move {
@@ -65,7 +65,7 @@ impl Database {
         leaves || layout.placed.nodes(range, &self.context.node).contains(node)
     }
 
-    /// Takes in all that the copy of a range on a node has now.
+    /// Applies all that the copy of a range on a node has now.
     pub(in crate::coordinator) async fn pull_copy(&self, range: usize, node: &Arc<str>) -> Result<(), ShardError> {
         match self.pull_readable(range, node).await? {
             true => Ok(()),
@@ -73,7 +73,7 @@ impl Database {
         }
     }
 
-    /// Takes in what the copy of a range on a node has; false where not all of that can be read.
+    /// Applies what the copy of a range on a node has; false where not all of that can be read.
     pub(in crate::coordinator) async fn pull_readable(
         &self,
         range: usize,
@@ -87,7 +87,7 @@ impl Database {
         }
     }
 
-    /// Takes in what another copy has.
+    /// Applies what another copy has.
     async fn pull_range(
         &self,
         range: usize,
@@ -134,7 +134,7 @@ impl Database {
     }
 }
 
-/// What was taken in of another copy.
+/// What was applied of another copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Taken {
     All,
@@ -151,10 +151,10 @@ pub(in crate::coordinator) struct Pull<'a> {
     pub(in crate::coordinator) own: OwnCopy,
     own_range: RangeCopy,
     pub(in crate::coordinator) remote: RemoteCopy,
-    /// How far this copy has taken in the other one before.
+    /// How far this copy has applied the other one before.
     known: SyncPoint,
     pub(in crate::coordinator) theirs: CopyStatus,
-    /// How many purges of this copy it has taken in.
+    /// How many purges of this copy it has applied.
     heard: u64,
     /// What is known of its epochs, to be noted with the next point.
     news: Option<Vec<(u64, u64)>>,
@@ -173,14 +173,14 @@ impl Pull<'_> {
         let mine = self.own.shard.state().await?;
         if mine.rounds == 0 && self.theirs.rounds == 0 {
             self.own.shard.meet(self.remote.node(), &self.others()).await?;
-            return self.take_in(&mine, thoroughly).await;
+            return self.pull_and_apply(&mine, thoroughly).await;
         }
         let met = self.keep_horizon().await?;
-        self.take_in(&self.own.shard.state().await?, thoroughly).await?;
+        self.pull_and_apply(&self.own.shard.state().await?, thoroughly).await?;
         self.note_taken(met).await
     }
 
-    async fn take_in(&mut self, mine: &CopyState, thoroughly: bool) -> Result<(), ShardError> {
+    async fn pull_and_apply(&mut self, mine: &CopyState, thoroughly: bool) -> Result<(), ShardError> {
         let before = self.known;
         let has_made_up = self.make_up(mine).await?;
         let told = match self.is_same_shard() {
@@ -231,8 +231,8 @@ impl Pull<'_> {
         Ok(true)
     }
 
-    /// Up to which of its purges the other copy was taken in. Those that it did since it was restored from a backup may
-    /// have numbers that others had before; and those that were taken in are not to be done again, for what they
+    /// Up to which of its purges the other copy was applied. Those that it did since it was restored from a backup may
+    /// have numbers that others had before; and those that were applied are not to be done again, for what they
     /// removed may have been written again, and the records here may be gone.
     async fn purges_known(&self, told: &[(u64, u64)]) -> Result<u64, ShardError> {
         let (known, now) = (self.known, self.theirs.replica_position.epoch);
@@ -277,13 +277,13 @@ impl Pull<'_> {
         *heard.node == *self.database.context.node
     }
 
-    /// Notes how many purges of this copy the other one had taken in at the position up to which it was read now. Their
+    /// Notes how many purges of this copy the other one had applied at the position up to which it was read now. Their
     /// records may go: a copy of an earlier time that holds what was purged holds nothing else that was not read.
     async fn confirm(&self) -> Result<(), ShardError> {
         sync_points::set_purges_taken(&self.own.shard, self.remote.node(), self.heard).await
     }
 
-    /// How many purges of this copy the other one has taken in. What it has taken in of the one that this copy was
+    /// How many purges of this copy the other one has applied. What it has applied of the one that this copy was
     /// before it was restored from a backup counts only as far as both have it in common: this one may have given the
     /// numbers again.
     async fn heard_there(&self) -> Result<u64, ShardError> {
@@ -470,8 +470,8 @@ impl Pull<'_> {
         }
     }
 
-    /// Takes in the documents that changed since the other copy was read last; those that differ, where it is not known
-    /// when that was. A copy without any of its own takes in all.
+    /// Applies the documents that changed since the other copy was read last; those that differ, where it is not known
+    /// when that was. A copy without any of its own applies all.
     async fn pull_documents(&mut self, documents: u64, purges: u64) -> Result<(), ShardError> {
         let since = match self.is_known() {
             true => self.known.from,
@@ -483,7 +483,7 @@ impl Pull<'_> {
         }
     }
 
-    /// The position of the other copy up to which what it has was taken in.
+    /// The position of the other copy up to which what it has was applied.
     async fn position_there(&self) -> Result<u64, ShardError> {
         let SyncPoint { from_shard: shard, from_epoch: epoch, from: position, .. } = self.known;
         let end = self.database.map().range(self.range).end;
@@ -505,7 +505,7 @@ impl Pull<'_> {
         Ok(())
     }
 
-    /// Takes in the documents in which the other copy differs.
+    /// Applies the documents in which the other copy differs.
     async fn narrow(&mut self) -> Result<(), ShardError> {
         sometimes("cluster: copies differed and were narrowed down");
         let mut open: Vec<IdRange> = vec![ALL];
@@ -541,7 +541,7 @@ impl Pull<'_> {
         Ok((!is_same).then(|| documents.saturating_sub(mine.documents())))
     }
 
-    /// Takes in the documents of a range of ids.
+    /// Applies the documents of a range of ids.
     async fn pull_listed(&mut self, (mut start, end): IdRange) -> Result<(), ShardError> {
         let limit = limits::PAGE_ROWS;
         loop {
@@ -556,7 +556,7 @@ impl Pull<'_> {
         }
     }
 
-    /// Takes in the leaves of documents that are not here.
+    /// Applies the leaves of documents that are not here.
     async fn pull_rows(&mut self, rows: &[ChangeRow]) -> Result<(), ShardError> {
         let wants = rows.iter().map(|row| (row.id.clone(), Want::Tree)).collect();
         let mut missing: Vec<(DocId, Want)> = Vec::new();
@@ -573,7 +573,7 @@ impl Pull<'_> {
         self.pull_leaves(missing.into()).await
     }
 
-    /// Takes in leaves, few enough at a time for the memory that all pulls share: those that are large alone.
+    /// Applies leaves, few enough at a time for the memory that all pulls share: those that are large alone.
     async fn pull_leaves(&self, mut missing: Wants) -> Result<(), ShardError> {
         let usual = fewer("pull: room for one byte", limits::PULL_BYTES);
         let (mut bytes, mut is_first) = (usual, true);

@@ -4,15 +4,15 @@
 //! its range are there, in sync, and whole. In one commit the range gets a shard of another number here, with a mark of
 //! what it replaces. Positions are counted anew in it, so that no reader takes its numbers for those of before. Until
 //! it is filled the copy answers nobody, neither reads nor writes nor judges: to the others it is one that is away.
-//! It takes in what they have, their purges first, then what can still be read of the damaged file and nobody else has
+//! It applies what they have, their purges first, then what can still be read of the damaged file and nobody else has
 //! (`recover`). Then it counts, and the file is put away, with a text that says what could not be read.
 //!
 //! Two copies of one range are never made anew at a time: whoever asks hears of a damaged copy, and of one that is
 //! being filled, that it is not whole. Where two are damaged neither begins; should another copy turn out damaged while
 //! one is filled that cannot do without, the range gets the damaged shard back, which answers what can be read of it.
 //!
-//! What others write while a copy takes in the last is not in it when it begins to count. Before that all nodes hear
-//! that this one may lack something, so that it is the last to judge; that ends when it has taken in the others once
+//! What others write while a copy applies the last is not in it when it begins to count. Before that all nodes hear
+//! that this one may lack something, so that it is the last to judge; that ends when it has applied the others once
 //! more. A range that is split before its copy is filled gets two halves here that are to be filled, each by itself;
 //! they count, and the damaged file goes, when both are.
 
@@ -185,7 +185,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Fills the copies that take the place of one, takes in what is left of that, and puts its file away.
+    /// Fills the copies that take the place of one, applies what is left of that, and puts its file away.
     async fn rebuild(&self, marks: &[Mark]) -> Result<(), Waits> {
         // Invariant: they are of one copy.
         let first = marks.first().expect("a mark");
@@ -276,7 +276,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Takes in what was written while copies were filled that count again; answers whether some wait.
+    /// Applies what was written while copies were filled that count again; answers whether some wait.
     pub(in crate::coordinator) async fn rebuild_late(&self) -> bool {
         let (context, mut waits) = (self.context(), false);
         let late: Vec<(u64, (String, usize))> =
@@ -284,7 +284,7 @@ impl Coordinator {
         for (fresh, (name, range)) in late {
             let held = |database: &Arc<Database>| database.layout().placed.shard(range) == Some(fresh);
             let done = match self.database(&name).ok().filter(held) {
-                Some(database) => database.take_in_once_more(range).await,
+                Some(database) => database.pull_once_more(range).await,
                 None => Ok(()),
             };
             match done {
@@ -474,8 +474,8 @@ impl Database {
         Err(Waits(format!("the copy of {node} is not whole either: the damaged one is back in its place")))
     }
 
-    /// Takes in once more what the copies on the nodes that are there have, as far as they can be read.
-    async fn take_in_once_more(&self, range: usize) -> Result<(), ShardError> {
+    /// Applies once more what the copies on the nodes that are there have, as far as they can be read.
+    async fn pull_once_more(&self, range: usize) -> Result<(), ShardError> {
         for node in self.others_of(&self.layout(), range) {
             match self.pull_readable(range, &node).await {
                 Err(error) if self.context.rank(&node).is_some() => return Err(error),
@@ -509,7 +509,7 @@ impl Database {
         Ok(())
     }
 
-    /// Fills this node's copies that take the place of one, and takes in what is left of that.
+    /// Fills this node's copies that take the place of one, and applies what is left of that.
     async fn rebuild_all(&self, marks: &[&Mark]) -> Result<Recovered, Waits> {
         let mut all = Recovered::default();
         for mark in marks {
@@ -517,20 +517,20 @@ impl Database {
         }
         // What was written meanwhile.
         for mark in marks {
-            self.take_in_others(mark.range as usize).await?;
+            self.pull_from_others(mark.range as usize).await?;
         }
         Ok(all)
     }
 
     async fn rebuild(&self, range: usize, before: ShardId) -> Result<Recovered, Waits> {
-        self.take_in_others(range).await?;
+        self.pull_from_others(range).await?;
         let own = self.own_copy_to_fill(&self.layout(), range).await?.ok_or(ShardError::Moved)?;
         let remains = ShardCopy::of_remains(&self.context.storage, before).in_background();
         Ok(self.recover(range, &remains, &own).await?)
     }
 
-    /// Takes in what so many other copies have that everything that a majority holds is among it.
-    async fn take_in_others(&self, range: usize) -> Result<(), Waits> {
+    /// Applies what so many other copies have that everything that a majority holds is among it.
+    async fn pull_from_others(&self, range: usize) -> Result<(), Waits> {
         let layout = self.layout();
         let (mut there, mut whole, mut failed) = (0, 0, String::new());
         let mut others = self.others_of(&layout, range);

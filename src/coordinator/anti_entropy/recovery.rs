@@ -4,7 +4,7 @@
 //! record. Where some are on nobody's record any more, and the damaged copy may not have heard of them, its documents
 //! stay where they are: a document that nobody else has may be one that was purged.
 //!
-//! Where anything was collected, documents that another copy had taken in before are left out: what is not there any
+//! Where anything was collected, documents that another copy had applied before are left out: what is not there any
 //! more was collected. Where the range was split meanwhile each half takes what is its own.
 //!
 //! It is read twice: as it is, and what was not yet written to the file by itself, for that is whole however much of
@@ -75,7 +75,7 @@ struct Salvaging<'a> {
 }
 
 impl Database {
-    /// Brings what can be read of a damaged copy of a range into the one that takes its place, which has taken in the
+    /// Brings what can be read of a damaged copy of a range into the one that takes its place, which has applied the
     /// others.
     pub(in crate::coordinator) async fn recover(
         &self,
@@ -127,7 +127,7 @@ impl Salvaging<'_> {
         Ok(self.from.id().0)
     }
 
-    /// Purges that some other copy has not taken in.
+    /// Purges that some other copy has not applied.
     async fn purges(&mut self) -> Result<(), ShardError> {
         let (mut since, origin) = (u64::MAX, self.origin().await?);
         let nodes = self.database.others_of(&self.database.layout(), self.range);
@@ -140,7 +140,7 @@ impl Salvaging<'_> {
                     taken => known = known.max(Some(taken?)),
                 }
             }
-            // What it has taken in since this copy last read it is known to itself only.
+            // What it has applied since this copy last read it is known to itself only.
             let remote = RemoteCopy::new(&self.database.target, self.range, &node).in_background();
             let taken = remote.status().await?.taken.filter(|taken| taken.from_shard == origin);
             let known = known.max(taken.map(|taken| taken.purges));
@@ -199,7 +199,7 @@ impl Salvaging<'_> {
         Ok(true)
     }
 
-    /// The sequence up to which some other copy has taken in the damaged one; 0 where nothing was ever collected,
+    /// The sequence up to which some other copy has applied the damaged one; 0 where nothing was ever collected,
     /// `None` where nobody knows.
     async fn taken_in(&self) -> Result<Option<u64>, ShardError> {
         if self.own.shard.state().await?.rounds == 0 {
@@ -294,7 +294,7 @@ impl Salvaging<'_> {
         Ok(out)
     }
 
-    /// Takes in a leaf that no other copy has, unless it was purged there.
+    /// Applies a leaf that no other copy has, unless it was purged there.
     async fn leaf(&mut self, id: &DocId, rev: &Revision) -> Result<(), ShardError> {
         let lost = || format!("document {id}, revision {rev}");
         let want = Want::Revisions { revs: vec![rev.clone()], latest: false };

@@ -2,7 +2,7 @@
 //!
 //! It may hold what was removed everywhere, with no record of that left, and nobody takes that from it. That all others
 //! lack a revision does not tell this: they lack what this copy alone acknowledged, too, before it was restored from a
-//! backup or since, whatever it started and took in meanwhile. What tells it is how far one of them has read this copy:
+//! backup or since, whatever it started and applied meanwhile. What tells it is how far one of them has read this copy:
 //! a revision behind that point was there once. So what all others lack goes up to that point and no further. Copies
 //! keep a record of purges until they have read each other copy up to where that one had heard of them
 //! (`Pull::confirm`): one that has no record has read all that a copy of an earlier time holds.
@@ -47,7 +47,7 @@ pub(in crate::coordinator) async fn purge_what_all_lack(
     removed: &Removed,
 ) -> Result<(), ShardError> {
     let others = those_who_know(database, range, removed).await?;
-    // Asked before what they have: what they take in meanwhile is kept.
+    // Asked before what they have: what they apply meanwhile is kept.
     let until = read_by(&others, own, &database.context.node).await?;
     let name = &database.name;
     tracing::warn!(database = name, range, until, "a copy put back gives up what the others purged since");

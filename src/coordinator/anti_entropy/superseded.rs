@@ -133,7 +133,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Takes in what the copies of a database on the nodes that are there have, once no instance is superseded for it
+    /// Applies what the copies of a database on the nodes that are there have, once no instance is superseded for it
     /// but what is `damaged`. `began`: how often the copies here had begun anew before that was looked at.
     async fn fill(&self, name: &str, began: u64, damaged: &BTreeSet<Vec<u8>>) -> Result<(), ShardError> {
         let context = self.context();

@@ -1,6 +1,6 @@
-//! Keeping the copies of a range the same: each node takes in what the others have and it lacks.
+//! Keeping the copies of a range the same: each node applies what the others have and it lacks.
 //!
-//! A node compares its copies with those of another (`compare`) when it meets it and at long intervals, and takes in
+//! A node compares its copies with those of another (`compare`) when it meets it and at long intervals, and applies
 //! what it lacks (`pull`); of single databases also when it is told that a copy missed something, and now and then of
 //! those that changed. A node counts as in sync when it has pulled everything from all that it met; until then it is
 //! the last to judge.
@@ -102,7 +102,7 @@ impl Coordinator {
         self.catch_up_with(node, false).await
     }
 
-    /// Takes in databases, and ends of databases, that this node was not told of: a call that told of one may have come
+    /// Applies databases, and ends of databases, that this node was not told of: a call that told of one may have come
     /// before the link was up, while the other direction has long met.
     pub(in crate::coordinator) async fn learn_from_all(&self) {
         let context = self.context();
@@ -123,7 +123,7 @@ impl Coordinator {
         }
     }
 
-    /// Takes in what this node's copies of a database miss, from all nodes that are there; has the others do so, too.
+    /// Applies what this node's copies of a database miss, from all nodes that are there; has the others do so, too.
     async fn sync_database(&self, name: &str, tell: bool) {
         let context = self.context();
         let Ok(database) = self.database(name) else { return };

@@ -210,7 +210,7 @@ struct Gaps {
 }
 
 impl Gaps {
-    /// Takes in the next row, or a part that cannot be read; hands the row on.
+    /// Applies the next row, or a part that cannot be read; hands the row on.
     fn note(&mut self, row: Option<(u64, DocId)>) -> Option<(u64, DocId)> {
         match &row {
             Some((seq, _)) => {

@@ -181,7 +181,7 @@ impl Coordinator {
         self.take_promises(vec![(name.to_owned(), instance.to_owned(), promise)]).await
     }
 
-    /// Takes in what other nodes promised and accepted, of databases that were not deleted; durable on return.
+    /// Applies what other nodes promised and accepted, of databases that were not deleted; durable on return.
     pub(in crate::coordinator) async fn take_promises(
         &self,
         promises: Vec<(String, String, Promise<MapRecord>)>,

@@ -11,7 +11,7 @@
 //! later version without the one before it does not vote.
 //!
 //! A proposer says whose votes it counts; a node that counts others does not vote. When those who vote change, the new
-//! ones first take in what the old ones promised and accepted (`voters`): [`Promise::with`].
+//! ones first apply what the old ones promised and accepted (`voters`): [`Promise::with`].
 
 use std::sync::Arc;
 

@@ -105,7 +105,7 @@ impl Coordinator {
         names.into_iter().filter_map(map).take_while(fits).collect()
     }
 
-    /// Takes in a database that another node knows.
+    /// Applies a database that another node knows.
     pub(in crate::coordinator) async fn adopt(&self, name: &str, record: Record) -> Result<Created, DatabaseError> {
         record.check().map_err(|why| ShardError::Away(format!("no record of {name}: {why}")))?;
         loop {
@@ -239,7 +239,7 @@ impl Coordinator {
         self.until_done(|context| &context.reminding, node, ask);
     }
 
-    /// Takes in what another node knows of databases, in the background.
+    /// Applies what another node knows of databases, in the background.
     fn learn_later(&self, node: &str) {
         let learn = |coordinator: Coordinator, node: Arc<str>| async move { coordinator.learn_from(&node).await };
         self.until_done(|context| &context.learning, node.into(), learn);
@@ -309,7 +309,7 @@ impl Coordinator {
         Ok(hash.finalize().into())
     }
 
-    /// Takes in what another node knows of databases.
+    /// Applies what another node knows of databases.
     pub(in crate::coordinator) async fn learn_from(&self, node: &str) -> Result<(), LearnError> {
         let theirs: [u8; 32] = self.ask_catalogue(node, &CatalogueCall::Digest).await?;
         if theirs == self.digest().await? {
@@ -336,7 +336,7 @@ impl Coordinator {
         }
     }
 
-    /// Takes in the maps of some databases; none of those that are not there any more.
+    /// Applies the maps of some databases; none of those that are not there any more.
     async fn learn_maps(&self, node: &str, mut names: &[String]) -> Result<(), LearnError> {
         while !names.is_empty() {
             let asked = &names[..names.len().min(limits::STEP_ROWS)];
@@ -351,7 +351,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Takes in the map of a database as another node knows it.
+    /// Applies the map of a database as another node knows it.
     pub(in crate::coordinator) async fn learn_map(&self, name: &str, node: &str) -> Result<(), LearnError> {
         let maps: Vec<DatabaseMap> = self.ask_catalogue(node, &CatalogueCall::Maps(vec![name.to_owned()])).await?;
         for map in maps {

@@ -132,7 +132,7 @@ fn upto(places: &MapRecord, at: usize, version: u64, numbers: usize) -> MapRecor
 
 impl MapRecord {
     /// These with a range split in two: each half is held by the same nodes, in the same order of judges. Says why not
-    /// while a copy of it is on its way: what that lacks is taken in by the range.
+    /// while a copy of it is on its way: what that lacks is applied by the range.
     pub fn with_split(&self, range: usize) -> Result<MapRecord, String> {
         if record::is_split(&self.splits, range) {
             return Err("the range was split".to_owned());

@@ -53,7 +53,7 @@ pub async fn check(storage: &Storage) -> Result<CheckReport, StorageError> {
                     let checked = shard::check(view, &blobs, ShardId(shard));
                     let range = record.shards.iter().position(|own| *own == shard);
                     let range = range.map_or_else(|| "half of a range".to_owned(), |range| format!("range {range}"));
-                    take_in(&mut report, &format!("{name}, {range}, shard {shard}"), checked);
+                    add(&mut report, &format!("{name}, {range}, shard {shard}"), checked);
                 }
             }
             owned.extend(made_anew(view));
@@ -76,7 +76,7 @@ async fn upgrade(storage: &Storage) -> Result<(), StorageError> {
     Ok(())
 }
 
-fn take_in(report: &mut CheckReport, place: &str, checked: shard::Checked) {
+fn add(report: &mut CheckReport, place: &str, checked: shard::Checked) {
     report.shards += 1;
     report.documents += checked.documents;
     report.revisions += checked.revisions;

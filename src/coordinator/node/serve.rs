@@ -432,7 +432,7 @@ impl Serving<'_> {
         Ok(out)
     }
 
-    /// Takes in what a judge stored, or, where `stored` says of what origin it is, what another copy holds.
+    /// Applies what a judge stored, or, where `stored` says of what origin it is, what another copy holds.
     async fn merge(&self, edits: Vec<EditText>, source: String, stored: Option<Origin>) -> Served<Vec<bool>> {
         let edits = Serving::read(edits)?;
         let copy = RangeCopy::Own(self.copy.clone());

@@ -315,7 +315,7 @@ impl Union {
             }
             union.tree.unite(&fetched.tree);
         }
-        // As each copy does when it takes in what it lacks.
+        // As each copy does when it applies what it lacks.
         union.tree.stem(revs_limit);
         union
     }

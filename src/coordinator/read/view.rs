@@ -32,7 +32,7 @@ use crate::shard::ShardError;
 use crate::storage::Direction;
 use crate::world::buggify::fewer;
 
-/// Whether a query waits for the view to take in what was written before.
+/// Whether a query waits for the view to apply what was written before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Update {
     /// It waits.

@@ -19,11 +19,11 @@ pub struct ViewsInfo {
     pub signature: String,
     /// The language of its functions.
     pub language: String,
-    /// Changes of the database that the views have taken in, those of the least advanced one.
+    /// Changes of the database that the views have applied, those of the least advanced one.
     pub update_seq: u64,
-    /// Purges that they have taken in.
+    /// Purges that they have applied.
     pub purge_seq: u64,
-    /// Changes that they have still to take in.
+    /// Changes that they have still to apply.
     pub pending: u64,
     /// Whether one is being built.
     pub updating: bool,

@@ -106,7 +106,7 @@ impl Database {
     }
 
     /// How many purge records a copy keeps: as many as the limit says, and all that another copy or its own child
-    /// shards have not taken in yet, for those would bring back what was purged. That holds for the copy of a node that
+    /// shards have not applied yet, for those would bring back what was purged. That holds for the copy of a node that
     /// was removed, too, until the range is moved off it: the node may be added again.
     pub(in crate::coordinator) async fn purges_to_keep(
         &self,

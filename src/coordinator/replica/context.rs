@@ -210,7 +210,7 @@ impl Context {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what a node says of itself; `None` when its connection is lost.
+    /// Applies what a node says of itself; `None` when its connection is lost.
     pub fn set_state(&self, node: &str, state: Option<NodeState>) {
         match state {
             Some(state) => drop(self.states().insert(node.into(), state)),

@@ -136,11 +136,11 @@ pub(in crate::coordinator) enum CopyOp {
     Split(Vec<IdRange>),
     /// `Vec<DocumentDigest>`, at most so many.
     Digests(IdRange, u64),
-    /// `()`: how far the copy of the asking node has taken in this one.
+    /// `()`: how far the copy of the asking node has applied this one.
     SetSyncPoint(SyncPoint),
     /// `Vec<(u64, u64)>`: its epochs and the positions after which they began.
     Epochs,
-    /// `TakenIn`: how far it has taken in the copy of a node.
+    /// `TakenIn`: how far it has applied the copy of a node.
     TakenIn(String),
     /// `u64`: the number up to which its purges are those of the copy that told these epochs.
     PurgesShared(Vec<(u64, u64)>),
@@ -320,7 +320,7 @@ pub(in crate::coordinator) struct CopyStatus {
     /// The number of the last purge, and of the last one that is no longer on record.
     pub purge_seq: u64,
     pub purge_floor: u64,
-    /// How far it has taken in the copy of the node that asks.
+    /// How far it has applied the copy of the node that asks.
     pub taken: Option<SyncPoint>,
     /// Whether all of it can be read; `None`: the node does not say so.
     #[serde(default)]
@@ -378,14 +378,14 @@ pub(in crate::coordinator) enum Soundness {
     Unusable,
 }
 
-/// How far one copy was taken in by another.
+/// How far one copy was applied by another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::coordinator) struct SyncPoint {
     /// The copy that was read: its number, epoch and position.
     pub from_shard: u64,
     pub from_epoch: u64,
     pub from: u64,
-    /// Its purges that were taken in.
+    /// Its purges that were applied.
     pub purges: u64,
     /// The copy that read, then.
     pub to_shard: u64,
@@ -589,7 +589,7 @@ pub(in crate::coordinator) enum CatalogueCall {
     Digest,
     /// `Vec<EntryName>` in order, behind the given one.
     Entries { after: Option<(String, String)>, limit: u64 },
-    /// `()`, when begun: the asked node takes in what the asking one knows, for it may have missed something.
+    /// `()`, when begun: the asked node applies what the asking one knows, for it may have missed something.
     Learn,
     /// `Vec<DatabaseMap>`: those of the names that live here.
     Maps(Vec<String>),
@@ -640,7 +640,7 @@ pub(in crate::coordinator) enum VotersCall {
 /// What a node promised and accepted about maps.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::coordinator) struct HandedOver {
-    /// The version of the voters up to which it has taken in what was accepted.
+    /// The version of the voters up to which it has applied what was accepted.
     pub complete: u64,
     /// About the next voters.
     pub voters: Promise<Voters>,

@@ -304,13 +304,13 @@ impl RemoteCopy {
         }
     }
 
-    /// Has it take in what another copy judged; answers for each whether it is stored, and where it stands then.
+    /// Has it apply what another copy judged; answers for each whether it is stored, and where it stands then.
     pub async fn merge(&self, edits: &[Edit], source: &str) -> Result<Merged, ShardError> {
         let (repair, anew, tell) = (false, false, true);
         self.merge_as(edits, |edits| CopyOp::Merge { edits, source: source.to_owned(), repair, anew, tell }).await
     }
 
-    /// Has it take in what was stored elsewhere: in another copy of the range, or, `anew`, in none.
+    /// Has it apply what was stored elsewhere: in another copy of the range, or, `anew`, in none.
     pub async fn merge_stored(&self, edits: &[Edit], source: &str, anew: bool) -> Result<Vec<bool>, ShardError> {
         let (repair, tell) = (true, false);
         let op = |edits| CopyOp::Merge { edits, source: source.to_owned(), repair, anew, tell };
@@ -422,7 +422,7 @@ impl RemoteCopy {
         self.ask(CopyOp::Epochs).await
     }
 
-    /// How far it has taken in the copy of a node.
+    /// How far it has applied the copy of a node.
     pub async fn taken_in(&self, node: &str) -> Result<TakenIn, ShardError> {
         self.ask(CopyOp::TakenIn(node.to_owned())).await
     }

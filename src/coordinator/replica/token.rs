@@ -102,7 +102,7 @@ impl Token {
         self.0.iter().filter(move |part| part.name == name).map(|part| part.instance)
     }
 
-    /// Takes in another one: then it is of the writes of both.
+    /// Applies another one: then it is of the writes of both.
     pub fn add(&mut self, other: Token) {
         for part in other.0 {
             match self.0.iter_mut().find(|own| (own.name, own.instance) == (part.name, part.instance)) {
@@ -193,7 +193,7 @@ impl Token {
 }
 
 impl Part {
-    /// Takes in a write. One that a copy holds which held an earlier one, too, stands for both with the copies that the
+    /// Applies a write. One that a copy holds which held an earlier one, too, stands for both with the copies that the
     /// two have in common: a copy loses nothing as its position grows.
     fn add(&mut self, written: Written) {
         for own in self.writes.iter_mut().filter(|own| own.range == written.range && own.held.only == written.held.only)

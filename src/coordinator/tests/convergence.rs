@@ -328,7 +328,7 @@ async fn a_restored_copy_does_not_wait_for_nodes_that_started_just_now() {
 }
 
 /// What it acknowledged was taken for old: when it was in the backup and nobody had read it; when it was restored from
-/// a backup and started once more; and when it had taken in a copy that has a record of the purge, since.
+/// a backup and started once more; and when it had applied a copy that has a record of the purge, since.
 #[tokio::test]
 async fn a_restored_copy_keeps_what_it_acknowledged_and_nobody_has_read() {
     let mut cluster = behind_a_purge(&[1]).await;

@@ -66,7 +66,7 @@ enum Step {
         doc: u8,
         of: usize,
     },
-    /// The index takes in what was written.
+    /// The index applies what was written.
     Build,
 }
 

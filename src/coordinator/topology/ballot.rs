@@ -54,7 +54,7 @@ pub(in crate::coordinator) enum Vote<V> {
     Decided(V),
     /// There is no such register here, or it is not known what the version before the one asked about is.
     Unknown,
-    /// The node counts other votes, or has yet to take in what those before it accepted.
+    /// The node counts other votes, or has yet to apply what those before it accepted.
     Elsewhere,
 }
 

@@ -174,7 +174,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Takes in what another node has, part by part: the higher stamp counts.
+    /// Applies what another node has, part by part: the higher stamp counts.
     pub fn merge(&mut self, other: Settings) {
         if other.stamps.security > self.stamps.security {
             (self.security, self.stamps.security) = (other.security, other.stamps.security);
@@ -200,7 +200,7 @@ pub(in crate::coordinator) struct Move {
     /// The node that gets one; `None`: none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// Whether the new copy counts already, so that the old one only waits until others have taken in all it has.
+    /// Whether the new copy counts already, so that the old one only waits until others have applied all it has.
     #[serde(default)]
     pub leaving: bool,
 }
@@ -491,7 +491,7 @@ impl Known {
         Arc::clone(&self.placed.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes in where the copies are according to a record that was just stored.
+    /// Applies where the copies are according to a record that was just stored.
     pub fn place(&self, mut record: Record) {
         *self.placed.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Placed::of(&mut record));
     }

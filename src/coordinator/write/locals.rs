@@ -85,7 +85,7 @@ impl Database {
         Err(failed)
     }
 
-    /// Takes in a register of another database: of the two the one with the higher stamp stays. Answers how far it got,
+    /// Applies a register of another database: of the two the one with the higher stamp stays. Answers how far it got,
     /// and how many copies hold it or a later one.
     pub(in crate::coordinator) async fn merge_local(
         &self,

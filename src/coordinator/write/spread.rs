@@ -209,7 +209,7 @@ impl Database {
     }
 
     /// Merges what a judge stored into the other copies; answers for each edit how far it got, as soon as that is
-    /// certain, and where those stood that took in all.
+    /// certain, and where those stood that applied all.
     async fn spread(
         &self,
         (layout, range): (&Layout, usize),

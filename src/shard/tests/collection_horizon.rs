@@ -26,7 +26,7 @@ enum Broken {
     GivesUpEverything,
     /// An old copy gives up all that it had when it was restored from a backup.
     GivesUpUnread,
-    /// An old copy keeps what it took in from others, as if that were its own.
+    /// An old copy keeps what it applied from others, as if that were its own.
     KeepsTakenIn,
     /// A copy collects although it has not read all others since.
     ForgetsUnread,
@@ -48,7 +48,7 @@ struct Known {
     /// Where it was stored, and when.
     seq: u64,
     at: i64,
-    /// Whether it was taken in before all others were met.
+    /// Whether it was applied before all others were met.
     early: bool,
 }
 
@@ -114,7 +114,7 @@ struct Marker {
     path: Vec<Rev>,
     /// The collection horizon with that round.
     horizon: Horizon,
-    /// The copies that were taken in since they collected it.
+    /// The copies that were applied since they collected it.
     taken: BTreeSet<usize>,
 }
 
@@ -343,7 +343,7 @@ impl World {
         }
     }
 
-    /// A copy takes in another one; answers whether that could be done.
+    /// A copy applies another one; answers whether that could be done.
     fn pull(&mut self, at: usize, from: usize) -> bool {
         if !self.reaches(at, from) {
             return false;

@@ -167,19 +167,19 @@ async fn a_copy_that_comes_later_builds_upon_what_was_collected_too() {
 async fn what_is_taken_in_before_all_others_were_met_is_told_apart() {
     let world = World::new().await;
     let others = ["n2@h".to_owned(), "n3@h".to_owned()];
-    let take_in = async |name: &str| {
+    let apply = async |name: &str| {
         let (seen, rounds) = world.shard.purged_and_collected().await.unwrap();
         let basis = Basis::Purges { seen, rounds, is_early: world.shard.is_early() };
         let edit = merge(name, path(&["1-abc"]), false, "{}");
         world.shard.edit_validated(vec![(edit, basis)]).await.unwrap().remove(0).unwrap();
     };
-    take_in("a").await;
+    apply("a").await;
     world.shard.note_early();
     world.put("b", None, "{}").await.unwrap();
-    take_in("c").await;
+    apply("c").await;
     world.put("d", None, "{}").await.unwrap();
     world.shard.meet("n2@h", &others).await.unwrap();
-    take_in("e").await;
+    apply("e").await;
     let taken = world.shard.taken_in().await.unwrap();
     let early: Vec<u64> = (1..=5).filter(|body| taken.has(*body, 0)).collect();
     assert_eq!(early, [3, 5]);

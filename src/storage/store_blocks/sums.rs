@@ -109,7 +109,7 @@ impl Sums {
             let mut held = self.held();
             // Else it is in memory by now, or went to the file while it was read: what was read may be old, or torn.
             if held.generation == generation && !held.touch(number) {
-                held.take_in(number, loaded?);
+                held.insert(number, loaded?);
             }
         }
     }
@@ -131,7 +131,7 @@ impl Held {
         self.due.contains_key(&number) || self.recent.contains_key(&number)
     }
 
-    fn take_in(&mut self, number: u64, Loaded { sector, behind }: Loaded) {
+    fn insert(&mut self, number: u64, Loaded { sector, behind }: Loaded) {
         match behind {
             Some(copy) => drop(self.due.insert(number, Due { sector, copy })),
             None => self.keep(number, sector),

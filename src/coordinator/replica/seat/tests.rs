@@ -91,7 +91,7 @@ impl Model {
         self.nodes[node].seat.follow(&voters);
     }
 
-    /// A node takes in what those of `there` hand over.
+    /// A node applies what those of `there` hand over.
     fn take_over(&mut self, node: usize, there: &[usize]) {
         let sources = self.nodes[node].seat.sources(&name(node));
         let (voters, mut taken) = (self.nodes[node].seat.voters.clone(), BTreeMap::new());
