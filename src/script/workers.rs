@@ -134,13 +134,13 @@ struct Guard {
 
 impl Guard {
     /// Makes place for another worker, unless the job ended after all.
-    fn give_up(workers: &Workers, key: Key, pulse: &Pulse) {
+    fn cancel(workers: &Workers, key: Key, pulse: &Pulse) {
         let mut seats = workers.seats();
         if !pulse.settled.swap(true, Ordering::Relaxed) {
             tracing::error!("a function did not stop: its thread is given up");
             seats.stuck.push(key);
             drop(seats);
-            pulse.take_turn().into_iter().for_each(Turn::give_up);
+            pulse.take_turn().into_iter().for_each(Turn::cancel);
         }
     }
 
@@ -164,7 +164,7 @@ impl Drop for Guard {
         let (pulse, period) = (Arc::clone(&self.pulse), self.period);
         self.workers.env.spawn(async move {
             Guard::stuck(&workers.env, &pulse, period).await;
-            Guard::give_up(&workers, key, &pulse);
+            Guard::cancel(&workers, key, &pulse);
         });
     }
 }
@@ -243,7 +243,7 @@ impl Workers {
                 done.ok_or_else(|| ScriptError::Engine { reason: "the engine failed".to_owned() })
             }
             () = Guard::stuck(&self.env, &pulse, period) => {
-                Guard::give_up(self, key, &pulse);
+                Guard::cancel(self, key, &pulse);
                 Err(ScriptError::Timeout)
             }
         }

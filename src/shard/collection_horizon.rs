@@ -7,7 +7,7 @@
 //! not written it down is restored from an old backup, and must not be read by the others until it gave up what they
 //! all lack. Rounds of different proposers do not depend on each other, so that there is no order to agree on.
 //!
-//! What an old copy gives up is bounded by how far others have read it. So a copy collects only when it has read each
+//! What an old copy discards is bounded by how far others have read it. So a copy collects only when it has read each
 //! other one from beginning to end since all had written that down ([`CollectionLog::note_read`]): what an older state
 //! of that one holds of the tombstones is behind such a point then.
 //!

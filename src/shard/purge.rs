@@ -36,7 +36,7 @@ impl ShardCopy {
     }
 
     /// As [`ShardCopy::purge`], of what other copies do not hold: they are not told, see [`ShardCopy::purges_to_tell`].
-    pub async fn give_up(&self, items: Vec<(DocId, Vec<Revision>)>) -> Result<(), ShardError> {
+    pub async fn discard(&self, items: Vec<(DocId, Vec<Revision>)>) -> Result<(), ShardError> {
         let shard = self.0.shard;
         self.change(move |transaction, _| {
             let first = transaction.header.purge_seq + 1;

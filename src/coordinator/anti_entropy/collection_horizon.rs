@@ -3,7 +3,7 @@
 //!
 //! A copy that reads another one first collects what it has written down of the rounds that are done there, if it has
 //! read all others since; if not, it reads the other one all the same, for what it has written down it knows. A round
-//! that it never wrote down was decided without it: it is restored from an old backup. Then it gives up the leaves that
+//! that it never wrote down was decided without it: it is restored from an old backup. Then it discards the leaves that
 //! all lack who know what was collected, as far as one of them has read it (`restored`), with what it applied from
 //! others before it had met all of them; only then it reads, and until then nobody reads it. All that it asks for
 //! afterwards is refused by a copy that has not collected the same, as after a restart on an older disk.
@@ -68,7 +68,7 @@ impl Pull<'_> {
         let mut own = shard.collect(&theirs.done, &others).await?;
         let was_old = !shard.told().await?.promised.covers(&theirs.done);
         if was_old {
-            self.give_up(&theirs.done).await?;
+            self.discard_stale(&theirs.done).await?;
             // Before the rounds count as done here: should this pull break off the next one does not ask again.
             self.take_markers(&theirs.done).await?;
             own = shard.adopt(&theirs.done).await?;
@@ -138,7 +138,7 @@ impl Pull<'_> {
     }
 
     /// Drops the leaves of this copy that are lacked by all who collected what this one missed, as far as they are old.
-    async fn give_up(&self, missed: &Horizon) -> Result<(), ShardError> {
+    async fn discard_stale(&self, missed: &Horizon) -> Result<(), ShardError> {
         let (own, name) = (&self.own, &self.database.name);
         let taken = own.shard.taken_in().await?;
         if own.epochs.opened_at() == 0 && taken.is_empty() {

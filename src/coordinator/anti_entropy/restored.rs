@@ -1,4 +1,4 @@
-//! A copy that is restored from an old backup: it gives up what all others removed since, and keeps what it alone has.
+//! A copy that is restored from an old backup: it discards what all others removed since, and keeps what it alone has.
 //!
 //! It may hold what was removed everywhere, with no record of that left, and nobody takes that from it. That all others
 //! lack a revision does not tell this: they lack what this copy alone acknowledged, too, before it was restored from a
@@ -11,8 +11,8 @@
 //! themselves, or are being filled; nor are those that cannot be read as a whole, which are made anew once this copy is
 //! in sync. Whether the others are in sync otherwise does not matter; they may wait for this very copy.
 //!
-//! What is given up goes on record for this copy only: the others have it no more, or have it again by then, for it was
-//! written again while this copy looked.
+//! What is discarded goes on record for this copy only: the others have it no more, or have it again by then, for it
+//! was written again while this copy looked.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -68,7 +68,7 @@ pub(in crate::coordinator) async fn purge_what_all_lack(
         }
         let lacked: Vec<(DocId, Vec<Revision>)> = lacked.into_iter().filter(|(_, revs)| !revs.is_empty()).collect();
         if !lacked.is_empty() {
-            own.shard.give_up(lacked).await?;
+            own.shard.discard(lacked).await?;
         }
     }
 }

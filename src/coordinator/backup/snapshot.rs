@@ -362,7 +362,7 @@ impl<'d> Taking<'d> {
                 Ok(Some(bytes)) => object.write(&self.objects.env, bytes.to_vec()).await?,
                 Ok(None) => return self.objects.name(object, &name).await,
                 Err(error) => {
-                    self.objects.give_up(object).await?;
+                    self.objects.abandon(object).await?;
                     return Err(error.into());
                 }
             }

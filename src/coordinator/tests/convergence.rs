@@ -295,7 +295,7 @@ pub(super) async fn ends_with(cluster: &Cluster, documents: &[(&str, &str)]) {
 
 /// An old backup holds what was purged since, and nobody has the records of that any more.
 #[tokio::test]
-async fn a_restored_copy_gives_up_what_was_purged_since() {
+async fn a_restored_copy_discards_what_was_purged_since() {
     let mut cluster = behind_a_purge(&[2]).await;
     restart(&mut cluster, 2).await;
     plant(&copy(&cluster, 2).await, "new", &["1-d"], false).await;

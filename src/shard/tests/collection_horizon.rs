@@ -22,9 +22,9 @@ enum Broken {
     ConfirmedByMajority,
     /// An old copy is read like any other.
     OldCopyIsRead,
-    /// An old copy gives up all that the others lack, whether it was read or not.
+    /// An old copy discards all that the others lack, whether it was read or not.
     GivesUpEverything,
-    /// An old copy gives up all that it had when it was restored from a backup.
+    /// An old copy discards all that it had when it was restored from a backup.
     GivesUpUnread,
     /// An old copy keeps what it applied from others, as if that were its own.
     KeepsTakenIn,
@@ -355,7 +355,7 @@ impl World {
         let confirmed = self.copies[at].disk.collection_log.confirmed();
         self.collect(at, done);
         if !self.copies[at].disk.collection_log.promised().covers(done) && goes_by_rules {
-            if !self.give_up(at, done) {
+            if !self.discard(at, done) {
                 return false;
             }
             self.copies[at].disk.collection_log.adopt(done);
@@ -438,8 +438,8 @@ impl World {
         }
     }
 
-    /// Gives up what all copies lack that know what was collected; answers whether that could be done.
-    fn give_up(&mut self, at: usize, missed: &Horizon) -> bool {
+    /// Discards what all copies lack that know what was collected; answers whether that could be done.
+    fn discard(&mut self, at: usize, missed: &Horizon) -> bool {
         let broken = self.broken;
         let takes_back = |known: &Known| known.early && broken != Broken::KeepsTakenIn;
         let opened = self.copies[at].disk.opened_at();

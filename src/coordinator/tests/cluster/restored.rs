@@ -196,8 +196,8 @@ async fn a_restored_copy_does_not_ask_one_that_is_damaged() {
     assert_eq!(own_leaves(&cluster.db(2), "stays").await, ["1-c"]);
 }
 
-/// The others purged it when they heard that it was given up: they had no record any more of the purge that it was
-/// given up for.
+/// The others purged it when they heard that it was discarded: they had no record any more of the purge that it was
+/// discarded for.
 #[tokio::test]
 async fn what_is_written_again_while_a_restored_copy_gives_it_up_stays() {
     let mut cluster = behind_a_purge(&[2]).await;
