@@ -35,7 +35,7 @@ pub struct ChangesAsk {
     pub wait: bool,
     /// Of a feed that is filtered: how long to read for one page. What passed until then is answered, and how far the
     /// filter was judged.
-    pub stretch: Option<Duration>,
+    pub time_limit: Option<Duration>,
 }
 
 /// A changed document.

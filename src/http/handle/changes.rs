@@ -40,10 +40,10 @@ pub async fn changes(ctx: &Context, mut request: Request, db: &str) -> Result<Re
     let first = if judged { changes.next().await?.unwrap_or_default() } else { Vec::new() };
     let counted = (args.feed != Feed::Normal).then(|| ctx.env.metrics().enter(Gauge::ChangesClients));
     let waits = Waits::new(&ctx.config, args.heartbeat_ms, args.timeout_ms);
-    let stretch = args.stretch_ms.map(Duration::from_millis);
+    let time_limit = args.time_limit_ms.map(Duration::from_millis);
     let (env, feed, print) = (ctx.env.clone(), args.feed, Rows { args, _counted: counted });
     let stopping = ctx.stopping.subscribe();
-    Ok(Delivery { env, db, feed, waits, stretch, stopping, print }.reply(changes, first, &etag))
+    Ok(Delivery { env, db, feed, waits, time_limit, stopping, print }.reply(changes, first, &etag))
 }
 
 /// Whether the filter takes what it asks for from the body.

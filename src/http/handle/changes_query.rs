@@ -56,8 +56,8 @@ pub struct ChangesArgs {
     pub heartbeat_ms: Option<u64>,
     /// `timeout` in milliseconds.
     pub timeout_ms: Option<u64>,
-    /// `stretch` in milliseconds: how long a feed that does not wait is read; its sequence tells how far that was.
-    pub stretch_ms: Option<u64>,
+    /// `time_limit` in milliseconds: how long a feed that does not wait is read; its sequence tells how far that was.
+    pub time_limit_ms: Option<u64>,
     /// Only every so many rows carry `seq`.
     pub seq_interval: Option<u64>,
     /// `filter`.
@@ -133,7 +133,7 @@ impl ChangesArgs {
         match (name, value) {
             ("limit", number) => self.limit = Some(integer(number)?.max(1)),
             ("timeout", number) => self.timeout_ms = Some(integer(number)?),
-            ("stretch", number) => self.stretch_ms = Some(integer(number)?),
+            ("stretch", number) => self.time_limit_ms = Some(integer(number)?),
             ("heartbeat", text) => self.heartbeat_ms = Some(heartbeat(text)?),
             ("seq_interval", number) => {
                 let interval = number.parse().ok().filter(|n| *n > 0);

@@ -95,7 +95,7 @@ pub struct Delivery<P> {
     /// The times.
     pub waits: Waits,
     /// How long one body with what there is may be read for: it ends at the first page then, wherever that is.
-    pub stretch: Option<Duration>,
+    pub time_limit: Option<Duration>,
     /// Becomes true when the node stops: a feed that waits ends then, as it does when its time is over.
     pub stopping: watch::Receiver<bool>,
     /// The rows.
@@ -137,7 +137,7 @@ impl<P: Print> Writer<P> {
         self.rows(first).await?;
         loop {
             // A filter can leave out all rows of many pages.
-            while !self.is_stretched()
+            while !self.is_out_of_time()
                 && !self.is_stopping()
                 && let Some(page) = self.with_signs(changes.next()).await??
             {
@@ -162,9 +162,9 @@ impl<P: Print> Writer<P> {
     }
 
     /// Whether it was read for as long as was asked for.
-    fn is_stretched(&self) -> bool {
-        let Delivery { env, feed, stretch, .. } = &self.delivery;
-        *feed == Feed::Normal && stretch.is_some_and(|stretch| env.now().since(self.begun) >= stretch)
+    fn is_out_of_time(&self) -> bool {
+        let Delivery { env, feed, time_limit, .. } = &self.delivery;
+        *feed == Feed::Normal && time_limit.is_some_and(|time_limit| env.now().since(self.begun) >= time_limit)
     }
 
     /// Whether the node stops and the feed would go on for long: one body with what there is comes to its end.
