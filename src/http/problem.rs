@@ -352,7 +352,7 @@ impl From<ShardError> for Problem {
             return Problem::new(StatusCode::INSUFFICIENT_STORAGE, "insufficient_storage", reason);
         }
         match error {
-            ShardError::NoCopy { .. } | ShardError::Away(_) => {
+            ShardError::NoCopy { .. } | ShardError::NotExecuted(_) => {
                 tracing::warn!("{error}");
                 Problem::internal("No DB shards could be opened.")
             }

@@ -192,7 +192,8 @@ impl ShardCopy {
         self.0.state.fetch_max(LEFT, Ordering::SeqCst);
     }
 
-    /// Refuses all further calls with [`ShardError::Away`], as [`ShardCopy::close`]: another shard takes its place.
+    /// Refuses all further calls with [`ShardError::NotExecuted`], as [`ShardCopy::close`]: another shard takes its
+    /// place.
     pub fn quarantine(&self) {
         self.0.state.fetch_max(PARKED, Ordering::SeqCst);
     }
@@ -401,7 +402,7 @@ impl Inner {
     pub(super) fn check(&self, until: u8) -> Result<(), ShardError> {
         match self.state.load(Ordering::SeqCst) {
             CLOSED => Err(ShardError::Dropped),
-            PARKED => Err(ShardError::Away("the copy is damaged and is made anew".to_owned())),
+            PARKED => Err(ShardError::NotExecuted("the copy is damaged and is made anew".to_owned())),
             state if state >= until => Err(ShardError::Moved),
             _ => Ok(()),
         }

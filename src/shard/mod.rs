@@ -389,9 +389,9 @@ pub enum ShardError {
     /// The documents are elsewhere now: nothing was done, look at the map again.
     Moved,
     /// The copy is on a node that could not be asked, or would not: it did nothing. Carries why.
-    Away(String),
+    NotExecuted(String),
     /// The copy's node did not answer: it may have done it. Carries why.
-    Silent(String),
+    Indeterminate(String),
     /// None of the range's copies could be asked.
     NoCopy {
         /// How many there are.
@@ -432,8 +432,8 @@ impl fmt::Display for ShardError {
             ShardError::Commit(error) => error.fmt(f),
             ShardError::Dropped => f.write_str("the shard copy was dropped"),
             ShardError::Moved => f.write_str("the documents of the range moved"),
-            ShardError::Away(why) => write!(f, "a copy could not be asked: {why}"),
-            ShardError::Silent(why) => write!(f, "a copy did not answer: {why}"),
+            ShardError::NotExecuted(why) => write!(f, "a copy could not be asked: {why}"),
+            ShardError::Indeterminate(why) => write!(f, "a copy did not answer: {why}"),
             ShardError::NoCopy { copies } => write!(f, "none of {copies} copies answered"),
         }
     }

@@ -206,7 +206,7 @@ fn take_over(
     let mut transaction = Transaction::new(view, child.shard, child.storage.blobs(), child.storage.planted())?;
     for (id, fetched) in legacy.documents.iter().filter(|(id, _)| sorter(id) == child.shard) {
         if let Err(name) = take_document(&mut transaction, id, fetched)? {
-            return Ok(Err(ShardError::Away(format!("the attachment {name} of {id} is not there yet"))));
+            return Ok(Err(ShardError::NotExecuted(format!("the attachment {name} of {id} is not there yet"))));
         }
     }
     for id in legacy.gone.iter().filter(|id| sorter(id) == child.shard) {

@@ -688,5 +688,5 @@ fn divide(wants: &mut Wants) -> bool {
 }
 
 pub(in crate::coordinator) fn away(why: &str) -> ShardError {
-    ShardError::Away(why.to_owned())
+    ShardError::NotExecuted(why.to_owned())
 }

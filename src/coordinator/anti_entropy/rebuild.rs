@@ -366,7 +366,7 @@ impl Database {
             let is_same = record.version == layout.placed.version && record.shards.get(range) == Some(&now);
             let has_children = record.children.iter().any(|children| children.range as usize == range);
             if !is_same || has_children || record.is_split(range) {
-                return Err(ShardError::Away("the range is being divided, or moves".to_owned()));
+                return Err(ShardError::NotExecuted("the range is being divided, or moves".to_owned()));
             }
             match split {
                 None => record.shards[range] = marks[0].fresh,
@@ -426,12 +426,12 @@ impl Database {
             Some(mark) => mark,
             None => {
                 let found = self.context.storage.damaged_shards().remove(&now);
-                let why = found.ok_or_else(|| ShardError::Away("the copy is damaged".to_owned()))?;
+                let why = found.ok_or_else(|| ShardError::NotExecuted("the copy is damaged".to_owned()))?;
                 let first = numbers - 2 * layout.placed.splits.len();
                 for half in parts_of(range, first, &last.splits) {
                     let nodes = last.by_range.as_ref().map_or(&[][..], |by_range| &by_range[half]);
                     let nodes: Vec<Arc<str>> = nodes.iter().map(|node| node.as_str().into()).collect();
-                    self.check_whole(half, nodes).await.map_err(|Waits(why)| ShardError::Away(why))?;
+                    self.check_whole(half, nodes).await.map_err(|Waits(why)| ShardError::NotExecuted(why))?;
                 }
                 self.mark(range, (now, 0), &why)
             }
@@ -566,7 +566,7 @@ impl Database {
         }
         let status = async {
             let held = self.own_copy_by(layout, range).await?;
-            let copy = held.ok_or_else(|| ShardError::Away("this node holds no copy".to_owned()))?;
+            let copy = held.ok_or_else(|| ShardError::NotExecuted("this node holds no copy".to_owned()))?;
             compare::status(&copy.in_background(), node).await
         };
         let soundness = || match self.context.storage.damaged_shards().contains_key(&shard) {

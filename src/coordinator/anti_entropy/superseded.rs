@@ -79,7 +79,7 @@ impl Coordinator {
     /// written, and another attempt would come to the same.
     pub(in crate::coordinator) async fn merge_all_superseded(&self) -> Result<(), WriteError> {
         // Without the list nothing is written: that is tried again, whatever it failed for.
-        let untold = |error: ShardError| ShardError::Away(format!("what stands aside cannot be listed: {error}"));
+        let untold = |error: ShardError| ShardError::NotExecuted(format!("what stands aside cannot be listed: {error}"));
         let (context, superseded) = (self.context(), self.superseded("").await.map_err(untold)?);
         superseded.iter().for_each(|superseded| context.begins_anew(&superseded.name));
         let (mut done, mut damage, mut damaged) = (Ok(()), Ok(()), BTreeSet::new());
@@ -185,7 +185,7 @@ fn put_off(merged: Result<(), WriteError>, done: &mut Result<(), WriteError>) ->
 fn at_quorum(id: &DocId, written: Option<Written>, copies: u32) -> Result<(), WriteError> {
     match written {
         Some(Written::Quorum) => Ok(()),
-        _ => Err(ShardError::Away(format!("{id} is on {copies} copies only")).into()),
+        _ => Err(ShardError::NotExecuted(format!("{id} is on {copies} copies only")).into()),
     }
 }
 

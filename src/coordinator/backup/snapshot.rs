@@ -82,7 +82,7 @@ pub async fn snapshot(env: &Env, database: &Database, folder: &Path, extent: Ext
         }
         adds = false;
     }
-    Err(ShardError::Away("records of purges go faster than a snapshot is taken".to_owned()).into())
+    Err(ShardError::NotExecuted("records of purges go faster than a snapshot is taken".to_owned()).into())
 }
 
 /// Takes a snapshot of every database of a node into `folder`, one after the other, each as of its own moment. Answers

@@ -138,7 +138,7 @@ impl Changes {
         let same_epoch =
             ChangesCall { since: range_cursor.cursor, direction: Direction::Forward, limit: 0, epoch: range_cursor.replica_position.epoch };
         let failed = range_cursor.copy.changes(same_epoch).await.err();
-        let older = || failed.clone().unwrap_or_else(|| ShardError::Away("the replica is behind its row".to_owned()));
+        let older = || failed.clone().unwrap_or_else(|| ShardError::NotExecuted("the replica is behind its row".to_owned()));
         let document = |(row, fetched): (&&shard::ChangeRow, Option<Fetched>)| match fetched {
             Some(fetched) if fetched.local_seq >= row.seq => Ok(Document::Found(fetched)),
             None if failed.is_none() => Ok(Document::Purged),

@@ -107,7 +107,7 @@ impl Coordinator {
 
     /// Applies a database that another node knows.
     pub(in crate::coordinator) async fn adopt(&self, name: &str, record: Record) -> Result<Created, DatabaseError> {
-        record.check().map_err(|why| ShardError::Away(format!("no record of {name}: {why}")))?;
+        record.check().map_err(|why| ShardError::NotExecuted(format!("no record of {name}: {why}")))?;
         loop {
             let done = match self.known(name) {
                 None => self.install(name, record.clone(), None).await?,
@@ -385,7 +385,7 @@ pub(in crate::coordinator) enum LearnError {
 impl std::fmt::Display for LearnError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            LearnError::Call(CallError::Away(why) | CallError::Silent(why)) | LearnError::Malformed(why) => {
+            LearnError::Call(CallError::NotExecuted(why) | CallError::Indeterminate(why)) | LearnError::Malformed(why) => {
                 f.write_str(why)
             }
             LearnError::Own(error) => write!(f, "{error:?}"),

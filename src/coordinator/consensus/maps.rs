@@ -29,7 +29,7 @@ impl Database {
         if places.version <= own.version {
             return Ok(());
         }
-        self.known.check(&places).map_err(|why| ShardError::Away(format!("no map of {}: {why}", self.name)))?;
+        self.known.check(&places).map_err(|why| ShardError::NotExecuted(format!("no map of {}: {why}", self.name)))?;
         for at in own.splits.len()..places.splits.len() {
             let step = upto(&places, at, own.version, self.map().numbers() + 2);
             let range = places.splits[at] as usize;

@@ -238,7 +238,7 @@ impl Coordinator {
             };
             tracing::warn!(node, why, "what a node accepted was not taken in");
             match this.context().peers.is_up(&node) {
-                true => Err(ShardError::Silent(format!("what {node} accepted was not taken in: {why}"))),
+                true => Err(ShardError::Indeterminate(format!("what {node} accepted was not taken in: {why}"))),
                 // It is lost with the others.
                 false => Ok(()),
             }

@@ -96,7 +96,7 @@ impl Coordinator {
         if !is_done_once {
             return done.await;
         }
-        let once = async { done.await.unwrap_or_else(|why| encode(&Err::<(), _>(WireError::Away(why)))) };
+        let once = async { done.await.unwrap_or_else(|why| encode(&Err::<(), _>(WireError::NotExecuted(why)))) };
         Ok(context.answered.once(&asked.from, id, once).await)
     }
 }
@@ -225,7 +225,7 @@ impl Groups<'_> {
                 let FetchedPart { found: some, rest, .. } = copy.shard.fetch_within(wants, left).await?;
                 if some.is_empty() {
                     tracing::warn!(database = self.database.name, "an older node asked for more than a message holds");
-                    return Err(WireError::Away("the documents are larger than a message together".to_owned()));
+                    return Err(WireError::NotExecuted("the documents are larger than a message together".to_owned()));
                 }
                 left -= some.iter().flatten().map(Fetched::bytes).sum::<usize>().min(left);
                 found.extend(places.drain(..some.len()).zip(some));
@@ -279,7 +279,7 @@ impl Groups<'_> {
 
     async fn own(&self, range: usize) -> Served<OwnCopy> {
         let held = self.database.own_copy_by(self.layout, range).await.map_err(WireError::from)?;
-        held.ok_or_else(|| WireError::Away(format!("the range {range} of {} is not held here", self.database.name)))
+        held.ok_or_else(|| WireError::NotExecuted(format!("the range {range} of {} is not held here", self.database.name)))
     }
 }
 
@@ -363,7 +363,7 @@ impl Serving<'_> {
                 let keep = views.into_iter().map(Signature).collect();
                 reply(self.database.context.indexes.clean_up(shard, &keep).await)
             }
-            _ => reply(Err::<(), _>(ShardError::Away("this call is answered elsewhere".to_owned()))),
+            _ => reply(Err::<(), _>(ShardError::NotExecuted("this call is answered elsewhere".to_owned()))),
         }
     }
 
@@ -417,7 +417,7 @@ impl Serving<'_> {
         let shard = &self.copy.shard;
         let _holds = self.database.pull_uploads(self.range, shard, &edits, &source.as_str().into()).await?;
         if self.database.context.env.now() >= self.until {
-            return Err(WireError::Away("its time is over".to_owned()));
+            return Err(WireError::NotExecuted("its time is over".to_owned()));
         }
         let verdicts = self.database.judge_own(shard, &edits, &caller).await;
         let at = Some(Mark::of(self.copy.replica_position()));
@@ -472,7 +472,7 @@ impl Serving<'_> {
         let found = all.find_map(|(_, definition)| (definition.signature.0 == signature).then_some(definition));
         let Some(definition) = found else {
             let why = "the design document has no such view".to_owned();
-            return encode(&Err::<(), _>(ViewFailure::Copy(WireError::Away(why))));
+            return encode(&Err::<(), _>(ViewFailure::Copy(WireError::NotExecuted(why))));
         };
         let copy = RangeCopy::Own(self.copy.clone());
         let whole = self.database.view_of(&program, Arc::new(definition));

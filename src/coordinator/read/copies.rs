@@ -43,7 +43,7 @@ impl Database {
     /// As [`Database::own_copy`], by a layout that may be over: its copies refuse what is asked of them.
     ///
     /// # Errors
-    /// [`ShardError::Away`], too, for a copy that is not filled yet (`rebuild`): it is as if it were away.
+    /// [`ShardError::NotExecuted`], too, for a copy that is not filled yet (`rebuild`): it is as if it were away.
     pub(in crate::coordinator) async fn own_copy_by(
         &self,
         layout: &Layout,
@@ -51,7 +51,7 @@ impl Database {
     ) -> Result<Option<OwnCopy>, ShardError> {
         match layout.placed.shard(index) {
             Some(shard) if self.context.rebuilds.is_filling(shard) => {
-                Err(ShardError::Away("the copy is made anew and not filled yet".to_owned()))
+                Err(ShardError::NotExecuted("the copy is made anew and not filled yet".to_owned()))
             }
             _ => self.own_copy_to_fill(layout, index).await,
         }
@@ -149,7 +149,7 @@ impl Database {
             false => Ok(RangeCopy::Remote(RemoteCopy::new(&self.target, index, node).by_map(version))),
             true => match self.own_copy_by(layout, index).await? {
                 Some(copy) => Ok(RangeCopy::Own(copy.by_map(version))),
-                None => Err(ShardError::Away("this node holds no copy".to_owned())),
+                None => Err(ShardError::NotExecuted("this node holds no copy".to_owned())),
             },
         }
     }
@@ -294,7 +294,7 @@ impl Database {
 pub(in crate::coordinator) fn no_answer(before: ShardError, error: ShardError) -> ShardError {
     match (&before, &error) {
         (ShardError::Moved, _) => before,
-        (ShardError::NoCopy { .. }, ShardError::Away(_) | ShardError::Silent(_)) => before,
+        (ShardError::NoCopy { .. }, ShardError::NotExecuted(_) | ShardError::Indeterminate(_)) => before,
         (ShardError::NoCopy { .. }, _) => error,
         _ => before,
     }

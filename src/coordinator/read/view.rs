@@ -233,7 +233,7 @@ impl DatabaseView {
         let mut out = Vec::new();
         for range in self.database.ranges() {
             let copy = match self.database.own_copy(range).await {
-                Err(error) if error.is_damage_here() || matches!(error, ShardError::Away(_)) => None,
+                Err(error) if error.is_damage_here() || matches!(error, ShardError::NotExecuted(_)) => None,
                 copy => copy?,
             };
             if let Some(copy) = copy

@@ -437,7 +437,7 @@ impl Coordinator {
 
 /// What is told where nodes did not answer.
 fn no_answer(nodes: &[Arc<str>]) -> DatabaseError {
-    DatabaseError::Unavailable(ShardError::Away(format!("{} did not answer", nodes.join(", "))))
+    DatabaseError::Unavailable(ShardError::NotExecuted(format!("{} did not answer", nodes.join(", "))))
 }
 
 /// The number of a job's range while it is not split.

@@ -165,7 +165,7 @@ impl Database {
             match own.shard.hand_over(halves.shards(), Arc::clone(&halves.sorter), record).await {
                 Ok(true) => break,
                 // An attachment came in the last moment, or a lot of documents.
-                Ok(false) | Err(ShardError::Away(_)) => {}
+                Ok(false) | Err(ShardError::NotExecuted(_)) => {}
                 Err(error) => return Err(error),
             }
         }

@@ -275,7 +275,7 @@ impl Context {
     /// Sends a call about the set of databases to a node.
     pub async fn call_catalogue(&self, node: &str, body: Bytes, urgency: Urgency) -> Result<Bytes, CallError> {
         if !self.peers.is_up(node) {
-            return Err(CallError::Away(format!("{node} is down")));
+            return Err(CallError::NotExecuted(format!("{node} is down")));
         }
         let call = Call { service: Service::Catalogue, urgency, body, limit: limits::COPY_CALL };
         self.peers.call(node, call).await

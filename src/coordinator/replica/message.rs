@@ -266,9 +266,9 @@ impl EditText {
     pub fn read(self) -> Result<Edit, WireError> {
         let EditText { id, op, deleted, body, term, attachments, revs_limit } = self;
         if matches!(&op, EditOp::Merge { path } if path.ids.is_empty()) {
-            return Err(WireError::Away("a merge without a revision".to_owned()));
+            return Err(WireError::NotExecuted("a merge without a revision".to_owned()));
         }
-        let malformed = |_| WireError::Away("an edit's body is no JSON object".to_owned());
+        let malformed = |_| WireError::NotExecuted("an edit's body is no JSON object".to_owned());
         let term = if matches!(op, EditOp::Merge { .. }) { Some(Bytes::new()) } else { term };
         let body = PreparedBody::from_text_and_term(body, term).map_err(malformed)?.into();
         Ok(Edit { id, op, deleted, body, attachments, revs_limit })
@@ -452,7 +452,8 @@ pub(in crate::coordinator) enum ViewOp {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::coordinator) enum WireError {
     /// The node would not do it: it does not hold the copy, or is in another epoch.
-    Away(String),
+    #[serde(rename = "Away")]
+    NotExecuted(String),
     /// The documents are elsewhere now.
     Moved,
     /// The disk is nearly full.
@@ -524,10 +525,10 @@ impl From<ShardError> for WireError {
             ShardError::Storage(error) | ShardError::Commit(CommitError::Storage(error)) => {
                 WireError::Storage(error.to_string())
             }
-            ShardError::Commit(CommitError::Unknown) | ShardError::Silent(_) => WireError::Unknown,
+            ShardError::Commit(CommitError::Unknown) | ShardError::Indeterminate(_) => WireError::Unknown,
             ShardError::Commit(CommitError::Stopped) => WireError::Storage(CommitError::Stopped.to_string()),
             ShardError::Moved => WireError::Moved,
-            ShardError::Dropped | ShardError::Away(_) | ShardError::NoCopy { .. } => WireError::Away(error.to_string()),
+            ShardError::Dropped | ShardError::NotExecuted(_) | ShardError::NoCopy { .. } => WireError::NotExecuted(error.to_string()),
         }
     }
 }
@@ -535,11 +536,11 @@ impl From<ShardError> for WireError {
 impl From<WireError> for ShardError {
     fn from(error: WireError) -> ShardError {
         match error {
-            WireError::Away(why) => ShardError::Away(why),
+            WireError::NotExecuted(why) => ShardError::NotExecuted(why),
             WireError::Moved => ShardError::Moved,
             WireError::NoRoom => ShardError::Storage(StorageError::NoRoom),
             WireError::Storage(why) => ShardError::Storage(StorageError::told(why)),
-            WireError::Unknown => ShardError::Silent("its outcome is unknown".to_owned()),
+            WireError::Unknown => ShardError::Indeterminate("its outcome is unknown".to_owned()),
         }
     }
 }
@@ -693,7 +694,7 @@ const UNKNOWN: &str = "unknown variant";
 
 /// Whether a node refused a call for its build does not know what is asked.
 pub(in crate::coordinator) fn is_of_later_build(error: &ShardError) -> bool {
-    matches!(error, ShardError::Away(why) if why.contains(UNKNOWN))
+    matches!(error, ShardError::NotExecuted(why) if why.contains(UNKNOWN))
 }
 
 /// Writes a message.
@@ -765,10 +766,10 @@ mod tests {
         }
         for op in [Newer::Mood(vec![(1, 2)]), Newer::Mood(Vec::new())] {
             let why = decode::<CopyOp>(&encode(&op)).unwrap_err();
-            assert!(is_of_later_build(&ShardError::Away(format!("n1@h: {why}"))), "{why}");
+            assert!(is_of_later_build(&ShardError::NotExecuted(format!("n1@h: {why}"))), "{why}");
         }
         assert!(matches!(decode(&encode(&Newer::Status)), Ok(CopyOp::Status)));
-        assert!(!is_of_later_build(&ShardError::Away("n1@h is down".to_owned())));
+        assert!(!is_of_later_build(&ShardError::NotExecuted("n1@h is down".to_owned())));
     }
 
     #[test]

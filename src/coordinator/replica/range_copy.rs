@@ -89,7 +89,7 @@ impl OwnCopy {
     pub fn check_epoch(&self, epoch: u64) -> Result<(), ShardError> {
         match epoch == self.epochs.current() {
             true => Ok(()),
-            false => Err(ShardError::Away("the copy is in another epoch".to_owned())),
+            false => Err(ShardError::NotExecuted("the copy is in another epoch".to_owned())),
         }
     }
 

@@ -120,13 +120,13 @@ impl RemoteCopy {
         let (env, id) = (&self.target.context.env, self.next_call());
         let began = env.now();
         let mut answer: Result<Result<T, WireError>, ShardError> = self.send(id, op(false), limits::COPY_CALL).await;
-        if matches!(answer, Err(ShardError::Silent(_))) && self.is_back().await {
+        if matches!(answer, Err(ShardError::Indeterminate(_))) && self.is_back().await {
             let left = limits::COPY_CALL.saturating_sub(env.now().since(began));
             if !left.is_zero() {
                 sometimes("cluster: a call was sent again");
                 answer = match self.send(id, op(true), left).await {
                     // It says nothing about the first time.
-                    Err(ShardError::Away(why)) => Err(ShardError::Silent(why)),
+                    Err(ShardError::NotExecuted(why)) => Err(ShardError::Indeterminate(why)),
                     Ok(Err(_)) => Ok(Err(WireError::Unknown)),
                     answer => answer,
                 };
@@ -166,11 +166,11 @@ impl RemoteCopy {
         let answer = context.env.timeout(limit + limits::COPY_CALL_GRACE, sent).await;
         let bytes = match answer {
             Ok(Ok(bytes)) => bytes,
-            Ok(Err(CallError::Away(why))) => return Err(ShardError::Away(format!("{}: {why}", self.node))),
-            Ok(Err(CallError::Silent(why))) => return Err(ShardError::Silent(format!("{}: {why}", self.node))),
-            Err(_) => return Err(ShardError::Silent(format!("{} did not answer in time", self.node))),
+            Ok(Err(CallError::NotExecuted(why))) => return Err(ShardError::NotExecuted(format!("{}: {why}", self.node))),
+            Ok(Err(CallError::Indeterminate(why))) => return Err(ShardError::Indeterminate(format!("{}: {why}", self.node))),
+            Err(_) => return Err(ShardError::Indeterminate(format!("{} did not answer in time", self.node))),
         };
-        decode(&bytes).map_err(ShardError::Silent)
+        decode(&bytes).map_err(ShardError::Indeterminate)
     }
 
     /// Reads documents, in several calls where they are large; the caller has room for all of them.
@@ -198,7 +198,7 @@ impl RemoteCopy {
         let (needs, told) = (usize::try_from(needs).unwrap_or(usize::MAX), found.len());
         match told <= wants.len() && (told > 0 || wants.is_empty() || needs > bytes) {
             true => Ok(FetchedPart { found, needs }),
-            false => Err(ShardError::Silent(format!("{} answered {told} of {}", self.node, wants.len()))),
+            false => Err(ShardError::Indeterminate(format!("{} answered {told} of {}", self.node, wants.len()))),
         }
     }
 
@@ -208,15 +208,15 @@ impl RemoteCopy {
             let asked = &wants[..wants.len().min(most)];
             let found: Vec<Option<Fetched>> = match self.ask(CopyOp::Fetch(asked.to_vec())).await {
                 // Together they may be too large for it.
-                Err(ShardError::Silent(_)) if asked.len() > 1 => continue,
+                Err(ShardError::Indeterminate(_)) if asked.len() > 1 => continue,
                 found => found?,
             };
             return match found.len() == asked.len() {
                 true => Ok(FetchedPart { found, needs: 0 }),
-                false => Err(ShardError::Silent(format!("{} answered {} documents", self.node, found.len()))),
+                false => Err(ShardError::Indeterminate(format!("{} answered {} documents", self.node, found.len()))),
             };
         }
-        Err(ShardError::Silent(format!("{} did not answer", self.node)))
+        Err(ShardError::Indeterminate(format!("{} did not answer", self.node)))
     }
 
     pub async fn list(&self, page: ListPage) -> Result<Vec<ListRow>, ShardError> {
@@ -300,7 +300,7 @@ impl RemoteCopy {
         }
         match judged.len() == edits.len() {
             true => Ok(judged),
-            false => Err(ShardError::Silent(format!("{} judged {} edits", self.node, judged.len()))),
+            false => Err(ShardError::Indeterminate(format!("{} judged {} edits", self.node, judged.len()))),
         }
     }
 
@@ -324,7 +324,7 @@ impl RemoteCopy {
             (step, edits) = edits.split_at(first_that_fit(edits));
             let told: Merged = self.ask(op(step.iter().map(EditText::from).collect())).await?;
             if told.stored.len() != step.len() {
-                return Err(ShardError::Silent(format!("{} merged {} edits", self.node, told.stored.len())));
+                return Err(ShardError::Indeterminate(format!("{} merged {} edits", self.node, told.stored.len())));
             }
             merged.stored.extend(told.stored);
             // Where the copy stood at the end covers all steps.

@@ -54,7 +54,7 @@ pub(in crate::coordinator) async fn merge_written_again(
 fn count(stored: &[bool]) -> Result<usize, ShardError> {
     match stored.iter().all(|stored| *stored) {
         true => Ok(stored.len()),
-        false => Err(ShardError::Away("a revision was not taken in".to_owned())),
+        false => Err(ShardError::NotExecuted("a revision was not taken in".to_owned())),
     }
 }
 
@@ -77,7 +77,7 @@ async fn merge_unpurged(
             Origin::Anew => forgot,
         };
         if rounds != forgot {
-            return Err(ShardError::Away("what the copy has forgotten may be among it".to_owned()));
+            return Err(ShardError::NotExecuted("what the copy has forgotten may be among it".to_owned()));
         }
         let left = without_purged(copy, edits, (heard, again)).await?;
         if left.is_empty() {
@@ -95,7 +95,7 @@ async fn merge_unpurged(
             return Ok(stored);
         }
     }
-    Err(ShardError::Away("the copy is being purged".to_owned()))
+    Err(ShardError::NotExecuted("the copy is being purged".to_owned()))
 }
 
 /// Leaves out revisions that the copy has purged: they must not come back from a copy that has yet to purge them.

@@ -155,7 +155,7 @@ async fn ranges_that_are_read_together_tell_what_each_tells_by_itself() {
         assert_eq!(ids(together), ids(alone));
     }
     database.own_shard(ranges[2]).await.unwrap().quarantine();
-    assert!(matches!(database.infos(&ranges).await, Err(ShardError::Away(_))));
+    assert!(matches!(database.infos(&ranges).await, Err(ShardError::NotExecuted(_))));
     assert_eq!(database.infos(&ranges[..2]).await.unwrap().len(), 2);
 }
 

@@ -114,7 +114,7 @@ impl Peers for End {
     fn call<'a>(&'a self, to: &'a str, call: Call) -> BoxFuture<'a, Result<Bytes, CallError>> {
         Box::pin(async move {
             let Call { service, body, limit, .. } = call;
-            let away = || CallError::Away(format!("{to} is down"));
+            let away = || CallError::NotExecuted(format!("{to} is down"));
             if !self.is_up(to) || self.network.is_deaf(to) {
                 return Err(away());
             }
@@ -125,11 +125,11 @@ impl Peers for End {
             let is_copy = service == Service::Copy;
             let says = |text: &str| body.windows(text.len()).take(300).any(|bytes| bytes == text.as_bytes());
             if is_copy && self.network.older.load(Ordering::Relaxed) && says("FetchSome") {
-                return Err(CallError::Away("unknown variant `FetchSome`".to_owned()));
+                return Err(CallError::NotExecuted("unknown variant `FetchSome`".to_owned()));
             }
             let refused = *self.network.refused.lock().unwrap_or_else(PoisonError::into_inner);
             if is_copy && refused.is_some_and(says) {
-                return Err(CallError::Away("it is refused".to_owned()));
+                return Err(CallError::NotExecuted("it is refused".to_owned()));
             }
             // The callee goes on when the caller is gone, as over a real network.
             let task = tokio::spawn(answer.answer(self.own.clone(), body, limit));
@@ -139,16 +139,16 @@ impl Peers for End {
             let done = tokio::select! {
                 biased;
                 done = task => done,
-                () = cut => return Err(CallError::Silent(format!("{to} went away"))),
+                () = cut => return Err(CallError::Indeterminate(format!("{to} went away"))),
             };
             if self.network.is_mute(to) {
-                return Err(CallError::Silent(format!("{to} is mute")));
+                return Err(CallError::Indeterminate(format!("{to} is mute")));
             }
             let lose = |left: u32| left.checked_sub(1);
             if is_copy && self.network.cut_off.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lose).is_ok() {
-                return Err(CallError::Silent("the connection broke".to_owned()));
+                return Err(CallError::Indeterminate("the connection broke".to_owned()));
             }
-            let done = done.map_err(|_| CallError::Silent("it panicked".to_owned()))?.map_err(CallError::Away);
+            let done = done.map_err(|_| CallError::Indeterminate("it panicked".to_owned()))?.map_err(CallError::NotExecuted);
             self.network.bytes.fetch_add(done.iter().map(|bytes| bytes.len() as u64).sum(), Ordering::Relaxed);
             let largest = done.as_ref().map_or(0, |bytes| bytes.len() as u64);
             self.network.largest.fetch_max(largest, Ordering::Relaxed);

@@ -72,7 +72,7 @@ impl Database {
                     return self.spread_local(layout, first, (id, register), w).await;
                 }
                 Err(error @ (ShardError::Dropped | ShardError::Moved)) if !is_in_doubt => return Err(error.into()),
-                Err(ShardError::Silent(_)) => failed = WriteError::Unknown,
+                Err(ShardError::Indeterminate(_)) => failed = WriteError::Unknown,
                 Err(error) => {
                     tracing::debug!(%error, "a copy was passed over");
                     failed = match failed {

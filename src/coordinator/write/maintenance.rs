@@ -41,13 +41,13 @@ pub type Purged = (Vec<(DocId, Vec<Revision>)>, Written);
 /// What to tell of a purge that failed in some ranges. That the database is gone is told only where no range was
 /// purged, as far as is known: it says that nothing was done.
 fn broken_off(mut failed: Vec<ShardError>, is_begun: bool) -> Option<ShardError> {
-    let silent = failed.iter().position(|error| matches!(error, ShardError::Silent(_)));
+    let silent = failed.iter().position(|error| matches!(error, ShardError::Indeterminate(_)));
     let told = match silent {
         Some(at) => failed.swap_remove(at),
         None => failed.into_iter().next()?,
     };
     match told {
-        ShardError::Dropped if is_begun => Some(ShardError::Silent("the database went while it was purged".to_owned())),
+        ShardError::Dropped if is_begun => Some(ShardError::Indeterminate("the database went while it was purged".to_owned())),
         told => Some(told),
     }
 }
@@ -167,7 +167,7 @@ impl Database {
                     if is_away(&error) {
                         self.context.lagging(&self.name);
                     }
-                    if let ShardError::Silent(_) = &error {
+                    if let ShardError::Indeterminate(_) = &error {
                         silent = Some(error.clone());
                     }
                     let is_last_word = matches!(error, ShardError::Dropped | ShardError::Moved);

@@ -29,7 +29,7 @@ impl<T> Others<T> {
                     see(answer);
                     tally.done();
                 }
-                Err(ShardError::Silent(_)) => tally.silent(),
+                Err(ShardError::Indeterminate(_)) => tally.silent(),
                 Err(_) => tally.refused(),
             }
         }

@@ -149,7 +149,7 @@ impl Database {
                 Ok(judged) if is_unable(&judged.0) => unable = Some((Arc::clone(node), judged)),
                 Ok(judged) => return Ok((Arc::clone(node), judged)),
                 Err(error @ (ShardError::Dropped | ShardError::Moved)) if !in_doubt => return Err(error.into()),
-                Err(ShardError::Silent(why)) => {
+                Err(ShardError::Indeterminate(why)) => {
                     tracing::warn!(database = self.name, why, "a judge did not answer");
                     in_doubt = true;
                 }
@@ -266,7 +266,7 @@ fn count(tallies: &mut [Tally], answer: Result<Merged, ShardError>) {
             true => tally.done(),
             false => tally.refused(),
         }),
-        Err(ShardError::Silent(_)) => tallies.iter_mut().for_each(Tally::silent),
+        Err(ShardError::Indeterminate(_)) => tallies.iter_mut().for_each(Tally::silent),
         Err(_) => tallies.iter_mut().for_each(Tally::refused),
     }
 }

@@ -132,6 +132,6 @@ async fn a_copy_with_much_left_is_not_ended() {
     assert_eq!(done, Ok(false));
     assert_eq!(children[0].inherited().await, Ok((0, 0)));
     world.put("later", None, "{}").await.unwrap();
-    let refused = world.shard.hand_over(children, sorter(), |_| Ok(Err(ShardError::Away("no".to_owned())))).await;
+    let refused = world.shard.hand_over(children, sorter(), |_| Ok(Err(ShardError::NotExecuted("no".to_owned())))).await;
     assert_eq!(refused, Ok(false));
 }

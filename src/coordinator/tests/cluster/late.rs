@@ -184,7 +184,7 @@ async fn a_map_that_cannot_be_is_refused_from_whomever_it_comes() {
         MapRecord { moves: vec![stray], ..good.clone() },
     ];
     for places in bad {
-        assert!(matches!(db.follow(places.clone()).await, Err(ShardError::Away(_))), "{places:?}");
+        assert!(matches!(db.follow(places.clone()).await, Err(ShardError::NotExecuted(_))), "{places:?}");
         let mut record = db.known.shared(&db.context.node);
         record.set_places(places.clone());
         assert!(coordinator.adopt("other", record).await.is_err(), "{places:?}");
