@@ -67,7 +67,7 @@ const TAKEN_IN: &[u8] = b"taken in early";
 
 /// What is stored of it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Kept {
+struct Stored {
     #[serde(rename = "ledger")]
     collection_log: CollectionLog<Tombstone>,
     /// What was collected here and may not be everywhere.
@@ -111,8 +111,8 @@ pub(super) fn decode_marker(bytes: &[u8]) -> Result<(), StorageError> {
     decode::<Marker>(bytes).map(drop)
 }
 
-impl Kept {
-    fn read(view: &dyn View, shard: ShardId) -> Result<Kept, StorageError> {
+impl Stored {
+    fn read(view: &dyn View, shard: ShardId) -> Result<Stored, StorageError> {
         let stored = view.get(&keys::key(shard, Kind::Meta, NAME))?;
         Ok(stored.map(|bytes| decode(&bytes)).transpose()?.unwrap_or_default())
     }
@@ -157,7 +157,7 @@ impl ShardCopy {
         self.0.storage.refuse_older().await?;
         let by = by.to_owned();
         self.change(move |transaction, _| {
-            let mut kept = Kept::read(transaction.view, transaction.shard)?;
+            let mut kept = Stored::read(transaction.view, transaction.shard)?;
             let proposal = Proposal { body: transaction.header.last_body, read: None, ..proposal };
             if !kept.collection_log.propose(&by, proposal) {
                 return Ok(WrittenDown::Refused);
@@ -179,7 +179,7 @@ impl ShardCopy {
     /// The rounds that all copies have written down, as far as known here, with those of `done`; and whether these were
     /// not known before.
     pub async fn confirmed(&self, done: &Horizon) -> Result<(BTreeSet<Round>, bool), ShardError> {
-        let mut collection_log = self.read(Kept::read).await?.collection_log;
+        let mut collection_log = self.read(Stored::read).await?.collection_log;
         let before = collection_log.confirmed();
         collection_log.confirm_done(done);
         let confirmed = collection_log.confirmed();
@@ -193,7 +193,7 @@ impl ShardCopy {
 
     /// Notes that the copy of a node was read from beginning to end since all had written down these rounds.
     pub async fn note_read(&self, node: &str, rounds: BTreeSet<Round>) -> Result<(), ShardError> {
-        let mut collection_log = self.read(Kept::read).await?.collection_log;
+        let mut collection_log = self.read(Stored::read).await?.collection_log;
         let before = collection_log.clone();
         collection_log.note_read(node, &rounds);
         if collection_log == before {
@@ -205,7 +205,7 @@ impl ShardCopy {
 
     /// What is written down here and not done, by proposer.
     pub async fn open_proposals(&self) -> Result<Vec<(String, Proposal<Tombstone>)>, ShardError> {
-        let open = self.read(Kept::read).await?.collection_log.open().clone();
+        let open = self.read(Stored::read).await?.collection_log.open().clone();
         Ok(open.into_iter().collect())
     }
 
@@ -213,7 +213,7 @@ impl ShardCopy {
     pub async fn take_over(&self, proposals: Vec<(String, Proposal<Tombstone>)>) -> Result<(), ShardError> {
         self.0.storage.refuse_older().await?;
         self.change(move |transaction, _| {
-            let mut kept = Kept::read(transaction.view, transaction.shard)?;
+            let mut kept = Stored::read(transaction.view, transaction.shard)?;
             for (by, proposal) in proposals {
                 let mut knows_all = true;
                 for (id, rev) in &proposal.tombstones {
@@ -237,7 +237,7 @@ impl ShardCopy {
     ) -> Result<T, ShardError> {
         let shard = self.id();
         self.write(move |view| {
-            let mut kept = Kept::read(view, shard)?;
+            let mut kept = Stored::read(view, shard)?;
             let out = work(&mut kept.collection_log);
             kept.write(view, shard);
             Ok(out)
@@ -250,7 +250,7 @@ impl ShardCopy {
     pub async fn collect(&self, done: &Horizon, others: &[String]) -> Result<Collected, ShardError> {
         loop {
             let stands =
-                move |view: &dyn View, shard| Ok((Kept::read(view, shard)?, Header::read(view, shard)?.rounds));
+                move |view: &dyn View, shard| Ok((Stored::read(view, shard)?, Header::read(view, shard)?.rounds));
             let (mut kept, rounds) = self.read(stands).await?;
             if kept.collection_log.ready(done, others).is_none() {
                 return Ok(Collected { horizon: kept.collection_log.horizon, rounds });
@@ -262,7 +262,7 @@ impl ShardCopy {
 
     /// Drops leaves that no other copy has any more.
     pub async fn drop_leaves(&self, leaves: Vec<Tombstone>) -> Result<(), ShardError> {
-        let drop_all = move |transaction: &mut Transaction<'_, '_>, _: &mut Kept| {
+        let drop_all = move |transaction: &mut Transaction<'_, '_>, _: &mut Stored| {
             leaves.iter().try_for_each(|(id, rev)| drop_leaf(transaction, id, rev, None).map(drop))
         };
         self.change_kept(drop_all).await.map(drop)
@@ -280,11 +280,11 @@ impl ShardCopy {
 
     async fn change_kept(
         &self,
-        work: impl FnOnce(&mut Transaction<'_, '_>, &mut Kept) -> Result<(), StorageError> + Send + 'static,
+        work: impl FnOnce(&mut Transaction<'_, '_>, &mut Stored) -> Result<(), StorageError> + Send + 'static,
     ) -> Result<Collected, ShardError> {
         self.0.storage.refuse_older().await?;
         self.change(move |transaction, _| {
-            let mut kept = Kept::read(transaction.view, transaction.shard)?;
+            let mut kept = Stored::read(transaction.view, transaction.shard)?;
             work(transaction, &mut kept)?;
             transaction.header.rounds += 1;
             kept.write(transaction.view, transaction.shard);
@@ -343,14 +343,14 @@ impl ShardCopy {
     /// that all of `others` were applied behind.
     pub async fn note_taken(&self, node: &str, theirs: &Horizon, others: Vec<String>) -> Result<(), ShardError> {
         let is_open = |batch: &Batch, others: &[String]| others.iter().any(|other| !batch.taken.contains(other));
-        let kept = self.read(Kept::read).await?;
+        let kept = self.read(Stored::read).await?;
         let is_news = |batch: &Batch| theirs.covers(&batch.horizon) && !batch.taken.contains(node);
         if !kept.batches.iter().any(|batch| is_news(batch) || !is_open(batch, &others)) {
             return Ok(());
         }
         let (node, theirs) = (node.to_owned(), theirs.clone());
         self.change(move |transaction, _| {
-            let mut kept = Kept::read(transaction.view, transaction.shard)?;
+            let mut kept = Stored::read(transaction.view, transaction.shard)?;
             for batch in kept.batches.iter_mut().filter(|batch| theirs.covers(&batch.horizon)) {
                 batch.taken.insert(node.clone());
             }
@@ -370,7 +370,7 @@ impl ShardCopy {
 /// Collects some tombstones of one round; it is done with the last of them.
 fn collect_some(
     transaction: &mut Transaction<'_, '_>,
-    kept: &mut Kept,
+    kept: &mut Stored,
     done: &Horizon,
     others: &[String],
 ) -> Result<(), StorageError> {

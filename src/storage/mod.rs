@@ -15,7 +15,7 @@ mod damage;
 mod flush;
 mod gap;
 mod journal;
-mod kept;
+mod snapshot_cache;
 mod kv;
 mod layered;
 mod layout;

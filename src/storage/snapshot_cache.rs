@@ -12,7 +12,7 @@ use crate::world::sync::{Mistake, Mutex, MutexGuard, mistaken};
 use crate::world::{lock, waiting};
 
 /// See the module head.
-pub(super) struct Kept<T>(Mutex<State<T>>);
+pub(super) struct SnapshotCache<T>(Mutex<State<T>>);
 
 struct State<T> {
     handle: Option<Arc<T>>,
@@ -22,19 +22,19 @@ struct State<T> {
     moment: u64,
 }
 
-impl<T> Default for Kept<T> {
-    fn default() -> Kept<T> {
-        Kept(Mutex::new(State { handle: None, alone: 0, moment: 0 }))
+impl<T> Default for SnapshotCache<T> {
+    fn default() -> SnapshotCache<T> {
+        SnapshotCache(Mutex::new(State { handle: None, alone: 0, moment: 0 }))
     }
 }
 
 /// A write that runs: when this is dropped, the handle goes.
-pub(super) struct Writing<'k, T>(&'k Kept<T>);
+pub(super) struct Writing<'k, T>(&'k SnapshotCache<T>);
 
 /// Somebody who needs the engine for himself: no handle is kept meanwhile.
-pub(super) struct Alone<'k, T>(&'k Kept<T>);
+pub(super) struct Alone<'k, T>(&'k SnapshotCache<T>);
 
-impl<T> Kept<T> {
+impl<T> SnapshotCache<T> {
     fn state(&self) -> MutexGuard<'_, State<T>> {
         lock(&self.0)
     }
@@ -100,13 +100,13 @@ mod tests {
     use super::*;
     use crate::world::model::{check, check_finds};
 
-    fn get(kept: &Kept<u32>, begin: impl FnOnce() -> u32) -> Arc<u32> {
+    fn get(kept: &SnapshotCache<u32>, begin: impl FnOnce() -> u32) -> Arc<u32> {
         kept.get(|| Ok::<_, ()>(begin())).unwrap()
     }
 
     #[test]
     fn a_handle_serves_until_a_write_ends() {
-        let kept = Kept::default();
+        let kept = SnapshotCache::default();
         assert_eq!((*get(&kept, || 1), *get(&kept, || 2)), (1, 1));
         let writing = kept.write();
         assert_eq!(*get(&kept, || 3), 1);
@@ -127,18 +127,18 @@ mod tests {
 
     #[test]
     fn a_handle_begun_before_the_end_of_a_write_is_not_kept_behind_it() {
-        let kept = Kept::default();
+        let kept = SnapshotCache::default();
         let before = get(&kept, || {
             drop(kept.write());
             1
         });
         assert_eq!((*before, *get(&kept, || 2)), (1, 2));
-        assert!(Kept::default().get(|| Err::<u32, _>("away")).is_err());
+        assert!(SnapshotCache::default().get(|| Err::<u32, _>("away")).is_err());
     }
 
     #[test]
     fn who_is_alone_waits_for_no_handle_that_is_only_kept() {
-        let kept = Kept::default();
+        let kept = SnapshotCache::default();
         let held = get(&kept, || 1);
         let (one, other) = (kept.alone(), kept.alone());
         assert_eq!(Arc::strong_count(&held), 1);
@@ -150,7 +150,7 @@ mod tests {
 
     /// Two writes, three reads and somebody who needs the engine alone.
     fn reads_beside_writes() {
-        let kept: Arc<Kept<u64>> = Arc::default();
+        let kept: Arc<SnapshotCache<u64>> = Arc::default();
         // What the engine has committed, and up to where who waited for a write was told of it.
         let (committed, answered) = (Arc::new(Mutex::new(0_u64)), Arc::new(Mutex::new(0_u64)));
         let writer = {
