@@ -26,7 +26,7 @@ mod unseen;
 
 pub use fault::{Aim, FAULTS, Fault, HOSTILE, LIMPING, NO_ROOM, TimedFault};
 pub use meet::Meetings;
-pub use op::{FILTERS, FeedMode, Filter, OPS, Op, FeedFilter, TimedOp, WAYS, Way};
+pub use op::{FILTERS, FeedFilter, FeedMode, Filter, OPS, Op, TimedOp, WAYS, Way};
 pub use rest::{PAD_BIT, PAD_UNIT};
 pub use scene::{SCENES, Scene};
 

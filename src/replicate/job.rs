@@ -181,7 +181,13 @@ enum Turned {
 }
 
 /// Runs a job until it ends, slot by slot. It was asked for the first one.
-pub(super) async fn work(job: &Job, run: &Run, scheduler: &Arc<Scheduler>, first: Asked, config: &Config) -> Result<Object> {
+pub(super) async fn work(
+    job: &Job,
+    run: &Run,
+    scheduler: &Arc<Scheduler>,
+    first: Asked,
+    config: &Config,
+) -> Result<Object> {
     let event = |kind, reason| job.add_event(config, kind, run.env.wall(), reason);
     let mut first = Some(first);
     loop {

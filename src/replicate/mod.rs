@@ -23,9 +23,9 @@ mod peer;
 mod progress;
 mod remote;
 pub mod request;
+mod scheduler;
 mod trust;
 mod tuning;
-mod scheduler;
 
 pub use error::ReplicateError;
 pub use job::{Event, Health, Job, Origin, State};

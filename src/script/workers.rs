@@ -202,7 +202,10 @@ impl Workers {
                 let (pool, name) = self.class;
                 let name = format!("{name}-{}", seats.made);
                 seats.made += 1;
-                Seat { worker: self.env.worker(pool, &name, limits::SCRIPT_STACK_BYTES), store_files: StoreFiles::default() }
+                Seat {
+                    worker: self.env.worker(pool, &name, limits::SCRIPT_STACK_BYTES),
+                    store_files: StoreFiles::default(),
+                }
             }),
         };
         let (workers, pulse) = (Arc::clone(self), Arc::new(Pulse { turn: Mutex::new(Some(turn)), ..Pulse::default() }));

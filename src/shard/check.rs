@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use super::body::BodyRecord;
-use super::tombstone_collection;
 use super::keys::{self, Kind};
 use super::levels::{self, Builder, Levels};
 use super::purge;
 use super::record::{self, DocRecord, Header, SeqRecord};
 use super::summary::{self, Summary};
+use super::tombstone_collection;
 use super::{ShardId, sequence};
 use crate::document::render::BlobId;
 use crate::limits;

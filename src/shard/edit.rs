@@ -1,9 +1,9 @@
 //! Edits: judged and stored inside one committer job, so that each sees all edits before it, committed or not.
 
 use super::body::BodyRecord;
-use super::tombstone_collection;
 use super::judge::{self, Conflict};
 use super::record::RevData;
+use super::tombstone_collection;
 use super::transaction::{Loaded, Transaction};
 use super::{Basis, Edit, EditError, EditOp, Judged, RevPath, Revision, ShardCopy, ShardError};
 use crate::document::id::DocId;

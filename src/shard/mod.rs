@@ -11,12 +11,12 @@
 mod body;
 mod changes;
 mod check;
+mod collection_horizon;
 mod copy;
 mod cut;
 mod edit;
 mod fetch;
-mod tombstone_collection;
-mod collection_horizon;
+mod filter_scan;
 mod judge;
 mod keys;
 mod levels;
@@ -28,7 +28,6 @@ mod purge;
 mod record;
 mod recovery;
 mod sequence;
-mod filter_scan;
 mod split;
 mod summary;
 mod sums;
@@ -36,6 +35,7 @@ mod sweep;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod tombstone_collection;
 mod transaction;
 mod upgrade;
 
@@ -55,11 +55,11 @@ use crate::storage::{CommitError, StorageError};
 
 pub use changes::change_at;
 pub use check::{Checked, check};
+pub use collection_horizon::{CollectionLog, Horizon, Proposal, Round};
 pub use copy::{Admits, OnChange, Owner, ShardCopy, VIEW_KIND};
 pub use cut::{Cut, cut};
 pub use fetch::{FetchedPart, Wants, wanted};
-pub use tombstone_collection::{Collected, TakenIn, Told, Tombstone, WrittenDown};
-pub use collection_horizon::{Horizon, CollectionLog, Proposal, Round};
+pub use filter_scan::{Filter, FilterPage, Matched};
 pub use judge::{Conflict, ancestor_of, attachment_of_stub, parent_of};
 pub use keys::document_of;
 pub use lifetime::{FIRST_FREE_SHARD, allocate, allocate_in, drop_shard, is_going, resume_drops};
@@ -67,11 +67,11 @@ pub use list::bounded_scan;
 pub use pace::Pace;
 pub use record::RevData;
 pub use recovery::Salvage;
-pub use filter_scan::{Filter, FilterPage, Matched};
 pub use split::{Legacy, Sorter};
 pub use summary::Summary;
 pub use sums::{DocumentDigest, Part};
 pub use sync::CopyState;
+pub use tombstone_collection::{Collected, TakenIn, Told, Tombstone, WrittenDown};
 
 /// The number of a shard copy on its node; the first 8 bytes of all its keys. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::collection_horizon::{CollectionLog, Horizon, Proposal, Round};
 use super::edit::purge_document;
-use super::collection_horizon::{Horizon, CollectionLog, Proposal, Round};
 use super::keys::{self, Kind};
 use super::purge::put_on_record;
 use super::record::Header;

@@ -238,8 +238,20 @@ impl Storage {
         let (read_permits, build_lanes) = (read_permits(), read_permits());
         let (planted, shrinking) = (options.planted, Semaphore::new(1));
         let (dir, newest) = (dir.to_path_buf(), Mutex::new(false));
-        let inner =
-            Inner { env, store, committer, blobs, damage, room, read_permits, build_lanes, shrinking, planted, dir, newest };
+        let inner = Inner {
+            env,
+            store,
+            committer,
+            blobs,
+            damage,
+            room,
+            read_permits,
+            build_lanes,
+            shrinking,
+            planted,
+            dir,
+            newest,
+        };
         Ok(Storage(Arc::new(inner)))
     }
 
@@ -469,7 +481,8 @@ fn open_files(
     let StorageOptions { cache_bytes, flush_at_bytes, common_files, own_file_bytes, missing_files, planted, .. } =
         options;
     let new_or_missing = (common_files, missing_files);
-    let store_files = Arc::new(DiskStoreFiles::open(Arc::clone(disk), files, new_or_missing, cache_bytes, planted, lock)?);
+    let store_files =
+        Arc::new(DiskStoreFiles::open(Arc::clone(disk), files, new_or_missing, cache_bytes, planted, lock)?);
     let layered = LayeredOptions { flush_at_bytes, own_file_bytes, missing_files, planted };
     let layered = Arc::new(LayeredStore::open(env, &journal, store_files, layered)?);
     layered.start_flushing(env);

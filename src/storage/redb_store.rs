@@ -17,11 +17,11 @@ use std::sync::{Arc, PoisonError};
 use redb::{Builder, CompactionError, Database, ReadOnlyTable, ReadableDatabase, Table, TableDefinition};
 
 use super::blocks::BLOCK_BYTES;
-use super::snapshot_cache::SnapshotCache;
 use super::kv::{Direction, KeyRange, Rows, Shrunk, StorageError, StoreFile, View, Visit};
 use super::overlay::bounds;
 use super::planted::Planted;
 use super::redb_file::{Pages, RedbFile};
+use super::snapshot_cache::SnapshotCache;
 use crate::limits;
 use crate::world::Disk;
 use crate::world::buggify::{buggify, sometimes};

@@ -62,9 +62,15 @@ mod tests {
     fn open(dir: &std::path::Path) -> LayeredStore {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let env = crate::world::tokio_host::env(runtime.handle().clone());
-        let store_files =
-            DiskStoreFiles::open(env.disk(), dir.into(), (1, MissingFiles::Refuse), 1 << 20, Planted::none(), Box::new(()))
-                .unwrap();
+        let store_files = DiskStoreFiles::open(
+            env.disk(),
+            dir.into(),
+            (1, MissingFiles::Refuse),
+            1 << 20,
+            Planted::none(),
+            Box::new(()),
+        )
+        .unwrap();
         let options = LayeredOptions {
             flush_at_bytes: 1 << 30,
             own_file_bytes: 1 << 30,

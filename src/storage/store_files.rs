@@ -383,8 +383,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let open = || {
             let (dir, cache) = (dir.path().to_path_buf(), limits::STORE_FILE_CACHE_BYTES);
-            DiskStoreFiles::open(Arc::clone(&disk), dir, (2, MissingFiles::Refuse), cache, Planted::none(), Box::new(()))
-                .unwrap()
+            DiskStoreFiles::open(
+                Arc::clone(&disk),
+                dir,
+                (2, MissingFiles::Refuse),
+                cache,
+                Planted::none(),
+                Box::new(()),
+            )
+            .unwrap()
         };
         let id = FileId::Common(1);
         open().make(id).unwrap();

@@ -15,8 +15,8 @@ use super::kv::{Direction, KeyRange, Row, StorageError, StoreFile, View, Visit, 
 use super::layered::LayeredStore;
 use super::layout::FileId;
 use super::overlay::{Overlay, Writes};
-use super::quarantine::Suspects;
 use super::planted::Planted;
+use super::quarantine::Suspects;
 use super::reserved::{self, lowest, shard_of};
 use super::tables::{Layers, Tables};
 use crate::world::sync::{Mistake, mistaken};

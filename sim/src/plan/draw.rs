@@ -3,7 +3,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::{Fault, FeedMode, Op, Plan, FeedFilter, TimedFault, TimedOp, WORK_MS, WorldPlan, cluster};
+use super::{Fault, FeedFilter, FeedMode, Op, Plan, TimedFault, TimedOp, WORK_MS, WorldPlan, cluster};
 use crate::workload::HOSTILE_WAYS;
 
 /// Kinds of operations that one server knows.

@@ -16,7 +16,7 @@ use super::{DB, Worker};
 use crate::client::Client;
 use crate::model::{Leaf, Violation};
 use crate::place::{source_url_of, url_of};
-use crate::plan::{Op, Plan, FeedFilter, WAYS, Way};
+use crate::plan::{FeedFilter, Op, Plan, WAYS, Way};
 
 /// How often a replication that was just asked for is looked at.
 const LOOKS: usize = 30;

@@ -164,7 +164,12 @@ impl Worker {
     }
 
     /// What is wrong with a job now.
-    async fn judge_job(&mut self, filter: FeedFilter, job: &Job, second: &mut Client) -> Result<Option<Violation>, Violation> {
+    async fn judge_job(
+        &mut self,
+        filter: FeedFilter,
+        job: &Job,
+        second: &mut Client,
+    ) -> Result<Option<Violation>, Violation> {
         let told = match Told::of(second, &job.name).await {
             Ok(told) => told,
             Err(wrong) => return Ok(Some(wrong)),

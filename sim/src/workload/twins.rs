@@ -13,7 +13,7 @@ use super::members::{Members, ask};
 use super::own::{carry_out, keep_purges};
 use super::rules::{self, Rules};
 use super::secrets::Secrets;
-use super::{DB, Worker, abreast, between, broken, places::Places, seen, filtered};
+use super::{DB, Worker, abreast, between, broken, filtered, places::Places, seen};
 use crate::client::Client;
 use crate::model::{Leaf, Violation};
 use crate::plan::{Plan, WorldPlan};

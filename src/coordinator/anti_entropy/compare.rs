@@ -268,7 +268,9 @@ impl Database {
                 continue;
             }
             let of_range = self.status_with(range, node, whose).await?;
-            let Some(CopyStatus { replica_position, digest, locals, purge_seq, taken, .. }) = of_range else { continue };
+            let Some(CopyStatus { replica_position, digest, locals, purge_seq, taken, .. }) = of_range else {
+                continue;
+            };
             let (shard, epoch, purges) = match whose {
                 Whose::Own => (replica_position.shard, replica_position.epoch_of(replica_position.position), purge_seq),
                 Whose::Theirs => {

@@ -22,7 +22,7 @@ use crate::coordinator::read::quorum_read::merge_of_stored;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::epoch::with_told;
 use crate::coordinator::replica::message::{
-    ChangesCall, CopyStatus, Heard, IdRange, Soundness, ReplicaPosition, SyncPoint, TakenIn, is_of_later_build,
+    ChangesCall, CopyStatus, Heard, IdRange, ReplicaPosition, Soundness, SyncPoint, TakenIn, is_of_later_build,
 };
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::replica::remote::RemoteCopy;

@@ -190,8 +190,9 @@ impl Salvaging<'_> {
                     point => points.extend(point?),
                 }
             }
-            let had =
-                |point: &SyncPoint| point.from_shard == status.replica_position.shard && point.purges >= status.purge_floor;
+            let had = |point: &SyncPoint| {
+                point.from_shard == status.replica_position.shard && point.purges >= status.purge_floor
+            };
             if !points.iter().any(had) {
                 return Ok(false);
             }

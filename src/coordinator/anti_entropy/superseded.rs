@@ -24,10 +24,10 @@ use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::replica::remote::RemoteCopy;
 use crate::coordinator::replica::repair::{Origin, merge_missing};
-use crate::coordinator::topology::superseded::drop_superseded;
 use crate::coordinator::topology::error::WriteError;
 use crate::coordinator::topology::quorum::Written;
 use crate::coordinator::topology::record::{self, Record};
+use crate::coordinator::topology::superseded::drop_superseded;
 use crate::document::id::DocId;
 use crate::document::render::{Attachment, Encoding, StoredRevision};
 use crate::document::rev_tree::{RevTree, RevValue as _};
@@ -79,7 +79,8 @@ impl Coordinator {
     /// written, and another attempt would come to the same.
     pub(in crate::coordinator) async fn merge_all_superseded(&self) -> Result<(), WriteError> {
         // Without the list nothing is written: that is tried again, whatever it failed for.
-        let untold = |error: ShardError| ShardError::NotExecuted(format!("what stands aside cannot be listed: {error}"));
+        let untold =
+            |error: ShardError| ShardError::NotExecuted(format!("what stands aside cannot be listed: {error}"));
         let (context, superseded) = (self.context(), self.superseded("").await.map_err(untold)?);
         superseded.iter().for_each(|superseded| context.begins_anew(&superseded.name));
         let (mut done, mut damage, mut damaged) = (Ok(()), Ok(()), BTreeSet::new());
@@ -115,7 +116,8 @@ impl Coordinator {
             let shards =
                 record.shards.iter().enumerate().filter(|(range, shard)| **shard != 0 && !record.is_split(*range));
             for (_, shard) in shards {
-                let merged = async { database.merge_superseded(&ShardCopy::open(storage, ShardId(*shard)).await?).await };
+                let merged =
+                    async { database.merge_superseded(&ShardCopy::open(storage, ShardId(*shard)).await?).await };
                 put_off(merged.await, &mut done)?;
             }
             done?;

@@ -286,7 +286,8 @@ impl<'d> Taking<'d> {
 
     /// Notes what was cut, and from where the next snapshot can go on.
     fn note(&mut self, cuts: &[Cut], copies: &[OwnCopy]) {
-        let replica_position = |(cut, copy): (&Cut, &OwnCopy)| ReplicaPosition { position: cut.state.position, ..copy.replica_position() };
+        let replica_position =
+            |(cut, copy): (&Cut, &OwnCopy)| ReplicaPosition { position: cut.state.position, ..copy.replica_position() };
         self.manifest.seq = database::seq_at(&self.map, cuts.iter().zip(copies).map(replica_position)).to_string();
         self.manifest.purged = cuts.iter().map(|cut| cut.state.purge_seq).collect();
         let total = cuts.iter().fold(Summary::default(), |total, cut| total.plus(cut.state.total));

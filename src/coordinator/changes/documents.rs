@@ -135,10 +135,15 @@ impl Changes {
             return Ok(found.into_iter().map(|fetched| Ok(purged(fetched))).collect());
         }
         // Within its epoch a replica goes back behind no row that it gave: then the document was purged.
-        let same_epoch =
-            ChangesCall { since: range_cursor.cursor, direction: Direction::Forward, limit: 0, epoch: range_cursor.replica_position.epoch };
+        let same_epoch = ChangesCall {
+            since: range_cursor.cursor,
+            direction: Direction::Forward,
+            limit: 0,
+            epoch: range_cursor.replica_position.epoch,
+        };
         let failed = range_cursor.copy.changes(same_epoch).await.err();
-        let older = || failed.clone().unwrap_or_else(|| ShardError::NotExecuted("the replica is behind its row".to_owned()));
+        let older =
+            || failed.clone().unwrap_or_else(|| ShardError::NotExecuted("the replica is behind its row".to_owned()));
         let document = |(row, fetched): (&&shard::ChangeRow, Option<Fetched>)| match fetched {
             Some(fetched) if fetched.local_seq >= row.seq => Ok(Document::Found(fetched)),
             None if failed.is_none() => Ok(Document::Purged),

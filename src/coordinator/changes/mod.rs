@@ -8,8 +8,8 @@
 
 mod documents;
 mod follower;
-mod range_cursor;
 mod query;
+mod range_cursor;
 pub(super) mod row_filters;
 mod selected;
 
@@ -33,8 +33,8 @@ use crate::world::BoxFuture;
 use crate::world::buggify::{Mutation, fewer, mutated, sometimes};
 use documents::{Listed, Row};
 pub use follower::Follower;
-use range_cursor::{RangeCursor, next_range_cursor, page_of_ids};
 pub use query::{Candidate, ChangeRow, ChangesFilter, ChangesQuery, RowFilter, Since, Style};
+use range_cursor::{RangeCursor, next_range_cursor, page_of_ids};
 
 /// A feed being read.
 ///
@@ -109,7 +109,8 @@ impl Changes {
         if !self.query.descending || self.catch_ups == limits::CHANGES_CATCH_UPS {
             return Ok(false);
         }
-        let ends = try_join_all(self.range_cursors.iter().map(|range_cursor| range_cursor.copy.replica_position())).await?;
+        let ends =
+            try_join_all(self.range_cursors.iter().map(|range_cursor| range_cursor.copy.replica_position())).await?;
         let mut any = false;
         for (range_cursor, end) in self.range_cursors.iter_mut().zip(ends) {
             any |= range_cursor.catch_up(end.position);
@@ -139,8 +140,13 @@ impl Changes {
     /// Reads a page into each range cursor that ran empty; answers those that had to move to another copy.
     async fn fill(&mut self) -> Result<Vec<usize>, ChangesError> {
         let empty = |(_, range_cursor): &(usize, &RangeCursor)| range_cursor.rows.is_empty() && !range_cursor.done;
-        let empty: Vec<(usize, u64)> =
-            self.range_cursors.iter().enumerate().filter(empty).map(|(at, range_cursor)| (at, range_cursor.cursor)).collect();
+        let empty: Vec<(usize, u64)> = self
+            .range_cursors
+            .iter()
+            .enumerate()
+            .filter(empty)
+            .map(|(at, range_cursor)| (at, range_cursor.cursor))
+            .collect();
         if empty.is_empty() {
             return Ok(Vec::new());
         }
@@ -219,7 +225,11 @@ impl Changes {
 
     /// How far each range was given out.
     fn seq(&self) -> Seq {
-        Seq(self.range_cursors.iter().map(|range_cursor| entry(self.map.range(range_cursor.range), range_cursor.entry())).collect())
+        Seq(self
+            .range_cursors
+            .iter()
+            .map(|range_cursor| entry(self.map.range(range_cursor.range), range_cursor.entry()))
+            .collect())
     }
 
     /// Goes over to the ranges that there are now: one that was split goes on as its halves, from where it was.
@@ -233,7 +243,8 @@ impl Changes {
         let since = Since::Seq(self.seq());
         let kept = |range: usize| self.range_cursors.iter().any(|range_cursor| range_cursor.range == range);
         let new = map.live().iter().filter(|range| !kept(**range));
-        self.range_cursors.extend(try_join_all(new.map(|range| RangeCursor::open(&self.database, *range, &since))).await?);
+        self.range_cursors
+            .extend(try_join_all(new.map(|range| RangeCursor::open(&self.database, *range, &since))).await?);
         self.range_cursors.retain(|range_cursor| map.is_live(range_cursor.range));
         self.range_cursors.sort_by_key(|range_cursor| map.range(range_cursor.range));
         self.map = map;
@@ -323,7 +334,10 @@ impl Changes {
             self.database.context.env.sleep(limits::READ_OVERTAKE).await;
         }
         let has_moved = self.moved.has_changed().unwrap_or(true);
-        if has_moved || self.is_gone() || self.range_cursors.iter().any(|range_cursor| *range_cursor.news.borrow() > range_cursor.cursor) {
+        if has_moved
+            || self.is_gone()
+            || self.range_cursors.iter().any(|range_cursor| *range_cursor.news.borrow() > range_cursor.cursor)
+        {
             return;
         }
         sometimes("changes: a feed waited");
@@ -378,9 +392,21 @@ impl Database {
         // Before the map, so that no news of it is missed.
         let (moved, gone) = (self.moved.subscribe(), self.watch_gone());
         let map = self.map();
-        let range_cursors = try_join_all(map.live().iter().map(|range| RangeCursor::open(self, *range, &query.since))).await?;
+        let range_cursors =
+            try_join_all(map.live().iter().map(|range| RangeCursor::open(self, *range, &query.since))).await?;
         let (in_round, catch_ups, sent, read) = (false, 0, 0, 0);
-        Ok(Changes { database: Arc::clone(self), query, map, range_cursors, moved, gone, in_round, catch_ups, sent, read })
+        Ok(Changes {
+            database: Arc::clone(self),
+            query,
+            map,
+            range_cursors,
+            moved,
+            gone,
+            in_round,
+            catch_ups,
+            sent,
+            read,
+        })
     }
 
     /// The sequence of this moment.

@@ -34,7 +34,8 @@ impl Changes {
         let read = read.await.inspect_err(|error| tracing::debug!(%error, "the index of a selector is not read"));
         let page = read.ok().flatten()?;
         sometimes("changes: a feed read the index of its selector");
-        let reached = if mutated(Mutation::SelectorIndexTrusted) { page.reached.max(range_cursor.until) } else { page.reached };
+        let reached =
+            if mutated(Mutation::SelectorIndexTrusted) { page.reached.max(range_cursor.until) } else { page.reached };
         Some(SelectedPage { reached, ..page })
     }
 

@@ -385,9 +385,8 @@ pub(in crate::coordinator) enum LearnError {
 impl std::fmt::Display for LearnError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            LearnError::Call(CallError::NotExecuted(why) | CallError::Indeterminate(why)) | LearnError::Malformed(why) => {
-                f.write_str(why)
-            }
+            LearnError::Call(CallError::NotExecuted(why) | CallError::Indeterminate(why))
+            | LearnError::Malformed(why) => f.write_str(why),
             LearnError::Own(error) => write!(f, "{error:?}"),
         }
     }

@@ -65,7 +65,8 @@ impl Database {
         };
         let damaged = self.context.storage.damaged_shards();
         let children = self.children(range).await?;
-        let has_damaged_child = children.is_some_and(|children| children.shards.iter().any(|child| damaged.contains_key(child)));
+        let has_damaged_child =
+            children.is_some_and(|children| children.shards.iter().any(|child| damaged.contains_key(child)));
         let is_replaced = self.is_unsound(range);
         if is_replaced || has_damaged_child {
             // Others are filled when this is tried again.

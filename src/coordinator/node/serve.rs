@@ -18,8 +18,8 @@ use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::{
-    CopyCall, CopyOp, EditText, CollectionCall, JudgeCall, Refusal, ReplicaPosition, ViewCall, ViewFailure, ViewOp, WireError,
-    encode,
+    CollectionCall, CopyCall, CopyOp, EditText, JudgeCall, Refusal, ReplicaPosition, ViewCall, ViewFailure, ViewOp,
+    WireError, encode,
 };
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::replica::remote::RemoteCopy;
@@ -279,7 +279,9 @@ impl Groups<'_> {
 
     async fn own(&self, range: usize) -> Served<OwnCopy> {
         let held = self.database.own_copy_by(self.layout, range).await.map_err(WireError::from)?;
-        held.ok_or_else(|| WireError::NotExecuted(format!("the range {range} of {} is not held here", self.database.name)))
+        held.ok_or_else(|| {
+            WireError::NotExecuted(format!("the range {range} of {} is not held here", self.database.name))
+        })
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::coordinator::anti_entropy::superseded::keep_merging_superseded;
 use crate::coordinator::anti_entropy::rebuild::keep_rebuilding;
+use crate::coordinator::anti_entropy::superseded::keep_merging_superseded;
 use crate::coordinator::anti_entropy::sync::{learn_maps, sync_lagging, watch_nodes};
 use crate::coordinator::consensus::gossip::CatalogueService;
 use crate::coordinator::consensus::maps;

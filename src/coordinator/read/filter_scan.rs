@@ -107,7 +107,11 @@ impl FilterRows {
                 return Ok(Some(page));
             }
             self.fill(share).await?;
-            let heads = self.range_cursors.iter().enumerate().filter_map(|(at, range_cursor)| Some((at, &range_cursor.rows.front()?.id)));
+            let heads = self
+                .range_cursors
+                .iter()
+                .enumerate()
+                .filter_map(|(at, range_cursor)| Some((at, &range_cursor.rows.front()?.id)));
             let next = match self.query.descending {
                 false => heads.min_by(|a, b| a.1.cmp(b.1)),
                 true => heads.max_by(|a, b| a.1.cmp(b.1)),
@@ -120,7 +124,11 @@ impl FilterRows {
         }
         if page.rows.len() < wanted {
             // All ranges are read to their ends.
-            page.examined += self.range_cursors.iter_mut().map(|range_cursor| std::mem::take(&mut range_cursor.examined)).sum::<u64>();
+            page.examined += self
+                .range_cursors
+                .iter_mut()
+                .map(|range_cursor| std::mem::take(&mut range_cursor.examined))
+                .sum::<u64>();
         }
         Ok((!page.rows.is_empty() || page.examined > 0).then_some(page))
     }
@@ -128,7 +136,10 @@ impl FilterRows {
     /// Scans on where a range has no match at hand.
     async fn fill(&mut self, limit: usize) -> Result<(), ReadError> {
         let (database, query) = (&self.database, &self.query);
-        let empty = self.range_cursors.iter_mut().filter(|range_cursor| range_cursor.rows.is_empty() && range_cursor.rest.is_some());
+        let empty = self
+            .range_cursors
+            .iter_mut()
+            .filter(|range_cursor| range_cursor.rows.is_empty() && range_cursor.rest.is_some());
         try_join_all(empty.map(|range_cursor| range_cursor.fill(database, query, limit))).await?;
         Ok(())
     }

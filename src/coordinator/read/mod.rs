@@ -2,10 +2,10 @@
 
 pub(super) mod copies;
 pub mod documents;
+pub mod filter_scan;
 pub mod find;
 pub(super) mod quorum_read;
 pub mod scan;
-pub mod filter_scan;
 pub(super) mod skip;
 pub mod view;
 pub(super) mod view_docs;

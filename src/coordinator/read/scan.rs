@@ -172,7 +172,10 @@ async fn fill(
 ) -> Result<(), ReadError> {
     let most = fewer("list: a range read row by row", query.page_rows());
     let asked = usize::try_from(wanted).unwrap_or(usize::MAX).clamp(1, most);
-    let empty = range_cursors.iter().enumerate().filter(|(_, (_, range_cursor))| range_cursor.rows.is_empty() && !range_cursor.done);
+    let empty = range_cursors
+        .iter()
+        .enumerate()
+        .filter(|(_, (_, range_cursor))| range_cursor.rows.is_empty() && !range_cursor.done);
     let (places, asks): (Vec<usize>, Vec<(usize, &Span)>) =
         empty.map(|(at, (range, range_cursor))| (at, (*range, &range_cursor.rest))).unzip();
     let pages = database.pages(asks, query, asked).await?;

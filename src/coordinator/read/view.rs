@@ -285,7 +285,13 @@ impl DatabaseView {
                 return None;
             }
             let (header, is_building) = (index.known_header()?, index.is_building());
-            Some(Seat { header, is_building, replica_position: copy.replica_position(), view, copy: RangeCopy::Own(copy) })
+            Some(Seat {
+                header,
+                is_building,
+                replica_position: copy.replica_position(),
+                view,
+                copy: RangeCopy::Own(copy),
+            })
         };
         let copies = self.database.copies_at_hand(&self.database.layout(), ranges)?;
         ranges.iter().zip(copies).map(seat).collect()
@@ -502,7 +508,8 @@ impl ViewRows {
     async fn count_and_fill(&mut self, before: Places) -> Result<u64, ViewError> {
         let (direction, limit) = (self.direction(), self.page_rows());
         let range_cursors = self.range_cursors.iter().zip(&self.seats).enumerate();
-        let reads = range_cursors.map(|(at, (range_cursor, seat))| (at, &seat.view, range_cursor.rest.clone())).collect();
+        let reads =
+            range_cursors.map(|(at, (range_cursor, seat))| (at, &seat.view, range_cursor.rest.clone())).collect();
         let (mut counted, mut failed) = (0, false);
         for (at, done) in view_reads::counted_rows(&before, reads, direction, limit).await {
             match done {
@@ -597,10 +604,18 @@ impl ViewRows {
         if let Some(row) = self.pending.pop_front() {
             return Ok(Some(row));
         }
-        while self.range_cursors.iter().any(|range_cursor| range_cursor.rows.is_empty() && !range_cursor.rest.is_empty()) {
+        while self
+            .range_cursors
+            .iter()
+            .any(|range_cursor| range_cursor.rows.is_empty() && !range_cursor.rest.is_empty())
+        {
             self.fill().await?;
         }
-        let heads = self.range_cursors.iter().enumerate().filter_map(|(at, range_cursor)| Some((at, &range_cursor.rows.front()?.place)));
+        let heads = self
+            .range_cursors
+            .iter()
+            .enumerate()
+            .filter_map(|(at, range_cursor)| Some((at, &range_cursor.rows.front()?.place)));
         let next = match self.query.descending {
             false => heads.min_by(|a, b| a.1.cmp(b.1)),
             true => heads.max_by(|a, b| a.1.cmp(b.1)),
@@ -613,7 +628,11 @@ impl ViewRows {
     async fn fill(&mut self) -> Result<(), ViewError> {
         for _ in 0..limits::COPIES_TRIED {
             self.fill_once().await?;
-            if self.range_cursors.iter().all(|range_cursor| !range_cursor.rows.is_empty() || range_cursor.rest.is_empty()) {
+            if self
+                .range_cursors
+                .iter()
+                .all(|range_cursor| !range_cursor.rows.is_empty() || range_cursor.rest.is_empty())
+            {
                 break;
             }
         }
@@ -639,7 +658,12 @@ impl ViewRows {
 
     async fn fill_once(&mut self) -> Result<(), ViewError> {
         let (direction, limit) = (self.direction(), self.page_rows());
-        let empty = self.range_cursors.iter().zip(&self.seats).enumerate().filter(|(_, (range_cursor, _))| range_cursor.rows.is_empty());
+        let empty = self
+            .range_cursors
+            .iter()
+            .zip(&self.seats)
+            .enumerate()
+            .filter(|(_, (range_cursor, _))| range_cursor.rows.is_empty());
         let more = empty.filter(|(_, (range_cursor, _))| !range_cursor.rest.is_empty());
         let reads = more.map(|(at, (range_cursor, seat))| (at, &seat.view, range_cursor.rest.clone())).collect();
         for (at, page) in view_reads::rows(reads, direction, limit).await {

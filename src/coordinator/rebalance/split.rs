@@ -226,7 +226,9 @@ impl Database {
         };
         self.write_record(move |record, view| {
             let given_up = record.children.extract_if(.., |children| children.range as usize == range);
-            given_up.flat_map(|children| children.shards).for_each(|shard| view.put(record::drop_key(shard), Vec::new()));
+            given_up
+                .flat_map(|children| children.shards)
+                .for_each(|shard| view.put(record::drop_key(shard), Vec::new()));
             Ok(())
         })
         .await?;

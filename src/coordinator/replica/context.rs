@@ -10,8 +10,8 @@ use tokio::sync::{Mutex, Notify, Semaphore, mpsc, watch};
 
 use crate::config::Config;
 use crate::coordinator::replica::answered::Answered;
-use crate::coordinator::replica::in_doubt::InDoubt;
 use crate::coordinator::replica::epoch::NodeEpochs;
+use crate::coordinator::replica::in_doubt::InDoubt;
 use crate::coordinator::replica::in_sync::{Begun, InSync};
 use crate::coordinator::replica::jobs::Jobs;
 use crate::coordinator::replica::message::{CatalogueCall, NodeState, encode};

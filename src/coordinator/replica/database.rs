@@ -190,10 +190,12 @@ impl Database {
     }
 
     async fn try_info(&self, map: &ShardMap) -> Result<DatabaseInfo, ReadError> {
-        let (infos, replica_positions): (Vec<ShardInfo>, Vec<ReplicaPosition>) = self.infos(map.live()).await?.into_iter().unzip();
+        let (infos, replica_positions): (Vec<ShardInfo>, Vec<ReplicaPosition>) =
+            self.infos(map.live()).await?.into_iter().unzip();
         let sum = |pick: fn(&ShardInfo) -> u64| infos.iter().map(pick).sum();
         let majority = majority(map.n);
-        let purges = infos.iter().zip(&replica_positions).map(|(i, at)| ReplicaPosition { position: i.purge_seq, ..*at });
+        let purges =
+            infos.iter().zip(&replica_positions).map(|(i, at)| ReplicaPosition { position: i.purge_seq, ..*at });
         Ok(DatabaseInfo {
             doc_count: sum(|i| i.doc_count),
             doc_del_count: sum(|i| i.doc_del_count),
@@ -314,8 +316,16 @@ impl Database {
 }
 
 /// The sequence of one position in each range, in ring order.
-pub(in crate::coordinator) fn seq_at(map: &ShardMap, replica_positions: impl IntoIterator<Item = ReplicaPosition>) -> Seq {
-    Seq(map.live().iter().zip(replica_positions).map(|(index, replica_position)| entry(map.range(*index), replica_position)).collect())
+pub(in crate::coordinator) fn seq_at(
+    map: &ShardMap,
+    replica_positions: impl IntoIterator<Item = ReplicaPosition>,
+) -> Seq {
+    Seq(map
+        .live()
+        .iter()
+        .zip(replica_positions)
+        .map(|(index, replica_position)| entry(map.range(*index), replica_position))
+        .collect())
 }
 
 /// The entry of a range in a sequence.

@@ -21,7 +21,9 @@ impl Database {
             let infos = ShardCopy::infos(copies.iter().map(|(_, copy)| copy.shard.clone()).collect()).await;
             let mut told = Vec::with_capacity(infos.len());
             for ((_, copy), info) in copies.iter().zip(infos) {
-                told.push(info.map(|info| (info, ReplicaPosition { position: info.update_seq, ..copy.replica_position() })));
+                told.push(
+                    info.map(|info| (info, ReplicaPosition { position: info.update_seq, ..copy.replica_position() })),
+                );
             }
             told
         };

@@ -360,7 +360,11 @@ mod tests {
         let named = |position| epochs.replica_position(1, position).epoch_of(position);
         assert_eq!((named(60), named(61)), (8, 9), "an epoch begins with its first change");
         let idle = Epochs::of(&node(&[7, 8, 9]), vec![(7, 0), (8, 40), (9, 40)], 40);
-        assert_eq!(idle.replica_position(1, 40).epoch_of(40), 7, "a start changes no token of a copy that does not change");
+        assert_eq!(
+            idle.replica_position(1, 40).epoch_of(40),
+            7,
+            "a start changes no token of a copy that does not change"
+        );
         let first = Epochs::of(&node(&[7]), vec![(7, 0)], 0).replica_position(1, 0);
         assert_eq!((first.epoch_of(0), first.epoch_of(1)), (0, 7));
     }

@@ -201,7 +201,9 @@ impl OwnCopy {
     fn reached(&self, mark: &Mark) -> bool {
         let replica_position = self.replica_position();
         let resumed = self.epochs.resume(mark.epoch, mark.position);
-        mark.shard == replica_position.shard && mark.position <= replica_position.position && resumed == Some(mark.position)
+        mark.shard == replica_position.shard
+            && mark.position <= replica_position.position
+            && resumed == Some(mark.position)
     }
 }
 

@@ -528,7 +528,9 @@ impl From<ShardError> for WireError {
             ShardError::Commit(CommitError::Unknown) | ShardError::Indeterminate(_) => WireError::Unknown,
             ShardError::Commit(CommitError::Stopped) => WireError::Storage(CommitError::Stopped.to_string()),
             ShardError::Moved => WireError::Moved,
-            ShardError::Dropped | ShardError::NotExecuted(_) | ShardError::NoCopy { .. } => WireError::NotExecuted(error.to_string()),
+            ShardError::Dropped | ShardError::NotExecuted(_) | ShardError::NoCopy { .. } => {
+                WireError::NotExecuted(error.to_string())
+            }
         }
     }
 }
@@ -785,7 +787,8 @@ mod tests {
             taken: Option<SyncPoint>,
         }
         let replica_position = CopyStatus::unusable().replica_position;
-        let older = Older { replica_position, documents: 1, digest: 2, locals: 3, purge_seq: 4, purge_floor: 0, taken: None };
+        let older =
+            Older { replica_position, documents: 1, digest: 2, locals: 3, purge_seq: 4, purge_floor: 0, taken: None };
         let read: CopyStatus = decode(&encode(&older)).unwrap();
         assert_eq!((read.documents, read.purge_seq, read.heard, read.soundness), (1, 4, None, None));
     }

@@ -23,8 +23,8 @@ use crate::index::{GroupBy, GroupPage, Header, IndexError, Places, RowPage, Sele
 use crate::limits;
 use crate::script::Program;
 use crate::shard::{
-    ChangesPage, Fetched, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo, ShardCopy, ShardError, ShardInfo,
-    Filter, FilterPage, Summary, Want,
+    ChangesPage, Fetched, Filter, FilterPage, ListPage, ListRow, LocalDocument, LocalRegister, PurgeInfo, ShardCopy,
+    ShardError, ShardInfo, Summary, Want,
 };
 use crate::storage::{BlobReader, BlobWriter, Direction, ReadAs, StageMode, StorageError};
 

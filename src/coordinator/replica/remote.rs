@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use crate::coordinator::replica::call_text::encode_call;
 use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::message::{
-    ChangesCall, CopyCall, CopyOp, CopyStatus, EditText, CollectionCall, IdRange, JudgeCall, Refusal, ReplicaPosition, SyncPoint,
-    TakenIn, ViewCall, ViewFailure, WireError, decode, is_of_later_build,
+    ChangesCall, CollectionCall, CopyCall, CopyOp, CopyStatus, EditText, IdRange, JudgeCall, Refusal, ReplicaPosition,
+    SyncPoint, TakenIn, ViewCall, ViewFailure, WireError, decode, is_of_later_build,
 };
 use crate::coordinator::replica::token::Held;
 use crate::coordinator::replica::told::{JudgedAt, Merged};
@@ -30,9 +30,9 @@ use crate::document::selector::StoredDocument;
 use crate::index::IndexError;
 use crate::limits;
 use crate::shard::{
-    ChangesPage, DocumentDigest, Edit, EditOp, Fetched, Horizon, ListPage, ListRow, LocalDocument, LocalRegister, Part,
-    Proposal, PurgeInfo, Round, ShardError, ShardInfo, Filter, FilterPage, Matched, Stamp, Summary, Told, Tombstone, Want,
-    WrittenDown, live_conflicts,
+    ChangesPage, DocumentDigest, Edit, EditOp, Fetched, Filter, FilterPage, Horizon, ListPage, ListRow, LocalDocument,
+    LocalRegister, Matched, Part, Proposal, PurgeInfo, Round, ShardError, ShardInfo, Stamp, Summary, Told, Tombstone,
+    Want, WrittenDown, live_conflicts,
 };
 use crate::storage::{Direction, StageMode, StorageError};
 use crate::world::Pool;
@@ -166,8 +166,12 @@ impl RemoteCopy {
         let answer = context.env.timeout(limit + limits::COPY_CALL_GRACE, sent).await;
         let bytes = match answer {
             Ok(Ok(bytes)) => bytes,
-            Ok(Err(CallError::NotExecuted(why))) => return Err(ShardError::NotExecuted(format!("{}: {why}", self.node))),
-            Ok(Err(CallError::Indeterminate(why))) => return Err(ShardError::Indeterminate(format!("{}: {why}", self.node))),
+            Ok(Err(CallError::NotExecuted(why))) => {
+                return Err(ShardError::NotExecuted(format!("{}: {why}", self.node)));
+            }
+            Ok(Err(CallError::Indeterminate(why))) => {
+                return Err(ShardError::Indeterminate(format!("{}: {why}", self.node)));
+            }
             Err(_) => return Err(ShardError::Indeterminate(format!("{} did not answer in time", self.node))),
         };
         decode(&bytes).map_err(ShardError::Indeterminate)
@@ -479,7 +483,9 @@ impl RemoteCopy {
                     replica_position = copy.wait(position) => replica_position,
                 };
                 match replica_position {
-                    Ok(replica_position) if replica_position.epoch == from.epoch => position = replica_position.position,
+                    Ok(replica_position) if replica_position.epoch == from.epoch => {
+                        position = replica_position.position
+                    }
                     _ => return,
                 }
                 tell.send_if_modified(|last| {

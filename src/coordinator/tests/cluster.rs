@@ -1,18 +1,18 @@
 //! Several coordinators over a network that can be cut.
 
 mod breaks;
-mod tombstone_collection;
 mod gone;
 mod joins;
 pub(super) mod late;
 mod maintenance;
 mod members;
 mod moves;
-mod restored;
 mod rebuild;
+mod restored;
 mod settings;
 mod sizes;
 mod tokens;
+mod tombstone_collection;
 mod united;
 mod views;
 
@@ -148,7 +148,8 @@ impl Peers for End {
             if is_copy && self.network.cut_off.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lose).is_ok() {
                 return Err(CallError::Indeterminate("the connection broke".to_owned()));
             }
-            let done = done.map_err(|_| CallError::Indeterminate("it panicked".to_owned()))?.map_err(CallError::NotExecuted);
+            let done =
+                done.map_err(|_| CallError::Indeterminate("it panicked".to_owned()))?.map_err(CallError::NotExecuted);
             self.network.bytes.fetch_add(done.iter().map(|bytes| bytes.len() as u64).sum(), Ordering::Relaxed);
             let largest = done.as_ref().map_or(0, |bytes| bytes.len() as u64);
             self.network.largest.fetch_max(largest, Ordering::Relaxed);

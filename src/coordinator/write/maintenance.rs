@@ -47,7 +47,9 @@ fn broken_off(mut failed: Vec<ShardError>, is_begun: bool) -> Option<ShardError>
         None => failed.into_iter().next()?,
     };
     match told {
-        ShardError::Dropped if is_begun => Some(ShardError::Indeterminate("the database went while it was purged".to_owned())),
+        ShardError::Dropped if is_begun => {
+            Some(ShardError::Indeterminate("the database went while it was purged".to_owned()))
+        }
         told => Some(told),
     }
 }
@@ -182,7 +184,8 @@ impl Database {
         }
         let written = tally.written().ok_or(failed)?;
         // A purge is no change: whoever reads the changes of a copy up to where it stands now may not have it.
-        let replica_positions = join_all(purged.into_iter().map(RangeCopy::replica_position)).await.into_iter().flatten();
+        let replica_positions =
+            join_all(purged.into_iter().map(RangeCopy::replica_position)).await.into_iter().flatten();
         let held = Held { only: true, marks: replica_positions.map(Mark::of).collect() };
         let held = token::Written { range: layout.map.range(range), held };
         Ok((removed.into_iter().map(|revs| revs.into_iter().collect()).collect(), written, held))

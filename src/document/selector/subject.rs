@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::path::{FieldPath, Found};
-use crate::document::json::{self, JsonError, Object, Lazy, Value, parse_lazily};
+use crate::document::json::{self, JsonError, Lazy, Object, Value, parse_lazily};
 use crate::document::render::{Attachment, StoredRevision};
 use crate::document::revision::Revision;
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use crate::shard::collection_horizon::{Horizon, CollectionLog, Proposal, Round};
+use crate::shard::collection_horizon::{CollectionLog, Horizon, Proposal, Round};
 
 /// Copies of the range.
 const COPIES: usize = 3;

@@ -1,15 +1,15 @@
 //! Scenarios on a shard over a real store in a temporary directory.
 
 mod attachments;
-mod documents;
-mod tombstone_collection;
 mod collection_horizon;
+mod documents;
 mod lifetime;
 mod model;
 mod reads;
 mod space;
 mod split;
 mod sums;
+mod tombstone_collection;
 
 use std::sync::Arc;
 

@@ -13,7 +13,10 @@ fn sorter() -> Sorter {
 }
 
 async fn children(world: &World) -> [ShardCopy; 2] {
-    [ShardCopy::open(&world.storage, CHILDREN[0]).await.unwrap(), ShardCopy::open(&world.storage, CHILDREN[1]).await.unwrap()]
+    [
+        ShardCopy::open(&world.storage, CHILDREN[0]).await.unwrap(),
+        ShardCopy::open(&world.storage, CHILDREN[1]).await.unwrap(),
+    ]
 }
 
 /// Takes over one page; answers whether it was the last one.
@@ -74,8 +77,11 @@ async fn both_heirs_have_between_them_what_the_copy_had_under_the_same_sequences
     assert_eq!(after, before);
     assert!(feed(&children[0], 0).await.iter().all(|(_, id)| sorter()(&DocId::new(id)) == CHILDREN[0]));
     assert_eq!(feed(&children[1], 250).await.iter().map(|(_, id)| id.as_str()).collect::<Vec<_>>(), ["d3"]);
-    let there =
-        [local(&children[0], "_local/a0").await, local(&children[1], "_local/a1").await, local(&children[1], "_local/b1").await];
+    let there = [
+        local(&children[0], "_local/a0").await,
+        local(&children[1], "_local/a1").await,
+        local(&children[1], "_local/b1").await,
+    ];
     assert_eq!(there, [false, true, true]);
     for child in &children {
         let (id, blobs) = (child.id(), world.storage.blobs().clone());
@@ -132,6 +138,7 @@ async fn a_copy_with_much_left_is_not_ended() {
     assert_eq!(done, Ok(false));
     assert_eq!(children[0].inherited().await, Ok((0, 0)));
     world.put("later", None, "{}").await.unwrap();
-    let refused = world.shard.hand_over(children, sorter(), |_| Ok(Err(ShardError::NotExecuted("no".to_owned())))).await;
+    let refused =
+        world.shard.hand_over(children, sorter(), |_| Ok(Err(ShardError::NotExecuted("no".to_owned())))).await;
     assert_eq!(refused, Ok(false));
 }

@@ -126,7 +126,8 @@ fn open(dir: &Path, faults: &Arc<Faults>, flush_at_bytes: usize) -> LayeredStore
     let env = with_disk(&env, disk);
     let (store, none) = (dir.join("store"), Planted::none());
     std::fs::create_dir_all(&store).unwrap();
-    let store_files = DiskStoreFiles::open(env.disk(), store, (2, MissingFiles::Refuse), 1 << 20, none, Box::new(())).unwrap();
+    let store_files =
+        DiskStoreFiles::open(env.disk(), store, (2, MissingFiles::Refuse), 1 << 20, none, Box::new(())).unwrap();
     let options =
         LayeredOptions { flush_at_bytes, own_file_bytes: 400, missing_files: MissingFiles::Refuse, planted: none };
     LayeredStore::open(&env, &dir.join("journal"), Arc::new(store_files), options).unwrap()
