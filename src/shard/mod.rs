@@ -1,6 +1,6 @@
 //! One copy of one range of a database: the place where documents live.
 //!
-//! A [`ShardCopy`] judges edits inside the node's committer, so that all edits of all callers share commits and each
+//! A [`ShardCopy`] decides edits inside the node's committer, so that all edits of all callers share commits and each
 //! sees those before it; it reads from what is committed, in bounded steps. Sequence numbers rise by one with each
 //! change of a document and are never reused. Records are described in `keys.rs` and `record.rs`.
 //!
@@ -17,7 +17,7 @@ mod cut;
 mod edit;
 mod fetch;
 mod filter_scan;
-mod judge;
+mod decide;
 mod keys;
 mod levels;
 mod lifetime;
@@ -60,7 +60,7 @@ pub use copy::{Admits, OnChange, Owner, ShardCopy, VIEW_KIND};
 pub use cut::{Cut, cut};
 pub use fetch::{FetchedPart, Wants, wanted};
 pub use filter_scan::{Filter, FilterPage, Matched};
-pub use judge::{Conflict, ancestor_of, attachment_of_stub, parent_of};
+pub use decide::{Conflict, ancestor_of, attachment_of_stub, parent_of};
 pub use keys::document_of;
 pub use lifetime::{FIRST_FREE_SHARD, allocate, allocate_in, drop_shard, is_going, resume_drops};
 pub use list::bounded_scan;
@@ -82,7 +82,7 @@ pub struct ShardId(pub u64);
 pub struct Edit {
     /// The document.
     pub id: DocId,
-    /// How it is judged.
+    /// How it is decided.
     pub op: EditOp,
     /// Whether the new revision is a tombstone.
     pub deleted: bool,
@@ -94,7 +94,7 @@ pub struct Edit {
     pub revs_limit: u64,
 }
 
-/// How an edit is judged.
+/// How an edit is decided.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum EditOp {
     /// A client's edit of `parent`; the revision is computed here.
@@ -102,7 +102,7 @@ pub enum EditOp {
         /// The revision that the client saw.
         parent: Option<Revision>,
     },
-    /// A revision made elsewhere (`new_edits=false`, or judged by another copy): never a conflict.
+    /// A revision made elsewhere (`new_edits=false`, or decided by another copy): never a conflict.
     Merge {
         /// The new revision first, then its ancestors.
         path: RevPath,
@@ -155,9 +155,9 @@ pub enum Basis {
     },
 }
 
-/// A revision that a copy judged and stored, as the other copies take it in: they merge it, which is never a conflict.
+/// A revision that a copy decided and stored, as the other copies take it in: they merge it, which is never a conflict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Judged {
+pub struct AcceptedEdit {
     /// The revision first, then its ancestors.
     pub path: RevPath,
     /// Its attachments, without stubs.

@@ -89,7 +89,7 @@ pub enum Mutation {
     AckEarly,
     /// A copy that takes in another one takes one leaf of each document.
     RepairDropsSibling,
-    /// A conflict is told although the judge before may have stored the edit.
+    /// A conflict is told although the primary before may have stored the edit.
     LateJudge,
     /// The documents of a database that lost its name are dropped.
     InstanceLosesSide,

@@ -145,9 +145,9 @@ impl Pull<'_> {
             // It was empty then: all that it has it was given by those who know, or by clients.
             return Ok(());
         }
-        let judges = self.who_knows(missed).await?;
+        let witnesses = self.who_knows(missed).await?;
         // Asked before what they have: what they apply meanwhile is kept.
-        let until = restored::read_by(&judges, own, &self.database.context.node).await?;
+        let until = restored::read_by(&witnesses, own, &self.database.context.node).await?;
         let old = Old { until, body: last_body(own, until).await?, taken };
         tracing::warn!(
             database = name,
@@ -164,10 +164,10 @@ impl Pull<'_> {
             let mut lacked = leaves_of(own, page.into_iter().map(|found| found.id).collect()).await?;
             lacked.iter_mut().for_each(|(_, seq, leaves)| leaves.retain(|(_, body)| old.has(*body, *seq)));
             lacked.retain(|(_, _, leaves)| !leaves.is_empty());
-            for judge in &judges {
+            for witness in &witnesses {
                 for page in lacked.chunks_mut(limits::DOCS_PER_FETCH) {
                     let wants = page.iter().map(|(id, ..)| (id.clone(), Want::Tree)).collect();
-                    for ((_, _, leaves), fetched) in page.iter_mut().zip(judge.fetch(wants).await?) {
+                    for ((_, _, leaves), fetched) in page.iter_mut().zip(witness.fetch(wants).await?) {
                         let tree = fetched.map(|fetched| fetched.tree).unwrap_or_default();
                         leaves.retain(|(rev, _)| tree.get(rev).is_none());
                     }
@@ -188,7 +188,7 @@ impl Pull<'_> {
     /// One that is away may hold what the others never had; one that has yet to collect it cannot tell.
     async fn who_knows(&self, missed: &Horizon) -> Result<Vec<RemoteCopy>, ShardError> {
         let (context, layout) = (&self.database.context, self.database.layout());
-        let (mut judges, mut damaged) = (Vec::new(), Vec::new());
+        let (mut witnesses, mut damaged) = (Vec::new(), Vec::new());
         for node in self.database.others_of(&layout, self.range).iter().filter(|node| !context.is_gone(node)) {
             if context.rank(node).is_none() {
                 return Err(away("a copy put back waits for all others, to see what was forgotten since"));
@@ -202,19 +202,19 @@ impl Pull<'_> {
             match told.done.covers(missed) {
                 // It is made anew once this copy is in sync, and is asked only where there is no other.
                 true if soundness == Some(Soundness::Damaged) => damaged.push(remote.behind(missed)),
-                true => judges.push(remote.behind(missed)),
+                true => witnesses.push(remote.behind(missed)),
                 false if told.promised.covers(missed) => {
                     return Err(away("a copy put back waits for another one to forget what was forgotten"));
                 }
                 false => {}
             }
         }
-        if judges.is_empty() {
-            judges = damaged;
+        if witnesses.is_empty() {
+            witnesses = damaged;
         }
-        match judges.is_empty() {
+        match witnesses.is_empty() {
             true => Err(away("nobody who is there has forgotten what this copy missed")),
-            false => Ok(judges),
+            false => Ok(witnesses),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A file of many shards stays, for whoever runs the node; one of a single shard is replaced, if all other copies of
 //! its range are there, in sync, and whole. In one commit the range gets a shard of another number here, with a mark of
 //! what it replaces. Positions are counted anew in it, so that no reader takes its numbers for those of before. Until
-//! it is filled the copy answers nobody, neither reads nor writes nor judges: to the others it is one that is away.
+//! it is filled the copy answers nobody, neither reads nor writes nor decides: to the others it is one that is away.
 //! It applies what they have, their purges first, then what can still be read of the damaged file and nobody else has
 //! (`recover`). Then it counts, and the file is put away, with a text that says what could not be read.
 //!
@@ -12,9 +12,9 @@
 //! one is filled that cannot do without, the range gets the damaged shard back, which answers what can be read of it.
 //!
 //! What others write while a copy applies the last is not in it when it begins to count. Before that all nodes hear
-//! that this one may lack something, so that it is the last to judge; that ends when it has applied the others once
-//! more. A range that is split before its copy is filled gets two halves here that are to be filled, each by itself;
-//! they count, and the damaged file goes, when both are.
+//! that this one may lack something, so that it is the last to become the primary; that ends when it has applied the
+//! others once more. A range that is split before its copy is filled gets two halves here that are to be filled, each
+//! by itself; they count, and the damaged file goes, when both are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};

@@ -6,7 +6,7 @@
 //! that is in them, or when either of the two databases is deleted; never else. A stop of the node only delays it;
 //! what another node wrote already costs a comparison.
 //!
-//! The copies of the other database take documents in as those of one database do from each other: they were judged
+//! The copies of the other database take documents in as those of one database do from each other: they were decided
 //! before, so that no validation function sees them again, and what was purged there stays purged. While anything
 //! is superseded, and until the new copies hold what others have, this node does not count as in sync. What cannot be
 //! read stays, for whoever can mend it; it is told in the log, and tried again at the next start.

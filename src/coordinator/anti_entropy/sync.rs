@@ -3,7 +3,7 @@
 //! A node compares its copies with those of another (`compare`) when it meets it and at long intervals, and applies
 //! what it lacks (`pull`); of single databases also when it is told that a copy missed something, and now and then of
 //! those that changed. A node counts as in sync when it has pulled everything from all that it met; until then it is
-//! the last to judge.
+//! the last to become the primary.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -41,7 +41,7 @@ impl Coordinator {
         lost.iter().for_each(|lost| context.lose(lost));
         // While this node stood still any of them may have gone and come back.
         for lost in met.keys().filter(|node| stood_still || lost.contains(*node)) {
-            // What it had judged here it may not have brought to the other copies.
+            // What it had decided here it may not have brought to the other copies.
             context.in_doubt.take(lost).iter().for_each(|database| context.lagging(database));
         }
         let new = without(&up, met);

@@ -1,12 +1,12 @@
 //! Collecting tombstones in rounds, where `[settee] tombstone_days` asks for it; 0 keeps them for ever.
 //!
 //! Every copy goes by marks: where it stood at some time; once the mark is old enough, so is every tombstone before it.
-//! The node that is the first to judge a range proposes: some of these tombstones make a round. All copies must be
-//! there and in sync, have had the tombstones for as long themselves, and write the round down. Then it waits, for what
-//! was sent to a copy before it wrote that down is to have come in. It asks all once more, for copies may have moved
-//! meanwhile, reads each of them from beginning to end, and collects the tombstones, which decides the round. The
-//! others collect them when they have read all copies, too, which they are told to (`horizon`). Tombstones that stand
-//! beside other leaves stay, those of design documents, too.
+//! The node that is the first in the order of primaries of a range proposes: some of these tombstones make a round. All
+//! copies must be there and in sync, have had the tombstones for as long themselves, and write the round down. Then it
+//! waits, for what was sent to a copy before it wrote that down is to have come in. It asks all once more, for copies
+//! may have moved meanwhile, reads each of them from beginning to end, and collects the tombstones, which decides the
+//! round. The others collect them when they have read all copies, too, which they are told to (`horizon`). Tombstones
+//! that stand beside other leaves stay, those of design documents, too.
 //!
 //! Nothing here runs, is read or is sent while the setting is 0. What was collected before stays so.
 
@@ -249,9 +249,10 @@ impl Database {
         Ok(true)
     }
 
-    /// Whether this node is the first to judge the range, all copies of it are there and in sync, and none moves.
+    /// Whether this node is the first in the order of primaries of the range, all copies of it are there and in sync,
+    /// and none moves.
     async fn may_propose(&self, layout: &Layout, range: usize) -> Result<bool, ShardError> {
-        let nodes = layout.judges(range, &self.context.node);
+        let nodes = layout.primaries(range, &self.context.node);
         let is_quiet = layout.placed.version == self.layout().placed.version
             && layout.map.is_live(range)
             && layout.placed.move_of(range).is_none();

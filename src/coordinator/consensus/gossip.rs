@@ -122,7 +122,7 @@ impl Coordinator {
                     tracing::warn!(database = name, "two databases of this name meet: the older one takes its place");
                     let done = self.install(name, record.clone(), Some(known.instance.clone())).await?;
                     if done == Created::Done {
-                        // This node is the last to judge until its copies are filled.
+                        // This node is the last to become the primary until its copies are filled.
                         self.tell_state();
                         // Whoever has the older one may be gone before the others have met it.
                         self.context().others().into_iter().for_each(|node| self.remind(node));

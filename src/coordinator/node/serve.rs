@@ -18,7 +18,7 @@ use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::{
-    CollectionCall, CopyCall, CopyOp, EditText, JudgeCall, Refusal, ReplicaPosition, ViewCall, ViewFailure, ViewOp,
+    CollectionCall, CopyCall, CopyOp, EditText, DecideCall, Refusal, ReplicaPosition, ViewCall, ViewFailure, ViewOp,
     WireError, encode,
 };
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
@@ -26,16 +26,16 @@ use crate::coordinator::replica::remote::RemoteCopy;
 use crate::coordinator::replica::repair::{self, Origin};
 use crate::coordinator::replica::sync_points;
 use crate::coordinator::replica::token::Mark;
-use crate::coordinator::replica::told::{JudgedAt, Merged};
+use crate::coordinator::replica::told::{AcceptedAt, Merged};
 use crate::coordinator::topology::peers::Answer;
-use crate::coordinator::write::judge::resolve_in_doubt;
+use crate::coordinator::write::primary::resolve_in_doubt;
 use crate::document::id::DocId;
 use crate::document::render::StoredRevision;
 use crate::document::revision::{RevHash, Revision};
 use crate::index::{Definition, IndexError, Signature};
 use crate::limits;
 use crate::script::Program;
-use crate::shard::{Edit, Fetched, FetchedPart, Judged, ListRow, ShardError, Want, Wants};
+use crate::shard::{Edit, Fetched, FetchedPart, AcceptedEdit, ListRow, ShardError, Want, Wants};
 use crate::storage::ReadAs;
 use crate::world::buggify::{Mutation, capped, fewer, mutated};
 use crate::world::{BoxFuture, Instant};
@@ -165,7 +165,7 @@ impl Database {
         let context = &self.context;
         let serving = Serving { database: self, range, copy: &copy, until: asked.until };
         Ok(match op {
-            CopyOp::Judge(call) => encode(&serving.judge(*call).await),
+            CopyOp::Decide(call) => encode(&serving.decide(*call).await),
             CopyOp::View(call) => serving.view(*call).await,
             CopyOp::StageWrite { upload, data } => reply(context.uploads.write(&context.env, upload, data).await),
             CopyOp::StageFinish { upload } => reply(context.uploads.finish(upload).await),
@@ -193,7 +193,7 @@ fn refuse(op: &CopyOp, error: WireError) -> Bytes {
 /// no such range any more, or not yet.
 fn range_meant(layout: &Layout, asked: &Asked, op: &CopyOp) -> Option<usize> {
     let map = &layout.map;
-    if let CopyOp::Judge(call) = op {
+    if let CopyOp::Decide(call) = op {
         let mut ranges = call.edits.iter().map(|edit| map.index_of(&edit.id));
         let first = ranges.next()?;
         return ranges.all(|range| range == first).then_some(first);
@@ -413,28 +413,28 @@ impl Serving<'_> {
         edits.into_iter().map(EditText::read).collect()
     }
 
-    async fn judge(&self, call: JudgeCall) -> Served<Vec<Result<JudgedAt, Refusal>>> {
-        let JudgeCall { edits, caller, source, in_doubt } = call;
+    async fn decide(&self, call: DecideCall) -> Served<Vec<Result<AcceptedAt, Refusal>>> {
+        let DecideCall { edits, caller, source, in_doubt } = call;
         let edits = Serving::read(edits)?;
         let shard = &self.copy.shard;
         let _holds = self.database.pull_uploads(self.range, shard, &edits, &source.as_str().into()).await?;
         if self.database.context.env.now() >= self.until {
             return Err(WireError::NotExecuted("its time is over".to_owned()));
         }
-        let verdicts = self.database.judge_own(shard, &edits, &caller).await;
+        let decisions = self.database.decide_own(shard, &edits, &caller).await;
         let at = Some(Mark::of(self.copy.replica_position()));
-        let mut out = Vec::with_capacity(verdicts.len());
-        for (edit, mut verdict) in edits.iter().zip(verdicts) {
+        let mut out = Vec::with_capacity(decisions.len());
+        for (edit, mut decision) in edits.iter().zip(decisions) {
             if in_doubt {
-                verdict = resolve_in_doubt(shard, edit, verdict).await;
+                decision = resolve_in_doubt(shard, edit, decision).await;
             }
-            let told = |Judged { path, attachments }| JudgedAt { path, attachments, at };
-            out.push(verdict.map(told).map_err(Refusal::from));
+            let told = |AcceptedEdit { path, attachments }| AcceptedAt { path, attachments, at };
+            out.push(decision.map(told).map_err(Refusal::from));
         }
         Ok(out)
     }
 
-    /// Applies what a judge stored, or, where `stored` says of what origin it is, what another copy holds.
+    /// Applies what a primary stored, or, where `stored` says of what origin it is, what another copy holds.
     async fn merge(&self, edits: Vec<EditText>, source: String, stored: Option<Origin>) -> Served<Vec<bool>> {
         let edits = Serving::read(edits)?;
         let copy = RangeCopy::Own(self.copy.clone());

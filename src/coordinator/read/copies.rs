@@ -16,10 +16,10 @@ use crate::shard::{OnChange, Owner, ShardCopy, ShardError, ShardId};
 use crate::storage::StorageError;
 
 impl Database {
-    /// The nodes that hold a range, in the order in which they are to judge edits: that of the map, begun elsewhere for
+    /// The nodes that hold a range, in the order in which they become the primary: that of the map, begun elsewhere for
     /// each range, so that the work is spread.
     pub(in crate::coordinator) fn nodes_of(&self, index: usize) -> Vec<Arc<str>> {
-        self.layout().judges(index, &self.context.node)
+        self.layout().primaries(index, &self.context.node)
     }
 
     /// How many copies a range has.
@@ -154,15 +154,15 @@ impl Database {
         }
     }
 
-    /// The copies of a range that can be asked now, in the order in which they are to judge: those that hold what the
-    /// others hold first. They may be none.
-    pub(in crate::coordinator) async fn judges(
+    /// The copies of a range that can be asked now, in the order in which they become the primary: those that hold what
+    /// the others hold first. They may be none.
+    pub(in crate::coordinator) async fn primaries(
         &self,
         layout: &Layout,
         index: usize,
     ) -> Result<Vec<RangeCopy>, ShardError> {
         let mut nodes: Vec<(u8, Arc<str>)> = Vec::new();
-        for node in layout.judges(index, &self.context.node) {
+        for node in layout.primaries(index, &self.context.node) {
             nodes.extend(self.context.rank(&node).map(|rank| (rank, node)));
         }
         nodes.sort_by_key(|(rank, _)| *rank);
@@ -198,7 +198,7 @@ impl Database {
             let own = self.own_copy_by(layout, index).await?;
             return Ok(own.map(|own| RangeCopy::Own(own.inline())).into_iter().collect());
         }
-        let mut copies = self.judges(layout, index).await?;
+        let mut copies = self.primaries(layout, index).await?;
         let own = copies.iter().position(|copy| copy.node().is_none());
         if let Some(own) = own
             && (self.context.rank(&self.context.node) == Some(0) || !self.any_in_sync(index))

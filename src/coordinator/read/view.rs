@@ -256,7 +256,7 @@ impl DatabaseView {
         let layout = self.database.layout();
         let copies = match stable {
             // All nodes have them in one order.
-            true => self.database.admitted(&layout, range, self.database.judges(&layout, range).await?),
+            true => self.database.admitted(&layout, range, self.database.primaries(&layout, range).await?),
             false => self.database.readers(&layout, range).await?,
         };
         for copy in copies {

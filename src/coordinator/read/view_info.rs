@@ -82,7 +82,7 @@ impl Database {
             }
         }
         for range in self.ranges() {
-            for copy in self.judges(&self.layout(), range).await? {
+            for copy in self.primaries(&self.layout(), range).await? {
                 match copy {
                     RangeCopy::Own(copy) => self.context.indexes.clean_up(&copy.shard, &keep).await?,
                     RangeCopy::Remote(copy) => {

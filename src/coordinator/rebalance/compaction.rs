@@ -139,7 +139,7 @@ impl Database {
     /// Has the other nodes begin to compact their copies.
     async fn compact_elsewhere(&self) {
         for index in self.ranges() {
-            for copy in self.judges(&self.layout(), index).await.unwrap_or_default() {
+            for copy in self.primaries(&self.layout(), index).await.unwrap_or_default() {
                 if let RangeCopy::Remote(copy) = copy
                     && let Err(error) = copy.compact().await
                 {

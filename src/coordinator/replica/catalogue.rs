@@ -1,6 +1,6 @@
 //! The databases of the node: durable records, the cache of names, and the handles of those in use.
 //!
-//! The committer orders all changes: a job judges against the records it sees, and the cache follows in the hook that
+//! The committer orders all changes: a job decides against the records it sees, and the cache follows in the hook that
 //! runs when the job is durable. So the cache never shows what a crash could take back, and agrees with the store on
 //! the order of two changes of one name. A removed database's shards go in the background, taken up again after a
 //! crash.

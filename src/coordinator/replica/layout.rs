@@ -55,17 +55,17 @@ impl Layout {
         placed.copies(range) == 1 && placed.shard(range).is_some() && placed.move_of(range).is_none()
     }
 
-    /// The nodes whose copies of a range count, in the order in which they are to judge edits: that of the map, begun
+    /// The nodes whose copies of a range count, in the order in which they become the primary: that of the map, begun
     /// elsewhere for each range, so that the work is spread.
-    pub fn judges(&self, range: usize, own: &Arc<str>) -> Vec<Arc<str>> {
+    pub fn primaries(&self, range: usize, own: &Arc<str>) -> Vec<Arc<str>> {
         let nodes = self.placed.nodes(range, own);
         (0..nodes.len()).map(|at| Arc::clone(&nodes[(at + range) % nodes.len()])).collect()
     }
 
-    /// The nodes whose copies of a range take writes: the judges, then one that is being filled.
+    /// The nodes whose copies of a range take writes: the primaries, then one that is being filled.
     pub fn writers(&self, range: usize, own: &Arc<str>) -> Vec<Arc<str>> {
         let filled = self.joint(range).and_then(|moved| moved.to.as_deref());
-        self.judges(range, own).into_iter().chain(filled.map(Arc::from)).collect()
+        self.primaries(range, own).into_iter().chain(filled.map(Arc::from)).collect()
     }
 
     /// The move of a range in which a write must count in what was and in what comes to be.

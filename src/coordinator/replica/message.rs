@@ -78,14 +78,15 @@ pub(in crate::coordinator) enum CopyOp {
     Resume(Vec<SeqEntry>),
     /// `u64`
     DesignVersion,
-    /// `Vec<Result<Judged, Refusal>>`
-    Judge(Box<JudgeCall>),
+    /// `Vec<Result<AcceptedEdit, Refusal>>`
+    #[serde(rename = "Judge")]
+    Decide(Box<DecideCall>),
     /// `Vec<bool>`: whether each is stored.
     Merge {
         edits: Vec<EditText>,
         /// Where uploads that the copy lacks are.
         source: String,
-        /// Whether they are of another copy and not of a judge: then what was purged here stays away.
+        /// Whether they are of another copy and not of a primary: then what was purged here stays away.
         #[serde(default)]
         repair: bool,
         /// Whether they are of no copy of the range: then they are taken where something was collected, too.
@@ -191,7 +192,7 @@ impl CopyOp {
     /// in conflict with itself, a purge finds nothing any more. The caller counts or shows the answer for all of the
     /// range that it names, which must be one of the map as it is here.
     pub fn is_done_once(&self) -> bool {
-        matches!(self, CopyOp::Judge(_) | CopyOp::LocalSet { .. } | CopyOp::Purge(_))
+        matches!(self, CopyOp::Decide(_) | CopyOp::LocalSet { .. } | CopyOp::Purge(_))
     }
 
     /// Whether it brings what a client changed.
@@ -220,14 +221,14 @@ impl CopyOp {
     }
 }
 
-/// Edits for the judge of their range.
+/// Edits for the primary of their range.
 #[derive(Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) struct JudgeCall {
+pub(in crate::coordinator) struct DecideCall {
     pub edits: Vec<EditText>,
     pub caller: Caller,
     /// Where uploads that the edits name are.
     pub source: String,
-    /// Whether another judge was asked before and did not answer.
+    /// Whether another primary was asked before and did not answer.
     #[serde(rename = "doubtful")]
     pub in_doubt: bool,
 }
@@ -239,7 +240,7 @@ pub(in crate::coordinator) struct EditText {
     pub op: EditOp,
     pub deleted: bool,
     pub body: Bytes,
-    /// The body as the term that a judge computes the revision from, where it does. Of nodes that do not send it the
+    /// The body as the term that a primary computes the revision from, where it does. Of nodes that do not send it the
     /// text is read instead.
     #[serde(default)]
     pub term: Option<Bytes>,
@@ -472,7 +473,7 @@ pub(in crate::coordinator) enum ViewFailure {
     Stopped,
 }
 
-/// Why a judge refused an edit.
+/// Why a primary refused an edit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::coordinator) enum Refusal {
     Conflict,
@@ -716,18 +717,18 @@ mod tests {
 
     use super::*;
     use crate::document::rev_tree::RevPath;
-    use crate::shard::Judged;
+    use crate::shard::AcceptedEdit;
 
     #[test]
     fn messages_round_trip() {
         let rev = |text| Revision::parse(text).unwrap();
         let path = RevPath { start: 2, ids: vec![rev("2-0123456789abcdef0123456789abcdef").hash, rev("1-odd").hash] };
-        let judged: Vec<Result<Judged, Refusal>> = vec![
-            Ok(Judged { path, attachments: Vec::new() }),
+        let accepted: Vec<Result<AcceptedEdit, Refusal>> = vec![
+            Ok(AcceptedEdit { path, attachments: Vec::new() }),
             Err(Refusal::Forbidden(crate::document::json::parse(br#"{"b":1.0,"a":12345678901234567890123}"#).unwrap())),
         ];
-        let read: Vec<Result<Judged, Refusal>> = decode(&encode(&judged)).unwrap();
-        assert_eq!(format!("{read:?}"), format!("{judged:?}"));
+        let read: Vec<Result<AcceptedEdit, Refusal>> = decode(&encode(&accepted)).unwrap();
+        assert_eq!(format!("{read:?}"), format!("{accepted:?}"));
         let op = CopyOp::Fetch(vec![(DocId::new("a"), Want::Revision(rev("3-x"))), (DocId::new("b"), Want::Tree)]);
         let call = CopyCall {
             db: "d".into(),
@@ -745,7 +746,7 @@ mod tests {
     }
 
     #[test]
-    fn a_judge_elsewhere_hashes_the_body_that_the_client_sent() {
+    fn a_primary_elsewhere_hashes_the_body_that_the_client_sent() {
         let sent = crate::document::json::parse(br#"{"a":-0.0,"b":5e-324}"#).unwrap();
         let body = Arc::new(PreparedBody::new(sent.as_object().unwrap()));
         let edit = |op| Edit { id: DocId::new("a"), op, deleted: false, body, attachments: Vec::new(), revs_limit: 1 };

@@ -176,7 +176,8 @@ impl RangeCopy {
         }
     }
 
-    /// The next documents that a selector takes, see [`ShardCopy::filter_scan`]; those of another node are judged here.
+    /// The next documents that a selector takes, see [`ShardCopy::filter_scan`]; those of another node are decided
+    /// here.
     pub async fn filter_scan(&self, filter_scan: Filter) -> Result<FilterPage, ShardError> {
         match self {
             RangeCopy::Own(copy) => copy.shard.filter_scan(filter_scan).await,

@@ -13,11 +13,11 @@ use tokio::sync::watch;
 use crate::coordinator::replica::call_text::encode_call;
 use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::message::{
-    ChangesCall, CollectionCall, CopyCall, CopyOp, CopyStatus, EditText, IdRange, JudgeCall, Refusal, ReplicaPosition,
+    ChangesCall, CollectionCall, CopyCall, CopyOp, CopyStatus, EditText, IdRange, DecideCall, Refusal, ReplicaPosition,
     SyncPoint, TakenIn, ViewCall, ViewFailure, WireError, decode, is_of_later_build,
 };
 use crate::coordinator::replica::token::Held;
-use crate::coordinator::replica::told::{JudgedAt, Merged};
+use crate::coordinator::replica::told::{AcceptedAt, Merged};
 use crate::coordinator::topology::caller::Caller;
 use crate::coordinator::topology::peers::{Call, CallError, Service, Urgency};
 use crate::coordinator::topology::record::Known;
@@ -250,7 +250,7 @@ impl RemoteCopy {
         let limit = limits::PAGE_DOCS;
         let rows = self.list(ListPage { start, end, descending: filter_scan.descending, limit, bodies: true }).await?;
         let rest = rows.last().map(|row| row.id.clone());
-        let judge = move || {
+        let primary = move || {
             let mut page = FilterPage { rest, ..FilterPage::default() };
             for row in rows.into_iter().filter(|row| !row.id.is_design()) {
                 let (ListRow { id, leaves, .. }, Some(stored)) = (row.clone(), row.winner) else { continue };
@@ -265,7 +265,7 @@ impl RemoteCopy {
             }
             Ok(page)
         };
-        self.target.context.env.blocking(Pool::Foreground, judge).await
+        self.target.context.env.blocking(Pool::Foreground, primary).await
     }
 
     pub async fn info(&self) -> Result<(ShardInfo, ReplicaPosition), ShardError> {
@@ -285,30 +285,30 @@ impl RemoteCopy {
         self.ask(CopyOp::DesignVersion).await
     }
 
-    /// Has it judge edits; see [`crate::coordinator::write::judge`].
-    pub async fn judge(
+    /// Has it decide edits; see [`crate::coordinator::write::primary`].
+    pub async fn decide(
         &self,
         edits: &[Edit],
         caller: &Caller,
         source: &str,
         in_doubt: bool,
-    ) -> Result<Vec<Result<JudgedAt, Refusal>>, ShardError> {
-        let judge = |again: bool| {
+    ) -> Result<Vec<Result<AcceptedAt, Refusal>>, ShardError> {
+        let primary = |again: bool| {
             let texts = edits.iter().map(EditText::from).collect();
             let (caller, source, in_doubt) = (caller.clone(), source.to_owned(), in_doubt || again);
-            CopyOp::Judge(Box::new(JudgeCall { edits: texts, caller, source, in_doubt }))
+            CopyOp::Decide(Box::new(DecideCall { edits: texts, caller, source, in_doubt }))
         };
-        let judged: Vec<Result<JudgedAt, Refusal>> = self.ask_once(judge).await?;
-        if judged.iter().any(|verdict| matches!(verdict, Err(Refusal::Unavailable(WireError::Moved)))) {
+        let accepted: Vec<Result<AcceptedAt, Refusal>> = self.ask_once(primary).await?;
+        if accepted.iter().any(|decision| matches!(decision, Err(Refusal::Unavailable(WireError::Moved)))) {
             self.target.context.note_stale(&self.target.name, &self.node);
         }
-        match judged.len() == edits.len() {
-            true => Ok(judged),
-            false => Err(ShardError::Indeterminate(format!("{} judged {} edits", self.node, judged.len()))),
+        match accepted.len() == edits.len() {
+            true => Ok(accepted),
+            false => Err(ShardError::Indeterminate(format!("{} judged {} edits", self.node, accepted.len()))),
         }
     }
 
-    /// Has it apply what another copy judged; answers for each whether it is stored, and where it stands then.
+    /// Has it apply what another copy decided; answers for each whether it is stored, and where it stands then.
     pub async fn merge(&self, edits: &[Edit], source: &str) -> Result<Merged, ShardError> {
         let (repair, anew, tell) = (false, false, true);
         self.merge_as(edits, |edits| CopyOp::Merge { edits, source: source.to_owned(), repair, anew, tell }).await

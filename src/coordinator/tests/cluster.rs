@@ -471,14 +471,14 @@ async fn a_node_that_hangs_keeps_no_write_from_ranges_it_does_not_hold() {
 }
 
 #[tokio::test]
-async fn a_conflict_from_the_second_judge_proves_nothing() {
+async fn a_conflict_from_the_second_primary_proves_nothing() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
-    // The judge stores the edit, and its answer is lost.
-    let judge = cluster.db(0).nodes_of(0)[0].to_string();
-    let writer = cluster.network.names.iter().position(|name| *name != judge).unwrap();
-    cluster.network.mute.lock().unwrap().insert(judge.clone());
+    // The primary stores the edit, and its answer is lost.
+    let primary = cluster.db(0).nodes_of(0)[0].to_string();
+    let writer = cluster.network.names.iter().position(|name| *name != primary).unwrap();
+    cluster.network.mute.lock().unwrap().insert(primary.clone());
     let stale = write(&cluster.db(writer), "a", r#"{"v":3}"#, None).await;
     assert!(matches!(stale, Err(WriteError::Unknown)), "{stale:?}");
     let done = write(&cluster.db(writer), "a", &format!(r#"{{"_rev":"{rev}","v":2}}"#), None).await.unwrap();
@@ -489,14 +489,14 @@ async fn a_conflict_from_the_second_judge_proves_nothing() {
     }
 }
 
-/// The judge stores the edit, the connection breaks, and the answer is asked for again: a plain answer, and one edit.
+/// The primary stores the edit, the connection breaks, and the answer is asked for again: a plain answer, and one edit.
 #[tokio::test]
 async fn a_write_whose_answer_was_lost_is_not_done_twice() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let rev = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
-    let judge = cluster.db(0).nodes_of(0)[0].to_string();
-    let writer = cluster.network.names.iter().position(|name| *name != judge).unwrap();
+    let primary = cluster.db(0).nodes_of(0)[0].to_string();
+    let writer = cluster.network.names.iter().position(|name| *name != primary).unwrap();
     cluster.network.cut_off.store(1, Ordering::Relaxed);
     let done = write(&cluster.db(writer), "a", &format!(r#"{{"_rev":"{rev}","v":2}}"#), None).await.unwrap();
     assert_eq!(done.rev.pos, 2);

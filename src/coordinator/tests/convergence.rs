@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use futures_util::future::try_join_all;
 
-use super::cluster::late::{ask_as, judge};
+use super::cluster::late::{ask_as, decide};
 use super::cluster::{Cluster, eventually, own_leaves, write};
 use super::*;
 use crate::coordinator::replica::message::SyncPoint;
@@ -59,17 +59,17 @@ pub(super) async fn two(documents: usize) -> Cluster {
     cluster
 }
 
-/// The third node has the first one judge an edit and brings the result to nobody.
+/// The third node has the first one primary an edit and brings the result to nobody.
 #[tokio::test]
-async fn what_a_coordinator_that_is_gone_had_judged_comes_to_the_other_copies_at_once() {
+async fn what_a_coordinator_that_is_gone_had_decided_comes_to_the_other_copies_at_once() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
     let started = tokio::time::Instant::now();
-    ask_as(&cluster, (2, 0), 0, 1, judge(&["before"])).await;
+    ask_as(&cluster, (2, 0), 0, 1, decide(&["before"])).await;
     cluster.cut(&[2]);
     eventually(|| async { !own_leaves(&cluster.db(1), "before").await.is_empty() }).await;
     // The call was on its way when the connection was lost.
-    ask_as(&cluster, (2, 0), 0, 2, judge(&["after"])).await;
+    ask_as(&cluster, (2, 0), 0, 2, decide(&["after"])).await;
     eventually(|| async { !own_leaves(&cluster.db(1), "after").await.is_empty() }).await;
     assert!(started.elapsed() < crate::limits::SYNC_PERIOD, "nobody waits for the next look at all databases");
 }

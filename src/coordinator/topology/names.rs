@@ -13,7 +13,7 @@ pub fn is_system(name: &str) -> bool {
 
 /// Whether `name` may be created: `^[a-z][a-z0-9_$()+/-]*$`, or a system name, of at most 238 characters.
 ///
-/// The length is judged first, since it has an error of its own.
+/// The length is decided first, since it has an error of its own.
 pub fn check(name: &str) -> Result<(), DatabaseError> {
     if name.chars().count() > limits::DATABASE_NAME_MAX {
         return Err(DatabaseError::NameTooLong { name: name.to_owned() });

@@ -8,7 +8,7 @@ use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::topology::error::{ReadError, WriteError};
 use crate::coordinator::topology::quorum::{Tally, Written, copies_to_ask};
-use crate::coordinator::write::spread::held_by_judge;
+use crate::coordinator::write::spread::held_by_primary;
 use crate::document::id::DocId;
 use crate::shard::{LocalDocument, LocalRegister, ShardError, Stamp};
 
@@ -62,10 +62,10 @@ impl Database {
         let range = layout.map.index_of(id);
         let (copies, by) = (layout.writers(range, &self.context.node).len(), self.context.tag);
         let mut failed = WriteError::Unavailable(ShardError::NoCopy { copies });
-        for copy in self.judges(layout, range).await? {
+        for copy in self.primaries(layout, range).await? {
             let is_in_doubt = matches!(failed, WriteError::Unknown);
             match copy.local_set(id, document.clone(), by, copies > 1).await {
-                Ok(_) if copies == 1 => return Ok((held_by_judge(layout, range, w), 1)),
+                Ok(_) if copies == 1 => return Ok((held_by_primary(layout, range, w), 1)),
                 Ok(stamp) => {
                     let first = copy.node().unwrap_or(&self.context.node).clone();
                     let register = LocalRegister { stamp, document };

@@ -2,7 +2,7 @@
 
 pub mod attachment;
 pub mod edits;
-pub(super) mod judge;
+pub(super) mod primary;
 pub(super) mod locals;
 pub mod maintenance;
 pub(super) mod others;

@@ -306,9 +306,9 @@ impl World {
     /// A client asks a copy to write or to delete; those of `mask` that are reached hear of it.
     fn write(&mut self, asked: usize, doc: u8, word: u64, deletes: bool, mask: u8) {
         let there: Vec<usize> = (0..COPIES).filter(|at| *at == asked || self.reaches(asked, *at)).collect();
-        let judge = there.iter().copied().find(|at| self.copies[*at].in_sync).unwrap_or(there[0]);
-        let tree = self.copies[judge].disk.docs.get(&doc).cloned().unwrap_or_default();
-        let marker = self.copies[judge].disk.markers.get(&doc).filter(|_| self.broken != Broken::NoMarker);
+        let witness = there.iter().copied().find(|at| self.copies[*at].in_sync).unwrap_or(there[0]);
+        let tree = self.copies[witness].disk.docs.get(&doc).cloned().unwrap_or_default();
+        let marker = self.copies[witness].disk.markers.get(&doc).filter(|_| self.broken != Broken::NoMarker);
         let marker = marker.map_or(Vec::new(), |marker| marker.path.clone());
         let before = match winner(&tree) {
             Some(rev) => path(&tree, rev),
@@ -324,7 +324,7 @@ impl World {
         let path: Vec<Rev> = std::iter::once(rev).chain(before).collect();
         self.acked.retain(|acked| acked.doc != doc || Some(acked.rev) != parent);
         let mut held = 0;
-        for at in there.into_iter().filter(|at| *at == judge || mask & (1 << at) != 0) {
+        for at in there.into_iter().filter(|at| *at == witness || mask & (1 << at) != 0) {
             self.copies[at].disk.merge(doc, &path, deletes, (self.now, false));
             held += 1;
         }
@@ -409,7 +409,7 @@ impl World {
     }
 
     fn collect(&mut self, at: usize, done: &Horizon) {
-        let (now, is_judged) = (self.now, !self.copies[at].restored && self.copies[at].off == 0);
+        let (now, is_checked) = (self.now, !self.copies[at].restored && self.copies[at].off == 0);
         let is_asked = |other: &usize| match self.broken {
             Broken::ForgetsUnread => false,
             Broken::ConfirmedByMajority => self.reaches(at, *other),
@@ -427,7 +427,7 @@ impl World {
                 if !known.deleted || known.seq > body {
                     continue;
                 }
-                if now - known.at < AGE && is_judged {
+                if now - known.at < AGE && is_checked {
                     self.too_soon.push((at, doc, rev));
                 }
                 let (path, taken) = (path(tree, rev), BTreeSet::from([at]));
@@ -446,24 +446,24 @@ impl World {
         if opened == 0 && !self.copies[at].disk.all_known().any(|known| takes_back(known)) {
             return true;
         }
-        let mut judges = Vec::new();
+        let mut witnesses = Vec::new();
         for other in (0..COPIES).filter(|other| *other != at) {
             if !self.reaches(at, other) {
                 return false;
             }
             let collection_log = &self.copies[other].disk.collection_log;
             match collection_log.horizon.covers(missed) {
-                true => judges.push(other),
+                true => witnesses.push(other),
                 false if collection_log.promised().covers(missed) => return false,
                 // It may hold what was collected, too: it knows nothing better.
                 false => {}
             }
         }
-        if judges.is_empty() {
+        if witnesses.is_empty() {
             return false;
         }
         let disk = &self.copies[at].disk;
-        let points = judges.iter().filter_map(|judge| self.copies[*judge].disk.pulled.get(&at));
+        let points = witnesses.iter().filter_map(|witness| self.copies[*witness].disk.pulled.get(&at));
         let read = points.map(|(told, position)| read_up_to(&disk.epochs, told, *position)).max().unwrap_or(0);
         let until = match broken {
             Broken::GivesUpEverything => u64::MAX,
@@ -474,7 +474,7 @@ impl World {
         for (doc, tree) in &disk.docs {
             for leaf in leaves(tree) {
                 let is_old = tree[&leaf].seq <= until || takes_back(&tree[&leaf]);
-                if is_old && judges.iter().all(|other| self.copies[*other].disk.known(*doc, leaf).is_none()) {
+                if is_old && witnesses.iter().all(|other| self.copies[*other].disk.known(*doc, leaf).is_none()) {
                     lacked.push((*doc, leaf));
                 }
             }

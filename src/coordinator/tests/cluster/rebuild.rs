@@ -323,9 +323,9 @@ async fn a_purge_that_the_others_have_taken_in_is_not_done_again_when_its_copy_i
     }
 }
 
-/// It judged by what it had, and made a conflict with a write that the others had acknowledged.
+/// It decided by what it had, and made a conflict with a write that the others had acknowledged.
 #[tokio::test]
-async fn a_copy_that_was_made_anew_is_the_last_to_judge_until_it_has_what_was_written_meanwhile() {
+async fn a_copy_that_was_made_anew_is_the_last_to_primary_until_it_has_what_was_written_meanwhile() {
     let cluster = three(1).await;
     write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap();
     begin(&cluster, 0).await;

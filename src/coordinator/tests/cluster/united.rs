@@ -203,14 +203,14 @@ async fn the_leaves_of_a_document_go_over_together_and_alone_where_one_is_damage
     assert_eq!(own_leaves(&cluster.db(0), "attached").await, ["1-a"]);
 }
 
-/// The answer was 404, though the judge had stored it.
+/// The answer was 404, though the primary had stored it.
 #[tokio::test]
-async fn a_write_whose_database_gives_way_behind_a_silent_judge_is_not_answered_as_if_nothing_was_written() {
+async fn a_write_whose_database_gives_way_behind_a_silent_primary_is_not_answered_as_if_nothing_was_written() {
     let cluster = Cluster::new(3).await;
     cluster.create(0, 1, 3).await.unwrap();
-    let judges = cluster.db(0).nodes_of(0);
-    let writer = cluster.network.names.iter().position(|name| **name == *judges[1]).unwrap();
-    cluster.network.mute.lock().unwrap().insert(judges[0].to_string());
+    let primaries = cluster.db(0).nodes_of(0);
+    let writer = cluster.network.names.iter().position(|name| **name == *primaries[1]).unwrap();
+    cluster.network.mute.lock().unwrap().insert(primaries[0].to_string());
     let db = cluster.db(writer);
     // So it is closed when it goes.
     copy(&cluster, writer).await.close();
@@ -357,7 +357,7 @@ async fn a_deletion_ends_what_became_part_of_the_database_on_nodes_that_were_awa
     }
 }
 
-/// They were judged where they were written: a function of the other database refused them, and they were dropped.
+/// They were decided where they were written: a function of the other database refused them, and they were dropped.
 #[tokio::test]
 async fn no_validation_function_drops_what_was_acknowledged() {
     let cluster = Cluster::new(3).await;
