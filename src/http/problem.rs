@@ -543,8 +543,8 @@ impl From<ScriptError> for Problem {
     }
 }
 
-/// What a function threw that answers a request or judges a write: `['error', name, reason]` of a name that CouchDB's
-/// own errors have is answered as such an error.
+/// What a function threw that answers a request or validates a write: `['error', name, reason]` of a name that
+/// CouchDB's own errors have is answered as such an error.
 fn thrown(error: String, reason: &Value) -> Problem {
     let status = match error.as_str() {
         // Its reason is fixed.

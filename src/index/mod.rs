@@ -49,7 +49,7 @@ use crate::world::sync::Mutex;
 use crate::world::{Env, lock};
 use sums::Sums;
 use tasks::Tasks;
-use trust::Judged;
+use trust::Checked;
 
 pub use definition::{Definition, JAVASCRIPT, Sees, Signature, declared, declares, design_signature};
 pub use groups::{GroupBy, GroupPage, GroupPart, count_of, counted_rows_of, groups_of};
@@ -111,7 +111,7 @@ struct Slot {
     // Blocking locks: never held across an await.
     known: Mutex<Known>,
     sums: Mutex<Sums>,
-    judged: Mutex<Option<Judged>>,
+    checked: Mutex<Option<Checked>>,
     /// Documents of the next batch, as the rows of those before let expect; 0: there was none.
     batch_docs: AtomicUsize,
 }

@@ -200,7 +200,7 @@ impl Run {
         }
     }
 
-    /// Whether it is written down how far a filter was judged that lets nothing pass.
+    /// Whether it is written down how far a filter was applied that lets nothing pass.
     fn has_time_limits(&self) -> bool {
         self.tuning.use_checkpoints && self.asked.filter != Filter::None
     }

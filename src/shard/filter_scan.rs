@@ -1,4 +1,4 @@
-//! Live documents that a selector takes, in id order: scans judge stored text where it lies and copy only what matches.
+//! Live documents that a selector takes, in id order: scans match stored text where it lies and copy only what matches.
 //!
 //! Document records are read in id order, a group at a time; their bodies as one range where they were written
 //! together, one by one where not. Design documents are left out. Steps are bounded as those of `list.rs`, with the
@@ -34,7 +34,7 @@ pub struct Filter {
     pub end: Bound<DocId>,
     /// From `end` down instead of from `start` up.
     pub descending: bool,
-    /// Judges documents.
+    /// Matches documents.
     pub selector: Arc<Selector>,
     /// Compares values.
     pub collator: Collator,
@@ -53,7 +53,7 @@ pub struct Matched {
     pub leaves: Vec<(Revision, bool)>,
     /// The winner.
     pub stored: StoredRevision,
-    /// Documents judged behind the match before, up to this one.
+    /// Documents matched behind the match before, up to this one.
     pub examined: u64,
 }
 
@@ -62,7 +62,7 @@ pub struct Matched {
 pub struct FilterPage {
     /// The matches in the order of reading.
     pub rows: Vec<Matched>,
-    /// Documents judged behind the last of them.
+    /// Documents matched behind the last of them.
     pub examined: u64,
     /// The id behind which the next step begins; `None` at the end.
     pub rest: Option<DocId>,
@@ -86,15 +86,15 @@ fn step(view: &dyn View, shard: ShardId, filter_scan: &Filter) -> Result<FilterP
     let mut page = FilterPage::default();
     // With a long selector the documents of a step are fewer: others wait for its end.
     let docs_max = (limits::FILTER_SCAN_COST / filter_scan.selector.terms()).clamp(1, limits::FILTER_SCAN_DOCS);
-    let (mut judged, mut bytes) = (0, 0);
+    let (mut matched, mut bytes) = (0, 0);
     let mut range = Some(keys::ids(shard, Kind::Document, &filter_scan.start, &filter_scan.end));
     // A small page needs no large group; and how large bodies are shows only when they were read.
     let (least, most) = (LEAST_GROUP.min(docs_max), limits::FILTER_SCAN_GROUP.min(docs_max));
     let mut group = filter_scan.limit.clamp(least, FIRST_GROUP.min(most));
     while let Some(from) = range.take() {
         let (mut entries, rest) = heads(view, from, filter_scan.descending, group)?;
-        let read = judge(view, shard, filter_scan, &mut entries)?;
-        (bytes, judged) = (bytes + read, judged + entries.len());
+        let read = matcher(view, shard, filter_scan, &mut entries)?;
+        (bytes, matched) = (bytes + read, matched + entries.len());
         let usual = read / entries.len().max(1);
         group = (limits::STEP_BYTES / usual.max(1)).clamp(least, most);
         let more = rest.is_some();
@@ -109,7 +109,7 @@ fn step(view: &dyn View, shard: ShardId, filter_scan: &Filter) -> Result<FilterP
                 }
             }
         }
-        if more && (judged >= docs_max || bytes >= limits::STEP_BYTES) {
+        if more && (matched >= docs_max || bytes >= limits::STEP_BYTES) {
             return Ok(page);
         }
         range = rest;
@@ -141,7 +141,7 @@ fn heads(view: &dyn View, range: KeyRange, descending: bool, group: usize) -> Re
 }
 
 /// Marks the entries that match; answers the bytes of the bodies read.
-fn judge(view: &dyn View, shard: ShardId, filter_scan: &Filter, entries: &mut [Entry]) -> Result<usize, StorageError> {
+fn matcher(view: &dyn View, shard: ShardId, filter_scan: &Filter, entries: &mut [Entry]) -> Result<usize, StorageError> {
     let mut order: Vec<usize> = (0..entries.len()).collect();
     order.sort_unstable_by_key(|at| entries[*at].head.body);
     let (Some(first), Some(last)) = (order.first(), order.last()) else { return Ok(0) };
@@ -176,7 +176,7 @@ fn judge(view: &dyn View, shard: ShardId, filter_scan: &Filter, entries: &mut [E
     Ok(bytes)
 }
 
-/// Judges an entry by its body record; false when the record is another's.
+/// Matches an entry by its body record; false when the record is another's.
 fn take(filter_scan: &Filter, entry: &mut Entry, key: &[u8], value: &[u8]) -> Result<bool, StorageError> {
     if keys::number_of(key)? != entry.head.body {
         return Ok(false);

@@ -195,9 +195,9 @@ impl Changes {
         let found: Vec<Option<Fetched>> = rows.iter().zip(documents).map(candidate).collect();
         let passed = if candidates.is_empty() { Vec::new() } else { filter.pass(&candidates).await? };
         assert_eq!(passed.len(), candidates.len(), "a filter judges each candidate");
-        let mut judged = candidates.into_iter().zip(passed);
+        let mut passed_rows = candidates.into_iter().zip(passed);
         let listed = |fetched: Option<Fetched>| {
-            let Some((mut fetched, (candidate, passed))) = fetched.and_then(|f| Some((f, judged.next()?))) else {
+            let Some((mut fetched, (candidate, passed))) = fetched.and_then(|f| Some((f, passed_rows.next()?))) else {
                 return Listed::default();
             };
             let Candidate { id, leaves, .. } = candidate;

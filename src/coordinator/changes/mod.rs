@@ -3,8 +3,8 @@
 //! A feed reads in rounds. A round ends at the last change of each range that was there when it began; the rows of all
 //! ranges come in the order of their sequences. It promises that a reader who goes on from a sequence misses nothing. A
 //! feed that reads backwards has one round, which ends with what changed since it began, in ascending order.
-//! What a filter lists is the same whether all changes are judged or an index says which may pass (`selected.rs`). Rows
-//! and the documents that they are judged by come from one replica (`documents.rs`).
+//! What a filter lists is the same whether all changes are filtered or an index says which may pass (`selected.rs`).
+//! Rows and the documents that they are filtered by come from one replica (`documents.rs`).
 
 mod documents;
 mod follower;
@@ -292,7 +292,7 @@ impl Changes {
             if revs.is_empty() {
                 continue;
             }
-            if self.is_judged() {
+            if self.is_filtered() {
                 self.pass_by(at, row.seq);
             }
             let left = self.query.limit.unwrap_or(limits::CHANGES_WITHOUT_LIMIT).saturating_sub(self.sent);
@@ -305,14 +305,14 @@ impl Changes {
             sometimes("changes: rows went back to their range");
             self.range_cursors[at].rows.push_front(row);
         }
-        if !self.is_judged() {
+        if !self.is_filtered() {
             self.range_cursors.iter_mut().for_each(|range_cursor| range_cursor.settle(self.query.descending));
         }
         rows
     }
 
-    /// Whether rows are judged, in ascending order.
-    fn is_judged(&self) -> bool {
+    /// Whether rows are filtered, in ascending order.
+    fn is_filtered(&self) -> bool {
         matches!(self.query.filter, ChangesFilter::Rows(_)) && !self.query.descending
     }
 

@@ -1,5 +1,5 @@
 //! Feeds by a declared selector: rows come from its index as far as that is built (`index/selected.rs`); behind that
-//! all changes are read. Either way they are judged.
+//! all changes are read. Either way they are filtered.
 
 use futures_util::future::join_all;
 
@@ -16,7 +16,7 @@ impl Changes {
     /// The index of what the filter takes. It is read upwards only.
     fn index(&self) -> Option<&DatabaseView> {
         match &self.query.filter {
-            ChangesFilter::Rows(filter) if self.is_judged() => filter.index(),
+            ChangesFilter::Rows(filter) if self.is_filtered() => filter.index(),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 //! Documents that a selector takes, merged over the ranges in the order of their ids.
 //!
-//! Each range judges its own documents where they lie (`shard/filter_scan.rs`) and hands over those that match, a
+//! Each range matches its own documents where they lie (`shard/filter_scan.rs`) and hands over those that match, a
 //! bounded step at a time; design documents are left out.
 
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ pub struct FilterQuery {
     pub end: Bound<DocId>,
     /// From `end` down instead of from `start` up.
     pub descending: bool,
-    /// Judges documents.
+    /// Matches documents.
     pub selector: Arc<Selector>,
     /// Compares values.
     pub collator: Collator,
@@ -51,7 +51,7 @@ pub(in crate::coordinator) fn share(wanted: usize, ranges: usize) -> usize {
 pub struct MatchedPage {
     /// The matches.
     pub rows: Vec<Matched>,
-    /// Documents judged for them.
+    /// Documents matched for them.
     pub examined: u64,
 }
 
@@ -59,7 +59,7 @@ pub struct MatchedPage {
 struct RangeCursor {
     range: usize,
     rows: VecDeque<Matched>,
-    /// Documents judged behind the last match.
+    /// Documents matched behind the last match.
     examined: u64,
     /// What is left to scan; `None`: nothing.
     rest: Option<(Bound<DocId>, Bound<DocId>)>,

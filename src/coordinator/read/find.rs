@@ -1,8 +1,8 @@
-//! Declarative queries being answered: rows of an index or all documents, judged as they are asked for.
+//! Declarative queries being answered: rows of an index or all documents, matched as they are asked for.
 //!
-//! All documents are judged where they lie ([`crate::coordinator::read::filter_scan`]). Rows of an index lead to
-//! documents, read a few at a time and judged as they are then; where the index alone holds what is asked for, its rows
-//! are judged in their place.
+//! All documents are matched where they lie ([`crate::coordinator::read::filter_scan`]). Rows of an index lead to
+//! documents, read a few at a time and matched as they are then; where the index alone holds what is asked for, its
+//! rows are matched in their place.
 
 use std::ops::Bound as End;
 use std::sync::Arc;
@@ -116,7 +116,7 @@ impl Database {
         let FieldRange::Between(low, high) = request.selector.field_range("_id", &query.collator) else {
             return Source::None;
         };
-        // What is no text bounds no id here; the selector still judges.
+        // What is no text bounds no id here; the selector still matches.
         let end = |bound: Option<crate::document::selector::Bound>| match bound.as_ref().and_then(|b| b.value.as_str())
         {
             Some(text) => End::Included(DocId::new(text)),
@@ -186,7 +186,7 @@ impl Hits {
                 let with_conflicts = self.query.request.conflicts;
                 let hits = match self.r() {
                     1 => page.rows.into_iter().map(|row| Hit::of(row, with_conflicts)).collect(),
-                    _ => self.judge_all(page.rows).await?,
+                    _ => self.match_all(page.rows).await?,
                 };
                 Ok(Some(HitPage { hits, keys: page.examined, docs: page.examined }))
             }
@@ -207,10 +207,10 @@ impl Hits {
                     rows.retain(|row| (row.id.as_str() != id && !skips) || row.key != key);
                 }
                 let hits = match self.covering {
-                    true => self.judge_rows(rows).await?,
+                    true => self.match_rows(rows).await?,
                     false => {
                         let docs = rows.iter().map(|row| (row.id.clone(), Some(row.key.clone()))).collect();
-                        let (hits, docs, read) = self.judge_docs(docs).await?;
+                        let (hits, docs, read) = self.match_docs(docs).await?;
                         self.unread = rows.split_off(read);
                         keys -= self.unread.len() as u64;
                         (hits, docs)
@@ -221,9 +221,9 @@ impl Hits {
         }
     }
 
-    async fn judge_rows(&self, rows: Vec<Row>) -> Result<(Vec<Hit>, u64), ViewError> {
+    async fn match_rows(&self, rows: Vec<Row>) -> Result<(Vec<Hit>, u64), ViewError> {
         let (query, columns) = (self.query.clone(), Arc::clone(&self.columns));
-        let judge = move || {
+        let matcher = move || {
             let mut hits = Vec::with_capacity(rows.len());
             for row in rows {
                 let covered = CoveredRow::read(&columns, &row.key, row.id.as_str())?;
@@ -233,7 +233,7 @@ impl Hits {
             }
             Ok((hits, 0))
         };
-        self.judged(judge).await
+        self.matching(matcher).await
     }
 
     /// Copies to read each document from.
@@ -241,21 +241,21 @@ impl Hits {
         u32::try_from(self.query.request.r).unwrap_or(u32::MAX)
     }
 
-    /// Judges documents of single copies as several have them.
-    async fn judge_all(&self, rows: Vec<Matched>) -> Result<Vec<Hit>, ViewError> {
+    /// Matches documents of single copies as several have them.
+    async fn match_all(&self, rows: Vec<Matched>) -> Result<Vec<Hit>, ViewError> {
         let mut rows: Vec<(DocId, Option<Bytes>)> = rows.into_iter().map(|row| (row.id, None)).collect();
         let mut hits = Vec::new();
         while !rows.is_empty() {
-            let (some, _, read) = self.judge_docs(rows.clone()).await?;
+            let (some, _, read) = self.match_docs(rows.clone()).await?;
             hits.extend(some);
             rows.drain(..read);
         }
         Ok(hits)
     }
 
-    /// Judges documents as they are now, with the keys of the rows that led to them: the first ones, as many as may be
+    /// Matches documents as they are now, with the keys of the rows that led to them: the first ones, as many as may be
     /// in memory together, one at least. Answers how many documents there were, and how many rows that was.
-    async fn judge_docs(&self, rows: Vec<(DocId, Option<Bytes>)>) -> Result<(Vec<Hit>, u64, usize), ViewError> {
+    async fn match_docs(&self, rows: Vec<(DocId, Option<Bytes>)>) -> Result<(Vec<Hit>, u64, usize), ViewError> {
         let wants: Vec<(DocId, Want)> = rows.iter().map(|(id, _)| (id.clone(), Want::Winner)).collect();
         let found = match &self.source {
             Source::Index(rows) if self.r() <= 1 => rows.documents(wants).await?,
@@ -263,7 +263,7 @@ impl Hits {
         };
         let read = found.len();
         let query = self.query.clone();
-        let judge = move || {
+        let matcher = move || {
             let (mut hits, mut docs) = (Vec::with_capacity(rows.len()), 0);
             for ((id, key), fetched) in rows.into_iter().zip(found) {
                 let Some((fetched, stored)) = fetched.and_then(live) else { continue };
@@ -277,27 +277,27 @@ impl Hits {
             }
             Ok((hits, docs, read))
         };
-        self.judged(judge).await
+        self.matching(matcher).await
     }
 
-    async fn judged<T: Send + 'static>(
+    async fn matching<T: Send + 'static>(
         &self,
-        judge: impl FnOnce() -> Result<T, JsonError> + Send + 'static,
+        matcher: impl FnOnce() -> Result<T, JsonError> + Send + 'static,
     ) -> Result<T, ViewError> {
-        let judged = self.database.context.env.blocking(Pool::Foreground, judge).await;
-        judged.map_err(|JsonError| {
+        let matched = self.database.context.env.blocking(Pool::Foreground, matcher).await;
+        matched.map_err(|JsonError| {
             let error = StorageError::Corrupt("the text of a document or row".to_owned());
             ReadError::Unavailable(error.into()).into()
         })
     }
 
-    /// Judges by what a hit shows and makes the texts of documents, in the order of the hits.
+    /// Matches by what a hit shows and makes the texts of documents, in the order of the hits.
     ///
     /// # Errors
     /// What is stored is damaged.
     pub async fn texts(&self, hits: Vec<Hit>) -> Result<Vec<Vec<u8>>, ViewError> {
         let (query, columns) = (self.query.clone(), Arc::clone(&self.columns));
-        self.judged(move || hits.iter().map(|hit| hit.text(&query.request, &columns)).collect()).await
+        self.matching(move || hits.iter().map(|hit| hit.text(&query.request, &columns)).collect()).await
     }
 
     /// Looks at each hit as at a document.
@@ -311,7 +311,7 @@ impl Hits {
         take: impl Fn(&mut T, &dyn Subject) -> Result<(), JsonError> + Send + 'static,
     ) -> Result<T, ViewError> {
         let columns = Arc::clone(&self.columns);
-        self.judged(move || {
+        self.matching(move || {
             for hit in &hits {
                 match hit.covered(&columns)? {
                     Some(row) => take(&mut into, &row)?,

@@ -13,10 +13,10 @@ const SELECTOR: &str = r#"{"kind":"x","n":{"$gt":0}}"#;
 /// Says the same in other words.
 const DECLARED: &str = r#"{"language":"query","filters":{
     "f":{"$and":[{"n":{"$gt":0}},{"kind":{"$eq":"x"}}]},"c":{"_conflicts":{"$exists":true}}}}"#;
-/// Declared, too: a winner is judged with its conflicts, a leaf of many by itself.
+/// Declared, too: a winner is matched with its conflicts, a leaf of many by itself.
 const IN_CONFLICT: &str = r#"{"_conflicts":{"$exists":true}}"#;
 
-/// Judges every change.
+/// Matches every change.
 struct Scan(Arc<dyn RowFilter>);
 
 impl RowFilter for Scan {
@@ -187,7 +187,7 @@ async fn the_index_holds_the_changes_of_matching_documents_alone_and_goes_with_i
     }
 }
 
-/// Counts what it is asked to judge.
+/// Counts what it is asked to match.
 struct Counted(Arc<dyn RowFilter>, AtomicUsize);
 
 impl RowFilter for Counted {

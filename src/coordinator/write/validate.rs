@@ -18,7 +18,7 @@ use crate::document::rev_tree::RevPath;
 use crate::document::revision::{RevHash, Revision};
 use crate::limits;
 use crate::observe::metrics::{Counter, Histogram};
-use crate::script::{Arguments, Program, Decision};
+use crate::script::{Arguments, Program, Validation};
 use crate::shard::{self, Basis, Conflict, Edit, EditAttachment, EditOp, Fetched, ShardCopy, ShardError, Want};
 use crate::world::buggify::{Mutation, mutated};
 
@@ -78,9 +78,9 @@ impl Database {
             let mut refused = BTreeMap::new();
             for ((at, _), answer) in asked.iter().zip(answers) {
                 let error = match answer {
-                    Ok(Decision::Accepted) => continue,
-                    Ok(Decision::Forbidden(reason)) => WriteError::Forbidden { reason },
-                    Ok(Decision::Unauthorized(reason)) => WriteError::Unauthorized { reason },
+                    Ok(Validation::Accepted) => continue,
+                    Ok(Validation::Forbidden(reason)) => WriteError::Forbidden { reason },
+                    Ok(Validation::Unauthorized(reason)) => WriteError::Unauthorized { reason },
                     Err(error) => WriteError::Script(error),
                 };
                 refused.insert(*at, error);

@@ -1,4 +1,4 @@
-//! Finding a value in canonical text without reading the rest of it: for scans that judge one member of many documents.
+//! Finding a value in canonical text without reading the rest of it: for scans that read one member of many documents.
 //!
 //! Assumes canonical text ([`Value::write`](super::Value::write)): no white space, names unique, only quotes,
 //! backslashes and controls escaped. Of other text the answer may be wrong, but nothing outside of it is touched.

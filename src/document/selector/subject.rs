@@ -1,4 +1,4 @@
-//! What selectors judge and `fields` cut: a value, or a document as it is stored, of which only what is asked for is
+//! What selectors match and `fields` cut: a value, or a document as it is stored, of which only what is asked for is
 //! read.
 
 use std::borrow::Cow;

@@ -295,7 +295,7 @@ proptest! {
     }
 
     #[test]
-    fn stored_text_is_judged_as_its_value(
+    fn stored_text_is_matched_as_its_value(
         given in any_selector(),
         (a, b, deep) in (any_value(), any_value(), any_value()),
     ) {

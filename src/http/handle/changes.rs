@@ -34,10 +34,10 @@ pub async fn changes(ctx: &Context, mut request: Request, db: &str) -> Result<Re
     if feed::is_current(&request, args.feed, &etag) {
         return Ok(Reply::not_modified(&etag));
     }
-    let judged = matches!(filter, ChangesFilter::Rows(_));
+    let is_filtered = matches!(filter, ChangesFilter::Rows(_));
     let mut changes = db.changes(query(&args, filter)).await?;
     // Read before the answer begins, so that a filter that fails is an error and not half an answer.
-    let first = if judged { changes.next().await?.unwrap_or_default() } else { Vec::new() };
+    let first = if is_filtered { changes.next().await?.unwrap_or_default() } else { Vec::new() };
     let counted = (args.feed != Feed::Normal).then(|| ctx.env.metrics().enter(Gauge::ChangesClients));
     let waits = Waits::new(&ctx.config, args.heartbeat_ms, args.timeout_ms);
     let time_limit = args.time_limit_ms.map(Duration::from_millis);
