@@ -23,7 +23,7 @@ pub(crate) struct Scene {
     pub(crate) world: SimWorld,
     pub(crate) keepers: Vec<Keeper>,
     pub(crate) clients: Vec<IpAddr>,
-    pub(crate) judge: SimNode,
+    pub(crate) oracle: SimNode,
     /// Before the source of replications.
     pub(crate) proxy: Proxy,
     pub(crate) shared: SharedHandle,
@@ -89,7 +89,7 @@ impl Scene {
         self.keepers.iter().for_each(Keeper::mend);
     }
 
-    /// Waits for the restarts that faults have yet to bring: nobody is judged before.
+    /// Waits for the restarts that faults have yet to bring: nobody is checked before.
     pub(crate) async fn restarted(&self) {
         self.wait_for(Duration::ZERO, self.restarts_until_ms.load(Ordering::Relaxed)).await;
     }
@@ -397,10 +397,10 @@ impl Scene {
         });
     }
 
-    /// Asks for compactions from the judge's machine.
+    /// Asks for compactions from the oracle's machine.
     fn compact(&self, node: &SimNode) {
-        let mut client = Client::new(self.judge.env(), address_of_node(node), USER, PASSWORD);
-        drop(self.judge.spawn(async move {
+        let mut client = Client::new(self.oracle.env(), address_of_node(node), USER, PASSWORD);
+        drop(self.oracle.spawn(async move {
             for database in ["sim", "own"] {
                 let _ = client.json("POST", &format!("/{database}/_compact"), &Value::Null).await;
             }
@@ -409,10 +409,10 @@ impl Scene {
 }
 
 impl Scene {
-    /// Asks the second node for a replication, from the judge's machine.
+    /// Asks the second node for a replication, from the oracle's machine.
     fn replicate(&self) {
-        let mut client = Client::new(self.judge.env(), address_of(1), USER, PASSWORD);
-        drop(self.judge.spawn(async move {
+        let mut client = Client::new(self.oracle.env(), address_of(1), USER, PASSWORD);
+        drop(self.oracle.spawn(async move {
             let _ = client.json("POST", "/_replicate", &order()).await;
         }));
     }

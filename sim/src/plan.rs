@@ -300,7 +300,7 @@ impl Plan {
     }
 
     /// Whether lists are held against what was written while their node was in maintenance.
-    pub fn judges_maintenance(&self) -> bool {
+    pub fn checks_maintenance(&self) -> bool {
         Scene::of(self) == Some("maintenance")
     }
 

@@ -1,4 +1,4 @@
-//! What answers showed, for the timeline: trees of documents, and positions of the changes feed. It judges nothing.
+//! What answers showed, for the timeline: trees of documents, and positions of the changes feed. It checks nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,4 +1,4 @@
-//! What simulated clients do and how their answers are judged: every answer is checked against the model at once, and
+//! What simulated clients do and how their answers are checked: every answer is checked against the model at once, and
 //! after the faults a last client reads everything back.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -43,18 +43,18 @@ mod secrets;
 mod seen;
 mod session;
 mod twins;
-mod verdict;
+mod final_state;
 
 use documents::Known;
 use local::Local;
 
-pub(crate) use between::judge_between;
+pub(crate) use between::check_between;
 pub(crate) use counted::set_up as set_up_counted;
 pub(crate) use documents::{leaves, outcome};
 pub(crate) use filtered::set_up as set_up_filters;
 pub(crate) use hostile::WAYS as HOSTILE_WAYS;
 pub(crate) use maintained::SETTING as MAINTENANCE;
-pub(crate) use members::{judge_members, look_at_connections, look_at_members};
+pub(crate) use members::{check_members, look_at_connections, look_at_members};
 pub(crate) use own::carry_out;
 pub use own::set_up as set_up_own;
 pub(crate) use pair::order;

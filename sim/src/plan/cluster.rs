@@ -227,7 +227,7 @@ fn split(draw: &mut Draw<'_>) -> Fault {
     }
 }
 
-/// One run in five is quiet, so that plain answers are judged too.
+/// One run in five is quiet, so that plain answers are checked too.
 fn faults(draw: &mut Draw<'_>, victim: Option<u32>) -> Vec<TimedFault> {
     if draw.chance(5) {
         return Vec::new();

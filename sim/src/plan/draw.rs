@@ -243,7 +243,7 @@ impl Draw<'_> {
         edits
     }
 
-    /// One run in five is quiet, so that plain answers are judged too.
+    /// One run in five is quiet, so that plain answers are checked too.
     fn faults(&mut self) -> Vec<TimedFault> {
         if self.chance(5) {
             return Vec::new();

@@ -23,7 +23,7 @@ const SIZED: u64 = 0x51u64 << 56;
 pub const PAD_BIT: u32 = 20;
 /// Bytes of a unit of that text.
 pub const PAD_UNIT: u64 = 512;
-/// What `for_ms` of a disk without room is drawn from: it is looked at every second, and what came of that is judged
+/// What `for_ms` of a disk without room is drawn from: it is looked at every second, and what came of that is checked
 /// only after some.
 const NO_ROOM_MS: std::ops::Range<u64> = 4_000..16_000;
 
@@ -57,7 +57,7 @@ impl Plan {
         for _ in 0..rng.random_range(1..=3) {
             let node = rng.random_range(0..self.world.nodes);
             let fault = more_fault(&mut rng, if self.world.n > 0 { self.world.nodes } else { 0 });
-            // What came of a disk without room is judged while clients work.
+            // What came of a disk without room is checked while clients work.
             let most_ms = if matches!(fault, Fault::NoRoom { .. }) { WORK_MS / 2 } else { WORK_MS };
             let at_ms = rng.random_range(0..most_ms);
             let aimed = !names.is_empty() && rng.random_range(0..2) == 0;

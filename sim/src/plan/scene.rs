@@ -23,7 +23,7 @@ pub(super) fn some_of_each() -> impl Iterator<Item = Plan> {
 /// What a scene brings about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
-    /// Writers on one revision reach the judge, whose answers are lost; all of them go to the next one.
+    /// Writers on one revision reach the oracle, whose answers are lost; all of them go to the next one.
     LateAnswer,
     /// A node whose journal stands still cannot go over to a new map: it goes on by the old one while a copy moves.
     StaleMap,
@@ -395,7 +395,7 @@ impl Stage {
     }
 
     /// Bits flip in store files of single shards on one node, which is started anew, so that it has to read them. All
-    /// three copies are judged in the end, and none may be damaged.
+    /// three copies are checked in the end, and none may be damaged.
     fn mended(&mut self, world: WorldPlan) -> Drawn {
         let node = self.node(world.nodes, 0);
         let q = pick(&mut self.rng, &[1, 2]);

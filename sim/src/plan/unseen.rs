@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn a_node_in_maintenance_works_again_and_all_filters_are_followed() {
         let plans: Vec<Plan> = (0..20).map(|number| Plan::of_scene(Scene::Maintenance, number)).collect();
-        assert!(plans.iter().all(|plan| plan.has_maintenance() && plan.judges_maintenance()));
+        assert!(plans.iter().all(|plan| plan.has_maintenance() && plan.checks_maintenance()));
         let plans = (0..20).map(|number| Plan::of_scene(Scene::Filters, number));
         assert!(plans.into_iter().all(|plan| plan.has_filters() && !plan.loses_disks()));
     }

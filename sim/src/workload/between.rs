@@ -22,7 +22,7 @@ use crate::plan::{FeedFilter, Op, Plan, WAYS, Way};
 const LOOKS: usize = 30;
 /// Between two looks: about what a page takes from one cluster to the other.
 const LOOKED_AT_EVERY: Duration = Duration::from_millis(50);
-/// Documents that the judge writes, one by each cluster: no client's.
+/// Documents that the oracle writes, one by each cluster: no client's.
 const PROBES_FROM: u32 = 90;
 /// Their values.
 const VALUES_FROM: u64 = 1_000_000;
@@ -50,7 +50,7 @@ impl Joined {
     }
 }
 
-/// All that somebody asks for in a plan, or the judge at its end.
+/// All that somebody asks for in a plan, or the oracle at its end.
 fn joined(plan: &Plan) -> BTreeSet<Joined> {
     let of_op = |op: &Op| match op {
         Op::Join { way, filter, .. } => Some(Joined { way: *way, filter: *filter }),
@@ -60,7 +60,7 @@ fn joined(plan: &Plan) -> BTreeSet<Joined> {
     asked.chain(both_ways()).collect()
 }
 
-/// What the judge asks for, should nobody else have: a run that begins anew would bring what others passed over.
+/// What the oracle asks for, should nobody else have: a run that begins anew would bring what others passed over.
 fn both_ways() -> impl Iterator<Item = Joined> {
     WAYS.into_iter().take(2).map(|way| Joined { way, filter: FeedFilter::All })
 }
@@ -145,7 +145,7 @@ impl Worker {
         // No answer: faults are not over.
         let Ok(told) = Told::of(works, &joined.name()).await else { return Ok(()) };
         let Some(checkpoint) = told.checkpoint() else { return Ok(()) };
-        self.judge_checkpoint_named(gets, DB, checkpoint).await
+        self.check_checkpoint_named(gets, DB, checkpoint).await
     }
 
     /// Takes the document back.
@@ -156,7 +156,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Has everything copied once, by the addresses of both ends. What comes of it is judged at the end.
+    /// Has everything copied once, by the addresses of both ends. What comes of it is checked at the end.
     pub(super) async fn ferry(&mut self, way: Way, (at, by): (u32, u32)) -> Result<(), Violation> {
         let own = |name: &str| format!("{}/{name}", url_of(self.chosen(way.far_works(), at)));
         let order = self.order_between(Joined { way, filter: FeedFilter::All }, by, own);
@@ -167,17 +167,17 @@ impl Worker {
 }
 
 /// At the end: within some time both clusters are level, as the documents that are there ask for, and stay so for what
-/// is written then. `judges`: one for each node, in order.
+/// is written then. `oracles`: one for each node, in order.
 ///
 /// # Errors
 /// What is still wrong then, and any answer that breaks a promise.
-pub(crate) async fn judge_between(judges: &mut [Worker], plan: &Plan) -> Result<(), Violation> {
-    let Some(first) = judges.first() else { return Ok(()) };
+pub(crate) async fn check_between(oracles: &mut [Worker], plan: &Plan) -> Result<(), Violation> {
+    let Some(first) = oracles.first() else { return Ok(()) };
     let env = first.client.env().clone();
     let (began, joined) = (env.now(), joined(plan));
-    while let Some(wrong) = look(judges, plan, &joined).await? {
+    while let Some(wrong) = look(oracles, plan, &joined).await? {
         if env.now().since(began) > CATCH_UP {
-            return Err(passed_over(judges, &joined).await.unwrap_or(wrong));
+            return Err(passed_over(oracles, &joined).await.unwrap_or(wrong));
         }
         env.sleep(LOOK_EVERY).await;
     }
@@ -185,17 +185,17 @@ pub(crate) async fn judge_between(judges: &mut [Worker], plan: &Plan) -> Result<
 }
 
 /// What is not yet as it must be.
-async fn look(judges: &mut [Worker], plan: &Plan, joined: &BTreeSet<Joined>) -> Result<Option<Violation>, Violation> {
+async fn look(oracles: &mut [Worker], plan: &Plan, joined: &BTreeSet<Joined>) -> Result<Option<Violation>, Violation> {
     for (nth, nodes) in (0..).zip(plan.world.clusters()) {
-        if let Some(wrong) = judges[nodes.start as usize].probe(nth).await? {
+        if let Some(wrong) = oracles[nodes.start as usize].probe(nth).await? {
             return Ok(Some(wrong));
         }
     }
-    if let Some(wrong) = judges[0].judge_all_joined(joined).await? {
+    if let Some(wrong) = oracles[0].check_all_joined(joined).await? {
         return Ok(Some(wrong));
     }
-    for doc in judges[0].locked(|s| s.model.documents()) {
-        match level(judges, plan, &doc).await {
+    for doc in oracles[0].locked(|s| s.model.documents()) {
+        match level(oracles, plan, &doc).await {
             Ok(None) => {}
             Ok(wrong) => return Ok(wrong),
             // A node that does not answer yet.
@@ -218,7 +218,7 @@ impl Worker {
     }
 
     /// What is wrong with the replications of documents; everything is to be asked for both ways.
-    async fn judge_all_joined(&mut self, all: &BTreeSet<Joined>) -> Result<Option<Violation>, Violation> {
+    async fn check_all_joined(&mut self, all: &BTreeSet<Joined>) -> Result<Option<Violation>, Violation> {
         let mut asked = BTreeSet::new();
         for joined in all {
             let (mut works, mut gets) = self.ends(joined.way, 0);
@@ -226,7 +226,7 @@ impl Worker {
                 Ok(told) => told,
                 Err(wrong) => return Ok(Some(wrong)),
             };
-            if let Some(wrong) = self.judge_joined(*joined, &told, &mut gets).await {
+            if let Some(wrong) = self.check_joined(*joined, &told, &mut gets).await {
                 return Ok(Some(wrong));
             }
             asked.extend((told.is_asked && joined.filter == FeedFilter::All).then(|| joined.way.far_gets()));
@@ -240,7 +240,7 @@ impl Worker {
     }
 
     /// What is wrong with the replication of a document, and with the part that it copies, if it copies one.
-    async fn judge_joined(&self, joined: Joined, told: &Told, gets: &mut Client) -> Option<Violation> {
+    async fn check_joined(&self, joined: Joined, told: &Told, gets: &mut Client) -> Option<Violation> {
         let Joined { way, filter } = joined;
         if filter != FeedFilter::All && told.is_asked {
             let mut source = self.reader_of(!way.far_gets());
@@ -258,14 +258,14 @@ impl Worker {
 ///
 /// # Errors
 /// A node that does not answer.
-async fn level(judges: &mut [Worker], plan: &Plan, doc: &str) -> Result<Option<Violation>, Violation> {
+async fn level(oracles: &mut [Worker], plan: &Plan, doc: &str) -> Result<Option<Violation>, Violation> {
     let wrong = |invariant, what| Ok(Some(Violation { invariant, what }));
     let mut held: Vec<Vec<Leaf>> = Vec::new();
-    for judge in judges.iter_mut() {
-        held.push(judge.leaves_here(doc).await?);
+    for oracle in oracles.iter_mut() {
+        held.push(oracle.leaves_here(doc).await?);
     }
     let shown: BTreeSet<&String> = held.iter().flatten().flat_map(|leaf| &leaf.path).collect();
-    let lasting = judges[0].locked(|s| s.model.lasting(doc));
+    let lasting = oracles[0].locked(|s| s.model.lasting(doc));
     if let Some(lost) = lasting.iter().find(|rev| !shown.contains(rev)) {
         return wrong("I1", format!("{doc}: {lost} is gone from both clusters; they hold {shown:?}"));
     }
@@ -285,8 +285,8 @@ async fn level(judges: &mut [Worker], plan: &Plan, doc: &str) -> Result<Option<V
 }
 
 /// A document that does not come over as a checkpoint stands before it.
-async fn passed_over(judges: &[Worker], joined: &BTreeSet<Joined>) -> Option<Violation> {
-    let first = judges.first()?;
+async fn passed_over(oracles: &[Worker], joined: &BTreeSet<Joined>) -> Option<Violation> {
+    let first = oracles.first()?;
     for joined in joined.iter().filter(|joined| joined.filter == FeedFilter::All) {
         let (mut works, mut gets) = first.ends(joined.way, 0);
         let mut source = first.reader_of(!joined.way.far_gets());

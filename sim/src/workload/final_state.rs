@@ -20,7 +20,7 @@ pub type Trees = BTreeMap<String, Vec<Leaf>>;
 
 impl Worker {
     /// After all faults: reads everything, and holds it against the model. What it read.
-    pub async fn judge_at_the_end(&mut self, others: &mut [Worker]) -> Result<Trees, Violation> {
+    pub async fn check_final_state(&mut self, others: &mut [Worker]) -> Result<Trees, Violation> {
         // Across a split both sides may write: then there is no one order.
         self.locked(|s| match s.several && !s.model.in_peace {
             true => Ok(()),
@@ -28,7 +28,7 @@ impl Worker {
         })?;
         let mut trees = Trees::new();
         for doc in self.locked(|s| s.model.documents()) {
-            let leaves = self.judge_document(&doc).await?;
+            let leaves = self.check_document(&doc).await?;
             trees.insert(doc, leaves);
         }
         let winner = |(doc, leaves): (&String, &Vec<Leaf>)| {
@@ -56,24 +56,24 @@ impl Worker {
         }
         let views = self.locked(|s| s.views);
         if views {
-            self.judge_seen(&trees).await?;
+            self.check_seen(&trees).await?;
         }
         for worker in others {
-            worker.judge_local().await?;
-            worker.judge_feed(&winners).await?;
+            worker.check_local().await?;
+            worker.check_feed(&winners).await?;
             if views {
-                worker.judge_chosen(&trees).await?;
+                worker.check_chosen(&trees).await?;
             }
             worker.check_filtered(&winners).await?;
-            worker.judge_kept().await?;
-            worker.judge_own().await?;
-            worker.judge_admin().await?;
+            worker.check_kept().await?;
+            worker.check_own().await?;
+            worker.check_admin().await?;
         }
         Ok(trees)
     }
 
     /// One document: its tree against the model, its winner, its attachments. Its leaves.
-    async fn judge_document(&mut self, doc: &str) -> Result<Vec<Leaf>, Violation> {
+    async fn check_document(&mut self, doc: &str) -> Result<Vec<Leaf>, Violation> {
         let before: BTreeSet<String> = self.locked(|s| s.model.lasting(doc));
         let answer = self.call("GET", &format!("/{DB}/{doc}?open_revs=all&revs=true"), &Value::Null).await;
         let leaves = match answer {
@@ -110,7 +110,7 @@ impl Worker {
 
     /// A last compaction, in peace: it removes all bodies that are no leaf's, and changes nothing else. `trees`: what
     /// was there before.
-    pub async fn judge_compaction(&mut self, trees: &Trees) -> Result<(), Violation> {
+    pub async fn check_compaction(&mut self, trees: &Trees) -> Result<(), Violation> {
         let env = self.client.env().clone();
         let (started, mut inner) = (env.now(), BTreeMap::new());
         inner.extend(trees.iter().map(|(doc, leaves)| (doc, inner_revisions(leaves))));
@@ -133,7 +133,7 @@ impl Worker {
             }
         }
         for (doc, before) in trees {
-            let after = self.judge_document(doc).await?;
+            let after = self.check_document(doc).await?;
             if after != *before {
                 return broken("I26", format!("{doc}: a compaction made {after:?} of {before:?}"));
             }

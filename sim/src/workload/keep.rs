@@ -146,14 +146,14 @@ impl Worker {
     }
 
     /// At the end: each copy whose document is there holds what it is to hold, and is said to run; no other runs.
-    pub(crate) async fn judge_jobs(&mut self) -> Result<(), Violation> {
+    pub(crate) async fn check_jobs(&mut self) -> Result<(), Violation> {
         let mut second = self.second_server();
         for (filter, job) in self.jobs.clone() {
-            self.judge_checkpoints(&mut second, &job.name, filter).await?;
+            self.check_checkpoints(&mut second, &job.name, filter).await?;
             let env = self.client.env().clone();
             let started = env.now();
             loop {
-                let Some(violation) = self.judge_job(filter, &job, &mut second).await? else { break };
+                let Some(violation) = self.check_job(filter, &job, &mut second).await? else { break };
                 if env.now().since(started) > CATCH_UP {
                     return Err(violation);
                 }
@@ -164,7 +164,7 @@ impl Worker {
     }
 
     /// What is wrong with a job now.
-    async fn judge_job(
+    async fn check_job(
         &mut self,
         filter: FeedFilter,
         job: &Job,

@@ -12,7 +12,7 @@ use crate::plan::FeedFilter;
 const COPY: &str = "copy";
 
 impl Worker {
-    /// Copies once, asked of the second node, with a look at the checkpoints meanwhile. What comes of it is judged at
+    /// Copies once, asked of the second node, with a look at the checkpoints meanwhile. What comes of it is checked at
     /// the end.
     pub(super) async fn replicate(&mut self) -> Result<(), Violation> {
         let (mut second, order) = (self.second_server(), order());
@@ -24,8 +24,8 @@ impl Worker {
     }
 
     /// At the end: one more replication brings everything over.
-    pub async fn judge_copy(&mut self, second: &mut Client) -> Result<(), Violation> {
-        self.judge_checkpoints(second, COPY, FeedFilter::All).await?;
+    pub async fn check_copy(&mut self, second: &mut Client) -> Result<(), Violation> {
+        self.check_checkpoints(second, COPY, FeedFilter::All).await?;
         let mut done = second.json("POST", "/_replicate", &order()).await;
         for _ in 0..3 {
             if matches!(&done, Ok(a) if a.status == 200) {

@@ -128,7 +128,7 @@ impl Worker {
     }
 
     /// At the end: nothing is on its way any more, and this node tells the same maps as the first one.
-    pub async fn judge_places(&mut self) -> Result<(), Violation> {
+    pub async fn check_places(&mut self) -> Result<(), Violation> {
         let env = self.client.env().clone();
         let started = env.now();
         while let Some(busy) = self.busy().await {
