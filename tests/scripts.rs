@@ -9,7 +9,7 @@ use settee::document::id::DocId;
 use settee::document::json::{self, Value};
 use settee::document::render::StoredRevision;
 use settee::document::revision::Revision;
-use settee::script::{Arguments, DesignError, Program, Rendering, ScriptError, Scripts, Verdict};
+use settee::script::{Arguments, DesignError, Program, Rendering, ScriptError, Scripts, Validation};
 use settee::world::tokio_host;
 use tokio::runtime::Runtime;
 
@@ -189,14 +189,14 @@ fn validators_and_filters_answer() {
         ];
         let results = scripts.validate(&program, docs.map(edit).into()).await.unwrap();
         let json = |text: &str| json::parse(text.as_bytes()).unwrap();
-        assert_eq!(results[0], Ok(Verdict::Forbidden(json("\"no\""))));
-        assert_eq!(results[1], Ok(Verdict::Unauthorized(json(r#"{"c":1}"#))));
-        assert_eq!(results[2], Ok(Verdict::Accepted));
+        assert_eq!(results[0], Ok(Validation::Forbidden(json("\"no\""))));
+        assert_eq!(results[1], Ok(Validation::Unauthorized(json(r#"{"c":1}"#))));
+        assert_eq!(results[2], Ok(Validation::Accepted));
         assert!(matches!(&results[3], Err(ScriptError::Thrown { error, .. }) if error == "TypeError"));
         let thrown = |reason| Err(ScriptError::Thrown { error: "unknown_error".to_owned(), reason: json(reason) });
         assert_eq!(results[4], thrown("\"text\""));
         assert_eq!(results[5], thrown("\"x\""));
-        assert_eq!(results[6], Ok(Verdict::Forbidden(json(r#"[null,{"name":"x"},{}]"#))));
+        assert_eq!(results[6], Ok(Validation::Forbidden(json(r#"[null,{"name":"x"},{}]"#))));
         let req: Arc<str> = r#"{"query":{"min":"1"}}"#.into();
         let passed =
             scripts.filter(&program, "big", &req, vec![r#"{"v":1}"#.to_owned(), r#"{"v":2}"#.to_owned()]).await;
@@ -346,8 +346,8 @@ fn functions_of_another_language_run_in_their_query_server() {
         let req: Arc<str> = r#"{"x":"!"}"#.into();
         assert_eq!(scripts.filter(&python, "odd", &req, docs.clone()).await.unwrap(), [true, false]);
         let edit = |new: &str| Arc::new(Arguments::new(new.as_bytes(), b"null", b"{}", b"{}"));
-        let verdicts = scripts.validate(&python, vec![edit(r#"{"n":1}"#), edit("{}")]).await.unwrap();
-        assert_eq!(verdicts, [Ok(Verdict::Accepted), Ok(Verdict::Forbidden("no n".into()))]);
+        let outcomes = scripts.validate(&python, vec![edit(r#"{"n":1}"#), edit("{}")]).await.unwrap();
+        assert_eq!(outcomes, [Ok(Validation::Accepted), Ok(Validation::Forbidden("no n".into()))]);
         let source = python.function("shows", "s").unwrap();
         let shown = scripts.render(&python, (Rendering::Show, source), docs[0].clone(), &req).await.unwrap();
         assert_eq!(shown.get("resp").unwrap().to_vec(), br#"{"body":"a!"}"#);

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use crate::json::Value;
 use crate::level::Levels;
-use crate::report::{Row, Totals, CaseOutcome, totals};
+use crate::report::{CaseOutcome, Row, Totals, totals};
 use crate::transcript::Expect;
 
 /// Characters of one shown value; the rest is cut.
@@ -218,7 +218,7 @@ mod tests {
     use super::{Shown, page};
     use crate::json::Value;
     use crate::level::Levels;
-    use crate::report::{Row, CaseOutcome};
+    use crate::report::{CaseOutcome, Row};
     use crate::transcript::Expect;
 
     fn json(text: &str) -> Value {

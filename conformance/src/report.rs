@@ -160,7 +160,9 @@ pub fn json(rows: &[Row], lenient: bool) -> String {
         let (reason, differences) = match &row.outcome {
             CaseOutcome::Passed => (Value::Null, texts(&[])),
             CaseOutcome::Failed(found) => (Value::Null, texts(found)),
-            CaseOutcome::Skipped(reason) | CaseOutcome::Unexpected(reason) => (Value::from(reason.as_str()), texts(&[])),
+            CaseOutcome::Skipped(reason) | CaseOutcome::Unexpected(reason) => {
+                (Value::from(reason.as_str()), texts(&[]))
+            }
             CaseOutcome::Expected(reason, found) => (Value::from(reason.as_str()), texts(found)),
         };
         object([
@@ -241,7 +243,7 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Row, CaseOutcome, json, junit, terminal};
+    use super::{CaseOutcome, Row, json, junit, terminal};
     use crate::json::Value;
     use crate::level::{Level, Levels};
     use std::time::Duration;

@@ -12,7 +12,7 @@ use crate::html::Shown;
 use crate::level::Levels;
 use crate::player::{Exchange, Player};
 use crate::profile::Profile;
-use crate::report::{Row, CaseOutcome};
+use crate::report::{CaseOutcome, Row};
 use crate::transcript::Case;
 
 /// What every case needs to be compared.

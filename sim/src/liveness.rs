@@ -98,7 +98,7 @@ fn note(scene: &Scene, took: Duration, what: &str) {
     let counters = &mut shared.history.coverage.counters;
     *counters.entry(what.to_owned()).or_default() += 1;
     *counters.entry(format!("{what}: milliseconds in all")).or_default() += took_ms;
-    let (lane, name, text) = ("judge".to_owned(), "liveness".to_owned(), what.to_owned());
+    let (lane, name, text) = ("oracle".to_owned(), "liveness".to_owned(), what.to_owned());
     let event = Event { lane, from_ms: to_ms - took_ms, to_ms, kind: "check", name, text, outcome: String::new() };
     shared.history.events.push(event);
 }

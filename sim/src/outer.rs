@@ -113,7 +113,7 @@ async fn carry_out(env: Env, plan: &Plan, target: &Target, (port, proxied): (u16
     }
     wait_until_up(&env, client()).await?;
     workers.iter_mut().for_each(Worker::reconnect);
-    let mut reader = Worker::new("judge", client(), Arc::clone(&shared));
+    let mut reader = Worker::new("oracle", client(), Arc::clone(&shared));
     let outcome = if lock(&shared).violation.is_some() {
         Ok(())
     } else {

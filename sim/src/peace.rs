@@ -14,7 +14,7 @@ use crate::model::Violation;
 use crate::place::{PASSWORD, USER, address_of};
 use crate::plan::{Op, Plan, WorldPlan};
 use crate::workload::{
-    DB, MAINTENANCE, Worker, carry_out, give_first_secret, check_between, check_members, lock, look_at_connections,
+    DB, MAINTENANCE, Worker, carry_out, check_between, check_members, give_first_secret, lock, look_at_connections,
     look_at_databases, look_at_members, set_up_cluster, set_up_counted, set_up_filters, set_up_own,
 };
 use crate::world::SimNode;
@@ -212,7 +212,7 @@ pub(crate) async fn check_final_state(scene: &Scene, plan: &Plan, workers: &mut 
         reader_at(scene, *node).check_alone().await?;
     }
     let first = client(oracle, several.first().copied().unwrap_or(0));
-    let mut reader = Worker::new("judge", first, Arc::clone(&scene.shared));
+    let mut reader = Worker::new("oracle", first, Arc::clone(&scene.shared));
     let trees = reader.check_final_state(workers).await?;
     for node in several.iter().skip(1) {
         reader_at(scene, *node).check_final_state(&mut []).await?;
@@ -286,7 +286,7 @@ async fn check_cut_off(scene: &Scene, node: u32) -> Result<(), Violation> {
 }
 
 fn reader_at(scene: &Scene, node: u32) -> Worker {
-    Worker::new(&format!("judge of node {node}"), client(&scene.oracle, node), Arc::clone(&scene.shared))
+    Worker::new(&format!("oracle of node {node}"), client(&scene.oracle, node), Arc::clone(&scene.shared))
 }
 
 /// The nodes of clusters that are checked in the end, once they agree on who they are; none without one.

@@ -24,7 +24,7 @@ use crate::history::{Event, History};
 use crate::keeper::Keeper;
 use crate::liveness::check_core;
 use crate::model::{Violation, Written};
-use crate::peace::{client, check_final_state, set_up};
+use crate::peace::{check_final_state, client, set_up};
 use crate::place::{PORT, PROXY, address_of, client_ip, link, settings_outside};
 use crate::plan::{Plan, Reseed, TimedOp};
 use crate::proxy::Proxy;
@@ -172,7 +172,7 @@ async fn scenario(
     }
     keepers.iter().for_each(Keeper::launch);
     let watches: Vec<_> = keepers.iter().map(|k| madsim::task::spawn(k.clone().watch(world.clone()))).collect();
-    let oracle = world.node("judge", client_ip(0));
+    let oracle = world.node("oracle", client_ip(0));
     let machine = world.node("peer", PROXY);
     // Invariant: nobody else listens there.
     let proxy = Proxy::start(&machine.env(), SocketAddr::new(PROXY, PORT), address_of(0)).await.expect("an address");
@@ -255,7 +255,7 @@ async fn act(scene: &Scene, plan: &Plan) {
 fn condemn(shared: &SharedHandle, violation: Violation) {
     let mut shared = lock(shared);
     let (from_ms, outcome) = (shared.now_ms(), violation.to_string());
-    let (lane, name, text) = ("judge".to_owned(), "verdict".to_owned(), "reads everything back".to_owned());
+    let (lane, name, text) = ("oracle".to_owned(), "final state".to_owned(), "reads everything back".to_owned());
     let event = Event { lane, from_ms, to_ms: from_ms, kind: "check", name, text, outcome };
     shared.history.events.push(event);
     shared.breaks(violation);

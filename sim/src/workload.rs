@@ -27,6 +27,7 @@ mod counted;
 mod documents;
 mod feed;
 mod filtered;
+mod final_state;
 mod graves;
 mod hostile;
 mod keep;
@@ -43,7 +44,6 @@ mod secrets;
 mod seen;
 mod session;
 mod twins;
-mod final_state;
 
 use documents::Known;
 use local::Local;

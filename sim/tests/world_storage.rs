@@ -152,7 +152,7 @@ fn a_disk_whose_syncs_lie_is_found_out() {
     let faults = DiskFaults { syncs_lie: true, ..DiskFaults::default() };
     // redb may also panic over what it finds.
     let found = |seed| std::panic::catch_unwind(|| run(seed, &faults).value).is_ok_and(|outcome| outcome.is_err());
-    assert!((200..215).filter(|seed| found(*seed)).count() > 0, "the judge must be able to find a loss");
+    assert!((200..215).filter(|seed| found(*seed)).count() > 0, "the oracle must be able to find a loss");
 }
 
 #[test]

@@ -243,7 +243,7 @@ impl Check<'_> {
         self.purges(header.purge_seq);
         let mut markers = 0;
         self.scan("what was forgotten", keys::all(self.shard, Kind::Marker), |check, _, value| {
-            check.good("a document that was forgotten", tombstone_collection::decode_marker(value));
+            check.good("a document whose tombstone was collected", tombstone_collection::decode_marker(value));
             markers += 1;
         });
         if markers != header.markers {

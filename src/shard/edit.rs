@@ -5,7 +5,7 @@ use super::decide::{self, Conflict};
 use super::record::RevData;
 use super::tombstone_collection;
 use super::transaction::{Loaded, Transaction};
-use super::{Basis, Edit, EditError, EditOp, AcceptedEdit, RevPath, Revision, ShardCopy, ShardError};
+use super::{AcceptedEdit, Basis, Edit, EditError, EditOp, RevPath, Revision, ShardCopy, ShardError};
 use crate::document::id::DocId;
 use crate::document::render::Attachment;
 use crate::document::rev_tree::{Merged, RevTree};
@@ -51,7 +51,10 @@ impl ShardCopy {
     ///
     /// # Panics
     /// When the path of a merge is empty.
-    pub async fn decide(&self, mut edits: Vec<(Edit, Basis)>) -> Result<Vec<Result<AcceptedEdit, EditError>>, ShardError> {
+    pub async fn decide(
+        &self,
+        mut edits: Vec<(Edit, Basis)>,
+    ) -> Result<Vec<Result<AcceptedEdit, EditError>>, ShardError> {
         edits.iter_mut().for_each(|(edit, _)| bound_path(edit));
         let has_room = self.0.storage.has_room();
         self.change(move |transaction, planted| {

@@ -141,7 +141,12 @@ fn heads(view: &dyn View, range: KeyRange, descending: bool, group: usize) -> Re
 }
 
 /// Marks the entries that match; answers the bytes of the bodies read.
-fn matcher(view: &dyn View, shard: ShardId, filter_scan: &Filter, entries: &mut [Entry]) -> Result<usize, StorageError> {
+fn matcher(
+    view: &dyn View,
+    shard: ShardId,
+    filter_scan: &Filter,
+    entries: &mut [Entry],
+) -> Result<usize, StorageError> {
     let mut order: Vec<usize> = (0..entries.len()).collect();
     order.sort_unstable_by_key(|at| entries[*at].head.body);
     let (Some(first), Some(last)) = (order.first(), order.last()) else { return Ok(0) };

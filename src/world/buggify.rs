@@ -90,7 +90,7 @@ pub enum Mutation {
     /// A copy that takes in another one takes one leaf of each document.
     RepairDropsSibling,
     /// A conflict is told although the primary before may have stored the edit.
-    LateJudge,
+    LatePrimary,
     /// The documents of a database that lost its name are dropped.
     InstanceLosesSide,
     /// Calls by an older map are taken.

@@ -483,7 +483,7 @@ impl Op {
             Op::Follow { mode: FeedMode::Longpoll, .. } => "feed longpoll",
             Op::Follow { mode: FeedMode::Continuous, .. } => "feed continuous",
             Op::Follow { mode: FeedMode::EventSource, .. } => "feed eventsource",
-            Op::FollowFiltered { docs: false, .. } => "feed sifted",
+            Op::FollowFiltered { docs: false, .. } => "feed filtered",
             Op::FollowFiltered { .. } => "feed with documents",
             Op::Descend { .. } => "feed descending",
             Op::Shift { .. } => "shift",
@@ -550,7 +550,7 @@ impl Op {
 pub const OPS: [&str; 75] = [
     "shift",
     "groups",
-    "feed sifted",
+    "feed filtered",
     "feed with documents",
     "feed descending",
     "maintenance begins",

@@ -303,7 +303,7 @@ mod tests {
     use crate::plan::Scene;
 
     #[test]
-    fn the_judge_may_ask_for_both_ways_and_parts_have_databases_of_their_own() {
+    fn the_oracle_may_ask_for_both_ways_and_parts_have_databases_of_their_own() {
         let plan = Plan::of_scene(Scene::TwoClusters, 3);
         let all = joined(&plan);
         assert!(both_ways().all(|wanted| all.contains(&wanted)));

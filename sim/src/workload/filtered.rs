@@ -49,8 +49,8 @@ fn parameters(by: Filter) -> &'static str {
     match by {
         Filter::None => "",
         Filter::Selector => "&filter=_selector",
-        Filter::Function => "&filter=sifts/few",
-        Filter::View => "&filter=_view&view=sifts/few",
+        Filter::Function => "&filter=filters/few",
+        Filter::View => "&filter=_view&view=filters/few",
     }
 }
 
@@ -71,7 +71,7 @@ pub(crate) async fn set_up(client: &mut Client) -> Result<(), String> {
         "filters": { "few": format!("function (doc, req) {{ return !!({CHOOSES}); }}") },
         "views": { "few": { "map": format!("function (doc) {{ if ({CHOOSES}) {{ emit(null, null); }} }}") } },
     });
-    super::own::carry_out(client, [("PUT", format!("/{DB}/_design/sifts"), few)], &[409]).await
+    super::own::carry_out(client, [("PUT", format!("/{DB}/_design/filters"), few)], &[409]).await
 }
 
 impl Worker {

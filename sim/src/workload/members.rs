@@ -281,7 +281,8 @@ async fn look(oracles: &mut [Worker], first: usize) -> Result<Result<Vec<u32>, S
         return Ok(Err(format!("{:?}, and {flaw}", expected.members)));
     }
     let mut nodes = Vec::new();
-    for (node, oracle) in (0..).zip(oracles.iter_mut()).filter(|(node, _)| expected.members.contains(&node_name(*node))) {
+    for (node, oracle) in (0..).zip(oracles.iter_mut()).filter(|(node, _)| expected.members.contains(&node_name(*node)))
+    {
         let seen = match oracle.seen().await {
             Ok(seen) => seen,
             Err(wrong) => return Ok(Err(wrong)),

@@ -14,7 +14,7 @@ use super::{Worker, broken};
 use crate::client::{Ask, Client, Who};
 use crate::model::Violation;
 use crate::place::{USER, address_of};
-use crate::tokens::{self, Span, Outcome};
+use crate::tokens::{self, Outcome, Span};
 
 /// Where a node has the secret.
 const PATH: &str = "/_node/_local/_config/chttpd_auth/secret";

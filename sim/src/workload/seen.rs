@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::own::{carry_out, design_of};
 use super::final_state::Trees;
+use super::own::{carry_out, design_of};
 use super::{DB, Worker, broken};
 use crate::client::Client;
 use crate::model::{self, Violation};

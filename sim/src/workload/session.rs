@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Worker, broken};
 use crate::client::{Ask, Who};
 use crate::model::Violation;
-use crate::tokens::{Span, Outcome, token};
+use crate::tokens::{Outcome, Span, token};
 
 /// The user whom tokens name.
 const BEARER: &str = "bearer";
@@ -73,7 +73,8 @@ impl Worker {
         let before = self.clock();
         let answer = self.ask(Ask::get("/_session").of(Who::Cookie(&cookie))).await;
         let Some(body) = answer.ok().filter(|a| a.status == 200).map(|a| a.json()) else { return Ok(()) };
-        let outcome = if forged { Outcome::Out } else { span.validity(self.seconds_since(before, self.client.to().ip())) };
+        let outcome =
+            if forged { Outcome::Out } else { span.validity(self.seconds_since(before, self.client.to().ip())) };
         let name = &body["userCtx"]["name"];
         held(outcome, name, crate::place::USER, || format!("cookie {cookie} of {span:?} (forged: {forged})"))
     }
@@ -90,7 +91,8 @@ impl Worker {
             Ok(a) if a.status < 500 => Value::Null,
             _ => return Ok(()),
         };
-        let outcome = if forged { Outcome::Out } else { span.validity(self.seconds_since(before, self.client.to().ip())) };
+        let outcome =
+            if forged { Outcome::Out } else { span.validity(self.seconds_since(before, self.client.to().ip())) };
         held(outcome, &name, BEARER, || format!("a token of {span:?} (forged: {forged})"))
     }
 }

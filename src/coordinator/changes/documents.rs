@@ -194,7 +194,7 @@ impl Changes {
         };
         let found: Vec<Option<Fetched>> = rows.iter().zip(documents).map(candidate).collect();
         let passed = if candidates.is_empty() { Vec::new() } else { filter.pass(&candidates).await? };
-        assert_eq!(passed.len(), candidates.len(), "a filter judges each candidate");
+        assert_eq!(passed.len(), candidates.len(), "a filter decides about each candidate");
         let mut passed_rows = candidates.into_iter().zip(passed);
         let listed = |fetched: Option<Fetched>| {
             let Some((mut fetched, (candidate, passed))) = fetched.and_then(|f| Some((f, passed_rows.next()?))) else {

@@ -18,7 +18,7 @@ use crate::coordinator::replica::catalogue::Coordinator;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::{
-    CollectionCall, CopyCall, CopyOp, EditText, DecideCall, Refusal, ReplicaPosition, ViewCall, ViewFailure, ViewOp,
+    CollectionCall, CopyCall, CopyOp, DecideCall, EditText, Refusal, ReplicaPosition, ViewCall, ViewFailure, ViewOp,
     WireError, encode,
 };
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
@@ -35,7 +35,7 @@ use crate::document::revision::{RevHash, Revision};
 use crate::index::{Definition, IndexError, Signature};
 use crate::limits;
 use crate::script::Program;
-use crate::shard::{Edit, Fetched, FetchedPart, AcceptedEdit, ListRow, ShardError, Want, Wants};
+use crate::shard::{AcceptedEdit, Edit, Fetched, FetchedPart, ListRow, ShardError, Want, Wants};
 use crate::storage::ReadAs;
 use crate::world::buggify::{Mutation, capped, fewer, mutated};
 use crate::world::{BoxFuture, Instant};

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::coordinator::replica::call_text::encode_call;
 use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::message::{
-    ChangesCall, CollectionCall, CopyCall, CopyOp, CopyStatus, EditText, IdRange, DecideCall, Refusal, ReplicaPosition,
+    ChangesCall, CollectionCall, CopyCall, CopyOp, CopyStatus, DecideCall, EditText, IdRange, Refusal, ReplicaPosition,
     SyncPoint, TakenIn, ViewCall, ViewFailure, WireError, decode, is_of_later_build,
 };
 use crate::coordinator::replica::token::Held;
@@ -304,7 +304,7 @@ impl RemoteCopy {
         }
         match accepted.len() == edits.len() {
             true => Ok(accepted),
-            false => Err(ShardError::Indeterminate(format!("{} judged {} edits", self.node, accepted.len()))),
+            false => Err(ShardError::Indeterminate(format!("{} decided {} edits", self.node, accepted.len()))),
         }
     }
 

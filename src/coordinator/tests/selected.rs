@@ -1,4 +1,4 @@
-//! Feeds by a declared selector: what its index gives is what judging every change gives.
+//! Feeds by a declared selector: what its index gives is what filtering every change gives.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -130,7 +130,7 @@ async fn compare(database: &Arc<Database>, selector: &str, since: Since) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn an_index_gives_what_judging_every_change_gives(q in 1_u32..4, steps in steps()) {
+    fn an_index_gives_what_filtering_every_change_gives(q in 1_u32..4, steps in steps()) {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
             let (_world, _coordinator, database) = database(q).await;
             put(&database, "_design/f", DECLARED).await;
@@ -202,7 +202,7 @@ impl RowFilter for Counted {
 }
 
 #[tokio::test]
-async fn a_waiting_feed_judges_what_the_index_names_and_what_it_has_not_taken_in() {
+async fn a_waiting_feed_filters_what_the_index_names_and_what_it_has_not_taken_in() {
     let (_world, _coordinator, database) = database(2).await;
     put(&database, "_design/f", DECLARED).await;
     put(&database, "a", r#"{"kind":"x","n":1}"#).await;

@@ -130,7 +130,7 @@ mod tests {
 
     /// Every combination of replies for up to five copies and every `w`, against the definition.
     #[test]
-    fn verdicts_of_all_combinations() {
+    fn outcomes_of_all_combinations() {
         for n in 1..=5_u32 {
             for wanted in 1..=6 {
                 for done in 0..=n {

@@ -10,7 +10,7 @@ use crate::coordinator::topology::caller::Caller;
 use crate::coordinator::topology::error::WriteError;
 use crate::document::revision::{self, AttachmentDigest};
 use crate::limits;
-use crate::shard::{Basis, Edit, EditAttachment, EditError, EditOp, AcceptedEdit, ShardCopy, ShardError, Want};
+use crate::shard::{AcceptedEdit, Basis, Edit, EditAttachment, EditError, EditOp, ShardCopy, ShardError, Want};
 use crate::storage::StorageError;
 use crate::world::buggify::{Mutation, mutated, sometimes};
 
@@ -45,7 +45,7 @@ impl Database {
                 break;
             }
         }
-        assert_eq!(decisions.len(), count, "one verdict per edit");
+        assert_eq!(decisions.len(), count, "one decision per edit");
         decisions.into_values().collect()
     }
 
@@ -121,7 +121,7 @@ pub(in crate::coordinator) async fn resolve_in_doubt(copy: &ShardCopy, edit: &Ed
         Err(WriteError::Unavailable(_) | WriteError::DatabaseGone) => return Err(WriteError::Unknown),
         decision => return decision,
     }
-    if mutated(Mutation::LateJudge) {
+    if mutated(Mutation::LatePrimary) {
         return decision;
     }
     let Some(rev) = own_revision(edit) else { return Err(WriteError::Unknown) };

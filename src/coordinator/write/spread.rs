@@ -22,7 +22,7 @@ use crate::coordinator::topology::quorum::{Tally, Written};
 use crate::coordinator::write::edits::{Outcome, WriteDone, WriteOptions};
 use crate::coordinator::write::primary::{Decision, is_unable, resolve_in_doubt};
 use crate::limits;
-use crate::shard::{Basis, Edit, EditAttachment, EditOp, AcceptedEdit, ShardError};
+use crate::shard::{AcceptedEdit, Basis, Edit, EditAttachment, EditOp, ShardError};
 use crate::storage::Hold;
 use crate::world::buggify::sometimes;
 
@@ -150,10 +150,10 @@ impl Database {
                 Ok(accepted) => return Ok((Arc::clone(node), accepted)),
                 Err(error @ (ShardError::Dropped | ShardError::Moved)) if !in_doubt => return Err(error.into()),
                 Err(ShardError::Indeterminate(why)) => {
-                    tracing::warn!(database = self.name, why, "a judge did not answer");
+                    tracing::warn!(database = self.name, why, "a primary did not answer");
                     in_doubt = true;
                 }
-                Err(error) => tracing::debug!(database = self.name, %error, "a judge was passed over"),
+                Err(error) => tracing::debug!(database = self.name, %error, "a primary was passed over"),
             }
         }
         match (unable, in_doubt) {

@@ -5,13 +5,13 @@ use super::*;
 use crate::coordinator::node::serve::CopyService;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::{
-    BallotCall, CopyCall, CopyOp, EditText, DecideCall, Refusal, WireError, decode, encode,
+    BallotCall, CopyCall, CopyOp, DecideCall, EditText, Refusal, WireError, decode, encode,
 };
 use crate::coordinator::topology::ballot::{Ask, Ballot, Electorate, Vote};
 use crate::coordinator::topology::caller::Caller;
 use crate::coordinator::topology::record::{MapRecord, Move};
 use crate::document::draft::PreparedBody;
-use crate::shard::{Edit, EditOp, AcceptedEdit, ShardError};
+use crate::shard::{AcceptedEdit, Edit, EditOp, ShardError};
 
 /// A database of `q` ranges with one copy, all on one of two nodes: that node, then the other.
 async fn on_one_of_two(q: u32) -> (Cluster, usize, usize) {
