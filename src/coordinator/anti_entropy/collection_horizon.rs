@@ -1,12 +1,13 @@
-//! What copies of a range have collected, before one of them reads another (`shard/collection_horizon.rs` has the
-//! rules).
+//! The collection horizon between replicas: before one replica reads another, both have collected the same tombstones.
+//! `shard/collection_horizon.rs` has the rules.
 //!
-//! A copy that reads another one first collects what it has written down of the rounds that are done there, if it has
-//! read all others since; if not, it reads the other one all the same, for what it has written down it knows. A round
-//! that it never wrote down was decided without it: it is restored from an old backup. Then it discards the leaves that
-//! all lack who know what was collected, as far as one of them has read it (`restored`), with what it applied from
-//! others before it had met all of them; only then it reads, and until then nobody reads it. All that it asks for
-//! afterwards is refused by a copy that has not collected the same, as after a restart on an older disk.
+//! A replica first finishes the rounds that are done at the other one and that it has written down itself, if it has
+//! read all others since. If it has not, it reads the other one all the same, because it knows what it has written
+//! down. A round that it never wrote down was decided without it, so the replica was restored from an old backup: it
+//! discards the leaves that every replica lacks that knows what was collected, as far as one of them has read it
+//! (`restored`), together with what it applied from others before it had been compared with all of them. It reads the
+//! other replica only then, and until then no other replica reads it. A replica that has not collected the same, as
+//! after a restart on an older disk, refuses all that is asked later.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -264,7 +265,7 @@ impl Database {
         others.iter().filter(counts).map(ToString::to_string).collect()
     }
 
-    /// Refuses whoever asks for what a copy that has collected `horizon` holds, where that is not so here.
+    /// Refuses whoever asks for what a copy that has collected `collection_horizon` holds, where that is not so here.
     pub(in crate::coordinator) async fn check_horizon(&self, range: usize, horizon: &Horizon) -> Result<(), String> {
         let own = async {
             let layout = self.layout();

@@ -1,9 +1,9 @@
-//! What nodes compare to see whether their copies hold the same: one digest for what two nodes have in common of a page
-//! of databases, one for each database, one message for each copy, then digests of ever smaller ranges of ids.
+//! Comparison of the replicas of two nodes, from coarse to fine: one digest over all databases of a page, then one
+//! digest for each database, then one message for each replica, then digests of ever smaller ranges of ids.
 //!
-//! A node tells another how its own copies stand; the other knows what it should hear, from its own copies and from how
-//! far it has applied those of the first. Where both agree nothing more is said. Digests are over the leaves of
-//! documents (`shard/summary.rs`) and over the stamps of local documents.
+//! The asking node says how its replicas stand. The asked node knows what that should be, from its own replicas and
+//! from how far it has applied those of the asking node; where both agree nothing more is sent. Digests cover the
+//! leaves of documents (`shard/summary.rs`) and the stamps of local documents.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,4 +1,5 @@
-//! What brings replicas back together: comparison, pulls of what one lacks, rebuilds, collection of tombstones.
+//! Anti-entropy: the background work that makes the replicas of a range equal again. `docs/convergence.md` lists every
+//! cause of divergence with the file that detects it and the file that repairs it.
 
 pub(super) mod collection_horizon;
 pub(super) mod compare;

@@ -1,15 +1,15 @@
-//! Taking in what the copy of a range on another node has and this node's copy lacks.
+//! Pull: reads from a replica on another node what this node's replica of the same range lacks, and applies it.
 //!
-//! First the other copy says how it stands; where digests agree nothing more is asked. Else purges go first, so that
-//! nothing comes back by what follows; then local documents; then documents: those that changed behind the position up
-//! to which the other copy is known, or, where none is known, those that differ, found by digests of ever smaller
-//! ranges of ids. Revisions that were purged here are not applied, unless the other copy heard of that and has them
-//! again.
+//! The other replica says how it stands; where digests agree nothing more is read. Otherwise purges come first, so that
+//! nothing that follows brings a purged revision back; then local documents; then documents: those that changed behind
+//! the position up to which the other replica is known, or, where no position is known, those that differ, found by
+//! digests of ever smaller ranges of ids. Revisions that were purged here are not applied, unless the other replica
+//! heard of the purge and has them again.
 //!
-//! A copy that is restored from an old backup shows positions below those that other nodes have seen: it begins a new
-//! epoch. If it missed purges whose records are gone, it may not be read by others until it has purged what they all
-//! lack. Which purges these are is known to a copy that was filled since, too: it remembers what those had heard of
-//! that filled it. What was collected comes before all of that (`horizon`).
+//! A replica that was restored from an old backup shows positions below those that other nodes have seen; it begins a
+//! new epoch. If it missed purges whose records are gone, other nodes do not read it until it has purged what all of
+//! them lack. A replica that was filled since knows which purges these are: it remembers the purges of the replicas
+//! that filled it. Tombstone collection is settled before any of this (`collection_horizon`).
 
 use std::ops::Bound;
 use std::sync::Arc;

@@ -1,20 +1,22 @@
-//! A copy whose store file is damaged is made anew from the others.
+//! Rebuild of a replica whose store file is damaged, from the other replicas of its range.
 //!
-//! A file of many shards stays, for whoever runs the node; one of a single shard is replaced, if all other copies of
-//! its range are there, in sync, and whole. In one commit the range gets a shard of another number here, with a mark of
-//! what it replaces. Positions are counted anew in it, so that no reader takes its numbers for those of before. Until
-//! it is filled the copy answers nobody, neither reads nor writes nor decides: to the others it is one that is away.
-//! It applies what they have, their purges first, then what can still be read of the damaged file and nobody else has
-//! (`recover`). Then it counts, and the file is put away, with a text that says what could not be read.
+//! A common file of many shards stays as it is, for the operator. The file of a single shard is replaced if all other
+//! replicas of its range are in reach, in sync and whole. In one commit the range gets a shard of another number on
+//! this node, with a mark of the shard that it replaces. Positions are counted anew in it, so that no reader takes its
+//! numbers for those of the shard before. Until it is filled, the replica answers neither reads nor writes and is no
+//! primary: to other nodes it is out of reach. It applies what they have, purges first, then what can still be read of
+//! the damaged file and no other replica has (`recovery`). Then it counts again, and the damaged file is quarantined
+//! with a text that says what could not be read.
 //!
-//! Two copies of one range are never made anew at a time: whoever asks hears of a damaged copy, and of one that is
-//! being filled, that it is not whole. Where two are damaged neither begins; should another copy turn out damaged while
-//! one is filled that cannot do without, the range gets the damaged shard back, which answers what can be read of it.
+//! Two replicas of one range are never rebuilt at the same time: a damaged replica, or one that is being filled, tells
+//! the others that it is not whole. Where two are damaged neither rebuild begins. Should another replica turn out
+//! damaged while this one is filled, and be needed, the range gets the damaged shard back, which answers what can be
+//! read of it.
 //!
-//! What others write while a copy applies the last is not in it when it begins to count. Before that all nodes hear
-//! that this one may lack something, so that it is the last to become the primary; that ends when it has applied the
-//! others once more. A range that is split before its copy is filled gets two halves here that are to be filled, each
-//! by itself; they count, and the damaged file goes, when both are.
+//! What others write while the last of it is applied is not in the replica when it begins to count. So all nodes are
+//! told before that this one may lack something, which puts it last in the order of primaries until it has pulled from
+//! the others once more. A range that is split before its replica is filled gets two child shards here that are to be
+//! filled, each by itself; the damaged file goes when both are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};

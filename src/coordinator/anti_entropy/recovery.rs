@@ -1,14 +1,15 @@
-//! What a damaged copy alone may hold is brought into the one that takes its place: the others take it in from there.
+//! Recovery of what a damaged replica alone may hold: it is written into the replica that takes its place, from where
+//! the other replicas pull it.
 //!
-//! The new copy has heard of the purges of the others by then, so that nothing comes back that one of them has on
-//! record. Where some are on nobody's record any more, and the damaged copy may not have heard of them, its documents
-//! stay where they are: a document that nobody else has may be one that was purged.
+//! The new replica has heard of the purges of the others by then, so that nothing comes back that one of them has on
+//! record. Where some purges are on no record any more, and the damaged replica may not have heard of them, its
+//! documents are not recovered: a document that no other replica has may be a purged one.
 //!
-//! Where anything was collected, documents that another copy had applied before are left out: what is not there any
-//! more was collected. Where the range was split meanwhile each half takes what is its own.
+//! Where tombstones were collected, documents that another replica had applied before are left out: if they are not
+//! there any more, they were collected. Where the range was split meanwhile, each child shard takes its own documents.
 //!
-//! It is read twice: as it is, and what was not yet written to the file by itself, for that is whole however much of
-//! the file is damaged.
+//! The damaged shard is read twice: as a whole, and only what was not yet written to the file, since that part is whole
+//! however much of the file is damaged.
 
 use crate::coordinator::read::quorum_read::merge_of_stored;
 use crate::coordinator::replica::blob_stream::{self, blobs_of};

@@ -1,18 +1,20 @@
-//! A copy that is restored from an old backup: it discards what all others removed since, and keeps what it alone has.
+//! Recovery of a replica that was restored from an old backup: it discards what every other replica has removed since,
+//! and keeps what it alone has acknowledged.
 //!
-//! It may hold what was removed everywhere, with no record of that left, and nobody takes that from it. That all others
-//! lack a revision does not tell this: they lack what this copy alone acknowledged, too, before it was restored from a
-//! backup or since, whatever it started and applied meanwhile. What tells it is how far one of them has read this copy:
-//! a revision behind that point was there once. So what all others lack goes up to that point and no further. Copies
-//! keep a record of purges until they have read each other copy up to where that one had heard of them
-//! (`Pull::confirm`): one that has no record has read all that a copy of an earlier time holds.
+//! Such a replica may hold revisions that were removed everywhere, of which no record is left; no other replica takes
+//! them from it. That every other replica lacks a revision is not enough to discard it: they also lack what this
+//! replica alone acknowledged. The proof is how far one of them has read this replica: a revision behind that position
+//! was there once. So what all others lack is discarded up to that position and no further. A replica keeps the record
+//! of a purge until it has read each other replica up to where that one had heard of the purge (`Pull::confirm`); one
+//! without the record has therefore read all that a replica of an earlier time holds.
 //!
-//! All others must be there. Those that miss what was removed, too, are not asked: they were restored from a backup
-//! themselves, or are being filled; nor are those that cannot be read as a whole, which are made anew once this copy is
-//! in sync. Whether the others are in sync otherwise does not matter; they may wait for this very copy.
+//! All other replicas must be in reach. Replicas that miss the same removals are not asked: they were restored from a
+//! backup themselves, or are being filled. Replicas that cannot be read as a whole are not asked either; they are
+//! rebuilt once this one is in sync. Whether the others are in sync otherwise does not matter; they may wait for this
+//! very replica.
 //!
-//! What is discarded goes on record for this copy only: the others have it no more, or have it again by then, for it
-//! was written again while this copy looked.
+//! What is discarded is recorded for this replica only, because the others lack it, or have it again since it was
+//! written again meanwhile.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -1,15 +1,17 @@
-//! A database that lost its name to another instance: its documents are written into that one, then its shards go.
+//! Merge of superseded instances: of two databases of one name the older one keeps the name, and the documents of the
+//! other one are written into it before its shards go.
 //!
-//! Its record is superseded in the store from the commit on that gives the name to the other one. Behind that commit
-//! nothing is stored in its shards, so that what was acknowledged lies in them, on this node or on another one that
-//! held copies: each writes its own into the other database. They go when a majority of the copies there holds all
-//! that is in them, or when either of the two databases is deleted; never else. A stop of the node only delays it;
-//! what another node wrote already costs a comparison.
+//! From the commit on that gives the name away, the record of the superseded instance is kept under another key, and
+//! nothing more is stored in its shards. So whatever was acknowledged lies in them, on this node or on another node
+//! that held replicas; each node writes its own part into the database that keeps the name. The shards go when a
+//! majority of the replicas of each range there holds all that is in them, or when a client deletes either database,
+//! and never otherwise. A stop of the node only delays the merge; what another node has written already costs one
+//! comparison.
 //!
-//! The copies of the other database take documents in as those of one database do from each other: they were decided
-//! before, so that no validation function sees them again, and what was purged there stays purged. While anything
-//! is superseded, and until the new copies hold what others have, this node does not count as in sync. What cannot be
-//! read stays, for whoever can mend it; it is told in the log, and tried again at the next start.
+//! The documents are merged as between replicas of one database: they were accepted before, so no validation function
+//! sees them again, and what was purged in the target stays purged. While an instance is superseded, and until the
+//! replicas hold what the others have, this node is not in sync. What cannot be read stays for the operator; it is
+//! logged, and tried again at the next start.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};

@@ -1,9 +1,9 @@
-//! Keeping the copies of a range the same: each node applies what the others have and it lacks.
+//! The anti-entropy loop of a node: which databases are compared with which node, and when.
 //!
-//! A node compares its copies with those of another (`compare`) when it meets it and at long intervals, and applies
-//! what it lacks (`pull`); of single databases also when it is told that a copy missed something, and now and then of
-//! those that changed. A node counts as in sync when it has pulled everything from all that it met; until then it is
-//! the last to become the primary.
+//! A node compares its replicas with those of another node when the two connect and every `COMPARE_PERIOD` (`compare`),
+//! and pulls what it lacks (`pull`). A single database is compared when somebody reports that one of its replicas
+//! missed a write, and every `SYNC_PERIOD` after it changed. A node is in sync when it has pulled everything from every
+//! node that is up; until then its replicas stand last in the order of primaries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};

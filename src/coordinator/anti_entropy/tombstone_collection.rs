@@ -1,14 +1,14 @@
-//! Collecting tombstones in rounds, where `[settee] tombstone_days` asks for it; 0 keeps them for ever.
+//! Tombstone collection in rounds, where `[settee] tombstone_days` asks for it; 0 keeps tombstones for ever.
 //!
-//! Every copy goes by marks: where it stood at some time; once the mark is old enough, so is every tombstone before it.
-//! The node that is the first in the order of primaries of a range proposes: some of these tombstones make a round. All
-//! copies must be there and in sync, have had the tombstones for as long themselves, and write the round down. Then it
-//! waits, for what was sent to a copy before it wrote that down is to have come in. It asks all once more, for copies
-//! may have moved meanwhile, reads each of them from beginning to end, and collects the tombstones, which decides the
-//! round. The others collect them when they have read all copies, too, which they are told to (`horizon`). Tombstones
-//! that stand beside other leaves stay, those of design documents, too.
+//! Every replica keeps marks: its position at some time. Once a mark is old enough, so is every tombstone before it.
+//! The first node in the order of primaries of a range proposes a round: some of these tombstones. All replicas must be
+//! in reach and in sync, have had the tombstones for as long themselves, and write the round down. The proposer then
+//! waits until everything that was sent before has arrived, asks all replicas again, because they may have moved, reads
+//! each of them from beginning to end, and collects the tombstones, which decides the round. The other replicas are
+//! told, and collect the tombstones when they have read all replicas, too (`collection_horizon`). Tombstones beside
+//! other leaves stay, and so do those of design documents.
 //!
-//! Nothing here runs, is read or is sent while the setting is 0. What was collected before stays so.
+//! Nothing here runs, is read or is sent while the setting is 0. What was collected before stays collected.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};

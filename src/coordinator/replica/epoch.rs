@@ -1,15 +1,14 @@
-//! Epochs: which positions of a copy can be compared.
+//! Epochs: which positions of a replica can be compared with each other.
 //!
-//! A copy's positions are numbers of changes. Should a disk lose some of them (a restored backup, a drive that lied),
-//! new changes would get numbers that readers believe to have seen. A backup cannot be told from the disk that it was
-//! made of, not even by a mark of an orderly stop: so a node opens a new epoch at every start. A token carries the
-//! epoch in which its position was given; one of an earlier epoch resumes at that one's end at the latest, and one of
-//! an epoch that this disk does not know is of a later one that was restored from a backup: it resumes where other
-//! copies tell, or anew. The node keeps the list of its epochs; a copy keeps where in its own numbers each of them
-//! began.
+//! A position is a count of changes. Should a disk lose some of them (a restored backup, a drive that did not sync),
+//! new changes would get positions that readers have seen already. A backup cannot be told from the disk that it was
+//! made of, not even by a mark of an orderly stop. So a node opens a new epoch at every start. A sequence carries the
+//! epoch in which its position was given; one of an earlier epoch resumes at the end of that epoch at the latest. An
+//! epoch that this disk does not know is later than the backup: such a sequence resumes where other replicas tell, or
+//! from the beginning. The node keeps the list of its epochs; a replica keeps the position at which each of them began.
 //!
-//! A machine restored while its node was running goes on in its epoch: other nodes remember how far the copies of that
-//! had come, and one that shows less begins a new epoch by itself.
+//! A machine that is restored while its node runs continues in its epoch. Other nodes remember how far its replicas had
+//! come, and a replica that shows less begins a new epoch by itself.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

@@ -1,8 +1,8 @@
-//! From which node an edit of which database came here lately: when that node goes, it may not have brought the edit to
-//! the other copies, who know nothing of it.
+//! In-doubt edits: which nodes brought edits of which databases here lately. When such a node is lost, it may not have
+//! brought the edit to the other replicas, which know nothing of it; the database is then compared with them.
 //!
-//! Kept until the second [`InDoubt::rotate`] after the edit: whoever brings an edit to copies is done by then, or has
-//! noted itself that a copy missed it. Takes the names of the databases that other nodes write to here in that time.
+//! An entry is kept until the second [`InDoubt::rotate`] after the edit. By then the node that brings an edit to the
+//! replicas is done, or has recorded itself that a replica missed it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

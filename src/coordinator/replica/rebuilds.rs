@@ -1,4 +1,4 @@
-//! Which replicas of this node are being made anew.
+//! The replicas of this node that are being rebuilt (`anti_entropy/rebuild.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

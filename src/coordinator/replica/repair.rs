@@ -1,4 +1,4 @@
-//! Taking in what another copy has: missing revisions, without what was purged here.
+//! Read repair: applies revisions that another replica has and this one lacks, except those that were purged here.
 
 use std::collections::BTreeSet;
 

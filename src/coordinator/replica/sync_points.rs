@@ -1,7 +1,8 @@
-//! How far copies have applied each other, kept with the copies.
+//! Sync points: how far two replicas have applied each other, stored with the replica.
 //!
-//! A copy A that has read all of a copy B up to q, and stands at p then, tells both: A goes on at q the next time, and
-//! whoever has read A up to p (or further) has seen all that B has up to q, so that it may go on there when A is gone.
+//! A replica A that has read all of a replica B up to position q, and stands at position p then, records both. A
+//! continues at q the next time. A reader that has read A up to p or further has seen all that B has up to q, so that
+//! it may continue there when A is gone.
 
 use crate::coordinator::replica::message::{Heard, SyncPoint, TakenIn, decode, encode};
 use crate::coordinator::topology::seq::SeqEntry;
