@@ -146,11 +146,12 @@ pub const HTTP_PART_HEAD_BYTES: usize = 16 * 1024;
 pub const BYTE_RANGES_MAX: usize = 10;
 /// Items of a `_bulk_get` that are read at once, as far as their documents have [`FETCH_BYTES`] together.
 pub const BULK_GET_GROUP: usize = 50;
-/// Default and maximum of a feed's wait, in milliseconds (`chttpd/changes_timeout`; SPEC 'Changes feed').
+/// Default and maximum of a feed's wait, in milliseconds (`chttpd/changes_timeout`; CouchDB documentation, 'Changes
+/// feed').
 pub const CHANGES_TIMEOUT_MS: u64 = 60_000;
 /// Rows of a feed without `limit`, from which `seq_interval` counts down (CouchDB 3.5's default limit).
 pub const CHANGES_WITHOUT_LIMIT: u64 = 1_000_000_000_000_000;
-/// Interval of `heartbeat=true`, in milliseconds (SPEC 'Changes feed').
+/// Interval of `heartbeat=true`, in milliseconds (CouchDB documentation, 'Changes feed').
 pub const CHANGES_HEARTBEAT_MS: u64 = 60_000;
 /// Connections at the same time; further ones wait in the kernel's queue (`chttpd/max_connections`).
 pub const HTTP_CONNECTIONS_MAX: u64 = 2048;
@@ -161,7 +162,7 @@ pub const HTTP_REPLY_CHUNKS: usize = 2;
 
 // Coordinator.
 
-/// Characters of a database name (SPEC 'Databases'; as CouchDB 3.5 was measured).
+/// Characters of a database name (CouchDB documentation, 'Databases'; as CouchDB 3.5 was measured).
 pub const DATABASE_NAME_MAX: usize = 238;
 /// Ranges of one database: each costs a merge cursor per list and 12 bytes per sequence.
 pub const Q_MAX: u32 = 1024;

@@ -1,5 +1,5 @@
 //! What a caller may do: one table of endpoint classes and ranks, with the refusals that CouchDB 3.5 was measured to
-//! give. Pure. SPEC 'Authorization by the security object'.
+//! give. Pure. Rules: CouchDB documentation, 'Security object'.
 
 use super::security::SecurityObject;
 use super::{METRICS_ROLE, UserCtx};

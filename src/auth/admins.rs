@@ -1,4 +1,4 @@
-//! Server administrators: the section `[admins]` (SPEC 'Server admins').
+//! Server administrators: the section `[admins]` (CouchDB documentation, 'Server admins').
 //!
 //! No plain password stays in memory or in a file for longer than its hash takes to compute.
 

@@ -1,7 +1,7 @@
 //! A stored revision as JSON text for a client.
 //!
 //! The stored body is canonical text already and is copied as it stands: reading a document parses nothing. Member
-//! names are those of SPEC 'Document' and 'Attachment info object'.
+//! names are those of CouchDB's documentation.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

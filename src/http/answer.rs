@@ -264,7 +264,7 @@ fn challenge(context: &Context, headers: &HeaderMap) -> Option<HeaderValue> {
     HeaderValue::from_str(&text).ok()
 }
 
-/// Whether JSON may be called `application/json` (DESIGN section 1, the first row of the table).
+/// Whether JSON may be called `application/json` (`docs/compatibility.md`, the first row of the table).
 pub fn admits_json(accept: Option<&str>) -> bool {
     let json = |range: &str| {
         let mut parts = range.split(';').map(|part| part.trim().to_ascii_lowercase());

@@ -304,7 +304,7 @@ impl From<SelectorError> for Problem {
     fn from(error: SelectorError) -> Problem {
         match error.kind {
             SelectorErrorKind::Refused => Problem::invalid(error.name, error.reason),
-            // SPEC 'Selector syntax' rule 3.
+            // As CouchDB's documentation of selectors says.
             SelectorErrorKind::ModArgument => Problem::new(StatusCode::NOT_FOUND, error.name, error.reason),
         }
     }

@@ -1,6 +1,6 @@
 //! Whether the rows of a view can be trusted to reduce. CouchDB reduces rows while it builds the one index that all
 //! views of a design document have: a value that `_stats` refuses fails every query of them, whatever rows it asks for
-//! (facts 'Reduce'). Here rows are reduced when they are asked for, and each view has an index of its own.
+//! (`conformance/cases/views`). Here rows are reduced when they are asked for, and each view has an index of its own.
 //!
 //! Where all is well this costs next to nothing: a view whose values all are numbers says so in its header, what was
 //! found of a design document is remembered up to the shard's sequence, and of a view with other values up to the next

@@ -1,4 +1,5 @@
-//! Replication: copies what one database has and another lacks, here or on another server (SPEC `_replicate`).
+//! Replication: copies what one database has and another lacks, here or on another server (CouchDB documentation,
+//! `_replicate`).
 //!
 //! `request` and `tuning` read what is asked, `documents` follows replicator databases, `jobs` keeps what runs, `job`
 //! drives one, when it has its slot (`scheduler`). `owner` says on which node of a cluster. `engine` and `copy` do the

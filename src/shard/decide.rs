@@ -11,7 +11,7 @@ pub struct Conflict;
 
 /// The revision that a client's edit builds on; `None` for the first of a document.
 ///
-/// As CouchDB 3.5 was measured (golden facts 'Reading and writing one document'):
+/// As CouchDB 3.5 was measured (`conformance/cases/documents`):
 /// - an unknown document takes no parent;
 /// - a deleted document is written again without naming a parent, builds on the winning tombstone, and cannot be
 ///   deleted again;

@@ -24,7 +24,7 @@ impl ShardCopy {
     }
 
     /// Stores a local document whatever was there, or removes it; answers the stamp that this has. The caller chooses
-    /// the revision number (golden facts 'Local documents': one more than the given one, 1 without). `by` names the
+    /// the revision number (`conformance/cases/documents`: one more than the given one, 1 without). `by` names the
     /// coordinator; with `mark` a deletion leaves its stamp, which the other copies need.
     pub async fn local_set(
         &self,

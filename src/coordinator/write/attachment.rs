@@ -295,7 +295,7 @@ impl Database {
 }
 
 /// Whether a content type is one of those that `pattern` names: any case, parameters do not count, one `*` stands for
-/// any text (golden facts 'Attachments').
+/// any text (`conformance/cases/documents`).
 fn matches_type(pattern: &str, content_type: &str) -> bool {
     let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let pattern = pattern.to_ascii_lowercase();

@@ -1,6 +1,6 @@
 //! Validation of edits before they are decided: checks of design documents, `validate_doc_update` of all of them.
 //!
-//! As CouchDB 3.5 was measured (golden facts 'Validation'): an outdated edit is a conflict before any function runs;
+//! As CouchDB 3.5 was measured (`conformance/cases/views`): an outdated edit is a conflict before any function runs;
 //! design documents are checked and not validated; local documents are neither (they do not come here). What was
 //! validated stays true until the edit is stored: the parent that a client names cannot change, only cease to be a
 //! leaf, which is a conflict; a document that begins anew is compared with nothing; the ancestor of a revision made

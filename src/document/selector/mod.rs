@@ -1,4 +1,4 @@
-//! Selectors: conditions on documents, written as JSON (SPEC 'Selector syntax').
+//! Selectors: conditions on documents, written as JSON (CouchDB documentation, 'Selector syntax').
 //!
 //! [`Selector::parse`] reads one, refusing what CouchDB 3.5 was measured to refuse with the same words, and brings it
 //! into the normal form that `_explain` shows: every comparison explicit, paths dotted, negations pushed down.

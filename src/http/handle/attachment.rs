@@ -1,4 +1,5 @@
-//! Attachments: `/{db}/{docid}/{name}` (SPEC 'Attachments of documents'). Bytes are streamed both ways.
+//! Attachments: `/{db}/{docid}/{name}` (CouchDB documentation, 'Attachments of documents'). Bytes are streamed both
+//! ways.
 
 use std::sync::Arc;
 

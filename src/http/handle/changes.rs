@@ -1,4 +1,4 @@
-//! `_changes`: the feed of a database in its four forms (SPEC 'Changes feed').
+//! `_changes`: the feed of a database in its four forms (CouchDB documentation, 'Changes feed').
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Parameters of `_changes`, from the query string and the POST body. Pure.
 //!
 //! Names are case-insensitive; flags count only as the exact text `true`; of a POST body only what a filter takes from
-//! it counts (SPEC 'Changes feed', and as CouchDB 3.5 was measured to do).
+//! it counts (CouchDB documentation, 'Changes feed', and as CouchDB 3.5 was measured to do).
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ pub struct ChangesArgs {
     pub feed: Feed,
     /// `since`, or the id of the last event seen.
     pub since: Since,
-    /// `limit`; 0 acts as 1 (SPEC 'Changes feed').
+    /// `limit`; 0 acts as 1 (CouchDB documentation, 'Changes feed').
     pub limit: Option<u64>,
     /// Newest first; `since` does not count then.
     pub descending: bool,

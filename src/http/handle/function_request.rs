@@ -1,6 +1,6 @@
 //! The request object that functions of design documents see as `req`.
 //!
-//! Its members are those that CouchDB 3.5 was measured to give (golden facts 'Show, list, update, rewrite').
+//! Its members are those that CouchDB 3.5 was measured to give (`conformance/cases/views`).
 
 use std::sync::Arc;
 

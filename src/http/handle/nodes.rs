@@ -90,7 +90,7 @@ fn get(ctx: &Context, name: &str) -> Result<Reply> {
     }
 }
 
-/// The body may be left out (SPEC): then it is an empty document.
+/// The body may be left out: then it is an empty document.
 ///
 /// # Errors
 /// 400 for what is no document, as anywhere else; and for a tombstone or attachments, which no member has.

@@ -1,7 +1,8 @@
 //! Views of design documents: queries by GET and POST, `/queries`, and `_info`.
 //!
 //! Rows are streamed while they are read; what can fail early, the first page with it, is done before the status is
-//! sent. The ETag names what the view has read and what is asked of it (DESIGN section 1: CouchDB 3.5 sends none).
+//! sent. The ETag names what the view has read and what is asked of it (`docs/compatibility.md`: CouchDB 3.5 sends
+//! none).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What `_explain` tells of a query (facts '_explain').
+//! What `_explain` tells of a query (`conformance/cases/queries`).
 
 use super::bookmark::NIL;
 use super::catalogue::{FieldIndex, all_docs_value, object};

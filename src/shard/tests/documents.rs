@@ -1,4 +1,4 @@
-//! Who may write what, and what a write leaves (golden facts 'Reading and writing one document').
+//! Who may write what, and what a write leaves (`conformance/cases/documents`).
 
 use super::*;
 use crate::shard::{Basis, LocalDocument, LocalRegister, PurgeInfo, Stamp, allocate, drop_shard, resume_drops};
