@@ -183,7 +183,7 @@ pub const BOARD: &[Entry] = &[
         "a reader of a copy that is gone begins anew on another one",
         &["I14"],
     ),
-    scene(Scene::PutBack, Mutation::PositionReused, "a copy that was put back gives positions out again", &["I13"]),
+    scene(Scene::PutBack, Mutation::PositionReused, "a restored replica gives positions out again", &["I13"]),
     scene(
         Scene::Twins,
         Mutation::InstanceLosesSide,

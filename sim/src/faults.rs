@@ -191,7 +191,7 @@ impl Scene {
                 // An empty tree can always be made.
                 let _ = node.disk().wipe();
             }
-            Fault::BackInTime { back_ms, stopped } => self.put_back(keeper, *back_ms, *stopped),
+            Fault::BackInTime { back_ms, stopped } => self.restore(keeper, *back_ms, *stopped),
             Fault::Upgrade { nodes, later, every_ms, down_ms } => {
                 self.upgrade(node.ip(), (*nodes, *every_ms), (*later, *down_ms));
             }
@@ -228,7 +228,7 @@ impl Scene {
     }
 
     /// F16: a copy of the disk comes back `back_ms` later.
-    fn put_back(&self, keeper: &Keeper, back_ms: u64, stopped: bool) {
+    fn restore(&self, keeper: &Keeper, back_ms: u64, stopped: bool) {
         let (world, keeper) = (self.world.clone(), keeper.clone());
         let end = world.now() + Duration::from_millis(back_ms);
         madsim::task::spawn(async move {

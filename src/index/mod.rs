@@ -102,7 +102,7 @@ impl From<ShardError> for IndexError {
 /// What all users of one index on this node share.
 #[derive(Default)]
 struct Slot {
-    /// Held by whoever writes rows: one build or removal at a time.
+    /// Held by the one that writes rows: one build or removal at a time.
     writer: AsyncMutex<()>,
     /// Held for a commit of rows; by a query that has to keep them from changing until it has read them.
     commits: RwLock<()>,

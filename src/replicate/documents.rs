@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_refused_whoever_writes_it() {
+    fn what_cannot_be_understood_is_refused_no_matter_who_writes_it() {
         let with = |more: &str| {
             let text = format!(r#"{{"target":"http://h/b",{more}}}"#);
             checked(body(&text), None, &UserCtx::server_admin("adm")).unwrap_err()

@@ -109,7 +109,7 @@ impl Scheduler {
                 state.running.insert(number, Running { since: self.env.now(), end: Some(tell) });
                 (Slot { scheduler: Arc::clone(self), number, end }, give)
             };
-            // Whoever does not wait any more lets the turn drop, outside of the lock.
+            // The one that does not wait any more lets the turn drop, outside of the lock.
             drop(give.send(slot));
         }
     }

@@ -75,7 +75,7 @@ impl StoreFiles {
 #[derive(Default)]
 pub(super) struct Pulse {
     beats: AtomicBool,
-    /// Whether the job is over, or was given up: whoever sets it first decides.
+    /// Whether the job is over, or was given up: the one that sets it first decides.
     settled: AtomicBool,
     /// Whether a function was stopped for time.
     stopped: AtomicBool,

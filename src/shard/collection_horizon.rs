@@ -1,11 +1,12 @@
 //! The rules by which the copies of a range agree on what to collect. Pure; `tests/collection_horizon.rs` is a model of
 //! copies that go by them.
 //!
-//! Tombstones are collected in rounds. Whoever proposes one has every copy write down, durably, which tombstones it is
-//! about and that it knows them all ([`CollectionLog::propose`]); then collects them itself, which decides the round,
-//! and tells the others. A copy that sees a round done elsewhere which it has written down does it, too; one that has
-//! not written it down is restored from an old backup, and must not be read by the others until it gave up what they
-//! all lack. Rounds of different proposers do not depend on each other, so that there is no order to agree on.
+//! Tombstones are collected in rounds. The one that proposes one has every copy write down, durably, which tombstones
+//! it is about and that it knows them all ([`CollectionLog::propose`]); then collects them itself, which decides the
+//! round, and tells the others. A copy that sees a round done elsewhere which it has written down does it, too; one
+//! that has not written it down is restored from an old backup, and must not be read by the others until it gave up
+//! what they all lack. Rounds of different proposers do not depend on each other, so that there is no order to agree
+//! on.
 //!
 //! What an old copy discards is bounded by how far others have read it. So a copy collects only when it has read each
 //! other one from beginning to end since all had written that down ([`CollectionLog::note_read`]): what an older state

@@ -95,7 +95,7 @@ struct Marker {
 
 fn encode(value: &impl Serialize) -> Vec<u8> {
     // Invariant: it is made of numbers, texts and lists, which always serialize.
-    rmp_serde::to_vec_named(value).expect("a ledger serializes")
+    rmp_serde::to_vec_named(value).expect("a collection log serializes")
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, StorageError> {

@@ -190,7 +190,7 @@ impl SledStore {
             Seal { position, sum: None }.write(self.disk.as_ref(), &self.seal)?;
         }
         let state = lock(&self.states.views).now;
-        // Before sled changes: whoever reads the new value finds the old one here.
+        // Before sled changes: the one that reads the new value finds the old one here.
         self.states.kept_mut().insert(state, Arc::new(old));
         self.tree.apply_batch(batch).map_err(engine)?;
         *written = seal;

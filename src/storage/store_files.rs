@@ -402,7 +402,7 @@ mod tests {
         let store_files = open();
         let refused = store_files.open(id).err();
         assert!(matches!(refused, Some(StorageError::Corrupt(_))), "{refused:?}");
-        // Whoever opened it now would find it whole.
+        // The one that opened it now would find it whole.
         std::fs::write(&file, &whole).unwrap();
         assert_eq!(store_files.open(id).err(), refused);
         assert_eq!(store_files.make(id).err(), refused);

@@ -329,7 +329,7 @@ impl Tables {
     /// Freezes what is due; answers whether anything was.
     pub(super) fn freeze(&mut self, budget: &Budget) -> bool {
         let mut any = false;
-        // Whoever takes a group in asks again behind it.
+        // The one that takes a group in asks again behind it.
         while let Some(file) = self.due(budget).filter(|_| !self.taking_in) {
             self.freeze_file(file);
             any = true;
@@ -419,7 +419,8 @@ impl Tables {
         }
     }
 
-    /// Gives up for good when nobody has room because of what cannot be flushed; whoever waits is told of it then.
+    /// Gives up for good when nobody has room because of what cannot be flushed; regardless of who waits is told of it
+    /// then.
     pub(super) fn gives_up(&mut self, budget: &Budget) -> bool {
         let (held, (memtables, journal)) = (self.held_back().unwrap_or_default(), self.limits(budget));
         let memory_gone = held >= budget.memtables && self.bytes() >= memtables;

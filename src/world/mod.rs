@@ -159,7 +159,7 @@ pub trait Host: Send + Sync + 'static {
     fn run_blocking(&self, pool: Pool, job: Job);
     /// Runs a short job at once on the thread that asks, where that may hold up its other tasks for a moment, and else
     /// not at all: what may take long is to be done as [`waiting`]. The default, and so the simulator, runs none:
-    /// whoever asks has to wait and others come between, which is the harder case.
+    /// regardless of who asks has to wait and others come between, which is the harder case.
     fn run_here(&self, _job: &mut dyn FnMut()) {}
     /// A worker with that much stack: a thread of that name in production, an inline actor in the simulator. One of
     /// [`Pool::Build`] yields the processor to all others.

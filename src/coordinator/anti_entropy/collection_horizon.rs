@@ -154,9 +154,9 @@ impl Pull<'_> {
             database = name,
             range = self.range,
             ?old,
-            "a copy put back gives up what the others forgot since"
+            "a restored replica discards what the others collected since"
         );
-        sometimes("cluster: a copy put back gave up what the others had forgotten");
+        sometimes("cluster: a restored replica discarded what the others had collected");
         let mut start = Bound::Unbounded;
         loop {
             let page = own.shard.digests(start, Bound::Unbounded, limits::PAGE_ROWS).await?;
@@ -192,7 +192,7 @@ impl Pull<'_> {
         let (mut witnesses, mut damaged) = (Vec::new(), Vec::new());
         for node in self.database.others_of(&layout, self.range).iter().filter(|node| !context.is_gone(node)) {
             if context.rank(node).is_none() {
-                return Err(away("a copy put back waits for all others, to see what was forgotten since"));
+                return Err(away("a restored replica waits for all others, to see what was collected since"));
             }
             let remote = RemoteCopy::new(&self.database.target, self.range, node).in_background();
             let soundness = remote.status().await?.soundness;
@@ -205,7 +205,7 @@ impl Pull<'_> {
                 true if soundness == Some(Soundness::Damaged) => damaged.push(remote.behind(missed)),
                 true => witnesses.push(remote.behind(missed)),
                 false if told.promised.covers(missed) => {
-                    return Err(away("a copy put back waits for another one to forget what was forgotten"));
+                    return Err(away("a restored replica waits for another one to collect what was collected"));
                 }
                 false => {}
             }
@@ -265,7 +265,8 @@ impl Database {
         others.iter().filter(counts).map(ToString::to_string).collect()
     }
 
-    /// Refuses whoever asks for what a copy that has collected `collection_horizon` holds, where that is not so here.
+    /// Refuses regardless of who asks for what a copy that has collected `collection_horizon` holds, where that is not
+    /// so here.
     pub(in crate::coordinator) async fn check_horizon(&self, range: usize, horizon: &Horizon) -> Result<(), String> {
         let own = async {
             let layout = self.layout();

@@ -251,7 +251,7 @@ impl Pull<'_> {
             Err(error) if !is_of_later_build(&error) => Err(error),
             // It says only whether it is the copy that was read.
             Err(_) if self.position_there().await? >= known.from => Ok(known.purges),
-            Err(_) => Err(away("the other copy was put back and waits for a later version of its node")),
+            Err(_) => Err(away("the other replica was restored and waits for a later version of its node")),
         }
     }
 
@@ -336,7 +336,7 @@ impl Pull<'_> {
     async fn make_up(&self, mine: &CopyState) -> Result<bool, ShardError> {
         let (missed, they_miss) = (self.missed_here(mine).await?, self.is_missed_there(mine).await?);
         if they_miss && missed.is_empty() {
-            return Err(away("a copy put back holds what was purged since and is to purge it first"));
+            return Err(away("a restored replica holds what was purged since and is to purge it first"));
         }
         for removed in missed.iter().filter(|_| !they_miss) {
             restored::purge_what_all_lack(self.database, self.range, &self.own, removed).await?;

@@ -52,7 +52,7 @@ pub(in crate::coordinator) async fn purge_what_all_lack(
     // Asked before what they have: what they apply meanwhile is kept.
     let until = read_by(&others, own, &database.context.node).await?;
     let name = &database.name;
-    tracing::warn!(database = name, range, until, "a copy put back gives up what the others purged since");
+    tracing::warn!(database = name, range, until, "a restored replica discards what the others purged since");
     let mut start = Bound::Unbounded;
     loop {
         let page = own.shard.digests(start, Bound::Unbounded, limits::PAGE_ROWS).await?;
@@ -101,7 +101,7 @@ async fn those_who_know(database: &Database, range: usize, removed: &Removed) ->
             continue;
         }
         if context.rank(&node).is_none() {
-            return Err(away("a copy put back waits for all others, to see what was removed since"));
+            return Err(away("a restored replica waits for all others, to see what was removed since"));
         }
         let copy = RemoteCopy::new(&database.target, range, &node).in_background();
         let soundness = copy.status().await?.soundness;
@@ -112,7 +112,7 @@ async fn those_who_know(database: &Database, range: usize, removed: &Removed) ->
         match knows {
             true if soundness == Some(Soundness::Damaged) => damaged.push(copy),
             true => others.push(copy),
-            false => tracing::info!(database = database.name, range, %node, "another copy was put back, too"),
+            false => tracing::info!(database = database.name, range, %node, "another replica was restored, too"),
         }
     }
     // It waits until this copy is in sync, and is asked only where there is no other.
@@ -120,7 +120,7 @@ async fn those_who_know(database: &Database, range: usize, removed: &Removed) ->
         others = damaged;
     }
     match others.is_empty() {
-        true => Err(away("a copy put back waits for one that knows what was removed since")),
+        true => Err(away("a restored replica waits for one that knows what was removed since")),
         false => Ok(others),
     }
 }

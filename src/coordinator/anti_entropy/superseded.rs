@@ -63,7 +63,7 @@ pub(in crate::coordinator) async fn keep_merging_superseded(weak: Weak<Coordinat
             }
             // All else is written, and the copies are filled.
             Err(error) if is_damage(&error) && context.unfilled().is_empty() => {
-                tracing::error!(?error, "what stands aside of a database that lost its name cannot be read: it stays");
+                tracing::error!(?error, "a superseded instance cannot be read: it stays");
                 context.superseded.notified().await;
                 pause = limits::SUPERSEDED_PAUSE;
             }
@@ -82,7 +82,7 @@ impl Coordinator {
     pub(in crate::coordinator) async fn merge_all_superseded(&self) -> Result<(), WriteError> {
         // Without the list nothing is written: that is tried again, whatever it failed for.
         let untold =
-            |error: ShardError| ShardError::NotExecuted(format!("what stands aside cannot be listed: {error}"));
+            |error: ShardError| ShardError::NotExecuted(format!("superseded instances cannot be listed: {error}"));
         let (context, superseded) = (self.context(), self.superseded("").await.map_err(untold)?);
         superseded.iter().for_each(|superseded| context.begins_anew(&superseded.name));
         let (mut done, mut damage, mut damaged) = (Ok(()), Ok(()), BTreeSet::new());

@@ -239,21 +239,21 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(128))]
         #[test]
         fn the_merge_keeps_each_range_cursor_and_orders_all(
-            range_cursors in prop::collection::vec(prop::collection::btree_set(0_u64..50, 0..8), 1..5), descending: bool,
+            lists in prop::collection::vec(prop::collection::btree_set(0_u64..50, 0..8), 1..5), descending: bool,
         ) {
-            let range_cursors: Vec<VecDeque<u64>> = range_cursors
+            let lists: Vec<VecDeque<u64>> = lists
                 .into_iter()
-                .map(|range_cursor| if descending { range_cursor.into_iter().rev().collect() } else { range_cursor.into_iter().collect() })
+                .map(|list| if descending { list.into_iter().rev().collect() } else { list.into_iter().collect() })
                 .collect();
-            let merged = merge(range_cursors.clone(), descending);
+            let merged = merge(lists.clone(), descending);
             let in_order = |pair: &[(usize, u64)]| {
                 let (a, b) = (pair[0], pair[1]);
                 a.1 == b.1 && a.0 < b.0 || if descending { a.1 > b.1 } else { a.1 < b.1 }
             };
             prop_assert!(merged.windows(2).all(in_order));
-            for (at, range_cursor) in range_cursors.iter().enumerate() {
+            for (at, list) in lists.iter().enumerate() {
                 let own: Vec<u64> = merged.iter().filter(|(l, _)| *l == at).map(|(_, seq)| *seq).collect();
-                prop_assert_eq!(own, range_cursor.iter().copied().collect::<Vec<_>>());
+                prop_assert_eq!(own, list.iter().copied().collect::<Vec<_>>());
             }
         }
     }

@@ -124,7 +124,7 @@ impl Coordinator {
                     if done == Created::Done {
                         // This node is the last to become the primary until its copies are filled.
                         self.tell_state();
-                        // Whoever has the older one may be gone before the others have met it.
+                        // The one that has the older one may be gone before the others have met it.
                         self.context().others().into_iter().for_each(|node| self.remind(node));
                     }
                     done

@@ -2,7 +2,7 @@
 //!
 //! The map of a database changes by majority only (`consensus`), one version after the other. Each node brings its own
 //! copies in sync with it when it hears of it: ranges are divided (`split`), copies that it is to hold begin empty and
-//! are filled by a sync, those that it no longer holds go. Whoever follows is in sync on return.
+//! are filled by a sync, those that it no longer holds go. The one that follows is in sync on return.
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 //! are counted among the voters instead: sets of members, one version after the other, each decided by a majority of
 //! the one before it in the same way as maps are (`ballots`). They follow the documents within a moment, wherever a
 //! majority is in reach. While members were never agreed on (version 0) each node counts those it knows, and votes for
-//! whoever counts the same; the first set needs the votes of all who are in it.
+//! the one that counts the same; the first set needs the votes of all who are in it.
 //!
 //! **The joint stage.** A map that was decided among voters must not be lost to the next ones, of whom most may never
 //! have heard of it. So a node that goes over to voters of version `v`

@@ -89,7 +89,7 @@ fn add(report: &mut CheckReport, place: &str, checked: shard::Checked) {
 pub(super) fn databases(view: &dyn View, report: &mut CheckReport) -> Vec<(String, Record)> {
     let mut found = records(view, &record::prefix(), "database", report);
     report.databases += found.len() as u64;
-    found.extend(records(view, &record::superseded_prefix(), "what stands aside for database", report));
+    found.extend(records(view, &record::superseded_prefix(), "superseded instance of database", report));
     found
 }
 

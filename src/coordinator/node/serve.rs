@@ -15,11 +15,11 @@ use serde::Serialize;
 use crate::coordinator::anti_entropy::compare;
 use crate::coordinator::replica::call_text::decode_call;
 use crate::coordinator::replica::catalogue::Coordinator;
+use crate::coordinator::replica::collection_call::CollectionCall;
 use crate::coordinator::replica::database::Database;
 use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::{
-    CollectionCall, CopyCall, CopyOp, DecideCall, EditText, Refusal, ReplicaPosition, ViewCall, ViewFailure, ViewOp,
-    WireError, encode,
+    CopyCall, CopyOp, DecideCall, EditText, Refusal, ReplicaPosition, ViewCall, ViewFailure, ViewOp, WireError, encode,
 };
 use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::replica::remote::RemoteCopy;

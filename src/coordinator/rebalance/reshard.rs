@@ -293,7 +293,7 @@ impl Coordinator {
     }
 
     /// Brings what is on disk of a job, or of whether they run, to what is in memory when it is written: what was noted
-    /// last is what stays, whoever writes first.
+    /// last is what stays, regardless of who writes first.
     async fn store(&self, id: &str) -> Result<(), ShardError> {
         let (context, id) = (Arc::clone(self.context()), id.to_owned());
         let job = move |view: &mut WriteView<'_>| {
@@ -365,7 +365,7 @@ impl Coordinator {
             self.note_step(run, JobState::Running, Some(step.to_owned()));
         };
         if live_range(&database, job).is_some() {
-            self.fill_heirs(&database, job, &note).await?;
+            self.fill_children(&database, job, &note).await?;
             note(READY);
             self.store(&job.id).await.map_err(|error| error.to_string())?;
             self.switch(&database, job).await?;
@@ -376,7 +376,7 @@ impl Coordinator {
 
     /// Fills the child shards of this node's copy of a job's range. Where a move takes the copy to another node
     /// meanwhile there is nothing to fill, and nobody has to wait for this one.
-    async fn fill_heirs(&self, database: &Arc<Database>, job: &Job, note: Note<'_>) -> Result<(), String> {
+    async fn fill_children(&self, database: &Arc<Database>, job: &Job, note: Note<'_>) -> Result<(), String> {
         // Where the range is not there any more another node's job was first.
         while let Some(range) = live_range(database, job) {
             let filled = {

@@ -215,7 +215,7 @@ impl Database {
         if self.map().is_live(range) { self.discard_children(range).await } else { Ok(()) }
     }
 
-    /// As [`Database::abandon`], of a range that is not divided, by whoever follows a map.
+    /// As [`Database::abandon`], of a range that is not divided, by the one that follows a map.
     pub(in crate::coordinator) async fn discard_children(self: &Arc<Self>, range: usize) -> Result<(), ShardError> {
         // One that is not open mirrors nothing, and may be damaged.
         let own = self.layout().cell(range).get().cloned();

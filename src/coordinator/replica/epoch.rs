@@ -372,7 +372,7 @@ mod tests {
     fn a_restored_copy_was_read_as_far_as_it_has_in_common_with_the_one_before() {
         let restored = [(7, 0), (9, 40), (10, 45)];
         let read = |told: &[(u64, u64)], point| read_up_to(&restored, &node(&[7, 9, 10]), told, point);
-        assert_eq!(read(&[(7, 0), (8, 60)], (8, 70)), 40, "it was put back to 40");
+        assert_eq!(read(&[(7, 0), (8, 60)], (8, 70)), 40, "it was restored to 40");
         assert_eq!(read(&[(7, 0), (8, 30)], (8, 70)), 30, "that one was put back, too, to 30");
         assert_eq!(read(&[(7, 0), (8, 60)], (7, 20)), 20, "the later epoch was not read");
         assert_eq!(read(&[(7, 0), (9, 40)], (9, 43)), 43, "it was read again since");
@@ -392,7 +392,7 @@ mod tests {
         let node = node(&[6, 7, 9, 10]);
         let shared =
             |told: &[(u64, u64)]| purges_shared(&[(7, 0), (9, 40), (10, 45)], &[(9, 300), (10, 320)], &node, told);
-        assert_eq!(shared(&[(7, 0), (8, 60)]), Some(300), "it was put back to 40");
+        assert_eq!(shared(&[(7, 0), (8, 60)]), Some(300), "it was restored to 40");
         assert_eq!(shared(&[(7, 0), (9, 40)]), Some(320), "it started anew since");
         assert_eq!(shared(&[(7, 0), (9, 40), (10, 45)]), Some(u64::MAX));
         assert_eq!(shared(&[(6, 0)]), Some(300), "of the time before the copy kept a list");

@@ -119,7 +119,7 @@ impl Database {
     pub(in crate::coordinator) async fn moved_from(&self, old: &Layout) {
         let stamp = (old.placed.version, old.map.numbers());
         let mut moved = self.moved.subscribe();
-        // Whoever waits looks at the map again in any case.
+        // The one that waits looks at the map again in any case.
         let _ = self.context.env.timeout(limits::MAP_WAIT, moved.wait_for(|new| *new != stamp)).await;
     }
 }

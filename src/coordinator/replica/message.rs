@@ -10,6 +10,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::coordinator::replica::collection_call::CollectionCall;
 use crate::coordinator::replica::jobs::JobCall;
 use crate::coordinator::replica::seat::Voters;
 use crate::coordinator::replica::token::Held;
@@ -26,10 +27,7 @@ use crate::document::revision::Revision;
 use crate::index::{GroupBy, IndexError, InvalidValue, Places};
 use crate::limits;
 use crate::script::{DesignError, ScriptError};
-use crate::shard::{
-    Edit, EditAttachment, EditOp, Horizon, ListPage, LocalDocument, LocalRegister, Proposal, Round, ShardError,
-    Tombstone, Want,
-};
+use crate::shard::{Edit, EditAttachment, EditOp, Horizon, ListPage, LocalDocument, LocalRegister, ShardError, Want};
 use crate::storage::{CommitError, Direction, StageMode, StorageError};
 
 /// A call of a copy.
@@ -152,23 +150,6 @@ pub(in crate::coordinator) enum CopyOp {
     Collect(Box<CollectionCall>),
 }
 
-/// What copies say to each other about what to collect.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) enum CollectionCall {
-    /// `Told`
-    Tell,
-    /// `WrittenDown`: what became of a proposal of the asking node.
-    Propose(Proposal<Tombstone>),
-    /// `bool`: whether a round of the asking node, which all copies have written down, stands here, by the map that it
-    /// knows.
-    Confirm(Round),
-    /// `Vec<(String, Proposal<Tombstone>)>`: what is written down and not done, by proposer.
-    Open,
-    /// `Vec<(DocId, RevPath)>`: documents behind one that were collected and may not be everywhere, a page of them.
-    #[serde(rename = "Shadows")]
-    Markers(Option<DocId>),
-}
-
 /// Which changes of a copy to read.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(in crate::coordinator) struct ChangesCall {
@@ -200,7 +181,7 @@ impl CopyOp {
         self.is_done_once() || matches!(self, CopyOp::Merge { repair: false, .. } | CopyOp::LocalMerge(_))
     }
 
-    /// Whether its answers may be counted: whoever does must know where copies are.
+    /// Whether its answers may be counted: the one that does must know where copies are.
     pub fn is_counted(&self) -> bool {
         self.is_edit() || matches!(self, CopyOp::Fetch(_) | CopyOp::FetchSome { .. } | CopyOp::Local(_))
     }

@@ -7,6 +7,7 @@ pub(super) mod answered;
 pub(super) mod blob_stream;
 pub(super) mod call_text;
 pub mod catalogue;
+pub(super) mod collection_call;
 pub(super) mod context;
 pub mod database;
 pub mod design;

@@ -11,10 +11,11 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use crate::coordinator::replica::call_text::encode_call;
+use crate::coordinator::replica::collection_call::CollectionCall;
 use crate::coordinator::replica::context::Context;
 use crate::coordinator::replica::message::{
-    ChangesCall, CollectionCall, CopyCall, CopyOp, CopyStatus, DecideCall, EditText, IdRange, Refusal, ReplicaPosition,
-    SyncPoint, TakenIn, ViewCall, ViewFailure, WireError, decode, is_of_later_build,
+    ChangesCall, CopyCall, CopyOp, CopyStatus, DecideCall, EditText, IdRange, Refusal, ReplicaPosition, SyncPoint,
+    TakenIn, ViewCall, ViewFailure, WireError, decode, is_of_later_build,
 };
 use crate::coordinator::replica::token::Held;
 use crate::coordinator::replica::told::{AcceptedAt, Merged};

@@ -189,7 +189,7 @@ fn directories(at: &Path, out: &mut BTreeSet<PathBuf>) {
 }
 
 #[tokio::test]
-async fn every_name_that_leads_to_a_snapshot_is_durable_whoever_wrote_its_objects() {
+async fn every_name_that_leads_to_a_snapshot_is_durable_no_matter_who_wrote_its_objects() {
     let (world, _coordinator, database) = rich().await;
     let above = tempfile::tempdir().unwrap();
     let folder = above.path().join("kept").join("daily");

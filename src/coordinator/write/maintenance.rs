@@ -183,7 +183,7 @@ impl Database {
             failed = silent.unwrap_or(failed);
         }
         let written = tally.written().ok_or(failed)?;
-        // A purge is no change: whoever reads the changes of a copy up to where it stands now may not have it.
+        // A purge is no change: the one that reads the changes of a copy up to where it stands now may not have it.
         let replica_positions =
             join_all(purged.into_iter().map(RangeCopy::replica_position)).await.into_iter().flatten();
         let held = Held { only: true, marks: replica_positions.map(Mark::of).collect() };

@@ -49,9 +49,9 @@ impl<T> Others<T> {
 }
 
 impl Database {
-    /// Does something on all copies of a range but that of the node `but`, in tasks that end whoever waits for them.
-    /// A copy that is away, or whose answer is not `whole`, is noted as one to be synced. So is this node's where it
-    /// is gone by now: what the others do stands without it.
+    /// Does something on all copies of a range but that of the node `but`, in tasks that end regardless of who waits
+    /// for them. A copy that is away, or whose answer is not `whole`, is noted as one to be synced. So is this node's
+    /// where it is gone by now: what the others do stands without it.
     pub(in crate::coordinator) async fn on_others<T, F>(
         &self,
         (layout, range): (&Layout, usize),

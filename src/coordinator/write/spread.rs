@@ -3,8 +3,8 @@
 //! The primary is the first copy in the order of [`Database::primaries`] that answers. Once a primary was sent an edit
 //! and did not answer, the outcome is unknown: the next one may store it all the same, but a conflict from it proves
 //! nothing. One whose copy is damaged where the documents are did nothing: the next one decides in its stead, each
-//! time. What was decided goes to the other copies in tasks of their own, which end whoever waits for them; a copy that
-//! misses it gets it from a sync.
+//! time. What was decided goes to the other copies in tasks of their own, which end regardless of who waits for them; a
+//! copy that misses it gets it from a sync.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -44,7 +44,7 @@ async fn feed(copy: &ShardCopy, since: u64) -> Vec<(u64, String)> {
 }
 
 #[tokio::test]
-async fn both_heirs_have_between_them_what_the_copy_had_under_the_same_sequences() {
+async fn both_child_shards_have_between_them_what_the_copy_had_under_the_same_sequences() {
     let world = World::new().await;
     let mut revs = Vec::new();
     for n in 0..250 {

@@ -225,7 +225,7 @@ async fn a_restored_copy_gives_up_leaves_and_counts_rounds_as_done() {
 }
 
 #[tokio::test]
-async fn heirs_have_collected_what_their_copy_had() {
+async fn child_shards_have_collected_what_their_copy_had() {
     let world = World::new().await;
     let horizon = collect_some(&world).await;
     let children = [ShardId(30), ShardId(31)];

@@ -211,7 +211,7 @@ fn without_descriptors_writes_go_on_for_a_while_then_wait_and_go_on_when_there_a
     assert!(written > 1 && matches!(store.prepare(), Err(StorageError::NoFiles(_))));
     let file = store.tables().next_flush().unwrap();
     assert!((0..3).all(|_| store.flush(file)) && !store.has_failed());
-    assert!(store.tables().next_flush().is_none(), "it is tried again by whoever began it");
+    assert!(store.tables().next_flush().is_none(), "it is tried again by the one that began it");
     faults.fail(0, 0);
     assert!(!store.flush(file) && store.prepare().is_ok());
     store.commit(&put(STAYS, written)).unwrap();

@@ -309,7 +309,7 @@ fn a_damaged_file_without_room_refuses_its_own_shard_until_the_journal_leaves_no
     let store = with_a_damaged_file(dir.path());
     let mut writes = 0;
     while store.refuses(A).is_none() {
-        assert!(store.has_room(Some(A)), "whoever waits would wait for ever");
+        assert!(store.has_room(Some(A)), "a job that waits would wait for ever");
         store.commit(&put(A, (writes % 256) as u8, writes)).unwrap();
         writes += 1;
         assert!(writes < 100_000);

@@ -59,7 +59,7 @@ async fn what_was_written_to_a_database_that_gives_way_while_it_is_made_is_kept(
     cluster.united("d").await;
 }
 
-/// The mark of a database that became part of another one was taken for that of a deletion by whoever heard of it.
+/// The mark of a database that became part of another one was taken for that of a deletion by the one that heard of it.
 #[tokio::test]
 async fn what_a_node_wrote_alone_is_kept_where_the_others_gave_its_database_up() {
     let cluster = Cluster::new(3).await;
