@@ -192,6 +192,14 @@ impl Scene {
                 let _ = node.disk().wipe();
             }
             Fault::BackInTime { back_ms, stopped } => self.restore(keeper, *back_ms, *stopped),
+            _ => self.apply_around(keeper, plan, fault),
+        }
+    }
+
+    /// Faults of what surrounds a node: clocks, peers, links, versions of the others.
+    fn apply_around(&self, keeper: &Keeper, plan: &Plan, fault: &Fault) {
+        let node = &keeper.node;
+        match fault {
             Fault::Upgrade { nodes, later, every_ms, down_ms } => {
                 self.upgrade(node.ip(), (*nodes, *every_ms), (*later, *down_ms));
             }

@@ -123,6 +123,26 @@ fn set_caps(plan: &Plan) {
     }
 }
 
+/// What the oracles know of a run before it begins.
+fn begin(shared: &SharedHandle, world: &SimWorld, plan: &Plan) {
+    let mut shared = lock(shared);
+    shared.world = Some(world.clone());
+    shared.several = plan.world.n > 0;
+    shared.clusters = plan.stays();
+    shared.model.several = plan.world.n > 0;
+    // Two clusters take edits of one revision without asking each other.
+    shared.model.in_peace = plan.is_in_peace() && !plan.moves_copies() && plan.world.far.is_none();
+    shared.views = plan.has_views();
+    shared.designs = if shared.views { DESIGNS } else { 0 } + u64::from(plan.has_filters());
+    shared.caps = plan.world.caps();
+    shared.maintains = plan.checks_maintenance();
+    shared.damaged = plan.damages();
+    shared.model.loses_disks = plan.loses_disks();
+    shared.together = if plan.world.n > 0 { Together::of(&plan.world) } else { Together::default() };
+    shared.together.places.in_peace = plan.is_in_peace();
+    shared.asked = Asked::of(plan);
+}
+
 async fn scenario(
     world: SimWorld,
     plan: Plan,
@@ -140,24 +160,7 @@ async fn scenario(
     };
     buggify::enter(plan.seed, plan.world.turns, mutation);
     set_caps(&plan);
-    {
-        let mut shared = lock(&shared);
-        shared.world = Some(world.clone());
-        shared.several = plan.world.n > 0;
-        shared.clusters = plan.stays();
-        shared.model.several = plan.world.n > 0;
-        // Two clusters take edits of one revision without asking each other.
-        shared.model.in_peace = plan.is_in_peace() && !plan.moves_copies() && plan.world.far.is_none();
-        shared.views = plan.has_views();
-        shared.designs = if shared.views { DESIGNS } else { 0 } + u64::from(plan.has_filters());
-        shared.caps = plan.world.caps();
-        shared.maintains = plan.checks_maintenance();
-        shared.damaged = plan.damages();
-        shared.model.loses_disks = plan.loses_disks();
-        shared.together = if plan.world.n > 0 { Together::of(&plan.world) } else { Together::default() };
-        shared.together.places.in_peace = plan.is_in_peace();
-        shared.asked = Asked::of(&plan);
-    }
+    begin(&shared, &world, &plan);
     let common = settings_outside();
     let keeper = |number| Keeper::new(&world, &plan, number, (planted, &common), &shared);
     let keepers: Vec<Keeper> = (0..plan.world.machines()).map(keeper).collect();
@@ -188,8 +191,14 @@ async fn scenario(
     }
     // Else they would start nodes again while the world is taken down.
     watches.iter().for_each(|watch| watch.abort());
+    note_points(&scene.shared);
+    scene.keepers.iter().map(|k| k.node.lives()).sum()
+}
+
+/// Notes which sites and points the run came to, and what was over a budget of memory.
+fn note_points(shared: &SharedHandle) {
     let met = buggify::leave();
-    let mut shared = lock(&scene.shared);
+    let mut shared = lock(shared);
     if let Some(what) = met.over {
         shared.violation.get_or_insert(Violation { invariant: "I35", what });
     }
@@ -197,7 +206,6 @@ async fn scenario(
     counters.extend(met.held.iter().map(|(what, share)| (format!("held {what}, hundredths summed"), *share)));
     counters.extend(met.points.iter().map(|(point, n)| (format!("point {point}"), *n)));
     counters.extend(met.sites.iter().map(|(site, (_, turned))| (format!("site {site}"), *turned)));
-    scene.keepers.iter().map(|k| k.node.lives()).sum()
 }
 
 /// All phases of a run.

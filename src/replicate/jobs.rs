@@ -161,6 +161,19 @@ impl Replicator {
         Ok(job)
     }
 
+    /// A database of this server as one end of a replication.
+    fn local_peer(&self, name: &str, shown: String, user: &UserCtx, track: &Arc<Track>) -> Peer {
+        Peer::Local(LocalPeer {
+            env: self.env.clone(),
+            coordinator: Arc::clone(&self.coordinator),
+            config: self.config.clone(),
+            user: user.clone(),
+            name: name.to_owned(),
+            shown,
+            track: Arc::clone(track),
+        })
+    }
+
     /// A job and what it is to do; nothing runs yet.
     fn job_of(
         &self,
@@ -183,15 +196,7 @@ impl Replicator {
                 let clients = tuning.clients(&self.env, &tls, remote.proxy.as_ref(), &moved);
                 Peer::Remote(RemotePeer::new(&self.env, clients, remote, tuning.use_bulk_get))
             }
-            Endpoint::Local(name) => Peer::Local(LocalPeer {
-                env: self.env.clone(),
-                coordinator: Arc::clone(&self.coordinator),
-                config: self.config.clone(),
-                user: user.clone(),
-                name: name.clone(),
-                shown: endpoint.shown(base_url),
-                track: Arc::clone(&track),
-            }),
+            Endpoint::Local(name) => self.local_peer(name, endpoint.shown(base_url), user, &track),
         };
         let (source, target) = (Arc::new(peer(&asked.source)), Arc::new(peer(&asked.target)));
         let job = Arc::new(Job {
