@@ -168,6 +168,8 @@ pub const DATABASE_NAME_MAX: usize = 238;
 pub const Q_MAX: u32 = 1024;
 /// Ranges of a new database by default (`[cluster] q`).
 pub const Q_DEFAULT: u32 = 8;
+/// The same with `[settee] follow = couchdb-3.5`.
+pub const Q_OF_COUCHDB: u32 = 2;
 /// Copies of a new database by default (`[cluster] n`); cut to the number of nodes.
 pub const N_DEFAULT: u32 = 3;
 /// Handles of databases kept open while nobody uses them: about 4 KB each.

@@ -232,7 +232,12 @@ impl Coordinator {
             let fine = (1..=limits::Q_MAX).contains(&value);
             if fine { Ok(value) } else { Err(DatabaseError::IllegalNumber { parameter }) }
         };
-        let q = number(options.q, "q", limits::Q_DEFAULT, "q")?;
+        let q = number(
+            options.q,
+            "q",
+            if config.follows_couchdb() { limits::Q_OF_COUCHDB } else { limits::Q_DEFAULT },
+            "q",
+        )?;
         let n = number(options.n, "n", limits::N_DEFAULT, "n")?;
         let rule = options.placement.clone().or_else(|| config.get("cluster", "placement"));
         let zones = rule.as_deref().map(names::parse_placement).transpose()?;

@@ -38,7 +38,7 @@ pub struct ChangesArgs {
     pub feed: Feed,
     /// `since`, or the id of the last event seen.
     pub since: Since,
-    /// `limit`; 0 acts as 1 (CouchDB documentation, 'Changes feed').
+    /// `limit`; 0 acts as 1 (CouchDB documentation, 'Changes feed'), unless `[settee] follow` says otherwise.
     pub limit: Option<u64>,
     /// Newest first; `since` does not count then.
     pub descending: bool,
@@ -131,7 +131,7 @@ impl ChangesArgs {
 
     fn take(&mut self, name: &str, value: &str) -> Result<(), Problem> {
         match (name, value) {
-            ("limit", number) => self.limit = Some(integer(number)?.max(1)),
+            ("limit", number) => self.limit = Some(integer(number)?),
             ("timeout", number) => self.timeout_ms = Some(integer(number)?),
             ("stretch", number) => self.time_limit_ms = Some(integer(number)?),
             ("heartbeat", text) => self.heartbeat_ms = Some(heartbeat(text)?),

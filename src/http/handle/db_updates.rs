@@ -98,7 +98,11 @@ fn row_json(row: &ChangeRow) -> Option<Vec<u8>> {
 struct Events;
 
 impl Print for Events {
-    const LINE_END: &'static str = "\n";
+    const ROW_END: &'static str = "\n";
+
+    fn line_end(&self) -> &'static str {
+        "\n"
+    }
 
     fn row(&self, row: &ChangeRow) -> Result<Option<Vec<Piece>>> {
         Ok(row_json(row).map(|json| vec![Piece::Text(json)]))

@@ -71,8 +71,11 @@ impl Waits {
 
 /// What differs between feeds.
 pub trait Print: Send + Sync + 'static {
-    /// What ends a line of the continuous form, and parts rows of one body behind their comma.
-    const LINE_END: &'static str;
+    /// What ends a line of the continuous form.
+    fn line_end(&self) -> &'static str;
+
+    /// What parts rows of one body behind their comma.
+    const ROW_END: &'static str;
 
     /// A row as JSON; `None` leaves it out.
     ///
@@ -231,7 +234,7 @@ impl<P: Print> Writer<P> {
             match feed {
                 Feed::Normal | Feed::LongPoll if self.rows > 0 => {
                     self.sink.write(b",").await?;
-                    self.sink.write(P::LINE_END.as_bytes()).await?;
+                    self.sink.write(P::ROW_END.as_bytes()).await?;
                 }
                 Feed::EventSource => self.sink.write(b"data: ").await?,
                 _ => {}
@@ -239,7 +242,7 @@ impl<P: Print> Writer<P> {
             write_pieces(db, &row.id, pieces, &mut self.sink).await?;
             match feed {
                 Feed::Normal | Feed::LongPoll => {}
-                Feed::Continuous => self.sink.write(P::LINE_END.as_bytes()).await?,
+                Feed::Continuous => self.sink.write(print.line_end().as_bytes()).await?,
                 Feed::EventSource => {
                     let id = seq_json(row.seq.as_deref());
                     self.sink.write(&[b"\nid: ", &id[..], b"\n\n"].concat()).await?;
@@ -256,7 +259,10 @@ impl<P: Print> Writer<P> {
         let last = [b"\"last_seq\":", &seq[..], tail.as_bytes(), b"}"].concat();
         match self.delivery.feed {
             Feed::EventSource => Ok(()),
-            Feed::Continuous => self.sink.write(&[b"{", &last[..], P::LINE_END.as_bytes()].concat()).await,
+            Feed::Continuous => {
+                let end = self.delivery.print.line_end().as_bytes();
+                self.sink.write(&[b"{", &last[..], end].concat()).await
+            }
             Feed::Normal | Feed::LongPoll => self.sink.write(&[b"\n],\n", &last[..], b"\n"].concat()).await,
         }
     }
