@@ -143,9 +143,9 @@ fn standard() -> Result<Arc<Pipeline>, UnknownAnalyzer> {
 /// The analyzer that a specification names; one for each field has no place here.
 fn named(spec: &Spec) -> Result<Arc<Pipeline>, UnknownAnalyzer> {
     match spec {
-        Spec::Named { name, stopwords } => catalog::pipeline(name, stopwords.as_deref())
-            .map(Arc::new)
-            .ok_or_else(|| UnknownAnalyzer(name.clone())),
+        Spec::Named { name, stopwords } => {
+            catalog::pipeline(name, stopwords.as_deref()).map(Arc::new).ok_or_else(|| UnknownAnalyzer(name.clone()))
+        }
         Spec::PerField { .. } => Err(UnknownAnalyzer("perfield".to_owned())),
     }
 }
