@@ -9,7 +9,11 @@
 //!   unicode   classes of characters
 //! ```
 
+mod case;
 mod catalog;
+mod cjk;
+mod classic;
+mod email;
 mod filter;
 mod plain;
 mod standard;

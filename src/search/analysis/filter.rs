@@ -1,5 +1,7 @@
 //! What happens to a token behind the tokenizer.
 
+use std::sync::Arc;
+
 use super::stem::Word;
 use super::unicode::lower;
 use super::words::Words;
@@ -18,7 +20,22 @@ pub enum Filter {
     /// Takes articles off that end in an apostrophe.
     Elision(&'static [&'static str]),
     /// A stemmer of the Snowball family.
-    Snowball(frostem::Stemmer),
+    Snowball(Arc<rust_stemmers::Stemmer>),
+    /// A stemmer of the Snowball family, of languages that came to it later.
+    LateSnowball(frostem::Stemmer),
+    /// Words with stems of their own, which no other stemmer sees.
+    Override(&'static [(&'static str, &'static str)]),
+}
+
+/// What becomes of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// On to the next filter.
+    Go,
+    /// It is as it should be.
+    Done,
+    /// It is left out.
+    Drop,
 }
 
 /// Buffers of one run of an analyzer.
@@ -30,8 +47,8 @@ pub struct Scratch {
 }
 
 impl Filter {
-    /// Changes the token in `scratch`; whether it stays.
-    pub fn apply(&self, scratch: &mut Scratch) -> bool {
+    /// Changes the token in `scratch`.
+    pub fn apply(&self, scratch: &mut Scratch) -> Verdict {
         let text = &mut scratch.text;
         match self {
             Filter::Lower => to_lower(text),
@@ -41,7 +58,11 @@ impl Filter {
                 change(&mut scratch.word);
                 scratch.word.write(text);
             }
-            Filter::Stop(words) => return !words.contains(text.as_str()),
+            Filter::Stop(words) => {
+                if words.contains(text.as_str()) {
+                    return Verdict::Drop;
+                }
+            }
             Filter::Elision(articles) => elide(text, articles),
             Filter::Snowball(stemmer) => {
                 let stem = stemmer.stem(text);
@@ -50,9 +71,35 @@ impl Filter {
                     *text = stem;
                 }
             }
+            Filter::LateSnowball(stemmer) => {
+                let stem = stemmer.stem(text);
+                if stem != text.as_str() {
+                    let stem = stem.into_owned();
+                    *text = stem;
+                }
+            }
+            Filter::Override(words) => {
+                if let Some((_, stem)) = words.iter().find(|(word, _)| word == text) {
+                    text.clear();
+                    text.push_str(stem);
+                    return Verdict::Done;
+                }
+            }
         }
-        true
+        Verdict::Go
     }
+}
+
+/// Sends the token in `scratch` through filters; whether it stays.
+pub fn run(filters: &[Filter], scratch: &mut Scratch) -> bool {
+    for filter in filters {
+        match filter.apply(scratch) {
+            Verdict::Go => {}
+            Verdict::Done => return true,
+            Verdict::Drop => return false,
+        }
+    }
+    true
 }
 
 /// Lower case, character by character.

@@ -1,6 +1,13 @@
 //! Stemmers: what several forms of a word have in common.
 
+pub mod arabic;
+pub mod brazilian;
+pub mod greek;
+pub mod indic;
+pub mod indonesian;
+pub mod light;
 pub mod porter;
+pub mod slavic;
 
 use std::ops::{Deref, DerefMut};
 

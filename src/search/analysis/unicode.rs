@@ -152,3 +152,8 @@ pub fn lower(c: char) -> char {
         _ => c.to_lowercase().next().unwrap_or(c),
     }
 }
+
+/// Whether it belongs to the character before it: an accent, a mark of direction.
+pub fn is_mark(c: char) -> bool {
+    look_up(c) == Class::Extend
+}
