@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fst::Streamer;
 
 use super::bits::Bits;
-use super::plan::Budget;
+use super::budget::Budget;
 use super::{Counts, Request, SearchError};
 use crate::analysis::Analyzer;
 use crate::query::{Query, number_range};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::budget::Budget;
 use super::order::{Order, Texts, compare, last_number, or_by_score};
-use super::plan::Budget;
 use super::run::{Placed, Run, Top, first};
 use super::{Group, GroupRows, SearchError, Sort, SortValue};
 use crate::segment::Part;

@@ -61,6 +61,18 @@ pub(crate) struct Found {
     at_hand: Option<Bytes>,
 }
 
+impl Found {
+    /// Where its documents stand: offset, length.
+    pub(crate) fn doc_range(&self) -> (u64, u64) {
+        self.doc_range
+    }
+
+    /// Where its positions stand: offset, length.
+    pub(crate) fn position_range(&self) -> (u64, u64) {
+        self.position_range
+    }
+}
+
 /// What a document stores.
 pub(crate) struct StoredDocument {
     /// Its id.
