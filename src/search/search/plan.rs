@@ -8,7 +8,7 @@ use super::SearchError;
 use super::budget::Budget;
 use super::words::{Nearest, places};
 use crate::query::{Clause, Occur, Query};
-use crate::segment::{Found, Kind, Part, sortable};
+use crate::segment::{Found, Kind, Part, WINDOW, Window, sortable};
 
 /// A part of a query, ready to be matched.
 pub(crate) enum Node {
@@ -239,9 +239,11 @@ pub(crate) fn documents(query: &Query, part: &Part, budget: &mut Budget<'_>) -> 
         }
         return Ok(bits);
     }
+    let mut window = Window::new(WINDOW);
     places(field, query, &mut |place| {
         budget.word(query)?;
-        let mut docs = segment.docs(&segment.found(field, place)?)?;
+        let found = segment.found(field, place, &mut window)?;
+        let mut docs = segment.docs(&found, &mut window)?;
         while let Some((doc, _)) = docs.next()? {
             budget.step()?;
             bits.set(doc);
