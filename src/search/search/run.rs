@@ -196,7 +196,8 @@ impl InPart {
                 }
                 let number = live.numbers.get(doc);
                 if let Some(groups) = &mut groups {
-                    groups.add(doc, matcher.score(doc, budget)?, number);
+                    let score = matcher.score(doc, budget)?;
+                    groups.add(doc, score, number, budget)?;
                 } else if request.limit > 0 {
                     let score = matcher.score(doc, budget)?;
                     order.keys(doc, score, number, &mut keys);

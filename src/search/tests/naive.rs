@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::{ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 use settee_search::analysis::{Analyzer, Spec};
 use settee_search::document::{Document, Field, Indexed, Options, Value};
-use settee_search::search::{Answer, Limits, Request, Row, Sort, SortValue, search, unite};
+use settee_search::search::{Answer, Group, GroupRows, Limits, Request, Row, Sort, SortValue, search, unite};
 use settee_search::segment::{Deleted, Part, Segment, build, merge};
 
 /// Scores may differ so much.
@@ -383,4 +383,44 @@ proptest! {
             prop_assert!(answers[shard].rows.contains(row));
         }
     }
+
+    #[test]
+    fn groups_of_shards_together_are_those_of_one(docs in plain(), ask in ask(), descending in any::<bool>()) {
+        let documents: Vec<Document> = docs.iter().map(Plain::document).collect();
+        let by_n = Sort::Field { name: "n".into(), is_text: false, reverse: descending };
+        let group = Group { field: "tag".into(), limit: 5, sort: vec![by_n.clone()], only: None };
+        let first = Request { sort: vec![by_n], limit: 3, group: Some(group.clone()), ..request(&ask) };
+        let shard = |is_own: &dyn Fn(&Document) -> bool| {
+            let own: Vec<Document> = documents.iter().filter(|doc| is_own(doc)).cloned().collect();
+            let middle = own.len() / 2;
+            [&own[..middle], &own[middle..]].map(|docs| part(build(docs, &analyzer()), &Deleted::default())).to_vec()
+        };
+        let whole = [shard(&|_| true)];
+        let shards = [shard(&|doc| doc.number % 3 == 0), shard(&|doc| doc.number % 3 != 0)];
+        let both_rounds = |shards: &[Vec<Part>]| {
+            let round = |request: &Request| {
+                unite(request, shards.iter().map(|parts| run_without_counts(parts, request)).collect()).0
+            };
+            let names = round(&first).groups.expect("groups").into_iter().map(|group| group.by).collect();
+            let second = Request { group: Some(Group { only: Some(names), ..group.clone() }), ..first.clone() };
+            let answer = round(&second);
+            (answer.total, answer.groups.expect("groups"))
+        };
+        let shape = |(total, groups): (u64, Vec<GroupRows>)| {
+            let rows = |group: &GroupRows| group.rows.iter().map(|row| row.order[0].clone()).collect::<Vec<_>>();
+            (total, groups.iter().map(|group| (group.by.clone(), group.total, rows(group))).collect::<Vec<_>>())
+        };
+        let (total, groups) = shape(both_rounds(&whole));
+        prop_assert_eq!(&shape(both_rounds(&shards)), &(total, groups.clone()));
+        // There are five groups at most, so that none is cut off.
+        for (by, total, rows) in groups {
+            let own = docs.iter().filter(|doc| doc.tag == by.as_deref() && ask.is_match(doc)).count();
+            prop_assert_eq!(total, own as u64);
+            prop_assert_eq!(rows.len(), own.min(3));
+        }
+    }
+}
+
+fn run_without_counts(parts: &[Part], request: &Request) -> Answer {
+    run(parts, &Request { counts: None, ..request.clone() })
 }
