@@ -2,6 +2,7 @@
 
 pub mod arabic;
 pub mod brazilian;
+pub mod galician;
 pub mod greek;
 pub mod indic;
 pub mod indonesian;
@@ -83,7 +84,7 @@ impl Word {
     }
 
     /// The character `back` places from the end (1: the last); NUL if there is none.
-    pub fn from_end(&self, back: usize) -> char {
+    pub fn nth_last(&self, back: usize) -> char {
         self.0.len().checked_sub(back).and_then(|at| self.0.get(at)).copied().unwrap_or('\0')
     }
 }
