@@ -419,7 +419,7 @@ impl Reader<'_> {
         Ok(*c)
     }
 
-    fn expect(&mut self, c: char) -> Result<(), Refused> {
+    fn require(&mut self, c: char) -> Result<(), Refused> {
         if self.accept(c) { Ok(()) } else { refuse(format!("expected '{c}' at position {}", self.at)) }
     }
 
@@ -492,7 +492,7 @@ impl Reader<'_> {
         if self.accept(',') {
             most = self.number()?;
         }
-        self.expect('}')?;
+        self.require('}')?;
         match most {
             Some(most) => Ok(self.made.repeat(id, least, most)?),
             None => {
@@ -542,7 +542,7 @@ impl Reader<'_> {
                 break;
             }
         }
-        self.expect(']')?;
+        self.require(']')?;
         let ranges = normal(ranges);
         let ranges = if is_negative { others(&ranges) } else { ranges };
         Ok(self.made.chars(ranges)?)
@@ -585,7 +585,7 @@ impl Reader<'_> {
                 self.at += 1;
             }
             let text: String = self.text[start..self.at].iter().collect();
-            self.expect('"')?;
+            self.require('"')?;
             return Ok(self.made.text(&text)?);
         }
         if self.accept('(') {
@@ -593,7 +593,7 @@ impl Reader<'_> {
                 return Ok(EMPTY);
             }
             let id = self.union()?;
-            self.expect(')')?;
+            self.require(')')?;
             return Ok(id);
         }
         if self.accept('<') {
@@ -610,7 +610,7 @@ impl Reader<'_> {
             self.at += 1;
         }
         let text: String = self.text[start..self.at].iter().collect();
-        self.expect('>')?;
+        self.require('>')?;
         let Some((from, to)) = text.split_once('-') else {
             return refuse(format!("'{text}' not found"));
         };
