@@ -267,7 +267,7 @@ fn rows() -> BTreeSet<String> {
 }
 
 /// The rows of the table in which `[settee] follow = couchdb-3.5` answers as CouchDB does, each with a check of that.
-const FOLLOWED: &[(&str, fn(&Client) -> bool)] = &[
+const FOLLOWED: &[Check] = &[
     ("Content-Type of JSON", |c| c.send("GET", "/d/a", &[], "").head.contains("content-type: application/json")),
     ("ETag of `_all_docs`", |c| !c.get("/d/_all_docs").head.contains("etag:")),
     ("`instance_start_time`", |c| !c.get("/d").body.contains("\"instance_start_time\":\"0\"")),
@@ -309,7 +309,7 @@ fn with_node(more: &[&str], check: impl FnOnce(&Client) -> Vec<&'static str>) ->
 }
 
 /// Those of the checks that do not hold.
-fn broken_of(checks: &[(&'static str, fn(&Client) -> bool)], client: &Client) -> Vec<&'static str> {
+fn broken_of(checks: &[Check], client: &Client) -> Vec<&'static str> {
     checks.iter().filter(|(_, holds)| !holds(client)).map(|(topic, _)| *topic).collect()
 }
 
