@@ -80,8 +80,7 @@ def steps():
         Step("sim-tests", "compute", "python3 scripts/lib/run_tests.py --features sim", ("sim-build",)),
         Step("release", "build", "bash scripts/lib/build-release", behind=("sim-build",)),
         Step("seeds", "compute", "target/debug/settee-sim run --seeds ${SEEDS:-300}", ("sim-build",)),
-        # 36 fails: sim/open.
-        Step("cluster-seeds", "compute", "target/debug/settee-sim run --cluster --seeds ${CLUSTER_SEEDS:-35}",
+        Step("cluster-seeds", "compute", "target/debug/settee-sim run --cluster --seeds ${CLUSTER_SEEDS:-50}",
              ("sim-build",)),
         Step("two-clusters", "compute",
              "target/debug/settee-sim run --scene two-clusters --seeds ${PAIR_SEEDS:-10}", ("sim-build",)),

@@ -1,4 +1,6 @@
-//! Bytes on their way between nodes, and in memory on both sides.
+//! Bytes on their way between nodes and in memory on both sides, and how long answers about moves are waited for.
+
+use std::time::Duration;
 
 /// Bytes of one message between nodes: a document of 256 MB, with the term that its revision is made of. It travels in
 /// pieces of [`CLUSTER_CHUNK_BYTES`]; what can be divided is ([`FETCH_BYTES`], [`MERGE_BYTES`]).
@@ -7,6 +9,11 @@ pub const CLUSTER_MESSAGE_BYTES: usize = 1 << 30;
 pub const CLUSTER_OLD_BODY_BYTES: usize = 64 << 20;
 /// Bytes of larger bodies that all links of a node hold at once, until the calls are answered. A larger one takes all.
 pub const CLUSTER_BODIES_BYTES: usize = 64 << 20;
+/// How long a rebalance waits for the other nodes to say whether they were asked for one later.
+pub const REBALANCE_ANSWERS: Duration = Duration::from_secs(2);
+/// Purged revisions that a copy keeps in memory, the last ones, 8 bytes each: an edit that reaches it behind a purge of
+/// its revision is recognized by them. Such an edit is late by as long as a call between nodes may take.
+pub const PURGES_REMEMBERED: usize = 4096;
 /// Documents that a copy asks another for at a time while it takes in what it lacks, where they are small.
 pub const DOCS_PER_PULL: usize = 256;
 /// Bytes of documents that it asks for at a time; a larger document comes alone.

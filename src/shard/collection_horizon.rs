@@ -87,12 +87,16 @@ pub struct Proposal<T> {
     /// some have not.
     #[serde(default)]
     pub read: Option<BTreeSet<String>>,
+    /// Whether the round is known to be done at another copy. Each copy notes its own: the copy that did it need not be
+    /// asked once more when the last other one was read.
+    #[serde(default)]
+    pub is_decided: bool,
 }
 
 impl<T> Proposal<T> {
     /// A new one.
     pub fn new(round: Round, tombstones: Vec<T>) -> Proposal<T> {
-        Proposal { round, tombstones, body: 0, read: None }
+        Proposal { round, tombstones, body: 0, read: None, is_decided: false }
     }
 }
 
@@ -139,12 +143,17 @@ impl<T> CollectionLog<T> {
         true
     }
 
-    /// Notes of rounds that were done somewhere that all copies have written them down.
-    pub fn confirm_done(&mut self, done: &Horizon) {
+    /// Notes of rounds that were done somewhere that all copies have written them down, and that they are decided;
+    /// answers whether either is news.
+    pub fn confirm_done(&mut self, done: &Horizon) -> bool {
         let is_done = |(by, proposal): &(&String, &mut Proposal<T>)| done.last(by) == proposal.round;
+        let mut is_news = false;
         for (_, proposal) in self.proposals.iter_mut().filter(is_done) {
+            is_news |= proposal.read.is_none() || !proposal.is_decided;
             proposal.read.get_or_insert_default();
+            proposal.is_decided = true;
         }
+        is_news
     }
 
     /// The proposals that all copies have written down, as far as known here.
@@ -160,15 +169,16 @@ impl<T> CollectionLog<T> {
         }
     }
 
-    /// A proposal that is a round of `done`, if all of `others` were read since it was written down by all: the caller
-    /// collects its tombstones, and calls [`CollectionLog::finish`] with the last of them.
+    /// A proposal that is a round of `done`, or known to be decided, if all of `others` were read since it was written
+    /// down by all: the caller collects its tombstones, and calls [`CollectionLog::finish`] with the last of them.
     pub fn ready(&mut self, done: &Horizon, others: &[String]) -> Option<(String, &mut Proposal<T>)> {
         let is_read = |proposal: &Proposal<T>| match &proposal.read {
             Some(read) => others.iter().all(|other| read.contains(other)),
             None => others.is_empty(),
         };
+        let is_done = |by: &str, proposal: &Proposal<T>| proposal.is_decided || done.last(by) == proposal.round;
         let mut open = self.proposals.iter_mut();
-        let found = open.find(|(by, proposal)| done.last(by) == proposal.round && is_read(proposal));
+        let found = open.find(|(by, proposal)| is_done(by, proposal) && is_read(proposal));
         found.map(|(by, proposal)| (by.clone(), proposal))
     }
 

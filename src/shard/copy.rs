@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 
 use tokio::sync::watch;
 
+use super::purge::RecentPurges;
 use super::record::Header;
 use super::split::Sorter;
 use super::sweep;
@@ -76,6 +77,8 @@ pub(super) struct Inner {
     pub(super) compared: Mutex<BTreeSet<String>>,
     /// Whether it is noted what it applies from others, see `tombstone_collection.rs`.
     pub(super) is_early: AtomicBool,
+    /// What it was told to purge last. A blocking lock: held for a look, within a job of the committer.
+    pub(super) purged: Mutex<RecentPurges>,
     owner: Owner,
     /// One of the states below.
     state: AtomicU8,
@@ -131,10 +134,19 @@ impl ShardCopy {
 
     fn over(storage: &Storage, shard: ShardId, owner: Owner, (update_seq, opened_body): (u64, u64)) -> ShardCopy {
         let (storage, committed) = (storage.clone(), watch::Sender::new(update_seq));
-        let (design_commits, state, mirror) = (AtomicU64::new(0), AtomicU8::new(OPEN), Mutex::default());
-        let (compared, is_early) = (Mutex::default(), AtomicBool::new(false));
-        let inner =
-            Inner { storage, shard, committed, design_commits, opened_body, compared, is_early, owner, state, mirror };
+        let inner = Inner {
+            storage,
+            shard,
+            committed,
+            design_commits: AtomicU64::new(0),
+            opened_body,
+            compared: Mutex::default(),
+            is_early: AtomicBool::new(false),
+            purged: Mutex::default(),
+            owner,
+            state: AtomicU8::new(OPEN),
+            mirror: Mutex::default(),
+        };
         let inner = Arc::new(inner);
         ShardCopy(inner, Use { pool: Pool::Foreground, by_map: None, unflushed: false, inline: false })
     }

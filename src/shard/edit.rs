@@ -1,7 +1,10 @@
 //! Edits: decided and stored inside one committer job, so that each sees all edits before it, committed or not.
 
+use std::sync::{Arc, PoisonError};
+
 use super::body::BodyRecord;
 use super::decide::{self, Conflict};
+use super::purge::RecentPurges;
 use super::record::RevData;
 use super::tombstone_collection;
 use super::transaction::{Loaded, Transaction};
@@ -12,6 +15,7 @@ use crate::document::rev_tree::{Merged, RevTree};
 use crate::document::revision::{self, AttachmentDigest};
 use crate::storage::StorageError;
 use crate::storage::planted::{Bug, Planted};
+use crate::world::sync::Mutex;
 
 /// Inside: the decision; outside: the disk.
 type Decision<T> = Result<Result<T, EditError>, StorageError>;
@@ -57,9 +61,10 @@ impl ShardCopy {
     ) -> Result<Vec<Result<AcceptedEdit, EditError>>, ShardError> {
         edits.iter_mut().for_each(|(edit, _)| bound_path(edit));
         let has_room = self.0.storage.has_room();
+        let inner = Arc::clone(&self.0);
         self.change(move |transaction, planted| {
             let accepted = edits.into_iter().map(|(edit, basis)| match has_room || edit.deleted {
-                true => apply(transaction, edit, &basis, planted),
+                true => apply(transaction, edit, &basis, (planted, &inner.purged)),
                 false => Ok(Err(EditError::NoRoom)),
             });
             accepted.collect()
@@ -78,7 +83,12 @@ fn bound_path(edit: &mut Edit) {
     }
 }
 
-fn apply(transaction: &mut Transaction<'_, '_>, edit: Edit, basis: &Basis, planted: Planted) -> Decision<AcceptedEdit> {
+fn apply(
+    transaction: &mut Transaction<'_, '_>,
+    edit: Edit,
+    basis: &Basis,
+    (planted, purged): (Planted, &Mutex<RecentPurges>),
+) -> Decision<AcceptedEdit> {
     let loaded = transaction.load(&edit.id)?;
     match &edit.op {
         EditOp::Interactive { parent } => interactive(transaction, &edit, parent.as_ref(), loaded),
@@ -86,6 +96,10 @@ fn apply(transaction: &mut Transaction<'_, '_>, edit: Edit, basis: &Basis, plant
             let path = path.clone();
             let holds = match basis {
                 Basis::Any => true,
+                Basis::NotPurged => {
+                    let rev = path.head();
+                    loaded.tree.get(&rev).flatten().is_some() || !names(purged, transaction, &edit.id, &rev)?
+                }
                 Basis::Ancestor(seen) => decide::ancestor_of(&loaded.tree, &path) == *seen,
                 Basis::Purges { seen, rounds, .. } => {
                     (transaction.header.purge_seq, transaction.header.rounds) == (*seen, *rounds)
@@ -102,6 +116,16 @@ fn apply(transaction: &mut Transaction<'_, '_>, edit: Edit, basis: &Basis, plant
             Ok(merged)
         }
     }
+}
+
+/// Whether a purge that a copy remembers names a revision.
+fn names(
+    purged: &Mutex<RecentPurges>,
+    transaction: &Transaction<'_, '_>,
+    id: &DocId,
+    rev: &Revision,
+) -> Result<bool, StorageError> {
+    purged.lock().unwrap_or_else(PoisonError::into_inner).names(transaction, id, rev)
 }
 
 fn interactive(

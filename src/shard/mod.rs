@@ -141,6 +141,9 @@ pub struct KnownBytes {
 pub enum Basis {
     /// Nothing that could change the outcome.
     Any,
+    /// That no purge on record names the revision, as far as the copy remembers: the edit was stored by another copy,
+    /// which may not have heard of that purge then. A revision that is here was written again since.
+    NotPurged,
     /// The nearest ancestor with a body of a revision made elsewhere.
     Ancestor(Option<Revision>),
     /// How far the copy was purged when none of its purges stood against a revision of another copy, and how often it

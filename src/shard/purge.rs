@@ -1,6 +1,7 @@
 //! Purging leaves with their log, and compaction: the two ways in which revisions' content goes for good.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use super::record::{self, DocRecord, Header, RevData};
 use super::transaction::Transaction;
 use super::{Pace, PurgeInfo, RevTree, Revision, ShardCopy, ShardError, ShardId, Sizes};
 use crate::document::id::DocId;
+use crate::limits;
 use crate::storage::{Direction, KeyRange, StorageError, View, WriteView};
 use crate::world::Pool;
 use crate::world::buggify::{Mutation, mutated};
@@ -142,6 +144,58 @@ impl ShardCopy {
             }
         }
     }
+}
+
+/// The revisions that the last entries of the purge log name, by a hash of each: all that a copy was told to purge
+/// lately. Read from the log as far as that has grown since the last look; of an empty log nothing is read.
+#[derive(Debug, Default)]
+pub(super) struct RecentPurges {
+    /// The last entry that was read.
+    upto: u64,
+    named: VecDeque<u64>,
+}
+
+impl RecentPurges {
+    /// Whether one of them may be a revision; another revision of the same hash looks like it.
+    pub fn names(
+        &mut self,
+        transaction: &Transaction<'_, '_>,
+        id: &DocId,
+        rev: &Revision,
+    ) -> Result<bool, StorageError> {
+        let last = transaction.header.purge_seq;
+        if last != self.upto {
+            self.read_on(&*transaction.view, transaction.shard, last)?;
+        }
+        let wanted = named_hash(id, rev);
+        Ok(self.named.iter().any(|named| *named == wanted))
+    }
+
+    fn read_on(&mut self, view: &dyn View, shard: ShardId, last: u64) -> Result<(), StorageError> {
+        let oldest = last.saturating_sub(limits::PURGES_REMEMBERED as u64);
+        let range = keys::numbers(shard, Kind::Purge, self.upto.max(oldest) + 1, u64::MAX);
+        let mut failed = Ok(());
+        view.scan(&range, Direction::Forward, &mut |_, value| match record::decode_purge(value) {
+            Ok((id, revs)) => {
+                self.named.extend(revs.iter().map(|rev| named_hash(&id, rev)));
+                let most = limits::PURGES_REMEMBERED;
+                self.named.drain(..self.named.len().saturating_sub(most));
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                failed = Err(error);
+                ControlFlow::Break(())
+            }
+        })?;
+        self.upto = last;
+        failed
+    }
+}
+
+fn named_hash(id: &DocId, rev: &Revision) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (id, rev).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The value that names the entries of the purge log that other copies are not told.

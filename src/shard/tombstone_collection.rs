@@ -158,7 +158,8 @@ impl ShardCopy {
         let by = by.to_owned();
         self.change(move |transaction, _| {
             let mut kept = Stored::read(transaction.view, transaction.shard)?;
-            let proposal = Proposal { body: transaction.header.last_body, read: None, ..proposal };
+            let proposal =
+                Proposal { body: transaction.header.last_body, ..Proposal::new(proposal.round, proposal.tombstones) };
             if !kept.collection_log.propose(&by, proposal) {
                 return Ok(WrittenDown::Refused);
             }
@@ -176,14 +177,12 @@ impl ShardCopy {
         self.change_collection_log(move |collection_log| collection_log.confirm(&by, round)).await
     }
 
-    /// The rounds that all copies have written down, as far as known here, with those of `done`; and whether these were
-    /// not known before.
+    /// The rounds that all copies have written down, as far as known here, with those of `done`; and whether it was not
+    /// known before of some of these that all have, or that they are done.
     pub async fn confirmed(&self, done: &Horizon) -> Result<(BTreeSet<Round>, bool), ShardError> {
         let mut collection_log = self.read(Stored::read).await?.collection_log;
-        let before = collection_log.confirmed();
-        collection_log.confirm_done(done);
+        let is_news = collection_log.confirm_done(done);
         let confirmed = collection_log.confirmed();
-        let is_news = confirmed != before;
         if is_news {
             let done = done.clone();
             self.change_collection_log(move |collection_log| collection_log.confirm_done(&done)).await?;
@@ -221,7 +220,8 @@ impl ShardCopy {
                 }
                 if knows_all {
                     let body = transaction.header.last_body;
-                    kept.collection_log.take_over(&by, Proposal { body, read: None, ..proposal });
+                    let own = Proposal { body, ..Proposal::new(proposal.round, proposal.tombstones) };
+                    kept.collection_log.take_over(&by, own);
                 }
             }
             kept.write(transaction.view, transaction.shard);
@@ -245,8 +245,9 @@ impl ShardCopy {
         .await
     }
 
-    /// Collects what was written down here of the rounds of `done`, as far as the copies of all `others` were read
-    /// since all wrote that down; durable on return. Answers how far the copy has collected then.
+    /// Collects what was written down here of the rounds of `done`, and of those that are known to be done elsewhere,
+    /// as far as the copies of all `others` were read since all wrote that down; durable on return. Answers how far the
+    /// copy has collected then.
     pub async fn collect(&self, done: &Horizon, others: &[String]) -> Result<Collected, ShardError> {
         loop {
             let stands =

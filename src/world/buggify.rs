@@ -198,6 +198,7 @@ pub const POINTS: &[&str] = &[
     "shrink: a file was made smaller",
     "token: a range was read elsewhere because its copy here lacked a write",
     "token: a read waited for a copy that holds a write",
+    "write: an edit came after the purge of its revision",
     "write: sent anew because the range was split or moved",
     "write: validated again because the document changed",
 ];

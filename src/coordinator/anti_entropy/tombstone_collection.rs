@@ -162,12 +162,12 @@ impl Database {
         let layout = self.layout();
         let Some(own) = self.own_copy_by(&layout, range).await? else { return Ok(None) };
         let own = own.in_background();
-        if own.shard.state().await?.markers > 0 {
-            match layout.is_alone(range) {
-                true => own.shard.note_taken(&self.context.node, &Horizon::default(), Vec::new()).await?,
-                // They go when the others were read again.
-                false => self.context.pull_soon(&self.name),
-            }
+        let state = own.shard.state().await?;
+        if state.markers > 0 && layout.is_alone(range) {
+            own.shard.note_taken(&self.context.node, &Horizon::default(), Vec::new()).await?;
+        } else if state.markers > 0 || state.rounds > 0 && !own.shard.open_proposals().await?.is_empty() {
+            // Both go when the others were read again, one of which may have been away since.
+            self.context.pull_soon(&self.name);
         }
         // Every copy keeps marks, for it is asked whether it has had the tombstones for long enough.
         let marks = self.marks(&own, age).await?;

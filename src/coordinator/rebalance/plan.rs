@@ -11,8 +11,8 @@ use std::sync::{Arc, Weak};
 
 use crate::coordinator::rebalance::moves::MoveRequest;
 use crate::coordinator::replica::catalogue::Coordinator;
-use crate::coordinator::replica::message::{CatalogueCall, RebalanceCall, decode};
-use crate::coordinator::replica::rebalancing::Rebalance;
+use crate::coordinator::replica::message::{CatalogueCall, decode};
+use crate::coordinator::replica::rebalancing::{Rebalance, RebalanceCall};
 use crate::coordinator::topology::names;
 use crate::coordinator::topology::peers::{Peer, Urgency};
 use crate::coordinator::topology::record::Move;
@@ -217,12 +217,14 @@ impl Coordinator {
         out
     }
 
-    /// Carries out what is planned, and plans again until nothing is left to do; in the background. Another request
-    /// takes the place of this one.
+    /// Carries out what is planned, and plans again until nothing is left to do; in the background. A later request, on
+    /// whatever node, takes the place of this one: of two that went on beside each other one might undo what the other
+    /// one does.
     pub fn rebalance(self: &Arc<Self>, request: RebalanceRequest) {
         let RebalanceRequest { drain, databases, .. } = request.clone();
-        let (node, began_s) = (self.node().to_owned(), self.env().wall().as_secs());
-        let running = Rebalance { node, drain, databases, began_s, begun: 0, planned: 0 };
+        let (node, wall) = (self.node().to_owned(), self.env().wall());
+        let (began_s, stamp) = (wall.as_secs(), u64::try_from(wall.as_millis()).unwrap_or(u64::MAX));
+        let running = Rebalance { node, drain, databases, began_s, stamp, begun: 0, planned: 0 };
         let round = self.context().rebalancing.begin(running);
         self.env().spawn(carry_out(Arc::downgrade(self), request, round));
     }
@@ -238,8 +240,15 @@ impl Coordinator {
     }
 
     async fn about_rebalances(&self, call: RebalanceCall) -> Vec<Rebalance> {
+        let mut out: Vec<Rebalance> = self.serve_rebalance(call.clone()).into_iter().collect();
+        self.ask_about_rebalances(call, &mut out).await;
+        out.sort_by(|a, b| a.node.cmp(&b.node));
+        out
+    }
+
+    /// Asks the other nodes; adds what they answer as it comes.
+    async fn ask_about_rebalances(&self, call: RebalanceCall, out: &mut Vec<Rebalance>) {
         let context = self.context();
-        let mut out: Vec<Rebalance> = self.serve_rebalance(call).into_iter().collect();
         let mut answers = context.tell_all(&context.others(), &CatalogueCall::Rebalance(call), Urgency::Foreground);
         while let Some((node, answer)) = answers.recv().await {
             match answer.map(|bytes| decode::<Option<Rebalance>>(&bytes)) {
@@ -247,8 +256,26 @@ impl Coordinator {
                 other => tracing::debug!(%node, ?other, "a node does not say what it carries out"),
             }
         }
-        out.sort_by(|a, b| a.node.cmp(&b.node));
-        out
+    }
+
+    /// Has the requests of other nodes end that were made before one of this node. Answers whether that is the last
+    /// one: a new one is, whatever the clocks say. A node that does not answer soon is asked before the next plan.
+    async fn is_last_request(&self, round: u64, is_new: bool) -> bool {
+        let (env, rebalancing) = (self.env(), &self.context().rebalancing);
+        loop {
+            let Some(own) = rebalancing.of(round) else { return false };
+            let (call, mut stay) = (RebalanceCall::GiveWay { stamp: own.stamp, node: own.node.clone() }, Vec::new());
+            let _ = env.timeout(limits::REBALANCE_ANSWERS, self.ask_about_rebalances(call, &mut stay)).await;
+            stay.retain(|other| other.is_after((own.stamp, &own.node)));
+            match stay.into_iter().max_by_key(|other| other.stamp) {
+                None => return true,
+                Some(later) if is_new => rebalancing.put_behind(round, later.stamp),
+                Some(later) => {
+                    tracing::info!(node = later.node, "a rebalance ends: another node was asked for one later");
+                    return false;
+                }
+            }
+        }
     }
 
     /// Answers about the request that this node carries out.
@@ -257,6 +284,7 @@ impl Coordinator {
         match call {
             RebalanceCall::Show => rebalancing.running().1.clone(),
             RebalanceCall::End => rebalancing.end(None),
+            RebalanceCall::GiveWay { stamp, node } => rebalancing.give_way((stamp, &node)),
         }
     }
 
@@ -316,12 +344,15 @@ async fn carry_out(weak: Weak<Coordinator>, request: RebalanceRequest, round: u6
     let Some(context) = weak.upgrade().map(|coordinator| Arc::clone(coordinator.context())) else { return };
     let (mut moving, mut members) = (context.moving.subscribe(), context.peers.watch());
     let mut planned: VecDeque<MoveRequest> = VecDeque::new();
-    let mut pause = limits::MOVE_PAUSE;
+    let (mut pause, mut is_new) = (limits::MOVE_PAUSE, true);
     while context.rebalancing.is_on(round) {
         let Some(coordinator) = weak.upgrade() else { return };
         moving.borrow_and_update();
         if planned.is_empty() || members.has_changed().unwrap_or(false) {
             members.borrow_and_update();
+            if !coordinator.is_last_request(round, std::mem::take(&mut is_new)).await {
+                break;
+            }
             planned = coordinator.plan_rebalance(&request).await.into();
         }
         let under_way = coordinator.moves_under_way();

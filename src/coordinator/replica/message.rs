@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::coordinator::replica::collection_call::CollectionCall;
 use crate::coordinator::replica::jobs::JobCall;
+use crate::coordinator::replica::rebalancing::RebalanceCall;
 use crate::coordinator::replica::seat::Voters;
 use crate::coordinator::replica::token::Held;
 use crate::coordinator::topology::ballot::{Ask, Promise};
@@ -593,13 +594,6 @@ pub(in crate::coordinator) enum CatalogueCall {
     Jobs(JobCall),
     /// `Option<Rebalance>`: the request that the asked node carries out.
     Rebalance(RebalanceCall),
-}
-
-/// What nodes ask each other about what they carry out.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(in crate::coordinator) enum RebalanceCall {
-    Show,
-    End,
 }
 
 /// A proposer's question about the next map of a database.

@@ -16,10 +16,33 @@ pub struct Rebalance {
     pub databases: Option<BTreeSet<String>>,
     /// When it was asked for, in seconds since the Unix epoch.
     pub began_s: u64,
+    /// Its place among the requests of all nodes, with `node`: the last one counts. Milliseconds since the Unix epoch,
+    /// or one more than that of a request that it found; 0 on nodes that do not say so.
+    #[serde(default)]
+    pub stamp: u64,
     /// Moves that were begun for it.
     pub begun: u64,
     /// Moves of the present plan that are still to be begun.
     pub planned: u64,
+}
+
+/// What nodes ask each other about what they carry out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(in crate::coordinator) enum RebalanceCall {
+    Show,
+    End,
+    /// Ends the request of the asked node unless that is after the one of this stamp and node; shows what stays.
+    GiveWay {
+        stamp: u64,
+        node: String,
+    },
+}
+
+impl Rebalance {
+    /// Whether it comes after another one.
+    pub(in crate::coordinator) fn is_after(&self, (stamp, node): (u64, &str)) -> bool {
+        (self.stamp, self.node.as_str()) > (stamp, node)
+    }
 }
 
 /// The request that this node carries out; the last one counts.
@@ -55,6 +78,29 @@ impl Rebalancing {
         {
             (rebalance.begun, rebalance.planned) = (rebalance.begun + begun, planned as u64);
         }
+    }
+
+    /// The request of that number, if it is on.
+    pub(in crate::coordinator) fn of(&self, round: u64) -> Option<Rebalance> {
+        let running = self.running();
+        running.1.clone().filter(|_| running.0 == round)
+    }
+
+    /// Puts the request of that number behind one with that stamp.
+    pub(in crate::coordinator) fn put_behind(&self, round: u64, stamp: u64) {
+        let mut running = self.running();
+        if let (number, Some(rebalance)) = &mut *running
+            && *number == round
+        {
+            rebalance.stamp = rebalance.stamp.max(stamp.saturating_add(1));
+        }
+    }
+
+    /// Ends the present request if it comes before one of another node; answers the one that stays.
+    pub(in crate::coordinator) fn give_way(&self, later: (u64, &str)) -> Option<Rebalance> {
+        let mut running = self.running();
+        running.1 = running.1.take().filter(|own| own.is_after(later));
+        running.1.clone()
     }
 
     /// Ends the request of that number; the present one without a number.

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 
 use crate::coordinator::replica::blob_stream::merge_here;
-use crate::coordinator::replica::range_copy::RangeCopy;
+use crate::coordinator::replica::message::SyncPoint;
+use crate::coordinator::replica::range_copy::{OwnCopy, RangeCopy};
 use crate::coordinator::replica::remote::RemoteCopy;
 use crate::document::id::DocId;
 use crate::document::revision::Revision;
 use crate::limits;
-use crate::shard::{Basis, Edit, EditError, EditOp, PurgeInfo, ShardCopy, ShardError};
+use crate::shard::{Basis, Edit, EditError, EditOp, PurgeInfo, ShardCopy, ShardError, Want};
+use crate::world::buggify::sometimes;
 
 /// What is known of where revisions come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +51,36 @@ pub(in crate::coordinator) async fn merge_written_again(
     let ids = edits.iter().map(|edit| &edit.id).collect();
     let again = named_by(|since| source.purge_infos(since, limits::STEP_ROWS), (0, until), &ids).await?;
     count(&merge_unpurged(copy, edits, source, (origin, &again)).await?)
+}
+
+/// Merges an edit that the primary's copy, `source`, stored, and of which the revision is on record as purged here.
+/// Answers whether it is stored then. The edit may be late, and the purge of it may have overtaken it: it is stored
+/// only if `source` holds the revision still and had heard of the purge before, so that it was written again since.
+/// Otherwise the two copies bring each other in sync (`pull`).
+pub(in crate::coordinator) async fn merge_purged(
+    own: &OwnCopy,
+    edit: &Edit,
+    source: &RemoteCopy,
+) -> Result<bool, ShardError> {
+    let EditOp::Merge { path } = &edit.op else { return Ok(false) };
+    let (rev, ids) = (path.head(), BTreeSet::from([&edit.id]));
+    // Before the document: a purge that comes there after that look is not behind these.
+    let theirs = source.status().await?;
+    let found = source.fetch(vec![(edit.id.clone(), Want::Tree)]).await?;
+    let holds = found.into_iter().flatten().any(|found| found.tree.get(&rev).flatten().is_some());
+    if !holds {
+        sometimes("write: an edit came after the purge of its revision");
+        return Ok(false);
+    }
+    let records = |since| source.purge_infos(since, limits::STEP_ROWS);
+    let mut again = named_by(records, (0, theirs.purge_seq), &ids).await?;
+    // Its own record of that may be gone.
+    let now = own.replica_position();
+    let is_of_now = |point: &SyncPoint| (point.from_shard, point.from_epoch) == (now.shard, now.epoch);
+    let heard = theirs.taken.filter(is_of_now).map_or(0, |point| point.purges);
+    again.append(&mut named_by(|since| own.shard.purge_infos(since, limits::STEP_ROWS), (0, heard), &ids).await?);
+    let stored = merge_unpurged(&own.shard, vec![edit.clone()], source, (Origin::Anew, &again)).await?;
+    Ok(stored == [true])
 }
 
 fn count(stored: &[bool]) -> Result<usize, ShardError> {

@@ -104,7 +104,8 @@ impl Peers for End {
 
     fn connection(&self, node: &str) -> Option<u64> {
         let breaks = self.network.breaks.lock().unwrap_or_else(PoisonError::into_inner);
-        self.is_up(node).then(|| breaks.get(node).copied().unwrap_or_default())
+        let of = |node: &str| breaks.get(node).copied().unwrap_or_default();
+        self.is_up(node).then(|| of(node) + of(&self.own))
     }
 
     fn watch(&self) -> watch::Receiver<u64> {
@@ -201,8 +202,12 @@ impl Cluster {
 
     /// Cuts off all nodes but those that are not listed.
     pub(super) fn cut(&self, nodes: &[usize]) {
-        let down = nodes.iter().map(|at| self.network.names[*at].clone()).collect();
-        self.network.down.send_replace(down);
+        let down: BTreeSet<String> = nodes.iter().map(|at| self.network.names[*at].clone()).collect();
+        let before = self.network.down.send_replace(down.clone());
+        // Their connections are others when they are there again, whether anybody looked meanwhile or not.
+        let mut breaks = self.network.breaks.lock().unwrap();
+        down.difference(&before).for_each(|node| *breaks.entry(node.clone()).or_default() += 1);
+        drop(breaks);
         self.nodes.iter().for_each(|node| node.end.changes.send_modify(|n| *n += 1));
     }
 

@@ -15,6 +15,7 @@ use crate::coordinator::replica::layout::Layout;
 use crate::coordinator::replica::message::Refusal;
 use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::replica::repair::merge_purged;
 use crate::coordinator::replica::token::{self, Held, Mark};
 use crate::coordinator::replica::told::{AcceptedAt, Merged};
 use crate::coordinator::topology::error::{MayHaveMoved, WriteError};
@@ -22,7 +23,7 @@ use crate::coordinator::topology::quorum::{Tally, Written};
 use crate::coordinator::write::edits::{Outcome, WriteDone, WriteOptions};
 use crate::coordinator::write::primary::{Decision, is_unable, resolve_in_doubt};
 use crate::limits;
-use crate::shard::{AcceptedEdit, Basis, Edit, EditAttachment, EditOp, ShardError};
+use crate::shard::{AcceptedEdit, Basis, Edit, EditAttachment, EditError, EditOp, ShardError};
 use crate::storage::Hold;
 use crate::world::buggify::sometimes;
 
@@ -284,7 +285,7 @@ fn merge_of(edit: &Edit, accepted: &AcceptedEdit) -> Edit {
 }
 
 /// Merges edits into a copy; answers for each whether it is stored, and where the copy stands then. Uploads that it
-/// lacks come from `source`.
+/// lacks come from `source`, the primary's copy, which is asked about what was purged here.
 pub(in crate::coordinator) async fn merge_into(
     copy: &RangeCopy,
     merges: &[Edit],
@@ -294,7 +295,13 @@ pub(in crate::coordinator) async fn merge_into(
         RangeCopy::Remote(remote) => return remote.merge(merges, source.node()).await,
         RangeCopy::Own(own) => own,
     };
-    let stored = merge_here(&own.shard, merges, source, &Basis::Any).await?;
-    let stored = stored.into_iter().map(|stored| stored.is_ok()).collect();
+    let merged = merge_here(&own.shard, merges, source, &Basis::NotPurged).await?;
+    let mut stored = Vec::with_capacity(merged.len());
+    for (edit, merged) in merges.iter().zip(merged) {
+        stored.push(match merged {
+            Err(EditError::BasisChanged) => merge_purged(own, edit, source).await?,
+            merged => merged.is_ok(),
+        });
+    }
     Ok(Merged { stored, at: Some(Mark::of(own.replica_position())) })
 }

@@ -386,7 +386,10 @@ impl World {
         own.pulled.insert(from, (theirs.epochs.clone(), theirs.seq));
         for (by, proposal) in theirs.collection_log.open() {
             if proposal.tombstones.iter().all(|(doc, rev)| own.known(*doc, *rev).is_some()) {
-                own.collection_log.take_over(by, Proposal { body: own.seq, read: None, ..proposal.clone() });
+                own.collection_log.take_over(
+                    by,
+                    Proposal { body: own.seq, ..Proposal::new(proposal.round, proposal.tombstones.clone()) },
+                );
             }
         }
         own.collection_log.note_read(&name(from), &confirmed);

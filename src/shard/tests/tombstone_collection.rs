@@ -105,6 +105,27 @@ async fn what_is_done_elsewhere_is_collected_once_all_others_were_read_since_all
     assert!(!is_there(&world, "a").await);
 }
 
+/// Nobody tells of the decision again: the copy that decided it may be read for the next time much later.
+#[tokio::test]
+async fn what_was_decided_before_the_last_other_copy_was_read_is_collected_when_that_copy_was_read() {
+    let world = World::new().await;
+    let tombstone = buried(&world, "a").await;
+    propose(&world, 1, vec![tombstone]).await;
+    let (done, nothing) = (world.shard.told().await.unwrap().promised, Horizon::default());
+    let others = ["n2@h".to_owned(), "n3@h".to_owned()];
+    assert!(world.shard.confirm_round(BY, round(1)).await.unwrap());
+    let (confirmed, is_news) = world.shard.confirmed(&done).await.unwrap();
+    assert!(is_news, "the decision, not that all have written it down");
+    world.shard.note_read("n2@h", confirmed).await.unwrap();
+    assert!(!world.shard.collect(&done, &others).await.unwrap().horizon.covers(&done), "n3 was not read");
+    let world = world.reopen().await;
+    let (confirmed, is_news) = world.shard.confirmed(&nothing).await.unwrap();
+    assert!(!is_news);
+    world.shard.note_read("n3@h", confirmed).await.unwrap();
+    assert!(world.shard.collect(&nothing, &others).await.unwrap().horizon.covers(&done));
+    assert!(!is_there(&world, "a").await);
+}
+
 /// It has the same name: the same words were written and deleted again.
 #[tokio::test]
 async fn a_tombstone_that_was_stored_since_it_was_written_down_stays() {

@@ -164,6 +164,24 @@ async fn a_rebalance_is_shown_and_ended_on_any_node() {
     eventually(|| async { other.moves_under_way().len() == 1 }).await;
 }
 
+/// They went on for ever: each brought back what the other one had moved away.
+#[tokio::test]
+async fn of_two_nodes_that_are_asked_to_empty_each_other_the_one_that_was_asked_later_goes_on() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 8, 1).await.unwrap();
+    let drain = |node: &str| RebalanceRequest { drain: [node.to_owned()].into(), ..Default::default() };
+    cluster.nodes[1].coordinator.rebalance(drain("n1@h"));
+    cluster.nodes[0].coordinator.rebalance(drain("n2@h"));
+    eventually(|| async { cluster.nodes[2].coordinator.rebalances().await.is_empty() }).await;
+    still(&cluster).await;
+    let drained = |name: &str| holders(&cluster, 0).iter().all(|held| !held.contains(&name.to_owned()));
+    assert!(drained("n1@h") != drained("n2@h"), "{:?}", holders(&cluster, 0));
+    cluster.nodes[1].coordinator.rebalance(drain("n3@h"));
+    eventually(|| async { cluster.nodes[2].coordinator.rebalances().await.is_empty() }).await;
+    still(&cluster).await;
+    assert!(drained("n3@h"), "{:?}", holders(&cluster, 0));
+}
+
 #[tokio::test]
 async fn no_map_is_changed_without_a_majority() {
     let cluster = Cluster::new(3).await;

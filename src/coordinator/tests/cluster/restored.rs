@@ -2,7 +2,9 @@
 
 use super::super::convergence::{behind_a_purge, catch_up, ends_with, planted, read, restart, two};
 use super::*;
+use crate::coordinator::replica::range_copy::RangeCopy;
 use crate::coordinator::replica::remote::RemoteCopy;
+use crate::coordinator::write::spread::merge_into;
 use crate::coordinator::{replica::repair, replica::sync_points};
 use crate::limits;
 use crate::shard::{Pace, ShardCopy};
@@ -31,6 +33,55 @@ async fn restored(cluster: &mut Cluster, at: usize, data: tempfile::TempDir) {
     let node = &mut cluster.nodes[at];
     node.world = World::open(data, Engine::Redb).await;
     node.coordinator = node.world.join(&node.end).await;
+}
+
+/// A document that was purged was there again: its first write was held up on its way to one of the copies, and the
+/// purge was not.
+#[tokio::test]
+async fn a_write_that_reaches_a_copy_after_the_purge_of_its_revision_brings_nothing_back() {
+    let cluster = Cluster::new(3).await;
+    cluster.create(0, 1, 3).await.unwrap();
+    let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
+    let own = cluster.db(0).own_copy(0).await.unwrap().unwrap();
+    let late = planted("a", &[&first.to_string()], false);
+    let merge = || {
+        let source = RemoteCopy::new(&cluster.db(0).target, 0, &cluster.network.names[1].as_str().into());
+        let (copy, late) = (RangeCopy::Own(own.clone()), late.clone());
+        async move { merge_into(&copy, &[late], &source).await.unwrap().stored }
+    };
+    assert_eq!(merge().await, [true], "it came twice");
+    cluster.db(1).purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
+    assert_eq!(merge().await, [false]);
+    in_sync(&cluster).await;
+    for at in 0..3 {
+        assert_eq!(own_leaves(&cluster.db(at), "a").await, Vec::<String>::new(), "node {at}");
+    }
+    // The other copy, which has not heard of the purge, is to purge it first.
+    plant(&copy(&cluster, 1).await, "b", &["1-b"], false).await;
+    own.shard.purge(vec![(id("b"), vec![rev("1-b")])]).await.unwrap();
+    let source = RemoteCopy::new(&cluster.db(0).target, 0, &cluster.network.names[1].as_str().into());
+    let stored = merge_into(&RangeCopy::Own(own.clone()), &[planted("b", &["1-b"], false)], &source).await;
+    assert_eq!(stored.unwrap().stored, [false]);
+}
+
+/// Else a write of the same words would be held by one copy until the others were brought in sync.
+#[tokio::test]
+async fn what_was_purged_and_is_written_again_is_stored_by_all_copies_at_once() {
+    for is_cut in [false, true] {
+        let cluster = Cluster::new(3).await;
+        cluster.create(0, 1, 3).await.unwrap();
+        let first = write(&cluster.db(0), "a", "{}", Some(3)).await.unwrap().rev;
+        cluster.db(1).purge(vec![(id("a"), vec![first.clone()])]).await.unwrap();
+        if is_cut {
+            // The primary has no record of the purge any more; it has heard of it from the others.
+            in_sync(&cluster).await;
+            let layout = cluster.db(0).layout();
+            let primary = layout.primaries(0, &cluster.nodes[0].end.own.as_str().into()).remove(0);
+            cut_records(&cluster, cluster.network.names.iter().position(|name| **name == *primary).unwrap()).await;
+        }
+        let again = write(&cluster.db(2), "a", "{}", Some(3)).await.unwrap();
+        assert_eq!((again.rev, again.written, again.copies), (first, Written::Quorum, 3), "cut: {is_cut}");
+    }
 }
 
 /// They did them again, and lost what was written since: their own records of them were gone.
