@@ -5,6 +5,8 @@ pub mod documents;
 pub mod find;
 pub(super) mod quorum_read;
 pub mod scan;
+pub mod search;
+pub(super) mod search_page;
 pub mod sift;
 pub(super) mod skip;
 pub mod view;

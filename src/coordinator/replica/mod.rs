@@ -16,6 +16,7 @@ pub(super) mod epoch;
 pub(super) mod floor;
 pub(super) mod halves;
 pub(super) mod in_sync;
+pub mod index_calls;
 pub mod jobs;
 pub(super) mod layout;
 pub(super) mod message;
