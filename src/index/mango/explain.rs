@@ -4,6 +4,7 @@ use super::bookmark::NIL;
 use super::catalogue::{FieldIndex, all_docs_value, object};
 use super::planner::{is_covering, is_usable};
 use super::request::FindRequest;
+use super::text::TextIndex;
 use crate::document::collate::Collator;
 use crate::document::json::{Object, Value};
 use crate::document::selector::{FieldRange, IndexRange};
@@ -59,6 +60,35 @@ pub fn explain(
         }
         answer.push("covering", covers(request, choice));
     }
+    Value::Object(answer)
+}
+
+/// The answer for a query that a text index answers.
+pub fn explain_text(
+    request: &FindRequest,
+    (index, query, sort): (&TextIndex, &str, &[String]),
+    indexes: &[FieldIndex],
+    asked: Asked<'_>,
+) -> Value {
+    let mut answer = Object::new();
+    answer.push("dbname", asked.database);
+    answer.push("index", index.to_value());
+    answer.push("partitioned", asked.partitioned);
+    answer.push("selector", request.selector.to_value());
+    let mut opts = options(request, asked.partition);
+    if let (Value::Object(opts), None) = (&mut opts, &request.bookmark) {
+        opts.insert("bookmark", Vec::new());
+    }
+    answer.push("opts", opts);
+    answer.push("limit", request.limit);
+    answer.push("skip", request.skip);
+    answer.push("fields", fields(request));
+    answer.push("index_candidates", candidates(request, &Err(()), indexes));
+    answer.push("selector_hints", Value::Array(vec![hints(request)]));
+    answer.push("query", query);
+    answer.push("partition", asked.partition.map_or(Value::Null, Value::from));
+    let parts = sort.iter().map(|part| part.as_str().into()).collect::<Vec<Value>>();
+    answer.push("sort", if parts.is_empty() { "relevance".into() } else { Value::Array(parts) });
     Value::Object(answer)
 }
 
