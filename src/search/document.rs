@@ -1,5 +1,8 @@
 //! What an index function said about one document.
 
+/// The field of a document's id: one token, stored, in every document.
+pub const ID: &str = "_id";
+
 /// One document as it is indexed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {

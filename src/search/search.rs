@@ -1,5 +1,7 @@
 //! The matches of a query in the segments of one shard, and the union of the answers of several shards.
 
+pub(crate) mod regexp;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -192,7 +194,7 @@ impl fmt::Display for SearchError {
 }
 
 /// Bounds of one search, as the node sets them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Terms that one wildcard, regular expression, fuzzy term or range may stand for.
     pub terms: usize,
@@ -200,6 +202,12 @@ pub struct Limits {
     pub clauses: usize,
     /// Brackets within brackets.
     pub depth: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { terms: 100_000, clauses: 4_096, depth: 64 }
+    }
 }
 
 /// The matches in one shard. `go_on` is asked every few thousand steps; where it says no, the search ends.

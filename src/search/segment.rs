@@ -1,6 +1,22 @@
 //! Immutable segments: what was indexed of some documents, as bytes that the node stores.
 //!
-//! Format: see the head of each part. All integers are little-endian or LEB128; a segment names its format's version.
+//! All integers are little-endian or LEB128. A segment names its format's version; every byte of it is under a checksum.
+//!
+//! ```text
+//!   builder   documents to a segment         merge     segments to a segment
+//!   writer    the order of its parts         reader    what is in memory, and reads of the rest
+//!   postings  documents of a word            column    one value for each document
+//!   deleted   documents that count no more   codec     integers, numbers, checksums
+//! ```
+
+mod builder;
+mod codec;
+mod column;
+mod deleted;
+mod merge;
+mod postings;
+mod reader;
+mod writer;
 
 use std::fmt;
 use std::ops::Range;
@@ -8,8 +24,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::analysis::Analyzer;
-use crate::document::Document;
+pub use builder::build;
+pub use deleted::Deleted;
+pub use merge::merge;
+pub use reader::Segment;
+
+pub(crate) use builder::tokens;
+pub(crate) use codec::{norm_value, sortable, unsortable};
+pub(crate) use column::Column;
+pub(crate) use postings::{Docs, Positions};
+pub(crate) use reader::{Field, Found, Numbers, bounds};
+pub(crate) use writer::Kind;
 
 /// Where the bytes of a segment are read from.
 pub trait Source: Send + Sync {
@@ -55,64 +80,6 @@ impl fmt::Display for SegmentError {
     }
 }
 
-/// The bytes of a segment of `documents`, which stand in ascending order of their numbers. Equal input, equal bytes.
-pub fn build(documents: &[Document], analyzer: &Analyzer) -> Bytes {
-    let _ = (documents, analyzer);
-    Bytes::new()
-}
-
-/// A segment that is open for reading: its dictionary is in memory, the rest is read as it is needed. Cheap to clone.
-#[derive(Clone)]
-pub struct Segment {
-    source: Arc<dyn Source>,
-}
-
-impl Segment {
-    /// Reads what is kept in memory.
-    pub fn open(source: Arc<dyn Source>) -> Result<Segment, SegmentError> {
-        Ok(Segment { source })
-    }
-
-    /// How many documents it has, deleted ones too.
-    pub fn document_count(&self) -> u32 {
-        0
-    }
-
-    /// Bytes of memory that it holds while it is open.
-    pub fn memory(&self) -> usize {
-        self.source.len() as usize
-    }
-}
-
-/// Which documents of a segment count no more, by their place in it. The node stores its bytes beside the segment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Deleted {
-    numbers: Vec<u64>,
-}
-
-impl Deleted {
-    /// Reads what [`Deleted::to_bytes`] made.
-    pub fn parse(bytes: &[u8]) -> Result<Deleted, SegmentError> {
-        let _ = bytes;
-        Ok(Deleted::default())
-    }
-
-    /// Its bytes; equal sets, equal bytes.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        Vec::new()
-    }
-
-    /// Notes that the document of this number counts no more.
-    pub fn insert(&mut self, number: u64) {
-        self.numbers.push(number);
-    }
-
-    /// How many documents it names.
-    pub fn count(&self) -> usize {
-        self.numbers.len()
-    }
-}
-
 /// A segment as one search sees it.
 #[derive(Clone)]
 pub struct Part {
@@ -120,11 +87,4 @@ pub struct Part {
     pub segment: Segment,
     /// Its documents that count no more.
     pub deleted: Arc<Deleted>,
-}
-
-/// The bytes of one segment with the documents of several that count, in their order. The parts follow each other:
-/// numbers of one are above those of the one before. Reads and writes bounded blocks; the result is in memory.
-pub fn merge(parts: &[Part]) -> Result<Bytes, SegmentError> {
-    let _ = parts;
-    Ok(Bytes::new())
 }
