@@ -30,7 +30,7 @@ pub(super) fn unescape(units: &[u16]) -> Result<String, String> {
 
 fn hex_digit(unit: u16) -> Result<u16, String> {
     let digit = char::from_u32(u32::from(unit)).filter(char::is_ascii).and_then(|c| c.to_digit(16));
-    digit.map(|digit| digit as u16).ok_or_else(|| {
-        format!("Non-hex character in Unicode escape sequence: {}", String::from_utf16_lossy(&[unit]))
-    })
+    digit
+        .map(|digit| digit as u16)
+        .ok_or_else(|| format!("Non-hex character in Unicode escape sequence: {}", String::from_utf16_lossy(&[unit])))
 }

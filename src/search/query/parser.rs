@@ -366,8 +366,7 @@ impl Parser<'_> {
         if queries.len() == 1 {
             return queries.pop();
         }
-        let clauses: Vec<Clause> =
-            queries.into_iter().map(|query| Clause { occur: Occur::Should, query }).collect();
+        let clauses: Vec<Clause> = queries.into_iter().map(|query| Clause { occur: Occur::Should, query }).collect();
         (!clauses.is_empty()).then_some(Query::Boolean { clauses, has_coord: true })
     }
 

@@ -226,9 +226,8 @@ pub(crate) fn store(output: &mut Vec<u8>, id: &str, fields: &[(&str, &Value)], n
 }
 
 fn stored_fields(document: &Document) -> Vec<(&str, &Value)> {
-    let is_kept = |field: &&Field| {
-        field.options.store && !matches!(&field.value, Value::Number(number) if !number.is_finite())
-    };
+    let is_kept =
+        |field: &&Field| field.options.store && !matches!(&field.value, Value::Number(number) if !number.is_finite());
     document.fields.iter().filter(is_kept).map(|field| (field.name.as_str(), &field.value)).collect()
 }
 

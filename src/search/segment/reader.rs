@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fst::Map;
 
-use super::codec::{checksum, fixed, get, get32, get_bytes, get_text, sortable};
+use super::codec::{checksum, fixed, get, get_bytes, get_text, get32, sortable};
 use super::column::{Column, ColumnMeta};
 use super::postings::{Docs, Head, Positions};
 use super::writer::{BLOCK, FOOT, FieldMeta, Kind, MARK, VERSION};
@@ -273,7 +273,8 @@ impl Segment {
         let inner = &*self.resident;
         let (start, width) = inner.places;
         let is_last = doc + 1 >= inner.documents;
-        let places = self.read(start + u64::from(doc) * width as u64, if is_last { width } else { 2 * width } as u64)?;
+        let places =
+            self.read(start + u64::from(doc) * width as u64, if is_last { width } else { 2 * width } as u64)?;
         let from = fixed(&places[..width]);
         let to = if is_last { inner.stored.1 } else { fixed(&places[width..]) };
         let length = to.checked_sub(from).filter(|_| to <= inner.stored.1).ok_or(SegmentError::Damaged("a place"))?;

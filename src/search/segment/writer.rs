@@ -125,14 +125,10 @@ impl Writer {
         let place = (self.dictionaries.len() as u64, dictionary.len() as u64);
         self.dictionaries.extend_from_slice(&dictionary);
         let none: Vec<u64> = vec![0; self.documents as usize];
-        let norms = ColumnMeta::write(
-            &mut self.data,
-            self.documents,
-            if rest.norms.is_empty() { &none } else { &rest.norms },
-        );
+        let norms =
+            ColumnMeta::write(&mut self.data, self.documents, if rest.norms.is_empty() { &none } else { &rest.norms });
         let is_words = kind == Kind::Words;
-        let greatest =
-            ColumnMeta::write(&mut self.data, self.documents, if is_words { &self.greatest } else { &none });
+        let greatest = ColumnMeta::write(&mut self.data, self.documents, if is_words { &self.greatest } else { &none });
         let mut greatest_numbers = none;
         for (value, doc) in &rest.points {
             greatest_numbers[*doc as usize] = value + 1;
