@@ -14,7 +14,6 @@ use std::fmt;
 use crate::analysis::Analyzer;
 use crate::search::Limits;
 
-pub(crate) use java::parse_double;
 pub(crate) use parser::number_range;
 
 /// A query that was understood.

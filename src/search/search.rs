@@ -1,6 +1,15 @@
 //! The matches of a query in the segments of one shard, and the union of the answers of several shards.
 
+mod bits;
+mod facets;
+mod groups;
+mod matcher;
+mod order;
+mod phrase;
+mod plan;
 pub(crate) mod regexp;
+mod run;
+mod words;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +17,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::Analyzer;
-use crate::query::QueryError;
+use crate::query::{Query, QueryError};
 use crate::segment::{Part, SegmentError};
 
 /// What is asked of one index. Goes between nodes as it is.
@@ -211,6 +220,9 @@ impl Default for Limits {
 }
 
 /// The matches in one shard. `go_on` is asked every few thousand steps; where it says no, the search ends.
+///
+/// Scores count the words of all parts; a deleted document counts in them until a merge leaves it out, as in Lucene.
+/// Values of a repeated stored field come last indexed first. In a first round of groups these have no rows.
 pub fn search(
     parts: &[Part],
     analyzer: &Analyzer,
@@ -218,13 +230,52 @@ pub fn search(
     limits: &Limits,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Answer, SearchError> {
-    let _ = (parts, analyzer, request, limits, go_on);
-    Ok(Answer::default())
+    run::search(parts, analyzer, request, limits, go_on)
 }
 
 /// The answer of all shards, each named by its place in the list: rows in one order, sums of totals and counts. Of rows
-/// that stand alike those of earlier shards come first. Each row is told with the place of its shard.
+/// that stand alike those of earlier shards come first. Each row is told with the place of its shard; of rows in groups
+/// it is not told.
 pub fn unite(request: &Request, answers: Vec<Answer>) -> (Answer, Vec<usize>) {
-    let _ = request;
-    (answers.into_iter().next().unwrap_or_default(), Vec::new())
+    let sort = order::or_by_score(&request.sort);
+    let mut united = Answer::default();
+    let mut rows: Vec<(usize, Row)> = Vec::new();
+    let mut groups = Vec::new();
+    for (shard, answer) in answers.into_iter().enumerate() {
+        united.total += answer.total;
+        rows.extend(answer.rows.into_iter().map(|row| (shard, row)));
+        add_counts(&mut united.counts, answer.counts);
+        add_counts(&mut united.ranges, answer.ranges);
+        groups.extend(answer.groups);
+    }
+    rows.sort_by(|(_, a), (_, b)| order::compare(sort, &a.order, &b.order));
+    rows.truncate(request.limit);
+    if let Some(group) = &request.group {
+        united.groups = Some(groups::unite(group, sort, request.limit, groups));
+    }
+    let (shards, rows) = rows.into_iter().unzip();
+    united.rows = rows;
+    (united, shards)
+}
+
+fn add_counts(sums: &mut Option<Counts>, counts: Option<Counts>) {
+    let Some(counts) = counts else { return };
+    let sums = sums.get_or_insert_default();
+    for (field, values) in counts {
+        let of_field = sums.entry(field).or_default();
+        for (value, count) in values {
+            *of_field.entry(value).or_default() += count;
+        }
+    }
+}
+
+/// The error of a part of a query that stands for more than a search may look at.
+fn too_costly(query: &Query) -> SearchError {
+    SearchError::TooCostly(format!("the query is too costly: {query} stands for too many words"))
+}
+
+impl From<SegmentError> for SearchError {
+    fn from(error: SegmentError) -> SearchError {
+        SearchError::Segment(error)
+    }
 }

@@ -1,0 +1,282 @@
+//! A query with the statistics of a shard: what it matches, and the weight of each part of it.
+//!
+//! Weights are those of Lucene's DefaultSimilarity, in its order of operations on floats of 32 bits. The frequency of a
+//! word counts all documents of all segments, deleted ones too until a merge leaves them out, as in Lucene; so do the
+//! shard's documents.
+
+use super::words::{Nearest, places};
+use super::{Limits, SearchError, too_costly};
+use crate::query::{Clause, Occur, Query};
+use crate::segment::{Found, Kind, Part, sortable};
+
+/// A part of a query, ready to be matched.
+pub(crate) enum Node {
+    /// Nothing matches.
+    Nothing,
+    /// All matches score alike.
+    Constant { query: Query, boost: f32, score: f32 },
+    /// Matches score by their words.
+    Words { words: Words, boost: f32, idf: f32, weight: f32 },
+    Boolean {
+        clauses: Vec<(Occur, Node)>,
+        boost: f32,
+        /// The factor of so many clauses that match.
+        coord: Vec<f32>,
+    },
+}
+
+/// Words that score, with their postings in each part.
+pub(crate) enum Words {
+    Term {
+        field: String,
+        found: Vec<Option<Found>>,
+    },
+    /// Documents of each part, ascending; one stands as often as it has the number.
+    Number {
+        docs: Vec<Vec<u32>>,
+    },
+    Phrase {
+        field: String,
+        slots: Vec<Slot>,
+        slop: u32,
+    },
+}
+
+/// One position of a phrase.
+pub(crate) struct Slot {
+    pub(crate) position: u32,
+    pub(crate) words: Vec<String>,
+    /// Postings of each word in each part.
+    pub(crate) found: Vec<Vec<Option<Found>>>,
+}
+
+/// What one search may still do.
+pub(crate) struct Budget<'a> {
+    pub(crate) limits: &'a Limits,
+    pub(crate) words: usize,
+    pub(crate) steps: u32,
+    pub(crate) go_on: &'a mut dyn FnMut() -> bool,
+}
+
+/// Steps between two questions whether to go on.
+const STEPS: u32 = 2_048;
+
+impl Budget<'_> {
+    /// One step: a document or a word.
+    #[inline]
+    pub(crate) fn step(&mut self) -> Result<(), SearchError> {
+        self.steps += 1;
+        if self.steps < STEPS {
+            return Ok(());
+        }
+        self.steps = 0;
+        if (self.go_on)() { Ok(()) } else { Err(SearchError::Stopped) }
+    }
+
+    /// Counts a word that a part of the query stands for.
+    pub(crate) fn word(&mut self, query: &Query) -> Result<(), SearchError> {
+        self.words += 1;
+        if self.words > self.limits.terms {
+            return Err(too_costly(query));
+        }
+        self.step()
+    }
+}
+
+/// Makes the nodes of a query.
+pub(crate) struct Planner<'a, 'b> {
+    pub(crate) parts: &'a [Part],
+    pub(crate) budget: &'a mut Budget<'b>,
+    documents: u64,
+}
+
+impl<'a, 'b> Planner<'a, 'b> {
+    pub(crate) fn new(parts: &'a [Part], budget: &'a mut Budget<'b>) -> Planner<'a, 'b> {
+        let documents = parts.iter().map(|part| u64::from(part.segment.document_count())).sum();
+        Planner { parts, budget, documents }
+    }
+
+    /// The whole query, weighed.
+    pub(crate) fn plan(&mut self, query: &Query) -> Result<Node, SearchError> {
+        let mut node = self.node(query, 1.0)?;
+        let norm = (1.0 / f64::from(node.squares()).sqrt()) as f32;
+        node.normalize(if norm.is_finite() { norm } else { 1.0 }, 1.0);
+        Ok(node)
+    }
+
+    fn node(&mut self, query: &Query, boost: f32) -> Result<Node, SearchError> {
+        self.budget.step()?;
+        Ok(match query {
+            Query::Nothing => Node::Nothing,
+            Query::Boost { query, boost: own } => self.node(query, boost * own)?,
+            Query::Boolean { clauses, has_coord } => self.boolean(clauses, *has_coord, boost)?,
+            Query::Fuzzy { field, text, edits } => self.fuzzy(query, field, text, *edits, boost)?,
+            Query::Term { field, text } => self.term(field, text, boost)?,
+            Query::Number { field, value } => self.number(field, *value, boost)?,
+            Query::Phrase { field, words, slop } => self.phrase(field, words, *slop, boost)?,
+            Query::All
+            | Query::Range { .. }
+            | Query::NumberRange { .. }
+            | Query::Prefix { .. }
+            | Query::Wildcard { .. }
+            | Query::Regexp { .. } => Node::Constant { query: query.clone(), boost, score: 0.0 },
+        })
+    }
+
+    fn boolean(&mut self, clauses: &[Clause], has_coord: bool, boost: f32) -> Result<Node, SearchError> {
+        if let [Clause { occur: Occur::Must | Occur::Should, query }] = clauses {
+            return self.node(query, boost);
+        }
+        let nodes: Result<Vec<_>, SearchError> =
+            clauses.iter().map(|clause| Ok((clause.occur, self.node(&clause.query, 1.0)?))).collect();
+        Ok(Node::boolean(nodes?, has_coord, boost))
+    }
+
+    fn fuzzy(&mut self, query: &Query, field: &str, text: &str, edits: u8, boost: f32) -> Result<Node, SearchError> {
+        let mut nearest = Nearest::new(text, edits);
+        for part in self.parts {
+            if let Some(field) = part.segment.field(Kind::Words, field) {
+                nearest.look(field, &mut |_| self.budget.word(query))?;
+            }
+        }
+        let mut nodes = Vec::new();
+        for (word, similarity) in nearest.words() {
+            nodes.push((Occur::Should, self.term(field, &word, boost * similarity)?));
+        }
+        Ok(if nodes.len() == 1 { nodes.remove(0).1 } else { Node::boolean(nodes, false, 1.0) })
+    }
+
+    /// The postings of a word in each part, and how many documents have it.
+    fn find(&mut self, field: &str, text: &str) -> Result<(Vec<Option<Found>>, u64), SearchError> {
+        self.budget.step()?;
+        let mut found = Vec::with_capacity(self.parts.len());
+        let mut documents = 0;
+        for part in self.parts {
+            let word = match part.segment.field(Kind::Words, field) {
+                Some(field) => part.segment.find(field, text.as_bytes())?,
+                None => None,
+            };
+            documents += word.as_ref().map_or(0, |word| u64::from(word.documents));
+            found.push(word);
+        }
+        Ok((found, documents))
+    }
+
+    fn idf(&self, documents: u64) -> f32 {
+        ((self.documents as f64 / (documents + 1) as f64).ln() + 1.0) as f32
+    }
+
+    fn term(&mut self, field: &str, text: &str, boost: f32) -> Result<Node, SearchError> {
+        let (found, documents) = self.find(field, text)?;
+        let words = Words::Term { field: field.to_owned(), found };
+        Ok(Node::Words { words, boost, idf: self.idf(documents), weight: 0.0 })
+    }
+
+    fn number(&mut self, field: &str, value: f64, boost: f32) -> Result<Node, SearchError> {
+        let mut docs = Vec::new();
+        let mut documents = 0;
+        for part in self.parts {
+            let of_part = match part.segment.field(Kind::Words, field) {
+                Some(field) => part.segment.points(field, sortable(value), sortable(value))?,
+                None => Vec::new(),
+            };
+            documents += of_part.chunk_by(|a, b| a == b).count() as u64;
+            docs.push(of_part);
+        }
+        Ok(Node::Words { words: Words::Number { docs }, boost, idf: self.idf(documents), weight: 0.0 })
+    }
+
+    fn phrase(
+        &mut self,
+        field: &str,
+        words: &[(u32, Vec<String>)],
+        slop: u32,
+        boost: f32,
+    ) -> Result<Node, SearchError> {
+        let mut slots = Vec::with_capacity(words.len());
+        let mut idf = 0.0;
+        for (position, choices) in words {
+            let mut found = Vec::with_capacity(choices.len());
+            for word in choices {
+                let (of_word, documents) = self.find(field, word)?;
+                idf += self.idf(documents);
+                found.push(of_word);
+            }
+            slots.push(Slot { position: *position, words: choices.clone(), found });
+        }
+        let words = Words::Phrase { field: field.to_owned(), slots, slop };
+        Ok(Node::Words { words, boost, idf, weight: 0.0 })
+    }
+}
+
+impl Node {
+    fn boolean(clauses: Vec<(Occur, Node)>, has_coord: bool, boost: f32) -> Node {
+        let most = clauses.iter().filter(|(occur, _)| *occur != Occur::MustNot).count();
+        let factor = |count: usize| if has_coord && most > 1 { count as f32 / most as f32 } else { 1.0 };
+        let coord = (0..=most).map(factor).collect();
+        Node::Boolean { clauses, boost, coord }
+    }
+
+    /// The sum of the squares of the weights.
+    fn squares(&self) -> f32 {
+        match self {
+            Node::Nothing => 0.0,
+            Node::Constant { boost, .. } => boost * boost,
+            Node::Words { boost, idf, .. } => (idf * boost) * (idf * boost),
+            Node::Boolean { clauses, boost, .. } => {
+                let scoring = clauses.iter().filter(|(occur, _)| *occur != Occur::MustNot);
+                scoring.map(|(_, node)| node.squares()).sum::<f32>() * (boost * boost)
+            }
+        }
+    }
+
+    fn normalize(&mut self, norm: f32, top: f32) {
+        match self {
+            Node::Nothing => {}
+            Node::Constant { boost, score, .. } => *score = *boost * (norm * top),
+            Node::Words { boost, idf, weight, .. } => *weight = *idf * *boost * (norm * top) * *idf,
+            Node::Boolean { clauses, boost, .. } => {
+                for (_, node) in clauses {
+                    node.normalize(norm, top * *boost);
+                }
+            }
+        }
+    }
+}
+
+/// The documents of a part that a query without scores matches, as bits.
+pub(crate) fn documents(query: &Query, part: &Part, budget: &mut Budget<'_>) -> Result<super::bits::Bits, SearchError> {
+    let segment = &part.segment;
+    let mut bits = super::bits::Bits::new(segment.document_count());
+    let name = match query {
+        Query::All => {
+            bits.fill();
+            return Ok(bits);
+        }
+        Query::Range { field, .. }
+        | Query::NumberRange { field, .. }
+        | Query::Prefix { field, .. }
+        | Query::Wildcard { field, .. }
+        | Query::Regexp { field, .. } => field,
+        _ => return Ok(bits),
+    };
+    let Some(field) = segment.field(Kind::Words, name) else { return Ok(bits) };
+    if let Query::NumberRange { lower, upper, has_lower, has_upper, .. } = query {
+        if let Some((low, high)) = crate::segment::bounds(*lower, *upper, *has_lower, *has_upper) {
+            for doc in segment.points(field, low, high)? {
+                bits.set(doc);
+            }
+        }
+        return Ok(bits);
+    }
+    places(field, query, &mut |place| {
+        budget.word(query)?;
+        let mut docs = segment.docs(&segment.found(field, place)?)?;
+        while let Some((doc, _)) = docs.next()? {
+            budget.step()?;
+            bits.set(doc);
+        }
+        Ok(())
+    })?;
+    Ok(bits)
+}
