@@ -7,7 +7,7 @@ use super::cjk::{self, Pairs};
 use super::filter::{self, Filter, Scratch, possessive};
 use super::stem::{arabic, brazilian, greek, indic, indonesian, light, porter, slavic};
 use super::words::{self, Words};
-use super::{MAX_TOKEN, TokenRef, case, classic, plain, standard, unicode};
+use super::{MAX_TOKEN, TokenRef, case, classic, email, plain, standard, unicode};
 
 /// How text is cut before anything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub enum Tokenizer {
     Pairs,
     /// By the patterns that came before.
     Classic,
+    /// By the rules for words of Unicode, addresses as a whole.
+    Email,
 }
 
 /// An analyzer: one tokenizer, then filters in their order.
@@ -147,6 +149,11 @@ impl Pipeline {
             }
             Tokenizer::Pairs => sink.pairs(),
             Tokenizer::Classic => sink.classic(),
+            Tokenizer::Email => email::tokens(text, |start, end| {
+                if !sink.is_long(start, end) {
+                    sink.token(start, end);
+                }
+            }),
         }
     }
 
@@ -194,6 +201,7 @@ pub fn pipeline(name: &str, stopwords: Option<&[String]>) -> Option<Pipeline> {
         "simple_asciifolding" => (Tokenizer::Letter, vec![Filter::Lower, Filter::Text(case::fold)], Vec::new()),
         "standard" => (Tokenizer::Standard, vec![Filter::Lower, stop(english)], Vec::new()),
         "classic" => (Tokenizer::Classic, vec![Filter::Lower, stop(english)], Vec::new()),
+        "email" => (Tokenizer::Email, vec![Filter::Lower, stop(english)], Vec::new()),
         "cjk" => (
             Tokenizer::Pairs,
             vec![Filter::Chars(case::width), Filter::Lower],
