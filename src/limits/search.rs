@@ -14,6 +14,8 @@ pub const SEARCH_READ_WHOLE_BYTES: u64 = 1 << 20;
 pub const SEARCH_READ_AHEAD: u32 = 64;
 /// Bytes of pieces and dictionaries of open indexes that a node keeps; beyond, those that were used longest ago go.
 pub const SEARCH_OPEN_BYTES: usize = 128 << 20;
+/// Bytes of a shard's index that one search may need at once: what it reads stays until it ends.
+pub const SEARCH_HELD_BYTES: usize = 256 << 20;
 /// How often a search begins anew because segments that it read were merged meanwhile.
 pub const SEARCH_RESTARTS: usize = 5;
 /// Rows of an answer at most, and groups (CouchDB's `dreyfus/max_limit`).

@@ -115,6 +115,7 @@ impl DatabaseSearch {
             database: self.database.name.clone(),
             design: self.program.id().as_str().to_owned(),
             range: self.database.map().range(range).to_string(),
+            is_search: true,
         };
         let what = (&self.definition, &self.analyzer);
         self.database.context.indexes.search(&copy.shard, what, &self.mapper, owner)

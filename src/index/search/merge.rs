@@ -53,7 +53,7 @@ impl SearchIndex {
             match self.merge(&header, which).await {
                 Ok(Some(merged)) => header = merged,
                 // Somebody removed the index.
-                Ok(None) | Err(Lost::Gone) => break,
+                Ok(None) | Err(Lost::Gone | Lost::TooLarge) => break,
                 Err(Lost::Failed(error)) => return Err(error),
             }
         }

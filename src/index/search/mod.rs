@@ -114,6 +114,11 @@ impl SearchIndex {
             match self.on_state(job).await {
                 Err(Lost::Gone) => {}
                 Err(Lost::Failed(error)) => return Err(error),
+                Err(Lost::TooLarge) => {
+                    let most = limits::SEARCH_HELD_BYTES >> 20;
+                    let reason = format!("The search reads more than {most} MB of a shard's index.");
+                    return Ok(Err(SearchError::TooCostly(reason)));
+                }
                 Ok(Err(SearchError::Segment(error))) => return Err(open::damaged(error).into()),
                 Ok(done) => return Ok(done),
             }
@@ -133,7 +138,7 @@ impl SearchIndex {
         };
         match &done {
             // What is kept may be of before a merge.
-            Err(Lost::Gone) => self.open.forget(self.cache_key()),
+            Err(Lost::Gone | Lost::TooLarge) => self.open.forget(self.cache_key()),
             _ => self.weigh_open(),
         }
         done

@@ -47,6 +47,8 @@ impl State {
 pub(super) enum Lost {
     /// A segment is not there any more: it was merged.
     Gone,
+    /// It needs more of the segments than one job may hold.
+    TooLarge,
     Failed(IndexError),
 }
 
@@ -233,6 +235,9 @@ impl SearchIndex {
             }
             if !lacked {
                 return Ok(done);
+            }
+            if segments.iter().map(|opened| opened.pieces.memory()).sum::<usize>() > limits::SEARCH_HELD_BYTES {
+                return Err(Lost::TooLarge);
             }
         }
     }
