@@ -1,0 +1,144 @@
+//! Texts that are no queries, and queries that cost much: each ends soon, none panics.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use proptest::prelude::{Strategy, any, prop_assert, proptest};
+use settee_search::analysis::{Analyzer, Spec};
+use settee_search::document::{Document, Field, Options, Value};
+use settee_search::query::{QueryError, parse};
+use settee_search::search::{Limits, Request, SearchError, search};
+use settee_search::segment::{Deleted, Part, Segment, build};
+
+/// Questions whether to go on that a search of so few documents may ask.
+const QUESTIONS: u32 = 20_000;
+
+fn analyzer() -> Analyzer {
+    Analyzer::new(Spec::Named { name: "standard".into(), stopwords: None }).expect("a known analyzer")
+}
+
+fn parts() -> Vec<Part> {
+    let documents: Vec<Document> = (0..2_000u64)
+        .map(|number| {
+            let value = Value::Text(format!("a{number} b{} aaaaaaaaaaaaaaaaaaaaaaaaaa{number} a a a b b", number % 50));
+            let field = Field { name: "default".into(), value, options: Options::default() };
+            Document { number, id: format!("d{number}"), fields: vec![field] }
+        })
+        .collect();
+    let segment = Segment::open(Arc::new(build(&documents, &analyzer()))).expect("a segment");
+    vec![Part { segment, deleted: Arc::new(Deleted::default()) }]
+}
+
+fn ask(parts: &[Part], query: &str) -> Result<u64, SearchError> {
+    let request = Request { query: query.into(), limit: 10, ..Request::default() };
+    let limits = Limits { terms: 20_000, clauses: 1_000, depth: 50 };
+    let mut left = QUESTIONS;
+    let mut go_on = || {
+        left = left.saturating_sub(1);
+        left > 0
+    };
+    search(parts, &analyzer(), &request, &limits, &mut go_on).map(|answer| answer.total)
+}
+
+/// Texts of the characters that mean something.
+fn text() -> impl Strategy<Value = String> {
+    let pieces = [
+        "a", "b", " ", "\t", "AND", "OR", "NOT", "&&", "||", "!", "+", "-", "(", ")", "[", "]", "{", "}", " TO ", "*",
+        "?", "~", "^", "\"", "/", "\\", ":", "1", "2.5", ".", "|", "&", "#", "@", "<1-9>", "é", "\u{10ffff}", "\\u00",
+        "f:", "\n", "0x1p3", "the",
+    ];
+    proptest::collection::vec(proptest::sample::select(pieces.to_vec()), 0..40).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_a_query_or_a_syntax_error(text in any::<String>()) {
+        if let Err(QueryError::Syntax(reason)) = parse(&text, &analyzer()) {
+            prop_assert!(reason.starts_with(&format!("Cannot parse '{text}': ")));
+        }
+    }
+
+    #[test]
+    fn pieces_of_syntax_are_a_query_or_a_syntax_error(text in text()) {
+        match parse(&text, &analyzer()) {
+            Ok(query) => prop_assert!(query.to_string().len() < 2_000),
+            Err(QueryError::Syntax(reason)) => {
+                prop_assert!(reason.starts_with(&format!("Cannot parse '{text}': ")));
+            }
+            Err(QueryError::Invalid(reason)) => prop_assert!(!reason.is_empty()),
+        }
+    }
+}
+
+#[test]
+fn queries_of_syntax_pieces_are_searched() {
+    let parts = parts();
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for _ in 0..300 {
+        let text = proptest::strategy::ValueTree::current(&text().new_tree(&mut runner).expect("a text"));
+        let answer = ask(&parts, &text);
+        let is_known = matches!(
+            &answer,
+            Ok(_) | Err(SearchError::Query(_) | SearchError::TooCostly(_))
+        );
+        assert!(is_known, "{text:?}: {answer:?}");
+    }
+}
+
+#[test]
+fn costly_queries_end() {
+    let parts = parts();
+    let mut many = String::new();
+    for number in 0..5_000 {
+        write!(many, "a{number} ").expect("a text");
+    }
+    let nested = format!("{}a{}", "(".repeat(100_000), ")".repeat(100_000));
+    let signs = format!("{}a", "+(-(".repeat(100_000));
+    let syntax = [many.as_str(), &nested, &signs, &"(".repeat(1_000_000), &"a:".repeat(100_000)];
+    for query in syntax {
+        let answer = ask(&parts, query);
+        assert!(matches!(answer, Err(SearchError::Query(QueryError::Syntax(_)))), "{}", &query[..20]);
+    }
+    let long = "a".repeat(100_000);
+    let searched = [
+        "a".repeat(200_000),
+        format!("{long}~2"),
+        format!("{long}*"),
+        format!("a{}", "*a?".repeat(20_000)),
+        format!("a{}", "*".repeat(100_000)),
+        format!("/{}/", "(a|b)*".repeat(150)),
+        format!("/({}){{900}}/", "a{900}".repeat(20)),
+        format!("/{}/", ".*a&".repeat(200) + "b"),
+        format!("/~({})/", ".*a.{20}".repeat(20)),
+        "/((((((a*)*)*)*)*)*)*b/".to_owned(),
+        format!("\"{}\"~1000000", "a b ".repeat(400)),
+        format!("\"{}\"", "a ".repeat(5_000)),
+        "a* ".repeat(400),
+        "a~ ".repeat(400),
+        format!("a{}", "\\".repeat(100_001)),
+        format!("\"{}", "\\\"".repeat(100_000)),
+        format!("/{}", "\\/".repeat(100_000)),
+    ];
+    for query in searched {
+        let start = std::time::Instant::now();
+        let answer = ask(&parts, &query);
+        let head: String = query.chars().take(20).collect();
+        assert!(start.elapsed().as_secs() < 20, "{head} took {:?}", start.elapsed());
+        println!("{head} {:?} {:?}", start.elapsed(), answer.map_err(|error| error.to_string().len()));
+    }
+}
+
+#[test]
+fn a_search_that_is_wanted_no_more_ends() {
+    let request = Request { query: "a* OR b*".into(), limit: 10, ..Request::default() };
+    let answer = search(&parts(), &analyzer(), &request, &Limits::default(), &mut || false);
+    assert_eq!(answer, Err(SearchError::Stopped));
+}
+
+#[test]
+fn a_pattern_of_more_words_than_allowed_is_refused() {
+    let limits = Limits { terms: 100, ..Limits::default() };
+    let request = Request { query: "a*".into(), limit: 10, ..Request::default() };
+    let answer = search(&parts(), &analyzer(), &request, &limits, &mut || true);
+    assert!(matches!(answer, Err(SearchError::TooCostly(_))), "{answer:?}");
+}
