@@ -13,6 +13,7 @@ mod case;
 mod catalog;
 mod cjk;
 mod classic;
+mod dictionary;
 mod email;
 mod filter;
 mod plain;

@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::cjk::{self, Pairs};
+use super::dictionary::Piece;
 use super::filter::{self, Filter, Scratch, possessive};
-use super::stem::{arabic, brazilian, greek, indic, indonesian, light, porter, slavic};
+use super::stem::{arabic, brazilian, galician, greek, indic, indonesian, light, porter, slavic};
 use super::words::{self, Words};
-use super::{MAX_TOKEN, TokenRef, case, classic, email, plain, standard, unicode};
+use super::{MAX_TOKEN, TokenRef, case, classic, dictionary, email, plain, standard, unicode};
 
 /// How text is cut before anything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,12 @@ pub enum Tokenizer {
     Classic,
     /// By the rules for words of Unicode, addresses as a whole.
     Email,
+    /// Thai words by a dictionary.
+    Thai,
+    /// Chinese words by a dictionary.
+    Chinese,
+    /// Japanese words by a dictionary.
+    Japanese,
 }
 
 /// An analyzer: one tokenizer, then filters in their order.
@@ -99,6 +106,21 @@ impl Sink<'_> {
         });
     }
 
+    /// A piece of text that a dictionary cut out.
+    fn piece(&mut self, start: usize, end: usize, piece: Piece) {
+        match piece {
+            Piece::Token => self.token(start, end),
+            Piece::Hole => {
+                self.skip();
+            }
+            Piece::Mark => {
+                self.scratch.text.clear();
+                self.scratch.text.push(',');
+                self.send(start, end);
+            }
+        }
+    }
+
     /// Tokens of the standard tokenizer, those of Chinese, Japanese and Korean cut into pairs.
     fn pairs(&mut self) {
         let mut pairs = Pairs::default();
@@ -149,6 +171,13 @@ impl Pipeline {
             }
             Tokenizer::Pairs => sink.pairs(),
             Tokenizer::Classic => sink.classic(),
+            Tokenizer::Thai => dictionary::thai(text, |start, end| {
+                if !sink.is_long(start, end) {
+                    sink.token(start, end);
+                }
+            }),
+            Tokenizer::Chinese => dictionary::chinese(text, |start, end, piece| sink.piece(start, end, piece)),
+            Tokenizer::Japanese => dictionary::japanese(text, |start, end, piece| sink.piece(start, end, piece)),
             Tokenizer::Email => email::tokens(text, |start, end| {
                 if !sink.is_long(start, end) {
                     sink.token(start, end);
@@ -207,6 +236,26 @@ pub fn pipeline(name: &str, stopwords: Option<&[String]>) -> Option<Pipeline> {
             vec![Filter::Chars(case::width), Filter::Lower],
             vec![stop(include_str!("words/cjk.txt"))],
         ),
+        "chinese" => (
+            Tokenizer::Chinese,
+            vec![
+                Filter::Text(dictionary::chinese_width),
+                Filter::Chars(porter::stem),
+                stop(include_str!("words/chinese.txt")),
+            ],
+            Vec::new(),
+        ),
+        "japanese" => (
+            Tokenizer::Japanese,
+            vec![
+                Filter::Chars(case::width),
+                stop(include_str!("words/japanese.txt")),
+                Filter::Text(dictionary::katakana_stem),
+                Filter::Lower,
+            ],
+            Vec::new(),
+        ),
+        "thai" => (Tokenizer::Thai, language(name, &stop)?, Vec::new()),
         "persian" => (Tokenizer::StandardJoint, language(name, &stop)?, Vec::new()),
         _ => (Tokenizer::Standard, language(name, &stop).or_else(|| light_language(name, &stop))?, Vec::new()),
     };
@@ -266,7 +315,7 @@ fn light_language(name: &str, stop: &dyn Fn(&str) -> Filter) -> Option<Vec<Filte
         "bulgarian" => vec![Lower, stop(include_str!("words/bulgarian.txt")), Chars(slavic::bulgarian)],
         "czech" => vec![Lower, stop(include_str!("words/czech.txt")), Chars(slavic::czech)],
         "french" => vec![Elision(FRENCH_ARTICLES), Lower, stop(include_str!("words/french.txt")), Chars(light::french)],
-        "galician" => vec![Lower, stop(include_str!("words/galician.txt"))],
+        "galician" => vec![Lower, stop(include_str!("words/galician.txt")), Chars(galician::stem)],
         "german" => {
             vec![Lower, stop(include_str!("words/german.txt")), Chars(light::german_normal), Chars(light::german)]
         }

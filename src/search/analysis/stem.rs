@@ -2,6 +2,7 @@
 
 pub mod arabic;
 pub mod brazilian;
+pub mod galician;
 pub mod greek;
 pub mod indic;
 pub mod indonesian;
