@@ -68,8 +68,8 @@ async fn a_bookmark_holds_on_when_documents_are_written() {
     let (_world, _coordinator, database) = database(3).await;
     filled(&database).await;
     let first = page(&database, query("apple", 10)).await;
-    put(&database, "d00a", r#"{"t":"apple","n":0.5}"#).await;
-    put(&database, "d10a", r#"{"t":"apple","n":10.5}"#).await;
+    put(&database, "d00a", r#"{"t":"apple","n":0.5,"g":""}"#).await;
+    put(&database, "d10a", r#"{"t":"apple","n":10.5,"g":""}"#).await;
     let next = page(&database, SearchQuery { bookmark: Some(first.bookmark), ..query("apple", 3) }).await;
     assert_eq!(ids(&next), ["d10", "d10a", "d11"]);
 }
@@ -96,7 +96,7 @@ async fn a_search_without_update_builds_nothing_and_one_with_it_sees_every_write
     let stale = SearchQuery { update: false, ..query("apple", 1) };
     assert_eq!(page(&database, stale.clone()).await.answer.total, 0);
     assert_eq!(page(&database, query("apple", 1)).await.answer.total, DOCS as u64);
-    put(&database, "new", r#"{"t":"apple"}"#).await;
+    put(&database, "new", r#"{"t":"apple","n":0,"g":""}"#).await;
     assert_eq!(page(&database, stale).await.answer.total, DOCS as u64);
     assert_eq!(page(&database, query("apple", 1)).await.answer.total, DOCS as u64 + 1);
 }
@@ -141,9 +141,8 @@ async fn a_clean_up_removes_what_no_design_document_names() {
     assert_eq!(size().await, DOCS as u64, "what is named stays");
     let found = database.fetch(&id("_design/d"), Want::Winner).await.unwrap().unwrap();
     let rev = found.tree.winner().unwrap().rev;
-    let removed = database.delete(&id("_design/d"), Some(rev), WriteOptions::default()).await.unwrap().rev;
+    database.delete(&id("_design/d"), Some(rev), WriteOptions::default()).await.unwrap();
     database.clean_up_views().await.unwrap();
-    let again = DESIGN.replacen('{', &format!("{{\"_rev\":\"{removed}\","), 1);
-    put(&database, "_design/d", &again).await;
+    put(&database, "_design/d", DESIGN).await;
     assert_eq!(size().await, 0);
 }

@@ -10,20 +10,21 @@ use super::search::sorts;
 use crate::coordinator::{Database, DatabaseSearch, FindQuery, Hits, SearchFailure, SearchQuery};
 use crate::document::id::DocId;
 use crate::document::json::{self, Object, Value};
+use crate::document::selector::Selector;
 use crate::http::{ChunkSink, Context, Problem, Reply, Result};
 use crate::index::mango::MangoError;
 use crate::index::mango::bookmark::NIL;
 use crate::index::mango::explain::{Asked as Explained, explain_text};
 use crate::index::mango::planner::{has_usable, names_index};
 use crate::index::mango::request::FindRequest;
-use crate::index::mango::text::{TextIndex, several, sort_of, text_query};
+use crate::index::mango::text::{TextIndex, TextQuery, several, sort_of, text_query};
 use crate::limits;
 use crate::world::{Env, Instant};
 
 /// A text index that is to answer, and what it is asked.
 pub struct Chosen {
     index: TextIndex,
-    query: String,
+    query: TextQuery,
     sort: Vec<String>,
 }
 
@@ -45,7 +46,7 @@ pub async fn text_indexes(db: &Database) -> Result<Vec<TextIndex>> {
 pub async fn chosen(asked: &Asked) -> Result<Option<Chosen>> {
     let (request, partitioning) = (&asked.request, asked.partitioning());
     let all = text_indexes(&asked.db).await?;
-    if all.is_empty() || request.selector == crate::document::selector::Selector::Everything {
+    if all.is_empty() || request.selector == Selector::Everything || request.selector.is_empty_combination() {
         return Ok(None);
     }
     let query = match text_query(&request.selector) {
@@ -53,7 +54,7 @@ pub async fn chosen(asked: &Asked) -> Result<Option<Chosen>> {
         Err(error) => return Err(MangoError::from(error).into()),
     };
     let fits =
-        |index: &&TextIndex| index.partitioned == partitioning.query && index.is_usable(&query, &request.sort.fields);
+        |index: &&TextIndex| index.partitioned == partitioning.query && index.is_usable(&query);
     let named: Vec<&TextIndex> =
         all.iter().filter(fits).filter(|index| names_index(request, &index.ddoc, &index.name)).collect();
     let usable = match named.is_empty() {
@@ -67,7 +68,7 @@ pub async fn chosen(asked: &Asked) -> Result<Option<Chosen>> {
         _ => return Err(MangoError::from(several()).into()),
     };
     let sort = sort_of(&request.sort, &request.selector).map_err(MangoError::from)?;
-    Ok(Some(Chosen { index, query: query.text, sort }))
+    Ok(Some(Chosen { index, query, sort }))
 }
 
 /// POST `/{db}/_explain`.
@@ -78,7 +79,7 @@ pub fn explain(asked: &Asked, chosen: &Chosen) -> Reply {
         partition: asked.partition.as_deref(),
         with_range: false,
     };
-    let what = (&chosen.index, chosen.query.as_str(), &chosen.sort[..]);
+    let what = (&chosen.index, &chosen.query, &chosen.sort[..]);
     Reply::json(StatusCode::OK, explain_text(&asked.request, what, &asked.indexes, about).to_vec())
 }
 
@@ -100,7 +101,7 @@ pub async fn find(ctx: &Context, asked: Asked, chosen: Chosen) -> Result<Reply> 
         started: ctx.env.now(),
         hits: db.judges_only(query),
         index,
-        search: (chosen.query, sort, partition),
+        search: (chosen.query.text, sort, partition),
         bookmark: request.bookmark.clone().filter(|text| text != NIL),
         skip: request.skip,
         left: limit,

@@ -141,11 +141,12 @@ impl SearchIndex {
 
     /// The index as it is stored now.
     pub(super) async fn state(&self) -> Result<State, Lost> {
+        // Before all that is read: what is removed meanwhile is not kept, and not used again.
+        let (removals, changes) = (self.slot.known().removals, self.open.changes());
         let kept = self.open.get(self.cache_key());
         if let Some((state, true)) = kept {
             return Ok(state);
         }
-        let (removals, changes) = (self.slot.known().removals, self.open.changes());
         let keys = Keys(self.copy.id(), self.definition.signature);
         let read = move |view: &dyn View, _| {
             let header = view.get(&keys.header())?.map(|bytes| SearchHeader::decode(&bytes)).transpose()?;

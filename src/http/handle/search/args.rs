@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use settee_search::search::{Group, Highlight, Request, Sort};
 
 use crate::document::json::{self, Object, Value};
-use crate::document::selector::{erlang_string, erlang_term};
+use crate::document::selector::{erlang_string, erlang_term, erlang_text};
 use crate::http::problem::{Problem, Result};
 use crate::http::query::Query;
 use crate::limits;
@@ -73,6 +73,7 @@ impl Given<'_> {
     fn as_erlang(self) -> String {
         match self {
             Given::Text(text) => erlang_string(text),
+            Given::Json(Value::String(text)) => erlang_text(text),
             Given::Json(value) => erlang_term(value),
         }
     }

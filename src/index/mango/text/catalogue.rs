@@ -55,11 +55,11 @@ impl TextIndex {
         Some(default.into_iter().chain(fields.iter().filter_map(column)).collect())
     }
 
-    /// Whether it has all that a query with this order asks for.
-    pub fn is_usable(&self, query: &TextQuery, sort: &[String]) -> bool {
+    /// Whether it has all that a query asks for. By a field that it has not all documents stand alike.
+    pub fn is_usable(&self, query: &TextQuery) -> bool {
         let Some(columns) = self.columns() else { return true };
         let has = |name: &String| columns.contains(name);
-        query.fields.as_ref().is_some_and(|fields| fields.iter().all(has)) && sort.iter().all(has)
+        query.fields.as_ref().is_some_and(|fields| fields.iter().all(has))
     }
 
     /// As `GET _index` lists it.

@@ -35,8 +35,9 @@ struct Writer {
 /// A path's steps, unescaped.
 type Steps<'s> = &'s [String];
 
+/// Of nothing, everything: as selectors have it.
 fn joined(parts: &[String], word: &str) -> String {
-    format!("({})", parts.join(word))
+    if parts.is_empty() { "(*:*)".to_owned() } else { format!("({})", parts.join(word)) }
 }
 
 impl Writer {
@@ -128,7 +129,9 @@ impl Writer {
 
     fn among(&mut self, values: &[Value], path: Steps<'_>) -> String {
         let element = [path, &["[]".to_owned()]].concat();
-        let one = |value: &Value| joined(&[self.equal(value, path), self.equal(value, &element)], " OR ");
+        // As in CouchDB an index needs no fields of elements for it.
+        let mut of_elements = Writer { fields: None };
+        let one = |value: &Value| joined(&[self.equal(value, path), of_elements.equal(value, &element)], " OR ");
         let parts: Vec<String> = values.iter().map(one).collect();
         joined(&parts, " OR ")
     }
