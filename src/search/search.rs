@@ -1,6 +1,7 @@
 //! The matches of a query in the segments of one shard, and the union of the answers of several shards.
 
 mod bits;
+mod budget;
 mod facets;
 mod groups;
 mod matcher;
@@ -207,7 +208,7 @@ impl fmt::Display for SearchError {
 pub struct Limits {
     /// Terms that one wildcard, regular expression, fuzzy term or range may stand for.
     pub terms: usize,
-    /// Clauses of a query.
+    /// Clauses of a query, and words of its phrases.
     pub clauses: usize,
     /// Brackets within brackets.
     pub depth: usize,

@@ -33,7 +33,7 @@ pub(crate) use builder::tokens;
 pub(crate) use codec::{norm_value, sortable, unsortable};
 pub(crate) use column::Column;
 pub(crate) use postings::{Docs, Positions};
-pub(crate) use reader::{Field, Found, Numbers, bounds};
+pub(crate) use reader::{Field, Found, Numbers, WINDOW, Window, bounds};
 pub(crate) use writer::Kind;
 
 /// Where the bytes of a segment are read from.

@@ -99,7 +99,8 @@ fn is_space(c: u16) -> bool {
 
 /// A character that may begin a word, but for escapes.
 fn is_start(c: u16) -> bool {
-    !is_space(c) && !(c < 128 && b"+-!():^[]\"{}~*?\\/".contains(&(c as u8)))
+    let is_syntax = c < 128 && b"+-!():^[]\"{}~*?\\/".contains(&(c as u8));
+    !is_space(c) && !is_syntax
 }
 
 fn is_digit(c: u16) -> bool {

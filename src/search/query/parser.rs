@@ -32,6 +32,7 @@ const CLAUSE: [Kind; 14] = [
     Kind::Number,
 ];
 const LEADING_WILDCARD: &str = "'*' or '?' not allowed as first character in WildcardQuery";
+const TOO_MANY: &str = "too many boolean clauses";
 const MODIFIERS: usize = 3;
 
 /// Why parsing ends.
@@ -211,7 +212,7 @@ impl Parser<'_> {
         let Some(query) = query else { return Ok(()) };
         self.clauses += 1;
         if clauses.len() >= MAX_CLAUSES || self.clauses > self.limits.clauses {
-            return Err(Stop::Reason("too many boolean clauses".into()));
+            return Err(Stop::Reason(TOO_MANY.into()));
         }
         let occur = occur.unwrap_or(if is_and { Occur::Must } else { Occur::Should });
         clauses.push(Clause { occur, query });
@@ -393,6 +394,10 @@ impl Parser<'_> {
             None => 0,
         };
         let mut words = self.positions(field, &text);
+        self.clauses += words.len();
+        if self.clauses > self.limits.clauses {
+            return Err(Stop::Reason(TOO_MANY.into()));
+        }
         let query = match words.len() {
             0 => None,
             1 => words.pop().map(|(_, words)| one_of(field, words)),

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use fst::Streamer;
 
 use super::bits::Bits;
-use super::plan::Budget;
+use super::budget::Budget;
 use super::{Counts, Request, SearchError};
 use crate::analysis::Analyzer;
 use crate::query::{Query, number_range};
-use crate::segment::{Kind, Part, bounds};
+use crate::segment::{Kind, Part, WINDOW, Window, bounds};
 
 /// A range of numbers with its names.
 struct Range {
@@ -52,8 +52,10 @@ impl Facets {
             let Some(field) = part.segment.field(Kind::Facets, name) else { continue };
             let Some(values) = self.counts.as_mut().and_then(|counts| counts.get_mut(name)) else { continue };
             let mut stream = field.dictionary.stream();
+            let mut window = Window::new(WINDOW);
             while let Some((value, place)) = stream.next() {
-                let mut docs = part.segment.docs(&part.segment.found(field, place)?)?;
+                let found = part.segment.found(field, place, &mut window)?;
+                let mut docs = part.segment.docs(&found, &mut window)?;
                 let mut count = 0;
                 while let Some((doc, _)) = docs.next()? {
                     budget.step()?;
@@ -129,8 +131,10 @@ impl<'a> Drilldown<'a> {
         for (name, values) in &self.0 {
             let mut bits = Bits::new(part.segment.document_count());
             if let Some(field) = part.segment.field(Kind::Facets, name) {
+                let mut window = Window::new(WINDOW);
                 let mut add = |place: u64| -> Result<(), SearchError> {
-                    let mut docs = part.segment.docs(&part.segment.found(field, place)?)?;
+                    let found = part.segment.found(field, place, &mut window)?;
+                    let mut docs = part.segment.docs(&found, &mut window)?;
                     while let Some((doc, _)) = docs.next()? {
                         budget.step()?;
                         bits.set(doc);

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use super::budget::Budget;
 use super::order::{Order, Texts, compare, last_number, or_by_score};
-use super::plan::Budget;
 use super::run::{Placed, Run, Top, first};
 use super::{Group, GroupRows, SearchError, Sort, SortValue};
 use crate::segment::Part;
+
+/// Bytes of memory of a group, about.
+const GROUP_MEMORY: usize = 256;
 
 /// A group in one part.
 struct InPart {
@@ -70,17 +73,21 @@ impl<'a> Groups<'a> {
         Ok(())
     }
 
-    pub(crate) fn add(&mut self, doc: u32, score: f32, number: u64) {
+    pub(crate) fn add(
+        &mut self,
+        doc: u32,
+        score: f32,
+        number: u64,
+        budget: &mut Budget<'_>,
+    ) -> Result<(), SearchError> {
         let new = self.in_part();
-        let Some(current) = &mut self.current else { return };
+        let Some(current) = &mut self.current else { return Ok(()) };
         let key = current.texts.key(doc);
-        let group = match &self.group.only {
-            None => current.groups.entry(key).or_insert(new),
-            Some(_) => match current.groups.get_mut(&key) {
-                Some(group) => group,
-                None => return,
-            },
-        };
+        if self.group.only.is_none() && !current.groups.contains_key(&key) {
+            budget.hold_planned(GROUP_MEMORY)?;
+            current.groups.insert(key, new);
+        }
+        let Some(group) = current.groups.get_mut(&key) else { return Ok(()) };
         group.total += 1;
         current.best.keys(doc, score, number, &mut self.keys);
         group.best.add(&self.keys, number, doc, score);
@@ -88,6 +95,7 @@ impl<'a> Groups<'a> {
             current.order.keys(doc, score, number, &mut self.keys);
             group.top.add(&self.keys, number, doc, score);
         }
+        Ok(())
     }
 
     /// Ends a part.

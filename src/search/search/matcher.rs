@@ -2,10 +2,11 @@
 
 use super::SearchError;
 use super::bits::Bits;
+use super::budget::Budget;
 use super::phrase::Phrase;
-use super::plan::{Budget, Node, Words, documents};
+use super::plan::{Node, Words, documents};
 use crate::query::Occur;
-use crate::segment::{Column, Docs, Kind, Part, Segment, norm_value};
+use crate::segment::{Column, Docs, Part, norm_value};
 
 /// Behind the last document.
 pub(crate) const END: u32 = u32::MAX;
@@ -14,11 +15,6 @@ pub(crate) const END: u32 = u32::MAX;
 pub(crate) struct Norms(Option<Column>);
 
 impl Norms {
-    fn read(part: &Part, field: &str) -> Result<Norms, SearchError> {
-        let field = part.segment.field(Kind::Words, field).filter(|field| Segment::has_norms(field));
-        Ok(Norms(field.map(|field| part.segment.column(&field.meta.norms)).transpose()?))
-    }
-
     /// The score of a frequency under a weight.
     fn score(&self, doc: u32, frequency: f32, weight: f32) -> f32 {
         let raw = f64::from(frequency).sqrt() as f32 * weight;
@@ -57,7 +53,7 @@ impl Matcher {
             Node::Constant { query, score, .. } => {
                 Matcher::Set { bits: documents(query, part, budget)?, doc: 0, score: *score }
             }
-            Node::Words { words, weight, .. } => Matcher::words(words, *weight, part, place)?,
+            Node::Words { words, weight, .. } => Matcher::words(words, *weight, (part, place), budget)?,
             Node::Boolean { clauses, coord, .. } => {
                 let coord = coord.clone();
                 let mut boolean = Boolean { must: Vec::new(), should: Vec::new(), not: Vec::new(), coord, doc: 0 };
@@ -79,20 +75,28 @@ impl Matcher {
         })
     }
 
-    fn words(words: &Words, weight: f32, part: &Part, place: usize) -> Result<Matcher, SearchError> {
+    fn words(
+        words: &Words,
+        weight: f32,
+        (part, place): (&Part, usize),
+        budget: &mut Budget<'_>,
+    ) -> Result<Matcher, SearchError> {
         Ok(match words {
             Words::Term { field, found } => match &found[place] {
                 Some(found) => {
-                    let docs = part.segment.docs(found)?;
-                    Matcher::Term { docs, doc: 0, frequency: 0, weight, norms: Norms::read(part, field)? }
+                    let docs = budget.docs(part, found)?;
+                    Matcher::Term { docs, doc: 0, frequency: 0, weight, norms: Norms(budget.norms(part, field)?) }
                 }
                 None => Matcher::Nothing,
             },
             Words::Number { docs } => Matcher::Number { docs: docs[place].clone(), at: 0, frequency: 0, weight },
-            Words::Phrase { field, slots, slop } => match Phrase::new(slots, *slop, part, place)? {
-                Some(phrase) => {
-                    Matcher::Phrase { phrase: Box::new(phrase), doc: 0, weight, norms: Norms::read(part, field)? }
-                }
+            Words::Phrase { field, slots, slop } => match Phrase::new(slots, *slop, (part, place), budget)? {
+                Some(phrase) => Matcher::Phrase {
+                    phrase: Box::new(phrase),
+                    doc: 0,
+                    weight,
+                    norms: Norms(budget.norms(part, field)?),
+                },
                 None => Matcher::Nothing,
             },
         })

@@ -4,8 +4,9 @@
 //! `1 / (1 + moves)`, and words that stand several times in the phrase never share a place of the text.
 
 use super::SearchError;
+use super::budget::Budget;
 use super::matcher::END;
-use super::plan::{Budget, Slot};
+use super::plan::Slot;
 use crate::segment::{Docs, Part, Positions};
 
 /// One word of a slot.
@@ -82,13 +83,18 @@ impl Place {
 
 impl Phrase {
     /// The phrase in a part; `None`: one of its positions has no word there.
-    pub(crate) fn new(slots: &[Slot], slop: u32, part: &Part, place: usize) -> Result<Option<Phrase>, SearchError> {
+    pub(crate) fn new(
+        slots: &[Slot],
+        slop: u32,
+        (part, place): (&Part, usize),
+        budget: &mut Budget<'_>,
+    ) -> Result<Option<Phrase>, SearchError> {
         let mut places = Vec::with_capacity(slots.len());
         for slot in slots {
             let mut words = Vec::new();
             for found in slot.found.iter().filter_map(|found| found[place].as_ref()) {
-                let docs = part.segment.docs(found)?;
-                let positions = part.segment.positions(found)?;
+                let docs = budget.docs(part, found)?;
+                let positions = budget.positions(part, found)?;
                 words.push(Word { docs, positions, doc: 0, is_started: false, unread: 0 });
             }
             if words.is_empty() {
@@ -127,7 +133,7 @@ impl Phrase {
             for place in &mut self.places {
                 place.read(target)?;
             }
-            self.frequency = if self.slop == 0 { self.exact() } else { self.windows(budget)? };
+            self.frequency = if self.slop == 0 { self.exact(budget)? } else { self.windows(budget)? };
             if self.frequency > 0.0 {
                 return Ok(target);
             }
@@ -135,15 +141,18 @@ impl Phrase {
         }
     }
 
-    fn exact(&self) -> f32 {
-        let Some((first, rest)) = self.places.split_first() else { return 0.0 };
-        let begins = |position: &&u32| {
-            rest.iter().all(|place| {
-                let wanted = i64::from(**position) - first.offset + place.offset;
+    fn exact(&self, budget: &mut Budget<'_>) -> Result<f32, SearchError> {
+        let Some((first, rest)) = self.places.split_first() else { return Ok(0.0) };
+        let mut count = 0;
+        for position in &first.positions {
+            budget.step()?;
+            let is_whole = rest.iter().all(|place| {
+                let wanted = i64::from(*position) - first.offset + place.offset;
                 u32::try_from(wanted).is_ok_and(|wanted| place.positions.binary_search(&wanted).is_ok())
-            })
-        };
-        first.positions.iter().filter(begins).count() as f32
+            });
+            count += u32::from(is_whole);
+        }
+        Ok(count as f32)
     }
 
     /// Moves a place to its next position; `None`: there is none.
@@ -164,32 +173,48 @@ impl Phrase {
         members.iter().copied().find(|other| *other != place && at(*other) == at(place))
     }
 
-    /// Moves places of a group on until no two stand at the same position.
-    fn part_ways(&mut self, place: usize, end: &mut i64) -> Option<()> {
+    /// Moves places of a group on until no two stand at the same position. False: there are no more positions.
+    fn part_ways(&mut self, place: usize, end: &mut i64, budget: &mut Budget<'_>) -> Result<bool, SearchError> {
         let mut place = place;
         while let Some(other) = self.collision(place) {
+            budget.step()?;
             let key = |place: usize| (self.places[place].start(), self.places[place].offset);
             if key(other) <= key(place) {
                 place = other;
             }
-            self.step(place, end)?;
+            if self.step(place, end).is_none() {
+                return Ok(false);
+            }
         }
-        Some(())
+        Ok(true)
     }
 
-    /// Places every word first, those of a group one behind the other.
-    fn place_first(&mut self, end: &mut i64) -> Option<()> {
+    /// Places every word first, those of a group one behind the other. False: there are too few positions.
+    fn place_first(&mut self, end: &mut i64, budget: &mut Budget<'_>) -> Result<bool, SearchError> {
         for group in 0..self.groups.len() {
             let members = self.groups[group].clone();
+            if members.iter().all(|member| self.places[*member].words.len() == 1) {
+                for (rank, member) in members.into_iter().enumerate() {
+                    let place = &mut self.places[member];
+                    place.at = rank;
+                    if rank >= place.positions.len() {
+                        return Ok(false);
+                    }
+                }
+                continue;
+            }
             for member in members {
                 while let Some(other) = self.collision(member) {
+                    budget.step()?;
                     let later = if self.places[other].offset > self.places[member].offset { other } else { member };
-                    self.step(later, end)?;
+                    if self.step(later, end).is_none() {
+                        return Ok(false);
+                    }
                 }
             }
         }
-        *end = self.places.iter().map(Place::start).max()?;
-        Some(())
+        *end = self.places.iter().map(Place::start).max().unwrap_or(i64::MIN);
+        Ok(true)
     }
 
     /// The place that is farthest behind, but for one.
@@ -200,7 +225,7 @@ impl Phrase {
 
     fn windows(&mut self, budget: &mut Budget<'_>) -> Result<f32, SearchError> {
         let mut end = i64::MIN;
-        if self.place_first(&mut end).is_none() {
+        if !self.place_first(&mut end, budget)? {
             return Ok(0.0);
         }
         let worth = |length: i64, slop: i64| if length <= slop { 1.0 / (length + 1) as f32 } else { 0.0 };
@@ -210,7 +235,7 @@ impl Phrase {
             |phrase: &Phrase, place| phrase.least(Some(place)).map_or(i64::MAX, |least| phrase.places[least].start());
         let mut limit = next(self, place);
         let mut length = end - self.places[place].start();
-        while self.step(place, &mut end).is_some() && self.part_ways(place, &mut end).is_some() {
+        while self.step(place, &mut end).is_some() && self.part_ways(place, &mut end, budget)? {
             budget.step()?;
             let start = self.places[place].start();
             if start > limit {

@@ -4,10 +4,11 @@
 //! word counts all documents of all segments, deleted ones too until a merge leaves them out, as in Lucene; so do the
 //! shard's documents.
 
+use super::SearchError;
+use super::budget::Budget;
 use super::words::{Nearest, places};
-use super::{Limits, SearchError, too_costly};
 use crate::query::{Clause, Occur, Query};
-use crate::segment::{Found, Kind, Part, sortable};
+use crate::segment::{Found, Kind, Part, WINDOW, Window, sortable};
 
 /// A part of a query, ready to be matched.
 pub(crate) enum Node {
@@ -48,39 +49,6 @@ pub(crate) struct Slot {
     pub(crate) words: Vec<String>,
     /// Postings of each word in each part.
     pub(crate) found: Vec<Vec<Option<Found>>>,
-}
-
-/// What one search may still do.
-pub(crate) struct Budget<'a> {
-    pub(crate) limits: &'a Limits,
-    pub(crate) words: usize,
-    pub(crate) steps: u32,
-    pub(crate) go_on: &'a mut dyn FnMut() -> bool,
-}
-
-/// Steps between two questions whether to go on.
-const STEPS: u32 = 2_048;
-
-impl Budget<'_> {
-    /// One step: a document or a word.
-    #[inline]
-    pub(crate) fn step(&mut self) -> Result<(), SearchError> {
-        self.steps += 1;
-        if self.steps < STEPS {
-            return Ok(());
-        }
-        self.steps = 0;
-        if (self.go_on)() { Ok(()) } else { Err(SearchError::Stopped) }
-    }
-
-    /// Counts a word that a part of the query stands for.
-    pub(crate) fn word(&mut self, query: &Query) -> Result<(), SearchError> {
-        self.words += 1;
-        if self.words > self.limits.terms {
-            return Err(too_costly(query));
-        }
-        self.step()
-    }
 }
 
 /// Makes the nodes of a query.
@@ -180,6 +148,7 @@ impl<'a, 'b> Planner<'a, 'b> {
                 Some(field) => part.segment.points(field, sortable(value), sortable(value))?,
                 None => Vec::new(),
             };
+            self.budget.hold_planned(of_part.len() * size_of::<u32>())?;
             documents += of_part.chunk_by(|a, b| a == b).count() as u64;
             docs.push(of_part);
         }
@@ -247,6 +216,7 @@ impl Node {
 /// The documents of a part that a query without scores matches, as bits.
 pub(crate) fn documents(query: &Query, part: &Part, budget: &mut Budget<'_>) -> Result<super::bits::Bits, SearchError> {
     let segment = &part.segment;
+    budget.hold(segment.document_count() as usize / 8)?;
     let mut bits = super::bits::Bits::new(segment.document_count());
     let name = match query {
         Query::All => {
@@ -269,9 +239,11 @@ pub(crate) fn documents(query: &Query, part: &Part, budget: &mut Budget<'_>) -> 
         }
         return Ok(bits);
     }
+    let mut window = Window::new(WINDOW);
     places(field, query, &mut |place| {
         budget.word(query)?;
-        let mut docs = segment.docs(&segment.found(field, place)?)?;
+        let found = segment.found(field, place, &mut window)?;
+        let mut docs = segment.docs(&found, &mut window)?;
         while let Some((doc, _)) = docs.next()? {
             budget.step()?;
             bits.set(doc);

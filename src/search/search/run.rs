@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::bits::Bits;
+use super::budget::Budget;
 use super::facets::{Drilldown, Facets};
 use super::groups::Groups;
 use super::matcher::{END, Matcher};
 use super::order::{self, Live, Order, compare, last_number, or_by_score};
-use super::plan::{Budget, Planner};
+use super::plan::Planner;
 use super::{Answer, Highlight, Limits, Request, Row, SearchError, SortValue, Stored};
 use crate::analysis::Analyzer;
 use crate::document::ID;
@@ -121,7 +122,7 @@ pub(super) fn search(
 ) -> Result<Answer, SearchError> {
     let query = query::parse_within(&request.query, analyzer, limits).map_err(SearchError::Query)?;
     let sort = or_by_score(&request.sort);
-    let mut budget = Budget { limits, words: 0, steps: 0, go_on };
+    let mut budget = Budget::new(limits, go_on);
     let drilldown = Drilldown::new(&request.drilldown)?;
     let mut facets = Facets::new(request, parts, analyzer)?;
     order::check(sort, parts)?;
@@ -134,48 +135,18 @@ pub(super) fn search(
     let mut total = 0;
     let mut all = Vec::new();
     for (place, part) in parts.iter().enumerate() {
-        let live = Live::new(part)?;
-        let order = Order::new(sort, part)?;
-        let after = request.after.as_ref().map(|after| order.after(after)).transpose()?;
-        let partition = request.partition.as_ref().map(|name| Partition::new(part, name)).transpose()?;
+        budget.start_part();
         let drilldown = drilldown.documents(part, &mut budget)?;
-        let mut matched = facets.is_asked().then(|| Bits::new(part.segment.document_count()));
         if let Some(groups) = &mut groups {
             groups.start(place, part)?;
         }
-        let mut top = Top::new(if groups.is_some() { 0 } else { request.limit });
-        let mut matcher = Matcher::new(&node, part, place, &mut budget)?;
-        let mut keys = Vec::new();
-        let mut doc = matcher.advance(0, &mut budget)?;
-        while doc != END {
-            budget.step()?;
-            let is_match = live.has(doc)
-                && partition.as_ref().is_none_or(|partition| partition.has(doc))
-                && drilldown.as_ref().is_none_or(|drilldown| drilldown.has(doc));
-            if is_match {
-                total += 1;
-                if let Some(matched) = &mut matched {
-                    matched.set(doc);
-                }
-                let number = live.numbers.get(doc);
-                let score = matcher.score(doc, &mut budget)?;
-                if let Some(groups) = &mut groups {
-                    groups.add(doc, score, number);
-                } else if request.limit > 0 {
-                    order.keys(doc, score, number, &mut keys);
-                    let is_behind = |(after, last): &(Vec<u64>, u64)| (&keys, number) > (after, *last);
-                    if after.as_ref().is_none_or(is_behind) {
-                        top.add(&keys, number, doc, score);
-                    }
-                }
-            }
-            doc = matcher.advance(doc + 1, &mut budget)?;
-        }
-        for hit in top.into_hits() {
-            let order = order.values(hit.doc, f32::from_bits(hit.score), hit.number);
-            all.push(Placed { order, part: place, doc: hit.doc });
-        }
-        if let Some(matched) = matched {
+        let matched = facets.is_asked().then(|| Bits::new(part.segment.document_count()));
+        let mut in_part = InPart { matched, total: 0, hits: Vec::new() };
+        let matcher = Matcher::new(&node, part, place, &mut budget)?;
+        in_part.collect((place, part), matcher, drilldown, (request, groups.as_mut()), &mut budget)?;
+        total += in_part.total;
+        all.append(&mut in_part.hits);
+        if let Some(matched) = in_part.matched {
             facets.count(part, &matched, &mut budget)?;
         }
         if let Some(groups) = &mut groups {
@@ -186,6 +157,64 @@ pub(super) fn search(
     let groups = groups.map(|groups| groups.finish(&run, &mut budget)).transpose()?;
     let (counts, ranges) = facets.finish();
     Ok(Answer { total, rows, counts, ranges, groups })
+}
+
+/// What a part's matches come to.
+struct InPart {
+    /// The matches, where facets are counted.
+    matched: Option<Bits>,
+    total: u64,
+    /// The first of them, where there are no groups.
+    hits: Vec<Placed>,
+}
+
+impl InPart {
+    fn collect(
+        &mut self,
+        (place, part): (usize, &Part),
+        mut matcher: Matcher,
+        drilldown: Option<Bits>,
+        (request, mut groups): (&Request, Option<&mut Groups<'_>>),
+        budget: &mut Budget<'_>,
+    ) -> Result<(), SearchError> {
+        let live = Live::new(part)?;
+        let order = Order::new(or_by_score(&request.sort), part)?;
+        let after = request.after.as_ref().map(|after| order.after(after)).transpose()?;
+        let partition = request.partition.as_ref().map(|name| Partition::new(part, name)).transpose()?;
+        let mut top = Top::new(request.limit);
+        let mut keys = Vec::new();
+        let mut doc = matcher.advance(0, budget)?;
+        while doc != END {
+            budget.step()?;
+            let is_match = live.has(doc)
+                && partition.as_ref().is_none_or(|partition| partition.has(doc))
+                && drilldown.as_ref().is_none_or(|drilldown| drilldown.has(doc));
+            if is_match {
+                self.total += 1;
+                if let Some(matched) = &mut self.matched {
+                    matched.set(doc);
+                }
+                let number = live.numbers.get(doc);
+                if let Some(groups) = &mut groups {
+                    let score = matcher.score(doc, budget)?;
+                    groups.add(doc, score, number, budget)?;
+                } else if request.limit > 0 {
+                    let score = matcher.score(doc, budget)?;
+                    order.keys(doc, score, number, &mut keys);
+                    let is_behind = |(after, last): &(Vec<u64>, u64)| (&keys, number) > (after, *last);
+                    if after.as_ref().is_none_or(is_behind) {
+                        top.add(&keys, number, doc, score);
+                    }
+                }
+            }
+            doc = matcher.advance(doc + 1, budget)?;
+        }
+        self.hits.extend(top.into_hits().into_iter().map(|hit| {
+            let order = order.values(hit.doc, f32::from_bits(hit.score), hit.number);
+            Placed { order, part: place, doc: hit.doc }
+        }));
+        Ok(())
+    }
 }
 
 impl Run<'_> {

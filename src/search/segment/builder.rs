@@ -35,17 +35,33 @@ struct Collected {
     points: Vec<(u64, u32)>,
 }
 
+/// A word that every analyzer which leaves words out keeps as it is.
+const PROBE: &str = "0";
+
 /// The words of one document's field, instance behind instance.
-struct InDocument {
+struct InDocument<'a> {
     next: u32,
+    /// The text before and where it began: words that were left out at its end count as soon as another text follows.
+    before: Option<(&'a str, u32)>,
     length: u32,
     boost: f32,
     omits: bool,
 }
 
-impl Default for InDocument {
-    fn default() -> InDocument {
-        InDocument { next: 0, length: 0, boost: 1.0, omits: false }
+impl Default for InDocument<'_> {
+    fn default() -> Self {
+        InDocument { next: 0, before: None, length: 0, boost: 1.0, omits: false }
+    }
+}
+
+impl InDocument<'_> {
+    /// Passes over the words that were left out at the end of the text before.
+    fn pass_end(&mut self, name: &str, analyzer: &Analyzer) {
+        let Some((text, start)) = self.before.take() else { return };
+        let last = tokens(analyzer, name, &format!("{text} {PROBE}")).pop();
+        if let Some(last) = last.filter(|last| last.text == PROBE) {
+            self.next = self.next.max(start.saturating_add(last.position));
+        }
     }
 }
 
@@ -127,14 +143,14 @@ struct Builder {
 
 impl Builder {
     fn document(&mut self, doc: u32, document: &Document, analyzer: &Analyzer) {
-        let mut within: BTreeMap<&str, InDocument> = BTreeMap::new();
+        let mut within: BTreeMap<&str, InDocument<'_>> = BTreeMap::new();
         self.one_token(ID, &document.id, doc, within.entry(ID).or_default());
         within.entry(ID).or_default().omits = true;
         for field in &document.fields {
             self.field(doc, field, analyzer, within.entry(&field.name).or_default());
         }
         for (name, state) in within {
-            if state.next == 0 {
+            if state.length == 0 {
                 continue;
             }
             let collected = self.words(name);
@@ -151,14 +167,17 @@ impl Builder {
         self.fields.entry((Kind::Words, name.to_owned())).or_default()
     }
 
-    fn one_token(&mut self, name: &str, text: &str, doc: u32, state: &mut InDocument) {
+    fn one_token(&mut self, name: &str, text: &str, doc: u32, state: &mut InDocument<'_>) {
         self.words(name).add(text, doc, state.next);
         state.next += 1;
         state.length += 1;
     }
 
-    fn field(&mut self, doc: u32, field: &Field, analyzer: &Analyzer, state: &mut InDocument) {
+    fn field<'a>(&mut self, doc: u32, field: &'a Field, analyzer: &Analyzer, state: &mut InDocument<'a>) {
         let options = &field.options;
+        if options.index != Indexed::No && !matches!(field.value, Value::Number(_)) {
+            state.pass_end(&field.name, analyzer);
+        }
         match &field.value {
             Value::Number(number) if number.is_finite() => self.words(&field.name).points.push((point(*number), doc)),
             Value::Number(_) => {}
@@ -174,8 +193,9 @@ impl Builder {
         }
     }
 
-    fn text(&mut self, doc: u32, field: &Field, text: &str, analyzer: &Analyzer, state: &mut InDocument) {
+    fn text<'a>(&mut self, doc: u32, field: &Field, text: &'a str, analyzer: &Analyzer, state: &mut InDocument<'a>) {
         let before = state.next;
+        let length = state.length;
         match field.options.index {
             Indexed::No => return,
             Indexed::NotAnalyzed | Indexed::NotAnalyzedNoNorms => self.one_token(&field.name, text, doc, state),
@@ -190,9 +210,10 @@ impl Builder {
                     last = Some(token.position);
                     state.next = position + 1;
                 }
+                state.before = Some((text, before));
             }
         }
-        if state.next > before {
+        if state.length > length {
             state.boost *= field.options.boost;
             state.omits |= matches!(field.options.index, Indexed::AnalyzedNoNorms | Indexed::NotAnalyzedNoNorms);
         }

@@ -7,7 +7,7 @@ use fst::map::OpBuilder;
 
 use super::builder::store;
 use super::postings::Postings;
-use super::reader::{Field, Segment};
+use super::reader::{Field, Segment, Window};
 use super::writer::{FieldRest, Kind, Writer};
 use super::{Part, SegmentError};
 use crate::document::Value;
@@ -15,6 +15,9 @@ use crate::search::Stored;
 
 /// The place of a document that is left out.
 const GONE: u32 = u32::MAX;
+
+/// Bytes that are read at once of each part.
+const WINDOW: u64 = 64 << 10;
 
 /// A part with the new places of its documents.
 struct Source<'a> {
@@ -55,9 +58,10 @@ pub fn merge(parts: &[Part]) -> Result<Bytes, SegmentError> {
     let mut stored = Vec::new();
     let mut places = Vec::with_capacity(numbers.len());
     for source in &sources {
+        let mut windows = [Window::new(WINDOW), Window::new(WINDOW)];
         for doc in source.kept() {
             places.push(stored.len() as u64);
-            let document = source.segment.stored(doc)?;
+            let document = source.segment.stored_in(doc, &mut windows)?;
             let values: Vec<(String, Value)> = document.fields.into_iter().map(|(name, v)| (name, value(v))).collect();
             let fields: Vec<(&str, &Value)> = values.iter().map(|(name, value)| (name.as_str(), value)).collect();
             store(&mut stored, &document.id, &fields, &names);
@@ -87,8 +91,9 @@ impl Source<'_> {
 fn stored_names(sources: &[Source<'_>]) -> Result<Vec<String>, SegmentError> {
     let mut names = BTreeSet::new();
     for source in sources {
+        let mut windows = [Window::new(WINDOW), Window::new(WINDOW)];
         for doc in source.kept() {
-            for (name, _) in source.segment.stored(doc)?.fields {
+            for (name, _) in source.segment.stored_in(doc, &mut windows)?.fields {
                 if !names.contains(&name) {
                     names.insert(name);
                 }
@@ -113,6 +118,7 @@ fn merge_field(
         streams.push(field.dictionary.stream());
     }
     let mut union = streams.union();
+    let mut windows: Vec<Window> = having.iter().map(|_| Window::new(WINDOW)).collect();
     let mut postings = Postings::default();
     let mut positions = Vec::new();
     while let Some((word, places)) = fst::Streamer::next(&mut union) {
@@ -121,9 +127,10 @@ fn merge_field(
         postings.clear();
         for place in places {
             let (source, field) = having[place.index];
-            let found = source.segment.found(field, place.value)?;
-            let mut docs = source.segment.docs(&found)?;
-            let mut reader = source.segment.positions(&found)?;
+            let window = &mut windows[place.index];
+            let found = source.segment.found(field, place.value, window)?;
+            let mut docs = source.segment.docs(&found, window)?;
+            let mut reader = source.segment.positions(&found, window)?;
             while let Some((doc, frequency)) = docs.next()? {
                 positions.clear();
                 if kind == Kind::Words {

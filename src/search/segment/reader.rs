@@ -14,8 +14,12 @@ use super::writer::{BLOCK, FOOT, FieldMeta, Kind, MARK, VERSION};
 use super::{SegmentError, Source};
 use crate::search::Stored;
 
-/// Bytes that are read at once where a record begins.
-const WINDOW: u64 = 256;
+/// Bytes that are read at once where one record begins.
+const RECORD: u64 = 256;
+/// Bytes that a search reads at once where records follow each other.
+pub(crate) const WINDOW: u64 = 8 << 10;
+/// Bytes of the longest head of a record.
+const HEAD: u64 = 25;
 /// Bytes of a number and of a document's place in the points of a field.
 const POINT: u64 = 8;
 const PLACE: u64 = 4;
@@ -58,7 +62,44 @@ pub(crate) struct Found {
     pub(crate) documents: u32,
     doc_range: (u64, u64),
     position_range: (u64, u64),
-    at_hand: Option<Bytes>,
+}
+
+impl Found {
+    /// Where its documents stand: offset, length.
+    pub(crate) fn doc_range(&self) -> (u64, u64) {
+        self.doc_range
+    }
+
+    /// Where its positions stand: offset, length.
+    pub(crate) fn position_range(&self) -> (u64, u64) {
+        self.position_range
+    }
+}
+
+/// Bytes of a segment that were read last, for reads that follow each other.
+pub(crate) struct Window {
+    size: u64,
+    start: u64,
+    bytes: Bytes,
+}
+
+impl Window {
+    /// A window that reads so many bytes at once.
+    pub(crate) fn new(size: u64) -> Window {
+        Window { size, start: 0, bytes: Bytes::new() }
+    }
+
+    /// Some of the data; as little of it as there is beyond `length` is read with it.
+    pub(crate) fn read(&mut self, segment: &Segment, start: u64, length: u64) -> Result<Bytes, SegmentError> {
+        let end = start.checked_add(length).ok_or(SegmentError::Damaged("a range"))?;
+        if start < self.start || end > self.start + self.bytes.len() as u64 {
+            let left = segment.resident.data.saturating_sub(start);
+            self.bytes = segment.read(start, length.max(self.size.min(left)))?;
+            self.start = start;
+        }
+        let from = (start - self.start) as usize;
+        Ok(self.bytes.slice(from..from + length as usize))
+    }
 }
 
 /// What a document stores.
@@ -163,36 +204,33 @@ impl Segment {
 
     /// The postings of a word of a field.
     pub(crate) fn find(&self, field: &Field, word: &[u8]) -> Result<Option<Found>, SegmentError> {
-        field.dictionary.get(word).map(|place| self.found(field, place)).transpose()
+        let mut window = Window::new(RECORD);
+        field.dictionary.get(word).map(|place| self.found(field, place, &mut window)).transpose()
     }
 
     /// The postings at a place of a field.
-    pub(crate) fn found(&self, field: &Field, place: u64) -> Result<Found, SegmentError> {
+    pub(crate) fn found(&self, field: &Field, place: u64, window: &mut Window) -> Result<Found, SegmentError> {
         let (start, length) = field.meta.postings;
         let left = length.checked_sub(place).ok_or(SegmentError::Damaged("a dictionary"))?;
         let at = start + place;
-        let window = self.read(at, left.min(WINDOW))?;
-        let head = Head::decode(&window)?;
+        let head = Head::decode(&window.read(self, at, left.min(HEAD))?)?;
         let docs = at + head.length as u64;
-        let whole = (head.length as u64).checked_add(head.doc_bytes).filter(|end| *end <= window.len() as u64);
         Ok(Found {
             documents: head.documents.min(self.document_count()),
             doc_range: (docs, head.doc_bytes),
             position_range: (docs.saturating_add(head.doc_bytes), head.position_bytes),
-            at_hand: whole.map(|end| window.slice(head.length..end as usize)),
         })
     }
 
-    pub(crate) fn docs(&self, found: &Found) -> Result<Docs, SegmentError> {
-        let bytes = match &found.at_hand {
-            Some(bytes) => bytes.clone(),
-            None => self.read(found.doc_range.0, found.doc_range.1)?,
-        };
+    /// The documents of a word.
+    pub(crate) fn docs(&self, found: &Found, window: &mut Window) -> Result<Docs, SegmentError> {
+        let bytes = window.read(self, found.doc_range.0, found.doc_range.1)?;
         Ok(Docs::new(bytes, found.documents, self.document_count()))
     }
 
-    pub(crate) fn positions(&self, found: &Found) -> Result<Positions, SegmentError> {
-        Ok(Positions::new(self.read(found.position_range.0, found.position_range.1)?))
+    /// The positions of a word.
+    pub(crate) fn positions(&self, found: &Found, window: &mut Window) -> Result<Positions, SegmentError> {
+        Ok(Positions::new(window.read(self, found.position_range.0, found.position_range.1)?))
     }
 
     /// Whether length norms of a field count: none of its documents goes without.
@@ -270,15 +308,20 @@ impl Segment {
 
     /// What a document stores.
     pub(crate) fn stored(&self, doc: u32) -> Result<StoredDocument, SegmentError> {
+        self.stored_in(doc, &mut [Window::new(0), Window::new(0)])
+    }
+
+    /// What a document stores, read through windows of places and of values.
+    pub(crate) fn stored_in(&self, doc: u32, windows: &mut [Window; 2]) -> Result<StoredDocument, SegmentError> {
         let inner = &*self.resident;
         let (start, width) = inner.places;
         let is_last = doc + 1 >= inner.documents;
-        let places =
-            self.read(start + u64::from(doc) * width as u64, if is_last { width } else { 2 * width } as u64)?;
+        let length = if is_last { width } else { 2 * width };
+        let places = windows[0].read(self, start + u64::from(doc) * width as u64, length as u64)?;
         let from = fixed(&places[..width]);
         let to = if is_last { inner.stored.1 } else { fixed(&places[width..]) };
         let length = to.checked_sub(from).filter(|_| to <= inner.stored.1).ok_or(SegmentError::Damaged("a place"))?;
-        decode_stored(&self.read(inner.stored.0 + from, length)?, &inner.names)
+        decode_stored(&windows[1].read(self, inner.stored.0 + from, length)?, &inner.names)
     }
 }
 

@@ -43,9 +43,48 @@ fn ask(parts: &[Part], query: &str) -> Result<u64, SearchError> {
 /// Texts of the characters that mean something.
 fn text() -> impl Strategy<Value = String> {
     let pieces = [
-        "a", "b", " ", "\t", "AND", "OR", "NOT", "&&", "||", "!", "+", "-", "(", ")", "[", "]", "{", "}", " TO ", "*",
-        "?", "~", "^", "\"", "/", "\\", ":", "1", "2.5", ".", "|", "&", "#", "@", "<1-9>", "é", "\u{10ffff}", "\\u00",
-        "f:", "\n", "0x1p3", "the",
+        "a",
+        "b",
+        " ",
+        "\t",
+        "AND",
+        "OR",
+        "NOT",
+        "&&",
+        "||",
+        "!",
+        "+",
+        "-",
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        " TO ",
+        "*",
+        "?",
+        "~",
+        "^",
+        "\"",
+        "/",
+        "\\",
+        ":",
+        "1",
+        "2.5",
+        ".",
+        "|",
+        "&",
+        "#",
+        "@",
+        "<1-9>",
+        "é",
+        "\u{10ffff}",
+        "\\u00",
+        "f:",
+        "\n",
+        "0x1p3",
+        "the",
     ];
     proptest::collection::vec(proptest::sample::select(pieces.to_vec()), 0..40).prop_map(|pieces| pieces.concat())
 }
@@ -54,7 +93,8 @@ proptest! {
     #[test]
     fn any_text_is_a_query_or_a_syntax_error(text in any::<String>()) {
         if let Err(QueryError::Syntax(reason)) = parse(&text, &analyzer()) {
-            prop_assert!(reason.starts_with(&format!("Cannot parse '{text}': ")));
+            let head = format!("Cannot parse '{text}': ");
+            prop_assert!(reason.starts_with(&head));
         }
     }
 
@@ -63,7 +103,8 @@ proptest! {
         match parse(&text, &analyzer()) {
             Ok(query) => prop_assert!(query.to_string().len() < 2_000),
             Err(QueryError::Syntax(reason)) => {
-                prop_assert!(reason.starts_with(&format!("Cannot parse '{text}': ")));
+                let head = format!("Cannot parse '{text}': ");
+                prop_assert!(reason.starts_with(&head));
             }
             Err(QueryError::Invalid(reason)) => prop_assert!(!reason.is_empty()),
         }
@@ -77,10 +118,7 @@ fn queries_of_syntax_pieces_are_searched() {
     for _ in 0..300 {
         let text = proptest::strategy::ValueTree::current(&text().new_tree(&mut runner).expect("a text"));
         let answer = ask(&parts, &text);
-        let is_known = matches!(
-            &answer,
-            Ok(_) | Err(SearchError::Query(_) | SearchError::TooCostly(_))
-        );
+        let is_known = matches!(&answer, Ok(_) | Err(SearchError::Query(_) | SearchError::TooCostly(_)));
         assert!(is_known, "{text:?}: {answer:?}");
     }
 }
