@@ -82,10 +82,10 @@ impl Reader<'_> {
 
     /// The end of one part of a host's name: letters, digits and, between them, hyphens.
     fn label(&self, from: usize) -> Option<usize> {
-        let mut end = self.run(from, |b| b.is_ascii_alphanumeric() || b == b'-');
         if !self.at(from).is_ascii_alphanumeric() {
             return None;
         }
+        let mut end = self.run(from, |b| b.is_ascii_alphanumeric() || b == b'-');
         while self.at(end - 1) == b'-' {
             end -= 1;
         }

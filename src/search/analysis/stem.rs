@@ -84,7 +84,7 @@ impl Word {
     }
 
     /// The character `back` places from the end (1: the last); NUL if there is none.
-    pub fn from_end(&self, back: usize) -> char {
+    pub fn nth_last(&self, back: usize) -> char {
         self.0.len().checked_sub(back).and_then(|at| self.0.get(at)).copied().unwrap_or('\0')
     }
 }

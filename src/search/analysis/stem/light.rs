@@ -67,13 +67,13 @@ pub fn german(word: &mut Word) {
         word.cut(3);
     } else if n > 4 && word.ending(&["em", "en", "er", "es"]).is_some() {
         word.cut(2);
-    } else if n > 3 && (word.ends("e") || word.ends("s") && before_s(word.from_end(2))) {
+    } else if n > 3 && (word.ends("e") || word.ends("s") && before_s(word.nth_last(2))) {
         word.cut(1);
     }
     let n = word.len();
     if n > 5 && word.ends("est") {
         word.cut(3);
-    } else if n > 4 && (word.ends("er") || word.ends("en") || word.ends("st") && before_s(word.from_end(3))) {
+    } else if n > 4 && (word.ends("er") || word.ends("en") || word.ends("st") && before_s(word.nth_last(3))) {
         word.cut(2);
     }
 }
@@ -84,11 +84,11 @@ pub fn spanish(word: &mut Word) {
         return;
     }
     map(word, plain_vowel);
-    match word.from_end(1) {
+    match word.nth_last(1) {
         'o' | 'a' | 'e' => word.cut(1),
         's' if word.ends("eses") => word.cut(2),
         's' if word.ends("ces") => word.replace("ces", "z"),
-        's' if matches!(word.from_end(2), 'o' | 'a' | 'e') => word.cut(2),
+        's' if matches!(word.nth_last(2), 'o' | 'a' | 'e') => word.cut(2),
         _ => {}
     }
 }
@@ -99,8 +99,8 @@ pub fn italian(word: &mut Word) {
         return;
     }
     map(word, plain_vowel);
-    let before = word.from_end(2);
-    match word.from_end(1) {
+    let before = word.nth_last(2);
+    match word.nth_last(1) {
         'e' | 'i' => word.cut(if matches!(before, 'i' | 'h') { 2 } else { 1 }),
         'a' | 'o' => word.cut(if before == 'i' { 2 } else { 1 }),
         _ => {}
@@ -110,7 +110,7 @@ pub fn italian(word: &mut Word) {
 /// Portuguese plurals and adverbs.
 fn portuguese_suffix(word: &mut Word) {
     let n = word.len();
-    if n > 4 && word.ends("es") && matches!(word.from_end(3), 'r' | 's' | 'l' | 'z') {
+    if n > 4 && word.ends("es") && matches!(word.nth_last(3), 'r' | 's' | 'l' | 'z') {
         word.cut(2);
     } else if n > 3 && word.ends("ns") {
         word.replace("ns", "m");
@@ -163,7 +163,7 @@ pub fn portuguese(word: &mut Word) {
     if word.len() > 3 && word.ends("a") {
         portuguese_feminine(word);
     }
-    if word.len() > 4 && matches!(word.from_end(1), 'e' | 'a' | 'o') {
+    if word.len() > 4 && matches!(word.nth_last(1), 'e' | 'a' | 'o') {
         word.cut(1);
     }
     map(word, |c| match c {
@@ -244,7 +244,7 @@ pub fn french(word: &mut Word) {
 
 fn french_endings(word: &mut Word) {
     if word.len() > 5 && word.ends("x") {
-        if word.ends("aux") && word.from_end(4) != 'e' {
+        if word.ends("aux") && word.nth_last(4) != 'e' {
             word.replace("aux", "alx");
         }
         word.cut(1);
@@ -303,8 +303,8 @@ fn french_normal(word: &mut Word) {
                 word.cut(1);
             }
         }
-        let last = word.from_end(1);
-        if last == word.from_end(2) && super::super::unicode::is_letter(last) {
+        let last = word.nth_last(1);
+        if last == word.nth_last(2) && super::super::unicode::is_letter(last) {
             word.cut(1);
         }
     }

@@ -24,7 +24,7 @@ pub fn bulgarian(word: &mut Word) {
     if word.len() > 4 && word.ends("ен") {
         word.replace("ен", "н");
     }
-    if word.len() > 5 && word.from_end(2) == 'ъ' {
+    if word.len() > 5 && word.nth_last(2) == 'ъ' {
         let at = word.len() - 2;
         word.remove(at);
     }
@@ -55,7 +55,7 @@ fn plural(word: &mut Word) {
     let n = word.len();
     for (longer, ending, by) in ENDINGS {
         // Between the rules for long and for short words: `е` before the last letter but one becomes `я`.
-        if longer == 4 && n > 5 && word.from_end(3) == 'е' && word.ends("и") {
+        if longer == 4 && n > 5 && word.nth_last(3) == 'е' && word.ends("и") {
             word.cut(1);
             let at = word.len() - 2;
             word[at] = 'я';
