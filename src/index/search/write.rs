@@ -2,6 +2,7 @@
 //! and the position, at once.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::convert::Infallible;
 
 use bytes::Bytes;
@@ -114,14 +115,15 @@ fn mark(
     number: u64,
 ) -> Result<(), StorageError> {
     let Some(segment) = header.segment_of(number) else { return Ok(()) };
-    if !deleted.contains_key(&segment.id) {
-        let stored = view.get(&keys.deleted(segment.id))?;
-        let known = stored.map(|bytes| Deleted::parse(&bytes)).transpose().map_err(corrupt)?;
-        deleted.insert(segment.id, known.unwrap_or_default());
-    }
-    if let Some(deleted) = deleted.get_mut(&segment.id) {
-        deleted.insert(number);
-        segment.deleted = deleted.count() as u64;
-    }
+    let deleted = match deleted.entry(segment.id) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(unknown) => {
+            let stored = view.get(&keys.deleted(segment.id))?;
+            let known = stored.map(|bytes| Deleted::parse(&bytes)).transpose().map_err(corrupt)?;
+            unknown.insert(known.unwrap_or_default())
+        }
+    };
+    deleted.insert(number);
+    segment.deleted = deleted.count() as u64;
     Ok(())
 }
