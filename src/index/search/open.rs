@@ -228,11 +228,13 @@ impl SearchIndex {
     {
         let (job, parts) = (Arc::new(job), segments.iter().map(Opened::part).collect::<Arc<[Part]>>());
         loop {
+            let refused = || segments.iter().map(|opened| opened.pieces.refused()).sum::<u64>();
+            let before = refused();
             let (job, parts) = (Arc::clone(&job), Arc::clone(&parts));
             let done = self.env.blocking(pool, move || job(&parts)).await;
-            let mut lacked = false;
+            let lacked = refused() != before;
             for opened in segments {
-                lacked |= self.read_missing(opened.info, &opened.pieces).await?;
+                self.read_missing(opened.info, &opened.pieces).await?;
             }
             if !lacked {
                 return Ok(done);

@@ -30,6 +30,8 @@ struct Held {
     missing: BTreeSet<u32>,
     /// Pieces to be read behind a missing one.
     ahead: u32,
+    /// Reads that were refused.
+    refused: u64,
     memory: usize,
 }
 
@@ -57,6 +59,11 @@ impl Pieces {
         held.ahead = (held.ahead * 2 + 1).min(limits::SEARCH_READ_AHEAD);
         let wanted = missing.into_iter().flat_map(|piece| piece..=piece.saturating_add(ahead).min(self.count() - 1));
         wanted.filter(|piece| !held.pieces.contains_key(piece)).collect()
+    }
+
+    /// Reads that were refused so far. Several jobs run at a time: what one lacked another may take to read.
+    pub fn refused(&self) -> u64 {
+        lock(&self.held).refused
     }
 
     /// Keeps a piece.
@@ -92,6 +99,7 @@ impl Source for Pieces {
         let missing: Vec<u32> = (first..=last).filter(|at| !held.pieces.contains_key(at)).collect();
         if !missing.is_empty() {
             held.missing.extend(missing);
+            held.refused += 1;
             return Err(SegmentError::Source(NOT_READ.to_owned()));
         }
         let part = |at: u32| {
@@ -131,7 +139,7 @@ mod tests {
         for range in [0..256, 5..25, 9..10, 10..20, 250..256, 7..7] {
             assert_eq!(pieces.read(range.start..range.end).unwrap(), bytes[range.start as usize..range.end as usize]);
         }
-        assert_eq!(pieces.memory(), 256);
+        assert_eq!((pieces.memory(), pieces.refused()), (256, 1));
     }
 
     #[test]

@@ -202,6 +202,23 @@ async fn pieces_that_a_crash_left_behind_the_header_do_no_harm() {
     assert_eq!(found(&index, "apple").await, ["a", "b"]);
 }
 
+/// Each lacks what the others have just taken to read.
+#[tokio::test]
+async fn searches_at_one_time_of_an_index_that_is_not_in_memory_all_answer() {
+    let fixture = Fixture::new(Engine::Memory).await;
+    for n in 0..30 {
+        fixture.put(&format!("d{n:02}"), &format!("apple word{n}"), None).await;
+    }
+    fixture.index().update().await.unwrap();
+    for _ in 0..20 {
+        fixture.indexes.open.forget(fixture.index().cache_key());
+        let index = fixture.index();
+        let all = (0..8).map(|_| found(&index, "apple"));
+        let all = futures_util::future::join_all(all).await;
+        assert!(all.iter().all(|ids| ids.len() == 30));
+    }
+}
+
 #[tokio::test]
 async fn many_small_segments_become_few() {
     let fixture = Fixture::new(Engine::Memory).await;
