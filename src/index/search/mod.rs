@@ -1,8 +1,8 @@
 //! Full-text indexes: segments of `settee_search` beside the documents of a shard copy.
 //!
-//! A [`SearchIndex`] is one index on one shard copy. `build.rs` follows the shard's sequence as builds of views do: each
-//! batch of documents makes a segment, and segment, the numbers of its documents, what of older segments counts no more
-//! and the position are one commit (`write.rs`). A document's number is the sequence of its last change as it was
+//! A [`SearchIndex`] is one index on one shard copy. `build.rs` follows the shard's sequence as builds of views do:
+//! each batch of documents makes a segment, and segment, the numbers of its documents, what of older segments counts no
+//! more and the position are one commit (`write.rs`). A document's number is the sequence of its last change as it was
 //! indexed. Small segments are merged by the build (`merge.rs`). Segments are kept in pieces (`pieces.rs`), of which
 //! those that searches need are in memory (`open.rs`).
 //!
