@@ -105,7 +105,8 @@ struct Fields {
 }
 
 impl Analyzer {
-    /// The analyzer of a specification. An unknown name inside `PerField` stands for the default, any other is an error.
+    /// The analyzer of a specification. An unknown name inside `PerField` stands for the default, any other is an
+    /// error.
     pub fn new(spec: Spec) -> Result<Analyzer, UnknownAnalyzer> {
         let (default, fields) = match &spec {
             Spec::Named { .. } => (named(&spec)?, BTreeMap::new()),

@@ -182,7 +182,8 @@ fn fold_letter(c: char, out: &mut String) {
 }
 
 /// Half-width Katakana from U+FF65 on as full-width ones.
-const KATAKANA: &str = "・ヲァィゥェォャュョッーアイウエオカキクケコサシスセソタチツテトナニヌネノハヒフヘホマミムメモヤユヨラリルレロワン\u{3099}\u{309a}";
+const KATAKANA: &str = "・ヲァィゥェォャュョッーアイウエオカキクケコサシスセソタチツテト\
+    ナニヌネノハヒフヘホマミムメモヤユヨラリルレロワン\u{3099}\u{309a}";
 
 /// A full-width Katakana with its mark of voice.
 fn voiced(c: char, mark: char) -> Option<char> {

@@ -1,5 +1,5 @@
-//! Chinese, Japanese and Korean text in pairs of characters, as Lucene's bigram filter makes them; a character that stands
-//! alone is a token.
+//! Chinese, Japanese and Korean text in pairs of characters, as Lucene's bigram filter makes them; a character that
+//! stands alone is a token.
 
 use super::standard::Kind;
 use super::unicode::is_hangul;
@@ -33,7 +33,8 @@ pub fn is_cut(kind: Kind, source: &str) -> bool {
 }
 
 impl Pairs {
-    /// Takes a token that [`is_cut`]: `token` is its text behind the filters, `source` as it is written, from `start` on.
+    /// Takes a token that [`is_cut`]: `token` is its text behind the filters, `source` as it is written, from `start`
+    /// on.
     pub fn push(&mut self, token: &str, source: &str, start: usize, mut emit: impl FnMut(&str, usize, usize)) {
         if start != self.end {
             self.flush(&mut emit);

@@ -1,5 +1,5 @@
-//! The classic tokenizer, Lucene's standard tokenizer before version 3.1: words, acronyms, companies, addresses and numbers
-//! by patterns. The longest match counts.
+//! The classic tokenizer, Lucene's standard tokenizer before version 3.1: words, acronyms, companies, addresses and
+//! numbers by patterns. The longest match counts.
 
 use super::unicode::{is_digit, is_letter};
 

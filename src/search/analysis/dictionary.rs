@@ -1,8 +1,8 @@
 //! Tokenizers of languages that write no spaces between words, by the dictionaries of ICU.
 //!
-//! The reference has dictionaries of its own for Chinese (a hidden Markov model) and Japanese (with parts of speech and base
-//! forms) and that of Java for Thai. Text in other scripts is cut as there; words of these languages may be cut elsewhere,
-//! and Japanese verbs keep their endings.
+//! The reference has dictionaries of its own for Chinese (a hidden Markov model) and Japanese (with parts of speech
+//! and base forms) and that of Java for Thai. Text in other scripts is cut as there; words of these languages may be
+//! cut elsewhere, and Japanese verbs keep their endings.
 
 use std::sync::LazyLock;
 

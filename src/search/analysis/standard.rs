@@ -93,7 +93,8 @@ impl Cursor<'_> {
     }
 }
 
-/// The place behind the token that begins at `at`, and its kind; no token begins there: the place of the next character.
+/// The place behind the token that begins at `at`, and its kind; no token begins there: the place of the next
+/// character.
 #[inline]
 pub fn next(text: &str, at: usize, is_joint_space: bool) -> (usize, Option<Kind>) {
     let mut cursor = Cursor { text, basic: basic_classes(), at, is_joint_space };

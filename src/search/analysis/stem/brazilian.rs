@@ -1,11 +1,11 @@
-//! Brazilian Portuguese, as Lucene has it: endings that count only in certain regions of the word, which are those of the
-//! word before anything was taken off.
+//! Brazilian Portuguese, as Lucene has it: endings that count only in certain regions of the word, which are those of
+//! the word before anything was taken off.
 
 use super::super::unicode::is_letter;
 use super::Word;
 
-/// Endings of nouns that stand in the second region, and what is put in their place. The first that fits; `amente` counts
-/// in the first region already.
+/// Endings of nouns that stand in the second region, and what is put in their place. The first that fits; `amente`
+/// counts in the first region already.
 const NOUNS: &[(&str, &str)] = &[
     ("uciones", "u"),
     ("imentos", ""),
@@ -53,20 +53,19 @@ const NOUNS: &[(&str, &str)] = &[
 ];
 
 /// Endings of verbs, longest first.
-const VERBS: &str = "issemos essemos assemos ariamos eriamos iriamos \
-    iremos eremos aremos avamos iramos eramos aramos asseis esseis isseis arieis erieis irieis \
-    irmos iamos armos ermos areis ereis ireis asses esses isses astes assem essem issem ardes erdes irdes ariam eriam \
-    iriam arias erias irias estes istes aveis \
-    aria eria iria asse esse isse aste este iste arei erei irei aram eram iram avam arem erem irem ando endo indo arao \
-    erao irao adas idas aras eras iras avas ares eres ires ados idos amos emos imos ieis \
-    ada ida ara era ira iam ado ido ias ais eis ear \
-    ia ei am em ar er ir as es is eu iu ou";
+const VERBS: &str = "issemos essemos assemos ariamos eriamos iriamos iremos eremos aremos avamos iramos eramos \
+    aramos asseis esseis isseis arieis erieis irieis irmos iamos armos ermos areis ereis ireis asses esses \
+    isses astes assem essem issem ardes erdes irdes ariam eriam iriam arias erias irias estes istes aveis aria \
+    eria iria asse esse isse aste este iste arei erei irei aram eram iram avam arem erem irem ando endo indo \
+    arao erao irao adas idas aras eras iras avas ares eres ires ados idos amos emos imos ieis ada ida ara era \
+    ira iam ado ido ias ais eis ear ia ei am em ar er ir as es is eu iu ou";
 
 fn is_vowel(c: char) -> bool {
     matches!(c, 'a' | 'e' | 'i' | 'o' | 'u')
 }
 
-/// What is behind the first consonant that follows a vowel; the last letter is not looked at. None: there is no such part.
+/// What is behind the first consonant that follows a vowel; the last letter is not looked at. None: there is no such
+/// part.
 fn region(word: &[char]) -> Option<&[char]> {
     let inner = &word[..word.len().saturating_sub(1)];
     let vowel = inner.iter().position(|c| is_vowel(*c))?;

@@ -1,4 +1,5 @@
-//! Light stemmers of western languages, of Jacques Savoy's work as Lucene has it: endings that the commonest forms share.
+//! Light stemmers of western languages, of Jacques Savoy's work as Lucene has it: endings that the commonest forms
+//! share.
 
 use super::Word;
 
